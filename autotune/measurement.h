@@ -1,0 +1,41 @@
+// Timing of a candidate: cold cache, several launches a sample.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/device/device.h"
+
+namespace dorajit::autotune {
+
+// Something to time: enqueues its work once, on set number `set` of rotating operands.
+using Work = std::function<Status(device::Stream stream, std::int64_t set)>;
+
+struct MeasurementPlan {
+  int rounds = 12;                 // samples per candidate
+  double seconds = 1.0;            // no round is begun after that much time
+  double sample_seconds = 100e-6;  // a sample repeats its work until it lasts about this long
+  std::int64_t sets = 1;           // how many operand sets there are to rotate among
+};
+
+struct Measurement {
+  double median_ns = 0;  // of one piece of work
+  double mad_ns = 0;
+  int samples = 0;
+  Status status;  // what failed, if it did
+};
+
+// Times every candidate in interleaved rounds, in an order drawn anew for each round, so that drift
+// of clocks and neighbours meets all of them alike. Every candidate is warmed up first. Operand
+// sets are rotated, so with enough of them no launch finds its data in cache.
+std::vector<Measurement> measure_interleaved(device::Device& device,
+                                             const std::vector<Work>& candidates,
+                                             const MeasurementPlan& plan);
+
+// How many sets of `set_bytes` defeat the device's cache within `budget_bytes`; at least 1.
+std::int64_t sets_for_cold_cache(const device::DeviceInfo& device, std::int64_t set_bytes,
+                                 std::int64_t budget_bytes);
+
+}  // namespace dorajit::autotune

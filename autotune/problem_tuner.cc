@@ -1,0 +1,213 @@
+#include "autotune/problem_tuner.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <format>
+#include <optional>
+#include <thread>
+
+#include "autotune/measurement.h"
+#include "autotune/robust_statistics.h"
+#include "autotune/scratch_operands.h"
+#include "autotune/verification.h"
+#include "kernel_templates/config_text.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using cache::Verdict;
+using launch::ReadyKernel;
+
+constexpr std::int64_t kMostScratchBytes = 2LL << 30;
+constexpr int kScreeningRounds = 4;
+constexpr int kFinalRounds = 24;
+constexpr std::size_t kFinalists = 4;
+constexpr int kMostCompilers = 8;
+
+struct Candidate {
+  TrialResult result;
+  std::optional<ReadyKernel> kernel;
+};
+
+// Compiles and loads on several threads; whatever fails is marked and left out.
+void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& problem,
+                  device::Device& device, launch::KernelCache& kernels,
+                  const TuneProgress& progress) {
+  std::atomic<std::size_t> next{0};
+  std::atomic<int> done{0};
+  auto work = [&] {
+    for (std::size_t i = next++; i < candidates.size(); i = next++) {
+      Candidate& candidate = candidates[i];
+      auto kernel = kernels.get(device, problem.variant, candidate.result.config);
+      if (kernel && !kernel->is_builtin) {
+        candidate.kernel = *std::move(kernel);
+      } else {
+        candidate.result.verdict = Verdict::kFailedToCompile;
+        log(LogLevel::kInfo,
+            std::format("config {} of {} is left out: {}", to_text(candidate.result.config),
+                        to_text(problem), kernel ? "it did not compile" : kernel.error().message));
+      }
+      ++done;
+    }
+  };
+  const auto helpers =
+      std::min<std::size_t>({candidates.size(), static_cast<std::size_t>(kMostCompilers),
+                             std::max<std::size_t>(1, std::thread::hardware_concurrency())});
+  std::vector<std::thread> threads;
+  try {
+    for (std::size_t i = 1; i < helpers; ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    log(LogLevel::kDebug, "no more threads; fewer compile");
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (progress) progress(done.load(), static_cast<int>(candidates.size()));
+}
+
+// Drops candidates that do not produce the right bits.
+void verify(std::vector<Candidate>& candidates, Verifier& verifier,
+            const launch::Problem& problem) {
+  for (Candidate& candidate : candidates) {
+    if (!candidate.kernel) continue;
+    const auto right = verifier.check(*candidate.kernel);
+    if (right && *right) continue;
+    candidate.result.verdict = right ? Verdict::kWrongBits : Verdict::kFailedToLaunch;
+    candidate.kernel.reset();
+    log(LogLevel::kWarning,
+        std::format("config {} of {} is quarantined: {}", to_text(candidate.result.config),
+                    to_text(problem),
+                    right ? "its output differs from the reference" : right.error().message));
+  }
+}
+
+// Measures those candidates that still have a kernel; the results go into them.
+void measure(std::vector<Candidate*> candidates, const ScratchOperands& scratch,
+             device::Device& device, int rounds, double seconds) {
+  std::erase_if(candidates, [](const Candidate* candidate) { return !candidate->kernel; });
+  std::vector<Work> work;
+  for (const Candidate* candidate : candidates) {
+    work.emplace_back([&, candidate](device::Stream stream, std::int64_t set) {
+      return device.launch(*candidate->kernel->kernel, candidate->kernel->config,
+                           scratch.arguments(set), stream);
+    });
+  }
+  const auto measured = measure_interleaved(
+      device, work, {.rounds = rounds, .seconds = seconds, .sets = scratch.sets()});
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    TrialResult& result = candidates[i]->result;
+    if (!measured[i].status) {
+      result.verdict = Verdict::kFailedToLaunch;
+      candidates[i]->kernel.reset();
+      continue;
+    }
+    result.median_ns = measured[i].median_ns;
+    result.mad_ns = measured[i].mad_ns;
+    result.samples = measured[i].samples;
+  }
+}
+
+// As many rows of the bucket as the memory allows, and as many sets as defeat the cache.
+Result<ScratchOperands> make_scratch(const launch::Problem& problem, device::Device& device,
+                                     const TuneLimits& limits) {
+  std::int64_t budget = limits.scratch_bytes;
+  if (budget == 0) {
+    DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
+    budget = std::min(kMostScratchBytes, free / 4);
+  }
+  ScratchShape shape{.rows = problem.bucket_rows(),
+                     .cols = problem.num_cols,
+                     .vector_width = problem.vector_width};
+  while (shape.rows > 1 && ScratchOperands::bytes_per_set(problem.variant, shape) > budget) {
+    shape.rows /= 2;
+  }
+  shape.sets = sets_for_cold_cache(device.info(),
+                                   ScratchOperands::bytes_per_set(problem.variant, shape), budget);
+  return ScratchOperands::make(device, problem.variant, shape);
+}
+
+// The default first, then the fastest: what the second stage measures.
+std::vector<Candidate*> finalists(std::vector<Candidate>& candidates) {
+  std::vector<Candidate*> ranked;
+  for (Candidate& candidate : candidates) {
+    if (candidate.kernel && &candidate != &candidates.front()) ranked.push_back(&candidate);
+  }
+  std::ranges::sort(ranked, {}, [](const Candidate* c) { return c->result.median_ns; });
+  ranked.resize(std::min(ranked.size(), kFinalists));
+  ranked.insert(ranked.begin(), &candidates.front());
+  return ranked;
+}
+
+std::unexpected<Error> default_is_broken(const launch::Problem& problem, const Candidate& candidate,
+                                         const Result<bool>& checked) {
+  if (!checked) return std::unexpected(checked.error());
+  return fail(StatusCode::kInternal,
+              std::format("the default config {} of {} does not produce the reference's bits on "
+                          "this device; please report this",
+                          to_text(candidate.result.config), to_text(problem)));
+}
+
+}  // namespace
+
+Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& device,
+                                launch::KernelCache& kernels, const TuneLimits& limits,
+                                Statistics& statistics, const TuneProgress& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Candidate> candidates;
+  for (const kernels::Config& config : kernels::config_space(problem.variant, device.info().traits,
+                                                             problem.vector_width, limits.space)) {
+    candidates.push_back({.result = {.config = config}, .kernel = {}});
+  }
+  Candidate& standard = candidates.front();
+
+  DORAJIT_ASSIGN(ReadyKernel ready, kernels.get(device, problem.variant, standard.result.config));
+  const bool nothing_to_choose = ready.is_builtin;
+  standard.kernel = std::move(ready);
+  DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem, device));
+  if (const auto checked = verifier.check(*standard.kernel); !checked || !*checked) {
+    return default_is_broken(problem, standard, checked);
+  }
+  if (nothing_to_choose) {
+    candidates.resize(1);
+  } else {
+    make_kernels(candidates, problem, device, kernels, progress);
+  }
+  verify(candidates, verifier, problem);
+
+  DORAJIT_ASSIGN(const ScratchOperands scratch, make_scratch(problem, device, limits));
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  const double left = std::max(0.0, limits.seconds - spent.count());
+  std::vector<Candidate*> all;
+  for (Candidate& candidate : candidates) all.push_back(&candidate);
+  measure(all, scratch, device, kScreeningRounds, left / 2);
+  measure(finalists(candidates), scratch, device, kFinalRounds, left / 2);
+  verify(candidates, verifier, problem);
+  if (!standard.kernel) {
+    return fail(
+        StatusCode::kDriverError,
+        std::format("the default config of {} failed while it was measured", to_text(problem)));
+  }
+
+  const Candidate* winner = &standard;
+  for (const Candidate* finalist : finalists(candidates)) {
+    const TrialResult& challenger = finalist->result;
+    if (finalist != &standard && challenger.median_ns < winner->result.median_ns &&
+        is_faster(challenger.median_ns, challenger.mad_ns, standard.result.median_ns,
+                  standard.result.mad_ns, std::min(challenger.samples, standard.result.samples))) {
+      winner = finalist;
+    }
+  }
+  TuneResult result{.winner = winner->result.config,
+                    .default_config = standard.result.config,
+                    .winner_ns = winner->result.median_ns,
+                    .default_ns = standard.result.median_ns,
+                    .trials = {}};
+  for (const Candidate& candidate : candidates) result.trials.push_back(candidate.result);
+  statistics.tuned_problems.fetch_add(1, std::memory_order_relaxed);
+  statistics.trials.fetch_add(static_cast<std::int64_t>(candidates.size()),
+                              std::memory_order_relaxed);
+  return result;
+}
+
+}  // namespace dorajit::autotune

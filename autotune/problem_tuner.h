@@ -1,0 +1,52 @@
+// Finds the fastest config of a problem on a device, by measurement.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cache/tuning_records.h"
+#include "kernel_templates/spaces.h"
+#include "runtime/base/error.h"
+#include "runtime/base/statistics.h"
+#include "runtime/device/device.h"
+#include "runtime/launch/kernel_cache.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::autotune {
+
+struct TuneLimits {
+  double seconds = 2.0;            // when spent, the best config so far is taken
+  std::int64_t scratch_bytes = 0;  // 0: min(2 GiB, a quarter of free memory)
+  kernels::SpaceKind space = kernels::SpaceKind::kSlim;
+};
+
+struct TrialResult {
+  kernels::Config config;
+  cache::Verdict verdict = cache::Verdict::kOk;
+  double median_ns = 0;
+  double mad_ns = 0;  // median absolute deviation
+  int samples = 0;
+};
+
+struct TuneResult {
+  kernels::Config winner;
+  kernels::Config default_config;
+  double winner_ns = 0;
+  double default_ns = 0;
+  std::vector<TrialResult> trials;
+};
+
+// Called with the number of candidates handled so far and in all.
+using TuneProgress = std::function<void(int done, int total)>;
+
+// Tunes on scratch buffers, never on a caller's data: compiles the space, checks the default config
+// against the host reference and every candidate against the default, bit for bit, before and after
+// it is timed; then measures in interleaved rounds with a cold cache. The default wins unless it is
+// beaten by more than the noise. Fails only when the default config itself cannot run or is wrong.
+Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& device,
+                                launch::KernelCache& kernels, const TuneLimits& limits,
+                                Statistics& statistics, const TuneProgress& progress = {});
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,172 @@
+#include "autotune/scratch_operands.h"
+
+#include <algorithm>
+#include <cstring>
+#include <format>
+#include <random>
+
+#include "kernel_templates/reference.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using kernels::ElementType;
+using kernels::OperandRole;
+using kernels::OperandShape;
+
+constexpr std::size_t kSetAlignment = 256;
+constexpr int kWidestAccess = 16;
+constexpr int kPoison = 0xA5;
+
+std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// The first random elements of an operand; longer ones repeat them, with a period that is no
+// multiple of a row, so that neighbouring rows differ.
+constexpr std::size_t kPattern = 65521;
+
+std::vector<std::byte> random_elements(const kernels::OperandSpec& operand, ElementType type,
+                                       std::size_t count, std::uint64_t seed) {
+  std::minstd_rand random(static_cast<unsigned>(seed * 2654435761U + count % 1000003U));
+  std::normal_distribution<double> around_zero(0.0, 1.0);
+  std::normal_distribution<double> around_one(1.0, 0.0015);
+  const std::size_t distinct = std::min(count, kPattern);
+  const auto size = static_cast<std::size_t>(kernels::size_in_bytes(type));
+  std::vector<std::byte> bytes(count * size);
+  const kernels::OperandArgument target{.data = bytes.data(), .row_stride = 0};
+  for (std::size_t i = 0; i < distinct; ++i) {
+    const double value =
+        operand.shape == OperandShape::kColumns ? around_one(random) : around_zero(random);
+    kernels::store_element(target, type, 0, static_cast<long long>(i), value);
+  }
+  for (std::size_t done = distinct; done < count;) {
+    const std::size_t step = std::min(done, count - done);
+    std::memcpy(bytes.data() + done * size, bytes.data(), step * size);
+    done += step;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::Variant& variant,
+                                                                const ScratchShape& shape) {
+  const auto& operands = kernels::spec(variant.op).operands;
+  std::vector<Layout> layout;
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant.types[i]));
+    // Misaligned on purpose where the alignment class is narrower than the widest access, so that
+    // what is verified is what callers of that class have.
+    const std::size_t access =
+        std::min<std::size_t>(kWidestAccess, size * static_cast<std::size_t>(shape.vector_width));
+    const bool matrix = operands[i].shape == OperandShape::kMatrix;
+    const std::int64_t rows = matrix ? shape.rows : 1;
+    const auto stride = static_cast<std::size_t>(
+        matrix ? round_up(static_cast<std::size_t>(shape.cols), access / size) : 0);
+    const std::size_t elements =
+        matrix ? stride * static_cast<std::size_t>(rows) : static_cast<std::size_t>(shape.cols);
+    layout.push_back({.offset = offset + (access < kWidestAccess ? access : 0),
+                      .bytes = elements * size,
+                      .row_stride = static_cast<long long>(stride)});
+    offset = round_up(layout.back().offset + layout.back().bytes, kSetAlignment);
+  }
+  return layout;
+}
+
+std::int64_t ScratchOperands::bytes_per_set(const kernels::Variant& variant,
+                                            const ScratchShape& shape) {
+  const Layout last = layout_of(variant, shape).back();
+  return static_cast<std::int64_t>(round_up(last.offset + last.bytes, kSetAlignment));
+}
+
+ScratchOperands::ScratchOperands(device::Device& device, const kernels::Variant& variant,
+                                 const ScratchShape& shape)
+    : device_(&device),
+      variant_(variant),
+      shape_(shape),
+      layout_(layout_of(variant, shape)),
+      set_bytes_(bytes_per_set(variant, shape)) {}
+
+Result<ScratchOperands> ScratchOperands::make(device::Device& device,
+                                              const kernels::Variant& variant,
+                                              const ScratchShape& shape) {
+  ScratchOperands scratch(device, variant, shape);
+  DORAJIT_ASSIGN(scratch.buffer_,
+                 device.allocate(static_cast<std::size_t>(scratch.set_bytes_ * shape.sets)));
+  DORAJIT_TRY(device.fill(scratch.buffer_->data(), kPoison, scratch.buffer_->size()));
+  DORAJIT_TRY(scratch.fill_inputs());
+  return scratch;
+}
+
+Status ScratchOperands::fill_inputs() {
+  const auto& operands = kernels::spec(variant_.op).operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kInput) continue;
+    const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant_.types[i]));
+    const std::vector<std::byte> bytes = random_elements(
+        operands[i], variant_.types[i], layout_[i].bytes / size, shape_.seed * 31 + i);
+    for (std::int64_t set = 0; set < shape_.sets; ++set) {
+      DORAJIT_TRY(device_->upload(arguments(set).operands[i].data, bytes.data(), bytes.size()));
+    }
+  }
+  return {};
+}
+
+kernels::KernelArguments ScratchOperands::arguments(std::int64_t set) const {
+  kernels::KernelArguments arguments{};
+  arguments.num_rows = shape_.rows;
+  arguments.num_cols = shape_.cols;
+  std::ranges::fill(arguments.scalars, 0.5);
+  for (std::size_t i = 0; i < layout_.size(); ++i) {
+    arguments.operands[i] = {
+        .data = buffer_->data() + set * set_bytes_ + static_cast<std::ptrdiff_t>(layout_[i].offset),
+        .row_stride = layout_[i].row_stride};
+  }
+  return arguments;
+}
+
+Status ScratchOperands::poison(std::int64_t set) {
+  const auto& operands = kernels::spec(variant_.op).operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput) continue;
+    DORAJIT_TRY(device_->fill(arguments(set).operands[i].data, kPoison, layout_[i].bytes));
+  }
+  return {};
+}
+
+Result<std::vector<std::byte>> ScratchOperands::read_outputs(std::int64_t set) const {
+  const auto& operands = kernels::spec(variant_.op).operands;
+  std::vector<std::byte> outputs;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput) continue;
+    const std::size_t at = outputs.size();
+    outputs.resize(at + layout_[i].bytes);
+    DORAJIT_TRY(
+        device_->download(outputs.data() + at, arguments(set).operands[i].data, layout_[i].bytes));
+  }
+  return outputs;
+}
+
+Result<std::vector<std::byte>> ScratchOperands::reference_outputs(std::int64_t set) const {
+  const auto& spec = kernels::spec(variant_.op);
+  std::vector<std::vector<std::byte>> copies(layout_.size());
+  kernels::KernelArguments host = arguments(set);
+  for (std::size_t i = 0; i < layout_.size(); ++i) {
+    copies[i].assign(layout_[i].bytes, static_cast<std::byte>(kPoison));
+    if (spec.operands[i].role == OperandRole::kInput) {
+      DORAJIT_TRY(device_->download(copies[i].data(), host.operands[i].data, layout_[i].bytes));
+    }
+    host.operands[i].data = copies[i].data();
+  }
+  spec.reference(host, variant_.operand_types());
+  std::vector<std::byte> outputs;
+  for (std::size_t i = 0; i < layout_.size(); ++i) {
+    if (spec.operands[i].role != OperandRole::kOutput) continue;
+    outputs.insert(outputs.end(), copies[i].begin(), copies[i].end());
+  }
+  return outputs;
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,67 @@
+// Operands on a device that belong to nobody: what is measured and verified on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernel_templates/registry.h"
+#include "runtime/base/error.h"
+#include "runtime/device/device.h"
+
+namespace dorajit::autotune {
+
+struct ScratchShape {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t sets = 1;  // independent copies, to rotate among
+  int vector_width = 1;   // the alignment class that the operands have, exactly
+  std::uint64_t seed = 1;
+};
+
+// Several sets of operands of one variant, inputs filled with reproducible finite values around
+// those that training meets (gains within 0.01 of 1), in one allocation. Outputs are poisoned.
+class ScratchOperands {
+ public:
+  static Result<ScratchOperands> make(device::Device& device, const kernels::Variant& variant,
+                                      const ScratchShape& shape);
+
+  // The arguments of a launch on one set, with scalars set to 0.5.
+  [[nodiscard]] kernels::KernelArguments arguments(std::int64_t set) const;
+
+  [[nodiscard]] std::int64_t sets() const { return shape_.sets; }
+
+  // Fills the outputs of a set with a pattern that no kernel writes.
+  Status poison(std::int64_t set);
+
+  // The bytes of every output of a set, padding between rows included.
+  Result<std::vector<std::byte>> read_outputs(std::int64_t set) const;
+
+  // The same for what the host reference makes of the set's inputs.
+  Result<std::vector<std::byte>> reference_outputs(std::int64_t set) const;
+
+  // Bytes that one set takes.
+  static std::int64_t bytes_per_set(const kernels::Variant& variant, const ScratchShape& shape);
+
+ private:
+  struct Layout {
+    std::size_t offset;  // of an operand within a set
+    std::size_t bytes;
+    long long row_stride;
+  };
+
+  ScratchOperands(device::Device& device, const kernels::Variant& variant,
+                  const ScratchShape& shape);
+
+  static std::vector<Layout> layout_of(const kernels::Variant& variant, const ScratchShape& shape);
+  Status fill_inputs();
+
+  device::Device* device_;
+  kernels::Variant variant_;
+  ScratchShape shape_;
+  std::vector<Layout> layout_;
+  std::int64_t set_bytes_ = 0;
+  std::unique_ptr<device::Buffer> buffer_;
+};
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,142 @@
+#include "autotune/tuning_config_source.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <format>
+#include <utility>
+
+#include "kernel_templates/config_text.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using launch::ConfigAnswer;
+using launch::Rung;
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+kernels::SpaceKind space_kind(const Settings& settings) {
+  return settings.comprehensive ? kernels::SpaceKind::kComprehensive : kernels::SpaceKind::kSlim;
+}
+
+std::string space_hash(const launch::Problem& problem, const device::DeviceInfo& device,
+                       kernels::SpaceKind space) {
+  Hasher hasher("space/1");
+  for (const kernels::Config& config :
+       kernels::config_space(problem.variant, device.traits, problem.vector_width, space)) {
+    hasher.add("config", to_text(config));
+  }
+  return hasher.digest();
+}
+
+}  // namespace
+
+cache::Environment environment_of(const launch::Problem& problem, const device::DeviceInfo& device,
+                                  kernels::SpaceKind space) {
+  return {.driver = device.driver_version,
+          .policy = kMeasurementPolicy,
+          .space = space_hash(problem, device, space),
+          .tuner = kTunerVersion,
+          .templates = hash_hex(kernels::source_identity(problem.variant.op, device.traits.kind))};
+}
+
+TuningConfigSource::TuningConfigSource(const Settings& settings,
+                                       std::shared_ptr<cache::TuningStore> store,
+                                       Statistics& statistics)
+    : settings_(settings), store_(std::move(store)), statistics_(statistics) {}
+
+std::optional<ConfigAnswer> TuningConfigSource::look_up(const launch::Problem& problem,
+                                                        const device::Device& device,
+                                                        const cache::Environment& environment) {
+  const auto winner = store_->find_winner(device.info().fingerprint, to_text(problem));
+  // Other templates are other kernels: their winner says nothing certain about these.
+  if (!winner || winner->environment.templates != environment.templates) return std::nullopt;
+  return ConfigAnswer{.config = winner->config,
+                      .rung = Rung::kUserDatabase,
+                      .median_ns = winner->median_ns,
+                      .default_median_ns = winner->default_median_ns};
+}
+
+ConfigAnswer TuningConfigSource::tune(const launch::Problem& problem, device::Device& device,
+                                      launch::KernelCache& kernels,
+                                      const cache::Environment& environment) {
+  const auto start = std::chrono::steady_clock::now();
+  const kernels::Config standard =
+      kernels::default_config(problem.variant, device.info().traits, problem.vector_width);
+  const TuneLimits limits{.seconds = settings_.tune_seconds,
+                          .scratch_bytes = settings_.scratch_bytes,
+                          .space = space_kind(settings_)};
+  auto tuned = tune_problem(problem, device, kernels, limits, statistics_, progress_);
+  if (!tuned) {
+    log_once(LogLevel::kWarning, "tuning " + to_text(problem),
+             std::format("{} could not be tuned, its default config runs: {}", to_text(problem),
+                         tuned.error().message));
+    return {.config = standard, .rung = Rung::kDefault};
+  }
+  const std::int64_t now = unix_seconds();
+  const std::string host = host_name();
+  std::vector<cache::Trial> trials;
+  for (const TrialResult& trial : tuned->trials) {
+    trials.push_back({.problem = to_text(problem),
+                      .device = device.info().fingerprint,
+                      .environment = environment,
+                      .config = trial.config,
+                      .verdict = trial.verdict,
+                      .median_ns = trial.median_ns,
+                      .mad_ns = trial.mad_ns,
+                      .samples = trial.samples,
+                      .created_unix_s = now,
+                      .host = host});
+  }
+  store_->record(trials, {.problem = to_text(problem),
+                          .device = device.info().fingerprint,
+                          .environment = environment,
+                          .config = tuned->winner,
+                          .default_config = tuned->default_config,
+                          .median_ns = tuned->winner_ns,
+                          .default_median_ns = tuned->default_ns,
+                          .created_unix_s = now});
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  log(LogLevel::kInfo,
+      std::format("tuned {} on {} in {:.2f} s: {} at {:.2f} us, default {} at {:.2f} us",
+                  to_text(problem), device.info().name, spent.count(), to_text(tuned->winner),
+                  tuned->winner_ns / 1e3, to_text(tuned->default_config), tuned->default_ns / 1e3));
+  return {.config = tuned->winner,
+          .rung = Rung::kTuned,
+          .median_ns = tuned->winner_ns,
+          .default_median_ns = tuned->default_ns,
+          .trials = static_cast<int>(tuned->trials.size())};
+}
+
+ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::Device& device,
+                                      launch::KernelCache& kernels) {
+  const cache::Environment environment =
+      environment_of(problem, device.info(), space_kind(settings_));
+  if (auto known = look_up(problem, device, environment)) return *known;
+  if (settings_.tune_policy == TunePolicy::kOff) {
+    return launch::DefaultConfigs().find(problem, device, kernels);
+  }
+  // Another process or thread may be tuning this very problem: its result serves both.
+  const auto patience =
+      std::chrono::milliseconds(static_cast<std::int64_t>(settings_.tune_seconds * 1000) + 10'000);
+  const auto claim = store_->wait_for_claim(device.info().fingerprint, to_text(problem), patience);
+  const std::scoped_lock lock(tuning_);
+  if (auto known = look_up(problem, device, environment)) return *known;
+  if (!claim) return launch::DefaultConfigs().find(problem, device, kernels);
+  return tune(problem, device, kernels, environment);
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,49 @@
+// The ladder: tuning database, then tuning by policy, then the default config.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "autotune/problem_tuner.h"
+#include "cache/tuning_store.h"
+#include "runtime/base/settings.h"
+#include "runtime/base/statistics.h"
+#include "runtime/launch/config_source.h"
+
+namespace dorajit::autotune {
+
+// What a measurement of this library means; a change makes earlier winners stale.
+inline constexpr const char* kTunerVersion = "1";
+inline constexpr const char* kMeasurementPolicy = "cold-cache interleaved median/1";
+
+class TuningConfigSource final : public launch::ConfigSource {
+ public:
+  TuningConfigSource(const Settings& settings, std::shared_ptr<cache::TuningStore> store,
+                     Statistics& statistics);
+
+  launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
+                            launch::KernelCache& kernels) override;
+
+  // Called during every tuning that find() does. Set before the first call of find().
+  void set_progress(TuneProgress progress) { progress_ = std::move(progress); }
+
+ private:
+  std::optional<launch::ConfigAnswer> look_up(const launch::Problem& problem,
+                                              const device::Device& device,
+                                              const cache::Environment& environment);
+  launch::ConfigAnswer tune(const launch::Problem& problem, device::Device& device,
+                            launch::KernelCache& kernels, const cache::Environment& environment);
+
+  const Settings settings_;
+  const std::shared_ptr<cache::TuningStore> store_;
+  Statistics& statistics_;
+  TuneProgress progress_;
+  std::mutex tuning_;  // one tuning at a time: measurements must not disturb each other
+};
+
+// The circumstances under which winners of an op on a device are measured.
+cache::Environment environment_of(const launch::Problem& problem, const device::DeviceInfo& device,
+                                  kernels::SpaceKind space);
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,37 @@
+// Whether a kernel computes the right bits.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "autotune/scratch_operands.h"
+#include "runtime/base/error.h"
+#include "runtime/launch/kernel_cache.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::autotune {
+
+// Small inputs of a problem's columns and alignment class, and the bits that the op makes of them:
+// two seeds on several rows, and a ragged shape whose last vector and last block are cut short.
+// The truth is the host reference, which the default config has to meet first.
+class Verifier {
+ public:
+  static Result<Verifier> make(const launch::Problem& problem, device::Device& device);
+
+  // Runs the kernel on poisoned outputs. True if every byte is right, padding untouched included;
+  // an error if it cannot be launched.
+  Result<bool> check(const launch::ReadyKernel& kernel);
+
+ private:
+  struct Case {
+    ScratchOperands operands;
+    std::vector<std::byte> expected;
+  };
+
+  explicit Verifier(device::Device& device) : device_(&device) {}
+
+  device::Device* device_;
+  std::vector<Case> cases_;
+};
+
+}  // namespace dorajit::autotune

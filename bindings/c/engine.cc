@@ -1,0 +1,67 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+
+#include "bindings/c/engine_handle.h"
+#include "bindings/c/engine_options.h"
+#include "bindings/c/error_handle.h"
+#include "bindings/c/sized_struct.h"
+
+namespace dorajit::bindings {
+namespace {
+
+constexpr std::size_t kSmallestStatistics = 56;
+static_assert(offsetof(dorajit_statistics, launches) == 8);
+static_assert(offsetof(dorajit_statistics, compilations) == 16);
+static_assert(offsetof(dorajit_statistics, artifact_hits) == 24);
+static_assert(offsetof(dorajit_statistics, builtin_kernels) == 32);
+static_assert(offsetof(dorajit_statistics, tuned_problems) == 40);
+static_assert(offsetof(dorajit_statistics, trials) == 48);
+static_assert(sizeof(dorajit_statistics) >= kSmallestStatistics);
+
+Status create(const dorajit_engine_options* options, dorajit_engine** engine) {
+  DORAJIT_TRY(require(engine, "engine_create", "engine", "pass where the new engine goes"));
+  *engine = nullptr;
+  DORAJIT_ASSIGN(const Settings settings, settings_from_options(options));
+  *engine = std::make_unique<dorajit_engine>(compose_engine(settings)).release();
+  return {};
+}
+
+Status read_statistics(const dorajit_engine* engine, dorajit_statistics* statistics) {
+  constexpr std::string_view kFunction = "engine_statistics";
+  DORAJIT_TRY(require(engine, kFunction, "engine", "create one with dorajit_engine_create"));
+  DORAJIT_TRY(require(statistics, kFunction, "statistics", "pass where the counts go"));
+  const std::size_t wanted = statistics->struct_size;
+  DORAJIT_TRY(check_struct_size(kFunction, "statistics", "dorajit_statistics", wanted,
+                                kSmallestStatistics));
+  const Statistics& counts = engine->composition.engine->statistics();
+  const dorajit_statistics known{.struct_size = wanted,
+                                 .launches = counts.launches.load(),
+                                 .compilations = counts.compilations.load(),
+                                 .artifact_hits = counts.artifact_hits.load(),
+                                 .builtin_kernels = counts.builtin_kernels.load(),
+                                 .tuned_problems = counts.tuned_problems.load(),
+                                 .trials = counts.trials.load()};
+  // A later version's struct: what this one does not count is 0.
+  std::memset(statistics, 0, wanted);
+  std::memcpy(statistics, &known, std::min(wanted, sizeof known));
+  return {};
+}
+
+}  // namespace
+}  // namespace dorajit::bindings
+
+dorajit_status dorajit_engine_create(const dorajit_engine_options* options, dorajit_engine** engine,
+                                     dorajit_error** error) {
+  return dorajit::bindings::guarded(error,
+                                    [&] { return dorajit::bindings::create(options, engine); });
+}
+
+void dorajit_engine_destroy(dorajit_engine* engine) { delete engine; }
+
+dorajit_status dorajit_engine_statistics(const dorajit_engine* engine,
+                                         dorajit_statistics* statistics, dorajit_error** error) {
+  return dorajit::bindings::guarded(
+      error, [&] { return dorajit::bindings::read_statistics(engine, statistics); });
+}

@@ -1,0 +1,88 @@
+#include "bindings/c/engine_options.h"
+
+#include <cmath>
+#include <cstddef>
+#include <format>
+#include <span>
+#include <string_view>
+
+#include "bindings/c/sized_struct.h"
+
+namespace dorajit::bindings {
+namespace {
+
+constexpr std::string_view kFunction = "engine_create";
+// Of the first version, which no caller's struct can fall short of.
+constexpr std::size_t kSmallestSize = 40;
+static_assert(offsetof(dorajit_engine_options, struct_size) == 0);
+static_assert(offsetof(dorajit_engine_options, cache_dir) == 8);
+static_assert(offsetof(dorajit_engine_options, tune_policy) == 16);
+static_assert(offsetof(dorajit_engine_options, tune_seconds) == 24);
+static_assert(offsetof(dorajit_engine_options, scratch_bytes) == 32);
+static_assert(sizeof(dorajit_engine_options) >= kSmallestSize);
+
+std::unexpected<Error> refuse(std::string_view field, std::string_view what) {
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{}: `options.{}` {}", kFunction, field, what));
+}
+
+Status apply_tune_policy(std::int32_t policy, Settings& settings) {
+  switch (policy) {
+    case DORAJIT_TUNE_FROM_ENVIRONMENT:
+      return {};
+    case DORAJIT_TUNE_FIRST_USE:
+      settings.tune_policy = TunePolicy::kFirstUse;
+      return {};
+    case DORAJIT_TUNE_OFF:
+      settings.tune_policy = TunePolicy::kOff;
+      return {};
+    default:
+      return refuse("tune_policy",
+                    std::format("is {}; set it to DORAJIT_TUNE_FROM_ENVIRONMENT (0), "
+                                "DORAJIT_TUNE_FIRST_USE (1) or DORAJIT_TUNE_OFF (2)",
+                                policy));
+  }
+}
+
+Status apply(const dorajit_engine_options& options, Settings& settings) {
+  DORAJIT_TRY(apply_tune_policy(options.tune_policy, settings));
+  if (options.cache_dir != nullptr) {
+    const std::string_view directory = options.cache_dir;
+    if (!directory.empty() && !directory.starts_with('/')) {
+      return refuse("cache_dir", std::format("is \"{}\"; give an absolute path, or \"\" to keep "
+                                             "nothing on disk",
+                                             directory));
+    }
+    settings.cache_dir = directory;
+  }
+  if (!(options.tune_seconds >= 0 && options.tune_seconds <= kMostTuneSeconds)) {
+    return refuse("tune_seconds", std::format("is {}; give seconds up to a day, or 0 for the "
+                                              "environment's",
+                                              options.tune_seconds));
+  }
+  if (options.tune_seconds > 0) settings.tune_seconds = options.tune_seconds;
+  if (options.scratch_bytes < 0) {
+    return refuse("scratch_bytes", std::format("is {}; give a number of bytes, or 0 for the "
+                                               "environment's",
+                                               options.scratch_bytes));
+  }
+  if (options.scratch_bytes > 0) settings.scratch_bytes = options.scratch_bytes;
+  return {};
+}
+
+}  // namespace
+
+Result<Settings> settings_from_options(const dorajit_engine_options* options) {
+  DORAJIT_ASSIGN(Settings settings, Settings::from_environment());
+  if (options == nullptr) return settings;
+  DORAJIT_TRY(check_struct_size(kFunction, "options", "dorajit_engine_options",
+                                options->struct_size, kSmallestSize));
+  DORAJIT_TRY(check_unknown_fields(
+      kFunction, "options",
+      std::as_bytes(std::span(reinterpret_cast<const std::byte*>(options), options->struct_size)),
+      sizeof(dorajit_engine_options)));
+  DORAJIT_TRY(apply(*options, settings));
+  return settings;
+}
+
+}  // namespace dorajit::bindings

@@ -1,0 +1,47 @@
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "dorajit/dorajit.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::bindings {
+namespace {
+
+static_assert(DORAJIT_LOG_ERROR == static_cast<int>(LogLevel::kError));
+static_assert(DORAJIT_LOG_WARNING == static_cast<int>(LogLevel::kWarning));
+static_assert(DORAJIT_LOG_INFO == static_cast<int>(LogLevel::kInfo));
+static_assert(DORAJIT_LOG_DEBUG == static_cast<int>(LogLevel::kDebug));
+
+struct CallerSink {
+  dorajit_log_sink sink;
+  void* context;
+};
+
+void forward(LogLevel level, std::string_view message, void* context) {
+  const auto& caller = *static_cast<const CallerSink*>(context);
+  caller.sink(static_cast<std::int32_t>(level), std::string(message).c_str(), caller.context);
+}
+
+// Of two places one is in use; the other may be written without a reader seeing it change.
+void set(dorajit_log_sink sink, void* context) {
+  static std::mutex mutex;
+  static CallerSink places[2];
+  static int next = 0;
+  const std::scoped_lock lock(mutex);
+  if (sink == nullptr) {
+    set_log_sink(nullptr, nullptr);
+    return;
+  }
+  places[next] = {.sink = sink, .context = context};
+  set_log_sink(forward, &places[next]);
+  next = 1 - next;
+}
+
+}  // namespace
+}  // namespace dorajit::bindings
+
+void dorajit_set_log_sink(dorajit_log_sink sink, void* context) {
+  dorajit::bindings::set(sink, context);
+}

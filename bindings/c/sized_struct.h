@@ -1,0 +1,38 @@
+// Structs of the C ABI that say their own size, so that they can grow.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <format>
+#include <span>
+#include <string_view>
+
+#include "runtime/base/error.h"
+
+namespace dorajit::bindings {
+
+// Refuses a struct_size that no version of the struct ever had.
+inline Status check_struct_size(std::string_view function, std::string_view argument,
+                                std::string_view type, std::size_t struct_size,
+                                std::size_t smallest) {
+  if (struct_size >= smallest) return {};
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{}: argument `{}` has a struct_size of {}; set it to sizeof({})",
+                          function, argument, struct_size, type));
+}
+
+// Refuses a struct of a later version that asks for what this version does not have. Fields that
+// are zero ask for nothing.
+inline Status check_unknown_fields(std::string_view function, std::string_view argument,
+                                   std::span<const std::byte> bytes, std::size_t known) {
+  const auto excess = bytes.subspan(std::min(known, bytes.size()));
+  if (std::ranges::all_of(excess, [](std::byte byte) { return byte == std::byte{0}; })) return {};
+  return fail(
+      StatusCode::kUnsupported,
+      std::format("{}: argument `{}` sets fields that this version of dorajit does not "
+                  "know (struct_size {}, known {}); leave them zero, or install the version "
+                  "of dorajit that it was compiled for",
+                  function, argument, bytes.size(), known));
+}
+
+}  // namespace dorajit::bindings

@@ -1,0 +1,177 @@
+#include "bindings/c/tensor_from_dlpack.h"
+
+#include <bit>
+#include <cstdint>
+#include <format>
+#include <optional>
+#include <string>
+
+namespace dorajit::bindings {
+namespace {
+
+using kernels::DeviceKind;
+using kernels::ElementType;
+
+struct Name {
+  std::string_view function;
+  std::string_view argument;
+};
+
+std::unexpected<Error> refuse(const Name& name, StatusCode code, std::string_view what) {
+  return fail(code, std::format("{}: argument `{}` {}", name.function, name.argument, what));
+}
+
+std::optional<ElementType> element_type(const DLDataType& type) {
+  if (type.lanes != 1) return std::nullopt;
+  if (type.code == kDLFloat && type.bits == 32) return ElementType::kFloat32;
+  if (type.code == kDLFloat && type.bits == 16) return ElementType::kFloat16;
+  if (type.code == kDLFloat && type.bits == 64) return ElementType::kFloat64;
+  if (type.code == kDLBfloat && type.bits == 16) return ElementType::kBfloat16;
+  return std::nullopt;
+}
+
+std::optional<launch::DeviceId> device_id(const DLDevice& device) {
+  // Compared as a number: a caller may hold a newer dlpack.h with further device types.
+  switch (static_cast<int>(device.device_type)) {
+    case kDLCPU:
+    case kDLCUDAHost:
+      return launch::DeviceId{.kind = DeviceKind::kCpu, .ordinal = 0};
+    case kDLCUDA:
+    case kDLCUDAManaged:
+      return launch::DeviceId{.kind = DeviceKind::kCuda, .ordinal = device.device_id};
+    default:
+      return std::nullopt;
+  }
+}
+
+std::unexpected<Error> refuse_device(const Name& name, const DLDevice& device) {
+  return refuse(name, StatusCode::kUnsupported,
+                std::format("is on a device of DLPack type {}; move it to the CPU (1) or to a CUDA "
+                            "device (2)",
+                            static_cast<int>(device.device_type)));
+}
+
+std::unexpected<Error> refuse_element_type(const Name& name, const DLDataType& type) {
+  return refuse(
+      name, StatusCode::kUnsupported,
+      std::format("has elements of DLPack type code {} with {} bits and {} lanes; convert "
+                  "it to float32, float16, bfloat16 or float64",
+                  type.code, type.bits, type.lanes));
+}
+
+Status check_shape(const Name& name, const DLTensor& tensor) {
+  if (tensor.ndim < 1) {
+    return refuse(
+        name, StatusCode::kInvalidArgument,
+        std::format("has {} dimensions; give it at least one (.reshape(1, -1))", tensor.ndim));
+  }
+  if (tensor.shape == nullptr) {
+    return refuse(name, StatusCode::kInvalidArgument,
+                  std::format("has {} dimensions but a null shape; point `shape` at their sizes",
+                              tensor.ndim));
+  }
+  for (int i = 0; i < tensor.ndim; ++i) {
+    if (tensor.shape[i] < 0) {
+      return refuse(name, StatusCode::kInvalidArgument,
+                    std::format("has a negative size ({} in dimension {}); sizes are counts of "
+                                "elements",
+                                tensor.shape[i], i));
+    }
+  }
+  return {};
+}
+
+// The product of the sizes of all dimensions but the last.
+Result<std::int64_t> count_rows(const Name& name, const DLTensor& tensor) {
+  std::int64_t rows = 1;
+  for (int i = 0; i + 1 < tensor.ndim; ++i) {
+    if (tensor.shape[i] == 0) return 0;
+  }
+  for (int i = 0; i + 1 < tensor.ndim; ++i) {
+    if (__builtin_mul_overflow(rows, tensor.shape[i], &rows)) {
+      return refuse(name, StatusCode::kInvalidArgument, "has more than 2^63 rows; check its shape");
+    }
+  }
+  std::int64_t elements = 0;
+  if (__builtin_mul_overflow(rows, tensor.shape[tensor.ndim - 1], &elements)) {
+    return refuse(name, StatusCode::kInvalidArgument,
+                  "has more than 2^63 elements; check its shape");
+  }
+  return rows;
+}
+
+// The distance between rows of a tensor that has elements and strides.
+Result<std::int64_t> find_row_stride(const Name& name, const DLTensor& tensor) {
+  const int last = tensor.ndim - 1;
+  const std::int64_t cols = tensor.shape[last];
+  if (cols > 1 && tensor.strides[last] != 1) {
+    return refuse(name, StatusCode::kInvalidArgument,
+                  std::format("has a stride of {} elements in its last dimension; make that "
+                              "dimension contiguous, as .contiguous() does",
+                              tensor.strides[last]));
+  }
+  std::int64_t row_stride = cols;
+  int inner = -1;  // the dimension of more than one element that was met last
+  for (int i = last - 1; i >= 0; --i) {
+    if (tensor.shape[i] == 1) continue;
+    if (inner < 0) {
+      row_stride = tensor.strides[i];
+      if (row_stride < cols) {
+        return refuse(name, StatusCode::kInvalidArgument,
+                      std::format("has a row stride of {} elements but {} columns; rows may not "
+                                  "overlap, so pass a copy with distinct rows, as .contiguous() "
+                                  "makes it",
+                                  row_stride, cols));
+      }
+    } else if (std::int64_t expected = 0;
+               __builtin_mul_overflow(tensor.strides[inner], tensor.shape[inner], &expected) ||
+               tensor.strides[i] != expected) {
+      return refuse(name, StatusCode::kInvalidArgument,
+                    std::format("has dimensions {} and {} that do not flatten into rows of one "
+                                "stride (strides {} and {}); pass a compact copy, as .contiguous() "
+                                "makes it",
+                                i, inner, tensor.strides[i], tensor.strides[inner]));
+    }
+    inner = i;
+  }
+  return row_stride;
+}
+
+Result<void*> first_element(const Name& name, const DLTensor& tensor) {
+  if (tensor.data == nullptr) return nullptr;
+  std::uintptr_t address = 0;
+  if (__builtin_add_overflow(std::bit_cast<std::uintptr_t>(tensor.data), tensor.byte_offset,
+                             &address)) {
+    return refuse(
+        name, StatusCode::kInvalidArgument,
+        std::format("has a byte_offset of {}, beyond the address space", tensor.byte_offset));
+  }
+  return std::bit_cast<void*>(address);
+}
+
+}  // namespace
+
+Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::string_view argument,
+                                              const DLTensor* tensor) {
+  const Name name{.function = function, .argument = argument};
+  if (tensor == nullptr) {
+    return refuse(name, StatusCode::kInvalidArgument, "is null; pass a DLTensor");
+  }
+  DORAJIT_TRY(check_shape(name, *tensor));
+  const auto type = element_type(tensor->dtype);
+  if (!type) return refuse_element_type(name, tensor->dtype);
+  const auto device = device_id(tensor->device);
+  if (!device) return refuse_device(name, tensor->device);
+
+  launch::TensorView view{.data = nullptr, .type = *type, .device = *device};
+  view.cols = tensor->shape[tensor->ndim - 1];
+  DORAJIT_ASSIGN(view.rows, count_rows(name, *tensor));
+  view.row_stride = view.cols;
+  if (view.rows > 0 && view.cols > 0 && tensor->strides != nullptr) {
+    DORAJIT_ASSIGN(view.row_stride, find_row_stride(name, *tensor));
+  }
+  DORAJIT_ASSIGN(view.data, first_element(name, *tensor));
+  return view;
+}
+
+}  // namespace dorajit::bindings

@@ -1,0 +1,20 @@
+// Tensors of the C ABI as the runtime sees them.
+#pragma once
+
+#include <dlpack/dlpack.h>
+
+#include <string_view>
+
+#include "runtime/base/error.h"
+#include "runtime/launch/tensor_view.h"
+
+namespace dorajit::bindings {
+
+// The rows x columns that a DLTensor describes (the conventions of dorajit.h). Checks what a
+// TensorView cannot express: null shape, element type, device, strides that do not flatten, sizes
+// beyond 64 bits. Messages name the function and the argument and say what to do. Allocates only
+// for an error.
+Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::string_view argument,
+                                              const DLTensor* tensor);
+
+}  // namespace dorajit::bindings

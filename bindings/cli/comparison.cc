@@ -1,0 +1,137 @@
+#include "bindings/cli/comparison.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "autotune/scratch_operands.h"
+#include "bindings/cli/unfused_passes.h"
+#include "kernel_templates/spaces.h"
+
+namespace dorajit::cli {
+namespace {
+
+using autotune::ScratchOperands;
+using autotune::ScratchShape;
+using kernels::Variant;
+
+constexpr std::int64_t kMostScratchBytes = std::int64_t{2} << 30;
+constexpr std::int64_t kCopyAlignment = 4096;
+
+Result<std::int64_t> scratch_budget(const Settings& settings, device::Device& device) {
+  if (settings.scratch_bytes > 0) return settings.scratch_bytes;
+  DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
+  return std::min(kMostScratchBytes, free / 4);
+}
+
+// Every element of every operand crosses the memory bus once.
+std::int64_t traffic(const Variant& variant, std::int64_t rows, std::int64_t cols) {
+  std::int64_t bytes = 0;
+  const auto& operands = kernels::spec(variant.op).operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool matrix = operands[i].shape == kernels::OperandShape::kMatrix;
+    bytes += (matrix ? rows : 1) * cols * kernels::size_in_bytes(variant.types[i]);
+  }
+  return bytes;
+}
+
+// Pairs of regions to copy between, one pair per set.
+class CopyRegions {
+ public:
+  static std::int64_t bytes_per_set(std::int64_t copied) { return 2 * stride_of(copied); }
+
+  static Result<CopyRegions> make(device::Device& device, std::int64_t copied, std::int64_t sets) {
+    CopyRegions regions;
+    regions.copied_ = static_cast<std::size_t>(copied);
+    regions.stride_ = static_cast<std::size_t>(stride_of(copied));
+    const std::int64_t bytes = sets * bytes_per_set(copied);
+    DORAJIT_ASSIGN(regions.buffer_, device.allocate(static_cast<std::size_t>(bytes)));
+    // Memory that was never written may all be one page.
+    DORAJIT_TRY(device.fill(regions.buffer_->data(), 1, regions.buffer_->size()));
+    return regions;
+  }
+
+  Status copy(device::Device& device, std::int64_t set, device::Stream stream) const {
+    std::byte* const source = buffer_->data() + static_cast<std::size_t>(2 * set) * stride_;
+    return device.copy(source + stride_, source, copied_, stream);
+  }
+
+ private:
+  static std::int64_t stride_of(std::int64_t copied) {
+    return (copied + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
+  }
+
+  std::size_t copied_ = 0;
+  std::size_t stride_ = 0;
+  std::unique_ptr<device::Buffer> buffer_;
+};
+
+// Rows and sets that fit the budget.
+ScratchShape fitting_shape(const launch::Problem& problem, const device::DeviceInfo& info,
+                           std::int64_t rows, std::int64_t budget) {
+  ScratchShape shape{.rows = rows, .cols = problem.num_cols, .vector_width = problem.vector_width};
+  const auto set_bytes = [&] {
+    return ScratchOperands::bytes_per_set(problem.variant, shape) +
+           CopyRegions::bytes_per_set(traffic(problem.variant, shape.rows, shape.cols) / 2);
+  };
+  const auto temporary = [&] {
+    return UnfusedPasses::temporary_bytes(problem.variant, shape.rows, shape.cols);
+  };
+  while (shape.rows > 1 && set_bytes() + temporary() > budget) shape.rows /= 2;
+  // The operands alone must defeat the cache: a launch touches nothing of the copy's regions.
+  const std::int64_t operand_bytes = ScratchOperands::bytes_per_set(problem.variant, shape);
+  const std::int64_t affordable = std::max<std::int64_t>((budget - temporary()) / set_bytes(), 1);
+  shape.sets = autotune::sets_for_cold_cache(info, operand_bytes, affordable * operand_bytes);
+  return shape;
+}
+
+}  // namespace
+
+Result<Comparison> compare(Engine& engine, device::Device& device, const launch::Problem& problem,
+                           const kernels::Config& winner, const ComparisonPlan& plan) {
+  const Variant& variant = problem.variant;
+  launch::KernelCache& kernels = engine.kernels();
+  DORAJIT_ASSIGN(
+      const launch::ReadyKernel standard,
+      kernels.get(device, variant,
+                  kernels::default_config(variant, device.info().traits, problem.vector_width)));
+  DORAJIT_ASSIGN(const launch::ReadyKernel tuned, kernels.get(device, variant, winner));
+
+  DORAJIT_ASSIGN(const std::int64_t budget, scratch_budget(engine.settings(), device));
+  const ScratchShape shape = fitting_shape(problem, device.info(), plan.rows, budget);
+  const std::int64_t bytes = traffic(variant, shape.rows, shape.cols);
+  DORAJIT_ASSIGN(const ScratchOperands scratch, ScratchOperands::make(device, variant, shape));
+  DORAJIT_ASSIGN(
+      const UnfusedPasses unfused,
+      UnfusedPasses::make(device, kernels, variant, problem.vector_width, shape.rows, shape.cols));
+  DORAJIT_ASSIGN(const CopyRegions regions, CopyRegions::make(device, bytes / 2, shape.sets));
+
+  const auto launch = [&](const launch::ReadyKernel& ready) {
+    return [&](device::Stream stream, std::int64_t set) {
+      return device.launch(*ready.kernel, ready.config, scratch.arguments(set), stream);
+    };
+  };
+  std::vector<autotune::Work> work = {
+      launch(standard),
+      [&](device::Stream stream, std::int64_t set) {
+        return unfused.run(scratch.arguments(set), stream);
+      },
+      [&](device::Stream stream, std::int64_t set) { return regions.copy(device, set, stream); }};
+  const bool is_default = tuned.config == standard.config;
+  if (!is_default) work.emplace_back(launch(tuned));
+  auto measured = autotune::measure_interleaved(
+      device, work, {.rounds = plan.rounds, .seconds = plan.seconds, .sets = shape.sets});
+  for (const autotune::Measurement& one : measured) DORAJIT_TRY(one.status);
+  return Comparison{.rows = shape.rows,
+                    .sets = shape.sets,
+                    .bytes = bytes,
+                    .default_config = standard.config,
+                    .winner_config = tuned.config,
+                    .default_run = measured[0],
+                    .winner = is_default ? measured[0] : measured[3],
+                    .unfused = measured[1],
+                    .copy = measured[2]};
+}
+
+}  // namespace dorajit::cli

@@ -1,0 +1,215 @@
+#include "bindings/cli/compile_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <format>
+#include <string_view>
+#include <thread>
+
+#include "bindings/cli/artifact_builds.h"
+#include "bindings/cli/descriptions.h"
+#include "bindings/cli/output.h"
+#include "bindings/cli/progress_bar.h"
+#include "bindings/cli/table.h"
+#include "bindings/cli/text_format.h"
+#include "bindings/composition.h"
+#include "kernel_templates/config_text.h"
+
+namespace dorajit::cli {
+namespace {
+
+using kernels::DeviceKind;
+
+constexpr std::string_view kCudaArch = "sm_";
+constexpr std::string_view kNativeCpu = "native-cpu";
+
+// The number in "sm_90a"; nothing for what is no architecture.
+std::optional<int> cuda_arch_number(std::string_view arch) {
+  if (!arch.starts_with(kCudaArch)) return std::nullopt;
+  arch.remove_prefix(kCudaArch.size());
+  if (arch.ends_with('a') || arch.ends_with('f')) arch.remove_suffix(1);
+  int number = 0;
+  const auto [end, error] = std::from_chars(arch.data(), arch.data() + arch.size(), number);
+  if (error != std::errc{} || end != arch.data() + arch.size() || number <= 0) return std::nullopt;
+  return number;
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+  std::string text;
+  for (const std::string& one : texts) text.append(text.empty() ? "" : ", ").append(one);
+  return text;
+}
+
+// Newer architectures than the library's newest are served with PTX; older ones not at all.
+Status check_supported(compile::NvrtcCompiler& nvrtc, const std::string& arch, int number) {
+  DORAJIT_ASSIGN(const std::vector<std::string> known, nvrtc.supported_archs());
+  const bool is_older = std::ranges::all_of(known, [number](const std::string& one) {
+    return number < cuda_arch_number(one).value_or(0);
+  });
+  if (!is_older) return {};
+  DORAJIT_ASSIGN(const std::string identity, nvrtc.identity());
+  return fail(StatusCode::kNoCompiler,
+              std::format("{} makes no code for {}; it knows {}; set DORAJIT_NVRTC to an older one",
+                          identity, arch, joined(known)));
+}
+
+Result<compile::Target> make_target(Engine& engine, const std::string& arch) {
+  if (arch == kNativeCpu || arch == "cpu") {
+    DORAJIT_TRY(engine.kernels().host_compiler().identity());
+    DORAJIT_ASSIGN(const device::Device* cpu, engine.device({}));
+    return cpu->info().target;
+  }
+  const auto number = cuda_arch_number(arch);
+  if (!number) {
+    return fail(
+        StatusCode::kInvalidArgument,
+        std::format("--arch {} is no architecture; examples: sm_80, sm_90a, {}", arch, kNativeCpu));
+  }
+  DORAJIT_TRY(engine.kernels().nvrtc().identity());
+  DORAJIT_TRY(check_supported(engine.kernels().nvrtc(), arch, *number));
+  return compile::Target{.kind = DeviceKind::kCuda, .arch = arch};
+}
+
+std::string arch_text(const compile::Target& target) {
+  return target.kind == DeviceKind::kCpu ? std::string(kNativeCpu) : target.arch;
+}
+
+Json build_json(const ArtifactBuild& build) {
+  Json row = {{"arch", arch_text(build.target)},
+              {"variant", to_text(build.variant)},
+              {"vector_width", build.vector_width},
+              {"config", to_text(build.config)}};
+  if (!build.artifact) {
+    row["error"] = to_json(build.artifact.error());
+    return row;
+  }
+  const ResourceUsage& used = build.artifact->resources;
+  row["form"] = form_of(build.target, *build.artifact);
+  row["code_bytes"] = build.artifact->code.size();
+  row["registers"] = used.registers;
+  row["shared_bytes"] = used.shared_bytes;
+  row["stack_bytes"] = used.stack_bytes;
+  row["spill_store_bytes"] = used.spill_store_bytes;
+  row["spill_load_bytes"] = used.spill_load_bytes;
+  return row;
+}
+
+std::string builds_text(const std::vector<ArtifactBuild>& builds) {
+  Table table({{"arch"},
+               {"config"},
+               {"registers", Align::kRight},
+               {"shared", Align::kRight},
+               {"stack", Align::kRight},
+               {"spills", Align::kRight},
+               {"code", Align::kRight},
+               {"form"}});
+  for (const ArtifactBuild& build : builds) {
+    if (!build.artifact) {
+      table.add_row(
+          {arch_text(build.target), to_text(build.config), "-", "-", "-", "-", "-", "failed"});
+      continue;
+    }
+    const ResourceUsage& used = build.artifact->resources;
+    // Only ptxas reports what a kernel needs.
+    const bool reported = form_of(build.target, *build.artifact) == "cubin";
+    const auto cell = [reported](std::string text) { return reported ? std::move(text) : "-"; };
+    table.add_row(
+        {arch_text(build.target), to_text(build.config), cell(std::to_string(used.registers)),
+         cell(bytes_text(used.shared_bytes)), cell(bytes_text(used.stack_bytes)),
+         cell(bytes_text(used.spill_store_bytes + used.spill_load_bytes)),
+         bytes_text(std::ssize(build.artifact->code)), form_of(build.target, *build.artifact)});
+  }
+  return table.text();
+}
+
+}  // namespace
+
+CLI::App* CompileCommand::declare(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("compile", "Compile kernels ahead, for any architecture; needs no GPU");
+  command->add_option("--arch", archs_, "Architectures: sm_80, sm_90, ... or native-cpu")
+      ->option_text("ARCH,...")
+      ->delimiter(',')
+      ->required();
+  command->add_option("--op", variant_.op, "The operation [compose]")->option_text("OP");
+  add_variant_options(*command, variant_);
+  command->add_option("--space", space_, "Which configs [DORAJIT_AUTOTUNE, else slim]")
+      ->option_text("slim|comprehensive")
+      ->check(CLI::IsMember({"slim", "comprehensive"}));
+  command->add_option("--jobs", jobs_, "Compilations at a time [processors]")
+      ->option_text("N")
+      ->check(CLI::Range(1, 1024));
+  command->add_flag("--all-alignments", all_alignments_,
+                    "Also for data that is aligned to an element only");
+  command->add_flag("--refuse-spills", refuse_spills_, "Fail if a kernel spills registers");
+  command->footer(
+      "Example:\n  dorajit compile --arch sm_80,sm_90,sm_120 --type bf16 --refuse-spills");
+  return command;
+}
+
+Result<ExitCode> CompileCommand::run(const Invocation& invocation) {
+  DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(variant_));
+  const auto composition = bindings::compose_engine(invocation.settings);
+  Engine& engine = *composition.engine;
+  const bool comprehensive =
+      space_.empty() ? invocation.settings.comprehensive : space_ == "comprehensive";
+  const int processors = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+
+  std::vector<ArtifactBuild> builds;
+  for (const std::string& arch : archs_) {
+    DORAJIT_ASSIGN(const compile::Target target, make_target(engine, arch));
+    std::vector<int> widths = {kernels::widest_vector(variant, target.kind)};
+    if (all_alignments_ && widths.front() > 1) widths.push_back(1);
+    for (const int width : widths) {
+      auto planned = plan_builds(
+          target, variant, width, processors,
+          comprehensive ? kernels::SpaceKind::kComprehensive : kernels::SpaceKind::kSlim);
+      std::ranges::move(planned, std::back_inserter(builds));
+    }
+  }
+
+  const auto start = std::chrono::steady_clock::now();
+  {
+    ProgressBar progress(!invocation.json, static_cast<int>(builds.size()));
+    build_all(builds, engine.kernels(), jobs_ > 0 ? jobs_ : processors,
+              [&progress](const ArtifactBuild& build) {
+                progress.show(std::format("{} {}", arch_text(build.target), to_text(build.config)));
+                progress.advance();
+              });
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+
+  const auto failed = std::ranges::count_if(builds, [](const auto& b) { return !b.artifact; });
+  const auto spilling = std::ranges::count_if(builds, &ArtifactBuild::spills);
+  for (const ArtifactBuild& build : builds) {
+    if (!build.artifact) print_error(build.artifact.error());
+  }
+  const std::int64_t compiled = engine.statistics().compilations;
+  const std::int64_t from_cache = engine.statistics().artifact_hits;
+  if (invocation.json) {
+    Json document = begin_document("compile");
+    document["variant"] = to_text(variant);
+    document["artifacts"] = Json::array();
+    for (const ArtifactBuild& build : builds) document["artifacts"].push_back(build_json(build));
+    document["summary"] = {{"artifacts", builds.size()}, {"compiled", compiled},
+                           {"from_cache", from_cache},   {"failed", failed},
+                           {"spilling", spilling},       {"seconds", spent.count()}};
+    print_document(document);
+  } else {
+    print(builds_text(builds));
+    print(std::format("\n{}: {} compiled, {} from the cache, {} failed, {} spilling, in {:.1f} s\n",
+                      count_text(std::ssize(builds), "artifact"), compiled, from_cache, failed,
+                      spilling, spent.count()));
+  }
+  if (refuse_spills_ && spilling > 0) {
+    print_error(
+        {.code = StatusCode::kCompileError,
+         .message = std::format("{} of {} kernels spill registers", spilling, builds.size()),
+         .log = {}});
+  }
+  return failed > 0 || (refuse_spills_ && spilling > 0) ? ExitCode::kFailed : ExitCode::kOk;
+}
+
+}  // namespace dorajit::cli

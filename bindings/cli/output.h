@@ -1,0 +1,28 @@
+// What commands print: text or JSON on standard output, messages on standard error.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "bindings/cli/exit_code.h"
+#include "runtime/base/error.h"
+
+namespace dorajit::cli {
+
+// Keeps the order in which fields were added.
+using Json = nlohmann::ordered_json;
+
+// A command's document, begun: the command's name and the version of the program.
+Json begin_document(std::string_view command);
+
+void print(std::string_view text);
+void print_document(const Json& document);
+
+// "dorajit: error: ..." and the log, if there is one.
+void print_error(const Error& error);
+// "dorajit: ..."
+void print_note(std::string_view text);
+
+Json to_json(const Error& error);
+
+}  // namespace dorajit::cli

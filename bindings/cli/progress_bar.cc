@@ -1,0 +1,80 @@
+#include "bindings/cli/progress_bar.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <format>
+
+namespace dorajit::cli {
+namespace {
+
+constexpr std::string_view kClearLine = "\r\033[K";
+
+bool stderr_is_terminal() {
+  const char* terminal = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";
+}
+
+void write(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+std::string_view label(LogLevel level) {
+  switch (level) {
+    case LogLevel::kError:
+      return "error";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kInfo:
+      return "info";
+    default:
+      return "debug";
+  }
+}
+
+}  // namespace
+
+ProgressBar::ProgressBar(bool wanted, int total)
+    : visible_(wanted && stderr_is_terminal()), total_(std::max(total, 1)) {
+  if (visible_) set_log_sink(&ProgressBar::write_log, this);
+}
+
+ProgressBar::~ProgressBar() {
+  if (!visible_) return;
+  set_log_sink(nullptr, nullptr);
+  write(kClearLine);
+}
+
+void ProgressBar::show(std::string_view activity) {
+  const std::scoped_lock lock(mutex_);
+  activity_ = activity;
+  draw();
+}
+
+void ProgressBar::advance() {
+  const std::scoped_lock lock(mutex_);
+  ++done_;
+  draw();
+}
+
+void ProgressBar::draw() {
+  if (!visible_) return;
+  constexpr int kWidth = 24;
+  const int filled = std::min(done_, total_) * kWidth / total_;
+  write(std::format(
+      "{}[{}{}] {}/{} {}", kClearLine, std::string(static_cast<std::size_t>(filled), '#'),
+      std::string(static_cast<std::size_t>(kWidth - filled), '.'), done_, total_, activity_));
+}
+
+void ProgressBar::write_log(LogLevel level, std::string_view message, void* context) {
+  auto& bar = *static_cast<ProgressBar*>(context);
+  const std::scoped_lock lock(bar.mutex_);
+  write(std::format("{}dorajit: {}: {}\n", kClearLine, label(level), message));
+  bar.draw();
+}
+
+}  // namespace dorajit::cli

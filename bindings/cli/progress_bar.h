@@ -1,0 +1,38 @@
+// How far long work has come, on a terminal.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/log.h"
+
+namespace dorajit::cli {
+
+// Draws on standard error, and only if that is a terminal. One at a time; thread-safe. While it
+// lives, log lines pass through it, so that they do not tear the bar.
+class ProgressBar {
+ public:
+  // With `wanted` false nothing is ever drawn.
+  ProgressBar(bool wanted, int total);
+  ~ProgressBar();  // removes the bar
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  // Says what is being done now.
+  void show(std::string_view activity);
+  // One more of the total is done.
+  void advance();
+
+ private:
+  static void write_log(LogLevel level, std::string_view message, void* context);
+  void draw();  // under mutex_
+
+  const bool visible_;
+  const int total_;
+  std::mutex mutex_;
+  int done_ = 0;          // under mutex_
+  std::string activity_;  // under mutex_
+};
+
+}  // namespace dorajit::cli

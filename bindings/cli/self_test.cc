@@ -1,0 +1,61 @@
+#include "bindings/cli/self_test.h"
+
+#include <array>
+#include <cstddef>
+#include <format>
+#include <vector>
+
+#include "autotune/scratch_operands.h"
+#include "kernel_templates/spaces.h"
+
+namespace dorajit::cli {
+namespace {
+
+using autotune::ScratchOperands;
+using autotune::ScratchShape;
+using kernels::ElementType;
+
+constexpr kernels::Variant kVariant{.op = kernels::Op::kCompose,
+                                    .types = {ElementType::kBfloat16, ElementType::kBfloat16,
+                                              ElementType::kFloat32, ElementType::kBfloat16}};
+
+Status check_shape(Engine& engine, device::Device& device, const launch::DeviceId& id,
+                   const ScratchShape& shape) {
+  DORAJIT_ASSIGN(ScratchOperands scratch, ScratchOperands::make(device, kVariant, shape));
+  DORAJIT_TRY(scratch.poison(0));
+  const kernels::KernelArguments arguments = scratch.arguments(0);
+  const auto& specs = kernels::spec(kVariant.op).operands;
+  std::vector<launch::TensorView> operands;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const bool matrix = specs[i].shape == kernels::OperandShape::kMatrix;
+    operands.push_back({.data = arguments.operands[i].data,
+                        .type = kVariant.types[i],
+                        .device = id,
+                        .rows = matrix ? shape.rows : 1,
+                        .cols = shape.cols,
+                        .row_stride = matrix ? arguments.operands[i].row_stride : 0});
+  }
+  const std::array<double, 1> scalars = {arguments.scalars[0]};
+  DORAJIT_TRY(engine.run({.op = kVariant.op, .operands = operands, .scalars = scalars},
+                         device.own_stream()));
+  DORAJIT_TRY(device.synchronize(device.own_stream()));
+  DORAJIT_ASSIGN(const std::vector<std::byte> outputs, scratch.read_outputs(0));
+  DORAJIT_ASSIGN(const std::vector<std::byte> expected, scratch.reference_outputs(0));
+  if (outputs == expected) return {};
+  return fail(StatusCode::kInternal,
+              std::format("compose of {} rows x {} columns does not give the reference's bits; "
+                          "please report this",
+                          shape.rows, shape.cols));
+}
+
+}  // namespace
+
+Status run_self_test(Engine& engine, const launch::DeviceId& id) {
+  DORAJIT_ASSIGN(device::Device * device, engine.device(id));
+  const int widest = kernels::widest_vector(kVariant, id.kind);
+  DORAJIT_TRY(check_shape(engine, *device, id,
+                          {.rows = 37, .cols = 2048, .vector_width = widest, .seed = 1}));
+  return check_shape(engine, *device, id, {.rows = 5, .cols = 1027, .vector_width = 1, .seed = 2});
+}
+
+}  // namespace dorajit::cli

@@ -1,0 +1,18 @@
+// Quantities as people read them, with three significant digits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace dorajit::cli {
+
+std::string duration_text(double nanoseconds);    // "12.3 us"
+std::string bytes_text(std::int64_t bytes);       // "32 MiB"
+std::string ratio_text(double ratio);             // "1.23x"
+std::string percent_text(double share);           // "87%"
+std::string bandwidth_text(double bytes_per_ns);  // "4310 GB/s", without the unit
+std::string age_text(std::int64_t seconds);       // "3 h"
+// "1 kernel", "2 kernels"
+std::string count_text(std::int64_t count, const std::string& noun);
+
+}  // namespace dorajit::cli

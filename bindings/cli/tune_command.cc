@@ -1,0 +1,155 @@
+#include "bindings/cli/tune_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <format>
+#include <optional>
+
+#include "bindings/cli/descriptions.h"
+#include "bindings/cli/output.h"
+#include "bindings/cli/progress_bar.h"
+#include "bindings/cli/text_format.h"
+#include "bindings/cli/trials_table.h"
+#include "bindings/cli/tuning.h"
+#include "kernel_templates/config_text.h"
+
+namespace dorajit::cli {
+namespace {
+
+struct Tuned {
+  launch::Problem problem;
+  launch::ConfigAnswer answer;
+  std::optional<cache::Winner> winner;  // what the store has now
+  std::vector<cache::Trial> trials;
+};
+
+// Sizes that share a bucket of rows are one problem.
+std::vector<launch::Problem> distinct_problems(const kernels::Variant& variant,
+                                               kernels::DeviceKind kind,
+                                               const std::vector<Shape>& shapes) {
+  std::vector<launch::Problem> problems;
+  for (const Shape& shape : shapes) {
+    const launch::Problem problem = launch::make_problem(variant, kind, shape.rows, shape.cols);
+    if (std::ranges::find(problems, problem) == problems.end()) problems.push_back(problem);
+  }
+  return problems;
+}
+
+Json tuned_json(const Tuned& tuned) {
+  Json row = {{"problem", to_text(tuned.problem)},
+              {"rows_up_to", tuned.problem.bucket_rows()},
+              {"cols", tuned.problem.num_cols},
+              {"rung", name(tuned.answer.rung)},
+              {"config", to_text(tuned.answer.config)},
+              {"median_ns", tuned.answer.median_ns},
+              {"default_median_ns", tuned.answer.default_median_ns},
+              {"trials_measured", tuned.answer.trials},
+              {"winner", nullptr},
+              {"trials", Json::array()}};
+  if (tuned.winner) {
+    row["winner"] = to_json(*tuned.winner);
+    row["trials"] = trials_json(tuned.trials, *tuned.winner);
+  }
+  return row;
+}
+
+std::string tuned_text(const Tuned& tuned) {
+  std::string text = std::format("{}\n", launch::to_text(tuned.problem));
+  if (!tuned.winner) return text + "not tuned; the default config runs\n";
+  text += trials_text(tuned.trials, *tuned.winner);
+  return text +
+         std::format("winner: {} at {}, {} over the default ({})\n",
+                     kernels::to_text(tuned.winner->config), duration_text(tuned.winner->median_ns),
+                     ratio_text(tuned.winner->default_median_ns / tuned.winner->median_ns),
+                     tuned.answer.rung == launch::Rung::kTuned ? "tuned now" : "known already");
+}
+
+}  // namespace
+
+CLI::App* TuneCommand::declare(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("tune", "Find the fastest config of problems and keep it");
+  CLI::Option* rows =
+      command->add_option("--rows", rows_, "Rows (tokens) of a problem")->option_text("R");
+  CLI::Option* cols =
+      command->add_option("--cols", cols_, "Columns (out features) of a problem")->option_text("C");
+  rows->needs(cols);
+  cols->needs(rows);
+  command->add_option("--shape", shapes_, "A problem as ROWSxCOLS; may be repeated")
+      ->option_text("RxC")
+      ->delimiter(',');
+  add_variant_options(*command, variant_);
+  command->add_flag("--force", force_, "Tune again where a winner is known");
+  command->footer("Example:\n  dorajit tune --shape 512x4096 --shape 4096x14336 --type bf16");
+  return command;
+}
+
+Result<std::vector<Shape>> TuneCommand::wanted_shapes() const {
+  std::vector<Shape> shapes;
+  if (rows_ != 0 || cols_ != 0) {
+    shapes.push_back({.rows = rows_, .cols = cols_});
+    DORAJIT_TRY(check_shape(shapes.back()));
+  }
+  for (const std::string& text : shapes_) {
+    DORAJIT_ASSIGN(const Shape shape, parse_shape(text));
+    shapes.push_back(shape);
+  }
+  if (shapes.empty()) {
+    return fail(StatusCode::kInvalidArgument,
+                "tune needs a problem: --rows R --cols C, or --shape RxC");
+  }
+  return shapes;
+}
+
+Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
+  DORAJIT_ASSIGN(const std::vector<Shape> shapes, wanted_shapes());
+  DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(variant_));
+  Settings settings = invocation.settings;
+  settings.tune_policy =
+      TunePolicy::kFirstUse;  // asked for here and now, whatever DORAJIT_TUNE says
+  const auto composition = bindings::compose_engine(settings);
+  Engine& engine = *composition.engine;
+  cache::TuningStore& store = *composition.store;
+  DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(engine, invocation.device));
+  const std::string& fingerprint = chosen.device->info().fingerprint;
+
+  Statistics forced;
+  std::vector<Tuned> results;
+  {
+    const auto problems = distinct_problems(variant, chosen.id.kind, shapes);
+    ProgressBar progress(!invocation.json, static_cast<int>(problems.size()));
+    for (const launch::Problem& problem : problems) {
+      progress.show(std::format("tuning {}", launch::to_text(problem)));
+      DORAJIT_ASSIGN(const launch::ConfigAnswer answer,
+                     force_ ? tune_again(problem, *chosen.device, composition, forced)
+                            : engine.prepare(problem, chosen.id));
+      Tuned tuned{.problem = problem, .answer = answer, .winner = {}, .trials = {}};
+      if (answer.rung != launch::Rung::kDefault) {
+        tuned.winner = store.find_winner(fingerprint, launch::to_text(problem));
+      }
+      if (tuned.winner) tuned.trials = trials_of(*tuned.winner, store);
+      results.push_back(std::move(tuned));
+      progress.advance();
+    }
+  }
+
+  const bool all_tuned =
+      std::ranges::all_of(results, [](const Tuned& t) { return t.winner.has_value(); });
+  if (invocation.json) {
+    Json document = begin_document("tune");
+    document["device"] = to_json(chosen.id, chosen.device->info());
+    document["problems"] = Json::array();
+    for (const Tuned& tuned : results) document["problems"].push_back(tuned_json(tuned));
+    Json statistics = to_json(engine.statistics());
+    statistics["trials"] = engine.statistics().trials + forced.trials;
+    statistics["tuned_problems"] = engine.statistics().tuned_problems + forced.tuned_problems;
+    document["statistics"] = std::move(statistics);
+    document["database"] = describe(store);
+    print_document(document);
+  } else {
+    for (const Tuned& tuned : results) print(tuned_text(tuned) + "\n");
+    print(where_winners_are(store) + "\n");
+  }
+  return all_tuned ? ExitCode::kOk : ExitCode::kFailed;
+}
+
+}  // namespace dorajit::cli

@@ -1,0 +1,34 @@
+#include "bindings/cli/tuning.h"
+
+#include <chrono>
+#include <format>
+#include <memory>
+
+#include "autotune/tuning_config_source.h"
+
+namespace dorajit::cli {
+
+Result<launch::ConfigAnswer> tune_again(const launch::Problem& problem, device::Device& device,
+                                        const bindings::Composition& composition,
+                                        Statistics& statistics) {
+  constexpr std::chrono::seconds kPatience{60};
+  cache::TuningStore& store = *composition.store;
+  const std::string& fingerprint = device.info().fingerprint;
+  const std::string key = to_text(problem);
+  const auto claim = store.wait_for_claim(fingerprint, key, kPatience);
+  if (!claim) {
+    return fail(
+        StatusCode::kIoError,
+        std::format("another process has been tuning {} for {} s; try again when it is done", key,
+                    kPatience.count()));
+  }
+  // A ladder over a store that knows nothing has to tune.
+  const std::shared_ptr<cache::TuningStore> empty = cache::TuningStore::open("");
+  autotune::TuningConfigSource source(composition.engine->settings(), empty, statistics);
+  const launch::ConfigAnswer answer = source.find(problem, device, composition.engine->kernels());
+  const auto winner = empty->find_winner(fingerprint, key);
+  if (winner) store.record(empty->trials(fingerprint, key), *winner);
+  return answer;
+}
+
+}  // namespace dorajit::cli

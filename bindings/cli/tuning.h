@@ -1,0 +1,19 @@
+// Tuning for the command line: through the engine's ladder, or anew.
+#pragma once
+
+#include "bindings/cli/device_choice.h"
+#include "bindings/composition.h"
+#include "runtime/base/error.h"
+#include "runtime/base/statistics.h"
+#include "runtime/launch/config_source.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::cli {
+
+// Tunes the problem whether or not a winner is known, and puts the outcome beside or in the place
+// of what the store has. `statistics` counts what this did.
+Result<launch::ConfigAnswer> tune_again(const launch::Problem& problem, device::Device& device,
+                                        const bindings::Composition& composition,
+                                        Statistics& statistics);
+
+}  // namespace dorajit::cli

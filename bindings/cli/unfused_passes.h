@@ -1,0 +1,43 @@
+// The composition as a framework without a fused kernel makes it: four passes over memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "kernel_templates/arguments.h"
+#include "kernel_templates/registry.h"
+#include "runtime/base/error.h"
+#include "runtime/device/device.h"
+#include "runtime/launch/kernel_cache.h"
+
+namespace dorajit::cli {
+
+// Each pass is a kernel of its own with its default config: t = s*lora, t = g*t, u = (g-1)*base,
+// out = t + u. t lives in the output, so that one temporary, of the output's type, is enough.
+class UnfusedPasses {
+ public:
+  // For matrices of rows x cols. `device` must outlive this.
+  static Result<UnfusedPasses> make(device::Device& device, launch::KernelCache& kernels,
+                                    const kernels::Variant& compose, int vector_width,
+                                    std::int64_t rows, std::int64_t cols);
+
+  // Enqueues the passes on the operands of a `compose` launch.
+  Status run(const kernels::KernelArguments& compose, device::Stream stream) const;
+
+  // Of the temporary.
+  static std::int64_t temporary_bytes(const kernels::Variant& compose, std::int64_t rows,
+                                      std::int64_t cols);
+
+ private:
+  enum Pass { kScaleLora, kGainLora, kGainBase, kSum, kNumPasses };
+
+  explicit UnfusedPasses(device::Device& device) : device_(&device) {}
+
+  device::Device* device_;
+  std::array<launch::ReadyKernel, kNumPasses> passes_;
+  std::unique_ptr<device::Buffer> temporary_;
+  long long row_stride_ = 0;
+};
+
+}  // namespace dorajit::cli

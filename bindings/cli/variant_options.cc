@@ -1,0 +1,98 @@
+#include "bindings/cli/variant_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <format>
+#include <string_view>
+#include <vector>
+
+namespace dorajit::cli {
+namespace {
+
+using kernels::ElementType;
+
+Result<ElementType> parse_type(std::string_view option, std::string_view text) {
+  if (const auto type = kernels::parse_element_type(text)) return *type;
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{} {} is none of: f32, bf16, f16, f64", option, text));
+}
+
+Result<const kernels::OpSpec*> find_op(std::string_view name) {
+  std::string known;
+  for (const kernels::OpSpec& op : kernels::all_ops()) {
+    if (op.name == name) return &op;
+    known.append(known.empty() ? "" : ", ").append(op.name);
+  }
+  return fail(StatusCode::kInvalidArgument, std::format("--op {} is none of: {}", name, known));
+}
+
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string operand_names(const kernels::OpSpec& op) {
+  std::string names;
+  for (const auto& operand : op.operands) {
+    names.append(names.empty() ? "" : ",").append(operand.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+void add_variant_options(CLI::App& app, VariantOptions& options) {
+  CLI::Option* type =
+      app.add_option("--type", options.type,
+                     "Element type of the activations: f32, bf16, f16 or f64 [bf16]")
+          ->option_text("TYPE");
+  CLI::Option* gain = app.add_option("--gain-type", options.gain_type,
+                                     "Element type of the gain [f32; f64 beside f64]")
+                          ->option_text("TYPE");
+  app.add_option("--types", options.types,
+                 "Element type of every operand instead, as in bf16,bf16,f32,bf16")
+      ->option_text("TYPE,...")
+      ->excludes(type)
+      ->excludes(gain);
+}
+
+Result<kernels::Variant> make_variant(const VariantOptions& options) {
+  DORAJIT_ASSIGN(const kernels::OpSpec* op, find_op(options.op));
+  kernels::Variant variant{.op = op->op, .types = {}};
+  if (!options.types.empty()) {
+    const auto parts = split(options.types);
+    if (parts.size() != op->operands.size()) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("--types {} names {} types; {} has {} operands: {}", options.types,
+                              parts.size(), op->name, op->operands.size(), operand_names(*op)));
+    }
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      DORAJIT_ASSIGN(variant.types[i], parse_type("--types", parts[i]));
+    }
+  } else {
+    DORAJIT_ASSIGN(const ElementType type, parse_type("--type", options.type));
+    const ElementType usual_gain =
+        type == ElementType::kFloat64 ? ElementType::kFloat64 : ElementType::kFloat32;
+    ElementType gain = usual_gain;
+    if (!options.gain_type.empty()) {
+      DORAJIT_ASSIGN(gain, parse_type("--gain-type", options.gain_type));
+    }
+    for (std::size_t i = 0; i < op->operands.size(); ++i) {
+      const bool is_gain = op->operands[i].shape == kernels::OperandShape::kColumns;
+      variant.types[i] = is_gain ? gain : type;
+    }
+  }
+  if (!kernels::is_supported(variant)) {
+    return fail(StatusCode::kUnsupported,
+                std::format("no kernel serves {}: f64 goes only with f64", to_text(variant)));
+  }
+  return variant;
+}
+
+}  // namespace dorajit::cli

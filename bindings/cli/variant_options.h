@@ -1,0 +1,28 @@
+// Options that say which variant of an operation is meant.
+#pragma once
+
+#include <string>
+
+#include "kernel_templates/registry.h"
+#include "runtime/base/error.h"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): not ours
+class App;
+}
+
+namespace dorajit::cli {
+
+struct VariantOptions {
+  std::string op = "compose";
+  std::string type = "bf16";
+  std::string gain_type;  // empty: f32, or f64 beside f64
+  std::string types;      // of every operand, separated by commas; instead of the two above
+};
+
+// Declares --type, --gain-type and --types.
+void add_variant_options(CLI::App& app, VariantOptions& options);
+
+// kInvalidArgument when a name is unknown, kUnsupported when no kernel serves the mix.
+Result<kernels::Variant> make_variant(const VariantOptions& options);
+
+}  // namespace dorajit::cli

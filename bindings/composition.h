@@ -1,0 +1,21 @@
+// The one place where concrete types are wired together.
+#pragma once
+
+#include <memory>
+
+#include "cache/tuning_store.h"
+#include "runtime/base/settings.h"
+#include "runtime/engine.h"
+
+namespace dorajit::bindings {
+
+struct Composition {
+  std::shared_ptr<cache::TuningStore> store;
+  std::unique_ptr<Engine> engine;
+};
+
+// An engine with artifacts and tuning database under settings.cache_dir. Never fails: what cannot
+// be kept on disk is said once and kept in memory.
+Composition compose_engine(const Settings& settings);
+
+}  // namespace dorajit::bindings

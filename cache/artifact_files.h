@@ -1,0 +1,43 @@
+// Compiled kernels and notes as files of a cache folder (docs/artifacts.md).
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "runtime/base/artifact_store.h"
+
+namespace dorajit::cache {
+
+inline constexpr std::uint64_t kDefaultArtifactBytes = std::uint64_t{1} << 30;
+
+// Thread-safe, and any number of processes may share the folder. Where the folder cannot be used,
+// every find misses and every insert does nothing; a log line says so once.
+class ArtifactFiles final : public ArtifactStore {
+ public:
+  // An empty `cache_dir` keeps nothing. Beyond `max_bytes` of artifacts, the least recently used
+  // are deleted.
+  explicit ArtifactFiles(const std::string& cache_dir,
+                         std::uint64_t max_bytes = kDefaultArtifactBytes);
+
+  std::optional<Artifact> find(const std::string& key) override;
+  void insert(const std::string& key, const Artifact& artifact) override;
+  std::optional<std::string> find_note(const std::string& key) override;
+  void insert_note(const std::string& key, const std::string& note) override;
+
+ private:
+  [[nodiscard]] std::string artifact_path(const std::string& key) const;
+  [[nodiscard]] std::string note_path(const std::string& key) const;
+  void keep_within_bound(const std::string& new_file, std::uint64_t new_bytes);
+
+  const std::string artifacts_dir_;  // empty: nothing is kept
+  const std::string notes_dir_;
+  const std::uint64_t max_bytes_;
+
+  std::mutex mutex_;
+  std::optional<std::uint64_t> known_bytes_;  // guarded by mutex_; nothing before the first sweep
+  int inserts_since_sweep_ = 0;               // guarded by mutex_
+};
+
+}  // namespace dorajit::cache

@@ -1,0 +1,58 @@
+#include "cache/directories.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "cache/file_descriptor.h"
+#include "cache/file_error.h"
+
+namespace dorajit::cache {
+namespace {
+
+bool is_directory(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+Status make_private_directories(const std::string& path) {
+  if (is_directory(path)) return {};
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string prefix = path.substr(0, end);
+    // mkdir() of an ancestor may fail with EROFS or EACCES although it exists, so existence is
+    // asked after the attempt and decides.
+    if (::mkdir(prefix.c_str(), 0700) != 0) {
+      const int error_number = errno == EEXIST ? ENOTDIR : errno;
+      if (!is_directory(prefix)) {
+        return std::unexpected(file_error("create folder", prefix, error_number));
+      }
+    }
+    if (end == std::string::npos) return {};
+  }
+}
+
+bool is_writable_directory(const std::string& path) {
+  return ::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
+}
+
+Status sync_directory(const std::string& path) {
+  const FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) return std::unexpected(file_error("open folder", path, errno));
+  // Some file systems do not sync folders and say EINVAL.
+  if (::fsync(directory.get()) != 0 && errno != EINVAL) {
+    return std::unexpected(file_error("sync folder", path, errno));
+  }
+  return {};
+}
+
+std::string parent_directory(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,23 @@
+// Folders of the cache.
+#pragma once
+
+#include <string>
+
+#include "runtime/base/error.h"
+
+namespace dorajit::cache {
+
+// Makes `path` and what is missing above it, readable by nobody else (0700). A folder that is
+// there already keeps its mode.
+Status make_private_directories(const std::string& path);
+
+// Whether this process may create files in `path`.
+bool is_writable_directory(const std::string& path);
+
+// Makes the last change of a name in `path` survive a power failure.
+Status sync_directory(const std::string& path);
+
+// The folder of a file's path; "." for a bare name.
+std::string parent_directory(const std::string& path);
+
+}  // namespace dorajit::cache

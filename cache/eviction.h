@@ -1,0 +1,15 @@
+// The byte bound of the artifact folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace dorajit::cache {
+
+// Deletes artifacts below `directory`, the least recently used first, until they fit `max_bytes`;
+// `keep` is never deleted. Removes stale temporary files too. Returns the bytes that are left.
+// Files that vanish meanwhile are another process's doing and no error.
+std::uint64_t evict_least_recently_used(const std::string& directory, std::uint64_t max_bytes,
+                                        const std::string& keep);
+
+}  // namespace dorajit::cache

@@ -1,0 +1,88 @@
+#include "cache/inspection.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <format>
+#include <utility>
+
+#include "cache/file_error.h"
+#include "cache/schema.h"
+
+namespace dorajit::cache {
+namespace {
+
+// Checking costs about 1 ms for a file of this size; opening should not cost more.
+constexpr off_t kCheapToCheckBytes = off_t{512} << 10;
+
+Inspection outcome(FileState state, std::string reason) {
+  Inspection inspection;
+  inspection.state = state;
+  inspection.reason = std::move(reason);
+  return inspection;
+}
+
+Inspection outcome(const SqliteError& error) {
+  if (is_damage(error)) return outcome(FileState::kDamaged, error.message);
+  if (is_busy(error)) return outcome(FileState::kBusy, error.message);
+  return outcome(FileState::kUnusable, error.message);
+}
+
+const char* check_statement(CheckDepth depth, off_t bytes) {
+  if (depth == CheckDepth::kWhole) return "PRAGMA integrity_check(1)";
+  if (depth == CheckDepth::kStructure && bytes <= kCheapToCheckBytes) {
+    return "PRAGMA quick_check(1)";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth depth,
+                   std::chrono::milliseconds wait) {
+  // Only stat() is used beside SQLite: closing a descriptor of the file would drop the locks that
+  // SQLite holds on it in this process.
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return outcome(FileState::kAbsent, {});
+    return outcome(FileState::kUnusable, file_error("stat", path, errno).message);
+  }
+  if (!S_ISREG(info.st_mode)) return outcome(FileState::kUnusable, path + " is not a file");
+  if (info.st_size == 0) return outcome(FileState::kDamaged, "the file is empty");
+
+  auto connection = Connection::open(path, mode);
+  if (!connection) return outcome(connection.error());
+  connection->set_busy_timeout(wait);
+
+  // These two read the header only, so a later schema that this SQLite cannot parse still tells
+  // its version.
+  const auto application = connection->query_integer("PRAGMA application_id");
+  if (!application) return outcome(application.error());
+  if (*application != kApplicationId) {
+    return outcome(FileState::kDamaged,
+                   std::format("its application id is {:#x}, not dorajit's", *application));
+  }
+  const auto version = connection->query_integer("PRAGMA user_version");
+  if (!version) return outcome(version.error());
+  if (*version > schema_version()) {
+    connection->close_without_checkpoint();
+    return outcome(FileState::kNewer,
+                   std::format("{} has schema version {}, which a newer dorajit wrote (this one "
+                               "knows {}): update dorajit or set another DORAJIT_CACHE_DIR",
+                               path, *version, schema_version()));
+  }
+  if (*version < 1) return outcome(FileState::kDamaged, "it has no schema version");
+
+  if (const char* check = check_statement(depth, info.st_size); check != nullptr) {
+    const auto verdict = connection->query_text(check);
+    if (!verdict) return outcome(verdict.error());
+    if (*verdict != "ok") return outcome(FileState::kDamaged, *verdict);
+  }
+  Inspection inspection;
+  inspection.state = FileState::kUsable;
+  inspection.connection = *std::move(connection);
+  inspection.version = *version;
+  return inspection;
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,56 @@
+#include "cache/salvage.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cache/schema.h"
+#include "cache/sqlite_connection.h"
+#include "cache/tuning_rows.h"
+
+namespace dorajit::cache {
+namespace {
+
+// About what one b-tree page holds: a damaged page then costs no more than a few such ranges.
+constexpr std::int64_t kIdsPerRange = 16;
+
+// The smallest row with its cell is larger than this.
+constexpr std::int64_t kLeastRowBytes = 64;
+
+// Trials are never deleted, so ids are dense and the file's size bounds them.
+std::int64_t largest_possible_id(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return 0;
+  return info.st_size / kLeastRowBytes;
+}
+
+}  // namespace
+
+Salvaged salvage(const std::string& path) {
+  Salvaged rows;
+  auto connection = Connection::open(path, Connection::Mode::kReadWrite);
+  if (!connection) return rows;
+  // A foreign database that happens to have such tables is not ours to read.
+  const auto application = connection->query_integer("PRAGMA application_id");
+  if (!application || *application != kApplicationId) return rows;
+
+  const auto newest = connection->query_integer("SELECT max(id) FROM trials NOT INDEXED");
+  const std::int64_t last_id = std::max(largest_possible_id(path), newest.value_or(0));
+  // Each range is reached from the root again, so damage in one does not hide the others.
+  for (std::int64_t id = 1; id <= last_id; id += kIdsPerRange) {
+    std::vector<Trial> range;
+    if (read_trials_between(*connection, id, id + kIdsPerRange - 1, range)) {
+      std::ranges::move(range, std::back_inserter(rows.trials));
+      continue;
+    }
+    for (std::int64_t one = id; one < id + kIdsPerRange; ++one) {
+      (void)read_trials_between(*connection, one, one, rows.trials);
+    }
+  }
+  (void)read_winners(*connection, rows.winners);
+  connection->close_without_checkpoint();
+  return rows;
+}
+
+}  // namespace dorajit::cache

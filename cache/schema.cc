@@ -1,0 +1,84 @@
+#include "cache/schema.h"
+
+#include <format>
+
+namespace dorajit::cache {
+namespace {
+
+constexpr const char* kVersion1 = R"sql(
+CREATE TABLE trials (
+  id INTEGER PRIMARY KEY,
+  device TEXT NOT NULL,
+  problem TEXT NOT NULL,
+  driver TEXT NOT NULL,
+  policy TEXT NOT NULL,
+  space TEXT NOT NULL,
+  tuner TEXT NOT NULL,
+  templates TEXT NOT NULL,
+  config TEXT NOT NULL,
+  verdict TEXT NOT NULL,
+  median_ns REAL,
+  mad_ns REAL,
+  samples INTEGER NOT NULL,
+  created_unix_s INTEGER NOT NULL,
+  host TEXT NOT NULL,
+  checksum INTEGER NOT NULL UNIQUE
+) STRICT;
+CREATE INDEX trials_by_problem ON trials (device, problem);
+CREATE TABLE winners (
+  device TEXT NOT NULL,
+  problem TEXT NOT NULL,
+  driver TEXT NOT NULL,
+  policy TEXT NOT NULL,
+  space TEXT NOT NULL,
+  tuner TEXT NOT NULL,
+  templates TEXT NOT NULL,
+  config TEXT NOT NULL,
+  default_config TEXT NOT NULL,
+  median_ns REAL,
+  default_median_ns REAL,
+  created_unix_s INTEGER NOT NULL,
+  checksum INTEGER NOT NULL,
+  PRIMARY KEY (device, problem)
+) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr Migration kMigrations[] = {
+    {1, kVersion1},
+};
+
+}  // namespace
+
+std::span<const Migration> migrations() { return kMigrations; }
+
+std::int64_t schema_version() { return migrations().back().version; }
+
+SqliteStatus migrate(Connection& connection, std::span<const Migration> steps) {
+  auto version = connection.query_integer("PRAGMA user_version");
+  if (!version) return std::unexpected(std::move(version).error());
+  for (const Migration& step : steps) {
+    if (step.version <= *version) continue;
+    if (auto status = connection.execute(step.sql); !status) return status;
+    const std::string mark = std::format("PRAGMA user_version = {}", step.version);
+    if (auto status = connection.execute(mark.c_str()); !status) return status;
+  }
+  return {};
+}
+
+SqliteStatus build_schema(Connection& connection) {
+  const std::string mark = std::format("PRAGMA application_id = {}", kApplicationId);
+  if (auto status = connection.execute("BEGIN IMMEDIATE"); !status) return status;
+  if (auto status = connection.execute(mark.c_str()); !status) return status;
+  if (auto status = migrate(connection, migrations()); !status) return status;
+  if (auto status = connection.execute("COMMIT"); !status) return status;
+
+  auto mode = connection.query_text("PRAGMA journal_mode = WAL");
+  if (!mode) return std::unexpected(std::move(mode).error());
+  if (*mode != "wal") {
+    return std::unexpected(
+        SqliteError{SQLITE_ERROR, "PRAGMA journal_mode = WAL: the file system cannot hold a WAL"});
+  }
+  return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,91 @@
+// SQLite handles with owners, and its result codes as values.
+#pragma once
+
+#include <sqlite3.h>
+
+#include <chrono>
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace dorajit::cache {
+
+struct SqliteError {
+  int code = SQLITE_ERROR;  // primary result code
+  std::string message;      // the call or statement, the symbolic code, SQLite's words
+};
+
+template <class T>
+using SqliteResult = std::expected<T, SqliteError>;
+using SqliteStatus = SqliteResult<void>;
+
+// The file's content is not what SQLite wrote.
+bool is_damage(const SqliteError& error);
+// Another connection is in the way; trying again may help.
+bool is_busy(const SqliteError& error);
+
+// One prepared statement. It must not outlive its Connection.
+class Statement {
+ public:
+  // Parameters count from 1. Text must stay alive until the last step(). A failure to bind is
+  // reported by the next step().
+  void bind(int parameter, std::string_view text);
+  void bind(int parameter, std::int64_t integer);
+  void bind(int parameter, double real);  // NaN is bound as NULL, which is how SQLite keeps it
+
+  // True: a row is there to be read. False: done.
+  SqliteResult<bool> step();
+  void reset();
+
+  // Columns count from 0.
+  [[nodiscard]] std::string text(int column) const;
+  [[nodiscard]] std::int64_t integer(int column) const;
+  [[nodiscard]] double real(int column) const;  // NULL reads as NaN
+
+ private:
+  friend class Connection;
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+  };
+  explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
+
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  int bind_result_ = SQLITE_OK;
+};
+
+// One database connection, for one thread at a time. Never creates a file.
+class Connection {
+ public:
+  enum class Mode {
+    kReadWrite,
+    kReadOnly,
+    kImmutable,  // read-only without locks and without a WAL: only where nobody can write
+  };
+
+  static SqliteResult<Connection> open(const std::string& path, Mode mode);
+
+  void set_busy_timeout(std::chrono::milliseconds wait);
+  // Closing writes nothing into the database file.
+  void close_without_checkpoint();
+
+  SqliteResult<Statement> prepare(std::string_view sql);
+  SqliteStatus execute(const char* sql);  // any number of statements
+  SqliteResult<std::int64_t> query_integer(std::string_view sql);
+  SqliteResult<std::string> query_text(std::string_view sql);
+
+  [[nodiscard]] bool is_read_only() const;
+  [[nodiscard]] bool in_transaction() const;
+
+ private:
+  struct Close {
+    void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
+  };
+  explicit Connection(sqlite3* handle) : handle_(handle) {}
+  SqliteResult<Statement> query_row(std::string_view sql);
+
+  std::unique_ptr<sqlite3, Close> handle_;
+};
+
+}  // namespace dorajit::cache

@@ -1,0 +1,194 @@
+#include "cache/tuning_rows.h"
+
+#include <utility>
+
+#include "kernel_templates/config_text.h"
+
+namespace dorajit::cache {
+namespace {
+
+#define DORAJIT_TRIAL_COLUMNS                                                   \
+  "device, problem, driver, policy, space, tuner, templates, config, verdict, " \
+  "median_ns, mad_ns, samples, created_unix_s, host, checksum"
+#define DORAJIT_WINNER_COLUMNS                                                         \
+  "device, problem, driver, policy, space, tuner, templates, config, default_config, " \
+  "median_ns, default_median_ns, created_unix_s, checksum"
+
+Environment read_environment(const Statement& row) {
+  return {row.text(2), row.text(3), row.text(4), row.text(5), row.text(6)};
+}
+
+std::optional<Trial> read_trial(const Statement& row) {
+  const auto config = kernels::parse_config(row.text(7));
+  const auto verdict = parse_verdict(row.text(8));
+  if (!config || !verdict) return std::nullopt;
+  Trial trial{.problem = row.text(1),
+              .device = row.text(0),
+              .environment = read_environment(row),
+              .config = *config,
+              .verdict = *verdict,
+              .median_ns = row.real(9),
+              .mad_ns = row.real(10),
+              .samples = static_cast<int>(row.integer(11)),
+              .created_unix_s = row.integer(12),
+              .host = row.text(13)};
+  if (checksum(trial) != row.integer(14)) return std::nullopt;
+  return trial;
+}
+
+std::optional<Winner> read_winner(const Statement& row) {
+  const auto config = kernels::parse_config(row.text(7));
+  const auto default_config = kernels::parse_config(row.text(8));
+  if (!config || !default_config) return std::nullopt;
+  Winner winner{.problem = row.text(1),
+                .device = row.text(0),
+                .environment = read_environment(row),
+                .config = *config,
+                .default_config = *default_config,
+                .median_ns = row.real(9),
+                .default_median_ns = row.real(10),
+                .created_unix_s = row.integer(11)};
+  if (checksum(winner) != row.integer(12)) return std::nullopt;
+  return winner;
+}
+
+void bind_environment(Statement& statement, const Environment& environment) {
+  statement.bind(3, environment.driver);
+  statement.bind(4, environment.policy);
+  statement.bind(5, environment.space);
+  statement.bind(6, environment.tuner);
+  statement.bind(7, environment.templates);
+}
+
+SqliteStatus run(Statement& statement) {
+  auto row = statement.step();
+  if (!row) return std::unexpected(std::move(row).error());
+  return {};
+}
+
+// Calls `visit` for each row that is left.
+template <class Visit>
+SqliteStatus for_each_row(Statement& statement, Visit visit) {
+  for (;;) {
+    auto row = statement.step();
+    if (!row) return std::unexpected(std::move(row).error());
+    if (!*row) return {};
+    visit(statement);
+  }
+}
+
+}  // namespace
+
+SqliteStatus insert_trial(Connection& connection, const Trial& trial) {
+  auto statement = connection.prepare(
+      "INSERT INTO trials (" DORAJIT_TRIAL_COLUMNS
+      ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
+      " ON CONFLICT (checksum) DO NOTHING");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  const std::string config = kernels::to_text(trial.config);
+  statement->bind(1, trial.device);
+  statement->bind(2, trial.problem);
+  bind_environment(*statement, trial.environment);
+  statement->bind(8, config);
+  statement->bind(9, name(trial.verdict));
+  statement->bind(10, trial.median_ns);
+  statement->bind(11, trial.mad_ns);
+  statement->bind(12, std::int64_t{trial.samples});
+  statement->bind(13, trial.created_unix_s);
+  statement->bind(14, trial.host);
+  statement->bind(15, checksum(trial));
+  return run(*statement);
+}
+
+SqliteStatus put_winner(Connection& connection, const Winner& winner) {
+  auto statement =
+      connection.prepare("INSERT OR REPLACE INTO winners (" DORAJIT_WINNER_COLUMNS
+                         ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  const std::string config = kernels::to_text(winner.config);
+  const std::string default_config = kernels::to_text(winner.default_config);
+  statement->bind(1, winner.device);
+  statement->bind(2, winner.problem);
+  bind_environment(*statement, winner.environment);
+  statement->bind(8, config);
+  statement->bind(9, default_config);
+  statement->bind(10, winner.median_ns);
+  statement->bind(11, winner.default_median_ns);
+  statement->bind(12, winner.created_unix_s);
+  statement->bind(13, checksum(winner));
+  return run(*statement);
+}
+
+SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::string_view device,
+                                                  std::string_view problem) {
+  auto statement = connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
+                                      " FROM winners WHERE device = ?1 AND problem = ?2");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  statement->bind(1, device);
+  statement->bind(2, problem);
+  std::optional<Winner> winner;
+  auto status = for_each_row(*statement, [&](const Statement& row) { winner = read_winner(row); });
+  if (!status) return std::unexpected(std::move(status).error());
+  return winner;
+}
+
+SqliteResult<std::vector<Winner>> select_winners(Connection& connection) {
+  std::vector<Winner> winners;
+  auto status = read_winners(connection, winners);
+  if (!status) return std::unexpected(std::move(status).error());
+  return winners;
+}
+
+SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
+                                               std::string_view problem) {
+  auto statement =
+      connection.prepare("SELECT " DORAJIT_TRIAL_COLUMNS
+                         " FROM trials WHERE device = ?1 AND problem = ?2 ORDER BY id");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  statement->bind(1, device);
+  statement->bind(2, problem);
+  std::vector<Trial> trials;
+  auto status = for_each_row(*statement, [&](const Statement& row) {
+    if (auto trial = read_trial(row)) trials.push_back(*std::move(trial));
+  });
+  if (!status) return std::unexpected(std::move(status).error());
+  return trials;
+}
+
+SqliteResult<std::int64_t> count_trials(Connection& connection) {
+  auto statement = connection.prepare("SELECT " DORAJIT_TRIAL_COLUMNS " FROM trials");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  std::int64_t count = 0;
+  auto status = for_each_row(*statement, [&](const Statement& row) {
+    if (read_trial(row)) ++count;
+  });
+  if (!status) return std::unexpected(std::move(status).error());
+  return count;
+}
+
+SqliteStatus read_trials_between(Connection& connection, std::int64_t first_id,
+                                 std::int64_t last_id, std::vector<Trial>& rows) {
+  auto statement = connection.prepare("SELECT " DORAJIT_TRIAL_COLUMNS
+                                      " FROM trials NOT INDEXED"
+                                      " WHERE id BETWEEN ?1 AND ?2 ORDER BY id");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  statement->bind(1, first_id);
+  statement->bind(2, last_id);
+  return for_each_row(*statement, [&](const Statement& row) {
+    if (auto trial = read_trial(row)) rows.push_back(*std::move(trial));
+  });
+}
+
+SqliteStatus read_winners(Connection& connection, std::vector<Winner>& rows) {
+  auto statement =
+      connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS " FROM winners ORDER BY device, problem");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  return for_each_row(*statement, [&](const Statement& row) {
+    if (auto winner = read_winner(row)) rows.push_back(*std::move(winner));
+  });
+}
+
+#undef DORAJIT_TRIAL_COLUMNS
+#undef DORAJIT_WINNER_COLUMNS
+
+}  // namespace dorajit::cache

@@ -1,0 +1,33 @@
+// Trials and winners as rows of tuning.db. Rows whose checksum or text is wrong are passed over.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "cache/sqlite_connection.h"
+#include "cache/tuning_records.h"
+
+namespace dorajit::cache {
+
+// A trial that is there already is not added again.
+SqliteStatus insert_trial(Connection& connection, const Trial& trial);
+// Takes the place of an earlier winner of the same device and problem.
+SqliteStatus put_winner(Connection& connection, const Winner& winner);
+
+SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::string_view device,
+                                                  std::string_view problem);
+// Ordered by device and problem.
+SqliteResult<std::vector<Winner>> select_winners(Connection& connection);
+// In the order of their insertion.
+SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
+                                               std::string_view problem);
+SqliteResult<std::int64_t> count_trials(Connection& connection);
+
+// For reading past damage: the good trials with first_id <= id <= last_id, and as many of the
+// winners as can be read, appended to `rows` also when an error ends the walk.
+SqliteStatus read_trials_between(Connection& connection, std::int64_t first_id,
+                                 std::int64_t last_id, std::vector<Trial>& rows);
+SqliteStatus read_winners(Connection& connection, std::vector<Winner>& rows);
+
+}  // namespace dorajit::cache

@@ -1,0 +1,69 @@
+#include "cache/tuning_store.h"
+
+#include <unistd.h>
+
+#include "cache/tuning_store_state.h"
+
+namespace dorajit::cache {
+
+TuningStore::TuningStore(const std::string& cache_dir, const TuningStoreOptions& options)
+    : cache_dir_(cache_dir),
+      options_(options),
+      state_(std::make_unique<State>(cache_dir, options.busy_wait).release()) {}
+
+TuningStore::~TuningStore() {
+  State* state = state_.load();
+  // Inherited across a fork, its locks may be held by threads that are not here.
+  if (state->process() == ::getpid()) delete state;
+}
+
+std::unique_ptr<TuningStore> TuningStore::open(const std::string& cache_dir,
+                                               const TuningStoreOptions& options) {
+  std::unique_ptr<TuningStore> store(new TuningStore(cache_dir, options));
+  store->state().connect();
+  return store;
+}
+
+TuningStore::State& TuningStore::state() {
+  State* current = state_.load();
+  if (current->process() == ::getpid()) return *current;
+  // The parent's state is left as it is: destroying locks that may be held is undefined.
+  auto child = current->copy_for_child();
+  if (state_.compare_exchange_strong(current, child.get())) return *child.release();
+  return *current;
+}
+
+std::optional<Winner> TuningStore::find_winner(std::string_view device, std::string_view problem) {
+  return state().find_winner(device, problem);
+}
+
+void TuningStore::record(std::span<const Trial> trials, const Winner& winner) {
+  state().record(trials, winner);
+}
+
+std::vector<Winner> TuningStore::winners() { return state().winners(); }
+
+std::vector<Trial> TuningStore::trials(std::string_view device, std::string_view problem) {
+  return state().trials(device, problem);
+}
+
+std::int64_t TuningStore::trial_count() { return state().trial_count(); }
+
+std::string TuningStore::location() { return state().location(); }
+
+bool TuningStore::persistent() { return state().reason_not_persistent().empty(); }
+
+std::string TuningStore::reason_not_persistent() { return state().reason_not_persistent(); }
+
+std::optional<TuningClaim> TuningStore::try_claim(std::string_view device,
+                                                  std::string_view problem) {
+  return TuningClaim::acquire(cache_dir_, device, problem, std::chrono::milliseconds(0));
+}
+
+std::optional<TuningClaim> TuningStore::wait_for_claim(std::string_view device,
+                                                       std::string_view problem,
+                                                       std::chrono::milliseconds wait) {
+  return TuningClaim::acquire(cache_dir_, device, problem, wait);
+}
+
+}  // namespace dorajit::cache

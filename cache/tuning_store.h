@@ -1,0 +1,70 @@
+// The tuning results of a user: a SQLite file (docs/tuning_database.md) with memory beneath it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/tuning_claim.h"
+#include "cache/tuning_records.h"
+
+namespace dorajit::cache {
+
+struct TuningStoreOptions {
+  // How long one write may wait for other processes before it stays in memory for now.
+  std::chrono::milliseconds busy_wait{5000};
+};
+
+// Thread-safe, shared by any number of processes, usable in a forked child. No call fails: what
+// cannot be kept on disk is kept in memory for the life of the process, written with a later
+// record() if the disk allows it again, and said once in the log. A lookup that reaches the
+// database takes some 300 us; callers keep what they found.
+class TuningStore {
+ public:
+  // An empty `cache_dir` means memory only.
+  static std::unique_ptr<TuningStore> open(const std::string& cache_dir,
+                                           const TuningStoreOptions& options = {});
+  ~TuningStore();
+  TuningStore(const TuningStore&) = delete;
+  TuningStore& operator=(const TuningStore&) = delete;
+
+  std::optional<Winner> find_winner(std::string_view device, std::string_view problem);
+
+  // One transaction. The winner takes the place of an earlier one.
+  void record(std::span<const Trial> trials, const Winner& winner);
+
+  // Ordered by device and problem.
+  std::vector<Winner> winners();
+  // Oldest record first.
+  std::vector<Trial> trials(std::string_view device, std::string_view problem);
+  std::int64_t trial_count();
+
+  // The database's path, or "memory" when none is in use.
+  std::string location();
+  // Whether the last that was recorded is, or what is recorded next will be, kept on disk.
+  bool persistent();
+  // Empty if persistent().
+  std::string reason_not_persistent();
+
+  // The right to tune a problem; nothing while another thread or process has it.
+  std::optional<TuningClaim> try_claim(std::string_view device, std::string_view problem);
+  std::optional<TuningClaim> wait_for_claim(std::string_view device, std::string_view problem,
+                                            std::chrono::milliseconds wait);
+
+ private:
+  class State;
+  TuningStore(const std::string& cache_dir, const TuningStoreOptions& options);
+  State& state();
+
+  const std::string cache_dir_;
+  const TuningStoreOptions options_;
+  std::atomic<State*> state_;  // owned; replaced in a forked child
+};
+
+}  // namespace dorajit::cache

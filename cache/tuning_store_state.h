@@ -1,0 +1,67 @@
+// The inside of a TuningStore, as one process has it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "cache/database.h"
+#include "cache/tuning_memory.h"
+#include "cache/tuning_store.h"
+
+namespace dorajit::cache {
+
+class TuningStore::State {
+ public:
+  State(const std::string& cache_dir, std::chrono::milliseconds busy_wait);
+
+  // For a forked child: what the parent knew, unless one of its threads was changing it.
+  std::unique_ptr<State> copy_for_child();
+
+  [[nodiscard]] pid_t process() const { return process_; }
+
+  // Opens the database once, so that it exists and its condition is known.
+  void connect();
+
+  std::optional<Winner> find_winner(std::string_view device, std::string_view problem);
+  void record(std::span<const Trial> trials, const Winner& winner);
+  std::vector<Winner> winners();
+  std::vector<Trial> trials(std::string_view device, std::string_view problem);
+  std::int64_t trial_count();
+
+  std::string location();
+  std::string reason_not_persistent();
+
+ private:
+  enum class Access : std::size_t { kRead, kWrite };
+  using Use = std::function<SqliteStatus(Connection&, Deadline)>;
+
+  [[nodiscard]] std::chrono::milliseconds wait_of(Access access) const;
+
+  // False when the database could not be used; the reason has been noted and said.
+  bool with_database(Access access, const Use& use);
+  bool write_unsaved();
+  void note_unavailable(Access access, const std::string& reason, bool busy);
+  void note_available(Access access, bool read_only);
+  bool is_resting(Access access);
+
+  const std::string cache_dir_;
+  const std::chrono::milliseconds busy_wait_;
+  const pid_t process_;
+  const std::unique_ptr<Database> database_;  // null: memory only
+
+  std::mutex writing_;  // one writer of this process at a time; taken before mutex_
+  std::mutex mutex_;    // guards all below
+  TuningMemory memory_;
+  bool in_use_ = false;  // the last attempt to open the database succeeded
+  std::string reason_;   // why the last write failed or the next one would; empty: it did not
+  std::array<Deadline, 2> resting_until_{};  // by Access: a writer in the way stops no reader
+};
+
+}  // namespace dorajit::cache

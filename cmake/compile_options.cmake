@@ -1,0 +1,64 @@
+# Flags of every target: the standard library, floating point, sanitizers; then, for our own code
+# (dorajit_options), warnings and include paths.
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  message(FATAL_ERROR "dorajit needs GCC 13 or clang 19 with libc++ 19, not GCC "
+                      "${CMAKE_CXX_COMPILER_VERSION}: ./dev setup installs what is missing.")
+endif()
+
+set(CMAKE_CXX_STANDARD 23)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+# Tuning may not change a bit, so neither may the optimiser.
+add_compile_options(-ffp-contract=off -fno-fast-math)
+
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # libc++ is linked statically and hidden, so that it meets no host process's libstdc++.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-stdlib=libc++>)
+  add_link_options(-nostdlib++)
+  set(CMAKE_CXX_STANDARD_LIBRARIES "-l:libc++.a -l:libc++abi.a")
+  if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(hardening EXTENSIVE)
+  else()
+    set(hardening FAST)
+  endif()
+  add_compile_definitions(_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_${hardening}
+                          _LIBCPP_ENABLE_THREAD_SAFETY_ANNOTATIONS)
+  string(REGEX MATCH "^[0-9]+" clang_major "${CMAKE_CXX_COMPILER_VERSION}")
+  find_program(DORAJIT_LLD NAMES ld.lld-${clang_major} ld.lld)
+  if(DORAJIT_LLD)
+    add_link_options(--ld-path=${DORAJIT_LLD})
+  endif()
+elseif(CMAKE_BUILD_TYPE STREQUAL "Debug")
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+endif()
+
+if(DORAJIT_SANITIZE)
+  add_compile_options(-fsanitize=${DORAJIT_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${DORAJIT_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    add_compile_options(-Wno-pass-failed)  # instrumented loops are not vectorised, and need not be
+  endif()
+endif()
+
+find_package(Threads REQUIRED)
+
+add_library(dorajit_options INTERFACE)
+target_include_directories(dorajit_options INTERFACE
+  "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/kernel_templates")
+target_compile_options(dorajit_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion -Wshadow -Wnon-virtual-dtor
+  -Woverloaded-virtual -Wold-style-cast -Wcast-qual -Wundef
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety -Wimplicit-fallthrough -Wextra-semi>
+  $<$<BOOL:${DORAJIT_WERROR}>:-Werror>)
+target_compile_definitions(dorajit_options INTERFACE DORAJIT_VERSION="${PROJECT_VERSION}")
+target_link_libraries(dorajit_options INTERFACE Threads::Threads ${CMAKE_DL_LIBS})

@@ -1,0 +1,44 @@
+# Header-only dependencies and SQLite, each as an interface target named dorajit_<dependency>.
+
+function(dorajit_add_headers name header package)
+  find_path(DORAJIT_${name}_INCLUDE_DIR "${header}")
+  if(NOT DORAJIT_${name}_INCLUDE_DIR)
+    message(FATAL_ERROR "${header} was not found: install ${package} (./dev setup does).")
+  endif()
+  mark_as_advanced(DORAJIT_${name}_INCLUDE_DIR)
+  add_library(dorajit_${name} INTERFACE)
+  target_include_directories(dorajit_${name} SYSTEM INTERFACE
+    "$<BUILD_INTERFACE:${DORAJIT_${name}_INCLUDE_DIR}>")
+endfunction()
+
+dorajit_add_headers(json nlohmann/json.hpp nlohmann-json3-dev)
+dorajit_add_headers(xxhash xxhash.h libxxhash-dev)
+dorajit_add_headers(dlpack dlpack/dlpack.h libdlpack-dev)
+dorajit_add_headers(sqlite sqlite3.h libsqlite3-dev)
+if(DORAJIT_BUILD_CLI)
+  dorajit_add_headers(cli11 CLI/CLI.hpp libcli11-dev)
+endif()
+
+# The static archive is taken where it fits into a shared object, so that what ships needs no
+# libsqlite3 of the host's.
+include(CheckCXXSourceCompiles)
+find_library(DORAJIT_SQLITE_ARCHIVE libsqlite3.a)
+if(DORAJIT_SQLITE_ARCHIVE)
+  set(CMAKE_REQUIRED_FLAGS "-fPIC")
+  set(CMAKE_REQUIRED_INCLUDES "${DORAJIT_sqlite_INCLUDE_DIR}")
+  set(CMAKE_REQUIRED_LINK_OPTIONS -shared -Wl,--exclude-libs,ALL)
+  set(CMAKE_REQUIRED_LIBRARIES "${DORAJIT_SQLITE_ARCHIVE}" m ${CMAKE_DL_LIBS})
+  check_cxx_source_compiles("#include <sqlite3.h>
+    const char* version() { return sqlite3_libversion(); }
+    int main() { return sqlite3_open(\"\", nullptr); }" DORAJIT_SQLITE_ARCHIVE_IS_PIC)
+  unset(CMAKE_REQUIRED_FLAGS)
+  unset(CMAKE_REQUIRED_INCLUDES)
+  unset(CMAKE_REQUIRED_LINK_OPTIONS)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+endif()
+if(DORAJIT_SQLITE_ARCHIVE_IS_PIC)
+  target_link_libraries(dorajit_sqlite INTERFACE "${DORAJIT_SQLITE_ARCHIVE}" m ${CMAKE_DL_LIBS})
+else()
+  find_library(DORAJIT_SQLITE_LIBRARY sqlite3 REQUIRED)
+  target_link_libraries(dorajit_sqlite INTERFACE "${DORAJIT_SQLITE_LIBRARY}")
+endif()

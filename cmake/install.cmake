@@ -1,0 +1,40 @@
+# Library, public headers, command line tool, CMake package and pkg-config file. Relocatable.
+include(CMakePackageConfigHelpers)
+
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/dorajit" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+if(DORAJIT_INSTALL_DLPACK)
+  install(FILES "${DORAJIT_dlpack_INCLUDE_DIR}/dlpack/dlpack.h"
+          DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/dlpack")
+endif()
+foreach(document LICENSE NOTICE README.md)
+  if(EXISTS "${PROJECT_SOURCE_DIR}/${document}")
+    install(FILES "${PROJECT_SOURCE_DIR}/${document}" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+  endif()
+endforeach()
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+        FILES_MATCHING PATTERN "*.md")
+
+if(TARGET dorajit_cli)
+  install(TARGETS dorajit_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+
+if(TARGET dorajit)
+  set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/dorajit")
+  install(TARGETS dorajit EXPORT dorajitTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  install(EXPORT dorajitTargets NAMESPACE dorajit:: DESTINATION "${package_dir}")
+  configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/dorajitConfig.cmake.in"
+    "${PROJECT_BINARY_DIR}/dorajitConfig.cmake" INSTALL_DESTINATION "${package_dir}"
+    NO_SET_AND_CHECK_MACRO)
+  write_basic_package_version_file("${PROJECT_BINARY_DIR}/dorajitConfigVersion.cmake"
+    COMPATIBILITY SameMinorVersion)
+  install(FILES "${PROJECT_BINARY_DIR}/dorajitConfig.cmake"
+                "${PROJECT_BINARY_DIR}/dorajitConfigVersion.cmake" DESTINATION "${package_dir}")
+
+  set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+  cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
+             BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir}"
+             OUTPUT_VARIABLE prefix_from_pkgconfig)
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/dorajit.pc.in" "${PROJECT_BINARY_DIR}/dorajit.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/dorajit.pc" DESTINATION "${pkgconfig_dir}")
+endif()

@@ -1,0 +1,44 @@
+// The tunables of one kernel: one plain struct, shared by the host and by every template.
+//
+// Read by NVRTC and by any C++20 host compiler, so nothing may be included here.
+#pragma once
+
+namespace dorajit::kernels {
+
+// How loads and stores treat the caches.
+enum class CachePolicy : int {
+  kDefault = 0,
+  kStreamAll = 1,    // loads and stores are evicted first (CPU: non-temporal stores)
+  kStreamLoads = 2,  // only loads are evicted first, so that the output stays for its reader
+};
+
+// A config never changes a bit of the output; it only changes how fast it is made.
+struct Config {
+  int block_size = 1;        // columns covered by one program
+  int num_warps = 1;         // CUDA: warps per program; CPU: worker threads per launch
+  int rows_per_program = 1;  // rows covered by one program
+  int vector_width = 1;      // elements moved by one access
+  int unroll = 1;            // rows whose loads are in flight together
+  CachePolicy cache_policy = CachePolicy::kDefault;
+
+  friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+inline constexpr int kThreadsPerWarp = 32;
+
+// The conditions under which the CUDA templates compile. The templates assert them;
+// the tuner prunes by them, so that both sides read the same text.
+constexpr bool is_valid_for_cuda(const Config& config) {
+  return config.num_warps >= 1 && config.num_warps <= 32 && config.vector_width >= 1 &&
+         config.vector_width <= 16 && (config.vector_width & (config.vector_width - 1)) == 0 &&
+         config.rows_per_program >= 1 && config.unroll >= 1 &&
+         config.rows_per_program % config.unroll == 0 && config.block_size >= 1 &&
+         config.block_size % (config.num_warps * kThreadsPerWarp * config.vector_width) == 0;
+}
+
+constexpr bool is_valid_for_cpu(const Config& config) {
+  return config.block_size >= 1 && config.num_warps >= 1 && config.rows_per_program >= 1 &&
+         config.vector_width == 1 && config.unroll == 1;
+}
+
+}  // namespace dorajit::kernels

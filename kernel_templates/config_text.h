@@ -1,0 +1,17 @@
+// Configs as short text, for databases, logs and the command line: "b2048-w8-r1-v8-u1-c0".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernel_templates/config.h"
+
+namespace dorajit::kernels {
+
+std::string to_text(const Config& config);
+
+// The inverse; nothing for text that to_text() does not produce.
+std::optional<Config> parse_config(std::string_view text);
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,26 @@
+// The template sources as the build embedded them, so that no file is needed at run time.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dorajit::kernels {
+
+struct EmbeddedFile {
+  std::string_view name;  // relative to kernel_templates/, as templates include each other
+  std::string_view text;
+  std::string_view sha256;  // of the text, computed by the build
+};
+
+extern const EmbeddedFile kEmbeddedFiles[];
+extern const int kNumEmbeddedFiles;
+
+// The file of this name, or null.
+const EmbeddedFile* find_embedded(std::string_view name);
+
+// `roots` and every embedded file that they include, each once, sorted by name. This is what a
+// compilation reads and what an artifact's identity covers.
+std::vector<const EmbeddedFile*> include_closure(const std::vector<std::string_view>& roots);
+
+}  // namespace dorajit::kernels

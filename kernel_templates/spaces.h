@@ -1,0 +1,35 @@
+// Which configs there are to try for a variant.
+#pragma once
+
+#include <vector>
+
+#include "kernel_templates/config.h"
+#include "kernel_templates/registry.h"
+
+namespace dorajit::kernels {
+
+enum class SpaceKind { kSlim, kComprehensive };
+
+// What a space needs to know of a device.
+struct SpaceTraits {
+  DeviceKind kind = DeviceKind::kCpu;
+  int processors = 1;  // SMs, or CPU threads worth using
+};
+
+// The widest vector, in elements, that any config of the variant uses: 16 bytes of its widest
+// matrix operand, at most 8 elements. Alignment may limit it further.
+int widest_vector(const Variant& variant, DeviceKind kind);
+
+// The config that runs when nothing is known. Valid for every problem whose alignment class is at
+// least `vector_width` (1 on the CPU).
+Config default_config(const Variant& variant, const SpaceTraits& traits, int vector_width);
+
+// Every config to try for problems of that alignment class, the default first, without repeats.
+std::vector<Config> config_space(const Variant& variant, const SpaceTraits& traits,
+                                 int vector_width, SpaceKind kind);
+
+// The config as far as the compiler sees it: what only matters at launch is set to a fixed value,
+// so that configs which differ in nothing else share one artifact.
+Config compiled_part(const Config& config, DeviceKind kind);
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,92 @@
+#include "runtime/base/dynamic_library.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <format>
+#include <utility>
+
+#include "runtime/base/unique_fd.h"
+
+namespace dorajit {
+namespace {
+
+std::string last_error() {
+  const char* message = dlerror();
+  return message != nullptr ? message : "unknown dlopen error";
+}
+
+// A path to an open file, spelled as no path of this process was before: dlopen() takes a path that
+// it knows for the library that it knows, and descriptors are used again. "/" and "/." in front of
+// the number mean nothing to the kernel and write a counter in binary.
+std::string fresh_path_to(int fd) {
+  static std::atomic<std::uint64_t> counter{0};
+  std::string path = "/proc/self/fd";
+  for (std::uint64_t rest = counter.fetch_add(1); rest != 0; rest >>= 1) {
+    path.append((rest & 1) != 0 ? "/." : "/");
+  }
+  return path.append("/").append(std::to_string(fd));
+}
+
+}  // namespace
+
+Result<DynamicLibrary> DynamicLibrary::open(const std::string& name) {
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return fail(StatusCode::kIoError, last_error());
+  return DynamicLibrary(handle);
+}
+
+Result<DynamicLibrary> DynamicLibrary::find_loaded(const std::string& soname) {
+  void* handle = dlopen(soname.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (handle == nullptr) return fail(StatusCode::kIoError, soname + " is not loaded");
+  return DynamicLibrary(handle);
+}
+
+Result<DynamicLibrary> DynamicLibrary::open_memory(const std::string& code,
+                                                   const std::string& label) {
+  const UniqueFd file(memfd_create(label.c_str(), MFD_CLOEXEC));
+  if (!file) {
+    return fail(StatusCode::kIoError,
+                std::format("memfd_create({}): {}", label, std::strerror(errno)));
+  }
+  std::size_t written = 0;
+  while (written < code.size()) {
+    const ssize_t step = write(file.get(), code.data() + written, code.size() - written);
+    if (step < 0 && errno == EINTR) continue;
+    if (step <= 0) {
+      return fail(StatusCode::kOutOfMemory, std::format("writing {} bytes of code to memory: {}",
+                                                        code.size(), std::strerror(errno)));
+    }
+    written += static_cast<std::size_t>(step);
+  }
+  return open(fresh_path_to(file.get()));
+}
+
+DynamicLibrary::DynamicLibrary(DynamicLibrary&& other) noexcept
+    : handle_(std::exchange(other.handle_, nullptr)) {}
+
+DynamicLibrary& DynamicLibrary::operator=(DynamicLibrary&& other) noexcept {
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
+DynamicLibrary::~DynamicLibrary() {
+  if (handle_ != nullptr) dlclose(handle_);
+}
+
+void* DynamicLibrary::symbol(const char* name) const {
+  return handle_ != nullptr ? dlsym(handle_, name) : nullptr;
+}
+
+std::string DynamicLibrary::file_of(const void* symbol) {
+  Dl_info info{};
+  if (dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
+  return info.dli_fname;
+}
+
+}  // namespace dorajit

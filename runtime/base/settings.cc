@@ -1,0 +1,113 @@
+#include "runtime/base/settings.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <format>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+
+namespace dorajit {
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+template <class T>
+struct Choice {
+  std::string_view text;
+  T value;
+};
+
+// Sets `target` when the variable is set to one of the choices.
+template <class T>
+Status read_choice(const char* name, std::initializer_list<Choice<T>> choices, T& target) {
+  const std::string_view text = variable(name);
+  if (text.empty()) return {};
+  std::string accepted;
+  for (const Choice<T>& choice : choices) {
+    if (choice.text == text) {
+      target = choice.value;
+      return {};
+    }
+    accepted.append(accepted.empty() ? "" : ", ").append(choice.text);
+  }
+  return fail(StatusCode::kInvalidArgument,
+              std::format("environment variable {} is \"{}\"; set it to one of: {}, or unset it",
+                          name, text, accepted));
+}
+
+// The whole text as a number, or false.
+bool parse_number(std::string_view text, std::int64_t& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+bool parse_number(std::string_view text, double& value) {
+  const std::string copy(text);
+  char* end = nullptr;
+  value = std::strtod(copy.c_str(), &end);  // libc++ has no from_chars for floating point
+  return end == copy.c_str() + copy.size();
+}
+
+template <class T>
+Status read_number(const char* name, T minimum, T maximum, std::string_view unit, T& target) {
+  const std::string_view text = variable(name);
+  if (text.empty()) return {};
+  T value{};
+  if (!parse_number(text, value) || !(value >= minimum && value <= maximum)) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("environment variable {} is \"{}\"; set it to a number of {} "
+                            "between {} and {}, or unset it",
+                            name, text, unit, minimum, maximum));
+  }
+  target = value;
+  return {};
+}
+
+std::string default_cache_dir() {
+  if (const auto dir = variable("DORAJIT_CACHE_DIR"); !dir.empty()) return std::string(dir);
+  if (const auto dir = variable("XDG_CACHE_HOME"); dir.starts_with('/')) {
+    return std::format("{}/dorajit", dir);
+  }
+  if (const auto home = variable("HOME"); home.starts_with('/')) {
+    return std::format("{}/.cache/dorajit", home);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Settings> Settings::from_environment() {
+  Settings settings;
+  settings.cache_dir = default_cache_dir();
+  if (!settings.cache_dir.empty() && !settings.cache_dir.starts_with('/')) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("environment variable DORAJIT_CACHE_DIR is \"{}\"; set it to an "
+                            "absolute path",
+                            settings.cache_dir));
+  }
+  DORAJIT_TRY(read_choice<TunePolicy>(
+      "DORAJIT_TUNE", {{"first_use", TunePolicy::kFirstUse}, {"off", TunePolicy::kOff}},
+      settings.tune_policy));
+  DORAJIT_TRY(read_choice<LogLevel>("DORAJIT_LOG",
+                                    {{"off", LogLevel::kOff},
+                                     {"error", LogLevel::kError},
+                                     {"warning", LogLevel::kWarning},
+                                     {"info", LogLevel::kInfo},
+                                     {"debug", LogLevel::kDebug}},
+                                    settings.log_level));
+  DORAJIT_TRY(read_choice<bool>("DORAJIT_AUTOTUNE", {{"slim", false}, {"comprehensive", true}},
+                                settings.comprehensive));
+  DORAJIT_TRY(read_number<double>("DORAJIT_TUNE_SECONDS", 0.0, kMostTuneSeconds, "seconds",
+                                  settings.tune_seconds));
+  DORAJIT_TRY(read_number<std::int64_t>("DORAJIT_SCRATCH_BYTES", 0, INT64_MAX, "bytes",
+                                        settings.scratch_bytes));
+  settings.nvrtc_path = variable("DORAJIT_NVRTC");
+  settings.host_compiler = variable("DORAJIT_CXX");
+  return settings;
+}
+
+}  // namespace dorajit

@@ -1,0 +1,35 @@
+// Everything that may be configured, and the environment variables that set it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+
+namespace dorajit {
+
+// What to do about a problem without a winner.
+enum class TunePolicy {
+  kFirstUse,  // tune now, in this process, within the budget
+  kOff,       // run the ladder's answer
+};
+
+inline constexpr double kMostTuneSeconds = 86400;
+
+struct Settings {
+  std::string cache_dir;  // absolute; empty: nothing is kept on disk
+  TunePolicy tune_policy = TunePolicy::kFirstUse;
+  double tune_seconds = 2.0;       // per problem, at most kMostTuneSeconds
+  std::int64_t scratch_bytes = 0;  // 0: min(2 GiB, a quarter of free memory)
+  LogLevel log_level = LogLevel::kWarning;
+  bool comprehensive = false;  // DORAJIT_AUTOTUNE=comprehensive
+  std::string nvrtc_path;      // file or folder; empty: search
+  std::string host_compiler;   // path or name; empty: search; "none": do without
+
+  // The environment of this process (docs/environment.md lists the variables). An unknown value is
+  // kInvalidArgument and names the variable, its value and the values that it takes.
+  static Result<Settings> from_environment();
+};
+
+}  // namespace dorajit

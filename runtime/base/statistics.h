@@ -1,0 +1,18 @@
+// Counts of what an engine did, so that anybody can prove what it did not do.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace dorajit {
+
+struct Statistics {
+  std::atomic<std::int64_t> launches{0};         // kernels launched for callers
+  std::atomic<std::int64_t> compilations{0};     // compiler runs that produced an artifact
+  std::atomic<std::int64_t> artifact_hits{0};    // artifacts taken from the store
+  std::atomic<std::int64_t> builtin_kernels{0};  // kernels served from the library itself
+  std::atomic<std::int64_t> tuned_problems{0};
+  std::atomic<std::int64_t> trials{0};  // configs measured
+};
+
+}  // namespace dorajit

@@ -1,0 +1,19 @@
+#include "runtime/compile/compiler.h"
+
+#include "runtime/base/hash.h"
+
+namespace dorajit::compile {
+
+std::string artifact_key(const CompileRequest& request, const std::string& options,
+                         const std::string& compiler_identity) {
+  const auto kind = request.target.kind;
+  return Hasher("artifact/1")
+      .add("sources", kernels::source_identity(request.variant.op, kind))
+      .add("options", options)
+      .add("instantiation", kernels::instantiation(request.variant, request.config, kind))
+      .add("target", request.target.arch)
+      .add("compiler", compiler_identity)
+      .digest();
+}
+
+}  // namespace dorajit::compile

@@ -1,0 +1,42 @@
+// Turns a kernel's template into code for a target. Needs no device.
+#pragma once
+
+#include <string>
+
+#include "kernel_templates/registry.h"
+#include "runtime/base/artifact_store.h"
+#include "runtime/base/error.h"
+
+namespace dorajit::compile {
+
+struct Target {
+  kernels::DeviceKind kind = kernels::DeviceKind::kCpu;
+  std::string arch;  // "sm_90"; for the CPU "native" and what that means on this machine
+};
+
+struct CompileRequest {
+  kernels::Variant variant;
+  kernels::Config config;  // its compiled part
+  Target target;
+};
+
+// Implementations are thread-safe.
+class Compiler {
+ public:
+  virtual ~Compiler() = default;
+
+  // Name and build number. kNoCompiler when there is no usable compiler.
+  virtual Result<std::string> identity() = 0;
+
+  // The options of a request, without any path: part of the artifact's identity.
+  [[nodiscard]] virtual std::string options(const CompileRequest& request) const = 0;
+
+  // kCompileError carries the whole log.
+  virtual Result<Artifact> compile(const CompileRequest& request) = 0;
+};
+
+// The identity of the code that a compiler makes of a request (docs/artifacts.md).
+std::string artifact_key(const CompileRequest& request, const std::string& options,
+                         const std::string& compiler_identity);
+
+}  // namespace dorajit::compile

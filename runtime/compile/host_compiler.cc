@@ -1,0 +1,164 @@
+#include "runtime/compile/host_compiler.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <format>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+#include "kernel_templates/embedded_sources.h"
+#include "runtime/compile/file_identity.h"
+#include "runtime/compile/subprocess.h"
+
+namespace dorajit::compile {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The options that decide the bits of the output come first; none names a path.
+constexpr const char* kOptions[] = {
+    "-ffp-contract=off", "-fno-fast-math", "-std=c++20", "-O3",
+    "-march=native",     "-shared",        "-fPIC",      "-fvisibility=hidden",
+    "-fno-exceptions",   "-fno-rtti",      "-nostdinc++"};
+constexpr std::chrono::seconds kTimeout{60};
+
+// A folder of our own that nobody else can read, removed with everything in it.
+class PrivateFolder {
+ public:
+  static Result<PrivateFolder> make() {
+    const char* base = std::getenv("TMPDIR");
+    std::string pattern = std::format("{}/dorajit-XXXXXX", base != nullptr ? base : "/tmp");
+    if (mkdtemp(pattern.data()) == nullptr) {
+      return fail(StatusCode::kIoError,
+                  std::format("cannot make a folder like {}: {}; set TMPDIR to a writable folder",
+                              pattern, std::strerror(errno)));
+    }
+    return PrivateFolder(pattern);
+  }
+
+  PrivateFolder(PrivateFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  PrivateFolder& operator=(PrivateFolder&&) = delete;
+  ~PrivateFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  explicit PrivateFolder(fs::path path) : path_(std::move(path)) {}
+
+  fs::path path_;
+};
+
+Status write_file(const fs::path& path, std::string_view text) {
+  std::error_code ignored;
+  fs::create_directories(path.parent_path(), ignored);
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (file.good()) return {};
+  return fail(StatusCode::kIoError,
+              std::format("cannot write {}; free some space there, or set TMPDIR to another folder",
+                          path.string()));
+}
+
+std::optional<std::string> find_on_path(const std::string& name) {
+  if (name.contains('/')) {
+    return access(name.c_str(), X_OK) == 0 ? std::optional(name) : std::nullopt;
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::string file = folder + "/" + name;
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+HostCompiler::HostCompiler(std::string name, ArtifactStore* notes)
+    : name_(std::move(name)), notes_(notes) {}
+
+Result<std::string> HostCompiler::program() {
+  if (name_ == "none") {
+    return fail(StatusCode::kNoCompiler, "the host compiler is turned off (DORAJIT_CXX=none)");
+  }
+  if (!name_.empty()) {
+    if (auto file = find_on_path(name_)) return *std::move(file);
+    return fail(StatusCode::kNoCompiler,
+                std::format("DORAJIT_CXX={} is not an executable file; set it to a C++20 compiler, "
+                            "or unset it",
+                            name_));
+  }
+  for (const char* candidate : {"c++", "g++", "clang++"}) {
+    if (auto file = find_on_path(candidate)) return *std::move(file);
+  }
+  return fail(StatusCode::kNoCompiler,
+              "no C++ compiler (c++, g++ or clang++) on PATH; install one, or set DORAJIT_CXX");
+}
+
+Result<std::string> HostCompiler::identity() {
+  const std::scoped_lock lock(mutex_);
+  if (identity_) return *identity_;
+  auto found = [this]() -> Result<std::string> {
+    DORAJIT_ASSIGN(const std::string file, program());
+    return remembered_fact(notes_, "host compiler", file, [&file]() -> Result<std::string> {
+      DORAJIT_ASSIGN(const ProcessResult run, run_process({file, "--version"}, kTimeout));
+      if (run.exit_code != 0) {
+        return fail(StatusCode::kNoCompiler,
+                    std::format("{} --version ended with {}; set DORAJIT_CXX to a C++20 compiler",
+                                file, run.exit_code),
+                    run.output);
+      }
+      return run.output.substr(0, run.output.find('\n'));
+    });
+  }();
+  identity_ = found;
+  return found;
+}
+
+std::string HostCompiler::options(const CompileRequest&) const {
+  std::string text;
+  for (const char* option : kOptions) text.append(option).append(" ");
+  return text;
+}
+
+Result<Artifact> HostCompiler::compile(const CompileRequest& request) {
+  DORAJIT_ASSIGN(const std::string file, program());
+  DORAJIT_ASSIGN(const PrivateFolder folder, PrivateFolder::make());
+  for (const auto* source :
+       kernels::include_closure(kernels::source_roots(request.variant.op, request.target.kind))) {
+    DORAJIT_TRY(write_file(folder.path() / source->name, source->text));
+  }
+  const std::string text =
+      kernels::instantiation(request.variant, request.config, request.target.kind);
+  const fs::path source = folder.path() / "dorajit_kernel.cc";
+  const fs::path object = folder.path() / "dorajit_kernel.so";
+  DORAJIT_TRY(write_file(source, text));
+  std::vector<std::string> argv = {file};
+  argv.insert(argv.end(), std::begin(kOptions), std::end(kOptions));
+  argv.insert(argv.end(), {"-I" + folder.path().string(), "-o", object.string(), source.string()});
+  DORAJIT_ASSIGN(ProcessResult run, run_process(argv, kTimeout));
+  if (run.exit_code != 0) {
+    return fail(StatusCode::kCompileError,
+                std::format("{} failed ({}) for {}; set DORAJIT_CXX to a C++20 compiler", file,
+                            run.exit_code, to_text(request.variant)),
+                std::move(run.output));
+  }
+  std::ifstream stream(object, std::ios::binary);
+  std::string code((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (code.empty()) {
+    return fail(StatusCode::kCompileError, std::format("{} wrote no shared object", file),
+                std::move(run.output));
+  }
+  return Artifact{std::move(code), {}};
+}
+
+}  // namespace dorajit::compile

@@ -1,0 +1,194 @@
+#include "runtime/compile/nvrtc_compiler.h"
+
+#include <algorithm>
+#include <charconv>
+#include <format>
+
+#include "kernel_templates/embedded_sources.h"
+#include "runtime/compile/file_identity.h"
+
+namespace dorajit::compile {
+namespace {
+
+// The options that decide the bits of the output come first; none names a path.
+constexpr const char* kOptions[] = {"--fmad=false",      "--ftz=false",
+                                    "--prec-div=true",   "--prec-sqrt=true",
+                                    "--std=c++20",       "--device-as-default-execution-space",
+                                    "--ptxas-options=-v"};
+
+class Program {
+ public:
+  explicit Program(const NvrtcLibrary& nvrtc) : nvrtc_(nvrtc) {}
+  ~Program() {
+    if (handle_ != nullptr) nvrtc_.destroy_program(&handle_);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  Status create(const std::string& source, const std::vector<const kernels::EmbeddedFile*>& files) {
+    std::vector<std::string> texts;
+    std::vector<std::string> names;
+    for (const auto* file : files) {
+      texts.emplace_back(file->text);
+      names.emplace_back(file->name);
+    }
+    std::vector<const char*> text_pointers;
+    std::vector<const char*> name_pointers;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      text_pointers.push_back(texts[i].c_str());
+      name_pointers.push_back(names[i].c_str());
+    }
+    return check("nvrtcCreateProgram",
+                 nvrtc_.create_program(&handle_, source.c_str(), "dorajit_kernel.cu",
+                                       static_cast<int>(files.size()), text_pointers.data(),
+                                       name_pointers.data()));
+  }
+
+  int compile(const std::vector<const char*>& options) {
+    return nvrtc_.compile_program(handle_, static_cast<int>(options.size()), options.data());
+  }
+
+  std::string log() { return text(nvrtc_.log_size, nvrtc_.log); }
+  std::string cubin() { return text(nvrtc_.cubin_size, nvrtc_.cubin); }
+  std::string ptx() { return text(nvrtc_.ptx_size, nvrtc_.ptx); }
+
+ private:
+  Status check(const char* call, int result) const {
+    if (result == 0) return {};
+    return fail(StatusCode::kCompileError,
+                std::format("{} failed: {}", call, nvrtc_.get_error_string(result)));
+  }
+
+  std::string text(int (*size_of)(NvrtcProgram, std::size_t*), int (*read)(NvrtcProgram, char*)) {
+    std::size_t size = 0;
+    if (size_of(handle_, &size) != 0) return {};
+    std::string bytes(size, '\0');
+    if (read(handle_, bytes.data()) != 0) return {};
+    return bytes;
+  }
+
+  const NvrtcLibrary& nvrtc_;
+  NvrtcProgram handle_ = nullptr;
+};
+
+int number_before(std::string_view log, std::string_view phrase) {
+  const std::size_t at = log.find(phrase);
+  if (at == std::string_view::npos) return 0;
+  std::size_t begin = at;
+  while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
+  int value = 0;
+  std::from_chars(log.data() + begin, log.data() + at, value);
+  return value;
+}
+
+}  // namespace
+
+ResourceUsage parse_resource_report(std::string_view log) {
+  return {.registers = number_before(log, " registers"),
+          .shared_bytes = number_before(log, " bytes smem"),
+          .stack_bytes = number_before(log, " bytes stack frame"),
+          .spill_store_bytes = number_before(log, " bytes spill stores"),
+          .spill_load_bytes = number_before(log, " bytes spill loads")};
+}
+
+NvrtcCompiler::NvrtcCompiler(std::string hint, ArtifactStore* notes)
+    : hint_(std::move(hint)), notes_(notes) {}
+
+Result<const NvrtcLibrary*> NvrtcCompiler::library() {
+  const std::scoped_lock lock(mutex_);
+  if (!library_) library_ = NvrtcLibrary::open(hint_);
+  if (!*library_) return std::unexpected(library_->error());
+  return &**library_;
+}
+
+Result<std::string> NvrtcCompiler::read_build() {
+  DORAJIT_ASSIGN(const NvrtcLibrary* nvrtc, library());
+  // The build number stands nowhere but in the head of the PTX that the library writes.
+  Program program(*nvrtc);
+  DORAJIT_TRY(program.create("__global__ void probe() {}\n", {}));
+  if (program.compile({"--gpu-architecture=compute_80"}) != 0) {
+    return fail(StatusCode::kNoCompiler,
+                std::format("NVRTC at {} cannot compile an empty kernel; reinstall it, or set "
+                            "DORAJIT_NVRTC to another libnvrtc",
+                            nvrtc->path()),
+                program.log());
+  }
+  const std::string ptx = program.ptx();
+  int major = 0;
+  int minor = 0;
+  nvrtc->version(&major, &minor);
+  std::string build = "unknown build";
+  constexpr std::string_view kBuild = "Compiler Build ID: ";
+  if (const std::size_t at = ptx.find(kBuild); at != std::string::npos) {
+    const std::size_t begin = at + kBuild.size();
+    build = ptx.substr(begin, ptx.find('\n', begin) - begin);
+  }
+  return std::format("NVRTC {}.{} {}", major, minor, build);
+}
+
+Result<std::string> NvrtcCompiler::identity() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (identity_) return *identity_;
+  }
+  const std::string path = NvrtcLibrary::locate(hint_);
+  auto identity = remembered_fact(path.empty() ? nullptr : notes_, "nvrtc", path,
+                                  [this] { return read_build(); });
+  const std::scoped_lock lock(mutex_);
+  identity_ = identity;
+  return identity;
+}
+
+std::string NvrtcCompiler::options(const CompileRequest& request) const {
+  std::string text = "--gpu-architecture=" + request.target.arch;
+  for (const char* option : kOptions) text.append(" ").append(option);
+  return text;
+}
+
+Result<std::vector<std::string>> NvrtcCompiler::supported_archs() {
+  DORAJIT_ASSIGN(const NvrtcLibrary* nvrtc, library());
+  int count = 0;
+  nvrtc->num_supported_archs(&count);
+  std::vector<int> numbers(static_cast<std::size_t>(count));
+  nvrtc->supported_archs(numbers.data());
+  std::vector<std::string> archs;
+  for (const int number : numbers) archs.push_back(std::format("sm_{}", number));
+  return archs;
+}
+
+Result<Artifact> NvrtcCompiler::compile(const CompileRequest& request) {
+  DORAJIT_ASSIGN(const NvrtcLibrary* nvrtc, library());
+  const std::string source =
+      kernels::instantiation(request.variant, request.config, request.target.kind);
+  Program program(*nvrtc);
+  DORAJIT_TRY(program.create(source, kernels::include_closure(kernels::source_roots(
+                                         request.variant.op, request.target.kind))));
+  // An architecture newer than the library is served with PTX of the newest one it knows, which
+  // the driver translates.
+  DORAJIT_ASSIGN(const std::vector<std::string> known, supported_archs());
+  const bool native = request.target.arch.find_first_of("af") != std::string::npos ||
+                      std::ranges::find(known, request.target.arch) != known.end();
+  const std::string arch = native
+                               ? request.target.arch
+                               : "compute_" + known.back().substr(std::string_view("sm_").size());
+  const std::string arch_option = "--gpu-architecture=" + arch;
+  std::vector<const char*> options = {arch_option.c_str()};
+  options.insert(options.end(), std::begin(kOptions), std::end(kOptions));
+  const int result = program.compile(options);
+  std::string log = program.log();
+  if (result != 0) {
+    return fail(StatusCode::kCompileError,
+                std::format("nvrtcCompileProgram failed for {} with config {} on {}: {}",
+                            to_text(request.variant), source.substr(source.rfind("Config{")),
+                            request.target.arch, nvrtc->get_error_string(result)),
+                std::move(log));
+  }
+  std::string code = native ? program.cubin() : program.ptx();
+  if (code.empty()) {
+    return fail(StatusCode::kCompileError,
+                std::format("NVRTC made no code for {}", request.target.arch), std::move(log));
+  }
+  return Artifact{std::move(code), parse_resource_report(log)};
+}
+
+}  // namespace dorajit::compile

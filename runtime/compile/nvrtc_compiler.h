@@ -1,0 +1,40 @@
+// Compiles CUDA templates to cubins with NVRTC. No GPU and no toolkit header is needed.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/compile/compiler.h"
+#include "runtime/compile/nvrtc_library.h"
+
+namespace dorajit::compile {
+
+class NvrtcCompiler final : public Compiler {
+ public:
+  // `hint` is Settings::nvrtc_path. `notes` may be null and must outlive this. Opens nothing yet.
+  NvrtcCompiler(std::string hint, ArtifactStore* notes);
+
+  Result<std::string> identity() override;
+  [[nodiscard]] std::string options(const CompileRequest& request) const override;
+  Result<Artifact> compile(const CompileRequest& request) override;
+
+  // The architectures that the library can make cubins for: "sm_75", ...
+  Result<std::vector<std::string>> supported_archs();
+
+ private:
+  Result<const NvrtcLibrary*> library();
+  Result<std::string> read_build();
+
+  std::string hint_;
+  ArtifactStore* notes_;
+  std::mutex mutex_;
+  std::optional<Result<NvrtcLibrary>> library_;  // under mutex_ until set, then constant
+  std::optional<Result<std::string>> identity_;  // under mutex_
+};
+
+// The resource figures in ptxas's verbose report; zeros where it says nothing.
+ResourceUsage parse_resource_report(std::string_view log);
+
+}  // namespace dorajit::compile

@@ -1,0 +1,97 @@
+#include "runtime/compile/subprocess.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <format>
+
+#include "runtime/base/unique_fd.h"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has it in no header
+
+namespace dorajit::compile {
+namespace {
+
+class FileActions {
+ public:
+  FileActions() { posix_spawn_file_actions_init(&actions_); }
+  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+  posix_spawn_file_actions_t* get() { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+};
+
+// Reads until the other end closes or the deadline passes; false when it passed.
+bool read_all(int fd, std::chrono::steady_clock::time_point deadline, std::string& output) {
+  char buffer[4096];
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
+    if (poll(&waiting, 1, static_cast<int>(left.count())) < 0 && errno != EINTR) return false;
+    if (waiting.revents == 0) continue;
+    const ssize_t count = read(fd, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return true;
+    output.append(buffer, static_cast<std::size_t>(count));
+  }
+}
+
+}  // namespace
+
+Result<ProcessResult> run_process(const std::vector<std::string>& argv,
+                                  std::chrono::milliseconds timeout) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return fail(StatusCode::kIoError, std::format("pipe: {}", std::strerror(errno)));
+  }
+  const UniqueFd reader(ends[0]);
+  UniqueFd writer(ends[1]);
+  FileActions actions;
+  posix_spawn_file_actions_addopen(actions.get(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(actions.get(), writer.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(actions.get(), writer.get(), STDERR_FILENO);
+
+  std::vector<std::string> arguments = argv;
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  pid_t child = 0;
+  const int spawned =
+      posix_spawnp(&child, pointers[0], actions.get(), nullptr, pointers.data(), environ);
+  if (spawned != 0) {
+    return fail(StatusCode::kIoError,
+                std::format("cannot run {}: {}", argv.front(), std::strerror(spawned)));
+  }
+  writer.reset();
+  ProcessResult result;
+  const bool ended =
+      read_all(reader.get(), std::chrono::steady_clock::now() + timeout, result.output);
+  if (!ended) kill(child, SIGKILL);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    // A host process that ignores SIGCHLD reaps its children itself.
+    if (errno == ECHILD) return result;
+    if (errno != EINTR) break;
+  }
+  if (!ended) {
+    return fail(
+        StatusCode::kIoError,
+        std::format("{} did not end within {} ms and was stopped", argv.front(), timeout.count()),
+        result.output);
+  }
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+}  // namespace dorajit::compile

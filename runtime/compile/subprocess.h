@@ -1,0 +1,22 @@
+// Runs another program without a shell.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "runtime/base/error.h"
+
+namespace dorajit::compile {
+
+struct ProcessResult {
+  int exit_code = 0;   // 128 + signal when a signal ended it
+  std::string output;  // standard output and standard error together
+};
+
+// Runs argv[0], found along PATH, with no standard input. Ends it after `timeout`. kIoError when it
+// could not be started or did not end in time.
+Result<ProcessResult> run_process(const std::vector<std::string>& argv,
+                                  std::chrono::milliseconds timeout);
+
+}  // namespace dorajit::compile

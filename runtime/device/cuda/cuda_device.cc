@@ -1,0 +1,280 @@
+#include "runtime/device/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <bit>
+#include <format>
+
+namespace dorajit::device {
+namespace {
+
+using driver::CudaDriver;
+using driver::CuDevicePtr;
+using driver::CuStream;
+using driver::DeviceAttribute;
+using driver::ScopedContext;
+
+constexpr unsigned kMostRowBlocks = 65535;                // grid.y
+constexpr long long kMostColumnBlocks = (1LL << 31) - 1;  // grid.x
+
+CuDevicePtr address(const void* pointer) { return std::bit_cast<CuDevicePtr>(pointer); }
+
+CuStream as_stream(Stream stream) { return static_cast<CuStream>(stream); }
+
+class CudaKernel final : public LoadedKernel {
+ public:
+  CudaKernel(const CudaDriver& driver, driver::CuContext context, driver::CuModule module,
+             driver::CuFunction function)
+      : driver_(driver), context_(context), module_(module), function_(function) {}
+  ~CudaKernel() override {
+    const ScopedContext scope(driver_, context_);
+    driver_.module_unload(module_);
+  }
+
+  [[nodiscard]] driver::CuFunction function() const { return function_; }
+
+ private:
+  const CudaDriver& driver_;
+  driver::CuContext context_;
+  driver::CuModule module_;
+  driver::CuFunction function_;
+};
+
+class CudaBuffer final : public Buffer {
+ public:
+  CudaBuffer(const CudaDriver& driver, driver::CuContext context, CuDevicePtr data,
+             std::size_t size)
+      : Buffer(std::bit_cast<std::byte*>(data), size), driver_(driver), context_(context) {}
+  ~CudaBuffer() override {
+    const ScopedContext scope(driver_, context_);
+    driver_.mem_free(address(data()));
+  }
+
+ private:
+  const CudaDriver& driver_;
+  driver::CuContext context_;
+};
+
+// The two events that bracket a measurement.
+class EventPair {
+ public:
+  explicit EventPair(const CudaDriver& driver) : driver_(driver) {}
+  ~EventPair() {
+    if (start != nullptr) driver_.event_destroy(start);
+    if (stop != nullptr) driver_.event_destroy(stop);
+  }
+  EventPair(const EventPair&) = delete;
+  EventPair& operator=(const EventPair&) = delete;
+
+  Status create() {
+    DORAJIT_CUDA_TRY(driver_, event_create, &start, driver::kEventDefault);
+    DORAJIT_CUDA_TRY(driver_, event_create, &stop, driver::kEventDefault);
+    return {};
+  }
+
+  driver::CuEvent start = nullptr;
+  driver::CuEvent stop = nullptr;
+
+ private:
+  const CudaDriver& driver_;
+};
+
+}  // namespace
+
+Result<int> CudaDevice::count() {
+  DORAJIT_ASSIGN(const CudaDriver* driver, CudaDriver::get());
+  int devices = 0;
+  DORAJIT_CUDA_TRY(*driver, device_get_count, &devices);
+  return devices;
+}
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
+  DORAJIT_ASSIGN(const CudaDriver* driver, CudaDriver::get());
+  DORAJIT_ASSIGN(const int devices, count());
+  if (ordinal < 0 || ordinal >= devices) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("there is no CUDA device {}; this process sees {} (check "
+                            "CUDA_VISIBLE_DEVICES)",
+                            ordinal, devices));
+  }
+  driver::CuDevice device = 0;
+  DORAJIT_CUDA_TRY(*driver, device_get, &device, ordinal);
+  driver::CuContext context = nullptr;
+  DORAJIT_CUDA_TRY(*driver, primary_context_retain, &context, device);
+  std::unique_ptr<CudaDevice> opened(new CudaDevice(*driver, device, context));
+  DORAJIT_TRY(opened->read_info(ordinal));
+  DORAJIT_TRY(opened->create_stream());
+  return opened;
+}
+
+CudaDevice::CudaDevice(const CudaDriver& driver, driver::CuDevice device, driver::CuContext context)
+    : driver_(driver), device_(device), context_(context) {}
+
+CudaDevice::~CudaDevice() {
+  {
+    const ScopedContext scope(driver_, context_);
+    if (own_stream_ != nullptr) driver_.stream_destroy(own_stream_);
+  }
+  driver_.primary_context_release(device_);
+}
+
+Status CudaDevice::create_stream() {
+  const ScopedContext scope(driver_, context_);
+  DORAJIT_TRY(scope.status());
+  DORAJIT_CUDA_TRY(driver_, stream_create, &own_stream_, driver::kStreamNonBlocking);
+  return {};
+}
+
+Status CudaDevice::read_info(int ordinal) {
+  char name[256] = {};
+  DORAJIT_CUDA_TRY(driver_, device_get_name, name, sizeof name, device_);
+  auto attribute = [this](DeviceAttribute which) {
+    int value = 0;
+    driver_.device_get_attribute(&value, which, device_);
+    return value;
+  };
+  std::size_t memory = 0;
+  DORAJIT_CUDA_TRY(driver_, device_total_mem, &memory, device_);
+  const int major = attribute(DeviceAttribute::kComputeCapabilityMajor);
+  const int minor = attribute(DeviceAttribute::kComputeCapabilityMinor);
+  const int processors = attribute(DeviceAttribute::kMultiprocessorCount);
+  const int cache = attribute(DeviceAttribute::kL2CacheBytes);
+  pageable_access_ = attribute(DeviceAttribute::kPageableMemoryAccess) != 0;
+  info_ = {
+      .traits = {.kind = kernels::DeviceKind::kCuda, .processors = processors},
+      .ordinal = ordinal,
+      .name = name,
+      // A MIG slice shows its profile in its name, and its share in what follows.
+      .fingerprint = std::format("cuda/{}/sm_{}{}/{} SMs/{} KiB L2/{} GiB", name, major, minor,
+                                 processors, cache / 1024, (memory + (1ULL << 29)) >> 30),
+      .driver_version = driver_.version(),
+      .target = {.kind = kernels::DeviceKind::kCuda, .arch = std::format("sm_{}{}", major, minor)},
+      .cache_bytes = cache,
+      .memory_bytes = static_cast<std::int64_t>(memory)};
+  return {};
+}
+
+Result<std::shared_ptr<const LoadedKernel>> CudaDevice::load(const Artifact& artifact) {
+  const ScopedContext scope(driver_, context_);
+  DORAJIT_TRY(scope.status());
+  driver::CuModule module = nullptr;
+  DORAJIT_CUDA_TRY(driver_, module_load_data, &module, artifact.code.c_str());
+  driver::CuFunction function = nullptr;
+  if (const auto result = driver_.module_get_function(&function, module, "dorajit_kernel");
+      result != driver::kCudaSuccess) {
+    driver_.module_unload(module);
+    return std::unexpected(driver_.error("cuModuleGetFunction", result));
+  }
+  return std::make_shared<CudaKernel>(driver_, context_, module, function);
+}
+
+Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& config,
+                          const kernels::KernelArguments& arguments, Stream stream) {
+  const ScopedContext scope(driver_, context_);
+  DORAJIT_TRY(scope.status());
+  const long long column_blocks = (arguments.num_cols - 1) / config.block_size + 1;
+  const long long row_blocks = (arguments.num_rows - 1) / config.rows_per_program + 1;
+  void* parameters[] = {const_cast<kernels::KernelArguments*>(&arguments)};
+  const auto result =
+      driver_.launch_kernel(static_cast<const CudaKernel&>(kernel).function(),
+                            static_cast<unsigned>(std::min(column_blocks, kMostColumnBlocks)),
+                            static_cast<unsigned>(std::min<long long>(row_blocks, kMostRowBlocks)),
+                            1, static_cast<unsigned>(config.num_warps * kernels::kThreadsPerWarp),
+                            1, 1, 0, as_stream(stream), parameters, nullptr);
+  if (result == driver::kCudaSuccess) return {};
+  return std::unexpected(driver_.error("cuLaunchKernel", result));
+}
+
+bool CudaDevice::is_capturing(Stream stream) {
+  const ScopedContext scope(driver_, context_);
+  int status = 0;
+  const auto result = driver_.stream_is_capturing(as_stream(stream), &status);
+  return result == driver::kCudaErrorStreamCaptureImplicit || status != 0;
+}
+
+Status CudaDevice::check_pointer(const void* pointer) {
+  const ScopedContext scope(driver_, context_);
+  unsigned memory_type = 0;
+  const auto result = driver_.pointer_get_attribute(
+      &memory_type, driver::PointerAttribute::kMemoryType, address(pointer));
+  if (result != driver::kCudaSuccess) {
+    if (pageable_access_) return {};
+    return fail(StatusCode::kWrongDevice,
+                "points to memory that the GPU cannot reach; copy it to the device first");
+  }
+  if (memory_type == driver::kMemoryTypeHost) return {};
+  int ordinal = -1;
+  unsigned managed = 0;
+  driver_.pointer_get_attribute(&managed, driver::PointerAttribute::kIsManaged, address(pointer));
+  driver_.pointer_get_attribute(&ordinal, driver::PointerAttribute::kDeviceOrdinal,
+                                address(pointer));
+  if (managed != 0 || ordinal == info_.ordinal) return {};
+  return fail(StatusCode::kWrongDevice,
+              std::format("points to memory of CUDA device {}, the call is for device {}; copy it "
+                          "there first",
+                          ordinal, info_.ordinal));
+}
+
+Result<std::unique_ptr<Buffer>> CudaDevice::allocate(std::size_t bytes) {
+  const ScopedContext scope(driver_, context_);
+  DORAJIT_TRY(scope.status());
+  CuDevicePtr data = 0;
+  DORAJIT_CUDA_TRY(driver_, mem_alloc, &data, std::max<std::size_t>(bytes, 1));
+  return std::make_unique<CudaBuffer>(driver_, context_, data, bytes);
+}
+
+Result<std::int64_t> CudaDevice::free_memory() {
+  const ScopedContext scope(driver_, context_);
+  DORAJIT_TRY(scope.status());
+  std::size_t free = 0;
+  std::size_t total = 0;
+  DORAJIT_CUDA_TRY(driver_, mem_get_info, &free, &total);
+  return static_cast<std::int64_t>(free);
+}
+
+Status CudaDevice::upload(void* destination, const void* source, std::size_t bytes) {
+  const ScopedContext scope(driver_, context_);
+  DORAJIT_CUDA_TRY(driver_, memcpy_to_device, address(destination), source, bytes, own_stream_);
+  return synchronize(own_stream_);
+}
+
+Status CudaDevice::download(void* destination, const void* source, std::size_t bytes) {
+  const ScopedContext scope(driver_, context_);
+  DORAJIT_CUDA_TRY(driver_, memcpy_to_host, destination, address(source), bytes, own_stream_);
+  return synchronize(own_stream_);
+}
+
+Status CudaDevice::fill(void* destination, int byte, std::size_t bytes) {
+  const ScopedContext scope(driver_, context_);
+  DORAJIT_CUDA_TRY(driver_, memset_bytes, address(destination), static_cast<unsigned char>(byte),
+                   bytes, own_stream_);
+  return synchronize(own_stream_);
+}
+
+Status CudaDevice::copy(void* destination, const void* source, std::size_t bytes, Stream stream) {
+  const ScopedContext scope(driver_, context_);
+  DORAJIT_CUDA_TRY(driver_, memcpy_on_device, address(destination), address(source), bytes,
+                   as_stream(stream));
+  return {};
+}
+
+Status CudaDevice::synchronize(Stream stream) {
+  const ScopedContext scope(driver_, context_);
+  DORAJIT_CUDA_TRY(driver_, stream_synchronize, as_stream(stream));
+  return {};
+}
+
+Result<double> CudaDevice::time_ns(const std::function<Status(Stream)>& work) {
+  const ScopedContext scope(driver_, context_);
+  DORAJIT_TRY(scope.status());
+  EventPair events(driver_);
+  DORAJIT_TRY(events.create());
+  DORAJIT_CUDA_TRY(driver_, event_record, events.start, own_stream_);
+  DORAJIT_TRY(work(own_stream_));
+  DORAJIT_CUDA_TRY(driver_, event_record, events.stop, own_stream_);
+  DORAJIT_CUDA_TRY(driver_, event_synchronize, events.stop);
+  float milliseconds = 0;
+  DORAJIT_CUDA_TRY(driver_, event_elapsed_time, &milliseconds, events.start, events.stop);
+  return static_cast<double>(milliseconds) * 1e6;
+}
+
+}  // namespace dorajit::device

@@ -1,0 +1,129 @@
+// The CUDA Driver API, opened at run time: one binary runs with and without a driver.
+//
+// Only what the runtime calls is declared; the numbers are those of the Driver API's ABI, so that
+// no toolkit is needed to build.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "runtime/base/error.h"
+
+namespace dorajit::driver {
+
+using CuResult = int;
+using CuDevice = int;
+using CuContext = struct CuContextOpaque*;
+using CuModule = struct CuModuleOpaque*;
+using CuFunction = struct CuFunctionOpaque*;
+using CuStream = struct CuStreamOpaque*;
+using CuEvent = struct CuEventOpaque*;
+using CuDevicePtr = unsigned long long;
+
+inline constexpr CuResult kCudaSuccess = 0;
+inline constexpr CuResult kCudaErrorInvalidValue = 1;
+inline constexpr CuResult kCudaErrorOutOfMemory = 2;
+inline constexpr CuResult kCudaErrorStreamCaptureImplicit = 906;
+
+enum class DeviceAttribute : int {
+  kMultiprocessorCount = 16,
+  kL2CacheBytes = 38,
+  kComputeCapabilityMajor = 75,
+  kComputeCapabilityMinor = 76,
+  kPageableMemoryAccess = 88,
+};
+
+enum class PointerAttribute : int { kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9 };
+inline constexpr unsigned kMemoryTypeHost = 1;
+inline constexpr unsigned kMemoryTypeDevice = 2;
+
+inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kEventDefault = 0;
+
+// clang-format off
+#define DORAJIT_CUDA_FUNCTIONS(X)                                                                  \
+  X(init, "cuInit", (unsigned))                                                                    \
+  X(driver_get_version, "cuDriverGetVersion", (int*))                                              \
+  X(get_error_name, "cuGetErrorName", (CuResult, const char**))                                    \
+  X(get_error_string, "cuGetErrorString", (CuResult, const char**))                                \
+  X(device_get_count, "cuDeviceGetCount", (int*))                                                  \
+  X(device_get, "cuDeviceGet", (CuDevice*, int))                                                   \
+  X(device_get_name, "cuDeviceGetName", (char*, int, CuDevice))                                    \
+  X(device_get_attribute, "cuDeviceGetAttribute", (int*, DeviceAttribute, CuDevice))               \
+  X(device_total_mem, "cuDeviceTotalMem_v2", (std::size_t*, CuDevice))                             \
+  X(primary_context_retain, "cuDevicePrimaryCtxRetain", (CuContext*, CuDevice))                    \
+  X(primary_context_release, "cuDevicePrimaryCtxRelease_v2", (CuDevice))                           \
+  X(context_get_current, "cuCtxGetCurrent", (CuContext*))                                          \
+  X(context_push, "cuCtxPushCurrent_v2", (CuContext))                                              \
+  X(context_pop, "cuCtxPopCurrent_v2", (CuContext*))                                               \
+  X(module_load_data, "cuModuleLoadData", (CuModule*, const void*))                                \
+  X(module_unload, "cuModuleUnload", (CuModule))                                                   \
+  X(module_get_function, "cuModuleGetFunction", (CuFunction*, CuModule, const char*))              \
+  X(launch_kernel, "cuLaunchKernel",                                                               \
+    (CuFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream,   \
+     void**, void**))                                                                              \
+  X(mem_get_info, "cuMemGetInfo_v2", (std::size_t*, std::size_t*))                                 \
+  X(mem_alloc, "cuMemAlloc_v2", (CuDevicePtr*, std::size_t))                                       \
+  X(mem_free, "cuMemFree_v2", (CuDevicePtr))                                                       \
+  X(memcpy_to_device, "cuMemcpyHtoDAsync_v2", (CuDevicePtr, const void*, std::size_t, CuStream))   \
+  X(memcpy_to_host, "cuMemcpyDtoHAsync_v2", (void*, CuDevicePtr, std::size_t, CuStream))           \
+  X(memcpy_on_device, "cuMemcpyDtoDAsync_v2", (CuDevicePtr, CuDevicePtr, std::size_t, CuStream))   \
+  X(memset_bytes, "cuMemsetD8Async", (CuDevicePtr, unsigned char, std::size_t, CuStream))          \
+  X(pointer_get_attribute, "cuPointerGetAttribute", (void*, PointerAttribute, CuDevicePtr))        \
+  X(stream_create, "cuStreamCreate", (CuStream*, unsigned))                                        \
+  X(stream_destroy, "cuStreamDestroy_v2", (CuStream))                                              \
+  X(stream_synchronize, "cuStreamSynchronize", (CuStream))                                         \
+  X(stream_is_capturing, "cuStreamIsCapturing", (CuStream, int*))                                  \
+  X(event_create, "cuEventCreate", (CuEvent*, unsigned))                                           \
+  X(event_destroy, "cuEventDestroy_v2", (CuEvent))                                                 \
+  X(event_record, "cuEventRecord", (CuEvent, CuStream))                                            \
+  X(event_synchronize, "cuEventSynchronize", (CuEvent))                                            \
+  X(event_elapsed_time, "cuEventElapsedTime", (float*, CuEvent, CuEvent))
+// clang-format on
+
+// The function table. Immutable once opened, so any thread may call through it.
+class CudaDriver {
+ public:
+  // Opens libcuda and initialises it, once per process; later calls return the same answer.
+  // kNoDriver when there is none, it is too old, or it finds no device.
+  static Result<const CudaDriver*> get();
+
+#define DORAJIT_DECLARE(member, symbol, parameters) CuResult(*member) parameters = nullptr;
+  DORAJIT_CUDA_FUNCTIONS(DORAJIT_DECLARE)
+#undef DORAJIT_DECLARE
+
+  // An error for a failed call: "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+  [[nodiscard]] Error error(const char* call, CuResult result) const;
+
+  // "13.0"
+  [[nodiscard]] std::string version() const;
+
+ private:
+  static Result<const CudaDriver*> open();
+};
+
+// Makes a context current for a scope, and costs nothing but a look where it is current already.
+class ScopedContext {
+ public:
+  ScopedContext(const CudaDriver& driver, CuContext context);
+  ~ScopedContext();
+  ScopedContext(const ScopedContext&) = delete;
+  ScopedContext& operator=(const ScopedContext&) = delete;
+
+  [[nodiscard]] Status status() const;
+
+ private:
+  const CudaDriver& driver_;
+  CuResult result_ = kCudaSuccess;
+  bool pushed_ = false;
+};
+
+}  // namespace dorajit::driver
+
+// Returns the driver's error from the enclosing function when `driver.member(...)` fails.
+#define DORAJIT_CUDA_TRY(driver, member, ...)                                        \
+  do {                                                                               \
+    if (const auto dorajit_cuda = (driver).member(__VA_ARGS__); dorajit_cuda != 0) { \
+      return std::unexpected((driver).error(#member, dorajit_cuda));                 \
+    }                                                                                \
+  } while (false)

@@ -1,0 +1,158 @@
+#include "runtime/engine.h"
+
+#include <algorithm>
+#include <format>
+#include <utility>
+
+#include "kernel_templates/config_text.h"
+#include "kernel_templates/spaces.h"
+#include "runtime/base/log.h"
+#include "runtime/base/scope_exit.h"
+#include "runtime/device/cpu/cpu_device.h"
+#include "runtime/device/cuda/cuda_device.h"
+
+namespace dorajit {
+namespace {
+
+using kernels::DeviceKind;
+using launch::DeviceId;
+using launch::LaunchPlan;
+using launch::Problem;
+
+// Slot 0 is the CPU, slot 1 + n is CUDA device n.
+std::size_t slot_of(const DeviceId& id) {
+  return id.kind == DeviceKind::kCpu ? 0 : static_cast<std::size_t>(id.ordinal) + 1;
+}
+
+kernels::KernelArguments make_arguments(const launch::Call& call) {
+  kernels::KernelArguments arguments{};
+  arguments.num_rows = call.operands.front().rows;
+  arguments.num_cols = call.operands.front().cols;
+  std::ranges::copy(call.scalars, arguments.scalars);
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    const launch::TensorView& tensor = call.operands[i];
+    arguments.operands[i] = {.data = tensor.data,
+                             .row_stride = tensor.rows > 1 ? tensor.row_stride : 0};
+  }
+  return arguments;
+}
+
+}  // namespace
+
+Engine::Engine(Settings settings, std::unique_ptr<Statistics> statistics,
+               std::shared_ptr<ArtifactStore> artifacts,
+               std::unique_ptr<launch::ConfigSource> configs)
+    : settings_(std::move(settings)),
+      statistics_(std::move(statistics)),
+      artifacts_(std::move(artifacts)),
+      kernels_(settings_, artifacts_.get(), *statistics_),
+      configs_(std::move(configs)) {}
+
+Engine::~Engine() = default;
+
+Result<device::Device*> Engine::device(const DeviceId& id) {
+  if (id.ordinal < 0 || id.ordinal >= kMostDevices) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("device ordinal {} is out of range", id.ordinal));
+  }
+  const std::size_t slot = slot_of(id);
+  if (device::Device* opened = opened_[slot].load(std::memory_order_acquire)) return opened;
+  const std::scoped_lock lock(devices_mutex_);
+  if (devices_[slot] == nullptr) {
+    if (id.kind == DeviceKind::kCpu) {
+      devices_[slot] = std::make_unique<device::CpuDevice>();
+    } else {
+      DORAJIT_ASSIGN(devices_[slot], device::CudaDevice::open(id.ordinal));
+    }
+    opened_[slot].store(devices_[slot].get(), std::memory_order_release);
+  }
+  return devices_[slot].get();
+}
+
+int Engine::cuda_device_count() { return device::CudaDevice::count().value_or(0); }
+
+Status Engine::run(const launch::Call& call, device::Stream stream) {
+  DORAJIT_TRY(launch::check_call(call));
+  const launch::TensorView& first = call.operands.front();
+  if (first.rows == 0 || first.cols == 0) return {};
+  kernels::Variant variant{.op = call.op, .types = {}};
+  for (std::size_t i = 0; i < call.operands.size(); ++i) variant.types[i] = call.operands[i].type;
+  const Problem problem = launch::make_problem(variant, call.operands);
+
+  DORAJIT_ASSIGN(device::Device * device, this->device(first.device));
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    if (auto reachable = device->check_pointer(call.operands[i].data); !reachable) {
+      const auto& op = kernels::spec(call.op);
+      return fail(reachable.error().code,
+                  std::format("{}: argument `{}` {}", op.name, op.operands[i].name,
+                              reachable.error().message));
+    }
+  }
+  DORAJIT_ASSIGN(const LaunchPlan* plan, find_plan(problem, first.device, stream));
+  const kernels::KernelArguments arguments = make_arguments(call);
+  DORAJIT_TRY(device->launch(*plan->kernel, plan->answer.config, arguments, stream));
+  statistics_->launches.fetch_add(1, std::memory_order_relaxed);
+  return {};
+}
+
+Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const DeviceId& id,
+                                            device::Stream stream) {
+  const launch::PlanKey key = launch::make_plan_key(problem, id);
+  if (const LaunchPlan* plan = plans_.find(key)) return plan;
+  DORAJIT_ASSIGN(device::Device * device, this->device(id));
+  if (device->is_capturing(stream)) {
+    if (const LaunchPlan* plan = plans_.find_substitute(problem, *device)) return plan;
+    return fail(StatusCode::kCaptureUnsafe,
+                std::format("no kernel is loaded for {} and the stream is being captured into a "
+                            "graph; make this call once before the capture, then capture it again",
+                            to_text(problem)));
+  }
+  return make_plan(key, problem, *device);
+}
+
+Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Problem& problem,
+                                            device::Device& device) {
+  {
+    std::unique_lock lock(making_mutex_);
+    made_.wait(lock, [&] { return std::ranges::find(making_, key) == making_.end(); });
+    if (const LaunchPlan* plan = plans_.find(key)) return plan;
+    making_.push_back(key);
+  }
+  // Also when something throws: the next caller must not wait for a plan that nobody makes.
+  const ScopeExit finished([&] {
+    {
+      const std::scoped_lock lock(making_mutex_);
+      std::erase(making_, key);
+    }
+    made_.notify_all();
+  });
+  launch::ConfigAnswer answer = configs_->find(problem, device, kernels_);
+  auto ready = kernels_.get(device, problem.variant, answer.config);
+  if (!ready) {
+    const kernels::Config fallback =
+        kernels::default_config(problem.variant, device.info().traits, problem.vector_width);
+    if (answer.config == fallback) return std::unexpected(std::move(ready).error());
+    log_once(LogLevel::kWarning, to_text(problem),
+             std::format("config {} of {} cannot be used, the default runs instead: {}",
+                         to_text(answer.config), to_text(problem), ready.error().message));
+    answer = {.config = fallback, .rung = launch::Rung::kDefault};
+    ready = kernels_.get(device, problem.variant, fallback);
+    if (!ready) return std::unexpected(std::move(ready).error());
+  }
+  answer.config = ready->config;
+  return plans_.insert({.key = key,
+                        .problem = problem,
+                        .device = &device,
+                        .kernel = ready->kernel,
+                        .answer = answer});
+}
+
+Result<launch::ConfigAnswer> Engine::prepare(const Problem& problem, const DeviceId& id) {
+  DORAJIT_ASSIGN(device::Device * device, this->device(id));
+  const launch::PlanKey key = launch::make_plan_key(problem, id);
+  if (const LaunchPlan* plan = plans_.find(key)) return plan->answer;
+  DORAJIT_ASSIGN(const LaunchPlan* plan, make_plan(key, problem, *device));
+  return plan->answer;
+}
+
+}  // namespace dorajit

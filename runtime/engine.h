@@ -1,0 +1,77 @@
+// The runtime: checks a call, finds its kernel, launches it.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "runtime/base/artifact_store.h"
+#include "runtime/base/settings.h"
+#include "runtime/base/statistics.h"
+#include "runtime/device/device.h"
+#include "runtime/launch/check_call.h"
+#include "runtime/launch/config_source.h"
+#include "runtime/launch/kernel_cache.h"
+#include "runtime/launch/plan_table.h"
+
+namespace dorajit {
+
+// Thread-safe. Must outlive the work that it enqueued. The launch of a problem that has run before
+// neither allocates, locks, logs nor reads the environment.
+class Engine {
+ public:
+  // `artifacts` may be null (nothing is kept); `configs` may not.
+  Engine(Settings settings, std::unique_ptr<Statistics> statistics,
+         std::shared_ptr<ArtifactStore> artifacts, std::unique_ptr<launch::ConfigSource> configs);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Enqueues the op on the stream of the operands' device. The first call of a problem may compile
+  // and tune; kCaptureUnsafe when it would have to and the stream is being captured.
+  Status run(const launch::Call& call, device::Stream stream);
+
+  // What run() would launch, made ready now.
+  Result<launch::ConfigAnswer> prepare(const launch::Problem& problem, const launch::DeviceId& id);
+
+  // The device, opened on first use.
+  Result<device::Device*> device(const launch::DeviceId& id);
+
+  // How many CUDA devices there are; 0 without a driver.
+  int cuda_device_count();
+
+  launch::KernelCache& kernels() { return kernels_; }
+  [[nodiscard]] const Settings& settings() const { return settings_; }
+  [[nodiscard]] const Statistics& statistics() const { return *statistics_; }
+
+ private:
+  Result<const launch::LaunchPlan*> make_plan(const launch::PlanKey& key,
+                                              const launch::Problem& problem,
+                                              device::Device& device);
+  Result<const launch::LaunchPlan*> find_plan(const launch::Problem& problem,
+                                              const launch::DeviceId& id, device::Stream stream);
+
+  static constexpr int kMostDevices = 64;
+
+  const Settings settings_;
+  const std::unique_ptr<Statistics> statistics_;
+  const std::shared_ptr<ArtifactStore> artifacts_;
+  launch::KernelCache kernels_;
+  const std::unique_ptr<launch::ConfigSource> configs_;
+
+  std::mutex devices_mutex_;
+  std::array<std::unique_ptr<device::Device>, kMostDevices + 1> devices_;  // under devices_mutex_
+  std::array<std::atomic<device::Device*>, kMostDevices + 1> opened_{};
+
+  // Destroyed before the devices whose kernels its plans hold.
+  launch::PlanTable plans_;
+  std::mutex making_mutex_;
+  std::condition_variable made_;
+  std::vector<launch::PlanKey> making_;  // under making_mutex_
+};
+
+}  // namespace dorajit

@@ -1,0 +1,50 @@
+// Where the config of a problem comes from. The runtime sees this interface only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "kernel_templates/config.h"
+#include "runtime/device/device.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::launch {
+
+class KernelCache;
+
+// The rung of the ladder that an answer stands on.
+enum class Rung {
+  kTuned,         // tuned just now, by this process
+  kUserDatabase,  // found in the tuning database
+  kDefault,       // nothing is known, or nothing may be tuned
+};
+
+std::string_view name(Rung rung);
+
+struct ConfigAnswer {
+  kernels::Config config;
+  Rung rung = Rung::kDefault;
+  double median_ns = 0;          // of the config when it was measured; 0 if it never was
+  double default_median_ns = 0;  // of the default config in the same measurement
+  int trials = 0;                // configs measured for this answer by this process
+};
+
+// Implementations are thread-safe.
+class ConfigSource {
+ public:
+  virtual ~ConfigSource() = default;
+
+  // Never fails: what cannot be found out is answered with the default config. May take as long as
+  // the tuning budget allows.
+  virtual ConfigAnswer find(const Problem& problem, device::Device& device,
+                            KernelCache& kernels) = 0;
+};
+
+// Answers every problem with its default config.
+class DefaultConfigs final : public ConfigSource {
+ public:
+  ConfigAnswer find(const Problem& problem, device::Device& device, KernelCache&) override;
+};
+
+}  // namespace dorajit::launch

@@ -1,0 +1,95 @@
+#include "runtime/launch/kernel_cache.h"
+
+#include <format>
+
+#include "kernel_templates/config_text.h"
+#include "runtime/base/log.h"
+#include "runtime/base/scope_exit.h"
+#include "runtime/device/cpu/cpu_device.h"
+
+namespace dorajit::launch {
+
+using kernels::DeviceKind;
+
+KernelCache::KernelCache(const Settings& settings, ArtifactStore* artifacts, Statistics& statistics)
+    : artifacts_(artifacts),
+      statistics_(statistics),
+      nvrtc_(settings.nvrtc_path, artifacts),
+      host_compiler_(settings.host_compiler, artifacts) {}
+
+Result<Artifact> KernelCache::build(const compile::Target& target, const kernels::Variant& variant,
+                                    const kernels::Config& config) {
+  compile::Compiler& compiler =
+      target.kind == DeviceKind::kCuda ? static_cast<compile::Compiler&>(nvrtc_) : host_compiler_;
+  const compile::CompileRequest request{.variant = variant, .config = config, .target = target};
+  DORAJIT_ASSIGN(const std::string identity, compiler.identity());
+  const std::string key = compile::artifact_key(request, compiler.options(request), identity);
+  if (artifacts_ != nullptr) {
+    if (auto found = artifacts_->find(key)) {
+      statistics_.artifact_hits.fetch_add(1, std::memory_order_relaxed);
+      return *std::move(found);
+    }
+  }
+  DORAJIT_ASSIGN(Artifact artifact, compiler.compile(request));
+  statistics_.compilations.fetch_add(1, std::memory_order_relaxed);
+  if (artifacts_ != nullptr) artifacts_->insert(key, artifact);
+  return artifact;
+}
+
+Result<ReadyKernel> KernelCache::make(device::Device& device, const kernels::Variant& variant,
+                                      const kernels::Config& compiled) {
+  auto kernel = [&]() -> Result<std::shared_ptr<const device::LoadedKernel>> {
+    DORAJIT_ASSIGN(const Artifact artifact, build(device.info().target, variant, compiled));
+    return device.load(artifact);
+  }();
+  if (kernel) return ReadyKernel{.kernel = *std::move(kernel), .config = compiled};
+  if (device.info().traits.kind == DeviceKind::kCpu) {
+    if (const auto function = kernels::builtin_cpu_kernel(variant)) {
+      statistics_.builtin_kernels.fetch_add(1, std::memory_order_relaxed);
+      log_once(LogLevel::kWarning, "builtin cpu kernel",
+               std::format("CPU kernels are not compiled for this machine and the library's own "
+                           "serve instead, which is slower: {}",
+                           kernel.error().message));
+      return ReadyKernel{.kernel = device::CpuDevice::wrap(function),
+                         .config = kernels::builtin_cpu_config(),
+                         .is_builtin = true};
+    }
+  }
+  return std::unexpected(std::move(kernel).error());
+}
+
+Result<ReadyKernel> KernelCache::get(device::Device& device, const kernels::Variant& variant,
+                                     const kernels::Config& config) {
+  const device::DeviceInfo& info = device.info();
+  const kernels::Config compiled = kernels::compiled_part(config, info.traits.kind);
+  const std::string key = std::format("{}:{}/{}/{}", static_cast<int>(info.traits.kind),
+                                      info.ordinal, to_text(variant), to_text(compiled));
+  auto with_launch_part = [&](ReadyKernel ready) {
+    if (info.traits.kind == DeviceKind::kCpu) ready.config.num_warps = config.num_warps;
+    return ready;
+  };
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (const auto found = ready_.find(key); found != ready_.end()) {
+      return with_launch_part(found->second);
+    }
+    if (in_progress_.insert(key).second) break;
+    made_.wait(lock);
+  }
+  lock.unlock();
+  // Also when something throws: the next caller must not wait for a kernel that nobody makes.
+  const ScopeExit finished([&] {
+    {
+      const std::scoped_lock relock(mutex_);
+      in_progress_.erase(key);
+    }
+    made_.notify_all();
+  });
+  DORAJIT_ASSIGN(ReadyKernel made, make(device, variant, compiled));
+  lock.lock();
+  ready_.emplace(key, made);
+  lock.unlock();
+  return with_launch_part(std::move(made));
+}
+
+}  // namespace dorajit::launch

@@ -1,0 +1,59 @@
+// Loaded kernels by device and config: from memory, from the artifact store, or compiled now.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "runtime/base/artifact_store.h"
+#include "runtime/base/error.h"
+#include "runtime/base/settings.h"
+#include "runtime/base/statistics.h"
+#include "runtime/compile/host_compiler.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/device/device.h"
+
+namespace dorajit::launch {
+
+struct ReadyKernel {
+  std::shared_ptr<const device::LoadedKernel> kernel;
+  kernels::Config config;  // what to launch it with
+  bool is_builtin = false;
+};
+
+// Thread-safe. Of several threads that want one kernel, one makes it and the others wait.
+class KernelCache {
+ public:
+  // `artifacts` may be null: then nothing is kept beyond this object. Both must outlive this.
+  KernelCache(const Settings& settings, ArtifactStore* artifacts, Statistics& statistics);
+
+  // The kernel of a config. On the CPU a kernel of the library itself serves where the host's
+  // compiler cannot, with its own config; that is said once.
+  Result<ReadyKernel> get(device::Device& device, const kernels::Variant& variant,
+                          const kernels::Config& config);
+
+  // The artifact of a config for any target; needs no device.
+  Result<Artifact> build(const compile::Target& target, const kernels::Variant& variant,
+                         const kernels::Config& config);
+
+  compile::NvrtcCompiler& nvrtc() { return nvrtc_; }
+  compile::HostCompiler& host_compiler() { return host_compiler_; }
+
+ private:
+  Result<ReadyKernel> make(device::Device& device, const kernels::Variant& variant,
+                           const kernels::Config& compiled);
+
+  ArtifactStore* artifacts_;
+  Statistics& statistics_;
+  compile::NvrtcCompiler nvrtc_;
+  compile::HostCompiler host_compiler_;
+  std::mutex mutex_;
+  std::condition_variable made_;
+  std::map<std::string, ReadyKernel, std::less<>> ready_;  // under mutex_, like in_progress_
+  std::set<std::string, std::less<>> in_progress_;
+};
+
+}  // namespace dorajit::launch

@@ -1,0 +1,94 @@
+#include "runtime/launch/plan_table.h"
+
+namespace dorajit::launch {
+namespace {
+
+constexpr std::size_t kFirstCapacity = 256;  // a power of two, as every capacity
+
+std::size_t hash_of(const PlanKey& key) {
+  std::uint64_t mixed = key.what ^ (static_cast<std::uint64_t>(key.num_cols) * 0x9e3779b97f4a7c15U);
+  mixed ^= mixed >> 32;
+  mixed *= 0xd6e8feb86659fd93U;
+  mixed ^= mixed >> 32;
+  return static_cast<std::size_t>(mixed);
+}
+
+}  // namespace
+
+PlanKey make_plan_key(const Problem& problem, const DeviceId& device) {
+  static_assert(kernels::kNumElementTypes <= 4 && kernels::kMaxOperands == 8);
+  std::uint64_t what = static_cast<std::uint64_t>(problem.variant.op);
+  for (const kernels::ElementType type : problem.variant.types) {
+    what = what << 2 | static_cast<std::uint64_t>(type);
+  }
+  what = what << 8 | static_cast<std::uint64_t>(problem.vector_width);
+  what = what << 8 | static_cast<std::uint64_t>(problem.row_bucket);
+  what = what << 1 | static_cast<std::uint64_t>(device.kind);
+  what = what << 15 | static_cast<std::uint64_t>(device.ordinal);
+  return {.what = what, .num_cols = problem.num_cols};
+}
+
+// Open addressing; at most half full, so that a search ends soon at an empty slot.
+struct PlanTable::Table {
+  explicit Table(std::size_t capacity) : slots(capacity) {}
+
+  std::vector<std::atomic<const LaunchPlan*>> slots;
+  std::size_t used = 0;
+
+  [[nodiscard]] std::size_t slot_of(const PlanKey& key) const {
+    const std::size_t mask = slots.size() - 1;
+    for (std::size_t at = hash_of(key) & mask;; at = (at + 1) & mask) {
+      const LaunchPlan* plan = slots[at].load(std::memory_order_acquire);
+      if (plan == nullptr || plan->key == key) return at;
+    }
+  }
+
+  void put(const LaunchPlan* plan) {
+    auto& slot = slots[slot_of(plan->key)];
+    if (slot.load(std::memory_order_relaxed) == nullptr) ++used;
+    slot.store(plan, std::memory_order_release);
+  }
+};
+
+PlanTable::PlanTable() {
+  tables_.push_back(std::make_unique<Table>(kFirstCapacity));
+  current_.store(tables_.back().get(), std::memory_order_release);
+}
+
+PlanTable::~PlanTable() = default;
+
+const LaunchPlan* PlanTable::find(const PlanKey& key) const {
+  const Table* table = current_.load(std::memory_order_acquire);
+  return table->slots[table->slot_of(key)].load(std::memory_order_acquire);
+}
+
+const LaunchPlan* PlanTable::insert(LaunchPlan plan) {
+  const std::scoped_lock lock(mutex_);
+  plans_.push_back(std::make_unique<const LaunchPlan>(std::move(plan)));
+  Table* table = current_.load(std::memory_order_relaxed);
+  if ((table->used + 1) * 2 > table->slots.size()) {
+    auto larger = std::make_unique<Table>(table->slots.size() * 2);
+    for (const auto& slot : table->slots) {
+      if (const LaunchPlan* moved = slot.load(std::memory_order_relaxed)) larger->put(moved);
+    }
+    table = larger.get();
+    tables_.push_back(std::move(larger));
+  }
+  table->put(plans_.back().get());
+  current_.store(table, std::memory_order_release);
+  return plans_.back().get();
+}
+
+const LaunchPlan* PlanTable::find_substitute(const Problem& problem,
+                                             const device::Device& device) const {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& plan : plans_) {
+    if (plan->device == &device && plan->problem.variant == problem.variant &&
+        plan->answer.config.vector_width <= problem.vector_width) {
+      return plan.get();
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace dorajit::launch

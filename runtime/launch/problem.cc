@@ -1,0 +1,62 @@
+#include "runtime/launch/problem.h"
+
+#include <algorithm>
+#include <bit>
+#include <format>
+
+#include "kernel_templates/spaces.h"
+
+namespace dorajit::launch {
+namespace {
+
+constexpr std::int64_t kWidestAccess = 16;  // bytes
+
+int bucket_of(std::int64_t num_rows) {
+  return static_cast<int>(
+      std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(num_rows, 1) - 1)));
+}
+
+bool allows(const TensorView& tensor, int width) {
+  const std::int64_t size = kernels::size_in_bytes(tensor.type);
+  const std::int64_t access = std::min(kWidestAccess, width * size);
+  const auto address = static_cast<std::int64_t>(std::bit_cast<std::uintptr_t>(tensor.data));
+  return address % access == 0 && (tensor.rows <= 1 || tensor.row_stride * size % access == 0);
+}
+
+}  // namespace
+
+std::string to_text(const Problem& problem) {
+  return std::format("{}/v{}/c{}/r{}", kernels::to_text(problem.variant), problem.vector_width,
+                     problem.num_cols, problem.row_bucket);
+}
+
+Problem make_problem(const kernels::Variant& variant, std::span<const TensorView> operands) {
+  const TensorView& out = operands.back();
+  int width = kernels::widest_vector(variant, out.device.kind);
+  while (width > 1 &&
+         !std::ranges::all_of(operands, [width](const auto& t) { return allows(t, width); })) {
+    width /= 2;
+  }
+  return {.variant = variant,
+          .vector_width = width,
+          .num_cols = out.cols,
+          .row_bucket = bucket_of(out.rows)};
+}
+
+Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
+                     std::int64_t num_rows, std::int64_t num_cols) {
+  std::array<TensorView, kernels::kMaxOperands> operands{};
+  const auto& specs = kernels::spec(variant.op).operands;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const bool matrix = specs[i].shape == kernels::OperandShape::kMatrix;
+    operands[i] = {.data = nullptr,
+                   .type = variant.types[i],
+                   .device = {.kind = kind, .ordinal = 0},
+                   .rows = matrix ? num_rows : 1,
+                   .cols = num_cols,
+                   .row_stride = num_cols};
+  }
+  return make_problem(variant, std::span(operands).first(specs.size()));
+}
+
+}  // namespace dorajit::launch

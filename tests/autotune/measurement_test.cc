@@ -1,0 +1,69 @@
+#include "autotune/measurement.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "autotune/scratch_operands.h"
+#include "autotune/verification.h"
+#include "tests/fakes/fake_device.h"
+#include "tests/fakes/memory_artifact_store.h"
+
+namespace dorajit::autotune {
+namespace {
+
+TEST(Measurement, RotatesSetsAndTakesAsManySamplesAsRounds) {
+  tests::FakeDevice device(1);
+  std::set<std::int64_t> sets;
+  const std::vector<Work> work = {[&](device::Stream, std::int64_t set) -> Status {
+    sets.insert(set);
+    return {};
+  }};
+  const auto measured = measure_interleaved(device, work, {.rounds = 7, .seconds = 10, .sets = 3});
+  ASSERT_EQ(measured.size(), 1U);
+  EXPECT_EQ(measured[0].samples, 7);
+  EXPECT_EQ(sets, (std::set<std::int64_t>{0, 1, 2}));
+}
+
+TEST(Measurement, ACandidateThatFailsLeavesTheOthersAlone) {
+  tests::FakeDevice device(1);
+  int calls = 0;
+  const std::vector<Work> work = {[&](device::Stream, std::int64_t) -> Status {
+                                    if (++calls > 3)
+                                      return fail(StatusCode::kDriverError, "broken");
+                                    return {};
+                                  },
+                                  [](device::Stream, std::int64_t) -> Status { return {}; }};
+  const auto measured = measure_interleaved(device, work, {.rounds = 5, .seconds = 10});
+  EXPECT_FALSE(measured[0].status);
+  EXPECT_TRUE(measured[1].status);
+  EXPECT_EQ(measured[1].samples, 5);
+}
+
+TEST(Measurement, SetsDefeatTheCacheWithinTheBudget) {
+  device::DeviceInfo device;
+  device.cache_bytes = 60 << 20;
+  EXPECT_GE(sets_for_cold_cache(device, 24 << 10, 2LL << 30) * (24 << 10), 120LL << 20);
+  EXPECT_EQ(sets_for_cold_cache(device, 1LL << 30, 1LL << 20), 1);
+  EXPECT_LE(sets_for_cold_cache(device, 1 << 20, 10 << 20), 10);
+}
+
+TEST(Verifier, SeesAWriteIntoThePaddingBetweenRows) {
+  tests::FakeDevice device(1);
+  Statistics statistics;
+  tests::MemoryArtifactStore artifacts;
+  launch::KernelCache kernels(Settings{}, &artifacts, statistics);
+  launch::Problem problem = launch::make_problem({}, kernels::DeviceKind::kCpu, 8, 301);
+  problem.vector_width = 4;  // pads rows of 301 columns to 304
+  auto verifier = Verifier::make(problem, device);
+  ASSERT_TRUE(verifier);
+  auto ready = kernels.get(device, problem.variant, kernels::builtin_cpu_config());
+  ASSERT_TRUE(ready);
+  EXPECT_EQ(verifier->check(*ready), Result<bool>(true));
+  // The same kernel told of rows that are three columns longer.
+  device.stretch_rows(3);
+  EXPECT_EQ(verifier->check(*ready), Result<bool>(false));
+}
+
+}  // namespace
+}  // namespace dorajit::autotune

@@ -1,0 +1,113 @@
+#include "autotune/tuning_config_source.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/fakes/fake_device.h"
+#include "tests/fakes/memory_artifact_store.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using launch::Rung;
+
+class TuningConfigSourceTest : public testing::Test {
+ protected:
+  TuningConfigSourceTest() { settings_.tune_seconds = 0.5; }
+
+  TuningConfigSource make_source() { return {settings_, store_, statistics_}; }
+
+  std::vector<kernels::Config> space() const {
+    return kernels::config_space(problem_.variant, device_.info().traits, 1,
+                                 kernels::SpaceKind::kSlim);
+  }
+
+  Settings settings_;
+  std::shared_ptr<cache::TuningStore> store_ = cache::TuningStore::open("");
+  Statistics statistics_;
+  tests::FakeDevice device_{2};
+  tests::MemoryArtifactStore artifacts_;
+  launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
+  launch::Problem problem_ = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 300);
+};
+
+TEST_F(TuningConfigSourceTest, TunesOnceAndThenAnswersFromTheDatabase) {
+  device_.set_time_ns(space()[1], 0.5e6);
+  auto source = make_source();
+  const auto first = source.find(problem_, device_, kernels_);
+  EXPECT_EQ(first.rung, Rung::kTuned);
+  EXPECT_EQ(first.config, space()[1]);
+  EXPECT_EQ(first.trials, static_cast<int>(space().size()));
+  const auto second = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(second.rung, Rung::kUserDatabase);
+  EXPECT_EQ(second.config, space()[1]);
+  EXPECT_EQ(second.median_ns, 0.5e6);
+  EXPECT_EQ(statistics_.tuned_problems, 1);
+  EXPECT_EQ(store_->trials("fake", to_text(problem_)).size(), space().size());
+}
+
+TEST_F(TuningConfigSourceTest, PolicyOffAnswersWithTheDefaultAndMeasuresNothing) {
+  settings_.tune_policy = TunePolicy::kOff;
+  const auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kDefault);
+  EXPECT_EQ(answer.config, space().front());
+  EXPECT_EQ(statistics_.trials, 0);
+}
+
+TEST_F(TuningConfigSourceTest, PolicyOffStillServesWhatIsKnown) {
+  device_.set_time_ns(space()[1], 0.5e6);
+  make_source().find(problem_, device_, kernels_);
+  settings_.tune_policy = TunePolicy::kOff;
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
+}
+
+cache::Winner winner_of(const launch::Problem& problem, const kernels::Config& config,
+                        const cache::Environment& environment) {
+  return {.problem = to_text(problem),
+          .device = "fake",
+          .environment = environment,
+          .config = config,
+          .default_config = config,
+          .median_ns = 1,
+          .default_median_ns = 1,
+          .created_unix_s = 1};
+}
+
+TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsStaleButServed) {
+  auto environment = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  environment.driver = "an older one";
+  store_->record({}, winner_of(problem_, space()[2], environment));
+  const auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kUserDatabase);
+  EXPECT_EQ(answer.config, space()[2]);
+  EXPECT_EQ(statistics_.tuned_problems, 0);
+}
+
+TEST_F(TuningConfigSourceTest, AWinnerOfOtherTemplatesIsNotServed) {
+  auto environment = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  environment.templates = "other kernels";
+  store_->record({}, winner_of(problem_, space()[2], environment));
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kTuned);
+}
+
+TEST_F(TuningConfigSourceTest, ABrokenDefaultIsReportedByItsUseNotByTuning) {
+  device_.plant(space().front(), tests::Misbehaviour::kFailsToLaunch);
+  const auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kDefault);
+  EXPECT_EQ(answer.config, space().front());
+}
+
+TEST_F(TuningConfigSourceTest, ConcurrentThreadsTuneAProblemOnce) {
+  auto source = make_source();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back(
+        [&] { EXPECT_NE(source.find(problem_, device_, kernels_).rung, Rung::kDefault); });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(statistics_.tuned_problems, 1);
+}
+
+}  // namespace
+}  // namespace dorajit::autotune

@@ -1,0 +1,137 @@
+// What the tests of the C ABI share: an environment of their own, tensors, engines.
+#pragma once
+
+#include <dlpack/dlpack.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dorajit/dorajit.h"
+#include "kernel_templates/element_type.h"
+#include "tests/fakes/scoped_environment.h"
+
+namespace dorajit::bindings {
+
+using kernels::ElementType;
+
+// Elements of one type in host memory, read and written as float.
+class HostArray {
+ public:
+  HostArray(ElementType type, std::size_t count);
+
+  void set(std::size_t index, double value);
+  [[nodiscard]] double get(std::size_t index) const;
+  [[nodiscard]] std::byte* data() { return bytes_.data(); }
+  [[nodiscard]] std::size_t size() const { return count_; }
+  [[nodiscard]] ElementType type() const { return type_; }
+  [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
+
+  // Values that differ from element to element and are exact in every element type.
+  void fill(double first, double step, int period);
+  void poison() { std::ranges::fill(bytes_, std::byte{0xA5}); }
+
+ private:
+  ElementType type_;
+  std::size_t count_;
+  std::vector<std::byte> bytes_;
+};
+
+// A DLTensor together with its sizes and strides. Not copied, since it points into itself.
+class Tensor {
+ public:
+  // Compact, without strides.
+  Tensor(void* data, ElementType type, std::initializer_list<std::int64_t> shape);
+  Tensor(void* data, ElementType type, std::initializer_list<std::int64_t> shape,
+         std::initializer_list<std::int64_t> strides);
+  Tensor(HostArray& array, std::initializer_list<std::int64_t> shape)
+      : Tensor(array.data(), array.type(), shape) {}
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+
+  DLTensor* operator->() { return &tensor_; }
+  const DLTensor* get() const { return &tensor_; }
+
+ private:
+  std::vector<std::int64_t> shape_;
+  std::vector<std::int64_t> strides_;
+  DLTensor tensor_{};
+};
+
+// The outcome of a call.
+struct Outcome {
+  dorajit_status status = DORAJIT_OK;
+  std::string message;
+  std::string log;
+};
+
+struct EngineDestroyer {
+  void operator()(dorajit_engine* engine) const { dorajit_engine_destroy(engine); }
+};
+using EngineHandle = std::unique_ptr<dorajit_engine, EngineDestroyer>;
+
+// Takes over the error, if there is one, and checks that it says what the status says.
+Outcome take(dorajit_status status, dorajit_error* error);
+
+Outcome compose(dorajit_engine* engine, const Tensor& lora, const Tensor& base, const Tensor& gain,
+                double scale, const Tensor& out);
+
+dorajit_statistics statistics_of(const dorajit_engine* engine);
+
+// (gain - 1) * base + gain * (scale * lora), each operation rounded once to float.
+float plain_compose(double lora, double base, double gain, double scale);
+
+// Gives every test an empty cache folder and an environment in which nothing is logged, compiled
+// or tuned unless the test sets it. Restores the environment.
+class CAbiTest : public testing::Test {
+ protected:
+  CAbiTest();
+  ~CAbiTest() override;
+
+  // One that the fixture knows; nothing unsets it.
+  static void set_variable(const std::string& name, const std::optional<std::string>& value);
+
+  // An engine as the environment has it; fails the test when there is none.
+  EngineHandle make_engine(const dorajit_engine_options* options = nullptr);
+
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] std::string cache_dir() const { return folder_ + "/cache"; }
+
+ private:
+  tests::ScopedEnvironment environment_{
+      "DORAJIT_CACHE_DIR",     "DORAJIT_TUNE",     "DORAJIT_TUNE_SECONDS",
+      "DORAJIT_SCRATCH_BYTES", "DORAJIT_AUTOTUNE", "DORAJIT_NVRTC",
+      "DORAJIT_CXX",           "DORAJIT_LOG",      "XDG_CACHE_HOME"};
+  std::string folder_;
+};
+
+// Collects the messages of the process while it lives.
+class LogCapture {
+ public:
+  LogCapture() { dorajit_set_log_sink(&LogCapture::receive, this); }
+  ~LogCapture() { dorajit_set_log_sink(nullptr, nullptr); }
+  LogCapture(const LogCapture&) = delete;
+  LogCapture& operator=(const LogCapture&) = delete;
+
+  struct Line {
+    std::int32_t level;
+    std::string message;
+  };
+  [[nodiscard]] const std::vector<Line>& lines() const { return lines_; }
+  // All of them, for messages of failed expectations.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  static void receive(std::int32_t level, const char* message, void* context);
+
+  std::vector<Line> lines_;
+};
+
+}  // namespace dorajit::bindings

@@ -1,0 +1,179 @@
+// tune, show and demo
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "cli_sandbox.h"
+
+namespace dorajit::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr const char* kProblem = "compose/bf16,bf16,f32,bf16/v1/c512/r3";
+
+std::vector<std::string> tune_arguments() {
+  return {"tune", "--rows", "8", "--cols", "512", "--device", "cpu", "--json"};
+}
+
+std::ptrdiff_t warnings_in(const std::string& err) {
+  std::ptrdiff_t count = 0;
+  for (std::size_t at = err.find("warning:"); at != std::string::npos;
+       at = err.find("warning:", at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(CliTune, WinnerIsShown) {
+  const CliSandbox sandbox;
+  const CliResult tuned = sandbox.run(tune_arguments());
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  const auto problem = tuned.document()["problems"][0];
+  EXPECT_EQ(problem["problem"], kProblem);
+  EXPECT_EQ(problem["rung"], "tuned");
+  EXPECT_GT(problem["trials"].size(), 1);
+  EXPECT_GT(tuned.document()["statistics"]["trials"], 0);
+
+  const auto shown = sandbox.run({"show", "--trials", "--json"}).document();
+  ASSERT_EQ(shown["winners"].size(), 1);
+  EXPECT_EQ(shown["winners"][0]["problem"], kProblem);
+  EXPECT_EQ(shown["winners"][0]["config"], problem["config"]);
+  EXPECT_EQ(shown["winners"][0]["trials"].size(), problem["trials"].size());
+  EXPECT_EQ(shown["database"]["location"], sandbox.cache_dir() + "/tuning.db");
+  EXPECT_EQ(shown["database"]["persistent"], true);
+
+  EXPECT_EQ(sandbox.run({"show", "--device-fingerprint", "no such device", "--json"})
+                .document()["winners"]
+                .size(),
+            0);
+}
+
+TEST(CliTune, SecondRunNeitherCompilesNorMeasures) {
+  const CliSandbox sandbox;
+  const auto first = sandbox.run(tune_arguments()).document();
+  const auto second = sandbox.run(tune_arguments()).document();
+  EXPECT_EQ(second["statistics"]["trials"], 0);
+  EXPECT_EQ(second["statistics"]["compilations"], 0);
+  EXPECT_EQ(second["problems"][0]["config"], first["problems"][0]["config"]);
+  EXPECT_NE(second["problems"][0]["rung"], "tuned");
+}
+
+TEST(CliTune, ForceMeasuresAgain) {
+  const CliSandbox sandbox;
+  const auto first = sandbox.run(tune_arguments()).document();
+  auto arguments = tune_arguments();
+  arguments.emplace_back("--force");
+  const auto second = sandbox.run(arguments).document();
+  EXPECT_EQ(second["statistics"]["trials"], first["statistics"]["trials"]);
+  EXPECT_EQ(second["statistics"]["compilations"], 0);
+  EXPECT_EQ(second["problems"][0]["rung"], "tuned");
+  const auto shown = sandbox.run({"show", "--json"}).document();
+  EXPECT_EQ(shown["winners"].size(), 1);
+}
+
+TEST(CliTune, SizesOfOneBucketAreOneProblem) {
+  const auto document =
+      CliSandbox()
+          .run({"tune", "--shape", "5x512,8x512", "--shape", "7x512", "--device", "cpu", "--json"})
+          .document();
+  EXPECT_EQ(document["problems"].size(), 1);
+}
+
+TEST(CliTune, TunesEvenWhereTheEnvironmentTurnsTuningOff) {
+  CliSandbox sandbox;
+  sandbox.set("DORAJIT_TUNE", "off");
+  EXPECT_EQ(sandbox.run(tune_arguments()).document()["problems"][0]["rung"], "tuned");
+}
+
+TEST(CliTune, WorksWhereNothingCanBeKept) {
+  const CliSandbox sandbox;
+  auto arguments = tune_arguments();
+  arguments.insert(arguments.end(), {"--cache-dir", "/dev/null/cache"});
+  const CliResult result = sandbox.run(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.document()["problems"][0]["rung"], "tuned");
+  EXPECT_EQ(result.document()["database"]["persistent"], false);
+  EXPECT_EQ(warnings_in(result.err), 1) << result.err;
+}
+
+TEST(CliTune, DamagedDatabaseIsSaidOnce) {
+  const CliSandbox sandbox;
+  ASSERT_EQ(sandbox.run(tune_arguments()).exit_code, 0);
+  std::ofstream(sandbox.cache_dir() + "/tuning.db", std::ios::trunc) << "no database at all";
+  const CliResult damaged = sandbox.run({"show", "--json"});
+  EXPECT_EQ(damaged.exit_code, 0);
+  EXPECT_EQ(warnings_in(damaged.err), 1) << damaged.err;
+  EXPECT_EQ(damaged.document()["winners"].size(), 0);
+  const CliResult repaired = sandbox.run(tune_arguments());
+  EXPECT_EQ(repaired.exit_code, 0);
+  EXPECT_THAT(repaired.err, IsEmpty());
+  EXPECT_EQ(repaired.document()["problems"][0]["rung"], "tuned");
+}
+
+TEST(CliTune, InterruptLeavesACacheThatWorks) {
+  CliSandbox sandbox;
+  sandbox.set("DORAJIT_TUNE_SECONDS", "30");
+  const pid_t process =
+      sandbox.start({"tune", "--shape", "8x512,8x1024,8x2048,8x4096", "--device", "cpu"});
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!std::filesystem::exists(sandbox.cache_dir() + "/artifacts") &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  kill(process, SIGINT);
+  const int exit_code = wait_for(process);
+  EXPECT_TRUE(exit_code == 128 + SIGINT || exit_code == 0) << exit_code;
+  sandbox.set("DORAJIT_TUNE_SECONDS", "0.2");
+  const CliResult next = sandbox.run(tune_arguments());
+  EXPECT_EQ(next.exit_code, 0);
+  EXPECT_THAT(next.err, IsEmpty());
+}
+
+TEST(CliShow, EmptyCacheHasNoWinners) {
+  const CliSandbox sandbox;
+  const CliResult result = sandbox.run({"show"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("0 winners from 0 trials"));
+}
+
+TEST(CliDemo, SecondRunNeitherCompilesNorTunes) {
+  const CliSandbox sandbox;
+  const std::vector<std::string> arguments = {"demo", "--quick", "--device", "cpu", "--json"};
+  const CliResult first = sandbox.run(arguments);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const auto tuned = first.document();
+  EXPECT_EQ(tuned["problems"].size(), 6);
+  EXPECT_EQ(tuned["all_known"], false);
+  for (const auto& problem : tuned["problems"]) {
+    for (const char* candidate : {"default", "winner", "unfused", "copy"}) {
+      EXPECT_GT(problem[candidate]["median_ns"], 0) << candidate;
+      EXPECT_GT(problem[candidate]["samples"], 0) << candidate;
+    }
+    // bf16 lora, base and out, and one fp32 gain
+    const std::int64_t rows = problem["measured_rows"];
+    const std::int64_t cols = problem["cols"];
+    EXPECT_EQ(problem["bytes"], rows * cols * 3 * 2 + cols * 4);
+  }
+
+  const CliResult second = sandbox.run(arguments);
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  const auto known = second.document();
+  EXPECT_EQ(known["statistics"]["compilations"], 0);
+  EXPECT_EQ(known["statistics"]["trials"], 0);
+  EXPECT_EQ(known["all_known"], true);
+
+  const CliResult third = sandbox.run({"demo", "--quick", "--device", "cpu", "--tokens", "1"});
+  EXPECT_THAT(third.out, HasSubstr("nothing compiled, nothing tuned: all 3 winners came from " +
+                                   sandbox.cache_dir()));
+  EXPECT_THAT(third.err, IsEmpty()) << "no progress bar where there is no terminal";
+}
+
+}  // namespace
+}  // namespace dorajit::test

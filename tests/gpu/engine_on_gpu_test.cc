@@ -1,0 +1,155 @@
+// The engine on an NVIDIA GPU, from cold cache to launch.
+#include <stdlib.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "bindings/composition.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace dorajit::tests {
+namespace {
+
+using kernels::ElementType;
+using launch::DeviceId;
+using launch::TensorView;
+
+constexpr DeviceId kGpu{.kind = kernels::DeviceKind::kCuda, .ordinal = 0};
+constexpr std::int64_t kRows = 64;
+constexpr std::int64_t kCols = 4096;
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+class EngineOnGpu : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    char pattern[] = "/tmp/dorajit-gpu-test-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern), nullptr);
+    folder_ = pattern;
+    for (auto& buffer : buffers_) {
+      auto made = device_->allocate(kRows * kCols * 4);
+      ASSERT_TRUE(made);
+      buffer = *std::move(made);
+      ASSERT_TRUE(device_->fill(buffer->data(), 0, buffer->size()));
+    }
+  }
+
+  void TearDown() override {
+    if (!folder_.empty()) std::filesystem::remove_all(folder_);
+  }
+
+  bindings::Composition compose(TunePolicy policy = TunePolicy::kFirstUse) {
+    Settings settings = *Settings::from_environment();
+    settings.cache_dir = folder_.string();
+    settings.tune_policy = policy;
+    return bindings::compose_engine(settings);
+  }
+
+  TensorView view(std::size_t index, std::int64_t rows = kRows) const {
+    return {.data = buffers_[index]->data(),
+            .type = ElementType::kFloat32,
+            .device = kGpu,
+            .rows = rows,
+            .cols = kCols,
+            .row_stride = kCols};
+  }
+
+  Status run(Engine& engine, const std::array<TensorView, 4>& operands,
+             device::Stream stream = nullptr) {
+    const double scale = 0.5;
+    return engine.run({.op = kernels::Op::kCompose, .operands = operands, .scalars = {&scale, 1}},
+                      stream);
+  }
+
+  std::array<TensorView, 4> operands() const { return {view(0), view(1), view(2, 1), view(3)}; }
+
+  std::filesystem::path folder_;
+  std::array<std::unique_ptr<device::Buffer>, 4> buffers_;
+};
+
+TEST_F(EngineOnGpu, TunesOnFirstUseAndASecondEngineDoesNeitherTuneNorCompile) {
+  auto start = std::chrono::steady_clock::now();
+  {
+    auto first = compose();
+    const auto status = run(*first.engine, operands());
+    ASSERT_TRUE(status) << status.error().message;
+    ASSERT_TRUE(device_->synchronize(nullptr));
+    EXPECT_EQ(first.engine->statistics().tuned_problems, 1);
+    EXPECT_GT(first.engine->statistics().compilations, 1);
+    std::printf("cold first launch (compile, verify, tune): %.1f ms\n", milliseconds_since(start));
+  }
+  start = std::chrono::steady_clock::now();
+  auto second = compose();
+  ASSERT_TRUE(run(*second.engine, operands()));
+  ASSERT_TRUE(device_->synchronize(nullptr));
+  std::printf("warm first launch (new engine, same process): %.2f ms\n", milliseconds_since(start));
+  EXPECT_EQ(second.engine->statistics().compilations, 0);
+  EXPECT_EQ(second.engine->statistics().trials, 0);
+  EXPECT_EQ(second.engine->statistics().artifact_hits, 1);
+}
+
+TEST_F(EngineOnGpu, RefusesMemoryThatTheGpuCannotReach) {
+  auto composition = compose(TunePolicy::kOff);
+  std::vector<float> host(kRows * kCols);
+  auto tensors = operands();
+  tensors[1].data = host.data();
+  const auto status = run(*composition.engine, tensors);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, StatusCode::kWrongDevice);
+  EXPECT_NE(status.error().message.find("`base`"), std::string::npos) << status.error().message;
+}
+
+TEST_F(EngineOnGpu, RefusesADeviceThatIsNotThere) {
+  auto composition = compose(TunePolicy::kOff);
+  auto tensors = operands();
+  for (auto& tensor : tensors) tensor.device.ordinal = 63;
+  const auto status = run(*composition.engine, tensors);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, StatusCode::kInvalidArgument);
+}
+
+TEST_F(EngineOnGpu, WorksOnThreadsThatHaveNoContext) {
+  auto composition = compose(TunePolicy::kOff);
+  std::vector<std::thread> threads;
+  std::atomic<int> succeeded{0};
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int call = 0; call < 50; ++call)
+        succeeded += run(*composition.engine, operands()) ? 1 : 0;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(succeeded, 400);
+  EXPECT_TRUE(device_->synchronize(nullptr));
+  EXPECT_EQ(composition.engine->statistics().compilations, 1);
+}
+
+TEST_F(EngineOnGpu, ReportsTheCpuTimeOfALaunch) {
+  auto composition = compose(TunePolicy::kOff);
+  ASSERT_TRUE(run(*composition.engine, operands()));
+  constexpr int kCalls = 500;
+  ASSERT_TRUE(device_->synchronize(nullptr));
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < kCalls; ++i) ASSERT_TRUE(run(*composition.engine, operands()));
+  std::printf("CPU time of one call: %.2f us\n", milliseconds_since(start) * 1e3 / kCalls);
+  EXPECT_TRUE(device_->synchronize(nullptr));
+}
+
+TEST_F(EngineOnGpu, ASecondEngineOpensNoSecondTuningForTheSameProblemAcrossThreads) {
+  auto composition = compose();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] { EXPECT_TRUE(run(*composition.engine, operands())); });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(composition.engine->statistics().tuned_problems, 1);
+}
+
+}  // namespace
+}  // namespace dorajit::tests

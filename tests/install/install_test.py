@@ -1,0 +1,191 @@
+"""An installation is complete, self-contained, and works for others from wherever it lies.
+
+install_test.py --build-dir DIR --source-dir DIR
+
+Installs the build into a temporary prefix, checks what is there, then builds and runs the examples
+against it, by find_package and by pkg-config, before and after the prefix is moved.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+# What a machine without a C++ standard library has, too.
+_ALWAYS_THERE = re.compile(r"(libc|libm|libgcc_s|ld-linux-[\w-]+)\.so\.\d+")
+_LIBSTDCXX = "libstdc++.so.6"
+
+
+class Failure(Exception):
+    pass
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def expect(condition, complaint):
+    if not condition:
+        raise Failure(complaint)
+
+
+def run(command, **kwargs):
+    """The standard output of a command that must succeed."""
+    command = [str(part) for part in command]
+    result = subprocess.run(command, text=True, capture_output=True, check=False, **kwargs)
+    if result.returncode != 0:
+        raise Failure(f"{' '.join(command)} ended with {result.returncode}\n"
+                      f"{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def tool(name):
+    path = shutil.which(name)
+    expect(path, f"{name} is not on PATH: ./dev setup installs it")
+    return path
+
+
+def cache_entry(build, name):
+    """A value of the build's CMakeCache.txt."""
+    text = (build / "CMakeCache.txt").read_text(encoding="utf-8")
+    match = re.search(rf"^{name}:\w+=(.*)$", text, re.MULTILINE)
+    expect(match, f"{build}/CMakeCache.txt has no {name}")
+    return match[1]
+
+
+class Installation:
+    """A prefix and what stands where in it."""
+
+    def __init__(self, build, prefix):
+        self.prefix = prefix
+        self.library_dir = prefix / cache_entry(build, "CMAKE_INSTALL_LIBDIR")
+        self.include_dir = prefix / cache_entry(build, "CMAKE_INSTALL_INCLUDEDIR")
+        self.package_dir = self.library_dir / "cmake" / "dorajit"
+        self.pkgconfig_dir = self.library_dir / "pkgconfig"
+        self.library = self.library_dir / "libdorajit.so"
+
+
+def check_files(installation):
+    files = [installation.library, installation.pkgconfig_dir / "dorajit.pc"]
+    files += [installation.include_dir / name
+              for name in ("dorajit/dorajit.h", "dorajit/dorajit.hpp", "dlpack/dlpack.h")]
+    files += [installation.package_dir / f"dorajit{part}.cmake"
+              for part in ("Config", "ConfigVersion", "Targets")]
+    for file in files:
+        expect(file.is_file(), f"{file} was not installed")
+    say(f"installed: {len(files)} files that others build with")
+
+
+def check_relocatable(installation, build, source):
+    for file in [installation.pkgconfig_dir / "dorajit.pc", *installation.package_dir.iterdir()]:
+        text = file.read_text(encoding="utf-8")
+        for path in (installation.prefix, build, source):
+            expect(str(path) not in text, f"{file.name} names {path}, so it cannot be moved")
+    dynamic = run([tool("readelf"), "-d", installation.library])
+    expect("RUNPATH" not in dynamic and "RPATH" not in dynamic, "libdorajit.so has a run path")
+    say("relocatable: no file names the prefix, the build or the source")
+
+
+def check_needed_libraries(installation, build):
+    dynamic = run([tool("readelf"), "-d", installation.library])
+    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
+    expect(needed, "readelf shows no needed library at all")
+    # Built by GCC, the library needs this system's libstdc++; built by clang, it carries libc++.
+    compiler = pathlib.Path(cache_entry(build, "CMAKE_CXX_COMPILER")).name
+    allowed = set() if "clang" in compiler else {_LIBSTDCXX}
+    foreign = [name for name in needed if not _ALWAYS_THERE.fullmatch(name) and name not in allowed]
+    expect(not foreign, f"libdorajit.so needs {', '.join(foreign)}")
+    say(f"needs only: {' '.join(needed)}")
+
+
+def check_exported_symbols(installation):
+    listing = run([tool("nm"), "-D", "--defined-only", installation.library])
+    exported = {line.split()[-1].split("@")[0] for line in listing.splitlines()}
+    header = (installation.include_dir / "dorajit" / "dorajit.h").read_text(encoding="utf-8")
+    declared = set(re.findall(r"^DORAJIT_API[\w\s*]*?\b(dorajit_\w+)\(", header, re.MULTILINE))
+    expect(declared, "dorajit.h declares no function")
+    expect(exported == declared,
+           f"exported but not declared: {sorted(exported - declared)}; "
+           f"declared but not exported: {sorted(declared - exported)}")
+    say(f"exports: exactly the {len(exported)} functions of dorajit.h")
+
+
+def clean_environment(**changes):
+    """Ours, without what would lead to another installation or another cache."""
+    unwanted = ("DORAJIT_", "LD_LIBRARY_PATH", "CMAKE_PREFIX_PATH", "PKG_CONFIG_PATH", "CFLAGS",
+                "CXXFLAGS", "LDFLAGS")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+    return {**kept, **{name: str(value) for name, value in changes.items()}}
+
+
+def build_with_cmake(installation, example, folder):
+    run([tool("cmake"), "-G", "Ninja", "-S", example, "-B", folder,
+         f"-DCMAKE_PREFIX_PATH={installation.prefix}", "-DCMAKE_C_COMPILER=gcc",
+         "-DCMAKE_CXX_COMPILER=g++"], env=clean_environment())
+    found = cache_entry(folder, "dorajit_DIR")
+    expect(pathlib.Path(found) == installation.package_dir, f"find_package found {found}")
+    run([tool("cmake"), "--build", folder], env=clean_environment())
+
+
+def build_with_pkg_config(installation, example, folder):
+    shutil.copytree(example, folder)
+    run([tool("make"), "-C", folder, "CC=gcc", "CXX=g++"],
+        env=clean_environment(PKG_CONFIG_PATH=installation.pkgconfig_dir))
+
+
+def run_example(program, cache_dir):
+    environment = clean_environment(DORAJIT_CACHE_DIR=cache_dir, DORAJIT_TUNE_SECONDS="0.2")
+    output = run([program], env=environment)
+    expect(" 0 elements differ" in output, f"{program} printed: {output}")
+    again = run([program], env=environment)
+    expect("(0 compilations, 0 trials)" in again, f"the second run of {program} printed: {again}")
+    return output.strip()
+
+
+def check_examples(installation, source, scratch):
+    ways = {"find_package": build_with_cmake, "pkg-config": build_with_pkg_config}
+    for name in ("compose_c", "compose_cpp"):
+        for way, build_example in ways.items():
+            folder = scratch / f"{name}-{way}"
+            build_example(installation, source / "examples" / name, folder)
+            say(f"{name} with {way}: {run_example(folder / 'compose', folder / 'cache')}")
+
+
+def check_installation(build, source, scratch):
+    installation = Installation(build, scratch / "prefix")
+    run([tool("cmake"), "--install", build, "--prefix", installation.prefix])
+    check_files(installation)
+    check_relocatable(installation, build, source)
+    check_needed_libraries(installation, build)
+    check_exported_symbols(installation)
+    check_examples(installation, source, scratch / "first")
+
+    moved = Installation(build, scratch / "elsewhere" / "moved")
+    moved.prefix.parent.mkdir()
+    installation.prefix.rename(moved.prefix)
+    say("moved the prefix")
+    check_examples(moved, source, scratch / "second")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build-dir", type=pathlib.Path, required=True)
+    parser.add_argument("--source-dir", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="dorajit-install-") as scratch:
+        try:
+            check_installation(arguments.build_dir.resolve(), arguments.source_dir.resolve(),
+                               pathlib.Path(scratch).resolve())
+        except Failure as failure:
+            print(f"FAILED: {failure}", file=sys.stderr)
+            return 1
+    say("the installation is good")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

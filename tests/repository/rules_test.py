@@ -1,0 +1,94 @@
+"""Each rule finds a planted violation, and accepts what is right."""
+
+import pathlib
+import tempfile
+import unittest
+
+import docs_rule
+import file_rule
+import include_rule
+
+GOOD_TREE = {
+    "kernel_templates/config.h": "#pragma once\n",
+    "kernel_templates/math/compose.h": '#include "config.h"\n',
+    "kernel_templates/cpu/elementwise.h": '#include <emmintrin.h>\n#include "math/compose.h"\n',
+    "kernel_templates/registry.h": '#include <string>\n#include "kernel_templates/config.h"\n',
+    "runtime/base/error.h": "#include <string>\n",
+    "runtime/launch/engine.h": '#include "runtime/base/error.h"\n#include "math/compose.h"\n',
+    "cache/tuning_store.h": '#include <sqlite3.h>\n#include "runtime/base/error.h"\n',
+    "autotune/tuner.h": '#include "cache/tuning_store.h"\n#include "runtime/launch/engine.h"\n',
+    "bindings/c/engine.cc": '#include "autotune/tuner.h"\n#include "dorajit/dorajit.h"\n',
+    "include/dorajit/dorajit.h": "#include <dlpack/dlpack.h>\n",
+}
+
+
+class RulesTest(unittest.TestCase):
+    def violations(self, rule, changes):
+        """What `rule` says of the good tree with `changes` laid over it."""
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in {**GOOD_TREE, **changes}.items():
+                path = pathlib.Path(root) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            return rule.violations(root)
+
+    def assert_rejects(self, rule, file, text):
+        found = self.violations(rule, {file: text})
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith(file), found[0])
+
+    def test_a_good_tree_passes(self):
+        for rule in (include_rule, file_rule, docs_rule):
+            self.assertEqual(self.violations(rule, {}), [])
+
+    def test_includes_point_down_the_layers(self):
+        for file, target in [
+            ("runtime/base/bad.h", "runtime/launch/engine.h"),
+            ("runtime/launch/bad.cc", "cache/tuning_store.h"),
+            ("runtime/bad.cc", "autotune/tuner.h"),
+            ("cache/bad.h", "runtime/launch/engine.h"),
+            ("cache/bad.cc", "autotune/tuner.h"),
+            ("autotune/bad.cc", "dorajit/dorajit.h"),
+            ("kernel_templates/bad.cc", "runtime/base/error.h"),
+            ("include/dorajit/bad.h", "runtime/base/error.h"),
+        ]:
+            with self.subTest(file=file, target=target):
+                self.assert_rejects(include_rule, file, f'\n  # include "{target}"\n')
+                self.assert_rejects(include_rule, file, f"#include <{target}>\n")
+
+    def test_only_the_cache_uses_sqlite(self):
+        self.assert_rejects(include_rule, "autotune/bad.cc", "#include <sqlite3.h>\n")
+
+    def test_templates_include_no_system_header(self):
+        for file in ("math/bad.h", "cuda/bad.cuh", "config.h", "element_type.h", "arguments.h"):
+            self.assert_rejects(include_rule, f"kernel_templates/{file}", "#include <cstdint>\n")
+
+    def test_templates_name_each_other_as_the_jit_compilers_find_them(self):
+        self.assert_rejects(include_rule, "kernel_templates/cuda/bad.cuh",
+                            '#include "kernel_templates/config.h"\n')
+
+    def test_an_include_must_exist(self):
+        self.assert_rejects(include_rule, "cache/bad.cc", '#include "cache/missing.h"\n')
+
+    def test_files_stay_short(self):
+        self.assertEqual(self.violations(file_rule, {"cache/long.cc": "\n" * 400}), [])
+        self.assert_rejects(file_rule, "cache/long.cc", "\n" * 401)
+
+    def test_files_are_finished(self):
+        for mark in ("TO" + "DO", "FIX" + "ME"):
+            self.assert_rejects(file_rule, "cache/bad.cc", f"\n// {mark}: later\n")
+
+    def test_links_lead_somewhere(self):
+        self.assert_rejects(docs_rule, "docs/a.md", "[b](b.md#there)")
+        good = {"docs/a.md": "[b](b.md#there) [c](https://c.org) [d](#d)", "docs/b.md": ""}
+        self.assertEqual(self.violations(docs_rule, good), [])
+
+    def test_environment_variables_are_listed(self):
+        source = {"runtime/base/settings.cc": 'read("DORAJIT_TUNE");'}
+        self.assertEqual(len(self.violations(docs_rule, source)), 1)
+        page = {"docs/environment.md": "| `DORAJIT_TUNE` | first_use, off |"}
+        self.assertEqual(self.violations(docs_rule, {**source, **page}), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,263 @@
+// Compilers, on this machine, for any machine.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "kernel_templates/config_text.h"
+#include "kernel_templates/spaces.h"
+#include "runtime/compile/file_identity.h"
+#include "runtime/compile/host_compiler.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/compile/subprocess.h"
+#include "tests/fakes/memory_artifact_store.h"
+#include "tests/fakes/scoped_environment.h"
+
+namespace dorajit::compile {
+namespace {
+
+using enum kernels::ElementType;
+using kernels::DeviceKind;
+using tests::MemoryArtifactStore;
+using tests::ScopedEnvironment;
+
+const Target kCpuTarget{.kind = DeviceKind::kCpu, .arch = "native"};
+constexpr std::chrono::milliseconds kLong{60'000};
+
+CompileRequest cpu_request() {
+  return {.variant = {}, .config = kernels::builtin_cpu_config(), .target = kCpuTarget};
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    char pattern[] = "/tmp/dorajit-test-XXXXXX";
+    path_ = mkdtemp(pattern);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  std::string script(const std::string& name, const std::string& body) {
+    const auto file = path_ / name;
+    std::ofstream(file) << "#!/bin/sh\n" << body << "\n";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    return file.string();
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(Subprocess, ReturnsOutputAndExitCode) {
+  const auto run = run_process({"sh", "-c", "echo out; echo err >&2; exit 7"}, kLong);
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->exit_code, 7);
+  EXPECT_EQ(run->output, "out\nerr\n");
+}
+
+TEST(Subprocess, NamesAProgramThatCannotBeRun) {
+  const auto run = run_process({"/nonexistent/compiler"}, kLong);
+  ASSERT_FALSE(run);
+  EXPECT_NE(run.error().message.find("/nonexistent/compiler"), std::string::npos);
+}
+
+TEST(Subprocess, EndsAProgramThatHangs) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(run_process({"sleep", "60"}, std::chrono::milliseconds(100)));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+TEST(HostCompiler, MakesASharedObject) {
+  HostCompiler compiler("", nullptr);
+  const auto artifact = compiler.compile(cpu_request());
+  ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  EXPECT_TRUE(
+      artifact->code.starts_with("\x7f"
+                                 "ELF"));
+}
+
+TEST(HostCompiler, LeavesNoTemporaryFileBehind) {
+  const ScopedEnvironment environment{"TMPDIR"};
+  TemporaryFolder folder;
+  const std::string place = std::filesystem::path(folder.script("x", "")).parent_path();
+  setenv("TMPDIR", place.c_str(), 1);
+  HostCompiler compiler("", nullptr);
+  ASSERT_TRUE(compiler.compile(cpu_request()));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(place), {}), 1);
+}
+
+TEST(HostCompiler, ACompilerThatRefusesGivesItsWholeLog) {
+  TemporaryFolder folder;
+  HostCompiler compiler(folder.script("broken-c++", "echo it is broken; exit 3"), nullptr);
+  const auto artifact = compiler.compile(cpu_request());
+  ASSERT_FALSE(artifact);
+  EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
+  EXPECT_EQ(artifact.error().log, "it is broken\n");
+}
+
+TEST(HostCompiler, AMissingCompilerIsNamed) {
+  HostCompiler compiler("/nonexistent/c++", nullptr);
+  const auto artifact = compiler.compile(cpu_request());
+  ASSERT_FALSE(artifact);
+  EXPECT_EQ(artifact.error().code, StatusCode::kNoCompiler);
+  EXPECT_NE(artifact.error().message.find("/nonexistent/c++"), std::string::npos);
+}
+
+TEST(HostCompiler, AnInvalidConfigFailsOnTheTemplatesOwnAssertion) {
+  CompileRequest request = cpu_request();
+  request.config.vector_width = 3;
+  HostCompiler compiler("", nullptr);
+  const auto artifact = compiler.compile(request);
+  ASSERT_FALSE(artifact);
+  EXPECT_NE(artifact.error().log.find("CPU configs have vector_width 1"), std::string::npos);
+}
+
+TEST(HostCompiler, RemembersItsIdentityUntilTheFileChanges) {
+  TemporaryFolder folder;
+  MemoryArtifactStore notes;
+  const std::string file = folder.script("c++", "echo compiler 1");
+  EXPECT_EQ(*HostCompiler(file, &notes).identity(), "compiler 1");
+  folder.script("c++", "echo compiler 2, the next");
+  EXPECT_EQ(*HostCompiler(file, &notes).identity(), "compiler 2, the next");
+}
+
+TEST(ArtifactKey, DependsOnEverythingThatDecidesTheCode) {
+  const CompileRequest request = cpu_request();
+  const std::string key = artifact_key(request, "-O3", "c++ 1");
+  EXPECT_EQ(key, artifact_key(request, "-O3", "c++ 1"));
+  EXPECT_NE(key, artifact_key(request, "-O2", "c++ 1"));
+  EXPECT_NE(key, artifact_key(request, "-O3", "c++ 2"));
+  CompileRequest other = request;
+  other.config.block_size = 64;
+  EXPECT_NE(key, artifact_key(other, "-O3", "c++ 1"));
+  other = request;
+  other.variant.types[0] = kFloat16;
+  EXPECT_NE(key, artifact_key(other, "-O3", "c++ 1"));
+  other = request;
+  other.target.arch = "another";
+  EXPECT_NE(key, artifact_key(other, "-O3", "c++ 1"));
+}
+
+TEST(NvrtcLibrary, AMissingLibrarySaysWhatToInstall) {
+  NvrtcCompiler compiler("/nonexistent/folder/libnvrtc.so", nullptr);
+  const auto identity = compiler.identity();
+  ASSERT_FALSE(identity);
+  EXPECT_EQ(identity.error().code, StatusCode::kNoCompiler);
+  EXPECT_NE(identity.error().message.find("pip install nvidia-cuda-nvrtc"), std::string::npos);
+  EXPECT_NE(identity.error().message.find("/nonexistent/folder"), std::string::npos);
+}
+
+TEST(NvrtcLibrary, ALibraryThatIsNoNvrtcIsCalledTooOld) {
+  NvrtcCompiler compiler("libm.so.6", nullptr);
+  const auto identity = compiler.identity();
+  ASSERT_FALSE(identity);
+  EXPECT_EQ(identity.error().code, StatusCode::kNoCompiler);
+  EXPECT_NE(identity.error().message.find("too old"), std::string::npos);
+}
+
+TEST(ResourceReport, IsReadFromPtxas) {
+  const ResourceUsage usage = parse_resource_report(
+      "ptxas info    : Function properties for dorajit_kernel\n"
+      "    8 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\n"
+      "ptxas info    : Used 42 registers, used 1 barriers, 400 bytes smem\n");
+  EXPECT_EQ(usage, (ResourceUsage{.registers = 42,
+                                  .shared_bytes = 400,
+                                  .stack_bytes = 8,
+                                  .spill_store_bytes = 12,
+                                  .spill_load_bytes = 16}));
+  EXPECT_EQ(parse_resource_report(""), ResourceUsage{});
+}
+
+class Nvrtc : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* hint = getenv("DORAJIT_NVRTC");
+    compiler_ = std::make_unique<NvrtcCompiler>(hint != nullptr ? hint : "", nullptr);
+    if (const auto identity = compiler_->identity(); !identity) {
+      GTEST_SKIP() << "no NVRTC here: " << identity.error().message;
+    }
+  }
+
+  std::unique_ptr<NvrtcCompiler> compiler_;
+};
+
+TEST_F(Nvrtc, HasANameAndABuildNumber) {
+  const std::string identity = *compiler_->identity();
+  EXPECT_TRUE(identity.starts_with("NVRTC 1")) << identity;
+  EXPECT_NE(identity.find("CL-"), std::string::npos) << identity;
+}
+
+TEST_F(Nvrtc, AnInvalidConfigFailsOnTheTemplatesOwnAssertion) {
+  const auto artifact = compiler_->compile(
+      {.variant = {}, .config = {100, 4, 1, 4, 1}, .target = {DeviceKind::kCuda, "sm_90"}});
+  ASSERT_FALSE(artifact);
+  EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
+  EXPECT_NE(artifact.error().log.find("block_size must be a multiple"), std::string::npos)
+      << artifact.error().log;
+}
+
+TEST_F(Nvrtc, AnArchitectureOfTheFutureGetsPtx) {
+  const auto artifact =
+      compiler_->compile({.variant = {},
+                          .config = kernels::default_config({}, {.kind = DeviceKind::kCuda}, 4),
+                          .target = {DeviceKind::kCuda, "sm_999"}});
+  ASSERT_TRUE(artifact) << artifact.error().message;
+  EXPECT_NE(artifact->code.find(".target sm_"), std::string::npos);
+}
+
+// Every op's template, every config of the slim space, every architecture named in the README.
+TEST_F(Nvrtc, EveryConfigCompilesForEveryArchitectureWithoutSpills) {
+  struct Task {
+    kernels::Variant variant;
+    kernels::Config config;
+    const char* arch;
+  };
+  std::vector<Task> tasks;
+  for (const kernels::OpSpec& op : kernels::all_ops()) {
+    for (const auto& types : {std::array{kBfloat16, kBfloat16, kFloat32, kBfloat16},
+                              std::array{kFloat32, kFloat32, kFloat32, kFloat32},
+                              std::array{kFloat64, kFloat64, kFloat64, kFloat64}}) {
+      kernels::Variant variant{.op = op.op, .types = {}};
+      std::copy_n(types.begin(), op.operands.size(), variant.types.begin());
+      const int width = kernels::widest_vector(variant, DeviceKind::kCuda);
+      for (const auto& config : kernels::config_space(variant, {.kind = DeviceKind::kCuda}, width,
+                                                      kernels::SpaceKind::kSlim)) {
+        for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}) {
+          // The other ops exist to be measured against: one architecture is enough for them.
+          if (op.op != kernels::Op::kCompose && std::string_view(arch) != "sm_90") continue;
+          tasks.push_back({variant, config, arch});
+        }
+      }
+    }
+  }
+  std::atomic<std::size_t> next{0};
+  auto work = [&] {
+    for (std::size_t i = next++; i < tasks.size(); i = next++) {
+      const Task& task = tasks[i];
+      const auto artifact = compiler_->compile({.variant = task.variant,
+                                                .config = task.config,
+                                                .target = {DeviceKind::kCuda, task.arch}});
+      const std::string what = to_text(task.variant) + " " + to_text(task.config) + " " + task.arch;
+      ASSERT_TRUE(artifact) << what << artifact.error().log;
+      EXPECT_TRUE(
+          artifact->code.starts_with("\x7f"
+                                     "ELF"))
+          << what;
+      EXPECT_GT(artifact->resources.registers, 0) << what;
+      EXPECT_EQ(artifact->resources.spill_store_bytes, 0) << what;
+      EXPECT_EQ(artifact->resources.spill_load_bytes, 0) << what;
+      EXPECT_EQ(artifact->resources.stack_bytes, 0) << what;
+    }
+  };
+  std::thread helper(work);
+  work();
+  helper.join();
+}
+
+}  // namespace
+}  // namespace dorajit::compile

@@ -1,0 +1,34 @@
+#include "runtime/base/dynamic_library.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/compile/host_compiler.h"
+
+namespace dorajit {
+namespace {
+
+// dlopen() knows libraries by their path, and /proc/self/fd/N names another file once N is reused.
+TEST(DynamicLibrary, CodeOpenedFromMemoryOneAfterAnotherIsDistinct) {
+  compile::HostCompiler compiler("", nullptr);
+  const kernels::Config small{
+      .block_size = 64, .num_warps = 1, .rows_per_program = 1, .vector_width = 1, .unroll = 1};
+  kernels::Config large = small;
+  large.block_size = 128;
+  const compile::Target target{.kind = kernels::DeviceKind::kCpu, .arch = "native"};
+  const auto first = compiler.compile({.variant = {}, .config = small, .target = target});
+  const auto second = compiler.compile({.variant = {}, .config = large, .target = target});
+  ASSERT_TRUE(first && second);
+  const auto one = DynamicLibrary::open_memory(first->code, "kernel");
+  const auto two = DynamicLibrary::open_memory(second->code, "kernel");
+  ASSERT_TRUE(one && two);
+  ASSERT_NE(one->symbol("dorajit_kernel"), nullptr);
+  EXPECT_NE(one->symbol("dorajit_kernel"), two->symbol("dorajit_kernel"));
+}
+
+TEST(DynamicLibrary, WhatIsNoLibraryIsAnError) {
+  EXPECT_FALSE(DynamicLibrary::open("/nonexistent/libnothing.so"));
+  EXPECT_FALSE(DynamicLibrary::open_memory("not a shared object", "kernel"));
+}
+
+}  // namespace
+}  // namespace dorajit

@@ -1,0 +1,87 @@
+#include "runtime/launch/kernel_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "runtime/device/cpu/cpu_device.h"
+#include "tests/fakes/memory_artifact_store.h"
+
+namespace dorajit::launch {
+namespace {
+
+const kernels::Variant kVariant{.op = kernels::Op::kCompose, .types = {}};
+
+class KernelCacheTest : public testing::Test {
+ protected:
+  device::CpuDevice device_;
+  Statistics statistics_;
+  tests::MemoryArtifactStore artifacts_;
+};
+
+TEST_F(KernelCacheTest, CompilesOnceAndASecondCacheReadsTheArtifact) {
+  const kernels::Config config = kernels::builtin_cpu_config();
+  KernelCache first(Settings{}, &artifacts_, statistics_);
+  ASSERT_TRUE(first.get(device_, kVariant, config));
+  ASSERT_TRUE(first.get(device_, kVariant, config));
+  EXPECT_EQ(statistics_.compilations, 1);
+  EXPECT_EQ(statistics_.artifact_hits, 0);
+  KernelCache second(Settings{}, &artifacts_, statistics_);
+  ASSERT_TRUE(second.get(device_, kVariant, config));
+  EXPECT_EQ(statistics_.compilations, 1);
+  EXPECT_EQ(statistics_.artifact_hits, 1);
+}
+
+TEST_F(KernelCacheTest, WorksWithoutAStore) {
+  KernelCache kernels(Settings{}, nullptr, statistics_);
+  EXPECT_TRUE(kernels.get(device_, kVariant, kernels::builtin_cpu_config()));
+}
+
+TEST_F(KernelCacheTest, ConfigsThatDifferInWorkersShareOneCompilationAndKeepTheirWorkers) {
+  KernelCache kernels(Settings{}, &artifacts_, statistics_);
+  kernels::Config config = kernels::builtin_cpu_config();
+  for (const int workers : {1, 2, 7}) {
+    config.num_warps = workers;
+    const auto ready = kernels.get(device_, kVariant, config);
+    ASSERT_TRUE(ready);
+    EXPECT_EQ(ready->config.num_warps, workers);
+  }
+  EXPECT_EQ(statistics_.compilations, 1);
+}
+
+TEST_F(KernelCacheTest, WithoutACompilerTheLibrarysOwnKernelServesWithItsOwnConfig) {
+  Settings settings;
+  settings.host_compiler = "none";
+  KernelCache kernels(settings, &artifacts_, statistics_);
+  kernels::Config config = kernels::builtin_cpu_config();
+  config.block_size = 64;
+  const auto ready = kernels.get(device_, kVariant, config);
+  ASSERT_TRUE(ready);
+  EXPECT_TRUE(ready->is_builtin);
+  EXPECT_EQ(ready->config.block_size, kernels::builtin_cpu_config().block_size);
+  EXPECT_EQ(statistics_.compilations, 0);
+}
+
+TEST_F(KernelCacheTest, AnOpWithoutABuiltInKernelNeedsTheCompiler) {
+  Settings settings;
+  settings.host_compiler = "none";
+  KernelCache kernels(settings, nullptr, statistics_);
+  const auto ready =
+      kernels.get(device_, {.op = kernels::Op::kAdd, .types = {}}, kernels::builtin_cpu_config());
+  ASSERT_FALSE(ready);
+  EXPECT_EQ(ready.error().code, StatusCode::kNoCompiler);
+}
+
+TEST_F(KernelCacheTest, ConcurrentThreadsCompileAKernelOnce) {
+  KernelCache kernels(Settings{}, &artifacts_, statistics_);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back(
+        [&] { EXPECT_TRUE(kernels.get(device_, kVariant, kernels::builtin_cpu_config())); });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(statistics_.compilations, 1);
+}
+
+}  // namespace
+}  // namespace dorajit::launch

@@ -1,0 +1,93 @@
+#include "runtime/launch/plan_table.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace dorajit::launch {
+namespace {
+
+LaunchPlan plan_for(std::int64_t cols, int block_size = 1) {
+  Problem problem{.num_cols = cols};
+  kernels::Config config;
+  config.block_size = block_size;
+  return {.key = make_plan_key(problem, {}),
+          .problem = problem,
+          .device = nullptr,
+          .kernel = nullptr,
+          .answer = {.config = config}};
+}
+
+TEST(PlanTable, FindsWhatWasInsertedAlsoAfterGrowing) {
+  PlanTable table;
+  for (std::int64_t cols = 1; cols <= 2000; ++cols) table.insert(plan_for(cols));
+  for (std::int64_t cols = 1; cols <= 2000; ++cols) {
+    const LaunchPlan* plan = table.find(plan_for(cols).key);
+    ASSERT_NE(plan, nullptr);
+    EXPECT_EQ(plan->problem.num_cols, cols);
+  }
+  EXPECT_EQ(table.find(plan_for(2001).key), nullptr);
+}
+
+TEST(PlanTable, ReplacesThePlanOfAKeyAndKeepsTheOldOneAlive) {
+  PlanTable table;
+  const LaunchPlan* old = table.insert(plan_for(7, 128));
+  table.insert(plan_for(7, 256));
+  EXPECT_EQ(old->answer.config.block_size, 128);
+  EXPECT_EQ(table.find(old->key)->answer.config.block_size, 256);
+}
+
+TEST(PlanTable, KeysDifferInEveryPart) {
+  using enum kernels::ElementType;
+  const Problem problem{.variant = {.op = kernels::Op::kCompose, .types = {kFloat32}},
+                        .vector_width = 4,
+                        .num_cols = 64,
+                        .row_bucket = 3};
+  std::vector<Problem> others(5, problem);
+  others[0].variant.op = kernels::Op::kAdd;
+  others[1].variant.types[3] = kFloat16;
+  others[2].vector_width = 8;
+  others[3].num_cols = 65;
+  others[4].row_bucket = 4;
+  const PlanKey key = make_plan_key(problem, {});
+  for (const Problem& other : others) EXPECT_NE(make_plan_key(other, {}), key) << to_text(other);
+  EXPECT_NE(make_plan_key(problem, {.kind = kernels::DeviceKind::kCuda, .ordinal = 0}), key);
+  EXPECT_NE(make_plan_key(problem, {.kind = kernels::DeviceKind::kCuda, .ordinal = 1}),
+            make_plan_key(problem, {.kind = kernels::DeviceKind::kCuda, .ordinal = 0}));
+}
+
+TEST(PlanTableConcurrency, ReadersSeeWholePlansWhileWritersInsertAndReplace) {
+  PlanTable table;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> readers;
+  std::atomic<long> found{0};
+  for (int i = 0; i < 2; ++i) {
+    readers.emplace_back([&] {
+      while (!stop) {
+        for (std::int64_t cols = 1; cols <= 600; ++cols) {
+          const LaunchPlan* plan = table.find(plan_for(cols).key);
+          if (plan == nullptr) continue;
+          ASSERT_EQ(plan->problem.num_cols, cols);
+          ++found;
+        }
+      }
+    });
+  }
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 2; ++i) {
+    writers.emplace_back([&, i] {
+      for (std::int64_t cols = 1; cols <= 600; ++cols) table.insert(plan_for(cols, i + 1));
+    });
+  }
+  for (auto& writer : writers) writer.join();
+  while (found == 0) std::this_thread::yield();
+  stop = true;
+  for (auto& reader : readers) reader.join();
+  for (std::int64_t cols = 1; cols <= 600; ++cols) {
+    EXPECT_NE(table.find(plan_for(cols).key), nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace dorajit::launch

@@ -1,0 +1,64 @@
+#include "runtime/launch/problem.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+
+namespace dorajit::launch {
+namespace {
+
+using enum kernels::ElementType;
+using kernels::DeviceKind;
+
+const kernels::Variant kMixed{.op = kernels::Op::kCompose,
+                              .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16}};
+
+TEST(Problem, BucketsRowsByTheNextPowerOfTwo) {
+  const auto bucket = [](std::int64_t rows) {
+    return make_problem(kMixed, DeviceKind::kCuda, rows, 64).row_bucket;
+  };
+  EXPECT_EQ(bucket(1), 0);
+  EXPECT_EQ(bucket(2), 1);
+  EXPECT_EQ(bucket(3), 2);
+  EXPECT_EQ(bucket(4096), 12);
+  EXPECT_EQ(bucket(4097), 13);
+  EXPECT_EQ(bucket(std::int64_t{1} << 40), 40);
+}
+
+TEST(Problem, HasAReadableKey) {
+  EXPECT_EQ(to_text(make_problem(kMixed, DeviceKind::kCuda, 4096, 4096)),
+            "compose/bf16,bf16,f32,bf16/v8/c4096/r12");
+}
+
+int width_of(std::uintptr_t address, std::int64_t row_stride, std::int64_t rows = 4) {
+  std::array<TensorView, 4> operands;
+  for (std::size_t i = 0; i < 4; ++i) {
+    operands[i] = {.data = nullptr,
+                   .type = kMixed.types[i],
+                   .device = {.kind = DeviceKind::kCuda, .ordinal = 0},
+                   .rows = i == 2 ? 1 : rows,
+                   .cols = 100,
+                   .row_stride = i == 2 ? 100 : 128};
+  }
+  operands[3].data = std::bit_cast<void*>(address);
+  operands[3].row_stride = row_stride;
+  return make_problem(kMixed, operands).vector_width;
+}
+
+TEST(Problem, AlignmentClassIsTheWidestVectorThatEveryOperandAllows) {
+  EXPECT_EQ(width_of(0x1000, 128), 8);
+  EXPECT_EQ(width_of(0x1008, 128), 4);
+  EXPECT_EQ(width_of(0x1004, 128), 2);
+  EXPECT_EQ(width_of(0x1002, 128), 1);
+  EXPECT_EQ(width_of(0x1000, 124), 4);
+  EXPECT_EQ(width_of(0x1000, 101), 1);
+  EXPECT_EQ(width_of(0x1000, 101, 1), 8) << "the stride of a single row does not matter";
+}
+
+TEST(Problem, CpuProblemsHaveOneAlignmentClass) {
+  EXPECT_EQ(make_problem(kMixed, DeviceKind::kCpu, 4, 64).vector_width, 1);
+}
+
+}  // namespace
+}  // namespace dorajit::launch

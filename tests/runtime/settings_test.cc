@@ -1,0 +1,66 @@
+#include "runtime/base/settings.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "tests/fakes/scoped_environment.h"
+
+namespace dorajit {
+namespace {
+
+using tests::ScopedEnvironment;
+
+class SettingsTest : public testing::Test {
+ protected:
+  ScopedEnvironment environment_{{"DORAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "DORAJIT_TUNE",
+                                  "DORAJIT_LOG", "DORAJIT_AUTOTUNE", "DORAJIT_TUNE_SECONDS",
+                                  "DORAJIT_SCRATCH_BYTES", "DORAJIT_NVRTC", "DORAJIT_CXX"}};
+};
+
+TEST_F(SettingsTest, CacheDirectoryFollowsItsThreeVariablesInOrder) {
+  EXPECT_EQ(Settings::from_environment()->cache_dir, "");
+  setenv("HOME", "/home/someone", 1);
+  EXPECT_EQ(Settings::from_environment()->cache_dir, "/home/someone/.cache/dorajit");
+  setenv("XDG_CACHE_HOME", "/var/cache/someone", 1);
+  EXPECT_EQ(Settings::from_environment()->cache_dir, "/var/cache/someone/dorajit");
+  setenv("DORAJIT_CACHE_DIR", "/fast/cache", 1);
+  EXPECT_EQ(Settings::from_environment()->cache_dir, "/fast/cache");
+}
+
+TEST_F(SettingsTest, ReadsEveryVariable) {
+  setenv("DORAJIT_TUNE", "off", 1);
+  setenv("DORAJIT_LOG", "debug", 1);
+  setenv("DORAJIT_AUTOTUNE", "comprehensive", 1);
+  setenv("DORAJIT_TUNE_SECONDS", "0.25", 1);
+  setenv("DORAJIT_SCRATCH_BYTES", "1048576", 1);
+  const auto settings = Settings::from_environment();
+  ASSERT_TRUE(settings) << settings.error().message;
+  EXPECT_EQ(settings->tune_policy, TunePolicy::kOff);
+  EXPECT_EQ(settings->log_level, LogLevel::kDebug);
+  EXPECT_TRUE(settings->comprehensive);
+  EXPECT_EQ(settings->tune_seconds, 0.25);
+  EXPECT_EQ(settings->scratch_bytes, 1048576);
+}
+
+TEST_F(SettingsTest, AnUnknownValueIsRefusedAndNamed) {
+  for (const auto& [variable, value] : {std::pair{"DORAJIT_TUNE", "banana"},
+                                        {"DORAJIT_LOG", "loud"},
+                                        {"DORAJIT_AUTOTUNE", "fast"},
+                                        {"DORAJIT_TUNE_SECONDS", "2s"},
+                                        {"DORAJIT_TUNE_SECONDS", "-1"},
+                                        {"DORAJIT_TUNE_SECONDS", "nan"},
+                                        {"DORAJIT_TUNE_SECONDS", "inf"},
+                                        {"DORAJIT_SCRATCH_BYTES", "1e9"},
+                                        {"DORAJIT_CACHE_DIR", "relative/path"}}) {
+    setenv(variable, value, 1);
+    const auto settings = Settings::from_environment();
+    ASSERT_FALSE(settings) << variable << "=" << value;
+    EXPECT_EQ(settings.error().code, StatusCode::kInvalidArgument);
+    EXPECT_NE(settings.error().message.find(variable), std::string::npos);
+    EXPECT_NE(settings.error().message.find(value), std::string::npos);
+    unsetenv(variable);
+  }
+}
+
+}  // namespace
+}  // namespace dorajit
