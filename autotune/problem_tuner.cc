@@ -24,6 +24,7 @@ constexpr std::int64_t kMostScratchBytes = 2LL << 30;
 constexpr int kScreeningRounds = 4;
 constexpr int kFinalRounds = 24;
 constexpr std::size_t kFinalists = 4;
+constexpr double kLeastMeasuringShare = 0.25;  // of the budget, however long compiling took
 constexpr int kMostCompilers = 8;
 
 struct Candidate {
@@ -119,16 +120,16 @@ Result<ScratchOperands> make_scratch(const launch::Problem& problem, device::Dev
   ScratchShape shape{.rows = problem.bucket_rows(),
                      .cols = problem.num_cols,
                      .vector_width = problem.vector_width};
-  while (shape.rows > 1 && ScratchOperands::bytes_per_set(problem.variant, shape) > budget) {
-    shape.rows /= 2;
-  }
-  shape.sets = sets_for_cold_cache(device.info(),
-                                   ScratchOperands::bytes_per_set(problem.variant, shape), budget);
+  const auto set_bytes = [&] {
+    return ScratchOperands::bytes_per_set(problem.variant, shape, device.info().traits.kind);
+  };
+  while (shape.rows > 1 && set_bytes() > budget) shape.rows /= 2;
+  shape.sets = sets_for_cold_cache(device.info(), set_bytes(), budget);
   return ScratchOperands::make(device, problem.variant, shape);
 }
 
 // The default first, then the fastest: what the second stage measures.
-std::vector<Candidate*> finalists(std::vector<Candidate>& candidates) {
+std::vector<Candidate*> choose_finalists(std::vector<Candidate>& candidates) {
   std::vector<Candidate*> ranked;
   for (Candidate& candidate : candidates) {
     if (candidate.kernel && &candidate != &candidates.front()) ranked.push_back(&candidate);
@@ -177,11 +178,13 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
 
   DORAJIT_ASSIGN(const ScratchOperands scratch, make_scratch(problem, device, limits));
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  const double left = std::max(0.0, limits.seconds - spent.count());
+  const double left =
+      std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
   std::vector<Candidate*> all;
   for (Candidate& candidate : candidates) all.push_back(&candidate);
   measure(all, scratch, device, kScreeningRounds, left / 2);
-  measure(finalists(candidates), scratch, device, kFinalRounds, left / 2);
+  const std::vector<Candidate*> finalists = choose_finalists(candidates);
+  measure(finalists, scratch, device, kFinalRounds, left / 2);
   verify(candidates, verifier, problem);
   if (!standard.kernel) {
     return fail(
@@ -190,9 +193,10 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   }
 
   const Candidate* winner = &standard;
-  for (const Candidate* finalist : finalists(candidates)) {
+  for (const Candidate* finalist : finalists) {
     const TrialResult& challenger = finalist->result;
-    if (finalist != &standard && challenger.median_ns < winner->result.median_ns &&
+    if (finalist != &standard && finalist->kernel &&
+        challenger.median_ns < winner->result.median_ns &&
         is_faster(challenger.median_ns, challenger.mad_ns, standard.result.median_ns,
                   standard.result.mad_ns, std::min(challenger.samples, standard.result.samples))) {
       winner = finalist;

@@ -8,6 +8,7 @@ namespace dorajit::autotune {
 namespace {
 
 constexpr double kLeastGain = 0.01;
+constexpr int kLeastSamples = 5;  // fewer say nothing about their spread
 constexpr double kStandardErrors = 3.0;
 // For normal noise: a standard deviation is 1.4826 MAD, and the median's standard error is 1.2533
 // times that of the mean.
@@ -34,6 +35,7 @@ double median_absolute_deviation(std::span<const double> samples) {
 
 bool is_faster(double candidate_median, double candidate_mad, double default_median,
                double default_mad, int samples) {
+  if (samples < kLeastSamples) return false;
   const double gain = default_median - candidate_median;
   const double error = kMadToStandardError * std::hypot(candidate_mad, default_mad) /
                        std::sqrt(static_cast<double>(std::max(samples, 1)));

@@ -12,7 +12,8 @@ double median(std::span<const double> samples);
 double median_absolute_deviation(std::span<const double> samples);
 
 // Whether a candidate is faster than the default beyond the noise of both: by at least 1% and by
-// more than three standard errors of the difference of the medians.
+// more than three standard errors of the difference of the medians. Never on fewer than five
+// samples.
 bool is_faster(double candidate_median, double candidate_mad, double default_median,
                double default_mad, int samples);
 

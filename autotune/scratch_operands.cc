@@ -6,6 +6,7 @@
 #include <random>
 
 #include "kernel_templates/reference.h"
+#include "kernel_templates/spaces.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -51,14 +52,16 @@ std::vector<std::byte> random_elements(const kernels::OperandSpec& operand, Elem
 }  // namespace
 
 std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::Variant& variant,
-                                                                const ScratchShape& shape) {
+                                                                const ScratchShape& shape,
+                                                                kernels::DeviceKind kind) {
   const auto& operands = kernels::spec(variant.op).operands;
+  // Below the widest class operands are misaligned on purpose, so that what is verified and
+  // measured is what callers of that class have.
+  const bool misaligned = shape.vector_width < kernels::widest_vector(variant, kind);
   std::vector<Layout> layout;
   std::size_t offset = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant.types[i]));
-    // Misaligned on purpose where the alignment class is narrower than the widest access, so that
-    // what is verified is what callers of that class have.
     const std::size_t access =
         std::min<std::size_t>(kWidestAccess, size * static_cast<std::size_t>(shape.vector_width));
     const bool matrix = operands[i].shape == OperandShape::kMatrix;
@@ -67,7 +70,7 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
         matrix ? round_up(static_cast<std::size_t>(shape.cols), access / size) : 0);
     const std::size_t elements =
         matrix ? stride * static_cast<std::size_t>(rows) : static_cast<std::size_t>(shape.cols);
-    layout.push_back({.offset = offset + (access < kWidestAccess ? access : 0),
+    layout.push_back({.offset = offset + (misaligned && access < kWidestAccess ? access : 0),
                       .bytes = elements * size,
                       .row_stride = static_cast<long long>(stride)});
     offset = round_up(layout.back().offset + layout.back().bytes, kSetAlignment);
@@ -76,8 +79,8 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
 }
 
 std::int64_t ScratchOperands::bytes_per_set(const kernels::Variant& variant,
-                                            const ScratchShape& shape) {
-  const Layout last = layout_of(variant, shape).back();
+                                            const ScratchShape& shape, kernels::DeviceKind kind) {
+  const Layout last = layout_of(variant, shape, kind).back();
   return static_cast<std::int64_t>(round_up(last.offset + last.bytes, kSetAlignment));
 }
 
@@ -86,8 +89,8 @@ ScratchOperands::ScratchOperands(device::Device& device, const kernels::Variant&
     : device_(&device),
       variant_(variant),
       shape_(shape),
-      layout_(layout_of(variant, shape)),
-      set_bytes_(bytes_per_set(variant, shape)) {}
+      layout_(layout_of(variant, shape, device.info().traits.kind)),
+      set_bytes_(bytes_per_set(variant, shape, device.info().traits.kind)) {}
 
 Result<ScratchOperands> ScratchOperands::make(device::Device& device,
                                               const kernels::Variant& variant,

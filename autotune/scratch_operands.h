@@ -41,7 +41,8 @@ class ScratchOperands {
   Result<std::vector<std::byte>> reference_outputs(std::int64_t set) const;
 
   // Bytes that one set takes.
-  static std::int64_t bytes_per_set(const kernels::Variant& variant, const ScratchShape& shape);
+  static std::int64_t bytes_per_set(const kernels::Variant& variant, const ScratchShape& shape,
+                                    kernels::DeviceKind kind);
 
  private:
   struct Layout {
@@ -53,7 +54,8 @@ class ScratchOperands {
   ScratchOperands(device::Device& device, const kernels::Variant& variant,
                   const ScratchShape& shape);
 
-  static std::vector<Layout> layout_of(const kernels::Variant& variant, const ScratchShape& shape);
+  static std::vector<Layout> layout_of(const kernels::Variant& variant, const ScratchShape& shape,
+                                       kernels::DeviceKind kind);
   Status fill_inputs();
 
   device::Device* device_;

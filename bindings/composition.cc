@@ -21,7 +21,7 @@ std::string usable_cache_dir(const std::string& cache_dir) {
   if (made) return cache_dir;
   log_once(LogLevel::kWarning, cache_dir,
            std::format("nothing is kept on disk, so kernels are compiled and tuned again in every "
-                       "process: {}; set DORAJIT_CACHE_DIR to a folder that can be written",
+                       "process: {}",
                        made.error().message));
   return {};
 }

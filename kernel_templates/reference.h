@@ -1,6 +1,7 @@
 // The reference evaluation of an elementwise formula: plain loops, types looked up at run time.
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include "kernel_templates/arguments.h"
@@ -52,20 +53,18 @@ void store_element(const OperandArgument& operand, ElementType type, long long r
 template <template <class> class Formula, class T>
 void evaluate_elementwise(const KernelArguments& arguments, std::span<const ElementType> types) {
   using F = Formula<T>;
-  constexpr int kInputs = F::kMatrixInputs + F::kColumnInputs;
+  constexpr std::size_t kInputs = F::kMatrixInputs + F::kColumnInputs;
   const F formula(arguments.scalars);
   for (long long row = 0; row < arguments.num_rows; ++row) {
     for (long long col = 0; col < arguments.num_cols; ++col) {
       T input[kInputs];
       T output[F::kOutputs];
-      for (int i = 0; i < kInputs; ++i) {
-        input[i] =
-            load_element<T>(arguments.operands[i], types[static_cast<std::size_t>(i)], row, col);
+      for (std::size_t i = 0; i < kInputs; ++i) {
+        input[i] = load_element<T>(arguments.operands[i], types[i], row, col);
       }
       formula(input, input + F::kMatrixInputs, output);
-      for (int i = 0; i < F::kOutputs; ++i) {
-        store_element<T>(arguments.operands[kInputs + i],
-                         types[static_cast<std::size_t>(kInputs + i)], row, col, output[i]);
+      for (std::size_t i = 0; i < F::kOutputs; ++i) {
+        store_element<T>(arguments.operands[kInputs + i], types[kInputs + i], row, col, output[i]);
       }
     }
   }

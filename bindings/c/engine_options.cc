@@ -1,6 +1,5 @@
 #include "bindings/c/engine_options.h"
 
-#include <cmath>
 #include <cstddef>
 #include <format>
 #include <span>

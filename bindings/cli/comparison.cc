@@ -72,7 +72,7 @@ ScratchShape fitting_shape(const launch::Problem& problem, const device::DeviceI
                            std::int64_t rows, std::int64_t budget) {
   ScratchShape shape{.rows = rows, .cols = problem.num_cols, .vector_width = problem.vector_width};
   const auto set_bytes = [&] {
-    return ScratchOperands::bytes_per_set(problem.variant, shape) +
+    return ScratchOperands::bytes_per_set(problem.variant, shape, info.traits.kind) +
            CopyRegions::bytes_per_set(traffic(problem.variant, shape.rows, shape.cols) / 2);
   };
   const auto temporary = [&] {
@@ -80,7 +80,8 @@ ScratchShape fitting_shape(const launch::Problem& problem, const device::DeviceI
   };
   while (shape.rows > 1 && set_bytes() + temporary() > budget) shape.rows /= 2;
   // The operands alone must defeat the cache: a launch touches nothing of the copy's regions.
-  const std::int64_t operand_bytes = ScratchOperands::bytes_per_set(problem.variant, shape);
+  const std::int64_t operand_bytes =
+      ScratchOperands::bytes_per_set(problem.variant, shape, info.traits.kind);
   const std::int64_t affordable = std::max<std::int64_t>((budget - temporary()) / set_bytes(), 1);
   shape.sets = autotune::sets_for_cold_cache(info, operand_bytes, affordable * operand_bytes);
   return shape;

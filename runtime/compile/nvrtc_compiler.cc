@@ -71,6 +71,16 @@ class Program {
   NvrtcProgram handle_ = nullptr;
 };
 
+// 90 for "sm_90" and "sm_90a"; 0 for what is no architecture.
+int arch_number(std::string_view arch) {
+  constexpr std::string_view kPrefix = "sm_";
+  int number = 0;
+  if (arch.starts_with(kPrefix)) {
+    std::from_chars(arch.data() + kPrefix.size(), arch.data() + arch.size(), number);
+  }
+  return number;
+}
+
 int number_before(std::string_view log, std::string_view phrase) {
   const std::size_t at = log.find(phrase);
   if (at == std::string_view::npos) return 0;
@@ -163,14 +173,20 @@ Result<Artifact> NvrtcCompiler::compile(const CompileRequest& request) {
   Program program(*nvrtc);
   DORAJIT_TRY(program.create(source, kernels::include_closure(kernels::source_roots(
                                          request.variant.op, request.target.kind))));
-  // An architecture newer than the library is served with PTX of the newest one it knows, which
-  // the driver translates.
   DORAJIT_ASSIGN(const std::vector<std::string> known, supported_archs());
-  const bool native = request.target.arch.find_first_of("af") != std::string::npos ||
-                      std::ranges::find(known, request.target.arch) != known.end();
-  const std::string arch = native
-                               ? request.target.arch
-                               : "compute_" + known.back().substr(std::string_view("sm_").size());
+  const std::string& wanted = request.target.arch;
+  const bool native =
+      std::ranges::find(known, wanted.substr(0, wanted.find_first_of("af"))) != known.end();
+  if (!native && arch_number(wanted) < arch_number(known.back())) {
+    return fail(
+        StatusCode::kUnsupported,
+        std::format("NVRTC at {} makes no code for {}, only for {} to {}; use another GPU, or "
+                    "set DORAJIT_NVRTC to a release that knows it",
+                    nvrtc->path(), wanted, known.front(), known.back()));
+  }
+  // An architecture newer than the library is served with PTX of the newest one that it knows,
+  // which the driver translates.
+  const std::string arch = native ? wanted : std::format("compute_{}", arch_number(known.back()));
   const std::string arch_option = "--gpu-architecture=" + arch;
   std::vector<const char*> options = {arch_option.c_str()};
   options.insert(options.end(), std::begin(kOptions), std::end(kOptions));

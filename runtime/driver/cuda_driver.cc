@@ -1,6 +1,7 @@
 #include "runtime/driver/cuda_driver.h"
 
 #include <format>
+#include <memory>
 
 #include "runtime/base/dynamic_library.h"
 
@@ -27,7 +28,7 @@ Result<const CudaDriver*> CudaDriver::get() {
 
 Result<const CudaDriver*> CudaDriver::open() {
   DORAJIT_ASSIGN(DynamicLibrary library, open_library());
-  auto* driver = new CudaDriver;  // lives as long as the process, as the driver itself does
+  auto driver = std::make_unique<CudaDriver>();
   const char* missing = nullptr;
 #define DORAJIT_LOAD(member, symbol_name, parameters)                                     \
   driver->member = reinterpret_cast<CuResult(*) parameters>(library.symbol(symbol_name)); \
@@ -55,7 +56,7 @@ Result<const CudaDriver*> CudaDriver::open() {
                             "CUDA 12 or later, or use the CPU device",
                             version / 1000, version % 1000 / 10));
   }
-  return driver;
+  return driver.release();  // lives as long as the process, as the driver itself does
 }
 
 Error CudaDriver::error(const char* call, CuResult result) const {

@@ -69,7 +69,8 @@ inline constexpr unsigned kEventDefault = 0;
   X(memcpy_to_host, "cuMemcpyDtoHAsync_v2", (void*, CuDevicePtr, std::size_t, CuStream))           \
   X(memcpy_on_device, "cuMemcpyDtoDAsync_v2", (CuDevicePtr, CuDevicePtr, std::size_t, CuStream))   \
   X(memset_bytes, "cuMemsetD8Async", (CuDevicePtr, unsigned char, std::size_t, CuStream))          \
-  X(pointer_get_attribute, "cuPointerGetAttribute", (void*, PointerAttribute, CuDevicePtr))        \
+  X(pointer_get_attributes, "cuPointerGetAttributes",                                              \
+    (unsigned, const PointerAttribute*, void**, CuDevicePtr))                                      \
   X(stream_create, "cuStreamCreate", (CuStream*, unsigned))                                        \
   X(stream_destroy, "cuStreamDestroy_v2", (CuStream))                                              \
   X(stream_synchronize, "cuStreamSynchronize", (CuStream))                                         \

@@ -24,6 +24,11 @@ TEST(RobustStatistics, AGainBelowOnePercentIsNone) {
   EXPECT_TRUE(is_faster(98.5, 0, 100, 0, 100));
 }
 
+TEST(RobustStatistics, FewSamplesAreNoEvidence) {
+  EXPECT_FALSE(is_faster(50, 0, 100, 0, 1));
+  EXPECT_FALSE(is_faster(50, 0, 100, 0, 4));
+}
+
 TEST(RobustStatistics, NoiseHidesAGain) {
   EXPECT_FALSE(is_faster(95, 10, 100, 10, 10));
   EXPECT_TRUE(is_faster(95, 1, 100, 1, 24));

@@ -210,6 +210,17 @@ TEST_F(Nvrtc, AnArchitectureOfTheFutureGetsPtx) {
   EXPECT_NE(artifact->code.find(".target sm_"), std::string::npos);
 }
 
+TEST_F(Nvrtc, AnArchitectureOfThePastIsRefusedAndNamed) {
+  for (const char* arch : {"sm_50", "pentium"}) {
+    const auto artifact = compiler_->compile({.variant = {},
+                                              .config = kernels::builtin_cpu_config(),
+                                              .target = {DeviceKind::kCuda, arch}});
+    ASSERT_FALSE(artifact);
+    EXPECT_EQ(artifact.error().code, StatusCode::kUnsupported);
+    EXPECT_NE(artifact.error().message.find(arch), std::string::npos);
+  }
+}
+
 // Every op's template, every config of the slim space, every architecture named in the README.
 TEST_F(Nvrtc, EveryConfigCompilesForEveryArchitectureWithoutSpills) {
   struct Task {

@@ -29,6 +29,7 @@ class CpuKernel final : public LoadedKernel {
 };
 
 constexpr std::size_t kAlignment = 4096;
+constexpr double kGrainElements = 32768;  // what another worker must have to do to be worth waking
 constexpr std::size_t kSerialCopyBytes = 256
                                          << 10;  // below, waking workers costs more than it saves
 
@@ -90,7 +91,11 @@ Status CpuDevice::launch(const LoadedKernel& kernel, const kernels::Config& conf
   const long long column_blocks = (arguments.num_cols - 1) / config.block_size + 1;
   const long long row_blocks = (arguments.num_rows - 1) / config.rows_per_program + 1;
   const long long programs = column_blocks * row_blocks;
-  const long long workers = std::min<long long>(std::max(config.num_warps, 1), programs);
+  const double elements =
+      static_cast<double>(arguments.num_rows) * static_cast<double>(arguments.num_cols);
+  const auto grains = static_cast<long long>(elements / kGrainElements) + 1;
+  const long long workers =
+      std::min({static_cast<long long>(std::max(config.num_warps, 1)), programs, grains});
   KernelJob job{.function = function,
                 .arguments = &arguments,
                 .programs = programs,

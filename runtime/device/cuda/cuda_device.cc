@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <format>
+#include <iterator>
 
 namespace dorajit::device {
 namespace {
@@ -192,22 +193,22 @@ bool CudaDevice::is_capturing(Stream stream) {
 }
 
 Status CudaDevice::check_pointer(const void* pointer) {
+  using enum driver::PointerAttribute;
+  static constexpr driver::PointerAttribute kAttributes[] = {kMemoryType, kIsManaged,
+                                                             kDeviceOrdinal};
   const ScopedContext scope(driver_, context_);
-  unsigned memory_type = 0;
-  const auto result = driver_.pointer_get_attribute(
-      &memory_type, driver::PointerAttribute::kMemoryType, address(pointer));
-  if (result != driver::kCudaSuccess) {
+  unsigned memory_type = 0;  // stays 0 for memory that the driver knows nothing of
+  unsigned managed = 0;
+  int ordinal = -1;
+  void* values[] = {&memory_type, &managed, &ordinal};
+  const auto result =
+      driver_.pointer_get_attributes(std::size(kAttributes), kAttributes, values, address(pointer));
+  if (result != driver::kCudaSuccess || memory_type == 0) {
     if (pageable_access_) return {};
     return fail(StatusCode::kWrongDevice,
                 "points to memory that the GPU cannot reach; copy it to the device first");
   }
-  if (memory_type == driver::kMemoryTypeHost) return {};
-  int ordinal = -1;
-  unsigned managed = 0;
-  driver_.pointer_get_attribute(&managed, driver::PointerAttribute::kIsManaged, address(pointer));
-  driver_.pointer_get_attribute(&ordinal, driver::PointerAttribute::kDeviceOrdinal,
-                                address(pointer));
-  if (managed != 0 || ordinal == info_.ordinal) return {};
+  if (memory_type == driver::kMemoryTypeHost || managed != 0 || ordinal == info_.ordinal) return {};
   return fail(StatusCode::kWrongDevice,
               std::format("points to memory of CUDA device {}, the call is for device {}; copy it "
                           "there first",
