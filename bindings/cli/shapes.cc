@@ -17,8 +17,9 @@ Status check_shape(const Shape& shape) {
 
 Result<Shape> parse_shape(std::string_view text) {
   Shape shape;
-  const char* const end = text.data() + text.size();
-  const auto rows = std::from_chars(text.data(), end, shape.rows);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto rows = std::from_chars(begin, end, shape.rows);
   if (rows.ec == std::errc{} && rows.ptr != end && *rows.ptr == 'x') {
     const auto cols = std::from_chars(rows.ptr + 1, end, shape.cols);
     if (cols.ec == std::errc{} && cols.ptr == end) {

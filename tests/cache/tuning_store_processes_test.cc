@@ -35,7 +35,7 @@ TEST(TuningStoreProcesses, ColdRaceLosesNothing) {
       return 0;
     });
     const auto store = TuningStore::open(directory.file("deep/cache"));
-    EXPECT_EQ(store->winners().size(), std::size_t{kProcesses * kRecords});
+    EXPECT_EQ(store->winners().size(), static_cast<std::size_t>(kProcesses) * kRecords);
     EXPECT_EQ(store->trial_count(), kProcesses * kRecords * 3);
     EXPECT_EQ(count_names(directory.path(), "corrupt"), 0);
     EXPECT_EQ(count_names(directory.path(), ".tmp."), 0);

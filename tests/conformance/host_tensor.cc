@@ -22,7 +22,8 @@ HostTensor::HostTensor(kernels::ElementType type, const TensorShape& shape)
              kGuard) {}
 
 std::size_t HostTensor::offset() const {
-  return static_cast<std::size_t>(shape_.misalignment * kernels::size_in_bytes(type_));
+  return static_cast<std::size_t>(shape_.misalignment) *
+         static_cast<std::size_t>(kernels::size_in_bytes(type_));
 }
 
 std::uint64_t HostTensor::bits(std::int64_t row, std::int64_t col) const {

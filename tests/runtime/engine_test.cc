@@ -115,10 +115,10 @@ TEST_F(EngineTest, ConcurrentFirstCallsOfManyThreadsMakeOnePlan) {
   std::vector<std::thread> threads;
   std::vector<std::vector<float>> outputs(8, std::vector<float>(kRows * kCols));
   const auto views = operands();
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    threads.emplace_back([&, i] {
+  for (auto& output : outputs) {
+    threads.emplace_back([&] {
       auto own = views;
-      own[3].data = outputs[i].data();
+      own[3].data = output.data();
       for (int call = 0; call < 50; ++call) ASSERT_TRUE(run(*engine, own));
     });
   }
