@@ -17,7 +17,10 @@ constexpr std::int64_t kMostSets = 8192;
 
 class Candidate {
  public:
-  Candidate(const Work& work, std::int64_t sets) : work_(work), sets_(sets) {}
+  // `rotation` counts the launches of all candidates together: were each to count its own, one
+  // would find in the cache what the one before it has just brought there.
+  Candidate(const Work& work, std::int64_t sets, std::int64_t& rotation)
+      : work_(work), sets_(sets), rotation_(rotation) {}
 
   // Runs once to load and warm, then as often as a sample should repeat it.
   void warm_up(device::Device& device, double sample_seconds) {
@@ -34,8 +37,8 @@ class Candidate {
     if (!status_) return;
     const auto elapsed = device.time_ns([this](device::Stream stream) -> Status {
       for (int i = 0; i < repeats_; ++i) {
-        DORAJIT_TRY(work_(stream, set_));
-        set_ = (set_ + 1) % sets_;
+        DORAJIT_TRY(work_(stream, rotation_));
+        rotation_ = (rotation_ + 1) % sets_;
       }
       return {};
     });
@@ -56,7 +59,7 @@ class Candidate {
  private:
   const Work& work_;
   std::int64_t sets_;
-  std::int64_t set_ = 0;
+  std::int64_t& rotation_;
   int repeats_ = 1;
   std::vector<double> samples_;
   Status status_;
@@ -67,10 +70,11 @@ class Candidate {
 std::vector<Measurement> measure_interleaved(device::Device& device,
                                              const std::vector<Work>& candidates,
                                              const MeasurementPlan& plan) {
+  std::int64_t rotation = 0;
   std::vector<Candidate> running;
   running.reserve(candidates.size());
   for (const Work& work : candidates)
-    running.emplace_back(work, std::max<std::int64_t>(plan.sets, 1));
+    running.emplace_back(work, std::max<std::int64_t>(plan.sets, 1), rotation);
   const auto start = std::chrono::steady_clock::now();
   for (Candidate& candidate : running) candidate.warm_up(device, plan.sample_seconds);
 

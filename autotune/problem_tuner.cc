@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <format>
+#include <new>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "autotune/measurement.h"
@@ -21,6 +24,8 @@ using cache::Verdict;
 using launch::ReadyKernel;
 
 constexpr std::int64_t kMostScratchBytes = 2LL << 30;
+// A CPU is a hundred times slower than a GPU: a few times its cache is cold, and soon done.
+constexpr std::int64_t kCpuCachesOfScratch = 8;
 constexpr int kScreeningRounds = 4;
 constexpr int kFinalRounds = 24;
 constexpr std::size_t kFinalists = 4;
@@ -32,39 +37,54 @@ struct Candidate {
   std::optional<ReadyKernel> kernel;
 };
 
-// Compiles and loads on several threads; whatever fails is marked and left out.
+using Clock = std::chrono::steady_clock;
+
+void make_kernel(Candidate& candidate, const launch::Problem& problem, device::Device& device,
+                 launch::KernelCache& kernels) {
+  std::string reason = "it did not compile";
+  try {
+    auto kernel = kernels.get(device, problem.variant, candidate.result.config);
+    if (kernel && !kernel->is_builtin) {
+      candidate.kernel = *std::move(kernel);
+      return;
+    }
+    if (!kernel) reason = kernel.error().message;
+  } catch (const std::bad_alloc&) {
+    reason = "there is no memory left";
+  }
+  candidate.result.verdict = Verdict::kFailedToCompile;
+  log(LogLevel::kInfo, std::format("config {} of {} is left out: {}",
+                                   to_text(candidate.result.config), to_text(problem), reason));
+}
+
+// Compiles and loads on several threads. What fails is marked and left out; what was not begun by
+// the deadline is dropped.
 void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& problem,
-                  device::Device& device, launch::KernelCache& kernels,
+                  device::Device& device, launch::KernelCache& kernels, Clock::time_point deadline,
                   const TuneProgress& progress) {
   std::atomic<std::size_t> next{0};
-  std::atomic<int> done{0};
   auto work = [&] {
-    for (std::size_t i = next++; i < candidates.size(); i = next++) {
-      Candidate& candidate = candidates[i];
-      auto kernel = kernels.get(device, problem.variant, candidate.result.config);
-      if (kernel && !kernel->is_builtin) {
-        candidate.kernel = *std::move(kernel);
-      } else {
-        candidate.result.verdict = Verdict::kFailedToCompile;
-        log(LogLevel::kInfo,
-            std::format("config {} of {} is left out: {}", to_text(candidate.result.config),
-                        to_text(problem), kernel ? "it did not compile" : kernel.error().message));
-      }
-      ++done;
+    while (Clock::now() < deadline) {
+      const std::size_t i = next++;
+      if (i >= candidates.size()) return;
+      make_kernel(candidates[i], problem, device, kernels);
     }
   };
   const auto helpers =
       std::min<std::size_t>({candidates.size(), static_cast<std::size_t>(kMostCompilers),
                              std::max<std::size_t>(1, std::thread::hardware_concurrency())});
   std::vector<std::thread> threads;
+  threads.reserve(helpers);
   try {
     for (std::size_t i = 1; i < helpers; ++i) threads.emplace_back(work);
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     log(LogLevel::kDebug, "no more threads; fewer compile");
   }
   work();
   for (std::thread& thread : threads) thread.join();
-  if (progress) progress(done.load(), static_cast<int>(candidates.size()));
+  const std::size_t begun = std::clamp<std::size_t>(next, 1, candidates.size());
+  if (progress) progress(static_cast<int>(begun), static_cast<int>(candidates.size()));
+  candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(begun), candidates.end());
 }
 
 // Drops candidates that do not produce the right bits.
@@ -116,6 +136,9 @@ Result<ScratchOperands> make_scratch(const launch::Problem& problem, device::Dev
   if (budget == 0) {
     DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
     budget = std::min(kMostScratchBytes, free / 4);
+    if (device.info().traits.kind == kernels::DeviceKind::kCpu) {
+      budget = std::min(budget, kCpuCachesOfScratch * device.info().cache_bytes);
+    }
   }
   ScratchShape shape{.rows = problem.bucket_rows(),
                      .cols = problem.num_cols,
@@ -154,7 +177,9 @@ std::unexpected<Error> default_is_broken(const launch::Problem& problem, const C
 Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& device,
                                 launch::KernelCache& kernels, const TuneLimits& limits,
                                 Statistics& statistics, const TuneProgress& progress) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
+  const auto deadline = start + std::chrono::duration_cast<Clock::duration>(
+                                    std::chrono::duration<double>(limits.seconds));
   std::vector<Candidate> candidates;
   for (const kernels::Config& config : kernels::config_space(problem.variant, device.info().traits,
                                                              problem.vector_width, limits.space)) {
@@ -163,21 +188,19 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   Candidate& standard = candidates.front();
 
   DORAJIT_ASSIGN(ReadyKernel ready, kernels.get(device, problem.variant, standard.result.config));
-  const bool nothing_to_choose = ready.is_builtin;
+  if (ready.is_builtin) {
+    return TuneResult{.winner = ready.config, .default_config = standard.result.config};
+  }
   standard.kernel = std::move(ready);
   DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem, device));
   if (const auto checked = verifier.check(*standard.kernel); !checked || !*checked) {
     return default_is_broken(problem, standard, checked);
   }
-  if (nothing_to_choose) {
-    candidates.resize(1);
-  } else {
-    make_kernels(candidates, problem, device, kernels, progress);
-  }
+  make_kernels(candidates, problem, device, kernels, deadline, progress);
   verify(candidates, verifier, problem);
 
   DORAJIT_ASSIGN(const ScratchOperands scratch, make_scratch(problem, device, limits));
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  const std::chrono::duration<double> spent = Clock::now() - start;
   const double left =
       std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
   std::vector<Candidate*> all;
@@ -206,7 +229,7 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
                     .default_config = standard.result.config,
                     .winner_ns = winner->result.median_ns,
                     .default_ns = standard.result.median_ns,
-                    .trials = {}};
+                    .is_conclusive = standard.result.samples >= kLeastSamples};
   for (const Candidate& candidate : candidates) result.trials.push_back(candidate.result);
   statistics.tuned_problems.fetch_add(1, std::memory_order_relaxed);
   statistics.trials.fetch_add(static_cast<std::int64_t>(candidates.size()),

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,8 @@ struct TuneLimits {
 struct TrialResult {
   kernels::Config config;
   cache::Verdict verdict = cache::Verdict::kOk;
-  double median_ns = 0;
-  double mad_ns = 0;  // median absolute deviation
+  double median_ns = std::numeric_limits<double>::quiet_NaN();  // NaN if it was not measured
+  double mad_ns = std::numeric_limits<double>::quiet_NaN();     // median absolute deviation
   int samples = 0;
 };
 
@@ -35,7 +36,10 @@ struct TuneResult {
   kernels::Config default_config;
   double winner_ns = 0;
   double default_ns = 0;
-  std::vector<TrialResult> trials;
+  // False when nothing could be compared (no compiler, or too few samples within the time): then
+  // the winner is the default for want of evidence, and not worth remembering.
+  bool is_conclusive = false;
+  std::vector<TrialResult> trials{};  // the default first
 };
 
 // Called with the number of candidates handled so far and in all.

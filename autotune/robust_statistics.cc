@@ -8,7 +8,6 @@ namespace dorajit::autotune {
 namespace {
 
 constexpr double kLeastGain = 0.01;
-constexpr int kLeastSamples = 5;  // fewer say nothing about their spread
 constexpr double kStandardErrors = 3.0;
 // For normal noise: a standard deviation is 1.4826 MAD, and the median's standard error is 1.2533
 // times that of the mean.

@@ -5,6 +5,9 @@
 
 namespace dorajit::autotune {
 
+// Fewer samples say nothing about their spread, and nothing is decided on them.
+inline constexpr int kLeastSamples = 5;
+
 // The middle value, or the mean of the two middle ones. 0 for no samples.
 double median(std::span<const double> samples);
 

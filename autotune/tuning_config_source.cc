@@ -62,8 +62,12 @@ std::optional<ConfigAnswer> TuningConfigSource::look_up(const launch::Problem& p
                                                         const device::Device& device,
                                                         const cache::Environment& environment) {
   const auto winner = store_->find_winner(device.info().fingerprint, to_text(problem));
-  // Other templates are other kernels: their winner says nothing certain about these.
+  // Other templates are other kernels: their winner says nothing certain about these. And who asks
+  // for the comprehensive space is not content with the winner of another.
   if (!winner || winner->environment.templates != environment.templates) return std::nullopt;
+  if (settings_.comprehensive && winner->environment.space != environment.space) {
+    return std::nullopt;
+  }
   return ConfigAnswer{.config = winner->config,
                       .rung = Rung::kUserDatabase,
                       .median_ns = winner->median_ns,
@@ -85,6 +89,11 @@ ConfigAnswer TuningConfigSource::tune(const launch::Problem& problem, device::De
              std::format("{} could not be tuned, its default config runs: {}", to_text(problem),
                          tuned.error().message));
     return {.config = standard, .rung = Rung::kDefault};
+  }
+  if (!tuned->is_conclusive) {
+    log(LogLevel::kInfo, std::format("{} was not compared within {} s; its default config runs",
+                                     to_text(problem), settings_.tune_seconds));
+    return {.config = tuned->winner, .rung = Rung::kDefault};
   }
   const std::int64_t now = unix_seconds();
   const std::string host = host_name();
@@ -126,7 +135,7 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
   const cache::Environment environment =
       environment_of(problem, device.info(), space_kind(settings_));
   if (auto known = look_up(problem, device, environment)) return *known;
-  if (settings_.tune_policy == TunePolicy::kOff) {
+  if (settings_.tune_policy == TunePolicy::kOff || settings_.tune_seconds == 0) {
     return launch::DefaultConfigs().find(problem, device, kernels);
   }
   // Another process or thread may be tuning this very problem: its result serves both.

@@ -17,7 +17,8 @@ namespace {
 // kept: what is in it serves.
 std::string usable_cache_dir(const std::string& cache_dir) {
   if (cache_dir.empty()) return {};
-  const Status made = cache::make_private_directories(cache_dir);
+  Status made = cache::make_private_directories(cache_dir);
+  if (made) made = cache::check_trusted(cache_dir);
   if (made) return cache_dir;
   log_once(LogLevel::kWarning, cache_dir,
            std::format("nothing is kept on disk, so kernels are compiled and tuned again in every "

@@ -35,6 +35,21 @@ Status make_private_directories(const std::string& path) {
   }
 }
 
+Status check_trusted(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) {
+    return std::unexpected(file_error("look at folder", path, errno));
+  }
+  const uid_t user = ::geteuid();
+  const bool is_owned = info.st_uid == user || info.st_uid == 0 || user == 0;
+  if (is_owned && (info.st_mode & S_IWOTH) == 0) return {};
+  return fail(StatusCode::kIoError,
+              "folder " + path +
+                  (is_owned ? " can be written by everybody" : " belongs to another user") +
+                  ", who could put code there that this process would run; chmod 700 it, or set "
+                  "DORAJIT_CACHE_DIR to a folder of your own");
+}
+
 bool is_writable_directory(const std::string& path) {
   return ::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
 }

@@ -11,6 +11,10 @@ namespace dorajit::cache {
 // there already keeps its mode.
 Status make_private_directories(const std::string& path);
 
+// Whether code that lies in `path` may be run: nobody else may write there, and it belongs to this
+// user or to root (to anybody, for root itself, whose containers mount folders of others).
+Status check_trusted(const std::string& path);
+
 // Whether this process may create files in `path`.
 bool is_writable_directory(const std::string& path);
 

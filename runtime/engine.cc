@@ -82,6 +82,7 @@ Status Engine::run(const launch::Call& call, device::Stream stream) {
   DORAJIT_ASSIGN(device::Device * device, this->device(first.device));
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     if (auto reachable = device->check_pointer(call.operands[i].data); !reachable) {
+      if (reachable.error().code != StatusCode::kWrongDevice) return reachable;
       const auto& op = kernels::spec(call.op);
       return fail(reachable.error().code,
                   std::format("{}: argument `{}` {}", op.name, op.operands[i].name,

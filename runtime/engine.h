@@ -20,7 +20,7 @@
 
 namespace dorajit {
 
-// Thread-safe. Must outlive the work that it enqueued. The launch of a problem that has run before
+// Thread-safe. Must outlive the work that it enqueued and the graphs that captured it. The launch of a problem that has run before
 // neither allocates, locks, logs nor reads the environment.
 class Engine {
  public:
@@ -60,14 +60,14 @@ class Engine {
   const Settings settings_;
   const std::unique_ptr<Statistics> statistics_;
   const std::shared_ptr<ArtifactStore> artifacts_;
-  launch::KernelCache kernels_;
-  const std::unique_ptr<launch::ConfigSource> configs_;
 
+  // Devices come first, so that they outlive the kernels that were loaded on them.
   std::mutex devices_mutex_;
   std::array<std::unique_ptr<device::Device>, kMostDevices + 1> devices_;  // under devices_mutex_
   std::array<std::atomic<device::Device*>, kMostDevices + 1> opened_{};
 
-  // Destroyed before the devices whose kernels its plans hold.
+  launch::KernelCache kernels_;
+  const std::unique_ptr<launch::ConfigSource> configs_;
   launch::PlanTable plans_;
   std::mutex making_mutex_;
   std::condition_variable made_;

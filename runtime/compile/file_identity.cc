@@ -22,7 +22,8 @@ Result<std::string> remembered_fact(ArtifactStore* store, const std::string& fac
   }
   const std::string key = Hasher("fact/1")
                               .add("fact", fact)
-                              .add("path", resolved.get())
+                              .add("path", path)
+                              .add("resolved", resolved.get())
                               .add("size", static_cast<std::int64_t>(status.st_size))
                               .add("seconds", static_cast<std::int64_t>(status.st_mtim.tv_sec))
                               .add("nanoseconds", static_cast<std::int64_t>(status.st_mtim.tv_nsec))

@@ -32,7 +32,8 @@ class PrivateFolder {
  public:
   static Result<PrivateFolder> make() {
     const char* base = std::getenv("TMPDIR");
-    std::string pattern = std::format("{}/dorajit-XXXXXX", base != nullptr ? base : "/tmp");
+    std::string pattern =
+        std::format("{}/dorajit-XXXXXX", base != nullptr && *base == '/' ? base : "/tmp");
     if (mkdtemp(pattern.data()) == nullptr) {
       return fail(StatusCode::kIoError,
                   std::format("cannot make a folder like {}: {}; set TMPDIR to a writable folder",

@@ -106,7 +106,9 @@ NvrtcCompiler::NvrtcCompiler(std::string hint, ArtifactStore* notes)
 
 Result<const NvrtcLibrary*> NvrtcCompiler::library() {
   const std::scoped_lock lock(mutex_);
-  if (!library_) library_ = NvrtcLibrary::open(hint_);
+  // The very file whose identity the keys name, whatever else the process has loaded since.
+  if (!library_ && !located_.empty()) library_ = NvrtcLibrary::open(located_);
+  if (!library_ || !*library_) library_ = NvrtcLibrary::open(hint_);
   if (!*library_) return std::unexpected(library_->error());
   return &**library_;
 }
@@ -142,6 +144,10 @@ Result<std::string> NvrtcCompiler::identity() {
     if (identity_) return *identity_;
   }
   const std::string path = NvrtcLibrary::locate(hint_);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!library_) located_ = path;
+  }
   auto identity = remembered_fact(path.empty() ? nullptr : notes_, "nvrtc", path,
                                   [this] { return read_build(); });
   const std::scoped_lock lock(mutex_);

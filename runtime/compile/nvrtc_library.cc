@@ -23,6 +23,13 @@ void add_folder(const fs::path& folder, std::vector<std::string>& found) {
   }
 }
 
+// A folder that an environment variable names; empty when it names none.
+fs::path folder_of(const char* variable) {
+  const char* value = std::getenv(variable);
+  const fs::path folder = value != nullptr ? value : "";
+  return folder.is_absolute() ? folder : fs::path();
+}
+
 // <environment>/lib/python3.X/site-packages/nvidia/{cu13,cuda_nvrtc}/lib
 void add_python_wheels(const fs::path& environment, std::vector<std::string>& found) {
   std::error_code ignored;
@@ -59,13 +66,15 @@ std::vector<std::string> NvrtcLibrary::candidates(const std::string& hint) {
     return found;
   }
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    if (const char* environment = std::getenv(variable)) {
+    if (const fs::path environment = folder_of(variable); !environment.empty()) {
       add_python_wheels(environment, found);
-      add_folder(fs::path(environment) / "lib", found);
+      add_folder(environment / "lib", found);
     }
   }
   for (const char* variable : {"CUDA_PATH", "CUDA_HOME"}) {
-    if (const char* toolkit = std::getenv(variable)) add_folder(fs::path(toolkit) / "lib64", found);
+    if (const fs::path toolkit = folder_of(variable); !toolkit.empty()) {
+      add_folder(toolkit / "lib64", found);
+    }
   }
   add_folder("/usr/local/cuda/lib64", found);
   found.insert(found.end(), std::begin(kSonames), std::end(kSonames));

@@ -10,6 +10,26 @@ namespace {
 
 constexpr int kOldestDriver = 12000;
 
+// What to do about an error that says more about the process than about the call.
+const char* remedy(CuResult result) {
+  constexpr CuResult kIllegalAddress = 700;
+  constexpr CuResult kLaunchTimeout = 702;
+  constexpr CuResult kIllegalInstruction = 715;
+  constexpr CuResult kLaunchFailed = 719;
+  switch (result) {
+    case kCudaErrorOutOfMemory:
+      return "; free device memory, or lower DORAJIT_SCRATCH_BYTES if this happened while tuning";
+    case kIllegalAddress:
+    case kLaunchTimeout:
+    case kIllegalInstruction:
+    case kLaunchFailed:
+      return "; a kernel of this process failed earlier and the GPU context is lost: restart the "
+             "process, and run it under compute-sanitizer to find that kernel";
+    default:
+      return "";
+  }
+}
+
 Result<DynamicLibrary> open_library() {
   for (const char* soname : {"libcuda.so.1", "libcuda.so"}) {
     if (auto library = DynamicLibrary::open(soname)) return library;
@@ -65,9 +85,9 @@ Error CudaDriver::error(const char* call, CuResult result) const {
   get_error_name(result, &code);
   get_error_string(result, &text);
   return {result == kCudaErrorOutOfMemory ? StatusCode::kOutOfMemory : StatusCode::kDriverError,
-          std::format("CUDA driver call {} failed: {} ({})", call,
+          std::format("CUDA driver call {} failed: {} ({}){}", call,
                       code != nullptr ? code : std::to_string(result).c_str(),
-                      text != nullptr ? text : "no description"),
+                      text != nullptr ? text : "no description", remedy(result)),
           {}};
 }
 

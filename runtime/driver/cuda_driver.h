@@ -74,6 +74,7 @@ inline constexpr unsigned kEventDefault = 0;
   X(stream_create, "cuStreamCreate", (CuStream*, unsigned))                                        \
   X(stream_destroy, "cuStreamDestroy_v2", (CuStream))                                              \
   X(stream_synchronize, "cuStreamSynchronize", (CuStream))                                         \
+  X(thread_exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int*))                     \
   X(stream_is_capturing, "cuStreamIsCapturing", (CuStream, int*))                                  \
   X(event_create, "cuEventCreate", (CuEvent*, unsigned))                                           \
   X(event_destroy, "cuEventDestroy_v2", (CuEvent))                                                 \
@@ -89,7 +90,9 @@ class CudaDriver {
   // kNoDriver when there is none, it is too old, or it finds no device.
   static Result<const CudaDriver*> get();
 
-#define DORAJIT_DECLARE(member, symbol, parameters) CuResult(*member) parameters = nullptr;
+#define DORAJIT_DECLARE(member, symbol, parameters) \
+  CuResult(*member) parameters = nullptr;           \
+  static constexpr const char* symbol_of_##member = symbol;
   DORAJIT_CUDA_FUNCTIONS(DORAJIT_DECLARE)
 #undef DORAJIT_DECLARE
 
@@ -119,12 +122,32 @@ class ScopedContext {
   bool pushed_ = false;
 };
 
+// For a scope, lets this thread make calls that a graph capture going on in another stream or
+// thread would forbid, without touching that capture: what it allocates and loads is no part of any
+// graph.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const CudaDriver& driver) : driver_(driver) {
+    driver_.thread_exchange_capture_mode(&mode_);
+  }
+  ~RelaxedCapture() { driver_.thread_exchange_capture_mode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  static constexpr int kRelaxed = 2;
+
+  const CudaDriver& driver_;
+  int mode_ = kRelaxed;
+};
+
 }  // namespace dorajit::driver
 
-// Returns the driver's error from the enclosing function when `driver.member(...)` fails.
-#define DORAJIT_CUDA_TRY(driver, member, ...)                                        \
-  do {                                                                               \
-    if (const auto dorajit_cuda = (driver).member(__VA_ARGS__); dorajit_cuda != 0) { \
-      return std::unexpected((driver).error(#member, dorajit_cuda));                 \
-    }                                                                                \
+// Returns the driver's error from the enclosing function when `api.member(...)` fails.
+#define DORAJIT_CUDA_TRY(api, member, ...)                                               \
+  do {                                                                                   \
+    if (const auto dorajit_cuda = (api).member(__VA_ARGS__); dorajit_cuda != 0) {        \
+      return std::unexpected(                                                            \
+          (api).error(::dorajit::driver::CudaDriver::symbol_of_##member, dorajit_cuda)); \
+    }                                                                                    \
   } while (false)

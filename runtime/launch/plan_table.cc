@@ -35,18 +35,26 @@ struct PlanTable::Table {
   std::vector<std::atomic<const LaunchPlan*>> slots;
   std::size_t used = 0;
 
-  [[nodiscard]] std::size_t slot_of(const PlanKey& key) const {
+  // The plan of a key, or null. What is returned is what was looked at: an empty slot that is seen
+  // here may be filled, with another key, a moment later.
+  [[nodiscard]] const LaunchPlan* find(const PlanKey& key) const {
     const std::size_t mask = slots.size() - 1;
     for (std::size_t at = hash_of(key) & mask;; at = (at + 1) & mask) {
       const LaunchPlan* plan = slots[at].load(std::memory_order_acquire);
-      if (plan == nullptr || plan->key == key) return at;
+      if (plan == nullptr || plan->key == key) return plan;
     }
   }
 
+  // For writers, who exclude each other.
   void put(const LaunchPlan* plan) {
-    auto& slot = slots[slot_of(plan->key)];
-    if (slot.load(std::memory_order_relaxed) == nullptr) ++used;
-    slot.store(plan, std::memory_order_release);
+    const std::size_t mask = slots.size() - 1;
+    for (std::size_t at = hash_of(plan->key) & mask;; at = (at + 1) & mask) {
+      const LaunchPlan* present = slots[at].load(std::memory_order_relaxed);
+      if (present != nullptr && present->key != plan->key) continue;
+      if (present == nullptr) ++used;
+      slots[at].store(plan, std::memory_order_release);
+      return;
+    }
   }
 };
 
@@ -58,8 +66,7 @@ PlanTable::PlanTable() {
 PlanTable::~PlanTable() = default;
 
 const LaunchPlan* PlanTable::find(const PlanKey& key) const {
-  const Table* table = current_.load(std::memory_order_acquire);
-  return table->slots[table->slot_of(key)].load(std::memory_order_acquire);
+  return current_.load(std::memory_order_acquire)->find(key);
 }
 
 const LaunchPlan* PlanTable::insert(LaunchPlan plan) {

@@ -124,9 +124,7 @@ Result<std::unique_ptr<Buffer>> CpuDevice::allocate(std::size_t bytes) {
   return std::make_unique<CpuBuffer>(data, bytes);
 }
 
-Result<std::int64_t> CpuDevice::free_memory() {
-  return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-}
+Result<std::int64_t> CpuDevice::free_memory() { return free_memory_bytes(); }
 
 Status CpuDevice::upload(void* destination, const void* source, std::size_t bytes) {
   std::memcpy(destination, source, bytes);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <format>
 #include <fstream>
 #include <string>
@@ -25,12 +26,22 @@ std::string cpuinfo_field(std::string_view field) {
   return {};
 }
 
+// The processors' worth of time that a container grants, or none said: "200000 100000" is two.
+int quota_processors(int otherwise) {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double quota = 0;
+  double period = 0;
+  if (!(file >> quota >> period) || period <= 0) return otherwise;
+  return static_cast<int>(std::ceil(quota / period));
+}
+
 // The threads that this process may use, as containers and job schedulers limit them.
 int usable_processors() {
+  int processors = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  if (sched_getaffinity(0, sizeof set, &set) == 0) processors = CPU_COUNT(&set);
+  return std::max(1, std::min(processors, quota_processors(processors)));
 }
 
 // The largest cache of the first processor. sysconf() reports the host's in some virtual machines.
@@ -49,21 +60,38 @@ constexpr std::int64_t kAssumedCacheBytes = 32LL << 20;
 
 }  // namespace
 
+std::int64_t free_memory_bytes() {
+  const std::int64_t free =
+      static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
+  std::ifstream used_file("/sys/fs/cgroup/memory.current");
+  std::int64_t limit = 0;
+  std::int64_t used = 0;
+  if (!(limit_file >> limit) || !(used_file >> used)) return free;
+  return std::clamp<std::int64_t>(limit - used, 0, free);
+}
+
 DeviceInfo read_cpu_info() {
   DeviceInfo info;
   info.name = cpuinfo_field("model name");
   if (info.name.empty()) info.name = "CPU";
   const int processors = std::min(usable_processors(), kMostWorkers);
   info.traits = {.kind = kernels::DeviceKind::kCpu, .processors = processors};
-  // Model and stepping stand for what "native" means; the flags for what the kernel lets us use.
-  const std::string isa = hash_hex(cpuinfo_field("flags")).substr(0, 8);
-  const std::string model = std::format("{}-{}-{}", cpuinfo_field("cpu family"),
-                                        cpuinfo_field("model\t"), cpuinfo_field("stepping"));
-  info.fingerprint = std::format("cpu/{}/{}/{}/{} threads", info.name, model, isa, processors);
-  info.target = {.kind = kernels::DeviceKind::kCpu,
-                 .arch = std::format("native {} {} {}", info.name, model, isa)};
   utsname system{};
-  info.driver_version = uname(&system) == 0 ? system.release : "unknown";
+  const bool named = uname(&system) == 0;
+  info.driver_version = named ? system.release : "unknown";
+  // Model and stepping stand for what "native" means; the flags for what the kernel lets us use.
+  // The fields differ by architecture: those of x86 first, then those of Arm.
+  std::string identity = named ? system.machine : "";
+  for (const char* field :
+       {"vendor_id", "cpu family", "model\t", "stepping", "flags", "CPU implementer",
+        "CPU architecture", "CPU variant", "CPU part", "Features"}) {
+    identity.append("|").append(cpuinfo_field(field));
+  }
+  const std::string isa = hash_hex(identity).substr(0, 12);
+  info.fingerprint = std::format("cpu/{}/{}/{} threads", info.name, isa, processors);
+  info.target = {.kind = kernels::DeviceKind::kCpu,
+                 .arch = std::format("native {} {}", info.name, isa)};
   const std::int64_t cache = last_level_cache_bytes();
   info.cache_bytes = cache > 0 ? cache : kAssumedCacheBytes;
   info.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);

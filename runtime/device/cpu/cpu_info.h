@@ -7,4 +7,7 @@ namespace dorajit::device {
 
 DeviceInfo read_cpu_info();
 
+// What this process may still take, as the machine and its container allow.
+std::int64_t free_memory_bytes();
+
 }  // namespace dorajit::device

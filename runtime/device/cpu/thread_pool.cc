@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
 
 #include "runtime/base/log.h"
 
@@ -14,24 +14,25 @@ ThreadPool::ThreadPool(int max_workers)
 
 ThreadPool::~ThreadPool() {
   if (getpid() != owner_pid_) {
-    // The threads stayed in the parent; there is nothing here to join.
-    for (std::thread& thread : threads_) thread.detach();
+    static_cast<void>(shared_.release());
     return;
   }
   {
-    const std::scoped_lock lock(mutex_);
-    stopping_ = true;
+    const std::scoped_lock lock(shared_->mutex);
+    shared_->stopping = true;
   }
-  wake_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  shared_->wake.notify_all();
+  for (std::thread& thread : shared_->threads) thread.join();
 }
 
 void ThreadPool::start_threads() {
+  auto& threads = shared_->threads;
   try {
-    for (int worker = static_cast<int>(threads_.size()) + 1; worker < max_workers_; ++worker) {
-      threads_.emplace_back([this, worker] { work(worker); });
+    threads.reserve(static_cast<std::size_t>(max_workers_));
+    for (int worker = static_cast<int>(threads.size()) + 1; worker < max_workers_; ++worker) {
+      threads.emplace_back([shared = shared_.get(), worker] { work(*shared, worker); });
     }
-  } catch (const std::system_error& error) {
+  } catch (const std::exception&) {
     log_once(LogLevel::kWarning, "thread_pool",
              "cannot start all worker threads; CPU kernels use fewer of them");
   }
@@ -42,38 +43,38 @@ void ThreadPool::run(int workers, Job job, void* context) {
     for (int worker = 0; worker < workers; ++worker) job(context, worker);
     return;
   }
-  const std::scoped_lock turn(callers_);
-  if (static_cast<int>(threads_.size()) + 1 < max_workers_) start_threads();
-  const int threads = std::min(workers - 1, static_cast<int>(threads_.size()));
+  const std::scoped_lock turn(shared_->callers);
+  if (static_cast<int>(shared_->threads.size()) + 1 < max_workers_) start_threads();
+  const int threads = std::min(workers - 1, static_cast<int>(shared_->threads.size()));
   {
-    const std::scoped_lock lock(mutex_);
-    job_ = job;
-    context_ = context;
-    active_workers_ = threads;
-    pending_ = threads;
-    ++generation_;
+    const std::scoped_lock lock(shared_->mutex);
+    shared_->job = job;
+    shared_->context = context;
+    shared_->active_workers = threads;
+    shared_->pending = threads;
+    ++shared_->generation;
   }
-  wake_.notify_all();
+  shared_->wake.notify_all();
   job(context, 0);
   for (int worker = threads + 1; worker < workers; ++worker) job(context, worker);
-  std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return pending_ == 0; });
+  std::unique_lock lock(shared_->mutex);
+  shared_->done.wait(lock, [this] { return shared_->pending == 0; });
 }
 
-void ThreadPool::work(int worker) {
+void ThreadPool::work(Shared& shared, int worker) {
   std::uint64_t seen = 0;
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(shared.mutex);
   for (;;) {
-    wake_.wait(lock, [&] { return stopping_ || generation_ != seen; });
-    if (stopping_) return;
-    seen = generation_;
-    if (worker > active_workers_) continue;
-    const Job job = job_;
-    void* const context = context_;
+    shared.wake.wait(lock, [&] { return shared.stopping || shared.generation != seen; });
+    if (shared.stopping) return;
+    seen = shared.generation;
+    if (worker > shared.active_workers) continue;
+    const Job job = shared.job;
+    void* const context = shared.context;
     lock.unlock();
     job(context, worker);
     lock.lock();
-    if (--pending_ == 0) done_.notify_one();
+    if (--shared.pending == 0) shared.done.notify_one();
   }
 }
 

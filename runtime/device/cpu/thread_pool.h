@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -29,23 +30,29 @@ class ThreadPool {
   [[nodiscard]] int max_workers() const { return max_workers_; }
 
  private:
+  // What the threads share. In a forked child it belongs to threads that are not there, and is left
+  // alone: to destroy a condition variable that has waiters is to wait for them.
+  struct Shared {
+    std::mutex callers;                // held by the caller whose job runs
+    std::vector<std::thread> threads;  // under callers
+
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::condition_variable done;
+    std::uint64_t generation = 0;  // the rest under mutex
+    int active_workers = 0;
+    int pending = 0;
+    bool stopping = false;
+    Job job = nullptr;
+    void* context = nullptr;
+  };
+
   void start_threads();
-  void work(int worker);
+  static void work(Shared& shared, int worker);
 
   const int max_workers_;
   const int owner_pid_;
-  std::mutex callers_;  // held by the caller whose job runs
-
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::condition_variable done_;
-  std::vector<std::thread> threads_;  // under callers_
-  std::uint64_t generation_ = 0;      // the rest under mutex_
-  int active_workers_ = 0;
-  int pending_ = 0;
-  bool stopping_ = false;
-  Job job_ = nullptr;
-  void* context_ = nullptr;
+  std::unique_ptr<Shared> shared_ = std::make_unique<Shared>();
 };
 
 }  // namespace dorajit::device

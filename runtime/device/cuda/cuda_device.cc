@@ -12,6 +12,7 @@ using driver::CudaDriver;
 using driver::CuDevicePtr;
 using driver::CuStream;
 using driver::DeviceAttribute;
+using driver::RelaxedCapture;
 using driver::ScopedContext;
 
 constexpr unsigned kMostRowBlocks = 65535;                // grid.y
@@ -28,7 +29,8 @@ class CudaKernel final : public LoadedKernel {
       : driver_(driver), context_(context), module_(module), function_(function) {}
   ~CudaKernel() override {
     const ScopedContext scope(driver_, context_);
-    driver_.module_unload(module_);
+    const RelaxedCapture relaxed(driver_);
+    if (scope.status()) driver_.module_unload(module_);
   }
 
   [[nodiscard]] driver::CuFunction function() const { return function_; }
@@ -47,7 +49,8 @@ class CudaBuffer final : public Buffer {
       : Buffer(std::bit_cast<std::byte*>(data), size), driver_(driver), context_(context) {}
   ~CudaBuffer() override {
     const ScopedContext scope(driver_, context_);
-    driver_.mem_free(address(data()));
+    const RelaxedCapture relaxed(driver_);
+    if (scope.status()) driver_.mem_free(address(data()));
   }
 
  private:
@@ -113,6 +116,7 @@ CudaDevice::CudaDevice(const CudaDriver& driver, driver::CuDevice device, driver
 CudaDevice::~CudaDevice() {
   {
     const ScopedContext scope(driver_, context_);
+    const RelaxedCapture relaxed(driver_);
     if (own_stream_ != nullptr) driver_.stream_destroy(own_stream_);
   }
   driver_.primary_context_release(device_);
@@ -120,6 +124,7 @@ CudaDevice::~CudaDevice() {
 
 Status CudaDevice::create_stream() {
   const ScopedContext scope(driver_, context_);
+  const RelaxedCapture relaxed(driver_);
   DORAJIT_TRY(scope.status());
   DORAJIT_CUDA_TRY(driver_, stream_create, &own_stream_, driver::kStreamNonBlocking);
   return {};
@@ -156,6 +161,7 @@ Status CudaDevice::read_info(int ordinal) {
 
 Result<std::shared_ptr<const LoadedKernel>> CudaDevice::load(const Artifact& artifact) {
   const ScopedContext scope(driver_, context_);
+  const RelaxedCapture relaxed(driver_);
   DORAJIT_TRY(scope.status());
   driver::CuModule module = nullptr;
   DORAJIT_CUDA_TRY(driver_, module_load_data, &module, artifact.code.c_str());
@@ -203,7 +209,10 @@ Status CudaDevice::check_pointer(const void* pointer) {
   void* values[] = {&memory_type, &managed, &ordinal};
   const auto result =
       driver_.pointer_get_attributes(std::size(kAttributes), kAttributes, values, address(pointer));
-  if (result != driver::kCudaSuccess || memory_type == 0) {
+  if (result != driver::kCudaSuccess && result != driver::kCudaErrorInvalidValue) {
+    return std::unexpected(driver_.error("cuPointerGetAttributes", result));
+  }
+  if (memory_type == 0) {
     if (pageable_access_) return {};
     return fail(StatusCode::kWrongDevice,
                 "points to memory that the GPU cannot reach; copy it to the device first");
@@ -217,6 +226,7 @@ Status CudaDevice::check_pointer(const void* pointer) {
 
 Result<std::unique_ptr<Buffer>> CudaDevice::allocate(std::size_t bytes) {
   const ScopedContext scope(driver_, context_);
+  const RelaxedCapture relaxed(driver_);
   DORAJIT_TRY(scope.status());
   CuDevicePtr data = 0;
   DORAJIT_CUDA_TRY(driver_, mem_alloc, &data, std::max<std::size_t>(bytes, 1));
@@ -225,6 +235,7 @@ Result<std::unique_ptr<Buffer>> CudaDevice::allocate(std::size_t bytes) {
 
 Result<std::int64_t> CudaDevice::free_memory() {
   const ScopedContext scope(driver_, context_);
+  const RelaxedCapture relaxed(driver_);
   DORAJIT_TRY(scope.status());
   std::size_t free = 0;
   std::size_t total = 0;
@@ -234,18 +245,21 @@ Result<std::int64_t> CudaDevice::free_memory() {
 
 Status CudaDevice::upload(void* destination, const void* source, std::size_t bytes) {
   const ScopedContext scope(driver_, context_);
+  const RelaxedCapture relaxed(driver_);
   DORAJIT_CUDA_TRY(driver_, memcpy_to_device, address(destination), source, bytes, own_stream_);
   return synchronize(own_stream_);
 }
 
 Status CudaDevice::download(void* destination, const void* source, std::size_t bytes) {
   const ScopedContext scope(driver_, context_);
+  const RelaxedCapture relaxed(driver_);
   DORAJIT_CUDA_TRY(driver_, memcpy_to_host, destination, address(source), bytes, own_stream_);
   return synchronize(own_stream_);
 }
 
 Status CudaDevice::fill(void* destination, int byte, std::size_t bytes) {
   const ScopedContext scope(driver_, context_);
+  const RelaxedCapture relaxed(driver_);
   DORAJIT_CUDA_TRY(driver_, memset_bytes, address(destination), static_cast<unsigned char>(byte),
                    bytes, own_stream_);
   return synchronize(own_stream_);
@@ -266,6 +280,7 @@ Status CudaDevice::synchronize(Stream stream) {
 
 Result<double> CudaDevice::time_ns(const std::function<Status(Stream)>& work) {
   const ScopedContext scope(driver_, context_);
+  const RelaxedCapture relaxed(driver_);
   DORAJIT_TRY(scope.status());
   EventPair events(driver_);
   DORAJIT_TRY(events.create());
