@@ -14,13 +14,16 @@ import matplotlib.pyplot as plt  # noqa: E402
 SERIES = (("torch_eager", "PyTorch eager (unfused)", "#b0b7c3"),
           ("torch_add", "torch.add (the same bytes)", "#6c8ebf"),
           ("compose", "dorajit compose", "#2e7d32"))
+SHORT = {"torch.bfloat16": "bf16", "torch.float16": "f16", "torch.float32": "f32"}
 
 
 def main():
     with open(sys.argv[1]) as file:
         report = json.load(file)
     rows = [r for r in report["results"] if r["rows"] * r["cols"] >= 2**23]
-    labels = [f"{r['rows']}x{r['cols']}\n{r['dtype'][6:]}, gain {r['gain_dtype'][6:]}" for r in rows]
+    labels = [f"{r['rows']}x{r['cols']}\n{SHORT[r['dtype']]}"
+              + (f", gain {SHORT[r['gain_dtype']]}" if r["gain_dtype"] != r["dtype"] else "")
+              for r in rows]
     figure, axes = plt.subplots(figsize=(11, 4.2))
     width = 0.27
     for index, (key, name, color) in enumerate(SERIES):

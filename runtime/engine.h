@@ -20,8 +20,9 @@
 
 namespace dorajit {
 
-// Thread-safe. Must outlive the work that it enqueued and the graphs that captured it. The launch of a problem that has run before
-// neither allocates, locks, logs nor reads the environment.
+// Thread-safe. Must outlive the work that it enqueued and the graphs that captured it. The launch
+// of a problem that has run before neither allocates, locks, logs nor reads the environment (on the
+// CPU, callers take turns at the thread pool).
 class Engine {
  public:
   // `artifacts` may be null (nothing is kept); `configs` may not.
