@@ -96,8 +96,8 @@ typedef struct dorajit_engine_options {
 DORAJIT_API dorajit_status dorajit_engine_create(const dorajit_engine_options* options,
                                                  dorajit_engine** engine, dorajit_error** error);
 
-/* Waits for nothing: work on CUDA streams must have finished, and CUDA graphs that captured calls of
- * this engine must not be launched any more. */
+/* Waits for nothing: work on CUDA streams must have finished, and CUDA graphs that captured calls
+ * of this engine must not be launched any more. */
 DORAJIT_API void dorajit_engine_destroy(dorajit_engine* engine);
 
 /* out = (gain - 1) * base + gain * (scale * lora)

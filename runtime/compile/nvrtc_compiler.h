@@ -32,7 +32,7 @@ class NvrtcCompiler final : public Compiler {
   std::mutex mutex_;
   std::optional<Result<NvrtcLibrary>> library_;  // under mutex_ until set, then constant
   std::optional<Result<std::string>> identity_;  // under mutex_
-  std::string located_;  // under mutex_: the file that identity_ is of
+  std::string located_;                          // under mutex_: the file that identity_ is of
 };
 
 // The resource figures in ptxas's verbose report; zeros where it says nothing.
