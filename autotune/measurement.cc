@@ -83,7 +83,7 @@ std::vector<Measurement> measure_interleaved(device::Device& device,
   std::minstd_rand random(20260323);
   for (int round = 0; round < plan.rounds; ++round) {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    if (round > 0 && spent.count() > plan.seconds) break;
+    if (round >= plan.least_rounds && spent.count() > plan.seconds) break;
     std::ranges::shuffle(order, random);
     for (const std::size_t index : order) running[index].sample(device);
   }

@@ -15,6 +15,7 @@ using Work = std::function<Status(device::Stream stream, std::int64_t set)>;
 
 struct MeasurementPlan {
   int rounds = 12;                 // samples per candidate
+  int least_rounds = 1;            // done however long they take
   double seconds = 1.0;            // no round is begun after that much time
   double sample_seconds = 100e-6;  // a sample repeats its work until it lasts about this long
   std::int64_t sets = 1;           // how many operand sets there are to rotate among

@@ -105,7 +105,7 @@ void verify(std::vector<Candidate>& candidates, Verifier& verifier,
 
 // Measures those candidates that still have a kernel; the results go into them.
 void measure(std::vector<Candidate*> candidates, const ScratchOperands& scratch,
-             device::Device& device, int rounds, double seconds) {
+             device::Device& device, MeasurementPlan plan) {
   std::erase_if(candidates, [](const Candidate* candidate) { return !candidate->kernel; });
   std::vector<Work> work;
   for (const Candidate* candidate : candidates) {
@@ -114,8 +114,8 @@ void measure(std::vector<Candidate*> candidates, const ScratchOperands& scratch,
                            scratch.arguments(set), stream);
     });
   }
-  const auto measured = measure_interleaved(
-      device, work, {.rounds = rounds, .seconds = seconds, .sets = scratch.sets()});
+  plan.sets = scratch.sets();
+  const auto measured = measure_interleaved(device, work, plan);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     TrialResult& result = candidates[i]->result;
     if (!measured[i].status) {
@@ -178,8 +178,11 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
                                 launch::KernelCache& kernels, const TuneLimits& limits,
                                 Statistics& statistics, const TuneProgress& progress) {
   const auto start = Clock::now();
-  const auto deadline = start + std::chrono::duration_cast<Clock::duration>(
-                                    std::chrono::duration<double>(limits.seconds));
+  // The slim space is small enough to be compiled whole; the comprehensive one as far as time goes.
+  const auto deadline = limits.space == kernels::SpaceKind::kSlim
+                            ? Clock::time_point::max()
+                            : start + std::chrono::duration_cast<Clock::duration>(
+                                          std::chrono::duration<double>(limits.seconds));
   std::vector<Candidate> candidates;
   for (const kernels::Config& config : kernels::config_space(problem.variant, device.info().traits,
                                                              problem.vector_width, limits.space)) {
@@ -205,9 +208,11 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
       std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
   std::vector<Candidate*> all;
   for (Candidate& candidate : candidates) all.push_back(&candidate);
-  measure(all, scratch, device, kScreeningRounds, left / 2);
+  measure(all, scratch, device, {.rounds = kScreeningRounds, .seconds = left / 2});
   const std::vector<Candidate*> finalists = choose_finalists(candidates);
-  measure(finalists, scratch, device, kFinalRounds, left / 2);
+  // However slow the launches: without these few samples nothing could be said.
+  measure(finalists, scratch, device,
+          {.rounds = kFinalRounds, .least_rounds = kLeastSamples, .seconds = left / 2});
   verify(candidates, verifier, problem);
   if (!standard.kernel) {
     return fail(
