@@ -10,7 +10,7 @@ namespace {
 
 TEST(Directories, CodeIsRunFromAFolderOfOurOwnOnly) {
   const TemporaryDirectory directory;
-  const std::string path = directory.path();
+  const std::string& path = directory.path();
   ASSERT_EQ(chmod(path.c_str(), 0700), 0);
   EXPECT_TRUE(check_trusted(path));
   ASSERT_EQ(chmod(path.c_str(), 0777), 0);
