@@ -84,7 +84,9 @@ def check_relocatable(installation, build, source):
     for file in [installation.pkgconfig_dir / "dorajit.pc", *installation.package_dir.iterdir()]:
         text = file.read_text(encoding="utf-8")
         for path in (installation.prefix, build, source):
-            expect(str(path) not in text, f"{file.name} names {path}, so it cannot be moved")
+            # A path begins where no other does: /dorajit is no part of ${prefix}/include/dorajit.
+            named = re.search(r"(?<![\w./}-])" + re.escape(str(path)) + r"(?![\w.-])", text)
+            expect(not named, f"{file.name} names {path}, so it cannot be moved")
     dynamic = run([tool("readelf"), "-d", installation.library])
     expect("RUNPATH" not in dynamic and "RPATH" not in dynamic, "libdorajit.so has a run path")
     say("relocatable: no file names the prefix, the build or the source")
