@@ -5,6 +5,7 @@
 #include <format>
 #include <random>
 
+#include "kernel_templates/partial_sums.h"
 #include "kernel_templates/reference.h"
 #include "kernel_templates/spaces.h"
 
@@ -18,6 +19,8 @@ using kernels::OperandShape;
 constexpr std::size_t kSetAlignment = 256;
 constexpr int kWidestAccess = 16;
 constexpr int kPoison = 0xA5;
+
+constexpr std::int64_t kMostChannels = 256;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -38,7 +41,7 @@ std::vector<std::byte> random_elements(const kernels::OperandSpec& operand, Elem
   const kernels::OperandArgument target{.data = bytes.data(), .row_stride = 0};
   for (std::size_t i = 0; i < distinct; ++i) {
     const double value =
-        operand.shape == OperandShape::kColumns ? around_one(random) : around_zero(random);
+        operand.shape == OperandShape::kBroadcast ? around_one(random) : around_zero(random);
     kernels::store_element(target, type, 0, static_cast<long long>(i), value);
   }
   for (std::size_t done = distinct; done < count;) {
@@ -61,6 +64,10 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
   std::vector<Layout> layout;
   std::size_t offset = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!variant.has(i)) {
+      layout.push_back({.offset = offset, .bytes = 0, .row_stride = 0});
+      continue;
+    }
     const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant.types[i]));
     const std::size_t access =
         std::min<std::size_t>(kWidestAccess, size * static_cast<std::size_t>(shape.vector_width));
@@ -68,8 +75,9 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
     const std::int64_t rows = matrix ? shape.rows : 1;
     const auto stride = static_cast<std::size_t>(
         matrix ? round_up(static_cast<std::size_t>(shape.cols), access / size) : 0);
-    const std::size_t elements =
-        matrix ? stride * static_cast<std::size_t>(rows) : static_cast<std::size_t>(shape.cols);
+    const std::size_t elements = matrix
+                                     ? stride * static_cast<std::size_t>(rows)
+                                     : static_cast<std::size_t>(shape.channels(variant.broadcast));
     layout.push_back({.offset = offset + (misaligned && access < kWidestAccess ? access : 0),
                       .bytes = elements * size,
                       .row_stride = static_cast<long long>(stride)});
@@ -78,10 +86,30 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
   return layout;
 }
 
-std::int64_t ScratchOperands::bytes_per_set(const kernels::Variant& variant,
+std::int64_t ScratchShape::channels(kernels::Broadcast broadcast) const {
+  if (broadcast == kernels::Broadcast::kPerColumn) return cols;
+  return std::min(rows & -rows, kMostChannels);
+}
+
+std::int64_t ScratchOperands::workspace_bytes(const kernels::Variant& variant,
+                                              const ScratchShape& shape) {
+  if (!variant.has_sum()) return 0;
+  return kernels::sum_workspace_bytes(variant.broadcast, shape.rows, shape.cols,
+                                      shape.channels(variant.broadcast),
+                                      kernels::size_in_bytes(kernels::compute_type(variant)));
+}
+
+std::int64_t ScratchOperands::operand_bytes(const kernels::Variant& variant,
                                             const ScratchShape& shape, kernels::DeviceKind kind) {
   const Layout last = layout_of(variant, shape, kind).back();
   return static_cast<std::int64_t>(round_up(last.offset + last.bytes, kSetAlignment));
+}
+
+std::int64_t ScratchOperands::bytes_per_set(const kernels::Variant& variant,
+                                            const ScratchShape& shape, kernels::DeviceKind kind) {
+  const auto workspace = static_cast<std::size_t>(workspace_bytes(variant, shape));
+  return operand_bytes(variant, shape, kind) +
+         static_cast<std::int64_t>(round_up(workspace, kSetAlignment));
 }
 
 ScratchOperands::ScratchOperands(device::Device& device, const kernels::Variant& variant,
@@ -90,6 +118,7 @@ ScratchOperands::ScratchOperands(device::Device& device, const kernels::Variant&
       variant_(variant),
       shape_(shape),
       layout_(layout_of(variant, shape, device.info().traits.kind)),
+      workspace_offset_(operand_bytes(variant, shape, device.info().traits.kind)),
       set_bytes_(bytes_per_set(variant, shape, device.info().traits.kind)) {}
 
 Result<ScratchOperands> ScratchOperands::make(device::Device& device,
@@ -106,7 +135,7 @@ Result<ScratchOperands> ScratchOperands::make(device::Device& device,
 Status ScratchOperands::fill_inputs() {
   const auto& operands = kernels::spec(variant_.op).operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].role != OperandRole::kInput) continue;
+    if (operands[i].role != OperandRole::kInput || !variant_.has(i)) continue;
     const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant_.types[i]));
     const std::vector<std::byte> bytes = random_elements(
         operands[i], variant_.types[i], layout_[i].bytes / size, shape_.seed * 31 + i);
@@ -121,8 +150,11 @@ kernels::KernelArguments ScratchOperands::arguments(std::int64_t set) const {
   kernels::KernelArguments arguments{};
   arguments.num_rows = shape_.rows;
   arguments.num_cols = shape_.cols;
+  arguments.num_channels = shape_.channels(variant_.broadcast);
+  arguments.workspace = buffer_->data() + set * set_bytes_ + workspace_offset_;
   std::ranges::fill(arguments.scalars, 0.5);
   for (std::size_t i = 0; i < layout_.size(); ++i) {
+    if (!variant_.has(i)) continue;
     arguments.operands[i] = {
         .data = buffer_->data() + set * set_bytes_ + static_cast<std::ptrdiff_t>(layout_[i].offset),
         .row_stride = layout_[i].row_stride};
@@ -133,9 +165,11 @@ kernels::KernelArguments ScratchOperands::arguments(std::int64_t set) const {
 Status ScratchOperands::poison(std::int64_t set) {
   const auto& operands = kernels::spec(variant_.op).operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].role != OperandRole::kOutput) continue;
+    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
     DORAJIT_TRY(device_->fill(arguments(set).operands[i].data, kPoison, layout_[i].bytes));
   }
+  const auto workspace = static_cast<std::size_t>(workspace_bytes(variant_, shape_));
+  if (workspace > 0) DORAJIT_TRY(device_->fill(arguments(set).workspace, kPoison, workspace));
   return {};
 }
 
@@ -143,7 +177,7 @@ Result<std::vector<std::byte>> ScratchOperands::read_outputs(std::int64_t set) c
   const auto& operands = kernels::spec(variant_.op).operands;
   std::vector<std::byte> outputs;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].role != OperandRole::kOutput) continue;
+    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
     const std::size_t at = outputs.size();
     outputs.resize(at + layout_[i].bytes);
     DORAJIT_TRY(
@@ -158,15 +192,15 @@ Result<std::vector<std::byte>> ScratchOperands::reference_outputs(std::int64_t s
   kernels::KernelArguments host = arguments(set);
   for (std::size_t i = 0; i < layout_.size(); ++i) {
     copies[i].assign(layout_[i].bytes, static_cast<std::byte>(kPoison));
-    if (spec.operands[i].role == OperandRole::kInput) {
+    if (spec.operands[i].role == OperandRole::kInput && variant_.has(i)) {
       DORAJIT_TRY(device_->download(copies[i].data(), host.operands[i].data, layout_[i].bytes));
     }
     host.operands[i].data = copies[i].data();
   }
-  spec.reference(host, variant_.operand_types());
+  spec.reference(host, variant_);
   std::vector<std::byte> outputs;
   for (std::size_t i = 0; i < layout_.size(); ++i) {
-    if (spec.operands[i].role != OperandRole::kOutput) continue;
+    if (spec.operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
     outputs.insert(outputs.end(), copies[i].begin(), copies[i].end());
   }
   return outputs;

@@ -17,10 +17,15 @@ struct ScratchShape {
   std::int64_t sets = 1;  // independent copies, to rotate among
   int vector_width = 1;   // the alignment class that the operands have, exactly
   std::uint64_t seed = 1;
+
+  // Elements of a broadcast operand. Per row: the largest power of two, up to 256, that divides the
+  // rows.
+  [[nodiscard]] std::int64_t channels(kernels::Broadcast broadcast) const;
 };
 
 // Several sets of operands of one variant, inputs filled with reproducible finite values around
-// those that training meets (gains within 0.01 of 1), in one allocation. Outputs are poisoned.
+// those that training meets (gains around 1, as the paper measured them), in one allocation.
+// Outputs are poisoned.
 class ScratchOperands {
  public:
   static Result<ScratchOperands> make(device::Device& device, const kernels::Variant& variant,
@@ -31,7 +36,8 @@ class ScratchOperands {
 
   [[nodiscard]] std::int64_t sets() const { return shape_.sets; }
 
-  // Fills the outputs of a set with a pattern that no kernel writes.
+  // Fills the outputs and the workspace of a set with a pattern that no kernel writes, so that
+  // nothing right is left of an earlier launch.
   Status poison(std::int64_t set);
 
   // The bytes of every output of a set, padding between rows included.
@@ -54,6 +60,9 @@ class ScratchOperands {
   ScratchOperands(device::Device& device, const kernels::Variant& variant,
                   const ScratchShape& shape);
 
+  static std::int64_t operand_bytes(const kernels::Variant& variant, const ScratchShape& shape,
+                                    kernels::DeviceKind kind);
+  static std::int64_t workspace_bytes(const kernels::Variant& variant, const ScratchShape& shape);
   static std::vector<Layout> layout_of(const kernels::Variant& variant, const ScratchShape& shape,
                                        kernels::DeviceKind kind);
   Status fill_inputs();
@@ -62,6 +71,7 @@ class ScratchOperands {
   kernels::Variant variant_;
   ScratchShape shape_;
   std::vector<Layout> layout_;
+  std::int64_t workspace_offset_ = 0;  // within a set, after its operands
   std::int64_t set_bytes_ = 0;
   std::unique_ptr<device::Buffer> buffer_;
 };

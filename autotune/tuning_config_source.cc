@@ -50,7 +50,7 @@ cache::Environment environment_of(const launch::Problem& problem, const device::
           .policy = kMeasurementPolicy,
           .space = space_hash(problem, device, space),
           .tuner = kTunerVersion,
-          .templates = hash_hex(kernels::source_identity(problem.variant.op, device.traits.kind))};
+          .templates = hash_hex(kernels::source_identity(problem.variant, device.traits.kind))};
 }
 
 TuningConfigSource::TuningConfigSource(const Settings& settings,

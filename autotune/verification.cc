@@ -2,12 +2,40 @@
 
 #include <algorithm>
 
+#include "kernel_templates/partial_sums.h"
+
 namespace dorajit::autotune {
 namespace {
 
-// Enough rows for two programs of the tallest config and a rest, few enough for the host reference.
-constexpr std::int64_t kRows = 35;
+// Enough rows for two programs of the tallest elementwise config and a rest, few enough for the
+// host reference.
+constexpr std::int64_t kRows = 44;
 constexpr std::int64_t kReferenceElements = 1 << 20;
+
+constexpr std::int64_t kTallestProgram = 2048;  // of column sums
+
+// Shapes that give every config seven partial sums, the last of them cut short. With three bits set
+// in their number, as in that of the last one's leaves, no wrong order of the tree gives the right
+// sum. Few columns leave it to a second shape to fill whole blocks.
+std::vector<ScratchShape> deep_shapes(const launch::Problem& problem) {
+  if (problem.variant.broadcast == kernels::Broadcast::kPerRow) {
+    const std::int64_t cols =
+        std::min<std::int64_t>(problem.num_cols, 6 * kernels::kPartialColumns + 37);
+    const std::int64_t samples_per_partial =
+        kernels::sum_layout(kernels::Broadcast::kPerRow, 1, cols, 1, 1).rows_per_partial;
+    // Odd, so that the scratch operands take all the channels and no fewer samples. One channel
+    // alone may have the right sum by chance.
+    const std::int64_t samples = 6 * samples_per_partial + (samples_per_partial > 11 ? 11 : 1);
+    const std::int64_t channels = samples * cols * 16 <= kReferenceElements ? 16 : 4;
+    return {{.rows = channels * samples, .cols = cols, .seed = 14}};
+  }
+  return {{.rows = 6 * kTallestProgram + 85,
+           .cols = std::min<std::int64_t>(problem.num_cols, 19),
+           .seed = 14},
+          {.rows = kTallestProgram + 85,
+           .cols = std::min<std::int64_t>(problem.num_cols, 261),
+           .seed = 15}};
+}
 
 }  // namespace
 
@@ -16,12 +44,14 @@ Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& 
   const std::int64_t rows =
       std::clamp<std::int64_t>(kReferenceElements / problem.num_cols, 1, kRows);
   const std::int64_t ragged_cols = problem.num_cols > 3 ? problem.num_cols - 3 : problem.num_cols;
-  for (const ScratchShape& shape :
-       {ScratchShape{.rows = rows, .cols = problem.num_cols, .seed = 11},
-        ScratchShape{.rows = rows, .cols = problem.num_cols, .seed = 12},
-        ScratchShape{
-            .rows = std::max<std::int64_t>(1, rows / 2), .cols = ragged_cols, .seed = 13}}) {
-    ScratchShape aligned = shape;
+  std::vector<ScratchShape> shapes = {
+      {.rows = rows, .cols = problem.num_cols, .seed = 11},
+      {.rows = rows, .cols = problem.num_cols, .seed = 12},
+      {.rows = std::max<std::int64_t>(1, rows / 2), .cols = ragged_cols, .seed = 13}};
+  if (problem.variant.has_sum()) {
+    for (const ScratchShape& deep : deep_shapes(problem)) shapes.push_back(deep);
+  }
+  for (ScratchShape aligned : shapes) {
     aligned.vector_width = problem.vector_width;
     DORAJIT_ASSIGN(ScratchOperands operands,
                    ScratchOperands::make(device, problem.variant, aligned));

@@ -2,9 +2,9 @@
 
     python3 first_launch.py --library libdorajit.so.0 [--device cpu|cuda] [--json FILE]
 
-`cold` starts with an empty cache directory and tunes; `warm` is the same call in another process with
-what the cold one left. The driver's own start (CUDA context and memory) is timed apart. Needs neither
-PyTorch nor NumPy.
+`cold` starts with an empty cache directory and tunes; `warm` is the same call in another process
+with what the cold one left. The driver's own start (CUDA context and memory) is timed apart. Needs
+neither PyTorch nor NumPy.
 """
 
 import argparse
@@ -17,31 +17,9 @@ import sys
 import tempfile
 import time
 
+import dorajit_c
+
 ROWS, COLS = 512, 4096
-CPU, CUDA = 1, 2
-
-
-class DLTensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int),
-        ("device_id", ctypes.c_int),
-        ("ndim", ctypes.c_int),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.c_void_p),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-class Statistics(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t)] + [
-        (name, ctypes.c_int64)
-        for name in ("launches", "compilations", "artifact_hits", "builtin_kernels",
-                     "tuned_problems", "trials")
-    ]
 
 
 class CudaMemory:
@@ -80,11 +58,6 @@ class HostMemory:
         pass
 
 
-def view(address, rows, device_type):
-    shape = (ctypes.c_int64 * 2)(rows, COLS)
-    return DLTensor(address, device_type, 0, 2, 2, 32, 1, shape, None, 0)
-
-
 def child(library_path, device):
     """One process: prints its times and what the engine did."""
     start = time.perf_counter()
@@ -94,29 +67,15 @@ def child(library_path, device):
     driver = time.perf_counter() - start
 
     start = time.perf_counter()
-    library = ctypes.CDLL(library_path)
-    library.dorajit_error_message.restype = ctypes.c_char_p
-    error, engine = ctypes.c_void_p(), ctypes.c_void_p()
-
-    def check(status):
-        if status != 0:
-            raise RuntimeError(library.dorajit_error_message(error).decode())
-
-    check(library.dorajit_engine_create(None, ctypes.byref(engine), ctypes.byref(error)))
-    kind = CUDA if device == "cuda" else CPU
-    lora, base, gain, out = (view(address, 1 if i == 2 else ROWS, kind)
-                             for i, address in enumerate(addresses))
-
-    def compose():
-        check(library.dorajit_compose(engine, None, ctypes.byref(lora), ctypes.byref(base),
-                                      ctypes.byref(gain), ctypes.c_double(0.5), ctypes.byref(out),
-                                      ctypes.byref(error)))
-
-    compose()
+    library = dorajit_c.Dorajit(library_path)
+    kind = dorajit_c.CUDA if device == "cuda" else dorajit_c.CPU
+    lora, base, gain, out = (
+        dorajit_c.raw_view(address, (1 if i == 2 else ROWS, COLS), "float32", kind)
+        for i, address in enumerate(addresses))
+    library.compose(None, lora, base, gain, 0.5, out)
     memory.synchronize()
     first = time.perf_counter() - start
-    counts = Statistics(struct_size=ctypes.sizeof(Statistics))
-    check(library.dorajit_engine_statistics(engine, ctypes.byref(counts), ctypes.byref(error)))
+    counts = library.statistics()
     print(json.dumps({"driver_ms": driver * 1e3, "first_launch_ms": first * 1e3,
                       "compilations": counts.compilations, "trials": counts.trials,
                       "artifact_hits": counts.artifact_hits}))

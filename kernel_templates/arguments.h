@@ -12,16 +12,18 @@ struct OperandArgument {
 };
 
 // Passed by value to CUDA kernels and by pointer to CPU kernels. Operands stand in the order in
-// which the registry lists them: matrix inputs, column inputs, outputs.
+// which the registry lists them: matrix inputs, broadcast inputs, outputs.
 struct KernelArguments {
   long long num_rows;
   long long num_cols;
+  long long num_channels;  // elements of a broadcast operand, and of a sum; see broadcast.h
+  void* workspace;         // partial sums (partial_sums.h); null where none are kept
   double scalars[kMaxScalars];
   OperandArgument operands[kMaxOperands];
 };
 
 static_assert(sizeof(OperandArgument) == 16, "host and device must agree on this layout");
-static_assert(sizeof(KernelArguments) == 32 + 16 * kMaxOperands,
+static_assert(sizeof(KernelArguments) == 48 + 16 * kMaxOperands,
               "host and device must agree on this layout");
 
 }  // namespace dorajit::kernels

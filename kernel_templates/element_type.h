@@ -3,9 +3,15 @@
 
 namespace dorajit::kernels {
 
-enum class ElementType : int { kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kFloat64 = 3 };
+enum class ElementType : int {
+  kFloat32 = 0,
+  kBfloat16 = 1,
+  kFloat16 = 2,
+  kFloat64 = 3,
+  kAbsent = 4,  // the operand is left out: neither read nor written
+};
 
-inline constexpr int kNumElementTypes = 4;
+inline constexpr int kNumElementTypes = 4;  // that an operand which is there may have
 
 constexpr int size_in_bytes(ElementType type) {
   switch (type) {
@@ -16,6 +22,8 @@ constexpr int size_in_bytes(ElementType type) {
       return 2;
     case ElementType::kFloat64:
       return 8;
+    case ElementType::kAbsent:
+      return 0;
   }
   return 0;
 }

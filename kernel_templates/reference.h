@@ -1,12 +1,16 @@
-// The reference evaluation of an elementwise formula: plain loops, types looked up at run time.
+// The reference evaluation of a formula: plain loops, types looked up at run time.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "kernel_templates/arguments.h"
 #include "kernel_templates/cpu/elements.h"
 #include "kernel_templates/element_type.h"
+#include "kernel_templates/partial_sums.h"
+#include "kernel_templates/registry.h"
 
 namespace dorajit::kernels {
 
@@ -24,6 +28,8 @@ T load_element(const OperandArgument& operand, ElementType type, long long row, 
     case ElementType::kFloat16:
       return static_cast<T>(Element<ElementType::kFloat16>::widen(
           static_cast<const unsigned short*>(operand.data)[at]));
+    case ElementType::kAbsent:
+      break;
   }
   return T(0);
 }
@@ -47,36 +53,86 @@ void store_element(const OperandArgument& operand, ElementType type, long long r
       static_cast<unsigned short*>(operand.data)[at] =
           Element<ElementType::kFloat16>::narrow(static_cast<float>(value));
       break;
+    case ElementType::kAbsent:
+      break;
   }
 }
 
+// The balanced binary tree over the terms, from the root down: the left subtree of each node is the
+// largest power of two that leaves something for the right one.
+template <class T>
+T sum_tree(std::span<const T> terms) {
+  if (terms.size() == 1) return terms.front();
+  const std::size_t left = std::bit_ceil(terms.size()) / 2;
+  return sum_tree(terms.first(left)) + sum_tree(terms.subspan(left));
+}
+
+// One after the other, beginning with the first.
+template <class T>
+T sum_in_order(std::span<const T> terms) {
+  T sum = terms.front();
+  for (const T term : terms.subspan(1)) sum = sum + term;
+  return sum;
+}
+
+// The sum of one channel from its terms, cut into the leaves of its tree: per column each leaf is a
+// run of rows, per row it is a tree over the columns of one row.
+template <class T>
+T sum_channel(const std::vector<std::vector<T>>& leaves, Broadcast broadcast) {
+  std::vector<T> nodes;
+  for (const auto& leaf : leaves) {
+    const std::span<const T> terms(leaf);
+    nodes.push_back(broadcast == Broadcast::kPerRow ? sum_tree(terms) : sum_in_order(terms));
+  }
+  return nodes.empty() ? T(0) : T(0) + sum_tree(std::span<const T>(nodes));
+}
+
 template <template <class> class Formula, class T>
-void evaluate_elementwise(const KernelArguments& arguments, std::span<const ElementType> types) {
+void evaluate_as(const KernelArguments& arguments, const Variant& variant) {
   using F = Formula<T>;
-  constexpr std::size_t kInputs = F::kMatrixInputs + F::kColumnInputs;
+  constexpr std::size_t kInputs = F::kMatrixInputs + F::kBroadcastInputs;
+  constexpr std::size_t kStored = F::kOutputs - F::kSums;
   const F formula(arguments.scalars);
+  const auto channels = static_cast<std::size_t>(variant.has_sum() ? arguments.num_channels : 0);
+  std::vector<std::vector<std::vector<T>>> terms(channels);  // by channel and leaf
   for (long long row = 0; row < arguments.num_rows; ++row) {
     for (long long col = 0; col < arguments.num_cols; ++col) {
+      const long long channel =
+          variant.broadcast == Broadcast::kPerRow ? row % arguments.num_channels : col;
       T input[kInputs];
       T output[F::kOutputs];
       for (std::size_t i = 0; i < kInputs; ++i) {
-        input[i] = load_element<T>(arguments.operands[i], types[i], row, col);
+        const bool is_matrix = i < F::kMatrixInputs;
+        input[i] = load_element<T>(arguments.operands[i], variant.types[i], is_matrix ? row : 0,
+                                   is_matrix ? col : channel);
       }
       formula(input, input + F::kMatrixInputs, output);
-      for (std::size_t i = 0; i < F::kOutputs; ++i) {
-        store_element<T>(arguments.operands[kInputs + i], types[kInputs + i], row, col, output[i]);
+      for (std::size_t i = 0; i < kStored; ++i) {
+        store_element<T>(arguments.operands[kInputs + i], variant.types[kInputs + i], row, col,
+                         output[i]);
       }
+      if (channels == 0) continue;
+      auto& leaves = terms[static_cast<std::size_t>(channel)];
+      const bool begins_leaf =
+          variant.broadcast == Broadcast::kPerRow ? col == 0 : row % kRunLength == 0;
+      if (begins_leaf) leaves.emplace_back();
+      leaves.back().push_back(output[F::kOutputs - 1]);
     }
+  }
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    store_element<T>(arguments.operands[kInputs + kStored], variant.types[kInputs + kStored], 0,
+                     static_cast<long long>(channel),
+                     sum_channel(terms[channel], variant.broadcast));
   }
 }
 
 template <template <class> class Formula>
-void elementwise_reference(const KernelArguments& arguments, std::span<const ElementType> types) {
-  for (const ElementType type : types) {
-    if (type == ElementType::kFloat64)
-      return evaluate_elementwise<Formula, double>(arguments, types);
+void evaluate_reference(const KernelArguments& arguments, const Variant& variant) {
+  if (compute_type(variant) == ElementType::kFloat64) {
+    evaluate_as<Formula, double>(arguments, variant);
+  } else {
+    evaluate_as<Formula, float>(arguments, variant);
   }
-  evaluate_elementwise<Formula, float>(arguments, types);
 }
 
 }  // namespace dorajit::kernels

@@ -28,9 +28,12 @@ kernels::KernelArguments make_arguments(const launch::Call& call) {
   kernels::KernelArguments arguments{};
   arguments.num_rows = call.operands.front().rows;
   arguments.num_cols = call.operands.front().cols;
+  arguments.num_channels = launch::channels_of(call);
+  arguments.workspace = call.workspace;
   std::ranges::copy(call.scalars, arguments.scalars);
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     const launch::TensorView& tensor = call.operands[i];
+    if (tensor.type == kernels::ElementType::kAbsent) continue;
     arguments.operands[i] = {.data = tensor.data,
                              .row_stride = tensor.rows > 1 ? tensor.row_stride : 0};
   }
@@ -73,19 +76,27 @@ int Engine::cuda_device_count() { return device::CudaDevice::count().value_or(0)
 
 Status Engine::run(const launch::Call& call, device::Stream stream) {
   DORAJIT_TRY(launch::check_call(call));
+  const kernels::Variant variant = launch::variant_of(call);
   const launch::TensorView& first = call.operands.front();
-  if (first.rows == 0 || first.cols == 0) return {};
-  kernels::Variant variant{.op = call.op, .types = {}};
-  for (std::size_t i = 0; i < call.operands.size(); ++i) variant.types[i] = call.operands[i].type;
+  const bool is_empty = first.rows == 0 || first.cols == 0;
+  if (is_empty && (!variant.has_sum() || launch::channels_of(call) == 0)) return {};
   const Problem problem = launch::make_problem(variant, call.operands);
 
   DORAJIT_ASSIGN(device::Device * device, this->device(first.device));
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    if (!variant.has(i) || call.operands[i].data == nullptr) continue;
     if (auto reachable = device->check_pointer(call.operands[i].data); !reachable) {
       if (reachable.error().code != StatusCode::kWrongDevice) return reachable;
       const auto& op = kernels::spec(call.op);
       return fail(reachable.error().code,
                   std::format("{}: argument `{}` {}", op.name, op.operands[i].name,
+                              reachable.error().message));
+    }
+  }
+  if (launch::workspace_needed(call, variant) > 0) {
+    if (auto reachable = device->check_pointer(call.workspace); !reachable) {
+      return fail(reachable.error().code,
+                  std::format("{}: `workspace` {}", kernels::spec(call.op).name,
                               reachable.error().message));
     }
   }

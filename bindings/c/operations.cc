@@ -1,38 +1,172 @@
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <format>
 #include <span>
+#include <string_view>
 
+#include "bindings/c/broadcast_from_dlpack.h"
 #include "bindings/c/engine_handle.h"
 #include "bindings/c/error_handle.h"
 #include "bindings/c/tensor_from_dlpack.h"
+#include "kernel_templates/partial_sums.h"
 #include "kernel_templates/registry.h"
 #include "runtime/launch/check_call.h"
 
 namespace dorajit::bindings {
 namespace {
 
-// `tensors` in the registry's order, which also names them.
-Status run(dorajit_engine* engine, kernels::Op op, void* stream,
-           std::span<const DLTensor* const> tensors, std::span<const double> scalars) {
-  const kernels::OpSpec& spec = kernels::spec(op);
-  DORAJIT_TRY(require(engine, spec.name, "engine", "create one with dorajit_engine_create"));
-  std::array<launch::TensorView, kernels::kMaxOperands> operands;
+using kernels::OperandShape;
+using kernels::OpSpec;
+using kernels::Presence;
+using launch::TensorView;
+
+// One element per channel: all dimensions of the tensor, flattened into one row.
+Result<TensorView> channels_from_dlpack(const OpSpec& spec, std::size_t operand,
+                                        const DLTensor* tensor) {
+  const int all = tensor == nullptr ? 1 : tensor->ndim;
+  return tensor_from_dlpack(spec.name, spec.operands[operand].name, tensor, std::max(all, 1));
+}
+
+// The operands of a call from `tensors` in the registry's order; null for what is left out.
+struct Operands {
+  std::array<TensorView, kernels::kMaxOperands> views;
+  kernels::Broadcast broadcast = kernels::Broadcast::kPerColumn;
+};
+
+Result<Operands> operands_from_dlpack(const OpSpec& spec,
+                                      std::span<const DLTensor* const> tensors) {
+  Operands operands;
+  ChannelLayout layout;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    DORAJIT_ASSIGN(operands[i], tensor_from_dlpack(spec.name, spec.operands[i].name, tensors[i]));
+    if (spec.operands[i].shape == OperandShape::kBroadcast && tensors[i] != nullptr &&
+        tensors.front() != nullptr) {
+      DORAJIT_ASSIGN(
+          layout, channel_layout(spec.name, spec.operands[i].name, *tensors.front(), *tensors[i]));
+    }
   }
+  // Without a broadcast operand nothing tells rows from columns, and one row is the fastest shape.
+  if (!spec.has_broadcast() && tensors.front() != nullptr) {
+    layout.column_dims = std::max(tensors.front()->ndim, 1);
+  }
+  operands.broadcast = layout.broadcast;
+  const auto sum = static_cast<std::size_t>(spec.sum_operand());
+  const bool has_sum = sum < tensors.size() && tensors[sum] != nullptr;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const Presence presence = spec.operands[i].presence;
+    const bool is_left_out = tensors[i] == nullptr && presence != Presence::kRequired;
+    if (is_left_out || (presence == Presence::kForSum && !has_sum)) {
+      operands.views[i].type = kernels::ElementType::kAbsent;
+    } else if (spec.operands[i].shape == OperandShape::kMatrix) {
+      DORAJIT_ASSIGN(operands.views[i], tensor_from_dlpack(spec.name, spec.operands[i].name,
+                                                           tensors[i], layout.column_dims));
+    } else {
+      DORAJIT_ASSIGN(operands.views[i], channels_from_dlpack(spec, i, tensors[i]));
+    }
+  }
+  return operands;
+}
+
+struct Workspace {
+  void* data = nullptr;
+  std::int64_t bytes = 0;
+};
+
+Status run(dorajit_engine* engine, kernels::Op op, void* stream,
+           std::span<const DLTensor* const> tensors, double scale,
+           const Workspace& workspace = {}) {
+  const OpSpec& spec = kernels::spec(op);
+  DORAJIT_TRY(require(engine, spec.name, "engine", "create one with dorajit_engine_create"));
+  DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(spec, tensors));
   return engine->composition.engine->run(
-      {.op = op, .operands = std::span(operands).first(tensors.size()), .scalars = scalars},
+      {.op = op,
+       .broadcast = operands.broadcast,
+       .operands = std::span(operands.views).first(tensors.size()),
+       .scalars = std::span(&scale, 1),
+       .workspace = workspace.data,
+       .workspace_bytes = workspace.bytes},
       stream);
+}
+
+Status backward_workspace(const DLTensor* d_out, const DLTensor* gain, std::int64_t* bytes) {
+  constexpr std::string_view kFunction = "backward_workspace";
+  const OpSpec& spec = kernels::spec(kernels::Op::kBackward);
+  DORAJIT_TRY(require(bytes, kFunction, "bytes", "pass where the size goes"));
+  const DLTensor* const tensors[] = {d_out, nullptr, gain};
+  DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(spec, tensors));
+  const TensorView& matrix = operands.views[0];
+  const TensorView& channels = operands.views[2];
+  // What no call would accept, and arithmetic on sizes could not bear.
+  if (operands.broadcast == kernels::Broadcast::kPerColumn && channels.cols != matrix.cols) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{}: argument `gain` has {} elements but `d_out` has {} columns; give "
+                            "one element per column",
+                            kFunction, channels.cols, matrix.cols));
+  }
+  if (std::int64_t size = 0; __builtin_mul_overflow(matrix.rows * matrix.cols,
+                                                    kernels::size_in_bytes(matrix.type), &size)) {
+    return fail(
+        StatusCode::kInvalidArgument,
+        std::format("{}: argument `d_out` has more than 2^63 bytes; check its shape", kFunction));
+  }
+  const bool is_double = matrix.type == kernels::ElementType::kFloat64 ||
+                         channels.type == kernels::ElementType::kFloat64;
+  const bool is_empty = matrix.rows == 0 || matrix.cols == 0;
+  *bytes = is_empty ? 0
+                    : kernels::sum_workspace_bytes(operands.broadcast, matrix.rows, matrix.cols,
+                                                   channels.cols, is_double ? 8 : 4);
+  return {};
 }
 
 }  // namespace
 }  // namespace dorajit::bindings
 
+using dorajit::bindings::guarded;
+using dorajit::kernels::Op;
+
 dorajit_status dorajit_compose(dorajit_engine* engine, void* stream, const DLTensor* lora,
                                const DLTensor* base, const DLTensor* gain, double scale,
                                const DLTensor* out, dorajit_error** error) {
-  return dorajit::bindings::guarded(error, [&] {
+  return guarded(error, [&] {
     const DLTensor* const tensors[] = {lora, base, gain, out};
-    return dorajit::bindings::run(engine, dorajit::kernels::Op::kCompose, stream, tensors,
-                                  std::span(&scale, 1));
+    return dorajit::bindings::run(engine, Op::kCompose, stream, tensors, scale);
+  });
+}
+
+dorajit_status dorajit_compose_inner(dorajit_engine* engine, void* stream, const DLTensor* lora,
+                                     const DLTensor* base, const DLTensor* gain, double scale,
+                                     const DLTensor* out, const DLTensor* inner,
+                                     dorajit_error** error) {
+  return guarded(error, [&] {
+    const DLTensor* const tensors[] = {lora, base, gain, out, inner};
+    return dorajit::bindings::run(engine, Op::kComposeInner, stream, tensors, scale);
+  });
+}
+
+dorajit_status dorajit_backward_workspace(const DLTensor* d_out, const DLTensor* gain,
+                                          std::int64_t* bytes, dorajit_error** error) {
+  return guarded(error, [&] { return dorajit::bindings::backward_workspace(d_out, gain, bytes); });
+}
+
+dorajit_status dorajit_backward(dorajit_engine* engine, void* stream, const DLTensor* d_out,
+                                const DLTensor* inner, const DLTensor* gain, double scale,
+                                const DLTensor* d_lora, const DLTensor* d_base,
+                                const DLTensor* d_gain, void* workspace,
+                                std::int64_t workspace_bytes, dorajit_error** error) {
+  return guarded(error, [&] {
+    const DLTensor* const tensors[] = {d_out, inner, gain, d_lora, d_base, d_gain};
+    return dorajit::bindings::run(engine, Op::kBackward, stream, tensors, scale,
+                                  {.data = workspace, .bytes = workspace_bytes});
+  });
+}
+
+dorajit_status dorajit_norm_assembly(dorajit_engine* engine, void* stream,
+                                     const DLTensor* w_norm_sq, const DLTensor* cross,
+                                     const DLTensor* ba_norm_sq, double scale, const DLTensor* norm,
+                                     dorajit_error** error) {
+  return guarded(error, [&] {
+    const DLTensor* const tensors[] = {w_norm_sq, cross, ba_norm_sq, norm};
+    return dorajit::bindings::run(engine, Op::kNormAssembly, stream, tensors, scale);
   });
 }

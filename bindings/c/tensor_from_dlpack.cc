@@ -1,5 +1,6 @@
 #include "bindings/c/tensor_from_dlpack.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <format>
@@ -81,60 +82,63 @@ Status check_shape(const Name& name, const DLTensor& tensor) {
   return {};
 }
 
-// The product of the sizes of all dimensions but the last.
-Result<std::int64_t> count_rows(const Name& name, const DLTensor& tensor) {
-  std::int64_t rows = 1;
-  for (int i = 0; i + 1 < tensor.ndim; ++i) {
+// The product of the sizes of dimensions [first, last).
+Result<std::int64_t> count(const Name& name, const DLTensor& tensor, int first, int last) {
+  std::int64_t product = 1;
+  for (int i = first; i < last; ++i) {
     if (tensor.shape[i] == 0) return 0;
   }
-  for (int i = 0; i + 1 < tensor.ndim; ++i) {
-    if (__builtin_mul_overflow(rows, tensor.shape[i], &rows)) {
-      return refuse(name, StatusCode::kInvalidArgument, "has more than 2^63 rows; check its shape");
+  for (int i = first; i < last; ++i) {
+    if (__builtin_mul_overflow(product, tensor.shape[i], &product)) {
+      return refuse(name, StatusCode::kInvalidArgument,
+                    "has more than 2^63 elements; check its shape");
     }
   }
-  std::int64_t elements = 0;
-  if (__builtin_mul_overflow(rows, tensor.shape[tensor.ndim - 1], &elements)) {
-    return refuse(name, StatusCode::kInvalidArgument,
-                  "has more than 2^63 elements; check its shape");
-  }
-  return rows;
+  return product;
 }
 
-// The distance between rows of a tensor that has elements and strides.
-Result<std::int64_t> find_row_stride(const Name& name, const DLTensor& tensor) {
-  const int last = tensor.ndim - 1;
-  const std::int64_t cols = tensor.shape[last];
-  if (cols > 1 && tensor.strides[last] != 1) {
-    return refuse(name, StatusCode::kInvalidArgument,
-                  std::format("has a stride of {} elements in its last dimension; make that "
-                              "dimension contiguous, as .contiguous() does",
-                              tensor.strides[last]));
-  }
-  std::int64_t row_stride = cols;
+// The stride with which dimensions [first, last) are walked as one; nothing when they have no more
+// than one element.
+Result<std::optional<std::int64_t>> flat_stride(const Name& name, const DLTensor& tensor, int first,
+                                                int last) {
   int inner = -1;  // the dimension of more than one element that was met last
-  for (int i = last - 1; i >= 0; --i) {
+  std::optional<std::int64_t> stride;
+  for (int i = last - 1; i >= first; --i) {
     if (tensor.shape[i] == 1) continue;
     if (inner < 0) {
-      row_stride = tensor.strides[i];
-      if (row_stride < cols) {
-        return refuse(name, StatusCode::kInvalidArgument,
-                      std::format("has a row stride of {} elements but {} columns; rows may not "
-                                  "overlap, so pass a copy with distinct rows, as .contiguous() "
-                                  "makes it",
-                                  row_stride, cols));
-      }
+      stride = tensor.strides[i];
     } else if (std::int64_t expected = 0;
                __builtin_mul_overflow(tensor.strides[inner], tensor.shape[inner], &expected) ||
                tensor.strides[i] != expected) {
       return refuse(name, StatusCode::kInvalidArgument,
-                    std::format("has dimensions {} and {} that do not flatten into rows of one "
-                                "stride (strides {} and {}); pass a compact copy, as .contiguous() "
-                                "makes it",
+                    std::format("has dimensions {} and {} that do not flatten into one (strides {} "
+                                "and {}); pass a compact copy, as .contiguous() makes it",
                                 i, inner, tensor.strides[i], tensor.strides[inner]));
     }
     inner = i;
   }
-  return row_stride;
+  return stride;
+}
+
+// The distance between rows of a tensor that has elements and strides.
+Result<std::int64_t> find_row_stride(const Name& name, const DLTensor& tensor, int row_dims,
+                                     std::int64_t cols) {
+  DORAJIT_ASSIGN(const auto column_stride, flat_stride(name, tensor, row_dims, tensor.ndim));
+  if (column_stride.value_or(1) != 1) {
+    return refuse(name, StatusCode::kInvalidArgument,
+                  std::format("has a stride of {} elements in its last dimension; make that "
+                              "dimension contiguous, as .contiguous() does",
+                              *column_stride));
+  }
+  DORAJIT_ASSIGN(const auto row_stride, flat_stride(name, tensor, 0, row_dims));
+  if (row_stride.value_or(cols) < cols) {
+    return refuse(name, StatusCode::kInvalidArgument,
+                  std::format("has a row stride of {} elements but {} columns; rows may not "
+                              "overlap, so pass a copy with distinct rows, as .contiguous() "
+                              "makes it",
+                              *row_stride, cols));
+  }
+  return row_stride.value_or(cols);
 }
 
 Result<void*> first_element(const Name& name, const DLTensor& tensor) {
@@ -152,7 +156,7 @@ Result<void*> first_element(const Name& name, const DLTensor& tensor) {
 }  // namespace
 
 Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::string_view argument,
-                                              const DLTensor* tensor) {
+                                              const DLTensor* tensor, int column_dims) {
   const Name name{.function = function, .argument = argument};
   if (tensor == nullptr) {
     return refuse(name, StatusCode::kInvalidArgument, "is null; pass a DLTensor");
@@ -163,12 +167,14 @@ Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::st
   const auto device = device_id(tensor->device);
   if (!device) return refuse_device(name, tensor->device);
 
+  const int row_dims = std::max(tensor->ndim - column_dims, 0);
   launch::TensorView view{.data = nullptr, .type = *type, .device = *device};
-  view.cols = tensor->shape[tensor->ndim - 1];
-  DORAJIT_ASSIGN(view.rows, count_rows(name, *tensor));
+  DORAJIT_TRY(count(name, *tensor, 0, tensor->ndim));
+  DORAJIT_ASSIGN(view.rows, count(name, *tensor, 0, row_dims));
+  DORAJIT_ASSIGN(view.cols, count(name, *tensor, row_dims, tensor->ndim));
   view.row_stride = view.cols;
   if (view.rows > 0 && view.cols > 0 && tensor->strides != nullptr) {
-    DORAJIT_ASSIGN(view.row_stride, find_row_stride(name, *tensor));
+    DORAJIT_ASSIGN(view.row_stride, find_row_stride(name, *tensor, row_dims, view.cols));
   }
   DORAJIT_ASSIGN(view.data, first_element(name, *tensor));
   return view;

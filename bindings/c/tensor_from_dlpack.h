@@ -10,11 +10,11 @@
 
 namespace dorajit::bindings {
 
-// The rows x columns that a DLTensor describes (the conventions of dorajit.h). Checks what a
-// TensorView cannot express: null shape, element type, device, strides that do not flatten, sizes
-// beyond 64 bits. Messages name the function and the argument and say what to do. Allocates only
-// for an error.
+// The rows x columns that a DLTensor describes (the conventions of dorajit.h), its last
+// `column_dims` dimensions being the columns. Checks what a TensorView cannot express: null shape,
+// element type, device, strides that do not flatten, sizes beyond 64 bits. Messages name the
+// function and the argument and say what to do. Allocates only for an error.
 Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::string_view argument,
-                                              const DLTensor* tensor);
+                                              const DLTensor* tensor, int column_dims = 1);
 
 }  // namespace dorajit::bindings

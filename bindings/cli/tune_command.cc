@@ -77,9 +77,13 @@ CLI::App* TuneCommand::declare(CLI::App& app) {
   command->add_option("--shape", shapes_, "A problem as ROWSxCOLS; may be repeated")
       ->option_text("RxC")
       ->delimiter(',');
+  command->add_option("--op", variant_.op, "The operation [compose]")->option_text("OP");
   add_variant_options(*command, variant_);
   command->add_flag("--force", force_, "Tune again where a winner is known");
-  command->footer("Example:\n  dorajit tune --shape 512x4096 --shape 4096x14336 --type bf16");
+  command->footer(
+      "Example:\n"
+      "  dorajit tune --shape 512x4096 --shape 4096x14336 --type bf16\n"
+      "  dorajit tune --op backward --shape 4096x4096");
   return command;
 }
 

@@ -54,6 +54,7 @@ Status UnfusedPasses::run(const KernelArguments& compose, device::Stream stream)
     KernelArguments arguments{};
     arguments.num_rows = compose.num_rows;
     arguments.num_cols = compose.num_cols;
+    arguments.num_channels = compose.num_channels;
     arguments.scalars[0] = compose.scalars[0];
     std::size_t next = 0;
     for (const OperandArgument& operand : operands) arguments.operands[next++] = operand;

@@ -56,15 +56,19 @@ void add_variant_options(CLI::App& app, VariantOptions& options) {
                                      "Element type of the gain [f32; f64 beside f64]")
                           ->option_text("TYPE");
   app.add_option("--types", options.types,
-                 "Element type of every operand instead, as in bf16,bf16,f32,bf16")
+                 "Element type of every operand instead, as in bf16,bf16,f32,bf16; - for one "
+                 "that is left out")
       ->option_text("TYPE,...")
       ->excludes(type)
       ->excludes(gain);
+  app.add_flag("--per-row", options.is_per_row,
+               "One gain per row instead of per column, as convolutions have it");
 }
 
 Result<kernels::Variant> make_variant(const VariantOptions& options) {
   DORAJIT_ASSIGN(const kernels::OpSpec* op, find_op(options.op));
-  kernels::Variant variant{.op = op->op, .types = {}};
+  kernels::Variant variant{.op = op->op};
+  if (options.is_per_row) variant.broadcast = kernels::Broadcast::kPerRow;
   if (!options.types.empty()) {
     const auto parts = split(options.types);
     if (parts.size() != op->operands.size()) {
@@ -84,13 +88,15 @@ Result<kernels::Variant> make_variant(const VariantOptions& options) {
       DORAJIT_ASSIGN(gain, parse_type("--gain-type", options.gain_type));
     }
     for (std::size_t i = 0; i < op->operands.size(); ++i) {
-      const bool is_gain = op->operands[i].shape == kernels::OperandShape::kColumns;
-      variant.types[i] = is_gain ? gain : type;
+      const bool is_matrix = op->operands[i].shape == kernels::OperandShape::kMatrix;
+      variant.types[i] = is_matrix ? type : gain;
     }
   }
   if (!kernels::is_supported(variant)) {
     return fail(StatusCode::kUnsupported,
-                std::format("no kernel serves {}: f64 goes only with f64", to_text(variant)));
+                std::format("no kernel serves {}: f64 goes only with f64, what is left out may be, "
+                            "and only a gain can be per row",
+                            to_text(variant)));
   }
   return variant;
 }

@@ -17,9 +17,10 @@ struct VariantOptions {
   std::string type = "bf16";
   std::string gain_type;  // empty: f32, or f64 beside f64
   std::string types;      // of every operand, separated by commas; instead of the two above
+  bool is_per_row = false;
 };
 
-// Declares --type, --gain-type and --types.
+// Declares --type, --gain-type, --types and --per-row.
 void add_variant_options(CLI::App& app, VariantOptions& options);
 
 // kInvalidArgument when a name is unknown, kUnsupported when no kernel serves the mix.

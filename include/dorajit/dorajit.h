@@ -16,6 +16,12 @@
  *   into rows, which lie a constant stride apart (at least num_cols elements). Any number of
  *   columns and any address that is aligned to an element works. Sizes are 64-bit. A tensor
  *   without elements makes the call a no-op.
+ * - A gain has one element per channel and is broadcast as NumPy and PyTorch do, aligned at the
+ *   last dimensions. With [num_cols] or [1, ..., 1, num_cols] the channels are the columns. With
+ *   [C, 1, ...] or [1, C, 1, ...], as convolutions have it over [N, C, H, W], they are a
+ *   dimension of C before the columns: that one and all before it are flattened into rows, row r
+ *   belongs to channel r % C, and all dimensions after it are flattened into columns, which must
+ *   be contiguous together. With [1, 1, ...] there is one channel for all.
  * - Elements are float32, float16, bfloat16 or float64. Operands may mix the first three freely;
  *   float64 goes only with float64. Arithmetic is done in float32 (float64), every operation
  *   rounded once and never contracted, every result rounded once to nearest even. The bits of a
@@ -104,8 +110,8 @@ DORAJIT_API void dorajit_engine_destroy(dorajit_engine* engine);
  *
  * The DoRA composition in its numerically stable form (arXiv:2603.22276, section 3.1, appendix C).
  *
- * lora, base, out: [..., num_cols], the same shape. gain: num_cols elements ([num_cols] or
- * [1, ..., num_cols]), one per column, magnitude / max(weight norm, eps). out may be exactly lora
+ * lora, base, out: [..., num_cols], the same shape. gain: magnitude / max(weight norm, eps), one
+ * element per channel, broadcast as the conventions above say. out may be exactly lora
  * or exactly base (same address, type and strides) and may overlap nothing else. scale may be any
  * double, rounded to the compute type; non-finite values propagate.
  *
@@ -121,10 +127,67 @@ DORAJIT_API dorajit_status dorajit_compose(dorajit_engine* engine, void* stream,
                                            const DLTensor* gain, double scale, const DLTensor* out,
                                            dorajit_error** error);
 
+/* out = (gain - 1) * base + gain * (scale * lora),  inner = scale * lora + base
+ *
+ * compose and, from the same read of its inputs, what backward needs for the gradient of the gain
+ * (arXiv:2603.22276, section 4, tier 1). out has the very bits of dorajit_compose.
+ *
+ * inner: as out, of its own element type. out and inner may each be exactly lora or base, but not
+ * the same one. */
+DORAJIT_API dorajit_status dorajit_compose_inner(dorajit_engine* engine, void* stream,
+                                                 const DLTensor* lora, const DLTensor* base,
+                                                 const DLTensor* gain, double scale,
+                                                 const DLTensor* out, const DLTensor* inner,
+                                                 dorajit_error** error);
+
+/* Bytes of workspace that dorajit_backward needs for d_gain: a function of the shapes and of
+ * whether elements are float64, whatever the device (docs/numerics.md); at most 1% of d_out and
+ * inner together, and 0 for up to 256 rows when the channels are the columns. Memory is not looked
+ * at and may be null. On failure *bytes is left alone. */
+DORAJIT_API dorajit_status dorajit_backward_workspace(const DLTensor* d_out, const DLTensor* gain,
+                                                      int64_t* bytes, dorajit_error** error);
+
+/* The gradients of compose (arXiv:2603.22276, section 3.2, appendix C.2):
+ *
+ *   d_lora = (gain * scale) * d_out,  d_base = (gain - 1) * d_out,
+ *   d_gain = sum of inner * d_out over all elements of a channel
+ *
+ * d_lora, d_base: as d_out. d_gain: as many contiguous elements as gain. Any of the three may be
+ * NULL, but not all: what is not wanted is not computed. inner, as compose_inner wrote it, is
+ * needed for d_gain and is neither needed nor read without it. d_lora and d_base may be exactly
+ * d_out or inner, but not the same one; d_gain and workspace overlap nothing.
+ *
+ * d_gain is summed in float32 (float64) along one fixed tree (docs/numerics.md): its bits depend on
+ * the inputs alone. Without elements it is zero.
+ *
+ * workspace: memory of the tensors' device, aligned to 16 bytes, of at least the bytes that
+ * dorajit_backward_workspace names; it may be NULL when those are 0 or d_gain is NULL. Its contents
+ * before and after mean nothing. It must stay valid, and no other call may use it, until the stream
+ * has run the work. */
+DORAJIT_API dorajit_status dorajit_backward(dorajit_engine* engine, void* stream,
+                                            const DLTensor* d_out, const DLTensor* inner,
+                                            const DLTensor* gain, double scale,
+                                            const DLTensor* d_lora, const DLTensor* d_base,
+                                            const DLTensor* d_gain, void* workspace,
+                                            int64_t workspace_bytes, dorajit_error** error);
+
+/* norm = sqrt(max((w_norm_sq + 2 scale * cross) + scale^2 * ba_norm_sq, 0))
+ *
+ * The row norms of W + scale B A from their factored terms (arXiv:2603.22276, section 2, appendix
+ * C.3), in the order and with the roundings of PyTorch's four kernels; 2 scale and scale^2 are
+ * formed in double. NaN passes through the maximum; the square root is correctly rounded.
+ *
+ * All four tensors have the same shape and are contiguous. norm may be exactly one of the others.
+ */
+DORAJIT_API dorajit_status dorajit_norm_assembly(dorajit_engine* engine, void* stream,
+                                                 const DLTensor* w_norm_sq, const DLTensor* cross,
+                                                 const DLTensor* ba_norm_sq, double scale,
+                                                 const DLTensor* norm, dorajit_error** error);
+
 /* What an engine has done so far. struct_size as above; fields beyond the caller's are left out. */
 typedef struct dorajit_statistics {
   size_t struct_size;
-  int64_t launches;        /* kernels launched for callers */
+  int64_t launches;        /* calls that launched a kernel */
   int64_t compilations;    /* compiler runs that produced code */
   int64_t artifact_hits;   /* compiled kernels read from the cache directory */
   int64_t builtin_kernels; /* kernels served from the library itself (CPU without a compiler) */

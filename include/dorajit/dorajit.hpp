@@ -215,6 +215,16 @@ struct Statistics {
   std::int64_t trials = 0;
 };
 
+// What Engine::backward is to compute, and what it needs for that.
+struct Gradients {
+  std::optional<TensorRef> d_lora;
+  std::optional<TensorRef> d_base;
+  std::optional<TensorRef> d_gain;      // as many contiguous elements as the gain
+  std::optional<ConstTensorRef> inner;  // for d_gain, as compose_inner wrote it
+  void* workspace = nullptr;            // for d_gain; on the tensors' device, aligned to 16 bytes
+  std::int64_t workspace_bytes = 0;
+};
+
 // Compiles, tunes and launches kernels. Any number of threads may use one engine at once. Work that
 // it enqueued on CUDA streams must have finished before it is destroyed. Of an engine that was
 // moved from, every call but assignment and destruction is kInvalidArgument.
@@ -236,11 +246,12 @@ class Engine {
 
   // out = (gain - 1) * base + gain * (scale * lora)
   //
-  // lora, base, out: [..., num_cols], the same shape; gain: [num_cols], one per column. out may be
-  // exactly lora or exactly base and may overlap nothing else. `stream` is a CUstream or
-  // cudaStream_t of the tensors' device (null: the legacy default stream): the work is enqueued on
-  // it and not waited for, so the memory must stay valid until the stream has run it. For CPU
-  // tensors it is ignored and the work is done on return. When this throws nothing was written.
+  // lora, base, out: [..., num_cols], the same shape; gain: one element per channel, [num_cols] or
+  // [1, C, 1, ...] as dorajit.h says. out may be exactly lora or exactly base and may overlap
+  // nothing else. `stream` is a CUstream or cudaStream_t of the tensors' device (null: the legacy
+  // default stream): the work is enqueued on it and not waited for, so the memory must stay valid
+  // until the stream has run it. For CPU tensors it is ignored and the work is done on return. When
+  // this throws nothing was written.
   void compose(void* stream, const ConstTensorRef& lora, const ConstTensorRef& base,
                const ConstTensorRef& gain, double scale, const TensorRef& out) {
     const DLTensor c_lora = lora.dl_tensor();
@@ -249,6 +260,66 @@ class Engine {
     const DLTensor c_out = out.dl_tensor();
     dorajit_error* error = nullptr;
     check(dorajit_compose(get(), stream, &c_lora, &c_base, &c_gain, scale, &c_out, &error), error);
+  }
+
+  // compose into out, and inner = scale * lora + base, which backward needs for d_gain. out and
+  // inner may each be exactly lora or base, but not the same one. Otherwise as compose.
+  void compose_inner(void* stream, const ConstTensorRef& lora, const ConstTensorRef& base,
+                     const ConstTensorRef& gain, double scale, const TensorRef& out,
+                     const TensorRef& inner) {
+    const DLTensor c_lora = lora.dl_tensor();
+    const DLTensor c_base = base.dl_tensor();
+    const DLTensor c_gain = gain.dl_tensor();
+    const DLTensor c_out = out.dl_tensor();
+    const DLTensor c_inner = inner.dl_tensor();
+    dorajit_error* error = nullptr;
+    check(dorajit_compose_inner(get(), stream, &c_lora, &c_base, &c_gain, scale, &c_out, &c_inner,
+                                &error),
+          error);
+  }
+
+  // d_lora = (gain * scale) * d_out, d_base = (gain - 1) * d_out, d_gain = sum of inner * d_out
+  // over each channel.
+  //
+  // What `gradients` leaves out is not computed; at least one must be there. d_gain needs inner and
+  // a workspace of backward_workspace() bytes. d_lora and d_base may be exactly d_out or inner, but
+  // not the same one; d_gain and the workspace overlap nothing. Otherwise as compose.
+  void backward(void* stream, const ConstTensorRef& d_out, const ConstTensorRef& gain, double scale,
+                const Gradients& gradients) {
+    const DLTensor c_d_out = d_out.dl_tensor();
+    const DLTensor c_gain = gain.dl_tensor();
+    const OptionalTensor inner(gradients.inner);
+    const OptionalTensor d_lora(gradients.d_lora);
+    const OptionalTensor d_base(gradients.d_base);
+    const OptionalTensor d_gain(gradients.d_gain);
+    dorajit_error* error = nullptr;
+    check(dorajit_backward(get(), stream, &c_d_out, inner.get(), &c_gain, scale, d_lora.get(),
+                           d_base.get(), d_gain.get(), gradients.workspace,
+                           gradients.workspace_bytes, &error),
+          error);
+  }
+
+  // Bytes of workspace that backward needs for d_gain, whatever the device and the engine.
+  static std::int64_t backward_workspace(const ConstTensorRef& d_out, const ConstTensorRef& gain) {
+    const DLTensor c_d_out = d_out.dl_tensor();
+    const DLTensor c_gain = gain.dl_tensor();
+    std::int64_t bytes = 0;
+    dorajit_error* error = nullptr;
+    check(dorajit_backward_workspace(&c_d_out, &c_gain, &bytes, &error), error);
+    return bytes;
+  }
+
+  // norm = sqrt(max((w_norm_sq + 2 scale * cross) + scale^2 * ba_norm_sq, 0)), contiguous tensors
+  // of one shape. norm may be exactly one of the others. Otherwise as compose.
+  void norm_assembly(void* stream, const ConstTensorRef& w_norm_sq, const ConstTensorRef& cross,
+                     const ConstTensorRef& ba_norm_sq, double scale, const TensorRef& norm) {
+    const DLTensor c_w = w_norm_sq.dl_tensor();
+    const DLTensor c_cross = cross.dl_tensor();
+    const DLTensor c_ba = ba_norm_sq.dl_tensor();
+    const DLTensor c_norm = norm.dl_tensor();
+    dorajit_error* error = nullptr;
+    check(dorajit_norm_assembly(get(), stream, &c_w, &c_cross, &c_ba, scale, &c_norm, &error),
+          error);
   }
 
   Statistics statistics() const {
@@ -273,6 +344,21 @@ class Engine {
   struct Destroy {
     void operator()(dorajit_engine* engine) const noexcept { dorajit_engine_destroy(engine); }
     void operator()(dorajit_error* error) const noexcept { dorajit_error_destroy(error); }
+  };
+
+  // A DLTensor that may be left out.
+  class OptionalTensor {
+   public:
+    template <class Ref>
+    explicit OptionalTensor(const std::optional<Ref>& ref) : has_value_(ref.has_value()) {
+      if (ref) tensor_ = ref->dl_tensor();
+    }
+
+    const DLTensor* get() const noexcept { return has_value_ ? &tensor_ : nullptr; }
+
+   private:
+    DLTensor tensor_{};
+    bool has_value_;
   };
 
   static void check(dorajit_status status, dorajit_error* error) {

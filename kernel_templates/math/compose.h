@@ -12,18 +12,19 @@ namespace dorajit::kernels {
 
 template <class T>
 struct Compose {
-  static constexpr int kMatrixInputs = 2;  // lora, base
-  static constexpr int kColumnInputs = 1;  // gain
-  static constexpr int kOutputs = 1;       // out
+  static constexpr int kMatrixInputs = 2;     // lora, base
+  static constexpr int kBroadcastInputs = 1;  // gain
+  static constexpr int kOutputs = 1;          // out
+  static constexpr int kSums = 0;
 
   T scale;
 
   DORAJIT_FORMULA explicit Compose(const double* scalars) : scale(static_cast<T>(scalars[0])) {}
 
-  DORAJIT_FORMULA void operator()(const T* matrix, const T* column, T* output) const {
+  DORAJIT_FORMULA void operator()(const T* matrix, const T* broadcast, T* output) const {
     const T lora = matrix[0];
     const T base = matrix[1];
-    const T gain = column[0];
+    const T gain = broadcast[0];
     const T scaled_lora = scale * lora;
     output[0] = (gain - T(1)) * base + gain * scaled_lora;
   }

@@ -10,8 +10,9 @@ namespace dorajit::kernels {
 template <class T>
 struct ScaleByScalar {
   static constexpr int kMatrixInputs = 1;
-  static constexpr int kColumnInputs = 0;
+  static constexpr int kBroadcastInputs = 0;
   static constexpr int kOutputs = 1;
+  static constexpr int kSums = 0;
 
   T scale;
 
@@ -27,13 +28,14 @@ struct ScaleByScalar {
 template <class T>
 struct ScaleByGain {
   static constexpr int kMatrixInputs = 1;
-  static constexpr int kColumnInputs = 1;
+  static constexpr int kBroadcastInputs = 1;
   static constexpr int kOutputs = 1;
+  static constexpr int kSums = 0;
 
   DORAJIT_FORMULA explicit ScaleByGain(const double*) {}
 
-  DORAJIT_FORMULA void operator()(const T* matrix, const T* column, T* output) const {
-    output[0] = column[0] * matrix[0];
+  DORAJIT_FORMULA void operator()(const T* matrix, const T* broadcast, T* output) const {
+    output[0] = broadcast[0] * matrix[0];
   }
 };
 
@@ -41,13 +43,14 @@ struct ScaleByGain {
 template <class T>
 struct ScaleByGainMinusOne {
   static constexpr int kMatrixInputs = 1;
-  static constexpr int kColumnInputs = 1;
+  static constexpr int kBroadcastInputs = 1;
   static constexpr int kOutputs = 1;
+  static constexpr int kSums = 0;
 
   DORAJIT_FORMULA explicit ScaleByGainMinusOne(const double*) {}
 
-  DORAJIT_FORMULA void operator()(const T* matrix, const T* column, T* output) const {
-    output[0] = (column[0] - T(1)) * matrix[0];
+  DORAJIT_FORMULA void operator()(const T* matrix, const T* broadcast, T* output) const {
+    output[0] = (broadcast[0] - T(1)) * matrix[0];
   }
 };
 
@@ -55,8 +58,9 @@ struct ScaleByGainMinusOne {
 template <class T>
 struct Add {
   static constexpr int kMatrixInputs = 2;
-  static constexpr int kColumnInputs = 0;
+  static constexpr int kBroadcastInputs = 0;
   static constexpr int kOutputs = 1;
+  static constexpr int kSums = 0;
 
   DORAJIT_FORMULA explicit Add(const double*) {}
 

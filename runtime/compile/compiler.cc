@@ -8,7 +8,7 @@ std::string artifact_key(const CompileRequest& request, const std::string& optio
                          const std::string& compiler_identity) {
   const auto kind = request.target.kind;
   return Hasher("artifact/1")
-      .add("sources", kernels::source_identity(request.variant.op, kind))
+      .add("sources", kernels::source_identity(request.variant, kind))
       .add("options", options)
       .add("instantiation", kernels::instantiation(request.variant, request.config, kind))
       .add("target", request.target.arch)

@@ -135,7 +135,7 @@ Result<Artifact> HostCompiler::compile(const CompileRequest& request) {
   DORAJIT_ASSIGN(const std::string file, program());
   DORAJIT_ASSIGN(const PrivateFolder folder, PrivateFolder::make());
   for (const auto* source :
-       kernels::include_closure(kernels::source_roots(request.variant.op, request.target.kind))) {
+       kernels::include_closure(kernels::source_roots(request.variant, request.target.kind))) {
     DORAJIT_TRY(write_file(folder.path() / source->name, source->text));
   }
   const std::string text =

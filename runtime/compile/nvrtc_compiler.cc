@@ -4,6 +4,7 @@
 #include <charconv>
 #include <format>
 
+#include "kernel_templates/config_text.h"
 #include "kernel_templates/embedded_sources.h"
 #include "runtime/compile/file_identity.h"
 
@@ -15,6 +16,9 @@ constexpr const char* kOptions[] = {"--fmad=false",      "--ftz=false",
                                     "--prec-div=true",   "--prec-sqrt=true",
                                     "--std=c++20",       "--device-as-default-execution-space",
                                     "--ptxas-options=-v"};
+
+// A second attempt is made with this when the first spills.
+constexpr const char* kIfItSpills = "-DDORAJIT_ONE_BLOCK_PER_SM";
 
 class Program {
  public:
@@ -81,24 +85,58 @@ int arch_number(std::string_view arch) {
   return number;
 }
 
-int number_before(std::string_view log, std::string_view phrase) {
-  const std::size_t at = log.find(phrase);
-  if (at == std::string_view::npos) return 0;
-  std::size_t begin = at;
-  while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
-  int value = 0;
-  std::from_chars(log.data() + begin, log.data() + at, value);
-  return value;
+// The largest number that stands before the phrase: the report has one for each entry point.
+int largest_before(std::string_view log, std::string_view phrase) {
+  int largest = 0;
+  for (std::size_t at = log.find(phrase); at != std::string_view::npos;
+       at = log.find(phrase, at + phrase.size())) {
+    std::size_t begin = at;
+    while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
+    int value = 0;
+    std::from_chars(log.data() + begin, log.data() + at, value);
+    largest = std::max(largest, value);
+  }
+  return largest;
+}
+
+bool spills(const ResourceUsage& used) {
+  return used.stack_bytes + used.spill_store_bytes + used.spill_load_bytes > 0;
+}
+
+Result<Artifact> compile_with(const NvrtcLibrary& nvrtc, const CompileRequest& request,
+                              const std::vector<std::string>& options, bool to_cubin) {
+  const std::string source =
+      kernels::instantiation(request.variant, request.config, request.target.kind);
+  Program program(nvrtc);
+  DORAJIT_TRY(program.create(source, kernels::include_closure(kernels::source_roots(
+                                         request.variant, request.target.kind))));
+  std::vector<const char*> arguments;
+  for (const std::string& option : options) arguments.push_back(option.c_str());
+  const int result = program.compile(arguments);
+  std::string log = program.log();
+  if (result != 0) {
+    return fail(StatusCode::kCompileError,
+                std::format("nvrtcCompileProgram failed for {} with config {} on {}: {}",
+                            to_text(request.variant), to_text(request.config), request.target.arch,
+                            nvrtc.get_error_string(result)),
+                std::move(log));
+  }
+  std::string code = to_cubin ? program.cubin() : program.ptx();
+  if (code.empty()) {
+    return fail(StatusCode::kCompileError,
+                std::format("NVRTC made no code for {}", request.target.arch), std::move(log));
+  }
+  return Artifact{std::move(code), parse_resource_report(log)};
 }
 
 }  // namespace
 
 ResourceUsage parse_resource_report(std::string_view log) {
-  return {.registers = number_before(log, " registers"),
-          .shared_bytes = number_before(log, " bytes smem"),
-          .stack_bytes = number_before(log, " bytes stack frame"),
-          .spill_store_bytes = number_before(log, " bytes spill stores"),
-          .spill_load_bytes = number_before(log, " bytes spill loads")};
+  return {.registers = largest_before(log, " registers"),
+          .shared_bytes = largest_before(log, " bytes smem"),
+          .stack_bytes = largest_before(log, " bytes stack frame"),
+          .spill_store_bytes = largest_before(log, " bytes spill stores"),
+          .spill_load_bytes = largest_before(log, " bytes spill loads")};
 }
 
 NvrtcCompiler::NvrtcCompiler(std::string hint, ArtifactStore* notes)
@@ -158,7 +196,7 @@ Result<std::string> NvrtcCompiler::identity() {
 std::string NvrtcCompiler::options(const CompileRequest& request) const {
   std::string text = "--gpu-architecture=" + request.target.arch;
   for (const char* option : kOptions) text.append(" ").append(option);
-  return text;
+  return text.append(" if it spills: ").append(kIfItSpills);
 }
 
 Result<std::vector<std::string>> NvrtcCompiler::supported_archs() {
@@ -174,11 +212,6 @@ Result<std::vector<std::string>> NvrtcCompiler::supported_archs() {
 
 Result<Artifact> NvrtcCompiler::compile(const CompileRequest& request) {
   DORAJIT_ASSIGN(const NvrtcLibrary* nvrtc, library());
-  const std::string source =
-      kernels::instantiation(request.variant, request.config, request.target.kind);
-  Program program(*nvrtc);
-  DORAJIT_TRY(program.create(source, kernels::include_closure(kernels::source_roots(
-                                         request.variant.op, request.target.kind))));
   DORAJIT_ASSIGN(const std::vector<std::string> known, supported_archs());
   const std::string& wanted = request.target.arch;
   const bool native =
@@ -193,24 +226,12 @@ Result<Artifact> NvrtcCompiler::compile(const CompileRequest& request) {
   // An architecture newer than the library is served with PTX of the newest one that it knows,
   // which the driver translates.
   const std::string arch = native ? wanted : std::format("compute_{}", arch_number(known.back()));
-  const std::string arch_option = "--gpu-architecture=" + arch;
-  std::vector<const char*> options = {arch_option.c_str()};
+  std::vector<std::string> options = {"--gpu-architecture=" + arch};
   options.insert(options.end(), std::begin(kOptions), std::end(kOptions));
-  const int result = program.compile(options);
-  std::string log = program.log();
-  if (result != 0) {
-    return fail(StatusCode::kCompileError,
-                std::format("nvrtcCompileProgram failed for {} with config {} on {}: {}",
-                            to_text(request.variant), source.substr(source.rfind("Config{")),
-                            request.target.arch, nvrtc->get_error_string(result)),
-                std::move(log));
-  }
-  std::string code = native ? program.cubin() : program.ptx();
-  if (code.empty()) {
-    return fail(StatusCode::kCompileError,
-                std::format("NVRTC made no code for {}", request.target.arch), std::move(log));
-  }
-  return Artifact{std::move(code), parse_resource_report(log)};
+  DORAJIT_ASSIGN(Artifact artifact, compile_with(*nvrtc, request, options, native));
+  if (!spills(artifact.resources)) return artifact;
+  options.emplace_back(kIfItSpills);
+  return compile_with(*nvrtc, request, options, native);
 }
 
 }  // namespace dorajit::compile

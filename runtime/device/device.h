@@ -9,6 +9,7 @@
 
 #include "kernel_templates/arguments.h"
 #include "kernel_templates/config.h"
+#include "kernel_templates/registry.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/artifact_store.h"
 #include "runtime/base/error.h"
@@ -26,8 +27,14 @@ class LoadedKernel {
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
 
+  // What it was compiled for.
+  [[nodiscard]] const kernels::Variant& variant() const { return variant_; }
+
  protected:
-  LoadedKernel() = default;
+  explicit LoadedKernel(const kernels::Variant& variant) : variant_(variant) {}
+
+ private:
+  kernels::Variant variant_;
 };
 
 // Memory of a device, freed by its destructor.
@@ -66,9 +73,11 @@ class Device {
 
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
 
-  virtual Result<std::shared_ptr<const LoadedKernel>> load(const Artifact& artifact) = 0;
+  virtual Result<std::shared_ptr<const LoadedKernel>> load(const Artifact& artifact,
+                                                           const kernels::Variant& variant) = 0;
 
-  // Enqueues one launch on the stream. Allocates, locks and logs nothing.
+  // Enqueues the kernel on the stream, both stages of it if it has two. Allocates, locks and logs
+  // nothing.
   virtual Status launch(const LoadedKernel& kernel, const kernels::Config& config,
                         const kernels::KernelArguments& arguments, Stream stream) = 0;
 
@@ -91,7 +100,8 @@ class Device {
   // A stream of this object's own, on which nothing of the caller's ever waits.
   [[nodiscard]] virtual Stream own_stream() const = 0;
 
-  // Nanoseconds that the device needs for what `work` enqueues on the stream that it is given.
+  // Nanoseconds that the device needs for what `work` enqueues on the stream that it is given: its
+  // launches and copies, one after the other, at the device's own pace.
   virtual Result<double> time_ns(const std::function<Status(Stream)>& work) = 0;
 };
 

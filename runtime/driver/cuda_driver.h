@@ -18,6 +18,8 @@ using CuModule = struct CuModuleOpaque*;
 using CuFunction = struct CuFunctionOpaque*;
 using CuStream = struct CuStreamOpaque*;
 using CuEvent = struct CuEventOpaque*;
+using CuGraph = struct CuGraphOpaque*;
+using CuGraphExec = struct CuGraphExecOpaque*;
 using CuDevicePtr = unsigned long long;
 
 inline constexpr CuResult kCudaSuccess = 0;
@@ -39,6 +41,7 @@ inline constexpr unsigned kMemoryTypeDevice = 2;
 
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDefault = 0;
+inline constexpr int kCaptureRelaxed = 2;
 
 // clang-format off
 #define DORAJIT_CUDA_FUNCTIONS(X)                                                                  \
@@ -76,6 +79,13 @@ inline constexpr unsigned kEventDefault = 0;
   X(stream_synchronize, "cuStreamSynchronize", (CuStream))                                         \
   X(thread_exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int*))                     \
   X(stream_is_capturing, "cuStreamIsCapturing", (CuStream, int*))                                  \
+  X(stream_begin_capture, "cuStreamBeginCapture_v2", (CuStream, int))                              \
+  X(stream_end_capture, "cuStreamEndCapture", (CuStream, CuGraph*))                                \
+  X(graph_instantiate, "cuGraphInstantiateWithFlags", (CuGraphExec*, CuGraph, unsigned long long)) \
+  X(graph_upload, "cuGraphUpload", (CuGraphExec, CuStream))                                        \
+  X(graph_launch, "cuGraphLaunch", (CuGraphExec, CuStream))                                        \
+  X(graph_exec_destroy, "cuGraphExecDestroy", (CuGraphExec))                                       \
+  X(graph_destroy, "cuGraphDestroy", (CuGraph))                                                    \
   X(event_create, "cuEventCreate", (CuEvent*, unsigned))                                           \
   X(event_destroy, "cuEventDestroy_v2", (CuEvent))                                                 \
   X(event_record, "cuEventRecord", (CuEvent, CuStream))                                            \
@@ -135,10 +145,8 @@ class RelaxedCapture {
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
-  static constexpr int kRelaxed = 2;
-
   const CudaDriver& driver_;
-  int mode_ = kRelaxed;
+  int mode_ = kCaptureRelaxed;
 };
 
 }  // namespace dorajit::driver

@@ -6,13 +6,19 @@
 #include <format>
 #include <string>
 
+#include "kernel_templates/partial_sums.h"
+
 namespace dorajit::launch {
 namespace {
 
+using kernels::Broadcast;
 using kernels::OperandRole;
 using kernels::OperandShape;
 using kernels::OperandSpec;
 using kernels::OpSpec;
+using kernels::Presence;
+
+constexpr std::uintptr_t kWorkspaceAlignment = 16;
 
 std::string device_name(const DeviceId& device) {
   return device.kind == kernels::DeviceKind::kCpu ? "the CPU"
@@ -43,6 +49,8 @@ std::uintptr_t end_address(const TensorView& tensor) {
          static_cast<std::uintptr_t>((tensor.rows - 1) * stride_bytes(tensor) + row_bytes(tensor));
 }
 
+bool is_empty(const TensorView& tensor) { return tensor.rows == 0 || tensor.cols == 0; }
+
 bool is_same(const TensorView& a, const TensorView& b) {
   return a.data == b.data && a.type == b.type && a.rows == b.rows &&
          stride_bytes(a) == stride_bytes(b);
@@ -63,8 +71,25 @@ bool overlaps(const TensorView& a, const TensorView& b) {
   return true;
 }
 
+Status check_channels(const OpSpec& op, const OperandSpec& operand, const TensorView& tensor,
+                      const OperandSpec& first, const TensorView& reference, Broadcast broadcast) {
+  if (broadcast == Broadcast::kPerColumn) {
+    if (tensor.rows == 1 && tensor.cols == reference.cols) return {};
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("has {} x {} elements but `{}` has {} columns; give one element per "
+                              "column",
+                              tensor.rows, tensor.cols, first.name, reference.cols));
+  }
+  const bool divides = tensor.cols > 0 ? reference.rows % tensor.cols == 0 : reference.rows == 0;
+  if (tensor.rows == 1 && divides) return {};
+  return refuse(StatusCode::kInvalidArgument, op, operand,
+                std::format("has {} x {} elements but `{}` has {} rows, which is no multiple; give "
+                            "one element per channel, the same channels for every sample",
+                            tensor.rows, tensor.cols, first.name, reference.rows));
+}
+
 Status check_shape(const OpSpec& op, const OperandSpec& operand, const TensorView& tensor,
-                   const OperandSpec& first, const TensorView& reference) {
+                   const OperandSpec& first, const TensorView& reference, Broadcast broadcast) {
   if (tensor.rows < 0 || tensor.cols < 0) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("has a negative size ({} x {})", tensor.rows, tensor.cols));
@@ -76,13 +101,9 @@ Status check_shape(const OpSpec& op, const OperandSpec& operand, const TensorVie
           std::format("is {} x {} but `{}` is {} x {}; give both the same shape", tensor.rows,
                       tensor.cols, first.name, reference.rows, reference.cols));
     }
-  } else if (tensor.rows != 1 || tensor.cols != reference.cols) {
-    return refuse(StatusCode::kInvalidArgument, op, operand,
-                  std::format("has {} x {} elements but `{}` has {} columns; give one element per "
-                              "column",
-                              tensor.rows, tensor.cols, first.name, reference.cols));
+    return {};
   }
-  return {};
+  return check_channels(op, operand, tensor, first, reference, broadcast);
 }
 
 Status check_memory(const OpSpec& op, const OperandSpec& operand, const TensorView& tensor) {
@@ -113,9 +134,32 @@ Status check_memory(const OpSpec& op, const OperandSpec& operand, const TensorVi
   return {};
 }
 
-Status check_types(const OpSpec& op, const Call& call) {
-  kernels::Variant variant{.op = call.op, .types = {}};
-  for (std::size_t i = 0; i < call.operands.size(); ++i) variant.types[i] = call.operands[i].type;
+// Whether every operand that the call needs is there, and their element types go together.
+Status check_variant(const OpSpec& op, const kernels::Variant& variant) {
+  bool writes = false;
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    const OperandSpec& operand = op.operands[i];
+    writes = writes || (operand.role == OperandRole::kOutput && variant.has(i));
+    if (variant.has(i) || operand.presence == Presence::kOptional) continue;
+    if (operand.presence == Presence::kRequired) {
+      return refuse(StatusCode::kInvalidArgument, op, operand, "is missing; pass a tensor");
+    }
+    if (variant.has_sum()) {
+      return refuse(StatusCode::kInvalidArgument, op, operand,
+                    std::format("is missing; `{}` is summed from it",
+                                op.operands[static_cast<std::size_t>(op.sum_operand())].name));
+    }
+  }
+  if (!writes) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{}: every output is left out; ask for at least one", op.name));
+  }
+  if (variant.broadcast == Broadcast::kPerRow && !op.has_broadcast()) {
+    return fail(StatusCode::kUnsupported,
+                std::format("{}: no operand has one element per channel, so that channels cannot "
+                            "lie along the rows",
+                            op.name));
+  }
   if (kernels::is_supported(variant)) return {};
   return fail(StatusCode::kUnsupported,
               std::format("{}: no kernel mixes f64 with other element types ({}); give all "
@@ -123,14 +167,105 @@ Status check_types(const OpSpec& op, const Call& call) {
                           op.name, kernels::to_text(variant)));
 }
 
+Status check_overlap(const OpSpec& op, const Call& call, const kernels::Variant& variant,
+                     std::size_t output) {
+  const TensorView& written = call.operands[output];
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    if (i == output || !variant.has(i) || is_empty(call.operands[i]) ||
+        !overlaps(written, call.operands[i])) {
+      continue;
+    }
+    const bool in_place = op.operands[i].role == OperandRole::kInput &&
+                          op.operands[i].shape == OperandShape::kMatrix &&
+                          op.operands[output].shape == OperandShape::kMatrix &&
+                          is_same(written, call.operands[i]);
+    if (in_place) continue;
+    const std::string_view remedy =
+        op.operands[output].shape == OperandShape::kMatrix &&
+                op.operands[i].role == OperandRole::kInput
+            ? "pass exactly that tensor (same address, type and strides) or memory of its own"
+            : "pass memory of its own";
+    return refuse(StatusCode::kInvalidArgument, op, op.operands[output],
+                  std::format("overlaps `{}`; {}", op.operands[i].name, remedy));
+  }
+  return {};
+}
+
+Status check_workspace(const OpSpec& op, const Call& call, const kernels::Variant& variant) {
+  const std::int64_t needed = workspace_needed(call, variant);
+  if (needed == 0) return {};
+  if (call.workspace == nullptr || call.workspace_bytes < needed) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{}: `workspace` has {} bytes but {} are needed; ask "
+                            "dorajit_{}_workspace how many",
+                            op.name, call.workspace == nullptr ? 0 : call.workspace_bytes, needed,
+                            op.name));
+  }
+  const auto begin = std::bit_cast<std::uintptr_t>(call.workspace);
+  if (begin % kWorkspaceAlignment != 0) {
+    return fail(
+        StatusCode::kInvalidArgument,
+        std::format("{}: `workspace` is not aligned to {} bytes", op.name, kWorkspaceAlignment));
+  }
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    if (!variant.has(i)) continue;
+    const TensorView& tensor = call.operands[i];
+    if (begin < end_address(tensor) &&
+        address(tensor) < begin + static_cast<std::uintptr_t>(needed)) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("{}: `workspace` overlaps `{}`; pass memory of its own", op.name,
+                              op.operands[i].name));
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+kernels::Variant variant_of(const Call& call) {
+  kernels::Variant variant{.op = call.op, .broadcast = call.broadcast};
+  for (std::size_t i = 0; i < call.operands.size(); ++i) variant.types[i] = call.operands[i].type;
+  if (variant.has_sum()) return variant;
+  // What only the sum would read is not read.
+  const OpSpec& op = kernels::spec(call.op);
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    if (op.operands[i].presence == Presence::kForSum) {
+      variant.types[i] = kernels::ElementType::kAbsent;
+    }
+  }
+  return variant;
+}
+
+std::int64_t workspace_needed(const Call& call, const kernels::Variant& variant) {
+  if (!variant.has_sum()) return 0;
+  const TensorView& matrix = call.operands.front();
+  return kernels::sum_workspace_bytes(call.broadcast, matrix.rows, matrix.cols, channels_of(call),
+                                      kernels::size_in_bytes(kernels::compute_type(variant)));
+}
+
+std::int64_t channels_of(const Call& call) {
+  const auto& operands = kernels::spec(call.op).operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].shape == OperandShape::kBroadcast) return call.operands[i].cols;
+  }
+  return call.operands.front().cols;
+}
 
 Status check_call(const Call& call) {
   const OpSpec& op = kernels::spec(call.op);
+  const kernels::Variant variant = variant_of(call);
+  DORAJIT_TRY(check_variant(op, variant));
   const TensorView& reference = call.operands.front();
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    if (!variant.has(i)) continue;
     const TensorView& tensor = call.operands[i];
-    DORAJIT_TRY(check_shape(op, op.operands[i], tensor, op.operands.front(), reference));
+    DORAJIT_TRY(
+        check_shape(op, op.operands[i], tensor, op.operands.front(), reference, call.broadcast));
+    if (op.operands[i].shape == OperandShape::kSum && tensor.cols != channels_of(call)) {
+      return refuse(
+          StatusCode::kInvalidArgument, op, op.operands[i],
+          std::format("has {} elements but there are {} channels", tensor.cols, channels_of(call)));
+    }
     if (tensor.device != reference.device) {
       return refuse(StatusCode::kWrongDevice, op, op.operands[i],
                     std::format("is on {} but `{}` is on {}; move both to one device",
@@ -138,28 +273,18 @@ Status check_call(const Call& call) {
                                 device_name(reference.device)));
     }
   }
-  DORAJIT_TRY(check_types(op, call));
-  if (reference.rows == 0 || reference.cols == 0) return {};
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    // Without elements only a sum is written: zeros.
+    if (!variant.has(i) || call.operands[i].cols == 0) continue;
+    if (is_empty(reference) && op.operands[i].shape != OperandShape::kSum) continue;
     DORAJIT_TRY(check_memory(op, op.operands[i], call.operands[i]));
   }
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
-    if (op.operands[i].role != OperandRole::kOutput) continue;
-    const TensorView& output = call.operands[i];
-    for (std::size_t j = 0; j < op.operands.size(); ++j) {
-      if (i == j || !overlaps(output, call.operands[j])) continue;
-      const bool in_place = op.operands[j].role == OperandRole::kInput &&
-                            op.operands[j].shape == OperandShape::kMatrix &&
-                            is_same(output, call.operands[j]);
-      if (!in_place) {
-        return refuse(StatusCode::kInvalidArgument, op, op.operands[i],
-                      std::format("overlaps `{}` in part; pass exactly that tensor (same address, "
-                                  "type and strides) or memory of its own",
-                                  op.operands[j].name));
-      }
-    }
+    const bool is_output = op.operands[i].role == OperandRole::kOutput;
+    if (!is_output || !variant.has(i) || is_empty(call.operands[i])) continue;
+    DORAJIT_TRY(check_overlap(op, call, variant, i));
   }
-  return {};
+  return is_empty(reference) ? Status{} : check_workspace(op, call, variant);
 }
 
 }  // namespace dorajit::launch

@@ -12,13 +12,26 @@ namespace dorajit::launch {
 
 struct Call {
   kernels::Op op = kernels::Op::kCompose;
+  kernels::Broadcast broadcast = kernels::Broadcast::kPerColumn;
   std::span<const TensorView> operands;  // in the registry's order
   std::span<const double> scalars;
+  void* workspace = nullptr;  // on the operands' device
+  std::int64_t workspace_bytes = 0;
 };
 
-// Checks shapes, element types, devices, null and misaligned pointers, strides, sizes and overlap.
-// An output may be exactly a matrix input (same address, type and stride) and may overlap nothing
-// else. Messages name the op and the operand and say what to do. Allocates only for an error.
+// The variant of a call, absent operands included.
+kernels::Variant variant_of(const Call& call);
+
+// The elements of the call's broadcast operands and sums.
+std::int64_t channels_of(const Call& call);
+
+// Bytes of workspace that the call needs, 0 when it may have none.
+std::int64_t workspace_needed(const Call& call, const kernels::Variant& variant);
+
+// Checks shapes, element types, devices, null and misaligned pointers, strides, sizes, overlap and
+// the workspace. A matrix output may be exactly a matrix input (same address, type and stride) and
+// may overlap nothing else; sums and workspace overlap nothing. Messages name the op and the
+// operand and say what to do. Allocates only for an error.
 Status check_call(const Call& call);
 
 }  // namespace dorajit::launch

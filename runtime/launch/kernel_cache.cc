@@ -1,7 +1,9 @@
 #include "runtime/launch/kernel_cache.h"
 
 #include <format>
+#include <utility>
 
+#include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/log.h"
 #include "runtime/base/scope_exit.h"
@@ -40,18 +42,18 @@ Result<ReadyKernel> KernelCache::make(device::Device& device, const kernels::Var
                                       const kernels::Config& compiled) {
   auto kernel = [&]() -> Result<std::shared_ptr<const device::LoadedKernel>> {
     DORAJIT_ASSIGN(const Artifact artifact, build(device.info().target, variant, compiled));
-    return device.load(artifact);
+    return device.load(artifact, variant);
   }();
   if (kernel) return ReadyKernel{.kernel = *std::move(kernel), .config = compiled};
   if (device.info().traits.kind == DeviceKind::kCpu) {
-    if (const auto function = kernels::builtin_cpu_kernel(variant)) {
+    if (auto builtin = device::CpuDevice::builtin(variant)) {
       statistics_.builtin_kernels.fetch_add(1, std::memory_order_relaxed);
       log_once(LogLevel::kWarning, "builtin cpu kernel",
                std::format("CPU kernels are not compiled for this machine and the library's own "
                            "serve instead, which is slower: {}",
                            kernel.error().message));
-      return ReadyKernel{.kernel = device::CpuDevice::wrap(function),
-                         .config = kernels::builtin_cpu_config(),
+      return ReadyKernel{.kernel = std::move(builtin),
+                         .config = kernels::builtin_cpu_config(variant),
                          .is_builtin = true};
     }
   }

@@ -16,13 +16,15 @@ std::size_t hash_of(const PlanKey& key) {
 }  // namespace
 
 PlanKey make_plan_key(const Problem& problem, const DeviceId& device) {
-  static_assert(kernels::kNumElementTypes <= 4 && kernels::kMaxOperands == 8);
+  // 7 + 1 + 8 * 3 + 5 + 6 + 1 + 15 bits.
+  static_assert(static_cast<int>(kernels::ElementType::kAbsent) < 8 && kernels::kMaxOperands == 8);
   std::uint64_t what = static_cast<std::uint64_t>(problem.variant.op);
+  what = what << 1 | static_cast<std::uint64_t>(problem.variant.broadcast);
   for (const kernels::ElementType type : problem.variant.types) {
-    what = what << 2 | static_cast<std::uint64_t>(type);
+    what = what << 3 | static_cast<std::uint64_t>(type);
   }
-  what = what << 8 | static_cast<std::uint64_t>(problem.vector_width);
-  what = what << 8 | static_cast<std::uint64_t>(problem.row_bucket);
+  what = what << 5 | static_cast<std::uint64_t>(problem.vector_width);
+  what = what << 6 | static_cast<std::uint64_t>(problem.row_bucket);
   what = what << 1 | static_cast<std::uint64_t>(device.kind);
   what = what << 15 | static_cast<std::uint64_t>(device.ordinal);
   return {.what = what, .num_cols = problem.num_cols};

@@ -16,6 +16,20 @@ int bucket_of(std::int64_t num_rows) {
       std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(num_rows, 1) - 1)));
 }
 
+// What is accessed element by element, or not at all, limits no vector.
+bool limits_vectors(const kernels::Variant& variant, std::size_t operand) {
+  if (!variant.has(operand)) return false;
+  switch (kernels::spec(variant.op).operands[operand].shape) {
+    case kernels::OperandShape::kMatrix:
+      return true;
+    case kernels::OperandShape::kBroadcast:
+      return variant.broadcast == kernels::Broadcast::kPerColumn;
+    case kernels::OperandShape::kSum:
+      return false;
+  }
+  return true;
+}
+
 bool allows(const TensorView& tensor, int width) {
   const std::int64_t size = kernels::size_in_bytes(tensor.type);
   const std::int64_t access = std::min(kWidestAccess, width * size);
@@ -31,16 +45,16 @@ std::string to_text(const Problem& problem) {
 }
 
 Problem make_problem(const kernels::Variant& variant, std::span<const TensorView> operands) {
-  const TensorView& out = operands.back();
-  int width = kernels::widest_vector(variant, out.device.kind);
-  while (width > 1 &&
-         !std::ranges::all_of(operands, [width](const auto& t) { return allows(t, width); })) {
-    width /= 2;
+  const TensorView& matrix = operands.front();
+  int width = kernels::widest_vector(variant, matrix.device.kind);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!limits_vectors(variant, i)) continue;
+    while (width > 1 && !allows(operands[i], width)) width /= 2;
   }
   return {.variant = variant,
           .vector_width = width,
-          .num_cols = out.cols,
-          .row_bucket = bucket_of(out.rows)};
+          .num_cols = std::max<std::int64_t>(matrix.cols, 1),
+          .row_bucket = bucket_of(matrix.rows)};
 }
 
 Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
@@ -49,6 +63,10 @@ Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
   const auto& specs = kernels::spec(variant.op).operands;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const bool matrix = specs[i].shape == kernels::OperandShape::kMatrix;
+    if (!variant.has(i)) {
+      operands[i].type = kernels::ElementType::kAbsent;
+      continue;
+    }
     operands[i] = {.data = nullptr,
                    .type = variant.types[i],
                    .device = {.kind = kind, .ordinal = 0},

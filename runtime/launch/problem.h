@@ -13,7 +13,7 @@ namespace dorajit::launch {
 struct Problem {
   kernels::Variant variant{};
   int vector_width = 1;       // alignment class: the widest vector that every operand allows
-  std::int64_t num_cols = 0;  // exact
+  std::int64_t num_cols = 0;  // exact, but at least 1
   int row_bucket = 0;         // the number of rows is at most 2^row_bucket
 
   [[nodiscard]] std::int64_t bucket_rows() const { return std::int64_t{1} << row_bucket; }

@@ -1,4 +1,6 @@
-// A tensor as a kernel sees it: rows x columns with contiguous columns.
+// A tensor as a kernel sees it: rows x columns with contiguous columns. One element per channel is
+// one row of as many columns as there are channels. An operand that the caller leaves out has the
+// element type kAbsent, and nothing else of it is looked at.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 
 #include "autotune/scratch_operands.h"
 #include "autotune/verification.h"
+#include "kernel_templates/builtin_cpu.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
 
@@ -57,7 +58,7 @@ TEST(Verifier, SeesAWriteIntoThePaddingBetweenRows) {
   problem.vector_width = 4;  // pads rows of 301 columns to 304
   auto verifier = Verifier::make(problem, device);
   ASSERT_TRUE(verifier);
-  auto ready = kernels.get(device, problem.variant, kernels::builtin_cpu_config());
+  auto ready = kernels.get(device, problem.variant, kernels::builtin_cpu_config({}));
   ASSERT_TRUE(ready);
   EXPECT_EQ(verifier->check(*ready), Result<bool>(true));
   // The same kernel told of rows that are three columns longer.

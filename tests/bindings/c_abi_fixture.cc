@@ -19,6 +19,8 @@ DLDataType data_type(ElementType type) {
       return {kDLFloat, 16, 1};
     case ElementType::kFloat64:
       return {kDLFloat, 64, 1};
+    case ElementType::kAbsent:
+      break;
   }
   return {};
 }
@@ -49,6 +51,8 @@ void HostArray::set(std::size_t index, double value) {
       store(static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16));
       break;
     }
+    case ElementType::kAbsent:
+      break;
   }
 }
 
@@ -68,6 +72,8 @@ double HostArray::get(std::size_t index) const {
       return static_cast<float>(load(_Float16{}));
     case ElementType::kBfloat16:
       return std::bit_cast<float>(static_cast<std::uint32_t>(load(std::uint16_t{})) << 16);
+    case ElementType::kAbsent:
+      break;
   }
   return 0;
 }

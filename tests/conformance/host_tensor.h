@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "kernel_templates/arguments.h"
@@ -18,26 +19,38 @@ struct TensorShape {
   int misalignment = 0;          // elements that the first one lies past a 256-byte boundary
 };
 
+// Normally distributed values, and the odds that a special one takes their place.
+struct Values {
+  double center = 0;
+  double spread = 1;
+  double zeros = 0;  // signed
+  double mild = 0;   // signed zeros, subnormals, 1 and its neighbours
+  double wild = 0;   // infinities, NaN and the ends of the range
+};
+
 class HostTensor {
  public:
+  // Of type kAbsent, it has no memory.
   HostTensor(kernels::ElementType type, const TensorShape& shape);
 
   [[nodiscard]] kernels::ElementType type() const { return type_; }
   [[nodiscard]] const TensorShape& shape() const { return shape_; }
   [[nodiscard]] std::int64_t row_stride() const { return shape_.cols + shape_.row_padding; }
 
-  // The whole memory, from a 256-byte boundary to past the last row's padding.
+  // The whole memory, from a 256-byte boundary on, with guards around the rows.
   [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
   std::vector<std::byte>& bytes() { return bytes_; }
   // Where the first element lies in bytes().
   [[nodiscard]] std::size_t offset() const;
 
+  // The elements of one row.
+  [[nodiscard]] std::span<const std::byte> row(std::int64_t index) const;
+  std::span<std::byte> row(std::int64_t index);
+
   [[nodiscard]] std::uint64_t bits(std::int64_t row, std::int64_t col) const;
   void set_bits(std::int64_t row, std::int64_t col, std::uint64_t bits);
 
-  // Values of every kind: ordinary ones, and with the given odds signed zeros, subnormals,
-  // infinities, NaN, 1 and its neighbours.
-  void fill_random(std::mt19937& random, double special_odds);
+  void fill_random(std::mt19937& random, const Values& values);
 
   [[nodiscard]] kernels::OperandArgument argument_at(std::byte* memory) const;
 

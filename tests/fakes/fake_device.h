@@ -5,11 +5,20 @@
 #include <string>
 
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/launch_shape.h"
+#include "kernel_templates/partial_sums.h"
 #include "runtime/device/cpu/cpu_device.h"
 
 namespace dorajit::tests {
 
-enum class Misbehaviour { kNone, kWrongBits, kFailsToLaunch };
+enum class Misbehaviour {
+  kNone,
+  kWrongBits,         // in the first element of the first output
+  kWrongSum,          // in the last element of the sum
+  kWrongSecondStage,  // the same, only where the sum has several partial sums
+  kPartialsInOrder,   // an f32 sum adds its partial sums one after the other
+  kFailsToLaunch,
+};
 
 class FakeDevice final : public device::Device {
  public:
@@ -33,8 +42,9 @@ class FakeDevice final : public device::Device {
 
   [[nodiscard]] const device::DeviceInfo& info() const override { return info_; }
 
-  Result<std::shared_ptr<const device::LoadedKernel>> load(const Artifact& artifact) override {
-    return cpu_.load(artifact);
+  Result<std::shared_ptr<const device::LoadedKernel>> load(
+      const Artifact& artifact, const kernels::Variant& variant) override {
+    return cpu_.load(artifact, variant);
   }
 
   Status launch(const device::LoadedKernel& kernel, const kernels::Config& config,
@@ -51,10 +61,7 @@ class FakeDevice final : public device::Device {
     kernels::KernelArguments stretched = arguments;
     stretched.num_cols += extra_columns_;
     DORAJIT_TRY(cpu_.launch(kernel, config, stretched, stream));
-    if (misbehaviour == Misbehaviour::kWrongBits) {
-      auto* out = static_cast<unsigned char*>(arguments.operands[3].data);
-      out[0] = static_cast<unsigned char>(out[0] ^ 1U);
-    }
+    spoil(kernel.variant(), config, arguments, misbehaviour);
     return {};
   }
 
@@ -87,6 +94,48 @@ class FakeDevice final : public device::Device {
   }
 
  private:
+  static void flip_lowest_bit(void* element) {
+    auto* bytes = static_cast<unsigned char*>(element);
+    bytes[0] = static_cast<unsigned char>(bytes[0] ^ 1U);
+  }
+
+  static void sum_partials_in_order(const kernels::Variant& variant, const kernels::Config& config,
+                                    const kernels::KernelArguments& arguments) {
+    const auto sum = static_cast<std::size_t>(kernels::spec(variant.op).sum_operand());
+    const auto* partials = static_cast<const float*>(arguments.workspace);
+    const auto layout =
+        kernels::sum_layout(variant.broadcast, arguments.num_rows, arguments.num_cols,
+                            arguments.num_channels, config.rows_per_program);
+    for (long long channel = 0; channel < arguments.num_channels; ++channel) {
+      float& total = static_cast<float*>(arguments.operands[sum].data)[channel];
+      total = 0;
+      for (long long i = 0; i < layout.count(); ++i) {
+        total += partials[i * arguments.num_channels + channel];
+      }
+    }
+  }
+
+  static void spoil(const kernels::Variant& variant, const kernels::Config& config,
+                    const kernels::KernelArguments& arguments, Misbehaviour misbehaviour) {
+    const auto& operands = kernels::spec(variant.op).operands;
+    const bool has_second_stage =
+        kernels::launch_shape(variant, config, arguments).finish_programs > 0;
+    if (misbehaviour == Misbehaviour::kPartialsInOrder && has_second_stage) {
+      return sum_partials_in_order(variant, config, arguments);
+    }
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].role != kernels::OperandRole::kOutput || !variant.has(i)) continue;
+      auto* data = static_cast<std::byte*>(arguments.operands[i].data);
+      if (misbehaviour == Misbehaviour::kWrongBits) return flip_lowest_bit(data);
+      if (operands[i].shape != kernels::OperandShape::kSum) continue;
+      if (misbehaviour == Misbehaviour::kWrongSum ||
+          (misbehaviour == Misbehaviour::kWrongSecondStage && has_second_stage)) {
+        flip_lowest_bit(data +
+                        (arguments.num_channels - 1) * kernels::size_in_bytes(variant.types[i]));
+      }
+    }
+  }
+
   device::CpuDevice cpu_;
   device::DeviceInfo info_;
   std::map<std::string, Misbehaviour> misbehaviours_;

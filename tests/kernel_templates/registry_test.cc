@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/embedded_sources.h"
 
 namespace dorajit::kernels {
@@ -14,8 +15,18 @@ using enum ElementType;
 
 const Variant kMixed{.op = Op::kCompose, .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16}};
 
-TEST(Registry, ComposeHasEveryMixOfThreeTypesAndAllDoubles) {
+constexpr Op kOffered[] = {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly};
+
+Variant backward(ElementType d_out, ElementType inner, ElementType gain, ElementType d_lora,
+                 ElementType d_base, ElementType d_gain) {
+  return {.op = Op::kBackward, .types = {d_out, inner, gain, d_lora, d_base, d_gain}};
+}
+
+TEST(Registry, OpsHaveEveryMixOfThreeTypesAndAllDoubles) {
   EXPECT_EQ(all_variants(Op::kCompose).size(), 3U * 3 * 3 * 3 + 1);
+  EXPECT_EQ(all_variants(Op::kComposeInner).size(), 3U * 3 * 3 * 3 * 3 + 1);
+  EXPECT_EQ(all_variants(Op::kBackward).size(), 3U * 3 * 3 * 3 * 3 * 3 + 1);
+  EXPECT_EQ(all_variants(Op::kNormAssembly).size(), 3U * 3 * 3 * 3 + 1);
 }
 
 TEST(Registry, DoubleGoesOnlyWithDouble) {
@@ -25,6 +36,51 @@ TEST(Registry, DoubleGoesOnlyWithDouble) {
       is_supported({.op = Op::kCompose, .types = {kFloat32, kFloat32, kFloat64, kFloat32}}));
   EXPECT_TRUE(
       is_supported({.op = Op::kCompose, .types = {kFloat64, kFloat64, kFloat64, kFloat64}}));
+  EXPECT_TRUE(is_supported(backward(kFloat64, kAbsent, kFloat64, kAbsent, kFloat64, kAbsent)));
+  EXPECT_FALSE(is_supported(backward(kFloat64, kAbsent, kFloat64, kAbsent, kFloat32, kAbsent)));
+}
+
+TEST(Registry, OutputsOfBackwardMayBeAbsentButNotAll) {
+  EXPECT_TRUE(is_supported(backward(kBfloat16, kAbsent, kFloat32, kBfloat16, kAbsent, kAbsent)));
+  EXPECT_TRUE(is_supported(backward(kBfloat16, kFloat16, kFloat32, kAbsent, kAbsent, kFloat32)));
+  EXPECT_FALSE(is_supported(backward(kBfloat16, kAbsent, kFloat32, kAbsent, kAbsent, kAbsent)));
+  EXPECT_FALSE(is_supported(
+      {.op = Op::kComposeInner, .types = {kFloat32, kFloat32, kFloat32, kFloat32, kAbsent}}));
+}
+
+TEST(Registry, InnerIsThereExactlyWhenItIsSummed) {
+  EXPECT_FALSE(is_supported(backward(kBfloat16, kAbsent, kFloat32, kBfloat16, kAbsent, kFloat32)));
+  EXPECT_FALSE(is_supported(backward(kBfloat16, kBfloat16, kFloat32, kBfloat16, kAbsent, kAbsent)));
+}
+
+TEST(Registry, RequiredInputsMayNotBeAbsent) {
+  EXPECT_FALSE(is_supported(backward(kAbsent, kFloat32, kFloat32, kFloat32, kFloat32, kFloat32)));
+  EXPECT_FALSE(is_supported(backward(kFloat32, kFloat32, kAbsent, kFloat32, kFloat32, kFloat32)));
+  EXPECT_FALSE(is_supported({.op = Op::kCompose, .types = {kFloat32, kAbsent}}));
+}
+
+TEST(Registry, OnlyOpsWithABroadcastOperandHaveAPerRowForm) {
+  for (const OpSpec& one : all_ops()) {
+    Variant variant = all_variants(one.op).front();
+    variant.broadcast = Broadcast::kPerRow;
+    EXPECT_EQ(is_supported(variant), one.has_broadcast()) << one.name;
+  }
+  EXPECT_TRUE(spec(Op::kBackward).has_broadcast());
+  EXPECT_FALSE(spec(Op::kNormAssembly).has_broadcast());
+}
+
+TEST(Registry, ASumTakesATemplateOfItsOwnForEachBroadcast) {
+  Variant variant = backward(kFloat32, kFloat32, kFloat32, kFloat32, kFloat32, kFloat32);
+  EXPECT_TRUE(variant.has_sum());
+  EXPECT_EQ(template_kind(variant), TemplateKind::kColumnSums);
+  variant.broadcast = Broadcast::kPerRow;
+  EXPECT_EQ(template_kind(variant), TemplateKind::kRowSums);
+  variant.types[1] = variant.types[5] = kAbsent;
+  EXPECT_FALSE(variant.has_sum());
+  EXPECT_EQ(template_kind(variant), TemplateKind::kElementwise);
+  EXPECT_EQ(template_kind(kMixed), TemplateKind::kElementwise);
+  EXPECT_EQ(spec(Op::kBackward).sum_operand(), 5);
+  EXPECT_EQ(spec(Op::kCompose).sum_operand(), -1);
 }
 
 TEST(Registry, OpsStandAtTheirOwnIndex) {
@@ -40,7 +96,14 @@ TEST(Registry, TypeNamesReadBack) {
     EXPECT_EQ(parse_element_type(name(type)), type);
   }
   EXPECT_EQ(parse_element_type("f8"), std::nullopt);
+}
+
+TEST(Registry, VariantsReadAsOpBroadcastAndTypes) {
   EXPECT_EQ(to_text(kMixed), "compose/bf16,bf16,f32,bf16");
+  Variant variant = backward(kBfloat16, kBfloat16, kFloat32, kBfloat16, kAbsent, kFloat32);
+  EXPECT_EQ(to_text(variant), "backward/bf16,bf16,f32,bf16,-,f32");
+  variant.broadcast = Broadcast::kPerRow;
+  EXPECT_EQ(to_text(variant), "backward.rows/bf16,bf16,f32,bf16,-,f32");
 }
 
 TEST(Registry, AnInstantiationIsTwoIncludesAndOneLine) {
@@ -50,12 +113,35 @@ TEST(Registry, AnInstantiationIsTwoIncludesAndOneLine) {
   EXPECT_TRUE(text.starts_with("#include \"math/compose.h\"\n#include \"cuda/elementwise.cuh\"\n"));
   EXPECT_NE(text.find("Config{2048, 8, 1, 8, 1, "), std::string::npos);
   EXPECT_NE(text.find("ElementType::kFloat32"), std::string::npos);
+  EXPECT_NE(text.find("Broadcast::kPerColumn"), std::string::npos);
+}
+
+TEST(Registry, AnInstantiationNamesBroadcastAndAbsentOperands) {
+  Variant variant = backward(kBfloat16, kBfloat16, kFloat32, kAbsent, kAbsent, kFloat32);
+  variant.broadcast = Broadcast::kPerRow;
+  const std::string text = instantiation(variant, {}, DeviceKind::kCpu);
+  EXPECT_TRUE(text.starts_with("#include \"math/backward.h\"\n#include \"cpu/row_sums.h\"\n"));
+  EXPECT_NE(text.find("DORAJIT_ROW_SUMS_KERNEL("), std::string::npos);
+  EXPECT_NE(text.find("Broadcast::kPerRow"), std::string::npos);
+  EXPECT_NE(text.find("ElementType::kAbsent, dorajit::kernels::ElementType::kAbsent, "),
+            std::string::npos);
+}
+
+// One variant of each op and template.
+std::vector<Variant> variants_of_every_template() {
+  std::vector<Variant> variants;
+  for (const OpSpec& one : all_ops()) variants.push_back(all_variants(one.op).front());
+  Variant rows = all_variants(Op::kBackward).front();
+  rows.broadcast = Broadcast::kPerRow;
+  variants.push_back(rows);
+  variants.push_back(backward(kFloat32, kAbsent, kFloat32, kFloat32, kAbsent, kAbsent));
+  return variants;
 }
 
 TEST(Registry, EverySourceThatATemplateIncludesIsEmbedded) {
-  for (const OpSpec& one : all_ops()) {
+  for (const Variant& variant : variants_of_every_template()) {
     for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
-      for (const EmbeddedFile* file : include_closure(source_roots(one.op, kind))) {
+      for (const EmbeddedFile* file : include_closure(source_roots(variant, kind))) {
         for (std::size_t at = file->text.find("#include \""); at != std::string_view::npos;
              at = file->text.find("#include \"", at + 1)) {
           const std::size_t begin = at + std::string_view("#include \"").size();
@@ -67,26 +153,34 @@ TEST(Registry, EverySourceThatATemplateIncludesIsEmbedded) {
   }
 }
 
-TEST(Registry, SourceIdentityDiffersByDeviceAndFormulaFile) {
+TEST(Registry, SourceIdentityDiffersByDeviceFormulaAndTemplate) {
   std::set<std::string> identities;
-  for (const Op op : {Op::kCompose, Op::kAdd}) {
+  const Variant column_sums = all_variants(Op::kBackward).front();
+  Variant row_sums = column_sums;
+  row_sums.broadcast = Broadcast::kPerRow;
+  const Variant no_sum = backward(kFloat32, kAbsent, kFloat32, kFloat32, kAbsent, kAbsent);
+  for (const Variant& variant : {kMixed, column_sums, row_sums, no_sum}) {
     for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
-      identities.insert(source_identity(op, kind));
+      identities.insert(source_identity(variant, kind));
     }
   }
-  EXPECT_EQ(identities.size(), 4U);
-  EXPECT_NE(source_identity(Op::kCompose, DeviceKind::kCuda).find("math/compose.h="),
-            std::string::npos);
+  EXPECT_EQ(identities.size(), 8U);
+  EXPECT_NE(source_identity(kMixed, DeviceKind::kCuda).find("math/compose.h="), std::string::npos);
 }
 
-TEST(Registry, TheLibraryHoldsACpuKernelForEveryVariantOfCompose) {
-  std::set<CpuFunction> kernels;
-  for (const Variant& variant : all_variants(Op::kCompose)) {
-    const CpuFunction kernel = builtin_cpu_kernel(variant);
-    ASSERT_NE(kernel, nullptr) << to_text(variant);
-    EXPECT_TRUE(kernels.insert(kernel).second) << to_text(variant);
+TEST(Registry, TheLibraryHoldsACpuKernelForEveryVariantThatItOffers) {
+  for (const Op op : kOffered) {
+    for (Variant variant : all_variants(op)) {
+      for (const Broadcast broadcast : {Broadcast::kPerColumn, Broadcast::kPerRow}) {
+        variant.broadcast = broadcast;
+        const BuiltinKernel kernel = builtin_cpu_kernel(variant);
+        EXPECT_EQ(kernel.run != nullptr, is_supported(variant)) << to_text(variant);
+        EXPECT_EQ(kernel.finish != nullptr, is_supported(variant) && variant.has_sum())
+            << to_text(variant);
+      }
+    }
   }
-  EXPECT_EQ(builtin_cpu_kernel({.op = Op::kAdd, .types = {}}), nullptr);
+  EXPECT_EQ(builtin_cpu_kernel({.op = Op::kAdd, .types = {}}).run, nullptr);
 }
 
 }  // namespace

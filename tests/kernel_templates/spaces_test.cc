@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "kernel_templates/config_text.h"
+#include "tests/conformance/variant_lists.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -13,24 +15,60 @@ const SpaceTraits kGpu{.kind = DeviceKind::kCuda, .processors = 132};
 const SpaceTraits kCpu{.kind = DeviceKind::kCpu, .processors = 8};
 constexpr std::size_t kMostSlimConfigs = 12;
 
+// What the template that serves the variant asserts.
+bool is_valid(const Variant& variant, const Config& config, DeviceKind kind) {
+  switch (template_kind(variant)) {
+    case TemplateKind::kElementwise:
+      return kind == DeviceKind::kCuda ? is_valid_for_cuda_elementwise(config)
+                                       : is_valid_for_cpu(config);
+    case TemplateKind::kColumnSums:
+      return kind == DeviceKind::kCuda ? is_valid_for_cuda_column_sums(config)
+                                       : is_valid_for_cpu_column_sums(config);
+    case TemplateKind::kRowSums:
+      return kind == DeviceKind::kCuda ? is_valid_for_cuda_row_sums(config)
+                                       : is_valid_for_cpu(config);
+  }
+  return false;
+}
+
+void check_space(const Variant& variant, const SpaceTraits& traits, int width, SpaceKind kind) {
+  SCOPED_TRACE(to_text(variant));
+  const auto space = config_space(variant, traits, width, kind);
+  ASSERT_FALSE(space.empty());
+  EXPECT_EQ(space.front(), default_config(variant, traits, width));
+  for (const Config& config : space) {
+    EXPECT_TRUE(is_valid(variant, config, traits.kind)) << to_text(config);
+    EXPECT_LE(config.vector_width, width);
+    EXPECT_EQ(std::ranges::count(space, config), 1) << to_text(config);
+  }
+  if (kind == SpaceKind::kSlim) EXPECT_LE(space.size(), kMostSlimConfigs);
+}
+
 TEST(Spaces, HoldOnlyValidConfigsWithoutRepeatsTheDefaultFirst) {
-  for (const Variant& variant : all_variants(Op::kCompose)) {
-    for (const SpaceTraits& traits : {kGpu, kCpu}) {
-      for (int width = widest_vector(variant, traits.kind); width >= 1; width /= 2) {
-        for (const SpaceKind kind : {SpaceKind::kSlim, SpaceKind::kComprehensive}) {
-          const auto space = config_space(variant, traits, width, kind);
-          ASSERT_FALSE(space.empty());
-          EXPECT_EQ(space.front(), default_config(variant, traits, width));
-          for (std::size_t i = 0; i < space.size(); ++i) {
-            const Config& config = space[i];
-            EXPECT_TRUE(traits.kind == DeviceKind::kCuda ? is_valid_for_cuda(config)
-                                                         : is_valid_for_cpu(config))
-                << to_text(config);
-            EXPECT_LE(config.vector_width, width);
-            EXPECT_EQ(std::ranges::count(space, config), 1) << to_text(config);
-          }
-          if (kind == SpaceKind::kSlim) EXPECT_LE(space.size(), kMostSlimConfigs);
-          if (kind == SpaceKind::kComprehensive) EXPECT_GT(space.size(), kMostSlimConfigs);
+  for (const OpSpec& op : all_ops()) {
+    for (const Variant& variant :
+         tests::in_both_broadcasts(tests::with_every_output_subset(tests::plain_mixes(op.op)))) {
+      for (const SpaceTraits& traits : {kGpu, kCpu}) {
+        for (int width = widest_vector(variant, traits.kind); width >= 1; width /= 2) {
+          check_space(variant, traits, width, SpaceKind::kSlim);
+          check_space(variant, traits, width, SpaceKind::kComprehensive);
+          EXPECT_LT(config_space(variant, traits, width, SpaceKind::kSlim).size(),
+                    config_space(variant, traits, width, SpaceKind::kComprehensive).size());
+        }
+      }
+    }
+  }
+}
+
+TEST(Spaces, EveryMixOfTypesHasAValidDefault) {
+  for (const OpSpec& op : all_ops()) {
+    for (const Variant& variant : tests::in_both_broadcasts(all_variants(op.op))) {
+      for (const SpaceTraits& traits : {kGpu, kCpu}) {
+        for (int width = widest_vector(variant, traits.kind); width >= 1; width /= 2) {
+          const Config config = default_config(variant, traits, width);
+          EXPECT_TRUE(is_valid(variant, config, traits.kind))
+              << to_text(variant) << " " << to_text(config);
+          EXPECT_EQ(config.vector_width, width);
         }
       }
     }
@@ -49,6 +87,17 @@ TEST(Spaces, VectorsAreSixteenBytesOfTheWidestMatrixAndAtMostEightElements) {
   EXPECT_EQ(widest_vector({.op = Op::kCompose, .types = {kFloat64, kFloat64, kFloat64, kFloat64}},
                           DeviceKind::kCuda),
             2);
+}
+
+TEST(Spaces, WhatIsAbsentNarrowsNoVector) {
+  using enum ElementType;
+  const auto width = [](ElementType d_lora) {
+    return widest_vector({.op = Op::kBackward,
+                          .types = {kBfloat16, kBfloat16, kFloat32, d_lora, kBfloat16, kFloat32}},
+                         DeviceKind::kCuda);
+  };
+  EXPECT_EQ(width(kFloat32), 4);
+  EXPECT_EQ(width(kAbsent), 8) << "d_gain is written once a column and does not narrow the rest";
 }
 
 TEST(Spaces, CpuConfigsThatDifferInWorkersShareTheirCode) {

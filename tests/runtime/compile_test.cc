@@ -2,13 +2,10 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
-#include "kernel_templates/config_text.h"
+#include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/compile/file_identity.h"
 #include "runtime/compile/host_compiler.h"
@@ -29,7 +26,7 @@ const Target kCpuTarget{.kind = DeviceKind::kCpu, .arch = "native"};
 constexpr std::chrono::milliseconds kLong{60'000};
 
 CompileRequest cpu_request() {
-  return {.variant = {}, .config = kernels::builtin_cpu_config(), .target = kCpuTarget};
+  return {.variant = {}, .config = kernels::builtin_cpu_config({}), .target = kCpuTarget};
 }
 
 class TemporaryFolder {
@@ -213,61 +210,12 @@ TEST_F(Nvrtc, AnArchitectureOfTheFutureGetsPtx) {
 TEST_F(Nvrtc, AnArchitectureOfThePastIsRefusedAndNamed) {
   for (const char* arch : {"sm_50", "pentium"}) {
     const auto artifact = compiler_->compile({.variant = {},
-                                              .config = kernels::builtin_cpu_config(),
+                                              .config = kernels::builtin_cpu_config({}),
                                               .target = {DeviceKind::kCuda, arch}});
     ASSERT_FALSE(artifact);
     EXPECT_EQ(artifact.error().code, StatusCode::kUnsupported);
     EXPECT_NE(artifact.error().message.find(arch), std::string::npos);
   }
-}
-
-// Every op's template, every config of the slim space, every architecture named in the README.
-TEST_F(Nvrtc, EveryConfigCompilesForEveryArchitectureWithoutSpills) {
-  struct Task {
-    kernels::Variant variant;
-    kernels::Config config;
-    const char* arch;
-  };
-  std::vector<Task> tasks;
-  for (const kernels::OpSpec& op : kernels::all_ops()) {
-    for (const auto& types : {std::array{kBfloat16, kBfloat16, kFloat32, kBfloat16},
-                              std::array{kFloat32, kFloat32, kFloat32, kFloat32},
-                              std::array{kFloat64, kFloat64, kFloat64, kFloat64}}) {
-      kernels::Variant variant{.op = op.op, .types = {}};
-      std::copy_n(types.begin(), op.operands.size(), variant.types.begin());
-      const int width = kernels::widest_vector(variant, DeviceKind::kCuda);
-      for (const auto& config : kernels::config_space(variant, {.kind = DeviceKind::kCuda}, width,
-                                                      kernels::SpaceKind::kSlim)) {
-        for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}) {
-          // The other ops exist to be measured against: one architecture is enough for them.
-          if (op.op != kernels::Op::kCompose && std::string_view(arch) != "sm_90") continue;
-          tasks.push_back({variant, config, arch});
-        }
-      }
-    }
-  }
-  std::atomic<std::size_t> next{0};
-  auto work = [&] {
-    for (std::size_t i = next++; i < tasks.size(); i = next++) {
-      const Task& task = tasks[i];
-      const auto artifact = compiler_->compile({.variant = task.variant,
-                                                .config = task.config,
-                                                .target = {DeviceKind::kCuda, task.arch}});
-      const std::string what = to_text(task.variant) + " " + to_text(task.config) + " " + task.arch;
-      ASSERT_TRUE(artifact) << what << artifact.error().log;
-      EXPECT_TRUE(
-          artifact->code.starts_with("\x7f"
-                                     "ELF"))
-          << what;
-      EXPECT_GT(artifact->resources.registers, 0) << what;
-      EXPECT_EQ(artifact->resources.spill_store_bytes, 0) << what;
-      EXPECT_EQ(artifact->resources.spill_load_bytes, 0) << what;
-      EXPECT_EQ(artifact->resources.stack_bytes, 0) << what;
-    }
-  };
-  std::thread helper(work);
-  work();
-  helper.join();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "kernel_templates/builtin_cpu.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/fakes/memory_artifact_store.h"
 
@@ -20,7 +21,7 @@ class KernelCacheTest : public testing::Test {
 };
 
 TEST_F(KernelCacheTest, CompilesOnceAndASecondCacheReadsTheArtifact) {
-  const kernels::Config config = kernels::builtin_cpu_config();
+  const kernels::Config config = kernels::builtin_cpu_config({});
   KernelCache first(Settings{}, &artifacts_, statistics_);
   ASSERT_TRUE(first.get(device_, kVariant, config));
   ASSERT_TRUE(first.get(device_, kVariant, config));
@@ -34,12 +35,12 @@ TEST_F(KernelCacheTest, CompilesOnceAndASecondCacheReadsTheArtifact) {
 
 TEST_F(KernelCacheTest, WorksWithoutAStore) {
   KernelCache kernels(Settings{}, nullptr, statistics_);
-  EXPECT_TRUE(kernels.get(device_, kVariant, kernels::builtin_cpu_config()));
+  EXPECT_TRUE(kernels.get(device_, kVariant, kernels::builtin_cpu_config({})));
 }
 
 TEST_F(KernelCacheTest, ConfigsThatDifferInWorkersShareOneCompilationAndKeepTheirWorkers) {
   KernelCache kernels(Settings{}, &artifacts_, statistics_);
-  kernels::Config config = kernels::builtin_cpu_config();
+  kernels::Config config = kernels::builtin_cpu_config({});
   for (const int workers : {1, 2, 7}) {
     config.num_warps = workers;
     const auto ready = kernels.get(device_, kVariant, config);
@@ -53,12 +54,12 @@ TEST_F(KernelCacheTest, WithoutACompilerTheLibrarysOwnKernelServesWithItsOwnConf
   Settings settings;
   settings.host_compiler = "none";
   KernelCache kernels(settings, &artifacts_, statistics_);
-  kernels::Config config = kernels::builtin_cpu_config();
+  kernels::Config config = kernels::builtin_cpu_config({});
   config.block_size = 64;
   const auto ready = kernels.get(device_, kVariant, config);
   ASSERT_TRUE(ready);
   EXPECT_TRUE(ready->is_builtin);
-  EXPECT_EQ(ready->config.block_size, kernels::builtin_cpu_config().block_size);
+  EXPECT_EQ(ready->config.block_size, kernels::builtin_cpu_config({}).block_size);
   EXPECT_EQ(statistics_.compilations, 0);
 }
 
@@ -67,7 +68,7 @@ TEST_F(KernelCacheTest, AnOpWithoutABuiltInKernelNeedsTheCompiler) {
   settings.host_compiler = "none";
   KernelCache kernels(settings, nullptr, statistics_);
   const auto ready =
-      kernels.get(device_, {.op = kernels::Op::kAdd, .types = {}}, kernels::builtin_cpu_config());
+      kernels.get(device_, {.op = kernels::Op::kAdd, .types = {}}, kernels::builtin_cpu_config({}));
   ASSERT_FALSE(ready);
   EXPECT_EQ(ready.error().code, StatusCode::kNoCompiler);
 }
@@ -77,7 +78,7 @@ TEST_F(KernelCacheTest, ConcurrentThreadsCompileAKernelOnce) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back(
-        [&] { EXPECT_TRUE(kernels.get(device_, kVariant, kernels::builtin_cpu_config())); });
+        [&] { EXPECT_TRUE(kernels.get(device_, kVariant, kernels::builtin_cpu_config({}))); });
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(statistics_.compilations, 1);

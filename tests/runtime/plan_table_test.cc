@@ -44,12 +44,14 @@ TEST(PlanTable, KeysDifferInEveryPart) {
                         .vector_width = 4,
                         .num_cols = 64,
                         .row_bucket = 3};
-  std::vector<Problem> others(5, problem);
+  std::vector<Problem> others(7, problem);
   others[0].variant.op = kernels::Op::kAdd;
   others[1].variant.types[3] = kFloat16;
   others[2].vector_width = 8;
   others[3].num_cols = 65;
   others[4].row_bucket = 4;
+  others[5].variant.broadcast = kernels::Broadcast::kPerRow;
+  others[6].variant.types[3] = kAbsent;
   const PlanKey key = make_plan_key(problem, {});
   for (const Problem& other : others) EXPECT_NE(make_plan_key(other, {}), key) << to_text(other);
   EXPECT_NE(make_plan_key(problem, {.kind = kernels::DeviceKind::kCuda, .ordinal = 0}), key);

@@ -56,6 +56,44 @@ TEST(Problem, AlignmentClassIsTheWidestVectorThatEveryOperandAllows) {
   EXPECT_EQ(width_of(0x1000, 101, 1), 8) << "the stride of a single row does not matter";
 }
 
+// The alignment class of backward with one operand a byte pair past a boundary.
+int width_with_misaligned(std::size_t operand, kernels::Broadcast broadcast, bool has_d_lora) {
+  kernels::Variant variant{
+      .op = kernels::Op::kBackward,
+      .broadcast = broadcast,
+      .types = {kBfloat16, kBfloat16, kBfloat16, kBfloat16, kBfloat16, kBfloat16}};
+  if (!has_d_lora) variant.types[3] = kAbsent;
+  std::array<TensorView, 6> operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    operands[i] = {.data = std::bit_cast<void*>(std::uintptr_t{i == operand ? 0x1002U : 0x1000U}),
+                   .type = variant.types[i],
+                   .device = {.kind = DeviceKind::kCuda, .ordinal = 0},
+                   .rows = i == 2 || i == 5 ? 1 : 4,
+                   .cols = 128,
+                   .row_stride = 128};
+  }
+  return make_problem(variant, operands).vector_width;
+}
+
+TEST(Problem, WhatIsNotAccessedInVectorsLimitsNone) {
+  using enum kernels::Broadcast;
+  EXPECT_EQ(width_with_misaligned(0, kPerColumn, true), 1);
+  EXPECT_EQ(width_with_misaligned(2, kPerColumn, true), 1) << "the gain is read along the columns";
+  EXPECT_EQ(width_with_misaligned(2, kPerRow, true), 8) << "one element of it serves a whole row";
+  EXPECT_EQ(width_with_misaligned(3, kPerColumn, true), 1);
+  EXPECT_EQ(width_with_misaligned(3, kPerColumn, false), 8) << "absent";
+  EXPECT_EQ(width_with_misaligned(5, kPerColumn, true), 8) << "sums are written one by one";
+}
+
+TEST(Problem, KeysNameBroadcastAndAbsentOperands) {
+  const kernels::Variant variant{
+      .op = kernels::Op::kBackward,
+      .broadcast = kernels::Broadcast::kPerRow,
+      .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16, kAbsent, kFloat32}};
+  EXPECT_EQ(to_text(make_problem(variant, DeviceKind::kCuda, 64, 49)),
+            "backward.rows/bf16,bf16,f32,bf16,-,f32/v1/c49/r6");
+}
+
 TEST(Problem, CpuProblemsHaveOneAlignmentClass) {
   EXPECT_EQ(make_problem(kMixed, DeviceKind::kCpu, 4, 64).vector_width, 1);
 }

@@ -9,23 +9,54 @@
 #include <format>
 #include <utility>
 
+#include "kernel_templates/builtin_cpu.h"
+#include "kernel_templates/launch_shape.h"
 #include "runtime/base/dynamic_library.h"
 #include "runtime/device/cpu/cpu_info.h"
 
 namespace dorajit::device {
 namespace {
 
+// What a compiled kernel exports: runs programs, or finishes channels, [first, last).
+using CompiledFunction = void (*)(const kernels::KernelArguments* arguments, long long first,
+                                  long long last);
+
+// A range of work, by a compiled function or by one of the library's own.
+class RangeFunction {
+ public:
+  RangeFunction() = default;
+  explicit RangeFunction(CompiledFunction compiled) : compiled_(compiled) {}
+  explicit RangeFunction(kernels::BuiltinKernel::Function builtin) : builtin_(builtin) {}
+
+  void operator()(const kernels::Variant& variant, const kernels::KernelArguments& arguments,
+                  long long first, long long last) const {
+    if (compiled_ != nullptr) {
+      compiled_(&arguments, first, last);
+    } else {
+      builtin_(variant, arguments, first, last);
+    }
+  }
+
+ private:
+  CompiledFunction compiled_ = nullptr;
+  kernels::BuiltinKernel::Function builtin_ = nullptr;
+};
+
 class CpuKernel final : public LoadedKernel {
  public:
-  explicit CpuKernel(kernels::CpuFunction function) : function_(function) {}
-  CpuKernel(DynamicLibrary library, kernels::CpuFunction function)
-      : library_(std::move(library)), function_(function) {}
+  CpuKernel(const kernels::Variant& variant, const kernels::BuiltinKernel& builtin)
+      : LoadedKernel(variant), run_(builtin.run), finish_(builtin.finish) {}
+  CpuKernel(const kernels::Variant& variant, DynamicLibrary library, CompiledFunction run,
+            CompiledFunction finish)
+      : LoadedKernel(variant), library_(std::move(library)), run_(run), finish_(finish) {}
 
-  [[nodiscard]] kernels::CpuFunction function() const { return function_; }
+  [[nodiscard]] const RangeFunction& run() const { return run_; }
+  [[nodiscard]] const RangeFunction& finish() const { return finish_; }
 
  private:
   std::optional<DynamicLibrary> library_;
-  kernels::CpuFunction function_;
+  RangeFunction run_;
+  RangeFunction finish_;
 };
 
 constexpr std::size_t kAlignment = 4096;
@@ -51,11 +82,24 @@ Share share_of(long long total, int workers, int worker) {
 }
 
 struct KernelJob {
-  kernels::CpuFunction function;
-  const kernels::KernelArguments* arguments;
-  long long programs;
+  const RangeFunction& function;
+  const kernels::Variant& variant;
+  const kernels::KernelArguments& arguments;
+  long long total;
   int workers;
 };
+
+void run_on(ThreadPool& pool, KernelJob job) {
+  if (job.total == 0) return;
+  pool.run(
+      job.workers,
+      [](void* context, int worker) {
+        const auto& job = *static_cast<const KernelJob*>(context);
+        const Share share = share_of(job.total, job.workers, worker);
+        job.function(job.variant, job.arguments, share.first, share.last);
+      },
+      &job);
+}
 
 struct CopyJob {
   std::byte* destination;
@@ -68,46 +112,50 @@ struct CopyJob {
 
 CpuDevice::CpuDevice() : info_(read_cpu_info()), pool_(info_.traits.processors) {}
 
-std::shared_ptr<const LoadedKernel> CpuDevice::wrap(kernels::CpuFunction function) {
-  return std::make_shared<CpuKernel>(function);
+std::shared_ptr<const LoadedKernel> CpuDevice::builtin(const kernels::Variant& variant) {
+  const kernels::BuiltinKernel kernel = kernels::builtin_cpu_kernel(variant);
+  if (kernel.run == nullptr) return nullptr;
+  return std::make_shared<CpuKernel>(variant, kernel);
 }
 
-Result<std::shared_ptr<const LoadedKernel>> CpuDevice::load(const Artifact& artifact) {
+Result<std::shared_ptr<const LoadedKernel>> CpuDevice::load(const Artifact& artifact,
+                                                            const kernels::Variant& variant) {
   auto library = DynamicLibrary::open_memory(artifact.code, "dorajit_kernel");
   if (!library) {
     return fail(StatusCode::kDriverError,
                 std::format("cannot load a compiled CPU kernel: {}", library.error().message));
   }
-  auto* function = reinterpret_cast<kernels::CpuFunction>(library->symbol("dorajit_kernel"));
-  if (function == nullptr) {
+  auto* run = reinterpret_cast<CompiledFunction>(library->symbol("dorajit_kernel"));
+  auto* finish = reinterpret_cast<CompiledFunction>(library->symbol("dorajit_finish"));
+  if (run == nullptr || (variant.has_sum() && finish == nullptr)) {
     return fail(StatusCode::kDriverError, "a compiled CPU kernel has no dorajit_kernel");
   }
-  return std::make_shared<CpuKernel>(*std::move(library), function);
+  return std::make_shared<CpuKernel>(variant, *std::move(library), run, finish);
 }
 
 Status CpuDevice::launch(const LoadedKernel& kernel, const kernels::Config& config,
                          const kernels::KernelArguments& arguments, Stream) {
-  const auto function = static_cast<const CpuKernel&>(kernel).function();
-  const long long column_blocks = (arguments.num_cols - 1) / config.block_size + 1;
-  const long long row_blocks = (arguments.num_rows - 1) / config.rows_per_program + 1;
-  const long long programs = column_blocks * row_blocks;
+  const auto& own = static_cast<const CpuKernel&>(kernel);
+  const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
   const double elements =
       static_cast<double>(arguments.num_rows) * static_cast<double>(arguments.num_cols);
   const auto grains = static_cast<long long>(elements / kGrainElements) + 1;
-  const long long workers =
-      std::min({static_cast<long long>(std::max(config.num_warps, 1)), programs, grains});
-  KernelJob job{.function = function,
-                .arguments = &arguments,
-                .programs = programs,
-                .workers = static_cast<int>(workers)};
-  pool_.run(
-      job.workers,
-      [](void* context, int worker) {
-        const auto& job = *static_cast<const KernelJob*>(context);
-        const Share share = share_of(job.programs, job.workers, worker);
-        job.function(job.arguments, share.first, share.last);
-      },
-      &job);
+  const auto workers_for = [&](long long total) {
+    return static_cast<int>(
+        std::min({static_cast<long long>(std::max(config.num_warps, 1)), total, grains}));
+  };
+  run_on(pool_, {.function = own.run(),
+                 .variant = own.variant(),
+                 .arguments = arguments,
+                 .total = shape.programs(),
+                 .workers = workers_for(shape.programs())});
+  if (shape.finish_programs > 0) {
+    run_on(pool_, {.function = own.finish(),
+                   .variant = own.variant(),
+                   .arguments = arguments,
+                   .total = arguments.num_channels,
+                   .workers = workers_for(shape.finish_programs)});
+  }
   return {};
 }
 

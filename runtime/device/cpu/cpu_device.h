@@ -13,11 +13,12 @@ class CpuDevice final : public Device {
  public:
   CpuDevice();
 
-  // A kernel that the library holds itself.
-  static std::shared_ptr<const LoadedKernel> wrap(kernels::CpuFunction function);
+  // The kernel that the library holds itself; null for a variant that has none.
+  static std::shared_ptr<const LoadedKernel> builtin(const kernels::Variant& variant);
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
-  Result<std::shared_ptr<const LoadedKernel>> load(const Artifact& artifact) override;
+  Result<std::shared_ptr<const LoadedKernel>> load(const Artifact& artifact,
+                                                   const kernels::Variant& variant) override;
   Status launch(const LoadedKernel& kernel, const kernels::Config& config,
                 const kernels::KernelArguments& arguments, Stream stream) override;
   [[nodiscard]] bool is_capturing(Stream) override { return false; }

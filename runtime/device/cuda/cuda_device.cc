@@ -5,6 +5,10 @@
 #include <format>
 #include <iterator>
 
+#include "kernel_templates/launch_shape.h"
+#include "kernel_templates/partial_sums.h"
+#include "runtime/device/cuda/captured_work.h"
+
 namespace dorajit::device {
 namespace {
 
@@ -15,8 +19,9 @@ using driver::DeviceAttribute;
 using driver::RelaxedCapture;
 using driver::ScopedContext;
 
-constexpr unsigned kMostRowBlocks = 65535;                // grid.y
-constexpr long long kMostColumnBlocks = (1LL << 31) - 1;  // grid.x
+constexpr long long kWidestGrid = (1LL << 31) - 1;
+constexpr long long kTallestGrid = 65535;
+constexpr int kFinishThreads = kernels::kFinishLanes * kernels::kChannelsPerFinish;
 
 CuDevicePtr address(const void* pointer) { return std::bit_cast<CuDevicePtr>(pointer); }
 
@@ -24,22 +29,32 @@ CuStream as_stream(Stream stream) { return static_cast<CuStream>(stream); }
 
 class CudaKernel final : public LoadedKernel {
  public:
-  CudaKernel(const CudaDriver& driver, driver::CuContext context, driver::CuModule module,
-             driver::CuFunction function)
-      : driver_(driver), context_(context), module_(module), function_(function) {}
+  CudaKernel(const kernels::Variant& variant, const CudaDriver& driver, driver::CuContext context,
+             driver::CuModule module)
+      : LoadedKernel(variant), driver_(driver), context_(context), module_(module) {}
   ~CudaKernel() override {
     const ScopedContext scope(driver_, context_);
     const RelaxedCapture relaxed(driver_);
     if (scope.status()) driver_.module_unload(module_);
   }
 
-  [[nodiscard]] driver::CuFunction function() const { return function_; }
+  Status find_functions() {
+    DORAJIT_CUDA_TRY(driver_, module_get_function, &run_, module_, "dorajit_kernel");
+    if (variant().has_sum()) {
+      DORAJIT_CUDA_TRY(driver_, module_get_function, &finish_, module_, "dorajit_finish");
+    }
+    return {};
+  }
+
+  [[nodiscard]] driver::CuFunction run() const { return run_; }
+  [[nodiscard]] driver::CuFunction finish() const { return finish_; }
 
  private:
   const CudaDriver& driver_;
   driver::CuContext context_;
   driver::CuModule module_;
-  driver::CuFunction function_;
+  driver::CuFunction run_ = nullptr;
+  driver::CuFunction finish_ = nullptr;  // the second stage of a sum
 };
 
 class CudaBuffer final : public Buffer {
@@ -131,8 +146,9 @@ Status CudaDevice::create_stream() {
 }
 
 Status CudaDevice::read_info(int ordinal) {
-  char name[256] = {};
-  DORAJIT_CUDA_TRY(driver_, device_get_name, name, sizeof name, device_);
+  char text[256] = {};
+  DORAJIT_CUDA_TRY(driver_, device_get_name, text, sizeof text, device_);
+  const std::string name = text;  // an array would be formatted with all its zeros
   auto attribute = [this](DeviceAttribute which) {
     int value = 0;
     driver_.device_get_attribute(&value, which, device_);
@@ -159,36 +175,40 @@ Status CudaDevice::read_info(int ordinal) {
   return {};
 }
 
-Result<std::shared_ptr<const LoadedKernel>> CudaDevice::load(const Artifact& artifact) {
+Result<std::shared_ptr<const LoadedKernel>> CudaDevice::load(const Artifact& artifact,
+                                                             const kernels::Variant& variant) {
   const ScopedContext scope(driver_, context_);
   const RelaxedCapture relaxed(driver_);
   DORAJIT_TRY(scope.status());
   driver::CuModule module = nullptr;
   DORAJIT_CUDA_TRY(driver_, module_load_data, &module, artifact.code.c_str());
-  driver::CuFunction function = nullptr;
-  if (const auto result = driver_.module_get_function(&function, module, "dorajit_kernel");
-      result != driver::kCudaSuccess) {
-    driver_.module_unload(module);
-    return std::unexpected(driver_.error("cuModuleGetFunction", result));
-  }
-  return std::make_shared<CudaKernel>(driver_, context_, module, function);
+  auto kernel = std::make_shared<CudaKernel>(variant, driver_, context_, module);
+  DORAJIT_TRY(kernel->find_functions());
+  return kernel;
 }
 
 Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& config,
                           const kernels::KernelArguments& arguments, Stream stream) {
   const ScopedContext scope(driver_, context_);
   DORAJIT_TRY(scope.status());
-  const long long column_blocks = (arguments.num_cols - 1) / config.block_size + 1;
-  const long long row_blocks = (arguments.num_rows - 1) / config.rows_per_program + 1;
-  void* parameters[] = {const_cast<kernels::KernelArguments*>(&arguments)};
-  const auto result =
-      driver_.launch_kernel(static_cast<const CudaKernel&>(kernel).function(),
-                            static_cast<unsigned>(std::min(column_blocks, kMostColumnBlocks)),
-                            static_cast<unsigned>(std::min<long long>(row_blocks, kMostRowBlocks)),
-                            1, static_cast<unsigned>(config.num_warps * kernels::kThreadsPerWarp),
-                            1, 1, 0, as_stream(stream), parameters, nullptr);
-  if (result == driver::kCudaSuccess) return {};
-  return std::unexpected(driver_.error("cuLaunchKernel", result));
+  const auto& own = static_cast<const CudaKernel&>(kernel);
+  const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
+  // Programs stride over what a grid cannot cover.
+  const auto launch_grid = [&](driver::CuFunction function, long long width, long long height,
+                               int threads) -> Status {
+    void* parameters[] = {const_cast<kernels::KernelArguments*>(&arguments)};
+    DORAJIT_CUDA_TRY(
+        driver_, launch_kernel, function, static_cast<unsigned>(std::min(width, kWidestGrid)),
+        static_cast<unsigned>(std::min(height, kTallestGrid)), 1, static_cast<unsigned>(threads), 1,
+        1, 0, as_stream(stream), parameters, nullptr);
+    return {};
+  };
+  if (shape.programs() > 0) {
+    DORAJIT_TRY(launch_grid(own.run(), shape.column_programs, shape.row_programs,
+                            config.num_warps * kernels::kThreadsPerWarp));
+  }
+  if (shape.finish_programs == 0) return {};
+  return launch_grid(own.finish(), shape.finish_programs, 1, kFinishThreads);
 }
 
 bool CudaDevice::is_capturing(Stream stream) {
@@ -284,8 +304,10 @@ Result<double> CudaDevice::time_ns(const std::function<Status(Stream)>& work) {
   DORAJIT_TRY(scope.status());
   EventPair events(driver_);
   DORAJIT_TRY(events.create());
+  DORAJIT_ASSIGN(const CapturedWork captured, CapturedWork::capture(driver_, own_stream_, work));
+  DORAJIT_TRY(captured.upload(own_stream_));
   DORAJIT_CUDA_TRY(driver_, event_record, events.start, own_stream_);
-  DORAJIT_TRY(work(own_stream_));
+  DORAJIT_TRY(captured.launch(own_stream_));
   DORAJIT_CUDA_TRY(driver_, event_record, events.stop, own_stream_);
   DORAJIT_CUDA_TRY(driver_, event_synchronize, events.stop);
   float milliseconds = 0;

@@ -19,7 +19,8 @@ class CudaDevice final : public Device {
   ~CudaDevice() override;
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
-  Result<std::shared_ptr<const LoadedKernel>> load(const Artifact& artifact) override;
+  Result<std::shared_ptr<const LoadedKernel>> load(const Artifact& artifact,
+                                                   const kernels::Variant& variant) override;
   Status launch(const LoadedKernel& kernel, const kernels::Config& config,
                 const kernels::KernelArguments& arguments, Stream stream) override;
   [[nodiscard]] bool is_capturing(Stream stream) override;

@@ -1,0 +1,31 @@
+"""What the peers' autotuning shares.
+
+Each problem (columns, rows up to the next power of two, element types) is tuned by itself, as
+Triton's users do. A config is timed for 20 ms instead of Triton's default 100 ms: that is still
+some hundred launches of all but the largest problems, each with a flushed L2 cache, and tuning all
+shapes would otherwise outlast the measurement.
+"""
+
+import triton
+import triton.testing
+
+KEY = ["row_bucket", "num_cols"]
+# The bucket is an argument for the key alone, and must not multiply compilations.
+UNSPECIALIZED = ["row_bucket"]
+
+_WARMUP_MS, _REPEAT_MS = 5, 20
+
+
+def benchmark(launch, quantiles):
+    return triton.testing.do_bench(launch, warmup=_WARMUP_MS, rep=_REPEAT_MS, quantiles=quantiles)
+
+
+def row_bucket(rows):
+    return triton.next_power_of_2(rows)
+
+
+def compile_configs(kernel, *arguments):
+    """Compiles each config of an autotuned kernel for arguments in which element types stand for
+    tensors; inside triton.AsyncCompileMode in parallel."""
+    for config in kernel.configs:
+        kernel.fn.warmup(*arguments, grid=(1,), **config.all_kwargs())

@@ -1,0 +1,95 @@
+"""Device times of short launches: graphs that replay many, a cold cache, interleaved samples.
+
+A graph takes the cost of launching from the CPU out of the time, which at small sizes would be most
+of it. Before each replay the L2 cache is filled with other data, and within a replay no launch
+touches operands that an earlier one can have left there; so neither a contender's own launches nor
+those of the contender before it warm the cache. All contenders rotate through the same sets.
+"""
+
+import dataclasses
+import random
+import statistics
+
+import torch
+
+# How long a replay should take, so that the resolution of events and the start of a graph vanish.
+_REPLAY_US = 250
+_LAUNCH_US = 2
+_BYTES_PER_US = 4.3e6
+_LAUNCHES = (4, 64)
+# Data this many times the cache's size, between two uses of an operand set, leave nothing of it.
+_EVICTING_CACHE_SIZES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotation:
+    launches: int
+    sets: int
+
+
+def l2_bytes():
+    return torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+
+
+def rotation(moved_bytes):
+    """How many launches a graph has and how many operand sets they rotate through."""
+    wanted = _REPLAY_US / (_LAUNCH_US + moved_bytes / _BYTES_PER_US)
+    launches = min(max(round(wanted), _LAUNCHES[0]), _LAUNCHES[1])
+    evicting = _EVICTING_CACHE_SIZES * l2_bytes() // moved_bytes + 2
+    return Rotation(launches, min(launches, evicting))
+
+
+def capture(run, how):
+    """A graph of run(set index). run must have been called before, so that nothing is left to
+    compile. torch.cuda.graph would collect garbage and empty the allocator's cache every time."""
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            for launch in range(how.launches):
+                run(launch % how.sets)
+        finally:
+            graph.capture_end()
+    return graph
+
+
+class Sampler:
+    def __init__(self):
+        half = max(_EVICTING_CACHE_SIZES * l2_bytes(), 2**27)
+        self._evicting = torch.zeros(2, half, dtype=torch.uint8, device="cuda")
+
+    def times(self, graphs, launches, samples):
+        """Microseconds a launch for each graph, in rounds of random order."""
+        times = {name: [] for name in graphs}
+        for _ in range(samples):
+            order = random.sample(list(graphs), len(graphs))
+            events = {name: self._replay(graphs[name]) for name in order}
+            torch.cuda.synchronize()
+            for name, (start, stop) in events.items():
+                times[name].append(start.elapsed_time(stop) * 1e3 / launches)
+        return times
+
+    def copy_bandwidth(self):
+        """Bytes a second of a large copy, counting those read and those written: the ceiling."""
+        source = torch.randint(256, (2**30,), dtype=torch.uint8, device="cuda")
+        target = torch.empty_like(source)
+        target.copy_(source)
+        graph = capture(lambda _: target.copy_(source), Rotation(4, 1))
+        times = self.times({"copy": graph}, 4, 15)["copy"]
+        return 2 * source.numel() / statistics.median(times) * 1e6
+
+    def _replay(self, graph):
+        # A copy leaves the cache as kernels do, part clean and part to be written back. It also
+        # keeps the device busy while the CPU enqueues the replay, so that the time holds no wait
+        # for it.
+        self._evicting[0].copy_(self._evicting[1])
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        stop.record()
+        return start, stop
+
+
+def quartiles(times):
+    return statistics.quantiles(times, n=4) if len(times) > 1 else times * 3

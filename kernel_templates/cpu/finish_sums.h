@@ -1,0 +1,68 @@
+// The second stage of a sum on the CPU: the partial sums of each channel, up the same tree.
+#pragma once
+
+#include "cpu/operands.h"
+#include "cpu/tile_sums.h"
+
+namespace dorajit::kernels {
+
+// Puts number `index` of a channel's partial sums where it belongs. Adding to zero turns the sum of
+// no terms, and of negative zeros, into +0, as a loop from 0 does.
+template <class Spans>
+inline void put_sum(const Spans& spans, const KernelArguments& arguments, const SumLayout& layout,
+                    long long index, long long channel, typename Spans::T sum) {
+  using T = typename Spans::T;
+  if (layout.count() == 1) {
+    spans.put_sum(arguments, channel, T(0) + sum);
+  } else {
+    static_cast<T*>(arguments.workspace)[index * arguments.num_channels + channel] = sum;
+  }
+}
+
+template <class Spans, Config kConfig, Broadcast kBroadcast>
+struct FinishSums {
+  using T = typename Spans::T;
+
+  static constexpr int kTile = 64;
+  static constexpr int kLevels = 48;
+
+  // Finishes channels [first, last).
+  static void run(const Spans& spans, const KernelArguments& arguments, long long first,
+                  long long last) {
+    const SumLayout layout = sum_layout(kBroadcast, arguments.num_rows, arguments.num_cols,
+                                        arguments.num_channels, kConfig.rows_per_program);
+    const T* partial_sums = static_cast<const T*>(arguments.workspace);
+    for (long long channel = first; channel < last; channel += kTile) {
+      const long long count = last - channel < kTile ? last - channel : kTile;
+      TileSum<T, kLevels, kTile> groups;
+      T node[kTile];
+      for (long long group = 0; group < layout.row_groups; ++group) {
+        TileSum<T, kLevels, kTile> row;
+        for (long long span = 0; span < layout.spans; ++span) {
+          const long long index = group * layout.spans + span;
+          for (long long i = 0; i < count; ++i) {
+            node[i] = partial_sums[index * arguments.num_channels + channel + i];
+          }
+          row.push(span, node, count);
+        }
+        row.root(layout.spans, node, count);
+        groups.push(group, node, count);
+      }
+      groups.root(layout.row_groups, node, count);
+      for (long long i = 0; i < count; ++i) {
+        spans.put_sum(arguments, channel + i, T(0) + node[i]);
+      }
+    }
+  }
+};
+
+}  // namespace dorajit::kernels
+
+#define DORAJIT_FINISH_SUMS_KERNEL(formula, config, broadcast, ...)                           \
+  extern "C" __attribute__((visibility("default"))) void dorajit_finish(                      \
+      const dorajit::kernels::KernelArguments* arguments, long long first_channel,            \
+      long long last_channel) {                                                               \
+    using Spans = dorajit::kernels::TypedSpans<formula, broadcast, __VA_ARGS__>;              \
+    dorajit::kernels::FinishSums<Spans, config, broadcast>::run(Spans{}, *arguments,          \
+                                                                first_channel, last_channel); \
+  }

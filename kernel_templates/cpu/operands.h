@@ -1,0 +1,128 @@
+// What every CPU template knows of its operands, and how it evaluates a span of one row: a plain
+// loop that the host compiler vectorises, conversions included.
+//
+// An output may be exactly an input (in place), never a shifted one, so iterations are independent.
+#pragma once
+
+#include "arguments.h"
+#include "broadcast.h"
+#include "config.h"
+#include "cpu/elements.h"
+
+#if defined(__clang__)
+#define DORAJIT_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define DORAJIT_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
+#endif
+
+namespace dorajit::kernels {
+
+// Which operands there are; the same for all element types.
+template <class F>
+struct OperandOrder {
+  static constexpr int kMatrixInputs = F::kMatrixInputs;
+  static constexpr int kBroadcastInputs = F::kBroadcastInputs;
+  static constexpr int kStored = F::kOutputs - F::kSums;  // outputs of one element per element
+  static constexpr int kFirstOutput = kMatrixInputs + kBroadcastInputs;
+  static constexpr int kFirstSum = kFirstOutput + kStored;
+  static constexpr int kOperands = kFirstSum + F::kSums;
+};
+
+// Where each operand's elements of a span lie. Broadcast inputs per row point to their one element.
+template <class F>
+struct SpanPointers {
+  void* data[OperandOrder<F>::kOperands];
+};
+
+// The element types that one kernel was compiled for. Tiles of the same interface whose types are
+// looked up at run time stand in builtin_cpu.cc.
+template <template <class> class Formula, Broadcast kBroadcast, ElementType... kTypes>
+struct TypedSpans {
+  using T = ComputeType<kTypes...>;
+  using F = Formula<T>;
+  using Order = OperandOrder<F>;
+  using Pointers = SpanPointers<F>;
+
+  static constexpr ElementType kType[sizeof...(kTypes)] = {kTypes...};
+  static_assert(sizeof...(kTypes) == Order::kOperands, "one element type per operand");
+
+  template <int kOperand>
+  using StorageOf = typename Element<kType[kOperand]>::Storage;
+
+  static constexpr bool is_present(int operand) { return kType[operand] != ElementType::kAbsent; }
+
+  static constexpr bool has_sum() {
+    if constexpr (F::kSums > 0) return is_present(Order::kFirstSum);
+    return false;
+  }
+  static constexpr bool kHasSum = has_sum();
+
+  static long long element_size(int operand) { return size_in_bytes(kType[operand]); }
+
+  template <int kOperand>
+  static inline __attribute__((always_inline)) void widen_inputs(const Pointers& pointers,
+                                                                 long long i, T* values) {
+    if constexpr (kOperand < Order::kFirstOutput) {
+      if constexpr (is_present(kOperand)) {
+        constexpr bool kOneForAll =
+            kOperand >= Order::kMatrixInputs && kBroadcast == Broadcast::kPerRow;
+        values[kOperand] = Element<kType[kOperand]>::widen(
+            static_cast<const StorageOf<kOperand>*>(pointers.data[kOperand])[kOneForAll ? 0 : i]);
+      } else {
+        values[kOperand] = T(0);
+      }
+      widen_inputs<kOperand + 1>(pointers, i, values);
+    }
+  }
+
+  template <int kOperand>
+  static inline __attribute__((always_inline)) void narrow_outputs(const T* output, long long i,
+                                                                   const Pointers& pointers) {
+    if constexpr (kOperand < Order::kFirstSum) {
+      if constexpr (is_present(kOperand)) {
+        static_cast<StorageOf<kOperand>*>(pointers.data[kOperand])[i] =
+            Element<kType[kOperand]>::narrow(output[kOperand - Order::kFirstOutput]);
+      }
+      narrow_outputs<kOperand + 1>(output, i, pointers);
+    }
+  }
+
+  // Evaluates `count` elements. The terms of a sum go to `terms`, which is null without one.
+  void run(const F& formula, const Pointers& pointers, long long count, T* terms) const {
+    DORAJIT_INDEPENDENT_ITERATIONS
+    for (long long i = 0; i < count; ++i) {
+      T values[Order::kFirstOutput];
+      T output[F::kOutputs];
+      widen_inputs<0>(pointers, i, values);
+      formula(values, values + Order::kMatrixInputs, output);
+      narrow_outputs<Order::kFirstOutput>(output, i, pointers);
+      if constexpr (kHasSum) terms[i] = output[F::kOutputs - 1];
+    }
+  }
+
+  // Writes one element of the sum.
+  void put_sum(const KernelArguments& arguments, long long channel, T sum) const {
+    static_cast<StorageOf<Order::kFirstSum>*>(arguments.operands[Order::kFirstSum].data)[channel] =
+        Element<kType[Order::kFirstSum]>::narrow(sum);
+  }
+};
+
+// The pointers to a span that begins at (row, col).
+template <Broadcast kBroadcast, class Spans>
+inline typename Spans::Pointers point_at(const Spans& spans, const KernelArguments& arguments,
+                                         long long row, long long col) {
+  using Order = typename Spans::Order;
+  typename Spans::Pointers pointers;
+  for (int i = 0; i < Order::kOperands; ++i) {
+    const OperandArgument& operand = arguments.operands[i];
+    const bool is_broadcast = i >= Order::kMatrixInputs && i < Order::kFirstOutput;
+    long long at = row * operand.row_stride + col;
+    if (is_broadcast) at = kBroadcast == Broadcast::kPerRow ? row % arguments.num_channels : col;
+    pointers.data[i] = operand.data == nullptr
+                           ? nullptr
+                           : static_cast<char*>(operand.data) + at * spans.element_size(i);
+  }
+  return pointers;
+}
+
+}  // namespace dorajit::kernels

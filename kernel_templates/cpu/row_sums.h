@@ -1,0 +1,70 @@
+// Kernels with a sum per channel where the channels lie along the rows, on the CPU: the counterpart
+// of cuda/row_sums.cuh. A program makes rows_per_program partial sums.
+#pragma once
+
+#include "cpu/finish_sums.h"
+
+namespace dorajit::kernels {
+
+template <class Spans, Config kConfig>
+struct RowSumsPrograms {
+  static_assert(is_valid_for_cpu(kConfig), "CPU configs have vector_width 1 and unroll 1");
+
+  using F = typename Spans::F;
+  using T = typename Spans::T;
+
+  static constexpr int kLevels = 13;  // of the samples in a partial sum
+
+  static void run_task(const Spans& spans, const KernelArguments& arguments, const F& formula,
+                       const SumLayout& layout, long long task) {
+    const long long channel = task % arguments.num_channels;
+    const long long index = task / arguments.num_channels;
+    const long long samples = arguments.num_rows / arguments.num_channels;
+    const long long first_sample = index / layout.spans * layout.rows_per_partial;
+    const long long last_sample = first_sample + layout.rows_per_partial < samples
+                                      ? first_sample + layout.rows_per_partial
+                                      : samples;
+    const long long col = index % layout.spans * kPartialColumns;
+    const long long count =
+        arguments.num_cols - col < kPartialColumns ? arguments.num_cols - col : kPartialColumns;
+    TileSum<T, kLevels, 1> sum;
+    alignas(64) T terms[kPartialColumns];
+    for (long long sample = first_sample; sample < last_sample; ++sample) {
+      const long long row = sample * arguments.num_channels + channel;
+      spans.run(formula, point_at<Broadcast::kPerRow>(spans, arguments, row, col), count, terms);
+      T node = sum_of_terms(terms, count);
+      sum.push(sample - first_sample, &node, 1);
+    }
+    T root;
+    sum.root(last_sample - first_sample, &root, 1);
+    put_sum(spans, arguments, layout, index, channel, root);
+  }
+
+  static void run(const Spans& spans, const KernelArguments& arguments, long long first_program,
+                  long long last_program) {
+    const F formula(arguments.scalars);
+    const SumLayout layout = sum_layout(Broadcast::kPerRow, arguments.num_rows, arguments.num_cols,
+                                        arguments.num_channels, kConfig.rows_per_program);
+    const long long tasks = layout.count() * arguments.num_channels;
+    const long long last_task = last_program * kConfig.rows_per_program < tasks
+                                    ? last_program * kConfig.rows_per_program
+                                    : tasks;
+    for (long long task = first_program * kConfig.rows_per_program; task < last_task; ++task) {
+      run_task(spans, arguments, formula, layout, task);
+    }
+  }
+};
+
+}  // namespace dorajit::kernels
+
+// What is generated per kernel. `config` stands in parentheses.
+#define DORAJIT_ROW_SUMS_KERNEL(formula, config, broadcast, ...)                              \
+  static_assert(broadcast == dorajit::kernels::Broadcast::kPerRow);                           \
+  extern "C" __attribute__((visibility("default"))) void dorajit_kernel(                      \
+      const dorajit::kernels::KernelArguments* arguments, long long first_program,            \
+      long long last_program) {                                                               \
+    using Spans = dorajit::kernels::TypedSpans<formula, broadcast, __VA_ARGS__>;              \
+    dorajit::kernels::RowSumsPrograms<Spans, config>::run(Spans{}, *arguments, first_program, \
+                                                          last_program);                      \
+  }                                                                                           \
+  DORAJIT_FINISH_SUMS_KERNEL(formula, config, broadcast, __VA_ARGS__)

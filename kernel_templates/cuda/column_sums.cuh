@@ -1,0 +1,212 @@
+// Kernels with a sum per column, in one pass over the matrices.
+//
+// Program (x, y) covers block_size columns and rows_per_program rows. Its threads stand in lanes of
+// columns (vector_width columns each) and lanes of rows (each a run of consecutive rows, whose
+// terms it sums up the tree in registers); the lanes of rows meet in shared memory. What comes out
+// is one node of each column's tree: the sum itself when there is but one, else a partial sum that
+// finish_sums.cuh collects.
+#pragma once
+
+#include "cuda/broadcast_values.cuh"
+#include "cuda/finish_sums.cuh"
+#include "math/pairwise_sum.h"
+
+namespace dorajit::kernels {
+
+// One thread's share: Op::kWidth columns of kRuns runs of rows, all columns being there.
+template <class Op, int kRuns>
+struct ColumnLane {
+  using T = typename Op::T;
+  using F = typename Op::F;
+  static constexpr int kWidth = Op::kWidth;
+  static constexpr int kUnroll = Op::kUnroll;
+
+  static constexpr int log2(int value) { return value <= 1 ? 0 : 1 + log2(value / 2); }
+
+  using Columns = ColumnValues<Op, 1>;
+  using Sum = PairwiseSum<T, log2(kRuns) + 1, kWidth>;
+
+  // kRows rows: loads first, uses later.
+  template <int kRows>
+  struct Rows {
+    typename Op::Inputs inputs[kRows];
+
+    __device__ __forceinline__ void load(const KernelArguments& arguments, long long row,
+                                         long long col) {
+#pragma unroll
+      for (int u = 0; u < kRows; ++u) inputs[u].load(arguments, row + u, col, kWidth);
+    }
+
+    // Stores what the formula makes of them, and adds the terms to the run.
+    __device__ __forceinline__ void finish(const KernelArguments& arguments, const F& formula,
+                                           const Columns& columns, long long row, long long col,
+                                           T (&run)[kWidth]) const {
+#pragma unroll
+      for (int u = 0; u < kRows; ++u) {
+        typename Op::Outputs outputs;
+        Op::evaluate(
+            formula, inputs[u], [&](int i) -> const T* { return columns.value[0][i]; }, outputs,
+            [&](int i, const T(&output)[F::kOutputs]) {
+              run[i] = run[i] + output[F::kOutputs - 1];
+            });
+        outputs.store(arguments, row + u, col, kWidth);
+      }
+    }
+  };
+
+  static __device__ __forceinline__ void begin_run(T (&run)[kWidth]) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) run[i] = absent_term<T>();
+  }
+
+  // The node above kRuns whole runs from `row` on. The first loads go out before those of the
+  // broadcast operands, so that both are under way before either is waited for.
+  static __device__ __forceinline__ void sum_whole(const KernelArguments& arguments,
+                                                   const F& formula, long long row, long long col,
+                                                   T (&node)[kWidth]) {
+    Columns columns;
+    Sum sum;
+    begin_run(node);
+    {
+      Rows<kUnroll> rows;
+      rows.load(arguments, row, col);
+      columns.load(arguments, col, 0, kWidth);
+      columns.widen();
+      rows.finish(arguments, formula, columns, row, col, node);
+    }
+#pragma unroll 1
+    for (int done = kUnroll;; done += kUnroll) {
+      if (done % kRunLength == 0) sum.push(done / kRunLength - 1, node);
+      if (done == kRuns * kRunLength) return;
+      if (done % kRunLength == 0) begin_run(node);
+      Rows<kUnroll> rows;
+      rows.load(arguments, row + done, col);
+      rows.finish(arguments, formula, columns, row + done, col, node);
+    }
+  }
+
+  // The same for rows [row, last_row), fewer than that and perhaps none.
+  static __device__ __forceinline__ void sum_cut(const KernelArguments& arguments, const F& formula,
+                                                 long long row, long long last_row, long long col,
+                                                 T (&node)[kWidth]) {
+    Columns columns;
+    columns.load(arguments, col, 0, kWidth);
+    columns.widen();
+    Sum sum;
+#pragma unroll 1
+    for (int run = 0; run < kRuns; ++run) {
+      begin_run(node);
+#pragma unroll 1
+      for (int i = 0; i < kRunLength && row < last_row; ++i, ++row) {
+        Rows<1> rows;
+        rows.load(arguments, row, col);
+        rows.finish(arguments, formula, columns, row, col, node);
+      }
+      sum.push(run, node);
+    }
+  }
+
+  static __device__ __forceinline__ void sum(const KernelArguments& arguments, const F& formula,
+                                             long long first_row, long long col,
+                                             T (&node)[kWidth]) {
+    if (first_row + kRuns * kRunLength <= arguments.num_rows) {
+      sum_whole(arguments, formula, first_row, col, node);
+    } else {
+      sum_cut(arguments, formula, first_row, arguments.num_rows, col, node);
+    }
+  }
+};
+
+template <template <class> class Formula, Config kConfig, ElementType... kTypes>
+struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
+  using Op = Operands<Formula, kConfig, kTypes...>;
+  using Op::kThreads;
+  using Op::kWidth;
+  using typename Op::F;
+  using typename Op::T;
+
+  static_assert(is_valid_for_cuda_column_sums(kConfig),
+                "num_warps, block_size, rows_per_program and unroll must be powers of two, with "
+                "rows_per_program at least 256, at least 8 rows for every thread, and unroll at "
+                "most 8");
+  static_assert(F::kSums == 1, "one sum per kernel");
+
+  static constexpr int kColumnLanes = kConfig.block_size / kWidth;
+  static constexpr int kRowLanes = kThreads / kColumnLanes;
+  static constexpr int kRowsPerLane = kConfig.rows_per_program / kRowLanes;
+  static constexpr int kRuns = kRowsPerLane / kRunLength;
+
+  static constexpr Config kNarrow{
+      kConfig.block_size, kConfig.num_warps, kConfig.rows_per_program, 1, 1, kConfig.cache_policy};
+  using WholeLane = ColumnLane<Op, kRuns>;
+  using NarrowLane = ColumnLane<Operands<Formula, kNarrow, kTypes...>, kRuns>;
+
+  // The nodes above this thread's rows and columns. Where the columns end within a block, a thread
+  // takes its columns one at a time.
+  static __device__ __forceinline__ void sum_lane(const KernelArguments& arguments,
+                                                  const F& formula, bool is_whole,
+                                                  long long first_row, long long col,
+                                                  T (&node)[kWidth]) {
+    if (is_whole) {
+      WholeLane::sum(arguments, formula, first_row, col, node);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) node[i] = absent_term<T>();
+#pragma unroll 1
+    for (int i = 0; i < kWidth && col + i < arguments.num_cols; ++i) {
+      T one[1];
+      NarrowLane::sum(arguments, formula, first_row, col + i, one);
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) node[j] = i == j ? one[0] : node[j];
+    }
+  }
+
+  static __device__ __forceinline__ void run(const KernelArguments& arguments) {
+    __shared__ T nodes[kRowLanes][kConfig.block_size];
+    const F formula(arguments.scalars);
+    const SumLayout layout =
+        sum_layout(Broadcast::kPerColumn, arguments.num_rows, arguments.num_cols,
+                   arguments.num_cols, kConfig.rows_per_program);
+    const int column_lane = threadIdx.x % kColumnLanes;
+    const int row_lane = threadIdx.x / kColumnLanes;
+    const long long stride = static_cast<long long>(gridDim.x) * kConfig.block_size;
+    long long block_start = static_cast<long long>(blockIdx.x) * kConfig.block_size;
+    do {
+      const long long col = block_start + column_lane * kWidth;
+      long long group = blockIdx.y;
+      do {
+        T node[kWidth];
+        sum_lane(arguments, formula, block_start + kConfig.block_size <= arguments.num_cols,
+                 group * kConfig.rows_per_program + row_lane * kRowsPerLane, col, node);
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) nodes[row_lane][column_lane * kWidth + i] = node[i];
+        __syncthreads();
+        for (int c = threadIdx.x; c < kConfig.block_size; c += kThreads) {
+          T lanes[kRowLanes];
+#pragma unroll
+          for (int lane = 0; lane < kRowLanes; ++lane) lanes[lane] = nodes[lane][c];
+          if (block_start + c < arguments.num_cols) {
+            put_sum<Op>(arguments, layout, group, block_start + c,
+                        sum_of_neighbours<kRowLanes>(lanes));
+          }
+        }
+        __syncthreads();
+        group += gridDim.y;
+      } while (group < layout.row_groups);
+      block_start += stride;
+    } while (block_start < arguments.num_cols);
+  }
+};
+
+}  // namespace dorajit::kernels
+
+// What is generated per kernel. `config` stands in parentheses.
+#define DORAJIT_COLUMN_SUMS_KERNEL(formula, config, broadcast, ...)                         \
+  static_assert(broadcast == dorajit::kernels::Broadcast::kPerColumn);                      \
+  extern "C" __global__ void __launch_bounds__(                                             \
+      config.num_warps* dorajit::kernels::kThreadsPerWarp, 1)                               \
+      dorajit_kernel(const __grid_constant__ dorajit::kernels::KernelArguments arguments) { \
+    dorajit::kernels::ColumnSumsKernel<formula, config, __VA_ARGS__>::run(arguments);       \
+  }                                                                                         \
+  DORAJIT_FINISH_SUMS_KERNEL(formula, config, broadcast, __VA_ARGS__)

@@ -1,0 +1,63 @@
+// How the sum of each channel is cut into partial sums. Shared by host and device; includes only
+// its like.
+//
+// A sum is a balanced binary tree over leaves in order (docs/numerics.md): per column, a leaf is a
+// run of kRunLength rows that are summed one after the other; per row, it is one term. A partial
+// sum is a node of that tree, so that who computes it, and how much of it at a time, changes no
+// bit.
+#pragma once
+
+#include "broadcast.h"
+
+namespace dorajit::kernels {
+
+inline constexpr int kRunLength = 8;
+// Fewer terms than these are never kept as a partial sum of their own, unless the channel ends.
+inline constexpr long long kLeastPartialTerms = 256;
+// Columns of a row that one partial sum covers, when the channels lie along the rows.
+inline constexpr long long kPartialColumns = 4096;
+
+// The second stage of a sum on CUDA: channels of a program, and lanes of each channel.
+inline constexpr int kChannelsPerFinish = 32;
+inline constexpr int kFinishLanes = 16;
+
+constexpr long long divide_up(long long value, long long by) { return (value + by - 1) / by; }
+
+constexpr long long power_of_two_up(long long value) {
+  long long power = 1;
+  while (power < value) power *= 2;
+  return power;
+}
+
+struct SumLayout {
+  long long rows_per_partial;  // rows of one channel
+  long long row_groups;        // partial sums along the rows
+  long long spans;             // partial sums along the columns
+
+  // Partial sums of one channel. Number i of them covers row group i / spans, span i % spans, and
+  // that of channel c lies at workspace[i * num_channels + c], in the compute type.
+  [[nodiscard]] constexpr long long count() const { return row_groups * spans; }
+};
+
+// `rows_per_program` of the config matters per column only, where it is a power of two and at least
+// kLeastPartialTerms.
+constexpr SumLayout sum_layout(Broadcast broadcast, long long num_rows, long long num_cols,
+                               long long num_channels, long long rows_per_program) {
+  if (broadcast == Broadcast::kPerColumn) {
+    return {rows_per_program, divide_up(num_rows, rows_per_program), 1};
+  }
+  if (num_cols == 0) return {1, 0, 0};
+  const long long rows = power_of_two_up(divide_up(kLeastPartialTerms, num_cols));
+  return {rows, divide_up(num_rows / num_channels, rows), divide_up(num_cols, kPartialColumns)};
+}
+
+// Bytes of workspace that serve every config, `element_size` being that of the compute type. At
+// most 1% of the two matrices that are multiplied and summed.
+constexpr long long sum_workspace_bytes(Broadcast broadcast, long long num_rows, long long num_cols,
+                                        long long num_channels, long long element_size) {
+  const long long count =
+      sum_layout(broadcast, num_rows, num_cols, num_channels, kLeastPartialTerms).count();
+  return count > 1 ? count * num_channels * element_size : 0;
+}
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,131 @@
+#include "tests/conformance/case_lists.h"
+
+#include "kernel_templates/partial_sums.h"
+
+namespace dorajit::tests {
+namespace {
+
+using kernels::Broadcast;
+using kernels::kPartialColumns;
+using kernels::TemplateKind;
+
+struct Shape {
+  std::int64_t rows;
+  std::int64_t cols;
+  std::int64_t channels = 1;
+  std::int64_t row_padding = 0;
+  int misalignment = 0;
+};
+
+using Shapes = std::vector<Shape>;
+
+// Elementwise, per column. What comes first is also in the short list, here and below.
+Shapes column_shapes() {
+  return {
+      {.rows = 19, .cols = 24, .row_padding = 8, .misalignment = 2},
+      {.rows = 3, .cols = 261, .row_padding = 3},
+      {.rows = 1, .cols = 1},
+      {.rows = 3, .cols = 7},     // no vector fits a row
+      {.rows = 5, .cols = 1024},  // whole vectors, whole blocks of some configs
+      {.rows = 4, .cols = 4096},
+      {.rows = 3, .cols = 4099, .row_padding = 5},  // ragged tail, rows aligned by their stride
+      {.rows = 2, .cols = 513, .row_padding = 7, .misalignment = 1},  // misaligned start
+      {.rows = 3, .cols = 640, .misalignment = 1},
+      {.rows = 70, .cols = 33},
+  };
+}
+
+// Elementwise, per row.
+Shapes row_shapes() {
+  return {
+      {.rows = 18, .cols = 49, .channels = 6, .row_padding = 7, .misalignment = 1},
+      {.rows = 6, .cols = 264, .channels = 3},
+      {.rows = 1, .cols = 1},
+      {.rows = 900, .cols = 1, .channels = 3},
+      {.rows = 4, .cols = 4096, .channels = 4},     // one sample
+      {.rows = 3, .cols = 4099, .row_padding = 5},  // one channel
+      {.rows = 70, .cols = 33, .channels = 35},
+      {.rows = 12, .cols = 640, .channels = 4, .misalignment = 1},
+  };
+}
+
+// Numbers of leaves have three bits set where they can: the roots of three whole subtrees then meet
+// at the end, and no wrong order of them gives the right sum.
+Shapes column_sum_shapes() {
+  return {
+      {.rows = 53, .cols = 19, .row_padding = 5, .misalignment = 1},  // 7 runs, the last cut short
+      {.rows = 256 * 6 + 85, .cols = 5},  // 7 partial sums, the last cut short
+      {.rows = 1, .cols = 1},
+      {.rows = 5, .cols = 24},    // fewer than a run
+      {.rows = 256, .cols = 40},  // exactly one of the least partial sums
+      {.rows = 257, .cols = 33, .row_padding = 7},
+      {.rows = 2048 * 6 + 85, .cols = 3},  // of the tallest, and of the others more than lanes
+      {.rows = 300, .cols = 130, .misalignment = 1},  // more channels than a program finishes
+      {.rows = 9, .cols = 4200},                      // several blocks, whole and cut short
+      {.rows = 70, .cols = 1027, .row_padding = 5},
+  };
+}
+
+Shapes row_sum_shapes() {
+  return {
+      {.rows = 42, .cols = 49, .channels = 6, .row_padding = 7, .misalignment = 1},
+      {.rows = 256 * 6 + 11, .cols = 1},  // partial sums of samples, the last cut short
+      {.rows = 1, .cols = 1},
+      {.rows = 2, .cols = 6 * kPartialColumns + 37, .channels = 2},  // of columns
+      {.rows = 6, .cols = kPartialColumns + 1, .channels = 2, .row_padding = 3, .misalignment = 1},
+      {.rows = 3, .cols = 2 * kPartialColumns},
+      {.rows = 900, .cols = 1, .channels = 3},
+      {.rows = 301, .cols = 3},
+      {.rows = 204, .cols = 49, .channels = 4},
+      {.rows = 256 * 42 + 11, .cols = 1},          // more partial sums than second-stage lanes
+      {.rows = 210, .cols = 257, .channels = 70},  // more channels than a program finishes
+      {.rows = 14, .cols = 1024, .channels = 2},
+      {.rows = 70, .cols = 33, .channels = 35},
+  };
+}
+
+Shapes shapes_of(const kernels::Variant& variant) {
+  switch (kernels::template_kind(variant)) {
+    case TemplateKind::kColumnSums:
+      return column_sum_shapes();
+    case TemplateKind::kRowSums:
+      return row_sum_shapes();
+    case TemplateKind::kElementwise:
+      break;
+  }
+  return variant.broadcast == Broadcast::kPerRow ? row_shapes() : column_shapes();
+}
+
+constexpr std::size_t kFewShapes = 2;
+
+}  // namespace
+
+std::vector<CaseSpec> case_list(const kernels::Variant& variant, CaseList list) {
+  // One infinity makes a sum infinite whatever its order, so only some sums meet them.
+  const bool has_sum = variant.has_sum();
+  const Values some{.mild = 0.1, .wild = has_sum ? 0 : 0.02};
+  const Values many{.mild = 0.2, .wild = has_sum ? 0.01 : 0.1};
+  Shapes shapes = shapes_of(variant);
+  if (list == CaseList::kFew) shapes.resize(kFewShapes);
+  std::vector<CaseSpec> cases;
+  unsigned seed = 0;
+  const auto add = [&](const Shape& shape, double scale, const Values& values) {
+    cases.push_back({.rows = shape.rows,
+                     .cols = shape.cols,
+                     .channels = shape.channels,
+                     .scale = scale,
+                     .matrices = values,
+                     .gains = values,
+                     .seed = ++seed});
+    cases.back().laid_out(shape.row_padding, shape.misalignment);
+  };
+  for (const Shape& shape : shapes) add(shape, 0.75, some);
+  if (list == CaseList::kFew) return cases;
+  add({.rows = 10, .cols = 100, .channels = 5}, 0.75, many);
+  add({.rows = 2, .cols = 100}, -0.0, many);
+  add({.rows = 2, .cols = 100}, 1e300, many);
+  add({.rows = 20, .cols = 10, .channels = 2}, 1.0, {.zeros = 1});
+  return cases;
+}
+
+}  // namespace dorajit::tests

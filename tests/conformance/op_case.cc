@@ -1,0 +1,244 @@
+#include "tests/conformance/op_case.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <format>
+#include <utility>
+
+#include "kernel_templates/config_text.h"
+#include "kernel_templates/partial_sums.h"
+#include "runtime/launch/problem.h"
+#include "tests/conformance/plain_numbers.h"
+#include "tests/conformance/plain_operations.h"
+
+namespace dorajit::tests {
+namespace {
+
+using kernels::Broadcast;
+using kernels::ElementType;
+using kernels::OperandRole;
+using kernels::OperandShape;
+
+constexpr int kWorkspaceFill = 0x5A;
+constexpr std::size_t kWorkspaceGuard = 272;  // leaves it aligned to 16 bytes and no more
+
+bool is_matrix(const kernels::Variant& variant, std::size_t operand) {
+  return kernels::spec(variant.op).operands[operand].shape == OperandShape::kMatrix;
+}
+
+std::int64_t channels_of(const kernels::Variant& variant, const CaseSpec& spec) {
+  return variant.broadcast == Broadcast::kPerRow ? spec.channels : spec.cols;
+}
+
+TensorShape shape_of(const kernels::Variant& variant, const CaseSpec& spec, std::size_t operand) {
+  const OperandLayout& layout = spec.layouts[operand];
+  if (!is_matrix(variant, operand)) {
+    return {.rows = 1, .cols = channels_of(variant, spec), .misalignment = layout.misalignment};
+  }
+  return {.rows = spec.rows,
+          .cols = spec.cols,
+          .row_padding = layout.row_padding,
+          .misalignment = layout.misalignment};
+}
+
+}  // namespace
+
+CaseSpec& CaseSpec::laid_out(std::int64_t row_padding, int misalignment) {
+  layouts.fill({.row_padding = row_padding, .misalignment = misalignment});
+  return *this;
+}
+
+std::string to_text(const CaseSpec& spec) {
+  std::string layouts;
+  for (const OperandLayout& layout : spec.layouts) {
+    layouts += std::format(" {}+{}", layout.misalignment, layout.row_padding);
+  }
+  return std::format("{} x {}, {} channels along the rows, layouts{}, scale {}, seed {}", spec.rows,
+                     spec.cols, spec.channels, layouts, spec.scale, spec.seed);
+}
+
+int vector_width(const kernels::Variant& variant, const CaseSpec& spec, kernels::DeviceKind kind) {
+  std::vector<launch::TensorView> views;
+  for (std::size_t i = 0; i < kernels::spec(variant.op).operands.size(); ++i) {
+    const TensorShape shape = shape_of(variant, spec, i);
+    const ElementType type = variant.types[i];
+    // Device buffers start on 256-byte boundaries, so the misalignment alone decides.
+    const auto address = static_cast<std::uintptr_t>(shape.misalignment) *
+                         static_cast<std::uintptr_t>(kernels::size_in_bytes(type));
+    views.push_back({.data = std::bit_cast<void*>(address),
+                     .type = type,
+                     .device = {.kind = kind, .ordinal = 0},
+                     .rows = shape.rows,
+                     .cols = shape.cols,
+                     .row_stride = shape.cols + shape.row_padding});
+  }
+  return launch::make_problem(variant, views).vector_width;
+}
+
+OpCase::OpCase(const kernels::Variant& variant, const CaseSpec& spec)
+    : variant_(variant), spec_(spec) {
+  const auto& operands = kernels::spec(variant.op).operands;
+  std::mt19937 random(spec.seed);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const TensorShape shape = shape_of(variant, spec, i);
+    tensors_.emplace_back(variant.types[i], shape);
+    const bool is_output = operands[i].role == OperandRole::kOutput;
+    expected_.emplace_back(is_output ? variant.types[i] : ElementType::kAbsent,
+                           TensorShape{.rows = shape.rows, .cols = shape.cols});
+    if (is_output || !variant.has(i)) continue;
+    tensors_.back().fill_random(random, is_matrix(variant_, i) ? spec.matrices : spec.gains);
+  }
+  if (kernels::compute_type(variant) == ElementType::kFloat64) {
+    evaluate<double>();
+  } else {
+    evaluate<float>();
+  }
+}
+
+std::size_t OpCase::workspace_bytes() const {
+  if (!variant_.has_sum()) return 0;
+  return static_cast<std::size_t>(kernels::sum_workspace_bytes(
+      variant_.broadcast, spec_.rows, spec_.cols, channels_of(variant_, spec_),
+      kernels::size_in_bytes(kernels::compute_type(variant_))));
+}
+
+template <class T>
+T OpCase::value(std::size_t operand, std::int64_t row, std::int64_t col) const {
+  const HostTensor& tensor = tensors_[operand];
+  if (tensor.type() == ElementType::kAbsent) return T(0);
+  if (!is_matrix(variant_, operand)) {
+    col = variant_.broadcast == Broadcast::kPerRow ? row % spec_.channels : col;
+    row = 0;
+  }
+  return static_cast<T>(plain_decode(tensor.type(), tensor.bits(row, col)));
+}
+
+template <class T>
+void OpCase::evaluate() {
+  const auto& operands = kernels::spec(variant_.op).operands;
+  const auto first_output = static_cast<std::size_t>(
+      std::ranges::find(operands, OperandRole::kOutput, &kernels::OperandSpec::role) -
+      operands.begin());
+  const auto keep = [&](std::size_t output, std::int64_t row, std::int64_t col, T value) {
+    const ElementType type = variant_.types[output];
+    const std::uint64_t bits = plain_encode(type, static_cast<double>(value));
+    expected_[output].set_bits(row, col, canonical_bits(type, bits));
+  };
+  std::vector<T> terms;
+  for (std::int64_t row = 0; row < spec_.rows; ++row) {
+    for (std::int64_t col = 0; col < spec_.cols; ++col) {
+      const PlainOutputs<T> made = plain_evaluate<T>(
+          variant_.op, {value<T>(0, row, col), value<T>(1, row, col), value<T>(2, row, col)},
+          spec_.scale);
+      for (std::size_t i = first_output; i < operands.size(); ++i) {
+        if (variant_.has(i) && is_matrix(variant_, i))
+          keep(i, row, col, made.stored[i - first_output]);
+      }
+      terms.push_back(made.term);
+    }
+  }
+  if (!variant_.has_sum()) return;
+  const auto sum = static_cast<std::size_t>(kernels::spec(variant_.op).sum_operand());
+  std::int64_t channel = 0;
+  for (const T total : plain_sums(terms, spec_.rows, spec_.cols, channels_of(variant_, spec_),
+                                  variant_.broadcast)) {
+    keep(sum, 0, channel++, total);
+  }
+}
+
+Status OpCase::upload(device::Device& device, OpBuffers& buffers) const {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (buffers.is_current[i] || !variant_.has(i)) continue;
+    const auto& bytes = tensors_[i].bytes();
+    if (buffers.memory[i] == nullptr) {
+      DORAJIT_ASSIGN(buffers.memory[i], device.allocate(bytes.size()));
+    }
+    DORAJIT_TRY(device.upload(buffers.memory[i]->data(), bytes.data(), bytes.size()));
+    buffers.is_current[i] = true;
+  }
+  if (workspace_bytes() == 0) return {};
+  if (buffers.workspace == nullptr) {
+    DORAJIT_ASSIGN(buffers.workspace, device.allocate(workspace_bytes() + 2 * kWorkspaceGuard));
+  }
+  return device.fill(buffers.workspace->data(), kWorkspaceFill, buffers.workspace->size());
+}
+
+Status OpCase::launch(device::Device& device, const launch::ReadyKernel& kernel,
+                      const Placement& placement, OpBuffers& buffers) const {
+  DORAJIT_TRY(upload(device, buffers));
+  kernels::KernelArguments arguments{};
+  arguments.num_rows = spec_.rows;
+  arguments.num_cols = spec_.cols;
+  arguments.num_channels = channels_of(variant_, spec_);
+  arguments.scalars[0] = spec_.scale;
+  if (workspace_bytes() > 0) arguments.workspace = buffers.workspace->data() + kWorkspaceGuard;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!variant_.has(i)) continue;
+    const std::size_t at = placement.over[i].value_or(i);
+    arguments.operands[i] = tensors_[at].argument_at(buffers.memory[at]->data());
+    if (placement.output_at(variant_, at)) buffers.is_current[at] = false;
+  }
+  DORAJIT_TRY(device.launch(*kernel.kernel, kernel.config, arguments, device.own_stream()));
+  return device.synchronize(device.own_stream());
+}
+
+std::string OpCase::compare(std::size_t operand, std::size_t output, HostTensor result) const {
+  const auto& operands = kernels::spec(variant_.op).operands;
+  const HostTensor& before = tensors_[operand];
+  const HostTensor& expected = expected_[output];
+  for (std::int64_t row = 0; row < result.shape().rows; ++row) {
+    const auto bytes = result.row(row);
+    const bool is_same = std::memcmp(bytes.data(), expected.row(row).data(), bytes.size()) == 0;
+    for (std::int64_t col = 0; !is_same && col < result.shape().cols; ++col) {
+      const std::uint64_t want = expected.bits(row, col);
+      const std::uint64_t got = result.bits(row, col);
+      if (got != want && canonical_bits(result.type(), got) != want) {
+        return std::format("`{}` at ({}, {}) is {:#x}, not {:#x}", operands[output].name, row, col,
+                           got, want);
+      }
+    }
+    std::memcpy(bytes.data(), before.row(row).data(), bytes.size());
+  }
+  if (result.bytes() == before.bytes()) return {};
+  return std::format("`{}` was written outside its rows", operands[output].name);
+}
+
+Result<std::string> OpCase::check(device::Device& device, const Placement& placement,
+                                  const OpBuffers& buffers) const {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (!variant_.has(i) || placement.over[i]) continue;
+    HostTensor result = tensors_[i];
+    DORAJIT_TRY(
+        device.download(result.bytes().data(), buffers.memory[i]->data(), result.bytes().size()));
+    if (const auto output = placement.output_at(variant_, i)) {
+      std::string failure = compare(i, *output, std::move(result));
+      if (!failure.empty()) return failure;
+    } else if (result.bytes() != tensors_[i].bytes()) {
+      return std::format("`{}` was written", kernels::spec(variant_.op).operands[i].name);
+    }
+  }
+  if (buffers.workspace == nullptr) return std::string();
+  std::vector<std::byte> workspace(buffers.workspace->size());
+  DORAJIT_TRY(device.download(workspace.data(), buffers.workspace->data(), workspace.size()));
+  const auto begin = workspace.begin() + kWorkspaceGuard;
+  std::fill(begin, begin + static_cast<std::ptrdiff_t>(workspace_bytes()),
+            std::byte{kWorkspaceFill});
+  const bool is_intact = std::ranges::count(workspace, std::byte{kWorkspaceFill}) ==
+                         static_cast<std::ptrdiff_t>(workspace.size());
+  return is_intact ? std::string() : std::string("memory beside the workspace was written");
+}
+
+std::string OpCase::run(device::Device& device, const launch::ReadyKernel& kernel,
+                        const Placement& placement, OpBuffers& buffers) const {
+  const auto failure = [&]() -> Result<std::string> {
+    DORAJIT_TRY(launch(device, kernel, placement, buffers));
+    return check(device, placement, buffers);
+  }();
+  if (failure && failure->empty()) return {};
+  return std::format("{} with {}, {}, {}: {}", to_text(variant_), to_text(kernel.config),
+                     to_text(variant_, placement), to_text(spec_),
+                     failure ? *failure : failure.error().message);
+}
+
+}  // namespace dorajit::tests

@@ -1,0 +1,28 @@
+// What every op promises, checked on any device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernel_templates/registry.h"
+#include "kernel_templates/spaces.h"
+#include "runtime/device/device.h"
+#include "runtime/launch/kernel_cache.h"
+#include "tests/conformance/case_lists.h"
+#include "tests/conformance/variant_lists.h"
+
+namespace dorajit::tests {
+
+enum class Configs {
+  kComprehensive,  // every config of that space
+  kSlim,
+  kOneInTurn,  // of the slim space, the next one for the next variant
+};
+
+// Runs the configs of each variant over the cases in every placement and holds every bit against
+// the plain reference. Returns what failed, at most a few lines.
+std::vector<std::string> check_op(device::Device& device, launch::KernelCache& kernels,
+                                  const Variants& variants, Configs configs,
+                                  CaseList list = CaseList::kAll);
+
+}  // namespace dorajit::tests

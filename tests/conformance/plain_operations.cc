@@ -1,0 +1,114 @@
+#include "tests/conformance/plain_operations.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace dorajit::tests {
+namespace {
+
+// Each operation on a volatile, so that no compiler contracts or reorders what is the truth here.
+template <class T>
+T times(T a, T b) {
+  volatile T product = a * b;
+  return product;
+}
+
+template <class T>
+T plus(T a, T b) {
+  volatile T sum = a + b;
+  return sum;
+}
+
+template <class T>
+T compose(T lora, T base, T gain, T scale) {
+  const T scaled = times(scale, lora);
+  const T weight = plus(gain, T(-1));
+  return plus(times(weight, base), times(gain, scaled));
+}
+
+template <class T>
+T norm(T weight, T cross, T product, double scale) {
+  const T with_cross = plus(weight, times(static_cast<T>(2 * scale), cross));
+  const T squared = plus(with_cross, times(static_cast<T>(scale * scale), product));
+  if (squared < T(0)) return T(0);
+  // The square root of a float in double, rounded once more, is the nearest float.
+  return static_cast<T>(std::sqrt(static_cast<double>(squared)));
+}
+
+// Neighbours are added level by level; one without a neighbour moves up as it is.
+template <class T>
+std::optional<T> tree(std::vector<T> nodes) {
+  if (nodes.empty()) return std::nullopt;
+  while (nodes.size() > 1) {
+    std::vector<T> above;
+    for (std::size_t i = 0; i < nodes.size(); i += 2) {
+      above.push_back(i + 1 < nodes.size() ? plus(nodes[i], nodes[i + 1]) : nodes[i]);
+    }
+    nodes = std::move(above);
+  }
+  return nodes.front();
+}
+
+constexpr std::int64_t kRowsOfARun = 8;
+
+}  // namespace
+
+template <class T>
+PlainOutputs<T> plain_evaluate(kernels::Op op, const std::array<T, 3>& inputs, double scale) {
+  const auto rounded_scale = static_cast<T>(scale);
+  const auto [first, second, third] = inputs;
+  switch (op) {
+    case kernels::Op::kCompose:
+      return {.stored = {compose(first, second, third, rounded_scale)}};
+    case kernels::Op::kComposeInner:
+      return {.stored = {compose(first, second, third, rounded_scale),
+                         plus(times(rounded_scale, first), second)}};
+    case kernels::Op::kBackward:
+      return {
+          .stored = {times(times(third, rounded_scale), first), times(plus(third, T(-1)), first)},
+          .term = times(second, first)};
+    case kernels::Op::kNormAssembly:
+      return {.stored = {norm(first, second, third, scale)}};
+    default:
+      return {};
+  }
+}
+
+template <class T>
+std::vector<T> plain_sums(const std::vector<T>& terms, std::int64_t rows, std::int64_t cols,
+                          std::int64_t channels, kernels::Broadcast broadcast) {
+  const auto term = [&](std::int64_t row, std::int64_t col) {
+    return terms[static_cast<std::size_t>(row * cols + col)];
+  };
+  std::vector<T> sums;
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    std::vector<T> nodes;
+    if (broadcast == kernels::Broadcast::kPerColumn) {
+      for (std::int64_t first = 0; first < rows; first += kRowsOfARun) {
+        T run = term(first, channel);
+        for (std::int64_t row = first + 1; row < std::min(rows, first + kRowsOfARun); ++row) {
+          run = plus(run, term(row, channel));
+        }
+        nodes.push_back(run);
+      }
+    } else {
+      for (std::int64_t row = channel; row < rows; row += channels) {
+        std::vector<T> columns;
+        for (std::int64_t col = 0; col < cols; ++col) columns.push_back(term(row, col));
+        if (const auto sum = tree(std::move(columns))) nodes.push_back(*sum);
+      }
+    }
+    sums.push_back(plus(T(0), tree(std::move(nodes)).value_or(T(0))));
+  }
+  return sums;
+}
+
+template PlainOutputs<float> plain_evaluate(kernels::Op, const std::array<float, 3>&, double);
+template PlainOutputs<double> plain_evaluate(kernels::Op, const std::array<double, 3>&, double);
+template std::vector<float> plain_sums(const std::vector<float>&, std::int64_t, std::int64_t,
+                                       std::int64_t, kernels::Broadcast);
+template std::vector<double> plain_sums(const std::vector<double>&, std::int64_t, std::int64_t,
+                                        std::int64_t, kernels::Broadcast);
+
+}  // namespace dorajit::tests

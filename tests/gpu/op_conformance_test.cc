@@ -1,0 +1,76 @@
+// Every op on an NVIDIA GPU: every bit, for every type mix and config.
+#include "tests/conformance/op_conformance.h"
+
+#include "tests/conformance/random_cases.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace dorajit::tests {
+namespace {
+
+using kernels::Op;
+
+// Of backward, whose mixes times subsets times broadcasts are too many to compile.
+constexpr std::size_t kSampledMixes = 60;
+
+class OpsOnGpu : public GpuTest {
+ protected:
+  void check(const Variants& variants, Configs configs, CaseList list) {
+    const auto failures = check_op(*device_, *kernels_, variants, configs, list);
+    EXPECT_TRUE(failures.empty()) << join(failures);
+  }
+};
+
+// f32, and bf16 with f32 channels.
+Variants widest_variants(Op op) {
+  Variants variants = plain_mixes(op);
+  variants.resize(2);
+  return in_both_broadcasts(variants);
+}
+
+TEST_F(OpsOnGpu, ComposeWithEveryConfigOfTheComprehensiveSpace) {
+  check(widest_variants(Op::kCompose), Configs::kComprehensive, CaseList::kAll);
+}
+TEST_F(OpsOnGpu, ComposeInnerWithEveryConfigOfTheComprehensiveSpace) {
+  check(widest_variants(Op::kComposeInner), Configs::kComprehensive, CaseList::kFew);
+}
+TEST_F(OpsOnGpu, NormAssemblyWithEveryConfigOfTheComprehensiveSpace) {
+  check(widest_variants(Op::kNormAssembly), Configs::kComprehensive, CaseList::kFew);
+}
+TEST_F(OpsOnGpu, BackwardWithEveryConfigOfTheComprehensiveSpace) {
+  check(widest_variants(Op::kBackward), Configs::kComprehensive, CaseList::kFew);
+}
+TEST_F(OpsOnGpu, ComposeOfEveryTypeMix) {
+  check(in_both_broadcasts(kernels::all_variants(Op::kCompose)), Configs::kSlim, CaseList::kFew);
+}
+TEST_F(OpsOnGpu, ComposeInnerOfEveryTypeMix) {
+  check(in_both_broadcasts(kernels::all_variants(Op::kComposeInner)), Configs::kSlim,
+        CaseList::kFew);
+}
+TEST_F(OpsOnGpu, NormAssemblyOfEveryTypeMix) {
+  check(kernels::all_variants(Op::kNormAssembly), Configs::kSlim, CaseList::kFew);
+}
+TEST_F(OpsOnGpu, BackwardOfSampledTypeMixesWithEverySubsetOfItsOutputs) {
+  check(in_both_broadcasts(with_every_output_subset(sampled_mixes(Op::kBackward, kSampledMixes))),
+        Configs::kSlim, CaseList::kFew);
+}
+TEST_F(OpsOnGpu, PlainMixesInEveryCase) {
+  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
+    check(in_both_broadcasts(with_every_output_subset(plain_mixes(op))), Configs::kSlim,
+          CaseList::kAll);
+  }
+}
+
+TEST_F(OpsOnGpu, RandomCalls) {
+  Variants variants = {plain_mixes(Op::kCompose)[1], plain_mixes(Op::kComposeInner)[5]};
+  for (const kernels::Variant& variant :
+       with_every_output_subset({plain_mixes(Op::kBackward)[0], plain_mixes(Op::kBackward)[1]})) {
+    variants.push_back(variant);
+  }
+  variants = in_both_broadcasts(variants);
+  variants.push_back(plain_mixes(Op::kNormAssembly)[0]);
+  const auto failures = check_random_cases(*device_, *kernels_, 1, 2000, variants);
+  EXPECT_TRUE(failures.empty()) << join(failures);
+}
+
+}  // namespace
+}  // namespace dorajit::tests

@@ -1,0 +1,77 @@
+// The library's own CPU kernels and the GPU on the very same inputs, whole outputs compared.
+#include "autotune/scratch_operands.h"
+#include "runtime/device/cpu/cpu_device.h"
+#include "tests/conformance/variant_lists.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace dorajit::tests {
+namespace {
+
+using autotune::ScratchOperands;
+using autotune::ScratchShape;
+using kernels::Op;
+using kernels::Variant;
+
+class SameBitsAsCpu : public GpuTest {
+ protected:
+  static Result<std::vector<std::byte>> outputs(device::Device& device,
+                                                const launch::ReadyKernel& kernel,
+                                                const Variant& variant, const ScratchShape& shape) {
+    DORAJIT_ASSIGN(ScratchOperands operands, ScratchOperands::make(device, variant, shape));
+    DORAJIT_TRY(
+        device.launch(*kernel.kernel, kernel.config, operands.arguments(0), device.own_stream()));
+    DORAJIT_TRY(device.synchronize(device.own_stream()));
+    return operands.read_outputs(0);
+  }
+
+  void check(const Variants& variants, const ScratchShape& shape) {
+    Settings settings;
+    settings.host_compiler = "none";
+    launch::KernelCache builtin(settings, nullptr, statistics_);
+    for (const Variant& variant : variants) {
+      const auto config =
+          kernels::default_config(variant, device_->info().traits, shape.vector_width);
+      const auto on_gpu = kernels_->get(*device_, variant, config);
+      ASSERT_TRUE(on_gpu) << on_gpu.error().message << on_gpu.error().log;
+      const auto on_cpu = builtin.get(
+          cpu_, variant, kernels::default_config(variant, cpu_.info().traits, shape.vector_width));
+      ASSERT_TRUE(on_cpu) << on_cpu.error().message;
+      const auto gpu_bytes = outputs(*device_, *on_gpu, variant, shape);
+      const auto cpu_bytes = outputs(cpu_, *on_cpu, variant, shape);
+      ASSERT_TRUE(gpu_bytes) << gpu_bytes.error().message;
+      ASSERT_TRUE(cpu_bytes) << cpu_bytes.error().message;
+      EXPECT_TRUE(*gpu_bytes == *cpu_bytes) << to_text(variant);
+    }
+  }
+
+  device::CpuDevice cpu_;
+};
+
+constexpr std::size_t kSampledMixes = 30;
+
+TEST_F(SameBitsAsCpu, ComposeOfEveryTypeMix) {
+  check(in_both_broadcasts(kernels::all_variants(Op::kCompose)),
+        {.rows = 68, .cols = 1027, .seed = 5});
+}
+
+TEST_F(SameBitsAsCpu, ComposeInnerAndNormAssembly) {
+  for (const Op op : {Op::kComposeInner, Op::kNormAssembly}) {
+    check(in_both_broadcasts(sampled_mixes(op, kSampledMixes)),
+          {.rows = 68, .cols = 1027, .seed = 6});
+  }
+}
+
+TEST_F(SameBitsAsCpu, BackwardWithEverySubsetOfItsOutputs) {
+  check(in_both_broadcasts(with_every_output_subset(sampled_mixes(Op::kBackward, kSampledMixes))),
+        {.rows = 68, .cols = 1027, .seed = 7});
+}
+
+// Many partial sums of both kinds: 16 channels of 257 samples, of two spans each, along the rows.
+TEST_F(SameBitsAsCpu, SumsOverMillionsOfTerms) {
+  check(in_both_broadcasts(plain_mixes(Op::kBackward)), {.rows = 4112, .cols = 4133, .seed = 8});
+  check(in_both_broadcasts(with_only_the_sum(plain_mixes(Op::kBackward))),
+        {.rows = 40000, .cols = 49, .seed = 9});
+}
+
+}  // namespace
+}  // namespace dorajit::tests

@@ -1,0 +1,91 @@
+// Every op on the CPU device: every bit, by kernels compiled here and by the library's own.
+#include "tests/conformance/op_conformance.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "runtime/device/cpu/cpu_device.h"
+#include "tests/fakes/memory_artifact_store.h"
+
+namespace dorajit::tests {
+namespace {
+
+using kernels::Op;
+
+std::string join(const std::vector<std::string>& lines) {
+  return std::accumulate(lines.begin(), lines.end(), std::string(),
+                         [](std::string text, const auto& line) { return text + line + "\n"; });
+}
+
+Settings without_compiler() {
+  Settings settings;
+  settings.host_compiler = "none";
+  return settings;
+}
+
+// What a compilation costs limits these lists.
+constexpr std::size_t kSampledMixes = 16;
+constexpr std::size_t kSampledMixesOfBackward = 12;
+
+class OpsOnCpu : public testing::Test {
+ protected:
+  void check_compiled(const Variants& variants, Configs configs, CaseList list) {
+    const auto failures = check_op(device_, compiled_, variants, configs, list);
+    EXPECT_TRUE(failures.empty()) << join(failures);
+    EXPECT_EQ(statistics_.builtin_kernels, 0) << "the host compiler must have been used";
+  }
+
+  // Configs differ only in their workers here.
+  void check_builtin(const Variants& variants, CaseList list) {
+    const auto failures = check_op(device_, builtin_, variants, Configs::kOneInTurn, list);
+    EXPECT_TRUE(failures.empty()) << join(failures);
+    EXPECT_EQ(statistics_.compilations, 0);
+  }
+
+  device::CpuDevice device_;
+  Statistics statistics_;
+  MemoryArtifactStore artifacts_;
+  launch::KernelCache compiled_{Settings{}, &artifacts_, statistics_};
+  launch::KernelCache builtin_{without_compiler(), nullptr, statistics_};
+};
+
+TEST_F(OpsOnCpu, ComposeOfEveryTypeMix) {
+  check_compiled(kernels::all_variants(Op::kCompose), Configs::kOneInTurn, CaseList::kAll);
+}
+TEST_F(OpsOnCpu, SampledComposePerRow) {
+  check_compiled(in_both_broadcasts(sampled_mixes(Op::kCompose, kSampledMixes)),
+                 Configs::kOneInTurn, CaseList::kAll);
+}
+TEST_F(OpsOnCpu, SampledComposeInner) {
+  check_compiled(in_both_broadcasts(sampled_mixes(Op::kComposeInner, kSampledMixes)),
+                 Configs::kOneInTurn, CaseList::kAll);
+}
+TEST_F(OpsOnCpu, SampledNormAssembly) {
+  check_compiled(sampled_mixes(Op::kNormAssembly, kSampledMixes), Configs::kOneInTurn,
+                 CaseList::kAll);
+}
+TEST_F(OpsOnCpu, SampledBackwardWithEverySubsetOfItsOutputs) {
+  check_compiled(in_both_broadcasts(with_every_output_subset(
+                     sampled_mixes(Op::kBackward, kSampledMixesOfBackward))),
+                 Configs::kOneInTurn, CaseList::kFew);
+}
+TEST_F(OpsOnCpu, EveryConfigOfTheComprehensiveSpace) {
+  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward}) {
+    check_compiled(in_both_broadcasts({plain_mixes(op)[1]}), Configs::kComprehensive,
+                   CaseList::kFew);
+  }
+}
+TEST_F(OpsOnCpu, BuiltInKernelsOfEveryTypeMix) {
+  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
+    check_builtin(in_both_broadcasts(kernels::all_variants(op)), CaseList::kFew);
+  }
+}
+TEST_F(OpsOnCpu, BuiltInKernelsOfPlainMixesInEveryCase) {
+  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
+    check_builtin(in_both_broadcasts(with_every_output_subset(plain_mixes(op))), CaseList::kAll);
+  }
+}
+
+}  // namespace
+}  // namespace dorajit::tests

@@ -1,0 +1,171 @@
+// Sums along the tree, however they are cut, and how they are cut.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "kernel_templates/cpu/tile_sums.h"
+#include "kernel_templates/launch_shape.h"
+#include "kernel_templates/math/pairwise_sum.h"
+#include "kernel_templates/partial_sums.h"
+#include "kernel_templates/reference.h"
+
+namespace dorajit::kernels {
+namespace {
+
+constexpr int kLevels = 12;
+
+std::vector<float> random_terms(std::size_t count) {
+  std::mt19937 random(static_cast<unsigned>(count));
+  std::normal_distribution<float> distribution;
+  std::vector<float> terms(count);
+  for (float& term : terms) term = distribution(random);
+  return terms;
+}
+
+std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
+
+TEST(Sums, AnAbsentTermChangesNoOther) {
+  for (const float other : {0.0F, -0.0F, 1.0F, -1e-45F, INFINITY, -INFINITY}) {
+    EXPECT_EQ(bits(absent_term<float>() + other), bits(other)) << other;
+    EXPECT_EQ(bits(other + absent_term<float>()), bits(other)) << other;
+  }
+}
+
+TEST(Sums, EveryWayToClimbTheTreeGivesTheSameRoot) {
+  for (std::size_t count = 1; count <= 700; ++count) {
+    std::vector<float> terms = random_terms(count);
+    const float expected = sum_tree(std::span<const float>(terms));
+    PairwiseSum<float, kLevels> pairwise;
+    TileSum<float, kLevels, 1> tile;
+    for (std::size_t i = 0; i < count; ++i) {
+      float node[1] = {terms[i]};
+      pairwise.push(static_cast<long long>(i), node);
+      node[0] = terms[i];
+      tile.push(static_cast<long long>(i), node, 1);
+    }
+    float root[1];
+    pairwise.root(static_cast<long long>(count), root);
+    ASSERT_EQ(bits(root[0]), bits(expected)) << count;
+    tile.root(static_cast<long long>(count), root, 1);
+    ASSERT_EQ(bits(root[0]), bits(expected)) << count;
+    ASSERT_EQ(bits(sum_of_terms(terms.data(), static_cast<long long>(count))), bits(expected))
+        << count;
+  }
+}
+
+TEST(Sums, NeighboursAreWhatAPowerOfTwoOfPushesGives) {
+  const std::vector<float> terms = random_terms(64);
+  PairwiseSum<float, kLevels> pairwise;
+  float node[1];
+  for (int i = 0; i < 64; ++i) {
+    node[0] = terms[static_cast<std::size_t>(i)];
+    pairwise.push(i, node);
+  }
+  EXPECT_EQ(bits(node[0]), bits(sum_of_neighbours<64>(terms.data())));
+  EXPECT_EQ(bits(node[0]), bits(sum_tree(std::span(terms))));
+}
+
+TEST(Sums, TreesSideBySideDoNotMix) {
+  constexpr std::size_t kWidth = 3;
+  constexpr std::size_t kCount = 37;
+  const std::vector<float> terms = random_terms(kWidth * kCount);
+  PairwiseSum<float, kLevels, kWidth> together;
+  PairwiseSum<float, kLevels> alone[kWidth];
+  for (std::size_t i = 0; i < kCount; ++i) {
+    float nodes[kWidth];
+    for (std::size_t lane = 0; lane < kWidth; ++lane) {
+      float node[1] = {terms[i * kWidth + lane]};
+      nodes[lane] = node[0];
+      alone[lane].push(static_cast<long long>(i), node);
+    }
+    together.push(static_cast<long long>(i), nodes);
+  }
+  float sums[kWidth];
+  together.root(kCount, sums);
+  for (std::size_t lane = 0; lane < kWidth; ++lane) {
+    float sum[1];
+    alone[lane].root(kCount, sum);
+    EXPECT_EQ(bits(sums[lane]), bits(sum[0])) << lane;
+  }
+}
+
+TEST(Sums, NoTermsHaveTheAbsentRoot) {
+  const PairwiseSum<float, kLevels> none{};
+  float root[1];
+  none.root(0, root);
+  EXPECT_EQ(bits(root[0]), bits(-0.0F));
+  EXPECT_EQ(bits(sum_channel<float>({}, Broadcast::kPerColumn)), bits(0.0F));
+}
+
+TEST(SumLayout, CutsTheRowsOfAColumnByTheConfig) {
+  EXPECT_EQ(sum_layout(Broadcast::kPerColumn, 512, 10, 10, 256).count(), 2);
+  EXPECT_EQ(sum_layout(Broadcast::kPerColumn, 513, 10, 10, 256).count(), 3);
+  EXPECT_EQ(sum_layout(Broadcast::kPerColumn, 513, 10, 10, 1024).count(), 1);
+  EXPECT_EQ(sum_layout(Broadcast::kPerColumn, 0, 10, 10, 256).count(), 0);
+}
+
+TEST(SumLayout, CutsAChannelOfRowsBySamplesOrByColumns) {
+  const SumLayout narrow = sum_layout(Broadcast::kPerRow, 3000, 1, 3, 1);
+  EXPECT_EQ(narrow.rows_per_partial, 256);
+  EXPECT_EQ(narrow.row_groups, 4);
+  EXPECT_EQ(narrow.spans, 1);
+  const SumLayout wide = sum_layout(Broadcast::kPerRow, 6, 3 * kPartialColumns + 1, 2, 1);
+  EXPECT_EQ(wide.rows_per_partial, 1);
+  EXPECT_EQ(wide.row_groups, 3);
+  EXPECT_EQ(wide.spans, 4);
+  EXPECT_EQ(sum_layout(Broadcast::kPerRow, 6, 0, 2, 1).count(), 0);
+  EXPECT_EQ(sum_layout(Broadcast::kPerRow, 0, 5, 2, 1).count(), 0);
+}
+
+TEST(SumLayout, WorkspaceServesEveryConfigAndIsAtMostAPercentOfTheMatrices) {
+  constexpr std::int64_t kBfloat16Bytes = 2;
+  for (const std::int64_t rows : {1, 8, 255, 256, 257, 300, 512, 4096, 4133, 100000}) {
+    for (const std::int64_t cols : {1, 3, 49, 128, 129, 255, 256, 257, 4096, 4097, 70000}) {
+      for (const Broadcast broadcast : {Broadcast::kPerColumn, Broadcast::kPerRow}) {
+        const std::int64_t channels = broadcast == Broadcast::kPerColumn ? cols : 1;
+        const std::int64_t bytes = sum_workspace_bytes(broadcast, rows, cols, channels, 4);
+        EXPECT_LE(bytes * 100, 2 * rows * cols * kBfloat16Bytes) << rows << " x " << cols;
+        for (const std::int64_t height : {256, 512, 2048}) {
+          const std::int64_t count = sum_layout(broadcast, rows, cols, channels, height).count();
+          if (count > 1) EXPECT_LE(count * channels * 4, bytes) << rows << " x " << cols;
+        }
+      }
+    }
+  }
+}
+
+TEST(LaunchShape, ASecondStageRunsOnlyForSeveralPartialSumsOrNone) {
+  Variant variant{.op = Op::kBackward, .types = {}};
+  KernelArguments arguments{};
+  arguments.num_cols = arguments.num_channels = 70;
+  const auto shape = [&](std::int64_t rows) {
+    arguments.num_rows = rows;
+    return launch_shape(variant, {.block_size = 64, .rows_per_program = 256}, arguments);
+  };
+  EXPECT_EQ(shape(256).finish_programs, 0);
+  EXPECT_EQ(shape(256).programs(), 2);
+  EXPECT_EQ(shape(257).finish_programs, divide_up(70, kChannelsPerFinish));
+  EXPECT_EQ(shape(257).programs(), 4);
+  EXPECT_EQ(shape(0).programs(), 0);
+  EXPECT_EQ(shape(0).finish_programs, divide_up(70, kChannelsPerFinish)) << "it writes zeros";
+  variant.types[1] = variant.types[5] = ElementType::kAbsent;
+  EXPECT_EQ(shape(257).finish_programs, 0);
+}
+
+TEST(LaunchShape, RowSumsHaveAProgramForSeveralPartialSums) {
+  const Variant variant{.op = Op::kBackward, .broadcast = Broadcast::kPerRow, .types = {}};
+  KernelArguments arguments{};
+  arguments.num_rows = 12;
+  arguments.num_cols = kPartialColumns + 1;
+  arguments.num_channels = 4;
+  const LaunchShape shape =
+      launch_shape(variant, {.block_size = 128, .rows_per_program = 16}, arguments);
+  EXPECT_EQ(shape.programs(), 2) << "3 samples, 2 spans and 4 channels make 24 partial sums";
+  EXPECT_EQ(shape.finish_programs, 1);
+}
+
+}  // namespace
+}  // namespace dorajit::kernels

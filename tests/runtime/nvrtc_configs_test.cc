@@ -1,0 +1,136 @@
+// The configs that CUDA kernels are tuned over, compiled for every architecture named in the
+// README.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kernel_templates/config_text.h"
+#include "kernel_templates/spaces.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "tests/conformance/parallel_for.h"
+#include "tests/conformance/variant_lists.h"
+
+namespace dorajit::compile {
+namespace {
+
+using kernels::Config;
+using kernels::DeviceKind;
+using kernels::Op;
+using kernels::Variant;
+using tests::Variants;
+
+constexpr const char* kArchitectures[] = {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"};
+
+struct Task {
+  Variant variant;
+  Config config;
+  const char* arch;
+};
+
+std::string to_text(const Task& task) {
+  return to_text(task.variant) + " " + to_text(task.config) + " " + task.arch;
+}
+
+std::vector<Config> slim_space(const Variant& variant) {
+  return kernels::config_space(variant, {.kind = DeviceKind::kCuda},
+                               kernels::widest_vector(variant, DeviceKind::kCuda),
+                               kernels::SpaceKind::kSlim);
+}
+
+// The type mixes of each form that a kernel has: op, broadcast, and all its outputs or the sum
+// alone.
+std::vector<Variants> forms() {
+  std::vector<Variants> forms;
+  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
+    const Variants mixes = tests::plain_mixes(op);
+    for (const Variants& outputs : {mixes, tests::with_only_the_sum(mixes)}) {
+      const Variants both = tests::in_both_broadcasts(outputs);
+      const auto rows = std::ranges::find(both, kernels::Broadcast::kPerRow, &Variant::broadcast);
+      for (const Variants& form : {Variants(both.begin(), rows), Variants(rows, both.end())}) {
+        if (!form.empty()) forms.push_back(form);
+      }
+    }
+  }
+  return forms;
+}
+
+// Sanitizers make NVRTC several times slower; with them each config meets one of the mixes.
+#ifdef NDEBUG
+constexpr bool kEveryMix = true;
+#else
+constexpr bool kEveryMix = false;
+#endif
+
+class NvrtcConfigs : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* hint = getenv("DORAJIT_NVRTC");
+    compiler_ = std::make_unique<NvrtcCompiler>(hint != nullptr ? hint : "", nullptr);
+    if (const auto identity = compiler_->identity(); !identity) {
+      GTEST_SKIP() << "no NVRTC here: " << identity.error().message;
+    }
+  }
+
+  void expect_no_spills(const std::vector<Task>& tasks) {
+    tests::parallel_for(tasks.size(), [&](std::size_t i) {
+      const Task& task = tasks[i];
+      const auto artifact = compiler_->compile({.variant = task.variant,
+                                                .config = task.config,
+                                                .target = {DeviceKind::kCuda, task.arch}});
+      ASSERT_TRUE(artifact) << to_text(task) << artifact.error().log;
+      EXPECT_TRUE(
+          artifact->code.starts_with("\x7f"
+                                     "ELF"))
+          << to_text(task);
+      EXPECT_GT(artifact->resources.registers, 0) << to_text(task);
+      EXPECT_EQ(artifact->resources.spill_store_bytes, 0) << to_text(task);
+      EXPECT_EQ(artifact->resources.spill_load_bytes, 0) << to_text(task);
+      EXPECT_EQ(artifact->resources.stack_bytes, 0) << to_text(task);
+    });
+  }
+
+  std::unique_ptr<NvrtcCompiler> compiler_;
+};
+
+TEST_F(NvrtcConfigs, DefaultsCompileForEveryArchitectureWithoutSpills) {
+  std::vector<Task> tasks;
+  for (const Variants& mixes : forms()) {
+    for (std::size_t i = 0; i < std::size(kArchitectures); ++i) {
+      const Variant& variant = mixes[i % mixes.size()];
+      tasks.push_back({variant, slim_space(variant).front(), kArchitectures[i]});
+    }
+  }
+  expect_no_spills(tasks);
+}
+
+// One architecture each, the next for the next, so that each config of a template meets several.
+TEST_F(NvrtcConfigs, EveryConfigOfTheSlimSpaceCompilesWithoutSpills) {
+  std::vector<Task> tasks;
+  std::size_t turn = 0;
+  for (const Variants& mixes : forms()) {
+    for (std::size_t mix = 0; mix < mixes.size(); ++mix) {
+      const std::vector<Config> space = slim_space(mixes[mix]);
+      for (std::size_t i = 0; i < space.size(); ++i) {
+        if (!kEveryMix && i % mixes.size() != mix) continue;
+        tasks.push_back({mixes[mix], space[i], kArchitectures[turn++ % std::size(kArchitectures)]});
+      }
+    }
+  }
+  expect_no_spills(tasks);
+}
+
+// They exist to be measured against: one architecture is enough for them.
+TEST_F(NvrtcConfigs, TheUnfusedPassesCompileWithoutSpills) {
+  std::vector<Task> tasks;
+  for (const Op op : {Op::kScaleByScalar, Op::kScaleByGain, Op::kScaleByGainMinusOne, Op::kAdd}) {
+    const Variant variant = tests::plain_mixes(op)[1];
+    tasks.push_back({variant, slim_space(variant).front(), "sm_90"});
+  }
+  expect_no_spills(tasks);
+}
+
+}  // namespace
+}  // namespace dorajit::compile
