@@ -3,7 +3,7 @@
     python3 plot_kernels.py kernels.json [more.json ...] --out results/h200
 
 Writes <operation>.png, bandwidth by shape and types, and roofline.png, bandwidth by bytes moved
-under the ceiling of a copy. Files are of one machine; operations may be spread over them.
+under the best that torch.add reached. Files are of one machine; operations may be spread over them.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def draw_bars(report, operation, results, path):
                     fontsize=7)
     axes.margins(x=0.01)
     axes.set_ylabel("TB/s of the bytes that must move")
-    axes.set_ylim(0, report["copy_bytes_per_s"] / 1e12 * 1.35)
+    axes.set_ylim(0, ceiling(report) * 1.35)
     axes.set_title(f"{operation} on an {report['device']}, cold L2, medians of one run",
                    fontsize=10)
     axes.legend(fontsize=7, loc="upper left", ncols=4)
@@ -92,9 +92,15 @@ def draw_roofline(report, groups, types, path):
     save(figure, path)
 
 
+def ceiling(report):
+    """What memory was seen to give: a uint8 copy is slower than kernels with wider accesses."""
+    return max(kernel_report.bandwidth(one, "torch_add") for one in report["results"]
+               if "torch_add" in one["median_us"])
+
+
 def draw_ceiling(axes, report):
-    axes.axhline(report["copy_bytes_per_s"] / 1e12, color="#555555", linewidth=0.8, linestyle=":",
-                 label="copy ceiling")
+    axes.axhline(ceiling(report), color="#555555", linewidth=0.8, linestyle=":",
+                 label="torch.add at its best")
 
 
 def save(figure, path):

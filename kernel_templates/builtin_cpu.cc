@@ -48,6 +48,7 @@ void widen(ElementType type, const void* from, T* to, long long count) {
     case ElementType::kFloat64:
       return widen_tile<ElementType::kFloat64>(from, to, count);
     case ElementType::kAbsent:
+      for (long long i = 0; i < count; ++i) to[i] = T(0);
       return;
   }
 }
@@ -95,9 +96,7 @@ struct UntypedSpans {
                 T* terms) const {
     alignas(64) T tile[Order::kFirstSum][kTile];
     for (int i = 0; i < Order::kFirstOutput; ++i) {
-      if (type(i) == ElementType::kAbsent) {
-        for (long long j = 0; j < count; ++j) tile[i][j] = T(0);
-      } else if (i >= Order::kMatrixInputs && kBroadcast == Broadcast::kPerRow) {
+      if (i >= Order::kMatrixInputs && kBroadcast == Broadcast::kPerRow) {
         widen(type(i), pointers.data[i], tile[i], 1);
         for (long long j = 1; j < count; ++j) tile[i][j] = tile[i][0];
       } else {

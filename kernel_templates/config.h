@@ -63,7 +63,8 @@ constexpr bool is_valid_for_cuda_column_sums(const Config& config) {
 constexpr bool is_valid_for_cuda_row_sums(const Config& config) {
   if (!is_valid_for_cuda(config) || !is_power_of_two(config.block_size)) return false;
   const int lanes = config.block_size / config.vector_width;
-  return lanes <= kThreadsPerWarp && config.block_size * config.unroll <= kPartialColumns &&
+  return lanes <= kThreadsPerWarp &&
+         static_cast<long long>(config.block_size) * config.unroll <= kPartialColumns &&
          config.rows_per_program == config.num_warps * kThreadsPerWarp / lanes;
 }
 

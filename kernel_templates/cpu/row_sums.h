@@ -17,9 +17,11 @@ struct RowSumsPrograms {
 
   static void run_task(const Spans& spans, const KernelArguments& arguments, const F& formula,
                        const SumLayout& layout, long long task) {
-    const long long channel = task % arguments.num_channels;
-    const long long index = task / arguments.num_channels;
-    const long long samples = arguments.num_rows / arguments.num_channels;
+    const long long channels = arguments.num_channels;
+    if (channels <= 0 || layout.spans <= 0) __builtin_unreachable();  // else there is no task
+    const long long channel = task % channels;
+    const long long index = task / channels;
+    const long long samples = arguments.num_rows / channels;
     const long long first_sample = index / layout.spans * layout.rows_per_partial;
     const long long last_sample = first_sample + layout.rows_per_partial < samples
                                       ? first_sample + layout.rows_per_partial
@@ -30,7 +32,7 @@ struct RowSumsPrograms {
     TileSum<T, kLevels, 1> sum;
     alignas(64) T terms[kPartialColumns];
     for (long long sample = first_sample; sample < last_sample; ++sample) {
-      const long long row = sample * arguments.num_channels + channel;
+      const long long row = sample * channels + channel;
       spans.run(formula, point_at<Broadcast::kPerRow>(spans, arguments, row, col), count, terms);
       T node = sum_of_terms(terms, count);
       sum.push(sample - first_sample, &node, 1);
