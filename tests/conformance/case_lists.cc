@@ -19,11 +19,12 @@ struct Shape {
 
 using Shapes = std::vector<Shape>;
 
-// Elementwise, per column. What comes first is also in the short list, here and below.
+// Elementwise, per column. The first two are also the short list, here and below: one that is
+// aligned and has whole blocks, and one that is neither.
 Shapes column_shapes() {
   return {
+      {.rows = 3, .cols = 2061, .row_padding = 3},
       {.rows = 19, .cols = 24, .row_padding = 8, .misalignment = 2},
-      {.rows = 3, .cols = 261, .row_padding = 3},
       {.rows = 1, .cols = 1},
       {.rows = 3, .cols = 7},     // no vector fits a row
       {.rows = 5, .cols = 1024},  // whole vectors, whole blocks of some configs
@@ -38,9 +39,10 @@ Shapes column_shapes() {
 // Elementwise, per row.
 Shapes row_shapes() {
   return {
+      {.rows = 3, .cols = 2061, .channels = 3, .row_padding = 3},
       {.rows = 18, .cols = 49, .channels = 6, .row_padding = 7, .misalignment = 1},
-      {.rows = 6, .cols = 264, .channels = 3},
       {.rows = 1, .cols = 1},
+      {.rows = 6, .cols = 264, .channels = 3},
       {.rows = 900, .cols = 1, .channels = 3},
       {.rows = 4, .cols = 4096, .channels = 4},     // one sample
       {.rows = 3, .cols = 4099, .row_padding = 5},  // one channel
@@ -53,13 +55,14 @@ Shapes row_shapes() {
 // at the end, and no wrong order of them gives the right sum.
 Shapes column_sum_shapes() {
   return {
-      {.rows = 53, .cols = 19, .row_padding = 5, .misalignment = 1},  // 7 runs, the last cut short
-      {.rows = 256 * 6 + 85, .cols = 5},  // 7 partial sums, the last cut short
+      {.rows = 53, .cols = 261, .row_padding = 3},           // 7 runs, the last cut short
+      {.rows = 256 * 6 + 85, .cols = 5, .misalignment = 1},  // 7 partial sums, likewise
       {.rows = 1, .cols = 1},
       {.rows = 5, .cols = 24},    // fewer than a run
       {.rows = 256, .cols = 40},  // exactly one of the least partial sums
       {.rows = 257, .cols = 33, .row_padding = 7},
-      {.rows = 2048 * 6 + 85, .cols = 3},  // of the tallest, and of the others more than lanes
+      {.rows = 256 * 2 + 85, .cols = 264},  // whole blocks in several partial sums
+      {.rows = 2048 * 6 + 85, .cols = 3},   // of the tallest, and of the others more than lanes
       {.rows = 300, .cols = 130, .misalignment = 1},  // more channels than a program finishes
       {.rows = 9, .cols = 4200},                      // several blocks, whole and cut short
       {.rows = 70, .cols = 1027, .row_padding = 5},
@@ -68,9 +71,10 @@ Shapes column_sum_shapes() {
 
 Shapes row_sum_shapes() {
   return {
+      {.rows = 14, .cols = 1029, .channels = 2, .row_padding = 3},  // 7 partial sums
       {.rows = 42, .cols = 49, .channels = 6, .row_padding = 7, .misalignment = 1},
-      {.rows = 256 * 6 + 11, .cols = 1},  // partial sums of samples, the last cut short
       {.rows = 1, .cols = 1},
+      {.rows = 256 * 6 + 11, .cols = 1},  // partial sums of samples, the last cut short
       {.rows = 2, .cols = 6 * kPartialColumns + 37, .channels = 2},  // of columns
       {.rows = 6, .cols = kPartialColumns + 1, .channels = 2, .row_padding = 3, .misalignment = 1},
       {.rows = 3, .cols = 2 * kPartialColumns},

@@ -1,5 +1,6 @@
 // The library's own CPU kernels and the GPU on the very same inputs, whole outputs compared.
 #include "autotune/scratch_operands.h"
+#include "kernel_templates/config_text.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/conformance/variant_lists.h"
 #include "tests/gpu/gpu_fixture.h"
@@ -24,27 +25,39 @@ class SameBitsAsCpu : public GpuTest {
     return operands.read_outputs(0);
   }
 
+  // With the narrowest and with the widest vectors.
   void check(const Variants& variants, const ScratchShape& shape) {
-    Settings settings;
-    settings.host_compiler = "none";
-    launch::KernelCache builtin(settings, nullptr, statistics_);
     for (const Variant& variant : variants) {
-      const auto config =
-          kernels::default_config(variant, device_->info().traits, shape.vector_width);
-      const auto on_gpu = kernels_->get(*device_, variant, config);
-      ASSERT_TRUE(on_gpu) << on_gpu.error().message << on_gpu.error().log;
-      const auto on_cpu = builtin.get(
-          cpu_, variant, kernels::default_config(variant, cpu_.info().traits, shape.vector_width));
-      ASSERT_TRUE(on_cpu) << on_cpu.error().message;
-      const auto gpu_bytes = outputs(*device_, *on_gpu, variant, shape);
-      const auto cpu_bytes = outputs(cpu_, *on_cpu, variant, shape);
-      ASSERT_TRUE(gpu_bytes) << gpu_bytes.error().message;
-      ASSERT_TRUE(cpu_bytes) << cpu_bytes.error().message;
-      EXPECT_TRUE(*gpu_bytes == *cpu_bytes) << to_text(variant);
+      ScratchShape wide = shape;
+      wide.vector_width = kernels::widest_vector(variant, kernels::DeviceKind::kCuda);
+      check_one(variant, shape);
+      check_one(variant, wide);
     }
   }
 
+  void check_one(const Variant& variant, const ScratchShape& shape) {
+    const auto config_for = [&](device::Device& device) {
+      return kernels::default_config(variant, device.info().traits, shape.vector_width);
+    };
+    const auto on_gpu = kernels_->get(*device_, variant, config_for(*device_));
+    ASSERT_TRUE(on_gpu) << on_gpu.error().message << on_gpu.error().log;
+    const auto on_cpu = builtin_.get(cpu_, variant, config_for(cpu_));
+    ASSERT_TRUE(on_cpu) << on_cpu.error().message;
+    const auto gpu_bytes = outputs(*device_, *on_gpu, variant, shape);
+    const auto cpu_bytes = outputs(cpu_, *on_cpu, variant, shape);
+    ASSERT_TRUE(gpu_bytes) << gpu_bytes.error().message;
+    ASSERT_TRUE(cpu_bytes) << cpu_bytes.error().message;
+    EXPECT_TRUE(*gpu_bytes == *cpu_bytes) << to_text(variant) << " " << to_text(on_gpu->config);
+  }
+
+  static Settings without_compiler() {
+    Settings settings;
+    settings.host_compiler = "none";
+    return settings;
+  }
+
   device::CpuDevice cpu_;
+  launch::KernelCache builtin_{without_compiler(), nullptr, statistics_};
 };
 
 constexpr std::size_t kSampledMixes = 30;

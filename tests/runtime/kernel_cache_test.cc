@@ -12,6 +12,7 @@ namespace dorajit::launch {
 namespace {
 
 const kernels::Variant kVariant{.op = kernels::Op::kCompose, .types = {}};
+const kernels::Config kConfig = kernels::builtin_cpu_config(kVariant);
 
 class KernelCacheTest : public testing::Test {
  protected:
@@ -21,26 +22,25 @@ class KernelCacheTest : public testing::Test {
 };
 
 TEST_F(KernelCacheTest, CompilesOnceAndASecondCacheReadsTheArtifact) {
-  const kernels::Config config = kernels::builtin_cpu_config({});
   KernelCache first(Settings{}, &artifacts_, statistics_);
-  ASSERT_TRUE(first.get(device_, kVariant, config));
-  ASSERT_TRUE(first.get(device_, kVariant, config));
+  ASSERT_TRUE(first.get(device_, kVariant, kConfig));
+  ASSERT_TRUE(first.get(device_, kVariant, kConfig));
   EXPECT_EQ(statistics_.compilations, 1);
   EXPECT_EQ(statistics_.artifact_hits, 0);
   KernelCache second(Settings{}, &artifacts_, statistics_);
-  ASSERT_TRUE(second.get(device_, kVariant, config));
+  ASSERT_TRUE(second.get(device_, kVariant, kConfig));
   EXPECT_EQ(statistics_.compilations, 1);
   EXPECT_EQ(statistics_.artifact_hits, 1);
 }
 
 TEST_F(KernelCacheTest, WorksWithoutAStore) {
   KernelCache kernels(Settings{}, nullptr, statistics_);
-  EXPECT_TRUE(kernels.get(device_, kVariant, kernels::builtin_cpu_config({})));
+  EXPECT_TRUE(kernels.get(device_, kVariant, kConfig));
 }
 
 TEST_F(KernelCacheTest, ConfigsThatDifferInWorkersShareOneCompilationAndKeepTheirWorkers) {
   KernelCache kernels(Settings{}, &artifacts_, statistics_);
-  kernels::Config config = kernels::builtin_cpu_config({});
+  kernels::Config config = kConfig;
   for (const int workers : {1, 2, 7}) {
     config.num_warps = workers;
     const auto ready = kernels.get(device_, kVariant, config);
@@ -54,21 +54,33 @@ TEST_F(KernelCacheTest, WithoutACompilerTheLibrarysOwnKernelServesWithItsOwnConf
   Settings settings;
   settings.host_compiler = "none";
   KernelCache kernels(settings, &artifacts_, statistics_);
-  kernels::Config config = kernels::builtin_cpu_config({});
+  kernels::Config config = kConfig;
   config.block_size = 64;
   const auto ready = kernels.get(device_, kVariant, config);
   ASSERT_TRUE(ready);
   EXPECT_TRUE(ready->is_builtin);
-  EXPECT_EQ(ready->config.block_size, kernels::builtin_cpu_config({}).block_size);
+  EXPECT_EQ(ready->config.block_size, kConfig.block_size);
   EXPECT_EQ(statistics_.compilations, 0);
+}
+
+TEST_F(KernelCacheTest, CodeWithoutASecondStageIsNoSum) {
+  KernelCache kernels(Settings{}, &artifacts_, statistics_);
+  const kernels::Variant sum{.op = kernels::Op::kBackward, .types = {}};
+  const auto artifact = kernels.build(device_.info().target, kVariant, kConfig);
+  ASSERT_TRUE(artifact);
+  EXPECT_TRUE(device_.load(*artifact, kVariant));
+  EXPECT_FALSE(device_.load(*artifact, sum));
+  const auto with_both =
+      kernels.build(device_.info().target, sum, kernels::builtin_cpu_config(sum));
+  ASSERT_TRUE(with_both) << with_both.error().log;
+  EXPECT_TRUE(device_.load(*with_both, sum));
 }
 
 TEST_F(KernelCacheTest, AnOpWithoutABuiltInKernelNeedsTheCompiler) {
   Settings settings;
   settings.host_compiler = "none";
   KernelCache kernels(settings, nullptr, statistics_);
-  const auto ready =
-      kernels.get(device_, {.op = kernels::Op::kAdd, .types = {}}, kernels::builtin_cpu_config({}));
+  const auto ready = kernels.get(device_, {.op = kernels::Op::kAdd, .types = {}}, kConfig);
   ASSERT_FALSE(ready);
   EXPECT_EQ(ready.error().code, StatusCode::kNoCompiler);
 }
@@ -77,8 +89,7 @@ TEST_F(KernelCacheTest, ConcurrentThreadsCompileAKernelOnce) {
   KernelCache kernels(Settings{}, &artifacts_, statistics_);
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
-    threads.emplace_back(
-        [&] { EXPECT_TRUE(kernels.get(device_, kVariant, kernels::builtin_cpu_config({}))); });
+    threads.emplace_back([&] { EXPECT_TRUE(kernels.get(device_, kVariant, kConfig)); });
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(statistics_.compilations, 1);

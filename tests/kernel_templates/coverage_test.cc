@@ -1,0 +1,84 @@
+// That the lists which conformance is checked over leave nothing out.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "kernel_templates/spaces.h"
+#include "tests/conformance/case_lists.h"
+#include "tests/conformance/placement.h"
+#include "tests/conformance/variant_lists.h"
+
+namespace dorajit::tests {
+namespace {
+
+using kernels::Op;
+using kernels::Variant;
+using enum kernels::ElementType;
+
+constexpr Op kOffered[] = {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly};
+
+std::size_t type_pairs_of(const Variants& variants) {
+  std::set<std::tuple<std::size_t, std::size_t, kernels::ElementType, kernels::ElementType>> pairs;
+  for (const Variant& variant : variants) {
+    const auto types = variant.operand_types();
+    for (std::size_t a = 0; a < types.size(); ++a) {
+      for (std::size_t b = a + 1; b < types.size(); ++b) pairs.emplace(a, b, types[a], types[b]);
+    }
+  }
+  return pairs.size();
+}
+
+TEST(Coverage, SampledMixesBringEveryTwoTypesTogether) {
+  constexpr std::size_t kMost = 30;
+  for (const Op op : kOffered) {
+    const Variants sampled = sampled_mixes(op, kMost);
+    EXPECT_EQ(sampled.size(), kMost);
+    EXPECT_EQ(type_pairs_of(sampled), type_pairs_of(kernels::all_variants(op)));
+    EXPECT_TRUE(std::ranges::all_of(sampled, kernels::is_supported));
+    for (const Variant& variant : sampled) EXPECT_EQ(std::ranges::count(sampled, variant), 1);
+  }
+}
+
+TEST(Coverage, OutputsOfBackwardHaveSevenSubsetsInTwoBroadcasts) {
+  const Variants subsets = with_every_output_subset({plain_mixes(Op::kBackward)[1]});
+  EXPECT_EQ(subsets.size(), 7U);
+  const Variants both = in_both_broadcasts(subsets);
+  EXPECT_EQ(both.size(), 14U);
+  EXPECT_TRUE(std::ranges::all_of(both, kernels::is_supported));
+  const Variants sums = with_only_the_sum(plain_mixes(Op::kBackward));
+  EXPECT_EQ(sums.size(), plain_mixes(Op::kBackward).size());
+  EXPECT_TRUE(std::ranges::all_of(sums, kernels::is_supported));
+  EXPECT_TRUE(with_only_the_sum(plain_mixes(Op::kCompose)).empty());
+}
+
+TEST(Coverage, OutputsLieOverEveryInputAndOverEveryTwo) {
+  const Variant same{.op = Op::kBackward, .types = {}};
+  EXPECT_EQ(placements(same).size(), 1U + 4 + 2);
+  const Variant mixed{.op = Op::kBackward,
+                      .types = {kFloat32, kBfloat16, kFloat32, kFloat32, kFloat16, kFloat32}};
+  EXPECT_EQ(placements(mixed).size(), 1U + 1);
+  const Variant norm{.op = Op::kNormAssembly, .types = {}};
+  EXPECT_EQ(placements(norm).size(), 1U + 3);
+}
+
+TEST(Coverage, CasesMeetTheWidestAndTheNarrowestVectors) {
+  constexpr auto kCuda = kernels::DeviceKind::kCuda;
+  for (const Op op : kOffered) {
+    for (const Variant& variant : in_both_broadcasts(with_every_output_subset(plain_mixes(op)))) {
+      const auto has_width = [&](CaseList list, int width) {
+        return std::ranges::any_of(case_list(variant, list), [&](const CaseSpec& spec) {
+          return vector_width(variant, spec, kCuda) == width;
+        });
+      };
+      const int widest = kernels::widest_vector(variant, kCuda);
+      EXPECT_TRUE(has_width(CaseList::kFew, widest)) << to_text(variant);
+      EXPECT_TRUE(has_width(CaseList::kAll, widest)) << to_text(variant);
+      EXPECT_TRUE(has_width(CaseList::kAll, 1)) << to_text(variant);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dorajit::tests
