@@ -6,21 +6,28 @@
 #include <numeric>
 #include <random>
 
+#include "autotune/cache_filler.h"
 #include "autotune/robust_statistics.h"
 
 namespace dorajit::autotune {
 namespace {
 
 constexpr int kMostRepeats = 200;
+constexpr std::int64_t kMostSettlingLaunches = 32;
 constexpr double kColdFactor = 3.0;  // of the cache's size, so that nothing survives in it
-constexpr std::int64_t kMostSets = 8192;
+constexpr std::int64_t kMostSetsOnCpu = 8192;
 
 class Candidate {
  public:
   // `rotation` counts the launches of all candidates together: were each to count its own, one
   // would find in the cache what the one before it has just brought there.
-  Candidate(const Work& work, std::int64_t sets, std::int64_t& rotation)
-      : work_(work), sets_(sets), rotation_(rotation) {}
+  Candidate(const Work& work, const CacheFiller& filler, const MeasurementPlan& plan,
+            std::int64_t& rotation)
+      : work_(work),
+        filler_(filler),
+        sets_(std::max<std::int64_t>(plan.sets, 1)),
+        settling_launches_(plan.settling_launches),
+        rotation_(rotation) {}
 
   // Runs once to load and warm, then as often as a sample should repeat it.
   void warm_up(device::Device& device, double sample_seconds) {
@@ -35,13 +42,12 @@ class Candidate {
 
   void sample(device::Device& device) {
     if (!status_) return;
-    const auto elapsed = device.time_ns([this](device::Stream stream) -> Status {
-      for (int i = 0; i < repeats_; ++i) {
-        DORAJIT_TRY(work_(stream, rotation_));
-        rotation_ = (rotation_ + 1) % sets_;
-      }
-      return {};
-    });
+    const auto elapsed = device.time_ns(
+        [this](device::Stream stream) -> Status {
+          DORAJIT_TRY(filler_.enqueue(stream));
+          return repeat(stream, settling_launches_);
+        },
+        [this](device::Stream stream) { return repeat(stream, repeats_); });
     if (!elapsed) {
       status_ = std::unexpected(elapsed.error());
       return;
@@ -57,8 +63,18 @@ class Candidate {
   }
 
  private:
+  Status repeat(device::Stream stream, int launches) {
+    for (int i = 0; i < launches; ++i) {
+      DORAJIT_TRY(work_(stream, rotation_));
+      rotation_ = (rotation_ + 1) % sets_;
+    }
+    return {};
+  }
+
   const Work& work_;
+  const CacheFiller& filler_;
   std::int64_t sets_;
+  int settling_launches_;
   std::int64_t& rotation_;
   int repeats_ = 1;
   std::vector<double> samples_;
@@ -70,11 +86,11 @@ class Candidate {
 std::vector<Measurement> measure_interleaved(device::Device& device,
                                              const std::vector<Work>& candidates,
                                              const MeasurementPlan& plan) {
+  const CacheFiller filler(device);
   std::int64_t rotation = 0;
   std::vector<Candidate> running;
   running.reserve(candidates.size());
-  for (const Work& work : candidates)
-    running.emplace_back(work, std::max<std::int64_t>(plan.sets, 1), rotation);
+  for (const Work& work : candidates) running.emplace_back(work, filler, plan, rotation);
   const auto start = std::chrono::steady_clock::now();
   for (Candidate& candidate : running) candidate.warm_up(device, plan.sample_seconds);
 
@@ -97,9 +113,18 @@ std::int64_t sets_for_cold_cache(const device::DeviceInfo& device, std::int64_t 
   const double wanted = kColdFactor * static_cast<double>(device.cache_bytes) /
                         static_cast<double>(std::max<std::int64_t>(set_bytes, 1));
   const std::int64_t affordable = budget_bytes / std::max<std::int64_t>(set_bytes, 1);
+  // On a GPU the cache is filled anew before each sample, which uses no set twice.
+  const std::int64_t most =
+      device.traits.kind == kernels::DeviceKind::kCpu ? kMostSetsOnCpu : kMostRepeats;
   const std::int64_t sets =
-      std::min({static_cast<std::int64_t>(std::ceil(wanted)) + 1, affordable, kMostSets});
+      std::min({static_cast<std::int64_t>(std::ceil(wanted)) + 1, affordable, most});
   return std::max<std::int64_t>(sets, 1);
+}
+
+int launches_to_settle(const device::DeviceInfo& device, std::int64_t set_bytes) {
+  if (device.traits.kind == kernels::DeviceKind::kCpu) return 0;
+  const std::int64_t launches = device.cache_bytes / std::max<std::int64_t>(set_bytes, 1) + 1;
+  return static_cast<int>(std::min(launches, kMostSettlingLaunches));
 }
 
 }  // namespace dorajit::autotune

@@ -19,6 +19,7 @@ struct MeasurementPlan {
   double seconds = 1.0;            // no round is begun after that much time
   double sample_seconds = 100e-6;  // a sample repeats its work until it lasts about this long
   std::int64_t sets = 1;           // how many operand sets there are to rotate among
+  int settling_launches = 0;       // run before each sample and not timed
 };
 
 struct Measurement {
@@ -30,13 +31,19 @@ struct Measurement {
 
 // Times every candidate in interleaved rounds, in an order drawn anew for each round, so that drift
 // of clocks and neighbours meets all of them alike. Every candidate is warmed up first. Operand
-// sets are rotated, so with enough of them no launch finds its data in cache.
+// sets are rotated, so with enough of them no launch finds its data in cache; on a GPU the cache is
+// filled with other data before each sample. The candidate's own launches then bring it to the
+// state that they leave it in: else one that leaves more to be written back would not pay for it.
 std::vector<Measurement> measure_interleaved(device::Device& device,
                                              const std::vector<Work>& candidates,
                                              const MeasurementPlan& plan);
 
-// How many sets of `set_bytes` defeat the device's cache within `budget_bytes`; at least 1.
+// How many sets of `set_bytes` it takes to find none of them in the device's cache, as far as
+// `budget_bytes` allow; at least 1.
 std::int64_t sets_for_cold_cache(const device::DeviceInfo& device, std::int64_t set_bytes,
                                  std::int64_t budget_bytes);
+
+// How many launches on `set_bytes` each replace what is in a GPU's cache, within reason.
+int launches_to_settle(const device::DeviceInfo& device, std::int64_t set_bytes);
 
 }  // namespace dorajit::autotune

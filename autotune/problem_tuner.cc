@@ -115,6 +115,7 @@ void measure(std::vector<Candidate*> candidates, const ScratchOperands& scratch,
     });
   }
   plan.sets = scratch.sets();
+  plan.settling_launches = launches_to_settle(device.info(), scratch.set_bytes());
   const auto measured = measure_interleaved(device, work, plan);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     TrialResult& result = candidates[i]->result;

@@ -35,6 +35,7 @@ class ScratchOperands {
   [[nodiscard]] kernels::KernelArguments arguments(std::int64_t set) const;
 
   [[nodiscard]] std::int64_t sets() const { return shape_.sets; }
+  [[nodiscard]] std::int64_t set_bytes() const { return set_bytes_; }
 
   // Fills the outputs and the workspace of a set with a pattern that no kernel writes, so that
   // nothing right is left of an earlier launch.

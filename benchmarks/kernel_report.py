@@ -55,6 +55,9 @@ def render(report, markdown=False):
     parts = [f"{report['device']}, PyTorch {report['torch']}, Triton {report['triton']}; copy "
              f"{report['copy_bytes_per_s'] / 1e12:.2f} TB/s. Device time a launch in microseconds, "
              "cold L2, medians; in brackets the time over dorajit's (torch.add: the time a byte)."]
+    if report.get("after_foreign"):
+        parts.append("Each launch comes right after a short kernel of PyTorch; a time is that of "
+                     "both together.")
     for operation, group in by_operation(results).items():
         parts.append(("### " if markdown else "") + operation)
         parts.append(_table(*_operation_rows(group), markdown))

@@ -68,7 +68,8 @@ def measure(operation, case, library, sampler, arguments):
               "first_call_s": {}, "errors": {}, "configs": {}, "failed": {}, "wrong": []}
     for name in contenders(operation, case, arguments):
         try:
-            graphs[name] = prepare(name, operands, case, expected, how, library, result)
+            graphs[name] = prepare(name, operands, case, expected, how, library, result,
+                                   arguments.before)
         # One contender's failure must not cost the others their times.
         except Exception as error:  # noqa: BLE001
             message = " ".join(str(error).split())
@@ -80,7 +81,7 @@ def measure(operation, case, library, sampler, arguments):
     return result
 
 
-def prepare(name, operands, case, expected, how, library, result):
+def prepare(name, operands, case, expected, how, library, result, before):
     """The contender's graph, tuned, captured and with its results checked."""
     contender = getattr(operands, name)
     run = contender(library) if name == "dorajit" else contender()
@@ -90,7 +91,7 @@ def prepare(name, operands, case, expected, how, library, result):
     result["first_call_s"][name] = time.perf_counter() - start
     if config := operands.chosen_config(name):
         result["configs"][name] = config
-    graph = timing.capture(run, how)
+    graph = timing.capture(run, how, before)
     if name != "torch_add":
         outputs = operands.outputs()
         verdict.poison(outputs)
@@ -141,6 +142,9 @@ def parse_arguments():
     parser.add_argument("--compile-shapes", type=shapes, metavar="RxC,...",
                         default=[(2048, 4096), (8192, 8192), (2048, 28672)],
                         help="where torch.compile, which takes seconds a case, is a contender")
+    parser.add_argument("--after-foreign", action="store_true",
+                        help="measure each launch right after a short kernel of PyTorch, and both "
+                             "together; without it each launch comes after one of its own kind")
     parser.add_argument("--samples", type=int, default=30)
     parser.add_argument("--budget-seconds", type=float, default=float("inf"),
                         help="begin no case after this long")
@@ -159,9 +163,10 @@ def main():
     if any(name.startswith("triton") for name in arguments.contenders):
         precompile(arguments)
     sampler = timing.Sampler()
+    arguments.before = timing.foreign_kernel() if arguments.after_foreign else None
     report = {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
               "triton": triton.__version__, "copy_bytes_per_s": sampler.copy_bandwidth(),
-              "complete": False, "results": []}
+              "after_foreign": arguments.after_foreign, "complete": False, "results": []}
     print(f"ready after {time.monotonic() - begun:.1f} s", flush=True)
     for operation, case in cases(arguments):
         if time.monotonic() - begun > arguments.budget_seconds:

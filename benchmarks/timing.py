@@ -39,15 +39,24 @@ def rotation(moved_bytes):
     return Rotation(launches, min(launches, evicting))
 
 
-def capture(run, how):
-    """A graph of run(set index). run must have been called before, so that nothing is left to
-    compile. torch.cuda.graph would collect garbage and empty the allocator's cache every time."""
+def foreign_kernel():
+    """Enqueues a short kernel of PyTorch's own."""
+    numbers = torch.zeros(1024, device="cuda")
+    return lambda: numbers.add_(1)
+
+
+def capture(run, how, before=None):
+    """A graph of run(set index), each after before() if that is given. run must have been called
+    already, so that nothing is left to compile. torch.cuda.graph would collect garbage and empty the
+    allocator's cache every time."""
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):
         graph.capture_begin(capture_error_mode="thread_local")
         try:
             for launch in range(how.launches):
+                if before:
+                    before()
                 run(launch % how.sets)
         finally:
             graph.capture_end()
@@ -71,7 +80,7 @@ class Sampler:
         return times
 
     def copy_bandwidth(self):
-        """Bytes a second of a large copy, counting those read and those written: the ceiling."""
+        """Bytes a second of a large copy, counting those read and those written."""
         source = torch.randint(256, (2**30,), dtype=torch.uint8, device="cuda")
         target = torch.empty_like(source)
         target.copy_(source)

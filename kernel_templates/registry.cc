@@ -45,11 +45,26 @@ constexpr OperandSpec kGainOperands[] = {
 constexpr OperandSpec kAddOperands[] = {
     {"a", kInput, kMatrix}, {"b", kInput, kMatrix}, {"y", kOutput, kMatrix}};
 
+constexpr int find_shape(std::span<const OperandSpec> operands, OperandShape shape) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].shape == shape) return static_cast<int>(i);
+  }
+  return -1;
+}
+
 template <template <class> class Formula>
 constexpr OpSpec describe(Op op, std::string_view name, std::span<const OperandSpec> operands,
                           std::span<const std::string_view> scalars, std::string_view formula,
                           std::string_view math_header) {
-  return {op, name, operands, scalars, formula, math_header, evaluate_reference<Formula>};
+  return {op,
+          name,
+          operands,
+          scalars,
+          formula,
+          math_header,
+          evaluate_reference<Formula>,
+          find_shape(operands, kSum),
+          find_shape(operands, kBroadcast) >= 0};
 }
 
 constexpr std::string_view kUnfused = "math/unfused_passes.h";
@@ -100,21 +115,12 @@ const OpSpec& spec(Op op) { return kOps[static_cast<std::size_t>(op)]; }
 
 std::span<const OpSpec> all_ops() { return kOps; }
 
-int OpSpec::sum_operand() const {
-  const auto found = std::ranges::find(operands, kSum, &OperandSpec::shape);
-  return found == operands.end() ? -1 : static_cast<int>(found - operands.begin());
-}
-
-bool OpSpec::has_broadcast() const {
-  return std::ranges::contains(operands, kBroadcast, &OperandSpec::shape);
-}
-
 std::span<const ElementType> Variant::operand_types() const {
   return std::span(types).first(spec(op).operands.size());
 }
 
 bool Variant::has_sum() const {
-  const int sum = spec(op).sum_operand();
+  const int sum = spec(op).sum_operand;
   return sum >= 0 && has(static_cast<std::size_t>(sum));
 }
 
@@ -140,7 +146,7 @@ std::string to_text(const Variant& variant) {
 
 bool is_supported(const Variant& variant) {
   const OpSpec& op = spec(variant.op);
-  if (variant.broadcast == Broadcast::kPerRow && !op.has_broadcast()) return false;
+  if (variant.broadcast == Broadcast::kPerRow && !op.has_broadcast) return false;
   bool writes = false;
   int present = 0;
   for (std::size_t i = 0; i < op.operands.size(); ++i) {

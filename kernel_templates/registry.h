@@ -67,10 +67,8 @@ struct OpSpec {
   std::string_view formula;      // class template in math/
   std::string_view math_header;  // "math/compose.h"
   ReferenceFunction reference;
-
-  // The index of the operand that is a sum, or -1.
-  [[nodiscard]] int sum_operand() const;
-  [[nodiscard]] bool has_broadcast() const;
+  int sum_operand;     // the index of the operand that is a sum, or -1
+  bool has_broadcast;  // whether an operand is broadcast
 };
 
 const OpSpec& spec(Op op);

@@ -13,56 +13,56 @@ using enum CachePolicy;
 constexpr int kMaxVectorBytes = 16;
 constexpr int kMaxVectorWidth = 8;
 
-// An elementwise config in the terms that matter for bandwidth: how many vectors a thread moves per
-// row, and how many rows it has in flight.
-Config elementwise_config(int warps, int vectors, int rows, int unroll, CachePolicy policy,
-                          int width) {
-  return {.block_size = warps * kThreadsPerWarp * vectors * width,
-          .num_warps = warps,
-          .rows_per_program = rows,
-          .vector_width = width,
-          .unroll = unroll,
-          .cache_policy = policy};
-}
-
-// A config of column sums: threads side by side along the columns, the rest along the rows.
-Config column_sums_config(int warps, int column_lanes, int rows, int unroll, CachePolicy policy,
-                          int width) {
-  return {.block_size = column_lanes * width,
-          .num_warps = warps,
-          .rows_per_program = rows,
-          .vector_width = width,
-          .unroll = unroll,
-          .cache_policy = policy};
-}
-
-// A config of row sums: lanes per row, and passes over the columns in flight.
-Config row_sums_config(int warps, int lanes, int unroll, CachePolicy policy, int width) {
+// A CUDA config with `lanes` vectors side by side along the columns.
+Config cuda_config(int warps, int lanes, int rows, int unroll, CachePolicy policy, int width) {
   return {.block_size = lanes * width,
           .num_warps = warps,
-          .rows_per_program = warps * kThreadsPerWarp / lanes,
+          .rows_per_program = rows,
           .vector_width = width,
           .unroll = unroll,
           .cache_policy = policy};
 }
+
+// In the terms that matter for bandwidth: how many vectors a thread moves per row, and how many
+// rows it has in flight.
+Config elementwise_config(int warps, int vectors, int rows, int unroll, CachePolicy policy,
+                          int width) {
+  return cuda_config(warps, warps * kThreadsPerWarp * vectors, rows, unroll, policy, width);
+}
+
+// Threads side by side along the columns, the rest along the rows.
+Config column_sums_config(int warps, int column_lanes, int rows, int unroll, CachePolicy policy,
+                          int width) {
+  return cuda_config(warps, column_lanes, rows, unroll, policy, width);
+}
+
+// Lanes per row, and passes over the columns in flight.
+Config row_sums_config(int warps, int lanes, int unroll, CachePolicy policy, int width) {
+  return cuda_config(warps, lanes, warps * kThreadsPerWarp / lanes, unroll, policy, width);
+}
+
+int half_width(int width) { return width > 1 ? width / 2 : 1; }
 
 void add_once(std::vector<Config>& space, const Config& config) {
   if (std::ranges::find(space, config) == space.end()) space.push_back(config);
 }
 
+// What was fastest, or close to it, for some size on an H200 when every config of the grid was
+// measured (docs/performance.md), and what differs most from that for other GPUs.
 void add_elementwise_slim(std::vector<Config>& space, int width) {
+  const int half = half_width(width);
   for (const Config& config : {
-           elementwise_config(8, 1, 1, 1, kDefault, width),
-           elementwise_config(8, 1, 1, 1, kStreamAll, width),
-           elementwise_config(16, 1, 1, 1, kDefault, width),
+           elementwise_config(1, 1, 1, 1, kDefault, half),
            elementwise_config(2, 1, 1, 1, kDefault, width),
-           elementwise_config(1, 1, 1, 1, kDefault, width),
-           elementwise_config(16, 1, 2, 2, kDefault, width),
-           elementwise_config(8, 1, 2, 2, kDefault, width),
-           elementwise_config(4, 1, 2, 2, kDefault, width),
+           elementwise_config(2, 1, 1, 1, kStreamLoads, width),
+           elementwise_config(4, 1, 1, 1, kStreamAll, half),
+           elementwise_config(4, 2, 1, 1, kDefault, half),
+           elementwise_config(8, 1, 1, 1, kDefault, width),
+           elementwise_config(16, 1, 1, 1, kDefault, width),
+           elementwise_config(1, 2, 2, 2, kStreamLoads, width),
            elementwise_config(2, 1, 2, 2, kDefault, width),
-           elementwise_config(1, 1, 2, 2, kDefault, width),
-           elementwise_config(8, 2, 1, 1, kDefault, width),
+           elementwise_config(4, 1, 2, 2, kStreamLoads, width),
+           elementwise_config(8, 1, 2, 2, kDefault, width),
        }) {
     add_once(space, config);
   }
@@ -84,18 +84,19 @@ void add_elementwise_grid(std::vector<Config>& space, int width) {
 }
 
 void add_column_sums_slim(std::vector<Config>& space, int width) {
+  const int half = half_width(width);
   for (const Config& config : {
-           column_sums_config(4, 16, 256, 4, kDefault, width),
+           column_sums_config(16, 16, 256, 8, kDefault, width),
            column_sums_config(8, 8, 256, 4, kDefault, width),
-           column_sums_config(8, 16, 256, 2, kDefault, width),
+           column_sums_config(8, 8, 256, 8, kStreamLoads, width),
            column_sums_config(4, 4, 256, 8, kDefault, width),
            column_sums_config(8, 4, 512, 8, kDefault, width),
            column_sums_config(16, 16, 512, 4, kDefault, width),
-           column_sums_config(8, 16, 512, 2, kDefault, width),
-           column_sums_config(8, 16, 2048, 4, kDefault, width),
-           column_sums_config(8, 4, 2048, 4, kDefault, width),
-           column_sums_config(16, 4, 2048, 2, kDefault, width),
-           column_sums_config(8, 32, 2048, 2, kDefault, width),
+           column_sums_config(8, 16, 2048, 8, kDefault, width),
+           column_sums_config(8, 32, 2048, 8, kDefault, width),
+           column_sums_config(8, 16, 256, 2, kDefault, width),
+           column_sums_config(8, 32, 2048, 4, kDefault, half),
+           column_sums_config(16, 64, 2048, 4, kDefault, half),
        }) {
     add_once(space, config);
   }
@@ -162,14 +163,26 @@ CpuChoices cpu_choices(TemplateKind kind, SpaceKind space) {
   return {};
 }
 
-void add_cpu(std::vector<Config>& space, int processors, const CpuChoices& choices) {
-  std::vector<int> worker_choices = {1};
-  for (int workers = 2; workers < processors; workers *= 4) worker_choices.push_back(workers);
-  if (processors > 1) worker_choices.push_back(processors);
+// One, all, and something between; of the comprehensive space 2, 8, 32 and so on.
+std::vector<int> worker_choices(int processors, SpaceKind kind) {
+  std::vector<int> choices = {1};
+  if (kind == SpaceKind::kComprehensive) {
+    for (int workers = 2; workers < processors; workers *= 4) choices.push_back(workers);
+  } else {
+    int middle = 1;
+    while (middle * middle < processors) middle *= 2;
+    if (middle > 1 && middle < processors) choices.push_back(middle);
+  }
+  if (processors > 1) choices.push_back(processors);
+  return choices;
+}
+
+void add_cpu(std::vector<Config>& space, int processors, TemplateKind used, SpaceKind kind) {
+  const CpuChoices choices = cpu_choices(used, kind);
   for (const int block : choices.blocks) {
     for (const int rows : choices.rows) {
       for (const CachePolicy policy : choices.policies) {
-        for (const int workers : worker_choices) {
+        for (const int workers : worker_choices(processors, kind)) {
           add_once(space, cpu_config(block, workers, rows, policy));
         }
       }
@@ -226,7 +239,7 @@ std::vector<Config> config_space(const Variant& variant, const SpaceTraits& trai
   std::vector<Config> space = {default_config(variant, traits, vector_width)};
   const TemplateKind used = template_kind(variant);
   if (traits.kind == DeviceKind::kCpu) {
-    add_cpu(space, traits.processors, cpu_choices(used, kind));
+    add_cpu(space, traits.processors, used, kind);
     return space;
   }
   const int width = space.front().vector_width;

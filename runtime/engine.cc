@@ -75,8 +75,7 @@ Result<device::Device*> Engine::device(const DeviceId& id) {
 int Engine::cuda_device_count() { return device::CudaDevice::count().value_or(0); }
 
 Status Engine::run(const launch::Call& call, device::Stream stream) {
-  DORAJIT_TRY(launch::check_call(call));
-  const kernels::Variant variant = launch::variant_of(call);
+  DORAJIT_ASSIGN(const kernels::Variant variant, launch::check_call(call));
   const launch::TensorView& first = call.operands.front();
   const bool is_empty = first.rows == 0 || first.cols == 0;
   if (is_empty && (!variant.has_sum() || launch::channels_of(call) == 0)) return {};

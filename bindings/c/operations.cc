@@ -47,11 +47,11 @@ Result<Operands> operands_from_dlpack(const OpSpec& spec,
     }
   }
   // Without a broadcast operand nothing tells rows from columns, and one row is the fastest shape.
-  if (!spec.has_broadcast() && tensors.front() != nullptr) {
+  if (!spec.has_broadcast && tensors.front() != nullptr) {
     layout.column_dims = std::max(tensors.front()->ndim, 1);
   }
   operands.broadcast = layout.broadcast;
-  const auto sum = static_cast<std::size_t>(spec.sum_operand());
+  const auto sum = static_cast<std::size_t>(spec.sum_operand);
   const bool has_sum = sum < tensors.size() && tensors[sum] != nullptr;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Presence presence = spec.operands[i].presence;

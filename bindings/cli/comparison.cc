@@ -122,7 +122,11 @@ Result<Comparison> compare(Engine& engine, device::Device& device, const launch:
   const bool is_default = tuned.config == standard.config;
   if (!is_default) work.emplace_back(launch(tuned));
   auto measured = autotune::measure_interleaved(
-      device, work, {.rounds = plan.rounds, .seconds = plan.seconds, .sets = shape.sets});
+      device, work,
+      {.rounds = plan.rounds,
+       .seconds = plan.seconds,
+       .sets = shape.sets,
+       .settling_launches = autotune::launches_to_settle(device.info(), scratch.set_bytes())});
   for (const autotune::Measurement& one : measured) DORAJIT_TRY(one.status);
   return Comparison{.rows = shape.rows,
                     .sets = shape.sets,

@@ -172,6 +172,7 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
     const int row_lane = threadIdx.x / kColumnLanes;
     const long long stride = static_cast<long long>(gridDim.x) * kConfig.block_size;
     long long block_start = static_cast<long long>(blockIdx.x) * kConfig.block_size;
+    let_second_stage_start();
     do {
       const long long col = block_start + column_lane * kWidth;
       long long group = blockIdx.y;

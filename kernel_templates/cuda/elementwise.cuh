@@ -122,7 +122,6 @@ struct ElementwiseKernel : Operands<Formula, kConfig, kTypes...> {
   }
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments) {
-    const F formula(arguments.scalars);
     const long long num_rows = arguments.num_rows;
     const long long num_cols = arguments.num_cols;
     const long long column_stride = static_cast<long long>(gridDim.x) * kConfig.block_size;
@@ -133,13 +132,15 @@ struct ElementwiseKernel : Operands<Formula, kConfig, kTypes...> {
 
     // What nearly every program does, and most do nothing else: a straight path from the first load
     // to the end, since small launches take little longer than it takes to fetch their code. The
-    // broadcast operands are loaded after the first rows, so that nothing waits for them alone.
+    // broadcast operands are loaded after the first rows, so that nothing waits for them alone, and
+    // the scalars are narrowed while the loads are under way.
     if (block_start + kConfig.block_size <= num_cols &&
         (kUnroll == 1 || first_row + kUnroll <= num_rows)) {
       Rows<kUnroll> rows;
       Columns columns;
       rows.load(arguments, first_row, col, kConfig.block_size);
       load_columns(arguments, col, kConfig.block_size, columns);
+      const F formula(arguments.scalars);
       rows.finish(arguments, formula, columns, first_row, col, kConfig.block_size);
       const bool has_more_rows =
           kConfig.rows_per_program > kUnroll || first_row + row_stride < num_rows;
@@ -149,6 +150,7 @@ struct ElementwiseKernel : Operands<Formula, kConfig, kTypes...> {
                          kConfig.block_size);
       if (block_start >= num_cols) return;
     }
+    const F formula(arguments.scalars);
     do {
       Columns columns;
       col = block_start + static_cast<long long>(threadIdx.x) * kWidth;

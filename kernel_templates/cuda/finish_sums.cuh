@@ -4,6 +4,7 @@
 // partial sums. A launch of its own orders it after the first stage, so that nothing is atomic.
 #pragma once
 
+#include "cuda/dependent_launch.cuh"
 #include "cuda/operands.cuh"
 #include "math/pairwise_sum.h"
 
@@ -71,6 +72,7 @@ struct FinishSumsKernel {
     const int column = threadIdx.x % kChannelsPerFinish;
     const int lane = threadIdx.x / kChannelsPerFinish;
     const long long stride = static_cast<long long>(gridDim.x) * kChannelsPerFinish;
+    wait_for_first_stage();
     for (long long first = static_cast<long long>(blockIdx.x) * kChannelsPerFinish;
          first < arguments.num_channels; first += stride) {
       const long long channel = first + column;

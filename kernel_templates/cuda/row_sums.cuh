@@ -140,6 +140,7 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
     const unsigned mask = group_mask(threadIdx.x % kThreadsPerWarp);
     const long long tasks = layout.count() * arguments.num_channels;
     const long long stride = static_cast<long long>(gridDim.x) * kConfig.rows_per_program;
+    let_second_stage_start();
     for (long long task =
              static_cast<long long>(blockIdx.x) * kConfig.rows_per_program + threadIdx.x / kLanes;
          task < tasks; task += stride) {

@@ -66,6 +66,9 @@ struct DeviceInfo {
   std::int64_t memory_bytes = 0;
 };
 
+// Enqueues work on a stream.
+using Enqueue = std::function<Status(Stream)>;
+
 // Implementations are thread-safe.
 class Device {
  public:
@@ -101,8 +104,9 @@ class Device {
   [[nodiscard]] virtual Stream own_stream() const = 0;
 
   // Nanoseconds that the device needs for what `work` enqueues on the stream that it is given: its
-  // launches and copies, one after the other, at the device's own pace.
-  virtual Result<double> time_ns(const std::function<Status(Stream)>& work) = 0;
+  // launches and copies, one after the other, at the device's own pace. What `before` enqueues runs
+  // right before it and is not timed.
+  virtual Result<double> time_ns(const Enqueue& before, const Enqueue& work) = 0;
 };
 
 }  // namespace dorajit::device

@@ -35,6 +35,29 @@ enum class DeviceAttribute : int {
   kPageableMemoryAccess = 88,
 };
 
+// What a function was compiled for, as in 90 for sm_90.
+enum class FunctionAttribute : int { kPtxVersion = 5, kBinaryVersion = 6 };
+
+// CUlaunchAttribute and CUlaunchConfig.
+inline constexpr int kAttributeProgrammaticStreamSerialization = 6;
+struct LaunchAttribute {
+  int id;
+  int padding;
+  union {
+    int allowed;
+    char size[64];
+  } value;
+};
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z;
+  unsigned block_x, block_y, block_z;
+  unsigned shared_bytes;
+  CuStream stream;
+  LaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
+
 enum class PointerAttribute : int { kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9 };
 inline constexpr unsigned kMemoryTypeHost = 1;
 inline constexpr unsigned kMemoryTypeDevice = 2;
@@ -62,9 +85,8 @@ inline constexpr int kCaptureRelaxed = 2;
   X(module_load_data, "cuModuleLoadData", (CuModule*, const void*))                                \
   X(module_unload, "cuModuleUnload", (CuModule))                                                   \
   X(module_get_function, "cuModuleGetFunction", (CuFunction*, CuModule, const char*))              \
-  X(launch_kernel, "cuLaunchKernel",                                                               \
-    (CuFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CuStream,   \
-     void**, void**))                                                                              \
+  X(function_get_attribute, "cuFuncGetAttribute", (int*, FunctionAttribute, CuFunction))           \
+  X(launch_kernel, "cuLaunchKernelEx", (const LaunchConfig*, CuFunction, void**, void**))          \
   X(mem_get_info, "cuMemGetInfo_v2", (std::size_t*, std::size_t*))                                 \
   X(mem_alloc, "cuMemAlloc_v2", (CuDevicePtr*, std::size_t))                                       \
   X(mem_free, "cuMemFree_v2", (CuDevicePtr))                                                       \

@@ -134,6 +134,21 @@ Status check_memory(const OpSpec& op, const OperandSpec& operand, const TensorVi
   return {};
 }
 
+// Absent operands included.
+kernels::Variant variant_of(const Call& call) {
+  kernels::Variant variant{.op = call.op, .broadcast = call.broadcast};
+  for (std::size_t i = 0; i < call.operands.size(); ++i) variant.types[i] = call.operands[i].type;
+  if (variant.has_sum()) return variant;
+  // What only the sum would read is not read.
+  const OpSpec& op = kernels::spec(call.op);
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    if (op.operands[i].presence == Presence::kForSum) {
+      variant.types[i] = kernels::ElementType::kAbsent;
+    }
+  }
+  return variant;
+}
+
 // Whether every operand that the call needs is there, and their element types go together.
 Status check_variant(const OpSpec& op, const kernels::Variant& variant) {
   bool writes = false;
@@ -147,14 +162,14 @@ Status check_variant(const OpSpec& op, const kernels::Variant& variant) {
     if (variant.has_sum()) {
       return refuse(StatusCode::kInvalidArgument, op, operand,
                     std::format("is missing; `{}` is summed from it",
-                                op.operands[static_cast<std::size_t>(op.sum_operand())].name));
+                                op.operands[static_cast<std::size_t>(op.sum_operand)].name));
     }
   }
   if (!writes) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("{}: every output is left out; ask for at least one", op.name));
   }
-  if (variant.broadcast == Broadcast::kPerRow && !op.has_broadcast()) {
+  if (variant.broadcast == Broadcast::kPerRow && !op.has_broadcast) {
     return fail(StatusCode::kUnsupported,
                 std::format("{}: no operand has one element per channel, so that channels cannot "
                             "lie along the rows",
@@ -222,20 +237,6 @@ Status check_workspace(const OpSpec& op, const Call& call, const kernels::Varian
 
 }  // namespace
 
-kernels::Variant variant_of(const Call& call) {
-  kernels::Variant variant{.op = call.op, .broadcast = call.broadcast};
-  for (std::size_t i = 0; i < call.operands.size(); ++i) variant.types[i] = call.operands[i].type;
-  if (variant.has_sum()) return variant;
-  // What only the sum would read is not read.
-  const OpSpec& op = kernels::spec(call.op);
-  for (std::size_t i = 0; i < call.operands.size(); ++i) {
-    if (op.operands[i].presence == Presence::kForSum) {
-      variant.types[i] = kernels::ElementType::kAbsent;
-    }
-  }
-  return variant;
-}
-
 std::int64_t workspace_needed(const Call& call, const kernels::Variant& variant) {
   if (!variant.has_sum()) return 0;
   const TensorView& matrix = call.operands.front();
@@ -251,7 +252,7 @@ std::int64_t channels_of(const Call& call) {
   return call.operands.front().cols;
 }
 
-Status check_call(const Call& call) {
+Result<kernels::Variant> check_call(const Call& call) {
   const OpSpec& op = kernels::spec(call.op);
   const kernels::Variant variant = variant_of(call);
   DORAJIT_TRY(check_variant(op, variant));
@@ -284,7 +285,8 @@ Status check_call(const Call& call) {
     if (!is_output || !variant.has(i) || is_empty(call.operands[i])) continue;
     DORAJIT_TRY(check_overlap(op, call, variant, i));
   }
-  return is_empty(reference) ? Status{} : check_workspace(op, call, variant);
+  if (!is_empty(reference)) DORAJIT_TRY(check_workspace(op, call, variant));
+  return variant;
 }
 
 }  // namespace dorajit::launch

@@ -19,9 +19,6 @@ struct Call {
   std::int64_t workspace_bytes = 0;
 };
 
-// The variant of a call, absent operands included.
-kernels::Variant variant_of(const Call& call);
-
 // The elements of the call's broadcast operands and sums.
 std::int64_t channels_of(const Call& call);
 
@@ -31,7 +28,8 @@ std::int64_t workspace_needed(const Call& call, const kernels::Variant& variant)
 // Checks shapes, element types, devices, null and misaligned pointers, strides, sizes, overlap and
 // the workspace. A matrix output may be exactly a matrix input (same address, type and stride) and
 // may overlap nothing else; sums and workspace overlap nothing. Messages name the op and the
-// operand and say what to do. Allocates only for an error.
-Status check_call(const Call& call);
+// operand and say what to do. Returns the variant of the call, which leaves out what nothing
+// reads. Allocates only for an error.
+Result<kernels::Variant> check_call(const Call& call);
 
 }  // namespace dorajit::launch

@@ -41,6 +41,48 @@ TEST(Measurement, ACandidateThatFailsLeavesTheOthersAlone) {
   EXPECT_EQ(measured[1].samples, 5);
 }
 
+TEST(Measurement, FillsTheCacheOfAGpuBeforeEachSampleAndNotThatOfACpu) {
+  tests::FakeDevice device(1);
+  std::vector<int> copies_before;
+  const std::vector<Work> work = {[&](device::Stream, std::int64_t) -> Status {
+    copies_before.push_back(device.copies());
+    return {};
+  }};
+  const MeasurementPlan one_launch_a_sample{.rounds = 3, .seconds = 10, .sample_seconds = 0};
+  EXPECT_TRUE(measure_interleaved(device, work, one_launch_a_sample)[0].status);
+  EXPECT_EQ(device.copies(), 0);
+  copies_before.clear();
+  device.pose_as_gpu();
+  EXPECT_TRUE(measure_interleaved(device, work, one_launch_a_sample)[0].status);
+  EXPECT_EQ(copies_before, (std::vector<int>{1, 2, 3, 4, 5, 6}));  // three to warm up
+}
+
+TEST(Measurement, LaunchesThatSettleTheCacheAreNotTimed) {
+  tests::FakeDevice device(1);
+  device.pose_as_gpu();
+  int launches = 0;
+  const std::vector<Work> work = {[&](device::Stream, std::int64_t) -> Status {
+    ++launches;
+    device.spend(1000);
+    return {};
+  }};
+  const auto measured = measure_interleaved(
+      device, work,
+      {.rounds = 4, .seconds = 10, .sample_seconds = 5e-6, .sets = 100, .settling_launches = 7});
+  EXPECT_EQ(launches, 2 * (7 + 1) + (7 + 5) + 4 * (7 + 5));
+  EXPECT_EQ(measured[0].median_ns, 1000);
+}
+
+TEST(Measurement, AGpuSettlesWhenItsCacheHasBeenReplaced) {
+  device::DeviceInfo device;
+  device.cache_bytes = 60 << 20;
+  EXPECT_EQ(launches_to_settle(device, 1), 0) << "a CPU";
+  device.traits.kind = kernels::DeviceKind::kCuda;
+  EXPECT_EQ(launches_to_settle(device, 12 << 20), 6);
+  EXPECT_EQ(launches_to_settle(device, 1LL << 40), 1);
+  EXPECT_LE(launches_to_settle(device, 1), 64);
+}
+
 TEST(Measurement, SetsDefeatTheCacheWithinTheBudget) {
   device::DeviceInfo device;
   device.cache_bytes = 60 << 20;

@@ -139,7 +139,7 @@ void OpCase::evaluate() {
     }
   }
   if (!variant_.has_sum()) return;
-  const auto sum = static_cast<std::size_t>(kernels::spec(variant_.op).sum_operand());
+  const auto sum = static_cast<std::size_t>(kernels::spec(variant_.op).sum_operand);
   std::int64_t channel = 0;
   for (const T total : plain_sums(terms, spec_.rows, spec_.cols, channels_of(variant_, spec_),
                                   variant_.broadcast)) {

@@ -37,6 +37,11 @@ class FakeDevice final : public device::Device {
   void set_time_ns(const kernels::Config& config, double nanoseconds) {
     times_[to_text(config)] = nanoseconds;
   }
+  // Time passes on the device.
+  void spend(double nanoseconds) { elapsed_ns_ += nanoseconds; }
+  // Is taken for a GPU from now on, by those who ask what it is.
+  void pose_as_gpu() { info_.traits.kind = kernels::DeviceKind::kCuda; }
+  [[nodiscard]] int copies() const { return copies_; }
   // Every launch from now on covers that many columns more than it was told.
   void stretch_rows(int columns) { extra_columns_ = columns; }
 
@@ -82,12 +87,14 @@ class FakeDevice final : public device::Device {
   }
   Status copy(void* destination, const void* source, std::size_t bytes,
               device::Stream stream) override {
+    ++copies_;
     return cpu_.copy(destination, source, bytes, stream);
   }
   Status synchronize(device::Stream) override { return {}; }
   [[nodiscard]] device::Stream own_stream() const override { return nullptr; }
 
-  Result<double> time_ns(const std::function<Status(device::Stream)>& work) override {
+  Result<double> time_ns(const device::Enqueue& before, const device::Enqueue& work) override {
+    DORAJIT_TRY(before(nullptr));
     elapsed_ns_ = 0;
     DORAJIT_TRY(work(nullptr));
     return elapsed_ns_;
@@ -101,7 +108,7 @@ class FakeDevice final : public device::Device {
 
   static void sum_partials_in_order(const kernels::Variant& variant, const kernels::Config& config,
                                     const kernels::KernelArguments& arguments) {
-    const auto sum = static_cast<std::size_t>(kernels::spec(variant.op).sum_operand());
+    const auto sum = static_cast<std::size_t>(kernels::spec(variant.op).sum_operand);
     const auto* partials = static_cast<const float*>(arguments.workspace);
     const auto layout =
         kernels::sum_layout(variant.broadcast, arguments.num_rows, arguments.num_cols,
@@ -141,6 +148,7 @@ class FakeDevice final : public device::Device {
   std::map<std::string, Misbehaviour> misbehaviours_;
   std::map<std::string, double> times_;
   int extra_columns_ = 0;
+  int copies_ = 0;
   double elapsed_ns_ = 0;
 };
 

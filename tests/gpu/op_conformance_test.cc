@@ -1,6 +1,8 @@
 // Every op on an NVIDIA GPU: every bit, for every type mix and config.
 #include "tests/conformance/op_conformance.h"
 
+#include <algorithm>
+
 #include "tests/conformance/random_cases.h"
 #include "tests/gpu/gpu_fixture.h"
 
@@ -20,6 +22,12 @@ class OpsOnGpu : public GpuTest {
   }
 };
 
+// bf16 with f32 channels, or the one type that all operands have.
+Variants plainest_variant(Op op) {
+  Variants variants = plain_mixes(op);
+  return {variants[std::min<std::size_t>(1, variants.size() - 1)]};
+}
+
 // f32, and bf16 with f32 channels.
 Variants widest_variants(Op op) {
   Variants variants = plain_mixes(op);
@@ -27,31 +35,28 @@ Variants widest_variants(Op op) {
   return in_both_broadcasts(variants);
 }
 
-TEST_F(OpsOnGpu, ComposeWithEveryConfigOfTheComprehensiveSpace) {
-  check(widest_variants(Op::kCompose), Configs::kComprehensive, CaseList::kAll);
+Variants every_type_mix(Op op) { return in_both_broadcasts(kernels::all_variants(op)); }
+
+Variants sampled_gradients() {
+  return in_both_broadcasts(with_every_output_subset(sampled_mixes(Op::kBackward, kSampledMixes)));
 }
-TEST_F(OpsOnGpu, ComposeInnerWithEveryConfigOfTheComprehensiveSpace) {
-  check(widest_variants(Op::kComposeInner), Configs::kComprehensive, CaseList::kFew);
-}
-TEST_F(OpsOnGpu, NormAssemblyWithEveryConfigOfTheComprehensiveSpace) {
-  check(widest_variants(Op::kNormAssembly), Configs::kComprehensive, CaseList::kFew);
-}
-TEST_F(OpsOnGpu, BackwardWithEveryConfigOfTheComprehensiveSpace) {
-  check(widest_variants(Op::kBackward), Configs::kComprehensive, CaseList::kFew);
+
+TEST_F(OpsOnGpu, EveryConfigOfTheComprehensiveSpace) {
+  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
+    check(plainest_variant(op), Configs::kComprehensive, CaseList::kFew);
+  }
 }
 TEST_F(OpsOnGpu, ComposeOfEveryTypeMix) {
-  check(in_both_broadcasts(kernels::all_variants(Op::kCompose)), Configs::kSlim, CaseList::kFew);
+  check(every_type_mix(Op::kCompose), Configs::kOneInTurn, CaseList::kFew);
 }
 TEST_F(OpsOnGpu, ComposeInnerOfEveryTypeMix) {
-  check(in_both_broadcasts(kernels::all_variants(Op::kComposeInner)), Configs::kSlim,
-        CaseList::kFew);
+  check(every_type_mix(Op::kComposeInner), Configs::kOneInTurn, CaseList::kFew);
 }
 TEST_F(OpsOnGpu, NormAssemblyOfEveryTypeMix) {
-  check(kernels::all_variants(Op::kNormAssembly), Configs::kSlim, CaseList::kFew);
+  check(kernels::all_variants(Op::kNormAssembly), Configs::kOneInTurn, CaseList::kFew);
 }
 TEST_F(OpsOnGpu, BackwardOfSampledTypeMixesWithEverySubsetOfItsOutputs) {
-  check(in_both_broadcasts(with_every_output_subset(sampled_mixes(Op::kBackward, kSampledMixes))),
-        Configs::kSlim, CaseList::kFew);
+  check(sampled_gradients(), Configs::kOneInTurn, CaseList::kFew);
 }
 TEST_F(OpsOnGpu, PlainMixesInEveryCase) {
   for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
@@ -70,6 +75,34 @@ TEST_F(OpsOnGpu, RandomCalls) {
   variants.push_back(plain_mixes(Op::kNormAssembly)[0]);
   const auto failures = check_random_cases(*device_, *kernels_, 1, 2000, variants);
   EXPECT_TRUE(failures.empty()) << join(failures);
+}
+
+// The same with every config of the spaces: minutes each, for a soak.
+class OpsOnGpuInFull : public OpsOnGpu {};
+
+TEST_F(OpsOnGpuInFull, ComposeWithEveryConfigOfTheComprehensiveSpace) {
+  check(widest_variants(Op::kCompose), Configs::kComprehensive, CaseList::kAll);
+}
+TEST_F(OpsOnGpuInFull, ComposeInnerWithEveryConfigOfTheComprehensiveSpace) {
+  check(widest_variants(Op::kComposeInner), Configs::kComprehensive, CaseList::kFew);
+}
+TEST_F(OpsOnGpuInFull, NormAssemblyWithEveryConfigOfTheComprehensiveSpace) {
+  check(widest_variants(Op::kNormAssembly), Configs::kComprehensive, CaseList::kFew);
+}
+TEST_F(OpsOnGpuInFull, BackwardWithEveryConfigOfTheComprehensiveSpace) {
+  check(widest_variants(Op::kBackward), Configs::kComprehensive, CaseList::kFew);
+}
+TEST_F(OpsOnGpuInFull, ComposeOfEveryTypeMix) {
+  check(every_type_mix(Op::kCompose), Configs::kSlim, CaseList::kFew);
+}
+TEST_F(OpsOnGpuInFull, ComposeInnerOfEveryTypeMix) {
+  check(every_type_mix(Op::kComposeInner), Configs::kSlim, CaseList::kFew);
+}
+TEST_F(OpsOnGpuInFull, NormAssemblyOfEveryTypeMix) {
+  check(kernels::all_variants(Op::kNormAssembly), Configs::kSlim, CaseList::kFew);
+}
+TEST_F(OpsOnGpuInFull, BackwardOfSampledTypeMixesWithEverySubsetOfItsOutputs) {
+  check(sampled_gradients(), Configs::kSlim, CaseList::kFew);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "autotune/scratch_operands.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/device/cpu/cpu_device.h"
+#include "tests/conformance/parallel_for.h"
 #include "tests/conformance/variant_lists.h"
 #include "tests/gpu/gpu_fixture.h"
 
@@ -25,14 +26,15 @@ class SameBitsAsCpu : public GpuTest {
     return operands.read_outputs(0);
   }
 
-  // With the narrowest and with the widest vectors.
+  // With the narrowest and with the widest vectors. On many threads, since most of the time goes
+  // into compiling.
   void check(const Variants& variants, const ScratchShape& shape) {
-    for (const Variant& variant : variants) {
+    parallel_for(variants.size(), [&](std::size_t i) {
       ScratchShape wide = shape;
-      wide.vector_width = kernels::widest_vector(variant, kernels::DeviceKind::kCuda);
-      check_one(variant, shape);
-      check_one(variant, wide);
-    }
+      wide.vector_width = kernels::widest_vector(variants[i], kernels::DeviceKind::kCuda);
+      check_one(variants[i], shape);
+      check_one(variants[i], wide);
+    });
   }
 
   void check_one(const Variant& variant, const ScratchShape& shape) {

@@ -63,10 +63,10 @@ TEST(Registry, OnlyOpsWithABroadcastOperandHaveAPerRowForm) {
   for (const OpSpec& one : all_ops()) {
     Variant variant = all_variants(one.op).front();
     variant.broadcast = Broadcast::kPerRow;
-    EXPECT_EQ(is_supported(variant), one.has_broadcast()) << one.name;
+    EXPECT_EQ(is_supported(variant), one.has_broadcast) << one.name;
   }
-  EXPECT_TRUE(spec(Op::kBackward).has_broadcast());
-  EXPECT_FALSE(spec(Op::kNormAssembly).has_broadcast());
+  EXPECT_TRUE(spec(Op::kBackward).has_broadcast);
+  EXPECT_FALSE(spec(Op::kNormAssembly).has_broadcast);
 }
 
 TEST(Registry, ASumTakesATemplateOfItsOwnForEachBroadcast) {
@@ -79,8 +79,8 @@ TEST(Registry, ASumTakesATemplateOfItsOwnForEachBroadcast) {
   EXPECT_FALSE(variant.has_sum());
   EXPECT_EQ(template_kind(variant), TemplateKind::kElementwise);
   EXPECT_EQ(template_kind(kMixed), TemplateKind::kElementwise);
-  EXPECT_EQ(spec(Op::kBackward).sum_operand(), 5);
-  EXPECT_EQ(spec(Op::kCompose).sum_operand(), -1);
+  EXPECT_EQ(spec(Op::kBackward).sum_operand, 5);
+  EXPECT_EQ(spec(Op::kCompose).sum_operand, -1);
 }
 
 TEST(Registry, OpsStandAtTheirOwnIndex) {

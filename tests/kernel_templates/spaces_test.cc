@@ -13,6 +13,8 @@ namespace {
 
 const SpaceTraits kGpu{.kind = DeviceKind::kCuda, .processors = 132};
 const SpaceTraits kCpu{.kind = DeviceKind::kCpu, .processors = 8};
+const SpaceTraits kSmallCpu{.kind = DeviceKind::kCpu, .processors = 2};
+const SpaceTraits kLargeCpu{.kind = DeviceKind::kCpu, .processors = 255};
 constexpr std::size_t kMostSlimConfigs = 12;
 
 // What the template that serves the variant asserts.
@@ -48,7 +50,7 @@ TEST(Spaces, HoldOnlyValidConfigsWithoutRepeatsTheDefaultFirst) {
   for (const OpSpec& op : all_ops()) {
     for (const Variant& variant :
          tests::in_both_broadcasts(tests::with_every_output_subset(tests::plain_mixes(op.op)))) {
-      for (const SpaceTraits& traits : {kGpu, kCpu}) {
+      for (const SpaceTraits& traits : {kGpu, kCpu, kSmallCpu, kLargeCpu}) {
         for (int width = widest_vector(variant, traits.kind); width >= 1; width /= 2) {
           check_space(variant, traits, width, SpaceKind::kSlim);
           check_space(variant, traits, width, SpaceKind::kComprehensive);

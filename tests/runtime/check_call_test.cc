@@ -28,12 +28,12 @@ class CheckCall : public testing::Test {
     }
   }
 
-  Status check() {
+  Result<kernels::Variant> check() {
     return check_call({.op = kernels::Op::kCompose, .operands = operands_, .scalars = scalars_});
   }
 
   void expect_refused(StatusCode code, const std::string& argument) {
-    const Status status = check();
+    const auto status = check();
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, code) << status.error().message;
     EXPECT_NE(status.error().message.find("`" + argument + "`"), std::string::npos)
@@ -117,7 +117,7 @@ TEST_F(CheckCall, RefusesAnotherDevice) {
 
 TEST_F(CheckCall, RefusesMixesWithDouble) {
   lora().type = kFloat64;
-  const Status status = check();
+  const auto status = check();
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, StatusCode::kUnsupported);
 }
@@ -125,7 +125,7 @@ TEST_F(CheckCall, RefusesMixesWithDouble) {
 TEST_F(CheckCall, RefusesPartialOverlapAndNamesBothArguments) {
   out().data = static_cast<float*>(lora().data) + 1;
   out().rows = lora().rows = base().rows = kRows - 1;
-  const Status status = check();
+  const auto status = check();
   ASSERT_FALSE(status);
   EXPECT_NE(status.error().message.find("`out`"), std::string::npos);
   EXPECT_NE(status.error().message.find("`lora`"), std::string::npos);

@@ -206,7 +206,8 @@ Status CpuDevice::copy(void* destination, const void* source, std::size_t bytes,
   return {};
 }
 
-Result<double> CpuDevice::time_ns(const std::function<Status(Stream)>& work) {
+Result<double> CpuDevice::time_ns(const Enqueue& before, const Enqueue& work) {
+  DORAJIT_TRY(before(nullptr));
   const auto start = std::chrono::steady_clock::now();
   DORAJIT_TRY(work(nullptr));
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();

@@ -31,7 +31,7 @@ class CpuDevice final : public Device {
   Status copy(void* destination, const void* source, std::size_t bytes, Stream stream) override;
   Status synchronize(Stream) override { return {}; }
   [[nodiscard]] Stream own_stream() const override { return nullptr; }
-  Result<double> time_ns(const std::function<Status(Stream)>& work) override;
+  Result<double> time_ns(const Enqueue& before, const Enqueue& work) override;
 
  private:
   DeviceInfo info_;

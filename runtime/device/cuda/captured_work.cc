@@ -7,8 +7,7 @@
 namespace dorajit::device {
 
 Result<CapturedWork> CapturedWork::capture(const driver::CudaDriver& driver,
-                                           driver::CuStream stream,
-                                           const std::function<Status(Stream)>& work) {
+                                           driver::CuStream stream, const Enqueue& work) {
   DORAJIT_CUDA_TRY(driver, stream_begin_capture, stream, driver::kCaptureRelaxed);
   const Status enqueued = work(stream);
   driver::CuGraph graph = nullptr;

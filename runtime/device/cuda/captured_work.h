@@ -2,8 +2,6 @@
 // pace, whatever the CPU needs to enqueue one.
 #pragma once
 
-#include <functional>
-
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 #include "runtime/driver/cuda_driver.h"
@@ -14,7 +12,7 @@ class CapturedWork {
  public:
   // Captures what `work` enqueues on the stream; nothing of it runs. The context must be current.
   static Result<CapturedWork> capture(const driver::CudaDriver& driver, driver::CuStream stream,
-                                      const std::function<Status(Stream)>& work);
+                                      const Enqueue& work);
 
   ~CapturedWork();
   CapturedWork(CapturedWork&& other) noexcept;

@@ -5,6 +5,7 @@
 #include <format>
 #include <iterator>
 
+#include "kernel_templates/dependent_launch.h"
 #include "kernel_templates/launch_shape.h"
 #include "kernel_templates/partial_sums.h"
 #include "runtime/device/cuda/captured_work.h"
@@ -21,6 +22,8 @@ using driver::ScopedContext;
 
 constexpr long long kWidestGrid = (1LL << 31) - 1;
 constexpr long long kTallestGrid = 65535;
+// The first driver that captures such launches into graphs.
+constexpr int kDriverForEarlyLaunches = 12030;
 constexpr int kFinishThreads = kernels::kFinishLanes * kernels::kChannelsPerFinish;
 
 CuDevicePtr address(const void* pointer) { return std::bit_cast<CuDevicePtr>(pointer); }
@@ -40,14 +43,19 @@ class CudaKernel final : public LoadedKernel {
 
   Status find_functions() {
     DORAJIT_CUDA_TRY(driver_, module_get_function, &run_, module_, "dorajit_kernel");
-    if (variant().has_sum()) {
-      DORAJIT_CUDA_TRY(driver_, module_get_function, &finish_, module_, "dorajit_finish");
-    }
+    if (!variant().has_sum()) return {};
+    DORAJIT_CUDA_TRY(driver_, module_get_function, &finish_, module_, "dorajit_finish");
+    int compiled_for = 0;
+    DORAJIT_CUDA_TRY(driver_, function_get_attribute, &compiled_for,
+                     driver::FunctionAttribute::kPtxVersion, finish_);
+    finish_waits_ = compiled_for >= DORAJIT_DEPENDENT_LAUNCH_ARCH;
     return {};
   }
 
   [[nodiscard]] driver::CuFunction run() const { return run_; }
   [[nodiscard]] driver::CuFunction finish() const { return finish_; }
+  // Whether the second stage may be launched before the first has finished.
+  [[nodiscard]] bool finish_waits() const { return finish_waits_; }
 
  private:
   const CudaDriver& driver_;
@@ -55,6 +63,7 @@ class CudaKernel final : public LoadedKernel {
   driver::CuModule module_;
   driver::CuFunction run_ = nullptr;
   driver::CuFunction finish_ = nullptr;  // the second stage of a sum
+  bool finish_waits_ = false;
 };
 
 class CudaBuffer final : public Buffer {
@@ -160,6 +169,10 @@ Status CudaDevice::read_info(int ordinal) {
   const int minor = attribute(DeviceAttribute::kComputeCapabilityMinor);
   const int processors = attribute(DeviceAttribute::kMultiprocessorCount);
   const int cache = attribute(DeviceAttribute::kL2CacheBytes);
+  int driver_version = 0;
+  DORAJIT_CUDA_TRY(driver_, driver_get_version, &driver_version);
+  launches_early_ = driver_version >= kDriverForEarlyLaunches &&
+                    10 * major + minor >= DORAJIT_DEPENDENT_LAUNCH_ARCH;
   pageable_access_ = attribute(DeviceAttribute::kPageableMemoryAccess) != 0;
   info_ = {
       .traits = {.kind = kernels::DeviceKind::kCuda, .processors = processors},
@@ -195,20 +208,32 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
   const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
   // Programs stride over what a grid cannot cover.
   const auto launch_grid = [&](driver::CuFunction function, long long width, long long height,
-                               int threads) -> Status {
+                               int threads, bool early) -> Status {
+    driver::LaunchAttribute overlaps{.id = driver::kAttributeProgrammaticStreamSerialization,
+                                     .padding = 0,
+                                     .value = {.allowed = 1}};
+    const driver::LaunchConfig launch_config{
+        .grid_x = static_cast<unsigned>(std::min(width, kWidestGrid)),
+        .grid_y = static_cast<unsigned>(std::min(height, kTallestGrid)),
+        .grid_z = 1,
+        .block_x = static_cast<unsigned>(threads),
+        .block_y = 1,
+        .block_z = 1,
+        .shared_bytes = 0,
+        .stream = as_stream(stream),
+        .attributes = &overlaps,
+        .num_attributes = early ? 1U : 0U};
     void* parameters[] = {const_cast<kernels::KernelArguments*>(&arguments)};
-    DORAJIT_CUDA_TRY(
-        driver_, launch_kernel, function, static_cast<unsigned>(std::min(width, kWidestGrid)),
-        static_cast<unsigned>(std::min(height, kTallestGrid)), 1, static_cast<unsigned>(threads), 1,
-        1, 0, as_stream(stream), parameters, nullptr);
+    DORAJIT_CUDA_TRY(driver_, launch_kernel, &launch_config, function, parameters, nullptr);
     return {};
   };
   if (shape.programs() > 0) {
     DORAJIT_TRY(launch_grid(own.run(), shape.column_programs, shape.row_programs,
-                            config.num_warps * kernels::kThreadsPerWarp));
+                            config.num_warps * kernels::kThreadsPerWarp, false));
   }
   if (shape.finish_programs == 0) return {};
-  return launch_grid(own.finish(), shape.finish_programs, 1, kFinishThreads);
+  const bool early = launches_early_ && own.finish_waits() && shape.programs() > 0;
+  return launch_grid(own.finish(), shape.finish_programs, 1, kFinishThreads, early);
 }
 
 bool CudaDevice::is_capturing(Stream stream) {
@@ -298,7 +323,7 @@ Status CudaDevice::synchronize(Stream stream) {
   return {};
 }
 
-Result<double> CudaDevice::time_ns(const std::function<Status(Stream)>& work) {
+Result<double> CudaDevice::time_ns(const Enqueue& before, const Enqueue& work) {
   const ScopedContext scope(driver_, context_);
   const RelaxedCapture relaxed(driver_);
   DORAJIT_TRY(scope.status());
@@ -306,6 +331,7 @@ Result<double> CudaDevice::time_ns(const std::function<Status(Stream)>& work) {
   DORAJIT_TRY(events.create());
   DORAJIT_ASSIGN(const CapturedWork captured, CapturedWork::capture(driver_, own_stream_, work));
   DORAJIT_TRY(captured.upload(own_stream_));
+  DORAJIT_TRY(before(own_stream_));
   DORAJIT_CUDA_TRY(driver_, event_record, events.start, own_stream_);
   DORAJIT_TRY(captured.launch(own_stream_));
   DORAJIT_CUDA_TRY(driver_, event_record, events.stop, own_stream_);

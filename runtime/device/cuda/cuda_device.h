@@ -33,7 +33,7 @@ class CudaDevice final : public Device {
   Status copy(void* destination, const void* source, std::size_t bytes, Stream stream) override;
   Status synchronize(Stream stream) override;
   [[nodiscard]] Stream own_stream() const override { return own_stream_; }
-  Result<double> time_ns(const std::function<Status(Stream)>& work) override;
+  Result<double> time_ns(const Enqueue& before, const Enqueue& work) override;
 
  private:
   CudaDevice(const driver::CudaDriver& driver, driver::CuDevice device, driver::CuContext context);
@@ -46,6 +46,7 @@ class CudaDevice final : public Device {
   driver::CuContext context_;
   driver::CuStream own_stream_ = nullptr;  // never waits for the caller's streams, nor they for it
   bool pageable_access_ = false;
+  bool launches_early_ = false;  // kernels that wait for what they need themselves
   DeviceInfo info_;
 };
 

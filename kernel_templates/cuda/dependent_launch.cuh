@@ -1,0 +1,25 @@
+// Programmatic dependent launch: the second stage of a sum is set up while the first still runs,
+// and waits for it before it reads what it wrote.
+#pragma once
+
+#include "dependent_launch.h"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 10 * DORAJIT_DEPENDENT_LAUNCH_ARCH
+#define DORAJIT_DEPENDENT_LAUNCH(instruction) \
+  asm volatile("griddepcontrol." instruction ";" ::: "memory")
+#else
+#define DORAJIT_DEPENDENT_LAUNCH(instruction) static_cast<void>(0)
+#endif
+
+namespace dorajit::kernels {
+
+// In the first stage: the second may be set up from now on.
+__device__ __forceinline__ void let_second_stage_start() {
+  DORAJIT_DEPENDENT_LAUNCH("launch_dependents");
+}
+
+// In the second stage: returns when the first has finished and its writes are seen. Whatever came
+// before the first has finished, too, since that was launched in the ordinary way.
+__device__ __forceinline__ void wait_for_first_stage() { DORAJIT_DEPENDENT_LAUNCH("wait"); }
+
+}  // namespace dorajit::kernels
