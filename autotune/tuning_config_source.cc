@@ -58,42 +58,24 @@ TuningConfigSource::TuningConfigSource(const Settings& settings,
                                        Statistics& statistics)
     : settings_(settings), store_(std::move(store)), statistics_(statistics) {}
 
-std::optional<ConfigAnswer> TuningConfigSource::look_up(const launch::Problem& problem,
-                                                        const device::Device& device,
-                                                        const cache::Environment& environment) {
-  const auto winner = store_->find_winner(device.info().fingerprint, to_text(problem));
-  // Other templates are other kernels: their winner says nothing certain about these. And who asks
-  // for the comprehensive space is not content with the winner of another.
-  if (!winner || winner->environment.templates != environment.templates) return std::nullopt;
-  if (settings_.comprehensive && winner->environment.space != environment.space) {
-    return std::nullopt;
-  }
-  return ConfigAnswer{.config = winner->config,
-                      .rung = Rung::kUserDatabase,
-                      .median_ns = winner->median_ns,
-                      .default_median_ns = winner->default_median_ns};
-}
-
-ConfigAnswer TuningConfigSource::tune(const launch::Problem& problem, device::Device& device,
-                                      launch::KernelCache& kernels,
-                                      const cache::Environment& environment) {
+std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& problem,
+                                                     device::Device& device,
+                                                     launch::KernelCache& kernels,
+                                                     const cache::Environment& environment) {
   const auto start = std::chrono::steady_clock::now();
-  const kernels::Config standard =
-      kernels::default_config(problem.variant, device.info().traits, problem.vector_width);
   const TuneLimits limits{.seconds = settings_.tune_seconds,
                           .scratch_bytes = settings_.scratch_bytes,
                           .space = space_kind(settings_)};
   auto tuned = tune_problem(problem, device, kernels, limits, statistics_, progress_);
   if (!tuned) {
     log_once(LogLevel::kWarning, "tuning " + to_text(problem),
-             std::format("{} could not be tuned, its default config runs: {}", to_text(problem),
-                         tuned.error().message));
-    return {.config = standard, .rung = Rung::kDefault};
+             std::format("{} could not be tuned: {}", to_text(problem), tuned.error().message));
+    return std::nullopt;
   }
   if (!tuned->is_conclusive) {
-    log(LogLevel::kInfo, std::format("{} was not compared within {} s; its default config runs",
-                                     to_text(problem), settings_.tune_seconds));
-    return {.config = tuned->winner, .rung = Rung::kDefault};
+    log(LogLevel::kInfo,
+        std::format("{} was not compared within {} s", to_text(problem), settings_.tune_seconds));
+    return std::nullopt;
   }
   const std::int64_t now = unix_seconds();
   const std::string host = host_name();
@@ -123,29 +105,52 @@ ConfigAnswer TuningConfigSource::tune(const launch::Problem& problem, device::De
       std::format("tuned {} on {} in {:.2f} s: {} at {:.2f} us, default {} at {:.2f} us",
                   to_text(problem), device.info().name, spent.count(), to_text(tuned->winner),
                   tuned->winner_ns / 1e3, to_text(tuned->default_config), tuned->default_ns / 1e3));
-  return {.config = tuned->winner,
-          .rung = Rung::kTuned,
-          .median_ns = tuned->winner_ns,
-          .default_median_ns = tuned->default_ns,
-          .trials = static_cast<int>(tuned->trials.size())};
+  return ConfigAnswer{.config = tuned->winner,
+                      .rung = Rung::kTuned,
+                      .median_ns = tuned->winner_ns,
+                      .default_median_ns = tuned->default_ns,
+                      .trials = static_cast<int>(tuned->trials.size())};
 }
 
 ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::Device& device,
                                       launch::KernelCache& kernels) {
   const cache::Environment environment =
       environment_of(problem, device.info(), space_kind(settings_));
-  if (auto known = look_up(problem, device, environment)) return *known;
-  if (settings_.tune_policy == TunePolicy::kOff || settings_.tune_seconds == 0) {
-    return launch::DefaultConfigs().find(problem, device, kernels);
+  const LadderQuestion question{.problem = problem,
+                                .device = device.info(),
+                                .environment = environment,
+                                .only_same_space = settings_.comprehensive};
+  RungLook known = look_up_exactly(*store_, question);
+  const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0;
+  if (known.answers && (!known.is_stale || !may_tune)) return answer_of(known, question);
+  if (may_tune) {
+    // Another process or thread may be tuning this very problem: its result serves both.
+    const auto patience = std::chrono::milliseconds(
+        static_cast<std::int64_t>(settings_.tune_seconds * 1000) + 10'000);
+    const auto claim =
+        store_->wait_for_claim(device.info().fingerprint, to_text(problem), patience);
+    const std::scoped_lock lock(tuning_);
+    known = look_up_exactly(*store_, question);
+    if (known.answers && !known.is_stale) return answer_of(known, question);
+    if (claim) {
+      if (auto tuned = tune(problem, device, kernels, environment)) return *std::move(tuned);
+    }
   }
-  // Another process or thread may be tuning this very problem: its result serves both.
-  const auto patience =
-      std::chrono::milliseconds(static_cast<std::int64_t>(settings_.tune_seconds * 1000) + 10'000);
-  const auto claim = store_->wait_for_claim(device.info().fingerprint, to_text(problem), patience);
-  const std::scoped_lock lock(tuning_);
-  if (auto known = look_up(problem, device, environment)) return *known;
-  if (!claim) return launch::DefaultConfigs().find(problem, device, kernels);
-  return tune(problem, device, kernels, environment);
+  if (known.answers) return answer_of(known, question);
+  return answer_of(look_at_neighbours(*store_, question).back(), question);
+}
+
+std::vector<RungLook> TuningConfigSource::explain(const launch::Problem& problem,
+                                                  const device::DeviceInfo& device) {
+  const cache::Environment environment = environment_of(problem, device, space_kind(settings_));
+  const LadderQuestion question{.problem = problem,
+                                .device = device,
+                                .environment = environment,
+                                .only_same_space = settings_.comprehensive};
+  std::vector<RungLook> looks = {look_up_exactly(*store_, question)};
+  if (looks.back().answers) return looks;
+  for (RungLook& look : look_at_neighbours(*store_, question)) looks.push_back(std::move(look));
+  return looks;
 }
 
 }  // namespace dorajit::autotune

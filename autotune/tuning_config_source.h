@@ -1,10 +1,12 @@
-// The ladder: tuning database, then tuning by policy, then the default config.
+// Answers from the tuning database, tunes by policy, and otherwise climbs down the ladder.
 #pragma once
 
 #include <memory>
 #include <mutex>
-#include <string>
+#include <optional>
+#include <vector>
 
+#include "autotune/ladder.h"
 #include "autotune/problem_tuner.h"
 #include "cache/tuning_store.h"
 #include "runtime/base/settings.h"
@@ -15,7 +17,7 @@ namespace dorajit::autotune {
 
 // What a measurement of this library means; a change makes earlier winners stale.
 inline constexpr const char* kTunerVersion = "1";
-inline constexpr const char* kMeasurementPolicy = "cold-cache interleaved median/1";
+inline constexpr const char* kMeasurementPolicy = "cold-cache interleaved median/2";
 
 class TuningConfigSource final : public launch::ConfigSource {
  public:
@@ -25,15 +27,17 @@ class TuningConfigSource final : public launch::ConfigSource {
   launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
                             launch::KernelCache& kernels) override;
 
+  // The rungs that find() would look at if it were not to tune, down to the one that answers.
+  std::vector<RungLook> explain(const launch::Problem& problem, const device::DeviceInfo& device);
+
   // Called during every tuning that find() does. Set before the first call of find().
   void set_progress(TuneProgress progress) { progress_ = std::move(progress); }
 
  private:
-  std::optional<launch::ConfigAnswer> look_up(const launch::Problem& problem,
-                                              const device::Device& device,
-                                              const cache::Environment& environment);
-  launch::ConfigAnswer tune(const launch::Problem& problem, device::Device& device,
-                            launch::KernelCache& kernels, const cache::Environment& environment);
+  // Nothing where it failed or could not be compared within the budget.
+  std::optional<launch::ConfigAnswer> tune(const launch::Problem& problem, device::Device& device,
+                                           launch::KernelCache& kernels,
+                                           const cache::Environment& environment);
 
   const Settings settings_;
   const std::shared_ptr<cache::TuningStore> store_;

@@ -144,6 +144,32 @@ std::string to_text(const Variant& variant) {
   return text;
 }
 
+std::optional<Variant> parse_variant(std::string_view text) {
+  constexpr std::string_view kPerRow = ".rows";
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  std::string_view op = text.substr(0, slash);
+  Variant variant;
+  if (op.ends_with(kPerRow)) {
+    op.remove_suffix(kPerRow.size());
+    variant.broadcast = Broadcast::kPerRow;
+  }
+  const auto found = std::ranges::find(all_ops(), op, &OpSpec::name);
+  if (found == all_ops().end()) return std::nullopt;
+  variant.op = found->op;
+  std::string_view types = text.substr(slash + 1);
+  const std::size_t wanted = found->operands.size();
+  for (std::size_t i = 0; i < wanted; ++i) {
+    const std::size_t end = i + 1 < wanted ? types.find(',') : types.size();
+    if (end == std::string_view::npos) return std::nullopt;
+    const auto type = parse_element_type(types.substr(0, end));
+    if (!type) return std::nullopt;
+    variant.types[i] = *type;
+    types.remove_prefix(std::min(end + 1, types.size()));
+  }
+  return variant;
+}
+
 bool is_supported(const Variant& variant) {
   const OpSpec& op = spec(variant.op);
   if (variant.broadcast == Broadcast::kPerRow && !op.has_broadcast) return false;

@@ -91,6 +91,9 @@ struct Variant {
 std::string_view name(ElementType type);  // "f32", "bf16", "f16", "f64"; "-" for absent
 std::optional<ElementType> parse_element_type(std::string_view text);
 
+// The inverse of to_text(variant); nothing for text that it does not produce.
+std::optional<Variant> parse_variant(std::string_view text);
+
 // "compose/bf16,bf16,f32,bf16"; "backward.rows/bf16,bf16,f32,bf16,-,f32" per row and without d_base
 std::string to_text(const Variant& variant);
 

@@ -40,6 +40,12 @@ kernels::KernelArguments make_arguments(const launch::Call& call) {
   return arguments;
 }
 
+bool launches_nothing(const launch::Call& call, const kernels::Variant& variant) {
+  const launch::TensorView& first = call.operands.front();
+  const bool is_empty = first.rows == 0 || first.cols == 0;
+  return is_empty && (!variant.has_sum() || launch::channels_of(call) == 0);
+}
+
 }  // namespace
 
 Engine::Engine(Settings settings, std::unique_ptr<Statistics> statistics,
@@ -76,9 +82,8 @@ int Engine::cuda_device_count() { return device::CudaDevice::count().value_or(0)
 
 Status Engine::run(const launch::Call& call, device::Stream stream) {
   DORAJIT_ASSIGN(const kernels::Variant variant, launch::check_call(call));
+  if (launches_nothing(call, variant)) return {};
   const launch::TensorView& first = call.operands.front();
-  const bool is_empty = first.rows == 0 || first.cols == 0;
-  if (is_empty && (!variant.has_sum() || launch::channels_of(call) == 0)) return {};
   const Problem problem = launch::make_problem(variant, call.operands);
 
   DORAJIT_ASSIGN(device::Device * device, this->device(first.device));
@@ -113,10 +118,13 @@ Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const Device
   DORAJIT_ASSIGN(device::Device * device, this->device(id));
   if (device->is_capturing(stream)) {
     if (const LaunchPlan* plan = plans_.find_substitute(problem, *device)) return plan;
-    return fail(StatusCode::kCaptureUnsafe,
-                std::format("no kernel is loaded for {} and the stream is being captured into a "
-                            "graph; make this call once before the capture, then capture it again",
-                            to_text(problem)));
+    return fail(
+        StatusCode::kCaptureUnsafe,
+        std::format(
+            "no kernel is loaded for {} and the stream is being captured into a "
+            "graph; call dorajit_warmup with these tensors before the capture, then capture it "
+            "again",
+            to_text(problem)));
   }
   return make_plan(key, problem, *device);
 }
@@ -156,6 +164,14 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
                         .device = &device,
                         .kernel = ready->kernel,
                         .answer = answer});
+}
+
+Status Engine::warm_up(const launch::Call& call) {
+  DORAJIT_ASSIGN(const kernels::Variant variant, launch::check_shapes(call));
+  if (launches_nothing(call, variant)) return {};
+  const Problem problem = launch::make_problem(variant, call.operands);
+  DORAJIT_TRY(prepare(problem, call.operands.front().device));
+  return {};
 }
 
 Result<launch::ConfigAnswer> Engine::prepare(const Problem& problem, const DeviceId& id) {

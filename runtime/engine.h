@@ -36,6 +36,10 @@ class Engine {
   // and tune; kCaptureUnsafe when it would have to and the stream is being captured.
   Status run(const launch::Call& call, device::Stream stream);
 
+  // Makes ready what run() would launch for operands of these shapes, strides, element types and
+  // alignments. Their memory may be null and is not touched. Not on the launch path.
+  Status warm_up(const launch::Call& call);
+
   // What run() would launch, made ready now.
   Result<launch::ConfigAnswer> prepare(const launch::Problem& problem, const launch::DeviceId& id);
 

@@ -89,6 +89,44 @@ Status run(dorajit_engine* engine, kernels::Op op, void* stream,
       stream);
 }
 
+Result<kernels::Op> operation(std::int32_t number) {
+  switch (number) {
+    case DORAJIT_OP_COMPOSE:
+      return kernels::Op::kCompose;
+    case DORAJIT_OP_COMPOSE_INNER:
+      return kernels::Op::kComposeInner;
+    case DORAJIT_OP_BACKWARD:
+      return kernels::Op::kBackward;
+    case DORAJIT_OP_NORM_ASSEMBLY:
+      return kernels::Op::kNormAssembly;
+    default:
+      return fail(
+          StatusCode::kInvalidArgument,
+          std::format("warmup: argument `operation` is {}; pass one of DORAJIT_OP_...", number));
+  }
+}
+
+Status warmup(dorajit_engine* engine, std::int32_t number, const DLTensor* const* tensors,
+              std::int32_t num_tensors) {
+  constexpr std::string_view kFunction = "warmup";
+  DORAJIT_TRY(require(engine, kFunction, "engine", "create one with dorajit_engine_create"));
+  DORAJIT_ASSIGN(const kernels::Op op, operation(number));
+  const OpSpec& spec = kernels::spec(op);
+  const std::size_t wanted = spec.operands.size();
+  if (tensors == nullptr || num_tensors < 0 || static_cast<std::size_t>(num_tensors) != wanted) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{}: `{}` has {} tensors but {} are given; pass all of them, NULL for "
+                            "those that are left out",
+                            kFunction, spec.name, wanted, tensors == nullptr ? 0 : num_tensors));
+  }
+  const std::span given(tensors, wanted);
+  DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(spec, given));
+  return engine->composition.engine->warm_up({.op = op,
+                                              .broadcast = operands.broadcast,
+                                              .operands = std::span(operands.views).first(wanted),
+                                              .scalars = {}});
+}
+
 Status backward_workspace(const DLTensor* d_out, const DLTensor* gain, std::int64_t* bytes) {
   constexpr std::string_view kFunction = "backward_workspace";
   const OpSpec& spec = kernels::spec(kernels::Op::kBackward);
@@ -169,4 +207,11 @@ dorajit_status dorajit_norm_assembly(dorajit_engine* engine, void* stream,
     const DLTensor* const tensors[] = {w_norm_sq, cross, ba_norm_sq, norm};
     return dorajit::bindings::run(engine, Op::kNormAssembly, stream, tensors, scale);
   });
+}
+
+dorajit_status dorajit_warmup(dorajit_engine* engine, std::int32_t operation,
+                              const DLTensor* const* tensors, std::int32_t num_tensors,
+                              dorajit_error** error) {
+  return guarded(
+      error, [&] { return dorajit::bindings::warmup(engine, operation, tensors, num_tensors); });
 }

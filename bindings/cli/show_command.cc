@@ -1,7 +1,6 @@
 #include "bindings/cli/show_command.h"
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <format>
 #include <string>
 #include <vector>
@@ -17,11 +16,6 @@
 
 namespace dorajit::cli {
 namespace {
-
-std::int64_t age_of(const cache::Winner& winner) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::seconds>(now).count() - winner.created_unix_s;
-}
 
 std::string winners_text(const std::vector<cache::Winner>& winners) {
   Table table({{"problem"},

@@ -1,6 +1,7 @@
 #include "bindings/cli/trials_table.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -87,6 +88,11 @@ Json trials_json(std::span<const cache::Trial> trials, const cache::Winner& winn
     rows.push_back(std::move(row));
   }
   return rows;
+}
+
+std::int64_t age_of(const cache::Winner& winner) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count() - winner.created_unix_s;
 }
 
 Json to_json(const cache::Winner& winner) {

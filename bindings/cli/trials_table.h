@@ -1,6 +1,7 @@
 // Trials of a problem, for people and as JSON.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ std::vector<cache::Trial> trials_of(const cache::Winner& winner, cache::TuningSt
 // One line per trial, the fastest first; times are set against the winner's default config.
 std::string trials_text(std::span<const cache::Trial> trials, const cache::Winner& winner);
 Json trials_json(std::span<const cache::Trial> trials, const cache::Winner& winner);
+
+// Seconds since the winner was measured.
+std::int64_t age_of(const cache::Winner& winner);
 
 // The winner itself.
 Json to_json(const cache::Winner& winner);

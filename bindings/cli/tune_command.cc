@@ -23,18 +23,6 @@ struct Tuned {
   std::vector<cache::Trial> trials;
 };
 
-// Sizes that share a bucket of rows are one problem.
-std::vector<launch::Problem> distinct_problems(const kernels::Variant& variant,
-                                               kernels::DeviceKind kind,
-                                               const std::vector<Shape>& shapes) {
-  std::vector<launch::Problem> problems;
-  for (const Shape& shape : shapes) {
-    const launch::Problem problem = launch::make_problem(variant, kind, shape.rows, shape.cols);
-    if (std::ranges::find(problems, problem) == problems.end()) problems.push_back(problem);
-  }
-  return problems;
-}
-
 Json tuned_json(const Tuned& tuned) {
   Json row = {{"problem", to_text(tuned.problem)},
               {"rows_up_to", tuned.problem.bucket_rows()},
@@ -68,17 +56,7 @@ std::string tuned_text(const Tuned& tuned) {
 
 CLI::App* TuneCommand::declare(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tune", "Find the fastest config of problems and keep it");
-  CLI::Option* rows =
-      command->add_option("--rows", rows_, "Rows (tokens) of a problem")->option_text("R");
-  CLI::Option* cols =
-      command->add_option("--cols", cols_, "Columns (out features) of a problem")->option_text("C");
-  rows->needs(cols);
-  cols->needs(rows);
-  command->add_option("--shape", shapes_, "A problem as ROWSxCOLS; may be repeated")
-      ->option_text("RxC")
-      ->delimiter(',');
-  command->add_option("--op", variant_.op, "The operation [compose]")->option_text("OP");
-  add_variant_options(*command, variant_);
+  add_problem_options(*command, options_);
   command->add_flag("--force", force_, "Tune again where a winner is known");
   command->footer(
       "Example:\n"
@@ -87,26 +65,9 @@ CLI::App* TuneCommand::declare(CLI::App& app) {
   return command;
 }
 
-Result<std::vector<Shape>> TuneCommand::wanted_shapes() const {
-  std::vector<Shape> shapes;
-  if (rows_ != 0 || cols_ != 0) {
-    shapes.push_back({.rows = rows_, .cols = cols_});
-    DORAJIT_TRY(check_shape(shapes.back()));
-  }
-  for (const std::string& text : shapes_) {
-    DORAJIT_ASSIGN(const Shape shape, parse_shape(text));
-    shapes.push_back(shape);
-  }
-  if (shapes.empty()) {
-    return fail(StatusCode::kInvalidArgument,
-                "tune needs a problem: --rows R --cols C, or --shape RxC");
-  }
-  return shapes;
-}
-
 Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
-  DORAJIT_ASSIGN(const std::vector<Shape> shapes, wanted_shapes());
-  DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(variant_));
+  // Before a device is opened, so that a wrong command line is told at once.
+  DORAJIT_TRY(make_problems(options_, kernels::DeviceKind::kCpu, "tune"));
   Settings settings = invocation.settings;
   settings.tune_policy =
       TunePolicy::kFirstUse;  // asked for here and now, whatever DORAJIT_TUNE says
@@ -119,7 +80,7 @@ Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
   Statistics forced;
   std::vector<Tuned> results;
   {
-    const auto problems = distinct_problems(variant, chosen.id.kind, shapes);
+    DORAJIT_ASSIGN(const auto problems, make_problems(options_, chosen.id.kind, "tune"));
     ProgressBar progress(!invocation.json, static_cast<int>(problems.size()));
     for (const launch::Problem& problem : problems) {
       progress.show(std::format("tuning {}", launch::to_text(problem)));

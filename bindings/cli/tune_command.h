@@ -1,13 +1,8 @@
 // dorajit tune
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "bindings/cli/command.h"
-#include "bindings/cli/shapes.h"
-#include "bindings/cli/variant_options.h"
+#include "bindings/cli/problem_options.h"
 
 namespace dorajit::cli {
 
@@ -18,12 +13,7 @@ class TuneCommand final : public Command {
   Result<ExitCode> run(const Invocation& invocation) override;
 
  private:
-  [[nodiscard]] Result<std::vector<Shape>> wanted_shapes() const;
-
-  std::int64_t rows_ = 0;
-  std::int64_t cols_ = 0;
-  std::vector<std::string> shapes_;
-  VariantOptions variant_;
+  ProblemOptions options_;
   bool force_ = false;
 };
 

@@ -184,6 +184,33 @@ DORAJIT_API dorajit_status dorajit_norm_assembly(dorajit_engine* engine, void* s
                                                  const DLTensor* ba_norm_sq, double scale,
                                                  const DLTensor* norm, dorajit_error** error);
 
+enum {
+  DORAJIT_OP_COMPOSE = 0,
+  DORAJIT_OP_COMPOSE_INNER = 1,
+  DORAJIT_OP_BACKWARD = 2,
+  DORAJIT_OP_NORM_ASSEMBLY = 3
+};
+
+/* Makes ready what a call of an operation with such tensors would launch: compiles it, tunes it if
+ * the policy says so, and loads it. For before a CUDA graph is captured, and before work that must
+ * not wait for a compiler.
+ *
+ * tensors: the operation's tensors in the order of its parameters, outputs last (of backward:
+ * d_out, inner, gain, d_lora, d_base, d_gain), NULL for those that the calls will leave out. Only
+ * their shapes, strides, element types, devices and alignments are looked at; `data` may be NULL,
+ * which stands for memory that is aligned to 16 bytes. Nothing of them is read or written.
+ *
+ * A later call waits for nothing if its element types, which of its tensors there are, num_cols and
+ * alignment are the same, and its number of rows, rounded up to a power of two. In a captured
+ * stream any call of those element types and tensors with at least that alignment does.
+ *
+ * Returns what the call itself would return for the tensors, but for null, misaligned and
+ * overlapping memory; DORAJIT_INVALID_ARGUMENT for an unknown operation or another number of
+ * tensors. */
+DORAJIT_API dorajit_status dorajit_warmup(dorajit_engine* engine, int32_t operation,
+                                          const DLTensor* const* tensors, int32_t num_tensors,
+                                          dorajit_error** error);
+
 /* What an engine has done so far. struct_size as above; fields beyond the caller's are left out. */
 typedef struct dorajit_statistics {
   size_t struct_size;

@@ -225,6 +225,13 @@ struct Gradients {
   std::int64_t workspace_bytes = 0;
 };
 
+enum class Operation : std::int32_t {
+  kCompose = DORAJIT_OP_COMPOSE,
+  kComposeInner = DORAJIT_OP_COMPOSE_INNER,
+  kBackward = DORAJIT_OP_BACKWARD,
+  kNormAssembly = DORAJIT_OP_NORM_ASSEMBLY
+};
+
 // Compiles, tunes and launches kernels. Any number of threads may use one engine at once. Work that
 // it enqueued on CUDA streams must have finished before it is destroyed. Of an engine that was
 // moved from, every call but assignment and destruction is kInvalidArgument.
@@ -319,6 +326,30 @@ class Engine {
     const DLTensor c_norm = norm.dl_tensor();
     dorajit_error* error = nullptr;
     check(dorajit_norm_assembly(get(), stream, &c_w, &c_cross, &c_ba, scale, &c_norm, &error),
+          error);
+  }
+
+  // Makes ready what a call of the operation with such tensors would launch: before a CUDA graph is
+  // captured, and before work that must not wait for a compiler.
+  //
+  // tensors: in the order of the C function's parameters, outputs last (of backward: d_out, inner,
+  // gain, d_lora, d_base, d_gain), nothing for those that the calls will leave out. Their data may
+  // be null, which stands for memory that is aligned to 16 bytes; it is not touched.
+  void warmup(Operation operation, std::initializer_list<std::optional<ConstTensorRef>> tensors) {
+    constexpr std::size_t kMost = 8;
+    DLTensor c_tensors[kMost] = {};
+    const DLTensor* pointers[kMost] = {};
+    std::size_t count = 0;
+    for (const std::optional<ConstTensorRef>& tensor : tensors) {
+      if (tensor && count < kMost) {
+        c_tensors[count] = tensor->dl_tensor();
+        pointers[count] = &c_tensors[count];
+      }
+      ++count;
+    }
+    dorajit_error* error = nullptr;
+    check(dorajit_warmup(get(), static_cast<std::int32_t>(operation), pointers,
+                         static_cast<std::int32_t>(count), &error),
           error);
   }
 

@@ -252,7 +252,7 @@ std::int64_t channels_of(const Call& call) {
   return call.operands.front().cols;
 }
 
-Result<kernels::Variant> check_call(const Call& call) {
+Result<kernels::Variant> check_shapes(const Call& call) {
   const OpSpec& op = kernels::spec(call.op);
   const kernels::Variant variant = variant_of(call);
   DORAJIT_TRY(check_variant(op, variant));
@@ -274,6 +274,13 @@ Result<kernels::Variant> check_call(const Call& call) {
                                 device_name(reference.device)));
     }
   }
+  return variant;
+}
+
+Result<kernels::Variant> check_call(const Call& call) {
+  DORAJIT_ASSIGN(const kernels::Variant variant, check_shapes(call));
+  const OpSpec& op = kernels::spec(call.op);
+  const TensorView& reference = call.operands.front();
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     // Without elements only a sum is written: zeros.
     if (!variant.has(i) || call.operands[i].cols == 0) continue;

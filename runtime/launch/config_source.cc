@@ -10,6 +10,10 @@ std::string_view name(Rung rung) {
       return "tuned";
     case Rung::kUserDatabase:
       return "user database";
+    case Rung::kNearestShape:
+      return "nearest shape";
+    case Rung::kNearestDevice:
+      return "nearest device";
     case Rung::kDefault:
       return "default";
   }

@@ -15,9 +15,11 @@ class KernelCache;
 
 // The rung of the ladder that an answer stands on.
 enum class Rung {
-  kTuned,         // tuned just now, by this process
-  kUserDatabase,  // found in the tuning database
-  kDefault,       // nothing is known, or nothing may be tuned
+  kTuned,          // tuned just now, by this process
+  kUserDatabase,   // found in the tuning database
+  kNearestShape,   // the winner of the shape most like it, on the same device
+  kNearestDevice,  // its winner on the device most like this one
+  kDefault,        // nothing is known
 };
 
 std::string_view name(Rung rung);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <format>
+#include <system_error>
 
 #include "kernel_templates/spaces.h"
 
@@ -37,11 +39,34 @@ bool allows(const TensorView& tensor, int width) {
   return address % access == 0 && (tensor.rows <= 1 || tensor.row_stride * size % access == 0);
 }
 
+// Reads the number behind the last `mark` of a text that ends with it; returns what stands before.
+template <class Number>
+std::optional<std::string_view> take_number(std::string_view text, std::string_view mark,
+                                            Number& number) {
+  const std::size_t at = text.rfind(mark);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view digits = text.substr(at + mark.size());
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), number);
+  if (error != std::errc() || end != digits.end()) return std::nullopt;
+  return text.substr(0, at);
+}
+
 }  // namespace
 
 std::string to_text(const Problem& problem) {
   return std::format("{}/v{}/c{}/r{}", kernels::to_text(problem.variant), problem.vector_width,
                      problem.num_cols, problem.row_bucket);
+}
+
+std::optional<Problem> parse_problem(std::string_view text) {
+  Problem problem;
+  const auto columns = take_number(text, "/r", problem.row_bucket);
+  const auto width = columns ? take_number(*columns, "/c", problem.num_cols) : columns;
+  const auto variant = width ? take_number(*width, "/v", problem.vector_width) : width;
+  const auto parsed = variant ? kernels::parse_variant(*variant) : std::nullopt;
+  if (!parsed) return std::nullopt;
+  problem.variant = *parsed;
+  return problem;
 }
 
 Problem make_problem(const kernels::Variant& variant, std::span<const TensorView> operands) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "kernel_templates/registry.h"
 #include "runtime/launch/tensor_view.h"
@@ -22,6 +24,9 @@ struct Problem {
 
 // "compose/bf16,bf16,f32,bf16/v8/c4096/r12"
 std::string to_text(const Problem& problem);
+
+// The inverse; nothing for text that to_text() does not produce.
+std::optional<Problem> parse_problem(std::string_view text);
 
 // The key of a call whose operands were checked. The same for lookup and for tuning.
 Problem make_problem(const kernels::Variant& variant, std::span<const TensorView> operands);

@@ -74,14 +74,67 @@ cache::Winner winner_of(const launch::Problem& problem, const kernels::Config& c
           .created_unix_s = 1};
 }
 
-TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsStaleButServed) {
+TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsServedWhereNothingMayBeTuned) {
   auto environment = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
   environment.driver = "an older one";
   store_->record({}, winner_of(problem_, space()[2], environment));
+  settings_.tune_policy = TunePolicy::kOff;
   const auto answer = make_source().find(problem_, device_, kernels_);
   EXPECT_EQ(answer.rung, Rung::kUserDatabase);
   EXPECT_EQ(answer.config, space()[2]);
   EXPECT_EQ(statistics_.tuned_problems, 0);
+  const auto looks = make_source().explain(problem_, device_.info());
+  ASSERT_EQ(looks.size(), 1U);
+  EXPECT_TRUE(looks[0].is_stale);
+  EXPECT_NE(looks[0].remark.find("an older one"), std::string::npos);
+}
+
+TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsTunedAgainAndServedWhereThatFails) {
+  auto environment = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  environment.driver = "an older one";
+  store_->record({}, winner_of(problem_, space()[2], environment));
+  device_.plant(space().front(), tests::Misbehaviour::kFailsToLaunch);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[2]);
+  device_.plant(space().front(), tests::Misbehaviour::kNone);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kTuned);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kUserDatabase);
+  EXPECT_EQ(statistics_.tuned_problems, 1);
+}
+
+TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearestDevice) {
+  settings_.tune_policy = TunePolicy::kOff;
+  const auto environment = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  auto elsewhere = winner_of(problem_, space()[1], environment);
+  elsewhere.device = "fake/of a neighbour";
+  store_->record({}, elsewhere);
+  auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kNearestDevice);
+  EXPECT_EQ(answer.config, space()[1]);
+  EXPECT_EQ(answer.median_ns, 0) << "the time of another device is not this one's";
+
+  const auto larger = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 600);
+  store_->record({}, winner_of(larger, space()[2], environment));
+  answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kNearestShape);
+  EXPECT_EQ(answer.config, space()[2]);
+
+  const auto looks = make_source().explain(problem_, device_.info());
+  ASSERT_EQ(looks.size(), 2U);
+  EXPECT_FALSE(looks[0].answers);
+  EXPECT_EQ(looks[0].remark, "it was never tuned");
+  EXPECT_EQ(looks[1].winner->problem, to_text(larger));
+}
+
+TEST_F(TuningConfigSourceTest, ExplainsTheDefaultByWhatIsMissing) {
+  const auto looks = make_source().explain(problem_, device_.info());
+  ASSERT_EQ(looks.size(), 4U);
+  EXPECT_EQ(looks.back().rung, Rung::kDefault);
+  EXPECT_TRUE(looks.back().answers);
+  for (const RungLook& look : looks) {
+    EXPECT_EQ(look.answers, look.rung == Rung::kDefault);
+    EXPECT_EQ(look.remark.empty(), look.answers);
+  }
+  EXPECT_EQ(statistics_.trials, 0);
 }
 
 TEST_F(TuningConfigSourceTest, AWinnerOfOtherTemplatesIsNotServed) {

@@ -55,6 +55,37 @@ TEST(CliTune, WinnerIsShown) {
             0);
 }
 
+TEST(CliExplain, NamesEveryRungDownToTheOneThatAnswers) {
+  const CliSandbox sandbox;
+  const std::vector<std::string> explain = {"explain",  "--shape", "8x512",
+                                            "--device", "cpu",     "--json"};
+  const auto before = sandbox.run(explain).document()["problems"][0];
+  EXPECT_EQ(before["problem"], kProblem);
+  EXPECT_EQ(before["rung"], "default");
+  EXPECT_EQ(before["tuned_by_first_call"], true);
+  EXPECT_EQ(before["rungs"].size(), 4);
+
+  const auto tuned = sandbox.run(tune_arguments()).document()["problems"][0];
+  const auto after = sandbox.run(explain).document()["problems"][0];
+  EXPECT_EQ(after["rung"], "user database");
+  EXPECT_EQ(after["config"], tuned["config"]);
+  EXPECT_EQ(after["tuned_by_first_call"], false);
+  EXPECT_EQ(after["rungs"][0]["winner"]["trials"], tuned["trials"].size());
+
+  const CliResult near = sandbox.run({"explain", "--shape", "8x1024", "--device", "cpu"});
+  EXPECT_EQ(near.exit_code, 0) << near.err;
+  EXPECT_THAT(near.out, HasSubstr("nearest shape   -> "));
+  EXPECT_THAT(near.out, HasSubstr(std::string("of ") + kProblem));
+  EXPECT_THAT(near.out, HasSubstr("its first call tunes it"));
+}
+
+TEST(CliExplain, NeedsAProblem) {
+  const CliSandbox sandbox;
+  const CliResult result = sandbox.run({"explain"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("explain needs a problem"));
+}
+
 TEST(CliTune, SecondRunNeitherCompilesNorMeasures) {
   const CliSandbox sandbox;
   const auto first = sandbox.run(tune_arguments()).document();

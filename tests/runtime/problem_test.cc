@@ -98,5 +98,35 @@ TEST(Problem, CpuProblemsHaveOneAlignmentClass) {
   EXPECT_EQ(make_problem(kMixed, DeviceKind::kCpu, 4, 64).vector_width, 1);
 }
 
+TEST(Problem, TextIsParsedBack) {
+  std::vector<Problem> problems;
+  for (const kernels::OpSpec& op : kernels::all_ops()) {
+    for (kernels::Variant variant : kernels::all_variants(op.op)) {
+      problems.push_back(make_problem(variant, kernels::DeviceKind::kCuda, 513, 4096));
+      variant.broadcast = kernels::Broadcast::kPerRow;
+      problems.push_back(make_problem(variant, kernels::DeviceKind::kCpu, 1, 3));
+    }
+  }
+  for (const Problem& problem : problems) {
+    EXPECT_EQ(parse_problem(to_text(problem)), problem) << to_text(problem);
+  }
+}
+
+TEST(Problem, OtherTextIsNoProblem) {
+  const std::string text = to_text(make_problem({}, kernels::DeviceKind::kCuda, 512, 4096));
+  ASSERT_TRUE(parse_problem(text));
+  for (std::size_t length = 0; length < text.size() - 1; ++length) {
+    const auto parsed = parse_problem(text.substr(0, length));
+    EXPECT_FALSE(parsed) << text.substr(0, length);
+  }
+  for (const char* wrong :
+       {"", "/", "compose/f32,f32,f32,f32", "decompose/f32,f32,f32,f32/v4/c10/r3",
+        "compose/f32,f32,f32/v4/c10/r3", "compose/f32,f32,f32,f32,f32/v4/c10/r3",
+        "compose/f32,f32,f32,f31/v4/c10/r3", "compose/f32,f32,f32,f32/v4/c10/r3x",
+        "compose/f32,f32,f32,f32/v4/c/r3", "compose.cols/f32,f32,f32,f32/v4/c10/r3"}) {
+    EXPECT_FALSE(parse_problem(wrong)) << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace dorajit::launch

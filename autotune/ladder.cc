@@ -1,0 +1,97 @@
+#include "autotune/ladder.h"
+
+#include <format>
+#include <utility>
+
+#include "autotune/nearest_winner.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using cache::Environment;
+using cache::Winner;
+using launch::Rung;
+
+// What changed since the winner was measured, or nothing.
+std::string what_is_stale(const Environment& then, const Environment& now) {
+  std::string text;
+  const auto compare = [&](std::string_view what, const std::string& a, const std::string& b) {
+    if (a == b) return;
+    text += std::format("{}{} {} then, {} now", text.empty() ? "" : "; ", what, a, b);
+  };
+  compare("driver", then.driver, now.driver);
+  compare("tuner", then.tuner, now.tuner);
+  compare("measurement", then.policy, now.policy);
+  return text;
+}
+
+RungLook look_of(Rung rung, const Winner* winner, const LadderQuestion& question,
+                 std::string_view nothing) {
+  RungLook look{.rung = rung};
+  if (winner == nullptr) {
+    look.remark = nothing;
+    return look;
+  }
+  look.winner = *winner;
+  look.answers = true;
+  look.remark = what_is_stale(winner->environment, question.environment);
+  look.is_stale = !look.remark.empty();
+  return look;
+}
+
+}  // namespace
+
+RungLook look_up_exactly(cache::TuningStore& store, const LadderQuestion& question) {
+  auto winner = store.find_winner(question.device.fingerprint, to_text(question.problem));
+  RungLook look =
+      look_of(Rung::kUserDatabase, winner ? &*winner : nullptr, question, "it was never tuned");
+  if (!look.answers) return look;
+  // Other templates are other kernels: their winner says nothing certain about these.
+  if (winner->environment.templates != question.environment.templates) {
+    look.answers = false;
+    look.remark = "tuned for other kernels, of another version";
+  } else if (question.only_same_space && winner->environment.space != question.environment.space) {
+    look.answers = false;
+    look.remark = "tuned over another space of configs";
+  }
+  return look;
+}
+
+std::vector<RungLook> look_at_neighbours(cache::TuningStore& store,
+                                         const LadderQuestion& question) {
+  const launch::Problem& problem = question.problem;
+  const std::vector<Winner> winners = store.winners();
+  const auto space =
+      kernels::config_space(problem.variant, question.device.traits, problem.vector_width,
+                            kernels::SpaceKind::kComprehensive);
+  const Seeker seeker{.problem = problem,
+                      .device = question.device.fingerprint,
+                      .templates = question.environment.templates,
+                      .space = space};
+  std::vector<RungLook> looks;
+  looks.push_back(look_of(Rung::kNearestShape, nearest_shape(winners, seeker), question,
+                          "no other shape was tuned"));
+  if (looks.back().answers) return looks;
+  looks.push_back(look_of(Rung::kNearestDevice, nearest_device(winners, seeker), question,
+                          "it was tuned on no other device"));
+  if (looks.back().answers) return looks;
+  looks.push_back({.rung = Rung::kDefault, .answers = true});
+  return looks;
+}
+
+launch::ConfigAnswer answer_of(const RungLook& look, const LadderQuestion& question) {
+  if (!look.winner) {
+    return {.config = kernels::default_config(question.problem.variant, question.device.traits,
+                                              question.problem.vector_width),
+            .rung = look.rung};
+  }
+  launch::ConfigAnswer answer{.config = look.winner->config, .rung = look.rung};
+  // Times of another shape or device are not this problem's.
+  if (look.rung == Rung::kUserDatabase) {
+    answer.median_ns = look.winner->median_ns;
+    answer.default_median_ns = look.winner->default_median_ns;
+  }
+  return answer;
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,143 @@
+#include "bindings/cli/explain_command.h"
+
+#include <CLI/CLI.hpp>
+#include <format>
+#include <string>
+#include <vector>
+
+#include "autotune/tuning_config_source.h"
+#include "bindings/cli/descriptions.h"
+#include "bindings/cli/device_choice.h"
+#include "bindings/cli/output.h"
+#include "bindings/cli/text_format.h"
+#include "bindings/cli/trials_table.h"
+#include "bindings/composition.h"
+#include "kernel_templates/config_text.h"
+
+namespace dorajit::cli {
+namespace {
+
+using autotune::RungLook;
+
+// Measured configs that the winner was chosen from.
+std::size_t trials_behind(const cache::Winner& winner, cache::TuningStore& store) {
+  return trials_of(winner, store).size();
+}
+
+struct Explained {
+  launch::Problem problem;
+  kernels::Config config;  // what runs
+  std::vector<RungLook> looks;
+  bool is_tuned_first = false;  // by a first call under the policy in force
+};
+
+std::string winner_text(const cache::Winner& winner, const launch::Problem& problem,
+                        const device::DeviceInfo& device, cache::TuningStore& store) {
+  std::string text = std::format(
+      "{} at {}, {} over the default, from {}, {} old", kernels::to_text(winner.config),
+      duration_text(winner.median_ns), ratio_text(winner.default_median_ns / winner.median_ns),
+      count_text(static_cast<std::int64_t>(trials_behind(winner, store)), "trial"),
+      age_text(age_of(winner)));
+  if (winner.problem != launch::to_text(problem)) text += std::format(", of {}", winner.problem);
+  if (winner.device != device.fingerprint) text += std::format(", on {}", winner.device);
+  return text;
+}
+
+std::string look_text(const RungLook& look, const Explained& explained,
+                      const device::DeviceInfo& device, cache::TuningStore& store) {
+  std::string text;
+  if (look.winner) {
+    text = winner_text(*look.winner, explained.problem, device, store);
+  } else if (look.answers) {
+    text = kernels::to_text(explained.config);
+  }
+  if (!look.remark.empty()) {
+    text += std::format("{}{}{}", text.empty() ? "" : " (", look.is_stale ? "stale: " : "",
+                        look.remark);
+    if (look.winner) text += ")";
+  }
+  return std::format("  {:<15} {}{}\n", launch::name(look.rung), look.answers ? "-> " : "", text);
+}
+
+std::string explained_text(const Explained& explained, const device::DeviceInfo& device,
+                           cache::TuningStore& store) {
+  std::string text = launch::to_text(explained.problem) + "\n";
+  for (const RungLook& look : explained.looks) {
+    text += look_text(look, explained, device, store);
+  }
+  if (explained.is_tuned_first) text += "  its first call tunes it\n";
+  return text;
+}
+
+Json explained_json(const Explained& explained, cache::TuningStore& store) {
+  Json row = {{"problem", launch::to_text(explained.problem)},
+              {"rung", launch::name(explained.looks.back().rung)},
+              {"config", kernels::to_text(explained.config)},
+              {"stale", explained.looks.back().is_stale},
+              {"tuned_by_first_call", explained.is_tuned_first},
+              {"rungs", Json::array()}};
+  for (const RungLook& look : explained.looks) {
+    Json one = {{"rung", launch::name(look.rung)},
+                {"answers", look.answers},
+                {"stale", look.is_stale},
+                {"remark", look.remark},
+                {"winner", nullptr}};
+    if (look.winner) {
+      one["winner"] = to_json(*look.winner);
+      one["winner"]["age_s"] = age_of(*look.winner);
+      one["winner"]["trials"] = trials_behind(*look.winner, store);
+    }
+    row["rungs"].push_back(std::move(one));
+  }
+  return row;
+}
+
+}  // namespace
+
+CLI::App* ExplainCommand::declare(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("explain", "Say which config a problem runs, and where it comes from");
+  add_problem_options(*command, options_);
+  command->footer("Example:\n  dorajit explain --shape 512x4096 --type bf16");
+  return command;
+}
+
+Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
+  DORAJIT_TRY(make_problems(options_, kernels::DeviceKind::kCpu, "explain"));
+  const auto composition = bindings::compose_engine(invocation.settings);
+  cache::TuningStore& store = *composition.store;
+  DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(*composition.engine, invocation.device));
+  const device::DeviceInfo& device = chosen.device->info();
+  DORAJIT_ASSIGN(const auto problems, make_problems(options_, chosen.id.kind, "explain"));
+
+  Statistics nothing_done;
+  const Settings& settings = composition.engine->settings();
+  autotune::TuningConfigSource source(settings, composition.store, nothing_done);
+  const bool may_tune = settings.tune_policy != TunePolicy::kOff && settings.tune_seconds != 0;
+  std::vector<Explained> all;
+  for (const launch::Problem& problem : problems) {
+    Explained explained{.problem = problem, .config = {}, .looks = source.explain(problem, device)};
+    const RungLook& last = explained.looks.back();
+    explained.config =
+        last.winner ? last.winner->config
+                    : kernels::default_config(problem.variant, device.traits, problem.vector_width);
+    explained.is_tuned_first =
+        may_tune && (last.rung != launch::Rung::kUserDatabase || last.is_stale);
+    all.push_back(std::move(explained));
+  }
+
+  if (invocation.json) {
+    Json document = begin_document("explain");
+    document["device"] = to_json(chosen.id, device);
+    document["problems"] = Json::array();
+    for (const Explained& one : all) document["problems"].push_back(explained_json(one, store));
+    document["database"] = describe(store);
+    print_document(document);
+    return ExitCode::kOk;
+  }
+  for (const Explained& one : all) print(explained_text(one, device, store) + "\n");
+  print(where_winners_are(store) + "\n");
+  return ExitCode::kOk;
+}
+
+}  // namespace dorajit::cli

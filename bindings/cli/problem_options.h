@@ -1,0 +1,29 @@
+// Options that say which problems are meant.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bindings/cli/variant_options.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::cli {
+
+struct ProblemOptions {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::vector<std::string> shapes;
+  VariantOptions variant;
+};
+
+// Declares --rows, --cols, --shape, --op and what add_variant_options() declares.
+void add_problem_options(CLI::App& app, ProblemOptions& options);
+
+// The problems on a device of the kind, without repeats: sizes that share a bucket of rows are one.
+// kInvalidArgument when no size is given or one is wrong, naming the command.
+Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options,
+                                                   kernels::DeviceKind kind,
+                                                   const std::string& command);
+
+}  // namespace dorajit::cli
