@@ -67,7 +67,7 @@ TEST_F(DependentLaunch, SumsPerColumnOfOneWaveAndOfManyWaitForTheirFirstStage) {
 }
 
 TEST_F(DependentLaunch, SumsPerRowWaitForTheirFirstStage) {
-  check({.rows = 256 * 512, .cols = 48, .vector_width = 4}, kernels::Broadcast::kPerRow);
+  check({.rows = 131072, .cols = 48, .vector_width = 4}, kernels::Broadcast::kPerRow);
 }
 
 }  // namespace

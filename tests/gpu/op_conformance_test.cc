@@ -1,8 +1,6 @@
 // Every op on an NVIDIA GPU: every bit, for every type mix and config.
 #include "tests/conformance/op_conformance.h"
 
-#include <algorithm>
-
 #include "tests/conformance/random_cases.h"
 #include "tests/gpu/gpu_fixture.h"
 
@@ -22,12 +20,6 @@ class OpsOnGpu : public GpuTest {
   }
 };
 
-// bf16 with f32 channels, or the one type that all operands have.
-Variants plainest_variant(Op op) {
-  Variants variants = plain_mixes(op);
-  return {variants[std::min<std::size_t>(1, variants.size() - 1)]};
-}
-
 // f32, and bf16 with f32 channels.
 Variants widest_variants(Op op) {
   Variants variants = plain_mixes(op);
@@ -41,10 +33,16 @@ Variants sampled_gradients() {
   return in_both_broadcasts(with_every_output_subset(sampled_mixes(Op::kBackward, kSampledMixes)));
 }
 
-TEST_F(OpsOnGpu, EveryConfigOfTheComprehensiveSpace) {
+std::vector<Variants> plain_mixes_of_all_ops() {
+  std::vector<Variants> all;
   for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
-    check(plainest_variant(op), Configs::kComprehensive, CaseList::kFew);
+    all.push_back(in_both_broadcasts(with_every_output_subset(plain_mixes(op))));
   }
+  return all;
+}
+
+TEST_F(OpsOnGpu, ComposeWithEveryConfigOfTheComprehensiveSpace) {
+  check({plain_mixes(Op::kCompose)[1]}, Configs::kComprehensive, CaseList::kFew);
 }
 TEST_F(OpsOnGpu, ComposeOfEveryTypeMix) {
   check(every_type_mix(Op::kCompose), Configs::kOneInTurn, CaseList::kFew);
@@ -59,9 +57,8 @@ TEST_F(OpsOnGpu, BackwardOfSampledTypeMixesWithEverySubsetOfItsOutputs) {
   check(sampled_gradients(), Configs::kOneInTurn, CaseList::kFew);
 }
 TEST_F(OpsOnGpu, PlainMixesInEveryCase) {
-  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
-    check(in_both_broadcasts(with_every_output_subset(plain_mixes(op))), Configs::kSlim,
-          CaseList::kAll);
+  for (const Variants& variants : plain_mixes_of_all_ops()) {
+    check(variants, Configs::kOneInTurn, CaseList::kAll);
   }
 }
 
@@ -103,6 +100,11 @@ TEST_F(OpsOnGpuInFull, NormAssemblyOfEveryTypeMix) {
 }
 TEST_F(OpsOnGpuInFull, BackwardOfSampledTypeMixesWithEverySubsetOfItsOutputs) {
   check(sampled_gradients(), Configs::kSlim, CaseList::kFew);
+}
+TEST_F(OpsOnGpuInFull, PlainMixesInEveryCase) {
+  for (const Variants& variants : plain_mixes_of_all_ops()) {
+    check(variants, Configs::kSlim, CaseList::kAll);
+  }
 }
 
 }  // namespace
