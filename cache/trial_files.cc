@@ -3,13 +3,15 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <format>
 #include <fstream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "cache/atomic_file.h"
-#include "cache/file_error.h"
+#include "cache/directories.h"
 #include "cache/fork_guard.h"
 #include "cache/inspection.h"
 #include "cache/tuning_rows.h"
@@ -27,11 +29,21 @@ std::unexpected<Error> bad_file(const std::string& path, std::string_view what) 
   return fail(StatusCode::kIoError, std::format("cannot use {}: {}", path, what));
 }
 
+// As file_error(), whose advice is for the cache folder only.
+std::unexpected<Error> cannot(std::string_view action, std::string_view path, int error_number,
+                              std::string_view advice) {
+  return fail(StatusCode::kIoError,
+              std::format("cannot {} {}: {}; {}", action, path,
+                          std::generic_category().message(error_number), advice));
+}
+
 // The whole file, or no more than its first bytes if it is a database.
 Result<std::string> read_bytes(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return bad_file(path, "it is a folder");
   errno = 0;
   std::ifstream stream(path, std::ios::binary);
-  if (!stream) return std::unexpected(file_error("read", path, errno));
+  if (!stream) return cannot("read", path, errno, "check its name and its mode");
   std::string bytes;
   while (stream) {
     const std::size_t size = bytes.size();
@@ -43,7 +55,7 @@ Result<std::string> read_bytes(const std::string& path) {
     bytes.resize(size + static_cast<std::size_t>(stream.gcount()));
     if (bytes.starts_with(kSqliteMark)) break;
   }
-  if (stream.bad()) return std::unexpected(file_error("read", path, errno));
+  if (stream.bad()) return cannot("read", path, errno, "check that file system");
   return bytes;
 }
 
@@ -102,6 +114,9 @@ Result<TrialFile> read_trial_file(const std::string& path) {
 }
 
 Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials) {
+  if (!is_writable_directory(parent_directory(path))) {
+    return cannot("write", path, errno, "name a file in a folder that is there and can be written");
+  }
   TrialText text = to_lines(trials);
   DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path));
   DORAJIT_TRY(file.write(text.lines));
