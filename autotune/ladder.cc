@@ -43,8 +43,9 @@ RungLook look_of(Rung rung, const Winner* winner, const LadderQuestion& question
 
 RungLook look_up_exactly(cache::TuningStore& store, const LadderQuestion& question) {
   auto winner = store.find_winner(question.device.fingerprint, to_text(question.problem));
-  RungLook look =
-      look_of(Rung::kUserDatabase, winner ? &*winner : nullptr, question, "it was never tuned");
+  const bool is_shipped = winner && winner->origin == cache::WinnerOrigin::kOverlay;
+  RungLook look = look_of(is_shipped ? Rung::kShippedDatabase : Rung::kUserDatabase,
+                          winner ? &*winner : nullptr, question, "it was never tuned");
   if (!look.answers) return look;
   // Other templates are other kernels: their winner says nothing certain about these.
   if (winner->environment.templates != question.environment.templates) {
@@ -87,7 +88,7 @@ launch::ConfigAnswer answer_of(const RungLook& look, const LadderQuestion& quest
   }
   launch::ConfigAnswer answer{.config = look.winner->config, .rung = look.rung};
   // Times of another shape or device are not this problem's.
-  if (look.rung == Rung::kUserDatabase) {
+  if (look.rung == Rung::kUserDatabase || look.rung == Rung::kShippedDatabase) {
     answer.median_ns = look.winner->median_ns;
     answer.default_median_ns = look.winner->default_median_ns;
   }

@@ -76,9 +76,6 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
         return std::unexpected(Unavailable{status.error().message, is_busy(status.error())});
       }
       const bool read_only = connection.is_read_only();
-      if (read_only && found.version < schema_version()) {
-        return unavailable(path_ + " has an old schema and cannot be written to bring it up");
-      }
       return Session(std::move(use), std::move(held), std::move(connection), read_only);
     }
     if (found.state == FileState::kAbsent && !has_orphans(path_)) {
@@ -104,7 +101,7 @@ std::expected<Session, Unavailable> Database::open_for_reading(std::string why_n
   for (const auto mode : {Connection::Mode::kReadOnly, Connection::Mode::kImmutable}) {
     Inspection found = inspect(path_, mode, CheckDepth::kMarks, milliseconds(0));
     if (found.state == FileState::kNewer) return unavailable(std::move(found.reason));
-    if (found.state == FileState::kUsable && found.version == schema_version()) {
+    if (found.state == FileState::kUsable) {
       return Session(std::move(use), std::move(held), *std::move(found.connection), true);
     }
   }

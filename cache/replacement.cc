@@ -45,7 +45,9 @@ SqliteStatus fill(const std::string& path, const Salvaged& rows) {
   const auto deadline = std::chrono::steady_clock::now() + kWaitForNewFile;
   auto written = write_in_transaction(*connection, deadline, [&]() -> SqliteStatus {
     for (const Trial& trial : rows.trials) {
-      if (auto status = insert_trial(*connection, trial); !status) return status;
+      if (auto added = insert_trial(*connection, trial); !added) {
+        return std::unexpected(std::move(added).error());
+      }
     }
     for (const Winner& winner : rows.winners) {
       if (auto status = put_winner(*connection, winner); !status) return status;

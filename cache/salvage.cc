@@ -8,6 +8,7 @@
 #include "cache/schema.h"
 #include "cache/sqlite_connection.h"
 #include "cache/tuning_rows.h"
+#include "cache/tuning_run.h"
 
 namespace dorajit::cache {
 namespace {
@@ -49,6 +50,8 @@ Salvaged salvage(const std::string& path) {
     }
   }
   (void)read_winners(*connection, rows.winners);
+  // A file from before schema 2 names defaults on its winners only.
+  for (const Winner& winner : rows.winners) name_default(rows.trials, winner);
   connection->close_without_checkpoint();
   return rows;
 }

@@ -2,6 +2,8 @@
 
 #include <format>
 
+#include "cache/default_backfill.h"
+
 namespace dorajit::cache {
 namespace {
 
@@ -43,8 +45,11 @@ CREATE TABLE winners (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
+constexpr const char* kVersion2 = "ALTER TABLE trials ADD COLUMN default_config TEXT";
+
 constexpr Migration kMigrations[] = {
     {1, kVersion1},
+    {2, kVersion2, backfill_defaults},
 };
 
 }  // namespace
@@ -59,6 +64,9 @@ SqliteStatus migrate(Connection& connection, std::span<const Migration> steps) {
   for (const Migration& step : steps) {
     if (step.version <= *version) continue;
     if (auto status = connection.execute(step.sql); !status) return status;
+    if (step.then != nullptr) {
+      if (auto status = step.then(connection); !status) return status;
+    }
     const std::string mark = std::format("PRAGMA user_version = {}", step.version);
     if (auto status = connection.execute(mark.c_str()); !status) return status;
   }

@@ -14,6 +14,8 @@ inline constexpr std::int64_t kApplicationId = 0x444F524A;  // "DORJ"
 struct Migration {
   std::int64_t version;  // user_version once `sql` has run; each one above the one before
   const char* sql;
+  // What SQL cannot do; runs after `sql`, in the same transaction.
+  SqliteStatus (*then)(Connection&) = nullptr;
 };
 
 // Every step from an empty file to today's schema, oldest first. A released step never changes.

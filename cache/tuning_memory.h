@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cache/tuning_records.h"
+#include "cache/tuning_store.h"
 
 namespace dorajit::cache {
 
@@ -19,6 +20,10 @@ namespace dorajit::cache {
 class TuningMemory {
  public:
   void record(std::span<const Trial> trials, const Winner& winner);
+  // As TuningStore::merge(), with what is in memory.
+  MergeCounts merge(std::span<const Trial> trials);
+  // Forgets every winner and derives all from the trials.
+  void rebuild_winners();
 
   [[nodiscard]] std::optional<Winner> find_winner(std::string_view device,
                                                   std::string_view problem) const;
@@ -28,16 +33,19 @@ class TuningMemory {
   [[nodiscard]] std::vector<Winner> winners() const;
   [[nodiscard]] const std::vector<Trial>& trials() const { return trials_; }
 
-  // One call of record() that no database has yet.
+  // One call of record() or merge() that no database has yet.
   struct Unsaved {
     std::vector<Trial> trials;
-    Winner winner;
+    std::optional<Winner> winner;  // nothing: it follows from all trials
   };
   [[nodiscard]] const std::vector<Unsaved>& unsaved() const { return unsaved_; }
   // The oldest `count` are in the database now.
   void mark_saved(std::size_t count);
 
  private:
+  // False: it was there already.
+  bool add(const Trial& trial);
+
   std::vector<Trial> trials_;
   std::set<std::int64_t> trial_checksums_;
   std::map<std::pair<std::string, std::string>, Winner> winners_;  // by device and problem

@@ -68,6 +68,7 @@ std::int64_t checksum(const Trial& trial) {
       .add("samples", trial.samples)
       .add("created_unix_s", trial.created_unix_s)
       .add("host", trial.host);
+  if (trial.default_config) hasher.add("default_config", kernels::to_text(*trial.default_config));
   return finish(hasher);
 }
 

@@ -7,9 +7,10 @@
 namespace dorajit::cache {
 namespace {
 
-#define DORAJIT_TRIAL_COLUMNS                                                   \
+#define DORAJIT_TRIAL_COLUMNS_1                                                 \
   "device, problem, driver, policy, space, tuner, templates, config, verdict, " \
   "median_ns, mad_ns, samples, created_unix_s, host, checksum"
+#define DORAJIT_TRIAL_COLUMNS DORAJIT_TRIAL_COLUMNS_1 ", default_config"
 #define DORAJIT_WINNER_COLUMNS                                                         \
   "device, problem, driver, policy, space, tuner, templates, config, default_config, " \
   "median_ns, default_median_ns, created_unix_s, checksum"
@@ -26,12 +27,17 @@ std::optional<Trial> read_trial(const Statement& row) {
               .device = row.text(0),
               .environment = read_environment(row),
               .config = *config,
+              .default_config = {},
               .verdict = *verdict,
               .median_ns = row.real(9),
               .mad_ns = row.real(10),
               .samples = static_cast<int>(row.integer(11)),
               .created_unix_s = row.integer(12),
               .host = row.text(13)};
+  if (const std::string text = row.text(15); !text.empty()) {
+    trial.default_config = kernels::parse_config(text);
+    if (!trial.default_config) return std::nullopt;
+  }
   if (checksum(trial) != row.integer(14)) return std::nullopt;
   return trial;
 }
@@ -77,15 +83,35 @@ SqliteStatus for_each_row(Statement& statement, Visit visit) {
   }
 }
 
+// Before schema 2 there was no default_config.
+SqliteResult<Statement> prepare_trials(Connection& connection, const std::string& rest) {
+  auto statement = connection.prepare("SELECT " DORAJIT_TRIAL_COLUMNS " FROM trials " + rest);
+  if (statement || is_damage(statement.error()) || is_busy(statement.error())) return statement;
+  auto older = connection.prepare("SELECT " DORAJIT_TRIAL_COLUMNS_1 ", NULL FROM trials " + rest);
+  if (older) return older;
+  return statement;
+}
+
+SqliteResult<std::vector<Trial>> read_trials(Statement& statement) {
+  std::vector<Trial> trials;
+  auto status = for_each_row(statement, [&](const Statement& row) {
+    if (auto trial = read_trial(row)) trials.push_back(*std::move(trial));
+  });
+  if (!status) return std::unexpected(std::move(status).error());
+  return trials;
+}
+
 }  // namespace
 
-SqliteStatus insert_trial(Connection& connection, const Trial& trial) {
+SqliteResult<bool> insert_trial(Connection& connection, const Trial& trial) {
   auto statement = connection.prepare(
       "INSERT INTO trials (" DORAJIT_TRIAL_COLUMNS
-      ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
-      " ON CONFLICT (checksum) DO NOTHING");
+      ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
+      " nullif(?16, '')) ON CONFLICT (checksum) DO NOTHING RETURNING id");
   if (!statement) return std::unexpected(std::move(statement).error());
   const std::string config = kernels::to_text(trial.config);
+  const std::string default_config =
+      trial.default_config ? kernels::to_text(*trial.default_config) : std::string();
   statement->bind(1, trial.device);
   statement->bind(2, trial.problem);
   bind_environment(*statement, trial.environment);
@@ -97,7 +123,8 @@ SqliteStatus insert_trial(Connection& connection, const Trial& trial) {
   statement->bind(13, trial.created_unix_s);
   statement->bind(14, trial.host);
   statement->bind(15, checksum(trial));
-  return run(*statement);
+  statement->bind(16, default_config);
+  return statement->step();
 }
 
 SqliteStatus put_winner(Connection& connection, const Winner& winner) {
@@ -116,6 +143,15 @@ SqliteStatus put_winner(Connection& connection, const Winner& winner) {
   statement->bind(11, winner.default_median_ns);
   statement->bind(12, winner.created_unix_s);
   statement->bind(13, checksum(winner));
+  return run(*statement);
+}
+
+SqliteStatus delete_winner(Connection& connection, std::string_view device,
+                           std::string_view problem) {
+  auto statement = connection.prepare("DELETE FROM winners WHERE device = ?1 AND problem = ?2");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  statement->bind(1, device);
+  statement->bind(2, problem);
   return run(*statement);
 }
 
@@ -141,22 +177,21 @@ SqliteResult<std::vector<Winner>> select_winners(Connection& connection) {
 
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
                                                std::string_view problem) {
-  auto statement =
-      connection.prepare("SELECT " DORAJIT_TRIAL_COLUMNS
-                         " FROM trials WHERE device = ?1 AND problem = ?2 ORDER BY id");
+  auto statement = prepare_trials(connection, "WHERE device = ?1 AND problem = ?2 ORDER BY id");
   if (!statement) return std::unexpected(std::move(statement).error());
   statement->bind(1, device);
   statement->bind(2, problem);
-  std::vector<Trial> trials;
-  auto status = for_each_row(*statement, [&](const Statement& row) {
-    if (auto trial = read_trial(row)) trials.push_back(*std::move(trial));
-  });
-  if (!status) return std::unexpected(std::move(status).error());
-  return trials;
+  return read_trials(*statement);
+}
+
+SqliteResult<std::vector<Trial>> select_trials(Connection& connection) {
+  auto statement = prepare_trials(connection, "ORDER BY id");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  return read_trials(*statement);
 }
 
 SqliteResult<std::int64_t> count_trials(Connection& connection) {
-  auto statement = connection.prepare("SELECT " DORAJIT_TRIAL_COLUMNS " FROM trials");
+  auto statement = prepare_trials(connection, "");
   if (!statement) return std::unexpected(std::move(statement).error());
   std::int64_t count = 0;
   auto status = for_each_row(*statement, [&](const Statement& row) {
@@ -168,9 +203,7 @@ SqliteResult<std::int64_t> count_trials(Connection& connection) {
 
 SqliteStatus read_trials_between(Connection& connection, std::int64_t first_id,
                                  std::int64_t last_id, std::vector<Trial>& rows) {
-  auto statement = connection.prepare("SELECT " DORAJIT_TRIAL_COLUMNS
-                                      " FROM trials NOT INDEXED"
-                                      " WHERE id BETWEEN ?1 AND ?2 ORDER BY id");
+  auto statement = prepare_trials(connection, "NOT INDEXED WHERE id BETWEEN ?1 AND ?2 ORDER BY id");
   if (!statement) return std::unexpected(std::move(statement).error());
   statement->bind(1, first_id);
   statement->bind(2, last_id);
@@ -189,6 +222,7 @@ SqliteStatus read_winners(Connection& connection, std::vector<Winner>& rows) {
 }
 
 #undef DORAJIT_TRIAL_COLUMNS
+#undef DORAJIT_TRIAL_COLUMNS_1
 #undef DORAJIT_WINNER_COLUMNS
 
 }  // namespace dorajit::cache

@@ -1,4 +1,5 @@
 // Trials and winners as rows of tuning.db. Rows whose checksum or text is wrong are passed over.
+// Databases of every schema so far can be read.
 #pragma once
 
 #include <optional>
@@ -10,10 +11,12 @@
 
 namespace dorajit::cache {
 
-// A trial that is there already is not added again.
-SqliteStatus insert_trial(Connection& connection, const Trial& trial);
+// False: the trial is there already, and is not added again.
+SqliteResult<bool> insert_trial(Connection& connection, const Trial& trial);
 // Takes the place of an earlier winner of the same device and problem.
 SqliteStatus put_winner(Connection& connection, const Winner& winner);
+SqliteStatus delete_winner(Connection& connection, std::string_view device,
+                           std::string_view problem);
 
 SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::string_view device,
                                                   std::string_view problem);
@@ -22,6 +25,8 @@ SqliteResult<std::vector<Winner>> select_winners(Connection& connection);
 // In the order of their insertion.
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
                                                std::string_view problem);
+// All of them, in the order of their insertion.
+SqliteResult<std::vector<Trial>> select_trials(Connection& connection);
 SqliteResult<std::int64_t> count_trials(Connection& connection);
 
 // For reading past damage: the good trials with first_id <= id <= last_id, and as many of the

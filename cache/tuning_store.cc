@@ -9,7 +9,7 @@ namespace dorajit::cache {
 TuningStore::TuningStore(const std::string& cache_dir, const TuningStoreOptions& options)
     : cache_dir_(cache_dir),
       options_(options),
-      state_(std::make_unique<State>(cache_dir, options.busy_wait).release()) {}
+      state_(std::make_unique<State>(cache_dir, options).release()) {}
 
 TuningStore::~TuningStore() {
   State* state = state_.load();
@@ -33,7 +33,8 @@ TuningStore::State& TuningStore::state() {
   return *current;
 }
 
-std::optional<Winner> TuningStore::find_winner(std::string_view device, std::string_view problem) {
+std::optional<FoundWinner> TuningStore::find_winner(std::string_view device,
+                                                    std::string_view problem) {
   return state().find_winner(device, problem);
 }
 
@@ -41,11 +42,17 @@ void TuningStore::record(std::span<const Trial> trials, const Winner& winner) {
   state().record(trials, winner);
 }
 
+MergeCounts TuningStore::merge(std::span<const Trial> trials) { return state().merge(trials); }
+
+std::optional<std::int64_t> TuningStore::rebuild_winners() { return state().rebuild_winners(); }
+
 std::vector<Winner> TuningStore::winners() { return state().winners(); }
 
 std::vector<Trial> TuningStore::trials(std::string_view device, std::string_view problem) {
   return state().trials(device, problem);
 }
+
+std::vector<Trial> TuningStore::trials() { return state().trials(); }
 
 std::int64_t TuningStore::trial_count() { return state().trial_count(); }
 

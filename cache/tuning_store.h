@@ -19,6 +19,24 @@ namespace dorajit::cache {
 struct TuningStoreOptions {
   // How long one write may wait for other processes before it stays in memory for now.
   std::chrono::milliseconds busy_wait{5000};
+  // Databases that nobody writes, such as come with an installation: searched in this order for
+  // what the user's database lacks. One that cannot be used is passed over, and a warning says so.
+  std::vector<std::string> overlays{};
+};
+
+enum class WinnerOrigin {
+  kUser,     // the user's database, or what this process has recorded
+  kOverlay,  // one of TuningStoreOptions::overlays
+};
+
+struct FoundWinner : Winner {
+  WinnerOrigin origin = WinnerOrigin::kUser;
+};
+
+struct MergeCounts {
+  std::int64_t added = 0;    // trials that were not known
+  std::int64_t known = 0;    // trials that were there already
+  std::int64_t winners = 0;  // problems whose winner is another now
 };
 
 // Thread-safe, shared by any number of processes, usable in a forked child. No call fails: what
@@ -34,15 +52,25 @@ class TuningStore {
   TuningStore(const TuningStore&) = delete;
   TuningStore& operator=(const TuningStore&) = delete;
 
-  std::optional<Winner> find_winner(std::string_view device, std::string_view problem);
+  std::optional<FoundWinner> find_winner(std::string_view device, std::string_view problem);
 
-  // One transaction. The winner takes the place of an earlier one.
+  // One transaction. The winner takes the place of an earlier one. Trials of its run that name no
+  // default config get the winner's.
   void record(std::span<const Trial> trials, const Winner& winner);
 
-  // Ordered by device and problem.
+  // Adds trials from elsewhere and derives the winners of their problems anew
+  // (cache/winner_choice.h), in one transaction. A problem whose trials prove no winner has none.
+  MergeCounts merge(std::span<const Trial> trials);
+
+  // Forgets every winner and derives all from the trials: how many there are. Nothing where the
+  // database cannot be written, which is then unchanged; reason_not_persistent() says why.
+  std::optional<std::int64_t> rebuild_winners();
+
+  // Ordered by device and problem. Without those of overlays.
   std::vector<Winner> winners();
   // Oldest record first.
   std::vector<Trial> trials(std::string_view device, std::string_view problem);
+  std::vector<Trial> trials();
   std::int64_t trial_count();
 
   // The database's path, or "memory" when none is in use.

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "cache/derivation.h"
 #include "cache/transaction.h"
 #include "cache/tuning_rows.h"
 #include "runtime/base/log.h"
@@ -24,18 +25,29 @@ constexpr milliseconds kLongestReadWait{250};
 // After a wait in vain, this many waits pass before the database is tried again.
 constexpr int kRestingFactor = 10;
 
+// Those of `more` that are not in `trials`.
+void append_unknown(std::span<const Trial> more, std::vector<Trial>& trials) {
+  std::set<std::int64_t> known;
+  for (const Trial& trial : trials) known.insert(checksum(trial));
+  for (const Trial& trial : more) {
+    if (known.insert(checksum(trial)).second) trials.push_back(trial);
+  }
+}
+
 }  // namespace
 
-TuningStore::State::State(const std::string& cache_dir, milliseconds busy_wait)
+TuningStore::State::State(const std::string& cache_dir, const TuningStoreOptions& options)
     : cache_dir_(cache_dir),
-      busy_wait_(busy_wait),
+      options_(options),
       process_(::getpid()),
-      database_(cache_dir.empty() ? nullptr : std::make_unique<Database>(cache_dir, busy_wait)) {
+      database_(cache_dir.empty() ? nullptr
+                                  : std::make_unique<Database>(cache_dir, options.busy_wait)),
+      overlays_(options.overlays) {
   if (!database_) reason_ = "no cache folder is set";
 }
 
 std::unique_ptr<TuningStore::State> TuningStore::State::copy_for_child() {
-  auto child = std::make_unique<State>(cache_dir_, busy_wait_);
+  auto child = std::make_unique<State>(cache_dir_, options_);
   if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) {
     child->memory_ = memory_;
     child->in_use_ = in_use_;
@@ -45,7 +57,8 @@ std::unique_ptr<TuningStore::State> TuningStore::State::copy_for_child() {
 }
 
 milliseconds TuningStore::State::wait_of(Access access) const {
-  return access == Access::kRead ? std::min(busy_wait_, kLongestReadWait) : busy_wait_;
+  return access == Access::kRead ? std::min(options_.busy_wait, kLongestReadWait)
+                                 : options_.busy_wait;
 }
 
 bool TuningStore::State::with_database(Access access, const Use& use) {
@@ -84,8 +97,18 @@ void TuningStore::State::connect() {
   with_database(Access::kRead, [](Connection&, Deadline) { return SqliteStatus(); });
 }
 
-std::optional<Winner> TuningStore::State::find_winner(std::string_view device,
-                                                      std::string_view problem) {
+std::optional<FoundWinner> TuningStore::State::find_winner(std::string_view device,
+                                                           std::string_view problem) {
+  if (auto own = find_own_winner(device, problem)) {
+    return FoundWinner{*std::move(own), WinnerOrigin::kUser};
+  }
+  return overlays_.find_winner(device, problem).transform([](Winner winner) {
+    return FoundWinner{std::move(winner), WinnerOrigin::kOverlay};
+  });
+}
+
+std::optional<Winner> TuningStore::State::find_own_winner(std::string_view device,
+                                                          std::string_view problem) {
   {
     const std::scoped_lock lock(mutex_);
     if (auto unsaved = memory_.find_unsaved_winner(device, problem)) return unsaved;
@@ -106,24 +129,64 @@ void TuningStore::State::record(std::span<const Trial> trials, const Winner& win
     const std::scoped_lock lock(mutex_);
     memory_.record(trials, winner);
   }
+  const std::scoped_lock writer(writing_);
   write_unsaved();
 }
 
-bool TuningStore::State::write_unsaved() {
+MergeCounts TuningStore::State::merge(std::span<const Trial> trials) {
   const std::scoped_lock writer(writing_);
+  MergeCounts counts;
+  const bool merged = write_unsaved() &&
+                      with_database(Access::kWrite, [&](Connection& connection, Deadline deadline) {
+                        return write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
+                          return merge_trials(connection, trials).transform([&](MergeCounts found) {
+                            counts = found;
+                          });
+                        });
+                      });
+  if (merged) return counts;
+  const std::scoped_lock lock(mutex_);
+  return memory_.merge(trials);
+}
+
+std::optional<std::int64_t> TuningStore::State::rebuild_winners() {
+  const std::scoped_lock writer(writing_);
+  std::int64_t count = 0;
+  const bool rebuilt =
+      write_unsaved() &&
+      with_database(Access::kWrite, [&](Connection& connection, Deadline deadline) {
+        return write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
+          return derive_winners(connection).transform([&](std::int64_t found) { count = found; });
+        });
+      });
+  if (!rebuilt) return std::nullopt;
+  const std::scoped_lock lock(mutex_);
+  memory_.rebuild_winners();
+  return count;
+}
+
+bool TuningStore::State::write_unsaved() {
   std::vector<TuningMemory::Unsaved> unsaved;
   {
     const std::scoped_lock lock(mutex_);
     unsaved = memory_.unsaved();
   }
+  if (unsaved.empty()) return true;
   const bool written =
       with_database(Access::kWrite, [&](Connection& connection, Deadline deadline) {
         return write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
           for (const auto& [trials, winner] : unsaved) {
-            for (const Trial& trial : trials) {
-              if (auto status = insert_trial(connection, trial); !status) return status;
+            if (!winner) {
+              auto merged = merge_trials(connection, trials);
+              if (!merged) return std::unexpected(std::move(merged).error());
+              continue;
             }
-            if (auto status = put_winner(connection, winner); !status) return status;
+            for (const Trial& trial : trials) {
+              if (auto added = insert_trial(connection, trial); !added) {
+                return std::unexpected(std::move(added).error());
+              }
+            }
+            if (auto status = put_winner(connection, *winner); !status) return status;
           }
           return {};
         });
@@ -167,14 +230,22 @@ std::vector<Trial> TuningStore::State::trials(std::string_view device, std::stri
       trials = std::move(found);
     });
   });
-  std::set<std::int64_t> known;
-  for (const Trial& trial : trials) known.insert(checksum(trial));
   const std::scoped_lock lock(mutex_);
-  for (const Trial& trial : memory_.trials()) {
-    if (trial.device == device && trial.problem == problem && !known.contains(checksum(trial))) {
-      trials.push_back(trial);
-    }
-  }
+  std::vector<Trial> remembered;
+  std::ranges::copy_if(memory_.trials(), std::back_inserter(remembered), [&](const Trial& trial) {
+    return trial.device == device && trial.problem == problem;
+  });
+  append_unknown(remembered, trials);
+  return trials;
+}
+
+std::vector<Trial> TuningStore::State::trials() {
+  std::vector<Trial> trials;
+  with_database(Access::kRead, [&](Connection& connection, Deadline) {
+    return select_trials(connection).transform([&](auto found) { trials = std::move(found); });
+  });
+  const std::scoped_lock lock(mutex_);
+  append_unknown(memory_.trials(), trials);
   return trials;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "cache/database.h"
+#include "cache/overlay_databases.h"
 #include "cache/tuning_memory.h"
 #include "cache/tuning_store.h"
 
@@ -19,7 +20,7 @@ namespace dorajit::cache {
 
 class TuningStore::State {
  public:
-  State(const std::string& cache_dir, std::chrono::milliseconds busy_wait);
+  State(const std::string& cache_dir, const TuningStoreOptions& options);
 
   // For a forked child: what the parent knew, unless one of its threads was changing it.
   std::unique_ptr<State> copy_for_child();
@@ -29,10 +30,13 @@ class TuningStore::State {
   // Opens the database once, so that it exists and its condition is known.
   void connect();
 
-  std::optional<Winner> find_winner(std::string_view device, std::string_view problem);
+  std::optional<FoundWinner> find_winner(std::string_view device, std::string_view problem);
   void record(std::span<const Trial> trials, const Winner& winner);
+  MergeCounts merge(std::span<const Trial> trials);
+  std::optional<std::int64_t> rebuild_winners();
   std::vector<Winner> winners();
   std::vector<Trial> trials(std::string_view device, std::string_view problem);
+  std::vector<Trial> trials();
   std::int64_t trial_count();
 
   std::string location();
@@ -46,15 +50,18 @@ class TuningStore::State {
 
   // False when the database could not be used; the reason has been noted and said.
   bool with_database(Access access, const Use& use);
+  // What the database does not have yet; call with writing_ held.
   bool write_unsaved();
+  std::optional<Winner> find_own_winner(std::string_view device, std::string_view problem);
   void note_unavailable(Access access, const std::string& reason, bool busy);
   void note_available(Access access, bool read_only);
   bool is_resting(Access access);
 
   const std::string cache_dir_;
-  const std::chrono::milliseconds busy_wait_;
+  const TuningStoreOptions options_;
   const pid_t process_;
   const std::unique_ptr<Database> database_;  // null: memory only
+  OverlayDatabases overlays_;
 
   std::mutex writing_;  // one writer of this process at a time; taken before mutex_
   std::mutex mutex_;    // guards all below

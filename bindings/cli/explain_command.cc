@@ -56,7 +56,7 @@ std::string look_text(const RungLook& look, const Explained& explained,
                         look.remark);
     if (look.winner) text += ")";
   }
-  return std::format("  {:<15} {}{}\n", launch::name(look.rung), look.answers ? "-> " : "", text);
+  return std::format("  {:<16} {}{}\n", launch::name(look.rung), look.answers ? "-> " : "", text);
 }
 
 std::string explained_text(const Explained& explained, const device::DeviceInfo& device,
@@ -121,8 +121,9 @@ Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
     explained.config =
         last.winner ? last.winner->config
                     : kernels::default_config(problem.variant, device.traits, problem.vector_width);
-    explained.is_tuned_first =
-        may_tune && (last.rung != launch::Rung::kUserDatabase || last.is_stale);
+    const bool is_exact =
+        last.rung == launch::Rung::kUserDatabase || last.rung == launch::Rung::kShippedDatabase;
+    explained.is_tuned_first = may_tune && (!is_exact || last.is_stale);
     all.push_back(std::move(explained));
   }
 

@@ -10,6 +10,8 @@ std::string_view name(Rung rung) {
       return "tuned";
     case Rung::kUserDatabase:
       return "user database";
+    case Rung::kShippedDatabase:
+      return "shipped database";
     case Rung::kNearestShape:
       return "nearest shape";
     case Rung::kNearestDevice:

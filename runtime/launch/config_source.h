@@ -15,11 +15,12 @@ class KernelCache;
 
 // The rung of the ladder that an answer stands on.
 enum class Rung {
-  kTuned,          // tuned just now, by this process
-  kUserDatabase,   // found in the tuning database
-  kNearestShape,   // the winner of the shape most like it, on the same device
-  kNearestDevice,  // its winner on the device most like this one
-  kDefault,        // nothing is known
+  kTuned,            // tuned just now, by this process
+  kUserDatabase,     // found in the tuning database
+  kShippedDatabase,  // found in a database that came with the installation
+  kNearestShape,     // the winner of the shape most like it, on the same device
+  kNearestDevice,    // its winner on the device most like this one
+  kDefault,          // nothing is known
 };
 
 std::string_view name(Rung rung);

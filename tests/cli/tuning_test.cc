@@ -74,7 +74,7 @@ TEST(CliExplain, NamesEveryRungDownToTheOneThatAnswers) {
 
   const CliResult near = sandbox.run({"explain", "--shape", "8x1024", "--device", "cpu"});
   EXPECT_EQ(near.exit_code, 0) << near.err;
-  EXPECT_THAT(near.out, HasSubstr("nearest shape   -> "));
+  EXPECT_THAT(near.out, HasSubstr("nearest shape    -> "));
   EXPECT_THAT(near.out, HasSubstr(std::string("of ") + kProblem));
   EXPECT_THAT(near.out, HasSubstr("its first call tunes it"));
 }

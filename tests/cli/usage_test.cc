@@ -15,7 +15,8 @@ constexpr int kUnavailable = 3;
 
 TEST(CliUsage, HelpOfEveryCommandHasAnExample) {
   const CliSandbox sandbox;
-  for (const char* command : {"devices", "doctor", "demo", "compile", "tune", "show"}) {
+  for (const char* command : {"devices", "doctor", "demo", "compile", "tune", "show", "export",
+                              "import", "merge", "verify", "cache"}) {
     const CliResult help = sandbox.run({command, "--help"});
     EXPECT_EQ(help.exit_code, 0) << command;
     EXPECT_THAT(help.out, HasSubstr(std::string("Example:\n  dorajit ") + command));
@@ -52,6 +53,9 @@ TEST(CliUsage, WrongCommandLinesSayWhatIsWrong) {
       {{"compile", "--arch", "pentium"}, "--arch pentium is no architecture"},
       {{"compile", "--arch", "native-cpu", "--op", "fold"}, "--op fold is none of: compose"},
       {{"demo", "--tokens", "0"}, "--tokens"},
+      {{"import"}, "FILE is required"},
+      {{"merge", "out.jsonl"}, "IN is required"},
+      {{"cache"}, "dorajit cache --help"},
   };
   for (const auto& one : cases) {
     const CliResult result = sandbox.run(one.arguments);

@@ -1,0 +1,66 @@
+#include "bindings/cli/export_command.h"
+
+#include <CLI/CLI.hpp>
+#include <format>
+#include <vector>
+
+#include "bindings/cli/device_choice.h"
+#include "bindings/cli/output.h"
+#include "bindings/cli/text_format.h"
+#include "bindings/composition.h"
+#include "cache/trial_files.h"
+
+namespace dorajit::cli {
+
+CLI::App* ExportCommand::declare(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("export", "Write what was measured as text, for other machines");
+  command->add_option("--out", out_, "Where to write [standard output]")->option_text("FILE");
+  command
+      ->add_option("--device-name", device_name_,
+                   "Only trials of devices whose fingerprint contains this")
+      ->option_text("TEXT");
+  command->footer("Example:\n  dorajit export --out h200.jsonl --device-name H200");
+  return command;
+}
+
+Result<ExitCode> ExportCommand::run(const Invocation& invocation) {
+  if (invocation.json && out_.empty()) {
+    return fail(StatusCode::kInvalidArgument,
+                "export --json needs --out FILE: standard output has room for one of the two");
+  }
+  const auto composition = bindings::compose_engine(invocation.settings);
+  cache::TuningStore& store = *composition.store;
+  std::string only_device;
+  if (!invocation.device.empty()) {
+    DORAJIT_ASSIGN(const ChosenDevice chosen,
+                   choose_device(*composition.engine, invocation.device));
+    only_device = chosen.device->info().fingerprint;
+  }
+  std::vector<cache::Trial> trials = store.trials();
+  std::erase_if(trials, [&](const cache::Trial& trial) {
+    return !trial.device.contains(device_name_) ||
+           (!only_device.empty() && trial.device != only_device);
+  });
+
+  if (out_.empty()) {
+    const cache::TrialText text = cache::to_lines(trials);
+    print(text.lines);
+    print_note(std::format("{} from {}", count_text(text.trials, "trial"), store.location()));
+    return ExitCode::kOk;
+  }
+  DORAJIT_ASSIGN(const cache::TrialText text, cache::write_trial_file(out_, trials));
+  if (invocation.json) {
+    Json document = begin_document("export");
+    document["out"] = out_;
+    document["trials"] = text.trials;
+    document["left_out"] = text.left_out;
+    print_document(document);
+  } else {
+    print(std::format("{} from {} written to {}\n", count_text(text.trials, "trial"),
+                      store.location(), out_));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace dorajit::cli

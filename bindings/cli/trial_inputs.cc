@@ -1,0 +1,57 @@
+#include "bindings/cli/trial_inputs.h"
+
+#include <format>
+#include <utility>
+
+#include "bindings/cli/text_format.h"
+
+namespace dorajit::cli {
+namespace {
+
+void report_bad(const TrialInput& input) {
+  const bool is_database = input.file.kind == cache::TrialFileKind::kDatabase;
+  for (const cache::BadLine& line : input.file.bad) {
+    print_note(std::format("{}:{}: passed over: {}", input.path, line.number, line.reason));
+  }
+  const std::int64_t unnamed = input.file.bad_count - std::ssize(input.file.bad);
+  if (unnamed > 0) {
+    print_note(std::format("{}: {} passed over", input.path,
+                           count_text(unnamed, is_database ? "bad row" : "more bad line")));
+  }
+}
+
+}  // namespace
+
+Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths) {
+  std::vector<TrialInput> inputs;
+  for (const std::string& path : paths) {
+    DORAJIT_ASSIGN(cache::TrialFile file, cache::read_trial_file(path));
+    if (!file.damage.empty()) {
+      return fail(StatusCode::kIoError,
+                  std::format("{} is damaged: {}; a tuning database in a cache folder is repaired "
+                              "by `dorajit doctor --cache-dir FOLDER`",
+                              path, file.damage));
+    }
+    inputs.push_back({.path = path, .file = std::move(file)});
+  }
+  for (const TrialInput& input : inputs) report_bad(input);
+  return inputs;
+}
+
+std::string_view name(cache::TrialFileKind kind) {
+  return kind == cache::TrialFileKind::kLines ? "lines" : "database";
+}
+
+Json to_json(const TrialInput& input) {
+  Json bad = Json::array();
+  for (const cache::BadLine& line : input.file.bad) {
+    bad.push_back({{"line", line.number}, {"reason", line.reason}});
+  }
+  return {{"path", input.path},
+          {"kind", name(input.file.kind)},
+          {"trials", input.file.trials.size()},
+          {"bad", input.file.bad_count},
+          {"bad_lines", std::move(bad)}};
+}
+
+}  // namespace dorajit::cli

@@ -1,0 +1,65 @@
+#include "cache/derivation.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "cache/tuning_rows.h"
+#include "cache/winner_choice.h"
+
+namespace dorajit::cache {
+namespace {
+
+// Whether the winner is another one than before.
+SqliteResult<bool> derive_winner(Connection& connection, const std::string& device,
+                                 const std::string& problem) {
+  auto trials = select_trials(connection, device, problem);
+  if (!trials) return std::unexpected(std::move(trials).error());
+  auto before = select_winner(connection, device, problem);
+  if (!before) return std::unexpected(std::move(before).error());
+  const auto after = choose_winner(*trials);
+  if (before->transform([](const Winner& winner) { return checksum(winner); }) ==
+      after.transform([](const Winner& winner) { return checksum(winner); })) {
+    return false;
+  }
+  const SqliteStatus status =
+      after ? put_winner(connection, *after) : delete_winner(connection, device, problem);
+  if (!status) return std::unexpected(status.error());
+  return true;
+}
+
+}  // namespace
+
+SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const Trial> trials) {
+  MergeCounts counts;
+  std::set<std::pair<std::string, std::string>> touched;  // device and problem
+  for (const Trial& trial : trials) {
+    auto added = insert_trial(connection, trial);
+    if (!added) return std::unexpected(std::move(added).error());
+    ++(*added ? counts.added : counts.known);
+    if (*added) touched.emplace(trial.device, trial.problem);
+  }
+  for (const auto& [device, problem] : touched) {
+    auto changed = derive_winner(connection, device, problem);
+    if (!changed) return std::unexpected(std::move(changed).error());
+    if (*changed) ++counts.winners;
+  }
+  return counts;
+}
+
+SqliteResult<std::int64_t> derive_winners(Connection& connection) {
+  auto trials = select_trials(connection);
+  if (!trials) return std::unexpected(std::move(trials).error());
+  if (auto status = connection.execute("DELETE FROM winners"); !status) {
+    return std::unexpected(std::move(status).error());
+  }
+  const auto winners = choose_winners(*trials);
+  for (const Winner& winner : winners) {
+    if (auto status = put_winner(connection, winner); !status) {
+      return std::unexpected(std::move(status).error());
+    }
+  }
+  return std::ssize(winners);
+}
+
+}  // namespace dorajit::cache

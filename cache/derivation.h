@@ -1,0 +1,19 @@
+// The winners of a database from its trials. Call inside a write transaction.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "cache/sqlite_connection.h"
+#include "cache/tuning_records.h"
+#include "cache/tuning_store.h"
+
+namespace dorajit::cache {
+
+// Adds the trials and derives the winners of the problems that have new ones.
+SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const Trial> trials);
+
+// Derives all winners, and counts them.
+SqliteResult<std::int64_t> derive_winners(Connection& connection);
+
+}  // namespace dorajit::cache

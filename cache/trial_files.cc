@@ -1,0 +1,127 @@
+#include "cache/trial_files.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <format>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "cache/atomic_file.h"
+#include "cache/directories.h"
+#include "cache/fork_guard.h"
+#include "cache/inspection.h"
+#include "cache/tuning_rows.h"
+#include "cache/tuning_run.h"
+
+namespace dorajit::cache {
+namespace {
+
+constexpr std::string_view kSqliteMark("SQLite format 3\0", 16);
+constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+constexpr std::chrono::seconds kWaitForOthers{5};
+
+std::unexpected<Error> bad_file(const std::string& path, std::string_view what) {
+  return fail(StatusCode::kIoError, std::format("cannot use {}: {}", path, what));
+}
+
+// As file_error(), whose advice is for the cache folder only.
+std::unexpected<Error> cannot(std::string_view action, std::string_view path, int error_number,
+                              std::string_view advice) {
+  return fail(StatusCode::kIoError,
+              std::format("cannot {} {}: {}; {}", action, path,
+                          std::generic_category().message(error_number), advice));
+}
+
+// The whole file, or no more than its first bytes if it is a database.
+Result<std::string> read_bytes(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return bad_file(path, "it is a folder");
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return cannot("read", path, errno, "check its name and its mode");
+  std::string bytes;
+  while (stream) {
+    const std::size_t size = bytes.size();
+    if (size > kMostFileBytes) {
+      return bad_file(path, std::format("it is larger than {} bytes", kMostFileBytes));
+    }
+    bytes.resize(size + kChunkBytes);
+    stream.read(bytes.data() + size, kChunkBytes);
+    bytes.resize(size + static_cast<std::size_t>(stream.gcount()));
+    if (bytes.starts_with(kSqliteMark)) break;
+  }
+  if (stream.bad()) return cannot("read", path, errno, "check that file system");
+  return bytes;
+}
+
+// Through the WAL where that can be read, so that the newest commits are there.
+Inspection inspect_for_reading(const std::string& path) {
+  Inspection found = inspect(path, Connection::Mode::kReadOnly, CheckDepth::kWhole, kWaitForOthers);
+  if (found.state != FileState::kUnusable) return found;
+  return inspect(path, Connection::Mode::kImmutable, CheckDepth::kWhole, kWaitForOthers);
+}
+
+SqliteStatus read_rows(Connection& connection, TrialFile& file) {
+  auto trial_rows = connection.query_integer("SELECT count(*) FROM trials");
+  if (!trial_rows) return std::unexpected(std::move(trial_rows).error());
+  auto winner_rows = connection.query_integer("SELECT count(*) FROM winners");
+  if (!winner_rows) return std::unexpected(std::move(winner_rows).error());
+  auto trials = select_trials(connection);
+  if (!trials) return std::unexpected(std::move(trials).error());
+  auto winners = select_winners(connection);
+  if (!winners) return std::unexpected(std::move(winners).error());
+  file.trials = *std::move(trials);
+  file.winners = std::ssize(*winners);
+  file.bad_count = *trial_rows - std::ssize(file.trials) + *winner_rows - file.winners;
+  for (const Winner& winner : *winners) name_default(file.trials, winner);
+  return {};
+}
+
+Result<TrialFile> read_database(const std::string& path) {
+  const SqliteUse use;
+  TrialFile file;
+  file.kind = TrialFileKind::kDatabase;
+  Inspection found = inspect_for_reading(path);
+  if (found.state == FileState::kDamaged) {
+    file.damage = found.reason;
+    return file;
+  }
+  if (found.state != FileState::kUsable) return bad_file(path, found.reason);
+  if (const auto status = read_rows(*found.connection, file); !status) {
+    if (!is_damage(status.error())) return bad_file(path, status.error().message);
+    file.damage = status.error().message;
+  }
+  return file;
+}
+
+}  // namespace
+
+Result<TrialFile> read_trial_file(const std::string& path) {
+  DORAJIT_ASSIGN(const std::string bytes, read_bytes(path));
+  if (bytes.starts_with(kSqliteMark)) return read_database(path);
+  auto parsed = parse_lines(bytes);
+  if (!parsed) return bad_file(path, parsed.error().message);
+  TrialFile file;
+  file.trials = std::move(parsed->trials);
+  file.bad_count = parsed->bad_count;
+  file.bad = std::move(parsed->bad);
+  return file;
+}
+
+Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials) {
+  if (!is_writable_directory(parent_directory(path))) {
+    return cannot("write", path, errno, "name a file in a folder that is there and can be written");
+  }
+  TrialText text = to_lines(trials);
+  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path));
+  DORAJIT_TRY(file.write(text.lines));
+  DORAJIT_TRY(file.publish_replacing());
+  return text;
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,228 @@
+#include "cache/trial_lines.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <expected>
+#include <format>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "kernel_templates/config_text.h"
+
+namespace dorajit::cache {
+namespace {
+
+using Json = nlohmann::ordered_json;
+template <class T>
+using Field = std::expected<T, std::string>;  // or what is wrong with it
+
+constexpr const char* kFormatName = "dorajit-trials";
+constexpr std::int64_t kFormatVersion = 1;
+constexpr std::size_t kMostLineBytes = std::size_t{16} << 10;
+constexpr std::size_t kMostTextBytes = 1024;
+constexpr std::int64_t kMostSamples = 1'000'000'000;
+constexpr std::int64_t kMostUnixSeconds = 253'402'300'799;  // the year 9999
+
+struct TextMember {
+  const char* name;
+  std::string Environment::* member;
+};
+constexpr TextMember kEnvironment[] = {{"driver", &Environment::driver},
+                                       {"policy", &Environment::policy},
+                                       {"space", &Environment::space},
+                                       {"tuner", &Environment::tuner},
+                                       {"templates", &Environment::templates}};
+constexpr std::size_t kFieldCount = 11 + std::size(kEnvironment);
+
+std::string checksum_text(const Trial& trial) {
+  return std::format("{:016x}", static_cast<std::uint64_t>(checksum(trial)));
+}
+
+Json number_or_null(double value) { return std::isnan(value) ? Json() : Json(value); }
+
+// Nothing where JSON cannot say it.
+std::optional<std::string> to_line(const Trial& trial) {
+  if (std::isinf(trial.median_ns) || std::isinf(trial.mad_ns)) return std::nullopt;
+  Json line = {{"device", trial.device}, {"problem", trial.problem}};
+  for (const auto& [name, member] : kEnvironment) line[name] = trial.environment.*member;
+  line["config"] = kernels::to_text(trial.config);
+  line["default_config"] =
+      trial.default_config ? Json(kernels::to_text(*trial.default_config)) : Json();
+  line["verdict"] = name(trial.verdict);
+  line["median_ns"] = number_or_null(trial.median_ns);
+  line["mad_ns"] = number_or_null(trial.mad_ns);
+  line["samples"] = trial.samples;
+  line["created_unix_s"] = trial.created_unix_s;
+  line["host"] = trial.host;
+  line["checksum"] = checksum_text(trial);
+  try {
+    return line.dump();
+  } catch (const Json::exception&) {  // a text that is no UTF-8
+    return std::nullopt;
+  }
+}
+
+auto order_of_lines(const Trial* trial) {
+  return std::tuple<const std::string&, const std::string&, std::int64_t, const std::string&,
+                    std::string, std::int64_t>(trial->device, trial->problem, trial->created_unix_s,
+                                               trial->host, kernels::to_text(trial->config),
+                                               checksum(*trial));
+}
+
+Field<std::string> text_field(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  if (found == line.end() || !found->is_string()) {
+    return std::unexpected(std::format("\"{}\" is no text", name));
+  }
+  const auto& text = found->get_ref<const std::string&>();
+  if (text.size() > kMostTextBytes) {
+    return std::unexpected(std::format("\"{}\" is longer than {} bytes", name, kMostTextBytes));
+  }
+  return text;
+}
+
+Field<std::int64_t> count_field(const Json& line, const char* name, std::int64_t most) {
+  const auto found = line.find(name);
+  if (found == line.end() || !found->is_number_unsigned() ||
+      found->get<std::uint64_t>() > static_cast<std::uint64_t>(most)) {
+    return std::unexpected(std::format("\"{}\" is no integer from 0 to {}", name, most));
+  }
+  return found->get<std::int64_t>();
+}
+
+Field<double> time_field(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  if (found != line.end() && found->is_null()) return std::numeric_limits<double>::quiet_NaN();
+  if (found == line.end() || !found->is_number() || found->get<double>() < 0) {
+    return std::unexpected(std::format("\"{}\" is neither null nor a time", name));
+  }
+  return found->get<double>();
+}
+
+Field<kernels::Config> config_field(const Json& line, const char* name) {
+  return text_field(line, name).and_then([&](const std::string& text) -> Field<kernels::Config> {
+    if (const auto config = kernels::parse_config(text)) return *config;
+    return std::unexpected(std::format("\"{}\" is no config", name));
+  });
+}
+
+Field<Trial> read_fields(const Json& line) {
+  Trial trial;
+  std::string fault;
+  const auto take = [&]<class T>(auto& to, Field<T> field) {
+    if (field) {
+      to = static_cast<std::remove_cvref_t<decltype(to)>>(*std::move(field));
+    } else if (fault.empty()) {
+      fault = std::move(field).error();
+    }
+  };
+  std::string verdict;
+  std::string sum;
+  take(trial.device, text_field(line, "device"));
+  take(trial.problem, text_field(line, "problem"));
+  for (const auto& [name, member] : kEnvironment) {
+    take(trial.environment.*member, text_field(line, name));
+  }
+  take(trial.config, config_field(line, "config"));
+  if (const auto found = line.find("default_config"); found == line.end() || !found->is_null()) {
+    take(trial.default_config, config_field(line, "default_config"));
+  }
+  take(verdict, text_field(line, "verdict"));
+  take(trial.median_ns, time_field(line, "median_ns"));
+  take(trial.mad_ns, time_field(line, "mad_ns"));
+  take(trial.samples, count_field(line, "samples", kMostSamples));
+  take(trial.created_unix_s, count_field(line, "created_unix_s", kMostUnixSeconds));
+  take(trial.host, text_field(line, "host"));
+  take(sum, text_field(line, "checksum"));
+  if (!fault.empty()) return std::unexpected(std::move(fault));
+  if (line.size() != kFieldCount) return std::unexpected("it has fields that are not known");
+  const auto known = parse_verdict(verdict);
+  if (!known) return std::unexpected("\"verdict\" is not known");
+  trial.verdict = *known;
+  if (sum != checksum_text(trial)) return std::unexpected("its checksum is wrong");
+  return trial;
+}
+
+Field<Trial> read_line(std::string_view text) {
+  if (text.size() > kMostLineBytes) {
+    return std::unexpected(std::format("it is longer than {} bytes", kMostLineBytes));
+  }
+  const Json line = Json::parse(text, nullptr, false);
+  if (!line.is_object()) return std::unexpected("it is no JSON object");
+  return read_fields(line);
+}
+
+Status check_header(std::string_view text) {
+  const Json header = text.size() <= kMostLineBytes ? Json::parse(text, nullptr, false) : Json();
+  const bool is_header = header.is_object() && header.contains("format") &&
+                         header["format"] == kFormatName && header.contains("version") &&
+                         header["version"].is_number_integer();
+  if (!is_header) {
+    return fail(StatusCode::kIoError,
+                std::format("its first line is not that of {}; `dorajit export` writes such files",
+                            kFormatName));
+  }
+  const auto version = header["version"].get<std::int64_t>();
+  if (version > kFormatVersion) {
+    return fail(StatusCode::kIoError, std::format("it has version {} of {}, and this dorajit reads "
+                                                  "up to {}: update dorajit",
+                                                  version, kFormatName, kFormatVersion));
+  }
+  if (version < 1) return fail(StatusCode::kIoError, "its version is not known");
+  return {};
+}
+
+// Cuts the first line off `text`.
+std::string_view next_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return line;
+}
+
+}  // namespace
+
+TrialText to_lines(std::span<const Trial> trials) {
+  std::vector<const Trial*> sorted;
+  for (const Trial& trial : trials) sorted.push_back(&trial);
+  std::ranges::sort(sorted, {}, order_of_lines);
+
+  TrialText text;
+  text.lines = Json{{"format", kFormatName}, {"version", kFormatVersion}}.dump() + "\n";
+  std::set<std::int64_t> written;
+  for (const Trial* trial : sorted) {
+    if (!written.insert(checksum(*trial)).second) continue;
+    if (const auto line = to_line(*trial)) {
+      text.lines.append(*line).append("\n");
+      ++text.trials;
+    } else {
+      ++text.left_out;
+    }
+  }
+  return text;
+}
+
+Result<ParsedTrials> parse_lines(std::string_view text) {
+  DORAJIT_TRY(check_header(next_line(text)));
+  ParsedTrials parsed;
+  for (std::int64_t number = 2; !text.empty(); ++number) {
+    Field<Trial> trial = read_line(next_line(text));
+    if (trial) {
+      parsed.trials.push_back(*std::move(trial));
+      continue;
+    }
+    if (parsed.bad.size() < kMostBadLinesNamed) {
+      parsed.bad.push_back({.number = number, .reason = std::move(trial).error()});
+    }
+    ++parsed.bad_count;
+  }
+  return parsed;
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,26 @@
+#include "runtime/base/significance.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dorajit {
+namespace {
+
+constexpr double kLeastGain = 0.01;
+constexpr double kStandardErrors = 3.0;
+// For normal noise: a standard deviation is 1.4826 MAD, and the median's standard error is 1.2533
+// times that of the mean.
+constexpr double kMadToStandardError = 1.4826 * 1.2533;
+
+}  // namespace
+
+bool is_faster(double candidate_median, double candidate_mad, double default_median,
+               double default_mad, int samples) {
+  if (samples < kLeastSamples) return false;
+  const double gain = default_median - candidate_median;
+  const double error = kMadToStandardError * std::hypot(candidate_mad, default_mad) /
+                       std::sqrt(static_cast<double>(std::max(samples, 1)));
+  return gain > kLeastGain * default_median && gain > kStandardErrors * error;
+}
+
+}  // namespace dorajit
