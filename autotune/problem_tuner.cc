@@ -13,6 +13,7 @@
 #include "autotune/measurement.h"
 #include "autotune/robust_statistics.h"
 #include "autotune/scratch_operands.h"
+#include "autotune/tournament.h"
 #include "autotune/verification.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/log.h"
@@ -26,9 +27,6 @@ using launch::ReadyKernel;
 constexpr std::int64_t kMostScratchBytes = 2LL << 30;
 // A CPU is a hundred times slower than a GPU: a few times its cache is cold, and soon done.
 constexpr std::int64_t kCpuCachesOfScratch = 8;
-constexpr int kScreeningRounds = 4;
-constexpr int kFinalRounds = 24;
-constexpr std::size_t kFinalists = 4;
 constexpr double kLeastMeasuringShare = 0.25;  // of the budget, however long compiling took
 constexpr int kMostCompilers = 8;
 
@@ -103,30 +101,59 @@ void verify(std::vector<Candidate>& candidates, Verifier& verifier,
   }
 }
 
-// Measures those candidates that still have a kernel; the results go into them.
-void measure(std::vector<Candidate*> candidates, const ScratchOperands& scratch,
-             device::Device& device, MeasurementPlan plan) {
-  std::erase_if(candidates, [](const Candidate* candidate) { return !candidate->kernel; });
-  std::vector<Work> work;
-  for (const Candidate* candidate : candidates) {
-    work.emplace_back([&, candidate](device::Stream stream, std::int64_t set) {
-      return device.launch(*candidate->kernel->kernel, candidate->kernel->config,
-                           scratch.arguments(set), stream);
-    });
+using Seconds = std::chrono::duration<double>;
+
+// Plays the tournament within `seconds`, of which each stage gets its part and hands on what it
+// does not use.
+void play(Tournament& tournament, RoundSampler& sampler, double seconds) {
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
+  while (const int stages = tournament.stages_left()) {
+    const auto stage_end = Clock::now() + (deadline - Clock::now()) / stages;
+    while (!tournament.stage_is_decided() &&
+           (Clock::now() < stage_end || tournament.stage_owes_rounds())) {
+      tournament.add_round(sampler.sample(tournament.running()));
+    }
+    tournament.end_stage();
   }
-  plan.sets = scratch.sets();
-  plan.settling_launches = launches_to_settle(device.info(), scratch.set_bytes());
-  const auto measured = measure_interleaved(device, work, plan);
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    TrialResult& result = candidates[i]->result;
-    if (!measured[i].status) {
-      result.verdict = Verdict::kFailedToLaunch;
-      candidates[i]->kernel.reset();
+}
+
+// What there is to time, for those candidates that have a kernel, the default first.
+std::vector<Candidate*> contestants(std::vector<Candidate>& candidates) {
+  std::vector<Candidate*> chosen;
+  for (Candidate& candidate : candidates) {
+    if (candidate.kernel) chosen.push_back(&candidate);
+  }
+  return chosen;
+}
+
+std::vector<Work> work_of(const std::vector<Candidate*>& contestants,
+                          const ScratchOperands& scratch, device::Device& device) {
+  std::vector<Work> work;
+  for (const Candidate* candidate : contestants) {
+    work.emplace_back(
+        [&device, &scratch, kernel = *candidate->kernel](device::Stream stream, std::int64_t set) {
+          return device.launch(*kernel.kernel, kernel.config, scratch.arguments(set), stream);
+        });
+  }
+  return work;
+}
+
+// Enters what was measured, and drops what failed while it was.
+void note_measurements(const std::vector<Candidate*>& contestants, const Tournament& tournament,
+                       const RoundSampler& sampler) {
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    Candidate& candidate = *contestants[i];
+    if (!sampler.status(i)) {
+      candidate.result.verdict = Verdict::kFailedToLaunch;
+      candidate.kernel.reset();
       continue;
     }
-    result.median_ns = measured[i].median_ns;
-    result.mad_ns = measured[i].mad_ns;
-    result.samples = measured[i].samples;
+    const auto times = tournament.times(i);
+    if (times.empty()) continue;
+    candidate.result.median_ns = median(times);
+    candidate.result.mad_ns = median_absolute_deviation(times);
+    candidate.result.samples = static_cast<int>(times.size());
   }
 }
 
@@ -150,18 +177,6 @@ Result<ScratchOperands> make_scratch(const launch::Problem& problem, device::Dev
   while (shape.rows > 1 && set_bytes() > budget) shape.rows /= 2;
   shape.sets = sets_for_cold_cache(device.info(), set_bytes(), budget);
   return ScratchOperands::make(device, problem.variant, shape);
-}
-
-// The default first, then the fastest: what the second stage measures.
-std::vector<Candidate*> choose_finalists(std::vector<Candidate>& candidates) {
-  std::vector<Candidate*> ranked;
-  for (Candidate& candidate : candidates) {
-    if (candidate.kernel && &candidate != &candidates.front()) ranked.push_back(&candidate);
-  }
-  std::ranges::sort(ranked, {}, [](const Candidate* c) { return c->result.median_ns; });
-  ranked.resize(std::min(ranked.size(), kFinalists));
-  ranked.insert(ranked.begin(), &candidates.front());
-  return ranked;
 }
 
 std::unexpected<Error> default_is_broken(const launch::Problem& problem, const Candidate& candidate,
@@ -207,30 +222,29 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   const std::chrono::duration<double> spent = Clock::now() - start;
   const double left =
       std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
-  std::vector<Candidate*> all;
-  for (Candidate& candidate : candidates) all.push_back(&candidate);
-  measure(all, scratch, device, {.rounds = kScreeningRounds, .seconds = left / 2});
-  const std::vector<Candidate*> finalists = choose_finalists(candidates);
-  // However slow the launches: without these few samples nothing could be said.
-  measure(finalists, scratch, device,
-          {.rounds = kFinalRounds, .least_rounds = kLeastSamples, .seconds = left / 2});
+  const std::vector<Candidate*> competing = contestants(candidates);
+  const std::vector<Work> work = work_of(competing, scratch, device);
+  RoundSampler sampler(
+      device, work,
+      {.sets = scratch.sets(),
+       .settling_launches = launches_to_settle(device.info(), scratch.set_bytes())});
+  Tournament tournament(competing.size());
+  play(tournament, sampler, left);
+  note_measurements(competing, tournament, sampler);
   verify(candidates, verifier, problem);
+  // What computed wrong bits only after a while has beaten nobody.
+  while (standard.kernel && tournament.winner() != 0 && !competing[tournament.winner()]->kernel) {
+    tournament.disqualify_challenger();
+    play(tournament, sampler, left * kLeastMeasuringShare);
+    note_measurements(competing, tournament, sampler);
+    verify(candidates, verifier, problem);
+  }
   if (!standard.kernel) {
     return fail(
         StatusCode::kDriverError,
         std::format("the default config of {} failed while it was measured", to_text(problem)));
   }
-
-  const Candidate* winner = &standard;
-  for (const Candidate* finalist : finalists) {
-    const TrialResult& challenger = finalist->result;
-    if (finalist != &standard && finalist->kernel &&
-        challenger.median_ns < winner->result.median_ns &&
-        is_faster(challenger.median_ns, challenger.mad_ns, standard.result.median_ns,
-                  standard.result.mad_ns, std::min(challenger.samples, standard.result.samples))) {
-      winner = finalist;
-    }
-  }
+  const Candidate* winner = competing[tournament.winner()];
   TuneResult result{.winner = winner->result.config,
                     .default_config = standard.result.config,
                     .winner_ns = winner->result.median_ns,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace dorajit::autotune {
@@ -9,19 +10,20 @@ namespace {
 
 constexpr double kLeastGain = 0.01;
 constexpr double kStandardErrors = 3.0;
-// For normal noise: a standard deviation is 1.4826 MAD, and the median's standard error is 1.2533
-// times that of the mean.
-constexpr double kMadToStandardError = 1.4826 * 1.2533;
+constexpr std::size_t kTrimmedPart = 6;  // one in so many, at either end
 
 }  // namespace
 
 double median(std::span<const double> samples) {
   if (samples.empty()) return 0;
   std::vector<double> sorted(samples.begin(), samples.end());
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::ranges::nth_element(sorted, middle);
-  if (sorted.size() % 2 == 1) return *middle;
-  return (*std::max_element(sorted.begin(), middle) + *middle) / 2;
+  const std::size_t middle = sorted.size() / 2;
+  std::ranges::nth_element(sorted, sorted.begin() + static_cast<std::ptrdiff_t>(middle));
+  const double upper = sorted[middle];
+  if (sorted.size() % 2 == 1) return upper;
+  return (*std::max_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(middle)) +
+          upper) /
+         2;
 }
 
 double median_absolute_deviation(std::span<const double> samples) {
@@ -32,13 +34,39 @@ double median_absolute_deviation(std::span<const double> samples) {
   return median(deviations);
 }
 
-bool is_faster(double candidate_median, double candidate_mad, double default_median,
-               double default_mad, int samples) {
-  if (samples < kLeastSamples) return false;
-  const double gain = default_median - candidate_median;
-  const double error = kMadToStandardError * std::hypot(candidate_mad, default_mad) /
-                       std::sqrt(static_cast<double>(std::max(samples, 1)));
-  return gain > kLeastGain * default_median && gain > kStandardErrors * error;
+Estimate trimmed_mean(std::span<const double> samples) {
+  const std::size_t count = samples.size();
+  if (count == 0) return {.standard_error = std::numeric_limits<double>::infinity()};
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::ranges::sort(sorted);
+  const std::size_t cut = count < 3 ? 0 : std::max<std::size_t>(1, count / kTrimmedPart);
+  const double lowest = sorted[cut];
+  const double highest = sorted[count - 1 - cut];
+  double kept = 0;
+  double winsorized = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i >= cut && i < count - cut) kept += sorted[i];
+    winsorized += std::clamp(sorted[i], lowest, highest);
+  }
+  const auto left = static_cast<double>(count - 2 * cut);
+  Estimate estimate{.mean = kept / left, .standard_error = std::numeric_limits<double>::infinity()};
+  if (count < static_cast<std::size_t>(kLeastSamples)) return estimate;
+  winsorized /= static_cast<double>(count);
+  double squares = 0;
+  for (const double sample : sorted) {
+    const double deviation = std::clamp(sample, lowest, highest) - winsorized;
+    squares += deviation * deviation;
+  }
+  // Yuen's standard error of a trimmed mean.
+  estimate.standard_error = std::sqrt(squares / (left * (left - 1)));
+  return estimate;
+}
+
+bool is_faster(std::span<const double> log_ratios) {
+  if (log_ratios.size() < static_cast<std::size_t>(kLeastSamples)) return false;
+  const Estimate ratio = trimmed_mean(log_ratios);
+  const double gain = -ratio.mean;
+  return gain >= -std::log1p(-kLeastGain) && gain > kStandardErrors * ratio.standard_error;
 }
 
 }  // namespace dorajit::autotune
