@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "autotune/measurement.h"
+#include "autotune/resource_limits.h"
 #include "autotune/robust_statistics.h"
 #include "autotune/scratch_operands.h"
 #include "autotune/tournament.h"
@@ -43,7 +44,13 @@ void make_kernel(Candidate& candidate, const launch::Problem& problem, device::D
   try {
     auto kernel = kernels.get(device, problem.variant, candidate.result.config);
     if (kernel && !kernel->is_builtin) {
-      candidate.kernel = *std::move(kernel);
+      const auto verdict = verdict_by_resources(kernel->resources, candidate.result.config,
+                                                device.info().traits.kind);
+      if (!verdict) {
+        candidate.kernel = *std::move(kernel);
+        return;
+      }
+      candidate.result.verdict = *verdict;
       return;
     }
     if (!kernel) reason = kernel.error().message;
@@ -60,7 +67,7 @@ void make_kernel(Candidate& candidate, const launch::Problem& problem, device::D
 void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& problem,
                   device::Device& device, launch::KernelCache& kernels, Clock::time_point deadline,
                   const TuneProgress& progress) {
-  std::atomic<std::size_t> next{0};
+  std::atomic<std::size_t> next{1};  // the default is there already, and is never pruned
   auto work = [&] {
     while (Clock::now() < deadline) {
       const std::size_t i = next++;
@@ -90,14 +97,14 @@ void verify(std::vector<Candidate>& candidates, Verifier& verifier,
             const launch::Problem& problem) {
   for (Candidate& candidate : candidates) {
     if (!candidate.kernel) continue;
-    const auto right = verifier.check(*candidate.kernel);
-    if (right && *right) continue;
-    candidate.result.verdict = right ? Verdict::kWrongBits : Verdict::kFailedToLaunch;
+    const auto checked = verifier.check(*candidate.kernel);
+    const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
+    if (verdict == Verdict::kOk) continue;
+    candidate.result.verdict = verdict;
     candidate.kernel.reset();
     log(LogLevel::kWarning,
         std::format("config {} of {} is quarantined: {}", to_text(candidate.result.config),
-                    to_text(problem),
-                    right ? "its output differs from the reference" : right.error().message));
+                    to_text(problem), checked ? name(verdict) : checked.error().message));
   }
 }
 
@@ -180,7 +187,7 @@ Result<ScratchOperands> make_scratch(const launch::Problem& problem, device::Dev
 }
 
 std::unexpected<Error> default_is_broken(const launch::Problem& problem, const Candidate& candidate,
-                                         const Result<bool>& checked) {
+                                         const Result<Verdict>& checked) {
   if (!checked) return std::unexpected(checked.error());
   return fail(StatusCode::kInternal,
               std::format("the default config {} of {} does not produce the reference's bits on "
@@ -212,7 +219,7 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   }
   standard.kernel = std::move(ready);
   DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem, device));
-  if (const auto checked = verifier.check(*standard.kernel); !checked || !*checked) {
+  if (const auto checked = verifier.check(*standard.kernel); !checked || *checked != Verdict::kOk) {
     return default_is_broken(problem, standard, checked);
   }
   make_kernels(candidates, problem, device, kernels, deadline, progress);
