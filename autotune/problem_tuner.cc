@@ -1,17 +1,14 @@
 #include "autotune/problem_tuner.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <exception>
 #include <format>
-#include <new>
 #include <optional>
+#include <span>
 #include <string>
-#include <thread>
 
 #include "autotune/measurement.h"
-#include "autotune/resource_limits.h"
+#include "autotune/quarantine.h"
 #include "autotune/robust_statistics.h"
 #include "autotune/scratch_operands.h"
 #include "autotune/tournament.h"
@@ -29,75 +26,36 @@ constexpr std::int64_t kMostScratchBytes = 2LL << 30;
 // A CPU is a hundred times slower than a GPU: a few times its cache is cold, and soon done.
 constexpr std::int64_t kCpuCachesOfScratch = 8;
 constexpr double kLeastMeasuringShare = 0.25;  // of the budget, however long compiling took
-constexpr int kMostCompilers = 8;
-
-struct Candidate {
-  TrialResult result;
-  std::optional<ReadyKernel> kernel;
-};
 
 using Clock = std::chrono::steady_clock;
 
-void make_kernel(Candidate& candidate, const launch::Problem& problem, device::Device& device,
-                 launch::KernelCache& kernels) {
-  std::string reason = "it did not compile";
-  try {
-    auto kernel = kernels.get(device, problem.variant, candidate.result.config);
-    if (kernel && !kernel->is_builtin) {
-      const auto verdict = verdict_by_resources(kernel->resources, candidate.result.config,
-                                                device.info().traits.kind);
-      if (!verdict) {
-        candidate.kernel = *std::move(kernel);
-        return;
-      }
-      candidate.result.verdict = *verdict;
-      return;
-    }
-    if (!kernel) reason = kernel.error().message;
-  } catch (const std::bad_alloc&) {
-    reason = "there is no memory left";
+// Names a config in the journal while it lives.
+class JournalEntry {
+ public:
+  JournalEntry(cache::LaunchJournal* journal, const std::string& scope,
+               const launch::Problem& problem, const kernels::Config& config)
+      : journal_(journal) {
+    if (journal_ != nullptr) journal_->enter(scope, to_text(problem), config);
   }
-  candidate.result.verdict = Verdict::kFailedToCompile;
-  log(LogLevel::kInfo, std::format("config {} of {} is left out: {}",
-                                   to_text(candidate.result.config), to_text(problem), reason));
-}
+  ~JournalEntry() {
+    if (journal_ != nullptr) journal_->leave();
+  }
+  JournalEntry(const JournalEntry&) = delete;
+  JournalEntry& operator=(const JournalEntry&) = delete;
 
-// Compiles and loads on several threads. What fails is marked and left out; what was not begun by
-// the deadline is dropped.
-void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& problem,
-                  device::Device& device, launch::KernelCache& kernels, Clock::time_point deadline,
-                  const TuneProgress& progress) {
-  std::atomic<std::size_t> next{1};  // the default is there already, and is never pruned
-  auto work = [&] {
-    while (Clock::now() < deadline) {
-      const std::size_t i = next++;
-      if (i >= candidates.size()) return;
-      make_kernel(candidates[i], problem, device, kernels);
-    }
-  };
-  const auto helpers =
-      std::min<std::size_t>({candidates.size(), static_cast<std::size_t>(kMostCompilers),
-                             std::max<std::size_t>(1, std::thread::hardware_concurrency())});
-  std::vector<std::thread> threads;
-  threads.reserve(helpers);
-  try {
-    for (std::size_t i = 1; i < helpers; ++i) threads.emplace_back(work);
-  } catch (const std::exception&) {
-    log(LogLevel::kDebug, "no more threads; fewer compile");
-  }
-  work();
-  for (std::thread& thread : threads) thread.join();
-  const std::size_t begun = std::clamp<std::size_t>(next, 1, candidates.size());
-  if (progress) progress(static_cast<int>(begun), static_cast<int>(candidates.size()));
-  candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(begun), candidates.end());
-}
+ private:
+  cache::LaunchJournal* journal_;
+};
 
 // Drops candidates that do not produce the right bits.
-void verify(std::vector<Candidate>& candidates, Verifier& verifier,
-            const launch::Problem& problem) {
+void verify(std::vector<Candidate>& candidates, Verifier& verifier, const launch::Problem& problem,
+            cache::LaunchJournal* journal, const std::string& scope) {
   for (Candidate& candidate : candidates) {
     if (!candidate.kernel) continue;
-    const auto checked = verifier.check(*candidate.kernel);
+    const auto checked = [&] {
+      const JournalEntry entry(journal, scope, problem, candidate.result.config);
+      return verifier.check(*candidate.kernel);
+    }();
     const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
     if (verdict == Verdict::kOk) continue;
     candidate.result.verdict = verdict;
@@ -144,6 +102,19 @@ std::vector<Work> work_of(const std::vector<Candidate*>& contestants,
         });
   }
   return work;
+}
+
+// Launches each once on what it will be timed on: larger than what it was verified on, it may hang
+// here and nowhere else.
+void rehearse(const std::vector<Candidate*>& contestants, const std::vector<Work>& work,
+              device::Device& device, const launch::Problem& problem, cache::LaunchJournal* journal,
+              const std::string& scope) {
+  if (journal == nullptr) return;
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    const JournalEntry entry(journal, scope, problem, contestants[i]->result.config);
+    // What fails here fails again when it is timed, and is dropped there.
+    if (work[i](device.own_stream(), 0)) (void)device.synchronize(device.own_stream());
+  }
 }
 
 // Enters what was measured, and drops what failed while it was.
@@ -195,6 +166,23 @@ std::unexpected<Error> default_is_broken(const launch::Problem& problem, const C
                           to_text(candidate.result.config), to_text(problem)));
 }
 
+// The configs of the space that did not let an earlier process go on. Not the default, which
+// callers run with or without a tuning.
+std::vector<kernels::Config> casualties_of(cache::LaunchJournal* journal, const std::string& scope,
+                                           const std::vector<kernels::Config>& space) {
+  std::vector<kernels::Config> found;
+  if (journal == nullptr) return found;
+  const std::vector<kernels::Config> casualties = journal->casualties(scope);
+  for (const kernels::Config& config : std::span(space).subspan(1)) {
+    if (std::ranges::find(casualties, config) == casualties.end()) continue;
+    found.push_back(config);
+    log(LogLevel::kWarning, std::format("config {} is quarantined: a process that launched it for "
+                                        "the first time did not go on",
+                                        to_text(config)));
+  }
+  return found;
+}
+
 }  // namespace
 
 Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& device,
@@ -206,9 +194,15 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
                             ? Clock::time_point::max()
                             : start + std::chrono::duration_cast<Clock::duration>(
                                           std::chrono::duration<double>(limits.seconds));
+  const auto space = kernels::config_space(problem.variant, device.info().traits,
+                                           problem.vector_width, limits.space);
+  const std::string scope = quarantine_scope(problem.variant, device.info());
+  const std::vector<kernels::Config> casualties = casualties_of(limits.journal, scope, space);
+  std::vector<kernels::Config> left_out = limits.left_out;
+  left_out.insert(left_out.end(), casualties.begin(), casualties.end());
   std::vector<Candidate> candidates;
-  for (const kernels::Config& config : kernels::config_space(problem.variant, device.info().traits,
-                                                             problem.vector_width, limits.space)) {
+  for (const kernels::Config& config :
+       choose_configs(space, limits.space, left_out, limits.candidates)) {
     candidates.push_back({.result = {.config = config}, .kernel = {}});
   }
   Candidate& standard = candidates.front();
@@ -223,7 +217,7 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
     return default_is_broken(problem, standard, checked);
   }
   make_kernels(candidates, problem, device, kernels, deadline, progress);
-  verify(candidates, verifier, problem);
+  verify(candidates, verifier, problem, limits.journal, scope);
 
   DORAJIT_ASSIGN(const ScratchOperands scratch, make_scratch(problem, device, limits));
   const std::chrono::duration<double> spent = Clock::now() - start;
@@ -231,6 +225,7 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
       std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
   const std::vector<Candidate*> competing = contestants(candidates);
   const std::vector<Work> work = work_of(competing, scratch, device);
+  rehearse(competing, work, device, problem, limits.journal, scope);
   RoundSampler sampler(
       device, work,
       {.sets = scratch.sets(),
@@ -238,13 +233,13 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   Tournament tournament(competing.size());
   play(tournament, sampler, left);
   note_measurements(competing, tournament, sampler);
-  verify(candidates, verifier, problem);
+  verify(candidates, verifier, problem, limits.journal, scope);
   // What computed wrong bits only after a while has beaten nobody.
   while (standard.kernel && tournament.winner() != 0 && !competing[tournament.winner()]->kernel) {
     tournament.disqualify_challenger();
     play(tournament, sampler, left * kLeastMeasuringShare);
     note_measurements(competing, tournament, sampler);
-    verify(candidates, verifier, problem);
+    verify(candidates, verifier, problem, limits.journal, scope);
   }
   if (!standard.kernel) {
     return fail(
@@ -258,6 +253,9 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
                     .default_ns = standard.result.median_ns,
                     .is_conclusive = standard.result.samples >= kLeastSamples};
   for (const Candidate& candidate : candidates) result.trials.push_back(candidate.result);
+  for (const kernels::Config& config : casualties) {
+    result.trials.push_back({.config = config, .verdict = Verdict::kDidNotFinish});
+  }
   statistics.tuned_problems.fetch_add(1, std::memory_order_relaxed);
   statistics.trials.fetch_add(static_cast<std::int64_t>(candidates.size()),
                               std::memory_order_relaxed);
