@@ -33,8 +33,7 @@ constexpr int kMostRejectedInARow = 8;
 
 Tournament::Tournament(std::size_t candidates) : records_(candidates), running_(candidates) {
   std::iota(running_.begin(), running_.end(), std::size_t{0});
-  if (is_duel()) start_duel();
-  is_over_ = candidates < 2;
+  is_over_ = candidates == 0;
 }
 
 bool Tournament::reject(std::span<const double> samples) {
@@ -78,10 +77,14 @@ void Tournament::add_round(std::span<const double> samples) {
   const bool was_duel = is_duel();
   const bool has_default = !std::isnan(samples.front());
   running_ = std::move(still_running);
-  is_over_ = !has_default || running_.size() < 2;
-  if (!has_default) return;
-  if (was_duel) return promote_runner_up();
-  if (is_duel()) start_duel();
+  if (!has_default) {
+    running_.clear();
+    is_over_ = true;
+  } else if (was_duel) {
+    promote_runner_up();
+  } else if (is_duel()) {
+    start_duel();
+  }
 }
 
 std::vector<double> Tournament::log_ratios() const {
@@ -96,9 +99,9 @@ std::vector<double> Tournament::log_ratios() const {
 
 bool Tournament::stage_is_decided() const {
   if (is_over_) return true;
-  if (is_duel()) {
+  if (is_last_stage()) {
     if (rounds() < kLeastDuelRounds) return false;
-    return rounds() >= kMostDuelRounds ||
+    return !is_duel() || rounds() >= kMostDuelRounds ||
            trimmed_mean(log_ratios()).standard_error <= kDuelPrecision;
   }
   const std::size_t least = std::min(kFirstRounds << std::min(stage_, 8), kMostLeastRounds);
@@ -114,7 +117,7 @@ bool Tournament::stage_is_decided() const {
 
 bool Tournament::stage_owes_rounds() const {
   if (is_over_) return false;
-  return rounds() < static_cast<std::size_t>(is_duel() ? kLeastSamples : 1);
+  return rounds() < static_cast<std::size_t>(is_last_stage() ? kLeastSamples : 1);
 }
 
 void Tournament::rank_challengers() {
@@ -127,7 +130,7 @@ void Tournament::rank_challengers() {
 }
 
 void Tournament::end_stage() {
-  if (is_duel() || is_over_) {
+  if (is_last_stage()) {
     is_over_ = true;
     return;
   }
@@ -140,11 +143,7 @@ void Tournament::end_stage() {
 
 int Tournament::stages_left() const {
   if (is_over_) return 0;
-  return static_cast<int>(std::bit_width(running_.size() - 1));
-}
-
-void Tournament::skip_to_duel() {
-  while (!is_over_ && !is_duel()) end_stage();
+  return std::max(1, static_cast<int>(std::bit_width(running_.size() - 1)));
 }
 
 void Tournament::start_duel() {
@@ -160,8 +159,10 @@ void Tournament::disqualify_challenger() {
 }
 
 void Tournament::promote_runner_up() {
-  is_over_ = beaten_.empty();
-  if (is_over_) return;
+  if (beaten_.empty()) {
+    is_over_ = rounds() >= static_cast<std::size_t>(kLeastSamples);
+    return;
+  }
   running_.push_back(beaten_.back());
   beaten_.pop_back();
   start_duel();

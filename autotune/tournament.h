@@ -13,7 +13,8 @@ namespace dorajit::autotune {
 // The default, candidate 0, meets all others. In each stage every candidate that is still running
 // is measured in every round; at its end the better half of the challengers stays, until one is
 // left. That one meets the default in a duel of fresh rounds, which alone decide: rounds in which
-// the best of many looked good say too much for it. The default takes part in every round.
+// the best of many looked good say too much for it. The default takes part in every round, and in
+// rounds of its own where it is alone.
 //
 // Compared are a candidate's times to what all of the same round took, so that what slows a round
 // slows nobody in particular. A stage lasts until its challengers are known closely enough for the
@@ -23,7 +24,7 @@ class Tournament {
  public:
   explicit Tournament(std::size_t candidates);
 
-  // Who takes part in the next round, the default first. No challenger is left when it is alone.
+  // Who takes part in the next round, the default first. Nobody once that has failed.
   [[nodiscard]] std::span<const std::size_t> running() const { return running_; }
 
   // Times of those that run, in their order. NaN for one that failed: it is out.
@@ -38,9 +39,6 @@ class Tournament {
   void end_stage();
   // With the one in progress; 0 when the tournament is over.
   [[nodiscard]] int stages_left() const;
-  // Goes from the first stage on to the duel of the best so far.
-  void skip_to_duel();
-
   // Takes the challenger out that has just met the default; the next best one meets it then.
   void disqualify_challenger();
 
@@ -62,6 +60,7 @@ class Tournament {
   };
 
   [[nodiscard]] bool is_duel() const { return running_.size() == 2; }
+  [[nodiscard]] bool is_last_stage() const { return running_.size() <= 2; }
   [[nodiscard]] std::size_t rounds() const { return records_[running_.back()].times.size(); }
   [[nodiscard]] std::vector<double> log_ratios() const;
   [[nodiscard]] bool reject(std::span<const double> samples);

@@ -131,6 +131,15 @@ TEST_F(ProblemTuner, LeavesConfigsThatSpillUnmeasured) {
   EXPECT_GT(result->trials.front().samples, 0);
 }
 
+TEST_F(ProblemTuner, ADefaultWithoutRivalsIsMeasuredAndRemembered) {
+  const auto result =
+      tune_problem(problem_, device_, kernels_, {.seconds = 5, .candidates = 1}, statistics_);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(result->is_conclusive);
+  EXPECT_EQ(result->winner, space().front());
+  EXPECT_EQ(result->winner_ns, 1e6);
+}
+
 TEST_F(ProblemTuner, FailsWhenTheDefaultItselfIsWrong) {
   device_.plant(space().front(), Misbehaviour::kWrongBits);
   const auto result = tune();
