@@ -4,7 +4,6 @@
 #include <chrono>
 #include <format>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "autotune/measurement.h"
@@ -166,15 +165,14 @@ std::unexpected<Error> default_is_broken(const launch::Problem& problem, const C
                           to_text(candidate.result.config), to_text(problem)));
 }
 
-// The configs of the space that did not let an earlier process go on. Not the default, which
-// callers run with or without a tuning.
+// The configs that did not let an earlier process go on, of this space or another. Not the default,
+// which callers run with or without a tuning.
 std::vector<kernels::Config> casualties_of(cache::LaunchJournal* journal, const std::string& scope,
-                                           const std::vector<kernels::Config>& space) {
+                                           const kernels::Config& standard) {
   std::vector<kernels::Config> found;
   if (journal == nullptr) return found;
-  const std::vector<kernels::Config> casualties = journal->casualties(scope);
-  for (const kernels::Config& config : std::span(space).subspan(1)) {
-    if (std::ranges::find(casualties, config) == casualties.end()) continue;
+  for (const kernels::Config& config : journal->casualties(scope)) {
+    if (config == standard || std::ranges::find(found, config) != found.end()) continue;
     found.push_back(config);
     log(LogLevel::kWarning, std::format("config {} is quarantined: a process that launched it for "
                                         "the first time did not go on",
@@ -197,7 +195,8 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   const auto space = kernels::config_space(problem.variant, device.info().traits,
                                            problem.vector_width, limits.space);
   const std::string scope = quarantine_scope(problem.variant, device.info());
-  const std::vector<kernels::Config> casualties = casualties_of(limits.journal, scope, space);
+  const std::vector<kernels::Config> casualties =
+      casualties_of(limits.journal, scope, space.front());
   std::vector<kernels::Config> left_out = limits.left_out;
   left_out.insert(left_out.end(), casualties.begin(), casualties.end());
   std::vector<Candidate> candidates;

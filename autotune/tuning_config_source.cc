@@ -127,7 +127,9 @@ ConfigAnswer TuningConfigSource::tune(const launch::Problem& problem, device::De
                           .median_ns = tuned->winner_ns,
                           .default_median_ns = tuned->default_ns,
                           .created_unix_s = now});
-  journal_->forget(quarantine_scope(problem.variant, device.info()));
+  std::vector<kernels::Config> recorded;
+  for (const TrialResult& trial : tuned->trials) recorded.push_back(trial.config);
+  journal_->forget(quarantine_scope(problem.variant, device.info()), recorded);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   if (settings_.print_autotuning) {
     const std::string report = tuning_report(problem, *tuned, spent.count());

@@ -3,15 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <format>
 #include <fstream>
-#include <iterator>
 #include <optional>
-#include <sstream>
 #include <system_error>
 
 #include "cache/directories.h"
@@ -122,8 +121,11 @@ class FileJournal final : public LaunchJournal {
     return found;
   }
 
-  void forget(std::string_view scope) override {
-    visit_dead([&](const std::optional<Entry>& entry) { return entry && entry->scope != scope; });
+  void forget(std::string_view scope, std::span<const kernels::Config> recorded) override {
+    visit_dead([&](const std::optional<Entry>& entry) {
+      return entry && (entry->scope != scope ||
+                       std::ranges::find(recorded, entry->config) == recorded.end());
+    });
   }
 
  private:
@@ -155,7 +157,7 @@ class NoJournal final : public LaunchJournal {
   void enter(std::string_view, std::string_view, const kernels::Config&) override {}
   void leave() override {}
   std::vector<kernels::Config> casualties(std::string_view) override { return {}; }
-  void forget(std::string_view) override {}
+  void forget(std::string_view, std::span<const kernels::Config>) override {}
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,8 +27,8 @@ class LaunchJournal {
 
   // What processes that are no more had entered under `scope` and never left.
   virtual std::vector<kernels::Config> casualties(std::string_view scope) = 0;
-  // Drops these, once they are recorded elsewhere.
-  virtual void forget(std::string_view scope) = 0;
+  // Drops those of them that are recorded elsewhere by now.
+  virtual void forget(std::string_view scope, std::span<const kernels::Config> recorded) = 0;
 
   // Keeps its entries in `cache_dir`/journal, one file per process; remembers nothing if that is
   // empty.

@@ -101,9 +101,10 @@ TEST_F(LaunchJournalTest, WhatADeadProcessEnteredIsOneUntilItIsForgotten) {
   const auto journal = LaunchJournal::open(directory_);
   EXPECT_EQ(journal->casualties("scope"), std::vector{config});
   EXPECT_TRUE(journal->casualties("another scope").empty());
-  journal->forget("another scope");
+  journal->forget("another scope", std::vector{config});
+  journal->forget("scope", std::vector{kernels::Config{.block_size = 8}});
   EXPECT_EQ(journal->casualties("scope"), std::vector{config});
-  journal->forget("scope");
+  journal->forget("scope", std::vector{config});
   EXPECT_TRUE(journal->casualties("scope").empty());
 }
 
@@ -112,7 +113,8 @@ TEST_F(LaunchJournalTest, WhatALivingProcessEnteredIsNone) {
   other->enter("scope", "problem", {});
   const auto journal = LaunchJournal::open(directory_);
   EXPECT_TRUE(journal->casualties("scope").empty());
-  journal->forget("scope");
+  journal->forget("scope", std::vector<kernels::Config>(1));
+  EXPECT_FALSE(std::filesystem::is_empty(directory_ + "/journal"));
   other->leave();
 }
 
@@ -154,7 +156,7 @@ TEST_F(LaunchJournalTest, AfterAConfigThatHangsUntilItIsKilledTheNextProcessGoes
   const auto result = tune(journal.get());
   ASSERT_TRUE(result) << result.error().message;
   expect_left_out(*result, space()[2]);
-  journal->forget(scope());
+  journal->forget(scope(), std::vector{space()[2]});
   EXPECT_TRUE(journal->casualties(scope()).empty());
 }
 
