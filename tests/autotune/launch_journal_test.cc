@@ -14,6 +14,7 @@
 
 #include "autotune/problem_tuner.h"
 #include "autotune/quarantine.h"
+#include "autotune/tuning_config_source.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
 
@@ -158,6 +159,23 @@ TEST_F(LaunchJournalTest, AfterAConfigThatHangsUntilItIsKilledTheNextProcessGoes
   expect_left_out(*result, space()[2]);
   journal->forget(scope(), std::vector{space()[2]});
   EXPECT_TRUE(journal->casualties(scope()).empty());
+}
+
+TEST_F(LaunchJournalTest, TheNextProcessRecordsItAndTheJournalForgetsIt) {
+  Settings settings;
+  settings.cache_dir = directory_;
+  device_.plant(space()[2], Misbehaviour::kCrashes);
+  const auto find = [&](const launch::Problem& problem, std::shared_ptr<cache::TuningStore> store) {
+    return TuningConfigSource(settings, std::move(store), statistics_)
+        .find(problem, device_, kernels_);
+  };
+  wait_for(fork_child([&] { find(problem_, cache::TuningStore::open("")); }));
+  const std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open("");
+  EXPECT_EQ(find(problem_, store).rung, launch::Rung::kTuned);
+  EXPECT_TRUE(LaunchJournal::open(directory_)->casualties(scope()).empty());
+  EXPECT_EQ(quarantined_configs(*store, problem_.variant, device_.info()), std::vector{space()[2]});
+  const auto other = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 400);
+  EXPECT_EQ(find(other, store).rung, launch::Rung::kTuned) << "by the database alone";
 }
 
 // A config that is fine on what it is verified on may hang on what it is timed on.
