@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
-#include <random>
 
-#include "autotune/cache_filler.h"
 #include "autotune/robust_statistics.h"
 
 namespace dorajit::autotune {
@@ -17,7 +16,9 @@ constexpr std::int64_t kMostSettlingLaunches = 32;
 constexpr double kColdFactor = 3.0;  // of the cache's size, so that nothing survives in it
 constexpr std::int64_t kMostSetsOnCpu = 8192;
 
-class Candidate {
+}  // namespace
+
+class RoundSampler::Candidate {
  public:
   // `rotation` counts the launches of all candidates together: were each to count its own, one
   // would find in the cache what the one before it has just brought there.
@@ -31,36 +32,28 @@ class Candidate {
 
   // Runs once to load and warm, then as often as a sample should repeat it.
   void warm_up(device::Device& device, double sample_seconds) {
-    for (int i = 0; i < 2 && status_; ++i) sample(device);
+    double once = 1.0;
+    for (int i = 0; i < 2 && status_; ++i) once = std::max(sample(device), 1.0);
     if (!status_) return;
-    const double once = std::max(samples_.back(), 1.0);
     repeats_ =
         std::clamp(static_cast<int>(std::ceil(sample_seconds * 1e9 / once)), 1, kMostRepeats);
     sample(device);
-    samples_.clear();
   }
 
-  void sample(device::Device& device) {
-    if (!status_) return;
+  double sample(device::Device& device) {
+    if (!status_) return std::numeric_limits<double>::quiet_NaN();
     const auto elapsed = device.time_ns(
         [this](device::Stream stream) -> Status {
           DORAJIT_TRY(filler_.enqueue(stream));
           return repeat(stream, settling_launches_);
         },
         [this](device::Stream stream) { return repeat(stream, repeats_); });
-    if (!elapsed) {
-      status_ = std::unexpected(elapsed.error());
-      return;
-    }
-    samples_.push_back(*elapsed / repeats_);
+    if (elapsed) return *elapsed / repeats_;
+    status_ = std::unexpected(elapsed.error());
+    return std::numeric_limits<double>::quiet_NaN();
   }
 
-  [[nodiscard]] Measurement result() const {
-    return {.median_ns = median(samples_),
-            .mad_ns = median_absolute_deviation(samples_),
-            .samples = static_cast<int>(samples_.size()),
-            .status = status_};
-  }
+  [[nodiscard]] const Status& status() const { return status_; }
 
  private:
   Status repeat(device::Stream stream, int launches) {
@@ -77,34 +70,55 @@ class Candidate {
   int settling_launches_;
   std::int64_t& rotation_;
   int repeats_ = 1;
-  std::vector<double> samples_;
   Status status_;
 };
 
-}  // namespace
+RoundSampler::RoundSampler(device::Device& device, const std::vector<Work>& candidates,
+                           const MeasurementPlan& plan)
+    : device_(device), filler_(device) {
+  candidates_.reserve(candidates.size());
+  for (const Work& work : candidates) candidates_.emplace_back(work, filler_, plan, rotation_);
+  for (Candidate& candidate : candidates_) candidate.warm_up(device, plan.sample_seconds);
+}
+
+RoundSampler::~RoundSampler() = default;
+
+std::vector<double> RoundSampler::sample(std::span<const std::size_t> who) {
+  std::vector<std::size_t> order(who.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::shuffle(order, random_);
+  std::vector<double> samples(who.size());
+  for (const std::size_t i : order) samples[i] = candidates_[who[i]].sample(device_);
+  return samples;
+}
+
+const Status& RoundSampler::status(std::size_t candidate) const {
+  return candidates_[candidate].status();
+}
 
 std::vector<Measurement> measure_interleaved(device::Device& device,
                                              const std::vector<Work>& candidates,
                                              const MeasurementPlan& plan) {
-  const CacheFiller filler(device);
-  std::int64_t rotation = 0;
-  std::vector<Candidate> running;
-  running.reserve(candidates.size());
-  for (const Work& work : candidates) running.emplace_back(work, filler, plan, rotation);
   const auto start = std::chrono::steady_clock::now();
-  for (Candidate& candidate : running) candidate.warm_up(device, plan.sample_seconds);
-
-  std::vector<std::size_t> order(running.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::minstd_rand random(20260323);
+  RoundSampler sampler(device, candidates, plan);
+  std::vector<std::size_t> everyone(candidates.size());
+  std::iota(everyone.begin(), everyone.end(), std::size_t{0});
+  std::vector<std::vector<double>> samples(candidates.size());
   for (int round = 0; round < plan.rounds; ++round) {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     if (round >= plan.least_rounds && spent.count() > plan.seconds) break;
-    std::ranges::shuffle(order, random);
-    for (const std::size_t index : order) running[index].sample(device);
+    const std::vector<double> taken = sampler.sample(everyone);
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      if (!std::isnan(taken[i])) samples[i].push_back(taken[i]);
+    }
   }
   std::vector<Measurement> results;
-  for (const Candidate& candidate : running) results.push_back(candidate.result());
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    results.push_back({.median_ns = median(samples[i]),
+                       .mad_ns = median_absolute_deviation(samples[i]),
+                       .samples = static_cast<int>(samples[i].size()),
+                       .status = sampler.status(i)});
+  }
   return results;
 }
 

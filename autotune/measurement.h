@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <random>
+#include <span>
 #include <vector>
 
+#include "autotune/cache_filler.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 
@@ -29,11 +32,38 @@ struct Measurement {
   Status status;  // what failed, if it did
 };
 
-// Times every candidate in interleaved rounds, in an order drawn anew for each round, so that drift
-// of clocks and neighbours meets all of them alike. Every candidate is warmed up first. Operand
-// sets are rotated, so with enough of them no launch finds its data in cache; on a GPU the cache is
-// filled with other data before each sample. The candidate's own launches then bring it to the
-// state that they leave it in: else one that leaves more to be written back would not pay for it.
+// Takes rounds of samples: one of each candidate that is asked for, in an order drawn anew for each
+// round, so that drift of clocks and neighbours meets all of them alike. Operand sets are rotated,
+// so with enough of them no launch finds its data in cache; on a GPU the cache is filled with other
+// data before each sample. The candidate's own launches then bring it to the state that they leave
+// it in: else one that leaves more to be written back would not pay for it.
+class RoundSampler {
+ public:
+  // Warms every candidate up. `candidates` must outlive this.
+  RoundSampler(device::Device& device, const std::vector<Work>& candidates,
+               const MeasurementPlan& plan);
+  ~RoundSampler();
+  RoundSampler(const RoundSampler&) = delete;
+  RoundSampler& operator=(const RoundSampler&) = delete;
+
+  // Nanoseconds of one piece of work of each of `who`, in that order; NaN for one that fails now or
+  // did before.
+  std::vector<double> sample(std::span<const std::size_t> who);
+
+  // What failed, if it did.
+  [[nodiscard]] const Status& status(std::size_t candidate) const;
+
+ private:
+  class Candidate;
+
+  device::Device& device_;
+  CacheFiller filler_;
+  std::int64_t rotation_ = 0;
+  std::vector<Candidate> candidates_;
+  std::minstd_rand random_{20260323};
+};
+
+// Samples all candidates in every round of the plan.
 std::vector<Measurement> measure_interleaved(device::Device& device,
                                              const std::vector<Work>& candidates,
                                              const MeasurementPlan& plan);

@@ -1,18 +1,16 @@
 #include "autotune/problem_tuner.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <exception>
 #include <format>
-#include <new>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "autotune/measurement.h"
+#include "autotune/quarantine.h"
 #include "autotune/robust_statistics.h"
 #include "autotune/scratch_operands.h"
+#include "autotune/tournament.h"
 #include "autotune/verification.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/log.h"
@@ -26,107 +24,113 @@ using launch::ReadyKernel;
 constexpr std::int64_t kMostScratchBytes = 2LL << 30;
 // A CPU is a hundred times slower than a GPU: a few times its cache is cold, and soon done.
 constexpr std::int64_t kCpuCachesOfScratch = 8;
-constexpr int kScreeningRounds = 4;
-constexpr int kFinalRounds = 24;
-constexpr std::size_t kFinalists = 4;
 constexpr double kLeastMeasuringShare = 0.25;  // of the budget, however long compiling took
-constexpr int kMostCompilers = 8;
-
-struct Candidate {
-  TrialResult result;
-  std::optional<ReadyKernel> kernel;
-};
 
 using Clock = std::chrono::steady_clock;
 
-void make_kernel(Candidate& candidate, const launch::Problem& problem, device::Device& device,
-                 launch::KernelCache& kernels) {
-  std::string reason = "it did not compile";
-  try {
-    auto kernel = kernels.get(device, problem.variant, candidate.result.config);
-    if (kernel && !kernel->is_builtin) {
-      candidate.kernel = *std::move(kernel);
-      return;
-    }
-    if (!kernel) reason = kernel.error().message;
-  } catch (const std::bad_alloc&) {
-    reason = "there is no memory left";
+// Names a config in the journal while it lives.
+class JournalEntry {
+ public:
+  JournalEntry(cache::LaunchJournal* journal, const std::string& scope,
+               const launch::Problem& problem, const kernels::Config& config)
+      : journal_(journal) {
+    if (journal_ != nullptr) journal_->enter(scope, to_text(problem), config);
   }
-  candidate.result.verdict = Verdict::kFailedToCompile;
-  log(LogLevel::kInfo, std::format("config {} of {} is left out: {}",
-                                   to_text(candidate.result.config), to_text(problem), reason));
-}
+  ~JournalEntry() {
+    if (journal_ != nullptr) journal_->leave();
+  }
+  JournalEntry(const JournalEntry&) = delete;
+  JournalEntry& operator=(const JournalEntry&) = delete;
 
-// Compiles and loads on several threads. What fails is marked and left out; what was not begun by
-// the deadline is dropped.
-void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& problem,
-                  device::Device& device, launch::KernelCache& kernels, Clock::time_point deadline,
-                  const TuneProgress& progress) {
-  std::atomic<std::size_t> next{0};
-  auto work = [&] {
-    while (Clock::now() < deadline) {
-      const std::size_t i = next++;
-      if (i >= candidates.size()) return;
-      make_kernel(candidates[i], problem, device, kernels);
-    }
-  };
-  const auto helpers =
-      std::min<std::size_t>({candidates.size(), static_cast<std::size_t>(kMostCompilers),
-                             std::max<std::size_t>(1, std::thread::hardware_concurrency())});
-  std::vector<std::thread> threads;
-  threads.reserve(helpers);
-  try {
-    for (std::size_t i = 1; i < helpers; ++i) threads.emplace_back(work);
-  } catch (const std::exception&) {
-    log(LogLevel::kDebug, "no more threads; fewer compile");
-  }
-  work();
-  for (std::thread& thread : threads) thread.join();
-  const std::size_t begun = std::clamp<std::size_t>(next, 1, candidates.size());
-  if (progress) progress(static_cast<int>(begun), static_cast<int>(candidates.size()));
-  candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(begun), candidates.end());
-}
+ private:
+  cache::LaunchJournal* journal_;
+};
 
 // Drops candidates that do not produce the right bits.
-void verify(std::vector<Candidate>& candidates, Verifier& verifier,
-            const launch::Problem& problem) {
+void verify(std::vector<Candidate>& candidates, Verifier& verifier, const launch::Problem& problem,
+            cache::LaunchJournal* journal, const std::string& scope) {
   for (Candidate& candidate : candidates) {
     if (!candidate.kernel) continue;
-    const auto right = verifier.check(*candidate.kernel);
-    if (right && *right) continue;
-    candidate.result.verdict = right ? Verdict::kWrongBits : Verdict::kFailedToLaunch;
+    const auto checked = [&] {
+      const JournalEntry entry(journal, scope, problem, candidate.result.config);
+      return verifier.check(*candidate.kernel);
+    }();
+    const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
+    if (verdict == Verdict::kOk) continue;
+    candidate.result.verdict = verdict;
     candidate.kernel.reset();
     log(LogLevel::kWarning,
         std::format("config {} of {} is quarantined: {}", to_text(candidate.result.config),
-                    to_text(problem),
-                    right ? "its output differs from the reference" : right.error().message));
+                    to_text(problem), checked ? name(verdict) : checked.error().message));
   }
 }
 
-// Measures those candidates that still have a kernel; the results go into them.
-void measure(std::vector<Candidate*> candidates, const ScratchOperands& scratch,
-             device::Device& device, MeasurementPlan plan) {
-  std::erase_if(candidates, [](const Candidate* candidate) { return !candidate->kernel; });
-  std::vector<Work> work;
-  for (const Candidate* candidate : candidates) {
-    work.emplace_back([&, candidate](device::Stream stream, std::int64_t set) {
-      return device.launch(*candidate->kernel->kernel, candidate->kernel->config,
-                           scratch.arguments(set), stream);
-    });
+using Seconds = std::chrono::duration<double>;
+
+// Plays the tournament within `seconds`, of which each stage gets its part and hands on what it
+// does not use.
+void play(Tournament& tournament, RoundSampler& sampler, double seconds) {
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
+  while (const int stages = tournament.stages_left()) {
+    const auto stage_end = Clock::now() + (deadline - Clock::now()) / stages;
+    while (!tournament.stage_is_decided() &&
+           (Clock::now() < stage_end || tournament.stage_owes_rounds())) {
+      tournament.add_round(sampler.sample(tournament.running()));
+    }
+    tournament.end_stage();
   }
-  plan.sets = scratch.sets();
-  plan.settling_launches = launches_to_settle(device.info(), scratch.set_bytes());
-  const auto measured = measure_interleaved(device, work, plan);
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    TrialResult& result = candidates[i]->result;
-    if (!measured[i].status) {
-      result.verdict = Verdict::kFailedToLaunch;
-      candidates[i]->kernel.reset();
+}
+
+// What there is to time, for those candidates that have a kernel, the default first.
+std::vector<Candidate*> contestants(std::vector<Candidate>& candidates) {
+  std::vector<Candidate*> chosen;
+  for (Candidate& candidate : candidates) {
+    if (candidate.kernel) chosen.push_back(&candidate);
+  }
+  return chosen;
+}
+
+std::vector<Work> work_of(const std::vector<Candidate*>& contestants,
+                          const ScratchOperands& scratch, device::Device& device) {
+  std::vector<Work> work;
+  for (const Candidate* candidate : contestants) {
+    work.emplace_back(
+        [&device, &scratch, kernel = *candidate->kernel](device::Stream stream, std::int64_t set) {
+          return device.launch(*kernel.kernel, kernel.config, scratch.arguments(set), stream);
+        });
+  }
+  return work;
+}
+
+// Launches each once on what it will be timed on: larger than what it was verified on, it may hang
+// here and nowhere else.
+void rehearse(const std::vector<Candidate*>& contestants, const std::vector<Work>& work,
+              device::Device& device, const launch::Problem& problem, cache::LaunchJournal* journal,
+              const std::string& scope) {
+  if (journal == nullptr) return;
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    const JournalEntry entry(journal, scope, problem, contestants[i]->result.config);
+    // What fails here fails again when it is timed, and is dropped there.
+    if (work[i](device.own_stream(), 0)) (void)device.synchronize(device.own_stream());
+  }
+}
+
+// Enters what was measured, and drops what failed while it was.
+void note_measurements(const std::vector<Candidate*>& contestants, const Tournament& tournament,
+                       const RoundSampler& sampler) {
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    Candidate& candidate = *contestants[i];
+    if (!sampler.status(i)) {
+      candidate.result.verdict = Verdict::kFailedToLaunch;
+      candidate.kernel.reset();
       continue;
     }
-    result.median_ns = measured[i].median_ns;
-    result.mad_ns = measured[i].mad_ns;
-    result.samples = measured[i].samples;
+    const auto times = tournament.times(i);
+    if (times.empty()) continue;
+    candidate.result.median_ns = median(times);
+    candidate.result.mad_ns = median_absolute_deviation(times);
+    candidate.result.samples = static_cast<int>(times.size());
   }
 }
 
@@ -152,25 +156,29 @@ Result<ScratchOperands> make_scratch(const launch::Problem& problem, device::Dev
   return ScratchOperands::make(device, problem.variant, shape);
 }
 
-// The default first, then the fastest: what the second stage measures.
-std::vector<Candidate*> choose_finalists(std::vector<Candidate>& candidates) {
-  std::vector<Candidate*> ranked;
-  for (Candidate& candidate : candidates) {
-    if (candidate.kernel && &candidate != &candidates.front()) ranked.push_back(&candidate);
-  }
-  std::ranges::sort(ranked, {}, [](const Candidate* c) { return c->result.median_ns; });
-  ranked.resize(std::min(ranked.size(), kFinalists));
-  ranked.insert(ranked.begin(), &candidates.front());
-  return ranked;
-}
-
 std::unexpected<Error> default_is_broken(const launch::Problem& problem, const Candidate& candidate,
-                                         const Result<bool>& checked) {
+                                         const Result<Verdict>& checked) {
   if (!checked) return std::unexpected(checked.error());
   return fail(StatusCode::kInternal,
               std::format("the default config {} of {} does not produce the reference's bits on "
                           "this device; please report this",
                           to_text(candidate.result.config), to_text(problem)));
+}
+
+// The configs that did not let an earlier process go on, of this space or another. Not the default,
+// which callers run with or without a tuning.
+std::vector<kernels::Config> casualties_of(cache::LaunchJournal* journal, const std::string& scope,
+                                           const kernels::Config& standard) {
+  std::vector<kernels::Config> found;
+  if (journal == nullptr) return found;
+  for (const kernels::Config& config : journal->casualties(scope)) {
+    if (config == standard || std::ranges::find(found, config) != found.end()) continue;
+    found.push_back(config);
+    log(LogLevel::kWarning, std::format("config {} is quarantined: a process that launched it for "
+                                        "the first time did not go on",
+                                        to_text(config)));
+  }
+  return found;
 }
 
 }  // namespace
@@ -184,9 +192,16 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
                             ? Clock::time_point::max()
                             : start + std::chrono::duration_cast<Clock::duration>(
                                           std::chrono::duration<double>(limits.seconds));
+  const auto space = kernels::config_space(problem.variant, device.info().traits,
+                                           problem.vector_width, limits.space);
+  const std::string scope = quarantine_scope(problem.variant, device.info());
+  const std::vector<kernels::Config> casualties =
+      casualties_of(limits.journal, scope, space.front());
+  std::vector<kernels::Config> left_out = limits.left_out;
+  left_out.insert(left_out.end(), casualties.begin(), casualties.end());
   std::vector<Candidate> candidates;
-  for (const kernels::Config& config : kernels::config_space(problem.variant, device.info().traits,
-                                                             problem.vector_width, limits.space)) {
+  for (const kernels::Config& config :
+       choose_configs(space, limits.space, left_out, limits.candidates)) {
     candidates.push_back({.result = {.config = config}, .kernel = {}});
   }
   Candidate& standard = candidates.front();
@@ -197,46 +212,49 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   }
   standard.kernel = std::move(ready);
   DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem, device));
-  if (const auto checked = verifier.check(*standard.kernel); !checked || !*checked) {
+  if (const auto checked = verifier.check(*standard.kernel); !checked || *checked != Verdict::kOk) {
     return default_is_broken(problem, standard, checked);
   }
   make_kernels(candidates, problem, device, kernels, deadline, progress);
-  verify(candidates, verifier, problem);
+  verify(candidates, verifier, problem, limits.journal, scope);
 
   DORAJIT_ASSIGN(const ScratchOperands scratch, make_scratch(problem, device, limits));
   const std::chrono::duration<double> spent = Clock::now() - start;
   const double left =
       std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
-  std::vector<Candidate*> all;
-  for (Candidate& candidate : candidates) all.push_back(&candidate);
-  measure(all, scratch, device, {.rounds = kScreeningRounds, .seconds = left / 2});
-  const std::vector<Candidate*> finalists = choose_finalists(candidates);
-  // However slow the launches: without these few samples nothing could be said.
-  measure(finalists, scratch, device,
-          {.rounds = kFinalRounds, .least_rounds = kLeastSamples, .seconds = left / 2});
-  verify(candidates, verifier, problem);
+  const std::vector<Candidate*> competing = contestants(candidates);
+  const std::vector<Work> work = work_of(competing, scratch, device);
+  rehearse(competing, work, device, problem, limits.journal, scope);
+  RoundSampler sampler(
+      device, work,
+      {.sets = scratch.sets(),
+       .settling_launches = launches_to_settle(device.info(), scratch.set_bytes())});
+  Tournament tournament(competing.size());
+  play(tournament, sampler, left);
+  note_measurements(competing, tournament, sampler);
+  verify(candidates, verifier, problem, limits.journal, scope);
+  // What computed wrong bits only after a while has beaten nobody.
+  while (standard.kernel && tournament.winner() != 0 && !competing[tournament.winner()]->kernel) {
+    tournament.disqualify_challenger();
+    play(tournament, sampler, left * kLeastMeasuringShare);
+    note_measurements(competing, tournament, sampler);
+    verify(candidates, verifier, problem, limits.journal, scope);
+  }
   if (!standard.kernel) {
     return fail(
         StatusCode::kDriverError,
         std::format("the default config of {} failed while it was measured", to_text(problem)));
   }
-
-  const Candidate* winner = &standard;
-  for (const Candidate* finalist : finalists) {
-    const TrialResult& challenger = finalist->result;
-    if (finalist != &standard && finalist->kernel &&
-        challenger.median_ns < winner->result.median_ns &&
-        is_faster(challenger.median_ns, challenger.mad_ns, standard.result.median_ns,
-                  standard.result.mad_ns, std::min(challenger.samples, standard.result.samples))) {
-      winner = finalist;
-    }
-  }
+  const Candidate* winner = competing[tournament.winner()];
   TuneResult result{.winner = winner->result.config,
                     .default_config = standard.result.config,
                     .winner_ns = winner->result.median_ns,
                     .default_ns = standard.result.median_ns,
                     .is_conclusive = standard.result.samples >= kLeastSamples};
   for (const Candidate& candidate : candidates) result.trials.push_back(candidate.result);
+  for (const kernels::Config& config : casualties) {
+    result.trials.push_back({.config = config, .verdict = Verdict::kDidNotFinish});
+  }
   statistics.tuned_problems.fetch_add(1, std::memory_order_relaxed);
   statistics.trials.fetch_add(static_cast<std::int64_t>(candidates.size()),
                               std::memory_order_relaxed);

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
+#include "autotune/candidates.h"
+#include "cache/launch_journal.h"
 #include "cache/tuning_records.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/error.h"
@@ -21,14 +21,9 @@ struct TuneLimits {
   double seconds = 2.0;            // when spent, the best config so far is taken
   std::int64_t scratch_bytes = 0;  // 0: min(2 GiB, a quarter of free memory)
   kernels::SpaceKind space = kernels::SpaceKind::kSlim;
-};
-
-struct TrialResult {
-  kernels::Config config;
-  cache::Verdict verdict = cache::Verdict::kOk;
-  double median_ns = std::numeric_limits<double>::quiet_NaN();  // NaN if it was not measured
-  double mad_ns = std::numeric_limits<double>::quiet_NaN();     // median absolute deviation
-  int samples = 0;
+  int candidates = 0;                       // at most so many configs are tried; 0: all
+  std::vector<kernels::Config> left_out{};  // is not tried again; the default is all the same
+  cache::LaunchJournal* journal = nullptr;  // may be null: what hangs is not remembered
 };
 
 struct TuneResult {
@@ -39,16 +34,16 @@ struct TuneResult {
   // False when nothing could be compared (no compiler, or too few samples within the time): then
   // the winner is the default for want of evidence, and not worth remembering.
   bool is_conclusive = false;
-  std::vector<TrialResult> trials{};  // the default first
+  std::vector<TrialResult>
+      trials{};  // the default first, what the journal held against configs last
 };
-
-// Called with the number of candidates handled so far and in all.
-using TuneProgress = std::function<void(int done, int total)>;
 
 // Tunes on scratch buffers, never on a caller's data: compiles the space, checks the default config
 // against the host reference and every candidate against the default, bit for bit, before and after
 // it is timed; then measures in interleaved rounds with a cold cache. The default wins unless it is
-// beaten by more than the noise. Fails only when the default config itself cannot run or is wrong.
+// beaten by more than the noise. What left its mark in the journal is not launched, and has a trial
+// that says so; the caller lets the journal forget it when that is recorded. Fails only when the
+// default config itself cannot run or is wrong.
 Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& device,
                                 launch::KernelCache& kernels, const TuneLimits& limits,
                                 Statistics& statistics, const TuneProgress& progress = {});

@@ -13,4 +13,19 @@ double median(std::span<const double> samples);
 // The median of the absolute deviations from the median: a spread that outliers do not move.
 double median_absolute_deviation(std::span<const double> samples);
 
+// A mean that outliers do not move, and how uncertain it is.
+struct Estimate {
+  double mean = 0;
+  double standard_error = 0;  // infinite for fewer than kLeastSamples samples
+};
+
+// The mean of what is left without the sixth of the samples that is lowest and the one that is
+// highest. It needs two thirds of the samples that a median needs to be as certain.
+Estimate trimmed_mean(std::span<const double> samples);
+
+// Whether a candidate is faster than the default, from the logarithms of its time over that of the
+// default in the same rounds: by at least 1% and by more than three standard errors. Never on fewer
+// than five rounds. The rounds must not be those that the candidate was chosen for.
+bool is_faster(std::span<const double> log_ratios);
+
 }  // namespace dorajit::autotune

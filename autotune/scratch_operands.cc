@@ -62,7 +62,7 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
   // measured is what callers of that class have.
   const bool misaligned = shape.vector_width < kernels::widest_vector(variant, kind);
   std::vector<Layout> layout;
-  std::size_t offset = 0;
+  std::size_t offset = shape.guard_bytes;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (!variant.has(i)) {
       layout.push_back({.offset = offset, .bytes = 0, .row_stride = 0});
@@ -81,7 +81,8 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
     layout.push_back({.offset = offset + (misaligned && access < kWidestAccess ? access : 0),
                       .bytes = elements * size,
                       .row_stride = static_cast<long long>(stride)});
-    offset = round_up(layout.back().offset + layout.back().bytes, kSetAlignment);
+    offset =
+        round_up(layout.back().offset + layout.back().bytes, kSetAlignment) + shape.guard_bytes;
   }
   return layout;
 }
@@ -102,14 +103,16 @@ std::int64_t ScratchOperands::workspace_bytes(const kernels::Variant& variant,
 std::int64_t ScratchOperands::operand_bytes(const kernels::Variant& variant,
                                             const ScratchShape& shape, kernels::DeviceKind kind) {
   const Layout last = layout_of(variant, shape, kind).back();
-  return static_cast<std::int64_t>(round_up(last.offset + last.bytes, kSetAlignment));
+  return static_cast<std::int64_t>(round_up(last.offset + last.bytes, kSetAlignment) +
+                                   shape.guard_bytes);
 }
 
 std::int64_t ScratchOperands::bytes_per_set(const kernels::Variant& variant,
                                             const ScratchShape& shape, kernels::DeviceKind kind) {
   const auto workspace = static_cast<std::size_t>(workspace_bytes(variant, shape));
   return operand_bytes(variant, shape, kind) +
-         static_cast<std::int64_t>(round_up(workspace, kSetAlignment));
+         static_cast<std::int64_t>(
+             workspace == 0 ? 0 : round_up(workspace, kSetAlignment) + shape.guard_bytes);
 }
 
 ScratchOperands::ScratchOperands(device::Device& device, const kernels::Variant& variant,
@@ -204,6 +207,55 @@ Result<std::vector<std::byte>> ScratchOperands::reference_outputs(std::int64_t s
     outputs.insert(outputs.end(), copies[i].begin(), copies[i].end());
   }
   return outputs;
+}
+
+Result<std::vector<std::byte>> ScratchOperands::read(std::int64_t set) const {
+  std::vector<std::byte> image(static_cast<std::size_t>(set_bytes_));
+  DORAJIT_TRY(device_->download(image.data(), buffer_->data() + set * set_bytes_, image.size()));
+  return image;
+}
+
+Status ScratchOperands::restore(std::int64_t set, std::span<const std::byte> image) {
+  return device_->upload(buffer_->data() + set * set_bytes_, image.data(), image.size());
+}
+
+std::vector<std::byte> ScratchOperands::with_outputs(std::vector<std::byte> image,
+                                                     std::span<const std::byte> outputs) const {
+  const auto& operands = kernels::spec(variant_.op).operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+    std::ranges::copy(outputs.first(layout_[i].bytes),
+                      image.begin() + static_cast<std::ptrdiff_t>(layout_[i].offset));
+    outputs = outputs.subspan(layout_[i].bytes);
+  }
+  return image;
+}
+
+ScratchOperands::Difference ScratchOperands::compare(std::span<const std::byte> image,
+                                                     std::span<const std::byte> expected) const {
+  const auto differs = [&](std::size_t begin, std::size_t end) {
+    return !std::ranges::equal(image.subspan(begin, end - begin),
+                               expected.subspan(begin, end - begin));
+  };
+  const auto& operands = kernels::spec(variant_.op).operands;
+  bool outputs_differ = false;
+  std::size_t begin = 0;  // of what no kernel may write
+  const auto step_over = [&](std::size_t offset, std::size_t bytes) {
+    const bool differs_before = differs(begin, offset);
+    begin = offset + bytes;
+    return differs_before;
+  };
+  bool elsewhere_differs = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+    elsewhere_differs |= step_over(layout_[i].offset, layout_[i].bytes);
+    outputs_differ |= differs(layout_[i].offset, begin);
+  }
+  elsewhere_differs |= step_over(static_cast<std::size_t>(workspace_offset_),
+                                 static_cast<std::size_t>(workspace_bytes(variant_, shape_)));
+  elsewhere_differs |= differs(begin, image.size());
+  if (elsewhere_differs) return Difference::kElsewhere;
+  return outputs_differ ? Difference::kOutputs : Difference::kNone;
 }
 
 }  // namespace dorajit::autotune

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kernel_templates/registry.h"
@@ -17,6 +18,7 @@ struct ScratchShape {
   std::int64_t sets = 1;  // independent copies, to rotate among
   int vector_width = 1;   // the alignment class that the operands have, exactly
   std::uint64_t seed = 1;
+  std::size_t guard_bytes = 256;  // before and after every operand and the workspace; in 256s
 
   // Elements of a broadcast operand. Per row: the largest power of two, up to 256, that divides the
   // rows.
@@ -25,7 +27,7 @@ struct ScratchShape {
 
 // Several sets of operands of one variant, inputs filled with reproducible finite values around
 // those that training meets (gains around 1, as the paper measured them), in one allocation.
-// Outputs are poisoned.
+// Outputs are poisoned, and so are the guards between the operands, which no kernel may write.
 class ScratchOperands {
  public:
   static Result<ScratchOperands> make(device::Device& device, const kernels::Variant& variant,
@@ -46,6 +48,19 @@ class ScratchOperands {
 
   // The same for what the host reference makes of the set's inputs.
   Result<std::vector<std::byte>> reference_outputs(std::int64_t set) const;
+
+  // Everything of a set, guards and workspace included; and back.
+  Result<std::vector<std::byte>> read(std::int64_t set) const;
+  Status restore(std::int64_t set, std::span<const std::byte> image);
+
+  // The bytes of read() with `outputs`, as reference_outputs() made them, in their place.
+  [[nodiscard]] std::vector<std::byte> with_outputs(std::vector<std::byte> image,
+                                                    std::span<const std::byte> outputs) const;
+
+  // What two images of a set differ in, beside the workspace.
+  enum class Difference { kNone, kOutputs, kElsewhere };
+  [[nodiscard]] Difference compare(std::span<const std::byte> image,
+                                   std::span<const std::byte> expected) const;
 
   // Bytes that one set takes.
   static std::int64_t bytes_per_set(const kernels::Variant& variant, const ScratchShape& shape,

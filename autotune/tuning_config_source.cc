@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <format>
 #include <utility>
 
+#include "autotune/quarantine.h"
+#include "autotune/tuning_report.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
@@ -56,7 +59,10 @@ cache::Environment environment_of(const launch::Problem& problem, const device::
 TuningConfigSource::TuningConfigSource(const Settings& settings,
                                        std::shared_ptr<cache::TuningStore> store,
                                        Statistics& statistics)
-    : settings_(settings), store_(std::move(store)), statistics_(statistics) {}
+    : settings_(settings),
+      store_(std::move(store)),
+      statistics_(statistics),
+      journal_(cache::LaunchJournal::open(settings.cache_dir)) {}
 
 std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& problem,
                                                      device::Device& device,
@@ -65,7 +71,10 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& prob
   const auto start = std::chrono::steady_clock::now();
   const TuneLimits limits{.seconds = settings_.tune_seconds,
                           .scratch_bytes = settings_.scratch_bytes,
-                          .space = space_kind(settings_)};
+                          .space = space_kind(settings_),
+                          .candidates = settings_.tune_candidates,
+                          .left_out = quarantined_configs(*store_, problem.variant, device.info()),
+                          .journal = journal_.get()};
   auto tuned = tune_problem(problem, device, kernels, limits, statistics_, progress_);
   if (!tuned) {
     log_once(LogLevel::kWarning, "tuning " + to_text(problem),
@@ -100,7 +109,14 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& prob
                           .median_ns = tuned->winner_ns,
                           .default_median_ns = tuned->default_ns,
                           .created_unix_s = now});
+  std::vector<kernels::Config> recorded;
+  for (const TrialResult& trial : tuned->trials) recorded.push_back(trial.config);
+  journal_->forget(quarantine_scope(problem.variant, device.info()), recorded);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  if (settings_.print_autotuning) {
+    const std::string report = tuning_report(problem, *tuned, spent.count());
+    std::fwrite(report.data(), 1, report.size(), stderr);
+  }
   log(LogLevel::kInfo,
       std::format("tuned {} on {} in {:.2f} s: {} at {:.2f} us, default {} at {:.2f} us",
                   to_text(problem), device.info().name, spent.count(), to_text(tuned->winner),

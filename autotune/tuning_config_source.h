@@ -8,6 +8,7 @@
 
 #include "autotune/ladder.h"
 #include "autotune/problem_tuner.h"
+#include "cache/launch_journal.h"
 #include "cache/tuning_store.h"
 #include "runtime/base/settings.h"
 #include "runtime/base/statistics.h"
@@ -16,8 +17,8 @@
 namespace dorajit::autotune {
 
 // What a measurement of this library means; a change makes earlier winners stale.
-inline constexpr const char* kTunerVersion = "1";
-inline constexpr const char* kMeasurementPolicy = "cold-cache interleaved median/2";
+inline constexpr const char* kTunerVersion = "2";
+inline constexpr const char* kMeasurementPolicy = "cold-cache tournament/2";
 
 class TuningConfigSource final : public launch::ConfigSource {
  public:
@@ -42,6 +43,7 @@ class TuningConfigSource final : public launch::ConfigSource {
   const Settings settings_;
   const std::shared_ptr<cache::TuningStore> store_;
   Statistics& statistics_;
+  const std::unique_ptr<cache::LaunchJournal> journal_;  // under tuning_
   TuneProgress progress_;
   std::mutex tuning_;  // one tuning at a time: measurements must not disturb each other
 };

@@ -12,6 +12,8 @@ namespace {
 constexpr std::int64_t kRows = 44;
 constexpr std::int64_t kReferenceElements = 1 << 20;
 
+constexpr std::size_t kGuardBytes = 4096;
+
 constexpr std::int64_t kTallestProgram = 2048;  // of column sums
 
 // Shapes that give every config seven partial sums, the last of them cut short. With three bits set
@@ -53,24 +55,33 @@ Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& 
   }
   for (ScratchShape aligned : shapes) {
     aligned.vector_width = problem.vector_width;
+    aligned.guard_bytes = kGuardBytes;
     DORAJIT_ASSIGN(ScratchOperands operands,
                    ScratchOperands::make(device, problem.variant, aligned));
-    DORAJIT_ASSIGN(std::vector<std::byte> expected, operands.reference_outputs(0));
-    verifier.cases_.push_back({std::move(operands), std::move(expected)});
+    DORAJIT_ASSIGN(const std::vector<std::byte> outputs, operands.reference_outputs(0));
+    DORAJIT_ASSIGN(std::vector<std::byte> image, operands.read(0));
+    std::vector<std::byte> expected = operands.with_outputs(image, outputs);
+    verifier.cases_.push_back({std::move(operands), std::move(image), std::move(expected)});
   }
   return verifier;
 }
 
-Result<bool> Verifier::check(const launch::ReadyKernel& kernel) {
+Result<cache::Verdict> Verifier::check(const launch::ReadyKernel& kernel) {
+  using Difference = ScratchOperands::Difference;
   for (Case& one : cases_) {
     DORAJIT_TRY(one.operands.poison(0));
     DORAJIT_TRY(device_->launch(*kernel.kernel, kernel.config, one.operands.arguments(0),
                                 device_->own_stream()));
     DORAJIT_TRY(device_->synchronize(device_->own_stream()));
-    DORAJIT_ASSIGN(const std::vector<std::byte> outputs, one.operands.read_outputs(0));
-    if (outputs != one.expected) return false;
+    DORAJIT_ASSIGN(const std::vector<std::byte> image, one.operands.read(0));
+    const Difference difference = one.operands.compare(image, one.expected);
+    if (difference == Difference::kNone) continue;
+    // The next kernel is not to answer for what this one did to inputs and guards.
+    DORAJIT_TRY(one.operands.restore(0, one.image));
+    return difference == Difference::kOutputs ? cache::Verdict::kWrongBits
+                                              : cache::Verdict::kOutOfBounds;
   }
-  return true;
+  return cache::Verdict::kOk;
 }
 
 }  // namespace dorajit::autotune

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "autotune/scratch_operands.h"
+#include "cache/tuning_records.h"
 #include "runtime/base/error.h"
 #include "runtime/launch/kernel_cache.h"
 #include "runtime/launch/problem.h"
@@ -19,14 +20,16 @@ class Verifier {
  public:
   static Result<Verifier> make(const launch::Problem& problem, device::Device& device);
 
-  // Runs the kernel on poisoned outputs. True if every byte is right, padding untouched included;
-  // an error if it cannot be launched.
-  Result<bool> check(const launch::ReadyKernel& kernel);
+  // Runs the kernel on poisoned outputs. kOk if every byte is right, padding between rows untouched
+  // included; kWrongBits if not; kOutOfBounds if it wrote anything that is not its to write: an
+  // input, or before or past an operand or the workspace. An error if it cannot be launched.
+  Result<cache::Verdict> check(const launch::ReadyKernel& kernel);
 
  private:
   struct Case {
     ScratchOperands operands;
-    std::vector<std::byte> expected;
+    std::vector<std::byte> image;     // of the operands before a launch
+    std::vector<std::byte> expected;  // and after it
   };
 
   explicit Verifier(device::Device& device) : device_(&device) {}

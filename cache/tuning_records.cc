@@ -10,8 +10,9 @@
 namespace dorajit::cache {
 namespace {
 
-constexpr Verdict kVerdicts[] = {Verdict::kOk, Verdict::kWrongBits, Verdict::kFailedToCompile,
-                                 Verdict::kFailedToLaunch, Verdict::kSpills};
+constexpr Verdict kVerdicts[] = {
+    Verdict::kOk,     Verdict::kWrongBits,   Verdict::kFailedToCompile, Verdict::kFailedToLaunch,
+    Verdict::kSpills, Verdict::kOutOfBounds, Verdict::kDidNotFinish};
 
 // SQLite keeps one NaN (as NULL) and one zero, so the checksum must know no more than that.
 std::int64_t bits(double value) {
@@ -46,6 +47,10 @@ std::string_view name(Verdict verdict) {
       return "failed_to_launch";
     case Verdict::kSpills:
       return "spills";
+    case Verdict::kOutOfBounds:
+      return "out_of_bounds";
+    case Verdict::kDidNotFinish:
+      return "did_not_finish";
   }
   return "unknown";
 }

@@ -21,7 +21,15 @@ struct Environment {
   friend bool operator==(const Environment&, const Environment&) = default;
 };
 
-enum class Verdict { kOk, kWrongBits, kFailedToCompile, kFailedToLaunch, kSpills };
+enum class Verdict {
+  kOk,
+  kWrongBits,
+  kFailedToCompile,
+  kFailedToLaunch,
+  kSpills,
+  kOutOfBounds,   // wrote what was not its to write
+  kDidNotFinish,  // a process died or was killed during its first launch
+};
 
 // Stable names, as they stand in databases: "ok", "wrong_bits", "failed_to_compile", ...
 std::string_view name(Verdict verdict);

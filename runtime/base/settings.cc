@@ -1,6 +1,7 @@
 #include "runtime/base/settings.h"
 
 #include <charconv>
+#include <concepts>
 #include <cstdlib>
 #include <format>
 #include <initializer_list>
@@ -40,7 +41,8 @@ Status read_choice(const char* name, std::initializer_list<Choice<T>> choices, T
 }
 
 // The whole text as a number, or false.
-bool parse_number(std::string_view text, std::int64_t& value) {
+template <std::integral Integer>
+bool parse_number(std::string_view text, Integer& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size();
 }
@@ -99,12 +101,18 @@ Result<Settings> Settings::from_environment() {
                                      {"info", LogLevel::kInfo},
                                      {"debug", LogLevel::kDebug}},
                                     settings.log_level));
+  DORAJIT_TRY(read_choice<bool>("DORA_AUTOTUNE_COMPREHENSIVE", {{"0", false}, {"1", true}},
+                                settings.comprehensive));
   DORAJIT_TRY(read_choice<bool>("DORAJIT_AUTOTUNE", {{"slim", false}, {"comprehensive", true}},
                                 settings.comprehensive));
   DORAJIT_TRY(read_number<double>("DORAJIT_TUNE_SECONDS", 0.0, kMostTuneSeconds, "seconds",
                                   settings.tune_seconds));
   DORAJIT_TRY(read_number<std::int64_t>("DORAJIT_SCRATCH_BYTES", 0, INT64_MAX, "bytes",
                                         settings.scratch_bytes));
+  DORAJIT_TRY(read_number<int>("DORAJIT_TUNE_CANDIDATES", 0, kMostTuneCandidates, "configs",
+                               settings.tune_candidates));
+  DORAJIT_TRY(read_choice<bool>("DORAJIT_PRINT_AUTOTUNING", {{"0", false}, {"1", true}},
+                                settings.print_autotuning));
   settings.nvrtc_path = variable("DORAJIT_NVRTC");
   settings.host_compiler = variable("DORAJIT_CXX");
   return settings;

@@ -16,16 +16,19 @@ enum class TunePolicy {
 };
 
 inline constexpr double kMostTuneSeconds = 86400;
+inline constexpr int kMostTuneCandidates = 1'000'000;
 
 struct Settings {
   std::string cache_dir;  // absolute; empty: nothing is kept on disk
   TunePolicy tune_policy = TunePolicy::kFirstUse;
   double tune_seconds = 2.0;       // per problem, at most kMostTuneSeconds
   std::int64_t scratch_bytes = 0;  // 0: min(2 GiB, a quarter of free memory)
+  int tune_candidates = 0;         // configs tried per problem at most; 0: all
   LogLevel log_level = LogLevel::kWarning;
-  bool comprehensive = false;  // DORAJIT_AUTOTUNE=comprehensive
-  std::string nvrtc_path;      // file or folder; empty: search
-  std::string host_compiler;   // path or name; empty: search; "none": do without
+  bool comprehensive = false;     // DORAJIT_AUTOTUNE=comprehensive
+  bool print_autotuning = false;  // say on standard error what each tuning found
+  std::string nvrtc_path;         // file or folder; empty: search
+  std::string host_compiler;      // path or name; empty: search; "none": do without
 
   // The environment of this process (docs/environment.md lists the variables). An unknown value is
   // kInvalidArgument and names the variable, its value and the values that it takes.

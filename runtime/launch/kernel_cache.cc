@@ -40,11 +40,15 @@ Result<Artifact> KernelCache::build(const compile::Target& target, const kernels
 
 Result<ReadyKernel> KernelCache::make(device::Device& device, const kernels::Variant& variant,
                                       const kernels::Config& compiled) {
+  ResourceUsage resources;
   auto kernel = [&]() -> Result<std::shared_ptr<const device::LoadedKernel>> {
     DORAJIT_ASSIGN(const Artifact artifact, build(device.info().target, variant, compiled));
+    resources = artifact.resources;
     return device.load(artifact, variant);
   }();
-  if (kernel) return ReadyKernel{.kernel = *std::move(kernel), .config = compiled};
+  if (kernel) {
+    return ReadyKernel{.kernel = *std::move(kernel), .config = compiled, .resources = resources};
+  }
   if (device.info().traits.kind == DeviceKind::kCpu) {
     if (auto builtin = device::CpuDevice::builtin(variant)) {
       statistics_.builtin_kernels.fetch_add(1, std::memory_order_relaxed);

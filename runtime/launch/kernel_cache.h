@@ -22,6 +22,7 @@ struct ReadyKernel {
   std::shared_ptr<const device::LoadedKernel> kernel;
   kernels::Config config;  // what to launch it with
   bool is_builtin = false;
+  ResourceUsage resources{};  // as its compiler reported them
 };
 
 // Thread-safe. Of several threads that want one kernel, one makes it and the others wait.

@@ -102,10 +102,10 @@ TEST(Verifier, SeesAWriteIntoThePaddingBetweenRows) {
   ASSERT_TRUE(verifier);
   auto ready = kernels.get(device, problem.variant, kernels::builtin_cpu_config({}));
   ASSERT_TRUE(ready);
-  EXPECT_EQ(verifier->check(*ready), Result<bool>(true));
+  EXPECT_EQ(verifier->check(*ready), Result<cache::Verdict>(cache::Verdict::kOk));
   // The same kernel told of rows that are three columns longer.
   device.stretch_rows(3);
-  EXPECT_EQ(verifier->check(*ready), Result<bool>(false));
+  EXPECT_EQ(verifier->check(*ready), Result<cache::Verdict>(cache::Verdict::kWrongBits));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
@@ -72,6 +73,71 @@ TEST_F(ProblemTuner, GoesOnWithoutAConfigThatFailsToLaunch) {
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result->winner, space()[2]);
   EXPECT_EQ(trial_of(*result, space()[3]).verdict, Verdict::kFailedToLaunch);
+}
+
+TEST_F(ProblemTuner, QuarantinesConfigsThatWriteWhatIsNotTheirs) {
+  device_.plant(space()[1], Misbehaviour::kWritesBeforeOutput);
+  device_.plant(space()[2], Misbehaviour::kWritesAfterOutput);
+  device_.plant(space()[3], Misbehaviour::kModifiesInput);
+  for (const std::size_t bad : {1U, 2U, 3U}) device_.set_time_ns(space()[bad], 0.1e6);
+  device_.set_time_ns(space()[4], 0.5e6);
+  const auto result = tune();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->winner, space()[4]);
+  for (const std::size_t bad : {1U, 2U, 3U}) {
+    EXPECT_EQ(trial_of(*result, space()[bad]).verdict, Verdict::kOutOfBounds) << bad;
+  }
+}
+
+// One that behaves for as many launches as it takes to be let in.
+TEST_F(ProblemTuner, TheRunnerUpWinsWhenTheFastestIsCaughtAfterTiming) {
+  device_.set_time_ns(space()[3], 0.1e6);
+  device_.set_time_ns(space()[2], 0.5e6);
+  device_.plant_after(space()[3], Misbehaviour::kWritesAfterOutput, 20);
+  const auto result = tune();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->winner, space()[2]);
+  EXPECT_EQ(trial_of(*result, space()[3]).verdict, Verdict::kOutOfBounds);
+}
+
+TEST_F(ProblemTuner, LeavesConfigsThatSpillUnmeasured) {
+  // Compiled one by one first, to know whose artifact is whose.
+  std::map<std::string, std::size_t> config_of;
+  for (std::size_t i = 0; i < space().size(); ++i) {
+    tests::MemoryArtifactStore one;
+    launch::KernelCache builds(Settings{}, &one, statistics_);
+    ASSERT_TRUE(builds.build(device_.info().target, problem_.variant,
+                             kernels::compiled_part(space()[i], kernels::DeviceKind::kCpu)));
+    for (const auto& [key, artifact] : one.all()) {
+      config_of.try_emplace(key, i);
+      artifacts_.insert(key, artifact);
+    }
+  }
+  std::size_t spilling = 0;
+  for (auto [key, artifact] : artifacts_.all()) {
+    if (spilling == 0 && config_of[key] != 0) spilling = config_of[key];
+    const bool spills = config_of[key] == 0 || config_of[key] == spilling;
+    artifact.resources.spill_store_bytes = spills ? 8 : 0;
+    artifacts_.insert(key, artifact);
+  }
+  ASSERT_NE(spilling, 0U);
+  device_.set_time_ns(space()[spilling], 0.1e6);
+  const auto result = tune();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_NE(result->winner, space()[spilling]);
+  EXPECT_EQ(trial_of(*result, space()[spilling]).verdict, Verdict::kSpills);
+  EXPECT_EQ(trial_of(*result, space()[spilling]).samples, 0);
+  EXPECT_EQ(result->trials.front().verdict, Verdict::kOk) << "the default is never pruned";
+  EXPECT_GT(result->trials.front().samples, 0);
+}
+
+TEST_F(ProblemTuner, ADefaultWithoutRivalsIsMeasuredAndRemembered) {
+  const auto result =
+      tune_problem(problem_, device_, kernels_, {.seconds = 5, .candidates = 1}, statistics_);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(result->is_conclusive);
+  EXPECT_EQ(result->winner, space().front());
+  EXPECT_EQ(result->winner_ns, 1e6);
 }
 
 TEST_F(ProblemTuner, FailsWhenTheDefaultItselfIsWrong) {

@@ -14,6 +14,7 @@
 namespace dorajit::autotune {
 namespace {
 
+using cache::Verdict;
 using kernels::Broadcast;
 using kernels::Op;
 using kernels::Variant;
@@ -41,7 +42,8 @@ class SumVerification : public testing::Test {
   }
 
   // What the verifier says of the library's own kernel while the device misbehaves.
-  Result<bool> verify(const Variant& variant, Misbehaviour misbehaviour, std::int64_t cols = 70) {
+  Result<Verdict> verify(const Variant& variant, Misbehaviour misbehaviour,
+                         std::int64_t cols = 70) {
     DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem_of(variant, cols), device_));
     DORAJIT_ASSIGN(const launch::ReadyKernel ready, builtin_.get(device_, variant, {}));
     device_.plant(ready.config, misbehaviour);
@@ -61,7 +63,8 @@ TEST_F(SumVerification, AcceptsTheLibrarysOwnKernelsOfEveryOp) {
   for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
     for (const Variant& variant :
          tests::in_both_broadcasts(tests::with_every_output_subset(tests::plain_mixes(op)))) {
-      EXPECT_EQ(verify(variant, Misbehaviour::kNone), Result<bool>(true)) << to_text(variant);
+      EXPECT_EQ(verify(variant, Misbehaviour::kNone), Result<Verdict>(Verdict::kOk))
+          << to_text(variant);
     }
   }
 }
@@ -69,19 +72,22 @@ TEST_F(SumVerification, AcceptsTheLibrarysOwnKernelsOfEveryOp) {
 TEST_F(SumVerification, AcceptsThemForSeveralSpansOfColumns) {
   constexpr std::int64_t kCols = kernels::kPartialColumns + 1;
   for (const Broadcast broadcast : kBroadcasts) {
-    EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kNone, kCols), Result<bool>(true));
+    EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kNone, kCols),
+              Result<Verdict>(Verdict::kOk));
   }
 }
 
 TEST_F(SumVerification, SeesAWrongBitInASum) {
   for (const Broadcast broadcast : kBroadcasts) {
-    EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kWrongSum), Result<bool>(false));
+    EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kWrongSum),
+              Result<Verdict>(Verdict::kWrongBits));
   }
 }
 
 TEST_F(SumVerification, SeesAWrongBitThatOnlyTheSecondStageMakes) {
   for (const Broadcast broadcast : kBroadcasts) {
-    EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kWrongSecondStage), Result<bool>(false));
+    EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kWrongSecondStage),
+              Result<Verdict>(Verdict::kWrongBits));
   }
 }
 
@@ -89,15 +95,23 @@ TEST_F(SumVerification, SeesPartialSumsThatAreNotAddedUpTheTree) {
   for (const std::int64_t cols : {49, 70, 300, 5000}) {
     for (const Broadcast broadcast : kBroadcasts) {
       EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kPartialsInOrder, cols),
-                Result<bool>(false))
+                Result<Verdict>(Verdict::kWrongBits))
           << cols;
     }
   }
 }
 
+TEST_F(SumVerification, SeesAWritePastTheWorkspace) {
+  for (const Broadcast broadcast : kBroadcasts) {
+    EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kWritesPastWorkspace),
+              Result<Verdict>(Verdict::kOutOfBounds));
+  }
+}
+
 TEST_F(SumVerification, SeesAWrongBitInAnOutputBesideTheSum) {
   for (const Broadcast broadcast : kBroadcasts) {
-    EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kWrongBits), Result<bool>(false));
+    EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kWrongBits),
+              Result<Verdict>(Verdict::kWrongBits));
   }
 }
 
@@ -129,7 +143,7 @@ TEST_F(SumVerification, EveryConfigOfTheComprehensiveSpaceIsRight) {
                                                     kernels::SpaceKind::kComprehensive)) {
       const auto ready = compiled_.get(device_, problem.variant, config);
       ASSERT_TRUE(ready) << ready.error().message << ready.error().log;
-      EXPECT_EQ(verifier->check(*ready), Result<bool>(true)) << to_text(config);
+      EXPECT_EQ(verifier->check(*ready), Result<Verdict>(Verdict::kOk)) << to_text(config);
     }
   }
 }
@@ -146,7 +160,7 @@ TEST_F(SumVerification, TuningQuarantinesAConfigWhoseSecondStageIsWrong) {
   EXPECT_EQ(result->winner, space.front());
   const auto trial = std::ranges::find(result->trials, space[1], &TrialResult::config);
   ASSERT_NE(trial, result->trials.end());
-  EXPECT_EQ(trial->verdict, cache::Verdict::kWrongBits);
+  EXPECT_EQ(trial->verdict, Verdict::kWrongBits);
 }
 
 }  // namespace

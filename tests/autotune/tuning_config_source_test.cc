@@ -151,6 +151,34 @@ TEST_F(TuningConfigSourceTest, ABrokenDefaultIsReportedByItsUseNotByTuning) {
   EXPECT_EQ(answer.config, space().front());
 }
 
+TEST_F(TuningConfigSourceTest, AConfigFoundBadIsNotTriedAgainForAnotherShape) {
+  device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
+  make_source().find(problem_, device_, kernels_);
+  const auto other = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 400);
+  EXPECT_EQ(make_source().find(other, device_, kernels_).rung, Rung::kTuned);
+  for (const auto& trial : store_->trials("fake", to_text(other))) {
+    EXPECT_NE(trial.config, space()[1]);
+  }
+}
+
+TEST_F(TuningConfigSourceTest, TriesNoMoreConfigsThanItMay) {
+  settings_.tune_candidates = 3;
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).trials, 3);
+}
+
+TEST_F(TuningConfigSourceTest, PrintsWhatItFoundOnlyWhenAsked) {
+  testing::internal::CaptureStderr();
+  make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find("autotuning"), std::string::npos);
+  settings_.print_autotuning = true;
+  const auto other = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 400);
+  testing::internal::CaptureStderr();
+  make_source().find(other, device_, kernels_);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                "dorajit autotuning for kernel compose, with key as " + to_text(other)),
+            std::string::npos);
+}
+
 TEST_F(TuningConfigSourceTest, ConcurrentThreadsTuneAProblemOnce) {
   auto source = make_source();
   std::vector<std::thread> threads;

@@ -13,8 +13,9 @@ namespace dorajit::cache {
 namespace {
 
 TEST(TuningRecords, VerdictNamesRoundTrip) {
-  for (const auto verdict : {Verdict::kOk, Verdict::kWrongBits, Verdict::kFailedToCompile,
-                             Verdict::kFailedToLaunch, Verdict::kSpills}) {
+  for (const auto verdict :
+       {Verdict::kOk, Verdict::kWrongBits, Verdict::kFailedToCompile, Verdict::kFailedToLaunch,
+        Verdict::kSpills, Verdict::kOutOfBounds, Verdict::kDidNotFinish}) {
     EXPECT_EQ(parse_verdict(name(verdict)), verdict);
   }
   EXPECT_EQ(name(Verdict::kFailedToCompile), "failed_to_compile");

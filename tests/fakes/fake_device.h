@@ -1,6 +1,8 @@
 // A CPU device that can be told to misbehave, config by config, and how fast each config is.
 #pragma once
 
+#include <unistd.h>
+
 #include <map>
 #include <string>
 
@@ -18,6 +20,12 @@ enum class Misbehaviour {
   kWrongSecondStage,  // the same, only where the sum has several partial sums
   kPartialsInOrder,   // an f32 sum adds its partial sums one after the other
   kFailsToLaunch,
+  kWritesBeforeOutput,   // the byte before the first output
+  kWritesAfterOutput,    // the byte after the last row of the first output
+  kWritesPastWorkspace,  // the byte after the workspace, if there is one
+  kModifiesInput,        // the first element of the first input
+  kHangs,                // never comes back
+  kCrashes,              // takes the process with it
 };
 
 class FakeDevice final : public device::Device {
@@ -33,6 +41,11 @@ class FakeDevice final : public device::Device {
   // What launches of a config do from now on, and what they are measured to take.
   void plant(const kernels::Config& config, Misbehaviour misbehaviour) {
     misbehaviours_[to_text(config)] = misbehaviour;
+  }
+  // The same, but only after that many launches.
+  void plant_after(const kernels::Config& config, Misbehaviour misbehaviour, int launches) {
+    plant(config, misbehaviour);
+    good_launches_[to_text(config)] = launches;
   }
   void set_time_ns(const kernels::Config& config, double nanoseconds) {
     times_[to_text(config)] = nanoseconds;
@@ -58,15 +71,22 @@ class FakeDevice final : public device::Device {
     const auto time = times_.find(key);
     elapsed_ns_ += time == times_.end() ? kOrdinaryTimeNs : time->second;
     const auto planted = misbehaviours_.find(key);
-    const auto misbehaviour =
-        planted == misbehaviours_.end() ? Misbehaviour::kNone : planted->second;
+    auto misbehaviour = planted == misbehaviours_.end() ? Misbehaviour::kNone : planted->second;
+    if (const auto good = good_launches_.find(key); good != good_launches_.end()) {
+      if (good->second-- > 0) misbehaviour = Misbehaviour::kNone;
+    }
     if (misbehaviour == Misbehaviour::kFailsToLaunch) {
       return fail(StatusCode::kDriverError, "planted launch failure");
     }
+    if (misbehaviour == Misbehaviour::kHangs) {
+      for (;;) ::pause();
+    }
+    if (misbehaviour == Misbehaviour::kCrashes) ::_exit(139);
     kernels::KernelArguments stretched = arguments;
     stretched.num_cols += extra_columns_;
     DORAJIT_TRY(cpu_.launch(kernel, config, stretched, stream));
     spoil(kernel.variant(), config, arguments, misbehaviour);
+    trespass(kernel.variant(), arguments, misbehaviour);
     return {};
   }
 
@@ -143,9 +163,46 @@ class FakeDevice final : public device::Device {
     }
   }
 
+  static std::size_t matrix_bytes(const kernels::Variant& variant,
+                                  const kernels::KernelArguments& arguments, std::size_t operand) {
+    return static_cast<std::size_t>(arguments.num_rows * arguments.operands[operand].row_stride) *
+           static_cast<std::size_t>(kernels::size_in_bytes(variant.types[operand]));
+  }
+
+  // Writes what is not the kernel's to write.
+  static void trespass(const kernels::Variant& variant, const kernels::KernelArguments& arguments,
+                       Misbehaviour misbehaviour) {
+    const auto& operands = kernels::spec(variant.op).operands;
+    const auto first = [&](kernels::OperandRole role) {
+      std::size_t i = 0;
+      while (operands[i].role != role || !variant.has(i)) ++i;
+      return i;
+    };
+    const std::size_t output = first(kernels::OperandRole::kOutput);
+    auto* data = static_cast<std::byte*>(arguments.operands[output].data);
+    switch (misbehaviour) {
+      case Misbehaviour::kWritesBeforeOutput:
+        return flip_lowest_bit(data - 1);
+      case Misbehaviour::kWritesAfterOutput:
+        return flip_lowest_bit(data + matrix_bytes(variant, arguments, output));
+      case Misbehaviour::kWritesPastWorkspace:
+        if (!variant.has_sum()) return;
+        return flip_lowest_bit(
+            static_cast<std::byte*>(arguments.workspace) +
+            kernels::sum_workspace_bytes(variant.broadcast, arguments.num_rows, arguments.num_cols,
+                                         arguments.num_channels,
+                                         kernels::size_in_bytes(kernels::compute_type(variant))));
+      case Misbehaviour::kModifiesInput:
+        return flip_lowest_bit(arguments.operands[first(kernels::OperandRole::kInput)].data);
+      default:
+        return;
+    }
+  }
+
   device::CpuDevice cpu_;
   device::DeviceInfo info_;
   std::map<std::string, Misbehaviour> misbehaviours_;
+  std::map<std::string, int> good_launches_;
   std::map<std::string, double> times_;
   int extra_columns_ = 0;
   int copies_ = 0;

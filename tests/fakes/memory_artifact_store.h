@@ -33,6 +33,11 @@ class MemoryArtifactStore final : public ArtifactStore {
     notes_[key] = note;
   }
 
+  std::map<std::string, Artifact> all() {
+    const std::scoped_lock lock(mutex_);
+    return artifacts_;
+  }
+
   std::size_t size() {
     const std::scoped_lock lock(mutex_);
     return artifacts_.size();

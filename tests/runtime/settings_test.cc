@@ -14,7 +14,9 @@ class SettingsTest : public testing::Test {
  protected:
   ScopedEnvironment environment_{{"DORAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "DORAJIT_TUNE",
                                   "DORAJIT_LOG", "DORAJIT_AUTOTUNE", "DORAJIT_TUNE_SECONDS",
-                                  "DORAJIT_SCRATCH_BYTES", "DORAJIT_NVRTC", "DORAJIT_CXX"}};
+                                  "DORAJIT_SCRATCH_BYTES", "DORAJIT_NVRTC", "DORAJIT_CXX",
+                                  "DORAJIT_TUNE_CANDIDATES", "DORAJIT_PRINT_AUTOTUNING",
+                                  "DORA_AUTOTUNE_COMPREHENSIVE"}};
 };
 
 TEST_F(SettingsTest, CacheDirectoryFollowsItsThreeVariablesInOrder) {
@@ -33,13 +35,27 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("DORAJIT_AUTOTUNE", "comprehensive", 1);
   setenv("DORAJIT_TUNE_SECONDS", "0.25", 1);
   setenv("DORAJIT_SCRATCH_BYTES", "1048576", 1);
+  setenv("DORAJIT_TUNE_CANDIDATES", "64", 1);
+  setenv("DORAJIT_PRINT_AUTOTUNING", "1", 1);
   const auto settings = Settings::from_environment();
   ASSERT_TRUE(settings) << settings.error().message;
+  EXPECT_EQ(settings->tune_candidates, 64);
+  EXPECT_TRUE(settings->print_autotuning);
   EXPECT_EQ(settings->tune_policy, TunePolicy::kOff);
   EXPECT_EQ(settings->log_level, LogLevel::kDebug);
   EXPECT_TRUE(settings->comprehensive);
   EXPECT_EQ(settings->tune_seconds, 0.25);
   EXPECT_EQ(settings->scratch_bytes, 1048576);
+}
+
+TEST_F(SettingsTest, TheSwitchOfOthersIsHonouredUnlessOursSaysOtherwise) {
+  setenv("DORA_AUTOTUNE_COMPREHENSIVE", "1", 1);
+  EXPECT_TRUE(Settings::from_environment()->comprehensive);
+  setenv("DORAJIT_AUTOTUNE", "slim", 1);
+  EXPECT_FALSE(Settings::from_environment()->comprehensive);
+  setenv("DORA_AUTOTUNE_COMPREHENSIVE", "0", 1);
+  setenv("DORAJIT_AUTOTUNE", "comprehensive", 1);
+  EXPECT_TRUE(Settings::from_environment()->comprehensive);
 }
 
 TEST_F(SettingsTest, AnUnknownValueIsRefusedAndNamed) {
@@ -51,6 +67,10 @@ TEST_F(SettingsTest, AnUnknownValueIsRefusedAndNamed) {
                                         {"DORAJIT_TUNE_SECONDS", "nan"},
                                         {"DORAJIT_TUNE_SECONDS", "inf"},
                                         {"DORAJIT_SCRATCH_BYTES", "1e9"},
+                                        {"DORAJIT_TUNE_CANDIDATES", "-1"},
+                                        {"DORAJIT_TUNE_CANDIDATES", "4294967297"},
+                                        {"DORAJIT_PRINT_AUTOTUNING", "yes"},
+                                        {"DORA_AUTOTUNE_COMPREHENSIVE", "2"},
                                         {"DORAJIT_CACHE_DIR", "relative/path"}}) {
     setenv(variable, value, 1);
     const auto settings = Settings::from_environment();

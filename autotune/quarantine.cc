@@ -1,0 +1,72 @@
+#include "autotune/quarantine.h"
+
+#include <algorithm>
+#include <format>
+
+#include "runtime/base/hash.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using cache::Verdict;
+
+std::string templates_of(const kernels::Variant& variant, const device::DeviceInfo& device) {
+  return hash_hex(kernels::source_identity(variant, device.traits.kind));
+}
+
+bool is_of_variant(std::string_view problem, const kernels::Variant& variant) {
+  return problem.starts_with(to_text(variant) + "/");
+}
+
+}  // namespace
+
+std::string quarantine_scope(const kernels::Variant& variant, const device::DeviceInfo& device) {
+  return std::format("{} {} {}", device.fingerprint, to_text(variant),
+                     templates_of(variant, device));
+}
+
+bool is_quarantined(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kWrongBits:
+    case Verdict::kOutOfBounds:
+    case Verdict::kFailedToLaunch:
+    case Verdict::kDidNotFinish:
+      return true;
+    case Verdict::kOk:
+    case Verdict::kFailedToCompile:
+    case Verdict::kSpills:
+      return false;
+  }
+  return false;
+}
+
+std::vector<kernels::Config> quarantined_configs(std::span<const cache::Trial> trials,
+                                                 const kernels::Variant& variant,
+                                                 const device::DeviceInfo& device) {
+  const std::string templates = templates_of(variant, device);
+  std::vector<kernels::Config> configs;
+  for (const cache::Trial& trial : trials) {
+    if (is_quarantined(trial.verdict) && trial.device == device.fingerprint &&
+        trial.environment.templates == templates && is_of_variant(trial.problem, variant) &&
+        std::ranges::find(configs, trial.config) == configs.end()) {
+      configs.push_back(trial.config);
+    }
+  }
+  return configs;
+}
+
+std::vector<kernels::Config> quarantined_configs(cache::TuningStore& store,
+                                                 const kernels::Variant& variant,
+                                                 const device::DeviceInfo& device) {
+  std::vector<cache::Trial> trials;
+  // Trials are recorded with a winner, so the winners' problems are all there are.
+  for (const cache::Winner& winner : store.winners()) {
+    if (winner.device != device.fingerprint || !is_of_variant(winner.problem, variant)) continue;
+    for (cache::Trial& trial : store.trials(winner.device, winner.problem)) {
+      trials.push_back(std::move(trial));
+    }
+  }
+  return quarantined_configs(trials, variant, device);
+}
+
+}  // namespace dorajit::autotune

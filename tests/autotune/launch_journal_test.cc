@@ -1,0 +1,189 @@
+// Configs that take their process with them.
+#include "cache/launch_journal.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "autotune/problem_tuner.h"
+#include "autotune/quarantine.h"
+#include "autotune/tuning_config_source.h"
+#include "tests/fakes/fake_device.h"
+#include "tests/fakes/memory_artifact_store.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using cache::LaunchJournal;
+using tests::Misbehaviour;
+
+class LaunchJournalTest : public testing::Test {
+ protected:
+  LaunchJournalTest() {
+    char name[] = "/tmp/dorajit-journal-XXXXXX";
+    directory_ = ::mkdtemp(name);
+  }
+  ~LaunchJournalTest() override { std::filesystem::remove_all(directory_); }
+
+  std::vector<kernels::Config> space() const {
+    return kernels::config_space(problem_.variant, device_.info().traits, 1,
+                                 kernels::SpaceKind::kSlim);
+  }
+  std::string scope() const { return quarantine_scope(problem_.variant, device_.info()); }
+
+  Result<TuneResult> tune(LaunchJournal* journal) {
+    return tune_problem(problem_, device_, kernels_, {.seconds = 5, .journal = journal},
+                        statistics_);
+  }
+
+  // A process that runs `work`.
+  template <class Work>
+  static pid_t fork_child(Work work) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      work();
+      ::_exit(0);
+    }
+    return child;
+  }
+
+  static void wait_for(pid_t child) { ::waitpid(child, nullptr, 0); }
+
+  // Until a process has been in the launch of one config for a second.
+  void wait_for_hang() const {
+    using std::filesystem::file_time_type;
+    for (;;) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::error_code error;
+      for (const auto& file : std::filesystem::directory_iterator(directory_ + "/journal", error)) {
+        const auto age = file_time_type::clock::now() - file.last_write_time(error);
+        if (file.file_size(error) > 0 && age > std::chrono::seconds(1)) return;
+      }
+    }
+  }
+
+  void expect_left_out(const TuneResult& result, const kernels::Config& config) const {
+    EXPECT_NE(result.winner, config);
+    const auto trial = std::ranges::find(result.trials, config, &TrialResult::config);
+    ASSERT_NE(trial, result.trials.end());
+    EXPECT_EQ(trial->verdict, cache::Verdict::kDidNotFinish);
+    EXPECT_EQ(result.trials.size(), space().size());
+  }
+
+  std::string directory_;
+  tests::FakeDevice device_{1};
+  Statistics statistics_;
+  tests::MemoryArtifactStore artifacts_;
+  launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
+  launch::Problem problem_ = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 300);
+};
+
+TEST_F(LaunchJournalTest, WhatWasLeftIsNoCasualty) {
+  const kernels::Config config{.block_size = 7};
+  wait_for(fork_child([&] {
+    const auto journal = LaunchJournal::open(directory_);
+    journal->enter("scope", "problem", config);
+    journal->leave();
+  }));
+  EXPECT_TRUE(LaunchJournal::open(directory_)->casualties("scope").empty());
+}
+
+TEST_F(LaunchJournalTest, WhatADeadProcessEnteredIsOneUntilItIsForgotten) {
+  const kernels::Config config{.block_size = 7};
+  wait_for(fork_child(
+      [&] { LaunchJournal::open(directory_).release()->enter("scope", "problem", config); }));
+  const auto journal = LaunchJournal::open(directory_);
+  EXPECT_EQ(journal->casualties("scope"), std::vector{config});
+  EXPECT_TRUE(journal->casualties("another scope").empty());
+  journal->forget("another scope", std::vector{config});
+  journal->forget("scope", std::vector{kernels::Config{.block_size = 8}});
+  EXPECT_EQ(journal->casualties("scope"), std::vector{config});
+  journal->forget("scope", std::vector{config});
+  EXPECT_TRUE(journal->casualties("scope").empty());
+}
+
+TEST_F(LaunchJournalTest, WhatALivingProcessEnteredIsNone) {
+  const auto other = LaunchJournal::open(directory_);
+  other->enter("scope", "problem", {});
+  const auto journal = LaunchJournal::open(directory_);
+  EXPECT_TRUE(journal->casualties("scope").empty());
+  journal->forget("scope", std::vector<kernels::Config>(1));
+  EXPECT_FALSE(std::filesystem::is_empty(directory_ + "/journal"));
+  other->leave();
+}
+
+TEST_F(LaunchJournalTest, AnEntryThatIsCutOffIsPassedOverAndRemoved) {
+  std::filesystem::create_directories(directory_ + "/journal");
+  const std::string path = directory_ + "/journal/1-1-1.entry";
+  FILE* file = std::fopen(path.c_str(), "w");
+  std::fputs("dorajit launch journal 1\nscope\npro", file);
+  std::fclose(file);
+  EXPECT_TRUE(LaunchJournal::open(directory_)->casualties("scope").empty());
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(LaunchJournalTest, WithoutACacheFolderTuningIsAsBefore) {
+  device_.set_time_ns(space()[1], 0.5e6);
+  const auto result = tune(LaunchJournal::open("").get());
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->winner, space()[1]);
+}
+
+TEST_F(LaunchJournalTest, AfterAConfigThatCrashesTheNextProcessGoesOnWithoutIt) {
+  device_.set_time_ns(space()[3], 0.1e6);
+  device_.plant(space()[3], Misbehaviour::kCrashes);
+  wait_for(fork_child([&] { (void)tune(LaunchJournal::open(directory_).release()); }));
+  const auto journal = LaunchJournal::open(directory_);
+  const auto result = tune(journal.get());
+  ASSERT_TRUE(result) << result.error().message;
+  expect_left_out(*result, space()[3]);
+}
+
+TEST_F(LaunchJournalTest, AfterAConfigThatHangsUntilItIsKilledTheNextProcessGoesOnWithoutIt) {
+  device_.set_time_ns(space()[2], 0.1e6);
+  device_.plant(space()[2], Misbehaviour::kHangs);
+  const pid_t child = fork_child([&] { (void)tune(LaunchJournal::open(directory_).release()); });
+  wait_for_hang();
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  wait_for(child);
+  const auto journal = LaunchJournal::open(directory_);
+  const auto result = tune(journal.get());
+  ASSERT_TRUE(result) << result.error().message;
+  expect_left_out(*result, space()[2]);
+  journal->forget(scope(), std::vector{space()[2]});
+  EXPECT_TRUE(journal->casualties(scope()).empty());
+}
+
+TEST_F(LaunchJournalTest, TheNextProcessRecordsItAndTheJournalForgetsIt) {
+  Settings settings;
+  settings.cache_dir = directory_;
+  device_.plant(space()[2], Misbehaviour::kCrashes);
+  const auto find = [&](const launch::Problem& problem, std::shared_ptr<cache::TuningStore> store) {
+    return TuningConfigSource(settings, std::move(store), statistics_)
+        .find(problem, device_, kernels_);
+  };
+  wait_for(fork_child([&] { find(problem_, cache::TuningStore::open("")); }));
+  const std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open("");
+  EXPECT_EQ(find(problem_, store).rung, launch::Rung::kTuned);
+  EXPECT_TRUE(LaunchJournal::open(directory_)->casualties(scope()).empty());
+  EXPECT_EQ(quarantined_configs(*store, problem_.variant, device_.info()), std::vector{space()[2]});
+  const auto other = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 400);
+  EXPECT_EQ(find(other, store).rung, launch::Rung::kTuned) << "by the database alone";
+}
+
+// A config that is fine on what it is verified on may hang on what it is timed on.
+TEST_F(LaunchJournalTest, TheFirstLaunchOnWhatIsTimedIsEnteredToo) {
+  device_.plant_after(space()[1], Misbehaviour::kCrashes, 3);
+  wait_for(fork_child([&] { (void)tune(LaunchJournal::open(directory_).release()); }));
+  EXPECT_EQ(LaunchJournal::open(directory_)->casualties(scope()), std::vector{space()[1]});
+}
+
+}  // namespace
+}  // namespace dorajit::autotune
