@@ -8,8 +8,6 @@
 namespace dorajit::autotune {
 namespace {
 
-using cache::Verdict;
-
 std::string templates_of(const kernels::Variant& variant, const device::DeviceInfo& device) {
   return hash_hex(kernels::source_identity(variant, device.traits.kind));
 }
@@ -25,28 +23,13 @@ std::string quarantine_scope(const kernels::Variant& variant, const device::Devi
                      templates_of(variant, device));
 }
 
-bool is_quarantined(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kWrongBits:
-    case Verdict::kOutOfBounds:
-    case Verdict::kFailedToLaunch:
-    case Verdict::kDidNotFinish:
-      return true;
-    case Verdict::kOk:
-    case Verdict::kFailedToCompile:
-    case Verdict::kSpills:
-      return false;
-  }
-  return false;
-}
-
 std::vector<kernels::Config> quarantined_configs(std::span<const cache::Trial> trials,
                                                  const kernels::Variant& variant,
                                                  const device::DeviceInfo& device) {
   const std::string templates = templates_of(variant, device);
   std::vector<kernels::Config> configs;
   for (const cache::Trial& trial : trials) {
-    if (is_quarantined(trial.verdict) && trial.device == device.fingerprint &&
+    if (cache::is_bad(trial.verdict) && trial.device == device.fingerprint &&
         trial.environment.templates == templates && is_of_variant(trial.problem, variant) &&
         std::ranges::find(configs, trial.config) == configs.end()) {
       configs.push_back(trial.config);

@@ -15,11 +15,6 @@ namespace dorajit::autotune {
 // What a config's being good or bad depends on, beside the config: device, variant and templates.
 std::string quarantine_scope(const kernels::Variant& variant, const device::DeviceInfo& device);
 
-// Whether a config with that verdict is not to be tried again on the same device by the same
-// kernels, whatever the shape: it computed wrong bits, wrote out of bounds, failed to launch or did
-// not finish. One that spills or does not compile is found out without launching it.
-bool is_quarantined(cache::Verdict verdict);
-
 // The configs of those trials that are quarantined for a variant on a device, each once. Trials of
 // other devices, variants and templates say nothing.
 std::vector<kernels::Config> quarantined_configs(std::span<const cache::Trial> trials,

@@ -62,6 +62,21 @@ std::optional<Verdict> parse_verdict(std::string_view text) {
   return std::nullopt;
 }
 
+bool is_bad(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kWrongBits:
+    case Verdict::kOutOfBounds:
+    case Verdict::kFailedToLaunch:
+    case Verdict::kDidNotFinish:
+      return true;
+    case Verdict::kOk:
+    case Verdict::kFailedToCompile:
+    case Verdict::kSpills:
+      return false;
+  }
+  return false;
+}
+
 std::int64_t checksum(const Trial& trial) {
   Hasher hasher("trial");
   hasher.add("device", trial.device).add("problem", trial.problem);

@@ -35,6 +35,11 @@ enum class Verdict {
 std::string_view name(Verdict verdict);
 std::optional<Verdict> parse_verdict(std::string_view name);
 
+// Whether a config with that verdict is not to be tried again on the same device by the same
+// kernels, whatever the shape: it computed wrong bits, wrote out of bounds, failed to launch or did
+// not finish. One that spills or does not compile is found out without launching it.
+bool is_bad(Verdict verdict);
+
 // One measured config. Trials are only ever added; two that agree in every field are one fact.
 struct Trial {
   std::string problem;  // canonical problem key, "compose/bf16,bf16,f32,bf16/v8/c4096/r12"

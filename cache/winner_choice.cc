@@ -59,7 +59,7 @@ auto order_of_evidence(const Trial& trial) {
 Refused refused_configs(std::span<const Trial> trials) {
   Refused refused;
   for (const Trial& trial : trials) {
-    if (trial.verdict == Verdict::kWrongBits || trial.verdict == Verdict::kFailedToLaunch) {
+    if (is_bad(trial.verdict)) {
       refused.emplace(trial.environment.templates, to_text(trial.config));
     }
   }

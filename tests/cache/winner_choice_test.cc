@@ -112,7 +112,8 @@ TEST(WinnerChoice, TimesOfDifferentRunsAreNotCompared) {
 }
 
 TEST(WinnerChoice, ARefusedConfigNeverWins) {
-  for (const Verdict verdict : {Verdict::kWrongBits, Verdict::kFailedToLaunch}) {
+  for (const Verdict verdict : {Verdict::kWrongBits, Verdict::kOutOfBounds,
+                                Verdict::kFailedToLaunch, Verdict::kDidNotFinish}) {
     const OneRun winning = OneRun(2000, 24).add(1, 700).add(2, 800);
     const OneRun refusing = OneRun(1000, 6).refuse(1, verdict);
     EXPECT_EQ(config_of(choose_winner(winning.with(refusing))), sample_config(2));

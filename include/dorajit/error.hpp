@@ -1,0 +1,59 @@
+// Status codes and the exception of the C++ interface (dorajit.hpp).
+#ifndef DORAJIT_ERROR_HPP_
+#define DORAJIT_ERROR_HPP_
+
+#include <dorajit/dorajit.h>
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace dorajit {
+// Inline, so that translation units compiled against different versions may meet in one process.
+inline namespace v0 {
+
+// The status codes of the C interface, which says when each is returned.
+enum class Status : std::int32_t {
+  kOk = DORAJIT_OK,
+  kInvalidArgument = DORAJIT_INVALID_ARGUMENT,
+  kUnsupported = DORAJIT_UNSUPPORTED,
+  kWrongDevice = DORAJIT_WRONG_DEVICE,
+  kNoDriver = DORAJIT_NO_DRIVER,
+  kNoCompiler = DORAJIT_NO_COMPILER,
+  kCompileError = DORAJIT_COMPILE_ERROR,
+  kDriverError = DORAJIT_DRIVER_ERROR,
+  kOutOfMemory = DORAJIT_OUT_OF_MEMORY,
+  kCaptureUnsafe = DORAJIT_CAPTURE_UNSAFE,
+  kIoError = DORAJIT_IO_ERROR,
+  kInternal = DORAJIT_INTERNAL
+};
+
+// "INVALID_ARGUMENT" and so on. Static.
+inline const char* status_name(Status status) {
+  return dorajit_status_name(static_cast<dorajit_status>(status));
+}
+
+// What every function here throws. what() names the argument, call or file, and what to do.
+class Error : public std::runtime_error {
+ public:
+  Error(Status status, const std::string& message, std::string log = {})
+      : std::runtime_error(message),
+        status_(status),
+        log_(std::make_shared<const std::string>(std::move(log))) {}
+
+  Status status() const noexcept { return status_; }
+
+  // The compiler's whole log for kCompileError, else empty.
+  const std::string& log() const noexcept { return *log_; }
+
+ private:
+  Status status_;
+  std::shared_ptr<const std::string> log_;  // shared, so that copying an Error does not throw
+};
+
+}  // namespace v0
+}  // namespace dorajit
+
+#endif  // DORAJIT_ERROR_HPP_

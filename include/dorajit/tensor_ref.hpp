@@ -1,0 +1,151 @@
+// Tensors of the C++ interface (dorajit.hpp): views over memory that somebody else owns.
+#ifndef DORAJIT_TENSOR_REF_HPP_
+#define DORAJIT_TENSOR_REF_HPP_
+
+#include <dorajit/dorajit.h>
+#include <dorajit/error.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace dorajit {
+inline namespace v0 {
+
+enum class ElementType { kFloat32, kFloat16, kBfloat16, kFloat64 };
+
+// Where a tensor's memory is.
+struct Device {
+  DLDeviceType type = kDLCPU;
+  int index = 0;
+
+  static Device cpu() noexcept { return {}; }
+  static Device cuda(int index = 0) noexcept { return {kDLCUDA, index}; }
+};
+
+// Up to eight sizes or strides, held in place.
+class Dims {
+ public:
+  static constexpr std::size_t kMost = 8;
+
+  Dims(std::initializer_list<std::int64_t> values) : Dims(values.begin(), values.size()) {}
+
+  // A std::vector<std::int64_t>, std::array<std::int64_t, N> or the like.
+  template <class Container,
+            class = std::enable_if_t<std::is_convertible<
+                decltype(std::declval<const Container&>().data()), const std::int64_t*>::value>>
+  Dims(const Container& values) : Dims(values.data(), values.size()) {}
+
+  // kInvalidArgument for more than kMost of them.
+  Dims(const std::int64_t* values, std::size_t count) : count_(count) {
+    if (count > kMost) {
+      throw Error(Status::kInvalidArgument,
+                  "a tensor of " + std::to_string(count) +
+                      " dimensions: give at most 8, or flatten the leading ones");
+    }
+    for (std::size_t i = 0; i < count; ++i) values_[i] = values[i];
+  }
+
+  const std::int64_t* data() const noexcept { return values_; }
+  std::size_t size() const noexcept { return count_; }
+
+ private:
+  std::int64_t values_[kMost] = {};
+  std::size_t count_ = 0;
+};
+
+// A tensor that somebody else owns. Copies are shallow; nothing is allocated. kInvalidArgument for
+// strides that are not as many as the sizes.
+//
+// `Memory` is void for a tensor that may be written (TensorRef), const void for one that is only
+// read (ConstTensorRef). A TensorRef serves as a ConstTensorRef.
+template <class Memory>
+class BasicTensorRef {
+ public:
+  // Compact, row-major: shape [..., num_cols]. `data` is the address of the first element on
+  // `device` and may be null for a tensor without elements.
+  BasicTensorRef(Memory* data, const Dims& shape, ElementType type, Device device = {})
+      : shape_(shape), strides_({}), has_strides_(false) {
+    set(const_cast<void*>(static_cast<const void*>(data)), type, device);
+  }
+
+  // With a stride for each dimension, in elements. The last must be 1; the others must flatten into
+  // rows that lie a constant stride apart.
+  BasicTensorRef(Memory* data, const Dims& shape, const Dims& strides, ElementType type,
+                 Device device = {})
+      : shape_(shape), strides_(strides), has_strides_(true) {
+    if (strides.size() != shape.size()) {
+      throw Error(Status::kInvalidArgument,
+                  "a tensor of " + std::to_string(shape.size()) + " dimensions with " +
+                      std::to_string(strides.size()) + " strides: give one for each");
+    }
+    set(const_cast<void*>(static_cast<const void*>(data)), type, device);
+  }
+
+  // A tensor of another library. kInvalidArgument for more than eight dimensions.
+  BasicTensorRef(const DLTensor& tensor)
+      : tensor_(tensor),
+        shape_(dims_of(tensor.shape, tensor.ndim)),
+        strides_(dims_of(tensor.strides, tensor.ndim)),
+        has_shape_(tensor.shape != nullptr),
+        has_strides_(tensor.strides != nullptr) {}
+
+  // From a TensorRef to a ConstTensorRef.
+  template <class Other, class = std::enable_if_t<std::is_void<Other>::value &&
+                                                  !std::is_same<Memory, Other>::value &&
+                                                  std::is_const<Memory>::value>>
+  BasicTensorRef(const BasicTensorRef<Other>& other) : BasicTensorRef(other.dl_tensor()) {}
+
+  // Its sizes and strides live in this object.
+  DLTensor dl_tensor() const noexcept {
+    DLTensor tensor = tensor_;
+    tensor.shape = has_shape_ ? const_cast<std::int64_t*>(shape_.data()) : nullptr;
+    tensor.strides = has_strides_ ? const_cast<std::int64_t*>(strides_.data()) : nullptr;
+    return tensor;
+  }
+
+ private:
+  static Dims dims_of(const std::int64_t* values, int count) {
+    return Dims(values, values == nullptr || count < 0 ? 0 : static_cast<std::size_t>(count));
+  }
+
+  static DLDataType dl_type(ElementType type) noexcept {
+    const auto float_code = static_cast<std::uint8_t>(kDLFloat);
+    switch (type) {
+      case ElementType::kFloat16:
+        return {float_code, 16, 1};
+      case ElementType::kBfloat16:
+        return {static_cast<std::uint8_t>(kDLBfloat), 16, 1};
+      case ElementType::kFloat64:
+        return {float_code, 64, 1};
+      case ElementType::kFloat32:
+        break;
+    }
+    return {float_code, 32, 1};
+  }
+
+  void set(void* data, ElementType type, Device device) noexcept {
+    tensor_.data = data;
+    tensor_.device.device_type = device.type;
+    tensor_.device.device_id = device.index;
+    tensor_.ndim = static_cast<int>(shape_.size());
+    tensor_.dtype = dl_type(type);
+  }
+
+  DLTensor tensor_{};
+  Dims shape_;
+  Dims strides_;
+  bool has_shape_ = true;
+  bool has_strides_;
+};
+
+using TensorRef = BasicTensorRef<void>;
+using ConstTensorRef = BasicTensorRef<const void>;
+
+}  // namespace v0
+}  // namespace dorajit
+
+#endif  // DORAJIT_TENSOR_REF_HPP_
