@@ -6,11 +6,11 @@
 #define DORAJIT_DORAJIT_HPP_
 
 #include <dorajit/dorajit.h>
-#include <dorajit/error.hpp>
-#include <dorajit/tensor_ref.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <dorajit/error.hpp>
+#include <dorajit/tensor_ref.hpp>
 #include <initializer_list>
 #include <memory>
 #include <optional>

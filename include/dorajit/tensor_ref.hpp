@@ -3,10 +3,10 @@
 #define DORAJIT_TENSOR_REF_HPP_
 
 #include <dorajit/dorajit.h>
-#include <dorajit/error.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <dorajit/error.hpp>
 #include <initializer_list>
 #include <string>
 #include <type_traits>
