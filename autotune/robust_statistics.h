@@ -1,4 +1,4 @@
-// Pure functions over samples. What follows from them is in significance.h.
+// Pure functions over samples, and when they say that one config is faster than another.
 #pragma once
 
 #include <span>

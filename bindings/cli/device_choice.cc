@@ -60,4 +60,10 @@ std::string why_no_cuda_device() {
   return *count > 0 ? "" : "the NVIDIA driver is installed but shows no GPU";
 }
 
+Result<std::string> fingerprint_asked_for(Engine& engine, std::string_view device) {
+  if (device.empty()) return std::string();
+  DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(engine, device));
+  return chosen.device->info().fingerprint;
+}
+
 }  // namespace dorajit::cli

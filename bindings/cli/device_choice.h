@@ -29,4 +29,8 @@ Result<ChosenDevice> choose_device(Engine& engine, std::string_view text);
 // Why there is no CUDA device, in one line; empty when there is one.
 std::string why_no_cuda_device();
 
+// The fingerprint of the device that --device names; empty where it names none, so that all are
+// meant.
+Result<std::string> fingerprint_asked_for(Engine& engine, std::string_view device);
+
 }  // namespace dorajit::cli

@@ -31,12 +31,8 @@ Result<ExitCode> ExportCommand::run(const Invocation& invocation) {
   }
   const auto composition = bindings::compose_engine(invocation.settings);
   cache::TuningStore& store = *composition.store;
-  std::string only_device;
-  if (!invocation.device.empty()) {
-    DORAJIT_ASSIGN(const ChosenDevice chosen,
-                   choose_device(*composition.engine, invocation.device));
-    only_device = chosen.device->info().fingerprint;
-  }
+  DORAJIT_ASSIGN(const std::string only_device,
+                 fingerprint_asked_for(*composition.engine, invocation.device));
   std::vector<cache::Trial> trials = store.trials();
   std::erase_if(trials, [&](const cache::Trial& trial) {
     return !trial.device.contains(device_name_) ||

@@ -60,12 +60,8 @@ CLI::App* ShowCommand::declare(CLI::App& app) {
 Result<ExitCode> ShowCommand::run(const Invocation& invocation) {
   const auto composition = bindings::compose_engine(invocation.settings);
   cache::TuningStore& store = *composition.store;
-  std::string only_device;
-  if (!invocation.device.empty()) {
-    DORAJIT_ASSIGN(const ChosenDevice chosen,
-                   choose_device(*composition.engine, invocation.device));
-    only_device = chosen.device->info().fingerprint;
-  }
+  DORAJIT_ASSIGN(const std::string only_device,
+                 fingerprint_asked_for(*composition.engine, invocation.device));
   std::vector<cache::Winner> winners = store.winners();
   std::erase_if(winners, [&](const cache::Winner& winner) {
     return !winner.device.contains(fingerprint_) ||

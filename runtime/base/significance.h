@@ -1,4 +1,5 @@
-// When a measured difference is more than noise: one rule for all who compare configs.
+// When two measured medians differ by more than noise: the rule for who has no more than what was
+// recorded. A tuning, which has the rounds themselves, compares round by round.
 #pragma once
 
 namespace dorajit {
