@@ -1,5 +1,6 @@
 #include "autotune/ladder.h"
 
+#include <algorithm>
 #include <format>
 #include <utility>
 
@@ -39,13 +40,10 @@ RungLook look_of(Rung rung, const Winner* winner, const LadderQuestion& question
   return look;
 }
 
-}  // namespace
-
-RungLook look_up_exactly(cache::TuningStore& store, const LadderQuestion& question) {
-  auto winner = store.find_winner(question.device.fingerprint, to_text(question.problem));
-  const bool is_shipped = winner && winner->origin == cache::WinnerOrigin::kOverlay;
-  RungLook look = look_of(is_shipped ? Rung::kShippedDatabase : Rung::kUserDatabase,
-                          winner ? &*winner : nullptr, question, "it was never tuned");
+// Of the problem itself.
+RungLook exact_look(Rung rung, const std::optional<Winner>& winner, const LadderQuestion& question,
+                    std::string_view nothing) {
+  RungLook look = look_of(rung, winner ? &*winner : nullptr, question, nothing);
   if (!look.answers) return look;
   // Other templates are other kernels: their winner says nothing certain about these.
   if (winner->environment.templates != question.environment.templates) {
@@ -58,10 +56,32 @@ RungLook look_up_exactly(cache::TuningStore& store, const LadderQuestion& questi
   return look;
 }
 
+}  // namespace
+
+std::vector<RungLook> look_up_exactly(cache::TuningStore& store, const LadderQuestion& question) {
+  const std::string problem = to_text(question.problem);
+  const std::string& device = question.device.fingerprint;
+  std::vector<RungLook> looks;
+  looks.push_back(exact_look(Rung::kUserDatabase, store.find_winner(device, problem), question,
+                             "it was never tuned"));
+  if (looks.back().answers && !looks.back().is_stale) return looks;
+  looks.push_back(exact_look(Rung::kShippedDatabase, store.find_overlay_winner(device, problem),
+                             question, "it is in none"));
+  return looks;
+}
+
+const RungLook& best_of(std::span<const RungLook> looks) {
+  const auto fresh = std::ranges::find_if(
+      looks, [](const RungLook& look) { return look.answers && !look.is_stale; });
+  if (fresh != looks.end()) return *fresh;
+  const auto any = std::ranges::find_if(looks, &RungLook::answers);
+  return any != looks.end() ? *any : looks.back();
+}
+
 std::vector<RungLook> look_at_neighbours(cache::TuningStore& store,
                                          const LadderQuestion& question) {
   const launch::Problem& problem = question.problem;
-  const std::vector<Winner> winners = store.winners();
+  const std::vector<Winner> winners = store.winners_of_variant(to_text(problem.variant));
   const auto space =
       kernels::config_space(problem.variant, question.device.traits, problem.vector_width,
                             kernels::SpaceKind::kComprehensive);

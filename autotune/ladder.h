@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,12 @@ struct LadderQuestion {
   bool only_same_space = false;
 };
 
-// What the databases say of the very problem.
-RungLook look_up_exactly(cache::TuningStore& store, const LadderQuestion& question);
+// What the databases say of the very problem: the user's, then, unless that answers with what is
+// not stale, the shipped ones. best_of() tells which of them to take.
+std::vector<RungLook> look_up_exactly(cache::TuningStore& store, const LadderQuestion& question);
+
+// The first that answers and is not stale, else the first that answers, else the last.
+const RungLook& best_of(std::span<const RungLook> looks);
 
 // The rungs below, down to the first that answers; the default config always does.
 std::vector<RungLook> look_at_neighbours(cache::TuningStore& store, const LadderQuestion& question);

@@ -24,7 +24,9 @@ using launch::ReadyKernel;
 constexpr std::int64_t kMostScratchBytes = 2LL << 30;
 // A CPU is a hundred times slower than a GPU: a few times its cache is cold, and soon done.
 constexpr std::int64_t kCpuCachesOfScratch = 8;
-constexpr double kLeastMeasuringShare = 0.25;  // of the budget, however long compiling took
+// Of the budget.
+constexpr double kCompilingShare = 0.5;        // of the comprehensive space, at most
+constexpr double kLeastMeasuringShare = 0.25;  // however long compiling and verifying took
 
 using Clock = std::chrono::steady_clock;
 
@@ -46,22 +48,43 @@ class JournalEntry {
   cache::LaunchJournal* journal_;
 };
 
-// Drops candidates that do not produce the right bits.
-void verify(std::vector<Candidate>& candidates, Verifier& verifier, const launch::Problem& problem,
+// Drops a candidate that does not produce the right bits.
+void verify(Candidate& candidate, Verifier& verifier, const launch::Problem& problem,
             cache::LaunchJournal* journal, const std::string& scope) {
+  const auto checked = [&] {
+    const JournalEntry entry(journal, scope, problem, candidate.result.config);
+    return verifier.check(*candidate.kernel);
+  }();
+  const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
+  if (verdict == Verdict::kOk) return;
+  candidate.result.verdict = verdict;
+  candidate.kernel.reset();
+  log(LogLevel::kWarning,
+      std::format("config {} of {} is quarantined: {}", to_text(candidate.result.config),
+                  to_text(problem), checked ? name(verdict) : checked.error().message));
+}
+
+// Before they are timed. Those that the time does not suffice for are left out.
+void verify_untimed(std::vector<Candidate>& candidates, Verifier& verifier,
+                    const launch::Problem& problem, cache::LaunchJournal* journal,
+                    const std::string& scope, Clock::time_point deadline) {
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (i > 0 && Clock::now() >= deadline) {
+      candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(i), candidates.end());
+      return;
+    }
+    if (candidates[i].kernel) verify(candidates[i], verifier, problem, journal, scope);
+  }
+}
+
+// Once more, those that were timed often enough to win.
+void verify_timed(std::vector<Candidate>& candidates, Verifier& verifier,
+                  const launch::Problem& problem, cache::LaunchJournal* journal,
+                  const std::string& scope) {
   for (Candidate& candidate : candidates) {
-    if (!candidate.kernel) continue;
-    const auto checked = [&] {
-      const JournalEntry entry(journal, scope, problem, candidate.result.config);
-      return verifier.check(*candidate.kernel);
-    }();
-    const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
-    if (verdict == Verdict::kOk) continue;
-    candidate.result.verdict = verdict;
-    candidate.kernel.reset();
-    log(LogLevel::kWarning,
-        std::format("config {} of {} is quarantined: {}", to_text(candidate.result.config),
-                    to_text(problem), checked ? name(verdict) : checked.error().message));
+    if (candidate.kernel && candidate.result.samples >= kLeastSamples) {
+      verify(candidate, verifier, problem, journal, scope);
+    }
   }
 }
 
@@ -188,10 +211,12 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
                                 Statistics& statistics, const TuneProgress& progress) {
   const auto start = Clock::now();
   // The slim space is small enough to be compiled whole; the comprehensive one as far as time goes.
-  const auto deadline = limits.space == kernels::SpaceKind::kSlim
-                            ? Clock::time_point::max()
-                            : start + std::chrono::duration_cast<Clock::duration>(
-                                          std::chrono::duration<double>(limits.seconds));
+  const auto until = [&](double share) {
+    return limits.space == kernels::SpaceKind::kSlim
+               ? Clock::time_point::max()
+               : start +
+                     std::chrono::duration_cast<Clock::duration>(Seconds(limits.seconds * share));
+  };
   const auto space = kernels::config_space(problem.variant, device.info().traits,
                                            problem.vector_width, limits.space);
   const std::string scope = quarantine_scope(problem.variant, device.info());
@@ -215,11 +240,12 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   if (const auto checked = verifier.check(*standard.kernel); !checked || *checked != Verdict::kOk) {
     return default_is_broken(problem, standard, checked);
   }
-  make_kernels(candidates, problem, device, kernels, deadline, progress);
-  verify(candidates, verifier, problem, limits.journal, scope);
+  make_kernels(candidates, problem, device, kernels, until(kCompilingShare), progress);
+  verify_untimed(candidates, verifier, problem, limits.journal, scope,
+                 until(1 - kLeastMeasuringShare));
 
   DORAJIT_ASSIGN(const ScratchOperands scratch, make_scratch(problem, device, limits));
-  const std::chrono::duration<double> spent = Clock::now() - start;
+  const Seconds spent = Clock::now() - start;
   const double left =
       std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
   const std::vector<Candidate*> competing = contestants(candidates);
@@ -232,13 +258,13 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   Tournament tournament(competing.size());
   play(tournament, sampler, left);
   note_measurements(competing, tournament, sampler);
-  verify(candidates, verifier, problem, limits.journal, scope);
+  verify_timed(candidates, verifier, problem, limits.journal, scope);
   // What computed wrong bits only after a while has beaten nobody.
   while (standard.kernel && tournament.winner() != 0 && !competing[tournament.winner()]->kernel) {
     tournament.disqualify_challenger();
     play(tournament, sampler, left * kLeastMeasuringShare);
     note_measurements(competing, tournament, sampler);
-    verify(candidates, verifier, problem, limits.journal, scope);
+    verify_timed(candidates, verifier, problem, limits.journal, scope);
   }
   if (!standard.kernel) {
     return fail(

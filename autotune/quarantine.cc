@@ -41,15 +41,7 @@ std::vector<kernels::Config> quarantined_configs(std::span<const cache::Trial> t
 std::vector<kernels::Config> quarantined_configs(cache::TuningStore& store,
                                                  const kernels::Variant& variant,
                                                  const device::DeviceInfo& device) {
-  std::vector<cache::Trial> trials;
-  // Trials are recorded with a winner, so the winners' problems are all there are.
-  for (const cache::Winner& winner : store.winners()) {
-    if (winner.device != device.fingerprint || !is_of_variant(winner.problem, variant)) continue;
-    for (cache::Trial& trial : store.trials(winner.device, winner.problem)) {
-      trials.push_back(std::move(trial));
-    }
-  }
-  return quarantined_configs(trials, variant, device);
+  return quarantined_configs(store.bad_trials(device.fingerprint), variant, device);
 }
 
 }  // namespace dorajit::autotune

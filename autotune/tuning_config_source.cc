@@ -45,6 +45,32 @@ std::string space_hash(const launch::Problem& problem, const device::DeviceInfo&
   return hasher.digest();
 }
 
+std::vector<kernels::Config> configs_of(const TuneResult& tuned) {
+  std::vector<kernels::Config> configs;
+  for (const TrialResult& trial : tuned.trials) configs.push_back(trial.config);
+  return configs;
+}
+
+std::vector<cache::Trial> trials_of(const TuneResult& tuned, const launch::Problem& problem,
+                                    const std::string& device,
+                                    const cache::Environment& environment, std::int64_t now) {
+  const std::string host = host_name();
+  std::vector<cache::Trial> trials;
+  for (const TrialResult& trial : tuned.trials) {
+    trials.push_back({.problem = to_text(problem),
+                      .device = device,
+                      .environment = environment,
+                      .config = trial.config,
+                      .verdict = trial.verdict,
+                      .median_ns = trial.median_ns,
+                      .mad_ns = trial.mad_ns,
+                      .samples = trial.samples,
+                      .created_unix_s = now,
+                      .host = host});
+  }
+  return trials;
+}
+
 }  // namespace
 
 cache::Environment environment_of(const launch::Problem& problem, const device::DeviceInfo& device,
@@ -69,6 +95,7 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& prob
                                                      launch::KernelCache& kernels,
                                                      const cache::Environment& environment) {
   const auto start = std::chrono::steady_clock::now();
+  const std::int64_t now = unix_seconds();
   const TuneLimits limits{.seconds = settings_.tune_seconds,
                           .scratch_bytes = settings_.scratch_bytes,
                           .space = space_kind(settings_),
@@ -81,25 +108,16 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& prob
              std::format("{} could not be tuned: {}", to_text(problem), tuned.error().message));
     return std::nullopt;
   }
+  std::vector<cache::Trial> trials =
+      trials_of(*tuned, problem, device.info().fingerprint, environment, now);
   if (!tuned->is_conclusive) {
+    // What a config did wrong is known all the same.
+    std::erase_if(trials, [](const cache::Trial& trial) { return !cache::is_bad(trial.verdict); });
+    if (!trials.empty()) store_->merge(trials);
+    journal_->forget(quarantine_scope(problem.variant, device.info()), configs_of(*tuned));
     log(LogLevel::kInfo,
         std::format("{} was not compared within {} s", to_text(problem), settings_.tune_seconds));
     return std::nullopt;
-  }
-  const std::int64_t now = unix_seconds();
-  const std::string host = host_name();
-  std::vector<cache::Trial> trials;
-  for (const TrialResult& trial : tuned->trials) {
-    trials.push_back({.problem = to_text(problem),
-                      .device = device.info().fingerprint,
-                      .environment = environment,
-                      .config = trial.config,
-                      .verdict = trial.verdict,
-                      .median_ns = trial.median_ns,
-                      .mad_ns = trial.mad_ns,
-                      .samples = trial.samples,
-                      .created_unix_s = now,
-                      .host = host});
   }
   store_->record(trials, {.problem = to_text(problem),
                           .device = device.info().fingerprint,
@@ -109,9 +127,7 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& prob
                           .median_ns = tuned->winner_ns,
                           .default_median_ns = tuned->default_ns,
                           .created_unix_s = now});
-  std::vector<kernels::Config> recorded;
-  for (const TrialResult& trial : tuned->trials) recorded.push_back(trial.config);
-  journal_->forget(quarantine_scope(problem.variant, device.info()), recorded);
+  journal_->forget(quarantine_scope(problem.variant, device.info()), configs_of(*tuned));
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   if (settings_.print_autotuning) {
     const std::string report = tuning_report(problem, *tuned, spent.count());
@@ -136,9 +152,11 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
                                 .device = device.info(),
                                 .environment = environment,
                                 .only_same_space = settings_.comprehensive};
-  RungLook known = look_up_exactly(*store_, question);
+  std::vector<RungLook> looks = look_up_exactly(*store_, question);
   const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0;
-  if (known.answers && (!known.is_stale || !may_tune)) return answer_of(known, question);
+  const auto is_known = [&] { return best_of(looks).answers; };
+  const auto is_fresh = [&] { return is_known() && !best_of(looks).is_stale; };
+  if (is_fresh() || (is_known() && !may_tune)) return answer_of(best_of(looks), question);
   if (may_tune) {
     // Another process or thread may be tuning this very problem: its result serves both.
     const auto patience = std::chrono::milliseconds(
@@ -146,13 +164,13 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
     const auto claim =
         store_->wait_for_claim(device.info().fingerprint, to_text(problem), patience);
     const std::scoped_lock lock(tuning_);
-    known = look_up_exactly(*store_, question);
-    if (known.answers && !known.is_stale) return answer_of(known, question);
+    looks = look_up_exactly(*store_, question);
+    if (is_fresh()) return answer_of(best_of(looks), question);
     if (claim) {
       if (auto tuned = tune(problem, device, kernels, environment)) return *std::move(tuned);
     }
   }
-  if (known.answers) return answer_of(known, question);
+  if (is_known()) return answer_of(best_of(looks), question);
   return answer_of(look_at_neighbours(*store_, question).back(), question);
 }
 
@@ -163,8 +181,8 @@ std::vector<RungLook> TuningConfigSource::explain(const launch::Problem& problem
                                 .device = device,
                                 .environment = environment,
                                 .only_same_space = settings_.comprehensive};
-  std::vector<RungLook> looks = {look_up_exactly(*store_, question)};
-  if (looks.back().answers) return looks;
+  std::vector<RungLook> looks = look_up_exactly(*store_, question);
+  if (best_of(looks).answers) return looks;
   for (RungLook& look : look_at_neighbours(*store_, question)) looks.push_back(std::move(look));
   return looks;
 }

@@ -7,6 +7,7 @@
 #include "autotune/tuning_config_source.h"
 #include "cache/artifact_files.h"
 #include "cache/directories.h"
+#include "cache/overlay_databases.h"
 #include "runtime/base/log.h"
 #include "runtime/base/statistics.h"
 
@@ -34,7 +35,8 @@ Composition compose_engine(const Settings& settings) {
   Settings used = settings;
   used.cache_dir = usable_cache_dir(settings.cache_dir);
 
-  std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open(used.cache_dir);
+  std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open(
+      used.cache_dir, {.overlays = cache::databases_in(used.shipped_databases)});
   std::shared_ptr<ArtifactStore> artifacts;
   if (!used.cache_dir.empty()) artifacts = std::make_shared<cache::ArtifactFiles>(used.cache_dir);
   auto statistics = std::make_unique<Statistics>();

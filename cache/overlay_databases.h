@@ -7,11 +7,16 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cache/sqlite_connection.h"
 #include "cache/tuning_records.h"
 
 namespace dorajit::cache {
+
+// The *.db of a folder, in the order of their names. Empty for no folder; where it cannot be read a
+// warning says so.
+std::vector<std::string> databases_in(const std::string& folder);
 
 // Thread-safe. Holds no handle, so it survives fork(). Needs no writable folder, and leaves nothing
 // beside the files. One that is missing, damaged or of a newer dorajit is passed over for the rest
@@ -22,6 +27,8 @@ class OverlayDatabases {
 
   // Of the first that has one.
   std::optional<Winner> find_winner(std::string_view device, std::string_view problem);
+  // Those of problems of a variant on any device, database by database.
+  std::vector<Winner> winners_of_variant(std::string_view variant);
 
  private:
   struct Overlay {
@@ -30,8 +37,9 @@ class OverlayDatabases {
     std::atomic<bool> checked{false};  // this process has seen the file whole once
     std::atomic<bool> passed_over{false};
   };
-  static std::optional<Winner> find_in(Overlay& overlay, std::string_view device,
-                                       std::string_view problem);
+  // What `select` makes of the database, or a value-initialised result where it cannot be used.
+  template <class Select>
+  static auto read(Overlay& overlay, Select select);
   static void pass_over(Overlay& overlay, std::string_view reason);
 
   std::deque<Overlay> overlays_;  // elements stay where they are

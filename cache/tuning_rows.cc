@@ -175,6 +175,25 @@ SqliteResult<std::vector<Winner>> select_winners(Connection& connection) {
   return winners;
 }
 
+SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connection,
+                                                            std::string_view variant) {
+  auto statement =
+      connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
+                         " FROM winners WHERE problem BETWEEN ?1 AND ?2 ORDER BY device, problem");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  // Problems are named variant/...; '0' comes right after '/'.
+  const std::string first = std::string(variant) + "/";
+  const std::string last = std::string(variant) + "0";
+  statement->bind(1, first);
+  statement->bind(2, last);
+  std::vector<Winner> winners;
+  auto status = for_each_row(*statement, [&](const Statement& row) {
+    if (auto winner = read_winner(row)) winners.push_back(*std::move(winner));
+  });
+  if (!status) return std::unexpected(std::move(status).error());
+  return winners;
+}
+
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
                                                std::string_view problem) {
   auto statement = prepare_trials(connection, "WHERE device = ?1 AND problem = ?2 ORDER BY id");
@@ -182,6 +201,17 @@ SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::stri
   statement->bind(1, device);
   statement->bind(2, problem);
   return read_trials(*statement);
+}
+
+SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection,
+                                                   std::string_view device) {
+  auto statement = prepare_trials(connection, "WHERE device = ?1 AND verdict <> ?2 ORDER BY id");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  statement->bind(1, device);
+  statement->bind(2, name(Verdict::kOk));
+  auto trials = read_trials(*statement);
+  if (trials) std::erase_if(*trials, [](const Trial& trial) { return !is_bad(trial.verdict); });
+  return trials;
 }
 
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection) {

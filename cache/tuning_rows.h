@@ -22,11 +22,16 @@ SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::s
                                                   std::string_view problem);
 // Ordered by device and problem.
 SqliteResult<std::vector<Winner>> select_winners(Connection& connection);
+// Those of problems of one variant, on every device.
+SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connection,
+                                                            std::string_view variant);
 // In the order of their insertion.
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
                                                std::string_view problem);
 // All of them, in the order of their insertion.
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection);
+// Those on the device whose verdict is_bad().
+SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection, std::string_view device);
 SqliteResult<std::int64_t> count_trials(Connection& connection);
 
 // For reading past damage: the good trials with first_id <= id <= last_id, and as many of the

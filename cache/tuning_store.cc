@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 #include "cache/tuning_store_state.h"
 
 namespace dorajit::cache {
@@ -33,9 +35,13 @@ TuningStore::State& TuningStore::state() {
   return *current;
 }
 
-std::optional<FoundWinner> TuningStore::find_winner(std::string_view device,
-                                                    std::string_view problem) {
+std::optional<Winner> TuningStore::find_winner(std::string_view device, std::string_view problem) {
   return state().find_winner(device, problem);
+}
+
+std::optional<Winner> TuningStore::find_overlay_winner(std::string_view device,
+                                                       std::string_view problem) {
+  return state().overlays().find_winner(device, problem);
 }
 
 void TuningStore::record(std::span<const Trial> trials, const Winner& winner) {
@@ -48,11 +54,23 @@ std::optional<std::int64_t> TuningStore::rebuild_winners() { return state().rebu
 
 std::vector<Winner> TuningStore::winners() { return state().winners(); }
 
+std::vector<Winner> TuningStore::winners_of_variant(std::string_view variant) {
+  std::vector<Winner> winners = state().winners_of_variant(variant);
+  for (Winner& winner : state().overlays().winners_of_variant(variant)) {
+    winners.push_back(std::move(winner));
+  }
+  return winners;
+}
+
 std::vector<Trial> TuningStore::trials(std::string_view device, std::string_view problem) {
   return state().trials(device, problem);
 }
 
 std::vector<Trial> TuningStore::trials() { return state().trials(); }
+
+std::vector<Trial> TuningStore::bad_trials(std::string_view device) {
+  return state().bad_trials(device);
+}
 
 std::int64_t TuningStore::trial_count() { return state().trial_count(); }
 

@@ -19,18 +19,9 @@ namespace dorajit::cache {
 struct TuningStoreOptions {
   // How long one write may wait for other processes before it stays in memory for now.
   std::chrono::milliseconds busy_wait{5000};
-  // Databases that nobody writes, such as come with an installation: searched in this order for
-  // what the user's database lacks. One that cannot be used is passed over, and a warning says so.
+  // Databases that nobody writes, such as come with an installation, in the order in which they are
+  // searched. One that cannot be used is passed over, and a warning says so.
   std::vector<std::string> overlays{};
-};
-
-enum class WinnerOrigin {
-  kUser,     // the user's database, or what this process has recorded
-  kOverlay,  // one of TuningStoreOptions::overlays
-};
-
-struct FoundWinner : Winner {
-  WinnerOrigin origin = WinnerOrigin::kUser;
 };
 
 struct MergeCounts {
@@ -52,7 +43,10 @@ class TuningStore {
   TuningStore(const TuningStore&) = delete;
   TuningStore& operator=(const TuningStore&) = delete;
 
-  std::optional<FoundWinner> find_winner(std::string_view device, std::string_view problem);
+  // Of the user's database, or what this process has recorded.
+  std::optional<Winner> find_winner(std::string_view device, std::string_view problem);
+  // Of the first overlay that has one.
+  std::optional<Winner> find_overlay_winner(std::string_view device, std::string_view problem);
 
   // One transaction. The winner takes the place of an earlier one. Trials of its run that name no
   // default config get the winner's.
@@ -68,9 +62,14 @@ class TuningStore {
 
   // Ordered by device and problem. Without those of overlays.
   std::vector<Winner> winners();
+  // Those of problems of a variant on any device, as Variant's to_text() names it; first the
+  // user's, then those of overlays, in their order.
+  std::vector<Winner> winners_of_variant(std::string_view variant);
   // Oldest record first.
   std::vector<Trial> trials(std::string_view device, std::string_view problem);
   std::vector<Trial> trials();
+  // Those on the device whose verdict is_bad().
+  std::vector<Trial> bad_trials(std::string_view device);
   std::int64_t trial_count();
 
   // The database's path, or "memory" when none is in use.

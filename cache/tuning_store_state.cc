@@ -97,18 +97,8 @@ void TuningStore::State::connect() {
   with_database(Access::kRead, [](Connection&, Deadline) { return SqliteStatus(); });
 }
 
-std::optional<FoundWinner> TuningStore::State::find_winner(std::string_view device,
-                                                           std::string_view problem) {
-  if (auto own = find_own_winner(device, problem)) {
-    return FoundWinner{*std::move(own), WinnerOrigin::kUser};
-  }
-  return overlays_.find_winner(device, problem).transform([](Winner winner) {
-    return FoundWinner{std::move(winner), WinnerOrigin::kOverlay};
-  });
-}
-
-std::optional<Winner> TuningStore::State::find_own_winner(std::string_view device,
-                                                          std::string_view problem) {
+std::optional<Winner> TuningStore::State::find_winner(std::string_view device,
+                                                      std::string_view problem) {
   {
     const std::scoped_lock lock(mutex_);
     if (auto unsaved = memory_.find_unsaved_winner(device, problem)) return unsaved;
@@ -202,6 +192,23 @@ std::vector<Winner> TuningStore::State::winners() {
   with_database(Access::kRead, [&](Connection& connection, Deadline) {
     return select_winners(connection).transform([&](auto found) { winners = std::move(found); });
   });
+  return with_remembered(std::move(winners));
+}
+
+std::vector<Winner> TuningStore::State::winners_of_variant(std::string_view variant) {
+  std::vector<Winner> winners;
+  with_database(Access::kRead, [&](Connection& connection, Deadline) {
+    return select_winners_of_variant(connection, variant).transform([&](auto found) {
+      winners = std::move(found);
+    });
+  });
+  winners = with_remembered(std::move(winners));
+  const std::string prefix = std::string(variant) + "/";
+  std::erase_if(winners, [&](const Winner& w) { return !w.problem.starts_with(prefix); });
+  return winners;
+}
+
+std::vector<Winner> TuningStore::State::with_remembered(std::vector<Winner> winners) {
   std::map<std::pair<std::string, std::string>, Winner> merged;
   const std::scoped_lock lock(mutex_);
   for (Winner& winner : winners) {
@@ -246,6 +253,22 @@ std::vector<Trial> TuningStore::State::trials() {
   });
   const std::scoped_lock lock(mutex_);
   append_unknown(memory_.trials(), trials);
+  return trials;
+}
+
+std::vector<Trial> TuningStore::State::bad_trials(std::string_view device) {
+  std::vector<Trial> trials;
+  with_database(Access::kRead, [&](Connection& connection, Deadline) {
+    return select_bad_trials(connection, device).transform([&](auto found) {
+      trials = std::move(found);
+    });
+  });
+  const std::scoped_lock lock(mutex_);
+  std::vector<Trial> remembered;
+  std::ranges::copy_if(memory_.trials(), std::back_inserter(remembered), [&](const Trial& trial) {
+    return trial.device == device && is_bad(trial.verdict);
+  });
+  append_unknown(remembered, trials);
   return trials;
 }
 

@@ -30,13 +30,17 @@ class TuningStore::State {
   // Opens the database once, so that it exists and its condition is known.
   void connect();
 
-  std::optional<FoundWinner> find_winner(std::string_view device, std::string_view problem);
+  OverlayDatabases& overlays() { return overlays_; }
+
+  std::optional<Winner> find_winner(std::string_view device, std::string_view problem);
   void record(std::span<const Trial> trials, const Winner& winner);
   MergeCounts merge(std::span<const Trial> trials);
   std::optional<std::int64_t> rebuild_winners();
   std::vector<Winner> winners();
+  std::vector<Winner> winners_of_variant(std::string_view variant);
   std::vector<Trial> trials(std::string_view device, std::string_view problem);
   std::vector<Trial> trials();
+  std::vector<Trial> bad_trials(std::string_view device);
   std::int64_t trial_count();
 
   std::string location();
@@ -52,7 +56,8 @@ class TuningStore::State {
   bool with_database(Access access, const Use& use);
   // What the database does not have yet; call with writing_ held.
   bool write_unsaved();
-  std::optional<Winner> find_own_winner(std::string_view device, std::string_view problem);
+  // What the database has, and what memory has beyond it.
+  std::vector<Winner> with_remembered(std::vector<Winner> winners);
   void note_unavailable(Access access, const std::string& reason, bool busy);
   void note_available(Access access, bool read_only);
   bool is_resting(Access access);

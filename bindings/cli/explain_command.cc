@@ -56,7 +56,8 @@ std::string look_text(const RungLook& look, const Explained& explained,
                         look.remark);
     if (look.winner) text += ")";
   }
-  return std::format("  {:<16} {}{}\n", launch::name(look.rung), look.answers ? "-> " : "", text);
+  return std::format("  {:<16} {}{}\n", launch::name(look.rung),
+                     &look == &autotune::best_of(explained.looks) ? "-> " : "", text);
 }
 
 std::string explained_text(const Explained& explained, const device::DeviceInfo& device,
@@ -70,18 +71,14 @@ std::string explained_text(const Explained& explained, const device::DeviceInfo&
 }
 
 Json explained_json(const Explained& explained, cache::TuningStore& store) {
-  Json row = {{"problem", launch::to_text(explained.problem)},
-              {"rung", launch::name(explained.looks.back().rung)},
-              {"config", kernels::to_text(explained.config)},
-              {"stale", explained.looks.back().is_stale},
-              {"tuned_by_first_call", explained.is_tuned_first},
-              {"rungs", Json::array()}};
+  const RungLook& best = autotune::best_of(explained.looks);
+  Json row = {{"problem", launch::to_text(explained.problem)},   {"rung", launch::name(best.rung)},
+              {"config", kernels::to_text(explained.config)},    {"stale", best.is_stale},
+              {"tuned_by_first_call", explained.is_tuned_first}, {"rungs", Json::array()}};
   for (const RungLook& look : explained.looks) {
-    Json one = {{"rung", launch::name(look.rung)},
-                {"answers", look.answers},
-                {"stale", look.is_stale},
-                {"remark", look.remark},
-                {"winner", nullptr}};
+    Json one = {{"rung", launch::name(look.rung)}, {"answers", look.answers},
+                {"used", &look == &best},          {"stale", look.is_stale},
+                {"remark", look.remark},           {"winner", nullptr}};
     if (look.winner) {
       one["winner"] = to_json(*look.winner);
       one["winner"]["age_s"] = age_of(*look.winner);
@@ -117,13 +114,13 @@ Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
   std::vector<Explained> all;
   for (const launch::Problem& problem : problems) {
     Explained explained{.problem = problem, .config = {}, .looks = source.explain(problem, device)};
-    const RungLook& last = explained.looks.back();
+    const RungLook& best = autotune::best_of(explained.looks);
     explained.config =
-        last.winner ? last.winner->config
+        best.winner ? best.winner->config
                     : kernels::default_config(problem.variant, device.traits, problem.vector_width);
     const bool is_exact =
-        last.rung == launch::Rung::kUserDatabase || last.rung == launch::Rung::kShippedDatabase;
-    explained.is_tuned_first = may_tune && (!is_exact || last.is_stale);
+        best.rung == launch::Rung::kUserDatabase || best.rung == launch::Rung::kShippedDatabase;
+    explained.is_tuned_first = may_tune && (!is_exact || best.is_stale);
     all.push_back(std::move(explained));
   }
 

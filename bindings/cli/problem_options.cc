@@ -2,15 +2,18 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <format>
+#include <fstream>
+#include <system_error>
 
 #include "bindings/cli/shapes.h"
+#include "kernel_templates/spaces.h"
 
 namespace dorajit::cli {
 namespace {
 
-Result<std::vector<Shape>> wanted_shapes(const ProblemOptions& options,
-                                         const std::string& command) {
+Result<std::vector<Shape>> wanted_shapes(const ProblemOptions& options) {
   std::vector<Shape> shapes;
   if (options.rows != 0 || options.cols != 0) {
     shapes.push_back({.rows = options.rows, .cols = options.cols});
@@ -20,11 +23,31 @@ Result<std::vector<Shape>> wanted_shapes(const ProblemOptions& options,
     DORAJIT_ASSIGN(const Shape shape, parse_shape(text));
     shapes.push_back(shape);
   }
-  if (shapes.empty()) {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("{} needs a problem: --rows R --cols C, or --shape RxC", command));
-  }
   return shapes;
+}
+
+// One problem a line, as `dorajit show` names them; blank lines and lines that begin with # say
+// nothing.
+Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return fail(StatusCode::kIoError,
+                std::format("{} cannot be read: {}", path, std::generic_category().message(errno)));
+  }
+  std::vector<launch::Problem> problems;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    if (line.empty() || line.starts_with('#')) continue;
+    const auto problem = launch::parse_problem(line);
+    if (!problem) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("{}:{}: \"{}\" is no problem; one looks like "
+                              "compose/bf16,bf16,f32,bf16/v8/c4096/r12",
+                              path, number, line));
+    }
+    problems.push_back(*problem);
+  }
+  return problems;
 }
 
 }  // namespace
@@ -39,6 +62,8 @@ void add_problem_options(CLI::App& app, ProblemOptions& options) {
   app.add_option("--shape", options.shapes, "A problem as ROWSxCOLS; may be repeated")
       ->option_text("RxC")
       ->delimiter(',');
+  app.add_option("--from", options.file, "Problems from a file, one a line as `show` names them")
+      ->option_text("FILE");
   app.add_option("--op", options.variant.op, "The operation [compose]")->option_text("OP");
   add_variant_options(app, options.variant);
 }
@@ -46,11 +71,24 @@ void add_problem_options(CLI::App& app, ProblemOptions& options) {
 Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options,
                                                    kernels::DeviceKind kind,
                                                    const std::string& command) {
-  DORAJIT_ASSIGN(const std::vector<Shape> shapes, wanted_shapes(options, command));
+  DORAJIT_ASSIGN(const std::vector<Shape> shapes, wanted_shapes(options));
   DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
-  std::vector<launch::Problem> problems;
+  std::vector<launch::Problem> wanted;
+  if (!options.file.empty()) {
+    DORAJIT_ASSIGN(wanted, read_problems(options.file));
+  }
   for (const Shape& shape : shapes) {
-    const launch::Problem problem = launch::make_problem(variant, kind, shape.rows, shape.cols);
+    wanted.push_back(launch::make_problem(variant, kind, shape.rows, shape.cols));
+  }
+  if (wanted.empty()) {
+    return fail(
+        StatusCode::kInvalidArgument,
+        std::format("{} needs a problem: --rows R --cols C, --shape RxC or --from FILE", command));
+  }
+  std::vector<launch::Problem> problems;
+  for (launch::Problem& problem : wanted) {
+    problem.vector_width =
+        std::min(problem.vector_width, kernels::widest_vector(problem.variant, kind));
     if (std::ranges::find(problems, problem) == problems.end()) problems.push_back(problem);
   }
   return problems;

@@ -14,14 +14,15 @@ struct ProblemOptions {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::vector<std::string> shapes;
+  std::string file;  // of problems, one a line
   VariantOptions variant;
 };
 
-// Declares --rows, --cols, --shape, --op and what add_variant_options() declares.
+// Declares --rows, --cols, --shape, --from, --op and what add_variant_options() declares.
 void add_problem_options(CLI::App& app, ProblemOptions& options);
 
 // The problems on a device of the kind, without repeats: sizes that share a bucket of rows are one.
-// kInvalidArgument when no size is given or one is wrong, naming the command.
+// kInvalidArgument when none is given or one is wrong, naming the command or the line of the file.
 Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options,
                                                    kernels::DeviceKind kind,
                                                    const std::string& command);

@@ -3,10 +3,14 @@
 #include <charconv>
 #include <concepts>
 #include <cstdlib>
+#include <filesystem>
 #include <format>
 #include <initializer_list>
 #include <string_view>
+#include <system_error>
 #include <utility>
+
+#include "runtime/base/own_location.h"
 
 namespace dorajit {
 namespace {
@@ -80,6 +84,17 @@ std::string default_cache_dir() {
   return {};
 }
 
+// Databases lie in share/ of the prefix whose lib/, bin/ or lib/<triplet>/ this code lies in.
+std::string installed_databases() {
+  const std::filesystem::path own(folder_of_this_code());
+  for (const char* up : {"..", "../.."}) {
+    std::error_code ignored;
+    auto folder = (own / up / "share/dorajit/databases").lexically_normal();
+    if (std::filesystem::is_directory(folder, ignored)) return folder.string();
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Settings> Settings::from_environment() {
@@ -113,6 +128,17 @@ Result<Settings> Settings::from_environment() {
                                settings.tune_candidates));
   DORAJIT_TRY(read_choice<bool>("DORAJIT_PRINT_AUTOTUNING", {{"0", false}, {"1", true}},
                                 settings.print_autotuning));
+  const std::string_view databases = variable("DORAJIT_DATABASES");
+  if (databases.empty()) {
+    settings.shipped_databases = installed_databases();
+  } else if (databases.starts_with('/')) {
+    settings.shipped_databases = databases;
+  } else if (databases != "none") {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("environment variable DORAJIT_DATABASES is \"{}\"; set it to the "
+                            "absolute path of a folder of tuning databases, or to none",
+                            databases));
+  }
   settings.nvrtc_path = variable("DORAJIT_NVRTC");
   settings.host_compiler = variable("DORAJIT_CXX");
   return settings;

@@ -66,7 +66,9 @@ std::optional<Problem> parse_problem(std::string_view text) {
   const auto parsed = variant ? kernels::parse_variant(*variant) : std::nullopt;
   if (!parsed) return std::nullopt;
   problem.variant = *parsed;
-  return problem;
+  const bool is_possible = problem.num_cols >= 1 && problem.row_bucket >= 0 &&
+                           problem.row_bucket < 63 && problem.vector_width >= 1;
+  return is_possible && to_text(problem) == text ? std::optional(problem) : std::nullopt;
 }
 
 Problem make_problem(const kernels::Variant& variant, std::span<const TensorView> operands) {

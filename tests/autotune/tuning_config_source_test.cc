@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "tests/cache/temporary_directory.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
 
@@ -23,6 +24,13 @@ class TuningConfigSourceTest : public testing::Test {
                                  kernels::SpaceKind::kSlim);
   }
 
+  // A database with that winner, beside the user's.
+  void ship(const cache::Winner& winner) {
+    cache::TuningStore::open(directory_.file("shipped"))->record({}, winner);
+    store_ = cache::TuningStore::open("", {.overlays = {directory_.file("shipped/tuning.db")}});
+  }
+
+  cache::TemporaryDirectory directory_;
   Settings settings_;
   std::shared_ptr<cache::TuningStore> store_ = cache::TuningStore::open("");
   Statistics statistics_;
@@ -84,7 +92,8 @@ TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsServedWhereNothingMayBeTu
   EXPECT_EQ(answer.config, space()[2]);
   EXPECT_EQ(statistics_.tuned_problems, 0);
   const auto looks = make_source().explain(problem_, device_.info());
-  ASSERT_EQ(looks.size(), 1U);
+  ASSERT_EQ(looks.size(), 2U);
+  EXPECT_EQ(&best_of(looks), &looks[0]);
   EXPECT_TRUE(looks[0].is_stale);
   EXPECT_NE(looks[0].remark.find("an older one"), std::string::npos);
 }
@@ -119,15 +128,16 @@ TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearest
   EXPECT_EQ(answer.config, space()[2]);
 
   const auto looks = make_source().explain(problem_, device_.info());
-  ASSERT_EQ(looks.size(), 2U);
+  ASSERT_EQ(looks.size(), 3U);
   EXPECT_FALSE(looks[0].answers);
   EXPECT_EQ(looks[0].remark, "it was never tuned");
-  EXPECT_EQ(looks[1].winner->problem, to_text(larger));
+  EXPECT_EQ(looks[1].remark, "it is in none");
+  EXPECT_EQ(looks[2].winner->problem, to_text(larger));
 }
 
 TEST_F(TuningConfigSourceTest, ExplainsTheDefaultByWhatIsMissing) {
   const auto looks = make_source().explain(problem_, device_.info());
-  ASSERT_EQ(looks.size(), 4U);
+  ASSERT_EQ(looks.size(), 5U);
   EXPECT_EQ(looks.back().rung, Rung::kDefault);
   EXPECT_TRUE(looks.back().answers);
   for (const RungLook& look : looks) {
@@ -142,6 +152,39 @@ TEST_F(TuningConfigSourceTest, AWinnerOfOtherTemplatesIsNotServed) {
   environment.templates = "other kernels";
   store_->record({}, winner_of(problem_, space()[2], environment));
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kTuned);
+}
+
+TEST_F(TuningConfigSourceTest, AShippedWinnerAnswersWhatTheUserNeverTuned) {
+  const auto environment = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  ship(winner_of(problem_, space()[2], environment));
+  const auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kShippedDatabase);
+  EXPECT_EQ(answer.config, space()[2]);
+  EXPECT_EQ(statistics_.tuned_problems, 0);
+}
+
+TEST_F(TuningConfigSourceTest, AShippedWinnerComesBeforeAStaleOneAndOneOfOtherKernels) {
+  const auto now = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  ship(winner_of(problem_, space()[2], now));
+  auto older = now;
+  older.driver = "an older one";
+  store_->record({}, winner_of(problem_, space()[1], older));
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[2]);
+  older.templates = "other kernels";
+  store_->record({}, winner_of(problem_, space()[1], older));
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[2]);
+  store_->record({}, winner_of(problem_, space()[1], now));
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kUserDatabase);
+}
+
+TEST_F(TuningConfigSourceTest, AShippedNeighbourAnswersWhereNothingMayBeTuned) {
+  settings_.tune_policy = TunePolicy::kOff;
+  const auto larger = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 600);
+  ship(winner_of(larger, space()[2],
+                 environment_of(larger, device_.info(), kernels::SpaceKind::kSlim)));
+  const auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kNearestShape);
+  EXPECT_EQ(answer.config, space()[2]);
 }
 
 TEST_F(TuningConfigSourceTest, ABrokenDefaultIsReportedByItsUseNotByTuning) {

@@ -107,7 +107,7 @@ TEST_F(SchemaOne, ServesWhereItCannotBeMigrated) {
 TEST_F(SchemaOne, ServesAsAnOverlay) {
   fill();
   const auto store = TuningStore::open("", {.overlays = {db()}});
-  EXPECT_TRUE(store->find_winner(kDevice, sample_problem(1)));
+  EXPECT_TRUE(store->find_overlay_winner(kDevice, sample_problem(1)));
   EXPECT_EQ(RawDatabase(db()).ask("PRAGMA user_version"), "1");
 }
 

@@ -63,7 +63,8 @@ TEST(CliExplain, NamesEveryRungDownToTheOneThatAnswers) {
   EXPECT_EQ(before["problem"], kProblem);
   EXPECT_EQ(before["rung"], "default");
   EXPECT_EQ(before["tuned_by_first_call"], true);
-  EXPECT_EQ(before["rungs"].size(), 4);
+  EXPECT_EQ(before["rungs"].size(), 5);
+  EXPECT_EQ(before["rungs"].back()["used"], true);
 
   const auto tuned = sandbox.run(tune_arguments()).document()["problems"][0];
   const auto after = sandbox.run(explain).document()["problems"][0];
@@ -77,6 +78,35 @@ TEST(CliExplain, NamesEveryRungDownToTheOneThatAnswers) {
   EXPECT_THAT(near.out, HasSubstr("nearest shape    -> "));
   EXPECT_THAT(near.out, HasSubstr(std::string("of ") + kProblem));
   EXPECT_THAT(near.out, HasSubstr("its first call tunes it"));
+}
+
+std::string write_problems(const CliSandbox& sandbox, const std::string& text) {
+  const std::string path = sandbox.folder() + "/problems.txt";
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(CliTune, TakesProblemsFromAFile) {
+  const CliSandbox sandbox;
+  const std::string file = write_problems(sandbox,
+                                          "# of a small model\n\n"
+                                          "compose/f32,f32,f32,f32/v1/c96/r2\n"
+                                          "norm_assembly/f32,f32,f32,f32/v8/c96/r0\n"
+                                          "compose/f32,f32,f32,f32/v4/c96/r2\n");
+  const auto tuned = sandbox.run({"tune", "--from", file, "--device", "cpu", "--json"}).document();
+  ASSERT_EQ(tuned["problems"].size(), 2) << "vectors of another device's are not these";
+  EXPECT_EQ(tuned["problems"][0]["problem"], "compose/f32,f32,f32,f32/v1/c96/r2");
+  EXPECT_EQ(tuned["problems"][1]["problem"], "norm_assembly/f32,f32,f32,f32/v1/c96/r0");
+}
+
+TEST(CliTune, RefusesAFileThatHoldsNoProblems) {
+  const CliSandbox sandbox;
+  const std::string file = write_problems(sandbox, "# none\ncompose/f32/c96\n");
+  CliResult result = sandbox.run({"tune", "--from", file, "--device", "cpu"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr(file + ":2: \"compose/f32/c96\" is no problem"));
+  result = sandbox.run({"tune", "--from", "/nowhere/problems.txt", "--device", "cpu"});
+  EXPECT_THAT(result.err, HasSubstr("/nowhere/problems.txt cannot be read"));
 }
 
 TEST(CliExplain, NeedsAProblem) {

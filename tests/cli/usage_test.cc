@@ -42,7 +42,7 @@ TEST(CliUsage, WrongCommandLinesSayWhatIsWrong) {
       {{"devices", "--frobnicate"}, "--frobnicate"},
       {{"devices", "--device", "gpu"}, "none of: cpu, cuda, cuda:N"},
       {{"devices", "--device", "cuda:"}, "none of: cpu, cuda, cuda:N"},
-      {{"tune"}, "--rows R --cols C, or --shape RxC"},
+      {{"tune"}, "--rows R --cols C, --shape RxC or --from FILE"},
       {{"tune", "--rows", "4"}, "--rows requires --cols"},
       {{"tune", "--rows", "-4", "--cols", "4"}, "must be at least 1"},
       {{"tune", "--shape", "4x"}, "ROWSxCOLS"},

@@ -15,8 +15,8 @@ class SettingsTest : public testing::Test {
   ScopedEnvironment environment_{{"DORAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "DORAJIT_TUNE",
                                   "DORAJIT_LOG", "DORAJIT_AUTOTUNE", "DORAJIT_TUNE_SECONDS",
                                   "DORAJIT_SCRATCH_BYTES", "DORAJIT_NVRTC", "DORAJIT_CXX",
-                                  "DORAJIT_TUNE_CANDIDATES", "DORAJIT_PRINT_AUTOTUNING",
-                                  "DORA_AUTOTUNE_COMPREHENSIVE"}};
+                                  "DORAJIT_DATABASES", "DORAJIT_TUNE_CANDIDATES",
+                                  "DORAJIT_PRINT_AUTOTUNING", "DORA_AUTOTUNE_COMPREHENSIVE"}};
 };
 
 TEST_F(SettingsTest, CacheDirectoryFollowsItsThreeVariablesInOrder) {
@@ -80,6 +80,17 @@ TEST_F(SettingsTest, AnUnknownValueIsRefusedAndNamed) {
     EXPECT_NE(settings.error().message.find(value), std::string::npos);
     unsetenv(variable);
   }
+}
+
+TEST_F(SettingsTest, ShippedDatabasesAreAFolderOrNone) {
+  setenv("DORAJIT_DATABASES", "/opt/tuned", 1);
+  EXPECT_EQ(Settings::from_environment()->shipped_databases, "/opt/tuned");
+  setenv("DORAJIT_DATABASES", "none", 1);
+  EXPECT_EQ(Settings::from_environment()->shipped_databases, "");
+  setenv("DORAJIT_DATABASES", "tuned", 1);
+  const auto refused = Settings::from_environment();
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("DORAJIT_DATABASES"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,22 @@
+#include "runtime/base/own_location.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <system_error>
+
+namespace dorajit {
+
+std::string folder_of_this_code() {
+  static const char anchor = 0;
+  Dl_info found{};
+  if (dladdr(&anchor, &found) == 0 || found.dli_fname == nullptr) return {};
+  std::error_code error;
+  // A program is known by what it was called as, which may be a bare name.
+  const std::filesystem::path file(found.dli_fname);
+  const std::filesystem::path real =
+      std::filesystem::canonical(file.is_absolute() ? file : "/proc/self/exe", error);
+  return error ? std::string() : real.parent_path().string();
+}
+
+}  // namespace dorajit
