@@ -11,6 +11,7 @@ namespace {
 using cache::Winner;
 
 constexpr double kHalvingOfVectors = 2;
+constexpr double kDoublingPastTheColumns = 8;
 
 bool can_answer(const Winner& winner, const Seeker& seeker) {
   return winner.environment.templates == seeker.templates &&
@@ -25,6 +26,14 @@ double distance(const launch::Problem& problem, const launch::Problem& other) {
   return factors(problem.num_cols, other.num_cols) +
          std::abs(problem.row_bucket - other.row_bucket) +
          kHalvingOfVectors * factors(problem.vector_width, other.vector_width);
+}
+
+// A block wider than the matrix leaves threads idle, up to two thirds more time where the winner's
+// own matrix was wide enough for it.
+double misfit(const launch::Problem& problem, const kernels::Config& config) {
+  const double blocks =
+      static_cast<double>(config.block_size) / static_cast<double>(problem.num_cols);
+  return blocks > 1 ? kDoublingPastTheColumns * std::log2(blocks) : 0;
 }
 
 std::string_view kind_of(std::string_view fingerprint) {
@@ -53,7 +62,7 @@ const Winner* nearest_shape(std::span<const Winner> winners, const Seeker& seeke
     if (winner.device != seeker.device || !can_answer(winner, seeker)) continue;
     const auto problem = launch::parse_problem(winner.problem);
     if (!problem || problem->variant != seeker.problem.variant) continue;
-    const double away = distance(seeker.problem, *problem);
+    const double away = distance(seeker.problem, *problem) + misfit(seeker.problem, winner.config);
     if (away < least) {
       least = away;
       nearest = &winner;

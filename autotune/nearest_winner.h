@@ -19,7 +19,8 @@ struct Seeker {
 
 // Of the device's winners of the same variant, the one whose shape is the fewest factors of two
 // away, columns and rows together; null if there is none. A problem of another alignment class
-// counts as two factors of two away for each halving of the vectors.
+// counts as two factors of two away for each halving of the vectors, and a config whose block is
+// wider than the problem's matrix as eight for each doubling.
 const cache::Winner* nearest_shape(std::span<const cache::Winner> winners, const Seeker& seeker);
 
 // Of the winners of the same problem on other devices of the kind, the one on the device that has

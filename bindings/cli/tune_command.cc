@@ -88,7 +88,9 @@ Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
                      force_ ? tune_again(problem, *chosen.device, composition, forced)
                             : engine.prepare(problem, chosen.id));
       Tuned tuned{.problem = problem, .answer = answer, .winner = {}, .trials = {}};
-      if (answer.rung != launch::Rung::kDefault) {
+      if (answer.rung == launch::Rung::kShippedDatabase) {
+        tuned.winner = store.find_overlay_winner(fingerprint, launch::to_text(problem));
+      } else if (answer.rung != launch::Rung::kDefault) {
         tuned.winner = store.find_winner(fingerprint, launch::to_text(problem));
       }
       if (tuned.winner) tuned.trials = trials_of(*tuned.winner, store);

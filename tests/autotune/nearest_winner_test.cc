@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "kernel_templates/spaces.h"
@@ -45,6 +46,23 @@ TEST_F(NearestWinner, IsTheFewestFactorsOfTwoAwayInColumnsAndRowsTogether) {
                                        winner(problem(4096, 4096), 2)};
   EXPECT_EQ(nearest_shape(winners, seeker(wanted)), &winners[1]);
   EXPECT_EQ(nearest_shape({}, seeker(wanted)), nullptr);
+}
+
+TEST_F(NearestWinner, ABlockThatFitsIsWorthAFewFactorsOfTwo) {
+  const Problem wanted = problem(512, 512);
+  Winner wide = winner(problem(512, 1024), 0);
+  wide.config.block_size = 1024;
+  Winner fitting = winner(problem(512, 4096), 0);
+  fitting.config.block_size = 512;
+  const auto space =
+      kernels::config_space({}, {.kind = kernels::DeviceKind::kCuda, .processors = 132}, 8,
+                            kernels::SpaceKind::kComprehensive);
+  const Seeker any_config{.problem = wanted, .device = kH200, .templates = "now", .space = space};
+  fitting.config.num_warps = wide.config.num_warps = 2;
+  const std::vector<Winner> winners = {wide, fitting};
+  ASSERT_TRUE(std::ranges::contains(space, wide.config));
+  ASSERT_TRUE(std::ranges::contains(space, fitting.config));
+  EXPECT_EQ(nearest_shape(winners, any_config), &winners[1]);
 }
 
 TEST_F(NearestWinner, OtherVariantsKernelsDevicesAndConfigsDoNotAnswer) {
