@@ -1,5 +1,6 @@
 #include "bindings/cli/doctor_checks.h"
 
+#include <filesystem>
 #include <format>
 
 #include "bindings/cli/device_choice.h"
@@ -7,6 +8,8 @@
 #include "bindings/cli/self_test.h"
 #include "bindings/cli/text_format.h"
 #include "cache/directories.h"
+#include "cache/overlay_databases.h"
+#include "cache/trial_files.h"
 #include "runtime/compile/nvrtc_library.h"
 #include "runtime/driver/cuda_driver.h"
 
@@ -109,6 +112,29 @@ Finding check_database(cache::TuningStore& store) {
     finding.condition = Condition::kWarning;
     finding.what += "; not kept: " + store.reason_not_persistent();
   }
+  return finding;
+}
+
+Finding check_shipped_databases(const std::string& folder) {
+  constexpr const char* kSubject = "shipped results";
+  if (folder.empty()) {
+    return {.subject = kSubject, .condition = Condition::kAbsent, .what = "none", .log = {}};
+  }
+  std::string names;
+  std::string damage;
+  for (const std::string& path : cache::databases_in(folder)) {
+    const std::string name = std::filesystem::path(path).filename().string();
+    const auto file = cache::read_trial_file(path);
+    if (!file) {
+      damage += std::format("; {}: {}", name, file.error().message);
+    } else if (!file->is_whole()) {
+      damage += std::format("; {} is damaged", name);
+    }
+    names += std::format("{}{}: {}", names.empty() ? " " : ", ", name,
+                         count_text(file ? file->winners : 0, "winner"));
+  }
+  Finding finding = good(kSubject, folder + (names.empty() ? " holds no *.db" : names) + damage);
+  if (!damage.empty()) finding.condition = Condition::kWarning;
   return finding;
 }
 

@@ -31,6 +31,8 @@ Finding check_nvrtc(const Settings& settings, launch::KernelCache& kernels);
 Finding check_host_compiler(launch::KernelCache& kernels);
 Finding check_cache_folder(const std::string& cache_dir, cache::TuningStore& store);
 Finding check_database(cache::TuningStore& store);
+// Databases that are read besides the user's.
+Finding check_shipped_databases(const std::string& folder);
 std::vector<Finding> check_environment();
 // Opens the device and runs the self test on it.
 Finding check_device(Engine& engine, const launch::DeviceId& id);

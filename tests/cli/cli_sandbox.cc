@@ -45,7 +45,7 @@ nlohmann::json CliResult::document() const {
 CliSandbox::CliSandbox() {
   std::string pattern = testing::TempDir() + "/dorajit-cli.XXXXXX";
   EXPECT_NE(mkdtemp(pattern.data()), nullptr) << pattern;
-  folder_ = pattern;
+  folder_ = std::filesystem::canonical(pattern).string();
   for (const char* name : kInherited) {
     if (const char* value = std::getenv(name)) environment_[name] = value;
   }

@@ -7,6 +7,7 @@ against it, by find_package and by pkg-config, before and after the prefix is mo
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -158,6 +159,31 @@ def check_examples(installation, source, scratch):
             say(f"{name} with {way}: {run_example(folder / program, folder / 'cache')}")
 
 
+def check_shipped_databases(installation, scratch):
+    """Results that lie in the installation's folder serve a user who has none."""
+    program = installation.prefix / "bin" / "dorajit"
+    databases = installation.prefix / "share" / "dorajit" / "databases"
+    shipped = {file.stem for file in databases.glob("*.db")}
+    expect("nvidia_h200" in shipped, f"{databases} holds only {sorted(shipped)}")
+    problem = ["--device", "cpu", "--shape", "8x512", "--type", "f32", "--json"]
+    run([program, "tune", "--cache-dir", scratch / "tuned", *problem], env=clean_environment())
+    lines = scratch / "tuned.jsonl"
+    run([program, "export", "--cache-dir", scratch / "tuned", "--out", lines],
+        env=clean_environment())
+    run([program, "import", "--cache-dir", scratch / "imported", lines], env=clean_environment())
+    shutil.copy(scratch / "imported" / "tuning.db", databases / "this_machine.db")
+    databases.chmod(0o555)
+    explained = run([program, "explain", "--cache-dir", scratch / "fresh", *problem],
+                    env=clean_environment())
+    rung = json.loads(explained)["problems"][0]["rung"]
+    expect(rung == "shipped database", f"the problem of a shipped winner is answered by: {rung}")
+    explained = run([program, "explain", "--cache-dir", scratch / "fresh", *problem],
+                    env=clean_environment(DORAJIT_DATABASES="none"))
+    expect(json.loads(explained)["problems"][0]["rung"] == "default", "none is not none")
+    databases.chmod(0o755)
+    say(f"shipped databases: {', '.join(sorted(shipped))}; they serve")
+
+
 def check_installation(build, source, scratch):
     installation = Installation(build, scratch / "prefix")
     run([tool("cmake"), "--install", build, "--prefix", installation.prefix])
@@ -172,6 +198,8 @@ def check_installation(build, source, scratch):
     installation.prefix.rename(moved.prefix)
     say("moved the prefix")
     check_examples(moved, source, scratch / "second")
+    (scratch / "databases").mkdir()
+    check_shipped_databases(moved, scratch / "databases")
 
 
 def main():

@@ -1,0 +1,165 @@
+// Tuning runs that are killed at, or find the disk full from, every single step they write.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "tests/cli/cli_sandbox.h"
+
+namespace dorajit::test {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr int kKilled = 128 + SIGKILL;
+
+std::vector<std::string> tune(const std::string& shape) {
+  return {"tune", "--shape", shape, "--type", "f32", "--device", "cpu", "--json"};
+}
+
+struct Steps;
+
+// A cache folder with one winner, all kernels of the variant and everything that a tuning makes
+// once; each case begins with a copy of it.
+class DiskTrouble : public testing::Test {
+ protected:
+  DiskTrouble() {
+    sandbox_.set("DORAJIT_TUNE_SECONDS", "0.02");
+    EXPECT_EQ(sandbox_.run(tune("8x512")).exit_code, 0);
+    fs::rename(sandbox_.cache_dir(), prepared());
+    start_over();
+  }
+
+  std::string prepared() const { return sandbox_.folder() + "/prepared"; }
+
+  void start_over() {
+    fs::remove_all(sandbox_.cache_dir());
+    fs::copy(prepared(), sandbox_.cache_dir(), fs::copy_options::recursive);
+    fs::permissions(sandbox_.cache_dir(), fs::perms::owner_all);
+  }
+
+  void bring(const std::string& trouble, int step = 0) {
+    sandbox_.set("LD_PRELOAD", DORAJIT_DISK_TROUBLE);
+    sandbox_.set("DISK_TROUBLE", trouble);
+    sandbox_.set("DISK_TROUBLE_FOLDER", sandbox_.cache_dir());
+    sandbox_.set("DISK_TROUBLE_STEP", std::to_string(step));
+    sandbox_.set("DISK_TROUBLE_COUNT", sandbox_.folder() + "/steps");
+  }
+  void end_trouble() { sandbox_.set("LD_PRELOAD", ""); }
+
+  int steps_of_a_tuning() {
+    bring("count");
+    EXPECT_EQ(sandbox_.run(tune("8x1024")).exit_code, 0);
+    end_trouble();
+    int steps = 0;
+    std::ifstream(sandbox_.folder() + "/steps") >> steps;
+    return steps;
+  }
+
+  // What was committed before is there, nothing is damaged, and what was interrupted can be done.
+  // Whether it had been done.
+  bool expect_all_well(int step) {
+    const CliResult known = sandbox_.run(tune("8x512"));
+    EXPECT_EQ(known.exit_code, 0) << step << known.err;
+    const auto document = known.document();
+    EXPECT_EQ(document["problems"][0]["rung"], "user database") << step << known.err;
+    EXPECT_EQ(document["statistics"]["compilations"], 0) << step;
+    const CliResult again = sandbox_.run(tune("8x1024"));
+    EXPECT_EQ(again.exit_code, 0) << step << again.err;
+    // Nothing but what the launch of a config that did not end tells of it.
+    if (again.err.find("a process that launched it") == std::string::npos) {
+      EXPECT_EQ(again.err, "") << step;
+    }
+    EXPECT_EQ(again.document()["database"]["persistent"], true) << step;
+    EXPECT_EQ(sandbox_.run({"verify", sandbox_.cache_dir() + "/tuning.db"}).exit_code, 0) << step;
+    for (const auto& entry : fs::directory_iterator(sandbox_.cache_dir())) {
+      EXPECT_EQ(entry.path().filename().string().find("corrupt"), std::string::npos) << step;
+    }
+    return again.document()["problems"][0]["rung"] == "user database";
+  }
+
+  void kill_at(const Steps& which);
+  void fill_from(const Steps& which);
+
+  CliSandbox sandbox_;
+};
+
+// Steps that a test tries: every one, or every so many from a random one on.
+struct Steps {
+  int first;
+  int stride;
+
+  static Steps all() { return {1, 1}; }
+  static Steps some(int stride) {
+    return {std::uniform_int_distribution(1, stride)(random_engine()), stride};
+  }
+
+ private:
+  static std::random_device& random_engine() {
+    static std::random_device device;
+    return device;
+  }
+};
+
+void DiskTrouble::kill_at(const Steps& which) {
+  const int steps = steps_of_a_tuning();
+  ASSERT_GT(steps, 50);
+  for (int step = which.first; step <= steps; step += which.stride) {
+    start_over();
+    bring("kill", step);
+    EXPECT_EQ(sandbox_.run(tune("8x1024")).exit_code, kKilled) << step;
+    end_trouble();
+    expect_all_well(step);
+  }
+}
+
+void DiskTrouble::fill_from(const Steps& which) {
+  const int steps = steps_of_a_tuning();
+  ASSERT_GT(steps, 50);
+  for (int step = which.first; step <= steps; step += which.stride) {
+    start_over();
+    bring("full", step);
+    const CliResult result = sandbox_.run(tune("8x1024"));
+    end_trouble();
+    EXPECT_EQ(result.exit_code, 0) << step << result.err;
+    EXPECT_EQ(result.document()["problems"][0]["rung"], "tuned") << step;
+    const bool is_kept = expect_all_well(step);
+    if (!is_kept) EXPECT_THAT(result.err, HasSubstr("tuning results stay in memory")) << step;
+    EXPECT_EQ(result.err.find("in memory"), result.err.rfind("in memory")) << step << result.err;
+  }
+}
+
+TEST_F(DiskTrouble, KilledAtAnyStepLosesNoWinner) { kill_at(Steps::some(23)); }
+TEST_F(DiskTrouble, ADiskThatIsFullFromAnyStepOnFailsNoCallAndIsSaidOnce) {
+  fill_from(Steps::some(23));
+}
+
+class DiskTroubleInFull : public DiskTrouble {};
+TEST_F(DiskTroubleInFull, KilledAtEveryStepLosesNoWinner) { kill_at(Steps::all()); }
+TEST_F(DiskTroubleInFull, ADiskThatIsFullFromEveryStepOnFailsNoCallAndIsSaidOnce) {
+  fill_from(Steps::all());
+}
+
+TEST_F(DiskTrouble, OnANetworkFileSystemTheDatabaseStaysLocal) {
+  fs::remove_all(sandbox_.cache_dir());
+  bring("network");
+  const CliResult first = sandbox_.run(tune("8x512"));
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  const std::string location = first.document()["database"]["location"];
+  EXPECT_THAT(location, testing::StartsWith(sandbox_.folder() + "/dorajit-"));
+  EXPECT_THAT(first.err, HasSubstr("network file system"));
+  EXPECT_THAT(first.err, HasSubstr(location));
+  EXPECT_FALSE(fs::exists(sandbox_.cache_dir() + "/tuning.db"));
+  EXPECT_TRUE(fs::exists(sandbox_.cache_dir() + "/artifacts"));
+  EXPECT_EQ(fs::status(fs::path(location).parent_path()).permissions(), fs::perms::owner_all);
+  const CliResult second = sandbox_.run(tune("8x512"));
+  EXPECT_EQ(second.document()["problems"][0]["rung"], "user database");
+  EXPECT_EQ(second.document()["statistics"]["compilations"], 0);
+}
+
+}  // namespace
+}  // namespace dorajit::test

@@ -1,0 +1,216 @@
+// A library to preload into `dorajit`, which brings trouble to what it changes in one folder: it
+// counts the steps (making, writing, syncing, renaming, removing), and dies, or finds the disk
+// full, at a given one. It stands where every part of the program, SQLite too, meets the system.
+//
+//   DISK_TROUBLE_FOLDER   the folder; nothing else is touched or counted
+//   DISK_TROUBLE          count | kill | full | network
+//   DISK_TROUBLE_STEP     the step at which `kill` happens, or from which on the disk is `full`
+//   DISK_TROUBLE_COUNT    the file that `count` leaves the number of steps in
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace {
+
+enum class Trouble { kNone, kCount, kKill, kFull, kNetwork };
+
+const char* variable(const char* name) {
+  const char* value = getenv(name);
+  return value != nullptr ? value : "";
+}
+
+// Compilers that the program starts inherit the library, and are none of its business.
+bool is_the_program() {
+  char path[4096] = {};
+  if (readlink("/proc/self/exe", path, sizeof path - 1) <= 0) return false;
+  const char* name = strrchr(path, '/');
+  return name != nullptr && strcmp(name, "/dorajit") == 0;
+}
+
+Trouble trouble() {
+  static const Trouble wanted = [] {
+    const char* how = variable("DISK_TROUBLE");
+    if (!is_the_program()) return Trouble::kNone;
+    if (strcmp(how, "count") == 0) return Trouble::kCount;
+    if (strcmp(how, "kill") == 0) return Trouble::kKill;
+    if (strcmp(how, "full") == 0) return Trouble::kFull;
+    if (strcmp(how, "network") == 0) return Trouble::kNetwork;
+    return Trouble::kNone;
+  }();
+  return wanted;
+}
+
+bool is_inside(const char* path) {
+  static const char* folder = variable("DISK_TROUBLE_FOLDER");
+  const size_t length = strlen(folder);
+  return length > 0 && path != nullptr && strncmp(path, folder, length) == 0;
+}
+
+bool is_inside(int file) {
+  char link[64];
+  char path[4096] = {};
+  snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+  return readlink(link, path, sizeof path - 1) > 0 && is_inside(path);
+}
+
+std::atomic<long> steps{0};
+
+// False: there is no room for this step. `before_death` is what still happens of the last one.
+template <class Place, class BeforeDeath>
+bool may_step(Place place, bool needs_room, BeforeDeath before_death) {
+  if (trouble() == Trouble::kNone || trouble() == Trouble::kNetwork || !is_inside(place))
+    return true;
+  static const long fatal = atol(variable("DISK_TROUBLE_STEP"));
+  const long step = ++steps;
+  if (trouble() == Trouble::kKill && step == fatal) {
+    before_death();
+    kill(getpid(), SIGKILL);
+    for (;;) pause();
+  }
+  if (trouble() == Trouble::kFull && needs_room && step >= fatal) {
+    errno = ENOSPC;
+    return false;
+  }
+  return true;
+}
+
+template <class Place>
+bool may_step(Place place, bool needs_room) {
+  return may_step(place, needs_room, [] {});
+}
+
+struct AtExit {
+  ~AtExit() {
+    if (trouble() != Trouble::kCount) return;
+    if (FILE* file = fopen(variable("DISK_TROUBLE_COUNT"), "w")) {
+      fprintf(file, "%ld\n", steps.load());
+      fclose(file);
+    }
+  }
+} at_exit;
+
+template <class Function>
+Function* real(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+int open_file(const char* name, int at, const char* path, int flags, mode_t mode) {
+  const bool makes = (flags & O_CREAT) != 0 && faccessat(at, path, F_OK, 0) != 0;
+  if (makes && !may_step(path, true)) return -1;
+  static auto* next = real<int(int, const char*, int, ...)>("openat");
+  (void)name;
+  return next(at, path, flags, mode);
+}
+
+mode_t mode_of(int flags, va_list list) {
+  return (flags & O_CREAT) != 0 ? va_arg(list, mode_t) : 0;
+}
+
+}  // namespace
+
+#define DORAJIT_OPEN(name)                                \
+  extern "C" int name(const char* path, int flags, ...) { \
+    va_list list;                                         \
+    va_start(list, flags);                                \
+    const mode_t mode = mode_of(flags, list);             \
+    va_end(list);                                         \
+    return open_file(#name, AT_FDCWD, path, flags, mode); \
+  }
+DORAJIT_OPEN(open)
+DORAJIT_OPEN(open64)
+
+extern "C" {
+
+int mkstemp(char* pattern) {
+  static auto* next = real<int(char*)>("mkstemp");
+  return may_step(static_cast<const char*>(pattern), true) ? next(pattern) : -1;
+}
+
+int mkostemp(char* pattern, int flags) {
+  static auto* next = real<int(char*, int)>("mkostemp");
+  return may_step(static_cast<const char*>(pattern), true) ? next(pattern, flags) : -1;
+}
+
+// The last write of a process that dies is half a write.
+ssize_t write(int file, const void* bytes, size_t count) {
+  static auto* next = real<ssize_t(int, const void*, size_t)>("write");
+  return may_step(file, true, [&] { (void)next(file, bytes, count / 2); })
+             ? next(file, bytes, count)
+             : -1;
+}
+
+ssize_t pwrite(int file, const void* bytes, size_t count, off_t at) {
+  static auto* next = real<ssize_t(int, const void*, size_t, off_t)>("pwrite");
+  return may_step(file, true, [&] { (void)next(file, bytes, count / 2, at); })
+             ? next(file, bytes, count, at)
+             : -1;
+}
+
+ssize_t pwrite64(int file, const void* bytes, size_t count, off64_t at) {
+  return pwrite(file, bytes, count, at);
+}
+
+int ftruncate(int file, off_t size) {
+  static auto* next = real<int(int, off_t)>("ftruncate");
+  return may_step(file, true) ? next(file, size) : -1;
+}
+
+int ftruncate64(int file, off64_t size) { return ftruncate(file, size); }
+
+int fsync(int file) {
+  static auto* next = real<int(int)>("fsync");
+  return may_step(file, false) ? next(file) : -1;
+}
+
+int fdatasync(int file) {
+  static auto* next = real<int(int)>("fdatasync");
+  return may_step(file, false) ? next(file) : -1;
+}
+
+int mkdir(const char* path, mode_t mode) {
+  static auto* next = real<int(const char*, mode_t)>("mkdir");
+  if (access(path, F_OK) == 0) return next(path, mode);
+  return may_step(path, true) ? next(path, mode) : -1;
+}
+
+int link(const char* from, const char* to) {
+  static auto* next = real<int(const char*, const char*)>("link");
+  return may_step(to, true) ? next(from, to) : -1;
+}
+
+int rename(const char* from, const char* to) {
+  static auto* next = real<int(const char*, const char*)>("rename");
+  return may_step(to, false) ? next(from, to) : -1;
+}
+
+int renameat2(int from_at, const char* from, int to_at, const char* to, unsigned flags) {
+  static auto* next = real<int(int, const char*, int, const char*, unsigned)>("renameat2");
+  return may_step(to, false) ? next(from_at, from, to_at, to, flags) : -1;
+}
+
+int unlink(const char* path) {
+  static auto* next = real<int(const char*)>("unlink");
+  return may_step(path, false) ? next(path) : -1;
+}
+
+int statfs(const char* path, struct statfs* found) {
+  static auto* next = real<int(const char*, struct statfs*)>("statfs");
+  const int result = next(path, found);
+  if (result == 0 && trouble() == Trouble::kNetwork && is_inside(path)) {
+    found->f_type = NFS_SUPER_MAGIC;
+  }
+  return result;
+}
+
+}  // extern "C"

@@ -1,0 +1,111 @@
+// 64 processes, with threads in them, that start cold at once on one cache directory. Through the
+// public interface only.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <dorajit/dorajit.hpp>
+#include <filesystem>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace dorajit {
+namespace {
+
+// What one of many processes saw, in memory that all share.
+struct Seen {
+  int wrong = -1;  // elements, or -1: it did not get that far
+  Statistics counts{};
+};
+
+// One call of each problem on each of two threads; the elements that came out wrong.
+int compose_on_threads(Engine& engine) {
+  std::atomic<int> wrong = 0;
+  const auto compose = [&] {
+    for (const std::int64_t cols : {96, 160}) {
+      const std::int64_t count = 8 * cols;
+      std::vector<float> lora(static_cast<std::size_t>(count), 3.0F);
+      std::vector<float> base(lora.size(), 5.0F);
+      std::vector<float> gain(static_cast<std::size_t>(cols), 1.5F);
+      std::vector<float> out(lora.size());
+      const auto matrix = [&](std::vector<float>& data) {
+        return TensorRef(data.data(), {8, cols}, ElementType::kFloat32, Device::cpu());
+      };
+      const TensorRef columns(gain.data(), {cols}, ElementType::kFloat32, Device::cpu());
+      engine.compose(nullptr, matrix(lora), matrix(base), columns, 2.0, matrix(out));
+      for (const float value : out) wrong += value != 11.5F;  // 0.5 * 5 + 1.5 * (2 * 3)
+    }
+  };
+  std::thread other(compose);
+  compose();
+  other.join();
+  return wrong;
+}
+
+TEST(ManyColdProcesses, WithThreadsInThemTuneEachProblemOnce) {
+  constexpr int kMany = 64;
+  constexpr int kProblems = 2;
+  char pattern[] = "/tmp/dorajit-test-XXXXXX";
+  const std::filesystem::path folder = mkdtemp(pattern);
+  Options options;
+  options.cache_dir = folder.string();
+  options.tune_policy = TunePolicy::kFirstUse;
+  options.tune_seconds = 0.2;
+  const auto size = kMany * sizeof(Seen);
+  void* shared = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  const std::span seen(static_cast<Seen*>(shared), kMany);
+  std::ranges::fill(seen, Seen{});
+  for (Seen& mine : seen) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child != 0) continue;
+    try {
+      Engine engine(options);
+      const int wrong = compose_on_threads(engine);
+      mine.counts = engine.statistics();
+      mine.wrong = wrong;
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  while (::wait(&status) > 0) EXPECT_EQ(status, 0);
+  Statistics sum;
+  for (const Seen& one : seen) {
+    EXPECT_EQ(one.wrong, 0);
+    EXPECT_EQ(one.counts.builtin_kernels, 0);
+    sum.tuned_problems += one.counts.tuned_problems;
+    sum.compilations += one.counts.compilations;
+  }
+  ::munmap(shared, size);
+  EXPECT_EQ(sum.tuned_problems, kProblems);
+  std::int64_t artifacts = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "artifacts")) {
+    artifacts += entry.is_regular_file() ? 1 : 0;
+  }
+  // Two problems of one variant may be tuned side by side, so a kernel may be compiled twice.
+  EXPECT_GE(sum.compilations, artifacts);
+  EXPECT_LE(sum.compilations, kProblems * artifacts);
+  std::printf("%d processes: %ld tunings, %ld compilations of %ld kernels\n", kMany,
+              static_cast<long>(sum.tuned_problems), static_cast<long>(sum.compilations),
+              static_cast<long>(artifacts));
+  // Whoever comes later finds it all done.
+  {
+    Engine engine(options);
+    EXPECT_EQ(compose_on_threads(engine), 0);
+    EXPECT_EQ(engine.statistics().compilations, 0);
+    EXPECT_EQ(engine.statistics().tuned_problems, 0);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace dorajit
