@@ -38,7 +38,10 @@ Composition compose_engine(const Settings& settings) {
   std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open(
       used.cache_dir, {.overlays = cache::databases_in(used.shipped_databases)});
   std::shared_ptr<ArtifactStore> artifacts;
-  if (!used.cache_dir.empty()) artifacts = std::make_shared<cache::ArtifactFiles>(used.cache_dir);
+  if (!used.cache_dir.empty()) {
+    artifacts = std::make_shared<cache::ArtifactFiles>(
+        used.cache_dir, static_cast<std::uint64_t>(used.cache_max_bytes));
+  }
   auto statistics = std::make_unique<Statistics>();
   auto configs = std::make_unique<autotune::TuningConfigSource>(used, store, *statistics);
   auto engine = std::make_unique<Engine>(std::move(used), std::move(statistics),

@@ -324,7 +324,7 @@ void TuningStore::State::note_available(Access access, bool read_only) {
     if (read_only) {
       reason = std::format(
           "{} can be read but not written; free space on its disk, or set DORAJIT_CACHE_DIR to a "
-          "folder that can be written, to keep new results",
+          "writable folder to keep new results",
           database_->path());
       reason_ = reason;
     } else if (access == Access::kWrite || memory_.unsaved().empty()) {

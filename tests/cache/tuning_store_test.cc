@@ -129,6 +129,20 @@ TEST(TuningStore, RemovedFolderIsMadeAgain) {
   EXPECT_TRUE(TuningStore::open(cache)->find_winner(kDevice, sample_problem(2)));
 }
 
+TEST(TuningStore, AClockThatJumpsBackChangesNothing) {
+  const TemporaryDirectory directory;
+  const auto store = TuningStore::open(directory.path());
+  Winner winner = sample_winner(1);
+  winner.created_unix_s = 2'000'000'000;
+  store->record(sample_trials(1, 2), winner);
+  winner.created_unix_s = 1'000;
+  winner.median_ns = 7;
+  store->record({}, winner);
+  EXPECT_EQ(store->find_winner(kDevice, sample_problem(1))->median_ns, 7);
+  EXPECT_EQ(TuningStore::open(directory.path())->find_winner(kDevice, sample_problem(1))->median_ns,
+            7);
+}
+
 TEST(TuningStore, AlteredWinnerIsIgnored) {
   const TemporaryDirectory directory;
   TuningStore::open(directory.path())->record({}, sample_winner(1));

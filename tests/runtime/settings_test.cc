@@ -12,11 +12,11 @@ using tests::ScopedEnvironment;
 
 class SettingsTest : public testing::Test {
  protected:
-  ScopedEnvironment environment_{{"DORAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "DORAJIT_TUNE",
-                                  "DORAJIT_LOG", "DORAJIT_AUTOTUNE", "DORAJIT_TUNE_SECONDS",
-                                  "DORAJIT_SCRATCH_BYTES", "DORAJIT_NVRTC", "DORAJIT_CXX",
-                                  "DORAJIT_DATABASES", "DORAJIT_TUNE_CANDIDATES",
-                                  "DORAJIT_PRINT_AUTOTUNING", "DORA_AUTOTUNE_COMPREHENSIVE"}};
+  ScopedEnvironment environment_{
+      {"DORAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "DORAJIT_TUNE", "DORAJIT_LOG",
+       "DORAJIT_AUTOTUNE", "DORAJIT_TUNE_SECONDS", "DORAJIT_SCRATCH_BYTES", "DORAJIT_NVRTC",
+       "DORAJIT_CXX", "DORAJIT_DATABASES", "DORAJIT_CACHE_MAX_BYTES", "DORAJIT_TUNE_CANDIDATES",
+       "DORAJIT_PRINT_AUTOTUNING", "DORA_AUTOTUNE_COMPREHENSIVE"}};
 };
 
 TEST_F(SettingsTest, CacheDirectoryFollowsItsThreeVariablesInOrder) {
@@ -36,10 +36,12 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("DORAJIT_TUNE_SECONDS", "0.25", 1);
   setenv("DORAJIT_SCRATCH_BYTES", "1048576", 1);
   setenv("DORAJIT_TUNE_CANDIDATES", "64", 1);
+  setenv("DORAJIT_CACHE_MAX_BYTES", "4096", 1);
   setenv("DORAJIT_PRINT_AUTOTUNING", "1", 1);
   const auto settings = Settings::from_environment();
   ASSERT_TRUE(settings) << settings.error().message;
   EXPECT_EQ(settings->tune_candidates, 64);
+  EXPECT_EQ(settings->cache_max_bytes, 4096);
   EXPECT_TRUE(settings->print_autotuning);
   EXPECT_EQ(settings->tune_policy, TunePolicy::kOff);
   EXPECT_EQ(settings->log_level, LogLevel::kDebug);
