@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autotune/nearest_winner.h"
+#include "autotune/quarantine.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -56,6 +57,12 @@ RungLook exact_look(Rung rung, const std::optional<Winner>& winner, const Ladder
   return look;
 }
 
+bool is_quarantined(const Winner& winner, cache::TuningStore& store,
+                    const LadderQuestion& question) {
+  return std::ranges::contains(
+      quarantined_configs(store, question.problem.variant, question.device), winner.config);
+}
+
 }  // namespace
 
 std::vector<RungLook> look_up_exactly(cache::TuningStore& store, const LadderQuestion& question) {
@@ -67,6 +74,12 @@ std::vector<RungLook> look_up_exactly(cache::TuningStore& store, const LadderQue
   if (looks.back().answers && !looks.back().is_stale) return looks;
   looks.push_back(exact_look(Rung::kShippedDatabase, store.find_overlay_winner(device, problem),
                              question, "it is in none"));
+  RungLook& shipped = looks.back();
+  // It was verified on another machine; what this one found out about the config counts.
+  if (shipped.answers && is_quarantined(*shipped.winner, store, question)) {
+    shipped.answers = false;
+    shipped.remark = "its config has misbehaved on this device";
+  }
   return looks;
 }
 
@@ -81,7 +94,10 @@ const RungLook& best_of(std::span<const RungLook> looks) {
 std::vector<RungLook> look_at_neighbours(cache::TuningStore& store,
                                          const LadderQuestion& question) {
   const launch::Problem& problem = question.problem;
-  const std::vector<Winner> winners = store.winners_of_variant(to_text(problem.variant));
+  std::vector<Winner> winners = store.winners_of_variant(to_text(problem.variant));
+  const auto quarantined = quarantined_configs(store, problem.variant, question.device);
+  std::erase_if(winners,
+                [&](const Winner& w) { return std::ranges::contains(quarantined, w.config); });
   const auto space =
       kernels::config_space(problem.variant, question.device.traits, problem.vector_width,
                             kernels::SpaceKind::kComprehensive);

@@ -28,11 +28,12 @@ double distance(const launch::Problem& problem, const launch::Problem& other) {
          kHalvingOfVectors * factors(problem.vector_width, other.vector_width);
 }
 
-// A block wider than the matrix leaves threads idle, up to two thirds more time where the winner's
-// own matrix was wide enough for it.
-double misfit(const launch::Problem& problem, const kernels::Config& config) {
+// On a GPU a block wider than the matrix leaves threads idle: up to two thirds more time where the
+// winner's own matrix was wide enough for it.
+double misfit(const Seeker& seeker, const kernels::Config& config) {
+  if (!seeker.device.starts_with("cuda/")) return 0;
   const double blocks =
-      static_cast<double>(config.block_size) / static_cast<double>(problem.num_cols);
+      static_cast<double>(config.block_size) / static_cast<double>(seeker.problem.num_cols);
   return blocks > 1 ? kDoublingPastTheColumns * std::log2(blocks) : 0;
 }
 
@@ -62,7 +63,7 @@ const Winner* nearest_shape(std::span<const Winner> winners, const Seeker& seeke
     if (winner.device != seeker.device || !can_answer(winner, seeker)) continue;
     const auto problem = launch::parse_problem(winner.problem);
     if (!problem || problem->variant != seeker.problem.variant) continue;
-    const double away = distance(seeker.problem, *problem) + misfit(seeker.problem, winner.config);
+    const double away = distance(seeker.problem, *problem) + misfit(seeker, winner.config);
     if (away < least) {
       least = away;
       nearest = &winner;

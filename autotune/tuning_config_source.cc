@@ -88,7 +88,7 @@ TuningConfigSource::TuningConfigSource(const Settings& settings,
     : settings_(settings),
       store_(std::move(store)),
       statistics_(statistics),
-      journal_(cache::LaunchJournal::open(settings.cache_dir)) {}
+      journal_(cache::LaunchJournal::open(settings.tuning_dir)) {}
 
 std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& problem,
                                                      device::Device& device,
@@ -108,17 +108,13 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& prob
              std::format("{} could not be tuned: {}", to_text(problem), tuned.error().message));
     return std::nullopt;
   }
-  std::vector<cache::Trial> trials =
-      trials_of(*tuned, problem, device.info().fingerprint, environment, now);
   if (!tuned->is_conclusive) {
-    // What a config did wrong is known all the same.
-    std::erase_if(trials, [](const cache::Trial& trial) { return !cache::is_bad(trial.verdict); });
-    if (!trials.empty()) store_->merge(trials);
-    journal_->forget(quarantine_scope(problem.variant, device.info()), configs_of(*tuned));
     log(LogLevel::kInfo,
         std::format("{} was not compared within {} s", to_text(problem), settings_.tune_seconds));
     return std::nullopt;
   }
+  const std::vector<cache::Trial> trials =
+      trials_of(*tuned, problem, device.info().fingerprint, environment, now);
   store_->record(trials, {.problem = to_text(problem),
                           .device = device.info().fingerprint,
                           .environment = environment,
@@ -168,6 +164,7 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
     if (is_fresh()) return answer_of(best_of(looks), question);
     if (claim) {
       if (auto tuned = tune(problem, device, kernels, environment)) return *std::move(tuned);
+      looks = look_up_exactly(*store_, question);
     }
   }
   if (is_known()) return answer_of(best_of(looks), question);

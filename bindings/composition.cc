@@ -1,12 +1,15 @@
 #include "bindings/composition.h"
 
+#include <filesystem>
 #include <format>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "autotune/tuning_config_source.h"
 #include "cache/artifact_files.h"
 #include "cache/directories.h"
+#include "cache/live_directory.h"
 #include "cache/overlay_databases.h"
 #include "runtime/base/log.h"
 #include "runtime/base/statistics.h"
@@ -28,15 +31,34 @@ std::string usable_cache_dir(const std::string& cache_dir) {
   return {};
 }
 
+// The folder for what processes lock: `cache_dir`, or one of this machine instead of a network's.
+std::string usable_tuning_dir(const std::string& cache_dir) {
+  const std::string live_dir = cache::live_directory(cache_dir);
+  if (live_dir == cache_dir) return cache_dir;
+  Status made = live_dir.empty()
+                    ? fail(StatusCode::kIoError, "neither /var/tmp nor TMPDIR is local")
+                    : cache::make_live_directory(live_dir);
+  std::string what =
+      std::format("{} is on a network file system, where a database cannot be shared", cache_dir);
+  what += made ? std::format(": tuning results are kept in {}/tuning.db", live_dir)
+               : std::format(", and tuning results stay in memory: {}", made.error().message);
+  if (std::error_code error; made && std::filesystem::exists(cache_dir + "/tuning.db", error)) {
+    what += std::format("; `dorajit import {}/tuning.db` takes over what is there", cache_dir);
+  }
+  log_once(LogLevel::kWarning, "network " + cache_dir, what);
+  return made ? live_dir : std::string();
+}
+
 }  // namespace
 
 Composition compose_engine(const Settings& settings) {
   set_log_level(settings.log_level);
   Settings used = settings;
   used.cache_dir = usable_cache_dir(settings.cache_dir);
+  used.tuning_dir = usable_tuning_dir(used.cache_dir);
 
   std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open(
-      used.cache_dir, {.overlays = cache::databases_in(used.shipped_databases)});
+      used.tuning_dir, {.overlays = cache::databases_in(used.shipped_databases)});
   std::shared_ptr<ArtifactStore> artifacts;
   if (!used.cache_dir.empty()) {
     artifacts = std::make_shared<cache::ArtifactFiles>(

@@ -6,7 +6,6 @@
 
 #include "cache/directories.h"
 #include "cache/file_error.h"
-#include "cache/live_directory.h"
 #include "cache/replacement.h"
 #include "cache/schema.h"
 #include "cache/transaction.h"
@@ -41,8 +40,8 @@ SqliteStatus bring_up_to_date(Connection& connection, std::int64_t version, Dead
 
 }  // namespace
 
-Database::Database(const std::string& directory, milliseconds repair_wait)
-    : directory_(live_directory(directory)),
+Database::Database(std::string directory, milliseconds repair_wait)
+    : directory_(std::move(directory)),
       path_(directory_ + "/tuning.db"),
       lock_path_(directory_ + "/tuning.db.lock"),
       repair_wait_(repair_wait) {}

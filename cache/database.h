@@ -46,9 +46,8 @@ class Session {
 // Thread-safe. Holds no handle, so it survives fork() and the removal of the folder.
 class Database {
  public:
-  // `repair_wait` bounds how long a repair waits for others to let go of the file. The file is in
-  // the live_directory() of `directory`.
-  Database(const std::string& directory, std::chrono::milliseconds repair_wait);
+  // `repair_wait` bounds how long a repair waits for others to let go of the file.
+  Database(std::string directory, std::chrono::milliseconds repair_wait);
 
   [[nodiscard]] const std::string& path() const { return path_; }
 

@@ -16,7 +16,6 @@
 #include "cache/directories.h"
 #include "cache/file_error.h"
 #include "cache/file_lock.h"
-#include "cache/live_directory.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/log.h"
 
@@ -165,7 +164,7 @@ class NoJournal final : public LaunchJournal {
 
 std::unique_ptr<LaunchJournal> LaunchJournal::open(const std::string& cache_dir) {
   if (cache_dir.empty()) return std::make_unique<NoJournal>();
-  return std::make_unique<FileJournal>(live_directory(cache_dir) + "/journal");
+  return std::make_unique<FileJournal>(cache_dir + "/journal");
 }
 
 }  // namespace dorajit::cache

@@ -1,24 +1,28 @@
 #include "cache/live_directory.h"
 
-#include <linux/magic.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <format>
+#include <system_error>
 
+#include "cache/directories.h"
+#include "cache/file_error.h"
 #include "runtime/base/hash.h"
-#include "runtime/base/log.h"
 
 namespace dorajit::cache {
 namespace {
 
-// Those that linux/magic.h does not name are GPFS, Lustre, Ceph and BeeGFS.
-constexpr unsigned kNetworkFileSystems[] = {
-    NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC, SMB2_SUPER_MAGIC, CIFS_SUPER_MAGIC, AFS_SUPER_MAGIC,
-    CODA_SUPER_MAGIC, 0x47504653,      0x0BD00BD0,       0x00C36400,       0x19830326};
+// NFS, SMB 1 to 3, AFS (two clients), Coda, 9P, GPFS, Lustre, Ceph and BeeGFS, as statfs() has
+// them; no header names them all. FUSE may be anything, and is taken for local.
+constexpr unsigned kNetworkFileSystems[] = {0x6969,     0x517B,     0xFF534D42, 0xFE534D42,
+                                            0x5346414F, 0x6B414653, 0x73757245, 0x01021997,
+                                            0x47504653, 0x0BD00BD0, 0x00C36400, 0x19830326};
 
 bool is_on_network(std::filesystem::path path) {
   struct statfs found{};
@@ -30,22 +34,52 @@ bool is_on_network(std::filesystem::path path) {
   return std::ranges::contains(kNetworkFileSystems, static_cast<unsigned>(found.f_type));
 }
 
+bool will_do(const char* folder) {
+  return folder != nullptr && *folder == '/' && is_writable_directory(folder) &&
+         !is_on_network(folder);
+}
+
+// TMPDIR may be a job's own and go with it, so it is only the second choice.
 std::string folder_of_this_machine() {
-  const char* temporary = std::getenv("TMPDIR");
-  return temporary != nullptr && *temporary == '/' ? temporary : "/var/tmp";
+  for (const char* folder : {"/var/tmp", static_cast<const char*>(std::getenv("TMPDIR"))}) {
+    if (will_do(folder)) return folder;
+  }
+  return {};
+}
+
+Status make_own_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return std::unexpected(file_error("create folder", path, errno));
+  }
+  struct stat info{};
+  if (::lstat(path.c_str(), &info) != 0) {
+    return std::unexpected(file_error("look at folder", path, errno));
+  }
+  if (S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
+      (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
+    return {};
+  }
+  return fail(StatusCode::kIoError,
+              path + " is not a folder that only this user can write; remove it");
 }
 
 }  // namespace
 
 std::string live_directory(const std::string& cache_dir) {
   if (cache_dir.empty() || !is_on_network(cache_dir)) return cache_dir;
-  std::string folder = std::format("{}/dorajit-{}/{}", folder_of_this_machine(), ::getuid(),
-                                   Hasher("live").add("cache", cache_dir).digest());
-  log_once(LogLevel::kWarning, "network " + cache_dir,
-           std::format("{} is on a network file system, where a database cannot be shared: tuning "
-                       "results are kept in {}/tuning.db; compiled kernels stay where they are",
-                       cache_dir, folder));
-  return folder;
+  if (std::error_code error;
+      std::filesystem::exists(cache_dir, error) && !is_writable_directory(cache_dir)) {
+    return cache_dir;
+  }
+  const std::string folder = folder_of_this_machine();
+  if (folder.empty()) return {};
+  return std::format("{}/dorajit-{}/{}", folder, ::geteuid(),
+                     Hasher("live").add("cache", cache_dir).digest());
+}
+
+Status make_live_directory(const std::string& live_dir) {
+  DORAJIT_TRY(make_own_directory(parent_directory(live_dir)));
+  return make_own_directory(live_dir);
 }
 
 }  // namespace dorajit::cache

@@ -34,6 +34,17 @@ std::vector<std::string> databases_in(const std::string& folder) {
   return databases;
 }
 
+Result<std::int64_t> count_overlay_winners(const std::string& path) {
+  const SqliteUse use;
+  Inspection found =
+      inspect(path, Connection::Mode::kImmutable, CheckDepth::kWhole, std::chrono::milliseconds(0));
+  if (found.state == FileState::kAbsent) return fail(StatusCode::kIoError, "there is no such file");
+  if (found.state != FileState::kUsable) return fail(StatusCode::kIoError, found.reason);
+  const auto winners = select_winners(*found.connection);
+  if (!winners) return fail(StatusCode::kIoError, winners.error().message);
+  return static_cast<std::int64_t>(winners->size());
+}
+
 OverlayDatabases::OverlayDatabases(std::span<const std::string> paths) {
   for (const std::string& path : paths) overlays_.emplace_back(path);
 }

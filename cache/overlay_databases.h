@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <span>
@@ -11,12 +12,16 @@
 
 #include "cache/sqlite_connection.h"
 #include "cache/tuning_records.h"
+#include "runtime/base/error.h"
 
 namespace dorajit::cache {
 
 // The *.db of a folder, in the order of their names. Empty for no folder; where it cannot be read a
 // warning says so.
 std::vector<std::string> databases_in(const std::string& folder);
+
+// Of one such database, read whole; an error where it cannot be used.
+Result<std::int64_t> count_overlay_winners(const std::string& path);
 
 // Thread-safe. Holds no handle, so it survives fork(). Needs no writable folder, and leaves nothing
 // beside the files. One that is missing, damaged or of a newer dorajit is passed over for the rest

@@ -3,7 +3,6 @@
 #include <format>
 
 #include "cache/directories.h"
-#include "cache/live_directory.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 
@@ -13,7 +12,7 @@ std::optional<TuningClaim> TuningClaim::acquire(const std::string& cache_dir,
                                                 std::string_view device, std::string_view problem,
                                                 std::chrono::milliseconds wait) {
   if (cache_dir.empty()) return TuningClaim(std::nullopt);
-  const std::string directory = live_directory(cache_dir) + "/locks";
+  const std::string directory = cache_dir + "/locks";
   const std::string key = Hasher("claim").add("device", device).add("problem", problem).digest();
   auto lock = make_private_directories(directory).and_then([&] {
     return FileLock::acquire(std::format("{}/{}.lock", directory, key), FileLock::Mode::kExclusive,

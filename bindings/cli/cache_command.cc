@@ -8,6 +8,7 @@
 #include "bindings/cli/text_format.h"
 #include "bindings/composition.h"
 #include "cache/database.h"
+#include "cache/live_directory.h"
 
 namespace dorajit::cli {
 namespace {
@@ -21,7 +22,8 @@ Result<ExitCode> print_path(const Invocation& invocation) {
   if (invocation.json) {
     Json document = begin_document("cache path");
     document["folder"] = folder;
-    document["database"] = cache::Database(folder, std::chrono::milliseconds(0)).path();
+    document["database"] =
+        cache::Database(cache::live_directory(folder), std::chrono::milliseconds(0)).path();
     print_document(document);
   } else {
     print(folder + "\n");

@@ -9,7 +9,6 @@
 #include "bindings/cli/text_format.h"
 #include "cache/directories.h"
 #include "cache/overlay_databases.h"
-#include "cache/trial_files.h"
 #include "runtime/compile/nvrtc_library.h"
 #include "runtime/driver/cuda_driver.h"
 
@@ -124,14 +123,10 @@ Finding check_shipped_databases(const std::string& folder) {
   std::string damage;
   for (const std::string& path : cache::databases_in(folder)) {
     const std::string name = std::filesystem::path(path).filename().string();
-    const auto file = cache::read_trial_file(path);
-    if (!file) {
-      damage += std::format("; {}: {}", name, file.error().message);
-    } else if (!file->is_whole()) {
-      damage += std::format("; {} is damaged", name);
-    }
+    const auto winners = cache::count_overlay_winners(path);
+    if (!winners) damage += std::format("; {}: {}", name, winners.error().message);
     names += std::format("{}{}: {}", names.empty() ? " " : ", ", name,
-                         count_text(file ? file->winners : 0, "winner"));
+                         count_text(winners.value_or(0), "winner"));
   }
   Finding finding = good(kSubject, folder + (names.empty() ? " holds no *.db" : names) + damage);
   if (!damage.empty()) finding.condition = Condition::kWarning;

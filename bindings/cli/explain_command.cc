@@ -33,11 +33,14 @@ struct Explained {
 
 std::string winner_text(const cache::Winner& winner, const launch::Problem& problem,
                         const device::DeviceInfo& device, cache::TuningStore& store) {
-  std::string text = std::format(
-      "{} at {}, {} over the default, from {}, {} old", kernels::to_text(winner.config),
-      duration_text(winner.median_ns), ratio_text(winner.default_median_ns / winner.median_ns),
-      count_text(static_cast<std::int64_t>(trials_behind(winner, store)), "trial"),
-      age_text(age_of(winner)));
+  std::string text = std::format("{} at {}, {} over the default, {} old",
+                                 kernels::to_text(winner.config), duration_text(winner.median_ns),
+                                 ratio_text(winner.default_median_ns / winner.median_ns),
+                                 age_text(age_of(winner)));
+  // Those of a shipped winner stayed where it was made.
+  if (const std::size_t trials = trials_behind(winner, store)) {
+    text += ", from " + count_text(static_cast<std::int64_t>(trials), "trial");
+  }
   if (winner.problem != launch::to_text(problem)) text += std::format(", of {}", winner.problem);
   if (winner.device != device.fingerprint) text += std::format(", on {}", winner.device);
   return text;
@@ -100,7 +103,7 @@ CLI::App* ExplainCommand::declare(CLI::App& app) {
 }
 
 Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
-  DORAJIT_TRY(make_problems(options_, kernels::DeviceKind::kCpu, "explain"));
+  DORAJIT_TRY(check_problem_options(options_, "explain"));
   const auto composition = bindings::compose_engine(invocation.settings);
   cache::TuningStore& store = *composition.store;
   DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(*composition.engine, invocation.device));

@@ -1,7 +1,9 @@
 #include "bindings/cli/import_command.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <format>
+#include <memory>
 #include <utility>
 
 #include "bindings/cli/output.h"
@@ -15,14 +17,18 @@ CLI::App* ImportCommand::declare(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("import", "Add what other machines measured to the tuning database");
   command->add_option("FILE", files_, "Files of `dorajit export`, or tuning databases")->required();
+  command->add_option("--into", folder_, "Make a database to ship, as FOLDER/tuning.db, instead")
+      ->option_text("FOLDER");
   command->footer("Example:\n  dorajit import h200.jsonl other-host/tuning.db");
   return command;
 }
 
 Result<ExitCode> ImportCommand::run(const Invocation& invocation) {
   DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(files_));
-  const auto composition = bindings::compose_engine(invocation.settings);
-  cache::TuningStore& store = *composition.store;
+  const std::shared_ptr<cache::TuningStore> opened =
+      folder_.empty() ? bindings::compose_engine(invocation.settings).store
+                      : cache::TuningStore::open(std::filesystem::absolute(folder_).string());
+  cache::TuningStore& store = *opened;
 
   std::vector<cache::Trial> trials;
   for (const TrialInput& input : inputs) {

@@ -16,6 +16,7 @@ class ImportCommand final : public Command {
 
  private:
   std::vector<std::string> files_;
+  std::string folder_;
 };
 
 }  // namespace dorajit::cli

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <format>
 #include <fstream>
@@ -39,13 +40,19 @@ Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
   for (int number = 1; std::getline(file, line); ++number) {
     if (line.empty() || line.starts_with('#')) continue;
     const auto problem = launch::parse_problem(line);
-    if (!problem) {
+    const bool is_small_enough =
+        problem && check_shape({.rows = problem->bucket_rows(), .cols = problem->num_cols});
+    if (!is_small_enough || !std::has_single_bit(static_cast<unsigned>(problem->vector_width))) {
       return fail(StatusCode::kInvalidArgument,
                   std::format("{}:{}: \"{}\" is no problem; one looks like "
                               "compose/bf16,bf16,f32,bf16/v8/c4096/r12",
                               path, number, line));
     }
     problems.push_back(*problem);
+  }
+  if (file.bad() || problems.empty()) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{} {}", path, file.bad() ? "cannot be read" : "names no problem"));
   }
   return problems;
 }
@@ -68,9 +75,19 @@ void add_problem_options(CLI::App& app, ProblemOptions& options) {
   add_variant_options(app, options.variant);
 }
 
+Status check_problem_options(const ProblemOptions& options, const std::string& command) {
+  DORAJIT_ASSIGN(const std::vector<Shape> shapes, wanted_shapes(options));
+  DORAJIT_TRY(make_variant(options.variant));
+  if (!shapes.empty() || !options.file.empty()) return {};
+  return fail(
+      StatusCode::kInvalidArgument,
+      std::format("{} needs a problem: --rows R --cols C, --shape RxC or --from FILE", command));
+}
+
 Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options,
                                                    kernels::DeviceKind kind,
                                                    const std::string& command) {
+  DORAJIT_TRY(check_problem_options(options, command));
   DORAJIT_ASSIGN(const std::vector<Shape> shapes, wanted_shapes(options));
   DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
   std::vector<launch::Problem> wanted;
@@ -79,11 +96,6 @@ Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options
   }
   for (const Shape& shape : shapes) {
     wanted.push_back(launch::make_problem(variant, kind, shape.rows, shape.cols));
-  }
-  if (wanted.empty()) {
-    return fail(
-        StatusCode::kInvalidArgument,
-        std::format("{} needs a problem: --rows R --cols C, --shape RxC or --from FILE", command));
   }
   std::vector<launch::Problem> problems;
   for (launch::Problem& problem : wanted) {

@@ -21,6 +21,10 @@ struct ProblemOptions {
 // Declares --rows, --cols, --shape, --from, --op and what add_variant_options() declares.
 void add_problem_options(CLI::App& app, ProblemOptions& options);
 
+// kInvalidArgument when no problem is given or one is wrong, as far as that can be told before a
+// device is opened and a file is read; names the command.
+Status check_problem_options(const ProblemOptions& options, const std::string& command);
+
 // The problems on a device of the kind, without repeats: sizes that share a bucket of rows are one.
 // kInvalidArgument when none is given or one is wrong, naming the command or the line of the file.
 Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options,

@@ -44,7 +44,8 @@ Json tuned_json(const Tuned& tuned) {
 std::string tuned_text(const Tuned& tuned) {
   std::string text = std::format("{}\n", launch::to_text(tuned.problem));
   if (!tuned.winner) return text + "not tuned; the default config runs\n";
-  text += trials_text(tuned.trials, *tuned.winner);
+  // Those of a shipped winner stayed where it was made.
+  if (!tuned.trials.empty()) text += trials_text(tuned.trials, *tuned.winner);
   return text +
          std::format("winner: {} at {}, {} over the default ({})\n",
                      kernels::to_text(tuned.winner->config), duration_text(tuned.winner->median_ns),
@@ -67,7 +68,7 @@ CLI::App* TuneCommand::declare(CLI::App& app) {
 
 Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
   // Before a device is opened, so that a wrong command line is told at once.
-  DORAJIT_TRY(make_problems(options_, kernels::DeviceKind::kCpu, "tune"));
+  DORAJIT_TRY(check_problem_options(options_, "tune"));
   Settings settings = invocation.settings;
   settings.tune_policy =
       TunePolicy::kFirstUse;  // asked for here and now, whatever DORAJIT_TUNE says

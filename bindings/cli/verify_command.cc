@@ -11,6 +11,7 @@
 #include "bindings/cli/text_format.h"
 #include "bindings/cli/trial_inputs.h"
 #include "cache/database.h"
+#include "cache/live_directory.h"
 
 namespace dorajit::cli {
 namespace {
@@ -62,8 +63,9 @@ Result<ExitCode> VerifyCommand::run(const Invocation& invocation) {
       return fail(StatusCode::kInvalidArgument,
                   "there is no cache folder: name a file, or set DORAJIT_CACHE_DIR");
     }
-    input.path =
-        cache::Database(invocation.settings.cache_dir, std::chrono::milliseconds(0)).path();
+    input.path = cache::Database(cache::live_directory(invocation.settings.cache_dir),
+                                 std::chrono::milliseconds(0))
+                     .path();
     std::error_code ignored;
     exists = std::filesystem::exists(input.path, ignored);
   }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 namespace dorajit {
@@ -12,10 +13,10 @@ std::string folder_of_this_code() {
   Dl_info found{};
   if (dladdr(&anchor, &found) == 0 || found.dli_fname == nullptr) return {};
   std::error_code error;
-  // A program is known by what it was called as, which may be a bare name.
-  const std::filesystem::path file(found.dli_fname);
+  // A program is known by what it was called as; a bare name was searched for on PATH.
+  const std::string_view file(found.dli_fname);
   const std::filesystem::path real =
-      std::filesystem::canonical(file.is_absolute() ? file : "/proc/self/exe", error);
+      std::filesystem::canonical(file.contains('/') ? file : "/proc/self/exe", error);
   return error ? std::string() : real.parent_path().string();
 }
 

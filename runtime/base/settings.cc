@@ -87,6 +87,7 @@ std::string default_cache_dir() {
 // Databases lie in share/ of the prefix whose lib/, bin/ or lib/<triplet>/ this code lies in.
 std::string installed_databases() {
   const std::filesystem::path own(folder_of_this_code());
+  if (own.empty()) return {};
   for (const char* up : {"..", "../.."}) {
     std::error_code ignored;
     auto folder = (own / up / "share/dorajit/databases").lexically_normal();

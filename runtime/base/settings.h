@@ -19,7 +19,8 @@ inline constexpr double kMostTuneSeconds = 86400;
 inline constexpr int kMostTuneCandidates = 1'000'000;
 
 struct Settings {
-  std::string cache_dir;                                 // absolute; empty: nothing is kept on disk
+  std::string cache_dir;   // absolute; empty: nothing is kept on disk
+  std::string tuning_dir;  // of the database and its locks; compose_engine() derives it
   std::int64_t cache_max_bytes = std::int64_t{1} << 30;  // of compiled kernels there
   std::string shipped_databases;  // folder of databases to read from; empty: none
   TunePolicy tune_policy = TunePolicy::kFirstUse;

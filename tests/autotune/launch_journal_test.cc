@@ -163,7 +163,7 @@ TEST_F(LaunchJournalTest, AfterAConfigThatHangsUntilItIsKilledTheNextProcessGoes
 
 TEST_F(LaunchJournalTest, TheNextProcessRecordsItAndTheJournalForgetsIt) {
   Settings settings;
-  settings.cache_dir = directory_;
+  settings.tuning_dir = directory_;
   device_.plant(space()[2], Misbehaviour::kCrashes);
   const auto find = [&](const launch::Problem& problem, std::shared_ptr<cache::TuningStore> store) {
     return TuningConfigSource(settings, std::move(store), statistics_)

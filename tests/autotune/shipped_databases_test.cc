@@ -8,6 +8,7 @@
 #include <map>
 
 #include "autotune/nearest_winner.h"
+#include "autotune/tuning_config_source.h"
 #include "runtime/base/hash.h"
 #include "tests/autotune/recorded_trials.h"
 
@@ -40,6 +41,8 @@ TEST(ShippedDatabases, AreWholeAndOfTheseKernels) {
                 hash_hex(kernels::source_identity(problem->variant, kernels::DeviceKind::kCuda)))
           << path << ": the kernel templates have changed since " << winner.problem
           << " was tuned; tune again as databases/README.md says";
+      EXPECT_EQ(winner.environment.tuner, kTunerVersion) << path << " is stale; tune again";
+      EXPECT_EQ(winner.environment.policy, kMeasurementPolicy) << path << " is stale; tune again";
     }
   }
 }
@@ -76,6 +79,7 @@ std::map<int, Regrets> regrets_of_neighbours(const RecordedTrials& recorded, dou
 TEST(ShippedDatabases, ANeighbourOneBucketAwayCostsLittle) {
   for (const std::string& path : shipped_texts()) {
     const RecordedTrials recorded(path);
+    EXPECT_TRUE(regrets_of_neighbours(recorded, 1).contains(1)) << path;
     for (const int least : {1, 2}) {
       for (auto& [away, regrets] : regrets_of_neighbours(recorded, least)) {
         std::cout << std::filesystem::path(path).filename().string() << ", neighbours from "

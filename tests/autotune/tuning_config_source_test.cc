@@ -177,6 +177,19 @@ TEST_F(TuningConfigSourceTest, AShippedWinnerComesBeforeAStaleOneAndOneOfOtherKe
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kUserDatabase);
 }
 
+TEST_F(TuningConfigSourceTest, AConfigThatMisbehavedHereIsNotTakenFromElsewhere) {
+  const auto other = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 400);
+  ship(winner_of(problem_, space()[2],
+                 environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim)));
+  device_.plant(space()[2], tests::Misbehaviour::kWrongBits);
+  make_source().find(other, device_, kernels_);
+  settings_.tune_policy = TunePolicy::kOff;
+  const auto looks = make_source().explain(problem_, device_.info());
+  EXPECT_FALSE(looks[1].answers);
+  EXPECT_EQ(looks[1].remark, "its config has misbehaved on this device");
+  EXPECT_NE(make_source().find(problem_, device_, kernels_).config, space()[2]);
+}
+
 TEST_F(TuningConfigSourceTest, AShippedNeighbourAnswersWhereNothingMayBeTuned) {
   settings_.tune_policy = TunePolicy::kOff;
   const auto larger = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 600);

@@ -111,9 +111,12 @@ void DiskTrouble::kill_at(const Steps& which) {
   for (int step = which.first; step <= steps; step += which.stride) {
     start_over();
     bring("kill", step);
-    EXPECT_EQ(sandbox_.run(tune("8x1024")).exit_code, kKilled) << step;
+    const int exit_code = sandbox_.run(tune("8x1024")).exit_code;
     end_trouble();
     expect_all_well(step);
+    // How many configs are verified once more depends on how many the time sufficed for.
+    if (exit_code == 0 && step > steps * 3 / 4) return;
+    EXPECT_EQ(exit_code, kKilled) << step;
   }
 }
 
@@ -150,7 +153,7 @@ TEST_F(DiskTrouble, OnANetworkFileSystemTheDatabaseStaysLocal) {
   const CliResult first = sandbox_.run(tune("8x512"));
   EXPECT_EQ(first.exit_code, 0) << first.err;
   const std::string location = first.document()["database"]["location"];
-  EXPECT_THAT(location, testing::StartsWith(sandbox_.folder() + "/dorajit-"));
+  EXPECT_THAT(location, testing::StartsWith("/var/tmp/dorajit-"));
   EXPECT_THAT(first.err, HasSubstr("network file system"));
   EXPECT_THAT(first.err, HasSubstr(location));
   EXPECT_FALSE(fs::exists(sandbox_.cache_dir() + "/tuning.db"));
@@ -159,6 +162,15 @@ TEST_F(DiskTrouble, OnANetworkFileSystemTheDatabaseStaysLocal) {
   const CliResult second = sandbox_.run(tune("8x512"));
   EXPECT_EQ(second.document()["problems"][0]["rung"], "user database");
   EXPECT_EQ(second.document()["statistics"]["compilations"], 0);
+
+  // Where somebody else may write, nothing is read.
+  fs::permissions(fs::path(location).parent_path(), fs::perms::all);
+  const CliResult third = sandbox_.run(tune("8x512"));
+  EXPECT_EQ(third.exit_code, 0) << third.err;
+  EXPECT_EQ(third.document()["problems"][0]["rung"], "tuned");
+  EXPECT_EQ(third.document()["database"]["location"], "memory");
+  EXPECT_THAT(third.err, HasSubstr("only this user can write"));
+  fs::remove_all(fs::path(location).parent_path());
 }
 
 }  // namespace

@@ -105,6 +105,12 @@ TEST(CliTune, RefusesAFileThatHoldsNoProblems) {
   CliResult result = sandbox.run({"tune", "--from", file, "--device", "cpu"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr(file + ":2: \"compose/f32/c96\" is no problem"));
+  write_problems(sandbox, "compose/f32,f32,f32,f32/v1/c4096/r62\n");
+  result = sandbox.run({"tune", "--from", file, "--device", "cpu"});
+  EXPECT_THAT(result.err, HasSubstr("is no problem")) << "it is too large to be one";
+  write_problems(sandbox, "# none\n");
+  result = sandbox.run({"tune", "--from", file, "--device", "cpu"});
+  EXPECT_THAT(result.err, HasSubstr("names no problem"));
   result = sandbox.run({"tune", "--from", "/nowhere/problems.txt", "--device", "cpu"});
   EXPECT_THAT(result.err, HasSubstr("/nowhere/problems.txt cannot be read"));
 }
