@@ -92,6 +92,12 @@ SqliteResult<Statement> prepare_trials(Connection& connection, const std::string
   return statement;
 }
 
+SqliteStatus append_winners(Statement& statement, std::vector<Winner>& rows) {
+  return for_each_row(statement, [&](const Statement& row) {
+    if (auto winner = read_winner(row)) rows.push_back(*std::move(winner));
+  });
+}
+
 SqliteResult<std::vector<Trial>> read_trials(Statement& statement) {
   std::vector<Trial> trials;
   auto status = for_each_row(statement, [&](const Statement& row) {
@@ -187,10 +193,9 @@ SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connecti
   statement->bind(1, first);
   statement->bind(2, last);
   std::vector<Winner> winners;
-  auto status = for_each_row(*statement, [&](const Statement& row) {
-    if (auto winner = read_winner(row)) winners.push_back(*std::move(winner));
-  });
-  if (!status) return std::unexpected(std::move(status).error());
+  if (auto status = append_winners(*statement, winners); !status) {
+    return std::unexpected(std::move(status).error());
+  }
   return winners;
 }
 
@@ -246,9 +251,7 @@ SqliteStatus read_winners(Connection& connection, std::vector<Winner>& rows) {
   auto statement =
       connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS " FROM winners ORDER BY device, problem");
   if (!statement) return std::unexpected(std::move(statement).error());
-  return for_each_row(*statement, [&](const Statement& row) {
-    if (auto winner = read_winner(row)) rows.push_back(*std::move(winner));
-  });
+  return append_winners(*statement, rows);
 }
 
 #undef DORAJIT_TRIAL_COLUMNS

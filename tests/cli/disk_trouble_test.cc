@@ -5,6 +5,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <random>
 
 #include "tests/cli/cli_sandbox.h"
@@ -20,8 +21,6 @@ constexpr int kKilled = 128 + SIGKILL;
 std::vector<std::string> tune(const std::string& shape) {
   return {"tune", "--shape", shape, "--type", "f32", "--device", "cpu", "--json"};
 }
-
-struct Steps;
 
 // A cache folder with one winner, all kernels of the variant and everything that a tuning makes
 // once; each case begins with a copy of it.
@@ -82,69 +81,52 @@ class DiskTrouble : public testing::Test {
     return again.document()["problems"][0]["rung"] == "user database";
   }
 
-  void kill_at(const Steps& which);
-  void fill_from(const Steps& which);
+  using Check = std::function<void(const CliResult&, bool is_kept, bool may_end_before)>;
+  void tune_in_trouble(const std::string& trouble, int stride, const Check& check);
 
   CliSandbox sandbox_;
 };
 
-// Steps that a test tries: every one, or every so many from a random one on.
-struct Steps {
-  int first;
-  int stride;
-
-  static Steps all() { return {1, 1}; }
-  static Steps some(int stride) {
-    return {std::uniform_int_distribution(1, stride)(random_engine()), stride};
-  }
-
- private:
-  static std::random_device& random_engine() {
-    static std::random_device device;
-    return device;
-  }
-};
-
-void DiskTrouble::kill_at(const Steps& which) {
+// A tuning with the trouble at every so many steps, from a random one on; then what it came to.
+void DiskTrouble::tune_in_trouble(const std::string& trouble, int stride, const Check& check) {
   const int steps = steps_of_a_tuning();
   ASSERT_GT(steps, 50);
-  for (int step = which.first; step <= steps; step += which.stride) {
+  std::random_device random;
+  for (int step = std::uniform_int_distribution(1, stride)(random); step <= steps; step += stride) {
     start_over();
-    bring("kill", step);
-    const int exit_code = sandbox_.run(tune("8x1024")).exit_code;
-    end_trouble();
-    expect_all_well(step);
-    // How many configs are verified once more depends on how many the time sufficed for.
-    if (exit_code == 0 && step > steps * 3 / 4) return;
-    EXPECT_EQ(exit_code, kKilled) << step;
-  }
-}
-
-void DiskTrouble::fill_from(const Steps& which) {
-  const int steps = steps_of_a_tuning();
-  ASSERT_GT(steps, 50);
-  for (int step = which.first; step <= steps; step += which.stride) {
-    start_over();
-    bring("full", step);
+    bring(trouble, step);
     const CliResult result = sandbox_.run(tune("8x1024"));
     end_trouble();
-    EXPECT_EQ(result.exit_code, 0) << step << result.err;
-    EXPECT_EQ(result.document()["problems"][0]["rung"], "tuned") << step;
+    SCOPED_TRACE("step " + std::to_string(step) + ": " + result.err);
     const bool is_kept = expect_all_well(step);
-    if (!is_kept) EXPECT_THAT(result.err, HasSubstr("tuning results stay in memory")) << step;
-    EXPECT_EQ(result.err.find("in memory"), result.err.rfind("in memory")) << step << result.err;
+    // How many configs are verified once more depends on how many the time sufficed for, so the
+    // last steps may not be reached.
+    check(result, is_kept, step > steps * 3 / 4);
   }
 }
 
-TEST_F(DiskTrouble, KilledAtAnyStepLosesNoWinner) { kill_at(Steps::some(23)); }
+void expect_killed(const CliResult& result, bool /*is_kept*/, bool may_end_before) {
+  if (result.exit_code != 0 || !may_end_before) EXPECT_EQ(result.exit_code, kKilled);
+}
+
+void expect_served(const CliResult& result, bool is_kept, bool /*may_end_before*/) {
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.document()["problems"][0]["rung"], "tuned");
+  if (!is_kept) EXPECT_THAT(result.err, HasSubstr("tuning results stay in memory"));
+  EXPECT_EQ(result.err.find("in memory"), result.err.rfind("in memory"));
+}
+
+TEST_F(DiskTrouble, KilledAtAnyStepLosesNoWinner) { tune_in_trouble("kill", 23, expect_killed); }
 TEST_F(DiskTrouble, ADiskThatIsFullFromAnyStepOnFailsNoCallAndIsSaidOnce) {
-  fill_from(Steps::some(23));
+  tune_in_trouble("full", 23, expect_served);
 }
 
 class DiskTroubleInFull : public DiskTrouble {};
-TEST_F(DiskTroubleInFull, KilledAtEveryStepLosesNoWinner) { kill_at(Steps::all()); }
+TEST_F(DiskTroubleInFull, KilledAtEveryStepLosesNoWinner) {
+  tune_in_trouble("kill", 1, expect_killed);
+}
 TEST_F(DiskTroubleInFull, ADiskThatIsFullFromEveryStepOnFailsNoCallAndIsSaidOnce) {
-  fill_from(Steps::all());
+  tune_in_trouble("full", 1, expect_served);
 }
 
 TEST_F(DiskTrouble, OnANetworkFileSystemTheDatabaseStaysLocal) {
