@@ -22,6 +22,7 @@ struct TrialResult {
   double median_ns = std::numeric_limits<double>::quiet_NaN();  // NaN if it was not measured
   double mad_ns = std::numeric_limits<double>::quiet_NaN();     // median absolute deviation
   int samples = 0;
+  std::optional<cache::Duel> duel{};
 };
 
 struct Candidate {

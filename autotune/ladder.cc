@@ -69,17 +69,19 @@ std::vector<RungLook> look_up_exactly(cache::TuningStore& store, const LadderQue
   const std::string problem = to_text(question.problem);
   const std::string& device = question.device.fingerprint;
   std::vector<RungLook> looks;
-  looks.push_back(exact_look(Rung::kUserDatabase, store.find_winner(device, problem), question,
-                             "it was never tuned"));
-  if (looks.back().answers && !looks.back().is_stale) return looks;
-  looks.push_back(exact_look(Rung::kShippedDatabase, store.find_overlay_winner(device, problem),
-                             question, "it is in none"));
-  RungLook& shipped = looks.back();
-  // It was verified on another machine; what this one found out about the config counts.
-  if (shipped.answers && is_quarantined(*shipped.winner, store, question)) {
-    shipped.answers = false;
-    shipped.remark = "its config has misbehaved on this device";
+  const auto look = [&](Rung rung, const std::optional<Winner>& winner, std::string_view nothing) {
+    RungLook& found = looks.emplace_back(exact_look(rung, winner, question, nothing));
+    // It may have been verified on another machine, or found out at another shape.
+    if (found.answers && is_quarantined(*found.winner, store, question)) {
+      found.answers = false;
+      found.remark = "its config has misbehaved on this device";
+    }
+    return found.answers && !found.is_stale;
+  };
+  if (look(Rung::kUserDatabase, store.find_winner(device, problem), "it was never tuned")) {
+    return looks;
   }
+  look(Rung::kShippedDatabase, store.find_overlay_winner(device, problem), "it is in none");
   return looks;
 }
 

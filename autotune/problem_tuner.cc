@@ -5,6 +5,7 @@
 #include <format>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "autotune/measurement.h"
 #include "autotune/quarantine.h"
@@ -155,6 +156,9 @@ void note_measurements(const std::vector<Candidate*>& contestants, const Tournam
     candidate.result.mad_ns = median_absolute_deviation(times);
     candidate.result.samples = static_cast<int>(times.size());
   }
+  if (const std::size_t challenger = tournament.challenger(); challenger != 0) {
+    contestants[challenger]->result.duel = tournament.duel();
+  }
 }
 
 // As many rows of the bucket as the memory allows, and as many sets as defeat the cache.
@@ -204,6 +208,49 @@ std::vector<kernels::Config> casualties_of(cache::LaunchJournal* journal, const 
   return found;
 }
 
+// Those that misbehaved, as far as that can be told: what is launched after a launch that failed
+// may fail for its sake.
+std::vector<TrialResult> caught(const std::vector<Candidate>& candidates) {
+  std::vector<TrialResult> found;
+  for (const Candidate& candidate : candidates) {
+    if (cache::is_bad(candidate.result.verdict)) found.push_back(candidate.result);
+    if (candidate.result.verdict == Verdict::kFailedToLaunch) break;
+  }
+  return found;
+}
+
+// Times the candidates that have a kernel and chooses among them.
+Result<Candidate*> choose(std::vector<Candidate>& candidates, Verifier& verifier,
+                          const launch::Problem& problem, device::Device& device,
+                          const TuneLimits& limits, const std::string& scope, double seconds) {
+  Candidate& standard = candidates.front();
+  DORAJIT_ASSIGN(const ScratchOperands scratch, make_scratch(problem, device, limits));
+  const std::vector<Candidate*> competing = contestants(candidates);
+  const std::vector<Work> work = work_of(competing, scratch, device);
+  rehearse(competing, work, device, problem, limits.journal, scope);
+  RoundSampler sampler(
+      device, work,
+      {.sets = scratch.sets(),
+       .settling_launches = launches_to_settle(device.info(), scratch.set_bytes())});
+  Tournament tournament(competing.size());
+  play(tournament, sampler, seconds);
+  note_measurements(competing, tournament, sampler);
+  verify_timed(candidates, verifier, problem, limits.journal, scope);
+  // What computed wrong bits only after a while has beaten nobody.
+  while (standard.kernel && tournament.winner() != 0 && !competing[tournament.winner()]->kernel) {
+    tournament.disqualify_challenger();
+    play(tournament, sampler, seconds * kLeastMeasuringShare);
+    note_measurements(competing, tournament, sampler);
+    verify_timed(candidates, verifier, problem, limits.journal, scope);
+  }
+  if (!standard.kernel) {
+    return fail(
+        StatusCode::kDriverError,
+        std::format("the default config of {} failed while it was measured", to_text(problem)));
+  }
+  return competing[tournament.winner()];
+}
+
 }  // namespace
 
 Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& device,
@@ -244,34 +291,18 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   verify_untimed(candidates, verifier, problem, limits.journal, scope,
                  until(1 - kLeastMeasuringShare));
 
-  DORAJIT_ASSIGN(const ScratchOperands scratch, make_scratch(problem, device, limits));
   const Seconds spent = Clock::now() - start;
   const double left =
       std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
-  const std::vector<Candidate*> competing = contestants(candidates);
-  const std::vector<Work> work = work_of(competing, scratch, device);
-  rehearse(competing, work, device, problem, limits.journal, scope);
-  RoundSampler sampler(
-      device, work,
-      {.sets = scratch.sets(),
-       .settling_launches = launches_to_settle(device.info(), scratch.set_bytes())});
-  Tournament tournament(competing.size());
-  play(tournament, sampler, left);
-  note_measurements(competing, tournament, sampler);
-  verify_timed(candidates, verifier, problem, limits.journal, scope);
-  // What computed wrong bits only after a while has beaten nobody.
-  while (standard.kernel && tournament.winner() != 0 && !competing[tournament.winner()]->kernel) {
-    tournament.disqualify_challenger();
-    play(tournament, sampler, left * kLeastMeasuringShare);
-    note_measurements(competing, tournament, sampler);
-    verify_timed(candidates, verifier, problem, limits.journal, scope);
+  std::vector<TrialResult> misbehaved = caught(candidates);
+  const auto chosen = choose(candidates, verifier, problem, device, limits, scope, left);
+  if (!chosen) {
+    return TuneResult{.winner = standard.result.config,
+                      .default_config = standard.result.config,
+                      .failure = chosen.error(),
+                      .trials = std::move(misbehaved)};
   }
-  if (!standard.kernel) {
-    return fail(
-        StatusCode::kDriverError,
-        std::format("the default config of {} failed while it was measured", to_text(problem)));
-  }
-  const Candidate* winner = competing[tournament.winner()];
+  const Candidate* winner = *chosen;
   TuneResult result{.winner = winner->result.config,
                     .default_config = standard.result.config,
                     .winner_ns = winner->result.median_ns,

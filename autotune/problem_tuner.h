@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct TuneResult {
   // False when nothing could be compared (no compiler, or too few samples within the time): then
   // the winner is the default for want of evidence, and not worth remembering.
   bool is_conclusive = false;
+  // Why there is no winner though candidates were tried; the trials are of those that misbehaved
+  // before.
+  std::optional<Error> failure{};
   std::vector<TrialResult>
       trials{};  // the default first, what the journal held against configs last
 };
@@ -43,7 +47,7 @@ struct TuneResult {
 // it is timed; then measures in interleaved rounds with a cold cache. The default wins unless it is
 // beaten by more than the noise. What left its mark in the journal is not launched, and has a trial
 // that says so; the caller lets the journal forget it when that is recorded. Fails only when the
-// default config itself cannot run or is wrong.
+// default config itself cannot run or is wrong; `failure` is set when that came of trying another.
 Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& device,
                                 launch::KernelCache& kernels, const TuneLimits& limits,
                                 Statistics& statistics, const TuneProgress& progress = {});

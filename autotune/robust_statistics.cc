@@ -8,8 +8,6 @@
 namespace dorajit::autotune {
 namespace {
 
-constexpr double kLeastGain = 0.01;
-constexpr double kStandardErrors = 3.0;
 constexpr std::size_t kTrimmedPart = 6;  // one in so many, at either end
 
 }  // namespace
@@ -60,13 +58,6 @@ Estimate trimmed_mean(std::span<const double> samples) {
   // Yuen's standard error of a trimmed mean.
   estimate.standard_error = std::sqrt(squares / (left * (left - 1)));
   return estimate;
-}
-
-bool is_faster(std::span<const double> log_ratios) {
-  if (log_ratios.size() < static_cast<std::size_t>(kLeastSamples)) return false;
-  const Estimate ratio = trimmed_mean(log_ratios);
-  const double gain = -ratio.mean;
-  return gain >= -std::log1p(-kLeastGain) && gain > kStandardErrors * ratio.standard_error;
 }
 
 }  // namespace dorajit::autotune

@@ -23,9 +23,4 @@ struct Estimate {
 // highest. It needs two thirds of the samples that a median needs to be as certain.
 Estimate trimmed_mean(std::span<const double> samples);
 
-// Whether a candidate is faster than the default, from the logarithms of its time over that of the
-// default in the same rounds: by at least 1% and by more than three standard errors. Never on fewer
-// than five rounds. The rounds must not be those that the candidate was chosen for.
-bool is_faster(std::span<const double> log_ratios);
-
 }  // namespace dorajit::autotune

@@ -168,8 +168,15 @@ void Tournament::promote_runner_up() {
   start_duel();
 }
 
+std::optional<cache::Duel> Tournament::duel() const {
+  if (!is_duel() || rounds() < static_cast<std::size_t>(kLeastSamples)) return std::nullopt;
+  const Estimate ratio = trimmed_mean(log_ratios());
+  return cache::Duel{.log_ratio = ratio.mean, .standard_error = ratio.standard_error};
+}
+
 std::size_t Tournament::winner() const {
-  return is_duel() && is_faster(log_ratios()) ? running_.back() : 0;
+  const auto result = duel();
+  return result && is_faster(result->log_ratio, result->standard_error) ? challenger() : 0;
 }
 
 }  // namespace dorajit::autotune

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "autotune/disturbed_rounds.h"
 #include "autotune/robust_statistics.h"
+#include "cache/tuning_records.h"
 
 namespace dorajit::autotune {
 
@@ -42,6 +44,10 @@ class Tournament {
   // Takes the challenger out that has just met the default; the next best one meets it then.
   void disqualify_challenger();
 
+  // The challenger that meets the default in the duel; 0 where there is none.
+  [[nodiscard]] std::size_t challenger() const { return is_duel() ? running_.back() : 0; }
+  // How it went; nothing on too few rounds.
+  [[nodiscard]] std::optional<cache::Duel> duel() const;
   // Candidate 0, or the challenger if it was faster in the duel.
   [[nodiscard]] std::size_t winner() const;
 

@@ -51,6 +51,10 @@ std::vector<kernels::Config> configs_of(const TuneResult& tuned) {
   return configs;
 }
 
+void keep_bad_only(std::vector<TrialResult>& trials) {
+  std::erase_if(trials, [](const TrialResult& trial) { return !cache::is_bad(trial.verdict); });
+}
+
 std::vector<cache::Trial> trials_of(const TuneResult& tuned, const launch::Problem& problem,
                                     const std::string& device,
                                     const cache::Environment& environment, std::int64_t now) {
@@ -61,6 +65,7 @@ std::vector<cache::Trial> trials_of(const TuneResult& tuned, const launch::Probl
                       .device = device,
                       .environment = environment,
                       .config = trial.config,
+                      .duel = trial.duel,
                       .verdict = trial.verdict,
                       .median_ns = trial.median_ns,
                       .mad_ns = trial.mad_ns,
@@ -108,13 +113,23 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& prob
              std::format("{} could not be tuned: {}", to_text(problem), tuned.error().message));
     return std::nullopt;
   }
-  if (!tuned->is_conclusive) {
-    log(LogLevel::kInfo,
-        std::format("{} was not compared within {} s", to_text(problem), settings_.tune_seconds));
-    return std::nullopt;
-  }
+  const bool has_winner = tuned->is_conclusive && !tuned->failure;
+  if (!has_winner) keep_bad_only(tuned->trials);
   const std::vector<cache::Trial> trials =
       trials_of(*tuned, problem, device.info().fingerprint, environment, now);
+  if (!has_winner) {
+    const std::string what = to_text(problem);
+    if (!trials.empty()) store_->merge(trials);
+    journal_->forget(quarantine_scope(problem.variant, device.info()), configs_of(*tuned));
+    if (tuned->failure) {
+      log_once(LogLevel::kWarning, "tuning " + what,
+               std::format("{} could not be tuned: {}", what, tuned->failure->message));
+    } else {
+      log(LogLevel::kInfo,
+          std::format("{} was not compared within {} s", what, settings_.tune_seconds));
+    }
+    return std::nullopt;
+  }
   store_->record(trials, {.problem = to_text(problem),
                           .device = device.info().fingerprint,
                           .environment = environment,

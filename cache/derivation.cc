@@ -33,12 +33,11 @@ SqliteResult<bool> derive_winner(Connection& connection, const std::string& devi
 SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const Trial> trials) {
   MergeCounts counts;
   std::set<std::pair<std::string, std::string>> touched;  // device and problem
-  for (const Trial& trial : trials) {
-    auto added = insert_trial(connection, trial);
-    if (!added) return std::unexpected(std::move(added).error());
-    ++(*added ? counts.added : counts.known);
-    if (*added) touched.emplace(trial.device, trial.problem);
-  }
+  auto status = insert_trials(connection, trials, [&](const Trial& trial, bool added) {
+    ++(added ? counts.added : counts.known);
+    if (added) touched.emplace(trial.device, trial.problem);
+  });
+  if (!status) return std::unexpected(std::move(status).error());
   for (const auto& [device, problem] : touched) {
     auto changed = derive_winner(connection, device, problem);
     if (!changed) return std::unexpected(std::move(changed).error());

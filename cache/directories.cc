@@ -35,6 +35,22 @@ Status make_private_directories(const std::string& path) {
   }
 }
 
+Status make_own_directory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return std::unexpected(file_error("create folder", path, errno));
+  }
+  struct stat info{};
+  if (::lstat(path.c_str(), &info) != 0) {
+    return std::unexpected(file_error("look at folder", path, errno));
+  }
+  if (S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
+      (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
+    return {};
+  }
+  return fail(StatusCode::kIoError,
+              path + " is not a folder that only this user can write; remove it");
+}
+
 Status check_trusted(const std::string& path) {
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) {

@@ -1,18 +1,15 @@
 #include "cache/live_directory.h"
 
-#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <format>
 #include <system_error>
 
 #include "cache/directories.h"
-#include "cache/file_error.h"
 #include "runtime/base/hash.h"
 
 namespace dorajit::cache {
@@ -45,22 +42,6 @@ std::string folder_of_this_machine() {
     if (will_do(folder)) return folder;
   }
   return {};
-}
-
-Status make_own_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return std::unexpected(file_error("create folder", path, errno));
-  }
-  struct stat info{};
-  if (::lstat(path.c_str(), &info) != 0) {
-    return std::unexpected(file_error("look at folder", path, errno));
-  }
-  if (S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
-      (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
-    return {};
-  }
-  return fail(StatusCode::kIoError,
-              path + " is not a folder that only this user can write; remove it");
 }
 
 }  // namespace

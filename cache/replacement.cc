@@ -44,11 +44,7 @@ SqliteStatus fill(const std::string& path, const Salvaged& rows) {
 
   const auto deadline = std::chrono::steady_clock::now() + kWaitForNewFile;
   auto written = write_in_transaction(*connection, deadline, [&]() -> SqliteStatus {
-    for (const Trial& trial : rows.trials) {
-      if (auto added = insert_trial(*connection, trial); !added) {
-        return std::unexpected(std::move(added).error());
-      }
-    }
+    if (auto status = insert_trials(*connection, rows.trials); !status) return status;
     for (const Winner& winner : rows.winners) {
       if (auto status = put_winner(*connection, winner); !status) return status;
     }

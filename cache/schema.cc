@@ -47,9 +47,18 @@ CREATE TABLE winners (
 
 constexpr const char* kVersion2 = "ALTER TABLE trials ADD COLUMN default_config TEXT";
 
+// The condition is that of select_bad_trials(), which the index serves.
+constexpr const char* kVersion3 = R"sql(
+ALTER TABLE trials ADD COLUMN log_ratio REAL;
+ALTER TABLE trials ADD COLUMN log_ratio_error REAL;
+CREATE INDEX bad_trials ON trials (device)
+  WHERE verdict NOT IN ('ok', 'spills', 'failed_to_compile');
+)sql";
+
 constexpr Migration kMigrations[] = {
     {1, kVersion1},
     {2, kVersion2, backfill_defaults},
+    {3, kVersion3},
 };
 
 }  // namespace

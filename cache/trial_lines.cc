@@ -23,7 +23,7 @@ template <class T>
 using Field = std::expected<T, std::string>;  // or what is wrong with it
 
 constexpr const char* kFormatName = "dorajit-trials";
-constexpr std::int64_t kFormatVersion = 1;
+constexpr std::int64_t kFormatVersion = 2;
 constexpr std::size_t kMostLineBytes = std::size_t{16} << 10;
 constexpr std::size_t kMostTextBytes = 1024;
 constexpr std::int64_t kMostSamples = 1'000'000'000;
@@ -39,6 +39,7 @@ constexpr TextMember kEnvironment[] = {{"driver", &Environment::driver},
                                        {"tuner", &Environment::tuner},
                                        {"templates", &Environment::templates}};
 constexpr std::size_t kFieldCount = 11 + std::size(kEnvironment);
+constexpr std::size_t kDuelFieldCount = 2;  // which a trial with a duel has besides
 
 std::string checksum_text(const Trial& trial) {
   return std::format("{:016x}", static_cast<std::uint64_t>(checksum(trial)));
@@ -49,6 +50,10 @@ Json number_or_null(double value) { return std::isnan(value) ? Json() : Json(val
 // Nothing where JSON cannot say it.
 std::optional<std::string> to_line(const Trial& trial) {
   if (std::isinf(trial.median_ns) || std::isinf(trial.mad_ns)) return std::nullopt;
+  if (trial.duel &&
+      !(std::isfinite(trial.duel->log_ratio) && std::isfinite(trial.duel->standard_error))) {
+    return std::nullopt;
+  }
   Json line = {{"device", trial.device}, {"problem", trial.problem}};
   for (const auto& [name, member] : kEnvironment) line[name] = trial.environment.*member;
   line["config"] = kernels::to_text(trial.config);
@@ -58,6 +63,10 @@ std::optional<std::string> to_line(const Trial& trial) {
   line["median_ns"] = number_or_null(trial.median_ns);
   line["mad_ns"] = number_or_null(trial.mad_ns);
   line["samples"] = trial.samples;
+  if (trial.duel) {
+    line["log_ratio"] = trial.duel->log_ratio;
+    line["log_ratio_error"] = trial.duel->standard_error;
+  }
   line["created_unix_s"] = trial.created_unix_s;
   line["host"] = trial.host;
   line["checksum"] = checksum_text(trial);
@@ -105,6 +114,23 @@ Field<double> time_field(const Json& line, const char* name) {
   return found->get<double>();
 }
 
+Field<double> number_field(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  if (found == line.end() || !found->is_number()) {
+    return std::unexpected(std::format("\"{}\" is no number", name));
+  }
+  return found->get<double>();
+}
+
+Field<Duel> duel_fields(const Json& line) {
+  return number_field(line, "log_ratio").and_then([&](double log_ratio) {
+    return number_field(line, "log_ratio_error").and_then([&](double error) -> Field<Duel> {
+      if (error < 0) return std::unexpected("\"log_ratio_error\" is negative");
+      return Duel{.log_ratio = log_ratio, .standard_error = error};
+    });
+  });
+}
+
 Field<kernels::Config> config_field(const Json& line, const char* name) {
   return text_field(line, name).and_then([&](const std::string& text) -> Field<kernels::Config> {
     if (const auto config = kernels::parse_config(text)) return *config;
@@ -137,11 +163,13 @@ Field<Trial> read_fields(const Json& line) {
   take(trial.median_ns, time_field(line, "median_ns"));
   take(trial.mad_ns, time_field(line, "mad_ns"));
   take(trial.samples, count_field(line, "samples", kMostSamples));
+  if (line.contains("log_ratio")) take(trial.duel, duel_fields(line));
   take(trial.created_unix_s, count_field(line, "created_unix_s", kMostUnixSeconds));
   take(trial.host, text_field(line, "host"));
   take(sum, text_field(line, "checksum"));
   if (!fault.empty()) return std::unexpected(std::move(fault));
-  if (line.size() != kFieldCount) return std::unexpected("it has fields that are not known");
+  if (line.size() != kFieldCount + (trial.duel ? kDuelFieldCount : 0))
+    return std::unexpected("it has fields that are not known");
   const auto known = parse_verdict(verdict);
   if (!known) return std::unexpected("\"verdict\" is not known");
   trial.verdict = *known;

@@ -40,6 +40,16 @@ std::optional<Verdict> parse_verdict(std::string_view name);
 // not finish. One that spills or does not compile is found out without launching it.
 bool is_bad(Verdict verdict);
 
+// The duel of a config with the default of its run: what the logarithm of its time over the
+// default's was, on average over the rounds in which both were measured, and that mean's standard
+// error.
+struct Duel {
+  double log_ratio = 0;
+  double standard_error = 0;
+
+  friend bool operator==(const Duel&, const Duel&) = default;
+};
+
 // One measured config. Trials are only ever added; two that agree in every field are one fact.
 struct Trial {
   std::string problem;  // canonical problem key, "compose/bf16,bf16,f32,bf16/v8/c4096/r12"
@@ -48,6 +58,7 @@ struct Trial {
   kernels::Config config{};
   // What it was compared with in its run; nothing in records of old, which then prove no winner.
   std::optional<kernels::Config> default_config{};
+  std::optional<Duel> duel{};  // of the config that met the default alone
   Verdict verdict = Verdict::kOk;
   double median_ns = 0;  // NaN where there was nothing to measure
   double mad_ns = 0;

@@ -1,5 +1,8 @@
 #include "cache/tuning_rows.h"
 
+#include <cmath>
+#include <format>
+#include <limits>
 #include <utility>
 
 #include "kernel_templates/config_text.h"
@@ -10,10 +13,12 @@ namespace {
 #define DORAJIT_TRIAL_COLUMNS_1                                                 \
   "device, problem, driver, policy, space, tuner, templates, config, verdict, " \
   "median_ns, mad_ns, samples, created_unix_s, host, checksum"
-#define DORAJIT_TRIAL_COLUMNS DORAJIT_TRIAL_COLUMNS_1 ", default_config"
+#define DORAJIT_TRIAL_COLUMNS DORAJIT_TRIAL_COLUMNS_1 ", default_config, log_ratio, log_ratio_error"
 #define DORAJIT_WINNER_COLUMNS                                                         \
   "device, problem, driver, policy, space, tuner, templates, config, default_config, " \
   "median_ns, default_median_ns, created_unix_s, checksum"
+
+constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();  // is kept as NULL
 
 Environment read_environment(const Statement& row) {
   return {row.text(2), row.text(3), row.text(4), row.text(5), row.text(6)};
@@ -37,6 +42,9 @@ std::optional<Trial> read_trial(const Statement& row) {
   if (const std::string text = row.text(15); !text.empty()) {
     trial.default_config = kernels::parse_config(text);
     if (!trial.default_config) return std::nullopt;
+  }
+  if (const double log_ratio = row.real(16); !std::isnan(log_ratio)) {
+    trial.duel = {.log_ratio = log_ratio, .standard_error = row.real(17)};
   }
   if (checksum(trial) != row.integer(14)) return std::nullopt;
   return trial;
@@ -83,13 +91,21 @@ SqliteStatus for_each_row(Statement& statement, Visit visit) {
   }
 }
 
-// Before schema 2 there was no default_config.
+// What a database of each schema has, the newest first.
+constexpr const char* kTrialColumns[] = {
+    DORAJIT_TRIAL_COLUMNS,
+    DORAJIT_TRIAL_COLUMNS_1 ", default_config, NULL, NULL",
+    DORAJIT_TRIAL_COLUMNS_1 ", NULL, NULL, NULL",
+};
+
 SqliteResult<Statement> prepare_trials(Connection& connection, const std::string& rest) {
-  auto statement = connection.prepare("SELECT " DORAJIT_TRIAL_COLUMNS " FROM trials " + rest);
-  if (statement || is_damage(statement.error()) || is_busy(statement.error())) return statement;
-  auto older = connection.prepare("SELECT " DORAJIT_TRIAL_COLUMNS_1 ", NULL FROM trials " + rest);
-  if (older) return older;
-  return statement;
+  SqliteResult<Statement> first = std::unexpected(SqliteError{});
+  for (const char* columns : kTrialColumns) {
+    auto statement = connection.prepare(std::format("SELECT {} FROM trials {}", columns, rest));
+    if (statement || is_damage(statement.error()) || is_busy(statement.error())) return statement;
+    if (columns == kTrialColumns[0]) first = std::move(statement);
+  }
+  return first;
 }
 
 SqliteStatus append_winners(Statement& statement, std::vector<Winner>& rows) {
@@ -109,28 +125,37 @@ SqliteResult<std::vector<Trial>> read_trials(Statement& statement) {
 
 }  // namespace
 
-SqliteResult<bool> insert_trial(Connection& connection, const Trial& trial) {
+SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials,
+                           const std::function<void(const Trial&, bool added)>& each) {
   auto statement = connection.prepare(
       "INSERT INTO trials (" DORAJIT_TRIAL_COLUMNS
       ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
-      " nullif(?16, '')) ON CONFLICT (checksum) DO NOTHING RETURNING id");
+      " nullif(?16, ''), ?17, ?18) ON CONFLICT (checksum) DO NOTHING RETURNING id");
   if (!statement) return std::unexpected(std::move(statement).error());
-  const std::string config = kernels::to_text(trial.config);
-  const std::string default_config =
-      trial.default_config ? kernels::to_text(*trial.default_config) : std::string();
-  statement->bind(1, trial.device);
-  statement->bind(2, trial.problem);
-  bind_environment(*statement, trial.environment);
-  statement->bind(8, config);
-  statement->bind(9, name(trial.verdict));
-  statement->bind(10, trial.median_ns);
-  statement->bind(11, trial.mad_ns);
-  statement->bind(12, std::int64_t{trial.samples});
-  statement->bind(13, trial.created_unix_s);
-  statement->bind(14, trial.host);
-  statement->bind(15, checksum(trial));
-  statement->bind(16, default_config);
-  return statement->step();
+  for (const Trial& trial : trials) {
+    const std::string config = kernels::to_text(trial.config);
+    const std::string default_config =
+        trial.default_config ? kernels::to_text(*trial.default_config) : std::string();
+    statement->bind(1, trial.device);
+    statement->bind(2, trial.problem);
+    bind_environment(*statement, trial.environment);
+    statement->bind(8, config);
+    statement->bind(9, name(trial.verdict));
+    statement->bind(10, trial.median_ns);
+    statement->bind(11, trial.mad_ns);
+    statement->bind(12, std::int64_t{trial.samples});
+    statement->bind(13, trial.created_unix_s);
+    statement->bind(14, trial.host);
+    statement->bind(15, checksum(trial));
+    statement->bind(16, default_config);
+    statement->bind(17, trial.duel ? trial.duel->log_ratio : kNothing);
+    statement->bind(18, trial.duel ? trial.duel->standard_error : kNothing);
+    const auto added = statement->step();
+    if (!added) return std::unexpected(added.error());
+    statement->reset();
+    if (each) each(trial, *added);
+  }
+  return {};
 }
 
 SqliteStatus put_winner(Connection& connection, const Winner& winner) {
@@ -210,10 +235,11 @@ SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::stri
 
 SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection,
                                                    std::string_view device) {
-  auto statement = prepare_trials(connection, "WHERE device = ?1 AND verdict <> ?2 ORDER BY id");
+  auto statement = prepare_trials(connection,
+                                  "WHERE device = ?1 AND verdict NOT IN ('ok', 'spills', "
+                                  "'failed_to_compile') ORDER BY id");
   if (!statement) return std::unexpected(std::move(statement).error());
   statement->bind(1, device);
-  statement->bind(2, name(Verdict::kOk));
   auto trials = read_trials(*statement);
   if (trials) std::erase_if(*trials, [](const Trial& trial) { return !is_bad(trial.verdict); });
   return trials;

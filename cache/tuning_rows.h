@@ -2,7 +2,9 @@
 // Databases of every schema so far can be read.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -11,8 +13,10 @@
 
 namespace dorajit::cache {
 
-// False: the trial is there already, and is not added again.
-SqliteResult<bool> insert_trial(Connection& connection, const Trial& trial);
+// Calls `each` with every trial and whether it was added: one that is there already is not added
+// again.
+SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials,
+                           const std::function<void(const Trial&, bool added)>& each = {});
 // Takes the place of an earlier winner of the same device and problem.
 SqliteStatus put_winner(Connection& connection, const Winner& winner);
 SqliteStatus delete_winner(Connection& connection, std::string_view device,

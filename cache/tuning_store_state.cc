@@ -171,11 +171,7 @@ bool TuningStore::State::write_unsaved() {
               if (!merged) return std::unexpected(std::move(merged).error());
               continue;
             }
-            for (const Trial& trial : trials) {
-              if (auto added = insert_trial(connection, trial); !added) {
-                return std::unexpected(std::move(added).error());
-              }
-            }
+            if (auto status = insert_trials(connection, trials); !status) return status;
             if (auto status = put_winner(connection, *winner); !status) return status;
           }
           return {};

@@ -76,6 +76,19 @@ std::map<RunKey, Run> group_by_run(std::span<const Trial> trials) {
   return runs;
 }
 
+// Whether the config beat the default of its run; `has_duel` if some config of the run met it
+// alone.
+bool has_won(const Trial& trial, const Trial& standard, bool has_duel) {
+  if (has_duel) return trial.duel && is_faster(trial.duel->log_ratio, trial.duel->standard_error);
+  return is_faster(trial.median_ns, trial.mad_ns, standard.median_ns, standard.mad_ns,
+                   std::min(trial.samples, standard.samples));
+}
+
+// The lower, the faster; compares configs of one run that have won it.
+double order_of_speed(const Trial& trial) {
+  return trial.duel ? trial.duel->log_ratio : trial.median_ns;
+}
+
 std::optional<Outcome> decide(const Run& run, const Refused& refused) {
   const Trial& any = *run.begin()->second;
   const auto is_refused = [&](const ConfigText& config) {
@@ -91,13 +104,13 @@ std::optional<Outcome> decide(const Run& run, const Refused& refused) {
                   .samples = standard->samples,
                   .chosen = standard,
                   .standard = standard};
+  const bool has_duel =
+      std::ranges::any_of(run, [](const auto& entry) { return entry.second->duel.has_value(); });
   for (const auto& [config, trial] : run) {
-    const int samples = std::min(trial->samples, standard->samples);
-    if (trial->median_ns < outcome.chosen->median_ns && !is_refused(config) &&
-        is_faster(trial->median_ns, trial->mad_ns, standard->median_ns, standard->mad_ns,
-                  samples)) {
+    if (is_refused(config) || trial == standard || !has_won(*trial, *standard, has_duel)) continue;
+    if (outcome.chosen == standard || order_of_speed(*trial) < order_of_speed(*outcome.chosen)) {
       outcome.chosen = trial;
-      outcome.samples = samples;
+      outcome.samples = std::min(trial->samples, standard->samples);
     }
   }
   return outcome;

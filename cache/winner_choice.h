@@ -17,6 +17,7 @@ namespace dorajit::cache {
 //
 // 1. Trials that share environment, default config, time and host are one run. Times are compared
 //    inside a run only: a config wins it by is_faster() than the default, else the default wins.
+//    Where a run records a duel, that decides it.
 // 2. A config that gave wrong bits or failed to launch in any run wins no run of the same
 //    templates; if it is the default, such a run decides nothing.
 // 3. Of several runs that differ in nothing but space, time and host, the one decides whose outcome

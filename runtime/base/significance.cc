@@ -14,6 +14,10 @@ constexpr double kMadToStandardError = 1.4826 * 1.2533;
 
 }  // namespace
 
+bool is_faster(double log_ratio, double standard_error) {
+  return log_ratio <= std::log1p(-kLeastGain) && -log_ratio > kStandardErrors * standard_error;
+}
+
 bool is_faster(double candidate_median, double candidate_mad, double default_median,
                double default_mad, int samples) {
   if (samples < kLeastSamples) return false;

@@ -1,5 +1,4 @@
-// When two measured medians differ by more than noise: the rule for who has no more than what was
-// recorded. A tuning, which has the rounds themselves, compares round by round.
+// When two measured times differ by more than noise.
 #pragma once
 
 namespace dorajit {
@@ -7,7 +6,13 @@ namespace dorajit {
 // Fewer samples say nothing about their spread, and nothing is decided on them.
 inline constexpr int kLeastSamples = 5;
 
-// Whether a candidate is faster than the default beyond the noise of both: by at least 1% and by
+// From the mean logarithm of the candidate's time over the default's in the same rounds, and its
+// standard error: whether the candidate is faster by at least 1% and by more than three standard
+// errors. The rounds must not be those that the candidate was chosen for.
+bool is_faster(double log_ratio, double standard_error);
+
+// For who has the medians only: whether a candidate is faster than the default beyond the noise of
+// both, by at least 1% and by
 // more than three standard errors of the difference of the medians. Never on fewer than five
 // samples.
 bool is_faster(double candidate_median, double candidate_mad, double default_median,

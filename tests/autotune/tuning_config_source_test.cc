@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "cache/winner_choice.h"
 #include "tests/cache/temporary_directory.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
@@ -215,6 +216,35 @@ TEST_F(TuningConfigSourceTest, AConfigFoundBadIsNotTriedAgainForAnotherShape) {
   for (const auto& trial : store_->trials("fake", to_text(other))) {
     EXPECT_NE(trial.config, space()[1]);
   }
+}
+
+TEST_F(TuningConfigSourceTest, AConfigThatBreaksTheDeviceIsRememberedAndTheOthersAreNotBlamed) {
+  device_.plant(space()[1], tests::Misbehaviour::kBreaksDevice);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kDefault);
+  const auto bad = store_->bad_trials("fake");
+  ASSERT_EQ(bad.size(), 1U);
+  EXPECT_EQ(bad[0].config, space()[1]);
+  EXPECT_EQ(bad[0].verdict, cache::Verdict::kFailedToLaunch);
+}
+
+TEST_F(TuningConfigSourceTest, AWinnerFoundBadAtAnotherShapeIsNotServedAnyMore) {
+  device_.set_time_ns(space()[1], 0.5e6);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
+  device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
+  const auto other = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 400);
+  make_source().find(other, device_, kernels_);
+  EXPECT_NE(make_source().find(problem_, device_, kernels_).config, space()[1]);
+}
+
+TEST_F(TuningConfigSourceTest, AWinnerFollowsFromItsTrials) {
+  device_.set_time_ns(space()[1], 0.5e6);
+  device_.set_time_ns(space()[2], 0.49e6);
+  make_source().find(problem_, device_, kernels_);
+  const auto tuned = store_->find_winner("fake", to_text(problem_));
+  ASSERT_TRUE(tuned);
+  const auto derived = cache::choose_winner(store_->trials("fake", to_text(problem_)));
+  ASSERT_TRUE(derived);
+  EXPECT_EQ(checksum(*derived), checksum(*tuned));
 }
 
 TEST_F(TuningConfigSourceTest, TriesNoMoreConfigsThanItMay) {

@@ -28,6 +28,9 @@ class RandomTrials {
       trial.verdict = pick(12) == 0 ? Verdict::kWrongBits : Verdict::kOk;
       trial.samples = 3 + pick(6);
       trial.median_ns = 900 + 50 * pick(5);
+      trial.duel.reset();
+      if (i > 0 && pick(3) == 0)
+        trial.duel = {.log_ratio = -0.05 * pick(3), .standard_error = 0.01};
       trial.mad_ns = pick(3);
       if (pick(10) == 0) {
         trial.verdict = Verdict::kSpills;

@@ -17,7 +17,7 @@ TEST(Schema, PublishedFileIsComplete) {
   EXPECT_EQ(count_names(directory.path(), ".tmp."), 0);
   const std::string header = read_file(directory.file("tuning.db")).substr(0, 100);
   EXPECT_EQ(header.substr(18, 2), std::string("\2\2"));  // WAL
-  EXPECT_EQ(header.substr(60, 4), std::string("\0\0\0\2", 4));
+  EXPECT_EQ(header.substr(60, 4), std::string("\0\0\0\3", 4));
   EXPECT_EQ(header.substr(68, 4), "DORJ");
 
   RawDatabase raw(directory.file("tuning.db"));

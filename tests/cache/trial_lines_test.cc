@@ -14,7 +14,7 @@
 namespace dorajit::cache {
 namespace {
 
-const std::string kHeader = "{\"format\":\"dorajit-trials\",\"version\":1}\n";
+const std::string kHeader = "{\"format\":\"dorajit-trials\",\"version\":2}\n";
 
 std::vector<std::int64_t> checksums(const std::vector<Trial>& trials) {
   std::vector<std::int64_t> sums;
@@ -42,6 +42,7 @@ TEST(TrialLines, EveryFieldComesBack) {
   Trial named = sample_trial(1, 2);
   named.default_config = sample_config(0);
   named.median_ns = 1.0 / 3;
+  named.duel = {.log_ratio = -0.1 / 3, .standard_error = 1e-300};
   const std::vector<Trial> trials = {sample_trial(1, 0), odd_trial(), named};
   const TrialText text = to_lines(trials);
   EXPECT_EQ(text.trials, 3);
@@ -51,6 +52,14 @@ TEST(TrialLines, EveryFieldComesBack) {
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->bad_count, 0);
   EXPECT_EQ(checksums(parsed->trials), checksums(trials));
+}
+
+TEST(TrialLines, TheFirstVersionIsReadAsWell) {
+  std::string text = to_lines(sample_trials(1, 3)).lines;
+  text.replace(text.find("\"version\":2"), 11, "\"version\":1");
+  const auto parsed = parse_lines(text);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(checksums(parsed->trials), checksums(sample_trials(1, 3)));
 }
 
 TEST(TrialLines, TheSameTrialsAreTheSameText) {
@@ -94,6 +103,8 @@ TEST(TrialLines, ABadLineIsNamedAndTheOthersCount) {
       replaced(good, "\"samples\":30", "\"samples\":\"30\""),
       replaced(good, "\"verdict\":\"ok\"", "\"verdict\":\"fine\""),
       replaced(good, "\"config\":\"b", "\"config\":\"x"),
+      replaced(good, "\"samples\"", "\"log_ratio\":-0.1,\"samples\""),
+      replaced(good, "\"samples\"", "\"log_ratio\":-0.1,\"log_ratio_error\":1,\"samples\""),
       replaced(good, "\"default_config\":null,", ""),
       replaced(good, "\"host\"", "\"unknown\":1,\"host\""),
       replaced(good, "\"host\":\"", "\"host\":\"" + std::string(2000, 'x')),
@@ -132,7 +143,7 @@ TEST(TrialLines, OtherFilesAreRefused) {
         "{\"format\":\"dorajit-trials\"}\n", "{\"format\":\"dorajit-trials\",\"version\":0}\n"}) {
     EXPECT_FALSE(parse_lines(header)) << header;
   }
-  const auto newer = parse_lines("{\"format\":\"dorajit-trials\",\"version\":2}\n");
+  const auto newer = parse_lines("{\"format\":\"dorajit-trials\",\"version\":3}\n");
   ASSERT_FALSE(newer);
   EXPECT_NE(newer.error().message.find("update dorajit"), std::string::npos);
 }

@@ -46,6 +46,23 @@ TEST(TuningStore, SecondStoreSeesEveryFieldOfTheFirst) {
   EXPECT_EQ(checksum(trials[0]), checksum(trial));
 }
 
+TEST(TuningStore, BadTrialsAreThoseOfConfigsThatMisbehaved) {
+  const TemporaryDirectory directory;
+  std::vector<Trial> trials;
+  for (const Verdict verdict :
+       {Verdict::kOk, Verdict::kWrongBits, Verdict::kFailedToCompile, Verdict::kFailedToLaunch,
+        Verdict::kSpills, Verdict::kOutOfBounds, Verdict::kDidNotFinish}) {
+    trials.push_back(sample_trial(1, static_cast<int>(trials.size())));
+    trials.back().verdict = verdict;
+  }
+  TuningStore::open(directory.path())->merge(trials);
+  std::erase_if(trials, [](const Trial& trial) { return !is_bad(trial.verdict); });
+  const auto bad = TuningStore::open(directory.path())->bad_trials(kDevice);
+  ASSERT_EQ(bad.size(), trials.size());
+  for (std::size_t i = 0; i < bad.size(); ++i) EXPECT_EQ(checksum(bad[i]), checksum(trials[i]));
+  EXPECT_TRUE(TuningStore::open(directory.path())->bad_trials("another device").empty());
+}
+
 TEST(TuningStore, MissesAreEmpty) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "tests/cache/random_trials.h"
@@ -40,6 +41,11 @@ class OneRun {
     trial.samples = 0;
     trial.median_ns = trial.mad_ns = std::numeric_limits<double>::quiet_NaN();
     trials_.push_back(trial);
+    return *this;
+  }
+  OneRun& duel(int config, double median_ns, double ratio) {
+    add(config, median_ns);
+    trials_.back().duel = {.log_ratio = std::log(ratio), .standard_error = 0.002};
     return *this;
   }
   OneRun& each(void (*change)(Trial&)) {
@@ -81,6 +87,19 @@ TEST(WinnerChoice, TheFastestOfARunWins) {
   EXPECT_EQ(winner->device, kDevice);
   EXPECT_EQ(winner->environment, sample_environment());
   EXPECT_EQ(winner->created_unix_s, 1000);
+}
+
+TEST(WinnerChoice, ADuelDecidesARunWhateverTheMediansSay) {
+  EXPECT_EQ(config_of(choose_winner(OneRun().add(1, 800).duel(2, 990, 0.95).trials())),
+            sample_config(2));
+  EXPECT_EQ(config_of(choose_winner(OneRun().add(1, 800).duel(2, 900, 0.995).trials())),
+            sample_config(kDefaultConfig));
+}
+
+TEST(WinnerChoice, ADuelOfARefusedConfigLeavesTheDefault) {
+  EXPECT_EQ(config_of(choose_winner(
+                OneRun().add(1, 800).duel(2, 900, 0.9).refuse(2, Verdict::kWrongBits).trials())),
+            sample_config(kDefaultConfig));
 }
 
 TEST(WinnerChoice, TheDefaultWinsWithinTheNoise) {

@@ -25,6 +25,7 @@ enum class Misbehaviour {
   kWritesPastWorkspace,  // the byte after the workspace, if there is one
   kModifiesInput,        // the first element of the first input
   kHangs,                // never comes back
+  kBreaksDevice,         // fails to launch, and so does everything after it
   kCrashes,              // takes the process with it
 };
 
@@ -75,7 +76,8 @@ class FakeDevice final : public device::Device {
     if (const auto good = good_launches_.find(key); good != good_launches_.end()) {
       if (good->second-- > 0) misbehaviour = Misbehaviour::kNone;
     }
-    if (misbehaviour == Misbehaviour::kFailsToLaunch) {
+    is_broken_ = is_broken_ || misbehaviour == Misbehaviour::kBreaksDevice;
+    if (misbehaviour == Misbehaviour::kFailsToLaunch || is_broken_) {
       return fail(StatusCode::kDriverError, "planted launch failure");
     }
     if (misbehaviour == Misbehaviour::kHangs) {
@@ -206,6 +208,7 @@ class FakeDevice final : public device::Device {
   std::map<std::string, double> times_;
   int extra_columns_ = 0;
   int copies_ = 0;
+  bool is_broken_ = false;
   double elapsed_ns_ = 0;
 };
 
