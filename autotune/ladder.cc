@@ -78,7 +78,8 @@ std::vector<RungLook> look_up_exactly(cache::TuningStore& store, const LadderQue
     }
     return found.answers && !found.is_stale;
   };
-  if (look(Rung::kUserDatabase, store.find_winner(device, problem), "it was never tuned")) {
+  if (look(Rung::kUserDatabase, store.find_winner(device, problem, question.patience),
+           "it was never tuned")) {
     return looks;
   }
   look(Rung::kShippedDatabase, store.find_overlay_winner(device, problem), "it is in none");

@@ -29,6 +29,7 @@ struct LadderQuestion {
   const cache::Environment& environment;  // of a measurement made now
   // Only winners of this very space answer exactly; others would do for anybody else.
   bool only_same_space = false;
+  cache::Patience patience = cache::Patience::kShort;
 };
 
 // What the databases say of the very problem: the user's, then, unless that answers with what is

@@ -159,10 +159,10 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
                                       launch::KernelCache& kernels) {
   const cache::Environment environment =
       environment_of(problem, device.info(), space_kind(settings_));
-  const LadderQuestion question{.problem = problem,
-                                .device = device.info(),
-                                .environment = environment,
-                                .only_same_space = settings_.comprehensive};
+  LadderQuestion question{.problem = problem,
+                          .device = device.info(),
+                          .environment = environment,
+                          .only_same_space = settings_.comprehensive};
   std::vector<RungLook> looks = look_up_exactly(*store_, question);
   const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0;
   const auto is_known = [&] { return best_of(looks).answers; };
@@ -175,6 +175,7 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
     const auto claim =
         store_->wait_for_claim(device.info().fingerprint, to_text(problem), patience);
     const std::scoped_lock lock(tuning_);
+    question.patience = cache::Patience::kLong;
     looks = look_up_exactly(*store_, question);
     if (is_fresh()) return answer_of(best_of(looks), question);
     if (claim) {

@@ -35,8 +35,9 @@ TuningStore::State& TuningStore::state() {
   return *current;
 }
 
-std::optional<Winner> TuningStore::find_winner(std::string_view device, std::string_view problem) {
-  return state().find_winner(device, problem);
+std::optional<Winner> TuningStore::find_winner(std::string_view device, std::string_view problem,
+                                               Patience patience) {
+  return state().find_winner(device, problem, patience);
 }
 
 std::optional<Winner> TuningStore::find_overlay_winner(std::string_view device,

@@ -34,6 +34,12 @@ struct MergeCounts {
 // cannot be kept on disk is kept in memory for the life of the process, written with a later
 // record() if the disk allows it again, and said once in the log. A lookup that reaches the
 // database takes some 300 us; callers keep what they found.
+// How long a lookup waits for others to let go of the database.
+enum class Patience {
+  kShort,  // a miss costs little: a quarter of a second at most
+  kLong,   // a miss costs a tuning: as long as a record waits
+};
+
 class TuningStore {
  public:
   // An empty `cache_dir` means memory only.
@@ -44,7 +50,8 @@ class TuningStore {
   TuningStore& operator=(const TuningStore&) = delete;
 
   // Of the user's database, or what this process has recorded.
-  std::optional<Winner> find_winner(std::string_view device, std::string_view problem);
+  std::optional<Winner> find_winner(std::string_view device, std::string_view problem,
+                                    Patience patience = Patience::kShort);
   // Of the first overlay that has one.
   std::optional<Winner> find_overlay_winner(std::string_view device, std::string_view problem);
 

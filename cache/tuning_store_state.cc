@@ -98,17 +98,18 @@ void TuningStore::State::connect() {
 }
 
 std::optional<Winner> TuningStore::State::find_winner(std::string_view device,
-                                                      std::string_view problem) {
+                                                      std::string_view problem, Patience patience) {
   {
     const std::scoped_lock lock(mutex_);
     if (auto unsaved = memory_.find_unsaved_winner(device, problem)) return unsaved;
   }
   std::optional<Winner> winner;
-  with_database(Access::kRead, [&](Connection& connection, Deadline) {
-    return select_winner(connection, device, problem).transform([&](auto found) {
-      winner = std::move(found);
-    });
-  });
+  with_database(patience == Patience::kShort ? Access::kRead : Access::kPatientRead,
+                [&](Connection& connection, Deadline) {
+                  return select_winner(connection, device, problem).transform([&](auto found) {
+                    winner = std::move(found);
+                  });
+                });
   if (winner) return winner;
   const std::scoped_lock lock(mutex_);
   return memory_.find_winner(device, problem);

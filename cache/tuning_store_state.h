@@ -32,7 +32,8 @@ class TuningStore::State {
 
   OverlayDatabases& overlays() { return overlays_; }
 
-  std::optional<Winner> find_winner(std::string_view device, std::string_view problem);
+  std::optional<Winner> find_winner(std::string_view device, std::string_view problem,
+                                    Patience patience);
   void record(std::span<const Trial> trials, const Winner& winner);
   MergeCounts merge(std::span<const Trial> trials);
   std::optional<std::int64_t> rebuild_winners();
@@ -47,7 +48,7 @@ class TuningStore::State {
   std::string reason_not_persistent();
 
  private:
-  enum class Access : std::size_t { kRead, kWrite };
+  enum class Access : std::size_t { kRead, kPatientRead, kWrite };
   using Use = std::function<SqliteStatus(Connection&, Deadline)>;
 
   [[nodiscard]] std::chrono::milliseconds wait_of(Access access) const;
@@ -73,7 +74,7 @@ class TuningStore::State {
   TuningMemory memory_;
   bool in_use_ = false;  // the last attempt to open the database succeeded
   std::string reason_;   // why the last write failed or the next one would; empty: it did not
-  std::array<Deadline, 2> resting_until_{};  // by Access: a writer in the way stops no reader
+  std::array<Deadline, 3> resting_until_{};  // by Access: what stops one need not stop another
 };
 
 }  // namespace dorajit::cache

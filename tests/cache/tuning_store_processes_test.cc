@@ -130,6 +130,26 @@ TEST(TuningStoreProcesses, LockedForTooLongStaysInMemoryThenReachesTheDisk) {
   EXPECT_EQ(TuningStore::open(directory.path())->trial_count(), 7);
 }
 
+TEST(TuningStoreProcesses, APatientLookupOutlastsALockThatAnOrdinaryOneDoesNot) {
+  const TemporaryDirectory directory;
+  const CapturedLog log;
+  TuningStore::open(directory.path())->record(sample_trials(1, 1), sample_winner(1));
+  const auto store = TuningStore::open(directory.path());
+  Pipe locked;
+  const pid_t child = start_child([&] {
+    RawDatabase raw(directory.file("tuning.db"));
+    CHILD_CHECK(raw.run("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE"));
+    locked.send('.');
+    std::this_thread::sleep_for(milliseconds(1500));
+    return 0;
+  });
+  char byte = 0;
+  ASSERT_TRUE(locked.receive(byte));
+  EXPECT_FALSE(store->find_winner(kDevice, sample_problem(1)));
+  EXPECT_TRUE(store->find_winner(kDevice, sample_problem(1), Patience::kLong));
+  EXPECT_EQ(wait_for_child(child), 0);
+}
+
 TEST(TuningStoreProcesses, ForkedChildWorksOnItsOwn) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
