@@ -2,12 +2,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <format>
 #include <optional>
 
 #include "bindings/cli/descriptions.h"
 #include "bindings/cli/output.h"
 #include "bindings/cli/progress_bar.h"
+#include "bindings/cli/shard.h"
 #include "bindings/cli/text_format.h"
 #include "bindings/cli/trials_table.h"
 #include "bindings/cli/tuning.h"
@@ -58,20 +61,25 @@ std::string tuned_text(const Tuned& tuned) {
 CLI::App* TuneCommand::declare(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tune", "Find the fastest config of problems and keep it");
   add_problem_options(*command, options_);
+  add_shard_option(*command, shard_);
+  add_seconds_option(*command, seconds_);
   command->add_flag("--force", force_, "Tune again where a winner is known");
   command->footer(
       "Example:\n"
       "  dorajit tune --shape 512x4096 --shape 4096x14336 --type bf16\n"
-      "  dorajit tune --op backward --shape 4096x4096");
+      "  dorajit tune --op backward --shape 4096x4096\n"
+      "  dorajit tune --from problems.txt --shard 2/8");
   return command;
 }
 
 Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
   // Before a device is opened, so that a wrong command line is told at once.
   DORAJIT_TRY(check_problem_options(options_, "tune"));
+  DORAJIT_ASSIGN(const Shard shard, parse_shard(shard_));
   Settings settings = invocation.settings;
   settings.tune_policy =
       TunePolicy::kFirstUse;  // asked for here and now, whatever DORAJIT_TUNE says
+  settings.tune_seconds = seconds_.value_or(settings.tune_seconds);
   const auto composition = bindings::compose_engine(settings);
   Engine& engine = *composition.engine;
   cache::TuningStore& store = *composition.store;
@@ -80,8 +88,11 @@ Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
 
   Statistics forced;
   std::vector<Tuned> results;
+  std::size_t in_all = 0;
   {
-    DORAJIT_ASSIGN(const auto problems, make_problems(options_, chosen.id.kind, "tune"));
+    DORAJIT_ASSIGN(auto problems, make_problems(options_, chosen.id.kind, "tune"));
+    in_all = problems.size();
+    if (!shard_.empty()) problems = part_of(problems, shard);
     ProgressBar progress(!invocation.json, static_cast<int>(problems.size()));
     for (const launch::Problem& problem : problems) {
       progress.show(std::format("tuning {}", launch::to_text(problem)));
@@ -105,6 +116,10 @@ Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
   if (invocation.json) {
     Json document = begin_document("tune");
     document["device"] = to_json(chosen.id, chosen.device->info());
+    if (!shard_.empty()) {
+      document["shard"] = {
+          {"index", shard.index}, {"count", shard.count}, {"problems_in_all", in_all}};
+    }
     document["problems"] = Json::array();
     for (const Tuned& tuned : results) document["problems"].push_back(tuned_json(tuned));
     Json statistics = to_json(engine.statistics());
@@ -115,6 +130,10 @@ Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
     print_document(document);
   } else {
     for (const Tuned& tuned : results) print(tuned_text(tuned) + "\n");
+    if (!shard_.empty()) {
+      print(std::format("part {} of {}: {} of {}\n", shard.index, shard.count, results.size(),
+                        count_text(static_cast<std::int64_t>(in_all), "problem")));
+    }
     print(where_winners_are(store) + "\n");
   }
   return all_tuned ? ExitCode::kOk : ExitCode::kFailed;

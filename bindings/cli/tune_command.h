@@ -1,6 +1,9 @@
 // dorajit tune
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "bindings/cli/command.h"
 #include "bindings/cli/problem_options.h"
 
@@ -14,6 +17,8 @@ class TuneCommand final : public Command {
 
  private:
   ProblemOptions options_;
+  std::string shard_;              // "2/8"; empty: all
+  std::optional<double> seconds_;  // per problem; without it as the settings have it
   bool force_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include "bindings/cli/tuning.h"
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <format>
 #include <memory>
@@ -7,6 +8,12 @@
 #include "autotune/tuning_config_source.h"
 
 namespace dorajit::cli {
+
+void add_seconds_option(CLI::App& app, std::optional<double>& seconds) {
+  app.add_option("--seconds", seconds, "Time to tune a problem at most [DORAJIT_TUNE_SECONDS, 2]")
+      ->option_text("S")
+      ->check(CLI::Range(0.0, kMostTuneSeconds));
+}
 
 Result<launch::ConfigAnswer> tune_again(const launch::Problem& problem, device::Device& device,
                                         const bindings::Composition& composition,

@@ -1,6 +1,8 @@
 // Tuning for the command line: through the engine's ladder, or anew.
 #pragma once
 
+#include <optional>
+
 #include "bindings/cli/device_choice.h"
 #include "bindings/composition.h"
 #include "runtime/base/error.h"
@@ -8,7 +10,14 @@
 #include "runtime/launch/config_source.h"
 #include "runtime/launch/problem.h"
 
+namespace CLI {  // NOLINT(readability-identifier-naming): not ours
+class App;
+}
+
 namespace dorajit::cli {
+
+// Declares --seconds.
+void add_seconds_option(CLI::App& app, std::optional<double>& seconds);
 
 // Tunes the problem whether or not a winner is known, and puts the outcome beside or in the place
 // of what the store has. `statistics` counts what this did.
