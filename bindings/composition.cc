@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "autotune/recording_config_source.h"
 #include "autotune/tuning_config_source.h"
 #include "cache/artifact_files.h"
 #include "cache/directories.h"
@@ -65,7 +66,12 @@ Composition compose_engine(const Settings& settings) {
         used.cache_dir, static_cast<std::uint64_t>(used.cache_max_bytes));
   }
   auto statistics = std::make_unique<Statistics>();
-  auto configs = std::make_unique<autotune::TuningConfigSource>(used, store, *statistics);
+  std::unique_ptr<launch::ConfigSource> configs =
+      std::make_unique<autotune::TuningConfigSource>(used, store, *statistics);
+  if (!used.record_path.empty()) {
+    configs = std::make_unique<autotune::RecordingConfigSource>(
+        autotune::ProblemRecord::of(used.record_path), std::move(configs));
+  }
   auto engine = std::make_unique<Engine>(std::move(used), std::move(statistics),
                                          std::move(artifacts), std::move(configs));
   return {.store = std::move(store), .engine = std::move(engine)};

@@ -48,6 +48,8 @@ Result<Invocation> make_invocation(const GlobalOptions& options) {
   DORAJIT_TRY(parse_device(options.device));
   Invocation invocation{.json = options.json, .device = options.device, .settings = {}};
   DORAJIT_ASSIGN(invocation.settings, Settings::from_environment());
+  // A record is of what an application meets, and may be the very file that a command reads.
+  invocation.settings.record_path.clear();
   if (!options.cache_dir.empty()) {
     std::error_code error;
     invocation.settings.cache_dir = std::filesystem::absolute(options.cache_dir, error).string();

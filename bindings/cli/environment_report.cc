@@ -9,11 +9,19 @@ namespace dorajit::cli {
 namespace {
 
 constexpr std::string_view kPrefix = "DORAJIT_";
-constexpr std::string_view kKnown[] = {
-    "DORAJIT_AUTOTUNE", "DORAJIT_CACHE_DIR",        "DORAJIT_CACHE_MAX_BYTES",
-    "DORAJIT_CXX",      "DORAJIT_DATABASES",        "DORAJIT_LOG",
-    "DORAJIT_NVRTC",    "DORAJIT_PRINT_AUTOTUNING", "DORAJIT_SCRATCH_BYTES",
-    "DORAJIT_TUNE",     "DORAJIT_TUNE_CANDIDATES",  "DORAJIT_TUNE_SECONDS"};
+constexpr std::string_view kKnown[] = {"DORAJIT_AUTOTUNE",
+                                       "DORAJIT_CACHE_DIR",
+                                       "DORAJIT_CACHE_MAX_BYTES",
+                                       "DORAJIT_CXX",
+                                       "DORAJIT_DATABASES",
+                                       "DORAJIT_LOG",
+                                       "DORAJIT_NVRTC",
+                                       "DORAJIT_PRINT_AUTOTUNING",
+                                       "DORAJIT_RECORD",
+                                       "DORAJIT_SCRATCH_BYTES",
+                                       "DORAJIT_TUNE",
+                                       "DORAJIT_TUNE_CANDIDATES",
+                                       "DORAJIT_TUNE_SECONDS"};
 // Not ours, but read: where the cache and temporary files go, where CUDA is, which GPUs show.
 constexpr std::string_view kForeign[] = {"CONDA_PREFIX",
                                          "CUDA_HOME",

@@ -142,6 +142,11 @@ Result<Settings> Settings::from_environment() {
                             "absolute path of a folder of tuning databases, or to none",
                             databases));
   }
+  if (const auto file = variable("DORAJIT_RECORD"); !file.empty()) {
+    std::error_code ignored;  // then it stays as it is
+    const auto absolute = std::filesystem::absolute(file, ignored);
+    settings.record_path = ignored ? std::string(file) : absolute.string();
+  }
   settings.nvrtc_path = variable("DORAJIT_NVRTC");
   settings.host_compiler = variable("DORAJIT_CXX");
   return settings;

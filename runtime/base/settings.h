@@ -30,6 +30,7 @@ struct Settings {
   LogLevel log_level = LogLevel::kWarning;
   bool comprehensive = false;     // DORAJIT_AUTOTUNE=comprehensive
   bool print_autotuning = false;  // say on standard error what each tuning found
+  std::string record_path;        // absolute; problems that are met go there; empty: nowhere
   std::string nvrtc_path;         // file or folder; empty: search
   std::string host_compiler;      // path or name; empty: search; "none": do without
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <filesystem>
+
 #include "tests/fakes/scoped_environment.h"
 
 namespace dorajit {
@@ -16,7 +18,7 @@ class SettingsTest : public testing::Test {
       {"DORAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "DORAJIT_TUNE", "DORAJIT_LOG",
        "DORAJIT_AUTOTUNE", "DORAJIT_TUNE_SECONDS", "DORAJIT_SCRATCH_BYTES", "DORAJIT_NVRTC",
        "DORAJIT_CXX", "DORAJIT_DATABASES", "DORAJIT_CACHE_MAX_BYTES", "DORAJIT_TUNE_CANDIDATES",
-       "DORAJIT_PRINT_AUTOTUNING", "DORA_AUTOTUNE_COMPREHENSIVE"}};
+       "DORAJIT_PRINT_AUTOTUNING", "DORAJIT_RECORD", "DORA_AUTOTUNE_COMPREHENSIVE"}};
 };
 
 TEST_F(SettingsTest, CacheDirectoryFollowsItsThreeVariablesInOrder) {
@@ -48,6 +50,15 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   EXPECT_TRUE(settings->comprehensive);
   EXPECT_EQ(settings->tune_seconds, 0.25);
   EXPECT_EQ(settings->scratch_bytes, 1048576);
+}
+
+TEST_F(SettingsTest, RecordStaysWhereItIsWhenTheProcessGoesElsewhere) {
+  EXPECT_EQ(Settings::from_environment()->record_path, "");
+  setenv("DORAJIT_RECORD", "/shared/problems.txt", 1);
+  EXPECT_EQ(Settings::from_environment()->record_path, "/shared/problems.txt");
+  setenv("DORAJIT_RECORD", "problems.txt", 1);
+  EXPECT_EQ(Settings::from_environment()->record_path,
+            (std::filesystem::current_path() / "problems.txt").string());
 }
 
 TEST_F(SettingsTest, TheSwitchOfOthersIsHonouredUnlessOursSaysOtherwise) {

@@ -1,0 +1,29 @@
+// Records each problem that is asked for, and lets another source answer.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "autotune/problem_record.h"
+#include "runtime/launch/config_source.h"
+
+namespace dorajit::autotune {
+
+class RecordingConfigSource final : public launch::ConfigSource {
+ public:
+  RecordingConfigSource(std::shared_ptr<ProblemRecord> record,
+                        std::unique_ptr<launch::ConfigSource> answering)
+      : record_(std::move(record)), answering_(std::move(answering)) {}
+
+  launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
+                            launch::KernelCache& kernels) override {
+    record_->add(problem);  // first, so that it is there even if the process ends in the tuning
+    return answering_->find(problem, device, kernels);
+  }
+
+ private:
+  const std::shared_ptr<ProblemRecord> record_;
+  const std::unique_ptr<launch::ConfigSource> answering_;
+};
+
+}  // namespace dorajit::autotune
