@@ -20,6 +20,7 @@
 #include "bindings/cli/import_command.h"
 #include "bindings/cli/merge_command.h"
 #include "bindings/cli/output.h"
+#include "bindings/cli/prewarm_command.h"
 #include "bindings/cli/show_command.h"
 #include "bindings/cli/tune_command.h"
 #include "bindings/cli/verify_command.h"
@@ -101,13 +102,14 @@ ExitCode run_command_line(int argc, char** argv) {
       "Example:\n  dorajit demo --quick\n\nExit codes: 0 done, 1 failed, 2 wrong usage, "
       "3 not available on this machine.");
 
-  std::array<std::unique_ptr<Command>, 12> commands = {
+  std::array<std::unique_ptr<Command>, 13> commands = {
       std::make_unique<DevicesCommand>(), std::make_unique<DoctorCommand>(),
       std::make_unique<DemoCommand>(),    std::make_unique<CompileCommand>(),
-      std::make_unique<TuneCommand>(),    std::make_unique<ExplainCommand>(),
-      std::make_unique<ShowCommand>(),    std::make_unique<ExportCommand>(),
-      std::make_unique<ImportCommand>(),  std::make_unique<MergeCommand>(),
-      std::make_unique<VerifyCommand>(),  std::make_unique<CacheCommand>()};
+      std::make_unique<PrewarmCommand>(), std::make_unique<TuneCommand>(),
+      std::make_unique<ExplainCommand>(), std::make_unique<ShowCommand>(),
+      std::make_unique<ExportCommand>(),  std::make_unique<ImportCommand>(),
+      std::make_unique<MergeCommand>(),   std::make_unique<VerifyCommand>(),
+      std::make_unique<CacheCommand>()};
   std::array<CLI::App*, commands.size()> declared{};
   for (std::size_t i = 0; i < commands.size(); ++i) {
     declared[i] = commands[i]->declare(app);

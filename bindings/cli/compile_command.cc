@@ -2,10 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <format>
-#include <string_view>
 #include <thread>
 
 #include "bindings/cli/artifact_builds.h"
@@ -13,68 +11,13 @@
 #include "bindings/cli/output.h"
 #include "bindings/cli/progress_bar.h"
 #include "bindings/cli/table.h"
+#include "bindings/cli/targets.h"
 #include "bindings/cli/text_format.h"
 #include "bindings/composition.h"
 #include "kernel_templates/config_text.h"
 
 namespace dorajit::cli {
 namespace {
-
-using kernels::DeviceKind;
-
-constexpr std::string_view kCudaArch = "sm_";
-constexpr std::string_view kNativeCpu = "native-cpu";
-
-// The number in "sm_90a"; nothing for what is no architecture.
-std::optional<int> cuda_arch_number(std::string_view arch) {
-  if (!arch.starts_with(kCudaArch)) return std::nullopt;
-  arch.remove_prefix(kCudaArch.size());
-  if (arch.ends_with('a') || arch.ends_with('f')) arch.remove_suffix(1);
-  int number = 0;
-  const auto [end, error] = std::from_chars(arch.data(), arch.data() + arch.size(), number);
-  if (error != std::errc{} || end != arch.data() + arch.size() || number <= 0) return std::nullopt;
-  return number;
-}
-
-std::string joined(const std::vector<std::string>& texts) {
-  std::string text;
-  for (const std::string& one : texts) text.append(text.empty() ? "" : ", ").append(one);
-  return text;
-}
-
-// Newer architectures than the library's newest are served with PTX; older ones not at all.
-Status check_supported(compile::NvrtcCompiler& nvrtc, const std::string& arch, int number) {
-  DORAJIT_ASSIGN(const std::vector<std::string> known, nvrtc.supported_archs());
-  const bool is_older = std::ranges::all_of(known, [number](const std::string& one) {
-    return number < cuda_arch_number(one).value_or(0);
-  });
-  if (!is_older) return {};
-  DORAJIT_ASSIGN(const std::string identity, nvrtc.identity());
-  return fail(StatusCode::kNoCompiler,
-              std::format("{} makes no code for {}; it knows {}; set DORAJIT_NVRTC to an older one",
-                          identity, arch, joined(known)));
-}
-
-Result<compile::Target> make_target(Engine& engine, const std::string& arch) {
-  if (arch == kNativeCpu || arch == "cpu") {
-    DORAJIT_TRY(engine.kernels().host_compiler().identity());
-    DORAJIT_ASSIGN(const device::Device* cpu, engine.device({}));
-    return cpu->info().target;
-  }
-  const auto number = cuda_arch_number(arch);
-  if (!number) {
-    return fail(
-        StatusCode::kInvalidArgument,
-        std::format("--arch {} is no architecture; examples: sm_80, sm_90a, {}", arch, kNativeCpu));
-  }
-  DORAJIT_TRY(engine.kernels().nvrtc().identity());
-  DORAJIT_TRY(check_supported(engine.kernels().nvrtc(), arch, *number));
-  return compile::Target{.kind = DeviceKind::kCuda, .arch = arch};
-}
-
-std::string arch_text(const compile::Target& target) {
-  return target.kind == DeviceKind::kCpu ? std::string(kNativeCpu) : target.arch;
-}
 
 Json build_json(const ArtifactBuild& build) {
   Json row = {{"arch", arch_text(build.target)},

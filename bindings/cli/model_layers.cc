@@ -1,20 +1,27 @@
 #include "bindings/cli/model_layers.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
 namespace dorajit::cli {
 namespace {
 
-constexpr Projection kLlama[] = {{"q", 4096},     {"k", 1024},   {"v", 1024},   {"o", 4096},
-                                 {"gate", 14336}, {"up", 14336}, {"down", 4096}};
-constexpr Projection kQwen[] = {{"q", 4096},     {"k", 1024},   {"v", 1024},   {"o", 4096},
-                                {"gate", 12288}, {"up", 12288}, {"down", 4096}};
-constexpr Projection kMistral[] = {{"q", 4096},     {"k", 1024},   {"v", 1024},   {"o", 5120},
-                                   {"gate", 32768}, {"up", 32768}, {"down", 5120}};
+Model model(std::string name, const BlockSizes& sizes) {
+  Model made{.name = std::move(name), .projections = attention_projections(sizes)};
+  std::ranges::move(gated_projections("mlp", sizes.intermediate, sizes.hidden),
+                    std::back_inserter(made.projections));
+  return made;
+}
 
-constexpr Model kModels[] = {
-    {"Llama-3.1-8B", kLlama}, {"Qwen3-8B", kQwen}, {"Mistral-Small-24B", kMistral}};
+// "gate" for "mlp.gate_proj"
+std::string_view short_name(std::string_view path) {
+  constexpr std::string_view kSuffix = "_proj";
+  path = path.substr(path.rfind('.') + 1);
+  if (path.ends_with(kSuffix)) path.remove_suffix(kSuffix.size());
+  return path;
+}
 
 void add_use(LayerProblem& problem, std::string_view model, std::string_view projection) {
   if (problem.uses.empty() || problem.uses.back().model != model) {
@@ -25,7 +32,39 @@ void add_use(LayerProblem& problem, std::string_view model, std::string_view pro
 
 }  // namespace
 
-std::span<const Model> models() { return kModels; }
+std::vector<Projection> attention_projections(const BlockSizes& sizes) {
+  const std::int64_t keys = sizes.key_value_heads * sizes.head_dim;
+  return {{"self_attn.q_proj", sizes.heads * sizes.head_dim},
+          {"self_attn.k_proj", keys},
+          {"self_attn.v_proj", keys},
+          {"self_attn.o_proj", sizes.hidden}};
+}
+
+std::vector<Projection> gated_projections(const std::string& module, std::int64_t width,
+                                          std::int64_t hidden) {
+  return {{module + ".gate_proj", width},
+          {module + ".up_proj", width},
+          {module + ".down_proj", hidden}};
+}
+
+std::span<const Model> models() {
+  static const std::vector<Model> kModels = {model("Llama-3.1-8B", {.hidden = 4096,
+                                                                    .intermediate = 14336,
+                                                                    .heads = 32,
+                                                                    .key_value_heads = 8,
+                                                                    .head_dim = 128}),
+                                             model("Qwen3-8B", {.hidden = 4096,
+                                                                .intermediate = 12288,
+                                                                .heads = 32,
+                                                                .key_value_heads = 8,
+                                                                .head_dim = 128}),
+                                             model("Mistral-Small-24B", {.hidden = 5120,
+                                                                         .intermediate = 32768,
+                                                                         .heads = 32,
+                                                                         .key_value_heads = 8,
+                                                                         .head_dim = 128})};
+  return kModels;
+}
 
 std::vector<LayerProblem> layer_problems(std::span<const Model> models,
                                          std::span<const std::int64_t> tokens) {
@@ -36,7 +75,7 @@ std::vector<LayerProblem> layer_problems(std::span<const Model> models,
         const auto [entry, is_new] = by_size.try_emplace(
             {count, projection.out_features},
             LayerProblem{.tokens = count, .out_features = projection.out_features, .uses = {}});
-        add_use(entry->second, model.name, projection.name);
+        add_use(entry->second, model.name, short_name(projection.path));
       }
     }
   }

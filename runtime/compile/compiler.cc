@@ -1,8 +1,14 @@
 #include "runtime/compile/compiler.h"
 
+#include <format>
+
 #include "runtime/base/hash.h"
 
 namespace dorajit::compile {
+
+Target cuda_target(int major, int minor) {
+  return {.kind = kernels::DeviceKind::kCuda, .arch = std::format("sm_{}{}", major, minor)};
+}
 
 std::string artifact_key(const CompileRequest& request, const std::string& options,
                          const std::string& compiler_identity) {

@@ -14,6 +14,11 @@ struct Target {
   std::string arch;  // "sm_90"; for the CPU "native" and what that means on this machine
 };
 
+// That of a GPU of a compute capability. No code here is for an architecture's own features, so
+// there is no suffix; whoever compiles ahead of a device names it alike, or the device does not
+// find it.
+Target cuda_target(int major, int minor);
+
 struct CompileRequest {
   kernels::Variant variant;
   kernels::Config config;  // its compiled part

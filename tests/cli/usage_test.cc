@@ -15,8 +15,8 @@ constexpr int kUnavailable = 3;
 
 TEST(CliUsage, HelpOfEveryCommandHasAnExample) {
   const CliSandbox sandbox;
-  for (const char* command : {"devices", "doctor", "demo", "compile", "tune", "show", "export",
-                              "import", "merge", "verify", "cache"}) {
+  for (const char* command : {"devices", "doctor", "demo", "compile", "prewarm", "tune", "explain",
+                              "show", "export", "import", "merge", "verify", "cache"}) {
     const CliResult help = sandbox.run({command, "--help"});
     EXPECT_EQ(help.exit_code, 0) << command;
     EXPECT_THAT(help.out, HasSubstr(std::string("Example:\n  dorajit ") + command));

@@ -55,6 +55,11 @@ class FakeDevice final : public device::Device {
   void spend(double nanoseconds) { elapsed_ns_ += nanoseconds; }
   // Is taken for a GPU from now on, by those who ask what it is.
   void pose_as_gpu() { info_.traits.kind = kernels::DeviceKind::kCuda; }
+  // And code is asked for as that GPU would, though it cannot be loaded.
+  void pose_as_gpu(int major, int minor) {
+    pose_as_gpu();
+    info_.target = compile::cuda_target(major, minor);
+  }
   [[nodiscard]] int copies() const { return copies_; }
   // Every launch from now on covers that many columns more than it was told.
   void stretch_rows(int columns) { extra_columns_ = columns; }

@@ -174,17 +174,16 @@ Status CudaDevice::read_info(int ordinal) {
   launches_early_ = driver_version >= kDriverForEarlyLaunches &&
                     10 * major + minor >= DORAJIT_DEPENDENT_LAUNCH_ARCH;
   pageable_access_ = attribute(DeviceAttribute::kPageableMemoryAccess) != 0;
-  info_ = {
-      .traits = {.kind = kernels::DeviceKind::kCuda, .processors = processors},
-      .ordinal = ordinal,
-      .name = name,
-      // A MIG slice shows its profile in its name, and its share in what follows.
-      .fingerprint = std::format("cuda/{}/sm_{}{}/{} SMs/{} KiB L2/{} GiB", name, major, minor,
-                                 processors, cache / 1024, (memory + (1ULL << 29)) >> 30),
-      .driver_version = driver_.version(),
-      .target = {.kind = kernels::DeviceKind::kCuda, .arch = std::format("sm_{}{}", major, minor)},
-      .cache_bytes = cache,
-      .memory_bytes = static_cast<std::int64_t>(memory)};
+  info_ = {.traits = {.kind = kernels::DeviceKind::kCuda, .processors = processors},
+           .ordinal = ordinal,
+           .name = name,
+           // A MIG slice shows its profile in its name, and its share in what follows.
+           .fingerprint = std::format("cuda/{}/sm_{}{}/{} SMs/{} KiB L2/{} GiB", name, major, minor,
+                                      processors, cache / 1024, (memory + (1ULL << 29)) >> 30),
+           .driver_version = driver_.version(),
+           .target = compile::cuda_target(major, minor),
+           .cache_bytes = cache,
+           .memory_bytes = static_cast<std::int64_t>(memory)};
   return {};
 }
 

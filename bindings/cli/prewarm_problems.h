@@ -1,0 +1,59 @@
+// The problems that `dorajit prewarm` makes ready.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/cli/adapter_config.h"
+#include "bindings/cli/model_layers.h"
+#include "bindings/cli/problem_options.h"
+#include "bindings/cli/shapes.h"
+#include "runtime/launch/problem.h"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): not ours
+class App;
+}
+
+namespace dorajit::cli {
+
+struct PrewarmOptions {
+  std::string model;    // config.json or its folder
+  std::string adapter;  // adapter_config.json or its folder
+  std::vector<std::int64_t> tokens;
+  std::vector<std::string> shapes;
+  std::string file;  // of problems, one a line
+  std::vector<std::string> ops;
+  // Without its op; no type: that of the model, or bf16.
+  VariantOptions variant{.op = {}, .type = {}, .gain_type = {}, .types = {}};
+};
+
+// Declares --model, --adapter, --tokens, --shapes, --from, --op and what add_variant_options()
+// declares.
+void add_prewarm_options(CLI::App& app, PrewarmOptions& options);
+
+// What the options name, before it is known for which kind of device.
+class PrewarmProblems {
+ public:
+  // Reads the files of a model, but not one of problems. kInvalidArgument unless the options name
+  // just one source of problems.
+  static Result<PrewarmProblems> read(const PrewarmOptions& options);
+
+  // Without repeats.
+  [[nodiscard]] Result<std::vector<launch::Problem>> on(kernels::DeviceKind kind) const;
+
+  [[nodiscard]] const std::optional<Model>& model() const { return model_; }
+  [[nodiscard]] const std::optional<AdapterConfig>& adapter() const { return adapter_; }
+
+ private:
+  Status read_model(const PrewarmOptions& options);
+
+  std::optional<Model> model_;  // what is adapted of it
+  std::optional<AdapterConfig> adapter_;
+  std::vector<Shape> shapes_;
+  std::vector<kernels::Variant> variants_;
+  std::string file_;
+};
+
+}  // namespace dorajit::cli
