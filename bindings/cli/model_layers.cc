@@ -48,22 +48,22 @@ std::vector<Projection> gated_projections(const std::string& module, std::int64_
 }
 
 std::span<const Model> models() {
-  static const std::vector<Model> kModels = {model("Llama-3.1-8B", {.hidden = 4096,
-                                                                    .intermediate = 14336,
-                                                                    .heads = 32,
-                                                                    .key_value_heads = 8,
-                                                                    .head_dim = 128}),
-                                             model("Qwen3-8B", {.hidden = 4096,
-                                                                .intermediate = 12288,
+  static const std::vector<Model> all = {model("Llama-3.1-8B", {.hidden = 4096,
+                                                                .intermediate = 14336,
                                                                 .heads = 32,
                                                                 .key_value_heads = 8,
                                                                 .head_dim = 128}),
-                                             model("Mistral-Small-24B", {.hidden = 5120,
-                                                                         .intermediate = 32768,
-                                                                         .heads = 32,
-                                                                         .key_value_heads = 8,
-                                                                         .head_dim = 128})};
-  return kModels;
+                                         model("Qwen3-8B", {.hidden = 4096,
+                                                            .intermediate = 12288,
+                                                            .heads = 32,
+                                                            .key_value_heads = 8,
+                                                            .head_dim = 128}),
+                                         model("Mistral-Small-24B", {.hidden = 5120,
+                                                                     .intermediate = 32768,
+                                                                     .heads = 32,
+                                                                     .key_value_heads = 8,
+                                                                     .head_dim = 128})};
+  return all;
 }
 
 std::vector<LayerProblem> layer_problems(std::span<const Model> models,

@@ -18,8 +18,9 @@ void add_shard_option(CLI::App& app, std::string& text) {
 Result<Shard> parse_shard(std::string_view text) {
   if (text.empty()) return Shard{};
   Shard shard;
-  const char* const end = text.data() + text.size();
-  const auto index = std::from_chars(text.data(), end, shard.index);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto index = std::from_chars(begin, end, shard.index);
   if (index.ec == std::errc{} && index.ptr != end && *index.ptr == '/') {
     const auto count = std::from_chars(index.ptr + 1, end, shard.count);
     if (count.ec == std::errc{} && count.ptr == end && shard.index >= 1 &&
