@@ -66,9 +66,6 @@ CLI::App* CacheCommand::declare(CLI::App& app) {
   rebuild_ = command->add_subcommand("rebuild",
                                      "Forget the winners and derive them from what was measured");
   rebuild_->footer("Example:\n  dorajit cache rebuild");
-  // --json and the like are the command's own, and are understood after these as well.
-  path_->fallthrough();
-  rebuild_->fallthrough();
   command->footer("Example:\n  dorajit cache path\n  dorajit cache rebuild --json");
   return command;
 }

@@ -1,13 +1,12 @@
 #include "bindings/cli/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <array>
-#include <cstddef>
 #include <filesystem>
 #include <format>
 #include <memory>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "bindings/cli/cache_command.h"
 #include "bindings/cli/compile_command.h"
@@ -15,6 +14,7 @@
 #include "bindings/cli/device_choice.h"
 #include "bindings/cli/devices_command.h"
 #include "bindings/cli/doctor_command.h"
+#include "bindings/cli/exit_code_meanings.h"
 #include "bindings/cli/explain_command.h"
 #include "bindings/cli/export_command.h"
 #include "bindings/cli/import_command.h"
@@ -28,38 +28,19 @@
 namespace dorajit::cli {
 namespace {
 
-struct GlobalOptions {
-  std::string cache_dir;
-  std::string device;
-  bool json = false;
-};
-
-// Understood before the command and after it.
-void add_global_options(CLI::App& app, GlobalOptions& options) {
-  app.add_option("--cache-dir", options.cache_dir,
-                 "Where kernels and winners are kept [DORAJIT_CACHE_DIR]")
-      ->option_text("DIR");
-  app.add_option("--device", options.device,
-                 "cpu, cuda or cuda:N [CUDA device 0 if there is one, else cpu]")
-      ->option_text("DEVICE");
-  app.add_flag("--json", options.json, "Print one JSON document");
+std::string exit_codes_text() {
+  std::string text = "Exit codes:";
+  for (const ExitCodeMeaning& one : kExitCodes) {
+    text += std::format("\n  {:<4} {}", one.code, one.meaning);
+  }
+  return text;
 }
 
-Result<Invocation> make_invocation(const GlobalOptions& options) {
-  DORAJIT_TRY(parse_device(options.device));
-  Invocation invocation{.json = options.json, .device = options.device, .settings = {}};
-  DORAJIT_ASSIGN(invocation.settings, Settings::from_environment());
-  // A record is of what an application meets, and may be the very file that a command reads.
-  invocation.settings.record_path.clear();
-  if (!options.cache_dir.empty()) {
-    std::error_code error;
-    invocation.settings.cache_dir = std::filesystem::absolute(options.cache_dir, error).string();
-    if (error) {
-      return fail(StatusCode::kIoError,
-                  std::format("--cache-dir {}: {}", options.cache_dir, error.message()));
-    }
-  }
-  return invocation;
+template <typename... Commands>
+std::vector<std::unique_ptr<Command>> make_commands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  (commands.push_back(std::make_unique<Commands>()), ...);
+  return commands;
 }
 
 ExitCode refuse(const CLI::App& app, const CLI::ParseError& error) {
@@ -79,52 +60,80 @@ ExitCode refuse(const CLI::App& app, const CLI::ParseError& error) {
   return ExitCode::kUsage;
 }
 
-ExitCode run_command(Command& command, const GlobalOptions& options) {
+}  // namespace
+
+CommandLine::CommandLine()
+    : app_(std::make_unique<CLI::App>(
+          "Fused DoRA kernels, compiled and tuned for the device at hand.", "dorajit")) {
+  add_global_options(*app_, options_);
+  app_->set_version_flag("--version", std::string("dorajit ") + DORAJIT_VERSION,
+                         "Print the version");
+  app_->require_subcommand(1);
+  app_->footer("Example:\n  dorajit demo --quick\n\n" + exit_codes_text());
+  for (auto& command :
+       make_commands<DevicesCommand, DoctorCommand, DemoCommand, CompileCommand, PrewarmCommand,
+                     TuneCommand, ExplainCommand, ShowCommand, ExportCommand, ImportCommand,
+                     MergeCommand, VerifyCommand, CacheCommand>()) {
+    CLI::App* app = command->declare(*app_);
+    add_global_options(*app, options_);
+    for (CLI::App* subcommand : app->get_subcommands([](CLI::App*) { return true; })) {
+      add_global_options(*subcommand, options_);
+    }
+    commands_.push_back({.command = std::move(command), .app = app});
+  }
+}
+
+CommandLine::~CommandLine() = default;
+
+// Understood before the command and after it.
+void CommandLine::add_global_options(CLI::App& app, GlobalOptions& options) {
+  app.add_option("--cache-dir", options.cache_dir,
+                 "Where kernels and winners are kept [DORAJIT_CACHE_DIR]")
+      ->option_text("DIR");
+  app.add_option("--device", options.device,
+                 "The device to work on [CUDA device 0 if there is one, else cpu]")
+      ->option_text("cpu|cuda|cuda:N");
+  app.add_flag("--json", options.json, "Print one JSON document");
+}
+
+Result<Invocation> CommandLine::make_invocation() const {
+  DORAJIT_TRY(parse_device(options_.device));
+  Invocation invocation{.json = options_.json, .device = options_.device, .settings = {}};
+  DORAJIT_ASSIGN(invocation.settings, Settings::from_environment());
+  // A record is of what an application meets, and may be the very file that a command reads.
+  invocation.settings.record_path.clear();
+  if (!options_.cache_dir.empty()) {
+    std::error_code error;
+    invocation.settings.cache_dir = std::filesystem::absolute(options_.cache_dir, error).string();
+    if (error) {
+      return fail(StatusCode::kIoError,
+                  std::format("--cache-dir {}: {}", options_.cache_dir, error.message()));
+    }
+  }
+  return invocation;
+}
+
+ExitCode CommandLine::run_command(Command& command) {
   const auto outcome = [&]() -> Result<ExitCode> {
-    DORAJIT_ASSIGN(const Invocation invocation, make_invocation(options));
+    DORAJIT_ASSIGN(const Invocation invocation, make_invocation());
     return command.run(invocation);
   }();
   if (outcome) return *outcome;
   print_error(outcome.error());
-  if (options.json) print_document(Json{{"error", to_json(outcome.error())}});
+  if (options_.json) print_document(Json{{"error", to_json(outcome.error())}});
   return exit_code_of(outcome.error().code);
 }
 
-}  // namespace
-
-ExitCode run_command_line(int argc, char** argv) {
-  CLI::App app("Fused DoRA kernels, compiled and tuned for the device at hand.", "dorajit");
-  GlobalOptions options;
-  add_global_options(app, options);
-  app.set_version_flag("--version", std::string("dorajit ") + DORAJIT_VERSION);
-  app.require_subcommand(1);
-  app.footer(
-      "Example:\n  dorajit demo --quick\n\nExit codes: 0 done, 1 failed, 2 wrong usage, "
-      "3 not available on this machine.");
-
-  std::array<std::unique_ptr<Command>, 13> commands = {
-      std::make_unique<DevicesCommand>(), std::make_unique<DoctorCommand>(),
-      std::make_unique<DemoCommand>(),    std::make_unique<CompileCommand>(),
-      std::make_unique<PrewarmCommand>(), std::make_unique<TuneCommand>(),
-      std::make_unique<ExplainCommand>(), std::make_unique<ShowCommand>(),
-      std::make_unique<ExportCommand>(),  std::make_unique<ImportCommand>(),
-      std::make_unique<MergeCommand>(),   std::make_unique<VerifyCommand>(),
-      std::make_unique<CacheCommand>()};
-  std::array<CLI::App*, commands.size()> declared{};
-  for (std::size_t i = 0; i < commands.size(); ++i) {
-    declared[i] = commands[i]->declare(app);
-    add_global_options(*declared[i], options);
-  }
-
+ExitCode CommandLine::run(int argc, char** argv) {
   try {
-    app.parse(argc, argv);
+    app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return refuse(app, error);
-    app.exit(error);  // prints the help or the version
+    if (error.get_exit_code() != 0) return refuse(*app_, error);
+    app_->exit(error);  // prints the help or the version
     return ExitCode::kOk;
   }
-  for (std::size_t i = 0; i < commands.size(); ++i) {
-    if (declared[i]->parsed()) return run_command(*commands[i], options);
+  for (const Declared& one : commands_) {
+    if (one.app->parsed()) return run_command(*one.command);
   }
   return ExitCode::kUsage;
 }

@@ -76,7 +76,7 @@ CLI::App* CompileCommand::declare(CLI::App& app) {
       ->option_text("ARCH,...")
       ->delimiter(',')
       ->required();
-  command->add_option("--op", variant_.op, "The operation [compose]")->option_text("OP");
+  add_op_option(*command, variant_);
   add_variant_options(*command, variant_);
   command->add_option("--space", space_, "Which configs [DORAJIT_AUTOTUNE, else slim]")
       ->option_text("slim|comprehensive")

@@ -6,7 +6,8 @@
 int main(int argc, char** argv) {
   using dorajit::cli::ExitCode;
   try {
-    return static_cast<int>(dorajit::cli::run_command_line(argc, argv));
+    dorajit::cli::CommandLine command_line;
+    return static_cast<int>(command_line.run(argc, argv));
   } catch (const std::exception& error) {
     dorajit::cli::print_error(
         {.code = dorajit::StatusCode::kInternal, .message = error.what(), .log = {}});

@@ -71,7 +71,7 @@ void add_problem_options(CLI::App& app, ProblemOptions& options) {
       ->delimiter(',');
   app.add_option("--from", options.file, "Problems from a file, one a line as `show` names them")
       ->option_text("FILE");
-  app.add_option("--op", options.variant.op, "The operation [compose]")->option_text("OP");
+  add_op_option(app, options.variant);
   add_variant_options(app, options.variant);
 }
 

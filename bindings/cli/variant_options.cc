@@ -47,14 +47,22 @@ std::string operand_names(const kernels::OpSpec& op) {
 
 }  // namespace
 
+void add_op_option(CLI::App& app, VariantOptions& options) {
+  std::string names;
+  for (const kernels::OpSpec& op : kernels::all_ops()) {
+    if (op.op == kernels::Op::kScaleByScalar) break;  // from here on they are for comparison only
+    names.append(names.empty() ? "" : "|").append(op.name);
+  }
+  app.add_option("--op", options.op, "The operation [compose]")->option_text(names);
+}
+
 void add_variant_options(CLI::App& app, VariantOptions& options) {
   CLI::Option* type =
-      app.add_option("--type", options.type,
-                     "Element type of the activations: f32, bf16, f16 or f64 [bf16]")
-          ->option_text("TYPE");
+      app.add_option("--type", options.type, "Element type of the activations [bf16]")
+          ->option_text("f32|bf16|f16|f64");
   CLI::Option* gain = app.add_option("--gain-type", options.gain_type,
                                      "Element type of the gain [f32; f64 beside f64]")
-                          ->option_text("TYPE");
+                          ->option_text("f32|bf16|f16|f64");
   app.add_option("--types", options.types,
                  "Element type of every operand instead, as in bf16,bf16,f32,bf16; - for one "
                  "that is left out")

@@ -20,6 +20,9 @@ struct VariantOptions {
   bool is_per_row = false;
 };
 
+// Declares --op, for commands that do any of them.
+void add_op_option(CLI::App& app, VariantOptions& options);
+
 // Declares --type, --gain-type, --types and --per-row.
 void add_variant_options(CLI::App& app, VariantOptions& options);
 

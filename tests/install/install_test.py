@@ -81,6 +81,22 @@ def check_files(installation):
     say(f"installed: {len(files)} files that others build with")
 
 
+def check_manual(installation):
+    """Every command of the program has its page, and shells find what completes them."""
+    program = installation.prefix / "bin" / "dorajit"
+    listing = run([program, "--help"]).split("\nSubcommands:\n")[1]
+    commands = re.findall(r"^  (\w+) ", listing, re.MULTILINE)
+    expect(len(commands) > 10, f"dorajit --help lists only {commands}")
+    share = installation.prefix / "share"
+    pages = {page.name for page in (share / "man" / "man1").iterdir()}
+    expect(pages == {"dorajit.1"} | {f"dorajit-{command}.1" for command in commands},
+           f"the manual pages are {sorted(pages)}")
+    for file in ("bash-completion/completions/dorajit", "zsh/site-functions/_dorajit",
+                 "fish/vendor_completions.d/dorajit.fish"):
+        expect((share / file).is_file(), f"share/{file} was not installed")
+    say(f"manual pages: {len(pages)}; completions for bash, zsh and fish")
+
+
 def check_relocatable(installation, build, source):
     for file in [installation.pkgconfig_dir / "dorajit.pc", *installation.package_dir.iterdir()]:
         text = file.read_text(encoding="utf-8")
@@ -188,6 +204,7 @@ def check_installation(build, source, scratch):
     installation = Installation(build, scratch / "prefix")
     run([tool("cmake"), "--install", build, "--prefix", installation.prefix])
     check_files(installation)
+    check_manual(installation)
     check_relocatable(installation, build, source)
     check_needed_libraries(installation, build)
     check_exported_symbols(installation)
