@@ -10,10 +10,9 @@
 #include <system_error>
 #include <utility>
 
-#include "cache/atomic_file.h"
-#include "cache/directories.h"
 #include "cache/fork_guard.h"
 #include "cache/inspection.h"
+#include "cache/output_file.h"
 #include "cache/tuning_rows.h"
 #include "cache/tuning_run.h"
 
@@ -114,13 +113,8 @@ Result<TrialFile> read_trial_file(const std::string& path) {
 }
 
 Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials) {
-  if (!is_writable_directory(parent_directory(path))) {
-    return cannot("write", path, errno, "name a file in a folder that is there and can be written");
-  }
   TrialText text = to_lines(trials);
-  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path));
-  DORAJIT_TRY(file.write(text.lines));
-  DORAJIT_TRY(file.publish_replacing());
+  DORAJIT_TRY(write_output_file(path, text.lines));
   return text;
 }
 

@@ -21,6 +21,7 @@
 #include "bindings/cli/merge_command.h"
 #include "bindings/cli/output.h"
 #include "bindings/cli/prewarm_command.h"
+#include "bindings/cli/report_command.h"
 #include "bindings/cli/show_command.h"
 #include "bindings/cli/tune_command.h"
 #include "bindings/cli/verify_command.h"
@@ -72,8 +73,8 @@ CommandLine::CommandLine()
   app_->footer("Example:\n  dorajit demo --quick\n\n" + exit_codes_text());
   for (auto& command :
        make_commands<DevicesCommand, DoctorCommand, DemoCommand, CompileCommand, PrewarmCommand,
-                     TuneCommand, ExplainCommand, ShowCommand, ExportCommand, ImportCommand,
-                     MergeCommand, VerifyCommand, CacheCommand>()) {
+                     TuneCommand, ExplainCommand, ShowCommand, ReportCommand, ExportCommand,
+                     ImportCommand, MergeCommand, VerifyCommand, CacheCommand>()) {
     CLI::App* app = command->declare(*app_);
     add_global_options(*app, options_);
     for (CLI::App* subcommand : app->get_subcommands([](CLI::App*) { return true; })) {

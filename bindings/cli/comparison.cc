@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autotune/scratch_operands.h"
+#include "bindings/cli/traffic.h"
 #include "bindings/cli/unfused_passes.h"
 #include "kernel_templates/spaces.h"
 
@@ -23,17 +24,6 @@ Result<std::int64_t> scratch_budget(const Settings& settings, device::Device& de
   if (settings.scratch_bytes > 0) return settings.scratch_bytes;
   DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
   return std::min(kMostScratchBytes, free / 4);
-}
-
-// Every element of every operand crosses the memory bus once.
-std::int64_t traffic(const Variant& variant, std::int64_t rows, std::int64_t cols) {
-  std::int64_t bytes = 0;
-  const auto& operands = kernels::spec(variant.op).operands;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const bool matrix = operands[i].shape == kernels::OperandShape::kMatrix;
-    bytes += (matrix ? rows : 1) * cols * kernels::size_in_bytes(variant.types[i]);
-  }
-  return bytes;
 }
 
 // Pairs of regions to copy between, one pair per set.

@@ -133,6 +133,7 @@ TEST_F(EveryCommand, PrintsOneJsonDocument) {
       {{"tune"}, shape},
       {{"explain"}, shape},
       {{"show"}, {}},
+      {{"report"}, {"--html", file + ".html"}},
       {{"demo"}, {"--quick", "--tokens", "1", "--type", "f32"}},
       {{"compile"}, {"--arch", "native-cpu", "--type", "f32"}},
       {{"export"}, {"--out", file}},

@@ -1,0 +1,192 @@
+#include "bindings/cli/report/heat_map.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <format>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/cli/text_format.h"
+#include "kernel_templates/config_text.h"
+
+namespace dorajit::cli::report {
+namespace {
+
+constexpr std::size_t kMostConfigs = 24;
+constexpr std::size_t kMostProblems = 120;
+
+struct Shade {
+  double up_to = 0;  // times the best
+  std::string_view label;
+};
+constexpr std::array<Shade, 8> kShades = {{{1.005, "best"},
+                                           {1.02, "to 1.02"},
+                                           {1.05, "to 1.05"},
+                                           {1.10, "to 1.10"},
+                                           {1.20, "to 1.20"},
+                                           {1.50, "to 1.50"},
+                                           {2.00, "to 2"},
+                                           {HUGE_VAL, "over 2"}}};
+
+std::size_t shade_of(double ratio) {
+  return static_cast<std::size_t>(
+      std::ranges::find_if(kShades, [&](const Shade& shade) { return ratio <= shade.up_to; }) -
+      kShades.begin());
+}
+
+std::string ratio_cell_text(double ratio) {
+  return ratio < 9.995 ? std::format("{:.2f}", ratio) : std::format("{:.0f}", ratio);
+}
+
+// `mark` is a class: "w" of the winner, "d" of the default.
+Html ratio_cell(double ratio, std::string_view mark = "") {
+  return Html::markup(std::format("<td class=\"h{}{}{}\">{}", shade_of(ratio),
+                                  mark.empty() ? "" : " ", mark, ratio_cell_text(ratio)));
+}
+
+// Logarithms of times relative to the best of a problem, to be averaged.
+struct Mean {
+  double sum = 0;
+  int count = 0;
+
+  void add(double ratio) {
+    sum += std::log(ratio);
+    ++count;
+  }
+  [[nodiscard]] double value() const { return std::exp(sum / count); }
+};
+
+double best_of(const ProblemFindings& found) {
+  // Trials are sorted.
+  return !found.trials.empty() && was_measured(found.trials.front())
+             ? found.trials.front().median_ns
+             : found.winner.median_ns;
+}
+
+using Geometry = std::pair<int, int>;  // warps and rows of a program
+
+Html geometry_map(std::span<const ProblemFindings> problems, bool is_cpu) {
+  std::map<std::pair<int, Geometry>, Mean> cells;
+  std::set<int> blocks;
+  std::set<Geometry> geometries;
+  for (const ProblemFindings& found : problems) {
+    std::map<std::pair<int, Geometry>, double> fastest;
+    for (const cache::Trial& trial : found.trials) {
+      if (!was_measured(trial)) continue;
+      const kernels::Config& config = trial.config;
+      const Geometry geometry{config.num_warps, config.rows_per_program};
+      blocks.insert(config.block_size);
+      geometries.insert(geometry);
+      // The first is the fastest.
+      fastest.try_emplace({config.block_size, geometry}, trial.median_ns / best_of(found));
+    }
+    for (const auto& [place, ratio] : fastest) cells[place].add(ratio);
+  }
+  Html heading;
+  for (const auto& [warps, rows] : geometries) {
+    heading += Html::markup(std::format("<th scope=\"col\">{} × {}", warps, rows));
+  }
+  Html rows;
+  for (const int block : blocks) {
+    rows += Html::markup(std::format("<tr><th scope=\"row\">{}", block));
+    for (const Geometry& geometry : geometries) {
+      const auto cell = cells.find({block, geometry});
+      rows += cell == cells.end() ? Html::markup("<td>") : ratio_cell(cell->second.value());
+    }
+  }
+  return fill(R"(<div class="scroll"><table class="heat">
+<caption>By shape of a program: columns of a block by {{unit}} × rows. Time relative to the best config of each problem, geometric mean over {{count}}; of configs that differ in the rest, the fastest counts.</caption>
+<thead><tr><th scope="col">block{{heading}}</thead><tbody>{{rows}}</tbody></table></div>
+)",
+              {{"unit", Html::text(is_cpu ? "workers" : "warps")},
+               {"count", Html::text(count_text(std::ssize(problems), "problem"))},
+               {"heading", heading},
+               {"rows", rows}});
+}
+
+// The configs of the problems, best on average first, no more than can be shown; how many were
+// left out.
+std::pair<std::vector<kernels::Config>, std::size_t> configs_of(
+    std::span<const ProblemFindings> problems) {
+  std::map<std::string, std::pair<kernels::Config, Mean>> means;
+  for (const ProblemFindings& found : problems) {
+    for (const cache::Trial& trial : found.trials) {
+      auto& [config, mean] = means[kernels::to_text(trial.config)];
+      config = trial.config;
+      if (was_measured(trial)) mean.add(trial.median_ns / best_of(found));
+    }
+  }
+  std::vector<std::pair<double, kernels::Config>> sorted;
+  for (const auto& [name, one] : means) {
+    sorted.emplace_back(one.second.count > 0 ? one.second.value() : HUGE_VAL, one.first);
+  }
+  std::ranges::stable_sort(sorted, {}, &std::pair<double, kernels::Config>::first);
+  const std::size_t left_out = sorted.size() - std::min(sorted.size(), kMostConfigs);
+  std::vector<kernels::Config> configs;
+  for (const auto& [mean, config] : sorted) {
+    if (configs.size() < kMostConfigs) configs.push_back(config);
+  }
+  return {configs, left_out};
+}
+
+Html config_cell(const ProblemFindings& found, const kernels::Config& config) {
+  const auto trial = std::ranges::find(found.trials, config, &cache::Trial::config);
+  if (trial == found.trials.end()) return Html::markup("<td>");
+  std::string mark = config == found.winner.config ? "w" : "";
+  if (config == found.winner.default_config) mark += mark.empty() ? "d" : " d";
+  if (was_measured(*trial)) return ratio_cell(trial->median_ns / best_of(found), mark);
+  return fill("<td class=\"hx\">{{verdict}}", {{"verdict", Html::text(name(trial->verdict))}});
+}
+
+Html config_map(std::span<const ProblemFindings> problems) {
+  const auto [configs, left_out] = configs_of(problems);
+  Html heading;
+  for (const kernels::Config& config : configs) {
+    std::string name = kernels::to_text(config);
+    std::ranges::replace(name, '-', ' ');
+    heading += Html::markup("<th scope=\"col\">") + Html::text(name);
+  }
+  Html rows;
+  for (const ProblemFindings& found : problems.first(std::min(problems.size(), kMostProblems))) {
+    rows += Html::markup(std::format("<tr><th scope=\"row\">{} × {}<td class=\"num\">{}",
+                                     found.problem->bucket_rows(), found.problem->num_cols,
+                                     duration_text(best_of(found))));
+    for (const kernels::Config& config : configs) rows += config_cell(found, config);
+  }
+  std::string remark;
+  if (left_out > 0) remark += std::format(" {} slower configs are left out.", left_out);
+  if (problems.size() > kMostProblems) {
+    remark += std::format(" The first {} of {} problems.", kMostProblems, problems.size());
+  }
+  return fill(R"(<div class="scroll"><table class="heat wide">
+<caption>By problem and config: time relative to the problem’s best.{{remark}}</caption>
+<thead><tr><th scope="col">rows × columns<th scope="col">best{{heading}}</thead><tbody>{{rows}}</tbody></table></div>
+)",
+              {{"remark", Html::text(remark)}, {"heading", heading}, {"rows", rows}});
+}
+
+}  // namespace
+
+Html heat_maps(std::span<const ProblemFindings> problems) {
+  Html maps = geometry_map(problems, problems.front().winner.device.starts_with("cpu/"));
+  maps += config_map(problems);
+  return maps;
+}
+
+Html heat_legend() {
+  Html legend = Html::markup("<p class=\"legend\">Time relative to the best:");
+  for (std::size_t i = 0; i < kShades.size(); ++i) {
+    legend += Html::markup(std::format(" <span class=\"h{}\">{}</span>", i, kShades[i].label));
+  }
+  legend += Html::markup(
+      " <span class=\"w key\">winner</span> <span class=\"d key\">default</span></p>\n");
+  return legend;
+}
+
+}  // namespace dorajit::cli::report

@@ -1,0 +1,13 @@
+// Bytes that an operation has to move.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel_templates/registry.h"
+
+namespace dorajit::cli {
+
+// Every element of every operand crosses the memory bus once.
+std::int64_t traffic(const kernels::Variant& variant, std::int64_t rows, std::int64_t cols);
+
+}  // namespace dorajit::cli

@@ -1,0 +1,15 @@
+// Files that a user asked for by name, outside of the cache folder.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/base/error.h"
+
+namespace dorajit::cache {
+
+// Puts the bytes in the place of what is at `path`, whole or not at all. The error of a folder that
+// is not there or cannot be written says so.
+Status write_output_file(const std::string& path, std::string_view bytes);
+
+}  // namespace dorajit::cache

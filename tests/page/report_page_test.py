@@ -1,0 +1,195 @@
+"""The page of `dorajit report`, in a real browser.
+
+report_page_test.py --program DORAJIT --source-dir DIR --out DIR
+
+Makes pages of the shipped H200 data and of nothing, loads them in headless Chromium, and checks
+what its document then holds, that nothing was said on its console and nothing asked of a network,
+that sorting and filtering work, and that the page is complete without scripts. Leaves screenshots
+in the --out folder to be looked at. Ends with 77 where there is no Chromium.
+"""
+
+import argparse
+import html.parser
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+
+# In the browser's log of the network, where its own requests have no origin.
+_ASKED_BY_A_PAGE = re.compile(r'"initiator":"(?!not an origin).*"url":"(?!file:|data:)')
+
+# Stands at the end of a page: sorts by speed-up, filters, and says what then is to be seen.
+_USE = """<script>
+const headings = [...document.querySelectorAll(".winners thead button")];
+headings.find((one) => one.textContent === "speed-up").click();
+const input = document.querySelector("input[type=search]");
+input.value = "BACKWARD f16";
+input.dispatchEvent(new Event("input"));
+const seen = [...document.querySelectorAll(".winners tbody tr")].filter((row) => !row.hidden);
+const result = document.createElement("pre");
+result.id = "seen";
+result.textContent = JSON.stringify({
+  operations: [...new Set(seen.map((row) => row.cells[0].textContent))],
+  gains: seen.map((row) => Number(row.querySelector(".gain").dataset.v)),
+  status: document.querySelector("[role=status]").textContent,
+  sort: document.querySelector("[aria-sort]").textContent,
+});
+document.body.append(result);
+</script>"""
+
+
+def expect(condition, complaint):
+    if not condition:
+        raise AssertionError(complaint)
+
+
+class Document(html.parser.HTMLParser):
+    """Counts elements, and keeps what refers to other files."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.count = {}
+        self.references = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+        for name, value in attrs:
+            if name in ("src", "href", "action", "srcset") and not value.startswith("data:"):
+                self.references.append(value)
+            if name == "class":
+                for one in value.split():
+                    self.count["." + one] = self.count.get("." + one, 0) + 1
+
+
+class Browser:
+    def __init__(self, program, scratch):
+        self.program = program
+        self.scratch = scratch
+
+    def run(self, page, *options):
+        """The standard output; an error for anything on the console or for the network."""
+        log = self.scratch / "net.json"
+        command = [self.program, "--headless", "--no-sandbox", "--disable-gpu",
+                   "--disable-background-networking", "--disable-component-update",
+                   "--disable-sync", "--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND", "--disable-dev-shm-usage",
+                   f"--user-data-dir={self.scratch / 'profile'}", f"--log-net-log={log}",
+                   "--enable-logging=stderr", "--hide-scrollbars", "--virtual-time-budget=3000",
+                   *options, page.as_uri()]
+        environment = {**os.environ, "HOME": str(self.scratch)}
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
+                                env=environment)
+        expect(result.returncode == 0, f"{command} ended with {result.returncode}: {result.stderr}")
+        said = [line for line in result.stderr.splitlines() if "CONSOLE" in line]
+        expect(not said, f"on the console of {page.name}: {said}")
+        asked = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+                 if _ASKED_BY_A_PAGE.search(line)]
+        expect(not asked, f"{page.name} asked the network: {asked}")
+        return result.stdout
+
+    def document(self, page, *options):
+        return self.run(page, "--dump-dom", *options)
+
+    def screenshot(self, page, path, size, *options):
+        path.unlink(missing_ok=True)
+        self.run(page, f"--screenshot={path}", f"--window-size={size}", *options)
+        expect(path.stat().st_size > 20000, f"{path} is no picture of a page")
+
+
+def make_page(program, path, scratch, *arguments):
+    environment = {**os.environ, "DORAJIT_CACHE_DIR": str(scratch / "cache"),
+                   "DORAJIT_DATABASES": "none"}
+    subprocess.run([program, "report", "--html", path, *arguments], check=True, env=environment,
+                   stdout=subprocess.DEVNULL)
+    return path
+
+
+def check_browser(browser, scratch):
+    """What the browser is asked about it does tell."""
+    page = scratch / "bad.html"
+    for text, complaint in (("<script>console.log(1)</script>", "on the console"),
+                            ("<img src=http://127.0.0.1:9/x.png>", "asked the network")):
+        page.write_text("<!doctype html>" + text, encoding="utf-8")
+        try:
+            browser.document(page)
+        except AssertionError as failure:
+            expect(complaint in str(failure), f"{text} is told as: {failure}")
+        else:
+            expect(False, f"the browser says nothing of {text}")
+
+
+def check_h200(browser, page):
+    for kind, dom in {"as written": page.read_text(encoding="utf-8"),
+                      "in the browser": browser.document(page)}.items():
+        found = Document(dom)
+        for what, wanted in {"tr": 472, ".gain": 472, ".heat": 32, ".h0": 472, "details": 16,
+                             "caption": 34, "h1": 1, "h2": 1, "h3": 3}.items():
+            count = found.count.get(what, 0)
+            expect(count >= wanted, f"{kind} the page has {count} of {what}, not {wanted}")
+        expect(found.count["path"] >= 472, f"{kind} the roofline lacks points")
+        expect(not found.references, f"{kind} the page refers to {found.references}")
+    expect('data-ready="1"' in dom, "the script did not come to its end")
+    expect("472 problems</span>" in dom, "nothing to filter with")
+
+
+def check_use(browser, page, scratch):
+    used = scratch / "used.html"
+    used.write_text(page.read_text(encoding="utf-8").replace("</body>", _USE + "</body>"),
+                    encoding="utf-8")
+    dom = browser.document(used)
+    seen = json.loads(re.search(r'<pre id="seen">(.*?)</pre>', dom)[1])
+    gains = seen["gains"]
+    expect(seen["operations"] == ["backward"], f"the filter leaves {seen['operations']}")
+    expect(0 < len(gains) < 472, f"the filter leaves {len(gains)} rows")
+    expect(seen["status"] == f"{len(gains)} of 472 problems", seen["status"])
+    expect(gains == sorted(gains, reverse=True) and gains[0] > gains[-1], "rows are not sorted")
+    expect(seen["sort"] == "speed-up", seen["sort"])
+
+
+def check(browser, arguments, scratch):
+    check_browser(browser, scratch)
+    page = make_page(arguments.program, scratch / "h200.html", scratch, "--from",
+                     arguments.source_dir / "databases" / "nvidia_h200.jsonl")
+    check_h200(browser, page)
+    check_use(browser, page, scratch)
+    empty = make_page(arguments.program, scratch / "empty.html", scratch)
+    expect("Nothing was measured yet" in browser.document(empty), "nothing is not said")
+    pictures = {"h200": (page, "1400,2600", ()),
+                "h200_dark": (page, "1400,2600", ("--blink-settings=preferredColorScheme=0",)),
+                "empty": (empty, "1400,700", ())}
+    for name, (shown, size, options) in pictures.items():
+        picture = arguments.out / f"report_{name}.png"
+        browser.screenshot(shown, picture, size, *options)
+        print(f"look at {picture}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", type=pathlib.Path, required=True)
+    parser.add_argument("--source-dir", type=pathlib.Path, required=True)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        print("SKIPPED: no Chromium is on PATH (apt-get install chromium), so the page of "
+              "`dorajit report` is not looked at")
+        return SKIPPED
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="dorajit-page-") as scratch:
+        try:
+            check(Browser(program, pathlib.Path(scratch)), arguments, pathlib.Path(scratch))
+        except AssertionError as failure:
+            print(f"FAILED: {failure}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
