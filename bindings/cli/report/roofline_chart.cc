@@ -46,7 +46,9 @@ class Chart {
 
   [[nodiscard]] Html axes() const {
     Html axes;
-    for (double bandwidth = 0; bandwidth < top_ + step_ / 2; bandwidth += step_) {
+    const int steps = static_cast<int>(std::lround(top_ / step_));
+    for (int i = 0; i <= steps; ++i) {
+      const double bandwidth = i * step_;
       axes += Html::markup(
           std::format("<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
                       "<text class=\"y\" x=\"{}\" y=\"{:.1f}\">{:g}</text>\n",
