@@ -136,6 +136,7 @@ TEST_F(EveryCommand, PrintsOneJsonDocument) {
       {{"report"}, {"--html", file + ".html"}},
       {{"demo"}, {"--quick", "--tokens", "1", "--type", "f32"}},
       {{"compile"}, {"--arch", "native-cpu", "--type", "f32"}},
+      {{"prewarm"}, {"--shapes", "8x512", "--type", "f32", "--op", "compose", "--compile-only"}},
       {{"export"}, {"--out", file}},
       {{"import"}, {file}},
       {{"merge"}, {file + ".merged", file}},
