@@ -22,7 +22,6 @@ namespace {
 using cache::Verdict;
 using launch::ReadyKernel;
 
-constexpr std::int64_t kMostScratchBytes = 2LL << 30;
 // A CPU is a hundred times slower than a GPU: a few times its cache is cold, and soon done.
 constexpr std::int64_t kCpuCachesOfScratch = 8;
 // Of the budget.
@@ -172,14 +171,10 @@ Result<ScratchOperands> make_scratch(const launch::Problem& problem, device::Dev
       budget = std::min(budget, kCpuCachesOfScratch * device.info().cache_bytes);
     }
   }
-  ScratchShape shape{.rows = problem.bucket_rows(),
-                     .cols = problem.num_cols,
-                     .vector_width = problem.vector_width};
-  const auto set_bytes = [&] {
-    return ScratchOperands::bytes_per_set(problem.variant, shape, device.info().traits.kind);
-  };
-  while (shape.rows > 1 && set_bytes() > budget) shape.rows /= 2;
-  shape.sets = sets_for_cold_cache(device.info(), set_bytes(), budget);
+  const kernels::DeviceKind kind = device.info().traits.kind;
+  ScratchShape shape = scratch_shape(problem, kind, budget);
+  const std::int64_t set_bytes = ScratchOperands::bytes_per_set(problem.variant, shape, kind);
+  shape.sets = sets_for_cold_cache(device.info(), set_bytes, budget);
   return ScratchOperands::make(device, problem.variant, shape);
 }
 

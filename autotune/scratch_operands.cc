@@ -124,6 +124,17 @@ ScratchOperands::ScratchOperands(device::Device& device, const kernels::Variant&
       workspace_offset_(operand_bytes(variant, shape, device.info().traits.kind)),
       set_bytes_(bytes_per_set(variant, shape, device.info().traits.kind)) {}
 
+ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,
+                           std::int64_t bytes) {
+  ScratchShape shape{.rows = problem.bucket_rows(),
+                     .cols = problem.num_cols,
+                     .vector_width = problem.vector_width};
+  while (shape.rows > 1 && ScratchOperands::bytes_per_set(problem.variant, shape, kind) > bytes) {
+    shape.rows /= 2;
+  }
+  return shape;
+}
+
 Result<ScratchOperands> ScratchOperands::make(device::Device& device,
                                               const kernels::Variant& variant,
                                               const ScratchShape& shape) {

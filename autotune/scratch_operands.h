@@ -9,6 +9,7 @@
 #include "kernel_templates/registry.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
+#include "runtime/launch/problem.h"
 
 namespace dorajit::autotune {
 
@@ -24,6 +25,13 @@ struct ScratchShape {
   // rows.
   [[nodiscard]] std::int64_t channels(kernels::Broadcast broadcast) const;
 };
+
+// What scratch operands take at most, unless the settings say otherwise.
+inline constexpr std::int64_t kMostScratchBytes = std::int64_t{2} << 30;
+
+// As many rows of the problem's bucket as `bytes` allow for one set, but at least one.
+ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,
+                           std::int64_t bytes);
 
 // Several sets of operands of one variant, inputs filled with reproducible finite values around
 // those that training meets (gains around 1, as the paper measured them), in one allocation.

@@ -31,10 +31,6 @@ std::string host_name() {
   return name;
 }
 
-kernels::SpaceKind space_kind(const Settings& settings) {
-  return settings.comprehensive ? kernels::SpaceKind::kComprehensive : kernels::SpaceKind::kSlim;
-}
-
 std::string space_hash(const launch::Problem& problem, const device::DeviceInfo& device,
                        kernels::SpaceKind space) {
   Hasher hasher("space/1");
@@ -77,6 +73,10 @@ std::vector<cache::Trial> trials_of(const TuneResult& tuned, const launch::Probl
 }
 
 }  // namespace
+
+kernels::SpaceKind space_kind(const Settings& settings) {
+  return settings.comprehensive ? kernels::SpaceKind::kComprehensive : kernels::SpaceKind::kSlim;
+}
 
 cache::Environment environment_of(const launch::Problem& problem, const device::DeviceInfo& device,
                                   kernels::SpaceKind space) {

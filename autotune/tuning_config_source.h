@@ -48,6 +48,9 @@ class TuningConfigSource final : public launch::ConfigSource {
   std::mutex tuning_;  // one tuning at a time: measurements must not disturb each other
 };
 
+// The space that the settings have searched.
+kernels::SpaceKind space_kind(const Settings& settings);
+
 // The circumstances under which winners of an op on a device are measured.
 cache::Environment environment_of(const launch::Problem& problem, const device::DeviceInfo& device,
                                   kernels::SpaceKind space);

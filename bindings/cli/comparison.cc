@@ -13,11 +13,11 @@
 namespace dorajit::cli {
 namespace {
 
+using autotune::kMostScratchBytes;
 using autotune::ScratchOperands;
 using autotune::ScratchShape;
 using kernels::Variant;
 
-constexpr std::int64_t kMostScratchBytes = std::int64_t{2} << 30;
 constexpr std::int64_t kCopyAlignment = 4096;
 
 Result<std::int64_t> scratch_budget(const Settings& settings, device::Device& device) {

@@ -15,10 +15,6 @@ namespace {
 
 using autotune::RungLook;
 
-kernels::SpaceKind space_kind(const Settings& settings) {
-  return settings.comprehensive ? kernels::SpaceKind::kComprehensive : kernels::SpaceKind::kSlim;
-}
-
 // What the ladder answers if nothing is tuned. Which driver runs there is not known, so a winner
 // may be stale or not: both databases' count.
 std::vector<kernels::Config> answers(const launch::Problem& problem,
@@ -26,7 +22,7 @@ std::vector<kernels::Config> answers(const launch::Problem& problem,
                                      const bindings::Composition& composition) {
   const Settings& settings = composition.engine->settings();
   const cache::Environment environment =
-      autotune::environment_of(problem, device, space_kind(settings));
+      autotune::environment_of(problem, device, autotune::space_kind(settings));
   const autotune::LadderQuestion question{.problem = problem,
                                           .device = device,
                                           .environment = environment,
@@ -79,7 +75,7 @@ std::vector<ArtifactBuild> plan_prewarm(const compile::Target& target,
                                         const bindings::Composition& composition,
                                         int most_configs) {
   const Settings& settings = composition.engine->settings();
-  const kernels::SpaceKind kind = space_kind(settings);
+  const kernels::SpaceKind kind = autotune::space_kind(settings);
   std::vector<ArtifactBuild> builds;
   std::set<std::string> planned;
   for (const launch::Problem& problem : problems) {

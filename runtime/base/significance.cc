@@ -18,12 +18,15 @@ bool is_faster(double log_ratio, double standard_error) {
   return log_ratio <= std::log1p(-kLeastGain) && -log_ratio > kStandardErrors * standard_error;
 }
 
+double median_standard_error(double mad, int samples) {
+  return kMadToStandardError * mad / std::sqrt(static_cast<double>(std::max(samples, 1)));
+}
+
 bool is_faster(double candidate_median, double candidate_mad, double default_median,
                double default_mad, int samples) {
   if (samples < kLeastSamples) return false;
   const double gain = default_median - candidate_median;
-  const double error = kMadToStandardError * std::hypot(candidate_mad, default_mad) /
-                       std::sqrt(static_cast<double>(std::max(samples, 1)));
+  const double error = median_standard_error(std::hypot(candidate_mad, default_mad), samples);
   return gain > kLeastGain * default_median && gain > kStandardErrors * error;
 }
 

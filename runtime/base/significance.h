@@ -11,6 +11,9 @@ inline constexpr int kLeastSamples = 5;
 // errors. The rounds must not be those that the candidate was chosen for.
 bool is_faster(double log_ratio, double standard_error);
 
+// The standard error of a median from the samples' median absolute deviation, for normal noise.
+double median_standard_error(double mad, int samples);
+
 // For who has the medians only: whether a candidate is faster than the default beyond the noise of
 // both, by at least 1% and by
 // more than three standard errors of the difference of the medians. Never on fewer than five

@@ -118,6 +118,23 @@ Outcome compose(dorajit_engine* engine, const Tensor& lora, const Tensor& base, 
   return take(status, error);
 }
 
+SampleCompose::SampleCompose(std::int64_t num_rows, std::int64_t num_cols)
+    : rows(num_rows),
+      cols(num_cols),
+      lora(ElementType::kFloat32, static_cast<std::size_t>(rows * cols)),
+      base(ElementType::kFloat32, static_cast<std::size_t>(rows * cols)),
+      gain(ElementType::kFloat32, static_cast<std::size_t>(cols)),
+      out(ElementType::kFloat32, static_cast<std::size_t>(rows * cols)) {
+  lora.fill(1, 0.5, 19);
+  base.fill(2, 0.25, 11);
+  gain.fill(0.5, 0.125, 7);
+}
+
+Outcome SampleCompose::run(dorajit_engine* engine) {
+  return compose(engine, {lora, {rows, cols}}, {base, {rows, cols}}, {gain, {cols}}, 2,
+                 {out, {rows, cols}});
+}
+
 dorajit_statistics statistics_of(const dorajit_engine* engine) {
   dorajit_statistics statistics{};
   statistics.struct_size = sizeof statistics;

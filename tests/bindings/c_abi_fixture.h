@@ -83,6 +83,19 @@ Outcome take(dorajit_status status, dorajit_error* error);
 Outcome compose(dorajit_engine* engine, const Tensor& lora, const Tensor& base, const Tensor& gain,
                 double scale, const Tensor& out);
 
+// A compose of filled f32 matrices, with a scale of 2.
+struct SampleCompose {
+  SampleCompose(std::int64_t num_rows, std::int64_t num_cols);
+  Outcome run(dorajit_engine* engine);
+
+  std::int64_t rows;
+  std::int64_t cols;
+  HostArray lora;
+  HostArray base;
+  HostArray gain;
+  HostArray out;
+};
+
 dorajit_statistics statistics_of(const dorajit_engine* engine);
 
 // (gain - 1) * base + gain * (scale * lora), each operation rounded once to float.

@@ -22,20 +22,13 @@ class ChangingCacheFolder : public CAbiTest {
 
   // A first call of a problem: compiled unless it was, and tuned.
   void expect_composes(std::int64_t cols) {
-    const auto count = static_cast<std::size_t>(4 * cols);
-    HostArray lora(ElementType::kFloat32, count);
-    HostArray base(ElementType::kFloat32, count);
-    HostArray gain(ElementType::kFloat32, static_cast<std::size_t>(cols));
-    HostArray out(ElementType::kFloat32, count);
-    lora.fill(1, 0.5, 19);
-    base.fill(2, 0.25, 11);
-    gain.fill(0.5, 0.125, 7);
-    const Outcome outcome = compose(engine_.get(), {lora, {4, cols}}, {base, {4, cols}},
-                                    {gain, {cols}}, 2, {out, {4, cols}});
+    SampleCompose call(4, cols);
+    const Outcome outcome = call.run(engine_.get());
     ASSERT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(4 * cols); ++i) {
       const auto column = i % static_cast<std::size_t>(cols);
-      ASSERT_EQ(out.get(i), plain_compose(lora.get(i), base.get(i), gain.get(column), 2));
+      ASSERT_EQ(call.out.get(i),
+                plain_compose(call.lora.get(i), call.base.get(i), call.gain.get(column), 2));
     }
   }
 

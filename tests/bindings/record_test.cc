@@ -41,16 +41,7 @@ class Record : public CAbiTest {
 
   // A call that need not succeed to have been met: its status.
   static Outcome call(dorajit_engine* engine, std::int64_t rows, std::int64_t cols) {
-    const auto count = static_cast<std::size_t>(rows * cols);
-    HostArray lora(ElementType::kFloat32, count);
-    HostArray base(ElementType::kFloat32, count);
-    HostArray gain(ElementType::kFloat32, static_cast<std::size_t>(cols));
-    HostArray out(ElementType::kFloat32, count);
-    lora.fill(1, 0.5, 19);
-    base.fill(2, 0.25, 11);
-    gain.fill(0.5, 0.125, 7);
-    return compose(engine, {lora, {rows, cols}}, {base, {rows, cols}}, {gain, {cols}}, 2,
-                   {out, {rows, cols}});
+    return SampleCompose(rows, cols).run(engine);
   }
 };
 

@@ -15,12 +15,6 @@ struct Cases {
   std::string words;                 // what completes anything else
 };
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 std::string value_action(const std::string& value) {
   if (is_file(value)) return "files=-f";
   if (is_folder(value)) return "files=-d";

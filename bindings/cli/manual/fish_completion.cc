@@ -18,8 +18,7 @@ std::string quoted(std::string_view text) {
 std::string value_action(const std::string& value) {
   if (is_file(value)) return " -r -F";
   if (is_folder(value)) return " -x -a '(__fish_complete_directories)'";
-  std::string words;
-  for (const std::string& word : words_of(value)) words += (words.empty() ? "" : " ") + word;
+  const std::string words = joined(words_of(value));
   return words.empty() ? " -x" : std::format(" -x -a '{}'", words);
 }
 

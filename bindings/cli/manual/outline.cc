@@ -73,6 +73,12 @@ std::vector<std::string> words_of(const std::string& value) {
   return words;
 }
 
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
 bool is_file(const std::string& value) {
   return value == "FILE" || value == "IN" || value == "OUT";
 }

@@ -32,6 +32,8 @@ CommandOutline outline_of(const CLI::App& app);
 // The words that a value may be, where what stands for it lists them: "cpu|cuda|cuda:N" has the
 // words cpu and cuda, as upper case stands for what varies.
 std::vector<std::string> words_of(const std::string& value);
+// With a space between them.
+std::string joined(const std::vector<std::string>& words);
 bool is_file(const std::string& value);
 bool is_folder(const std::string& value);
 

@@ -23,8 +23,7 @@ std::string quoted(std::string_view text) {
 std::string value_action(const std::string& value) {
   if (is_file(value)) return "_files";
   if (is_folder(value)) return "_files -/";
-  std::string words;
-  for (const std::string& word : words_of(value)) words += (words.empty() ? "" : " ") + word;
+  const std::string words = joined(words_of(value));
   return words.empty() ? " " : std::format("({})", words);
 }
 

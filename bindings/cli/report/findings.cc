@@ -10,15 +10,13 @@
 #include "autotune/scratch_operands.h"
 #include "bindings/cli/traffic.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/significance.h"
 
 namespace dorajit::cli::report {
 namespace {
 
 using kernels::DeviceKind;
 
-// What tuning takes of memory unless told otherwise. Beyond it fewer rows are measured than the
-// problem is for (docs/tuning.md).
-constexpr std::int64_t kScratchBytes = std::int64_t{2} << 30;
 // On a CPU the limit depends on its cache, which no record tells of; no cache is so small that
 // less than this is cut.
 constexpr std::int64_t kCertainCpuBytes = std::int64_t{32} << 20;
@@ -37,23 +35,22 @@ struct SourcedWinner {
 
 std::optional<Roofline> roofline_of(const launch::Problem& problem, const cache::Winner& winner) {
   const DeviceKind kind = kind_of(winner.device);
-  autotune::ScratchShape shape{.rows = problem.bucket_rows(),
-                               .cols = problem.num_cols,
-                               .vector_width = problem.vector_width};
-  const auto set_bytes = [&] {
-    return autotune::ScratchOperands::bytes_per_set(problem.variant, shape, kind);
-  };
-  if (kind == DeviceKind::kCpu && set_bytes() > kCertainCpuBytes) return std::nullopt;
-  while (shape.rows > 1 && set_bytes() > kScratchBytes) shape.rows /= 2;
+  const bool is_cpu = kind == DeviceKind::kCpu;
+  // Beyond what tuning takes of memory, fewer rows are measured than the problem is for.
+  const std::int64_t most = is_cpu ? kCertainCpuBytes : autotune::kMostScratchBytes;
+  const autotune::ScratchShape shape = autotune::scratch_shape(problem, kind, most);
+  const bool was_cut =
+      shape.rows < problem.bucket_rows() ||
+      autotune::ScratchOperands::bytes_per_set(problem.variant, shape, kind) > most;
+  if (is_cpu && was_cut) return std::nullopt;
   const std::int64_t bytes = traffic(problem.variant, shape.rows, shape.cols);
   return Roofline{.bytes = bytes, .bytes_per_ns = static_cast<double>(bytes) / winner.median_ns};
 }
 
-// Standard error of a median, as a share of it; from the median absolute deviation, which is 0.67
-// standard deviations of a normal distribution, and 1.25, a median's loss against a mean.
+// Standard error of a median, as a share of it.
 double relative_error(const cache::Trial* trial) {
   if (trial == nullptr || !was_measured(*trial) || !std::isfinite(trial->mad_ns)) return 0;
-  return 1.2533 * 1.4826 * trial->mad_ns / trial->median_ns / std::sqrt(trial->samples);
+  return median_standard_error(trial->mad_ns, trial->samples) / trial->median_ns;
 }
 
 const cache::Trial* find(const std::vector<cache::Trial>& trials, const kernels::Config& config) {
