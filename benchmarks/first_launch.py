@@ -1,9 +1,10 @@
-"""Time from nothing to the first finished compose, in fresh processes, with cold and warm caches.
+"""Time from nothing to the first finished compose, in fresh processes.
 
     python3 first_launch.py --library libdorajit.so.0 [--device cpu|cuda] [--json FILE]
 
 `cold` starts with an empty cache directory and tunes; `warm` is the same call in another process
-with what the cold one left. The driver's own start (CUDA context and memory) is timed apart. Needs
+with what the cold one left; `shipped` starts with an empty cache directory beside the tuning data
+that came with the library, if there is any for the device. The driver's own start (CUDA context and memory) is timed apart. Needs
 neither PyTorch nor NumPy.
 """
 
@@ -81,8 +82,8 @@ def child(library_path, device):
                       "artifact_hits": counts.artifact_hits}))
 
 
-def run_child(arguments, cache):
-    environment = dict(os.environ, DORAJIT_CACHE_DIR=cache)
+def run_child(arguments, cache, **settings):
+    environment = dict(os.environ, DORAJIT_CACHE_DIR=cache, **settings)
     printed = subprocess.run(
         [sys.executable, __file__, "--child", "--library", arguments.library, "--device",
          arguments.device], env=environment, check=True, capture_output=True, text=True).stdout
@@ -99,14 +100,16 @@ def main():
     arguments = parser.parse_args()
     if arguments.child:
         return child(arguments.library, arguments.device)
-    cold, warm = [], []
+    cold, warm, shipped = [], [], []
     for _ in range(arguments.repeats):
         with tempfile.TemporaryDirectory() as cache:
-            cold.append(run_child(arguments, cache))
-            warm.append(run_child(arguments, cache))
+            cold.append(run_child(arguments, cache, DORAJIT_DATABASES="none"))
+            warm.append(run_child(arguments, cache, DORAJIT_DATABASES="none"))
+        with tempfile.TemporaryDirectory() as cache:
+            shipped.append(run_child(arguments, cache))
     report = {"device": arguments.device, "problem": f"compose f32 {ROWS}x{COLS}",
-              "repeats": arguments.repeats, "cold": cold, "warm": warm}
-    for name, runs in (("cold", cold), ("warm", warm)):
+              "repeats": arguments.repeats, "cold": cold, "warm": warm, "shipped": shipped}
+    for name, runs in (("cold", cold), ("warm", warm), ("shipped", shipped)):
         print(f"{arguments.device} {name}: first launch "
               f"{statistics.median(r['first_launch_ms'] for r in runs):.1f} ms "
               f"(driver start {statistics.median(r['driver_ms'] for r in runs):.1f} ms apart), "

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -183,6 +185,8 @@ int main(int count, char** arguments) {
   const std::string folder = arguments[1];
   nlohmann::json report;
   report["plan_lookup_ns"] = plan_lookup_ns();
+  std::filesystem::create_directory(folder + "/lookups");
+  std::filesystem::create_directory(folder + "/merges");
   report["database"] = database_lookups(folder + "/lookups");
   report["merge"] = merges(folder + "/merges");
   std::printf("%s\n", report.dump(2).c_str());

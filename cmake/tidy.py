@@ -1,4 +1,4 @@
-"""clang-tidy over a build tree's sources: tidy.py ROOT BUILD_TREE JOBS [PATH...]
+"""clang-tidy over a build tree's sources: tidy.py CLANG_TIDY ROOT BUILD_TREE JOBS [PATH...]
 
 A source that passed before is passed over while its preprocessed text, its command and .clang-tidy
 are the same. With PATHs, relative to ROOT, only those sources are looked at.
@@ -40,12 +40,12 @@ def fingerprint(root, entry):
     return hashlib.sha256(b"\0".join([result.stdout, entry["command"].encode(), checks])).hexdigest()
 
 
-def tidy(root, build_tree, passed, name, entry):
+def tidy(program, root, build_tree, passed, name, entry):
     """Whether the source passes."""
     key = fingerprint(root, entry)
     if key and (passed / key).exists():
         return True
-    result = subprocess.run(["clang-tidy-19", "-p", str(build_tree), "--quiet", name], cwd=root,
+    result = subprocess.run([program, "-p", str(build_tree), "--quiet", name], cwd=root,
                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                             check=False)
     if key and result.returncode == 0:
@@ -55,12 +55,13 @@ def tidy(root, build_tree, passed, name, entry):
 
 
 def main():
-    root, build_tree = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    program, root, build_tree, jobs, *wanted = sys.argv[1:]
+    root, build_tree = pathlib.Path(root), pathlib.Path(build_tree)
     passed = build_tree / "tidy"
     passed.mkdir(exist_ok=True)
-    with concurrent.futures.ThreadPoolExecutor(int(sys.argv[3])) as pool:
-        results = [pool.submit(tidy, root, build_tree, passed, name, entry)
-                   for name, entry in sources(root, build_tree, set(sys.argv[4:]))]
+    with concurrent.futures.ThreadPoolExecutor(int(jobs)) as pool:
+        results = [pool.submit(tidy, program, root, build_tree, passed, name, entry)
+                   for name, entry in sources(root, build_tree, set(wanted))]
     faulty = sum(not result.result() for result in results)
     print(f"clang-tidy: {len(results)} sources, {faulty} with faults")
     return 1 if faulty else 0
