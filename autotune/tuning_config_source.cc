@@ -1,12 +1,11 @@
 #include "autotune/tuning_config_source.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <format>
 #include <utility>
 
+#include "autotune/host_mark.h"
 #include "autotune/quarantine.h"
 #include "autotune/tuning_report.h"
 #include "kernel_templates/config_text.h"
@@ -23,12 +22,6 @@ std::int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
-}
-
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
 }
 
 std::string space_hash(const launch::Problem& problem, const device::DeviceInfo& device,
@@ -54,7 +47,7 @@ void keep_bad_only(std::vector<TrialResult>& trials) {
 std::vector<cache::Trial> trials_of(const TuneResult& tuned, const launch::Problem& problem,
                                     const std::string& device,
                                     const cache::Environment& environment, std::int64_t now) {
-  const std::string host = host_name();
+  const std::string host = host_mark();
   std::vector<cache::Trial> trials;
   for (const TrialResult& trial : tuned.trials) {
     trials.push_back({.problem = to_text(problem),

@@ -1,7 +1,5 @@
 #include "cache/derivation.h"
 
-#include <set>
-#include <string>
 #include <utility>
 
 #include "cache/tuning_rows.h"
@@ -30,19 +28,32 @@ SqliteResult<bool> derive_winner(Connection& connection, const std::string& devi
 
 }  // namespace
 
-SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const Trial> trials) {
+SqliteResult<std::int64_t> derive_winners_of(Connection& connection,
+                                             const std::set<DeviceAndProblem>& pairs) {
+  std::int64_t count = 0;
+  for (const auto& [device, problem] : pairs) {
+    auto changed = derive_winner(connection, device, problem);
+    if (!changed) return std::unexpected(std::move(changed).error());
+    if (*changed) ++count;
+  }
+  return count;
+}
+
+SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const Trial> trials,
+                                       const std::function<void(const Trial&, bool added)>& each,
+                                       const Progress& progress) {
   MergeCounts counts;
-  std::set<std::pair<std::string, std::string>> touched;  // device and problem
+  std::set<DeviceAndProblem> touched;
   auto status = insert_trials(connection, trials, [&](const Trial& trial, bool added) {
     ++(added ? counts.added : counts.known);
     if (added) touched.emplace(trial.device, trial.problem);
+    if (each) each(trial, added);
+    report(progress, counts.added + counts.known, std::ssize(trials));
   });
   if (!status) return std::unexpected(std::move(status).error());
-  for (const auto& [device, problem] : touched) {
-    auto changed = derive_winner(connection, device, problem);
-    if (!changed) return std::unexpected(std::move(changed).error());
-    if (*changed) ++counts.winners;
-  }
+  auto winners = derive_winners_of(connection, touched);
+  if (!winners) return std::unexpected(std::move(winners).error());
+  counts.winners = *winners;
   return counts;
 }
 

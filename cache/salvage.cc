@@ -19,7 +19,7 @@ constexpr std::int64_t kIdsPerRange = 16;
 // The smallest row with its cell is larger than this.
 constexpr std::int64_t kLeastRowBytes = 64;
 
-// Trials are never deleted, so ids are dense and the file's size bounds them.
+// Ids are dense, also after an import was undone, so the file's size bounds them.
 std::int64_t largest_possible_id(const std::string& path) {
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) return 0;

@@ -55,10 +55,25 @@ CREATE INDEX bad_trials ON trials (device)
   WHERE verdict NOT IN ('ok', 'spills', 'failed_to_compile');
 )sql";
 
+constexpr const char* kVersion4 = R"sql(
+CREATE TABLE imports (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  created_unix_s INTEGER NOT NULL,
+  source TEXT NOT NULL
+) STRICT;
+CREATE TABLE import_trials (
+  trial INTEGER NOT NULL,
+  import INTEGER NOT NULL,
+  PRIMARY KEY (trial, import)
+) STRICT, WITHOUT ROWID;
+)sql";
+
 constexpr Migration kMigrations[] = {
     {1, kVersion1},
     {2, kVersion2, backfill_defaults},
     {3, kVersion3},
+    {4, kVersion4},
 };
 
 }  // namespace

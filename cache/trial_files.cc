@@ -65,12 +65,13 @@ Inspection inspect_for_reading(const std::string& path) {
   return inspect(path, Connection::Mode::kImmutable, CheckDepth::kWhole, kWaitForOthers);
 }
 
-SqliteStatus read_rows(Connection& connection, TrialFile& file) {
+SqliteStatus read_rows(Connection& connection, TrialFile& file, const Progress& progress) {
   auto trial_rows = connection.query_integer("SELECT count(*) FROM trials");
   if (!trial_rows) return std::unexpected(std::move(trial_rows).error());
   auto winner_rows = connection.query_integer("SELECT count(*) FROM winners");
   if (!winner_rows) return std::unexpected(std::move(winner_rows).error());
-  auto trials = select_trials(connection);
+  auto trials =
+      select_trials(connection, [&](std::int64_t done) { report(progress, done, *trial_rows); });
   if (!trials) return std::unexpected(std::move(trials).error());
   auto winners = select_winners(connection);
   if (!winners) return std::unexpected(std::move(winners).error());
@@ -81,7 +82,7 @@ SqliteStatus read_rows(Connection& connection, TrialFile& file) {
   return {};
 }
 
-Result<TrialFile> read_database(const std::string& path) {
+Result<TrialFile> read_database(const std::string& path, const Progress& progress) {
   const SqliteUse use;
   TrialFile file;
   file.kind = TrialFileKind::kDatabase;
@@ -91,7 +92,7 @@ Result<TrialFile> read_database(const std::string& path) {
     return file;
   }
   if (found.state != FileState::kUsable) return bad_file(path, found.reason);
-  if (const auto status = read_rows(*found.connection, file); !status) {
+  if (const auto status = read_rows(*found.connection, file, progress); !status) {
     if (!is_damage(status.error())) return bad_file(path, status.error().message);
     file.damage = status.error().message;
   }
@@ -100,10 +101,10 @@ Result<TrialFile> read_database(const std::string& path) {
 
 }  // namespace
 
-Result<TrialFile> read_trial_file(const std::string& path) {
+Result<TrialFile> read_trial_file(const std::string& path, const Progress& progress) {
   DORAJIT_ASSIGN(const std::string bytes, read_bytes(path));
-  if (bytes.starts_with(kSqliteMark)) return read_database(path);
-  auto parsed = parse_lines(bytes);
+  if (bytes.starts_with(kSqliteMark)) return read_database(path, progress);
+  auto parsed = parse_lines(bytes, progress);
   if (!parsed) return bad_file(path, parsed.error().message);
   TrialFile file;
   file.trials = std::move(parsed->trials);
@@ -112,8 +113,9 @@ Result<TrialFile> read_trial_file(const std::string& path) {
   return file;
 }
 
-Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials) {
-  TrialText text = to_lines(trials);
+Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials,
+                                   const Progress& progress) {
+  TrialText text = to_lines(trials, progress);
   DORAJIT_TRY(write_output_file(path, text.lines));
   return text;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/progress.h"
 #include "cache/trial_lines.h"
 #include "cache/tuning_records.h"
 #include "runtime/base/error.h"
@@ -30,9 +31,10 @@ struct TrialFile {
 // when nothing can be read: no such file, another kind of file, one of a newer dorajit, or too
 // large. Not for a database that another thread of this process has open: SQLite would lose its
 // locks on it.
-Result<TrialFile> read_trial_file(const std::string& path);
+Result<TrialFile> read_trial_file(const std::string& path, const Progress& progress = {});
 
 // Puts the trials in the place of what is at `path`. How many were left out, as by to_lines().
-Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials);
+Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials,
+                                   const Progress& progress = {});
 
 }  // namespace dorajit::cache

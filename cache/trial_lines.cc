@@ -216,16 +216,23 @@ std::string_view next_line(std::string_view& text) {
 
 }  // namespace
 
-TrialText to_lines(std::span<const Trial> trials) {
+std::vector<const Trial*> each_once_in_order(std::span<const Trial> trials) {
   std::vector<const Trial*> sorted;
-  for (const Trial& trial : trials) sorted.push_back(&trial);
+  std::set<std::int64_t> known;
+  for (const Trial& trial : trials) {
+    if (known.insert(checksum(trial)).second) sorted.push_back(&trial);
+  }
   std::ranges::sort(sorted, {}, order_of_lines);
+  return sorted;
+}
 
+TrialText to_lines(std::span<const Trial> trials, const Progress& progress) {
+  const std::vector<const Trial*> sorted = each_once_in_order(trials);
   TrialText text;
   text.lines = Json{{"format", kFormatName}, {"version", kFormatVersion}}.dump() + "\n";
-  std::set<std::int64_t> written;
+  std::int64_t done = 0;
   for (const Trial* trial : sorted) {
-    if (!written.insert(checksum(*trial)).second) continue;
+    report(progress, ++done, std::ssize(sorted));
     if (const auto line = to_line(*trial)) {
       text.lines.append(*line).append("\n");
       ++text.trials;
@@ -236,11 +243,13 @@ TrialText to_lines(std::span<const Trial> trials) {
   return text;
 }
 
-Result<ParsedTrials> parse_lines(std::string_view text) {
+Result<ParsedTrials> parse_lines(std::string_view text, const Progress& progress) {
+  const std::int64_t in_all = std::ssize(text);
   DORAJIT_TRY(check_header(next_line(text)));
   ParsedTrials parsed;
   for (std::int64_t number = 2; !text.empty(); ++number) {
     Field<Trial> trial = read_line(next_line(text));
+    report(progress, in_all - std::ssize(text), in_all);
     if (trial) {
       parsed.trials.push_back(*std::move(trial));
       continue;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/progress.h"
 #include "cache/tuning_records.h"
 #include "runtime/base/error.h"
 
@@ -18,8 +19,11 @@ struct TrialText {
   std::int64_t left_out = 0;  // trials that are no UTF-8 or not finite, as no tuning writes them
 };
 
+// Each trial once, in an order of their own: device, problem, time, host, config, checksum.
+std::vector<const Trial*> each_once_in_order(std::span<const Trial> trials);
+
 // Each trial once, in an order of their own: the same trials are the same text.
-TrialText to_lines(std::span<const Trial> trials);
+TrialText to_lines(std::span<const Trial> trials, const Progress& progress = {});
 
 struct BadLine {
   std::int64_t number = 0;  // counted from 1
@@ -36,6 +40,7 @@ inline constexpr std::size_t kMostBadLinesNamed = 20;
 
 // Passes over each line that is not exactly what to_lines() writes for some trial, checksum and
 // all. An error for text that does not begin with the header, or with that of a newer format.
-Result<ParsedTrials> parse_lines(std::string_view text);
+// `progress` counts bytes.
+Result<ParsedTrials> parse_lines(std::string_view text, const Progress& progress = {});
 
 }  // namespace dorajit::cache

@@ -114,9 +114,12 @@ SqliteStatus append_winners(Statement& statement, std::vector<Winner>& rows) {
   });
 }
 
-SqliteResult<std::vector<Trial>> read_trials(Statement& statement) {
+SqliteResult<std::vector<Trial>> read_trials(Statement& statement,
+                                             const std::function<void(std::int64_t)>& each = {}) {
   std::vector<Trial> trials;
+  std::int64_t rows = 0;
   auto status = for_each_row(statement, [&](const Statement& row) {
+    if (each) each(++rows);
     if (auto trial = read_trial(row)) trials.push_back(*std::move(trial));
   });
   if (!status) return std::unexpected(std::move(status).error());
@@ -245,10 +248,11 @@ SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection,
   return trials;
 }
 
-SqliteResult<std::vector<Trial>> select_trials(Connection& connection) {
+SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
+                                               const std::function<void(std::int64_t)>& each) {
   auto statement = prepare_trials(connection, "ORDER BY id");
   if (!statement) return std::unexpected(std::move(statement).error());
-  return read_trials(*statement);
+  return read_trials(*statement, each);
 }
 
 SqliteResult<std::int64_t> count_trials(Connection& connection) {

@@ -32,8 +32,9 @@ SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connecti
 // In the order of their insertion.
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
                                                std::string_view problem);
-// All of them, in the order of their insertion.
-SqliteResult<std::vector<Trial>> select_trials(Connection& connection);
+// All of them, in the order of their insertion. Calls `each` with how many rows were read so far.
+SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
+                                               const std::function<void(std::int64_t)>& each = {});
 // Those on the device whose verdict is_bad().
 SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection, std::string_view device);
 SqliteResult<std::int64_t> count_trials(Connection& connection);

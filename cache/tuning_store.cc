@@ -51,6 +51,18 @@ void TuningStore::record(std::span<const Trial> trials, const Winner& winner) {
 
 MergeCounts TuningStore::merge(std::span<const Trial> trials) { return state().merge(trials); }
 
+std::optional<ImportCounts> TuningStore::import_trials(std::span<const Trial> trials,
+                                                       std::string_view source,
+                                                       const Progress& progress) {
+  return state().import_trials(trials, source, progress);
+}
+
+std::optional<UndoCounts> TuningStore::undo_import(std::string_view id) {
+  return state().undo_import(id);
+}
+
+std::vector<ImportRecord> TuningStore::imports() { return state().imports(); }
+
 std::optional<std::int64_t> TuningStore::rebuild_winners() { return state().rebuild_winners(); }
 
 std::vector<Winner> TuningStore::winners() { return state().winners(); }

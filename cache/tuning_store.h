@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/progress.h"
 #include "cache/tuning_claim.h"
 #include "cache/tuning_records.h"
 
@@ -28,6 +29,24 @@ struct MergeCounts {
   std::int64_t added = 0;    // trials that were not known
   std::int64_t known = 0;    // trials that were there already
   std::int64_t winners = 0;  // problems whose winner is another now
+};
+
+struct ImportCounts {
+  MergeCounts trials;
+  std::string id;  // to undo it by; empty: there is nothing to undo
+};
+
+struct UndoCounts {
+  std::int64_t removed = 0;  // trials
+  std::int64_t kept = 0;     // trials that another import brought as well
+  std::int64_t winners = 0;  // problems whose winner is another now, or none
+};
+
+struct ImportRecord {
+  std::string id;
+  std::int64_t created_unix_s = 0;
+  std::string source;
+  std::int64_t trials = 0;  // that undoing it would take out, or another import brought as well
 };
 
 // Thread-safe, shared by any number of processes, usable in a forked child. No call fails: what
@@ -62,6 +81,17 @@ class TuningStore {
   // Adds trials from elsewhere and derives the winners of their problems anew
   // (cache/winner_choice.h), in one transaction. A problem whose trials prove no winner has none.
   MergeCounts merge(std::span<const Trial> trials);
+
+  // The same, on disk or not at all, and so that it can be undone: nothing where the database
+  // cannot be written. `source` is for people.
+  std::optional<ImportCounts> import_trials(std::span<const Trial> trials, std::string_view source,
+                                            const Progress& progress = {});
+  // Takes out the trials that only that import brought and derives the winners of their problems
+  // anew, in one transaction. Nothing where there is no such import, or the database cannot be
+  // written, which persistent() tells apart.
+  std::optional<UndoCounts> undo_import(std::string_view id);
+  // The oldest first.
+  std::vector<ImportRecord> imports();
 
   // Forgets every winner and derives all from the trials: how many there are. Nothing where the
   // database cannot be written, which is then unchanged; reason_not_persistent() says why.

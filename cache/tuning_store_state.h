@@ -36,6 +36,10 @@ class TuningStore::State {
                                     Patience patience);
   void record(std::span<const Trial> trials, const Winner& winner);
   MergeCounts merge(std::span<const Trial> trials);
+  std::optional<ImportCounts> import_trials(std::span<const Trial> trials, std::string_view source,
+                                            const Progress& progress);
+  std::optional<UndoCounts> undo_import(std::string_view id);
+  std::vector<ImportRecord> imports();
   std::optional<std::int64_t> rebuild_winners();
   std::vector<Winner> winners();
   std::vector<Winner> winners_of_variant(std::string_view variant);

@@ -6,6 +6,7 @@
 
 #include "bindings/cli/device_choice.h"
 #include "bindings/cli/output.h"
+#include "bindings/cli/progress_bar.h"
 #include "bindings/cli/text_format.h"
 #include "bindings/composition.h"
 #include "cache/trial_files.h"
@@ -33,6 +34,8 @@ Result<ExitCode> ExportCommand::run(const Invocation& invocation) {
   cache::TuningStore& store = *composition.store;
   DORAJIT_ASSIGN(const std::string only_device,
                  fingerprint_asked_for(*composition.engine, invocation.device));
+  ProgressBar progress(!invocation.json);
+  progress.show("reading the database");
   std::vector<cache::Trial> trials = store.trials();
   std::erase_if(trials, [&](const cache::Trial& trial) {
     return !trial.device.contains(device_name_) ||
@@ -40,12 +43,15 @@ Result<ExitCode> ExportCommand::run(const Invocation& invocation) {
   });
 
   if (out_.empty()) {
-    const cache::TrialText text = cache::to_lines(trials);
+    const cache::TrialText text = cache::to_lines(trials, progress.follow("writing"));
+    progress.hide();
     print(text.lines);
     print_note(std::format("{} from {}", count_text(text.trials, "trial"), store.location()));
     return ExitCode::kOk;
   }
-  DORAJIT_ASSIGN(const cache::TrialText text, cache::write_trial_file(out_, trials));
+  DORAJIT_ASSIGN(const cache::TrialText text,
+                 cache::write_trial_file(out_, trials, progress.follow("writing")));
+  progress.hide();
   if (invocation.json) {
     Json document = begin_document("export");
     document["out"] = out_;

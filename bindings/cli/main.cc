@@ -1,11 +1,13 @@
 #include <exception>
 
 #include "bindings/cli/command_line.h"
+#include "bindings/cli/interruption.h"
 #include "bindings/cli/output.h"
 
 int main(int argc, char** argv) {
   using dorajit::cli::ExitCode;
   try {
+    dorajit::cli::clean_up_when_interrupted();
     dorajit::cli::CommandLine command_line;
     return static_cast<int>(command_line.run(argc, argv));
   } catch (const std::exception& error) {

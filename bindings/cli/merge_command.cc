@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bindings/cli/output.h"
+#include "bindings/cli/progress_bar.h"
 #include "bindings/cli/text_format.h"
 #include "bindings/cli/trial_inputs.h"
 #include "cache/winner_choice.h"
@@ -20,7 +21,8 @@ CLI::App* MergeCommand::declare(CLI::App& app) {
 }
 
 Result<ExitCode> MergeCommand::run(const Invocation& invocation) {
-  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(inputs_));
+  ProgressBar progress(!invocation.json);
+  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(inputs_, progress));
   std::vector<cache::Trial> trials;
   for (const TrialInput& input : inputs) {
     if (input.path == out_ && input.file.kind == cache::TrialFileKind::kDatabase) {
@@ -31,8 +33,10 @@ Result<ExitCode> MergeCommand::run(const Invocation& invocation) {
     }
     trials.insert(trials.end(), input.file.trials.begin(), input.file.trials.end());
   }
-  DORAJIT_ASSIGN(const cache::TrialText text, cache::write_trial_file(out_, trials));
+  DORAJIT_ASSIGN(const cache::TrialText text,
+                 cache::write_trial_file(out_, trials, progress.follow("writing")));
   const std::int64_t winners = std::ssize(cache::choose_winners(trials));
+  progress.hide();
   if (invocation.json) {
     Json document = begin_document("merge");
     document["out"] = out_;

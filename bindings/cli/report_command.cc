@@ -9,6 +9,7 @@
 
 #include "bindings/cli/device_choice.h"
 #include "bindings/cli/output.h"
+#include "bindings/cli/progress_bar.h"
 #include "bindings/cli/report/findings.h"
 #include "bindings/cli/report/findings_json.h"
 #include "bindings/cli/report/page.h"
@@ -28,8 +29,9 @@ struct Read {
   report::PageFacts facts;
 };
 
-Result<Read> read_files(std::span<const std::string> paths) {
-  DORAJIT_ASSIGN(std::vector<TrialInput> inputs, read_inputs(paths));
+Result<Read> read_files(std::span<const std::string> paths, bool with_progress) {
+  ProgressBar progress(with_progress);
+  DORAJIT_ASSIGN(std::vector<TrialInput> inputs, read_inputs(paths, progress));
   Read read;
   for (TrialInput& input : inputs) {
     read.facts.origin += (read.facts.origin.empty() ? "" : ", ") + input.path;
@@ -102,7 +104,7 @@ Result<ExitCode> ReportCommand::run(const Invocation& invocation) {
     if (files_.empty()) read = read_store(*composition.store, invocation.settings);
   }
   if (!files_.empty()) {
-    DORAJIT_ASSIGN(read, read_files(files_));
+    DORAJIT_ASSIGN(read, read_files(files_, !invocation.json));
   }
   keep_devices(read.sources, fingerprint_, only_device);
   const auto now = std::chrono::system_clock::now().time_since_epoch();

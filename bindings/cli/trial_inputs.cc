@@ -22,10 +22,12 @@ void report_bad(const TrialInput& input) {
 
 }  // namespace
 
-Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths) {
+Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths,
+                                            ProgressBar& progress) {
   std::vector<TrialInput> inputs;
   for (const std::string& path : paths) {
-    DORAJIT_ASSIGN(cache::TrialFile file, cache::read_trial_file(path));
+    DORAJIT_ASSIGN(cache::TrialFile file,
+                   cache::read_trial_file(path, progress.follow("reading " + path)));
     if (!file.damage.empty()) {
       return fail(StatusCode::kIoError,
                   std::format("{} is damaged: {}; a tuning database in a cache folder is repaired "
@@ -34,6 +36,7 @@ Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths) 
     }
     inputs.push_back({.path = path, .file = std::move(file)});
   }
+  progress.hide();
   for (const TrialInput& input : inputs) report_bad(input);
   return inputs;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bindings/cli/output.h"
+#include "bindings/cli/progress_bar.h"
 #include "bindings/cli/text_format.h"
 #include "bindings/cli/trial_inputs.h"
 #include "cache/database.h"
@@ -70,7 +71,10 @@ Result<ExitCode> VerifyCommand::run(const Invocation& invocation) {
     exists = std::filesystem::exists(input.path, ignored);
   }
   if (exists) {
-    DORAJIT_ASSIGN(input.file, cache::read_trial_file(input.path));
+    ProgressBar progress(!invocation.json);
+    DORAJIT_ASSIGN(input.file,
+                   cache::read_trial_file(input.path, progress.follow("reading " + input.path)));
+    progress.hide();
   }
   const bool good = input.file.is_whole();
   if (invocation.json) {

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "kernel_templates/embedded_sources.h"
+#include "runtime/base/unfinished_files.h"
 #include "runtime/compile/file_identity.h"
 #include "runtime/compile/subprocess.h"
 
@@ -34,19 +35,24 @@ class PrivateFolder {
     const char* base = std::getenv("TMPDIR");
     std::string pattern =
         std::format("{}/dorajit-XXXXXX", base != nullptr && *base == '/' ? base : "/tmp");
+    const auto held = UnfinishedFiles::of_this_process().hold();
     if (mkdtemp(pattern.data()) == nullptr) {
       return fail(StatusCode::kIoError,
                   std::format("cannot make a folder like {}: {}; set TMPDIR to a writable folder",
                               pattern, std::strerror(errno)));
     }
+    UnfinishedFiles::of_this_process().add(pattern);
     return PrivateFolder(pattern);
   }
 
   PrivateFolder(PrivateFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
   PrivateFolder& operator=(PrivateFolder&&) = delete;
   ~PrivateFolder() {
+    if (path_.empty()) return;
+    const auto held = UnfinishedFiles::of_this_process().hold();
     std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
+    fs::remove_all(path_, ignored);
+    UnfinishedFiles::of_this_process().remove(path_.string());
   }
 
   [[nodiscard]] const fs::path& path() const { return path_; }

@@ -17,14 +17,14 @@ TEST(Schema, PublishedFileIsComplete) {
   EXPECT_EQ(count_names(directory.path(), ".tmp."), 0);
   const std::string header = read_file(directory.file("tuning.db")).substr(0, 100);
   EXPECT_EQ(header.substr(18, 2), std::string("\2\2"));  // WAL
-  EXPECT_EQ(header.substr(60, 4), std::string("\0\0\0\3", 4));
+  EXPECT_EQ(header.substr(60, 4), std::string("\0\0\0\4", 4));
   EXPECT_EQ(header.substr(68, 4), "DORJ");
 
   RawDatabase raw(directory.file("tuning.db"));
   EXPECT_EQ(raw.ask("PRAGMA journal_mode"), "wal");
-  EXPECT_EQ(raw.ask("SELECT count(*) FROM pragma_table_list WHERE name IN ('trials','winners') "
-                    "AND strict = 1"),
-            "2");
+  EXPECT_EQ(raw.ask("SELECT count(*) FROM pragma_table_list WHERE name IN ('trials','winners',"
+                    "'imports','import_trials') AND strict = 1"),
+            "4");
 }
 
 TEST(Schema, VersionsOnlyRise) {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <iterator>
 #include <string_view>
+#include <thread>
 
 namespace dorajit::test {
 namespace {
@@ -109,6 +111,34 @@ CliResult CliSandbox::run(const std::vector<std::string>& arguments) const {
   result.exit_code = wait_for(spawn(arguments, out, err));
   result.out = read_file(out);
   result.err = read_file(err);
+  return result;
+}
+
+CliResult CliSandbox::run_on_terminal(const std::vector<std::string>& arguments) const {
+  CliResult result;
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+  const std::string name = ptsname(terminal);
+  // Held open, so that there is something to read from before and after the program writes.
+  const int other_end = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  const std::string out = folder_ + "/out";
+  const pid_t process = spawn(arguments, out, name);
+  std::thread reader([&] {
+    std::array<char, 4096> bytes{};
+    for (;;) {
+      const ssize_t count = read(terminal, bytes.data(), bytes.size());
+      if (count <= 0) return;
+      result.err.append(bytes.data(), static_cast<std::size_t>(count));
+      if (result.err.ends_with('\x04')) return;
+    }
+  });
+  result.exit_code = wait_for(process);
+  EXPECT_EQ(write(other_end, "\x04", 1), 1);  // the end, for the reader
+  reader.join();
+  result.err.pop_back();
+  close(other_end);
+  close(terminal);
+  result.out = read_file(out);
   return result;
 }
 

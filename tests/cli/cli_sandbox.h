@@ -34,6 +34,9 @@ class CliSandbox {
 
   [[nodiscard]] CliResult run(const std::vector<std::string>& arguments) const;
 
+  // The same with standard error on a terminal: what appeared there.
+  [[nodiscard]] CliResult run_on_terminal(const std::vector<std::string>& arguments) const;
+
   // Starts a run without waiting; the caller waits for the process. Its output is dropped.
   [[nodiscard]] pid_t start(const std::vector<std::string>& arguments) const;
 

@@ -65,8 +65,10 @@ TEST(CliShardProcess, PartsTunedApartAndMergedAreTheWhole) {
     return sorted;
   }()) << "every problem once";
 
+  merge.emplace_back("--json");
   const CliResult merged = machines[0].run(merge);
   ASSERT_EQ(merged.exit_code, 0) << merged.err;
+  EXPECT_EQ(merged.document()["winners"], problems.size()) << "as one process tunes them all";
   const CliSandbox whole;
   ASSERT_EQ(whole.run({"import", merge[1]}).exit_code, 0);
   write_lines(whole.folder() + "/problems.txt", problems);

@@ -1,12 +1,14 @@
 // export, import, merge, verify and cache
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "autotune/host_mark.h"
 #include "cli_sandbox.h"
 
 namespace dorajit::test {
@@ -76,6 +78,46 @@ TEST_F(CliTrials, ExportedThereImportedHereIsTheSame) {
   EXPECT_EQ(again["added"], 0);
   EXPECT_EQ(again["known"], trials);
   EXPECT_EQ(again["winners_changed"], 0);
+}
+
+TEST_F(CliTrials, AnImportIsUndone) {
+  ASSERT_EQ(there_.run({"tune", "--rows", "8", "--cols", "512", "--device", "cpu"}).exit_code, 0);
+  ASSERT_EQ(here_.run({"tune", "--rows", "8", "--cols", "1024", "--device", "cpu"}).exit_code, 0);
+  const std::string before = exported(there_);
+  const auto winners_before = winners(there_);
+  const CliResult imported = there_.run({"import", here_.cache_dir() + "/tuning.db", "--json"});
+  ASSERT_EQ(imported.exit_code, 0) << imported.err;
+  const std::string id = imported.document()["import"];
+  EXPECT_NE(exported(there_), before);
+  EXPECT_EQ(winners(there_).size(), 2);
+  const auto listed = there_.run({"import", "--list", "--json"}).document()["imports"];
+  ASSERT_EQ(listed.size(), 1);
+  EXPECT_EQ(listed[0]["import"], id);
+  EXPECT_EQ(listed[0]["trials"], imported.document()["added"]);
+  EXPECT_THAT(there_.run({"import", "--list"}).out, HasSubstr(here_.cache_dir()));
+
+  const CliResult undone = there_.run({"import", "--undo", id, "--json"});
+  ASSERT_EQ(undone.exit_code, 0) << undone.err;
+  EXPECT_EQ(undone.document()["removed"], imported.document()["added"]);
+  EXPECT_EQ(exported(there_), before);
+  EXPECT_EQ(winners(there_), winners_before);
+  EXPECT_EQ(there_.run({"verify"}).exit_code, 0);
+
+  const CliResult again = there_.run({"import", "--undo", id});
+  EXPECT_EQ(again.exit_code, kFailed);
+  EXPECT_THAT(again.err, HasSubstr("has no import " + id));
+  EXPECT_EQ(there_.run({"import", "--undo", id, "--list"}).exit_code, kUsage);
+}
+
+TEST_F(CliTrials, WhoMeasuredIsToldWithoutAName) {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  const std::string text = exported(here_);
+  EXPECT_THAT(text, HasSubstr("\"host\":\"" + autotune::host_mark() + "\""));
+  EXPECT_THAT(text, testing::Not(HasSubstr("\"host\":\"" + std::string(name) + "\"")));
+  EXPECT_EQ(autotune::host_mark(name), autotune::host_mark());
+  EXPECT_NE(autotune::host_mark("another"), autotune::host_mark());
+  EXPECT_EQ(autotune::host_mark().size(), 12U);
 }
 
 TEST_F(CliTrials, ImportedWinnersAreNotTunedAgain) {

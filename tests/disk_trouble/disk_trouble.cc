@@ -1,11 +1,12 @@
 // A library to preload into `dorajit`, which brings trouble to what it changes in one folder: it
-// counts the steps (making, writing, syncing, renaming, removing), and dies, or finds the disk
-// full, at a given one. It stands where every part of the program, SQLite too, meets the system.
+// counts the steps (making, writing, syncing, renaming, removing), and dies, is interrupted, or
+// finds the disk full, at a given one. It stands where every part of the program, SQLite too, meets
+// the system.
 //
 //   DISK_TROUBLE_FOLDER   the folder; nothing else is touched or counted
-//   DISK_TROUBLE          count | kill | full | network
-//   DISK_TROUBLE_STEP     the step at which `kill` happens, or from which on the disk is `full`
-//   DISK_TROUBLE_COUNT    the file that `count` leaves the number of steps in
+//   DISK_TROUBLE          count | kill | interrupt | full | network
+//   DISK_TROUBLE_STEP     the step at which `kill` or `interrupt` happens, or from which on the
+//   disk is `full` DISK_TROUBLE_COUNT    the file that `count` leaves the number of steps in
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@
 
 namespace {
 
-enum class Trouble { kNone, kCount, kKill, kFull, kNetwork };
+enum class Trouble { kNone, kCount, kKill, kInterrupt, kFull, kNetwork };
 
 const char* variable(const char* name) {
   const char* value = getenv(name);
@@ -44,6 +45,7 @@ Trouble trouble() {
     if (!is_the_program()) return Trouble::kNone;
     if (strcmp(how, "count") == 0) return Trouble::kCount;
     if (strcmp(how, "kill") == 0) return Trouble::kKill;
+    if (strcmp(how, "interrupt") == 0) return Trouble::kInterrupt;
     if (strcmp(how, "full") == 0) return Trouble::kFull;
     if (strcmp(how, "network") == 0) return Trouble::kNetwork;
     return Trouble::kNone;
@@ -66,6 +68,9 @@ bool is_inside(int file) {
 
 std::atomic<long> steps{0};
 
+// In which a program that was interrupted ends, unless it waits for this very step.
+constexpr useconds_t kTimeToEnd = 100'000;
+
 // False: there is no room for this step. `before_death` is what still happens of the last one.
 template <class Place, class BeforeDeath>
 bool may_step(Place place, bool needs_room, BeforeDeath before_death) {
@@ -77,6 +82,10 @@ bool may_step(Place place, bool needs_room, BeforeDeath before_death) {
     before_death();
     kill(getpid(), SIGKILL);
     for (;;) pause();
+  }
+  if (trouble() == Trouble::kInterrupt && step == fatal) {
+    kill(getpid(), SIGINT);
+    usleep(kTimeToEnd);
   }
   if (trouble() == Trouble::kFull && needs_room && step >= fatal) {
     errno = ENOSPC;

@@ -1,0 +1,38 @@
+#include "runtime/base/unfinished_files.h"
+
+#include <filesystem>
+#include <system_error>
+
+namespace dorajit {
+
+UnfinishedFiles& UnfinishedFiles::of_this_process() {
+  // Never destroyed: files are written until the very end.
+  static auto* files = new UnfinishedFiles();
+  return *files;
+}
+
+std::unique_lock<std::mutex> UnfinishedFiles::hold() {
+  return is_noting_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+}
+
+void UnfinishedFiles::add(const std::string& path) {
+  if (is_noting_) paths_.insert(path);
+}
+
+void UnfinishedFiles::remove(const std::string& path) {
+  if (is_noting_) paths_.erase(path);
+}
+
+void UnfinishedFiles::delete_all_and_stop() {
+  std::unique_lock lock(mutex_);
+  for (const std::string& path : paths_) {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+    for (const char* companion : {"-journal", "-shm", "-wal"}) {
+      std::filesystem::remove(path + companion, ignored);
+    }
+  }
+  lock.release();
+}
+
+}  // namespace dorajit
