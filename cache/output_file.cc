@@ -1,5 +1,7 @@
 #include "cache/output_file.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <format>
 #include <system_error>
@@ -18,7 +20,15 @@ Status write_output_file(const std::string& path, std::string_view bytes) {
   }
   DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path));
   DORAJIT_TRY(file.write(bytes));
+  give_usual_mode(file.temporary_path());
   return file.publish_replacing();
+}
+
+void give_usual_mode(const std::string& path) {
+  // There is no asking for it without setting it.
+  const mode_t mask = ::umask(077);
+  ::umask(mask);
+  ::chmod(path.c_str(), 0666 & ~mask);
 }
 
 }  // namespace dorajit::cache

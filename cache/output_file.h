@@ -12,4 +12,7 @@ namespace dorajit::cache {
 // is not there or cannot be written says so.
 Status write_output_file(const std::string& path, std::string_view bytes);
 
+// Gives a file that is to be published the mode of any new file: what the umask leaves of 0666.
+void give_usual_mode(const std::string& path);
+
 }  // namespace dorajit::cache

@@ -14,11 +14,15 @@
 #include "cache/atomic_file.h"
 #include "cache/directories.h"
 #include "cache/file_error.h"
+#include "cache/output_file.h"
 #include "cache/salvage.h"
 #include "cache/schema.h"
+#include "cache/shipped_database.h"
 #include "cache/sqlite_connection.h"
 #include "cache/transaction.h"
+#include "cache/trial_lines.h"
 #include "cache/tuning_rows.h"
+#include "cache/winner_choice.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cache {
@@ -56,7 +60,6 @@ SqliteStatus fill(const std::string& path, const Salvaged& rows) {
 
 // The database under its temporary name, closed, with nothing beside it.
 Result<AtomicFile> make_database(const std::string& path, const Salvaged& rows) {
-  remove_stale_temporaries(parent_directory(path));
   DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path));
   const SqliteStatus filled = fill(file.temporary_path(), rows);
   for (const char* companion : kCompanions) {
@@ -102,13 +105,24 @@ void remove_orphans(const std::string& path) {
 }
 
 Status publish_new_database(const std::string& path) {
+  remove_stale_temporaries(parent_directory(path));
   DORAJIT_ASSIGN(AtomicFile file, make_database(path, {}));
   DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
   (void)published;
   return {};
 }
 
+Status write_shipped_database(const std::string& path, std::span<const Trial> trials) {
+  Salvaged rows;
+  for (const Trial* trial : each_once_in_order(trials)) rows.trials.push_back(*trial);
+  rows.winners = choose_winners(rows.trials);
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows));
+  give_usual_mode(file.temporary_path());
+  return file.publish_replacing();
+}
+
 Status replace_damaged_database(const std::string& path, const std::string& reason) {
+  remove_stale_temporaries(parent_directory(path));
   const Salvaged rows = salvage(path);
   DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows));
 

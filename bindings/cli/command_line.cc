@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "bindings/cli/bundle_db_command.h"
 #include "bindings/cli/cache_command.h"
 #include "bindings/cli/compile_command.h"
 #include "bindings/cli/demo_command.h"
@@ -74,7 +75,7 @@ CommandLine::CommandLine()
   for (auto& command :
        make_commands<DevicesCommand, DoctorCommand, DemoCommand, CompileCommand, PrewarmCommand,
                      TuneCommand, ExplainCommand, ShowCommand, ReportCommand, ExportCommand,
-                     ImportCommand, MergeCommand, VerifyCommand, CacheCommand>()) {
+                     ImportCommand, MergeCommand, BundleDbCommand, VerifyCommand, CacheCommand>()) {
     CLI::App* app = command->declare(*app_);
     add_global_options(*app, options_);
     for (CLI::App* subcommand : app->get_subcommands([](CLI::App*) { return true; })) {

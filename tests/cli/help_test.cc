@@ -140,6 +140,7 @@ TEST_F(EveryCommand, PrintsOneJsonDocument) {
       {{"export"}, {"--out", file}},
       {{"import"}, {file}},
       {{"merge"}, {file + ".merged", file}},
+      {{"bundle-db"}, {"--out", sandbox_.folder(), file}},
       {{"verify"}, {file}},
       {{"cache", "path"}, {}},
       {{"cache", "rebuild"}, {}},
