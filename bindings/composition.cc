@@ -6,11 +6,13 @@
 #include <system_error>
 #include <utility>
 
+#include "autotune/locked_config_source.h"
 #include "autotune/recording_config_source.h"
 #include "autotune/tuning_config_source.h"
 #include "cache/artifact_files.h"
 #include "cache/directories.h"
 #include "cache/live_directory.h"
+#include "cache/lock_file.h"
 #include "cache/overlay_databases.h"
 #include "runtime/base/log.h"
 #include "runtime/base/statistics.h"
@@ -50,9 +52,8 @@ std::string usable_tuning_dir(const std::string& cache_dir) {
   return made ? live_dir : std::string();
 }
 
-}  // namespace
-
-Composition compose_engine(const Settings& settings) {
+// Where the engine has its configs from; what decides is held to `lock` if there is one.
+Composition compose(const Settings& settings, std::unique_ptr<launch::ConfigSource> lock) {
   set_log_level(settings.log_level);
   Settings used = settings;
   used.cache_dir = usable_cache_dir(settings.cache_dir);
@@ -66,8 +67,10 @@ Composition compose_engine(const Settings& settings) {
         used.cache_dir, static_cast<std::uint64_t>(used.cache_max_bytes));
   }
   auto statistics = std::make_unique<Statistics>();
-  std::unique_ptr<launch::ConfigSource> configs =
-      std::make_unique<autotune::TuningConfigSource>(used, store, *statistics);
+  std::unique_ptr<launch::ConfigSource> configs = std::move(lock);
+  if (configs == nullptr) {
+    configs = std::make_unique<autotune::TuningConfigSource>(used, store, *statistics);
+  }
   if (!used.record_path.empty()) {
     configs = std::make_unique<autotune::RecordingConfigSource>(
         autotune::ProblemRecord::of(used.record_path), std::move(configs));
@@ -75,6 +78,21 @@ Composition compose_engine(const Settings& settings) {
   auto engine = std::make_unique<Engine>(std::move(used), std::move(statistics),
                                          std::move(artifacts), std::move(configs));
   return {.store = std::move(store), .engine = std::move(engine)};
+}
+
+}  // namespace
+
+Composition compose_engine(const Settings& settings) { return compose(settings, nullptr); }
+
+Result<Composition> compose_application_engine(const Settings& settings) {
+  if (settings.locked_path.empty()) return compose(settings, nullptr);
+  auto entries = cache::read_lock_file(settings.locked_path);
+  if (!entries) {
+    return fail(entries.error().code,
+                std::format("DORAJIT_LOCKED: {}; or unset it", entries.error().message));
+  }
+  return compose(settings, std::make_unique<autotune::LockedConfigSource>(
+                               settings.locked_path, *entries, settings.locked_miss));
 }
 
 }  // namespace dorajit::bindings

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cache/tuning_store.h"
+#include "runtime/base/error.h"
 #include "runtime/base/settings.h"
 #include "runtime/engine.h"
 
@@ -17,5 +18,9 @@ struct Composition {
 // An engine with artifacts and tuning database under settings.cache_dir. Never fails: what cannot
 // be kept on disk is said once and kept in memory.
 Composition compose_engine(const Settings& settings);
+
+// The same for an application, which may be held to a lock file: kIoError when settings.locked_path
+// cannot be read.
+Result<Composition> compose_application_engine(const Settings& settings);
 
 }  // namespace dorajit::bindings

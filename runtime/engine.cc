@@ -146,6 +146,7 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
     made_.notify_all();
   });
   launch::ConfigAnswer answer = configs_->find(problem, device, kernels_);
+  if (answer.refusal) return std::unexpected(*std::move(answer.refusal));
   auto ready = kernels_.get(device, problem.variant, answer.config);
   if (!ready) {
     const kernels::Config fallback =

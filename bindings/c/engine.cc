@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "bindings/c/engine_handle.h"
 #include "bindings/c/engine_options.h"
@@ -24,7 +25,8 @@ Status create(const dorajit_engine_options* options, dorajit_engine** engine) {
   DORAJIT_TRY(require(engine, "engine_create", "engine", "pass where the new engine goes"));
   *engine = nullptr;
   DORAJIT_ASSIGN(const Settings settings, settings_from_options(options));
-  *engine = std::make_unique<dorajit_engine>(compose_engine(settings)).release();
+  DORAJIT_ASSIGN(Composition composition, compose_application_engine(settings));
+  *engine = std::make_unique<dorajit_engine>(std::move(composition)).release();
   return {};
 }
 

@@ -18,6 +18,7 @@
 #include "bindings/cli/exit_code_meanings.h"
 #include "bindings/cli/explain_command.h"
 #include "bindings/cli/export_command.h"
+#include "bindings/cli/freeze_command.h"
 #include "bindings/cli/import_command.h"
 #include "bindings/cli/merge_command.h"
 #include "bindings/cli/output.h"
@@ -74,8 +75,9 @@ CommandLine::CommandLine()
   app_->footer("Example:\n  dorajit demo --quick\n\n" + exit_codes_text());
   for (auto& command :
        make_commands<DevicesCommand, DoctorCommand, DemoCommand, CompileCommand, PrewarmCommand,
-                     TuneCommand, ExplainCommand, ShowCommand, ReportCommand, ExportCommand,
-                     ImportCommand, MergeCommand, BundleDbCommand, VerifyCommand, CacheCommand>()) {
+                     TuneCommand, ExplainCommand, ShowCommand, ReportCommand, FreezeCommand,
+                     ExportCommand, ImportCommand, MergeCommand, BundleDbCommand, VerifyCommand,
+                     CacheCommand>()) {
     CLI::App* app = command->declare(*app_);
     add_global_options(*app, options_);
     for (CLI::App* subcommand : app->get_subcommands([](CLI::App*) { return true; })) {
@@ -104,6 +106,7 @@ Result<Invocation> CommandLine::make_invocation() const {
   DORAJIT_ASSIGN(invocation.settings, Settings::from_environment());
   // A record is of what an application meets, and may be the very file that a command reads.
   invocation.settings.record_path.clear();
+  invocation.settings.locked_path.clear();  // it is applications that are held to a lock file
   if (!options_.cache_dir.empty()) {
     std::error_code error;
     invocation.settings.cache_dir = std::filesystem::absolute(options_.cache_dir, error).string();

@@ -20,6 +20,15 @@ std::string_view variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
+// The path that a variable names, from the folder that this process is in now.
+std::string absolute_path(const char* name) {
+  const std::string_view file = variable(name);
+  if (file.empty()) return {};
+  std::error_code ignored;  // then it stays as it is
+  const auto absolute = std::filesystem::absolute(file, ignored);
+  return ignored ? std::string(file) : absolute.string();
+}
+
 template <class T>
 struct Choice {
   std::string_view text;
@@ -142,11 +151,11 @@ Result<Settings> Settings::from_environment() {
                             "absolute path of a folder of tuning databases, or to none",
                             databases));
   }
-  if (const auto file = variable("DORAJIT_RECORD"); !file.empty()) {
-    std::error_code ignored;  // then it stays as it is
-    const auto absolute = std::filesystem::absolute(file, ignored);
-    settings.record_path = ignored ? std::string(file) : absolute.string();
-  }
+  settings.record_path = absolute_path("DORAJIT_RECORD");
+  settings.locked_path = absolute_path("DORAJIT_LOCKED");
+  DORAJIT_TRY(read_choice<LockedMiss>(
+      "DORAJIT_LOCKED_MISS", {{"report", LockedMiss::kReport}, {"fail", LockedMiss::kFail}},
+      settings.locked_miss));
   settings.nvrtc_path = variable("DORAJIT_NVRTC");
   settings.host_compiler = variable("DORAJIT_CXX");
   return settings;

@@ -15,6 +15,12 @@ enum class TunePolicy {
   kOff,       // run the ladder's answer
 };
 
+// What to do about a problem that a lock file says nothing of, or that cannot run as it says.
+enum class LockedMiss {
+  kReport,  // one warning says so
+  kFail,    // its calls fail
+};
+
 inline constexpr double kMostTuneSeconds = 86400;
 inline constexpr int kMostTuneCandidates = 1'000'000;
 
@@ -31,8 +37,10 @@ struct Settings {
   bool comprehensive = false;     // DORAJIT_AUTOTUNE=comprehensive
   bool print_autotuning = false;  // say on standard error what each tuning found
   std::string record_path;        // absolute; problems that are met go there; empty: nowhere
-  std::string nvrtc_path;         // file or folder; empty: search
-  std::string host_compiler;      // path or name; empty: search; "none": do without
+  std::string locked_path;        // absolute; the lock file that holds; empty: none
+  LockedMiss locked_miss = LockedMiss::kReport;
+  std::string nvrtc_path;     // file or folder; empty: search
+  std::string host_compiler;  // path or name; empty: search; "none": do without
 
   // The environment of this process (docs/environment.md lists the variables). An unknown value is
   // kInvalidArgument and names the variable, its value and the values that it takes.

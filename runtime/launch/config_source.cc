@@ -6,6 +6,8 @@ namespace dorajit::launch {
 
 std::string_view name(Rung rung) {
   switch (rung) {
+    case Rung::kLocked:
+      return "locked";
     case Rung::kTuned:
       return "tuned";
     case Rung::kUserDatabase:

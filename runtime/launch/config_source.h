@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "kernel_templates/config.h"
+#include "runtime/base/error.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/problem.h"
 
@@ -15,6 +17,7 @@ class KernelCache;
 
 // The rung of the ladder that an answer stands on.
 enum class Rung {
+  kLocked,           // the lock file says so
   kTuned,            // tuned just now, by this process
   kUserDatabase,     // found in the tuning database
   kShippedDatabase,  // found in a database that came with the installation
@@ -31,6 +34,8 @@ struct ConfigAnswer {
   double median_ns = 0;          // of the config when it was measured; 0 if it never was
   double default_median_ns = 0;  // of the default config in the same measurement
   int trials = 0;                // configs measured for this answer by this process
+  // Why the problem may not run at all, in a process that is locked; the rest then means nothing.
+  std::optional<Error> refusal{};
 };
 
 // Implementations are thread-safe.

@@ -5,6 +5,7 @@
 
 #include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/config_text.h"
+#include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 #include "runtime/base/scope_exit.h"
 #include "runtime/device/cpu/cpu_device.h"
@@ -19,20 +20,37 @@ KernelCache::KernelCache(const Settings& settings, ArtifactStore* artifacts, Sta
       nvrtc_(settings.nvrtc_path, artifacts),
       host_compiler_(settings.host_compiler, artifacts) {}
 
+compile::Compiler& KernelCache::compiler_for(const compile::Target& target) {
+  return target.kind == DeviceKind::kCuda ? static_cast<compile::Compiler&>(nvrtc_)
+                                          : host_compiler_;
+}
+
+Result<std::string> KernelCache::compiler_identity(const compile::Target& target) {
+  return compiler_for(target).identity();
+}
+
+Result<std::string> KernelCache::key_of(const compile::CompileRequest& request) {
+  compile::Compiler& compiler = compiler_for(request.target);
+  DORAJIT_ASSIGN(const std::string identity, compiler.identity());
+  return compile::artifact_key(request, compiler.options(request), identity);
+}
+
 Result<Artifact> KernelCache::build(const compile::Target& target, const kernels::Variant& variant,
                                     const kernels::Config& config) {
-  compile::Compiler& compiler =
-      target.kind == DeviceKind::kCuda ? static_cast<compile::Compiler&>(nvrtc_) : host_compiler_;
   const compile::CompileRequest request{.variant = variant, .config = config, .target = target};
-  DORAJIT_ASSIGN(const std::string identity, compiler.identity());
-  const std::string key = compile::artifact_key(request, compiler.options(request), identity);
+  DORAJIT_ASSIGN(const std::string key, key_of(request));
+  return build(request, key);
+}
+
+Result<Artifact> KernelCache::build(const compile::CompileRequest& request,
+                                    const std::string& key) {
   if (artifacts_ != nullptr) {
     if (auto found = artifacts_->find(key)) {
       statistics_.artifact_hits.fetch_add(1, std::memory_order_relaxed);
       return *std::move(found);
     }
   }
-  DORAJIT_ASSIGN(Artifact artifact, compiler.compile(request));
+  DORAJIT_ASSIGN(Artifact artifact, compiler_for(request.target).compile(request));
   statistics_.compilations.fetch_add(1, std::memory_order_relaxed);
   if (artifacts_ != nullptr) artifacts_->insert(key, artifact);
   return artifact;
@@ -40,28 +58,32 @@ Result<Artifact> KernelCache::build(const compile::Target& target, const kernels
 
 Result<ReadyKernel> KernelCache::make(device::Device& device, const kernels::Variant& variant,
                                       const kernels::Config& compiled) {
-  ResourceUsage resources;
-  auto kernel = [&]() -> Result<std::shared_ptr<const device::LoadedKernel>> {
-    DORAJIT_ASSIGN(const Artifact artifact, build(device.info().target, variant, compiled));
-    resources = artifact.resources;
-    return device.load(artifact, variant);
+  auto made = [&]() -> Result<ReadyKernel> {
+    const compile::CompileRequest request{
+        .variant = variant, .config = compiled, .target = device.info().target};
+    DORAJIT_ASSIGN(std::string key, key_of(request));
+    DORAJIT_ASSIGN(const Artifact artifact, build(request, key));
+    DORAJIT_ASSIGN(auto kernel, device.load(artifact, variant));
+    return ReadyKernel{.kernel = std::move(kernel),
+                       .config = compiled,
+                       .resources = artifact.resources,
+                       .artifact_key = std::move(key),
+                       .code_hash = hash_hex(artifact.code)};
   }();
-  if (kernel) {
-    return ReadyKernel{.kernel = *std::move(kernel), .config = compiled, .resources = resources};
-  }
+  if (made) return made;
   if (device.info().traits.kind == DeviceKind::kCpu) {
     if (auto builtin = device::CpuDevice::builtin(variant)) {
       statistics_.builtin_kernels.fetch_add(1, std::memory_order_relaxed);
       log_once(LogLevel::kWarning, "builtin cpu kernel",
                std::format("CPU kernels are not compiled for this machine and the library's own "
                            "serve instead, which is slower: {}",
-                           kernel.error().message));
+                           made.error().message));
       return ReadyKernel{.kernel = std::move(builtin),
                          .config = kernels::builtin_cpu_config(variant),
                          .is_builtin = true};
     }
   }
-  return std::unexpected(std::move(kernel).error());
+  return made;
 }
 
 Result<ReadyKernel> KernelCache::get(device::Device& device, const kernels::Variant& variant,

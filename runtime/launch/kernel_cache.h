@@ -22,7 +22,9 @@ struct ReadyKernel {
   std::shared_ptr<const device::LoadedKernel> kernel;
   kernels::Config config;  // what to launch it with
   bool is_builtin = false;
-  ResourceUsage resources{};  // as its compiler reported them
+  ResourceUsage resources{};   // as its compiler reported them
+  std::string artifact_key{};  // of what was loaded, and the hash of its code; of a kernel of the
+  std::string code_hash{};     // library itself nothing
 };
 
 // Thread-safe. Of several threads that want one kernel, one makes it and the others wait.
@@ -40,10 +42,16 @@ class KernelCache {
   Result<Artifact> build(const compile::Target& target, const kernels::Variant& variant,
                          const kernels::Config& config);
 
+  // Name and build number of the compiler for a target.
+  Result<std::string> compiler_identity(const compile::Target& target);
+
   compile::NvrtcCompiler& nvrtc() { return nvrtc_; }
   compile::HostCompiler& host_compiler() { return host_compiler_; }
 
  private:
+  compile::Compiler& compiler_for(const compile::Target& target);
+  Result<std::string> key_of(const compile::CompileRequest& request);
+  Result<Artifact> build(const compile::CompileRequest& request, const std::string& key);
   Result<ReadyKernel> make(device::Device& device, const kernels::Variant& variant,
                            const kernels::Config& compiled);
 

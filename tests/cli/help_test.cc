@@ -137,6 +137,7 @@ TEST_F(EveryCommand, PrintsOneJsonDocument) {
       {{"demo"}, {"--quick", "--tokens", "1", "--type", "f32"}},
       {{"compile"}, {"--arch", "native-cpu", "--type", "f32"}},
       {{"prewarm"}, {"--shapes", "8x512", "--type", "f32", "--op", "compose", "--compile-only"}},
+      {{"freeze"}, {"--out", file + ".lock"}},
       {{"export"}, {"--out", file}},
       {{"import"}, {file}},
       {{"merge"}, {file + ".merged", file}},
