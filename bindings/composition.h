@@ -16,7 +16,8 @@ struct Composition {
 };
 
 // An engine with artifacts and tuning database under settings.cache_dir. Never fails: what cannot
-// be kept on disk is said once and kept in memory.
+// be kept on disk is said once and kept in memory. settings.locked_path is for applications and
+// changes nothing here.
 Composition compose_engine(const Settings& settings);
 
 // The same for an application, which may be held to a lock file: kIoError when settings.locked_path

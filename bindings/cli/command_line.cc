@@ -106,7 +106,6 @@ Result<Invocation> CommandLine::make_invocation() const {
   DORAJIT_ASSIGN(invocation.settings, Settings::from_environment());
   // A record is of what an application meets, and may be the very file that a command reads.
   invocation.settings.record_path.clear();
-  invocation.settings.locked_path.clear();  // it is applications that are held to a lock file
   if (!options_.cache_dir.empty()) {
     std::error_code error;
     invocation.settings.cache_dir = std::filesystem::absolute(options_.cache_dir, error).string();

@@ -8,6 +8,7 @@
 #include "bindings/cli/self_test.h"
 #include "bindings/cli/text_format.h"
 #include "cache/directories.h"
+#include "cache/lock_file.h"
 #include "cache/overlay_databases.h"
 #include "runtime/compile/nvrtc_library.h"
 #include "runtime/driver/cuda_driver.h"
@@ -130,6 +131,17 @@ Finding check_shipped_databases(const std::string& folder) {
   }
   Finding finding = good(kSubject, folder + (names.empty() ? " holds no *.db" : names) + damage);
   if (!damage.empty()) finding.condition = Condition::kWarning;
+  return finding;
+}
+
+Finding check_lock_file(const std::string& path) {
+  Finding finding = good("lock file", path);
+  if (const auto entries = cache::read_lock_file(path)) {
+    finding.what += std::format(": {}", count_text(std::ssize(*entries), "problem"));
+  } else {
+    finding.condition = Condition::kBroken;
+    finding.what = entries.error().message + "; or unset DORAJIT_LOCKED";
+  }
   return finding;
 }
 

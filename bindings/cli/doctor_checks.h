@@ -33,6 +33,8 @@ Finding check_cache_folder(const std::string& cache_dir, cache::TuningStore& sto
 Finding check_database(cache::TuningStore& store);
 // Databases that are read besides the user's.
 Finding check_shipped_databases(const std::string& folder);
+// What applications are held to; `path` is not empty.
+Finding check_lock_file(const std::string& path);
 std::vector<Finding> check_environment();
 // Opens the device and runs the self test on it.
 Finding check_device(Engine& engine, const launch::DeviceId& id);

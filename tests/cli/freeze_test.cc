@@ -125,6 +125,23 @@ TEST_F(CliFreeze, ChecksAMachineAgainstAFile) {
   EXPECT_THAT(missing.out, HasSubstr("not in this machine"));
 }
 
+TEST_F(CliFreeze, TheDoctorReadsTheFileThatHolds) {
+  freeze(file("a.lock"), "4x64,4x96");
+  const auto finding = [&] {
+    const auto document = sandbox_.run({"doctor", "--device", "cpu", "--json"}).document();
+    for (const auto& piece : document["pieces"]) {
+      if (piece["subject"] == "lock file") return piece;
+    }
+    return nlohmann::json();
+  };
+  EXPECT_TRUE(finding().is_null());
+  sandbox_.set("DORAJIT_LOCKED", file("a.lock"));
+  EXPECT_EQ(finding()["what"], file("a.lock") + ": 2 problems");
+  EXPECT_EQ(finding()["condition"], "ok");
+  sandbox_.set("DORAJIT_LOCKED", file("none.lock"));
+  EXPECT_EQ(finding()["condition"], "broken");
+}
+
 TEST_F(CliFreeze, RefusesWhatItCannotDo) {
   EXPECT_EQ(sandbox_.run({"freeze", "--compare", file("none")}).exit_code, 2);
   const CliResult none = sandbox_.run({"freeze", "--compare", file("none"), file("none")});

@@ -9,6 +9,7 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -34,8 +35,10 @@ std::string read_file(const std::string& path) {
 // Files whose name tells that they are being written.
 std::vector<std::string> leftovers(const std::string& folder) {
   std::vector<std::string> found;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+  std::error_code gone;  // what is removed meanwhile
+  fs::recursive_directory_iterator entry(folder, gone);
+  for (; !gone && entry != fs::recursive_directory_iterator(); entry.increment(gone)) {
+    const std::string name = entry->path().filename().string();
     if (name.contains(".tmp.") || name.starts_with("dorajit-")) found.push_back(name);
   }
   return found;
@@ -60,6 +63,7 @@ class Interruption : public testing::Test {
       for (cache::Trial& trial : cache::sample_trials(problem, 8)) {
         trial.created_unix_s = 1'700'000'000;
         trial.host = "host";
+        trial.device = "cuda/NVIDIA X1/sm_90/8 GiB";
         trial.default_config = cache::sample_config(0);
         trials.push_back(std::move(trial));
       }
@@ -167,10 +171,10 @@ TEST_F(Interruption, ImportsAreWholeOrNone) {
 
 // At any time, that is, also while nothing is written.
 TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
-  write_trials(file("big.jsonl"), 1000, 700);
+  write_trials(file("big.jsonl"), 1000, 250);
   ASSERT_EQ(sandbox_.run({"import", file("big.jsonl")}).exit_code, 0);
   const std::string before = sandbox_.run({"export"}).out;
-  write_trials(file("more.jsonl"), 2000, 700);
+  write_trials(file("more.jsonl"), 2000, 250);
   const std::string out = file("out/all.jsonl");
   const std::vector<Words> runs = {{"export", "--out", out},
                                    {"merge", out, file("big.jsonl"), file("more.jsonl")},
@@ -184,6 +188,7 @@ TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
     ASSERT_EQ(sandbox_.run(as_long).exit_code, 0);
     const auto takes = Clock::now() - start;
     fs::remove(out);
+    bool is_done = false;
     for (const int part : {3, 6, 8}) {
       const pid_t process = sandbox_.start(words);
       std::this_thread::sleep_for(takes * part / 10);
@@ -193,7 +198,8 @@ TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
       if (part == 3) EXPECT_EQ(code, kInterrupted);
       EXPECT_THAT(leftovers(sandbox_.folder()), testing::IsEmpty());
       if (fs::exists(out)) EXPECT_EQ(sandbox_.run({"verify", out}).exit_code, 0);
-      if (is_import && code != 0) EXPECT_TRUE(sandbox_.run({"export"}).out == before);
+      is_done = is_done || code == 0;
+      if (is_import && !is_done) EXPECT_TRUE(sandbox_.run({"export"}).out == before);
     }
     EXPECT_EQ(sandbox_.run({"verify"}).exit_code, 0);
   }
