@@ -1,0 +1,42 @@
+"""Fused DoRA kernels, compiled and tuned for the device at hand.
+
+    import dorajit
+    out = dorajit.fused_dora_compose(lora, base, mag_norm_scale, scale, inplace=False)
+
+The functions need PyTorch; everything else works without it. docs/python.md has the whole story.
+"""
+
+from dorajit import _native, errors
+from dorajit.cache import cache
+from dorajit.control import disabled, force_native, tuning
+from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, DriverError, Error,
+                            FallbackError, InternalError, InvalidArgumentError, NoCompilerError,
+                            NoDriverError, OutOfMemoryError, UnsupportedError, WrongDeviceError)
+
+__version__ = _native.__version__
+
+_FUNCTIONS = ("fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
+              "fused_dora_compose_autograd", "compose_backward", "FusedDoRAComposeFunction",
+              "explain_dispatch", "warmup")
+
+try:
+    import torch as _torch
+except ImportError:
+    _torch = None
+
+if _torch is not None:
+    from dorajit import _torch_setup  # tells the extension of PyTorch, before anything is called
+    from dorajit import testing
+    from dorajit.autograd import FusedDoRAComposeFunction
+    from dorajit.dispatch import Dispatch
+    from dorajit.ops import (compose_backward, explain_dispatch, fused_dora_compose,
+                             fused_dora_compose_autograd, fused_dora_forward_and_inner,
+                             fused_norm_assembly)
+    from dorajit.warm import warmup
+
+
+def __getattr__(name):
+    if name in _FUNCTIONS:
+        raise ImportError(f"dorajit.{name} needs PyTorch, which is not installed here: pip install "
+                          "torch")
+    raise AttributeError(f"module 'dorajit' has no attribute {name!r}")

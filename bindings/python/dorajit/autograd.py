@@ -1,0 +1,85 @@
+"""The composition as a node of autograd's graph, for eager calls."""
+
+import torch
+
+from dorajit import run
+
+_ops = torch.ops.dorajit
+
+
+class FusedDoRAComposeFunction(torch.autograd.Function):
+    """out = (mag_norm_scale - 1) * base + mag_norm_scale * (scale * lora), differentiable.
+
+    Forward saves `inner = scale * lora + base` and the magnitude if the magnitude needs a gradient,
+    else the magnitude alone. Backward is one launch for all gradients that are wanted:
+
+        d_lora = (mag_norm_scale * scale) * d_out
+        d_base = (mag_norm_scale - 1) * d_out
+        d_mag  = sum of inner * d_out over each channel
+
+    It may be differentiated again: `inner` is an output of the node (which `apply` drops), so the
+    graph of a backward pass leads back through it to lora and base.
+
+    Source: arXiv:2603.22276, sections 3.2 and 4.
+    """
+
+    @classmethod
+    def apply(cls, lora, base, mag_norm_scale, scale):
+        """Args as those of `dorajit.fused_dora_compose_autograd`, which also checks them."""
+        return super().apply(lora, base, mag_norm_scale, scale, False)[0]
+
+    @classmethod
+    def apply_inplace(cls, lora, base, mag_norm_scale, scale):
+        """As apply, but the result takes lora's memory. lora is no leaf and no view."""
+        return super().apply(lora, base, mag_norm_scale, scale, True)[0]
+
+    @staticmethod
+    def forward(ctx, lora, base, mag_norm_scale, scale, inplace):
+        ctx.scale = scale
+        ctx.base_dtype = base.dtype
+        ctx.set_materialize_grads(False)
+        out = lora if inplace else None
+        if ctx.needs_input_grad[2]:
+            out, inner = run.compose_inner(lora, base, mag_norm_scale, scale, out)
+            ctx.save_for_backward(mag_norm_scale, inner)
+        else:
+            out, inner = run.compose(lora, base, mag_norm_scale, scale, out), None
+            ctx.save_for_backward(mag_norm_scale)
+        if inplace:
+            ctx.mark_dirty(lora)
+        return out, inner
+
+    @staticmethod
+    def backward(ctx, d_out, d_inner):
+        gain, *kept = ctx.saved_tensors
+        inner = kept[0] if kept else None
+        wanted = ctx.needs_input_grad[:3]
+        d_lora = d_base = d_gain = None
+        if d_out is not None:
+            if torch.is_grad_enabled():  # the backward pass is to be differentiated itself
+                d_lora, d_base, d_gain = differentiable_backward(d_out, inner, gain, ctx.scale,
+                                                                 wanted, ctx.base_dtype)
+            else:
+                d_lora, d_base, d_gain = run.backward(d_out, inner, gain, ctx.scale, wanted,
+                                                      ctx.base_dtype)
+        if d_inner is not None:
+            d_lora, d_base = add_inner(d_lora, d_base, d_inner, ctx.scale, wanted, ctx.base_dtype)
+        return d_lora, d_base, d_gain, None, None
+
+
+def differentiable_backward(d_out, inner, gain, scale, wanted, base_dtype):
+    """run.backward as a node of the graph; None where `wanted` is false."""
+    results = iter(_ops.backward(d_out, inner if wanted[2] else None, gain, scale, list(wanted),
+                                 base_dtype))
+    return [next(results) if want else None for want in wanted]
+
+
+def add_inner(d_lora, d_base, d_inner, scale, wanted, base_dtype):
+    """Adds what flows back through inner = scale * lora + base."""
+    if wanted[0]:
+        term = scale * d_inner
+        d_lora = term if d_lora is None else d_lora + term
+    if wanted[1]:
+        term = d_inner.to(base_dtype)
+        d_base = term if d_base is None else d_base + term
+    return d_lora, d_base

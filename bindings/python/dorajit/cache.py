@@ -1,0 +1,40 @@
+"""Winners and compiled kernels on disk, as this process and all others of this user share them."""
+
+import os
+
+from dorajit import program
+
+
+class Cache:
+    """The cache folder and the tuning database in it (docs/tuning_database.md)."""
+
+    @property
+    def path(self):
+        """The folder; see DORAJIT_CACHE_DIR in docs/environment.md."""
+        return program.run("cache", "path")["folder"]
+
+    @property
+    def database(self):
+        """The file of the tuning database, which may not exist yet."""
+        return program.run("cache", "path")["database"]
+
+    def winners(self):
+        """What `dorajit show --json` says: the winners so far, a dictionary each."""
+        return program.run("show")
+
+    def export_to(self, path):
+        """Writes what was measured to a file of text that other machines can import.
+
+        Returns the report of `dorajit export --json`.
+        """
+        return program.run("export", "--out", os.fspath(path))
+
+    def import_from(self, *paths):
+        """Adds what other machines exported. Returns the report of `dorajit import --json`."""
+        return program.run("import", *map(os.fspath, paths))
+
+    def __repr__(self):
+        return "dorajit.cache"
+
+
+cache = Cache()

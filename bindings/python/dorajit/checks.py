@@ -1,0 +1,91 @@
+"""What may be passed to a function, whichever way it runs. Off the path of calls that succeed."""
+
+import torch
+
+
+def scale(function, value):
+    """The scale as a float.
+
+    Raises:
+        TypeError: for tensors, whose value would have to be waited for, and what is no number.
+    """
+    if isinstance(value, (torch.Tensor, bool, str, bytes)):
+        raise TypeError(f"{function}: argument `scale` is a {type(value).__name__}; pass a float"
+                        + (", as .item() makes it" if isinstance(value, torch.Tensor) else ""))
+    if isinstance(value, (torch.SymFloat, torch.SymInt)):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"{function}: argument `scale` is no float: {error}") from None
+
+
+def tensors(function, **arguments):
+    """Raises TypeError naming the first argument that is no tensor of real or complex numbers."""
+    for name, tensor in arguments.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{function}: argument `{name}` is a {type(tensor).__name__}; pass a "
+                            "tensor")
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            raise TypeError(f"{function}: argument `{name}` has elements of {tensor.dtype}; pass "
+                            "floating point numbers")
+
+
+def same_device(function, **arguments):
+    """Raises WrongDevice-like ValueError naming the first tensor that lies elsewhere."""
+    (first, reference), *others = arguments.items()
+    for name, tensor in others:
+        if tensor.device != reference.device:
+            raise ValueError(f"{function}: argument `{name}` is on {tensor.device} but `{first}` is "
+                             f"on {reference.device}; move both to one device")
+
+
+def same_shape(function, **arguments):
+    """Raises ValueError naming the first tensor of another shape."""
+    (first, reference), *others = arguments.items()
+    for name, tensor in others:
+        if tensor.shape != reference.shape:
+            raise ValueError(f"{function}: argument `{name}` has shape {tuple(tensor.shape)} but "
+                             f"`{first}` has {tuple(reference.shape)}; give both the same shape")
+
+
+def broadcasts(function, name, tensor, over_name, over):
+    """Raises ValueError if the tensor, but for leading ones, is not broadcastable to another."""
+    shape, target = tuple(tensor.shape), tuple(over.shape)
+    extra = max(len(shape) - len(target), 0)
+    aligned = zip(reversed(shape), reversed(target))
+    if any(size != 1 for size in shape[:extra]) or any(a not in (1, b) for a, b in aligned):
+        raise ValueError(f"{function}: argument `{name}` has shape {shape}, which cannot be "
+                         f"broadcast to that of `{over_name}`, {target}; give one element per "
+                         "channel")
+
+
+def compose(function, lora, base, mag_norm_scale):
+    """What every operation on a lora and a base result demands."""
+    tensors(function, lora=lora, base=base, mag_norm_scale=mag_norm_scale)
+    same_device(function, lora=lora, base=base, mag_norm_scale=mag_norm_scale)
+    same_shape(function, lora=lora, base=base)
+    broadcasts(function, "mag_norm_scale", mag_norm_scale, "lora", lora)
+    if not lora.is_complex() and (base.is_complex() or mag_norm_scale.is_complex()):
+        raise TypeError(f"{function}: argument `lora` is real but others are complex; make it "
+                        "complex, since the result has its element type")
+
+
+def backward(function, d_out, inner, mag_norm_scale):
+    """What compose_backward demands; `inner` may be None."""
+    given = {"d_out": d_out, "mag_norm_scale": mag_norm_scale}
+    if inner is not None:
+        given["inner"] = inner
+    tensors(function, **given)
+    same_device(function, **given)
+    if inner is not None:
+        same_shape(function, d_out=d_out, inner=inner)
+    broadcasts(function, "mag_norm_scale", mag_norm_scale, "d_out", d_out)
+
+
+def norm_assembly(function, w_norm_sq, cross_term, ba_norm_sq):
+    """What fused_norm_assembly demands."""
+    given = {"w_norm_sq": w_norm_sq, "cross_term": cross_term, "ba_norm_sq": ba_norm_sq}
+    tensors(function, **given)
+    same_device(function, **given)
+    same_shape(function, **given)

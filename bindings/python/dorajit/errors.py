@@ -1,0 +1,90 @@
+"""The exceptions that dorajit raises; docs/errors.md says what each status means."""
+
+
+class Error(RuntimeError):
+    """What the native library reports.
+
+    Attributes:
+        status: the number of the C interface's status (docs/errors.md).
+        log: all that a compiler said; empty but for CompileError.
+    """
+
+    def __init__(self, message, status=11, log=""):
+        super().__init__(message)
+        self.status = status
+        self.log = log
+
+    def __reduce__(self):
+        return type(self), (str(self), self.status, self.log)
+
+
+class InvalidArgumentError(Error, ValueError):
+    """An argument is wrong by itself: its shape, strides, memory, or what it overlaps."""
+
+
+class UnsupportedError(Error, TypeError):
+    """An argument is well formed, but no kernel serves it."""
+
+
+class WrongDeviceError(Error, ValueError):
+    """Tensors lie on different devices."""
+
+
+class NoDriverError(Error):
+    """The NVIDIA driver is missing or too old."""
+
+
+class NoCompilerError(Error):
+    """NVRTC is missing or too old."""
+
+
+class CompileError(Error):
+    """A compiler refused a kernel; `log` has all that it said."""
+
+
+class DriverError(Error):
+    """A call of the CUDA driver failed."""
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """Memory of the host or of the device is exhausted."""
+
+
+class CaptureUnsafeError(Error):
+    """A CUDA graph is being captured and no kernel is loaded: call `dorajit.warmup` before."""
+
+
+class CacheError(Error):
+    """A file that the call cannot do without cannot be read or written."""
+
+
+class InternalError(Error):
+    """A defect of dorajit; please report the message."""
+
+
+class FallbackError(Error):
+    """A call inside `dorajit.force_native()` would have run in PyTorch; the message says why."""
+
+
+UNSUPPORTED = 2
+_BY_STATUS = {
+    1: InvalidArgumentError,
+    UNSUPPORTED: UnsupportedError,
+    3: WrongDeviceError,
+    4: NoDriverError,
+    5: NoCompilerError,
+    6: CompileError,
+    7: DriverError,
+    8: OutOfMemoryError,
+    9: CaptureUnsafeError,
+    10: CacheError,
+}
+# The C interface's names of what Python calls otherwise.
+_NAMES = {"`gain`": "`mag_norm_scale`", "`cross`": "`cross_term`", "dorajit_warmup": "dorajit.warmup"}
+
+
+def from_status(status, message, log):
+    """The exception for a status of the C interface."""
+    for native, python in _NAMES.items():
+        message = message.replace(native, python)
+    return _BY_STATUS.get(status, InternalError)(message, status, log)

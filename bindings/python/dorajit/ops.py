@@ -1,0 +1,231 @@
+"""The public functions. See docs/python.md and, for the numerics, docs/numerics.md.
+
+The formulas are from arXiv:2603.22276: section 3.1 and appendix C (compose), section 4 (forward and
+inner), section 3.2 and appendix C.2 (backward), section 2 and appendix C.3 (norm assembly).
+"""
+
+import torch
+from torch.autograd import forward_ad as _forward_ad
+from torch.autograd.graph import increment_version as _increment_version
+
+from dorajit import autograd, checks, dispatch, expression, library, run
+from dorajit.control import state
+
+# Bound once, since each of them is called on every call.
+_is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
+_num_modes = torch._C._len_torch_dispatch_stack
+_tracing_state = torch._C._get_tracing_state
+_transform_level = torch._C._functorch.maybe_current_level
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+
+
+def _is_direct(a, b, c, scale):
+    """Whether nothing but autograd has a say in the call: no subclass, mode, trace or transform."""
+    return (type(a) in _PLAIN and type(b) in _PLAIN and type(c) in _PLAIN and type(scale) is float
+            and not _num_modes() and _tracing_state() is None and not _is_transforming())
+
+
+def _is_transforming():
+    """Inside a torch.func transform, or under forward-mode differentiation."""
+    return _transform_level() is not None or _forward_ad._current_level >= 0
+
+
+def fused_dora_compose(lora, base, mag_norm_scale, scale, inplace=True):
+    """(mag_norm_scale - 1) * base + mag_norm_scale * (scale * lora), in one pass over memory.
+
+    Args:
+        lora: [..., out_features], or [N, C, H, W] and the like; any floating point type. Fresh: with
+            `inplace`, nothing else may need its elements any more.
+        base: of lora's shape and device; may be of another floating point type.
+        mag_norm_scale: magnitude / weight norm, broadcastable to lora's shape: [out_features],
+            [1, out_features], [1, C, 1, 1]. It is used in its own type, never rounded to lora's.
+        scale: a float. NaN and infinities propagate.
+        inplace: write the result into lora. Like an operation of PyTorch whose name ends in "_".
+
+    Returns:
+        A tensor of lora's shape and element type; lora itself with `inplace`. It is computed in
+        float32 (float64 if an operand is that) and rounded once. Differentiable.
+
+    Raises:
+        TypeError: an argument is no tensor of floating point numbers; scale is no float.
+        ValueError: shapes or devices do not go together, or lora overlaps another argument.
+        RuntimeError: in place, lora is a leaf that requires grad, or an inference tensor.
+        dorajit.CompileError: a compiler refused the kernel; `log` has what it said.
+        dorajit.CaptureUnsafeError: a CUDA graph is being captured and the kernel is not loaded.
+    """
+    if _is_compiling():
+        return library.compose(lora, base, mag_norm_scale, scale, inplace)
+    if not _is_direct(lora, base, mag_norm_scale, scale):
+        return _compose_indirectly(lora, base, mag_norm_scale, scale, inplace)
+    if _is_grad_enabled() and (lora.requires_grad or base.requires_grad
+                               or mag_norm_scale.requires_grad):
+        return _compose_with_graph(lora, base, mag_norm_scale, scale, inplace)
+    if not inplace:
+        return run.compose(lora, base, mag_norm_scale, scale)
+    if lora.is_inference() and not torch.is_inference_mode_enabled():
+        raise RuntimeError("fused_dora_compose: argument `lora` is an inference tensor, which may "
+                           "not be written in place outside of inference mode; pass a clone")
+    run.compose(lora, base, mag_norm_scale, scale, lora)
+    _increment_version(lora)
+    return lora
+
+
+def fused_dora_compose_autograd(lora, base, mag_norm_scale, scale):
+    """The composition for training: never in place, with a fused backward pass.
+
+    Saves `scale * lora + base` for the backward pass if mag_norm_scale requires grad, nothing of
+    that size otherwise. With PEFT_DORA_FUSED_BACKWARD=0 the graph is that of the plain expression.
+
+    Args, results and errors as those of fused_dora_compose with inplace=False.
+    """
+    return fused_dora_compose(lora, base, mag_norm_scale, scale, False)
+
+
+def fused_dora_forward_and_inner(lora, base, mag_norm_scale, scale):
+    """The composition, and what its backward pass needs, from one read of the operands.
+
+    Returns:
+        (out, inner): out as fused_dora_compose gives it, inner = scale * lora + base in lora's
+        element type. Both are differentiable.
+
+    Args and errors as those of fused_dora_compose.
+    """
+    if _is_compiling():
+        return library.compose_inner(lora, base, mag_norm_scale, scale)
+    if _is_direct(lora, base, mag_norm_scale, scale):
+        if not _is_grad_enabled() or not (lora.requires_grad or base.requires_grad
+                                          or mag_norm_scale.requires_grad):
+            return run.compose_inner(lora, base, mag_norm_scale, scale)
+    else:
+        scale = checks.scale("fused_dora_forward_and_inner", scale)
+        checks.compose("fused_dora_forward_and_inner", lora, base, mag_norm_scale)
+    if _is_transforming():
+        return expression.compose_inner(lora, base, mag_norm_scale, scale)
+    return library.compose_inner(lora, base, mag_norm_scale, scale)
+
+
+def compose_backward(d_out, inner, mag_norm_scale, scale, needs_lora_grad=True,
+                     needs_base_grad=True, needs_mag_grad=True):
+    """The gradients of the composition, in one launch.
+
+        d_lora = (mag_norm_scale * scale) * d_out
+        d_base = (mag_norm_scale - 1) * d_out
+        d_mag  = sum of inner * d_out over each channel, along one fixed tree (docs/numerics.md)
+
+    Args:
+        d_out: the gradient of the result; any strides.
+        inner: scale * lora + base of d_out's shape, as fused_dora_forward_and_inner gives it; may be
+            None without needs_mag_grad.
+        mag_norm_scale, scale: as in the forward pass.
+        needs_lora_grad, needs_base_grad, needs_mag_grad: what is to be computed.
+
+    Returns:
+        (d_lora, d_base, d_mag), None for those that are not needed. d_lora and d_base have d_out's
+        type, d_mag the type and shape of mag_norm_scale.
+
+    Errors as those of fused_dora_compose.
+    """
+    wanted = [bool(needs_lora_grad), bool(needs_base_grad), bool(needs_mag_grad)]
+    if _is_compiling():
+        return library.backward(d_out, inner, mag_norm_scale, scale, wanted)
+    third = d_out if inner is None else inner
+    if _is_direct(d_out, third, mag_norm_scale, scale):
+        if wanted[2] and inner is None:
+            raise TypeError("compose_backward: argument `inner` is None, from which the gradient of "
+                            "mag_norm_scale is summed")
+        if not _is_grad_enabled() or not (d_out.requires_grad or third.requires_grad
+                                          or mag_norm_scale.requires_grad):
+            return run.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype)
+    else:
+        scale = checks.scale("compose_backward", scale)
+        checks.backward("compose_backward", d_out, inner, mag_norm_scale)
+    if _is_transforming():
+        return expression.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype)
+    return library.backward(d_out, inner, mag_norm_scale, scale, wanted)
+
+
+def fused_norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
+    """The row norms of W + scale B A from their factored terms.
+
+        norm = sqrt(max((w_norm_sq + 2 scale * cross_term) + scale^2 * ba_norm_sq, 0))
+
+    Args:
+        w_norm_sq: squared norms of W's rows, [out_features].
+        cross_term: products of the rows of W and B A, of the same shape and device.
+        ba_norm_sq: squared norms of the rows of B A, of the same shape and device.
+        scale: a float.
+
+    Returns:
+        (norm,), of w_norm_sq's shape and type. NaN stays NaN. Differentiable.
+
+    Errors as those of fused_dora_compose.
+    """
+    if _is_compiling():
+        return (library.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
+    if _is_direct(w_norm_sq, cross_term, ba_norm_sq, scale):
+        if not _is_grad_enabled() or not (w_norm_sq.requires_grad or cross_term.requires_grad
+                                          or ba_norm_sq.requires_grad):
+            return (run.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
+    else:
+        scale = checks.scale("fused_norm_assembly", scale)
+        checks.norm_assembly("fused_norm_assembly", w_norm_sq, cross_term, ba_norm_sq)
+    if _is_transforming():
+        return (expression.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
+    return (library.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
+
+
+def explain_dispatch(lora, base, mag_norm_scale, operation="compose"):
+    """Whether a call with such tensors would run in a kernel or in plain PyTorch, and why.
+
+    Nothing is computed or compiled.
+
+    Args:
+        lora, base, mag_norm_scale: the operands; for "backward": d_out, inner and mag_norm_scale, for
+            "norm_assembly": w_norm_sq, cross_term and ba_norm_sq.
+        operation: "compose", "compose_inner", "backward" or "norm_assembly".
+
+    Returns:
+        Dispatch(path, reason), path being "native" or "torch".
+
+    Raises:
+        TypeError, ValueError: what the call itself would raise; ValueError for another operation.
+    """
+    names = {"compose": ("lora", "base", "mag_norm_scale"),
+             "compose_inner": ("lora", "base", "mag_norm_scale"),
+             "backward": ("d_out", "inner", "mag_norm_scale"),
+             "norm_assembly": ("w_norm_sq", "cross_term", "ba_norm_sq")}
+    if operation not in names:
+        raise ValueError(f"explain_dispatch: argument `operation` is {operation!r}; give one of "
+                         f"{', '.join(map(repr, names))}")
+    if _is_transforming():
+        return dispatch.Dispatch("torch", "a transform of torch.func or forward-mode "
+                                          "differentiation is active")
+    return dispatch.explain(operation, dict(zip(names[operation], (lora, base, mag_norm_scale))))
+
+
+def _compose_with_graph(lora, base, mag_norm_scale, scale, inplace):
+    """Eager, with an operand that requires grad."""
+    if not state.fused_backward or lora.is_complex():
+        checks.compose("fused_dora_compose", lora, base, mag_norm_scale)
+        result = expression.compose(lora, base, mag_norm_scale, scale)
+        return lora.copy_(result) if inplace else result
+    if not inplace:
+        return autograd.FusedDoRAComposeFunction.apply(lora, base, mag_norm_scale, scale)
+    if lora.is_leaf and lora.requires_grad:
+        raise RuntimeError("fused_dora_compose: argument `lora` is a leaf that requires grad, which "
+                           "may not be written in place; pass inplace=False")
+    if lora._is_view() or lora.is_inference():  # of which copy_ knows what is allowed
+        result = autograd.FusedDoRAComposeFunction.apply(lora, base, mag_norm_scale, scale)
+        return lora.copy_(result)
+    return autograd.FusedDoRAComposeFunction.apply_inplace(lora, base, mag_norm_scale, scale)
+
+
+def _compose_indirectly(lora, base, mag_norm_scale, scale, inplace):
+    """Where something besides autograd has a say, or an argument is wrong."""
+    scale = checks.scale("fused_dora_compose", scale)
+    checks.compose("fused_dora_compose", lora, base, mag_norm_scale)
+    if _is_transforming():
+        result = expression.compose(lora, base, mag_norm_scale, scale)
+        return lora.copy_(result) if inplace else result
+    return library.compose(lora, base, mag_norm_scale, scale, inplace)

@@ -1,0 +1,46 @@
+"""The command line program that comes with the package (docs/cli.md)."""
+
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+
+from dorajit import errors
+
+
+def find():
+    """The path of the program `dorajit`.
+
+    That which was installed with this package, else the first on PATH.
+
+    Raises:
+        dorajit.Error: there is none.
+    """
+    try:
+        files = importlib.metadata.files("dorajit") or ()
+    except importlib.metadata.PackageNotFoundError:
+        files = ()
+    for file in files:
+        if file.name == "dorajit" and file.parent.name in ("bin", "scripts"):
+            path = os.path.realpath(file.locate())
+            if os.access(path, os.X_OK):
+                return path
+    if found := shutil.which("dorajit"):
+        return found
+    raise errors.Error("the program `dorajit` is neither installed with the package nor on PATH; "
+                       "install the package from a wheel, or put the program on PATH")
+
+
+def run(*arguments):
+    """What the program prints with --json, as Python objects.
+
+    Raises:
+        dorajit.CacheError: it failed; the message is what it said.
+    """
+    result = subprocess.run([find(), *arguments, "--json"], capture_output=True, text=True,
+                            check=False)
+    if result.returncode != 0:
+        raise errors.CacheError(result.stderr.strip() or f"dorajit ended with exit code "
+                                f"{result.returncode}")
+    return json.loads(result.stdout)

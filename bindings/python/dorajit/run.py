@@ -1,0 +1,119 @@
+"""Each operation once, without autograd: by a kernel, or in PyTorch where no kernel will do.
+
+Arguments are those of the public functions (dorajit.ops). Results that are not given are allocated
+by PyTorch, with the layout that torch.empty_like gives them.
+"""
+
+import torch
+
+from dorajit import _native, checks, dispatch, errors, expression
+from dorajit.control import state
+
+_empty_like = torch.empty_like
+
+
+def compose(lora, base, gain, scale, out=None):
+    """(gain - 1) * base + gain * (scale * lora) in a new tensor, or in `out`, which may be lora."""
+    if state.enabled:
+        target = _empty_like(lora) if out is None else out
+        try:
+            _native.compose(lora, base, gain, target, scale)
+            return target
+        except errors.Error as error:
+            views = _views(error, "compose", {"lora": lora, "base": base, "out": target}, gain)
+        if views is not None:
+            (lora, base, into), gain = views
+            _native.compose(lora, base, gain, into, scale)
+            return target
+    else:
+        checks.compose("compose", lora, base, gain)
+    result = expression.compose(lora, base, gain, scale)
+    return result if out is None else out.copy_(result)
+
+
+def compose_inner(lora, base, gain, scale, out=None):
+    """compose, and scale * lora + base in a new tensor of lora's type."""
+    if state.enabled:
+        target = _empty_like(lora) if out is None else out
+        inner = _empty_like(lora)
+        try:
+            _native.compose_inner(lora, base, gain, target, inner, scale)
+            return target, inner
+        except errors.Error as error:
+            views = _views(error, "compose_inner",
+                           {"lora": lora, "base": base, "out": target, "inner": inner}, gain)
+        if views is not None:
+            (lora, base, into, into_inner), gain = views
+            _native.compose_inner(lora, base, gain, into, into_inner, scale)
+            return target, inner
+    else:
+        checks.compose("compose_inner", lora, base, gain)
+    result, inner = expression.compose_inner(lora, base, gain, scale)
+    return (result if out is None else out.copy_(result)), inner
+
+
+def backward(d_out, inner, gain, scale, wanted, base_dtype):
+    """The gradients for lora, base and gain; None where `wanted` is false.
+
+    d_lora has the type of d_out. inner is neither needed nor read without d_gain.
+    """
+    if not wanted[2]:
+        inner = None
+    if not state.enabled or not any(wanted):
+        checks.backward("backward", d_out, inner, gain)
+        return expression.backward(d_out, inner, gain, scale, wanted, base_dtype)
+    d_lora, d_base, d_gain = gradients = _gradients(d_out, gain, wanted, base_dtype)
+    try:
+        _native.backward(d_out, inner, gain, d_lora, d_base, d_gain, scale)
+        return gradients
+    except errors.Error as error:
+        checks.backward("backward", d_out, inner, gain)
+        answer = dispatch.retry(error, _matrices(d_out, inner, gradients), gain)
+    if answer.strides_only:
+        d_out = d_out.contiguous()
+        inner = None if inner is None else inner.contiguous()
+        gradients = _gradients(d_out, gain, wanted, base_dtype)
+        answer = dispatch.plan(_matrices(d_out, inner, gradients), gain)
+    if answer.reason is None:
+        d_out, inner, d_lora, d_base = answer.matrices
+        _native.backward(d_out, inner, answer.gain, d_lora, d_base, gradients[2], scale)
+        return gradients
+    dispatch.require_native("backward", answer)
+    return expression.backward(d_out, inner, gain, scale, wanted, base_dtype)
+
+
+def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
+    """The row norms of W + scale B A in a new tensor."""
+    if state.enabled:
+        norm = _empty_like(w_norm_sq)
+        try:
+            _native.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, norm, scale)
+            return norm
+        except errors.Error as error:
+            checks.norm_assembly("norm_assembly", w_norm_sq, cross_term, ba_norm_sq)
+            answer = dispatch.retry(error, {"w_norm_sq": w_norm_sq, "cross_term": cross_term,
+                                            "ba_norm_sq": ba_norm_sq})
+        dispatch.require_native("norm_assembly", answer)
+    else:
+        checks.norm_assembly("norm_assembly", w_norm_sq, cross_term, ba_norm_sq)
+    return expression.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale)
+
+
+def _views(error, operation, matrices, gain):
+    """What a kernel takes instead: matrices and gain; None if PyTorch is to do it."""
+    checks.compose(operation, matrices["lora"], matrices["base"], gain)
+    answer = dispatch.retry(error, matrices, gain)
+    if answer.reason is None:
+        return answer.matrices, answer.gain
+    dispatch.require_native(operation, answer)
+    return None
+
+
+def _gradients(d_out, gain, wanted, base_dtype):
+    return (_empty_like(d_out) if wanted[0] else None,
+            _empty_like(d_out, dtype=base_dtype) if wanted[1] else None,
+            _empty_like(gain) if wanted[2] else None)
+
+
+def _matrices(d_out, inner, gradients):
+    return {"d_out": d_out, "inner": inner, "d_lora": gradients[0], "d_base": gradients[1]}

@@ -1,0 +1,17 @@
+"""What tests and measurements need to know of a process."""
+
+from dorajit import _native
+
+
+def launch_counts():
+    """Operation -> how many calls of this process a kernel has served.
+
+    The operations are "compose", "compose_inner", "backward" and "norm_assembly".
+    """
+    return _native.call_counts()
+
+
+def statistics():
+    """What the engines of this process have done: launches, compilations, artifact_hits,
+    builtin_kernels, tuned_problems, trials (docs/c_abi.md)."""
+    return _native.statistics()

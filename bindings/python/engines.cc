@@ -1,0 +1,47 @@
+#include "bindings/python/engines.h"
+
+namespace dorajit::python {
+
+dorajit_status Engines::current(dorajit_engine** engine, dorajit_error** error) {
+  const std::int32_t policy = policy_.load();
+  std::atomic<dorajit_engine*>& place = engines_[static_cast<std::size_t>(policy)];
+  *error = nullptr;
+  *engine = place.load(std::memory_order_acquire);
+  if (*engine != nullptr) return DORAJIT_OK;
+  const std::scoped_lock lock(creating_);
+  *engine = place.load(std::memory_order_acquire);
+  if (*engine != nullptr) return DORAJIT_OK;
+  dorajit_engine_options options{};
+  options.struct_size = sizeof options;
+  options.tune_policy = policy;
+  const dorajit_status status = dorajit_engine_create(&options, engine, error);
+  if (status == DORAJIT_OK) place.store(*engine, std::memory_order_release);
+  return status;
+}
+
+dorajit_status Engines::statistics(dorajit_statistics* total, dorajit_error** error) const {
+  *total = {};
+  *error = nullptr;
+  for (const std::atomic<dorajit_engine*>& place : engines_) {
+    const dorajit_engine* const engine = place.load(std::memory_order_acquire);
+    if (engine == nullptr) continue;
+    dorajit_statistics one{};
+    one.struct_size = sizeof one;
+    const dorajit_status status = dorajit_engine_statistics(engine, &one, error);
+    if (status != DORAJIT_OK) return status;
+    total->launches += one.launches;
+    total->compilations += one.compilations;
+    total->artifact_hits += one.artifact_hits;
+    total->builtin_kernels += one.builtin_kernels;
+    total->tuned_problems += one.tuned_problems;
+    total->trials += one.trials;
+  }
+  return DORAJIT_OK;
+}
+
+Engines& engines() {
+  static Engines* const leaked = new Engines;
+  return *leaked;
+}
+
+}  // namespace dorajit::python

@@ -1,0 +1,54 @@
+// A torch.Tensor as a DLTensor, read through its Python attributes: no header of PyTorch is
+// included and none of its libraries linked, so one build serves all its versions.
+#pragma once
+
+#include <dlpack/dlpack.h>
+#include <pybind11/pybind11.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace dorajit::python {
+
+// What of PyTorch the extension must be told, as it imports nothing itself.
+struct Torch {
+  static constexpr std::size_t kTypes = 4;
+
+  struct Type {
+    PyObject* dtype = nullptr;
+    DLDataType dl{};
+  };
+
+  std::array<Type, kTypes> types{};
+  PyObject* byte_type = nullptr;       // torch.uint8
+  PyObject* current_stream = nullptr;  // device index -> stream; null without CUDA
+};
+
+// Filled once by configure(); its references are never dropped.
+Torch& torch();
+
+// Borrowed: valid while the Python object lives and is not resized.
+class TorchTensor {
+ public:
+  // Reads the tensor. False if it is no dense tensor that a kernel could take; no Python error is
+  // set then. Needs the GIL.
+  bool read(pybind11::handle tensor);
+
+  [[nodiscard]] const DLTensor& dl() const { return dl_; }
+
+ private:
+  static constexpr int kMostDims = 16;
+
+  bool read_shape(PyObject* tensor);
+  bool read_device(PyObject* tensor);
+
+  DLTensor dl_{};
+  std::array<std::int64_t, kMostDims> shape_;
+  std::array<std::int64_t, kMostDims> strides_;
+};
+
+// The current stream of the device; 0 for the CPU. Needs the GIL; throws error_already_set.
+void* current_stream(const DLDevice& device);
+
+}  // namespace dorajit::python
