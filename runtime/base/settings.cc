@@ -93,11 +93,12 @@ std::string default_cache_dir() {
   return {};
 }
 
-// Databases lie in share/ of the prefix whose lib/, bin/ or lib/<triplet>/ this code lies in.
+// Databases lie in share/ of the prefix whose lib/, bin/, lib/<triplet>/ or
+// lib/python3.X/site-packages/dorajit/ this code lies in.
 std::string installed_databases() {
   const std::filesystem::path own(folder_of_this_code());
   if (own.empty()) return {};
-  for (const char* up : {"..", "../.."}) {
+  for (const char* up : {"..", "../..", "../../../.."}) {
     std::error_code ignored;
     auto folder = (own / up / "share/dorajit/databases").lexically_normal();
     if (std::filesystem::is_directory(folder, ignored)) return folder.string();

@@ -6,6 +6,7 @@
 #include <format>
 
 #include "runtime/base/log.h"
+#include "runtime/base/own_location.h"
 
 namespace dorajit::compile {
 namespace {
@@ -30,14 +31,19 @@ fs::path folder_of(const char* variable) {
   return folder.is_absolute() ? folder : fs::path();
 }
 
-// <environment>/lib/python3.X/site-packages/nvidia/{cu13,cuda_nvrtc}/lib
+// <site-packages>/nvidia/{cu13,cuda_nvrtc}/lib
+void add_wheels(const fs::path& site_packages, std::vector<std::string>& found) {
+  for (const char* package : {"cu13", "cuda_nvrtc"}) {
+    add_folder(site_packages / "nvidia" / package / "lib", found);
+  }
+}
+
+// <environment>/lib/python3.X/site-packages
 void add_python_wheels(const fs::path& environment, std::vector<std::string>& found) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(environment / "lib", ignored)) {
     if (!entry.path().filename().string().starts_with("python3")) continue;
-    for (const char* package : {"cu13", "cuda_nvrtc"}) {
-      add_folder(entry.path() / "site-packages" / "nvidia" / package / "lib", found);
-    }
+    add_wheels(entry.path() / "site-packages", found);
   }
 }
 
@@ -64,6 +70,11 @@ std::vector<std::string> NvrtcLibrary::candidates(const std::string& hint) {
       found.push_back(hint);
     }
     return found;
+  }
+  // Of the Python environment that this code is installed in, as a package or as a program.
+  if (const fs::path own = folder_of_this_code(); !own.empty()) {
+    add_wheels(own.parent_path(), found);
+    add_python_wheels(own.parent_path(), found);
   }
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     if (const fs::path environment = folder_of(variable); !environment.empty()) {

@@ -15,7 +15,7 @@ from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, Driver
 
 __version__ = _native.__version__
 
-_FUNCTIONS = ("fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
+_NEED_TORCH = ("fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
               "fused_dora_compose_autograd", "compose_backward", "FusedDoRAComposeFunction",
               "explain_dispatch", "warmup")
 
@@ -24,19 +24,24 @@ try:
 except ImportError:
     _torch = None
 
+__all__ = ["cache", "disabled", "force_native", "tuning", "CacheError", "CaptureUnsafeError",
+           "CompileError", "DriverError", "Error", "FallbackError", "InternalError",
+           "InvalidArgumentError", "NoCompilerError", "NoDriverError", "OutOfMemoryError",
+           "UnsupportedError", "WrongDeviceError"]
+
 if _torch is not None:
+    __all__ += _NEED_TORCH
     from dorajit import _torch_setup  # tells the extension of PyTorch, before anything is called
     from dorajit import testing
-    from dorajit.autograd import FusedDoRAComposeFunction
     from dorajit.dispatch import Dispatch
-    from dorajit.ops import (compose_backward, explain_dispatch, fused_dora_compose,
-                             fused_dora_compose_autograd, fused_dora_forward_and_inner,
-                             fused_norm_assembly)
+    from dorajit.ops import (FusedDoRAComposeFunction, compose_backward, explain_dispatch,
+                             fused_dora_compose, fused_dora_compose_autograd,
+                             fused_dora_forward_and_inner, fused_norm_assembly)
     from dorajit.warm import warmup
 
 
 def __getattr__(name):
-    if name in _FUNCTIONS:
+    if name in _NEED_TORCH:
         raise ImportError(f"dorajit.{name} needs PyTorch, which is not installed here: pip install "
                           "torch")
     raise AttributeError(f"module 'dorajit' has no attribute {name!r}")

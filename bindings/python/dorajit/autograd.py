@@ -7,31 +7,14 @@ from dorajit import run
 _ops = torch.ops.dorajit
 
 
-class FusedDoRAComposeFunction(torch.autograd.Function):
-    """out = (mag_norm_scale - 1) * base + mag_norm_scale * (scale * lora), differentiable.
+class Compose(torch.autograd.Function):
+    """The node. Its outputs are the result and `inner = scale * lora + base`, None if the magnitude
+    needs no gradient.
 
-    Forward saves `inner = scale * lora + base` and the magnitude if the magnitude needs a gradient,
-    else the magnitude alone. Backward is one launch for all gradients that are wanted:
-
-        d_lora = (mag_norm_scale * scale) * d_out
-        d_base = (mag_norm_scale - 1) * d_out
-        d_mag  = sum of inner * d_out over each channel
-
-    It may be differentiated again: `inner` is an output of the node (which `apply` drops), so the
-    graph of a backward pass leads back through it to lora and base.
-
-    Source: arXiv:2603.22276, sections 3.2 and 4.
+    Forward saves inner and the magnitude, or the magnitude alone. Backward is one launch for all
+    gradients that are wanted. inner being an output, a graph of the backward pass leads back
+    through it to lora and base, so that the node may be differentiated again.
     """
-
-    @classmethod
-    def apply(cls, lora, base, mag_norm_scale, scale):
-        """Args as those of `dorajit.fused_dora_compose_autograd`, which also checks them."""
-        return super().apply(lora, base, mag_norm_scale, scale, False)[0]
-
-    @classmethod
-    def apply_inplace(cls, lora, base, mag_norm_scale, scale):
-        """As apply, but the result takes lora's memory. lora is no leaf and no view."""
-        return super().apply(lora, base, mag_norm_scale, scale, True)[0]
 
     @staticmethod
     def forward(ctx, lora, base, mag_norm_scale, scale, inplace):

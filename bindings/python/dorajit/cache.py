@@ -1,6 +1,7 @@
 """Winners and compiled kernels on disk, as this process and all others of this user share them."""
 
 import os
+from typing import Any, Union
 
 from dorajit import program
 
@@ -9,27 +10,24 @@ class Cache:
     """The cache folder and the tuning database in it (docs/tuning_database.md)."""
 
     @property
-    def path(self):
+    def path(self) -> str:
         """The folder; see DORAJIT_CACHE_DIR in docs/environment.md."""
         return program.run("cache", "path")["folder"]
 
     @property
-    def database(self):
+    def database(self) -> str:
         """The file of the tuning database, which may not exist yet."""
         return program.run("cache", "path")["database"]
 
-    def winners(self):
-        """What `dorajit show --json` says: the winners so far, a dictionary each."""
+    def winners(self) -> dict[str, Any]:
+        """What `dorajit show --json` says: the database, and the winners so far."""
         return program.run("show")
 
-    def export_to(self, path):
-        """Writes what was measured to a file of text that other machines can import.
+    def export_to(self, path: Union[str, os.PathLike]) -> None:
+        """Writes what was measured to a file of text that other machines can import."""
+        program.run("export", "--out", os.fspath(path))
 
-        Returns the report of `dorajit export --json`.
-        """
-        return program.run("export", "--out", os.fspath(path))
-
-    def import_from(self, *paths):
+    def import_from(self, *paths: Union[str, os.PathLike]) -> dict[str, Any]:
         """Adds what other machines exported. Returns the report of `dorajit import --json`."""
         return program.run("import", *map(os.fspath, paths))
 

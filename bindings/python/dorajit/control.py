@@ -7,6 +7,8 @@ runs backward passes see what the thread that called forward sees.
 import contextlib
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from dorajit import _native
 
@@ -50,12 +52,12 @@ def _set(name, value):
         setattr(state, name, before)
 
 
-def disabled():
+def disabled() -> AbstractContextManager[None]:
     """Context in which every call runs in plain PyTorch, as with PEFT_DORA_FUSED=0."""
     return _set("enabled", False)
 
 
-def force_native():
+def force_native() -> AbstractContextManager[None]:
     """Context in which a call that would run in plain PyTorch raises FallbackError instead.
 
     For tests and for finding out why a model does not run natively. It also sets aside
@@ -69,7 +71,7 @@ def force_native():
 
 
 @contextlib.contextmanager
-def tuning(policy):
+def tuning(policy: str) -> Iterator[None]:
     """Context with another policy for problems that have not been tuned.
 
     Args:

@@ -15,7 +15,6 @@ from dorajit.control import state
 _MOST_DIMS = 16  # of the extension's tensor reader
 _KERNEL_TYPES = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
 _DEVICES = ("cpu", "cuda") if torch.version.hip is None else ("cpu",)
-_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _RETRIED = (errors.InvalidArgumentError, errors.UnsupportedError, errors.WrongDeviceError)
 _MISSING = (errors.NoDriverError, errors.NoCompilerError)
 
@@ -68,19 +67,27 @@ def _unfit(name, tensor):
     """Why no kernel takes the tensor whatever its strides, or None."""
     if tensor.layout is not torch.strided:
         return f"`{name}` has the layout {tensor.layout}"
-    if _is_wrapped(tensor):
-        return f"`{name}` is transformed by torch.func"
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return f"`{name}` is a {type(tensor).__name__}, which does its own dispatch"
     if tensor.device.type not in _DEVICES:
         return f"`{name}` is on the device {tensor.device}, which has no kernels"
     if tensor.dtype not in _KERNEL_TYPES:
         return f"`{name}` has elements of {tensor.dtype}"
+    if not _has_memory(tensor):
+        return f"`{name}` has no memory of its own, as inside torch.vmap"
     if tensor.is_neg():
         return f"`{name}` has a negation that was put off (resolve_neg() does it)"
     if tensor.dim() > _MOST_DIMS:
         return f"`{name}` has more than {_MOST_DIMS} dimensions"
     return None
+
+
+def _has_memory(tensor):
+    try:
+        tensor.data_ptr()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _plan_views(matrices, given, gain):

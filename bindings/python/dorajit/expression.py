@@ -109,4 +109,5 @@ def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
     dtype = w_norm_sq.dtype
     w, cross, ba = _widened(w_norm_sq, cross_term, ba_norm_sq)
     square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
-    return rounded(square.clamp_min(0).sqrt(), dtype)
+    # PyTorch's square root of float32 may be off by a unit; that of float64, rounded, is not.
+    return rounded(square.clamp_min(0).double().sqrt().to(square.dtype), dtype)

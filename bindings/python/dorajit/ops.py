@@ -4,7 +4,10 @@ The formulas are from arXiv:2603.22276: section 3.1 and appendix C (compose), se
 inner), section 3.2 and appendix C.2 (backward), section 2 and appendix C.3 (norm assembly).
 """
 
+from typing import Optional
+
 import torch
+from torch import Tensor
 from torch.autograd import forward_ad as _forward_ad
 from torch.autograd.graph import increment_version as _increment_version
 
@@ -17,6 +20,7 @@ _is_grad_enabled = torch.is_grad_enabled
 _num_modes = torch._C._len_torch_dispatch_stack
 _tracing_state = torch._C._get_tracing_state
 _transform_level = torch._C._functorch.maybe_current_level
+_apply = autograd.Compose.apply
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
@@ -31,7 +35,8 @@ def _is_transforming():
     return _transform_level() is not None or _forward_ad._current_level >= 0
 
 
-def fused_dora_compose(lora, base, mag_norm_scale, scale, inplace=True):
+def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale: float,
+                       inplace: bool = True) -> Tensor:
     """(mag_norm_scale - 1) * base + mag_norm_scale * (scale * lora), in one pass over memory.
 
     Args:
@@ -54,7 +59,7 @@ def fused_dora_compose(lora, base, mag_norm_scale, scale, inplace=True):
         dorajit.CompileError: a compiler refused the kernel; `log` has what it said.
         dorajit.CaptureUnsafeError: a CUDA graph is being captured and the kernel is not loaded.
     """
-    if _is_compiling():
+    if _is_compiling() and _transform_level() is None:
         return library.compose(lora, base, mag_norm_scale, scale, inplace)
     if not _is_direct(lora, base, mag_norm_scale, scale):
         return _compose_indirectly(lora, base, mag_norm_scale, scale, inplace)
@@ -71,7 +76,8 @@ def fused_dora_compose(lora, base, mag_norm_scale, scale, inplace=True):
     return lora
 
 
-def fused_dora_compose_autograd(lora, base, mag_norm_scale, scale):
+def fused_dora_compose_autograd(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
+                                scale: float) -> Tensor:
     """The composition for training: never in place, with a fused backward pass.
 
     Saves `scale * lora + base` for the backward pass if mag_norm_scale requires grad, nothing of
@@ -82,7 +88,8 @@ def fused_dora_compose_autograd(lora, base, mag_norm_scale, scale):
     return fused_dora_compose(lora, base, mag_norm_scale, scale, False)
 
 
-def fused_dora_forward_and_inner(lora, base, mag_norm_scale, scale):
+def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
+                                 scale: float) -> tuple[Tensor, Tensor]:
     """The composition, and what its backward pass needs, from one read of the operands.
 
     Returns:
@@ -105,8 +112,21 @@ def fused_dora_forward_and_inner(lora, base, mag_norm_scale, scale):
     return library.compose_inner(lora, base, mag_norm_scale, scale)
 
 
-def compose_backward(d_out, inner, mag_norm_scale, scale, needs_lora_grad=True,
-                     needs_base_grad=True, needs_mag_grad=True):
+class FusedDoRAComposeFunction:
+    """The composition with its own backward pass, called as a torch.autograd.Function is.
+
+        out = (mag_norm_scale - 1) * base + mag_norm_scale * (scale * lora)
+    """
+
+    @staticmethod
+    def apply(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale: float) -> Tensor:
+        """As fused_dora_compose_autograd."""
+        return fused_dora_compose(lora, base, mag_norm_scale, scale, False)
+
+
+def compose_backward(d_out: Tensor, inner: Optional[Tensor], mag_norm_scale: Tensor, scale: float,
+                     needs_lora_grad: bool = True, needs_base_grad: bool = True,
+                     needs_mag_grad: bool = True) -> tuple[Optional[Tensor], ...]:
     """The gradients of the composition, in one launch.
 
         d_lora = (mag_norm_scale * scale) * d_out
@@ -145,7 +165,8 @@ def compose_backward(d_out, inner, mag_norm_scale, scale, needs_lora_grad=True,
     return library.backward(d_out, inner, mag_norm_scale, scale, wanted)
 
 
-def fused_norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
+def fused_norm_assembly(w_norm_sq: Tensor, cross_term: Tensor, ba_norm_sq: Tensor,
+                        scale: float) -> tuple[Tensor]:
     """The row norms of W + scale B A from their factored terms.
 
         norm = sqrt(max((w_norm_sq + 2 scale * cross_term) + scale^2 * ba_norm_sq, 0))
@@ -175,7 +196,8 @@ def fused_norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
     return (library.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
 
 
-def explain_dispatch(lora, base, mag_norm_scale, operation="compose"):
+def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
+                     operation: str = "compose") -> dispatch.Dispatch:
     """Whether a call with such tensors would run in a kernel or in plain PyTorch, and why.
 
     Nothing is computed or compiled.
@@ -211,14 +233,13 @@ def _compose_with_graph(lora, base, mag_norm_scale, scale, inplace):
         result = expression.compose(lora, base, mag_norm_scale, scale)
         return lora.copy_(result) if inplace else result
     if not inplace:
-        return autograd.FusedDoRAComposeFunction.apply(lora, base, mag_norm_scale, scale)
+        return _apply(lora, base, mag_norm_scale, scale, False)[0]
     if lora.is_leaf and lora.requires_grad:
         raise RuntimeError("fused_dora_compose: argument `lora` is a leaf that requires grad, which "
                            "may not be written in place; pass inplace=False")
     if lora._is_view() or lora.is_inference():  # of which copy_ knows what is allowed
-        result = autograd.FusedDoRAComposeFunction.apply(lora, base, mag_norm_scale, scale)
-        return lora.copy_(result)
-    return autograd.FusedDoRAComposeFunction.apply_inplace(lora, base, mag_norm_scale, scale)
+        return lora.copy_(_apply(lora, base, mag_norm_scale, scale, False)[0])
+    return _apply(lora, base, mag_norm_scale, scale, True)[0]
 
 
 def _compose_indirectly(lora, base, mag_norm_scale, scale, inplace):

@@ -1,5 +1,7 @@
 """Kernels made ready ahead of their first call."""
 
+from typing import Optional
+
 import torch
 
 from dorajit import _native
@@ -7,7 +9,7 @@ from dorajit import _native
 _OPERATIONS = {"compose": 0, "compose_inner": 1, "backward": 2, "norm_assembly": 3}
 
 
-def warmup(operation, *tensors, inplace=False):
+def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = False) -> None:
     """Compiles, tunes and loads what calls with such tensors will launch.
 
     For before a CUDA graph is captured, and before work that must not wait for a compiler. Elements

@@ -1,0 +1,49 @@
+# What ./dev does for the Python package: sourced by it, with its `root`, `state` and `say`.
+# shellcheck shell=bash disable=SC2154
+
+python_packages=(numpy pytest pybind11 scikit-build-core expecttest hypothesis)
+torch_package=torch==2.13.0
+torch_cpu_index=https://download.pytorch.org/whl/cpu
+python=$state/python/bin/python
+
+pip_install() {
+  "$python" -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 15 "$@" >&2
+}
+
+# An environment with PyTorch (the small build where there is no GPU) and what builds and tests the
+# package; what then is missing is for the caller to judge.
+install_python() {
+  install_packages python3-dev
+  say "fetching $torch_package ${python_packages[*]}"
+  [[ -x $python ]] || python3 -m venv "$state/python" >&2 || return 0
+  has_gpu || pip_install --index-url "$torch_cpu_index" "$torch_package" || true
+  pip_install "$torch_package" "${python_packages[@]}" || true
+}
+
+has_python() {
+  [[ -x $python ]] && "$python" - 2>/dev/null <<'CODE'
+import importlib.util, os, sys, sysconfig
+found = all(map(importlib.util.find_spec, ("torch", "pytest", "pybind11", "numpy")))
+sys.exit(not (found and os.path.exists(sysconfig.get_path("include") + "/Python.h")))
+CODE
+}
+
+# tests/python against the package in the release build tree; arguments are pytest's.
+test_python() {
+  local tree=$root/build/release/bindings
+  has_python || return 0
+  say "testing the Python package"
+  (cd "$root" && PYTHONPATH=$tree/python PATH=$tree/cli:$PATH "$python" -m pytest -q \
+    -p no:cacheprovider "$@")
+}
+
+# build_wheels DIR [PYTHON...]: a wheel for each of the interpreters, and the source distribution.
+build_wheels() {
+  local out=$1 interpreter
+  shift
+  pip_install build && "$python" -m build --sdist --outdir "$out" "$root" >&2
+  for interpreter in "${@:-$python}"; do
+    CXX=$compiler "$interpreter" -m pip wheel --quiet --disable-pip-version-check --no-deps \
+      --wheel-dir "$out" "$root" >&2
+  done
+}

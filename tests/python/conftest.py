@@ -1,0 +1,42 @@
+"""Each test that takes `device` runs on the CPU, and on a GPU where PyTorch finds one."""
+
+import os
+import tempfile
+
+# Before the library is loaded, which reads them once. Kernels that are built in serve the CPU, so
+# that no test waits for a compiler; test_compiler.py is about those.
+_folder = tempfile.TemporaryDirectory(prefix="dorajit-python-tests-")
+os.environ["DORAJIT_CACHE_DIR"] = _folder.name
+os.environ["DORAJIT_TUNE"] = "off"
+os.environ.setdefault("DORAJIT_CXX", "none")
+
+import pytest
+import torch
+
+from dorajit import testing
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+@pytest.fixture
+def launches():
+    """A function: operation -> calls that a kernel served since the last time it was asked."""
+    seen = testing.launch_counts()
+
+    def since():
+        nonlocal seen
+        now = testing.launch_counts()
+        counts = {name: now[name] - seen[name] for name in now if now[name] != seen[name]}
+        seen = now
+        return counts
+    return since
+
+
+@pytest.fixture(autouse=True)
+def same_numbers():
+    torch.manual_seed(20240607)

@@ -1,0 +1,50 @@
+"""Operands, and the operations as PyTorch would be asked for them: written apart from the package.
+
+Arithmetic in float32, or float64 for float64 operands, one rounding at the end.
+"""
+
+import torch
+
+SCALE = 0.4375  # exact in every type
+
+
+def operands(shape, device, dtype=torch.float32, gain_dtype=None, gain_shape=None, grad=False):
+    """lora, base and a gain near 1."""
+    lora = torch.randn(shape, device=device).to(dtype)
+    base = torch.randn(shape, device=device).to(dtype)
+    gain = (1 + torch.randn(gain_shape or shape[-1:], device=device) / 16).to(gain_dtype or dtype)
+    return [tensor.requires_grad_(grad) for tensor in (lora, base, gain)]
+
+
+def wide(*tensors):
+    dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
+    return [tensor.detach().to(dtype) for tensor in tensors]
+
+
+def compose(lora, base, gain, scale):
+    l, b, g = wide(lora, base, gain)
+    return ((g - 1) * b + g * (scale * l)).to(lora.dtype)
+
+
+def inner(lora, base, scale):
+    l, b = wide(lora, base)
+    return (scale * l + b).to(lora.dtype)
+
+
+def gradients(d_out, saved, gain, scale):
+    d, i, g = wide(d_out, saved, gain)
+    d_gain = (i.double() * d.double()).sum_to_size(gain.shape)
+    return ((g * scale) * d).to(d_out.dtype), ((g - 1) * d).to(d_out.dtype), d_gain
+
+
+def norm(w, cross, ba, scale):
+    w, cross, ba = wide(w, cross, ba)
+    # PyTorch's square root of float32 is not always the nearest; that of float64, rounded, is.
+    return ((w + (2 * scale) * cross) + (scale * scale) * ba).clamp_min(0).double().sqrt().to(w.dtype)
+
+
+def assert_sum_close(actual, exact, gain_dtype):
+    """d_gain against its float64 value: the rounding of its type, and of a float32 tree."""
+    step = torch.finfo(gain_dtype).eps
+    bound = exact.abs() * max(step, 1e-5) + 1e-4
+    assert (actual.double() - exact).abs().le(bound).all()

@@ -1,0 +1,224 @@
+"""Gradients: their values, what is saved, how they are asked for."""
+
+import dorajit
+import pytest
+import reference
+import torch
+from reference import SCALE, operands
+from torch.utils.checkpoint import checkpoint
+
+NAMES = ["fused_dora_compose_autograd", "class", "compose", "inplace"]
+
+
+def composed(name, lora, base, gain, scale=SCALE):
+    if name == "class":
+        return dorajit.FusedDoRAComposeFunction.apply(lora, base, gain, scale)
+    if name == "compose":
+        return dorajit.fused_dora_compose(lora, base, gain, scale, inplace=False)
+    if name == "inplace":
+        return dorajit.fused_dora_compose(lora * 1, base, gain, scale)
+    return dorajit.fused_dora_compose_autograd(lora, base, gain, scale)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype, gain_dtype", [(torch.float32, torch.float32),
+                                               (torch.bfloat16, torch.bfloat16),
+                                               (torch.bfloat16, torch.float32)])
+def test_gradients_come_from_one_launch_each_way(device, launches, name, dtype, gain_dtype):
+    lora, base, gain = operands((3, 7, 24), device, dtype, gain_dtype, grad=True)
+    out = composed(name, lora, base, gain)
+    assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
+    assert launches() == {"compose_inner": 1}
+    d_out = torch.randn_like(out)
+    d_lora, d_base, d_gain = torch.autograd.grad(out, (lora, base, gain), d_out)
+    assert launches() == {"backward": 1}
+    to_lora, to_base, to_gain = reference.gradients(d_out, reference.inner(lora, base, SCALE), gain,
+                                                    SCALE)
+    assert torch.equal(d_lora, to_lora) and torch.equal(d_base, to_base)
+    reference.assert_sum_close(d_gain, to_gain, gain_dtype)
+
+
+def saved_bytes(run):
+    total = []
+    with torch.autograd.graph.saved_tensors_hooks(
+            lambda tensor: total.append(tensor.numel() * tensor.element_size()) or tensor,
+            lambda tensor: tensor):
+        run()
+    return sum(total)
+
+
+def test_inner_is_saved_only_for_the_gradient_of_the_magnitude(device, launches):
+    lora, base, gain = operands((8, 64), device, grad=True)
+    size = lora.numel() * 4
+    assert saved_bytes(lambda: composed("class", lora, base, gain)) == size + 64 * 4
+    frozen = gain.detach()
+    launches()
+    assert saved_bytes(lambda: composed("class", lora, base, frozen)) == 64 * 4
+    assert launches() == {"compose": 1}
+    assert saved_bytes(lambda: composed("class", lora.detach(), base.detach(), frozen)) == 0
+
+
+@pytest.mark.parametrize("frozen", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
+def test_frozen_operands_get_no_gradient(device, launches, frozen):
+    tensors = operands((4, 16), device, grad=True)
+    for index in frozen:
+        tensors[index].requires_grad_(False)
+    composed("class", *tensors).backward(torch.ones(4, 16, device=device))
+    assert launches()["backward"] == 1
+    for index, tensor in enumerate(tensors):
+        assert (tensor.grad is None) == (index in frozen)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("gain_shape", [(6,), (1, 6), (4, 1)])
+def test_gradcheck_and_gradgradcheck(device, name, gain_shape):
+    tensors = operands((2, 4, 6), device, torch.float64, gain_shape=gain_shape, grad=True)
+    assert torch.autograd.gradcheck(lambda *t: composed(name, *t, 0.7), tensors)
+    assert torch.autograd.gradgradcheck(lambda *t: composed(name, *t, 0.7), tensors)
+
+
+@pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 2)])
+def test_gradgradcheck_of_some(device, wanted):
+    tensors = operands((4, 6), device, torch.float64, grad=True)
+    for index, tensor in enumerate(tensors):
+        tensor.requires_grad_(index in wanted)
+    assert torch.autograd.gradgradcheck(lambda *t: composed("class", *t, 0.7), tensors)
+
+
+def test_gradgradcheck_of_the_other_functions(device):
+    d_out, inner, gain = operands((4, 6), device, torch.float64, grad=True)
+    assert torch.autograd.gradcheck(lambda *t: dorajit.compose_backward(*t, 0.7), (d_out, inner, gain))
+    assert torch.autograd.gradgradcheck(lambda *t: dorajit.compose_backward(*t, 0.7),
+                                        (d_out, inner, gain))
+    assert torch.autograd.gradgradcheck(lambda *t: dorajit.fused_dora_forward_and_inner(*t, 0.7),
+                                        (d_out, inner, gain))
+    terms = [torch.rand(9, device=device, dtype=torch.float64).add_(1).requires_grad_()
+             for _ in range(3)]
+    assert torch.autograd.gradcheck(lambda *t: dorajit.fused_norm_assembly(*t, 0.7), terms)
+
+
+@pytest.mark.parametrize("make", [lambda out: out.sum().backward(),
+                                  lambda out: out.mT.reshape(-1).square().sum().backward(),
+                                  lambda out: out[:, ::2].sum().backward(),
+                                  lambda out: out.backward(torch.ones(6, 1).expand(6, 16))])
+def test_any_strides_of_the_incoming_gradient(launches, make):
+    tensors = operands((6, 16), "cpu", grad=True)
+    with dorajit.force_native():
+        make(composed("class", *tensors))
+    assert launches() == {"compose_inner": 1, "backward": 1}
+    found = [tensor.grad for tensor in tensors]
+    lora, base, gain = plain = [tensor.detach().requires_grad_() for tensor in tensors]
+    make((gain - 1) * base + gain * (SCALE * lora))
+    for one, tensor in zip(found, plain):
+        torch.testing.assert_close(one, tensor.grad)
+
+
+def test_a_leaf_may_not_be_written_in_place(device):
+    lora, base, gain = operands((4, 8), device, grad=True)
+    kept = lora.detach().clone()
+    with pytest.raises(RuntimeError, match="`lora` is a leaf"):
+        dorajit.fused_dora_compose(lora, base, gain, SCALE)
+    assert torch.equal(lora, kept)
+    with torch.no_grad():
+        assert dorajit.fused_dora_compose(lora, base, gain, SCALE) is lora
+
+
+def test_writing_in_place_what_backward_needs_is_noticed(device):
+    weight = torch.randn(4, 8, device=device, requires_grad=True)
+    for differentiable in (True, False):
+        lora = weight.exp()  # which saves its result
+        gain = torch.ones(8, device=device, requires_grad=differentiable)
+        target = lora if differentiable else lora.detach()
+        dorajit.fused_dora_compose(target, torch.randn(4, 8, device=device), gain, SCALE)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            lora.sum().backward()
+
+
+def test_a_view_may_be_written_in_place(device):
+    weight, base, gain = operands((4, 8), device, grad=True)
+    whole = weight * 1
+    view = whole[1:3]
+    result = dorajit.fused_dora_compose(view, base[1:3], gain, SCALE)
+    assert result is view
+    whole.sum().backward()
+    expected = torch.ones(4, 8, device=device)
+    expected[1:3] = gain.detach() * SCALE
+    torch.testing.assert_close(weight.grad, expected)
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_checkpointing(device, use_reentrant):
+    tensors = operands((4, 8), device, grad=True)
+    checkpoint(lambda *t: composed("inplace", *t), *tensors, use_reentrant=use_reentrant).sum().backward()
+    found = [tensor.grad.clone() for tensor in tensors]
+    for tensor in tensors:
+        tensor.grad = None
+    composed("inplace", *tensors).sum().backward()
+    assert all(torch.equal(one, tensor.grad) for one, tensor in zip(found, tensors))
+
+
+def test_autocast_leaves_the_operands_as_they_are(device, launches):
+    lora, base, gain = operands((4, 8), device, torch.bfloat16, torch.float32, grad=True)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        out = composed("class", lora, base, gain)
+        out.float().sum().backward()
+    assert out.dtype is torch.bfloat16 and gain.grad.dtype is torch.float32
+    assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
+    assert launches() == {"compose_inner": 1, "backward": 1}
+
+
+def test_inference_mode(device, launches):
+    lora, base, gain = operands((4, 8), device, grad=True)
+    with torch.inference_mode():
+        out = composed("class", lora, base, gain)
+        made = torch.randn(4, 8, device=device)
+        assert dorajit.fused_dora_compose(made, base, gain, SCALE) is made
+    assert out.is_inference() and launches() == {"compose": 2}
+    with pytest.raises(RuntimeError, match="`lora` is an inference tensor"), torch.no_grad():
+        dorajit.fused_dora_compose(made, base, gain, SCALE)
+
+
+def test_gradients_accumulate_and_the_graph_may_be_kept(device):
+    tensors = operands((4, 8), device, grad=True)
+    out = composed("class", *tensors).sum()
+    out.backward(retain_graph=True)
+    once = [tensor.grad.clone() for tensor in tensors]
+    out.backward()
+    assert all(torch.equal(tensor.grad, 2 * one) for tensor, one in zip(tensors, once))
+
+
+def test_base_of_another_type_gets_a_gradient_of_its_type(device):
+    lora, base, gain = operands((4, 8), device, torch.bfloat16, torch.float32)
+    tensors = [lora.requires_grad_(), base.float().requires_grad_(), gain.requires_grad_()]
+    composed("class", *tensors).sum().backward()
+    assert [tensor.grad.dtype for tensor in tensors] == [torch.bfloat16, torch.float32, torch.float32]
+    assert torch.equal(tensors[1].grad, (gain.detach() - 1).expand(4, 8))
+
+
+def test_torch_func(device):
+    lora, base, gain = operands((4, 8), device)
+    def loss(*tensors):
+        return dorajit.fused_dora_compose(*tensors, SCALE, inplace=False).square().sum()
+    def plain(lora, base, gain):
+        return ((gain - 1) * base + gain * (SCALE * lora)).square().sum()
+    func = torch.func
+    for transform in (lambda f: func.grad(f, argnums=(0, 1, 2)), lambda f: func.jacrev(f, argnums=2),
+                      lambda f: func.hessian(f, argnums=2),
+                      lambda f: lambda *t: func.jvp(f, t, t),
+                      lambda f: func.vmap(func.grad(f, argnums=2), in_dims=(0, 0, None))):
+        torch.testing.assert_close(transform(loss)(lora, base, gain),
+                                   transform(plain)(lora, base, gain))
+
+
+def test_batched_gradients_and_forward_mode(device):
+    tensors = operands((4, 8), device, grad=True)
+    seeds = torch.randn(3, 4, 8, device=device)
+    batched = torch.autograd.grad(composed("class", *tensors), tensors, seeds, is_grads_batched=True)
+    for i, seed in enumerate(seeds):
+        for one, many in zip(torch.autograd.grad(composed("class", *tensors), tensors, seed), batched):
+            torch.testing.assert_close(many[i], one)
+    forward_ad = torch.autograd.forward_ad
+    lora, base, gain = operands((4, 8), device)
+    with forward_ad.dual_level():
+        dual = composed("class", forward_ad.make_dual(lora, torch.ones_like(lora)), base, gain)
+        torch.testing.assert_close(forward_ad.unpack_dual(dual).tangent, (gain * SCALE).expand(4, 8))

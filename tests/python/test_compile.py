@@ -1,0 +1,171 @@
+"""torch.compile, torch.export and what else looks at operators; launch counters prove what ran."""
+
+import dorajit
+import pytest
+import reference
+import torch
+from reference import SCALE, operands
+
+ops = torch.ops.dorajit
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+
+
+def loss(lora, base, gain):
+    return dorajit.fused_dora_compose_autograd(lora * 2, base, gain, SCALE).square().sum()
+
+
+def inplace_loss(lora, base, gain):
+    return dorajit.fused_dora_compose(lora * 2, base, gain, SCALE).square().sum()
+
+
+def class_loss(lora, base, gain):
+    return dorajit.FusedDoRAComposeFunction.apply(lora * 2, base, gain, SCALE).square().sum()
+
+
+@pytest.mark.parametrize("function", [loss, inplace_loss, class_loss])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_compiled_step_runs_forward_and_backward_in_kernels(device, launches, function, dynamic):
+    tensors = operands((6, 32), device, torch.bfloat16, torch.float32, grad=True)
+    eager = torch.autograd.grad(function(*tensors), tensors)
+    compiled = torch.compile(function, fullgraph=True, dynamic=dynamic)
+    launches()
+    found = torch.autograd.grad(compiled(*tensors), tensors)
+    assert launches() == {"compose_inner": 1, "backward": 1}
+    for one, other in zip(found, eager):
+        torch.testing.assert_close(one, other)
+
+
+def test_other_shapes_do_not_compile_again(launches):
+    graphs = []
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+    compiled = torch.compile(inplace_loss, fullgraph=True, dynamic=True, backend=backend)
+    for rows in (6, 7, 9):
+        tensors = operands((rows, 32), "cpu")
+        torch.testing.assert_close(compiled(*tensors), inplace_loss(*tensors))
+    assert len(graphs) == 1
+
+
+def test_a_compiled_step_without_the_gradient_of_the_magnitude(device, launches):
+    lora, base, gain = operands((6, 32), device, grad=True)
+    gain = gain.detach()
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    launches()
+    found = torch.autograd.grad(compiled(lora, base, gain), (lora, base))
+    assert launches() == {"compose": 1, "backward": 1}
+    for one, other in zip(found, torch.autograd.grad(loss(lora, base, gain), (lora, base))):
+        torch.testing.assert_close(one, other)
+
+
+def test_compiled_inference_writes_in_place(device, launches):
+    lora, base, gain = operands((6, 32), device)
+    expected = reference.compose(lora, base, gain, SCALE)
+    compiled = torch.compile(dorajit.fused_dora_compose, fullgraph=True)
+    with torch.no_grad():
+        out = compiled(lora, base, gain, SCALE)
+    assert torch.equal(out, expected) and torch.equal(lora, expected)
+    assert launches() == {"compose": 1}
+
+
+def test_the_other_functions_compile(launches):
+    def every(a, b, g, w):
+        out, inner = dorajit.fused_dora_forward_and_inner(a, b, g, SCALE)
+        grads = dorajit.compose_backward(out, inner, g, SCALE, needs_base_grad=False)
+        return out, inner, grads[0], grads[2], dorajit.fused_norm_assembly(w, w, w, SCALE)[0]
+    a, b, g = operands((6, 32), "cpu")
+    eager = every(a, b, g, g)
+    launches()
+    found = torch.compile(every, fullgraph=True, backend="aot_eager")(a, b, g, g)
+    assert launches() == {"compose_inner": 1, "backward": 1, "norm_assembly": 1}
+    assert all(torch.equal(one, other) for one, other in zip(found, eager))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_opcheck(device, grad):
+    lora, base, gain = operands((6, 32), device, grad=grad)
+    terms = [torch.rand(8, device=device).requires_grad_(grad) for _ in range(3)]
+    for op, args in (
+            (ops.compose, (lora, base, gain, SCALE)),
+            (ops.compose_inner, (lora, base, gain, SCALE)),
+            (ops.backward, (lora, base, gain, SCALE, [True, True, True], torch.float32)),
+            (ops.backward, (lora, None, gain, SCALE, [True, False, False], torch.float32)),
+            (ops.norm_assembly, (*terms, SCALE))):
+        torch.library.opcheck(op.default, args)
+    torch.library.opcheck(ops.compose_.default, (*(t.detach() for t in (lora, base, gain)), SCALE))
+
+
+@pytest.mark.parametrize("name", ["compose", "compose_inner"])
+@pytest.mark.parametrize("frozen", [None, 0, 2])
+def test_operators_differentiate(name, frozen):
+    tensors = operands((4, 6), "cpu", torch.float64, grad=True)
+    if frozen is not None:
+        tensors[frozen].requires_grad_(False)
+    op = getattr(ops, name)
+    assert torch.autograd.gradcheck(lambda *t: op(*t, 0.7), tensors)
+    assert torch.autograd.gradgradcheck(lambda *t: op(*t, 0.7), tensors)
+
+
+class Layer(torch.nn.Module):
+    def forward(self, lora, base, gain):
+        return dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+
+
+def test_export(tmp_path, launches):
+    rows = torch.export.Dim("rows")
+    tensors = operands((6, 32), "cpu")
+    program = torch.export.export(Layer(), tuple(tensors),
+                                  dynamic_shapes=({0: rows}, {0: rows}, None))
+    targets = [str(node.target) for node in program.graph.nodes]
+    assert "dorajit.compose.default" in targets
+    torch.export.save(program, tmp_path / "layer.pt2")
+    loaded = torch.export.load(tmp_path / "layer.pt2").module()
+    tensors = operands((9, 32), "cpu")
+    launches()
+    assert torch.equal(loaded(*tensors), reference.compose(*tensors, SCALE))
+    assert launches() == {"compose": 1}
+
+
+def test_modes_and_traces_see_the_operator():
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils._python_dispatch import TorchDispatchMode
+    lora, base, gain = operands((6, 32), "cpu")
+    seen = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        dorajit.fused_dora_compose(lora, base, gain, SCALE)
+    assert "dorajit.compose_.default" in seen
+    graph = make_fx(Layer())(lora, base, gain)
+    assert "dorajit.compose.default" in [str(node.target) for node in graph.graph.nodes]
+    traced = torch.jit.trace(Layer(), (lora, base, gain))
+    others = operands((6, 32), "cpu")
+    assert torch.equal(traced(*others), reference.compose(*others, SCALE))
+
+
+def test_fake_and_meta_tensors():
+    lora, base, gain = (tensor.to("meta") for tensor in operands((6, 32), "cpu", torch.bfloat16))
+    out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+    assert out.is_meta and out.shape == (6, 32) and out.dtype is torch.bfloat16
+    with torch._subclasses.FakeTensorMode():
+        lora, base, gain = operands((6, 32), "cpu")
+        assert dorajit.fused_dora_compose(lora, base, gain, SCALE) is lora
+        with pytest.raises(ValueError, match="`base` has shape"):
+            dorajit.fused_dora_compose(lora, base[:3], gain, SCALE)
+
+
+def test_a_tensor_subclass_goes_through_its_own_dispatch(launches):
+    class Logged(torch.Tensor):
+        pass
+    lora, base, gain = operands((6, 32), "cpu")
+    out = dorajit.fused_dora_compose(lora.as_subclass(Logged), base, gain, SCALE, inplace=False)
+    assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
+    assert launches() == {"compose": 1}

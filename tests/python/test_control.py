@@ -1,0 +1,182 @@
+"""Switches, by environment and by context."""
+
+import json
+import threading
+
+import dorajit
+import processes
+import pytest
+import reference
+import torch
+from dorajit import control, testing
+from reference import SCALE, operands
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Sets variables and has them read again, as a new process would."""
+    def set_variables(**variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        control.state.read_environment()
+    yield set_variables
+    monkeypatch.undo()
+    control.state.read_environment()
+
+
+@pytest.mark.parametrize("value, native", [("1", True), ("true", True), ("TRUE", True), ("", True),
+                                           ("0", False), ("false", False), ("False", False)])
+def test_peft_dora_fused(environment, launches, value, native):
+    environment(PEFT_DORA_FUSED=value)
+    tensors = operands((4, 8), "cpu", grad=True)
+    out = dorajit.fused_dora_compose_autograd(*tensors, SCALE)
+    assert torch.equal(out, reference.compose(*tensors, SCALE))
+    out.sum().backward()
+    assert launches() == ({"compose_inner": 1, "backward": 1} if native else {})
+
+
+@pytest.mark.parametrize("value, native", [("1", True), ("0", False), ("FALSE", False)])
+def test_peft_dora_fused_backward(environment, launches, value, native):
+    environment(PEFT_DORA_FUSED_BACKWARD=value)
+    tensors = operands((4, 8), "cpu", grad=True)
+    dorajit.fused_dora_compose_autograd(*tensors, SCALE).sum().backward()
+    assert launches() == ({"compose_inner": 1, "backward": 1} if native else {})
+    with torch.no_grad():
+        dorajit.fused_dora_compose(*tensors, SCALE)
+    assert launches() == {"compose": 1}
+
+
+def test_a_value_that_means_nothing_is_named(environment):
+    with pytest.warns(RuntimeWarning, match="PEFT_DORA_FUSED is 'maybe'"):
+        environment(PEFT_DORA_FUSED="maybe")
+    assert control.state.enabled
+
+
+def test_disabled_and_force_native(launches):
+    tensors = operands((4, 8), "cpu")
+    with dorajit.disabled():
+        assert torch.equal(dorajit.fused_dora_compose(*tensors, SCALE, inplace=False),
+                           reference.compose(*tensors, SCALE))
+        assert launches() == {}
+        with dorajit.force_native():
+            dorajit.fused_dora_compose(*tensors, SCALE, inplace=False)
+        assert launches() == {"compose": 1}
+        dorajit.fused_norm_assembly(*(tensors[2],) * 3, SCALE)
+        assert launches() == {}
+    dorajit.fused_dora_compose(*tensors, SCALE)
+    assert launches() == {"compose": 1}
+
+
+def test_switches_hold_for_backward_on_other_threads(launches):
+    tensors = operands((4, 8), "cpu", grad=True)
+    out = dorajit.fused_dora_compose_autograd(*tensors, SCALE).sum()
+    launches()
+    with dorajit.disabled():
+        worker = threading.Thread(target=out.backward)
+        worker.start()
+        worker.join()
+    assert launches() == {} and tensors[2].grad is not None
+
+
+def test_tuning(tmp_path):
+    program = """
+with dorajit.tuning("off"):
+    right()
+print(testing.statistics()["tuned_problems"])
+with dorajit.tuning("first_use"):
+    assert right()
+print(testing.statistics()["tuned_problems"], testing.statistics()["launches"])
+"""
+    printed = processes.run(program, DORAJIT_CACHE_DIR=str(tmp_path), DORAJIT_TUNE="off",
+                            DORAJIT_TUNE_SECONDS="0.2")
+    assert printed == "0\n1 2"
+    with pytest.raises(ValueError, match="`policy` is 'always'"), dorajit.tuning("always"):
+        pass
+
+
+def test_the_cache_is_reached(tmp_path):
+    program = """
+import json
+assert right()
+dorajit.cache.export_to("{0}/all.jsonl")
+print(json.dumps([dorajit.cache.path, len(dorajit.cache.winners()["winners"]),
+                  dorajit.cache.import_from("{0}/all.jsonl")["command"]]))
+""".format(tmp_path)
+    folder = str(tmp_path / "cache")
+    printed = json.loads(processes.run(program, DORAJIT_CACHE_DIR=folder, DORAJIT_TUNE="first_use",
+                                       DORAJIT_TUNE_SECONDS="0.2"))
+    assert printed == [folder, 1, "import"]
+    assert (tmp_path / "all.jsonl").read_text()
+
+
+def test_a_cache_that_is_deleted_costs_nothing(tmp_path):
+    program = """
+import shutil
+assert right()
+shutil.rmtree(dorajit.cache.path)
+assert right() and dorajit.fused_norm_assembly(gain, gain, gain, 0.5)[0].isfinite().all()
+print("fine")
+"""
+    assert processes.run(program, DORAJIT_CACHE_DIR=str(tmp_path / "cache")) == "fine"
+
+
+def test_a_wrong_variable_is_named():
+    program = """
+try:
+    right()
+except ValueError as error:
+    print("DORAJIT_TUNE" in str(error), isinstance(error, dorajit.Error))
+"""
+    assert processes.run(program, DORAJIT_TUNE="sometimes") == "True True"
+
+
+def test_warmup_makes_ready(device):
+    dtype = torch.float64
+    tensors = operands((4, 8), device, dtype)
+    dorajit.warmup("compose", *tensors)
+    dorajit.warmup("compose", *tensors, inplace=True)
+    dorajit.warmup("compose_inner", *tensors)
+    dorajit.warmup("backward", *tensors)
+    dorajit.warmup("backward", tensors[0], None, tensors[2])
+    dorajit.warmup("norm_assembly", *(tensors[2],) * 3)
+    before = testing.statistics()
+    dorajit.fused_dora_compose(*tensors, SCALE)
+    after = testing.statistics()
+    assert after["compilations"] == before["compilations"]
+    assert after["launches"] == before["launches"] + 1
+    with pytest.raises(ValueError, match="`operation` is 'mul'"):
+        dorajit.warmup("mul", *tensors)
+    with pytest.raises(TypeError, match="has 3 tensors, not 2"):
+        dorajit.warmup("compose", *tensors[:2])
+    with pytest.raises(dorajit.Error):
+        dorajit.warmup("compose", tensors[0], tensors[1][:2], tensors[2])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+def test_a_captured_call_needs_a_loaded_kernel():
+    tensors = operands((4, 8), "cuda", torch.float16, torch.float32)
+    graph = torch.cuda.CUDAGraph()
+    with pytest.raises(dorajit.CaptureUnsafeError, match="dorajit.warmup"), torch.cuda.graph(graph):
+        dorajit.fused_dora_compose(*tensors, SCALE, inplace=False)
+    torch.cuda.synchronize()
+    dorajit.warmup("compose", *tensors)
+    expected = reference.compose(*tensors, SCALE)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = dorajit.fused_dora_compose(*tensors, SCALE, inplace=False)
+    graph.replay()
+    assert torch.equal(out, expected)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="streams need a GPU")
+def test_work_goes_to_the_current_stream():
+    lora, base, gain = operands((4096, 4096), "cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    expected = reference.compose(lora + 1, base, gain, SCALE)
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        lora.add_(1)
+        out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+    stream.synchronize()
+    assert torch.equal(out, expected)

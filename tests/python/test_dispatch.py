@@ -1,0 +1,171 @@
+"""What goes to PyTorch, that it gives the same results, and that explain_dispatch says so."""
+
+import dorajit
+import pytest
+import reference
+import torch
+from reference import SCALE, operands
+
+
+def transposed(device):
+    lora, base, gain = operands((32, 6), device, gain_shape=(6,))
+    return lora.T, base.T, torch.ones(32, device=device)
+
+
+def doubled_columns(device):
+    lora, base, gain = operands((6, 64), device, gain_shape=(32,))
+    return lora[:, ::2], base[:, ::2], gain
+
+
+def shape_of_its_own(device):
+    return operands((2, 3, 8), device, gain_shape=(2, 1, 8))
+
+
+def mixed_doubles(device):
+    lora, base, gain = operands((4, 8), device)
+    return lora, base.double(), gain.double()
+
+
+def eight_bits(device):
+    lora, base, gain = operands((4, 8), device)
+    return lora, base.to(torch.float8_e4m3fn), gain
+
+
+def negated(device):
+    lora, base, gain = operands((4, 8), device)
+    return lora, torch._neg_view(base), gain
+
+
+def many_dimensions(device):
+    return operands((1,) * 16 + (2, 4), device, gain_shape=(4,))
+
+
+IN_PYTORCH = {doubled_columns: "`lora` has strides", shape_of_its_own: "more than one dimension",
+              mixed_doubles: "float64 operands are mixed", eight_bits: "float8",
+              negated: "negation", many_dimensions: "more than 16 dimensions"}
+
+
+@pytest.mark.parametrize("make", IN_PYTORCH, ids=lambda make: make.__name__)
+def test_what_kernels_cannot_take_runs_in_pytorch(device, launches, make):
+    lora, base, gain = make(device)
+    answer = dorajit.explain_dispatch(lora, base, gain)
+    assert answer.path == "torch" and IN_PYTORCH[make] in answer.reason
+    expected = reference.compose(lora, base, gain, SCALE)
+    assert torch.equal(dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False), expected)
+    out, inner = dorajit.fused_dora_forward_and_inner(lora, base, gain, SCALE)
+    assert torch.equal(out, expected)
+    assert torch.equal(inner, reference.inner(lora, base, SCALE))
+    assert launches() == {}
+    with dorajit.force_native(), pytest.raises(dorajit.FallbackError) as caught:
+        dorajit.fused_dora_compose(lora, base, gain, SCALE)
+    assert answer.reason in str(caught.value)
+    assert torch.equal(dorajit.fused_dora_compose(lora, base, gain, SCALE), expected)
+
+
+def test_a_transposed_pair_runs_over_its_memory(device, launches):
+    lora, base, gain = transposed(device)
+    assert dorajit.explain_dispatch(lora, base, gain).path == "native"
+    out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+    assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
+    assert launches() == {"compose": 1}
+
+
+def test_complex_numbers(device):
+    tensors = operands((4, 8), device)
+    lora, base, gain = (torch.complex(t, torch.randn_like(t)).requires_grad_() for t in tensors)
+    assert dorajit.explain_dispatch(lora, base, gain).path == "torch"
+    out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+    plain = (gain - 1) * base + gain * (SCALE * lora)
+    torch.testing.assert_close(out, plain)
+    seed = torch.randn_like(plain)
+    for one, other in zip(torch.autograd.grad(out, (lora, base, gain), seed),
+                          torch.autograd.grad(plain, (lora, base, gain), seed)):
+        torch.testing.assert_close(one, other)
+
+
+def test_sparse_tensors(device):
+    lora, base, gain = operands((4, 8), device)
+    lora = lora.relu()
+    out = dorajit.fused_dora_compose(lora.to_sparse(), base, gain, SCALE, inplace=False)
+    assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
+    assert "layout" in dorajit.explain_dispatch(lora.to_sparse(), base, gain).reason
+
+
+@pytest.mark.parametrize("make", [doubled_columns, shape_of_its_own, mixed_doubles],
+                         ids=lambda make: make.__name__)
+def test_gradients_in_pytorch(device, make):
+    tensors = [tensor.detach().requires_grad_() for tensor in make(device)]
+    found = torch.autograd.grad(dorajit.fused_dora_compose_autograd(*tensors, SCALE).square().sum(),
+                                tensors)
+    lora, base, gain = (tensor.double() for tensor in tensors)
+    exact = torch.autograd.grad(((gain - 1) * base + gain * (SCALE * lora)).square().sum(), tensors)
+    for one, other in zip(found, exact):
+        torch.testing.assert_close(one, other)
+
+
+def test_backward_over_copies_and_views(device, launches):
+    d_out, inner, gain = operands((6, 64), device, gain_shape=(32,))
+    d_out, inner = d_out[:, ::2], inner[:, ::2]
+    assert "compact copies" in dorajit.explain_dispatch(d_out, inner, gain, "backward").reason
+    with dorajit.force_native():
+        d_lora, d_base, _ = dorajit.compose_backward(d_out, inner, gain, SCALE)
+    to_lora, to_base, _ = reference.gradients(d_out, inner, gain, SCALE)
+    assert torch.equal(d_lora, to_lora) and torch.equal(d_base, to_base)
+    assert launches() == {"backward": 1}
+
+
+def test_norm_assembly_in_pytorch(device):
+    terms = [torch.rand(20, device=device)[::2] for _ in range(3)]
+    answer = dorajit.explain_dispatch(*terms, operation="norm_assembly")
+    assert answer.path == "torch" and "contiguous" in answer.reason
+    assert torch.equal(dorajit.fused_norm_assembly(*terms, SCALE)[0], reference.norm(*terms, SCALE))
+
+
+def test_explain_knows_what_is_active(device):
+    tensors = operands((4, 8), device)
+    assert dorajit.explain_dispatch(*tensors) == ("native", "a kernel takes the tensors as they are")
+    with dorajit.disabled():
+        assert "switched off" in dorajit.explain_dispatch(*tensors).reason
+    reasons = []
+    torch.func.grad(lambda lora: reasons.append(dorajit.explain_dispatch(lora, *tensors[1:]))
+                    or lora.sum())(tensors[0])
+    assert reasons[0].path == "torch" and "torch.func" in reasons[0].reason
+    with pytest.raises(ValueError, match="argument `operation` is 'add'"):
+        dorajit.explain_dispatch(*tensors, operation="add")
+
+
+def test_random_layouts_do_as_explained(launches):
+    """Whatever the types, shapes and strides: right values, and the path that was announced."""
+    generator = torch.Generator().manual_seed(7)
+    def pick(*choices):
+        return choices[int(torch.randint(len(choices), (), generator=generator))]
+    def tensor(shape, dtype):
+        grown = [size * pick(1, 1, 1, 2) for size in shape]
+        order = torch.randperm(len(shape), generator=generator).tolist() if pick(0, 0, 1) else None
+        made = torch.randn(grown, generator=generator).to(dtype)
+        if order:
+            inverse = [order.index(dim) for dim in range(len(order))]
+            made = made.permute(order).contiguous().permute(inverse)
+        return made[tuple(slice(None, None, big // size) if pick(0, 1) else slice(0, size)
+                          for big, size in zip(grown, shape))][tuple(slice(0, s) for s in shape)]
+    paths = []
+    for _ in range(400):
+        shape = [pick(1, 2, 3, 8) for _ in range(pick(1, 2, 2, 3, 4))]
+        gain_shape = [size if pick(0, 1) else 1 for size in shape][pick(0, 0, 1):] or [1]
+        lora, base, gain = (tensor(one, pick(torch.float32, torch.float32, torch.bfloat16,
+                                             torch.float64)) for one in (shape, shape, gain_shape))
+        answer = dorajit.explain_dispatch(lora, base, gain)
+        launches()
+        out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+        assert launches() == ({"compose": 1} if answer.path == "native" else {}), answer
+        assert torch.equal(out, reference.compose(lora, base, gain, SCALE)), answer
+        _, inner = dorajit.fused_dora_forward_and_inner(lora, base, gain, SCALE)
+        answer = dorajit.explain_dispatch(lora, inner, gain, "backward")
+        launches()
+        d_lora, d_base, d_gain = dorajit.compose_backward(lora, inner, gain, SCALE)
+        assert launches() == ({"backward": 1} if answer.path == "native" else {}), answer
+        to_lora, to_base, to_gain = reference.gradients(lora, inner, gain, SCALE)
+        assert torch.equal(d_lora, to_lora) and torch.equal(d_base, to_base)
+        reference.assert_sum_close(d_gain, to_gain, gain.dtype)
+        paths.append(answer.path)
+    assert {"native", "torch"} == set(paths)

@@ -1,0 +1,145 @@
+"""Bad input gives the right exception, which names the argument; nothing crashes or leaks."""
+
+import gc
+import pickle
+import random
+import resource
+
+import dorajit
+import numpy
+import pytest
+import torch
+from reference import SCALE, operands
+
+lora, base, gain = (torch.randn(4, 8), torch.randn(4, 8), torch.ones(8))
+
+
+@pytest.mark.parametrize("arguments, kind, message", [
+    ((lora, base[:2], gain, 0.5), ValueError, "`base` has shape"),
+    ((lora, base, gain[:3], 0.5), ValueError, "`mag_norm_scale` has shape"),
+    ((lora, base, torch.ones(2, 1, 8), 0.5), ValueError, "`mag_norm_scale` has shape"),
+    ((lora.int(), base, gain, 0.5), TypeError, "`lora` has elements of torch.int32"),
+    ((lora, base.bool(), gain, 0.5), TypeError, "`base` has elements of torch.bool"),
+    ((lora, base, gain.long(), 0.5), TypeError, "`mag_norm_scale` has elements"),
+    ((lora.numpy(), base, gain, 0.5), TypeError, "`lora` is a ndarray"),
+    ((lora, None, gain, 0.5), TypeError, "`base` is a NoneType"),
+    ((lora, base, 1.5, 0.5), TypeError, "`mag_norm_scale` is a float"),
+    ((lora, base, gain, torch.tensor(0.5)), TypeError, "`scale` is a Tensor"),
+    ((lora, base, gain, "0.5"), TypeError, "`scale` is a str"),
+    ((lora, base, gain, None), TypeError, "`scale` is no float"),
+    ((lora, base, gain, 1j), TypeError, "`scale` is no float"),
+    ((lora, base.to("meta"), gain, 0.5), ValueError, "`base` is on meta"),
+    ((lora, base.cfloat(), gain, 0.5), TypeError, "`lora` is real"),
+], ids=str)
+def test_bad_operands(launches, arguments, kind, message):
+    for function in (dorajit.fused_dora_compose, dorajit.fused_dora_compose_autograd,
+                     dorajit.fused_dora_forward_and_inner):
+        for grad in (False, True):
+            tensors = [argument.detach().requires_grad_()
+                       if grad and argument is gain else argument for argument in arguments]
+            with pytest.raises(kind, match=message):
+                function(*tensors)
+    assert launches() == {}
+
+
+@pytest.mark.parametrize("scale", [1, numpy.float32(0.5), numpy.float64(0.5)])
+def test_numbers_that_are_floats_at_heart(launches, scale):
+    out = dorajit.fused_dora_compose(lora, base, gain, scale, inplace=False)
+    assert torch.equal(out, float(scale) * lora)
+    assert launches() == {"compose": 1}
+
+
+@pytest.mark.parametrize("arguments, kind, message", [
+    ((lora, base[:2], gain, 0.5), ValueError, "`inner` has shape"),
+    ((lora, None, gain, 0.5), TypeError, "`inner` is None"),
+    ((lora.int(), base, gain, 0.5), TypeError, "`d_out` has elements"),
+    ((lora, base, gain[:5], 0.5), ValueError, "`mag_norm_scale` has shape"),
+])
+def test_bad_operands_of_backward(arguments, kind, message):
+    with pytest.raises(kind, match=message):
+        dorajit.compose_backward(*arguments)
+
+
+def test_bad_operands_of_norm_assembly():
+    with pytest.raises(ValueError, match="`cross_term` has shape"):
+        dorajit.fused_norm_assembly(gain, gain[:2], gain, 0.5)
+    with pytest.raises(TypeError, match="`ba_norm_sq` has elements"):
+        dorajit.fused_norm_assembly(gain, gain, gain.int(), 0.5)
+
+
+def test_overlapping_memory():
+    memory = torch.randn(100)
+    first, second = memory[:32].view(4, 8), memory[16:48].view(4, 8)
+    with pytest.raises(ValueError, match="`out` overlaps `base`"):
+        dorajit.fused_dora_compose(first, second, gain, 0.5)
+    with pytest.raises(ValueError, match="overlaps `mag_norm_scale`"):
+        dorajit.fused_dora_compose(first, base, memory[:8], 0.5)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        dorajit.fused_dora_compose(memory[:8].expand(4, 8), base, gain, 0.5)
+    assert dorajit.fused_dora_compose(first, first, gain, 0.5) is first
+
+
+def test_sizes_beyond_memory():
+    huge = torch.empty(1).expand(2**40, 2**22)
+    with pytest.raises((ValueError, RuntimeError, MemoryError)):
+        dorajit.fused_dora_compose(huge, huge, torch.ones(2**22), 0.5, inplace=False)
+
+
+def test_exceptions_keep_what_they_know():
+    error = dorajit.CompileError("no", 6, "line 1: no")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is dorajit.CompileError and again.log == "line 1: no" and again.status == 6
+    assert issubclass(dorajit.CompileError, RuntimeError)
+    assert issubclass(dorajit.InvalidArgumentError, ValueError)
+    assert issubclass(dorajit.UnsupportedError, TypeError)
+
+
+def anything(choose):
+    shape = tuple(choose.choice([0, 1, 2, 5, 8]) for _ in range(choose.randrange(4)))
+    dtype = choose.choice([torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool,
+                           torch.complex64, torch.float8_e5m2])
+    tensor = torch.ones(shape).to(dtype)
+    return choose.choice([lambda: tensor, lambda: tensor, lambda: tensor, lambda: tensor.mT
+                          if tensor.dim() > 1 else tensor, lambda: tensor.expand(3, *shape),
+                          lambda: None, lambda: 1.5, lambda: "x", lambda: [1.0], lambda: object(),
+                          lambda: tensor.to("meta"), lambda: lora, lambda: base, lambda: gain,
+                          lambda: torch.nn.Parameter(lora.clone()),
+                          lambda: tensor.to_sparse() if tensor.dim() else tensor])()
+
+
+def test_nothing_crashes():
+    choose = random.Random(3)
+    functions = (dorajit.fused_dora_compose, dorajit.fused_dora_compose_autograd,
+                 dorajit.fused_dora_forward_and_inner, dorajit.fused_norm_assembly,
+                 dorajit.compose_backward)
+    served = 0
+    for _ in range(3000):
+        function = choose.choice(functions)
+        scale = choose.choice([0.5, 0.5, 0.5, 2, float("nan"), None, "y", torch.ones(())])
+        try:
+            function(*(anything(choose) for _ in range(3)), scale)
+            served += 1
+        except (ValueError, TypeError, RuntimeError, NotImplementedError):
+            pass
+    assert served > 20
+
+
+def test_a_hundred_thousand_calls_leak_nothing():
+    tensors = operands((2, 8), "cpu", grad=True)
+    plain = operands((2, 8), "cpu")
+    def round_of_calls(count):
+        for i in range(count):
+            dorajit.fused_dora_compose(*plain, SCALE, inplace=False)
+            if i % 10 == 0:
+                dorajit.fused_dora_compose_autograd(*tensors, SCALE).backward(plain[0])
+                try:
+                    dorajit.fused_dora_compose(plain[0], plain[1][:1], plain[2], SCALE)
+                except ValueError:
+                    pass
+    round_of_calls(10_000)
+    gc.collect()
+    objects, memory = len(gc.get_objects()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    round_of_calls(100_000)
+    gc.collect()
+    assert len(gc.get_objects()) - objects < 100
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 4096  # KiB

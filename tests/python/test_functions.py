@@ -1,0 +1,156 @@
+"""The values of every function, natively, without autograd."""
+
+import dorajit
+import pytest
+import reference
+import torch
+from reference import SCALE, operands
+
+HALVES = [torch.bfloat16, torch.float16]
+MIXES = [(torch.float32, torch.float32), (torch.float64, torch.float64),
+         (torch.bfloat16, torch.bfloat16), (torch.float16, torch.float16),
+         (torch.bfloat16, torch.float32), (torch.float16, torch.float32)]
+SHAPES = [((5, 37), None), ((2, 3, 64), None), ((2, 3, 64), (1, 64)), ((2, 3, 64), (1, 1, 64)),
+          ((2, 5, 3, 4), (1, 5, 1, 1)), ((2, 5, 6), (5, 1)), ((4, 6), (1, 1)), ((7,), None),
+          ((7, 9), (1,)), ((3, 4, 5), ())]
+
+
+@pytest.mark.parametrize("dtype, gain_dtype", MIXES)
+@pytest.mark.parametrize("shape, gain_shape", SHAPES)
+@pytest.mark.parametrize("inplace", [False, True])
+def test_compose_is_the_expression_rounded_once(device, launches, dtype, gain_dtype, shape,
+                                                gain_shape, inplace):
+    lora, base, gain = operands(shape, device, dtype, gain_dtype,
+                                shape[-1:] if gain_shape is None else gain_shape)
+    expected = reference.compose(lora, base, gain, SCALE)
+    kept = lora.clone()
+    out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=inplace)
+    assert torch.equal(out, expected)
+    assert out.dtype is dtype and out.shape == lora.shape
+    assert (out is lora) == inplace
+    assert inplace or torch.equal(lora, kept)
+    assert launches() == {"compose": 1}
+
+
+def test_compose_in_float32_has_the_bits_of_eager(device):
+    lora, base, gain = operands((64, 256), device)
+    eager = (gain - 1) * base + gain * (SCALE * lora)
+    assert torch.equal(dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False), eager)
+
+
+def test_a_float32_magnitude_is_not_rounded_to_bfloat16(device):
+    lora, base = (torch.randn(4, 32, device=device).bfloat16() for _ in range(2))
+    gain = torch.full((32,), 1 + 2**-12, device=device)
+    out = dorajit.fused_dora_compose(torch.zeros_like(lora), base, gain, 1.0, inplace=False)
+    assert torch.equal(out, (2**-12 * base.float()).bfloat16())
+    assert out.count_nonzero() > 0
+
+
+@pytest.mark.parametrize("dtype, gain_dtype", MIXES)
+@pytest.mark.parametrize("shape, gain_shape", SHAPES[:6])
+def test_forward_and_inner(device, launches, dtype, gain_dtype, shape, gain_shape):
+    lora, base, gain = operands(shape, device, dtype, gain_dtype, gain_shape)
+    out, inner = dorajit.fused_dora_forward_and_inner(lora, base, gain, SCALE)
+    assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
+    assert torch.equal(inner, reference.inner(lora, base, SCALE))
+    assert launches() == {"compose_inner": 1}
+
+
+@pytest.mark.parametrize("dtype, gain_dtype", MIXES)
+@pytest.mark.parametrize("shape, gain_shape", SHAPES[:6] + [((700, 33), None)])
+def test_backward(device, launches, dtype, gain_dtype, shape, gain_shape):
+    d_out, inner, gain = operands(shape, device, dtype, gain_dtype, gain_shape)
+    d_lora, d_base, d_gain = dorajit.compose_backward(d_out, inner, gain, SCALE)
+    to_lora, to_base, to_gain = reference.gradients(d_out, inner, gain, SCALE)
+    assert torch.equal(d_lora, to_lora)
+    assert torch.equal(d_base, to_base)
+    assert d_gain.shape == gain.shape and d_gain.dtype is gain_dtype
+    reference.assert_sum_close(d_gain, to_gain, gain_dtype)
+    assert launches() == {"backward": 1}
+
+
+@pytest.mark.parametrize("wanted", [(True, False, False), (False, True, False),
+                                    (False, False, True), (False, True, True)])
+def test_backward_computes_what_is_wanted(device, launches, wanted):
+    d_out, inner, gain = operands((6, 16), device)
+    every = dorajit.compose_backward(d_out, inner, gain, SCALE)
+    launches()
+    some = dorajit.compose_backward(d_out, inner if wanted[2] else None, gain, SCALE, *wanted)
+    for one, other, want in zip(some, every, wanted):
+        assert torch.equal(one, other) if want else one is None
+    assert launches() == {"backward": 1}
+
+
+def test_backward_that_is_not_wanted_does_nothing(device, launches):
+    d_out, inner, gain = operands((6, 16), device)
+    assert dorajit.compose_backward(d_out, inner, gain, SCALE, False, False, False) == (None,) * 3
+    assert launches() == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_norm_assembly_returns_a_tuple_of_one(device, launches, dtype):
+    w, cross, ba = (torch.randn(129, device=device, dtype=dtype) for _ in range(3))
+    w[3] = torch.nan
+    result = dorajit.fused_norm_assembly(w, cross, ba, SCALE)
+    assert isinstance(result, tuple) and len(result) == 1
+    assert torch.equal(result[0].nan_to_num(-1), reference.norm(w, cross, ba, SCALE).nan_to_num(-1))
+    assert torch.isnan(result[0][3])
+    assert launches() == {"norm_assembly": 1}
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), -0.0, 1e300])
+def test_any_scale_propagates(device, scale):
+    lora, base, gain = operands((3, 8), device)
+    out = dorajit.fused_dora_compose(lora, base, gain, scale, inplace=False)
+    expected = reference.compose(lora, base, gain, scale)
+    assert torch.equal(out.nan_to_num(7), expected.nan_to_num(7))
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (3, 0), (2, 0, 4)])
+def test_tensors_without_elements(device, shape):
+    lora, base, gain = operands(shape, device)
+    assert dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False).shape == shape
+    d_lora, _, d_gain = dorajit.compose_backward(lora, base, gain, SCALE)
+    assert d_lora.shape == shape
+    assert torch.equal(d_gain, torch.zeros_like(gain))
+
+
+def test_rows_may_be_strided(device, launches):
+    wide = torch.randn(6, 100, device=device)
+    lora, base, gain = wide[:, :32], wide[:, 40:72], 1 + wide[0, :32] / 8
+    with dorajit.force_native():
+        out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+    assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
+    assert launches() == {"compose": 1}
+
+
+def test_in_place_writes_a_window_and_nothing_around_it(device):
+    wide = torch.randn(6, 100, device=device)
+    kept = wide.clone()
+    lora, base, gain = wide[:, :32], torch.randn(6, 32, device=device), torch.rand(32, device=device)
+    expected = reference.compose(lora, base, gain, SCALE)
+    dorajit.fused_dora_compose(lora, base, gain, SCALE)
+    assert torch.equal(wide[:, :32], expected)
+    assert torch.equal(wide[:, 32:], kept[:, 32:])
+
+
+def test_channels_last_runs_in_a_kernel(device, launches):
+    lora, base, gain = operands((2, 5, 3, 4), device, gain_shape=(1, 5, 1, 1))
+    lora, base = (one.to(memory_format=torch.channels_last) for one in (lora, base))
+    with dorajit.force_native():
+        out, inner = dorajit.fused_dora_forward_and_inner(lora, base, gain, SCALE)
+        d_lora, d_base, d_gain = dorajit.compose_backward(lora, inner, gain, SCALE)
+    assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    to_lora, to_base, to_gain = reference.gradients(lora, inner, gain, SCALE)
+    assert torch.equal(d_lora, to_lora) and torch.equal(d_base, to_base)
+    reference.assert_sum_close(d_gain, to_gain, torch.float32)
+    assert launches() == {"compose_inner": 1, "backward": 1}
+
+
+@pytest.mark.parametrize("base_dtype", [torch.float32, torch.float16])
+def test_base_may_be_of_another_type(device, base_dtype):
+    lora, base, gain = operands((4, 32), device, torch.bfloat16, torch.float32)
+    base = base.to(base_dtype)
+    out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+    assert torch.equal(out, reference.compose(lora, base, gain, SCALE))

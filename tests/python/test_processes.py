@@ -1,0 +1,158 @@
+"""Threads, forks, spawned workers, the end of the interpreter, and what may be missing."""
+
+import concurrent.futures
+import threading
+
+import dorajit
+import processes
+import pytest
+import reference
+import torch
+from reference import SCALE, operands
+
+
+def test_many_threads_compose_and_differentiate(launches):
+    def work(seed):
+        torch.manual_seed(seed)
+        tensors = operands((5, 40 + seed % 7), "cpu", grad=True)
+        for _ in range(50):
+            out = dorajit.fused_dora_compose_autograd(*tensors, SCALE)
+            if not torch.equal(out, reference.compose(*tensors, SCALE)):
+                return False
+            out.sum().backward()
+        return True
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(16)))
+    assert launches() == {"compose_inner": 800, "backward": 800}
+
+
+def test_other_threads_run_during_a_long_call():
+    tensors = operands((2000, 4096), "cpu")
+    stop, turns = threading.Event(), []
+    def count():
+        while not stop.is_set():
+            turns.append(None)
+    thread = threading.Thread(target=count)
+    dorajit.fused_dora_compose(*tensors, SCALE)
+    thread.start()
+    before = len(turns)
+    for _ in range(20):
+        dorajit.fused_dora_compose(*tensors, SCALE)
+    during = len(turns) - before
+    stop.set()
+    thread.join()
+    assert during > 100
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_worker_processes(method, tmp_path):
+    script = tmp_path / "workers.py"
+    script.write_text(f"""
+import multiprocessing, warnings
+import torch, dorajit
+def work(seed):
+    torch.manual_seed(seed)
+    lora, base, gain = torch.randn(4, 32), torch.randn(4, 32), torch.randn(32)
+    return torch.equal(dorajit.fused_dora_compose(lora, base, gain, 0.5, False),
+                       (gain - 1) * base + gain * (0.5 * lora))
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    assert work(0)
+    with multiprocessing.get_context("{method}").Pool(2) as pool:
+        assert all(pool.map(work, range(6)))
+    print("done")
+""")
+    assert processes.run(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+                         if method == "fork" else
+                         f"import subprocess, sys; print(subprocess.run([sys.executable, "
+                         f"{str(script)!r}], check=True, capture_output=True, text=True).stdout)",
+                         start="") == "done"
+
+
+@pytest.mark.parametrize("end", [
+    "",
+    "import atexit; atexit.register(right)",
+    "import sys; del sys.modules['dorajit'], dorajit",
+    "import threading; threading.Thread(target=lambda: [right() for _ in range(2000)]).start()",
+    "import threading; threading.Thread(target=lambda: [right() for _ in range(10**6)], "
+    "daemon=True).start()",
+    "class Last:\n    def __del__(self): right()\nlast = Last()",
+    "import os; os.fork() or right()",
+    "lora.requires_grad_(); kept = dorajit.fused_dora_compose_autograd(lora, base, gain, 0.5)",
+])
+def test_the_interpreter_ends_in_any_order(end):
+    assert processes.run("assert right()\n" + end) == ""
+
+
+_WITHOUT_TORCH = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch": raise ModuleNotFoundError("No module named 'torch'")
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def test_without_torch_it_imports_and_says_what_is_missing():
+    program = """
+import dorajit
+assert dorajit.__version__ and dorajit.cache.path
+with dorajit.tuning("off"), dorajit.disabled():
+    pass
+try:
+    dorajit.fused_dora_compose
+except ImportError as error:
+    print(error)
+try:
+    dorajit.nothing
+except AttributeError as error:
+    print(error)
+"""
+    printed = processes.run(program, start=_WITHOUT_TORCH)
+    assert "dorajit.fused_dora_compose needs PyTorch" in printed
+    assert "has no attribute 'nothing'" in printed
+
+
+def test_nothing_is_imported_or_read_on_the_call_path():
+    program = """
+import builtins, os, sys
+lora.requires_grad_()
+def everything():
+    dorajit.fused_dora_compose_autograd(lora, base, gain, 0.5).sum().backward()
+    dorajit.fused_norm_assembly(gain, gain, gain, 0.5)
+    with torch.no_grad():
+        dorajit.fused_dora_compose(lora, base, gain, 0.5)
+everything()
+before = set(sys.modules)
+def refuse(*arguments, **named): raise AssertionError(arguments)
+builtins.__import__, os.environ.__class__.__getitem__, os.getenv = refuse, refuse, refuse
+everything()
+assert set(sys.modules) == before
+os._exit(0)
+"""
+    assert processes.run(program) == ""
+
+
+def test_a_compiler_that_fails_says_what_it_said(tmp_path):
+    compiler = tmp_path / "c++"
+    compiler.write_text("#!/bin/sh\ncase \"$*\" in *version*) exec g++ \"$@\";; esac\n"
+                        "echo 'kernel.cc:1: error: no such luck' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    program = """
+try:
+    print(right())
+except dorajit.CompileError as error:
+    print("no such luck" in error.log, isinstance(error, RuntimeError))
+"""
+    printed = processes.run(program, DORAJIT_CXX=str(compiler),
+                            DORAJIT_CACHE_DIR=str(tmp_path / "cache"), DORAJIT_LOG="off")
+    assert printed == "True True"
+
+
+def test_kernels_that_are_compiled_here_give_the_same_bits(tmp_path):
+    program = """
+assert right() and right()
+print(testing.statistics()["compilations"], testing.statistics()["builtin_kernels"])
+"""
+    printed = processes.run(program, DORAJIT_CXX="g++", DORAJIT_CACHE_DIR=str(tmp_path))
+    assert printed == "1 0"

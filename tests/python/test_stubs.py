@@ -1,0 +1,55 @@
+"""The package says its types, and says them truly."""
+
+import ast
+import importlib
+import inspect
+import pathlib
+
+import dorajit
+from dorajit import _native
+
+FOLDER = pathlib.Path(dorajit.__file__).parent
+
+
+def declared(path):
+    """Name -> argument names of the functions of a stub file, None for other names."""
+    found = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = [one.arg for one in node.args.args]
+        elif isinstance(node, ast.AnnAssign):
+            found[node.target.id] = None
+    return found
+
+
+def test_the_extension_is_what_its_stub_says():
+    stub = declared(FOLDER / "_native.pyi")
+    actual = {name for name in dir(_native) if not name.startswith("_")} | {"__version__"}
+    assert set(stub) == actual
+    for name, arguments in stub.items():
+        if arguments is None:
+            continue
+        signature = getattr(_native, name).__doc__.splitlines()[0]
+        names = [one.split(":")[0].strip() for one in
+                 signature[signature.index("(") + 1:signature.rindex(")")].split(",") if one]
+        assert [one for one in names if one.isidentifier()] == arguments, signature
+
+
+def test_every_public_function_has_types_and_words():
+    assert (FOLDER / "py.typed").exists()
+    stubs = declared(FOLDER / "__init__.pyi") if (FOLDER / "__init__.pyi").exists() else {}
+    for name in dorajit.__all__:
+        public = getattr(dorajit, name)
+        assert inspect.getdoc(public), name
+        if inspect.isfunction(public):
+            signature = inspect.signature(public)
+            missing = [p.name for p in signature.parameters.values()
+                       if p.annotation is inspect.Parameter.empty]
+            assert not missing and signature.return_annotation is not inspect.Signature.empty, name
+    assert not stubs
+
+
+def test_every_module_says_what_it_is_for():
+    for path in FOLDER.glob("*.py"):
+        name = "dorajit" if path.stem == "__init__" else f"dorajit.{path.stem}"
+        assert importlib.import_module(name).__doc__, path
