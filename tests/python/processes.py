@@ -16,8 +16,7 @@ def right(): return torch.equal(dorajit.fused_dora_compose(lora, base, gain, 0.5
 
 def run(program, start=_START, arguments=(), **environment):
     """What the program prints. It must end by itself and say nothing on standard error."""
-    variables = {name: value for name, value in {**os.environ, **environment}.items()
-                 if value is not None}
+    variables = {**os.environ, "DORAJIT_LOG": "error", **environment}
     result = subprocess.run([sys.executable, *arguments, "-c", start + program], env=variables,
                             capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0 and not result.stderr, result.stderr or result.returncode

@@ -87,7 +87,7 @@ with dorajit.tuning("first_use"):
     assert right()
 print(testing.statistics()["tuned_problems"], testing.statistics()["launches"])
 """
-    printed = processes.run(program, DORAJIT_CACHE_DIR=str(tmp_path), DORAJIT_TUNE="off",
+    printed = processes.run(program, DORAJIT_CACHE_DIR=str(tmp_path), DORAJIT_TUNE="off", DORAJIT_CXX="g++",
                             DORAJIT_TUNE_SECONDS="0.2")
     assert printed == "0\n1 2"
     with pytest.raises(ValueError, match="`policy` is 'always'"), dorajit.tuning("always"):
@@ -103,7 +103,7 @@ print(json.dumps([dorajit.cache.path, len(dorajit.cache.winners()["winners"]),
                   dorajit.cache.import_from("{0}/all.jsonl")["command"]]))
 """.format(tmp_path)
     folder = str(tmp_path / "cache")
-    printed = json.loads(processes.run(program, DORAJIT_CACHE_DIR=folder, DORAJIT_TUNE="first_use",
+    printed = json.loads(processes.run(program, DORAJIT_CACHE_DIR=folder, DORAJIT_TUNE="first_use", DORAJIT_CXX="g++",
                                        DORAJIT_TUNE_SECONDS="0.2"))
     assert printed == [folder, 1, "import"]
     assert (tmp_path / "all.jsonl").read_text()

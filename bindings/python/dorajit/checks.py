@@ -87,5 +87,8 @@ def norm_assembly(function, w_norm_sq, cross_term, ba_norm_sq):
     """What fused_norm_assembly demands."""
     given = {"w_norm_sq": w_norm_sq, "cross_term": cross_term, "ba_norm_sq": ba_norm_sq}
     tensors(function, **given)
+    for name, tensor in given.items():
+        if tensor.is_complex():
+            raise TypeError(f"{function}: argument `{name}` is complex; squared norms are real")
     same_device(function, **given)
     same_shape(function, **given)

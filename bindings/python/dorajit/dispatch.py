@@ -99,7 +99,8 @@ def _plan_views(matrices, given, gain):
     views = {name: _grown(tensor, added) for name, tensor in matrices.items()}
     wide = _grown(wide, added)
     wide = wide if wide.is_contiguous() else wide.contiguous()
-    in_order = range(wide.dim())
+    is_new = wide.data_ptr() != gain.data_ptr() or (gain.dim() <= 1 and gain.numel() == 1)
+    in_order = list(range(wide.dim()))
     reasons = []
     for order in (in_order, _memory_order(views[next(iter(given))])):
         turned = {name: tensor.permute(*order) for name, tensor in views.items()
@@ -107,8 +108,7 @@ def _plan_views(matrices, given, gain):
         turned_gain = wide.permute(*order)
         reasons.append(_loose(turned, turned_gain))
         if reasons[-1] is None:
-            changed = bool(added or wide.data_ptr() != gain.data_ptr() or wide.shape != gain.shape
-                           or list(order) != list(in_order))
+            changed = added > 0 or is_new or order != in_order
             return Plan(changed=changed, matrices=tuple(map(turned.get, matrices)),
                         gain=turned_gain)
     return Plan(reasons[0], strides_only=True)

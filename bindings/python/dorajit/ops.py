@@ -147,13 +147,13 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], mag_norm_scale: Ten
     Errors as those of fused_dora_compose.
     """
     wanted = [bool(needs_lora_grad), bool(needs_base_grad), bool(needs_mag_grad)]
+    if inner is None and needs_mag_grad:
+        raise TypeError("compose_backward: argument `inner` is None, from which the gradient of "
+                        "mag_norm_scale is summed")
     if _is_compiling():
         return library.backward(d_out, inner, mag_norm_scale, scale, wanted)
     third = d_out if inner is None else inner
     if _is_direct(d_out, third, mag_norm_scale, scale):
-        if wanted[2] and inner is None:
-            raise TypeError("compose_backward: argument `inner` is None, from which the gradient of "
-                            "mag_norm_scale is summed")
         if not _is_grad_enabled() or not (d_out.requires_grad or third.requires_grad
                                           or mag_norm_scale.requires_grad):
             return run.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype)
