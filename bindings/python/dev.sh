@@ -1,4 +1,4 @@
-# What ./dev does for the Python package: sourced by it, with its `root`, `state` and `say`.
+# What ./dev does for the Python package: sourced by it, with its variables and functions.
 # shellcheck shell=bash disable=SC2154
 
 python_packages=(numpy pytest pybind11 scikit-build-core expecttest hypothesis)
@@ -26,6 +26,12 @@ import importlib.util, os, sys, sysconfig
 found = all(map(importlib.util.find_spec, ("torch", "pytest", "pybind11", "numpy")))
 sys.exit(not (found and os.path.exists(sysconfig.get_path("include") + "/Python.h")))
 CODE
+}
+
+lint_python() {
+  has_python || return 0
+  # shellcheck disable=SC2046
+  tidy release $(cd "$root" && git ls-files 'bindings/python/*.cc')
 }
 
 # tests/python against the package in the release build tree; arguments are pytest's.

@@ -13,6 +13,7 @@
 #include "bindings/python/engines.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/torch_tensor.h"
+#include "bindings/python/without_gil.h"
 
 namespace dorajit::python {
 namespace {
@@ -51,13 +52,11 @@ class OptionalTensor {
 template <class Call>
 void run(std::int32_t operation, const Call& call) {
   dorajit_error* error = nullptr;
-  dorajit_status status = DORAJIT_OK;
-  {
-    const py::gil_scoped_release released;
+  const dorajit_status status = without_gil([&] {
     dorajit_engine* engine = nullptr;
-    status = engines().current(&engine, &error);
-    if (status == DORAJIT_OK) status = call(engine, &error);
-  }
+    const dorajit_status created = engines().current(&engine, &error);
+    return created == DORAJIT_OK ? call(engine, &error) : created;
+  });
   check(status, error);
   calls[static_cast<std::size_t>(operation)].fetch_add(1, std::memory_order_relaxed);
 }
@@ -156,16 +155,14 @@ void warmup(std::int32_t operation, const py::sequence& tensors) {
     pointers[i] = &read_tensors[i].dl();
   }
   dorajit_error* error = nullptr;
-  dorajit_status status = DORAJIT_OK;
-  {
-    const py::gil_scoped_release released;
+  const dorajit_status status = without_gil([&] {
     dorajit_engine* engine = nullptr;
-    status = engines().current(&engine, &error);
-    if (status == DORAJIT_OK) {
-      status = dorajit_warmup(engine, operation, pointers.data(),
-                              static_cast<std::int32_t>(pointers.size()), &error);
-    }
-  }
+    const dorajit_status created = engines().current(&engine, &error);
+    return created == DORAJIT_OK
+               ? dorajit_warmup(engine, operation, pointers.data(),
+                                static_cast<std::int32_t>(pointers.size()), &error)
+               : created;
+  });
   check(status, error);
 }
 
@@ -232,9 +229,9 @@ PYBIND11_MODULE(_native, module) {
              arg("scale"), "out = (gain - 1) * base + gain * (scale * lora)");
   module.def("compose_inner", &native::compose_inner, arg("lora"), arg("base"), arg("gain"),
              arg("out"), arg("inner"), arg("scale"), "compose, and inner = scale * lora + base");
-  module.def("backward", &native::backward, arg("d_out"), arg("inner").none(true), arg("gain"),
-             arg("d_lora").none(true), arg("d_base").none(true), arg("d_gain").none(true),
-             arg("scale"), "The gradients of compose; None for those that are not wanted.");
+  module.def("backward", &native::backward, arg("d_out"), arg("inner"), arg("gain"), arg("d_lora"),
+             arg("d_base"), arg("d_gain"), arg("scale"),
+             "The gradients of compose; None for those that are not wanted.");
   module.def("norm_assembly", &native::norm_assembly, arg("w_norm_sq"), arg("cross"),
              arg("ba_norm_sq"), arg("norm"), arg("scale"),
              "norm = sqrt(max(w_norm_sq + 2 scale * cross + scale^2 * ba_norm_sq, 0))");

@@ -115,8 +115,8 @@ bool TorchTensor::read(py::handle tensor) {
 void* current_stream(const DLDevice& device) {
   if (device.device_type != kDLCUDA) return nullptr;
   const py::object index = py::reinterpret_steal<py::object>(PyLong_FromLong(device.device_id));
-  const py::object stream = py::reinterpret_steal<py::object>(
-      PyObject_CallOneArg(torch().current_stream, index.ptr()));
+  const py::object stream =
+      py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().current_stream, index.ptr()));
   if (!stream) throw py::error_already_set();
   return PyLong_AsVoidPtr(stream.ptr());
 }

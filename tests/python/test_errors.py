@@ -86,7 +86,7 @@ def test_sizes_beyond_memory():
 
 
 def test_exceptions_keep_what_they_know():
-    error = dorajit.CompileError("no", 6, "line 1: no")
+    error = dorajit.errors.from_status(6, "no", "line 1: no")
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is dorajit.CompileError and again.log == "line 1: no" and again.status == 6
     assert issubclass(dorajit.CompileError, RuntimeError)

@@ -15,6 +15,8 @@ import project_files
 
 _WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 _INTERNAL = ("runtime/", "cache/", "autotune/", "bindings/", "kernel_templates/", "tests/")
+# Need the headers of Python and pybind11, which only the build of the package asks for.
+_WITH_PYTHON = "bindings/python/"
 
 
 def _jobs(what, root, arguments):
@@ -30,7 +32,7 @@ def _jobs(what, root, arguments):
                     yield name, ["gcc", "-xc", "-std=c11", *_WARNINGS, *include]
     elif what == "internal":
         for header in headers:
-            if header.startswith(_INTERNAL):
+            if header.startswith(_INTERNAL) and not header.startswith(_WITH_PYTHON):
                 yield header, [*arguments, "-xc++"]
     elif what == "templates":
         flags = ["-xc++", "-std=c++20", "-ffp-contract=off", *_WARNINGS, f"-I{root}/kernel_templates"]

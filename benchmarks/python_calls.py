@@ -1,0 +1,174 @@
+"""CPU time of one Python call, beside PyTorch's eager expressions and, on a GPU, Triton's kernels.
+
+    PYTHONPATH=build/release/bindings/python python3 python_calls.py [--device cpu|cuda] [--json FILE]
+
+Tensors are tiny, so that what is measured is the way to the kernel: on a GPU calls are only enqueued,
+and the queue is emptied between batches; on a CPU the kernel's few hundred nanoseconds are part of
+it. Contenders take turns in random order; times are medians of batches. The first call of each,
+which compiles, is not counted. Ratios are a contender's time over dorajit's.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import time
+
+import torch
+
+import dorajit
+
+SCALE = 0.5
+PEERS = {}
+
+
+def synchronize(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def operands(arguments):
+    shape = (arguments.rows, arguments.cols)
+    dtype = getattr(torch, arguments.type)
+    lora, base = (torch.randn(shape, device=arguments.device).to(dtype) for _ in range(2))
+    gain = (1 + torch.randn(shape[-1], device=arguments.device) / 16).to(dtype)
+    return lora, base, gain
+
+
+def expression(lora, base, gain):
+    return (gain - 1) * base + gain * (SCALE * lora)
+
+
+def without_grad(function):
+    def run():
+        with torch.no_grad():
+            function()
+    return run
+
+
+def compose(lora, base, gain):
+    out = torch.empty_like(lora)
+    contenders = {
+        "dorajit": lambda: dorajit.fused_dora_compose(lora, base, gain, SCALE, False),
+        "dorajit_inplace": lambda: dorajit.fused_dora_compose(out, base, gain, SCALE),
+        "eager": lambda: expression(lora, base, gain)}
+    if PEERS:
+        contenders["triton"] = lambda: PEERS["compose"].compose(lora, base, gain, SCALE,
+                                                                torch.empty_like(lora))
+    return contenders
+
+
+def forward_and_inner(lora, base, gain):
+    contenders = {
+        "dorajit": lambda: dorajit.fused_dora_forward_and_inner(lora, base, gain, SCALE),
+        "eager": lambda: (expression(lora, base, gain), SCALE * lora + base)}
+    if PEERS:
+        contenders["triton"] = lambda: PEERS["compose"].compose_inner(
+            lora, base, gain, SCALE, torch.empty_like(lora), torch.empty_like(lora))
+    return contenders
+
+
+def backward(d_out, inner, gain):
+    contenders = {
+        "dorajit": lambda: dorajit.compose_backward(d_out, inner, gain, SCALE),
+        "eager": lambda: ((gain * SCALE) * d_out, (gain - 1) * d_out, (inner * d_out).sum(0))}
+    if PEERS:
+        peer = PEERS["backward_two_stage"]
+        partials = torch.empty(peer.workspace_shape(*d_out.shape), device=d_out.device)
+        contenders["triton"] = lambda: peer.backward(
+            d_out, inner, gain, SCALE, torch.empty_like(d_out), torch.empty_like(d_out),
+            torch.empty_like(gain), partials)
+    return contenders
+
+
+def norm_assembly(_, __, gain):
+    terms = [gain.float().abs() for _ in range(3)]
+    contenders = {
+        "dorajit": lambda: dorajit.fused_norm_assembly(*terms, SCALE),
+        "eager": lambda: ((terms[0] + (2 * SCALE) * terms[1]) + (SCALE * SCALE) * terms[2])
+        .clamp_min(0).sqrt()}
+    if PEERS:
+        contenders["triton"] = lambda: PEERS["norm_assembly"].norm_assembly(
+            *terms, SCALE, torch.empty_like(terms[0]))
+    return contenders
+
+
+def training(lora, base, gain):
+    """Forward and backward through autograd."""
+    tensors = [tensor.clone().requires_grad_() for tensor in (lora, base, gain)]
+    d_out = torch.randn_like(lora)
+    fused = dorajit.fused_dora_compose_autograd
+    return {"dorajit": lambda: torch.autograd.grad(fused(*tensors, SCALE), tensors, d_out),
+            "eager": lambda: torch.autograd.grad(expression(*tensors), tensors, d_out)}
+
+
+def training_no_gain(lora, base, gain):
+    """As training, the magnitude being frozen."""
+    tensors = [tensor.clone().requires_grad_() for tensor in (lora, base)]
+    d_out = torch.randn_like(lora)
+    fused = dorajit.fused_dora_compose_autograd
+    return {"dorajit": lambda: torch.autograd.grad(fused(*tensors, gain, SCALE), tensors, d_out),
+            "eager": lambda: torch.autograd.grad(expression(*tensors, gain), tensors, d_out)}
+
+
+CASES = {"compose": compose, "forward_and_inner": forward_and_inner, "backward": backward,
+         "norm_assembly": norm_assembly, "forward+backward": training,
+         "forward+backward, frozen": training_no_gain}
+WITH_GRAD = {"forward+backward", "forward+backward, frozen"}
+
+
+def measure(name, contenders, arguments):
+    """Contender -> median microseconds a call."""
+    if name not in WITH_GRAD:
+        contenders = {who: without_grad(run) for who, run in contenders.items()}
+    times = {who: [] for who in contenders}
+    for run in contenders.values():
+        for _ in range(arguments.calls):
+            run()
+    for _ in range(arguments.batches):
+        for who in random.sample(list(contenders), len(contenders)):
+            run = contenders[who]
+            synchronize(arguments.device)
+            start = time.perf_counter()
+            for _ in range(arguments.calls):
+                run()
+            times[who].append((time.perf_counter() - start) / arguments.calls * 1e6)
+    return {who: statistics.median(values) for who, values in times.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"),
+                        default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--rows", type=int, default=4)
+    parser.add_argument("--cols", type=int, default=64)
+    parser.add_argument("--type", default="float32")
+    parser.add_argument("--calls", type=int, default=200, help="per batch")
+    parser.add_argument("--batches", type=int, default=51)
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.device == "cuda":
+        from peers import backward_two_stage, compose as compose_peer, norm_assembly as norm_peer
+        PEERS.update(backward_two_stage=backward_two_stage, compose=compose_peer,
+                     norm_assembly=norm_peer)
+    report = {"device": arguments.device, "torch": torch.__version__, "type": arguments.type,
+              "rows": arguments.rows, "cols": arguments.cols, "load": os.getloadavg()[0],
+              "results": []}
+    print(f"{arguments.device}, {arguments.type} {arguments.rows}x{arguments.cols}, PyTorch "
+          f"{torch.__version__}, load {report['load']:.1f}; microseconds a call (over dorajit's)")
+    with dorajit.force_native():
+        for name, case in CASES.items():
+            medians = measure(name, case(*operands(arguments)), arguments)
+            ratios = {who: value / medians["dorajit"] for who, value in medians.items()}
+            report["results"].append({"call": name, "median_us": medians, "over_dorajit": ratios})
+            print(f"{name:>26}  " + "  ".join(f"{who} {value:.2f} ({ratios[who]:.2f})"
+                                              for who, value in medians.items()), flush=True)
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
