@@ -87,8 +87,8 @@ with dorajit.tuning("first_use"):
     assert right()
 print(testing.statistics()["tuned_problems"], testing.statistics()["launches"])
 """
-    printed = processes.run(program, DORAJIT_CACHE_DIR=str(tmp_path), DORAJIT_TUNE="off", DORAJIT_CXX="g++",
-                            DORAJIT_TUNE_SECONDS="0.2")
+    printed = processes.run(program, DORAJIT_CACHE_DIR=str(tmp_path), DORAJIT_TUNE="off",
+                            DORAJIT_CXX="g++", DORAJIT_TUNE_SECONDS="0.2")
     assert printed == "0\n1 2"
     with pytest.raises(ValueError, match="`policy` is 'always'"), dorajit.tuning("always"):
         pass
@@ -99,12 +99,15 @@ def test_the_cache_is_reached(tmp_path):
 import json
 assert right()
 dorajit.cache.export_to("{0}/all.jsonl")
-print(json.dumps([dorajit.cache.path, len(dorajit.cache.winners()["winners"]),
+stats = dorajit.cache.stats()
+assert stats["trials"] > 0 and stats["artifacts"] > 0 and stats["artifact_bytes"] > 1000, stats
+assert len(dorajit.cache.winners()["winners"]) == stats["winners"]
+print(json.dumps([dorajit.cache.path, stats["winners"],
                   dorajit.cache.import_from("{0}/all.jsonl")["command"]]))
 """.format(tmp_path)
     folder = str(tmp_path / "cache")
-    printed = json.loads(processes.run(program, DORAJIT_CACHE_DIR=folder, DORAJIT_TUNE="first_use", DORAJIT_CXX="g++",
-                                       DORAJIT_TUNE_SECONDS="0.2"))
+    printed = json.loads(processes.run(program, DORAJIT_CACHE_DIR=folder, DORAJIT_CXX="g++",
+                                       DORAJIT_TUNE="first_use", DORAJIT_TUNE_SECONDS="0.2"))
     assert printed == [folder, 1, "import"]
     assert (tmp_path / "all.jsonl").read_text()
 
@@ -137,7 +140,9 @@ def test_warmup_makes_ready(device):
     dorajit.warmup("compose", *tensors, inplace=True)
     dorajit.warmup("compose_inner", *tensors)
     dorajit.warmup("backward", *tensors)
-    dorajit.warmup("backward", tensors[0], None, tensors[2])
+    dorajit.warmup("backward", tensors[0], None, tensors[2], wanted=(True, True, False))
+    dorajit.warmup("backward", tensors[0].mT.expand(2, 8, 4).mT, torch.empty(2, 4, 8, device=device,
+                                                                             dtype=dtype), tensors[2])
     dorajit.warmup("norm_assembly", *(tensors[2],) * 3)
     before = testing.statistics()
     dorajit.fused_dora_compose(*tensors, SCALE)
@@ -148,8 +153,10 @@ def test_warmup_makes_ready(device):
         dorajit.warmup("mul", *tensors)
     with pytest.raises(TypeError, match="has 3 tensors, not 2"):
         dorajit.warmup("compose", *tensors[:2])
-    with pytest.raises(dorajit.Error):
+    with pytest.raises(ValueError, match="`base` has shape"):
         dorajit.warmup("compose", tensors[0], tensors[1][:2], tensors[2])
+    with pytest.raises(dorajit.UnsupportedError, match="runs in PyTorch: float64"):
+        dorajit.warmup("compose", tensors[0], tensors[1].float(), tensors[2])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")

@@ -1,5 +1,6 @@
 """Winners and compiled kernels on disk, as this process and all others of this user share them."""
 
+import contextlib
 import os
 from typing import Any, Union
 
@@ -22,6 +23,17 @@ class Cache:
     def winners(self) -> dict[str, Any]:
         """What `dorajit show --json` says: the database, and the winners so far."""
         return program.run("show")
+
+    def stats(self) -> dict[str, int]:
+        """How much there is: trials, winners, artifacts (compiled kernels), artifact_bytes."""
+        shown = program.run("show")
+        sizes = []
+        for folder, _, names in os.walk(os.path.join(self.path, "artifacts")):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    sizes.append(os.path.getsize(os.path.join(folder, name)))
+        return {"trials": shown["database"]["trials"], "winners": len(shown["winners"]),
+                "artifacts": len(sizes), "artifact_bytes": sum(sizes)}
 
     def export_to(self, path: Union[str, os.PathLike]) -> None:
         """Writes what was measured to a file of text that other machines can import."""

@@ -4,12 +4,13 @@ from typing import Optional
 
 import torch
 
-from dorajit import _native
+from dorajit import _native, checks, dispatch, errors
 
 _OPERATIONS = {"compose": 0, "compose_inner": 1, "backward": 2, "norm_assembly": 3}
 
 
-def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = False) -> None:
+def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = False,
+           wanted: tuple[bool, bool, bool] = (True, True, True)) -> None:
     """Compiles, tunes and loads what calls with such tensors will launch.
 
     For before a CUDA graph is captured, and before work that must not wait for a compiler. Elements
@@ -17,13 +18,17 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
 
     Args:
         operation: "compose" or "compose_inner" with (lora, base, mag_norm_scale); "backward" with
-            (d_out, inner, mag_norm_scale), None for inner without a gradient of mag_norm_scale;
-            "norm_assembly" with (w_norm_sq, cross_term, ba_norm_sq).
-        tensors: as the calls will pass them.
+            (d_out, inner, mag_norm_scale); "norm_assembly" with (w_norm_sq, cross_term, ba_norm_sq).
+            Training with a trained magnitude uses the second and the third, with a frozen one the
+            first and the third.
+        tensors: as the calls will pass them, three.
         inplace: the composition will write into lora.
+        wanted: which gradients backward will be asked for: of lora, base and the magnitude. Without
+            the last, inner may be None.
 
     Raises:
         ValueError, TypeError: what the call itself would raise for these tensors.
+        dorajit.UnsupportedError: such calls run in PyTorch.
         dorajit.Error: nothing could be made ready.
     """
     if operation not in _OPERATIONS:
@@ -31,15 +36,44 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
                          f"{', '.join(map(repr, _OPERATIONS))}")
     if len(tensors) != 3:
         raise TypeError(f"warmup: {operation} has 3 tensors, not {len(tensors)}")
-    first, second, third = tensors
-    if operation == "backward":
-        wants_sum = second is not None
-        outputs = (torch.empty_like(first), torch.empty_like(first),
-                   torch.empty_like(third) if wants_sum else None)
+    if operation == "norm_assembly":
+        answer, last = _plan_norm_assembly(*tensors), ()
+    elif operation == "backward":
+        answer, last = _plan_backward(*tensors, wanted)
     else:
-        outputs = (first if inplace else torch.empty_like(first),)
-        if operation == "compose_inner":
-            outputs += (torch.empty_like(first),)
-    _native.warmup(_OPERATIONS[operation], (*tensors, *outputs))
+        answer, last = _plan_compose(operation, *tensors, inplace), ()
+    if answer.reason is not None:
+        raise errors.UnsupportedError(f"warmup: {operation} runs in PyTorch: {answer.reason}",
+                                      errors.UNSUPPORTED)
+    gain = () if answer.gain is None else (answer.gain,)
+    _native.warmup(_OPERATIONS[operation], (*answer.matrices[:2], *gain, *answer.matrices[2:], *last))
 
 
+def _plan_norm_assembly(w_norm_sq, cross_term, ba_norm_sq):
+    checks.norm_assembly("warmup", w_norm_sq, cross_term, ba_norm_sq)
+    return dispatch.plan({"w_norm_sq": w_norm_sq, "cross_term": cross_term,
+                          "ba_norm_sq": ba_norm_sq, "norm": torch.empty_like(w_norm_sq)})
+
+
+def _plan_compose(operation, lora, base, gain, inplace):
+    checks.compose("warmup", lora, base, gain)
+    matrices = {"lora": lora, "base": base, "out": lora if inplace else torch.empty_like(lora)}
+    if operation == "compose_inner":
+        matrices["inner"] = torch.empty_like(lora)
+    return dispatch.plan(matrices, gain)
+
+
+def _plan_backward(d_out, inner, gain, wanted):
+    """The plan, and the gradient of the gain in a tuple."""
+    inner = inner if wanted[2] else None
+    checks.backward("warmup", d_out, inner, gain)
+    def matrices():
+        return {"d_out": d_out, "inner": inner,
+                "d_lora": torch.empty_like(d_out) if wanted[0] else None,
+                "d_base": torch.empty_like(d_out) if wanted[1] else None}
+    answer = dispatch.plan(matrices(), gain)
+    if answer.strides_only:
+        d_out = d_out.contiguous()
+        inner = None if inner is None else inner.contiguous()
+        answer = dispatch.plan(matrices(), gain)
+    return answer, (torch.empty_like(gain) if wanted[2] else None,)

@@ -1,0 +1,57 @@
+"""What is shipped: the extension's needs, and that the source distribution is complete."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import tarfile
+
+import dorajit
+import pytest
+from dorajit import _native
+
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDER = pathlib.Path(dorajit.__file__).parent
+
+
+def inspected(*command):
+    if not shutil.which(command[0]):
+        pytest.skip(f"{command[0]} is not here")
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_extension_needs_nothing_of_cuda_pytorch_or_a_cxx_library():
+    needed = re.findall(r"NEEDED\s+(\S+)", inspected("objdump", "-p", _native.__file__))
+    allowed = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
+    if "libstdc++.so.6" in needed:
+        pytest.skip("built with GCC, for this machine only")
+    assert needed and set(needed) <= allowed
+
+
+def test_the_extension_exports_its_initialisation_only():
+    names = {line.split()[-1] for line in inspected("nm", "-D", "--defined-only",
+                                                    _native.__file__).splitlines()}
+    assert names == {"PyInit__native"}
+
+
+def test_the_extension_does_not_know_pytorch():
+    sources = list((ROOT / "bindings/python").glob("*.cc")) + list(
+        (ROOT / "bindings/python").glob("*.h"))
+    assert sources
+    for source in sources:
+        assert not re.search(r"#include\s*[<\"](torch|ATen|c10)/", source.read_text()), source
+
+
+def test_the_source_distribution_is_complete(tmp_path, monkeypatch):
+    backend = pytest.importorskip("scikit_build_core.build")
+    monkeypatch.chdir(ROOT)
+    name = backend.build_sdist(str(tmp_path))
+    with tarfile.open(tmp_path / name) as archive:
+        files = {member.name.split("/", 1)[1] for member in archive.getmembers()
+                 if "/" in member.name}
+    wanted = {"pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md", "include/dorajit/dorajit.h",
+              "bindings/python/CMakeLists.txt", "bindings/python/module.cc", "databases/CMakeLists.txt"}
+    wanted |= {f"bindings/python/dorajit/{path.name}" for path in FOLDER.iterdir()
+               if path.suffix in {".py", ".pyi", ".typed"}}
+    assert wanted <= files
+    assert not [one for one in files if one.startswith(("build/", "benchmarks/results/"))]
