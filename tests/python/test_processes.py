@@ -74,9 +74,15 @@ if __name__ == "__main__":
     "import atexit; atexit.register(right)",
     "import sys; del sys.modules['dorajit'], dorajit",
     "import threading; threading.Thread(target=lambda: [right() for _ in range(2000)]).start()",
-    "import threading; from dorajit import _native; out = lora.clone(); threading.Thread("
-    "target=lambda: [_native.compose(lora, base, gain, out, 0.5) for _ in range(10**7)], "
-    "daemon=True).start()",  # straight, since PyTorch's own threads cannot be left like this
+    # Tensors that do not give up the GIL themselves: PyTorch's own threads cannot be left like this.
+    "import functools, threading, types; from dorajit import _native\n"
+    "def still(t): return types.SimpleNamespace(data_ptr=functools.partial(int, t.data_ptr()), "
+    "dtype=t.dtype, shape=t.shape, stride=functools.partial(tuple, t.stride()), is_cpu=True, "
+    "is_neg=bool)\n"
+    "tensors = [still(t) for t in (lora, base, gain, expected)]\n"
+    "_native.compose(*tensors, 0.5)\n"
+    "threading.Thread(target=lambda: [_native.compose(*tensors, 0.5) for _ in range(10**8)], "
+    "daemon=True).start()",
     "class Last:\n    def __del__(self): right()\nlast = Last()",
     "import os; os.fork() or right()",
     "lora.requires_grad_(); kept = dorajit.fused_dora_compose_autograd(lora, base, gain, 0.5)",
