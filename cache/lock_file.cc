@@ -78,7 +78,9 @@ std::unexpected<Error> bad_text(std::string_view what) {
 
 Status check_header(const Json& header, std::string_view rest) {
   const bool is_header = header.is_object() && header.value("format", Json()) == kFormatName &&
-                         header.value("version", Json()).is_number_integer();
+                         header.value("version", Json()).is_number_integer() &&
+                         header.value("problems", Json()).is_number_unsigned() &&
+                         header.size() == 4;
   if (!is_header) return bad_text("its first line is not that of a lock file");
   if (const auto version = header["version"].get<std::int64_t>(); version != kFormatVersion) {
     return bad_text(std::format("it has version {} of {}, and this dorajit reads {}", version,
@@ -108,13 +110,15 @@ std::string to_lock_text(std::span<const LockEntry> entries) {
 
 Result<std::vector<LockEntry>> parse_lock_text(std::string_view text) {
   const std::string_view header = cut_line(text);
-  DORAJIT_TRY(check_header(Json::parse(header, nullptr, false), text));
+  const Json fields = Json::parse(header, nullptr, false);
+  DORAJIT_TRY(check_header(fields, text));
   std::vector<LockEntry> entries;
   for (int number = 2; !text.empty(); ++number) {
     auto entry = read_line(cut_line(text));
     if (!entry) return bad_text(std::format("its line {} is no problem with its config", number));
     entries.push_back(*std::move(entry));
   }
+  if (fields["problems"] != entries.size()) return bad_text("its number of problems is wrong");
   return entries;
 }
 

@@ -40,7 +40,6 @@ class LockedConfigSourceTest : public testing::Test {
       EXPECT_EQ(answer.config, config);
     }
     EXPECT_EQ(log.count(why), 1) << why;
-    EXPECT_EQ(log.size(), 1);
     const auto refused = find(LockedMiss::kFail);
     ASSERT_TRUE(refused.refusal);
     EXPECT_EQ(refused.refusal->code, StatusCode::kUnsupported);
@@ -108,12 +107,13 @@ TEST_F(LockedConfigSourceTest, VectorsThatDoNotFitTheDataAreNeverUsed) {
   expect_miss("its vectors of 16 elements do not fit", Rung::kDefault, default_);
 }
 
+// The library's own kernel would serve in its place, which is another config.
 TEST_F(LockedConfigSourceTest, ConfigsThatDoNotCompileAreNotUsed) {
   freeze(other_config());
   problem_.row_bucket = 9;
   entries_[0].problem = to_text(problem_);
   entries_[0].config.block_size = -4;
-  expect_miss("failed", Rung::kDefault, default_);
+  expect_miss("its config was b-4-", Rung::kDefault, default_);
 }
 
 }  // namespace

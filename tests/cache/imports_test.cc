@@ -67,8 +67,8 @@ TEST_F(Imports, UndoingGivesWhatWasBefore) {
 }
 
 TEST_F(Imports, TrialsThatWereThereBeforeStay) {
-  const auto own = sample_trials(1, 3);
-  store_->record(own, sample_winner(1));
+  store_->record(sample_trials(1, 3), sample_winner(1));
+  const auto own = store_->trials();
   const Content before = content();
   EXPECT_EQ(import(own), "") << "there is nothing to undo";
   EXPECT_TRUE(store_->imports().empty());

@@ -49,9 +49,7 @@ TEST(LockFile, NothingButTheWholeOfItIsTaken) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     std::string altered = text;
     altered[at] = static_cast<char>(altered[at] ^ 1);
-    const auto read = parse_lock_text(altered);
-    // Only the number of problems, which says nothing, may be another.
-    if (read) EXPECT_EQ(text.substr(at - 2, 2), "\":") << at << altered;
+    EXPECT_FALSE(parse_lock_text(altered)) << at << altered;
   }
   EXPECT_FALSE(parse_lock_text(text + "\n"));
 }

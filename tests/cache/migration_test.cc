@@ -90,7 +90,7 @@ TEST_F(SchemaOne, IsMigratedAndTellsTheDefaults) {
     EXPECT_EQ(trial.default_config.has_value(), are_of_one_run(trial, winner_));
     EXPECT_EQ(trial.default_config.value_or(winner_.default_config), winner_.default_config);
   }
-  EXPECT_EQ(RawDatabase(db()).ask("PRAGMA user_version"), "3");
+  EXPECT_EQ(RawDatabase(db()).ask("PRAGMA user_version"), "4");
   EXPECT_EQ(log_.size(), 0);
 }
 

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <string>
 
-#include "bindings/cli/device_bundles.h"
 #include "cache/trial_files.h"
 #include "tests/cache/sample_records.h"
 #include "tests/cli/cli_sandbox.h"
@@ -24,17 +23,6 @@ const std::string kShipped = std::string(DORAJIT_SOURCE_DIR) + "/databases/nvidi
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-TEST(DeviceBundles, AreNamedByTheModel) {
-  EXPECT_EQ(cli::model_file_name("cuda/NVIDIA H200/sm_90/132 SMs/61440 KiB L2/140 GiB"),
-            "nvidia_h200");
-  EXPECT_EQ(cli::model_file_name("cuda/NVIDIA A100-SXM4-40GB/sm_80/108 SMs"),
-            "nvidia_a100_sxm4_40gb");
-  EXPECT_EQ(cli::model_file_name("cpu/Intel(R) Xeon(R) 8468 @ 2.1GHz/avx512/8 threads"),
-            "intel_r_xeon_r_8468_2_1ghz");
-  EXPECT_EQ(cli::model_file_name("x"), "x");
-  EXPECT_EQ(cli::model_file_name("cuda/../../etc/passwd"), "unnamed") << "never a path";
 }
 
 class CliBundle : public testing::Test {
