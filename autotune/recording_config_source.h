@@ -21,6 +21,8 @@ class RecordingConfigSource final : public launch::ConfigSource {
     return answering_->find(problem, device, kernels);
   }
 
+  void set_listener(Listener listener) override { answering_->set_listener(std::move(listener)); }
+
  private:
   const std::shared_ptr<ProblemRecord> record_;
   const std::unique_ptr<launch::ConfigSource> answering_;

@@ -18,6 +18,10 @@ namespace {
 using launch::ConfigAnswer;
 using launch::Rung;
 
+// Shares of a problem's time that a winner is expected to save: for the daemon's order of work.
+constexpr double kGainOverDefault = 0.2;
+constexpr double kGainOverStaleWinner = 0.02;
+
 std::int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -82,11 +86,17 @@ cache::Environment environment_of(const launch::Problem& problem, const device::
 
 TuningConfigSource::TuningConfigSource(const Settings& settings,
                                        std::shared_ptr<cache::TuningStore> store,
-                                       Statistics& statistics)
+                                       Statistics& statistics,
+                                       std::unique_ptr<DaemonRequests> daemon)
     : settings_(settings),
       store_(std::move(store)),
       statistics_(statistics),
-      journal_(cache::LaunchJournal::open(settings.tuning_dir)) {}
+      journal_(cache::LaunchJournal::open(settings.tuning_dir)),
+      daemon_(std::move(daemon)) {}
+
+void TuningConfigSource::set_listener(Listener listener) {
+  if (daemon_ != nullptr) daemon_->set_listener(std::move(listener));
+}
 
 std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& problem,
                                                      device::Device& device,
@@ -161,7 +171,12 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
   const auto is_known = [&] { return best_of(looks).answers; };
   const auto is_fresh = [&] { return is_known() && !best_of(looks).is_stale; };
   if (is_fresh() || (is_known() && !may_tune)) return answer_of(best_of(looks), question);
-  if (may_tune) {
+  DaemonRequests::Launches awaited;
+  if (may_tune && daemon_ != nullptr) {
+    awaited = daemon_->ask(problem, device, space_kind(settings_),
+                           is_known() ? kGainOverStaleWinner : kGainOverDefault);
+  }
+  if (may_tune && !awaited && settings_.tune_policy != TunePolicy::kDaemon) {
     // Another process or thread may be tuning this very problem: its result serves both.
     const auto patience = std::chrono::milliseconds(
         static_cast<std::int64_t>(settings_.tune_seconds * 1000) + 10'000);
@@ -176,8 +191,10 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
       looks = look_up_exactly(*store_, question);
     }
   }
-  if (is_known()) return answer_of(best_of(looks), question);
-  return answer_of(look_at_neighbours(*store_, question).back(), question);
+  ConfigAnswer answer = answer_of(
+      is_known() ? best_of(looks) : look_at_neighbours(*store_, question).back(), question);
+  answer.launches = std::move(awaited);
+  return answer;
 }
 
 std::vector<RungLook> TuningConfigSource::explain(const launch::Problem& problem,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "autotune/client/daemon_requests.h"
 #include "autotune/ladder.h"
 #include "autotune/problem_tuner.h"
 #include "cache/launch_journal.h"
@@ -22,11 +23,14 @@ inline constexpr const char* kMeasurementPolicy = "cold-cache tournament/2";
 
 class TuningConfigSource final : public launch::ConfigSource {
  public:
+  // `daemon` may be null: then nobody else is asked.
   TuningConfigSource(const Settings& settings, std::shared_ptr<cache::TuningStore> store,
-                     Statistics& statistics);
+                     Statistics& statistics, std::unique_ptr<DaemonRequests> daemon = nullptr);
 
   launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
                             launch::KernelCache& kernels) override;
+
+  void set_listener(Listener listener) override;
 
   // The rungs that find() would look at if it were not to tune, down to the one that answers.
   std::vector<RungLook> explain(const launch::Problem& problem, const device::DeviceInfo& device);
@@ -46,6 +50,7 @@ class TuningConfigSource final : public launch::ConfigSource {
   const std::unique_ptr<cache::LaunchJournal> journal_;  // under tuning_
   TuneProgress progress_;
   std::mutex tuning_;  // one tuning at a time: measurements must not disturb each other
+  const std::unique_ptr<DaemonRequests> daemon_;  // the last, as its thread calls back
 };
 
 // The space that the settings have searched.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "autotune/locked_config_source.h"
+#include "autotune/protocol/socket_place.h"
 #include "autotune/recording_config_source.h"
 #include "autotune/tuning_config_source.h"
 #include "cache/artifact_files.h"
@@ -52,6 +53,15 @@ std::string usable_tuning_dir(const std::string& cache_dir) {
   return made ? live_dir : std::string();
 }
 
+// Null where no daemon is to be asked: its winners would not be found.
+std::unique_ptr<autotune::DaemonRequests> daemon_of(const Settings& settings) {
+  const bool may_ask =
+      settings.tune_policy == TunePolicy::kAutomatic || settings.tune_policy == TunePolicy::kDaemon;
+  if (!may_ask || settings.tuning_dir.empty()) return nullptr;
+  return std::make_unique<autotune::DaemonRequests>(
+      autotune::protocol::socket_folder(), autotune::protocol::own_hello(settings.tuning_dir));
+}
+
 // Where the engine has its configs from; what decides is held to `lock` if there is one.
 Composition compose(const Settings& settings, std::unique_ptr<launch::ConfigSource> lock) {
   set_log_level(settings.log_level);
@@ -69,7 +79,8 @@ Composition compose(const Settings& settings, std::unique_ptr<launch::ConfigSour
   auto statistics = std::make_unique<Statistics>();
   std::unique_ptr<launch::ConfigSource> configs = std::move(lock);
   if (configs == nullptr) {
-    configs = std::make_unique<autotune::TuningConfigSource>(used, store, *statistics);
+    configs =
+        std::make_unique<autotune::TuningConfigSource>(used, store, *statistics, daemon_of(used));
   }
   if (!used.record_path.empty()) {
     configs = std::make_unique<autotune::RecordingConfigSource>(

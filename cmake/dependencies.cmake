@@ -17,6 +17,11 @@ dorajit_add_headers(dlpack dlpack/dlpack.h libdlpack-dev)
 dorajit_add_headers(sqlite sqlite3.h libsqlite3-dev)
 if(DORAJIT_BUILD_CLI)
   dorajit_add_headers(cli11 CLI/CLI.hpp libcli11-dev)
+  dorajit_add_headers(uv uv.h libuv1-dev)
+  # The static archive where there is one, so that the daemon runs where libuv is not installed.
+  find_library(DORAJIT_UV_LIBRARY NAMES libuv_a.a libuv.a uv REQUIRED)
+  mark_as_advanced(DORAJIT_UV_LIBRARY)
+  target_link_libraries(dorajit_uv INTERFACE "${DORAJIT_UV_LIBRARY}" ${CMAKE_DL_LIBS} rt)
 endif()
 
 # The static archive is taken where it fits into a shared object, so that what ships needs no

@@ -16,7 +16,15 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOC
         FILES_MATCHING PATTERN "*.md")
 
 if(TARGET dorajit_cli)
-  install(TARGETS dorajit_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(TARGETS dorajit_cli dorajitd RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  # A unit names its program by its whole path, and the prefix is known when it is installed.
+  install(CODE "
+    set(bindir \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")
+    set(docdir \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}\")
+    foreach(unit dorajitd.service dorajitd.socket)
+      configure_file(\"${PROJECT_SOURCE_DIR}/bindings/daemon/systemd/\${unit}.in\"
+        \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/systemd/user/\${unit}\" @ONLY)
+    endforeach()")
 endif()
 
 if(TARGET dorajit)

@@ -24,6 +24,11 @@ std::size_t slot_of(const DeviceId& id) {
   return id.kind == DeviceKind::kCpu ? 0 : static_cast<std::size_t>(id.ordinal) + 1;
 }
 
+DeviceId device_at(std::size_t slot) {
+  if (slot == 0) return {.kind = DeviceKind::kCpu};
+  return {.kind = DeviceKind::kCuda, .ordinal = static_cast<int>(slot) - 1};
+}
+
 kernels::KernelArguments make_arguments(const launch::Call& call) {
   kernels::KernelArguments arguments{};
   arguments.num_rows = call.operands.front().rows;
@@ -55,7 +60,10 @@ Engine::Engine(Settings settings, std::unique_ptr<Statistics> statistics,
       statistics_(std::move(statistics)),
       artifacts_(std::move(artifacts)),
       kernels_(settings_, artifacts_.get(), *statistics_),
-      configs_(std::move(configs)) {}
+      configs_(std::move(configs)) {
+  configs_->set_listener(
+      [this](const Problem& problem, device::Device& device) { renew_plan(problem, device); });
+}
 
 Engine::~Engine() = default;
 
@@ -108,6 +116,7 @@ Status Engine::run(const launch::Call& call, device::Stream stream) {
   const kernels::KernelArguments arguments = make_arguments(call);
   DORAJIT_TRY(device->launch(*plan->kernel, plan->answer.config, arguments, stream));
   statistics_->launches.fetch_add(1, std::memory_order_relaxed);
+  if (plan->answer.launches) plan->answer.launches->fetch_add(1, std::memory_order_relaxed);
   return {};
 }
 
@@ -130,11 +139,11 @@ Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const Device
 }
 
 Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Problem& problem,
-                                            device::Device& device) {
+                                            device::Device& device, bool anew) {
   {
     std::unique_lock lock(making_mutex_);
     made_.wait(lock, [&] { return std::ranges::find(making_, key) == making_.end(); });
-    if (const LaunchPlan* plan = plans_.find(key)) return plan;
+    if (const LaunchPlan* plan = plans_.find(key); plan != nullptr && !anew) return plan;
     making_.push_back(key);
   }
   // Also when something throws: the next caller must not wait for a plan that nobody makes.
@@ -165,6 +174,17 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
                         .device = &device,
                         .kernel = ready->kernel,
                         .answer = answer});
+}
+
+void Engine::renew_plan(const Problem& problem, device::Device& device) {
+  for (std::size_t slot = 0; slot < opened_.size(); ++slot) {
+    if (opened_[slot].load(std::memory_order_acquire) != &device) continue;
+    const launch::PlanKey key = launch::make_plan_key(problem, device_at(slot));
+    // The plan that is there serves on where this fails.
+    if (make_plan(key, problem, device, true)) {
+      statistics_->renewed_plans.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
 }
 
 Status Engine::warm_up(const launch::Call& call) {

@@ -54,9 +54,12 @@ class Engine {
   [[nodiscard]] const Statistics& statistics() const { return *statistics_; }
 
  private:
+  // One caller at a time for a key; `anew` also where there is a plan by now.
   Result<const launch::LaunchPlan*> make_plan(const launch::PlanKey& key,
                                               const launch::Problem& problem,
-                                              device::Device& device);
+                                              device::Device& device, bool anew = false);
+  // Puts what the config source answers by now in the place of the plan.
+  void renew_plan(const launch::Problem& problem, device::Device& device);
   Result<const launch::LaunchPlan*> find_plan(const launch::Problem& problem,
                                               const launch::DeviceId& id, device::Stream stream);
 
@@ -72,11 +75,11 @@ class Engine {
   std::array<std::atomic<device::Device*>, kMostDevices + 1> opened_{};
 
   launch::KernelCache kernels_;
-  const std::unique_ptr<launch::ConfigSource> configs_;
   launch::PlanTable plans_;
   std::mutex making_mutex_;
   std::condition_variable made_;
-  std::vector<launch::PlanKey> making_;  // under making_mutex_
+  std::vector<launch::PlanKey> making_;                  // under making_mutex_
+  const std::unique_ptr<launch::ConfigSource> configs_;  // the last, as its threads call back
 };
 
 }  // namespace dorajit

@@ -35,10 +35,17 @@ Status apply_tune_policy(std::int32_t policy, Settings& settings) {
     case DORAJIT_TUNE_OFF:
       settings.tune_policy = TunePolicy::kOff;
       return {};
+    case DORAJIT_TUNE_DAEMON:
+      settings.tune_policy = TunePolicy::kDaemon;
+      return {};
+    case DORAJIT_TUNE_AUTOMATIC:
+      settings.tune_policy = TunePolicy::kAutomatic;
+      return {};
     default:
       return refuse("tune_policy",
                     std::format("is {}; set it to DORAJIT_TUNE_FROM_ENVIRONMENT (0), "
-                                "DORAJIT_TUNE_FIRST_USE (1) or DORAJIT_TUNE_OFF (2)",
+                                "DORAJIT_TUNE_FIRST_USE (1), DORAJIT_TUNE_OFF (2), "
+                                "DORAJIT_TUNE_DAEMON (3) or DORAJIT_TUNE_AUTOMATIC (4)",
                                 policy));
   }
 }

@@ -80,9 +80,11 @@ DORAJIT_API const char* dorajit_error_log(const dorajit_error* error);
 DORAJIT_API void dorajit_error_destroy(dorajit_error* error);
 
 enum {
-  DORAJIT_TUNE_FROM_ENVIRONMENT = 0, /* DORAJIT_TUNE, else first use */
+  DORAJIT_TUNE_FROM_ENVIRONMENT = 0, /* DORAJIT_TUNE, else automatic */
   DORAJIT_TUNE_FIRST_USE = 1,        /* a problem without a winner is tuned by its first call */
-  DORAJIT_TUNE_OFF = 2               /* nothing is ever tuned; winners that are known are used */
+  DORAJIT_TUNE_OFF = 2,              /* nothing is ever tuned; winners that are known are used */
+  DORAJIT_TUNE_DAEMON = 3,           /* dorajitd tunes; its winners are used when they arrive */
+  DORAJIT_TUNE_AUTOMATIC = 4         /* DAEMON where one listens, else FIRST_USE */
 };
 
 /* Zero-initialise, then set struct_size = sizeof(dorajit_engine_options) and what should differ

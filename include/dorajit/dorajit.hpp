@@ -21,9 +21,11 @@ inline namespace v0 {
 
 // What to do about a problem that has not been tuned yet.
 enum class TunePolicy : std::int32_t {
-  kFromEnvironment = DORAJIT_TUNE_FROM_ENVIRONMENT,  // DORAJIT_TUNE, else kFirstUse
+  kFromEnvironment = DORAJIT_TUNE_FROM_ENVIRONMENT,  // DORAJIT_TUNE, else kAutomatic
   kFirstUse = DORAJIT_TUNE_FIRST_USE,                // its first call tunes it
-  kOff = DORAJIT_TUNE_OFF                            // use what is known, tune nothing
+  kOff = DORAJIT_TUNE_OFF,                           // use what is known, tune nothing
+  kDaemon = DORAJIT_TUNE_DAEMON,                     // dorajitd tunes, winners arrive later
+  kAutomatic = DORAJIT_TUNE_AUTOMATIC                // kDaemon where one listens, else kFirstUse
 };
 
 struct Options {

@@ -117,9 +117,12 @@ Result<Settings> Settings::from_environment() {
                             "absolute path",
                             settings.cache_dir));
   }
-  DORAJIT_TRY(read_choice<TunePolicy>(
-      "DORAJIT_TUNE", {{"first_use", TunePolicy::kFirstUse}, {"off", TunePolicy::kOff}},
-      settings.tune_policy));
+  DORAJIT_TRY(read_choice<TunePolicy>("DORAJIT_TUNE",
+                                      {{"automatic", TunePolicy::kAutomatic},
+                                       {"first_use", TunePolicy::kFirstUse},
+                                       {"daemon", TunePolicy::kDaemon},
+                                       {"off", TunePolicy::kOff}},
+                                      settings.tune_policy));
   DORAJIT_TRY(read_choice<LogLevel>("DORAJIT_LOG",
                                     {{"off", LogLevel::kOff},
                                      {"error", LogLevel::kError},

@@ -11,8 +11,10 @@ namespace dorajit {
 
 // What to do about a problem without a winner.
 enum class TunePolicy {
-  kFirstUse,  // tune now, in this process, within the budget
-  kOff,       // run the ladder's answer
+  kAutomatic,  // kDaemon where one answers, else kFirstUse
+  kFirstUse,   // tune now, in this process, within the budget
+  kDaemon,     // ask the daemon, and run the ladder's answer meanwhile
+  kOff,        // run the ladder's answer
 };
 
 // What to do about a problem that a lock file says nothing of, or that cannot run as it says.
@@ -29,7 +31,7 @@ struct Settings {
   std::string tuning_dir;  // of the database and its locks; compose_engine() derives it
   std::int64_t cache_max_bytes = std::int64_t{1} << 30;  // of compiled kernels there
   std::string shipped_databases;  // folder of databases to read from; empty: none
-  TunePolicy tune_policy = TunePolicy::kFirstUse;
+  TunePolicy tune_policy = TunePolicy::kAutomatic;
   double tune_seconds = 2.0;       // per problem, at most kMostTuneSeconds
   std::int64_t scratch_bytes = 0;  // 0: min(2 GiB, a quarter of free memory)
   int tune_candidates = 0;         // configs tried per problem at most; 0: all

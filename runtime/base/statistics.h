@@ -12,7 +12,8 @@ struct Statistics {
   std::atomic<std::int64_t> artifact_hits{0};    // artifacts taken from the store
   std::atomic<std::int64_t> builtin_kernels{0};  // kernels served from the library itself
   std::atomic<std::int64_t> tuned_problems{0};
-  std::atomic<std::int64_t> trials{0};  // configs measured
+  std::atomic<std::int64_t> trials{0};         // configs measured
+  std::atomic<std::int64_t> renewed_plans{0};  // configs swapped for winners that came later
 };
 
 }  // namespace dorajit

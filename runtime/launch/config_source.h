@@ -1,7 +1,9 @@
 // Where the config of a problem comes from. The runtime sees this interface only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -34,6 +36,8 @@ struct ConfigAnswer {
   double median_ns = 0;          // of the config when it was measured; 0 if it never was
   double default_median_ns = 0;  // of the default config in the same measurement
   int trials = 0;                // configs measured for this answer by this process
+  // Counts the launches of what awaits a better answer; else null.
+  std::shared_ptr<std::atomic<std::int64_t>> launches{};
   // Why the problem may not run at all, in a process that is locked; the rest then means nothing.
   std::optional<Error> refusal{};
 };
@@ -47,6 +51,11 @@ class ConfigSource {
   // the tuning budget allows.
   virtual ConfigAnswer find(const Problem& problem, device::Device& device,
                             KernelCache& kernels) = 0;
+
+  // Told of each problem to which find() has a better answer than before, from a thread of the
+  // source's own, until the source is destroyed. Set before the first call of find().
+  using Listener = std::function<void(const Problem& problem, device::Device& device)>;
+  virtual void set_listener(Listener) {}
 };
 
 // Answers every problem with its default config.

@@ -152,6 +152,7 @@ CAbiTest::CAbiTest() {
   folder_ = testing::TempDir() + "dorajit-c-abi-XXXXXX";
   EXPECT_NE(mkdtemp(folder_.data()), nullptr);
   set_variable("DORAJIT_CACHE_DIR", cache_dir());
+  set_variable("DORAJIT_DAEMON_DIR", folder_);
   set_variable("DORAJIT_TUNE", "off");
   set_variable("DORAJIT_CXX", "none");
   set_variable("DORAJIT_LOG", "off");

@@ -79,7 +79,7 @@ TEST_F(EngineCreateTest, RefusesWrongOptions) {
   options_.cache_dir = "relative/folder";
   expect_refused("`options.cache_dir`");
   options_.cache_dir = nullptr;
-  options_.tune_policy = 3;
+  options_.tune_policy = 5;
   expect_refused("`options.tune_policy`");
   options_.tune_policy = DORAJIT_TUNE_OFF;
   for (const double seconds : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {

@@ -1,0 +1,216 @@
+#include "autotune/client/daemon_requests.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <format>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/base/scope_exit.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::size_t kMostQuestions = 10'000;
+constexpr std::chrono::seconds kPauseBetweenAttempts{2};
+constexpr std::chrono::seconds kReportInterval{1};
+// A daemon that does not fit is likely to stay.
+constexpr std::chrono::seconds kPauseAfterARefusal{60};
+
+}  // namespace
+
+DaemonRequests::DaemonRequests(std::string folder, protocol::Hello own)
+    : folder_(std::move(folder)),
+      own_(std::move(own)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      opener_(::getpid()),
+      fresh_(DaemonConnection::open(folder_, own_)) {
+  (void)fits_so_far();
+}
+
+DaemonRequests::~DaemonRequests() {
+  if (!thread_.joinable()) return;
+  if (process_ != ::getpid()) {
+    thread_.detach();  // it lives in the parent
+    return;
+  }
+  is_ending_ = true;
+  wake();
+  thread_.join();
+}
+
+void DaemonRequests::wake() const {
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+DaemonRequests::Launches DaemonRequests::ask(const launch::Problem& problem, device::Device& device,
+                                             kernels::SpaceKind space, double gain) {
+  // Checked first: in a child, the mutex may be that of a thread which is not there.
+  if (process_ != 0 && process_ != ::getpid()) return nullptr;
+  Key key(to_text(problem), device.info().fingerprint);
+  auto launches = std::make_shared<std::atomic<std::int64_t>>(0);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = asked_.find(key); found != asked_.end()) {
+      auto& devices = found->second.devices;
+      if (std::ranges::find(devices, &device) == devices.end()) devices.push_back(&device);
+      return found->second.launches;
+    }
+    if (asked_.size() >= kMostQuestions || (!is_connected_ && !connect())) return nullptr;
+    outbox_.push_back(
+        {.request = {.problem = key.first, .device = key.second, .space = space, .gain = gain},
+         .launches = launches});
+    asked_.emplace(std::move(key),
+                   Question{.problem = problem, .devices = {&device}, .launches = launches});
+  }
+  wake();
+  return launches;
+}
+
+// Call with mutex_ held.
+bool DaemonRequests::connect() {
+  if (opener_ != ::getpid()) fresh_.reset();  // the parent uses it
+  if (!fits_so_far()) {
+    const Moment now = steady_clock::now();
+    if (now < try_after_ || !wake_) return false;
+    try_after_ = now + kPauseBetweenAttempts;
+    fresh_ = DaemonConnection::open(folder_, own_);
+    if (fresh_ == nullptr) return false;
+  }
+  is_connected_ = true;
+  if (!thread_.joinable()) start_thread();
+  return true;
+}
+
+// Whether there is a fresh connection and nothing is known against it. Call with mutex_ held.
+bool DaemonRequests::fits_so_far() {
+  if (fresh_ == nullptr) return false;
+  std::vector<protocol::Answer> none;
+  if (fresh_->serve(none)) return true;
+  if (!fresh_->refusal().empty()) pause_after(*fresh_);
+  fresh_.reset();
+  return false;
+}
+
+// Call with mutex_ held.
+void DaemonRequests::pause_after(const DaemonConnection& lost) {
+  const std::string& refusal = lost.refusal();
+  if (!refusal.empty()) {
+    log_once(LogLevel::kInfo, "daemon " + refusal,
+             std::format("the daemon in {} is of no use here: {}", folder_, refusal));
+  }
+  const bool fits = lost.has_greeted() || refusal.empty();
+  try_after_ = steady_clock::now() + (fits ? kPauseBetweenAttempts : kPauseAfterARefusal);
+}
+
+void DaemonRequests::start_thread() {
+  process_ = ::getpid();
+  // Signals are for the threads of the application.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const ScopeExit restored([&] { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); });
+  thread_ = std::thread([this] { serve(); });
+}
+
+void DaemonRequests::serve() {
+  std::vector<protocol::Answer> answers;
+  while (!is_ending_) {
+    exchange_news();
+    report_launches();
+    if (connection_ != nullptr && !connection_->serve(answers)) lose_connection();
+    for (const protocol::Answer& answer : std::exchange(answers, {})) settle(answer);
+    if (!is_ending_) wait();
+  }
+}
+
+void DaemonRequests::exchange_news() {
+  std::vector<Unanswered> questions;
+  bool is_fresh = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!is_connected_ && !(unanswered_.empty() && outbox_.empty())) connect();
+    is_fresh = fresh_ != nullptr;
+    if (is_fresh) connection_ = std::move(fresh_);
+    questions.swap(outbox_);
+  }
+  if (is_fresh) {
+    for (const auto& [key, question] : unanswered_) connection_->ask(question.request);
+  }
+  for (Unanswered& question : questions) {
+    if (connection_ != nullptr) connection_->ask(question.request);
+    Key key(question.request.problem, question.request.device);
+    unanswered_.emplace(std::move(key), std::move(question));
+  }
+}
+
+void DaemonRequests::report_launches() {
+  const Moment now = steady_clock::now();
+  if (connection_ == nullptr || now < next_report_) return;
+  next_report_ = now + kReportInterval;
+  for (const auto& [key, question] : unanswered_) {
+    protocol::TuneRequest request = question.request;
+    request.calls = static_cast<double>(question.launches->exchange(0));
+    if (request.calls > 0) connection_->ask(request);
+  }
+}
+
+void DaemonRequests::wait() const {
+  std::array<pollfd, 2> wanted{};
+  wanted[0] = {.fd = wake_.get(), .events = POLLIN, .revents = 0};
+  wanted[1] = {.fd = -1, .events = 0, .revents = 0};  // passed over
+  int patience_ms = -1;
+  if (connection_ != nullptr) {
+    wanted[1].fd = connection_->socket();
+    wanted[1].events = connection_->wanted_events();
+    patience_ms = connection_->patience_ms();
+    constexpr auto kReportMs = static_cast<int>(std::chrono::milliseconds(kReportInterval).count());
+    if (patience_ms < 0 && !unanswered_.empty()) patience_ms = kReportMs;
+  } else if (!unanswered_.empty()) {
+    const std::scoped_lock lock(mutex_);
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(try_after_ - steady_clock::now());
+    patience_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  }
+  (void)::poll(wanted.data(), wanted.size(), patience_ms);
+  std::uint64_t count = 0;
+  (void)!::read(wake_.get(), &count, sizeof count);
+}
+
+void DaemonRequests::lose_connection() {
+  const std::scoped_lock lock(mutex_);
+  pause_after(*connection_);
+  connection_.reset();
+  is_connected_ = false;
+}
+
+void DaemonRequests::settle(const protocol::Answer& answer) {
+  if (const auto* failed = std::get_if<protocol::Failed>(&answer)) {
+    if (unanswered_.erase({failed->problem, failed->device}) == 0) return;
+    log(LogLevel::kInfo,
+        std::format("the daemon does not tune {}: {}", failed->problem, failed->reason));
+    return;
+  }
+  const auto* tuned = std::get_if<protocol::Tuned>(&answer);
+  if (tuned == nullptr || unanswered_.erase({tuned->problem, tuned->device}) == 0) return;
+  Question question;
+  {
+    const std::scoped_lock lock(mutex_);
+    question = asked_.at({tuned->problem, tuned->device});  // it stays, and is not asked again
+  }
+  if (!listener_) return;
+  for (device::Device* device : question.devices) {
+    if (!is_ending_) listener_(question.problem, *device);
+  }
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,99 @@
+// What this process has asked the daemon for, and who is to be told of the answers.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "autotune/client/daemon_connection.h"
+#include "autotune/protocol/messages.h"
+#include "kernel_templates/spaces.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/device/device.h"
+#include "runtime/launch/config_source.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::autotune {
+
+// Thread-safe. A thread of its own talks to the daemon, from the first request that one might
+// answer. What a daemon did not answer before it went is asked again of the next.
+class DaemonRequests {
+ public:
+  // `folder` is that of the socket. Says hello already, so that by the first request the daemon may
+  // have said whether it fits.
+  DaemonRequests(std::string folder, protocol::Hello own);
+  DaemonRequests(const DaemonRequests&) = delete;
+  DaemonRequests& operator=(const DaemonRequests&) = delete;
+  ~DaemonRequests();
+
+  // Counts launches; the daemon does first what is launched most.
+  using Launches = std::shared_ptr<std::atomic<std::int64_t>>;
+
+  // Tuning the problem is the daemon's business, who is asked once; launches of it are to be
+  // counted until the winner arrives. Null: there is no daemon, or this is a child of the process
+  // that talks to it. Waits for nothing. `gain` is the share of the problem's time that a winner
+  // might save.
+  Launches ask(const launch::Problem& problem, device::Device& device, kernels::SpaceKind space,
+               double gain);
+
+  // Told of each problem whose winner has arrived, from the thread. Set before the first ask(); not
+  // called any more once this is destroyed.
+  void set_listener(launch::ConfigSource::Listener listener) { listener_ = std::move(listener); }
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // problem and device, as the protocol has them
+  struct Question {
+    launch::Problem problem{};
+    std::vector<device::Device*> devices{};  // of one fingerprint
+    Launches launches;
+  };
+  struct Unanswered {
+    protocol::TuneRequest request;
+    Launches launches;
+  };
+  using Moment = std::chrono::steady_clock::time_point;
+
+  bool connect();
+  bool fits_so_far();
+  void pause_after(const DaemonConnection& lost);
+  void start_thread();
+  void wake() const;
+  void serve();
+  void exchange_news();
+  void report_launches();
+  void wait() const;
+  void lose_connection();
+  void settle(const protocol::Answer& answer);
+
+  const std::string folder_;
+  const protocol::Hello own_;
+  launch::ConfigSource::Listener listener_;
+  const UniqueFd wake_;  // an eventfd
+  std::atomic<bool> is_ending_ = false;
+  const pid_t opener_;              // who has said hello
+  std::atomic<pid_t> process_ = 0;  // whose thread it is
+
+  mutable std::mutex mutex_;
+  std::map<Key, Question> asked_;            // under mutex_
+  std::vector<Unanswered> outbox_;           // under mutex_
+  std::unique_ptr<DaemonConnection> fresh_;  // under mutex_: for the thread to take
+  bool is_connected_ = false;                // under mutex_
+  Moment try_after_{};                       // under mutex_
+
+  // The thread's own.
+  std::unique_ptr<DaemonConnection> connection_;
+  std::map<Key, Unanswered> unanswered_;
+  Moment next_report_{};
+  std::thread thread_;
+};
+
+}  // namespace dorajit::autotune

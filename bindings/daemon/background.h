@@ -1,0 +1,30 @@
+// A process that goes on by itself after whoever started it has its answer.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "runtime/base/error.h"
+#include "runtime/base/unique_fd.h"
+
+namespace dorajit::daemon {
+
+class Background {
+ public:
+  // Forks; call it before there are threads. The child goes on in a session of its own; what it has
+  // to say goes to the terminal until settle().
+  static Result<Background> enter();
+
+  // In the parent: how to end, as soon as the child has settled or ended. Nothing in the child.
+  [[nodiscard]] std::optional<int> parent_exit_code() const { return parent_exit_code_; }
+
+  // In the child: leaves the terminal alone and tells the parent. Messages go to the journal where
+  // there is one, else to the end of that file.
+  void settle(const std::string& log_path);
+
+ private:
+  UniqueFd told_;
+  std::optional<int> parent_exit_code_;
+};
+
+}  // namespace dorajit::daemon

@@ -1,0 +1,15 @@
+#include <exception>
+
+#include "bindings/cli/output.h"
+#include "bindings/daemon/daemon_command_line.h"
+
+int main(int argc, char** argv) {
+  using dorajit::cli::ExitCode;
+  try {
+    return static_cast<int>(dorajit::daemon::run_daemon_command_line(argc, argv));
+  } catch (const std::exception& error) {
+    dorajit::cli::print_error(
+        {.code = dorajit::StatusCode::kInternal, .message = error.what(), .log = {}});
+    return static_cast<int>(ExitCode::kFailed);
+  }
+}
