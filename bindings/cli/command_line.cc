@@ -11,6 +11,7 @@
 #include "bindings/cli/bundle_db_command.h"
 #include "bindings/cli/cache_command.h"
 #include "bindings/cli/compile_command.h"
+#include "bindings/cli/daemon_command.h"
 #include "bindings/cli/demo_command.h"
 #include "bindings/cli/device_choice.h"
 #include "bindings/cli/devices_command.h"
@@ -77,7 +78,7 @@ CommandLine::CommandLine()
        make_commands<DevicesCommand, DoctorCommand, DemoCommand, CompileCommand, PrewarmCommand,
                      TuneCommand, ExplainCommand, ShowCommand, ReportCommand, FreezeCommand,
                      ExportCommand, ImportCommand, MergeCommand, BundleDbCommand, VerifyCommand,
-                     CacheCommand>()) {
+                     CacheCommand, DaemonCommand>()) {
     CLI::App* app = command->declare(*app_);
     add_global_options(*app, options_);
     for (CLI::App* subcommand : app->get_subcommands([](CLI::App*) { return true; })) {
@@ -106,6 +107,10 @@ Result<Invocation> CommandLine::make_invocation() const {
   DORAJIT_ASSIGN(invocation.settings, Settings::from_environment());
   // A record is of what an application meets, and may be the very file that a command reads.
   invocation.settings.record_path.clear();
+  // A command is there to wait for its winners.
+  if (invocation.settings.tune_policy == TunePolicy::kAutomatic) {
+    invocation.settings.tune_policy = TunePolicy::kFirstUse;
+  }
   if (!options_.cache_dir.empty()) {
     std::error_code error;
     invocation.settings.cache_dir = std::filesystem::absolute(options_.cache_dir, error).string();

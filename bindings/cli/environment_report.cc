@@ -13,6 +13,7 @@ constexpr std::string_view kKnown[] = {"DORAJIT_AUTOTUNE",
                                        "DORAJIT_CACHE_DIR",
                                        "DORAJIT_CACHE_MAX_BYTES",
                                        "DORAJIT_CXX",
+                                       "DORAJIT_DAEMON_DIR",
                                        "DORAJIT_DATABASES",
                                        "DORAJIT_LOCKED",
                                        "DORAJIT_LOCKED_MISS",
@@ -32,7 +33,8 @@ constexpr std::string_view kForeign[] = {"CONDA_PREFIX",
                                          "DORA_AUTOTUNE_COMPREHENSIVE",
                                          "TMPDIR",
                                          "VIRTUAL_ENV",
-                                         "XDG_CACHE_HOME"};
+                                         "XDG_CACHE_HOME",
+                                         "XDG_RUNTIME_DIR"};
 
 }  // namespace
 

@@ -113,7 +113,8 @@ Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
   Statistics nothing_done;
   const Settings& settings = composition.engine->settings();
   autotune::TuningConfigSource source(settings, composition.store, nothing_done);
-  const bool may_tune = settings.tune_policy != TunePolicy::kOff && settings.tune_seconds != 0;
+  const bool may_tune = settings.tune_policy != TunePolicy::kOff &&
+                        settings.tune_policy != TunePolicy::kDaemon && settings.tune_seconds != 0;
   std::vector<Explained> all;
   for (const launch::Problem& problem : problems) {
     Explained explained{.problem = problem, .config = {}, .looks = source.explain(problem, device)};

@@ -29,6 +29,13 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+std::vector<std::string> followed_by(const std::string& program,
+                                     const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> result;
   for (std::string& text : texts) result.push_back(text.data());
@@ -54,6 +61,7 @@ CliSandbox::CliSandbox() {
   environment_["HOME"] = folder_;
   environment_["TMPDIR"] = folder_;
   environment_["DORAJIT_CACHE_DIR"] = cache_dir();
+  environment_["DORAJIT_DAEMON_DIR"] = folder_;
   // Small and quick: what these tests are about is not the measurement.
   environment_["DORAJIT_TUNE_SECONDS"] = "0.2";
   environment_["DORAJIT_SCRATCH_BYTES"] = "33554432";
@@ -72,10 +80,8 @@ void CliSandbox::set(const std::string& variable, const std::string& value) {
   }
 }
 
-pid_t CliSandbox::spawn(const std::vector<std::string>& arguments, const std::string& out,
+pid_t CliSandbox::spawn(std::vector<std::string> words, const std::string& out,
                         const std::string& err) const {
-  std::vector<std::string> words = {DORAJIT_CLI};
-  words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables;
   for (const auto& [name, value] : environment_) variables.push_back(name + "=" + value);
 
@@ -96,19 +102,27 @@ pid_t CliSandbox::spawn(const std::vector<std::string>& arguments, const std::st
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
 
   pid_t process = -1;
-  const int error = posix_spawn(&process, DORAJIT_CLI, &actions, &attributes,
+  const int error = posix_spawn(&process, words.front().c_str(), &actions, &attributes,
                                 pointers(words).data(), pointers(variables).data());
-  EXPECT_EQ(error, 0) << DORAJIT_CLI;
+  EXPECT_EQ(error, 0) << words.front();
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return process;
 }
 
 CliResult CliSandbox::run(const std::vector<std::string>& arguments) const {
+  return run_words(followed_by(DORAJIT_CLI, arguments));
+}
+
+CliResult CliSandbox::start_daemon(const std::vector<std::string>& arguments) const {
+  return run_words(followed_by(DORAJITD, arguments));
+}
+
+CliResult CliSandbox::run_words(const std::vector<std::string>& words) const {
   const std::string out = folder_ + "/out";
   const std::string err = folder_ + "/err";
   CliResult result;
-  result.exit_code = wait_for(spawn(arguments, out, err));
+  result.exit_code = wait_for(spawn(words, out, err));
   result.out = read_file(out);
   result.err = read_file(err);
   return result;
@@ -143,7 +157,7 @@ CliResult CliSandbox::run_on_terminal(const std::vector<std::string>& arguments)
 }
 
 pid_t CliSandbox::start(const std::vector<std::string>& arguments) const {
-  return spawn(arguments, "/dev/null", "/dev/null");
+  return spawn(followed_by(DORAJIT_CLI, arguments), "/dev/null", "/dev/null");
 }
 
 int wait_for(pid_t process) {

@@ -37,11 +37,16 @@ class CliSandbox {
   // The same with standard error on a terminal: what appeared there.
   [[nodiscard]] CliResult run_on_terminal(const std::vector<std::string>& arguments) const;
 
+  // Starts dorajitd in the background; back when it can be asked. Ended by `dorajit daemon drain`.
+  [[nodiscard]] CliResult start_daemon(const std::vector<std::string>& arguments = {}) const;
+
   // Starts a run without waiting; the caller waits for the process. Its output is dropped.
   [[nodiscard]] pid_t start(const std::vector<std::string>& arguments) const;
 
  private:
-  [[nodiscard]] pid_t spawn(const std::vector<std::string>& arguments, const std::string& out,
+  [[nodiscard]] CliResult run_words(const std::vector<std::string>& words) const;
+  // The first word is the program.
+  [[nodiscard]] pid_t spawn(std::vector<std::string> words, const std::string& out,
                             const std::string& err) const;
 
   std::string folder_;

@@ -145,7 +145,11 @@ TEST_F(EveryCommand, PrintsOneJsonDocument) {
       {{"verify"}, {file}},
       {{"cache", "path"}, {}},
       {{"cache", "rebuild"}, {}},
+      {{"daemon", "status"}, {}},
+      {{"daemon", "metrics"}, {}},
+      {{"daemon", "drain"}, {}},
   };
+  EXPECT_EQ(sandbox_.start_daemon().exit_code, 0);
   std::vector<Words> done;
   for (const auto& [command, arguments] : runs) {
     Words words = command;
