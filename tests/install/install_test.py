@@ -81,6 +81,18 @@ def check_files(installation):
     say(f"installed: {len(files)} files that others build with")
 
 
+def check_units(installation):
+    """systemd finds the daemon's program where it was installed."""
+    folder = installation.prefix / "lib" / "systemd" / "user"
+    expect((folder / "dorajitd.socket").is_file(), "dorajitd.socket was not installed")
+    service = (folder / "dorajitd.service").read_text(encoding="utf-8")
+    program = re.search(r"^ExecStart=(\S+)", service, re.MULTILINE)[1]
+    expect(pathlib.Path(program) == installation.prefix / "bin" / "dorajitd",
+           f"dorajitd.service starts {program}")
+    run([program, "--version"])
+    say("units: a service and its socket")
+
+
 def check_manual(installation):
     """Every command of the program has its page, and shells find what completes them."""
     program = installation.prefix / "bin" / "dorajit"
@@ -138,6 +150,8 @@ def clean_environment(**changes):
     unwanted = ("DORAJIT_", "LD_LIBRARY_PATH", "CMAKE_PREFIX_PATH", "PKG_CONFIG_PATH", "CFLAGS",
                 "CXXFLAGS", "LDFLAGS")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+    # Not that of whoever runs this.
+    kept["DORAJIT_DAEMON_DIR"] = "/nonexistent"
     return {**kept, **{name: str(value) for name, value in changes.items()}}
 
 
@@ -205,6 +219,7 @@ def check_installation(build, source, scratch):
     run([tool("cmake"), "--install", build, "--prefix", installation.prefix])
     check_files(installation)
     check_manual(installation)
+    check_units(installation)
     check_relocatable(installation, build, source)
     check_needed_libraries(installation, build)
     check_exported_symbols(installation)

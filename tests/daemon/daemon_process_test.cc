@@ -1,0 +1,139 @@
+// The program dorajitd, with its own workers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "autotune/protocol/socket_place.h"
+#include "cache/tuning_store.h"
+#include "runtime/compile/subprocess.h"
+#include "tests/cache/child_process.h"
+#include "tests/cache/small_disk.h"
+#include "tests/daemon/running_daemon.h"
+
+namespace dorajit::tests {
+namespace {
+
+using namespace autotune::protocol;  // NOLINT(google-build-using-namespace): what this is about
+using testing::HasSubstr;
+
+std::string problem(std::int64_t cols) { return to_text(cpu_problem(cols)); }
+
+TEST(DaemonProcess, TunesAProblemOnceForAllWhoAsk) {
+  const RealDaemon daemon;
+  std::vector<PlainClient> clients;
+  for (int i = 0; i < 5; ++i) {
+    clients.emplace_back(daemon);
+    clients.back().send(cpu_request(96));
+  }
+  for (PlainClient& client : clients) EXPECT_EQ(client.expect<Tuned>().problem, problem(96));
+  const auto status = clients[0].status();
+  EXPECT_EQ(status["tuned"], 1);
+  EXPECT_EQ(status["requests"], 5);
+  EXPECT_EQ(status["clients"], 5);
+  EXPECT_EQ(status["recent"][0]["problem"], problem(96));
+  EXPECT_GT(status["recent"][0]["median_ns"], 0);
+  EXPECT_GT(status["devices"][0]["tuning_seconds"], 0);
+  const auto store = cache::TuningStore::open(daemon.cache_dir());
+  EXPECT_TRUE(store->find_winner(cpu_fingerprint(), problem(96)));
+}
+
+TEST(DaemonProcess, SaysWhatItCannotTune) {
+  const RealDaemon daemon;
+  PlainClient client(daemon);
+  client.send(TuneRequest{.problem = "nonsense", .device = "gpu"});
+  EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no problem"));
+  client.send(TuneRequest{.problem = problem(96), .device = "a device of elsewhere"});
+  EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no such device"));
+}
+
+TEST(DaemonProcess, OfTwoOneLeads) {
+  const RealDaemon first;
+  PlainClient client(first);
+  std::vector<std::string> second = {"/usr/bin/env", "DORAJIT_DAEMON_DIR=" + first.socket_folder()};
+  for (const std::string& word : first.command()) second.push_back(word);
+  const auto result = compile::run_process(second, std::chrono::seconds(60));
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->exit_code, 0);
+  EXPECT_THAT(result->output, HasSubstr("another daemon serves already"));
+  EXPECT_EQ(client.status()["clients"], 1);
+}
+
+// A compiler that lets the first kernel which is not like the default trap when it is called.
+std::string make_bad_compiler(const std::string& folder) {
+  std::ofstream(folder + "/trap.h")
+      << "extern \"C\" __attribute__((no_instrument_function)) void __cyg_profile_func_enter("
+         "void*, void*) { __builtin_trap(); }\n"
+         "extern \"C\" __attribute__((no_instrument_function)) void __cyg_profile_func_exit("
+         "void*, void*) {}\n";
+  const std::string path = folder + "/c++";
+  std::ofstream(path)
+      << "#!/bin/sh\n"
+         "for last; do :; done\n"
+         "case \"$last\" in *.cc) ;; *) exec c++ \"$@\" ;; esac\n"
+         "if grep -q ', 1, static_cast<dorajit::kernels::CachePolicy>(0)' \"$last\"\n"
+         "then exec c++ \"$@\"; fi\n"
+         "mkdir \"$0.spoils\" 2>/dev/null || exec c++ \"$@\"\n"
+         "exec c++ -finstrument-functions -include \"${0%/*}/trap.h\" \"$@\"\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
+TEST(DaemonProcess, AConfigThatCrashesItsWorkerIsQuarantinedAndTheRestIsTuned) {
+  RealDaemon daemon({}, false);
+  daemon.set("DORAJIT_CXX", make_bad_compiler(daemon.folder()));
+  daemon.set("DORAJIT_TUNE_SECONDS", "2");
+  daemon.start();
+  PlainClient client(daemon);
+  client.send(cpu_request(96));
+  client.send(cpu_request(160));
+  client.expect<Tuned>();
+  client.expect<Tuned>();
+  EXPECT_EQ(client.status()["workers_lost"], 1) << daemon.log();
+  const auto store = cache::TuningStore::open(daemon.cache_dir());
+  const auto trials = store->trials(cpu_fingerprint(), problem(96));
+  EXPECT_EQ(std::ranges::count(trials, cache::Verdict::kDidNotFinish, &cache::Trial::verdict), 1);
+}
+
+TEST(DaemonProcess, OnAFullDiskItSaysThatWinnersAreNotKept) {
+  RealDaemon daemon({}, false);
+  std::filesystem::create_directory(daemon.cache_dir());
+  const bool can_mount = cache::run_in_child([&] {
+                           return cache::mount_small_disk(daemon.cache_dir(), "64k") ? 0 : 1;
+                         }) == 0;
+  if (!can_mount) GTEST_SKIP() << "file systems cannot be mounted here";
+  daemon.set_disk("1m");
+  daemon.start();
+  PlainClient client(daemon);
+  std::ofstream("/proc/" + std::to_string(daemon.pid()) + "/root" + daemon.cache_dir() + "/filler")
+      << std::string(2 << 20, 'x');
+  for (int i = 0; i < 2; ++i) {
+    client.send(cpu_request(96 + i));
+    EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("winners cannot be kept"));
+  }
+  EXPECT_EQ(client.status()["failed"], 2);
+}
+
+TEST(DaemonProcess, FinishesWhatItHasInHandWhenAskedToEnd) {
+  RealDaemon daemon;
+  PlainClient client(daemon);
+  client.send(cpu_request(96));
+  EXPECT_EQ(client.status()["jobs_in_hand"], 1);
+  daemon.signal(SIGTERM);
+  EXPECT_EQ(client.expect<Tuned>().problem, problem(96));
+  EXPECT_EQ(daemon.wait(), 0);
+  EXPECT_FALSE(std::filesystem::exists(socket_path(daemon.socket_folder())));
+}
+
+TEST(DaemonProcess, EndsWhenNobodyWantsAnything) {
+  RealDaemon daemon({"--idle-exit", "0.5"});
+  EXPECT_EQ(daemon.wait(), 0);
+}
+
+}  // namespace
+}  // namespace dorajit::tests
