@@ -9,7 +9,6 @@ neither PyTorch nor NumPy.
 """
 
 import argparse
-import ctypes
 import json
 import os
 import statistics
@@ -18,51 +17,16 @@ import sys
 import tempfile
 import time
 
+import device_memory
 import dorajit_c
 
 ROWS, COLS = 512, 4096
 
 
-class CudaMemory:
-    """A primary context and zeroed device memory, straight from the driver."""
-
-    def __init__(self):
-        self.driver = ctypes.CDLL("libcuda.so.1")
-        context = ctypes.c_void_p()
-        self.check("cuInit", 0)
-        self.check("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        self.check("cuCtxSetCurrent", context)
-
-    def check(self, name, *arguments):
-        if getattr(self.driver, name)(*arguments) != 0:
-            raise RuntimeError(f"{name} failed")
-
-    def allocate(self, size):
-        pointer = ctypes.c_uint64()
-        self.check("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
-        self.check("cuMemsetD8_v2", pointer, 0, ctypes.c_size_t(size))
-        return pointer.value
-
-    def synchronize(self):
-        self.check("cuCtxSynchronize")
-
-
-class HostMemory:
-    def __init__(self):
-        self.kept = []
-
-    def allocate(self, size):
-        self.kept.append(ctypes.create_string_buffer(size + 64))
-        return (ctypes.addressof(self.kept[-1]) + 63) // 64 * 64
-
-    def synchronize(self):
-        pass
-
-
 def child(library_path, device):
     """One process: prints its times and what the engine did."""
     start = time.perf_counter()
-    memory = CudaMemory() if device == "cuda" else HostMemory()
+    memory = device_memory.memory_of(device)
     addresses = [memory.allocate(ROWS * COLS * 4) for _ in range(4)]
     memory.synchronize()
     driver = time.perf_counter() - start
@@ -83,7 +47,7 @@ def child(library_path, device):
 
 
 def run_child(arguments, cache, **settings):
-    environment = dict(os.environ, DORAJIT_CACHE_DIR=cache, **settings)
+    environment = {**os.environ, "DORAJIT_CACHE_DIR": cache, "DORAJIT_TUNE": "first_use", **settings}
     printed = subprocess.run(
         [sys.executable, __file__, "--child", "--library", arguments.library, "--device",
          arguments.device], env=environment, check=True, capture_output=True, text=True).stdout
