@@ -1,0 +1,151 @@
+# Brings a machine to where the project builds: sourced by ./dev, with its variables and functions.
+# shellcheck shell=bash disable=SC2154
+
+clang_packages=(clang-19 libc++-19-dev libc++abi-19-dev libclang-rt-19-dev lld-19)
+lint_packages=(clang-format-19)
+# From PyPI: since 22 it passes over system headers, which takes a third of the time.
+clang_tidy='clang-tidy==23.1.4'
+base_packages=(cmake ninja-build make g++ pkg-config python3 python3-venv googletest libcli11-dev
+  nlohmann-json3-dev libxxhash-dev libdlpack-dev libsqlite3-dev libuv1-dev git ca-certificates)
+nvrtc_13='nvidia-cuda-nvrtc==13.0.*'
+nvrtc_12='nvidia-cuda-nvrtc-cu12'
+
+missing_packages() {
+  local package
+  for package in "$@"; do
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
+      printf '%s\n' "$package"
+  done
+}
+
+apt() {
+  local runner=()
+  if [[ $(id -u) != 0 ]]; then
+    command -v sudo >/dev/null || return 1
+    runner=(sudo)
+  fi
+  "${runner[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" </dev/null >&2
+}
+
+# Installs what it can of the given packages; what then is missing is for the caller to judge.
+install_packages() {
+  local missing package
+  mapfile -t missing < <(missing_packages "$@")
+  ((${#missing[@]})) || return 0
+  say "installing ${missing[*]}"
+  apt update || say "the package lists could not be updated; trying with those at hand"
+  apt install --no-install-recommends "${missing[@]}" && return 0
+  for package in "${missing[@]}"; do
+    apt install --no-install-recommends "$package" || true
+  done
+}
+
+# The name of a g++ that is new enough, or nothing.
+recent_gcc() {
+  local name
+  for name in g++ g++-14 g++-13; do
+    if command -v "$name" >/dev/null && (($("$name" -dumpversion | cut -d. -f1) >= 13)); then
+      printf '%s\n' "$name"
+      return
+    fi
+  done
+}
+
+choose_compiler() {
+  if command -v clang++-19 >/dev/null && [[ -f $(clang++-19 -print-file-name=libc++.a) ]]; then
+    compiler=clang++-19
+    return
+  fi
+  compiler=$(recent_gcc)
+  if [[ -z $compiler ]]; then
+    install_packages g++-13
+    compiler=$(recent_gcc)
+  fi
+  [[ -n $compiler ]] || die "neither clang 19 with libc++ 19 nor GCC 13 can be had here: install one"
+  notices+=("clang 19 with libc++ 19 is missing, so $compiler builds: the result needs this system's
+libstdc++ at run time, and ./dev bundle is left out")
+}
+
+nvrtc_in() { compgen -G "$1/libnvrtc.so.1[23]*" >/dev/null; }
+
+# The folder of an NVRTC that is on this machine, or nothing.
+find_nvrtc() {
+  local base folder
+  for base in "${CUDA_PATH:-}" "${CUDA_HOME:-}" /usr/local/cuda; do
+    for folder in "$base/lib64" "$base/lib"; do
+      if [[ -n $base ]] && nvrtc_in "$folder"; then printf '%s\n' "$folder"; return; fi
+    done
+  done
+  folder=$(ldconfig -p 2>/dev/null | sed -n 's/.*libnvrtc\.so\.1[23] .*=> \(.*\)\/.*/\1/p' | head -n 1)
+  [[ -n $folder ]] ||
+    folder=$(find "$state/venv" -name 'libnvrtc.so.1[23]' -printf '%h\n' 2>/dev/null | head -n 1)
+  printf '%s\n' "$folder"
+}
+
+# fetch_from_pypi PACKAGE...: what fails is for the caller to notice.
+fetch_from_pypi() {
+  [[ -x $state/venv/bin/pip ]] || python3 -m venv "$state/venv" >&2 || return 0
+  "$state/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --retries 1 \
+    --timeout 30 "$@" >&2 || true
+}
+
+install_nvrtc() {
+  local package=$nvrtc_13
+  ! nvidia-smi 2>/dev/null | grep -q 'CUDA Version: 12\.' || package=$nvrtc_12
+  say "no NVRTC on this machine: fetching $package from PyPI"
+  fetch_from_pypi "$package"
+}
+
+setup_key() { printf '%s\n' "${clang_packages[*]} ${lint_packages[*]} ${base_packages[*]}" "$nvrtc_13" \
+  "$clang_tidy" "${python_packages[*]}" "$(cat /etc/os-release 2>/dev/null)" |
+  sha256sum | cut -d' ' -f1; }
+
+run_setup() {
+  local missing
+  notices=()
+  mkdir -p "$state"
+  if command -v dpkg-query >/dev/null; then
+    install_packages "${base_packages[@]}" "${clang_packages[@]}" "${lint_packages[@]}"
+    mapfile -t missing < <(missing_packages "${base_packages[@]}")
+    ((${#missing[@]} == 0)) || die "these packages are needed and could not be installed: ${missing[*]}"
+    mapfile -t missing < <(missing_packages "${lint_packages[@]}")
+    ((${#missing[@]} == 0)) || notices+=("${missing[*]} could not be installed: ./dev lint leaves out
+what needs it")
+  else
+    say "this is no Debian or Ubuntu: have these or their like installed: ${base_packages[*]}"
+  fi
+  choose_compiler
+  nvrtc=$(find_nvrtc)
+  if [[ -z $nvrtc && -z ${DORAJIT_NVRTC:-} ]]; then
+    install_nvrtc
+    nvrtc=$(find_nvrtc)
+    [[ -n $nvrtc ]] || notices+=("NVRTC is missing and PyPI did not provide it: tests that compile
+CUDA kernels and 'dorajit compile' are left out")
+  fi
+  if [[ ! -x $state/venv/bin/clang-tidy ]]; then
+    say "fetching $clang_tidy from PyPI"
+    fetch_from_pypi "$clang_tidy"
+    [[ -x $state/venv/bin/clang-tidy ]] || notices+=("clang-tidy could not be had from PyPI: ./dev lint
+leaves it out")
+  fi
+  has_python || install_python
+  has_python || notices+=("PyTorch, pybind11 or Python's headers are missing and could not be
+fetched: the Python package is neither built nor tested")
+  notices=("${notices[@]//$'\n'/ }")
+  { printf 'key=%q compiler=%q nvrtc=%q\n' "$(setup_key)" "$compiler" "$nvrtc"
+    printf 'notices=('; printf '%q ' "${notices[@]}"; printf ')\n'; } >"$state/setup"
+}
+
+# Brings the machine up to date, if need be, and sets: compiler, nvrtc, toolchain, DORAJIT_NVRTC.
+setup() {
+  local key=none notice
+  # shellcheck source=/dev/null
+  [[ ! -f $state/setup ]] || source "$state/setup"
+  [[ $key == "$(setup_key)" && ( -z $nvrtc || -d $nvrtc ) ]] && command -v "$compiler" >/dev/null ||
+    run_setup
+  for notice in "${notices[@]}"; do [[ -z $notice ]] || say "$notice"; done
+  toolchain=()
+  [[ $compiler == clang++-19 ]] ||
+    toolchain=("-DCMAKE_CXX_COMPILER=$compiler" "-DCMAKE_C_COMPILER=${compiler/g++/gcc}")
+  [[ -n ${DORAJIT_NVRTC:-} || -z $nvrtc ]] || export DORAJIT_NVRTC=$nvrtc
+}
