@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -62,42 +61,6 @@ TEST(DaemonProcess, OfTwoOneLeads) {
   EXPECT_EQ(result->exit_code, 0);
   EXPECT_THAT(result->output, HasSubstr("another daemon serves already"));
   EXPECT_EQ(client.status()["clients"], 1);
-}
-
-// A compiler that lets the first kernel which is not like the default trap when it is called.
-std::string make_bad_compiler(const std::string& folder) {
-  std::ofstream(folder + "/trap.h")
-      << "extern \"C\" __attribute__((no_instrument_function)) void __cyg_profile_func_enter("
-         "void*, void*) { __builtin_trap(); }\n"
-         "extern \"C\" __attribute__((no_instrument_function)) void __cyg_profile_func_exit("
-         "void*, void*) {}\n";
-  const std::string path = folder + "/c++";
-  std::ofstream(path)
-      << "#!/bin/sh\n"
-         "for last; do :; done\n"
-         "case \"$last\" in *.cc) ;; *) exec c++ \"$@\" ;; esac\n"
-         "if grep -q ', 1, static_cast<dorajit::kernels::CachePolicy>(0)' \"$last\"\n"
-         "then exec c++ \"$@\"; fi\n"
-         "mkdir \"$0.spoils\" 2>/dev/null || exec c++ \"$@\"\n"
-         "exec c++ -finstrument-functions -include \"${0%/*}/trap.h\" \"$@\"\n";
-  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-  return path;
-}
-
-TEST(DaemonProcess, AConfigThatCrashesItsWorkerIsQuarantinedAndTheRestIsTuned) {
-  RealDaemon daemon({}, false);
-  daemon.set("DORAJIT_CXX", make_bad_compiler(daemon.folder()));
-  daemon.set("DORAJIT_TUNE_SECONDS", "2");
-  daemon.start();
-  PlainClient client(daemon);
-  client.send(cpu_request(96));
-  client.send(cpu_request(160));
-  client.expect<Tuned>();
-  client.expect<Tuned>();
-  EXPECT_EQ(client.status()["workers_lost"], 1) << daemon.log();
-  const auto store = cache::TuningStore::open(daemon.cache_dir());
-  const auto trials = store->trials(cpu_fingerprint(), problem(96));
-  EXPECT_EQ(std::ranges::count(trials, cache::Verdict::kDidNotFinish, &cache::Trial::verdict), 1);
 }
 
 TEST(DaemonProcess, OnAFullDiskItSaysThatWinnersAreNotKept) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -90,6 +91,7 @@ std::vector<std::string> RealDaemon::command() const {
 
 void RealDaemon::run() const {
   if (!disk_.empty() && !cache::mount_small_disk(cache_dir(), disk_)) return;
+  if (!disk_.empty()) ::chmod(cache_dir().c_str(), 0700);
   ::setenv("DORAJIT_DAEMON_DIR", socket_folder().c_str(), 1);
   ::setenv("DORAJIT_TUNE_SECONDS", "0.2", 1);
   ::setenv("DORAJIT_SCRATCH_BYTES", "33554432", 1);
