@@ -47,8 +47,9 @@ class CliBundle : public testing::Test {
 };
 
 TEST_F(CliBundle, WhatShipsIsABundleOfItself) {
-  fs::create_directory(file("out"));
-  const CliResult bundled = sandbox_.run({"bundle-db", "--out", file("out"), kShipped, "--json"});
+  fs::create_directory(file("bundles"));
+  const CliResult bundled =
+      sandbox_.run({"bundle-db", "--out", file("bundles"), kShipped, "--json"});
   ASSERT_EQ(bundled.exit_code, 0) << bundled.err;
   EXPECT_EQ(bundled.document()["left_out"], 0);
   EXPECT_EQ(bundled.document()["bundles"][0]["name"], "nvidia_h200");
@@ -93,13 +94,13 @@ TEST_F(CliBundle, DatabasesServeAsTheShippedOnes) {
   const std::vector<std::string> tune = {"tune", "--shape",  "4x64", "--type",
                                          "f32",  "--device", "cpu",  "--json"};
   ASSERT_EQ(sandbox_.run(tune).exit_code, 0);
-  fs::create_directory(file("out"));
+  fs::create_directory(file("bundles"));
   const CliResult bundled = sandbox_.run(
-      {"bundle-db", "--sqlite", "--out", file("out"), sandbox_.cache_dir() + "/tuning.db"});
+      {"bundle-db", "--sqlite", "--out", file("bundles"), sandbox_.cache_dir() + "/tuning.db"});
   ASSERT_EQ(bundled.exit_code, 0) << bundled.err;
   EXPECT_EQ(bundled.err, "");
   sandbox_.set("DORAJIT_CACHE_DIR", file("elsewhere"));
-  sandbox_.set("DORAJIT_DATABASES", file("out"));
+  sandbox_.set("DORAJIT_DATABASES", file("bundles"));
   EXPECT_EQ(sandbox_.run(tune).document()["problems"][0]["rung"], "shipped database");
 }
 

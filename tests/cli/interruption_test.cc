@@ -47,7 +47,7 @@ std::vector<std::string> leftovers(const std::string& folder) {
 class Interruption : public testing::Test {
  protected:
   Interruption() {
-    fs::create_directory(file("out"));
+    fs::create_directory(file("bundles"));
     write_trials(file("a.jsonl"), 0, 40);
     EXPECT_EQ(sandbox_.run({"import", file("a.jsonl")}).exit_code, 0);
   }
@@ -124,7 +124,7 @@ TEST_F(Interruption, OutputsAreWholeOrAsBefore) {
     ASSERT_EQ(sandbox_.run(words).exit_code, 0);
     const std::string whole = read_file(out);
     interrupt_at_steps(
-        words, file("out"), 1, [&] { std::ofstream(out) << "before\n"; },
+        words, file("bundles"), 1, [&] { std::ofstream(out) << "before\n"; },
         [&] {
           const std::string now = read_file(out);
           // A page tells when it was made.
@@ -136,12 +136,12 @@ TEST_F(Interruption, OutputsAreWholeOrAsBefore) {
 
 TEST_F(Interruption, BundlesAreWholeOrAsBefore) {
   const auto prepare = [&] {
-    fs::remove_all(file("out"));
-    fs::create_directory(file("out"));
+    fs::remove_all(file("bundles"));
+    fs::create_directory(file("bundles"));
   };
-  interrupt_at_steps({"bundle-db", "--all", "--sqlite", "--out", file("out"), file("a.jsonl")},
-                     file("out"), 5, prepare, [&] {
-                       for (const auto& entry : fs::directory_iterator(file("out"))) {
+  interrupt_at_steps({"bundle-db", "--all", "--sqlite", "--out", file("bundles"), file("a.jsonl")},
+                     file("bundles"), 5, prepare, [&] {
+                       for (const auto& entry : fs::directory_iterator(file("bundles"))) {
                          EXPECT_EQ(sandbox_.run({"verify", entry.path().string()}).exit_code, 0)
                              << entry.path();
                        }
@@ -228,7 +228,7 @@ TEST_F(Interruption, BarsAreDrawnOnTerminalsOnly) {
       {{"merge", file("y.jsonl"), file("a.jsonl")}, "reading " + file("a.jsonl")},
       {{"import", file("a.jsonl")}, "adding to the database"},
       {{"verify", file("a.jsonl")}, "reading " + file("a.jsonl")},
-      {{"bundle-db", "--all", "--out", file("out"), file("a.jsonl")}, "writing nvidia"},
+      {{"bundle-db", "--all", "--out", file("bundles"), file("a.jsonl")}, "writing nvidia"},
       {{"freeze", "--shape", "4x64", "--type", "f32", "--device", "cpu"}, "freezing compose/"},
   };
   for (const auto& [words, activity] : runs) {

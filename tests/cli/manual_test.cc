@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -158,7 +159,9 @@ TEST(CliCompletion, ZshReadsItsFile) {
   const std::string text = read_file(kManual + "/zsh/_dorajit");
   EXPECT_THAT(text, testing::StartsWith("#compdef dorajit\n"));
   for (const std::string& command : commands()) {
-    EXPECT_THAT(text, HasSubstr("        " + command + ") _dorajit_" + command + " ;;\n"));
+    std::string function = "_dorajit_" + command;
+    std::ranges::replace(function, '-', '_');
+    EXPECT_THAT(text, HasSubstr("        " + command + ") " + function + " ;;\n"));
   }
 }
 
