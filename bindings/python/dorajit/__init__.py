@@ -17,7 +17,11 @@ __version__ = _native.__version__
 
 _NEED_TORCH = ("fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
               "fused_dora_compose_autograd", "compose_backward", "FusedDoRAComposeFunction",
-              "explain_dispatch", "warmup")
+              "explain_dispatch", "warmup", "weight_norm", "forget_weight_norms", "nn", "patch_peft",
+              "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb",
+              "get_dora_norm_threshold_bytes", "set_dora_forward_threshold_mb",
+              "get_dora_forward_threshold_mb", "get_dora_forward_threshold_bytes",
+              "invalidate_environment")
 
 try:
     import torch as _torch
@@ -38,6 +42,14 @@ if _torch is not None:
                              fused_dora_compose, fused_dora_compose_autograd,
                              fused_dora_forward_and_inner, fused_norm_assembly)
     from dorajit.warm import warmup
+    from dorajit.norm_cache import forget_weight_norms
+    from dorajit.norm import weight_norm
+    from dorajit.thresholds import (get_dora_forward_threshold_bytes, get_dora_forward_threshold_mb,
+                                    get_dora_norm_threshold_bytes, get_dora_norm_threshold_mb,
+                                    invalidate_environment, set_dora_forward_threshold_mb,
+                                    set_dora_norm_threshold_mb)
+    from dorajit import nn
+    from dorajit.peft import patch_peft
 
 
 def __getattr__(name):

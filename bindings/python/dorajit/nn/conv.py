@@ -1,0 +1,81 @@
+"""DoRA over convolutions."""
+
+import math
+from typing import Optional
+
+import torch
+from torch import Tensor, nn
+
+from dorajit import tiers
+from dorajit.nn import layer
+
+
+class _DoRAConv(layer.DoRALayer):
+    """As DoRALinear, over channels; lora_A is a convolution like the base layer, lora_B one of 1."""
+
+    _base_type: type
+
+    def __init__(self, base_layer: nn.Module, rank: int, alpha: float = 1.0, *, dropout: float = 0.0,
+                 use_rslora: bool = False, dtype: Optional[torch.dtype] = None):
+        name, wanted = type(self).__name__, self._base_type
+        if not isinstance(base_layer, wanted):
+            raise TypeError(f"{name}: argument `base_layer` is a {type(base_layer).__name__}; pass a "
+                            f"torch.nn.{wanted.__name__}")
+        if base_layer.groups != 1:
+            raise ValueError(f"{name}: argument `base_layer` has {base_layer.groups} groups; one is "
+                             "supported")
+        super().__init__(base_layer, rank, alpha, dropout, use_rslora)
+        like = {"device": base_layer.weight.device, "dtype": dtype or base_layer.weight.dtype,
+                "bias": False}
+        self.lora_A = wanted(base_layer.in_channels, rank, base_layer.kernel_size, base_layer.stride,
+                             base_layer.padding, base_layer.dilation,
+                             padding_mode=base_layer.padding_mode, **like)
+        self.lora_B = wanted(rank, base_layer.out_channels, 1, **like)
+        nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
+        nn.init.zeros_(self.lora_B.weight)
+        self._init_magnitude()
+
+    @classmethod
+    def from_conv(cls, conv: nn.Module, rank: int, alpha: float = 1.0, **options) -> "_DoRAConv":
+        """The layer with an adapter; `options` as for the constructor."""
+        return cls(conv, rank, alpha, **options)
+
+    def _magnitude_shape(self, rows):
+        return (1, rows) + (1,) * (self.base_layer.weight.dim() - 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        base = self.base_layer
+        result = base(x)
+        if self.merged:
+            return result
+        if result.dim() != base.weight.dim():
+            raise layer.shape_error(self, "x", x.shape, "give it a dimension for the batch")
+        given = x.to(self.lora_A.weight.dtype)
+        if self._drops:
+            given = self.lora_dropout(given)
+            plain = base._conv_forward(given, base.weight.to(given.dtype), None)
+        elif base.bias is None:
+            plain = result
+        else:
+            plain = result - base.bias.to(result.dtype).view(-1, *(1,) * (result.dim() - 2))
+        lora = self.lora_B(self.lora_A(given))
+        delta = tiers.delta(lora, plain, self.gain(), self.scaling, fresh=True)
+        return (result + delta).to(result.dtype)
+
+
+class DoRAConv1d(_DoRAConv):
+    """DoRA over a torch.nn.Conv1d."""
+
+    _base_type = nn.Conv1d
+
+
+class DoRAConv2d(_DoRAConv):
+    """DoRA over a torch.nn.Conv2d."""
+
+    _base_type = nn.Conv2d
+
+
+class DoRAConv3d(_DoRAConv):
+    """DoRA over a torch.nn.Conv3d."""
+
+    _base_type = nn.Conv3d

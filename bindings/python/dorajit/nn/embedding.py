@@ -1,0 +1,58 @@
+"""DoRA over an embedding."""
+
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dorajit import tiers
+from dorajit.nn import layer
+
+
+class DoRAEmbedding(layer.DoRALayer):
+    """base_layer(x) + (g - 1) * base + g * s * (A of the tokens) B, one gain per embedding dimension.
+
+    The parameters lora_embedding_A [rank, num_embeddings] and lora_embedding_B [embedding_dim, rank]
+    are PEFT's.
+    """
+
+    def __init__(self, base_layer: nn.Embedding, rank: int, alpha: float = 1.0, *,
+                 use_rslora: bool = False, dtype: Optional[torch.dtype] = None):
+        if not isinstance(base_layer, nn.Embedding):
+            raise TypeError(f"DoRAEmbedding: argument `base_layer` is a {type(base_layer).__name__}; "
+                            "pass a torch.nn.Embedding")
+        if base_layer.max_norm is not None:
+            raise ValueError("DoRAEmbedding: argument `base_layer` has a max_norm, which changes the "
+                             "frozen weight in forward passes; give one without")
+        super().__init__(base_layer, rank, alpha, 0.0, use_rslora)
+        like = {"device": base_layer.weight.device, "dtype": dtype or base_layer.weight.dtype}
+        self.lora_embedding_A = nn.Parameter(torch.zeros(rank, base_layer.num_embeddings, **like))
+        self.lora_embedding_B = nn.Parameter(torch.randn(base_layer.embedding_dim, rank, **like))
+        self._init_magnitude()
+
+    @classmethod
+    def from_embedding(cls, embedding: nn.Embedding, rank: int, alpha: float = 1.0,
+                       **options) -> "DoRAEmbedding":
+        """The layer with an adapter; `options` as for the constructor."""
+        return cls(embedding, rank, alpha, **options)
+
+    def _factors(self):
+        return self.base_layer.weight.T, self.lora_embedding_A, self.lora_embedding_B
+
+    def _to_weight(self, rows):
+        return rows.T
+
+    def _adapter_names(self):
+        return "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector"
+
+    def forward(self, x: Tensor) -> Tensor:
+        base = self.base_layer
+        result = base(x)
+        if self.merged:
+            return result
+        found = F.embedding(x, self.lora_embedding_A.T, base.padding_idx,
+                            scale_grad_by_freq=base.scale_grad_by_freq)
+        lora = found @ self.lora_embedding_B.T
+        delta = tiers.delta(lora, result, self.gain(), self.scaling, fresh=True)
+        return (result + delta).to(result.dtype)

@@ -1,0 +1,142 @@
+"""What the layers have in common: parameters and their names, gain, merging."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from dorajit import gain, norm, precision
+
+_ROWS_AT_ONCE = 1024
+
+
+class DoRALayer(nn.Module):
+    """A frozen base layer, W, with m / ||W + s B A|| as gain over W + s B A.
+
+    Parameters have the names that they have in PEFT's checkpoints: lora_A.weight, lora_B.weight and
+    lora_magnitude_vector next to base_layer.*. Names with an adapter in them, as a PEFT model's own
+    state dict has them, are understood when loading.
+
+    Attributes:
+        base_layer: the layer that was given, frozen.
+        scaling: s.
+        merged: whether the adapter is in the base layer's weight now.
+    """
+
+    def __init__(self, base_layer: nn.Module, rank: int, alpha: float, dropout: float,
+                 use_rslora: bool):
+        super().__init__()
+        name = type(self).__name__
+        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+            raise ValueError(f"{name}: argument `rank` is {rank!r}; give a whole number, 1 or more")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"{name}: argument `dropout` is {dropout!r}; give 0 <= dropout < 1")
+        if not base_layer.weight.is_floating_point():
+            raise TypeError(f"{name}: the weight of argument `base_layer` has elements of "
+                            f"{base_layer.weight.dtype}; for quantized layers use PEFT and "
+                            "dorajit.patch_peft()")
+        self.base_layer = base_layer.requires_grad_(False)
+        self.rank, self.alpha = rank, alpha
+        self.scaling = alpha / (math.sqrt(rank) if use_rslora else rank)
+        self.lora_dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.merged = False
+        self._kept_weight = None
+
+    def _init_magnitude(self):
+        """The norms of the rows, so that the gain is exactly 1 while B A is 0; at least float32."""
+        norms = self.weight_norm()
+        self.lora_magnitude_vector = nn.Parameter(norms.reshape(self._magnitude_shape(norms.numel())))
+
+    def _magnitude_shape(self, rows):
+        return (rows,)
+
+    def _factors(self):
+        """The weight as [rows, columns] and its A and B."""
+        return self.base_layer.weight, self.lora_A.weight, self.lora_B.weight
+
+    def _to_weight(self, rows):
+        """Rows as _factors has them, in the shape of the weight."""
+        return rows.reshape(self.base_layer.weight.shape)
+
+    def weight_norm(self) -> Tensor:
+        """||W + s B A|| by rows, a constant for autograd."""
+        weight, a, b = self._factors()
+        return norm.weight_norm(weight, a, b, self.scaling, frozen=self.base_layer.weight)
+
+    def gain(self) -> Tensor:
+        """magnitude / norm, differentiable for the magnitude."""
+        return gain.gain(self.lora_magnitude_vector, self.weight_norm())
+
+    @property
+    def _drops(self):
+        return self.training and not isinstance(self.lora_dropout, nn.Identity)
+
+    @torch.no_grad()
+    def merge(self, keep: bool = True) -> None:
+        """Puts gain * (W + s B A) in the place of W.
+
+        Args:
+            keep: keep W in the host's memory, for unmerge() to put back to the bit.
+
+        Raises:
+            RuntimeError: it is merged already.
+            ValueError: the merged weight would not be finite.
+        """
+        if self.merged:
+            raise RuntimeError(f"{type(self).__name__}.merge: the adapter is merged already")
+        base = self.base_layer.weight
+        weight, a, b = (one.detach().flatten(1) for one in self._factors())
+        factor = self.gain().reshape(-1, 1)
+        merged = torch.empty_like(weight)
+        with precision.full(base.device.type):
+            for start in range(0, weight.shape[0], _ROWS_AT_ONCE):
+                rows = slice(start, start + _ROWS_AT_ONCE)
+                wide = factor.dtype
+                dense = torch.addmm(weight[rows].to(wide), b[rows].to(wide), a.to(wide),
+                                    alpha=self.scaling)
+                merged[rows] = dense.mul_(factor[rows]).to(merged.dtype)
+        if not torch.isfinite(merged).all():
+            raise ValueError(f"{type(self).__name__}.merge: the merged weight is not finite; look for "
+                             "NaNs in `base_layer`, `lora_A`, `lora_B` and `lora_magnitude_vector`")
+        self._kept_weight = base.detach().to("cpu", copy=True) if keep else None
+        base.copy_(self._to_weight(merged))
+        self.merged = True
+
+    @torch.no_grad()
+    def unmerge(self) -> None:
+        """Puts W back.
+
+        Raises:
+            RuntimeError: it is not merged, or was so with keep=False.
+        """
+        if not self.merged:
+            raise RuntimeError(f"{type(self).__name__}.unmerge: the adapter is not merged")
+        if self._kept_weight is None:
+            raise RuntimeError(f"{type(self).__name__}.unmerge: the base weight was not kept; merge "
+                               "with keep=True")
+        self.base_layer.weight.copy_(self._kept_weight)
+        self._kept_weight, self.merged = None, False
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        renamed = {}
+        for name in self._adapter_names():
+            stem = name.removesuffix(".weight")
+            found = [key for key in state_dict if key.startswith(f"{prefix}{stem}.")]
+            given = [key for key in found if key != prefix + name]
+            if prefix + name not in state_dict and len(given) == 1:
+                renamed[prefix + name] = given[0]
+        for name, given in renamed.items():
+            state_dict[name] = state_dict.pop(given)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def _adapter_names(self):
+        return "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
+
+    def extra_repr(self):
+        return f"rank={self.rank}, scaling={self.scaling:g}, merged={self.merged}"
+
+
+def shape_error(layer, name, given, wanted):
+    """The error for an input that the layer cannot take."""
+    return ValueError(f"{type(layer).__name__}: argument `{name}` has shape {tuple(given)}; {wanted}")
+

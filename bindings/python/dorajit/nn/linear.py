@@ -1,0 +1,68 @@
+"""DoRA over a linear layer."""
+
+import math
+from typing import Optional
+
+import torch
+from torch import Tensor, nn
+
+from dorajit import dropout as dropped
+from dorajit import tiers
+from dorajit.nn import layer
+
+
+class DoRALinear(layer.DoRALayer):
+    """base_layer(x) + delta, delta = (g - 1) * (base without bias) + g * s * B A x.
+
+    With active dropout the low-rank and the base result inside delta are those of the dropped-out
+    input, as in PEFT.
+    """
+
+    def __init__(self, base_layer: nn.Linear, rank: int, alpha: float = 1.0, *, dropout: float = 0.0,
+                 use_rslora: bool = False, dtype: Optional[torch.dtype] = None):
+        """A new adapter, which changes nothing before it is trained.
+
+        Args:
+            base_layer: is kept, and frozen.
+            rank, alpha: of B A, and s * rank (s * sqrt(rank) with use_rslora).
+            dropout: on the adapter's input.
+            dtype: of lora_A and lora_B; the base weight's if None. The magnitude is float32, or
+                float64 if that is.
+        """
+        if not isinstance(base_layer, nn.Linear):
+            raise TypeError(f"DoRALinear: argument `base_layer` is a {type(base_layer).__name__}; pass "
+                            "a torch.nn.Linear")
+        super().__init__(base_layer, rank, alpha, dropout, use_rslora)
+        like = {"device": base_layer.weight.device, "dtype": dtype or base_layer.weight.dtype}
+        self.lora_A = nn.Linear(base_layer.in_features, rank, bias=False, **like)
+        self.lora_B = nn.Linear(rank, base_layer.out_features, bias=False, **like)
+        nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
+        nn.init.zeros_(self.lora_B.weight)
+        self._init_magnitude()
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, rank: int, alpha: float = 1.0, **options) -> "DoRALinear":
+        """The layer with an adapter; `options` as for the constructor."""
+        return cls(linear, rank, alpha, **options)
+
+    def forward(self, x: Tensor) -> Tensor:
+        base = self.base_layer
+        if x.shape[-1:] != (base.in_features,):
+            raise layer.shape_error(self, "x", x.shape, f"its last dimension must be "
+                                                        f"{base.in_features}")
+        result = base(x)
+        if self.merged:
+            return result
+        return (result + self._delta(x, result)).to(result.dtype)
+
+    def _delta(self, x, result):
+        gain = self.gain()
+        given = x.to(self.lora_A.weight.dtype)
+        if self._drops:
+            given = self.lora_dropout(given)
+            lora = self.lora_B(self.lora_A(given))
+            return dropped.delta(given, self.base_layer.weight, lora, gain, self.scaling)
+        lora = self.lora_B(self.lora_A(given))
+        bias = self.base_layer.bias
+        plain = result if bias is None else result - bias.to(result.dtype)
+        return tiers.delta(lora, plain, gain, self.scaling, fresh=True)

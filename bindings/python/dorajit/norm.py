@@ -1,0 +1,189 @@
+"""The norms of the rows of W + scale B A, without B A: algorithm 1 of arXiv:2603.22276.
+
+    ||W + s B A||^2 = ||W||^2 + 2 s <W, B A> + s^2 ||B A||^2,   each by rows
+    <W, B A> = (B * U) 1 with U = W A^T,    ||B A||^2 = (B G * B) 1 with G = A A^T
+"""
+
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from dorajit import checks, norm_cache, precision, run, thresholds
+
+_ALIGNED = 64
+_is_compiling = torch.compiler.is_compiling
+
+
+def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
+                chunk_mb: Optional[int] = None, frozen: Optional[Tensor] = None) -> Tensor:
+    """The L2 norms of the rows of weight + scale * lora_B @ lora_A.
+
+    Sums are float32 (float64 if an argument is that), whatever the types of the arguments and the
+    autocast and TF32 settings of the process. Temporaries stay under the budget, B A is never
+    formed. The result is a constant for autograd, as DoRA wants it.
+
+    Args:
+        weight: [out, in], of any strides; or that of a convolution, [out, in, ...].
+        lora_A: [rank, in], or that of a convolution, [rank, in, ...].
+        lora_B: [out, rank], or [out, rank, 1, ...].
+        scale: a float. With 0, only the weight is read.
+        chunk_mb: the budget; None for get_dora_norm_threshold_mb(), 256 unless set. What cannot be
+            less: rank x rank numbers and a chunk of 64 rows by 64 columns.
+        frozen: the tensor under which the squared norms of the weight are kept, for callers whose
+            weight is a new view of it on each call; the weight itself if None.
+
+    Returns:
+        [out], float32 or float64. A row with a NaN or an infinity has that as its norm.
+
+    Raises:
+        TypeError: an argument is no tensor of real floating point numbers; scale is no float.
+        ValueError: shapes or devices do not go together; chunk_mb is no positive whole number.
+    """
+    if _is_compiling():
+        return torch.ops.dorajit.weight_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
+                                             scale, chunk_mb)
+    scale = checks.scale("weight_norm", scale)
+    budget = thresholds.norm_bytes(chunk_mb)
+    matrix, a, b = _matrices(weight, lora_A, lora_B)
+    frozen = weight if frozen is None else frozen
+    with precision.full(matrix.device.type):
+        return _norm(matrix, a, b, scale, budget, frozen)
+
+
+def _matrices(weight, lora_A, lora_B):
+    given = {"weight": weight, "lora_A": lora_A, "lora_B": lora_B}
+    checks.tensors("weight_norm", **given)
+    for name, tensor in given.items():
+        if tensor.is_complex() or tensor.layout is not torch.strided:
+            raise TypeError(f"weight_norm: argument `{name}` has elements of {tensor.dtype} in the "
+                            f"layout {tensor.layout}; pass a dense tensor of real numbers")
+        if tensor.dim() < 2:
+            raise ValueError(f"weight_norm: argument `{name}` has shape {tuple(tensor.shape)}; pass a "
+                             "matrix or the weight of a convolution")
+    checks.same_device("weight_norm", **given)
+    matrix, a, b = (tensor.detach().flatten(1) for tensor in given.values())
+    if a.shape[1] != matrix.shape[1]:
+        raise ValueError(f"weight_norm: argument `lora_A` has shape {tuple(lora_A.shape)}, which does "
+                         f"not go with `weight` of {tuple(weight.shape)}; give it "
+                         f"{matrix.shape[1]} columns")
+    if b.shape != (matrix.shape[0], a.shape[0]):
+        raise ValueError(f"weight_norm: argument `lora_B` has shape {tuple(lora_B.shape)}, but "
+                         f"`weight` has {matrix.shape[0]} rows and `lora_A` a rank of {a.shape[0]}; "
+                         f"give it ({matrix.shape[0]}, {a.shape[0]})")
+    return matrix, a, b
+
+
+class Chunks(NamedTuple):
+    """How much of the weight is in work at a time."""
+
+    rows: int
+    columns: int
+
+
+def chunks(out, columns, budget, cost):
+    """As many rows, then columns at a time as the budget allows.
+
+    Args:
+        cost: (rows, columns at a time) -> bytes of all temporaries then.
+    """
+    rows = out
+    while rows > _ALIGNED and cost(rows, min(columns, _ALIGNED)) > budget:
+        rows = max(_ALIGNED, -(-rows // 2 // _ALIGNED) * _ALIGNED)
+    fixed = cost(rows, 0)
+    at_once = (budget - fixed) // max(cost(rows, 1) - fixed, 1)
+    if at_once < columns:
+        at_once = max(at_once // _ALIGNED, 1) * _ALIGNED
+    return Chunks(rows, max(min(at_once, columns), 1))
+
+
+def _cost_of_squares(matrix, dtype):
+    return lambda rows, columns: dtype.itemsize * (rows * columns + matrix.shape[0] + rows)
+
+
+def _cost_of_low_rank_terms(matrix, a, b, dtype, mixed):
+    rank, wide = a.shape[0], dtype.itemsize
+    copy, copy_a, copy_b = (0 if one.dtype == dtype else wide for one in (matrix, a, b))
+    def cost(rows, columns):
+        if mixed:
+            product = (precision.MIXED_RESULT_BYTES * rows * rank
+                       + (precision.MIXED_FACTOR_BYTES if copy_a == 0 else copy_a) * rank * columns)
+        else:
+            product = wide * rows * rank + copy * rows * columns + copy_a * rank * columns
+        return product + copy_b * rows * rank + wide * (rank * rank + 3 * matrix.shape[0])
+    return cost
+
+
+def _norm(matrix, a, b, scale, budget, frozen):
+    dtype = torch.float64 if torch.float64 in (matrix.dtype, a.dtype, b.dtype) else torch.float32
+    out, columns = matrix.shape
+    sums = norm_cache.rows(frozen, (dtype, matrix.shape, matrix.stride()), lambda: _squares(
+        matrix, dtype, chunks(out, columns, budget, _cost_of_squares(matrix, dtype))))
+    cross, ba = torch.zeros_like(sums), torch.zeros_like(sums)
+    if scale != 0 and a.shape[0] and columns:
+        mixed = dtype is torch.float32 and precision.is_mixed(matrix, a)
+        cost = _cost_of_low_rank_terms(matrix, a, b, dtype, mixed)
+        size = chunks(out, columns, budget, cost)
+        _low_rank_terms(matrix, a, b, dtype, size, mixed, cross, ba)
+    return run.norm_assembly(sums, cross, ba, scale)
+
+
+def _squares(matrix, dtype, size):
+    sums = torch.zeros(matrix.shape[0], dtype=dtype, device=matrix.device)
+    for row in range(0, matrix.shape[0], size.rows):
+        block, into = matrix[row:row + size.rows], sums[row:row + size.rows]
+        for column in range(0, matrix.shape[1], size.columns):
+            part = block[:, column:column + size.columns]
+            # One temporary: the copy in the wide type is squared in place.
+            part = part.to(dtype).square_() if part.dtype != dtype else part.square()
+            into += part.sum(dim=1)
+    return sums
+
+
+def _low_rank_terms(matrix, a, b, dtype, size, mixed, cross, ba):
+    gram = _gram(a, dtype, size.columns)
+    for row in range(0, matrix.shape[0], size.rows):
+        rows = slice(row, row + size.rows)
+        factor = b[rows].to(dtype)
+        u = _product(matrix[rows], a, dtype, size.columns, mixed)
+        torch.sum(u.mul_(factor), dim=1, out=cross[rows])
+        torch.sum(torch.mm(factor, gram, out=u).mul_(factor), dim=1, out=ba[rows])
+
+
+def _gram(a, dtype, columns):
+    gram = torch.zeros(a.shape[0], a.shape[0], dtype=dtype, device=a.device)
+    for column in range(0, a.shape[1], columns):
+        part = a[:, column:column + columns].to(dtype)
+        gram.addmm_(part, part.T)
+    return gram
+
+
+def _product(block, a, dtype, columns, mixed):
+    """block @ a.T in the type of sums."""
+    u = None
+    for column in range(0, a.shape[1], columns):
+        chunk = slice(column, column + columns)
+        if mixed:
+            part = precision.mixed_product(block[:, chunk], a[:, chunk].T)
+            u = part if u is None else u.add_(part)
+            continue
+        u = torch.zeros(block.shape[0], a.shape[0], dtype=dtype, device=a.device) if u is None else u
+        u.addmm_(block[:, chunk].to(dtype), a[:, chunk].to(dtype).T)
+    return u
+
+
+def _operator(weight, lora_A, lora_B, scale, chunk_mb):
+    return weight_norm(weight, lora_A, lora_B, scale, chunk_mb=chunk_mb)
+
+
+def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):
+    _matrices(weight, lora_A, lora_B)
+    wide = any(one.dtype == torch.float64 for one in (weight, lora_A, lora_B))
+    return weight.new_empty(weight.shape[:1], dtype=torch.float64 if wide else torch.float32)
+
+
+_library = torch.library.Library("dorajit", "FRAGMENT")
+_library.define("weight_norm(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, "
+                "int? chunk_mb) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+_library.impl("weight_norm", _operator, "CompositeExplicitAutograd")
+torch.library.register_fake("dorajit::weight_norm", _fake_operator, lib=_library)

@@ -1,0 +1,69 @@
+"""||W||^2 by rows, kept for each frozen weight as long as the weight lives unchanged."""
+
+import threading
+from typing import Optional
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils.weak import WeakTensorKeyDictionary
+
+_lock = threading.Lock()
+_kept = WeakTensorKeyDictionary()
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _state(weight):
+    """What differs if the elements may: None for a tensor that does not tell."""
+    if weight.is_inference() or torch._C._functorch.is_functorch_wrapped_tensor(weight):
+        return None
+    if type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return None
+    if weight.layout is not torch.strided or not weight.numel():
+        return None
+    return (weight._version, weight.untyped_storage()._cdata, weight.storage_offset(), weight.dtype,
+            weight.device, tuple(weight.shape), weight.stride())
+
+
+def rows(weight, rows_of, compute):
+    """The kept ||W||^2, or compute()'s from now on.
+
+    Args:
+        weight: the frozen tensor. Any change that PyTorch counts, other memory, another type, shape
+            or device makes it a new one. Memory is told apart by a weak reference to it, so that an
+            address used again is not taken for the old one.
+        rows_of: what else the sums depend on: how the weight is seen as a matrix.
+        compute: makes the sums.
+    """
+    state = _state(weight)
+    if state is None:
+        return compute()
+    key = (state, rows_of)
+    with _lock:
+        found = _kept.get(weight)
+        if found is not None and found[0] == key and not found[1].expired():
+            return found[2]
+    # A weak reference kept here keeps the storage's address from being another's.
+    reference, sums = StorageWeakRef(weight.untyped_storage()), compute()
+    if _state(weight) == state:
+        with _lock:
+            _kept[weight] = (key, reference, sums)
+    return sums
+
+
+def forget_weight_norms(weight: Optional[torch.Tensor] = None) -> None:
+    """Forgets the kept ||W||^2 of one weight, or of all.
+
+    Needed after writing to a weight in a way that PyTorch does not count: through `weight.data` in
+    place, NumPy, DLPack or another process. All else is noticed.
+    """
+    with _lock:
+        if weight is None:
+            _kept.clear()
+        else:
+            _kept.pop(weight, None)
+
+
+def kept(weight):
+    """Whether there are sums of this weight; for tests."""
+    with _lock:
+        return weight in _kept

@@ -1,0 +1,50 @@
+"""What of the PEFT that is installed can be replaced, judged by what it is and not by its version."""
+
+import inspect
+import re
+
+OLDEST = (0, 18)
+NEWEST_TRIED = (0, 21)
+
+# Parameters that a method may have, in order. The first set is that of PEFT 0.18.
+_FORWARD = [("self", "x", "lora_A", "lora_B", "scaling", "base_layer", "base_result"),
+            ("self", "x", "lora_A", "lora_B", "scaling", "base_layer", "base_result", "adapter_name")]
+_NORM = [("self", "weight", "lora_weight", "scaling"),
+         ("self", "weight", "lora_weight", "scaling", "adapter_name")]
+KNOWN = {
+    "DoraLinearLayer.forward": _FORWARD,
+    "_DoraConvNdLayer.forward": _FORWARD,
+    "DoraEmbeddingVariant.forward": [("module", "active_adapter", "x", "result", "kwargs")],
+    "DoraLinearLayer.update_layer": [("self", "base_layer", "lora_A", "lora_B", "scaling",
+                                      "place_on_cpu")],
+    "DoraLinearLayer.get_weight_norm": _NORM,
+    "_DoraConvNdLayer.get_weight_norm": _NORM,
+    "BaseTuner._cast_adapter_dtype": [("self", "adapter_name", "autocast_adapter_dtype")],
+    "Linear.merge": [("self", "safe_merge", "adapter_names")],
+    "Linear.unmerge": [("self",)],
+    "Embedding.merge": [("self", "safe_merge", "adapter_names")],
+    "Embedding.unmerge": [("self",)],
+    "_ConvNd.merge": [("self", "safe_merge", "adapter_names")],
+    "_ConvNd.unmerge": [("self",)],
+}
+
+
+def version(text):
+    """The first two numbers of a version, or None."""
+    found = re.match(r"(\d+)\.(\d+)", text)
+    return tuple(map(int, found.groups())) if found else None
+
+
+def refusal(owner, name):
+    """Why a method cannot be replaced, or None."""
+    label = f"{owner.__name__}.{name}"
+    method = vars(owner).get(name)
+    if method is None:
+        return f"PEFT has no {label}"
+    function = getattr(method, "__func__", method)
+    found = tuple(inspect.signature(function).parameters)
+    if found not in KNOWN[label]:
+        return f"{label} has the parameters {', '.join(found)}, which are not known here"
+    if not function.__module__.startswith("peft."):
+        return f"{label} was replaced by {function.__module__}"
+    return None

@@ -1,0 +1,225 @@
+"""What runs in the place of methods of PEFT's DoRA layers.
+
+Each takes the arguments of the one it replaces, after that one itself (`original`), which it calls for
+what it does not know.
+"""
+
+import contextlib
+import copy
+
+import torch
+from peft.tuners.lora import dora
+from peft.utils.integrations import gather_params_ctx
+from peft.utils.other import transpose
+
+from dorajit import dropout, gain, norm, tiers
+from dorajit.peft import declined
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_ROWS_AT_ONCE = 1024
+
+
+def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
+                   adapter_name="default"):
+    """DoraLinearLayer.forward"""
+    reason = _unknown(self, lora_A, lora_B, torch.nn.Linear)
+    if reason is None:
+        with _gathered(base_layer, lora_A, lora_B):
+            weight = dora.dequantize_module_weight(base_layer)
+            reason = _unfit(weight)
+            if reason is None:
+                weight = transpose(weight, self.fan_in_fan_out)
+                factor = _gain(self, weight, lora_A.weight, lora_B.weight, scaling,
+                               base_layer, adapter_name)
+                lora = lora_B(lora_A(x))
+                if base_result is None:
+                    return dropout.delta(x, weight, lora, factor, scaling)
+                return tiers.delta(lora, _without_bias(base_result, base_layer, -1), factor, scaling,
+                                   fresh=not lora_B._forward_hooks)
+    return _decline(original, reason, self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
+                    base_layer=base_layer, base_result=base_result, adapter_name=adapter_name)
+
+
+def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
+                 adapter_name="default"):
+    """_DoraConvNdLayer.forward"""
+    reason = _unknown(self, lora_A, lora_B, torch.nn.modules.conv._ConvNd)
+    reason = reason or _unfit(base_layer.weight)
+    if reason is None and base_layer.groups != 1:
+        reason = f"the convolution has {base_layer.groups} groups"
+    if reason is not None:
+        return _decline(original, reason, self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
+                        base_layer=base_layer, base_result=base_result, adapter_name=adapter_name)
+    with _gathered(base_layer, lora_A, lora_B):
+        weight = base_layer.weight
+        factor = _gain(self, weight, lora_A.weight, lora_B.weight, scaling, base_layer, adapter_name)
+        if base_result is None:
+            base_result = self.conv_fn(x, weight.to(x.dtype), bias=None, stride=base_layer.stride,
+                                       padding=base_layer.padding, dilation=base_layer.dilation)
+        else:
+            base_result = _without_bias(base_result, base_layer, 1)
+        return tiers.delta(lora_B(lora_A(x)), base_result, factor, scaling,
+                           fresh=not lora_B._forward_hooks)
+
+
+def embedding_variant_forward(original, module, active_adapter, x, result, **kwargs):
+    """DoraEmbeddingVariant.forward"""
+    layer = module.lora_magnitude_vector[active_adapter]
+    base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
+    a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
+    reason = _unfit(base_layer.weight) or _unfit(a) or _unfit(b)
+    if reason is not None:
+        return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result,
+                        **kwargs)
+    with _gathered(base_layer, layer):
+        factor = _gain(layer, base_layer.weight.T, a, b, scaling, base_layer, active_adapter)
+        lora = module._embed(x, a.T) @ b.T
+        get_scale = getattr(module, "_get_embed_scale", None)
+        embed_scale = get_scale() if get_scale else None
+        if embed_scale is not None:
+            lora = lora * embed_scale.to(lora.dtype)
+        return result + tiers.delta(lora, result, factor, scaling, fresh=True)
+
+
+def update_layer(original, self, *, base_layer, lora_A, lora_B, scaling, place_on_cpu=False):
+    """DoraLinearLayer.update_layer: the magnitude of a new adapter.
+
+    It has the type that PEFT gives it. If that is a half, the float32 norms are kept aside until PEFT
+    has cast the adapter, so that a float32 magnitude is not a rounded one.
+    """
+    factors = (base_layer.weight if isinstance(getattr(base_layer, "weight", None), torch.Tensor)
+               else lora_A, lora_A, lora_B)
+    if any(one.is_meta or _unfit(one.data) for one in factors):
+        original(self, base_layer=base_layer, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
+                 place_on_cpu=place_on_cpu)
+        return
+    with gather_params_ctx(base_layer.parameters()):
+        if type(base_layer).__name__ == "Linear4bit":  # as PEFT does, for FSDP
+            base_layer = copy.deepcopy(base_layer)
+        weight = dora.dequantize_module_weight(base_layer).detach()
+        if weight.dim() == 2:
+            weight = transpose(weight, self.fan_in_fan_out)
+        norms = norm.weight_norm(weight.to(lora_A.device), lora_A, lora_B, scaling,
+                                 frozen=base_layer.weight if weight.device == lora_A.device else None)
+    if weight.dim() > 2:
+        norms = norms.view(1, -1, *(1,) * (weight.dim() - 2))
+    if place_on_cpu:
+        norms = norms.to("cpu")
+    rounded = norms.to(torch.promote_types(weight.dtype, lora_A.dtype))
+    self.weight = torch.nn.Parameter(rounded, requires_grad=True)
+    if rounded.dtype != norms.dtype:
+        self._dorajit_norms = norms
+
+
+def cast_adapter_dtype(original, self, adapter_name, autocast_adapter_dtype=True):
+    """BaseTuner._cast_adapter_dtype: magnitudes that become float32 are made of the exact norms."""
+    fresh = [(layer, layer.weight.detach().clone()) for layer in self.model.modules()
+             if "_dorajit_norms" in vars(layer)]
+    original(self, adapter_name, autocast_adapter_dtype)
+    for layer, rounded in fresh:
+        norms = vars(layer).pop("_dorajit_norms")
+        now = layer.weight.detach()
+        if now.dtype == norms.dtype and not now.is_meta and torch.equal(now, rounded.to(now.dtype)):
+            with torch.no_grad():
+                layer.weight.copy_(norms)
+
+
+def linear_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
+    """DoraLinearLayer.get_weight_norm, for merging: in float32, in the magnitude's type."""
+    if adapter_name is not None or not isinstance(getattr(self, "weight", None), torch.Tensor):
+        known = {} if adapter_name is None else {"adapter_name": adapter_name}
+        return original(self, weight, lora_weight, scaling, **known)
+    return _dense_norm(transpose(weight, self.fan_in_fan_out), lora_weight, scaling).to(
+        self.weight.dtype)
+
+
+def conv_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
+    """_DoraConvNdLayer.get_weight_norm, likewise."""
+    if adapter_name is not None or not isinstance(getattr(self, "weight", None), torch.Tensor):
+        known = {} if adapter_name is None else {"adapter_name": adapter_name}
+        return original(self, weight, lora_weight, scaling, **known)
+    norms = _dense_norm(weight.flatten(1), lora_weight.reshape(weight.shape).flatten(1), scaling)
+    return norms.to(self.weight.dtype).view(1, -1, *(1,) * (weight.dim() - 2))
+
+
+def merging(original, self, *args, **kwargs):
+    """merge and unmerge, which may write to the base weight through its .data."""
+    try:
+        return original(self, *args, **kwargs)
+    finally:
+        weight = getattr(self.get_base_layer(), "weight", None)
+        if isinstance(weight, torch.Tensor):
+            norm.norm_cache.forget_weight_norms(weight)
+
+
+def _dense_norm(weight, lora_weight, scaling):
+    wide = torch.promote_types(torch.float32, torch.promote_types(weight.dtype, lora_weight.dtype))
+    norms = torch.empty(weight.shape[0], dtype=wide, device=weight.device)
+    for start in range(0, weight.shape[0], _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        dense = weight[rows].to(wide) + scaling * lora_weight[rows].to(wide)
+        norms[rows] = torch.linalg.vector_norm(dense, dim=1)
+    return norms
+
+
+def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
+    norms = _norms(layer, weight, a, b, scaling, base_layer, adapter_name)
+    return gain.gain(layer.weight, norms)
+
+
+def _norms(layer, weight, a, b, scaling, base_layer, adapter_name):
+    """The norm, kept inside PEFT's DoraCaching."""
+    caching = getattr(dora, "ENABLE_DORA_CACHING", False) and not layer.training
+    key = f"dorajit-weight-norm-{adapter_name}"
+    if caching:
+        found = layer._cache_get(key, None)
+        if found is not None:
+            return found
+    norms = norm.weight_norm(weight, a, b, scaling, frozen=base_layer.weight)
+    if caching:
+        layer._cache_store(key, norms)
+    return norms
+
+
+def _without_bias(result, base_layer, channels):
+    bias = getattr(base_layer, "bias", None)
+    if bias is None:
+        return result
+    bias = bias.to(result.dtype)
+    return result - (bias if channels == -1 else bias.view(-1, *(1,) * (result.dim() - 2)))
+
+
+def _gathered(base_layer, *modules):
+    """Whole parameters under DeepSpeed ZeRO-3."""
+    parameters = [one for module in (base_layer, *modules) for one in module.parameters()]
+    if not any(hasattr(one, "ds_id") for one in parameters):
+        return contextlib.nullcontext()
+    return gather_params_ctx(parameters)
+
+
+def _unknown(layer, lora_A, lora_B, kind):
+    """Why the factors are not such as are known here, or None."""
+    for name, module in (("lora_A", lora_A), ("lora_B", lora_B)):
+        if not isinstance(module, kind) or type(module).__module__ != kind.__module__:
+            return f"`{name}` is a {type(module).__module__}.{type(module).__name__}"
+        if module.bias is not None:
+            return f"`{name}` has a bias"
+        if _unfit(module.weight):
+            return f"`{name}`: {_unfit(module.weight)}"
+    return None
+
+
+def _unfit(weight):
+    if not isinstance(weight, torch.Tensor):
+        return f"the weight is a {type(weight).__name__}"
+    if type(weight) not in _PLAIN and (
+            type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__):
+        return f"the weight is a {type(weight).__name__}, which does its own dispatch"
+    return None
+
+
+def _decline(original, reason, *args, adapter_name=None, **kwargs):
+    declined.note(reason)
+    if adapter_name is not None and "adapter_name" in declined.parameters(original):
+        kwargs["adapter_name"] = adapter_name
+    return original(*args, **kwargs)

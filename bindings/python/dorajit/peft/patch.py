@@ -1,0 +1,189 @@
+"""Putting the methods of dorajit.peft.layers in the place of PEFT's, and back."""
+
+import functools
+import inspect
+import threading
+import warnings
+from typing import Optional
+
+import torch
+
+from dorajit.norm_cache import forget_weight_norms
+from dorajit.peft import declined, gates
+
+_lock = threading.Lock()
+_originals = {}  # (class, method name) -> what PEFT has there
+_patches = []    # those in force
+_MARK = "_dorajit_patches"
+
+
+class _Switch:
+    """Whether all layers are patched; read in each call."""
+
+    everywhere = 0
+
+
+class Patch:
+    """What patch_peft() did, to be undone. Also a context manager, which undoes it on leaving.
+
+    Attributes:
+        model: the model that was patched; None for all of them.
+        replaced: the methods that run natively, as "DoraLinearLayer.forward".
+        refused: method -> why it was left as it is.
+    """
+
+    def __init__(self, model, replaced, refused, layers):
+        self.model, self.replaced, self.refused = model, replaced, refused
+        self._layers, self._undone = layers, False
+
+    @property
+    def declined(self) -> dict[str, int]:
+        """Why calls of this process were left to PEFT, and how many, though methods were replaced."""
+        return dict(declined.reasons)
+
+    def undo(self) -> None:
+        """Takes the patch back. Others that are in force stay so. Again: nothing."""
+        with _lock:
+            if self._undone:
+                return
+            self._undone = True
+            if self.model is None:
+                _Switch.everywhere -= 1
+            for layer in self._layers:
+                left = vars(layer).get(_MARK, 0) - 1
+                if left > 0:
+                    setattr(layer, _MARK, left)
+                else:
+                    vars(layer).pop(_MARK, None)
+            _patches.remove(self)
+            forget_weight_norms()  # what PEFT merges from now on is not seen here
+            if not _patches:
+                _restore()
+
+    def __enter__(self) -> "Patch":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.undo()
+
+    def __repr__(self):
+        what = "all models" if self.model is None else f"a {type(self.model).__name__}"
+        return f"<dorajit.peft.Patch of {what}: {len(self.replaced)} methods" + (
+            ", undone>" if self._undone else ">")
+
+
+def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False) -> Patch:
+    """Makes PEFT's DoRA layers run by dorajit. Changes no numbers beyond rounding, and no checkpoint.
+
+    Args:
+        model: patch the DoRA layers that this model has now; None: all layers there are or will be.
+        strict: raise for what would be left to PEFT, instead of warning.
+
+    Returns:
+        A Patch: `.undo()` takes it back, and so does the end of `with dorajit.patch_peft():`. Patches
+        may be nested and repeated.
+
+    Raises:
+        ImportError: PEFT is not installed.
+        ValueError: the model has no DoRA layers.
+        RuntimeError: strict, and this version of PEFT is not one that can be patched whole.
+    """
+    try:
+        import peft
+    except ImportError as error:
+        raise ImportError("patch_peft: PEFT is not installed here: pip install peft") from error
+    targets, refused = _targets(peft)
+    if refused:
+        message = (f"patch_peft: of PEFT {peft.__version__}, this is left as it is: "
+                   + "; ".join(refused.values()))
+        if strict:
+            raise RuntimeError(message + ". PEFT 0.18 to 0.21 is known here")
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    layers = [] if model is None or not targets else _layers_of(model)
+    with _lock:
+        for (owner, name), replacement in targets.items():
+            if (owner, name) not in _originals:
+                _install(owner, name, replacement)
+        if model is None:
+            _Switch.everywhere += 1
+        for layer in layers:
+            setattr(layer, _MARK, vars(layer).get(_MARK, 0) + 1)
+        patch = Patch(model, tuple(f"{owner.__name__}.{name}" for owner, name in targets), refused,
+                      layers)
+        _patches.append(patch)
+    if layers:
+        from dorajit.peft import refine
+        refine.magnitudes(model)
+    return patch
+
+
+def _targets(peft):
+    """(class, method) -> replacement, and method -> why it is not among them."""
+    found = gates.version(peft.__version__)
+    if found is None or found < gates.OLDEST:
+        return {}, {"peft": f"PEFT {peft.__version__} is not known; 0.18 is the oldest that is"}
+    try:
+        from peft.tuners.lora import dora, layer, variants
+        from peft.tuners.tuners_utils import BaseTuner
+        from dorajit.peft import layers
+        wanted = {
+            (dora.DoraLinearLayer, "forward"): layers.linear_forward,
+            (dora._DoraConvNdLayer, "forward"): layers.conv_forward,
+            (variants.DoraEmbeddingVariant, "forward"): layers.embedding_variant_forward,
+            (dora.DoraLinearLayer, "update_layer"): layers.update_layer,
+            (dora.DoraLinearLayer, "get_weight_norm"): layers.linear_norm,
+            (dora._DoraConvNdLayer, "get_weight_norm"): layers.conv_norm,
+            (BaseTuner, "_cast_adapter_dtype"): layers.cast_adapter_dtype,
+        }
+        for owner in (layer.Linear, layer.Embedding, layer._ConvNd):
+            wanted[owner, "merge"] = wanted[owner, "unmerge"] = layers.merging
+    except (ImportError, AttributeError) as error:
+        return {}, {"peft": f"it is not laid out as known ({error})"}
+    targets, refused = {}, {}
+    for (owner, name), replacement in wanted.items():
+        reason = None if (owner, name) in _originals else gates.refusal(owner, name)
+        if reason is None:
+            targets[owner, name] = replacement
+        else:
+            refused[f"{owner.__name__}.{name}"] = reason
+    return targets, refused
+
+
+def _install(owner, name, replacement):
+    static = inspect.getattr_static(owner, name)
+    is_static = isinstance(static, staticmethod)
+    original = static.__func__ if is_static else static
+
+    @functools.wraps(original)
+    def method(self, *args, **kwargs):
+        if _is_patched(self, args, kwargs):
+            return replacement(original, self, *args, **kwargs)
+        return original(self, *args, **kwargs)
+
+    _originals[owner, name] = static
+    setattr(owner, name, staticmethod(method) if is_static else method)
+
+
+def _is_patched(subject, args, kwargs):
+    """Whether a method of this layer, or one of this module for an adapter, is to be replaced."""
+    if _Switch.everywhere:
+        return True
+    if hasattr(subject, _MARK):
+        return True
+    layers = getattr(subject, "lora_magnitude_vector", None)  # of a module with DoRA layers
+    return layers is not None and any(hasattr(one, _MARK) for one in layers.values())
+
+
+def _restore():
+    for (owner, name), static in _originals.items():
+        setattr(owner, name, static)
+    _originals.clear()
+
+
+def _layers_of(model):
+    from peft.tuners.lora.dora import DoraLinearLayer
+    layers = [module for module in model.modules() if isinstance(module, DoraLinearLayer)]
+    if not layers:
+        raise ValueError("patch_peft: argument `model` has no DoRA layers; pass a PEFT model whose "
+                         "LoraConfig has use_dora=True, or no model to patch those to come")
+    return layers

@@ -1,0 +1,47 @@
+"""Magnitudes of adapters that are as new, once more from the norms."""
+
+import torch
+from peft.tuners.lora import dora
+from peft.utils.other import transpose
+
+from dorajit import norm
+
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+
+
+@torch.no_grad()
+def magnitudes(model):
+    """Gives untrained adapters the exact norms, where a float32 magnitude holds rounded ones.
+
+    PEFT rounds a new magnitude to the type of the weight before it casts it to float32. Left so, a new
+    adapter would change outputs by that rounding. A magnitude is untrained if B is zero and it is
+    within one rounding of the norm.
+    """
+    for module in model.modules():
+        for adapter, layer in getattr(module, "lora_magnitude_vector", {}).items():
+            found = _factors(module, adapter)
+            if found is None or not isinstance(layer, dora.DoraLinearLayer):
+                continue
+            weight, a, b = found
+            if weight.dtype not in _HALVES or layer.weight.dtype is not torch.float32:
+                continue
+            if any(one.is_meta for one in (weight, a, b, layer.weight)) or b.any():
+                continue
+            if weight.dim() == 2:
+                weight = transpose(weight, layer.fan_in_fan_out)
+            norms = norm.weight_norm(weight, a, b, 0.0).reshape(layer.weight.shape)
+            step = torch.finfo(weight.dtype).eps
+            if ((layer.weight - norms).abs() <= step * norms).all():
+                layer.weight.copy_(norms)
+
+
+def _factors(module, adapter):
+    """The base weight with A and B; None for what is not a plain layer of PEFT's."""
+    weight = getattr(module.get_base_layer(), "weight", None)
+    if type(weight) is not torch.nn.Parameter:
+        return None
+    if adapter in module.lora_embedding_A:
+        return weight, module.lora_embedding_A[adapter], module.lora_embedding_B[adapter]
+    if adapter in module.lora_A:
+        return weight, module.lora_A[adapter].weight, module.lora_B[adapter].weight
+    return None

@@ -1,0 +1,99 @@
+"""Full float32 in matrix products, whatever the host process asked of PyTorch."""
+
+import contextlib
+import threading
+
+import torch
+
+
+class _Float32Products:
+    """Turns TF32 and its like off while at least one thread is inside."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before = []
+
+    def __enter__(self):
+        with self._lock:
+            if self._inside == 0:
+                self._before = [(backend, name, before) for backend, name, before, full in _settings()
+                                if before != full]
+                for backend, name, before in self._before:
+                    setattr(backend, name, _FULL[name])
+            self._inside += 1
+
+    def __exit__(self, *_):
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                for backend, name, before in self._before:
+                    setattr(backend, name, before)
+                self._before = []
+
+
+_FULL = {"fp32_precision": "ieee", "allow_tf32": False}
+
+
+def _settings():
+    """(where, setting, its value, its full value) of the devices' products."""
+    for backend in (torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)):
+        if backend is None:
+            continue
+        name = "fp32_precision"
+        try:
+            value = getattr(backend, name)
+        except (AttributeError, AssertionError):  # before PyTorch 2.9
+            if backend is not torch.backends.cuda.matmul:
+                continue
+            name, value = "allow_tf32", backend.allow_tf32
+        # "none" with nothing above it is full precision already.
+        if value != "none" or getattr(torch.backends, "fp32_precision", "none") != "none":
+            yield backend, name, value, _FULL[name]
+
+
+_float32_products = _Float32Products()
+
+
+@contextlib.contextmanager
+def full(device_type):
+    """Context without autograd, autocast, or products of less than float32."""
+    with torch.no_grad(), torch.autocast(device_type, enabled=False), _float32_products:
+        yield
+
+
+def is_mixed(a, b):
+    """Whether mixed_product takes a @ b.T: `a` of 16 bits, on a device that loses nothing then.
+
+    Products of two numbers of 16 bits are exact in float32, and a float32 number is a sum of three
+    of bfloat16.
+    """
+    if not (a.is_cuda and hasattr(torch.ops.aten.mm, "dtype") and torch.version.hip is None):
+        return False
+    if a.dtype is torch.bfloat16:
+        return b.dtype in (torch.bfloat16, torch.float32)
+    return a.dtype is torch.float16 and b.dtype is torch.float16
+
+
+def mixed_product(a, b):
+    """a @ b in float32 on the units for 16 bits, for operands of is_mixed."""
+    if a.dtype == b.dtype:
+        return torch.mm(a, b, out_dtype=torch.float32)
+    total = None
+    for part in _bfloat16_parts(b):
+        product = torch.mm(a, part, out_dtype=torch.float32)
+        total = product if total is None else total.add_(product)
+    return total
+
+
+def _bfloat16_parts(matrix):
+    """Three of bfloat16 whose sum is the matrix, from the smallest up."""
+    high = matrix.bfloat16()
+    rest = matrix - high
+    middle = rest.bfloat16()
+    return (rest - middle).bfloat16(), middle, high
+
+
+# Bytes that mixed_product has at a time, for each element of its result and of a float32 factor.
+MIXED_RESULT_BYTES = 12
+MIXED_FACTOR_BYTES = 14

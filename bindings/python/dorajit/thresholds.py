@@ -1,0 +1,105 @@
+"""How much memory the layers may spend on temporaries, and the switches' environment, read once.
+
+The variables are read at the first use and kept; `invalidate_environment()` forgets them.
+"""
+
+import os
+import threading
+import warnings
+
+from dorajit import control
+
+_LEAST_MB, _MOST_MB, _DEFAULT_MB = 16, 65536, 256
+_NORM, _FORWARD = "PEFT_DORA_NORM_CHUNK_MB", "PEFT_DORA_FWD_CHUNK_MB"
+_lock = threading.Lock()
+_read = {}
+
+
+def _get(name):
+    found = _read.get(name)
+    if found is None:
+        with _lock:
+            found = _read.setdefault(name, _parse(name))
+    return found
+
+
+def _parse(name):
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return _DEFAULT_MB
+    try:
+        return _checked(name, int(text))
+    except ValueError as error:
+        warnings.warn(f"environment variable {name} is {text!r}; give a whole number of MB from "
+                      f"{_LEAST_MB} to {_MOST_MB}. {_DEFAULT_MB} is used ({error})",
+                      RuntimeWarning, stacklevel=4)
+        return _DEFAULT_MB
+
+
+def _checked(name, mb):
+    if isinstance(mb, bool) or not isinstance(mb, int) or not _LEAST_MB <= mb <= _MOST_MB:
+        raise ValueError(f"{name}: argument `mb` is {mb!r}; give a whole number from {_LEAST_MB} to "
+                         f"{_MOST_MB}")
+    return mb
+
+
+def _set(function, name, mb):
+    _checked(function, mb)
+    with _lock:
+        os.environ[name] = str(mb)
+        _read[name] = mb
+
+
+def set_dora_norm_threshold_mb(mb: int) -> None:
+    """Sets PEFT_DORA_NORM_CHUNK_MB, what one weight norm may spend on temporaries.
+
+    Raises:
+        ValueError: for what is no whole number from 16 to 65536.
+    """
+    _set("set_dora_norm_threshold_mb", _NORM, mb)
+
+
+def get_dora_norm_threshold_mb() -> int:
+    """What one weight norm may spend on temporaries, in MB; 256 unless set."""
+    return _get(_NORM)
+
+
+def get_dora_norm_threshold_bytes() -> int:
+    """get_dora_norm_threshold_mb in bytes."""
+    return get_dora_norm_threshold_mb() << 20
+
+
+def set_dora_forward_threshold_mb(mb: int) -> None:
+    """Sets PEFT_DORA_FWD_CHUNK_MB, what the base result under dropout may take at a time.
+
+    Raises:
+        ValueError: for what is no whole number from 16 to 65536.
+    """
+    _set("set_dora_forward_threshold_mb", _FORWARD, mb)
+
+
+def get_dora_forward_threshold_mb() -> int:
+    """What the base result under dropout may take at a time, in MB; 256 unless set."""
+    return _get(_FORWARD)
+
+
+def get_dora_forward_threshold_bytes() -> int:
+    """get_dora_forward_threshold_mb in bytes."""
+    return get_dora_forward_threshold_mb() << 20
+
+
+def norm_bytes(chunk_mb):
+    """The budget of one norm: what the call says, else the threshold."""
+    if chunk_mb is None:
+        return get_dora_norm_threshold_bytes()
+    if isinstance(chunk_mb, bool) or not isinstance(chunk_mb, int) or chunk_mb < 1:
+        raise ValueError(f"weight_norm: argument `chunk_mb` is {chunk_mb!r}; give a whole number of "
+                         "MB, 1 or more")
+    return chunk_mb << 20
+
+
+def invalidate_environment() -> None:
+    """Forgets PEFT_DORA_* as read so far, so that the next use reads them again."""
+    with _lock:
+        _read.clear()
+    control.state.read_environment()

@@ -1,0 +1,40 @@
+"""The composition inside a layer: fused for training, fused for inference, or plain PyTorch."""
+
+import torch
+
+from dorajit import expression, ops
+from dorajit.control import state
+
+TRAINING, INFERENCE, EAGER = "fused training", "fused inference", "eager"
+
+
+def tier(lora, base, gain):
+    """Which of the three ways a composition of these tensors takes.
+
+    TRAINING keeps scale * lora + base for the backward pass, if the magnitude is trained, and its
+    backward pass is one launch. INFERENCE has no graph. EAGER is PyTorch's operations, with
+    PEFT_DORA_FUSED=0 and, in training, PEFT_DORA_FUSED_BACKWARD=0. What no kernel takes
+    (dorajit.explain_dispatch) runs in PyTorch inside the first two as well.
+    """
+    if not state.enabled:
+        return EAGER
+    if torch.is_grad_enabled() and (lora.requires_grad or base.requires_grad or gain.requires_grad):
+        return TRAINING if state.fused_backward else EAGER
+    return INFERENCE
+
+
+def delta(lora, base, gain, scale, fresh=False):
+    """(gain - 1) * base + gain * scale * lora: what a layer adds to its base result.
+
+    Args:
+        lora, base: of one shape; may be of two types. The result has lora's.
+        gain: one element per channel, broadcastable.
+        fresh: nobody else needs lora, so that inference may write into it.
+    """
+    way = tier(lora, base, gain)
+    if way == EAGER:
+        return expression.compose(lora, base, gain, scale)
+    if way == TRAINING:
+        return ops.fused_dora_compose_autograd(lora, base, gain, scale)
+    inplace = fresh and lora._base is None and not lora.is_inference()
+    return ops.fused_dora_compose(lora, base, gain, scale, inplace=inplace)
