@@ -97,7 +97,7 @@ install_nvrtc() {
 }
 
 setup_key() { printf '%s\n' "${clang_packages[*]} ${lint_packages[*]} ${base_packages[*]}" "$nvrtc_13" \
-  "$clang_tidy" "${python_packages[*]}" "$(cat /etc/os-release 2>/dev/null)" |
+  "$clang_tidy" "${python_packages[*]} ${peft_packages[*]}" "$(cat /etc/os-release 2>/dev/null)" |
   sha256sum | cut -d' ' -f1; }
 
 run_setup() {

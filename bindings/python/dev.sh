@@ -2,6 +2,8 @@
 # shellcheck shell=bash disable=SC2154
 
 python_packages=(numpy pytest pybind11 scikit-build-core expecttest hypothesis)
+# For the tests of the layers, which are skipped without them.
+peft_packages=(peft==0.21.2 transformers==5.23.0)
 torch_package=torch==2.13.0
 torch_cpu_index=https://download.pytorch.org/whl/cpu
 python=$state/python/bin/python
@@ -18,6 +20,8 @@ install_python() {
   [[ -x $python ]] || python3 -m venv "$state/python" >&2 || return 0
   has_gpu || pip_install --index-url "$torch_cpu_index" "$torch_package" || true
   pip_install "$torch_package" "${python_packages[@]}" || true
+  pip_install "$torch_package" "${peft_packages[@]}" ||
+    say "PEFT could not be fetched: its tests are skipped"
 }
 
 has_python() {

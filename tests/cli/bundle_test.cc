@@ -53,7 +53,7 @@ TEST_F(CliBundle, WhatShipsIsABundleOfItself) {
   ASSERT_EQ(bundled.exit_code, 0) << bundled.err;
   EXPECT_EQ(bundled.document()["left_out"], 0);
   EXPECT_EQ(bundled.document()["bundles"][0]["name"], "nvidia_h200");
-  EXPECT_TRUE(read_file(file("out/nvidia_h200.jsonl")) == read_file(kShipped));
+  EXPECT_TRUE(read_file(file("bundles/nvidia_h200.jsonl")) == read_file(kShipped));
 }
 
 TEST_F(CliBundle, OneFilePerModelAndTheSameBytesWhateverTheOrder) {

@@ -136,7 +136,7 @@ CliResult CliSandbox::run_on_terminal(const std::vector<std::string>& arguments)
   // Held open, so that there is something to read from before and after the program writes.
   const int other_end = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
   const std::string out = folder_ + "/out";
-  const pid_t process = spawn(arguments, out, name);
+  const pid_t process = spawn(followed_by(DORAJIT_CLI, arguments), out, name);
   std::thread reader([&] {
     std::array<char, 4096> bytes{};
     for (;;) {

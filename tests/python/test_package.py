@@ -51,7 +51,8 @@ def test_the_source_distribution_is_complete(tmp_path, monkeypatch):
                  if "/" in member.name}
     wanted = {"pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md", "include/dorajit/dorajit.h",
               "bindings/python/CMakeLists.txt", "bindings/python/module.cc", "databases/CMakeLists.txt"}
-    wanted |= {f"bindings/python/dorajit/{path.name}" for path in FOLDER.iterdir()
+    wanted |= {f"bindings/python/dorajit/{path.relative_to(FOLDER)}" for path in FOLDER.rglob("*")
                if path.suffix in {".py", ".pyi", ".typed"}}
+    assert "bindings/python/dorajit/nn/linear.py" in wanted
     assert wanted <= files
     assert not [one for one in files if one.startswith(("build/", "benchmarks/results/"))]

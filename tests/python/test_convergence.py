@@ -1,0 +1,69 @@
+"""A small transformer from random weights, fine-tuned with PEFT's eager DoRA and with the patched one."""
+
+import dorajit
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+
+STEPS, WIDTH, VOCABULARY, LENGTH, BATCH = 200, 32, 24, 16, 8
+MOST = 7.1e-4  # mean difference per step; arXiv:2603.22276, table 10
+
+
+class Transformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, WIDTH)
+        self.place = nn.Parameter(torch.randn(LENGTH, WIDTH) / 4)
+        self.q, self.k, self.v, self.o = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, tokens):
+        x = self.embed(tokens) + self.place
+        given = self.norms[0](x)
+        q, k, v = (one(given).unflatten(-1, (4, -1)).transpose(1, 2) for one in (self.q, self.k, self.v))
+        x = x + self.o(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        return self.head(x + self.down(F.gelu(self.up(self.norms[1](x)))))
+
+
+def batches(seed):
+    """Sequences that count up in steps of a few, which can be learnt."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(STEPS):
+        start = torch.randint(VOCABULARY, (BATCH, 1), generator=generator)
+        step = torch.randint(1, 4, (BATCH, 1), generator=generator)
+        yield (start + step * torch.arange(LENGTH + 1)) % VOCABULARY
+
+
+def losses(seed, device, dtype):
+    torch.manual_seed(seed)
+    config = peft.LoraConfig(use_dora=True, r=8, lora_alpha=16, lora_dropout=0.0,
+                             target_modules=["embed", "q", "k", "v", "o", "up", "down", "head"])
+    model = peft.get_peft_model(Transformer().to(device, dtype), config)
+    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=3e-3)
+    found = []
+    for tokens in batches(seed):
+        tokens = tokens.to(device)
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=dtype is not torch.float32):
+            logits = model(tokens[:, :-1])
+        loss = F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return torch.tensor(found)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_losses_are_the_same(device, launches, seed):
+    eager = losses(seed, device, torch.float32)
+    assert launches() == {}
+    with dorajit.patch_peft(strict=True):
+        fused = losses(seed, device, torch.float32)
+    assert launches()["backward"] == 8 * STEPS
+    assert eager[-20:].mean() < eager[:20].mean() - 0.3  # it learns at all
+    assert (fused - eager).abs().mean() <= MOST

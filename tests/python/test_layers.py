@@ -1,0 +1,223 @@
+"""The layers of dorajit.nn, and the composition under dropout."""
+
+import dorajit
+import pytest
+import torch
+import torch.nn.functional as F
+from dorajit import dropout as dropped
+from torch import nn
+
+KINDS = ["linear", "linear without bias", "conv1d", "conv2d", "conv3d", "embedding"]
+
+
+def layer_and_input(kind, device, dtype=torch.float32, **options):
+    if kind == "embedding":
+        base = nn.Embedding(30, 12, device=device, dtype=dtype)
+        return dorajit.nn.DoRAEmbedding.from_embedding(base, 3, 6, **options), torch.randint(
+            30, (2, 5), device=device)
+    if kind.startswith("linear"):
+        base = nn.Linear(20, 12, bias=kind == "linear", device=device, dtype=dtype)
+        return dorajit.nn.DoRALinear.from_linear(base, 3, 6, **options), torch.randn(
+            2, 5, 20, device=device).to(dtype)
+    dims = int(kind[4])
+    base = getattr(nn, f"Conv{dims}d")(4, 6, 3, stride=2, padding=1, device=device, dtype=dtype)
+    made = getattr(dorajit.nn, f"DoRAConv{dims}d").from_conv(base, 3, 6, **options)
+    return made, torch.randn((2, 4) + (7,) * dims, device=device).to(dtype)
+
+
+def train_a_bit(layer):
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) / 8)
+    return layer
+
+
+def functional(layer, x):
+    """The layer's formula, with a dense weight: its result, and what it was computed from."""
+    base = layer.base_layer
+    if isinstance(base, nn.Embedding):
+        a, b = layer.lora_embedding_A, layer.lora_embedding_B
+        dense, rows = (b @ a).T, lambda m: m
+        norm = (base.weight + layer.scaling * dense).norm(dim=0).detach()
+        factor = layer.lora_magnitude_vector / norm
+        return F.embedding(x, factor * (base.weight + layer.scaling * dense))
+    a, b = layer.lora_A.weight, layer.lora_B.weight
+    dense = (b.flatten(1) @ a.flatten(1)).view_as(base.weight)
+    adapted = base.weight + layer.scaling * dense
+    norm = adapted.detach().flatten(1).norm(dim=1)
+    factor = (layer.lora_magnitude_vector.flatten() / norm).view(-1, *(1,) * (adapted.dim() - 1))
+    if isinstance(base, nn.Linear):
+        return F.linear(x, factor * adapted, base.bias)
+    return base._conv_forward(x, factor * adapted, base.bias)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_a_new_adapter_changes_nothing(device, kind, dtype):
+    layer, x = layer_and_input(kind, device, dtype)
+    assert torch.equal(layer(x), layer.base_layer(x))
+    assert (layer.gain() == 1).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_and_gradients(device, launches, kind):
+    layer, x = layer_and_input(kind, device)
+    train_a_bit(layer)
+    launches()
+    out = layer(x)
+    expected = functional(layer, x)
+    torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
+    trained = [one for one in layer.parameters() if one.requires_grad]
+    assert len(trained) == 3
+    seed = torch.randn_like(out)
+    found = torch.autograd.grad(out, trained, seed)
+    assert launches() == {"norm_assembly": 1, "compose_inner": 1, "backward": 1}
+    for one, other in zip(found, torch.autograd.grad(expected, trained, seed)):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_merging(device, kind, dtype):
+    layer, x = layer_and_input(kind, device, dtype)
+    train_a_bit(layer)
+    before, weight = layer(x), layer.base_layer.weight.clone()
+    layer.merge()
+    assert layer.merged
+    step = 1e-5 if dtype == torch.float32 else 5e-2
+    torch.testing.assert_close(layer(x), before, rtol=step, atol=step)
+    torch.testing.assert_close(layer(x), layer.base_layer(x), rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="merged already"):
+        layer.merge()
+    layer.unmerge()
+    assert torch.equal(layer.base_layer.weight, weight) and torch.equal(layer(x), before)
+    with pytest.raises(RuntimeError, match="not merged"):
+        layer.unmerge()
+    layer.merge(keep=False)
+    with pytest.raises(RuntimeError, match="was not kept"):
+        layer.unmerge()
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
+def test_state_dicts(device, kind):
+    layer, x = layer_and_input(kind, device)
+    train_a_bit(layer)
+    state = layer.state_dict()
+    def renamed(key):
+        if key.startswith("base_layer"):
+            return key
+        stem, _, rest = key.partition(".")
+        return f"{stem}.default" + (f".{rest}" if rest else
+                                    ".weight" if stem == "lora_magnitude_vector" else "")
+    for given in (state, {renamed(key): value for key, value in state.items()}):
+        other, _ = layer_and_input(kind, device)
+        other.load_state_dict(given)
+        assert torch.equal(other(x), layer(x))
+
+
+def test_float32_magnitudes_over_bfloat16(device):
+    layer, x = layer_and_input("linear", device, torch.bfloat16)
+    assert layer.lora_magnitude_vector.dtype == torch.float32
+    train_a_bit(layer)
+    wide, _ = layer_and_input("linear", device)
+    wide.load_state_dict({key: value.float() for key, value in layer.state_dict().items()})
+    torch.testing.assert_close(layer(x).float(), wide(x.float()), rtol=2e-2, atol=2e-2)
+
+
+def test_the_inference_tier_launches_one_kernel(device, launches):
+    layer, x = layer_and_input("linear", device)
+    with torch.no_grad():
+        layer(x)
+    assert launches()["compose"] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("fused", [True, False])
+def test_sliced_dropout(device, launches, monkeypatch, dtype, fused):
+    x = torch.randn(3, 40, 20, device=device).to(dtype).requires_grad_()
+    weight = torch.randn(200, 20, device=device).to(dtype)
+    lora = torch.randn(3, 40, 200, device=device).to(dtype).requires_grad_()
+    gain = (1 + torch.randn(200, device=device) / 16).requires_grad_()
+    seed = torch.randn(3, 40, 200, device=device).to(dtype)
+    def run():
+        out = dropped.delta(x, weight, lora, gain, 0.5)
+        return out, *torch.autograd.grad(out, (x, lora, gain), seed)
+    whole = run()
+    budget = 120 * 70 * x.element_size()
+    monkeypatch.setattr(dropped.thresholds, "get_dora_forward_threshold_bytes", lambda: budget)
+    launches()
+    if fused:
+        sliced = run()
+        assert launches() == {"compose_inner": 4, "backward": 4}  # of 64, 64, 64 and 8 columns
+    else:
+        with dorajit.disabled():
+            sliced = run()
+        assert launches() == {}
+    step = 1e-4 if dtype == torch.float32 else 5e-2
+    for one, other in zip(sliced, whole):
+        torch.testing.assert_close(one.float(), other.float(), rtol=step, atol=step * 4)
+
+
+def test_how_many_columns_go_at_once():
+    assert dropped.columns_at_once(4096, 12288, 2, 256 << 20) == 12288
+    assert dropped.columns_at_once(16384, 12288, 2, 256 << 20) == 8192
+    assert dropped.columns_at_once(16384, 12288, 4, 16 << 20) == 256
+    assert dropped.columns_at_once(1 << 24, 100, 4, 16 << 20) == 64
+    assert dropped.columns_at_once(0, 100, 4, 16 << 20) == 100
+
+
+def test_dropout_of_a_layer(device):
+    layer, x = layer_and_input("linear", device, dropout=0.5)
+    train_a_bit(layer)
+    torch.manual_seed(1)
+    out = layer(x)
+    torch.manual_seed(1)
+    given = layer.lora_dropout(x)
+    gain = layer.gain()
+    plain = (gain - 1) * F.linear(given, layer.base_layer.weight) + gain * layer.scaling * (
+        layer.lora_B(layer.lora_A(given)))
+    torch.testing.assert_close(out, layer.base_layer(x) + plain)
+    layer.eval()
+    torch.testing.assert_close(layer(x), functional(layer, x))
+
+
+@pytest.mark.parametrize("make, error, words", [
+    (lambda: dorajit.nn.DoRALinear(nn.Conv1d(2, 2, 1), 2), TypeError, "`base_layer` is a Conv1d"),
+    (lambda: dorajit.nn.DoRALinear(nn.Linear(2, 2), 0), ValueError, "`rank` is 0"),
+    (lambda: dorajit.nn.DoRALinear(nn.Linear(2, 2), 2, dropout=1.0), ValueError, "`dropout` is 1.0"),
+    (lambda: dorajit.nn.DoRAConv2d(nn.Conv2d(4, 4, 1, groups=2), 2), ValueError, "2 groups"),
+    (lambda: dorajit.nn.DoRAEmbedding(nn.Embedding(4, 4, max_norm=1.0), 2), ValueError, "max_norm")])
+def test_refusals(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
+
+
+def test_bad_input_of_a_layer(device):
+    layer, x = layer_and_input("linear", device)
+    with pytest.raises(ValueError, match="argument `x` has shape"):
+        layer(x[..., 1:])
+    layer.lora_magnitude_vector = nn.Parameter(torch.ones(3, device=device))
+    with pytest.raises(ValueError, match="argument `magnitude` has shape"):
+        layer(x)
+    layer.lora_magnitude_vector = nn.Parameter(torch.ones(12, device="meta"))
+    with pytest.raises(ValueError, match="argument `magnitude` is on meta"):
+        layer(x)
+    layer, x = layer_and_input("linear", device)
+    with torch.no_grad():
+        layer.base_layer.weight[0, 0] = float("nan")
+    assert layer(x)[..., 0].isnan().all()
+    with pytest.raises(ValueError, match="not finite"):
+        layer.merge()
+
+
+def test_a_zero_row(device):
+    base = nn.Linear(20, 12, device=device)
+    with torch.no_grad():
+        base.weight[3] = 0
+    layer = dorajit.nn.DoRALinear(base, 3)
+    x = torch.randn(5, 20, device=device)
+    out = layer(x)
+    assert torch.equal(out, base(x))
+    out.sum().backward()
+    assert all(one.grad.isfinite().all() for one in layer.parameters() if one.requires_grad)

@@ -1,0 +1,404 @@
+"""patch_peft: PEFT's DoRA, patched and not, gives the same numbers."""
+
+import copy
+import warnings
+
+import dorajit
+import pytest
+import torch
+from torch import nn
+
+peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+Conv1D = pytest.importorskip("transformers.pytorch_utils",
+                             reason="transformers is not installed").Conv1D
+
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from peft.helpers import DoraCaching
+from peft.tuners.lora import dora
+
+HAS_CACHING = hasattr(dora, "ENABLE_DORA_CACHING")
+
+
+class Base(nn.Module):
+    """One layer of a kind, `layer`, and something to make its input from."""
+
+    def __init__(self, kind, bias=True):
+        super().__init__()
+        self.kind = kind
+        if kind == "embedding":
+            self.layer = nn.Embedding(30, 12)
+        elif kind == "conv1d_gpt2":
+            self.layer = Conv1D(12, 20)
+        elif kind == "linear":
+            self.layer = nn.Linear(20, 12, bias=bias)
+        else:
+            self.layer = getattr(nn, f"Conv{kind[4]}d")(4, 6, 3, padding=1, bias=bias)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def example(self, device, dtype=torch.float32):
+        if self.kind == "embedding":
+            return torch.randint(30, (2, 5), device=device)
+        shape = (2, 5, 20) if self.kind in ("linear", "conv1d_gpt2") else (
+            (2, 4) + (7,) * int(self.kind[4]))
+        return torch.randn(shape, device=device).to(dtype)
+
+
+KINDS = ["linear", "conv1d_gpt2", "conv1d", "conv2d", "conv3d", "embedding"]
+
+
+def adapted(kind, device, dtype=torch.float32, bias=True, autocast=True, **options):
+    torch.manual_seed(3)
+    base = Base(kind, bias).to(device, dtype)
+    config = LoraConfig(use_dora=True, target_modules=["layer"], r=4, lora_alpha=8,
+                        fan_in_fan_out=kind == "conv1d_gpt2", **options)
+    return get_peft_model(base, config, autocast_adapter_dtype=autocast)
+
+
+def train_a_bit(model):
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                noise = torch.randn(parameter.shape, generator=generator) / 8
+                parameter.add_(noise.to(parameter.device, parameter.dtype))
+    return model
+
+
+def results(model, x, seed=11):
+    """The output and all gradients, also that of the input."""
+    model.zero_grad()
+    x = x.detach().clone().requires_grad_(x.is_floating_point())
+    torch.manual_seed(seed)
+    out = model(x)
+    torch.manual_seed(seed)
+    out.backward(torch.randn_like(out))
+    grads = {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
+    return out.detach(), grads, x.grad
+
+
+def assert_same(found, expected, step):
+    out, grads, of_x = found
+    assert grads.keys() == expected[1].keys() and grads
+    torch.testing.assert_close(out, expected[0], rtol=step, atol=step)
+    for name, grad in grads.items():
+        scale = expected[1][name].float().abs().max().item()
+        torch.testing.assert_close(grad.float(), expected[1][name].float(), rtol=step,
+                                   atol=step * max(scale, 1), msg=lambda m, name=name: f"{name}: {m}")
+    if of_x is not None:
+        torch.testing.assert_close(of_x.float(), expected[2].float(), rtol=step, atol=step * 4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("lora_dropout", [0.0, 0.5])
+def test_same_numbers_in_float32(device, launches, kind, bias, lora_dropout):
+    model = train_a_bit(adapted(kind, device, bias=bias, lora_dropout=lora_dropout))
+    x = model.base_model.model.example(device)
+    expected = results(model, x)
+    launches()
+    with dorajit.patch_peft(strict=True) as patch:
+        found = results(model, x)
+        assert launches() == {"norm_assembly": 1, "compose_inner": 1, "backward": 1}
+    assert not patch.refused
+    assert_same(found, expected, 1e-5)
+    assert_same(results(model, x), expected, 0)
+    assert launches() == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("autocast_adapter", [True, False])
+def test_same_numbers_in_bfloat16(device, kind, autocast_adapter):
+    model = train_a_bit(adapted(kind, device, torch.bfloat16, autocast=autocast_adapter))
+    x = model.base_model.model.example(device, torch.bfloat16)
+    expected = results(model, x)
+    with dorajit.patch_peft(strict=True):
+        assert_same(results(model, x), expected, 6e-2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_same_numbers_under_autocast(device, kind):
+    model = train_a_bit(adapted(kind, device, torch.bfloat16))
+    x = model.base_model.model.example(device, torch.bfloat16)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        expected = results(model, x)
+        with dorajit.patch_peft(strict=True):
+            assert_same(results(model, x), expected, 6e-2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("autocast", [True, False])
+def test_a_new_adapter_changes_nothing(device, kind, dtype, when, autocast):
+    if when == "before":
+        with dorajit.patch_peft(strict=True):
+            model = adapted(kind, device, dtype)
+    else:
+        model = adapted(kind, device, dtype)
+    if kind == "embedding":  # PEFT's A is zero there, so that B A is, too
+        assert not next(iter(model.base_model.model.layer.lora_embedding_A.values())).any()
+    x = model.base_model.model.example(device, dtype)
+    with torch.no_grad(), dorajit.patch_peft(model, strict=True):
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=autocast):
+            found = model(x)
+            with model.disable_adapter():
+                assert torch.equal(found, model(x))
+
+
+def test_types_of_magnitudes_are_pefts(device):
+    for dtype in (torch.float32, torch.bfloat16):
+        for autocast in (True, False):
+            plain = adapted("linear", device, dtype, autocast=autocast)
+            with dorajit.patch_peft(strict=True):
+                patched = adapted("linear", device, dtype, autocast=autocast)
+            for one, other in zip(plain.parameters(), patched.parameters()):
+                assert one.dtype == other.dtype and one.shape == other.shape
+                torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("safe", [True, False])
+def test_merging(device, kind, safe):
+    model = train_a_bit(adapted(kind, device)).eval()
+    x = model.base_model.model.example(device)
+    weight = model.base_model.model.layer.base_layer.weight
+    before = weight.detach().clone()
+    with torch.no_grad(), dorajit.patch_peft(strict=True):
+        expected = model(x)
+        model.merge_adapter(safe_merge=safe)
+        torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-4)
+        model.unmerge_adapter()
+        torch.testing.assert_close(model.base_model.model.layer.base_layer.weight, before)
+        torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(model.merge_and_unload()(x), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_norm_after_another_adapter_was_merged_in_place(device):
+    model = adapted("linear", device)
+    model.add_adapter("plain", LoraConfig(target_modules=["layer"], r=4, init_lora_weights=False))
+    x = model.base_model.model.example(device)
+    train_a_bit(model)
+    def outputs():
+        with torch.no_grad():
+            model.set_adapter("default")
+            first = model(x)
+            layer = model.base_model.model.layer
+            layer.merge(adapter_names=["plain"])
+            layer.merged_adapters.clear()  # from now on it is the base weight
+            return first, model(x)
+    state = copy.deepcopy(model.state_dict())
+    expected = outputs()
+    model.load_state_dict(state)
+    with dorajit.patch_peft(strict=True):
+        for one, other in zip(outputs(), expected):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["linear", "embedding"])
+def test_several_adapters(device, kind):
+    model = adapted(kind, device)
+    model.add_adapter("other", LoraConfig(use_dora=True, target_modules=["layer"], r=2,
+                                          use_rslora=True))
+    train_a_bit(model)
+    x = model.base_model.model.example(device)
+    for names in (["default"], ["other"], ["default", "other"]):
+        model.base_model.set_adapter(names)
+        for one in model.parameters():
+            one.requires_grad_(one.is_leaf and any(one is p for n, p in model.named_parameters()
+                                                   if "lora" in n))
+        expected = results(model, x)
+        with dorajit.patch_peft(strict=True):
+            assert_same(results(model, x), expected, 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
+@pytest.mark.parametrize("patched_saves", [True, False])
+@pytest.mark.parametrize("low_cpu_mem_usage", [True, False])
+def test_checkpoints_go_both_ways(device, tmp_path, kind, patched_saves, low_cpu_mem_usage):
+    def ours():
+        return dorajit.patch_peft(strict=True)
+    def theirs():
+        return warnings.catch_warnings()
+    with (ours if patched_saves else theirs)():
+        model = train_a_bit(adapted(kind, device))
+        x = model.base_model.model.example(device)
+        expected = model(x)
+        model.save_pretrained(tmp_path)
+    torch.manual_seed(3)
+    with (theirs if patched_saves else ours)():
+        base = Base(kind).to(device)
+        loaded = PeftModel.from_pretrained(base, tmp_path, low_cpu_mem_usage=low_cpu_mem_usage)
+        assert get_peft_model_state_dict(loaded).keys() == get_peft_model_state_dict(model).keys()
+        torch.testing.assert_close(loaded(x), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not HAS_CACHING, reason="this PEFT has no DoraCaching")
+@pytest.mark.parametrize("kind", KINDS)
+def test_dora_caching(device, launches, kind):
+    model = train_a_bit(adapted(kind, device)).eval()
+    x = model.base_model.model.example(device)
+    with torch.no_grad(), dorajit.patch_peft(strict=True):
+        expected = model(x)
+        with DoraCaching():
+            launches()
+            assert torch.equal(model(x), expected) and torch.equal(model(x), expected)
+            assert launches()["norm_assembly"] == 1
+            model.train()
+            model(x)
+            model(x)
+            assert launches()["norm_assembly"] == 2
+
+
+def test_undo_and_nesting(device, launches):
+    model = adapted("linear", device)
+    x = model.base_model.model.example(device)
+    methods = {name: vars(dora.DoraLinearLayer)[name] for name in ("forward", "update_layer")}
+    def native():
+        launches()
+        model(x)
+        return bool(launches())
+    outer = dorajit.patch_peft()
+    with dorajit.patch_peft() as inner:
+        assert native()
+    inner.undo()
+    assert native()
+    outer.undo()
+    outer.undo()
+    assert not native() and "undone" in repr(outer)
+    assert methods == {name: vars(dora.DoraLinearLayer)[name] for name in methods}
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
+def test_one_model_only(device, launches, kind):
+    one, other = adapted(kind, device), adapted(kind, device)
+    x = one.base_model.model.example(device)
+    patch = dorajit.patch_peft(one)
+    launches()
+    other(x)
+    assert launches() == {}
+    one(x)
+    assert launches()
+    with dorajit.patch_peft(one):
+        pass
+    one(x)
+    assert launches()
+    patch.undo()
+    one(x)
+    assert launches() == {}
+    with pytest.raises(ValueError, match="has no DoRA layers"):
+        dorajit.patch_peft(nn.Linear(2, 2))
+
+
+def test_switched_off(device, launches):
+    model = train_a_bit(adapted("linear", device))
+    x = model.base_model.model.example(device)
+    expected = results(model, x)
+    with dorajit.patch_peft(), dorajit.disabled():
+        launches()
+        assert_same(results(model, x), expected, 1e-5)
+        assert launches() == {}
+
+
+def test_gradient_checkpointing(device, launches):
+    model = train_a_bit(adapted("linear", device))
+    x = model.base_model.model.example(device)
+    with dorajit.patch_peft():
+        expected = results(model, x)
+        launches()
+        found = results(lambda_module(model), x)
+        assert launches() == {"norm_assembly": 2, "compose_inner": 2, "backward": 1}
+    assert torch.equal(found[0], expected[0]) and torch.equal(found[2], expected[2])
+
+
+def lambda_module(model):
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, x):
+            return torch.utils.checkpoint.checkpoint(self.model, x, use_reentrant=False)
+    return Checkpointed()
+
+
+# --- what is left to PEFT ------------------------------------------------------------------------
+
+def test_an_old_or_strange_version_is_left_alone(monkeypatch, device, launches):
+    for version, words in (("0.17.1", "0.18 is the oldest"), ("odd", "not known")):
+        monkeypatch.setattr(peft, "__version__", version)
+        with pytest.warns(RuntimeWarning, match=words):
+            patch = dorajit.patch_peft()
+        assert patch.replaced == ()
+        patch.undo()
+        with pytest.raises(RuntimeError, match="0.18 to"):
+            dorajit.patch_peft(strict=True)
+    monkeypatch.setattr(peft, "__version__", "9.9.9")  # judged by its signatures
+    dorajit.patch_peft(strict=True).undo()
+
+
+def test_an_unknown_signature_is_left_alone(monkeypatch, device, launches):
+    original = dora.DoraLinearLayer.forward
+    def forward(self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
+                adapter_name="default", novelty=None):
+        return original(self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
+                        base_layer=base_layer, base_result=base_result)
+    monkeypatch.setattr(dora.DoraLinearLayer, "forward", forward)
+    model = train_a_bit(adapted("linear", device))
+    x = model.base_model.model.example(device)
+    expected = model(x)
+    with pytest.warns(RuntimeWarning, match="novelty"):
+        patch = dorajit.patch_peft()
+    assert set(patch.refused) == {"DoraLinearLayer.forward"}
+    launches()
+    assert torch.equal(model(x), expected) and launches() == {}
+    patch.undo()
+
+
+def test_an_unknown_factor_is_left_to_peft(device, launches):
+    class Strange(nn.Linear):
+        pass
+    model = train_a_bit(adapted("linear", device))
+    layer = model.base_model.model.layer
+    x = model.base_model.model.example(device)
+    expected = model(x)
+    layer.lora_A["default"].__class__ = Strange
+    with dorajit.patch_peft() as patch:
+        launches()
+        with pytest.warns(RuntimeWarning, match="`lora_A` is a .*Strange"):
+            assert torch.equal(model(x), expected)
+        assert launches() == {} and any("Strange" in reason for reason in patch.declined)
+
+
+def test_bad_layers(device):
+    model = adapted("linear", device)
+    x = model.base_model.model.example(device)
+    layer = model.base_model.model.layer.lora_magnitude_vector["default"]
+    with dorajit.patch_peft():
+        layer.weight = nn.Parameter(torch.ones(3, device=device))
+        with pytest.raises(ValueError, match="argument `magnitude` has shape"):
+            model(x)
+        layer.weight = nn.Parameter(torch.ones(12, device="meta"))
+        with pytest.raises(ValueError, match="argument `magnitude` is on meta"):
+            model(x)
+
+
+class Quantized(nn.Linear):
+    """A base layer that PEFT dequantizes as it does HQQ's."""
+
+    W_q = True
+
+    def dequantize(self):
+        return self.weight.detach().mul(64).round().div(64)
+
+
+def test_a_quantized_base_is_dequantized_by_peft(device, launches):
+    model = train_a_bit(adapted("linear", device, lora_dropout=0.5))
+    x = model.base_model.model.example(device)
+    model.base_model.model.layer.base_layer.__class__ = Quantized
+    expected = results(model, x)
+    with dorajit.patch_peft(strict=True):
+        launches()
+        assert_same(results(model, x), expected, 1e-5)
+        assert launches()["norm_assembly"] == 1
