@@ -133,6 +133,12 @@ def test_is_a_constant_for_autograd(device):
     assert not dorajit.weight_norm(weight, a, b, 0.5).requires_grad
 
 
+@pytest.mark.parametrize("out, columns, rank", [(0, 4, 2), (4, 0, 2), (4, 3, 0)])
+def test_empty_ones(device, out, columns, rank):
+    given = factors(out, columns, rank, device)
+    assert_norm(dorajit.weight_norm(*given, 0.5), exact(*given, 0.5))
+
+
 def test_weights_of_convolutions_and_views(device):
     weight, a, b = factors(12, 24, 3, device)
     conv = dorajit.weight_norm(weight.view(12, 6, 2, 2), a.view(3, 6, 2, 2), b.view(12, 3, 1, 1), 0.5)

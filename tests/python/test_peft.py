@@ -9,85 +9,12 @@ import torch
 from torch import nn
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
-Conv1D = pytest.importorskip("transformers.pytorch_utils",
-                             reason="transformers is not installed").Conv1D
 
-from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
-from peft.helpers import DoraCaching
+from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.tuners.lora import dora
+from peft_models import KINDS, Base, adapted, assert_same, results, train_a_bit
 
 HAS_CACHING = hasattr(dora, "ENABLE_DORA_CACHING")
-
-
-class Base(nn.Module):
-    """One layer of a kind, `layer`, and something to make its input from."""
-
-    def __init__(self, kind, bias=True):
-        super().__init__()
-        self.kind = kind
-        if kind == "embedding":
-            self.layer = nn.Embedding(30, 12)
-        elif kind == "conv1d_gpt2":
-            self.layer = Conv1D(12, 20)
-        elif kind == "linear":
-            self.layer = nn.Linear(20, 12, bias=bias)
-        else:
-            self.layer = getattr(nn, f"Conv{kind[4]}d")(4, 6, 3, padding=1, bias=bias)
-
-    def forward(self, x):
-        return self.layer(x)
-
-    def example(self, device, dtype=torch.float32):
-        if self.kind == "embedding":
-            return torch.randint(30, (2, 5), device=device)
-        shape = (2, 5, 20) if self.kind in ("linear", "conv1d_gpt2") else (
-            (2, 4) + (7,) * int(self.kind[4]))
-        return torch.randn(shape, device=device).to(dtype)
-
-
-KINDS = ["linear", "conv1d_gpt2", "conv1d", "conv2d", "conv3d", "embedding"]
-
-
-def adapted(kind, device, dtype=torch.float32, bias=True, autocast=True, **options):
-    torch.manual_seed(3)
-    base = Base(kind, bias).to(device, dtype)
-    config = LoraConfig(use_dora=True, target_modules=["layer"], r=4, lora_alpha=8,
-                        fan_in_fan_out=kind == "conv1d_gpt2", **options)
-    return get_peft_model(base, config, autocast_adapter_dtype=autocast)
-
-
-def train_a_bit(model):
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                noise = torch.randn(parameter.shape, generator=generator) / 8
-                parameter.add_(noise.to(parameter.device, parameter.dtype))
-    return model
-
-
-def results(model, x, seed=11):
-    """The output and all gradients, also that of the input."""
-    model.zero_grad()
-    x = x.detach().clone().requires_grad_(x.is_floating_point())
-    torch.manual_seed(seed)
-    out = model(x)
-    torch.manual_seed(seed)
-    out.backward(torch.randn_like(out))
-    grads = {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
-    return out.detach(), grads, x.grad
-
-
-def assert_same(found, expected, step):
-    out, grads, of_x = found
-    assert grads.keys() == expected[1].keys() and grads
-    torch.testing.assert_close(out, expected[0], rtol=step, atol=step)
-    for name, grad in grads.items():
-        scale = expected[1][name].float().abs().max().item()
-        torch.testing.assert_close(grad.float(), expected[1][name].float(), rtol=step,
-                                   atol=step * max(scale, 1), msg=lambda m, name=name: f"{name}: {m}")
-    if of_x is not None:
-        torch.testing.assert_close(of_x.float(), expected[2].float(), rtol=step, atol=step * 4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -237,6 +164,7 @@ def test_checkpoints_go_both_ways(device, tmp_path, kind, patched_saves, low_cpu
 @pytest.mark.skipif(not HAS_CACHING, reason="this PEFT has no DoraCaching")
 @pytest.mark.parametrize("kind", KINDS)
 def test_dora_caching(device, launches, kind):
+    from peft.helpers import DoraCaching
     model = train_a_bit(adapted(kind, device)).eval()
     x = model.base_model.model.example(device)
     with torch.no_grad(), dorajit.patch_peft(strict=True):
@@ -321,84 +249,3 @@ def lambda_module(model):
         def forward(self, x):
             return torch.utils.checkpoint.checkpoint(self.model, x, use_reentrant=False)
     return Checkpointed()
-
-
-# --- what is left to PEFT ------------------------------------------------------------------------
-
-def test_an_old_or_strange_version_is_left_alone(monkeypatch, device, launches):
-    for version, words in (("0.17.1", "0.18 is the oldest"), ("odd", "not known")):
-        monkeypatch.setattr(peft, "__version__", version)
-        with pytest.warns(RuntimeWarning, match=words):
-            patch = dorajit.patch_peft()
-        assert patch.replaced == ()
-        patch.undo()
-        with pytest.raises(RuntimeError, match="0.18 to"):
-            dorajit.patch_peft(strict=True)
-    monkeypatch.setattr(peft, "__version__", "9.9.9")  # judged by its signatures
-    dorajit.patch_peft(strict=True).undo()
-
-
-def test_an_unknown_signature_is_left_alone(monkeypatch, device, launches):
-    original = dora.DoraLinearLayer.forward
-    def forward(self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
-                adapter_name="default", novelty=None):
-        return original(self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
-                        base_layer=base_layer, base_result=base_result)
-    monkeypatch.setattr(dora.DoraLinearLayer, "forward", forward)
-    model = train_a_bit(adapted("linear", device))
-    x = model.base_model.model.example(device)
-    expected = model(x)
-    with pytest.warns(RuntimeWarning, match="novelty"):
-        patch = dorajit.patch_peft()
-    assert set(patch.refused) == {"DoraLinearLayer.forward"}
-    launches()
-    assert torch.equal(model(x), expected) and launches() == {}
-    patch.undo()
-
-
-def test_an_unknown_factor_is_left_to_peft(device, launches):
-    class Strange(nn.Linear):
-        pass
-    model = train_a_bit(adapted("linear", device))
-    layer = model.base_model.model.layer
-    x = model.base_model.model.example(device)
-    expected = model(x)
-    layer.lora_A["default"].__class__ = Strange
-    with dorajit.patch_peft() as patch:
-        launches()
-        with pytest.warns(RuntimeWarning, match="`lora_A` is a .*Strange"):
-            assert torch.equal(model(x), expected)
-        assert launches() == {} and any("Strange" in reason for reason in patch.declined)
-
-
-def test_bad_layers(device):
-    model = adapted("linear", device)
-    x = model.base_model.model.example(device)
-    layer = model.base_model.model.layer.lora_magnitude_vector["default"]
-    with dorajit.patch_peft():
-        layer.weight = nn.Parameter(torch.ones(3, device=device))
-        with pytest.raises(ValueError, match="argument `magnitude` has shape"):
-            model(x)
-        layer.weight = nn.Parameter(torch.ones(12, device="meta"))
-        with pytest.raises(ValueError, match="argument `magnitude` is on meta"):
-            model(x)
-
-
-class Quantized(nn.Linear):
-    """A base layer that PEFT dequantizes as it does HQQ's."""
-
-    W_q = True
-
-    def dequantize(self):
-        return self.weight.detach().mul(64).round().div(64)
-
-
-def test_a_quantized_base_is_dequantized_by_peft(device, launches):
-    model = train_a_bit(adapted("linear", device, lora_dropout=0.5))
-    x = model.base_model.model.example(device)
-    model.base_model.model.layer.base_layer.__class__ = Quantized
-    expected = results(model, x)
-    with dorajit.patch_peft(strict=True):
-        launches()
-        assert_same(results(model, x), expected, 1e-5)
-        assert launches()["norm_assembly"] == 1

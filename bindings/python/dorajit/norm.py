@@ -94,7 +94,7 @@ def chunks(out, columns, budget, cost):
     at_once = (budget - fixed) // max(cost(rows, 1) - fixed, 1)
     if at_once < columns:
         at_once = max(at_once // _ALIGNED, 1) * _ALIGNED
-    return Chunks(rows, max(min(at_once, columns), 1))
+    return Chunks(max(rows, 1), max(min(at_once, columns), 1))
 
 
 def _cost_of_squares(matrix, dtype):

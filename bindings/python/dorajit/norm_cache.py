@@ -20,7 +20,12 @@ def _state(weight):
         return None
     if weight.layout is not torch.strided or not weight.numel():
         return None
-    return (weight._version, weight.untyped_storage()._cdata, weight.storage_offset(), weight.dtype,
+    stream = 0
+    if weight.is_cuda:
+        if torch.cuda.is_current_stream_capturing():  # a replay would not notice a new weight
+            return None
+        stream = torch.cuda.current_stream(weight.device).cuda_stream
+    return (stream, weight._version, weight.untyped_storage()._cdata, weight.storage_offset(), weight.dtype,
             weight.device, tuple(weight.shape), weight.stride())
 
 

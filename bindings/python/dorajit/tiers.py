@@ -36,5 +36,6 @@ def delta(lora, base, gain, scale, fresh=False):
         return expression.compose(lora, base, gain, scale)
     if way == TRAINING:
         return ops.fused_dora_compose_autograd(lora, base, gain, scale)
-    inplace = fresh and lora._base is None and not lora.is_inference()
+    writable = not lora.is_inference() or torch.is_inference_mode_enabled()
+    inplace = fresh and writable and lora._base is None
     return ops.fused_dora_compose(lora, base, gain, scale, inplace=inplace)

@@ -6,31 +6,30 @@ from peft.utils.other import transpose
 
 from dorajit import norm
 
-_HALVES = frozenset({torch.float16, torch.bfloat16})
-
 
 @torch.no_grad()
 def magnitudes(model):
-    """Gives untrained adapters the exact norms, where a float32 magnitude holds rounded ones.
+    """Gives untrained adapters the norms as they are computed here, so that their gain is exactly 1.
 
     PEFT rounds a new magnitude to the type of the weight before it casts it to float32. Left so, a new
-    adapter would change outputs by that rounding. A magnitude is untrained if B is zero and it is
-    within one rounding of the norm.
+    adapter would change outputs by that rounding. A magnitude is untrained if A or B is zero and it
+    is within a few roundings of the norm.
     """
     for module in model.modules():
-        for adapter, layer in getattr(module, "lora_magnitude_vector", {}).items():
+        for adapter, layer in (getattr(module, "lora_magnitude_vector", None) or {}).items():
             found = _factors(module, adapter)
             if found is None or not isinstance(layer, dora.DoraLinearLayer):
                 continue
             weight, a, b = found
-            if weight.dtype not in _HALVES or layer.weight.dtype is not torch.float32:
-                continue
-            if any(one.is_meta for one in (weight, a, b, layer.weight)) or b.any():
+            if any(one.is_meta for one in (weight, a, b, layer.weight)) or (a.any() and b.any()):
                 continue
             if weight.dim() == 2:
                 weight = transpose(weight, layer.fan_in_fan_out)
-            norms = norm.weight_norm(weight, a, b, 0.0).reshape(layer.weight.shape)
-            step = torch.finfo(weight.dtype).eps
+            if layer.weight.device != weight.device or a.device != weight.device:
+                continue
+            norms = norm.weight_norm(weight, a, b, 0.0, frozen=module.get_base_layer().weight)
+            norms = norms.reshape(layer.weight.shape)
+            step = max(1e-6, *(torch.finfo(one.dtype).eps for one in (weight, layer.weight)))
             if ((layer.weight - norms).abs() <= step * norms).all():
                 layer.weight.copy_(norms)
 

@@ -1,0 +1,130 @@
+"""patch_peft: what is left to PEFT, and what is refused."""
+
+import dorajit
+import pytest
+import torch
+from torch import nn
+
+peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+
+from peft.tuners.lora import dora
+from peft_models import adapted, assert_same, results, train_a_bit
+
+
+def test_an_old_or_strange_version_is_left_alone(monkeypatch, device, launches):
+    for version, words in (("0.17.1", "0.18 is the oldest"), ("odd", "not known")):
+        monkeypatch.setattr(peft, "__version__", version)
+        with pytest.warns(RuntimeWarning, match=words):
+            patch = dorajit.patch_peft()
+        assert patch.replaced == ()
+        patch.undo()
+        with pytest.raises(RuntimeError, match="0.18 to"):
+            dorajit.patch_peft(strict=True)
+    monkeypatch.setattr(peft, "__version__", "9.9.9")  # judged by its signatures
+    dorajit.patch_peft(strict=True).undo()
+
+
+def test_an_unknown_signature_is_left_alone(monkeypatch, device, launches):
+    original = dora.DoraLinearLayer.forward
+    def forward(self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
+                adapter_name="default", novelty=None):
+        return original(self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
+                        base_layer=base_layer, base_result=base_result)
+    monkeypatch.setattr(dora.DoraLinearLayer, "forward", forward)
+    model = train_a_bit(adapted("linear", device))
+    x = model.base_model.model.example(device)
+    expected = model(x)
+    with pytest.warns(RuntimeWarning, match="novelty"):
+        patch = dorajit.patch_peft()
+    assert set(patch.refused) == {"DoraLinearLayer.forward"}
+    launches()
+    assert torch.equal(model(x), expected) and launches() == {}
+    patch.undo()
+
+
+def test_an_unknown_factor_is_left_to_peft(device, launches):
+    class Strange(nn.Linear):
+        pass
+    model = train_a_bit(adapted("linear", device))
+    layer = model.base_model.model.layer
+    x = model.base_model.model.example(device)
+    expected = model(x)
+    layer.lora_A["default"].__class__ = Strange
+    with dorajit.patch_peft() as patch:
+        launches()
+        with pytest.warns(RuntimeWarning, match="`lora_A` is a .*Strange"):
+            assert torch.equal(model(x), expected)
+        assert launches() == {} and any("Strange" in reason for reason in patch.declined)
+
+
+def test_bad_layers(device):
+    model = adapted("linear", device)
+    x = model.base_model.model.example(device)
+    layer = model.base_model.model.layer.lora_magnitude_vector["default"]
+    with dorajit.patch_peft():
+        layer.weight = nn.Parameter(torch.ones(3, device=device))
+        with pytest.raises(ValueError, match="argument `magnitude` has shape"):
+            model(x)
+        layer.weight = nn.Parameter(torch.ones(12, device="meta"))
+        with pytest.raises(ValueError, match="argument `magnitude` is on meta"):
+            model(x)
+
+
+class Quantized(nn.Linear):
+    """A base layer that PEFT dequantizes as it does HQQ's."""
+
+    W_q = True
+
+    def dequantize(self):
+        return self.weight.detach().mul(64).round().div(64)
+
+
+def test_a_quantized_base_is_dequantized_by_peft(device, launches):
+    model = train_a_bit(adapted("linear", device, lora_dropout=0.5))
+    x = model.base_model.model.example(device)
+    model.base_model.model.layer.base_layer.__class__ = Quantized
+    expected = results(model, x)
+    with dorajit.patch_peft(strict=True):
+        launches()
+        assert_same(results(model, x), expected, 1e-5)
+        assert launches()["norm_assembly"] == 1
+
+
+def test_compiled_without_a_break(device, launches):
+    model = train_a_bit(adapted("linear", device))
+    x = model.base_model.model.example(device)
+    with dorajit.patch_peft(strict=True):
+        expected = model(x)
+        compiled = torch.compile(model.base_model.model.layer, fullgraph=True, backend="aot_eager")
+        launches()
+        out = compiled(x)
+        assert launches() == {"norm_assembly": 1, "compose_inner": 1}
+        torch.testing.assert_close(out, expected)
+        out.sum().backward()
+        assert launches() == {"backward": 1}
+
+
+@pytest.mark.parametrize("workers", [2])
+def test_data_parallel_training(workers, tmp_path):
+    """Gradients are averaged over processes, with gradient checkpointing inside."""
+    import torch.multiprocessing as processes
+    processes.spawn(_train_in_parallel, (workers, str(tmp_path / "store")), nprocs=workers)
+
+
+def _train_in_parallel(rank, workers, store):
+    from torch.utils.checkpoint import checkpoint
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank,
+                                         world_size=workers)
+    inputs = torch.randn(workers, 2, 5, 20, generator=torch.Generator().manual_seed(7))
+    with dorajit.patch_peft(strict=True):
+        alone = train_a_bit(adapted("linear", "cpu"))
+        for x in inputs:
+            (alone(x).square().sum() / workers).backward()
+        model = train_a_bit(adapted("linear", "cpu"))
+        parallel = nn.parallel.DistributedDataParallel(model)
+        checkpoint(parallel, inputs[rank], use_reentrant=False).square().sum().backward()
+    for one, other in zip(model.parameters(), alone.parameters()):
+        if one.requires_grad:
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-5, atol=1e-5)
+    torch.distributed.destroy_process_group()
