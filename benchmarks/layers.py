@@ -13,10 +13,15 @@ PyTorch's allocator, and the cosine of the output with that of PEFT's DoRA compu
 import argparse
 import contextlib
 import json
+import pathlib
 import random
 import statistics
+import sys
 import time
 import warnings
+
+# transformers looks for a package `kernels`, which the file of that name here is not.
+sys.path[:] = [path for path in sys.path if pathlib.Path(path) != pathlib.Path(__file__).parent]
 
 import torch
 import torch.nn.functional as F

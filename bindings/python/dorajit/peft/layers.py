@@ -25,7 +25,7 @@ def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, ba
     reason = _unknown(self, lora_A, lora_B, torch.nn.Linear)
     if reason is None:
         with _gathered(base_layer, lora_A, lora_B):
-            weight = dora.dequantize_module_weight(base_layer)
+            weight = _dequantized(base_layer)
             reason = _unfit(weight)
             if reason is None:
                 weight = transpose(weight, self.fan_in_fan_out)
@@ -179,6 +179,13 @@ def _norms(layer, weight, a, b, scaling, base_layer, adapter_name):
     if caching:
         layer._cache_store(key, norms)
     return norms
+
+
+def _dequantized(base_layer):
+    """PEFT's weight in floating point; its own function cannot be traced by torch.compile."""
+    if not hasattr(base_layer, "W_q") and type(base_layer.weight) in _PLAIN:
+        return base_layer.weight
+    return dora.dequantize_module_weight(base_layer)
 
 
 def _without_bias(result, base_layer, channels):
