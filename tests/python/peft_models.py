@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 Conv1D = pytest.importorskip("transformers.pytorch_utils",
@@ -80,3 +81,14 @@ def assert_same(found, expected, step):
                                    atol=step * max(scale, 1), msg=lambda m, name=name: f"{name}: {m}")
     if of_x is not None:
         torch.testing.assert_close(of_x.float(), expected[2].float(), rtol=step, atol=step * 4)
+
+
+class Checkpointed(nn.Module):
+    """A model whose forward pass runs again in the backward pass."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return checkpoint(self.model, x, use_reentrant=False)

@@ -6,13 +6,14 @@ import warnings
 import dorajit
 import pytest
 import torch
+from dorajit.peft import gates
 from torch import nn
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.tuners.lora import dora
-from peft_models import KINDS, Base, adapted, assert_same, results, train_a_bit
+from peft_models import KINDS, Base, Checkpointed, adapted, assert_same, results, train_a_bit
 
 HAS_CACHING = hasattr(dora, "ENABLE_DORA_CACHING")
 
@@ -88,6 +89,8 @@ def test_types_of_magnitudes_are_pefts(device):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("safe", [True, False])
 def test_merging(device, kind, safe):
+    if kind == "conv1d_gpt2" and gates.version(peft.__version__) == (0, 18):
+        pytest.skip("PEFT 0.18 itself cannot unmerge DoRA from a Conv1D")
     model = train_a_bit(adapted(kind, device)).eval()
     x = model.base_model.model.example(device)
     weight = model.base_model.model.layer.base_layer.weight
@@ -235,17 +238,6 @@ def test_gradient_checkpointing(device, launches):
     with dorajit.patch_peft():
         expected = results(model, x)
         launches()
-        found = results(lambda_module(model), x)
+        found = results(Checkpointed(model), x)
         assert launches() == {"norm_assembly": 2, "compose_inner": 2, "backward": 1}
     assert torch.equal(found[0], expected[0]) and torch.equal(found[2], expected[2])
-
-
-def lambda_module(model):
-    class Checkpointed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = model
-
-        def forward(self, x):
-            return torch.utils.checkpoint.checkpoint(self.model, x, use_reentrant=False)
-    return Checkpointed()
