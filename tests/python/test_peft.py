@@ -68,7 +68,8 @@ def test_a_new_adapter_changes_nothing(device, kind, dtype, when, autocast):
     if kind == "embedding":  # PEFT's A is zero there, so that B A is, too
         assert not next(iter(model.base_model.model.layer.lora_embedding_A.values())).any()
     x = model.base_model.model.example(device, dtype)
-    with torch.no_grad(), dorajit.patch_peft(model, strict=True):
+    mended = model if when == "after" else None  # magnitudes made under the patch are right already
+    with torch.no_grad(), dorajit.patch_peft(mended, strict=True):
         with torch.autocast(device, dtype=torch.bfloat16, enabled=autocast):
             found = model(x)
             with model.disable_adapter():
