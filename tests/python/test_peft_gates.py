@@ -1,7 +1,5 @@
 """patch_peft: what is left to PEFT, and what is refused."""
 
-import datetime
-
 import dorajit
 import pytest
 import torch
@@ -10,7 +8,7 @@ from torch import nn
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 from peft.tuners.lora import dora
-from peft_models import Checkpointed, adapted, assert_same, results, train_a_bit
+from peft_models import adapted, assert_same, results, train_a_bit
 
 
 def test_an_old_or_strange_version_is_left_alone(monkeypatch, device, launches):
@@ -104,28 +102,3 @@ def test_compiled_without_a_break(device, launches):
         torch.testing.assert_close(out, expected)
         out.sum().backward()
         assert launches() == {"backward": 1}
-
-
-@pytest.mark.parametrize("workers", [2])
-def test_data_parallel_training(workers, tmp_path):
-    """Gradients are averaged over processes, with gradient checkpointing inside."""
-    import torch.multiprocessing as processes
-    processes.spawn(_train_in_parallel, (workers, str(tmp_path / "store")), nprocs=workers)
-
-
-def _train_in_parallel(rank, workers, store):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank,
-                                         world_size=workers, timeout=datetime.timedelta(seconds=30))
-    inputs = torch.randn(workers, 2, 5, 20, generator=torch.Generator().manual_seed(7))
-    with dorajit.patch_peft(strict=True):
-        alone = train_a_bit(adapted("linear", "cpu"))
-        for x in inputs:
-            (alone(x).square().sum() / workers).backward()
-        model = train_a_bit(adapted("linear", "cpu"))
-        parallel = nn.parallel.DistributedDataParallel(Checkpointed(model))
-        parallel(inputs[rank]).square().sum().backward()
-    for one, other in zip(model.parameters(), alone.parameters()):
-        if one.requires_grad:
-            torch.testing.assert_close(one.grad, other.grad, rtol=1e-5, atol=1e-5)
-    torch.distributed.destroy_process_group()
