@@ -39,4 +39,7 @@ def launches():
 
 @pytest.fixture(autouse=True)
 def same_numbers():
+    """The same numbers in every run, and convolutions of PyTorch's that are not rounded to TF32."""
     torch.manual_seed(20240607)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        yield
