@@ -8,6 +8,7 @@
 #include <array>
 #include <csignal>
 #include <format>
+#include <memory>
 #include <utility>
 
 #include "runtime/base/log.h"
@@ -38,7 +39,8 @@ DaemonRequests::DaemonRequests(std::string folder, protocol::Hello own)
 DaemonRequests::~DaemonRequests() {
   if (!thread_.joinable()) return;
   if (process_ != ::getpid()) {
-    thread_.detach();  // it lives in the parent
+    // It lives in the parent, and here there is nothing that could be joined or detached.
+    static_cast<void>(std::make_unique<std::thread>(std::move(thread_)).release());
     return;
   }
   is_ending_ = true;

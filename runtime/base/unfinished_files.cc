@@ -1,9 +1,25 @@
 #include "runtime/base/unfinished_files.h"
 
+#include <chrono>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 namespace dorajit {
+namespace {
+
+// Also of a folder in which a compiler that was started, and is not yet told, goes on writing.
+void remove_all(const std::string& path) {
+  constexpr int kAttempts = 200;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (!error) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace
 
 UnfinishedFiles& UnfinishedFiles::of_this_process() {
   // Never destroyed: files are written until the very end.
@@ -27,7 +43,7 @@ void UnfinishedFiles::delete_all_and_stop() {
   std::unique_lock lock(mutex_);
   for (const std::string& path : paths_) {
     std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
+    remove_all(path);
     for (const char* companion : {"-journal", "-shm", "-wal"}) {
       std::filesystem::remove(path + companion, ignored);
     }
