@@ -68,7 +68,7 @@ ConfigAnswer LockedConfigSource::find(const launch::Problem& problem, device::De
     return miss(problem, standard, std::format("it has nothing for this on {}", info.fingerprint),
                 "its default config runs");
   }
-  const ConfigAnswer locked{.config = found->second.config, .rung = Rung::kLocked};
+  ConfigAnswer locked{.config = found->second.config, .rung = Rung::kLocked};
   bool has_config = false;
   const std::string why = why_not_as_locked(found->second, problem, device, kernels, has_config);
   if (why.empty()) return locked;

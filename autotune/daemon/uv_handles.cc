@@ -78,7 +78,7 @@ bool ByteStream::write(std::string bytes) {
     delete static_cast<PendingWrite*>(request->data);
   };
   if (uv_write(&pending->request, stream, &buffer, 1, done) != 0) return false;
-  pending.release();  // `done` has it
+  static_cast<void>(pending.release());  // `done` has it
   return true;
 }
 

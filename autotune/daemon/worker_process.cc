@@ -47,10 +47,12 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(
   std::vector<char*> variable_pointers = pointers(variables);
 
   std::array<uv_stdio_container_t, 3> stdio{};
+  // NOLINTBEGIN(clang-analyzer-optin.core.EnumCastOutOfRange): libuv's flags are meant to be or-ed
   stdio[0].flags = static_cast<uv_stdio_flags>(UV_CREATE_PIPE | UV_READABLE_PIPE);
   stdio[0].data.stream = reinterpret_cast<uv_stream_t*>(worker->input_->handle());
   stdio[1].flags = static_cast<uv_stdio_flags>(UV_CREATE_PIPE | UV_WRITABLE_PIPE);
   stdio[1].data.stream = reinterpret_cast<uv_stream_t*>(worker->output_->handle());
+  // NOLINTEND(clang-analyzer-optin.core.EnumCastOutOfRange)
   stdio[2].flags = UV_INHERIT_FD;
   stdio[2].data.fd = 2;
 

@@ -31,7 +31,8 @@ def test_same_numbers_in_float32(device, launches, kind, bias, lora_dropout):
         assert launches() == {"norm_assembly": 1, "compose_inner": 1, "backward": 1}
     assert not patch.refused
     assert_same(found, expected, 1e-5)
-    assert_same(results(model, x), expected, 0)
+    # The same again, but for convolutions of a GPU, which need not be.
+    assert_same(results(model, x), expected, 0 if device == "cpu" else 1e-5)
     assert launches() == {}
 
 

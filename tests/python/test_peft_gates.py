@@ -43,8 +43,7 @@ def test_an_unknown_signature_is_left_alone(monkeypatch, device, launches):
 
 
 def test_an_unknown_factor_is_left_to_peft(device, launches):
-    class Strange(nn.Linear):
-        pass
+    Strange = type(f"Strange_{device}", (nn.Linear,), {})  # each is warned of once
     model = train_a_bit(adapted("linear", device))
     layer = model.base_model.model.layer
     x = model.base_model.model.example(device)
