@@ -57,7 +57,7 @@ std::string look_text(const RungLook& look, const Explained& explained,
   if (!look.remark.empty()) {
     text += std::format("{}{}{}", text.empty() ? "" : " (", look.is_stale ? "stale: " : "",
                         look.remark);
-    if (look.winner) text += ")";
+    if (look.winner) text += ')';
   }
   return std::format("  {:<16} {}{}\n", launch::name(look.rung),
                      &look == &autotune::best_of(explained.looks) ? "-> " : "", text);

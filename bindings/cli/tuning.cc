@@ -32,7 +32,7 @@ Result<launch::ConfigAnswer> tune_again(const launch::Problem& problem, device::
   // A ladder over a store that knows nothing has to tune.
   const std::shared_ptr<cache::TuningStore> empty = cache::TuningStore::open("");
   autotune::TuningConfigSource source(composition.engine->settings(), empty, statistics);
-  const launch::ConfigAnswer answer = source.find(problem, device, composition.engine->kernels());
+  launch::ConfigAnswer answer = source.find(problem, device, composition.engine->kernels());
   const auto winner = empty->find_winner(fingerprint, key);
   if (winner) store.record(empty->trials(fingerprint, key), *winner);
   return answer;
