@@ -25,20 +25,20 @@ TEST(TuningRecords, VerdictNamesRoundTrip) {
 TEST(TuningRecords, EveryFieldOfATrialChangesItsChecksum) {
   const std::vector<std::function<void(Trial&)>> changes = {
       [](Trial&) {},
-      [](Trial& t) { t.problem += "x"; },
-      [](Trial& t) { t.device += "x"; },
-      [](Trial& t) { t.environment.driver += "x"; },
-      [](Trial& t) { t.environment.policy += "x"; },
-      [](Trial& t) { t.environment.space += "x"; },
-      [](Trial& t) { t.environment.tuner += "x"; },
-      [](Trial& t) { t.environment.templates += "x"; },
+      [](Trial& t) { t.problem += 'x'; },
+      [](Trial& t) { t.device += 'x'; },
+      [](Trial& t) { t.environment.driver += 'x'; },
+      [](Trial& t) { t.environment.policy += 'x'; },
+      [](Trial& t) { t.environment.space += 'x'; },
+      [](Trial& t) { t.environment.tuner += 'x'; },
+      [](Trial& t) { t.environment.templates += 'x'; },
       [](Trial& t) { t.config.unroll = 2; },
       [](Trial& t) { t.verdict = Verdict::kSpills; },
       [](Trial& t) { t.median_ns += 1e-9; },
       [](Trial& t) { t.mad_ns += 1e-9; },
       [](Trial& t) { ++t.samples; },
       [](Trial& t) { ++t.created_unix_s; },
-      [](Trial& t) { t.host += "x"; },
+      [](Trial& t) { t.host += 'x'; },
   };
   std::set<std::int64_t> checksums;
   for (const auto& change : changes) {
