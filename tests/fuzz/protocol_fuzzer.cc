@@ -31,6 +31,7 @@ void check_line(const std::string& line) {
 }  // namespace
 }  // namespace dorajit::autotune::protocol
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer calls it
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dorajit::autotune::protocol;  // NOLINT(google-build-using-namespace)
   if (size == 0) return 0;

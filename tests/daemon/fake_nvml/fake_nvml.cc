@@ -13,7 +13,7 @@ struct Utilization {
 
 extern "C" {
 
-// NOLINTBEGIN(readability-identifier-naming): NVIDIA's names
+// NOLINTBEGIN(readability-identifier-naming, performance-no-int-to-ptr): NVIDIA's names, opaque handles
 int nvmlInit_v2() { return std::getenv("FAKE_NVML_PERCENT") != nullptr ? 0 : 9; }
 int nvmlShutdown() { return 0; }
 int nvmlDeviceGetCount_v2(unsigned* count) {
@@ -35,5 +35,5 @@ int nvmlDeviceGetUtilizationRates(void* device, Utilization* rates) {
                    : 0;
   return 0;
 }
-// NOLINTEND(readability-identifier-naming)
+// NOLINTEND(readability-identifier-naming, performance-no-int-to-ptr)
 }
