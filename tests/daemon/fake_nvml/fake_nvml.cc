@@ -13,7 +13,8 @@ struct Utilization {
 
 extern "C" {
 
-// NOLINTBEGIN(readability-identifier-naming, performance-no-int-to-ptr): NVIDIA's names, opaque handles
+// NVIDIA's names, and handles that point nowhere.
+// NOLINTBEGIN(readability-identifier-naming, performance-no-int-to-ptr)
 int nvmlInit_v2() { return std::getenv("FAKE_NVML_PERCENT") != nullptr ? 0 : 9; }
 int nvmlShutdown() { return 0; }
 int nvmlDeviceGetCount_v2(unsigned* count) {
