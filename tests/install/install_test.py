@@ -97,7 +97,7 @@ def check_manual(installation):
     """Every command of the program has its page, and shells find what completes them."""
     program = installation.prefix / "bin" / "dorajit"
     listing = run([program, "--help"]).split("\nSubcommands:\n")[1].split("\n\n")[0]
-    commands = re.findall(r"^  (\w+) ", listing, re.MULTILINE)
+    commands = re.findall(r"^  ([\w-]+) ", listing, re.MULTILINE)
     expect(len(commands) > 10, f"dorajit --help lists only {commands}")
     share = installation.prefix / "share"
     pages = {page.name for page in (share / "man" / "man1").iterdir()}
