@@ -70,9 +70,8 @@ void declare(CLI::App& app, Options& options) {
   app.add_flag("--worker", options.is_worker, "")->group("");  // how the daemon starts itself
   app.set_version_flag("--version", std::string("dorajitd ") + DORAJIT_VERSION);
   app.footer(
-      "Example:\n  dorajitd --idle-exit 3600\n  dorajit daemon status\n\nWithout --foreground, "
-      "logs "
-      "go to the journal, or to dorajitd.log beside the socket.\n"
+      "Example:\n  dorajitd --idle-exit 3600\n  dorajit daemon status\n\n"
+      "Without --foreground, logs go to the journal, or to dorajitd.log beside the socket.\n"
       "Exit codes: 0 done, also when another daemon serves already, 1 failed, 2 wrong usage.");
 }
 

@@ -32,6 +32,27 @@ void read(const char* operation, const char* argument, py::handle tensor, TorchT
             "device");
 }
 
+struct Argument {
+  const char* name;
+  py::handle tensor;
+};
+
+// The arguments of a call, all of which have to be tensors.
+template <std::size_t kCount>
+class Operands {
+ public:
+  Operands(const char* operation, const std::array<Argument, kCount>& arguments) {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      read(operation, arguments[i].name, arguments[i].tensor, tensors_[i]);
+    }
+  }
+
+  const DLTensor* operator[](std::size_t i) const { return &tensors_[i].dl(); }
+
+ private:
+  std::array<TorchTensor, kCount> tensors_;
+};
+
 // An argument that may be None.
 class OptionalTensor {
  public:
@@ -62,36 +83,24 @@ void run(std::int32_t operation, const Call& call) {
 }
 
 void compose(py::handle lora, py::handle base, py::handle gain, py::handle out, double scale) {
-  TorchTensor l;
-  TorchTensor b;
-  TorchTensor g;
-  TorchTensor o;
-  read("compose", "lora", lora, l);
-  read("compose", "base", base, b);
-  read("compose", "gain", gain, g);
-  read("compose", "out", out, o);
-  void* const stream = current_stream(l.dl().device);
+  const Operands<4> operands("compose",
+                             {{{"lora", lora}, {"base", base}, {"gain", gain}, {"out", out}}});
+  void* const stream = current_stream(operands[0]->device);
   run(DORAJIT_OP_COMPOSE, [&](dorajit_engine* engine, dorajit_error** error) {
-    return dorajit_compose(engine, stream, &l.dl(), &b.dl(), &g.dl(), scale, &o.dl(), error);
+    return dorajit_compose(engine, stream, operands[0], operands[1], operands[2], scale,
+                           operands[3], error);
   });
 }
 
 void compose_inner(py::handle lora, py::handle base, py::handle gain, py::handle out,
                    py::handle inner, double scale) {
-  TorchTensor l;
-  TorchTensor b;
-  TorchTensor g;
-  TorchTensor o;
-  TorchTensor i;
-  read("compose_inner", "lora", lora, l);
-  read("compose_inner", "base", base, b);
-  read("compose_inner", "gain", gain, g);
-  read("compose_inner", "out", out, o);
-  read("compose_inner", "inner", inner, i);
-  void* const stream = current_stream(l.dl().device);
+  const Operands<5> operands(
+      "compose_inner",
+      {{{"lora", lora}, {"base", base}, {"gain", gain}, {"out", out}, {"inner", inner}}});
+  void* const stream = current_stream(operands[0]->device);
   run(DORAJIT_OP_COMPOSE_INNER, [&](dorajit_engine* engine, dorajit_error** error) {
-    return dorajit_compose_inner(engine, stream, &l.dl(), &b.dl(), &g.dl(), scale, &o.dl(), &i.dl(),
-                                 error);
+    return dorajit_compose_inner(engine, stream, operands[0], operands[1], operands[2], scale,
+                                 operands[3], operands[4], error);
   });
 }
 
@@ -131,17 +140,14 @@ void backward(py::handle d_out, py::handle inner, py::handle gain, py::handle d_
 
 void norm_assembly(py::handle w_norm_sq, py::handle cross, py::handle ba_norm_sq, py::handle norm,
                    double scale) {
-  TorchTensor w;
-  TorchTensor c;
-  TorchTensor ba;
-  TorchTensor n;
-  read("norm_assembly", "w_norm_sq", w_norm_sq, w);
-  read("norm_assembly", "cross_term", cross, c);
-  read("norm_assembly", "ba_norm_sq", ba_norm_sq, ba);
-  read("norm_assembly", "norm", norm, n);
-  void* const stream = current_stream(w.dl().device);
+  const Operands<4> operands("norm_assembly", {{{"w_norm_sq", w_norm_sq},
+                                                {"cross_term", cross},
+                                                {"ba_norm_sq", ba_norm_sq},
+                                                {"norm", norm}}});
+  void* const stream = current_stream(operands[0]->device);
   run(DORAJIT_OP_NORM_ASSEMBLY, [&](dorajit_engine* engine, dorajit_error** error) {
-    return dorajit_norm_assembly(engine, stream, &w.dl(), &c.dl(), &ba.dl(), scale, &n.dl(), error);
+    return dorajit_norm_assembly(engine, stream, operands[0], operands[1], operands[2], scale,
+                                 operands[3], error);
   });
 }
 
