@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "autotune/daemon/nvml.h"
 
@@ -18,8 +19,19 @@ class MachineLoad final : public DeviceLoad {
  public:
   explicit MachineLoad(std::string nvml_library) : nvml_library_(std::move(nvml_library)) {}
 
-  bool is_busy(const std::string& fingerprint) override {
-    return fingerprint.starts_with("cpu/") ? is_cpu_busy() : is_gpu_busy(fingerprint);
+  std::string idlest_gpu(const std::string& fingerprint) override {
+    // NVML numbers GPUs otherwise than CUDA does, and knows nothing of this choice.
+    if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) return {};
+    const auto gpus = gpus_of(fingerprint);
+    const auto idlest = std::ranges::min_element(gpus, {}, &Nvml::Utilization::percent);
+    return idlest == gpus.end() ? std::string() : idlest->uuid;
+  }
+
+  bool is_busy(const std::string& fingerprint, const std::string& gpu) override {
+    if (fingerprint.starts_with("cpu/")) return is_cpu_busy();
+    return std::ranges::any_of(gpus_of(fingerprint), [&](const Nvml::Utilization& one) {
+      return (gpu.empty() || one.uuid == gpu) && one.percent >= kBusyPercentOfAGpu;
+    });
   }
 
  private:
@@ -30,14 +42,16 @@ class MachineLoad final : public DeviceLoad {
     return of_a_minute > kBusyShareOfProcessors * processors;
   }
 
-  // A worker takes any GPU of the model, so all of them should be idle.
-  bool is_gpu_busy(const std::string& fingerprint) {
+  std::vector<Nvml::Utilization> gpus_of(const std::string& fingerprint) {
+    if (fingerprint.starts_with("cpu/")) return {};
     if (!was_nvml_opened_) nvml_ = Nvml::open(nvml_library_);
     was_nvml_opened_ = true;
-    if (nvml_ == nullptr) return false;
-    return std::ranges::any_of(nvml_->utilizations(), [&](const Nvml::Utilization& gpu) {
-      return fingerprint.contains("/" + gpu.name + "/") && gpu.percent >= kBusyPercentOfAGpu;
+    if (nvml_ == nullptr) return {};
+    auto gpus = nvml_->utilizations();
+    std::erase_if(gpus, [&](const Nvml::Utilization& gpu) {
+      return !fingerprint.contains("/" + gpu.name + "/");
     });
+    return gpus;
   }
 
   const std::string nvml_library_;

@@ -31,12 +31,12 @@ class OpenedNvml final : public Nvml {
   }
 
   bool start() {
-    const bool is_whole = find(library_, "nvmlInit_v2", init_) &&
-                          find(library_, "nvmlShutdown", shutdown_) &&
-                          find(library_, "nvmlDeviceGetCount_v2", count_) &&
-                          find(library_, "nvmlDeviceGetHandleByIndex_v2", device_at_) &&
-                          find(library_, "nvmlDeviceGetName", name_) &&
-                          find(library_, "nvmlDeviceGetUtilizationRates", utilization_);
+    const bool is_whole =
+        find(library_, "nvmlInit_v2", init_) && find(library_, "nvmlShutdown", shutdown_) &&
+        find(library_, "nvmlDeviceGetCount_v2", count_) &&
+        find(library_, "nvmlDeviceGetHandleByIndex_v2", device_at_) &&
+        find(library_, "nvmlDeviceGetName", name_) && find(library_, "nvmlDeviceGetUUID", uuid_) &&
+        find(library_, "nvmlDeviceGetUtilizationRates", utilization_);
     is_up_ = is_whole && init_() == kNvmlSuccess;
     return is_up_;
   }
@@ -55,12 +55,14 @@ class OpenedNvml final : public Nvml {
   std::optional<Utilization> utilization_of(unsigned index) const {
     NvmlDevice device = nullptr;
     std::array<char, 96> name{};
+    std::array<char, 96> uuid{};
     NvmlUtilization rates;
     const bool is_known = device_at_(index, &device) == kNvmlSuccess &&
                           name_(device, name.data(), name.size() - 1) == kNvmlSuccess &&
+                          uuid_(device, uuid.data(), uuid.size() - 1) == kNvmlSuccess &&
                           utilization_(device, &rates) == kNvmlSuccess;
     if (!is_known) return std::nullopt;
-    return Utilization{.name = name.data(), .percent = rates.gpu};
+    return Utilization{.name = name.data(), .uuid = uuid.data(), .percent = rates.gpu};
   }
 
   DynamicLibrary library_;
@@ -70,6 +72,7 @@ class OpenedNvml final : public Nvml {
   int (*count_)(unsigned*) = nullptr;
   int (*device_at_)(unsigned, NvmlDevice*) = nullptr;
   int (*name_)(NvmlDevice, char*, unsigned) = nullptr;
+  int (*uuid_)(NvmlDevice, char*, unsigned) = nullptr;
   int (*utilization_)(NvmlDevice, NvmlUtilization*) = nullptr;
 };
 

@@ -11,6 +11,7 @@ class Nvml {
  public:
   struct Utilization {
     std::string name;      // of the model, as CUDA has it
+    std::string uuid;      // as CUDA_VISIBLE_DEVICES takes it
     unsigned percent = 0;  // of the last moment in which a kernel ran
   };
 

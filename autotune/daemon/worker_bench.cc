@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <format>
+#include <utility>
 #include <variant>
 
 #include "autotune/daemon/process_memory.h"
@@ -33,7 +34,17 @@ bool WorkerBench::rests() {
   };
   const auto since = steady_clock::now() - ended_;
   if (since < pause_at(rules_.duty)) return true;
-  return since < pause_at(std::min(rules_.duty, rules_.busy_duty)) && load_.is_busy(key_.first);
+  return since < pause_at(std::min(rules_.duty, rules_.busy_duty)) && !finds_a_free_device();
+}
+
+// The worker's own, or else another one of the same model, for which it has to go.
+bool WorkerBench::finds_a_free_device() {
+  if (!load_.is_busy(key_.first, gpu_)) return true;
+  std::string idlest = load_.idlest_gpu(key_.first);
+  if (idlest == gpu_ || load_.is_busy(key_.first, idlest)) return false;
+  if (worker_ != nullptr) worker_->close_input();
+  gpu_ = std::move(idlest);
+  return true;
 }
 
 bool WorkerBench::make_ready() {
@@ -46,9 +57,12 @@ bool WorkerBench::start_worker() {
   ended_ = steady_clock::now();
   spent_ = {};
   const bool is_slim = key_.second == kernels::SpaceKind::kSlim;
+  std::vector<std::string> environment = {
+      std::format("DORAJIT_AUTOTUNE={}", is_slim ? "slim" : "comprehensive")};
+  gpu_ = load_.idlest_gpu(key_.first);
+  if (!gpu_.empty()) environment.push_back("CUDA_VISIBLE_DEVICES=" + gpu_);
   auto started = WorkerProcess::start(
-      loop_, rules_.command,
-      {std::format("DORAJIT_AUTOTUNE={}", is_slim ? "slim" : "comprehensive")},
+      loop_, rules_.command, environment,
       {.on_answer = [this](const protocol::Answer& answer) { take_answer(answer); },
        .on_exit = [this](const std::string& how) { lose_worker(how); }});
   if (!started) {

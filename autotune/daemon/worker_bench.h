@@ -68,6 +68,7 @@ class WorkerBench {
  private:
   bool start_worker();
   [[nodiscard]] bool rests();
+  [[nodiscard]] bool finds_a_free_device();
   void take_answer(const protocol::Answer& answer);
   void lose_worker(const std::string& how);
   void count_time();
@@ -79,6 +80,7 @@ class WorkerBench {
   const Events events_;
 
   std::unique_ptr<WorkerProcess> worker_;
+  std::string gpu_;                              // that it works on; empty: the first
   std::unique_ptr<WorkerProcess> ended_worker_;  // may be in the middle of a call
   std::optional<Job> in_hand_;
   std::chrono::steady_clock::duration age_{};    // of the job in hand

@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <format>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autotune/tuning_config_source.h"
@@ -29,7 +31,14 @@ struct Explained {
   kernels::Config config;  // what runs
   std::vector<RungLook> looks;
   bool is_tuned_first = false;  // by a first call under the policy in force
+  // What an application that is held to the lock file runs instead; nothing without such a file.
+  std::optional<Result<launch::ConfigAnswer>> locked{};
 };
+
+// Whether that rung is where the config comes from.
+bool is_used(const RungLook& look, const Explained& explained) {
+  return !explained.locked && &look == &autotune::best_of(explained.looks);
+}
 
 std::string winner_text(const cache::Winner& winner, const launch::Problem& problem,
                         const device::DeviceInfo& device, cache::TuningStore& store) {
@@ -60,12 +69,24 @@ std::string look_text(const RungLook& look, const Explained& explained,
     if (look.winner) text += ')';
   }
   return std::format("  {:<16} {}{}\n", launch::name(look.rung),
-                     &look == &autotune::best_of(explained.looks) ? "-> " : "", text);
+                     is_used(look, explained) ? "-> " : "", text);
+}
+
+std::string lock_text(const Result<launch::ConfigAnswer>& locked) {
+  std::string text;
+  if (!locked) {
+    text = "none: " + locked.error().message;
+  } else {
+    text = kernels::to_text(locked->config);
+    if (locked->rung != launch::Rung::kLocked) text += ", for want of what the lock file says";
+  }
+  return std::format("  {:<16} -> {}\n", "lock file", text);
 }
 
 std::string explained_text(const Explained& explained, const device::DeviceInfo& device,
                            cache::TuningStore& store) {
   std::string text = launch::to_text(explained.problem) + "\n";
+  if (explained.locked) text += lock_text(*explained.locked);
   for (const RungLook& look : explained.looks) {
     text += look_text(look, explained, device, store);
   }
@@ -75,13 +96,17 @@ std::string explained_text(const Explained& explained, const device::DeviceInfo&
 
 Json explained_json(const Explained& explained, cache::TuningStore& store) {
   const RungLook& best = autotune::best_of(explained.looks);
+  const auto& locked = explained.locked;
   Json row = {{"problem", launch::to_text(explained.problem)},   {"rung", launch::name(best.rung)},
               {"config", kernels::to_text(explained.config)},    {"stale", best.is_stale},
               {"tuned_by_first_call", explained.is_tuned_first}, {"rungs", Json::array()}};
   for (const RungLook& look : explained.looks) {
-    Json one = {{"rung", launch::name(look.rung)}, {"answers", look.answers},
-                {"used", &look == &best},          {"stale", look.is_stale},
-                {"remark", look.remark},           {"winner", nullptr}};
+    Json one = {{"rung", launch::name(look.rung)},
+                {"answers", look.answers},
+                {"used", is_used(look, explained)},
+                {"stale", look.is_stale},
+                {"remark", look.remark},
+                {"winner", nullptr}};
     if (look.winner) {
       one["winner"] = to_json(*look.winner);
       one["winner"]["age_s"] = age_of(*look.winner);
@@ -89,6 +114,11 @@ Json explained_json(const Explained& explained, cache::TuningStore& store) {
     }
     row["rungs"].push_back(std::move(one));
   }
+  if (locked && *locked) {
+    row["rung"] = launch::name((*locked)->rung);
+    row["config"] = kernels::to_text((*locked)->config);
+  }
+  row["lock_miss"] = locked && !*locked ? Json((*locked).error().message) : Json();
   return row;
 }
 
@@ -114,7 +144,10 @@ Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
   const Settings& settings = composition.engine->settings();
   autotune::TuningConfigSource source(settings, composition.store, nothing_done);
   const bool may_tune = settings.tune_policy != TunePolicy::kOff &&
-                        settings.tune_policy != TunePolicy::kDaemon && settings.tune_seconds != 0;
+                        settings.tune_policy != TunePolicy::kDaemon && settings.tune_seconds != 0 &&
+                        settings.locked_path.empty();
+  std::optional<Result<bindings::Composition>> locked;
+  if (!settings.locked_path.empty()) locked = bindings::compose_application_engine(settings);
   std::vector<Explained> all;
   for (const launch::Problem& problem : problems) {
     Explained explained{.problem = problem, .config = {}, .looks = source.explain(problem, device)};
@@ -125,6 +158,11 @@ Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
     const bool is_exact =
         best.rung == launch::Rung::kUserDatabase || best.rung == launch::Rung::kShippedDatabase;
     explained.is_tuned_first = may_tune && (!is_exact || best.is_stale);
+    if (locked) {
+      explained.locked = locked->and_then([&](const bindings::Composition& application) {
+        return application.engine->prepare(problem, chosen.id);
+      });
+    }
     all.push_back(std::move(explained));
   }
 

@@ -142,6 +142,29 @@ TEST_F(CliFreeze, TheDoctorReadsTheFileThatHolds) {
   EXPECT_EQ(finding()["condition"], "broken");
 }
 
+TEST_F(CliFreeze, ExplainTellsWhatALockedProcessRuns) {
+  freeze(file("a.lock"), "4x64");
+  sandbox_.set("DORAJIT_LOCKED", file("a.lock"));
+  const auto explain = [&](const std::string& shape, bool as_json = false) {
+    std::vector<std::string> words = {"explain", "--shape",  shape, "--type",
+                                      "f32",     "--device", "cpu"};
+    if (as_json) words.emplace_back("--json");
+    return sandbox_.run(words);
+  };
+  const std::string config = kernels::to_text(entries(file("a.lock"))[0].config);
+  EXPECT_THAT(explain("4x64").out, HasSubstr("lock file        -> " + config + "\n"));
+  const auto held = explain("4x64", true).document()["problems"][0];
+  EXPECT_EQ(held["rung"], "locked");
+  EXPECT_EQ(held["config"], config);
+  EXPECT_EQ(held["tuned_by_first_call"], false);
+  EXPECT_TRUE(held["lock_miss"].is_null());
+  EXPECT_THAT(explain("4x96").out, HasSubstr(", for want of what the lock file says\n"));
+  sandbox_.set("DORAJIT_LOCKED_MISS", "fail");
+  EXPECT_THAT(explain("4x96").out, HasSubstr("lock file        -> none: compose/"));
+  EXPECT_THAT(std::string(explain("4x96", true).document()["problems"][0]["lock_miss"]),
+              HasSubstr("it has nothing for this on cpu/"));
+}
+
 TEST_F(CliFreeze, RefusesWhatItCannotDo) {
   EXPECT_EQ(sandbox_.run({"freeze", "--compare", file("none")}).exit_code, 2);
   const CliResult none = sandbox_.run({"freeze", "--compare", file("none"), file("none")});

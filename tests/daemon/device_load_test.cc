@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "autotune/daemon/nvml.h"
+#include "tests/daemon/fake_nvml/gpus_in_use.h"
 #include "tests/fakes/scoped_environment.h"
 
 namespace dorajit::autotune {
@@ -15,21 +16,39 @@ constexpr const char* kT4 = "cuda/NVIDIA T4/sm_75/40 SMs/4096 KiB L2/16 GiB";
 constexpr const char* kOther = "cuda/NVIDIA H2/sm_90/132 SMs/61440 KiB L2/140 GiB";
 
 TEST(DeviceLoad, OfAGpuIsWhatNvmlSays) {
-  const tests::ScopedEnvironment environment{"FAKE_NVML_PERCENT"};
-  setenv("FAKE_NVML_PERCENT", "93", 1);
-  const auto busy = DeviceLoad::of_this_machine(DORAJIT_FAKE_NVML);
-  EXPECT_TRUE(busy->is_busy(kH200));
-  EXPECT_FALSE(busy->is_busy(kT4));
-  EXPECT_FALSE(busy->is_busy(kOther));
-  setenv("FAKE_NVML_PERCENT", "3", 1);
-  EXPECT_FALSE(busy->is_busy(kH200));
+  const tests::GpusInUse gpus("93 3");
+  const auto load = DeviceLoad::of_this_machine(DORAJIT_FAKE_NVML);
+  EXPECT_TRUE(load->is_busy(kH200, ""));
+  EXPECT_TRUE(load->is_busy(kH200, "GPU-1"));
+  EXPECT_FALSE(load->is_busy(kH200, "GPU-4"));
+  EXPECT_FALSE(load->is_busy(kT4, ""));
+  EXPECT_FALSE(load->is_busy(kOther, ""));
+  gpus.are_now("3 3");
+  EXPECT_FALSE(load->is_busy(kH200, ""));
+}
+
+TEST(DeviceLoad, OfSeveralGpusTheOneThatIsUsedLeastIsTaken) {
+  const tests::GpusInUse gpus("93 3");
+  const auto load = DeviceLoad::of_this_machine(DORAJIT_FAKE_NVML);
+  EXPECT_EQ(load->idlest_gpu(kH200), "GPU-4");
+  gpus.are_now("3 93");
+  EXPECT_EQ(load->idlest_gpu(kH200), "GPU-1");
+  EXPECT_EQ(load->idlest_gpu(kT4), "GPU-3");
+  EXPECT_EQ(load->idlest_gpu(kOther), "");
+  EXPECT_EQ(load->idlest_gpu("cpu/any"), "");
+  setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+  EXPECT_EQ(load->idlest_gpu(kH200), "") << "the choice is made";
 }
 
 TEST(DeviceLoad, WithoutNvmlNoGpuIsBusy) {
-  const tests::ScopedEnvironment environment{"FAKE_NVML_PERCENT"};
-  EXPECT_FALSE(DeviceLoad::of_this_machine("no-such-library.so")->is_busy(kH200));
-  EXPECT_EQ(Nvml::open(DORAJIT_FAKE_NVML), nullptr) << "there is no driver";
-  setenv("FAKE_NVML_PERCENT", "93", 1);
+  const auto load = DeviceLoad::of_this_machine("no-such-library.so");
+  EXPECT_FALSE(load->is_busy(kH200, ""));
+  EXPECT_EQ(load->idlest_gpu(kH200), "");
+  {
+    const tests::ScopedEnvironment without{"FAKE_NVML"};
+    EXPECT_EQ(Nvml::open(DORAJIT_FAKE_NVML), nullptr) << "there is no driver";
+  }
+  const tests::GpusInUse gpus("93 93");
   EXPECT_NE(Nvml::open(DORAJIT_FAKE_NVML), nullptr);
 }
 
@@ -39,8 +58,8 @@ TEST(DeviceLoad, OfACpuIsTold) {
   ASSERT_EQ(getloadavg(&of_a_minute, 1), 1);
   // What is loaded twice over is busy in all eyes; an idle machine is not.
   const auto processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
-  if (of_a_minute > 2 * processors) EXPECT_TRUE(load->is_busy("cpu/any"));
-  if (of_a_minute < 0.1 * processors) EXPECT_FALSE(load->is_busy("cpu/any"));
+  if (of_a_minute > 2 * processors) EXPECT_TRUE(load->is_busy("cpu/any", ""));
+  if (of_a_minute < 0.1 * processors) EXPECT_FALSE(load->is_busy("cpu/any", ""));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <thread>
 
 #include "autotune/daemon/daemon.h"
@@ -34,7 +35,8 @@ constexpr std::chrono::seconds kLongestWait{60};
 // A machine that is at leisure, whatever else the tests' machine does.
 class NoLoad final : public autotune::DeviceLoad {
  public:
-  bool is_busy(const std::string&) override { return false; }
+  std::string idlest_gpu(const std::string&) override { return {}; }
+  bool is_busy(const std::string&, const std::string&) override { return false; }
 };
 
 }  // namespace
@@ -113,8 +115,9 @@ autotune::WorkerRules ScriptedDaemon::quick_rules() {
           .busy_duty = 1};
 }
 
-ScriptedDaemon::ScriptedDaemon(std::string spoils, autotune::WorkerRules rules)
-    : rules_(std::move(rules)) {
+ScriptedDaemon::ScriptedDaemon(std::string spoils, autotune::WorkerRules rules,
+                               std::string nvml_library)
+    : rules_(std::move(rules)), nvml_library_(std::move(nvml_library)) {
   const std::string script =
       "while read -r line; do\n"
       "case \"$line\" in " +
@@ -129,9 +132,10 @@ ScriptedDaemon::ScriptedDaemon(std::string spoils, autotune::WorkerRules rules)
 
 void ScriptedDaemon::run() const {
   set_log_level(LogLevel::kInfo);
-  NoLoad load;
+  std::unique_ptr<autotune::DeviceLoad> load = std::make_unique<NoLoad>();
+  if (!nvml_library_.empty()) load = autotune::DeviceLoad::of_this_machine(nvml_library_);
   const auto end =
-      autotune::run_daemon({.folder = socket_folder(), .hello = hello(), .worker = rules_}, load);
+      autotune::run_daemon({.folder = socket_folder(), .hello = hello(), .worker = rules_}, *load);
   ::_exit(end ? static_cast<int>(*end) : 99);
 }
 

@@ -78,13 +78,15 @@ class RealDaemon final : public RunningDaemon {
 // answered as tuned.
 class ScriptedDaemon final : public RunningDaemon {
  public:
-  explicit ScriptedDaemon(std::string spoils = "", autotune::WorkerRules rules = quick_rules());
+  explicit ScriptedDaemon(std::string spoils = "", autotune::WorkerRules rules = quick_rules(),
+                          std::string nvml_library = "");
   static autotune::WorkerRules quick_rules();
 
  private:
   void run() const override;
 
   autotune::WorkerRules rules_;
+  std::string nvml_library_;  // empty: no device is ever busy
 };
 
 // Blocking, with a time limit of a minute on whatever it waits for.
