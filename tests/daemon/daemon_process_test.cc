@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -91,6 +94,38 @@ TEST(DaemonProcess, FinishesWhatItHasInHandWhenAskedToEnd) {
   EXPECT_EQ(client.expect<Tuned>().problem, problem(96));
   EXPECT_EQ(daemon.wait(), 0);
   EXPECT_FALSE(std::filesystem::exists(socket_path(daemon.socket_folder())));
+}
+
+TEST(DaemonProcess, ServesAsBeforeWhenTheClockJumps) {
+  RealDaemon daemon({"--idle-exit", "600"}, false);
+  const std::string clock = daemon.folder() + "/seconds";
+  daemon.set("LD_PRELOAD", DORAJIT_JUMPING_CLOCK);
+  daemon.set("JUMPING_CLOCK", clock);
+  daemon.start();
+  PlainClient client(daemon);
+  const std::int64_t today = std::chrono::duration_cast<std::chrono::seconds>(
+                                 std::chrono::system_clock::now().time_since_epoch())
+                                 .count();
+  constexpr std::int64_t kMonth = 30 * 86400;
+  std::int64_t cols = 96;
+  for (const std::int64_t jump : {std::int64_t{0}, 12 * kMonth, -12 * kMonth}) {
+    std::ofstream(clock) << jump;
+    client.send(cpu_request(cols));
+    EXPECT_EQ(client.expect<Tuned>().problem, problem(cols));
+    const auto winner =
+        cache::TuningStore::open(daemon.cache_dir())->find_winner(cpu_fingerprint(), problem(cols));
+    ASSERT_TRUE(winner);
+    EXPECT_NEAR(static_cast<double>(winner->created_unix_s), static_cast<double>(today + jump),
+                86400)
+        << "the daemon's clock did not jump";
+    ++cols;
+  }
+  const auto status = client.status();
+  EXPECT_EQ(status["tuned"], 3);
+  EXPECT_EQ(status["workers_lost"], 0);
+  for (const auto& recent : status["recent"]) {
+    EXPECT_LT(std::abs(recent["age_seconds"].get<double>()), 3600) << recent;
+  }
 }
 
 TEST(DaemonProcess, EndsWhenNobodyWantsAnything) {
