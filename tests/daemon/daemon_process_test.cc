@@ -106,7 +106,7 @@ TEST(DaemonProcess, ServesAsBeforeWhenTheClockJumps) {
   const std::int64_t today = std::chrono::duration_cast<std::chrono::seconds>(
                                  std::chrono::system_clock::now().time_since_epoch())
                                  .count();
-  constexpr std::int64_t kMonth = 30 * 86400;
+  constexpr std::int64_t kMonth = std::int64_t{30} * 86400;
   std::int64_t cols = 96;
   for (const std::int64_t jump : {std::int64_t{0}, 12 * kMonth, -12 * kMonth}) {
     std::ofstream(clock) << jump;
