@@ -94,13 +94,30 @@ def norm_assembly(_, __, gain):
     return contenders
 
 
+class NoWork(torch.autograd.Function):
+    """Allocates the results and computes nothing: what PyTorch itself takes for such a node."""
+
+    @staticmethod
+    def forward(ctx, lora, base, gain, scale):
+        ctx.save_for_backward(gain, torch.empty_like(lora))
+        return torch.empty_like(lora)
+
+    @staticmethod
+    def backward(ctx, d_out):
+        gain, inner = ctx.saved_tensors
+        results = (torch.empty_like(d_out), torch.empty_like(inner), torch.empty_like(gain))
+        return *(one if wanted else None
+                 for one, wanted in zip(results, ctx.needs_input_grad)), None
+
+
 def training(lora, base, gain):
     """Forward and backward through autograd."""
     tensors = [tensor.clone().requires_grad_() for tensor in (lora, base, gain)]
     d_out = torch.randn_like(lora)
     fused = dorajit.fused_dora_compose_autograd
     return {"dorajit": lambda: torch.autograd.grad(fused(*tensors, SCALE), tensors, d_out),
-            "eager": lambda: torch.autograd.grad(expression(*tensors), tensors, d_out)}
+            "eager": lambda: torch.autograd.grad(expression(*tensors), tensors, d_out),
+            "no work": lambda: torch.autograd.grad(NoWork.apply(*tensors, SCALE), tensors, d_out)}
 
 
 def training_no_gain(lora, base, gain):
@@ -109,7 +126,9 @@ def training_no_gain(lora, base, gain):
     d_out = torch.randn_like(lora)
     fused = dorajit.fused_dora_compose_autograd
     return {"dorajit": lambda: torch.autograd.grad(fused(*tensors, gain, SCALE), tensors, d_out),
-            "eager": lambda: torch.autograd.grad(expression(*tensors, gain), tensors, d_out)}
+            "eager": lambda: torch.autograd.grad(expression(*tensors, gain), tensors, d_out),
+            "no work": lambda: torch.autograd.grad(NoWork.apply(*tensors, gain, SCALE), tensors,
+                                                   d_out)}
 
 
 CASES = {"compose": compose, "forward_and_inner": forward_and_inner, "backward": backward,

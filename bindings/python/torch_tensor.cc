@@ -1,5 +1,7 @@
 #include "bindings/python/torch_tensor.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 
 namespace dorajit::python {
@@ -17,6 +19,8 @@ struct Names {
   PyObject* is_cpu = PyUnicode_InternFromString("is_cpu");
   PyObject* is_neg = PyUnicode_InternFromString("is_neg");
   PyObject* get_device = PyUnicode_InternFromString("get_device");
+  PyObject* new_empty = PyUnicode_InternFromString("new_empty");
+  PyObject* dtype_alone = PyTuple_Pack(1, dtype);
 };
 
 const Names& names() {
@@ -44,6 +48,12 @@ bool to_integers(PyObject* tuple, std::int64_t* values, int count) {
     if (!to_integer(PyTuple_GET_ITEM(tuple, i), values[i])) return false;
   }
   return true;
+}
+
+bool is_kernel_type(const DLDataType& type) {
+  return std::ranges::any_of(torch().types, [&](const Torch::Type& one) {
+    return one.dl.code == type.code && one.dl.bits == type.bits && one.dl.lanes == type.lanes;
+  });
 }
 
 const DLDataType* find_type(const PyObject* dtype) {
@@ -90,30 +100,69 @@ bool TorchTensor::read_device(PyObject* tensor) {
   return true;
 }
 
+bool TorchTensor::read_attributes(PyObject* tensor) {
+  const py::object dtype = attribute(tensor, names().dtype);
+  const DLDataType* const type = dtype ? find_type(dtype.ptr()) : nullptr;
+  if (type == nullptr) return false;
+  dl_.dtype = *type;
+  if (!read_device(tensor) || !read_shape(tensor)) return false;
+  std::int64_t address = 0;
+  const py::object pointer = call(tensor, names().data_ptr);
+  if (!pointer || !to_integer(pointer.ptr(), address)) return false;
+  dl_.data = std::bit_cast<void*>(address);
+  return true;
+}
+
+bool TorchTensor::borrow(const ExchangeApi& api, PyObject* tensor) {
+  DLTensor found{};
+  if (api.borrow(tensor, &found) != 0) return false;
+  const bool is_taken = is_kernel_type(found.dtype) && found.ndim <= kMostDims &&
+                        (found.device.device_type == kDLCPU || found.device.device_type == kDLCUDA);
+  if (!is_taken || (found.ndim > 0 && found.strides == nullptr)) return false;
+  // The tensor may be resized while the kernel is compiled.
+  std::copy_n(found.shape, found.ndim, shape_.begin());
+  std::copy_n(found.strides, found.ndim, strides_.begin());
+  dl_ = found;
+  dl_.shape = shape_.data();
+  dl_.strides = strides_.data();
+  return true;
+}
+
 bool TorchTensor::read(py::handle tensor) {
   PyObject* const object = tensor.ptr();
-  const auto read_all = [&] {
-    const py::object dtype = attribute(object, names().dtype);
-    const DLDataType* const type = dtype ? find_type(dtype.ptr()) : nullptr;
-    if (type == nullptr) return false;
-    dl_.dtype = *type;
-    if (!read_device(object) || !read_shape(object)) return false;
+  const auto is_plain = [&] {
     // Negation that PyTorch has put off is not in the memory.
     const py::object is_neg = call(object, names().is_neg);
-    if (!is_neg || is_neg.ptr() != Py_False) return false;
-    std::int64_t address = 0;
-    const py::object pointer = call(object, names().data_ptr);
-    if (!pointer || !to_integer(pointer.ptr(), address)) return false;
-    dl_.data = std::bit_cast<void*>(address);
-    return true;
+    return is_neg && is_neg.ptr() == Py_False;
   };
-  const bool is_read = read_all();
+  const ExchangeApi* const api = torch().exchange;
+  const bool is_read =
+      (api != nullptr ? borrow(*api, object) : read_attributes(object)) && is_plain();
   if (!is_read) PyErr_Clear();
   return is_read;
 }
 
+TorchMemory::TorchMemory(py::handle like, std::int64_t bytes) {
+  const py::object size = py::reinterpret_steal<py::object>(PyLong_FromLongLong(bytes));
+  const std::array<PyObject*, 3> arguments = {like.ptr(), size.ptr(), torch().byte_type};
+  tensor_ = py::reinterpret_steal<py::object>(
+      PyObject_VectorcallMethod(names().new_empty, arguments.data(),
+                                2 | PY_VECTORCALL_ARGUMENTS_OFFSET, names().dtype_alone));
+  const py::object pointer = tensor_ ? call(tensor_.ptr(), names().data_ptr) : py::object();
+  std::int64_t address = 0;
+  if (!pointer || !to_integer(pointer.ptr(), address)) throw py::error_already_set();
+  data_ = std::bit_cast<void*>(address);
+}
+
 void* current_stream(const DLDevice& device) {
   if (device.device_type != kDLCUDA) return nullptr;
+  if (const ExchangeApi* const exchange = torch().exchange) {
+    void* stream = nullptr;
+    if (exchange->current_stream(device.device_type, device.device_id, &stream) != 0) {
+      throw py::error_already_set();
+    }
+    return stream;
+  }
   const py::object index = py::reinterpret_steal<py::object>(PyLong_FromLong(device.device_id));
   const py::object stream =
       py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().current_stream, index.ptr()));

@@ -1,5 +1,6 @@
-// A torch.Tensor as a DLTensor, read through its Python attributes: no header of PyTorch is
-// included and none of its libraries linked, so one build serves all its versions.
+// A torch.Tensor as a DLTensor, read through DLPack's C exchange API, or through its Python
+// attributes where PyTorch is older than that: no header of PyTorch is included and none of its
+// libraries linked, so one build serves all its versions.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -8,6 +9,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "bindings/python/exchange_api.h"
 
 namespace dorajit::python {
 
@@ -21,8 +24,9 @@ struct Torch {
   };
 
   std::array<Type, kTypes> types{};
-  PyObject* byte_type = nullptr;       // torch.uint8
-  PyObject* current_stream = nullptr;  // device index -> stream; null without CUDA
+  PyObject* byte_type = nullptr;          // torch.uint8
+  PyObject* current_stream = nullptr;     // device index -> stream; null without CUDA
+  const ExchangeApi* exchange = nullptr;  // null: everything is read through Python
 };
 
 // Filled once by configure(); its references are never dropped.
@@ -40,12 +44,29 @@ class TorchTensor {
  private:
   static constexpr int kMostDims = 16;
 
+  bool borrow(const ExchangeApi& api, PyObject* tensor);
+  bool read_attributes(PyObject* tensor);
   bool read_shape(PyObject* tensor);
   bool read_device(PyObject* tensor);
 
   DLTensor dl_{};
   std::array<std::int64_t, kMostDims> shape_;
   std::array<std::int64_t, kMostDims> strides_;
+};
+
+// Bytes from PyTorch's allocator, which may be dropped as soon as the work that uses them is
+// enqueued.
+class TorchMemory {
+ public:
+  TorchMemory() = default;
+  // On the device of the tensor `like`. Needs the GIL, as does its end; throws error_already_set.
+  TorchMemory(pybind11::handle like, std::int64_t bytes);
+
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  pybind11::object tensor_;
+  void* data_ = nullptr;
 };
 
 // The current stream of the device; 0 for the CPU. Needs the GIL; throws error_already_set.

@@ -75,7 +75,8 @@ if __name__ == "__main__":
     "import sys; del sys.modules['dorajit'], dorajit",
     "import threading; threading.Thread(target=lambda: [right() for _ in range(2000)]).start()",
     # Tensors that do not give up the GIL themselves: PyTorch's own threads cannot be left like this.
-    "import functools, threading, types; from dorajit import _native\n"
+    "import functools, threading, types; from dorajit import _native, _torch_setup\n"
+    "_torch_setup.configure(None)\n"
     "def still(t): return types.SimpleNamespace(data_ptr=functools.partial(int, t.data_ptr()), "
     "dtype=t.dtype, shape=t.shape, stride=functools.partial(tuple, t.stride()), is_cpu=True, "
     "is_neg=bool)\n"

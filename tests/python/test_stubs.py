@@ -15,7 +15,7 @@ def declared(path):
     found = {}
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef):
-            found[node.name] = [one.arg for one in node.args.args]
+            found[node.name] = [one.arg for one in node.args.posonlyargs + node.args.args]
         elif isinstance(node, ast.AnnAssign):
             found[node.target.id] = None
     return found
@@ -28,7 +28,8 @@ def test_the_extension_is_what_its_stub_says():
     for name, arguments in stub.items():
         if arguments is None:
             continue
-        signature = getattr(_native, name).__doc__.splitlines()[0]
+        signature = getattr(_native, name)
+        signature = signature.__text_signature__ or signature.__doc__.splitlines()[0]
         names = [one.split(":")[0].strip() for one in
                  signature[signature.index("(") + 1:signature.rindex(")")].split(",") if one]
         assert [one for one in names if one.isidentifier()] == arguments, signature

@@ -9,25 +9,19 @@ from typing import Optional
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad as _forward_ad
-from torch.autograd.graph import increment_version as _increment_version
 
-from dorajit import autograd, checks, dispatch, expression, library, run
+from dorajit import _native, autograd, checks, dispatch, expression, library, run
 from dorajit.control import state
 
 # Bound once, since each of them is called on every call.
 _is_compiling = torch.compiler.is_compiling
-_is_grad_enabled = torch.is_grad_enabled
-_num_modes = torch._C._len_torch_dispatch_stack
-_tracing_state = torch._C._get_tracing_state
 _transform_level = torch._C._functorch.maybe_current_level
-_apply = autograd.Compose.apply
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-
-
-def _is_direct(a, b, c, scale):
-    """Whether nothing but autograd has a say in the call: no subclass, mode, trace or transform."""
-    return (type(a) in _PLAIN and type(b) in _PLAIN and type(c) in _PLAIN and type(scale) is float
-            and not _num_modes() and _tracing_state() is None and not _is_transforming())
+_increment_version = torch.autograd.graph.increment_version
+# Who has a say in a call: the library alone (1), autograd too (2), or a subclass, mode, trace or
+# transform of PyTorch (0).
+_route = _native.route
+# What torch.autograd.Function.apply calls when no transform is active.
+_apply = super(torch.autograd.Function, autograd.Compose).apply
 
 
 def _is_transforming():
@@ -61,10 +55,10 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
     """
     if _is_compiling() and _transform_level() is None:
         return library.compose(lora, base, mag_norm_scale, scale, inplace)
-    if not _is_direct(lora, base, mag_norm_scale, scale):
+    route = _route(lora, base, mag_norm_scale, scale)
+    if route == 0:
         return _compose_indirectly(lora, base, mag_norm_scale, scale, inplace)
-    if _is_grad_enabled() and (lora.requires_grad or base.requires_grad
-                               or mag_norm_scale.requires_grad):
+    if route == 2:
         return _compose_with_graph(lora, base, mag_norm_scale, scale, inplace)
     if not inplace:
         return run.compose(lora, base, mag_norm_scale, scale)
@@ -100,11 +94,10 @@ def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, mag_norm_scale: Ten
     """
     if _is_compiling():
         return library.compose_inner(lora, base, mag_norm_scale, scale)
-    if _is_direct(lora, base, mag_norm_scale, scale):
-        if not _is_grad_enabled() or not (lora.requires_grad or base.requires_grad
-                                          or mag_norm_scale.requires_grad):
-            return run.compose_inner(lora, base, mag_norm_scale, scale)
-    else:
+    route = _route(lora, base, mag_norm_scale, scale)
+    if route == 1:
+        return run.compose_inner(lora, base, mag_norm_scale, scale)
+    if route == 0:
         scale = checks.scale("fused_dora_forward_and_inner", scale)
         checks.compose("fused_dora_forward_and_inner", lora, base, mag_norm_scale)
     if _is_transforming():
@@ -153,11 +146,10 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], mag_norm_scale: Ten
     if _is_compiling():
         return library.backward(d_out, inner, mag_norm_scale, scale, wanted)
     third = d_out if inner is None else inner
-    if _is_direct(d_out, third, mag_norm_scale, scale):
-        if not _is_grad_enabled() or not (d_out.requires_grad or third.requires_grad
-                                          or mag_norm_scale.requires_grad):
-            return run.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype)
-    else:
+    route = _route(d_out, third, mag_norm_scale, scale)
+    if route == 1:
+        return run.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype)
+    if route == 0:
         scale = checks.scale("compose_backward", scale)
         checks.backward("compose_backward", d_out, inner, mag_norm_scale)
     if _is_transforming():
@@ -184,11 +176,10 @@ def fused_norm_assembly(w_norm_sq: Tensor, cross_term: Tensor, ba_norm_sq: Tenso
     """
     if _is_compiling():
         return (library.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
-    if _is_direct(w_norm_sq, cross_term, ba_norm_sq, scale):
-        if not _is_grad_enabled() or not (w_norm_sq.requires_grad or cross_term.requires_grad
-                                          or ba_norm_sq.requires_grad):
-            return (run.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
-    else:
+    route = _route(w_norm_sq, cross_term, ba_norm_sq, scale)
+    if route == 1:
+        return (run.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
+    if route == 0:
         scale = checks.scale("fused_norm_assembly", scale)
         checks.norm_assembly("fused_norm_assembly", w_norm_sq, cross_term, ba_norm_sq)
     if _is_transforming():

@@ -1,0 +1,97 @@
+#include "bindings/python/call_route.h"
+
+#include <algorithm>
+#include <span>
+
+namespace dorajit::python {
+namespace {
+
+namespace py = pybind11;
+
+enum Route : long {
+  kIndirect = 0,   // a subclass, mode, trace or transform of PyTorch has to see the call
+  kDirect = 1,     // nobody has
+  kWithGraph = 2,  // autograd has, as an argument requires grad
+  kFailed = -1,    // a Python error is set
+};
+
+CallRoute& kept() {
+  static auto* const route = new CallRoute;
+  return *route;
+}
+
+py::object result_of(PyObject* function) {
+  return py::reinterpret_steal<py::object>(PyObject_CallNoArgs(function));
+}
+
+bool is_plain(PyObject* tensor) {
+  return std::ranges::find(kept().plain_types, reinterpret_cast<PyObject*>(Py_TYPE(tensor))) !=
+         kept().plain_types.end();
+}
+
+// Below zero where there is none.
+bool has_forward_level() {
+  static PyObject* const name = PyUnicode_InternFromString("_current_level");
+  PyObject* const level = PyDict_GetItem(kept().forward_ad, name);
+  return level != nullptr && PyLong_AsLong(level) >= 0;
+}
+
+Route route_of(std::span<PyObject* const> tensors, PyObject* scale) {
+  static PyObject* const requires_grad = PyUnicode_InternFromString("requires_grad");
+  if (!PyFloat_CheckExact(scale) || !std::ranges::all_of(tensors, is_plain)) return kIndirect;
+  const py::object modes = result_of(kept().mode_count);
+  const py::object tracer = result_of(kept().tracing_state);
+  const py::object level = result_of(kept().transform_level);
+  const py::object builds_graph = result_of(kept().is_grad_enabled);
+  if (!modes || !tracer || !level || !builds_graph) return kFailed;
+  if (PyLong_AsLong(modes.ptr()) != 0 || !tracer.is_none() || !level.is_none()) return kIndirect;
+  if (has_forward_level()) return kIndirect;
+  if (builds_graph.ptr() != Py_True) return kDirect;
+  for (PyObject* const tensor : tensors) {
+    const auto requires_it =
+        py::reinterpret_steal<py::object>(PyObject_GetAttr(tensor, requires_grad));
+    if (!requires_it) return kFailed;
+    if (requires_it.ptr() == Py_True) return kWithGraph;
+  }
+  return kDirect;
+}
+
+PyObject* route(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
+  if (count != 4) return PyErr_Format(PyExc_TypeError, "takes 4 arguments, not %zd", count);
+  const Route found = route_of({arguments, 3}, arguments[3]);
+  return found == kFailed ? nullptr : PyLong_FromLong(found);
+}
+
+void configure_route(const py::type& tensor, const py::type& parameter,
+                     const py::object& mode_count, const py::object& tracing_state,
+                     const py::object& transform_level, const py::object& is_grad_enabled,
+                     const py::dict& forward_ad) {
+  kept() = {.plain_types = {tensor.inc_ref().ptr(), parameter.inc_ref().ptr()},
+            .mode_count = mode_count.inc_ref().ptr(),
+            .tracing_state = tracing_state.inc_ref().ptr(),
+            .transform_level = transform_level.inc_ref().ptr(),
+            .is_grad_enabled = is_grad_enabled.inc_ref().ptr(),
+            .forward_ad = forward_ad.inc_ref().ptr()};
+}
+
+}  // namespace
+
+void add_call_route(py::module_& module) {
+  using py::arg;
+  static std::array methods = {
+      PyMethodDef{"route", reinterpret_cast<PyCFunction>(&route), METH_FASTCALL,
+                  "route($module, a, b, c, scale, /)\n--\n\n"
+                  "1 if nothing but the library has a say in a call with these arguments, 2 if "
+                  "autograd has as well, else 0."},
+      PyMethodDef{},
+  };
+  if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();
+  module.def("configure_route", &configure_route, arg("tensor"), arg("parameter"),
+             arg("mode_count"), arg("tracing_state"), arg("transform_level"),
+             arg("is_grad_enabled"), arg("forward_ad"),
+             "Tells the extension who may have a say: the plain types of tensors; functions for "
+             "the number of dispatch modes, the tracer, the level of transforms, whether a graph "
+             "is built; the variables of torch.autograd.forward_ad.");
+}
+
+}  // namespace dorajit::python

@@ -1,0 +1,27 @@
+// Who has a say in a call besides dorajit.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <array>
+#include <cstddef>
+
+namespace dorajit::python {
+
+// What of PyTorch tells it.
+struct CallRoute {
+  std::array<PyObject*, 2> plain_types{};  // torch.Tensor and torch.nn.Parameter
+  // Callables: how many dispatch modes there are, the tracer or None, the level of torch.func's
+  // transforms or None, whether a graph is built.
+  PyObject* mode_count = nullptr;
+  PyObject* tracing_state = nullptr;
+  PyObject* transform_level = nullptr;
+  PyObject* is_grad_enabled = nullptr;
+  // The variables of torch.autograd.forward_ad.
+  PyObject* forward_ad = nullptr;
+};
+
+// Adds `route` and `configure_route`, which has to be called first.
+void add_call_route(pybind11::module_& module);
+
+}  // namespace dorajit::python

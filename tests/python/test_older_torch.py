@@ -1,0 +1,64 @@
+"""Tensors of a PyTorch that has no C exchange API: read through their Python attributes."""
+
+import pytest
+import torch
+
+import dorajit
+from dorajit import _torch_setup, testing
+
+SCALE = 0.5
+
+
+@pytest.fixture(params=["exchange", "attributes"])
+def way(request):
+    if request.param == "exchange" and _torch_setup.EXCHANGE_API is None:
+        pytest.skip("this PyTorch has no C exchange API")
+    _torch_setup.configure(_torch_setup.EXCHANGE_API if request.param == "exchange" else None)
+    yield request.param
+    _torch_setup.configure(_torch_setup.EXCHANGE_API)
+
+
+def expected(lora, base, gain):
+    return (gain - 1) * base + gain * (SCALE * lora)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_every_type_runs_natively(way, device, dtype):
+    lora, base = (torch.randn(3, 40, device=device).to(dtype) for _ in range(2))
+    gain = torch.rand(40, device=device, dtype=torch.promote_types(dtype, torch.float32)) + 0.5
+    before = testing.launch_counts()
+    out, inner = dorajit.fused_dora_forward_and_inner(lora, base, gain, SCALE)
+    d_lora, d_base, d_gain = dorajit.compose_backward(out, inner, gain, SCALE)
+    after = testing.launch_counts()
+    assert after["compose_inner"] - before["compose_inner"] == 1
+    assert after["backward"] - before["backward"] == 1
+    tolerance = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, 1e-6)
+    wide = [tensor.double() for tensor in (lora, base, gain)]
+    torch.testing.assert_close(out.double(), expected(*wide), rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(d_base.double(), (wide[2] - 1) * out.double(), rtol=tolerance,
+                               atol=tolerance)
+    assert d_lora.dtype == dtype and d_gain.dtype == gain.dtype
+
+
+def test_strides_and_offsets_are_read(way, device):
+    rows = torch.randn(8, 100, device=device)
+    lora, base, gain = rows[1:5, 10:50], rows[4:8, 30:70], rows[0, 60:100]
+    out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+    torch.testing.assert_close(out, expected(lora, base, gain))
+
+
+def test_what_is_not_in_memory_as_it_seems_goes_to_torch(way, device):
+    lora = torch.randn(4, 8, dtype=torch.complex64, device=device).conj().imag
+    base, gain = torch.randn(4, 8, device=device), torch.rand(8, device=device)
+    assert lora.is_neg()
+    before = testing.launch_counts()
+    out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+    assert testing.launch_counts() == before
+    torch.testing.assert_close(out, expected(lora, base, gain))
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "tensor", torch.zeros(4, 8, dtype=torch.int32)])
+def test_what_is_no_tensor_is_refused(way, device, wrong):
+    base, gain = torch.randn(4, 8, device=device), torch.rand(8, device=device)
+    with pytest.raises(TypeError, match="lora"):
+        dorajit.fused_dora_compose(wrong, base, gain, SCALE)
