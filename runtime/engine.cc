@@ -51,6 +51,26 @@ bool launches_nothing(const launch::Call& call, const kernels::Variant& variant)
   return is_empty && (!variant.has_sum() || launch::channels_of(call) == 0);
 }
 
+// That the device can reach what the call names.
+Status check_pointers(const launch::Call& call, const kernels::Variant& variant,
+                      device::Device& device) {
+  const kernels::OpSpec& op = kernels::spec(call.op);
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    if (!variant.has(i) || call.operands[i].data == nullptr) continue;
+    if (auto reachable = device.check_pointer(call.operands[i].data); !reachable) {
+      if (reachable.error().code != StatusCode::kWrongDevice) return reachable;
+      return fail(reachable.error().code,
+                  std::format("{}: argument `{}` {}", op.name, op.operands[i].name,
+                              reachable.error().message));
+    }
+  }
+  if (launch::workspace_needed(call, variant) == 0) return {};
+  auto reachable = device.check_pointer(call.workspace);
+  if (reachable) return {};
+  return fail(reachable.error().code,
+              std::format("{}: `workspace` {}", op.name, reachable.error().message));
+}
+
 }  // namespace
 
 Engine::Engine(Settings settings, std::unique_ptr<Statistics> statistics,
@@ -95,23 +115,7 @@ Status Engine::run(const launch::Call& call, device::Stream stream) {
   const Problem problem = launch::make_problem(variant, call.operands);
 
   DORAJIT_ASSIGN(device::Device * device, this->device(first.device));
-  for (std::size_t i = 0; i < call.operands.size(); ++i) {
-    if (!variant.has(i) || call.operands[i].data == nullptr) continue;
-    if (auto reachable = device->check_pointer(call.operands[i].data); !reachable) {
-      if (reachable.error().code != StatusCode::kWrongDevice) return reachable;
-      const auto& op = kernels::spec(call.op);
-      return fail(reachable.error().code,
-                  std::format("{}: argument `{}` {}", op.name, op.operands[i].name,
-                              reachable.error().message));
-    }
-  }
-  if (launch::workspace_needed(call, variant) > 0) {
-    if (auto reachable = device->check_pointer(call.workspace); !reachable) {
-      return fail(reachable.error().code,
-                  std::format("{}: `workspace` {}", kernels::spec(call.op).name,
-                              reachable.error().message));
-    }
-  }
+  if (!settings_.vouches_for_devices) DORAJIT_TRY(check_pointers(call, variant, *device));
   DORAJIT_ASSIGN(const LaunchPlan* plan, find_plan(problem, first.device, stream));
   const kernels::KernelArguments arguments = make_arguments(call);
   DORAJIT_TRY(device->launch(*plan->kernel, plan->answer.config, arguments, stream));

@@ -1,6 +1,8 @@
 #include "bindings/c/engine_options.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <format>
 #include <span>
 #include <string_view>
@@ -18,7 +20,7 @@ static_assert(offsetof(dorajit_engine_options, cache_dir) == 8);
 static_assert(offsetof(dorajit_engine_options, tune_policy) == 16);
 static_assert(offsetof(dorajit_engine_options, tune_seconds) == 24);
 static_assert(offsetof(dorajit_engine_options, scratch_bytes) == 32);
-static_assert(sizeof(dorajit_engine_options) >= kSmallestSize);
+static_assert(offsetof(dorajit_engine_options, vouches_for_devices) == kSmallestSize);
 
 std::unexpected<Error> refuse(std::string_view field, std::string_view what) {
   return fail(StatusCode::kInvalidArgument,
@@ -73,6 +75,11 @@ Status apply(const dorajit_engine_options& options, Settings& settings) {
                                                options.scratch_bytes));
   }
   if (options.scratch_bytes > 0) settings.scratch_bytes = options.scratch_bytes;
+  if (options.vouches_for_devices != 0 && options.vouches_for_devices != 1) {
+    return refuse("vouches_for_devices",
+                  std::format("is {}; give 0 or 1", options.vouches_for_devices));
+  }
+  settings.vouches_for_devices = options.vouches_for_devices == 1;
   return {};
 }
 
@@ -87,7 +94,10 @@ Result<Settings> settings_from_options(const dorajit_engine_options* options) {
       kFunction, "options",
       std::as_bytes(std::span(reinterpret_cast<const std::byte*>(options), options->struct_size)),
       sizeof(dorajit_engine_options)));
-  DORAJIT_TRY(apply(*options, settings));
+  // What a caller of an earlier version does not have is zero.
+  dorajit_engine_options known{};
+  std::memcpy(&known, options, std::min(options->struct_size, sizeof known));
+  DORAJIT_TRY(apply(known, settings));
   return settings;
 }
 

@@ -1,19 +1,14 @@
 #include "bindings/python/call_route.h"
 
 #include <algorithm>
-#include <span>
+#include <array>
+
+#include "bindings/python/positional_function.h"
 
 namespace dorajit::python {
 namespace {
 
 namespace py = pybind11;
-
-enum Route : long {
-  kIndirect = 0,   // a subclass, mode, trace or transform of PyTorch has to see the call
-  kDirect = 1,     // nobody has
-  kWithGraph = 2,  // autograd has, as an argument requires grad
-  kFailed = -1,    // a Python error is set
-};
 
 CallRoute& kept() {
   static auto* const route = new CallRoute;
@@ -36,6 +31,8 @@ bool has_forward_level() {
   return level != nullptr && PyLong_AsLong(level) >= 0;
 }
 
+}  // namespace
+
 Route route_of(std::span<PyObject* const> tensors, PyObject* scale) {
   static PyObject* const requires_grad = PyUnicode_InternFromString("requires_grad");
   if (!PyFloat_CheckExact(scale) || !std::ranges::all_of(tensors, is_plain)) return kIndirect;
@@ -55,6 +52,8 @@ Route route_of(std::span<PyObject* const> tensors, PyObject* scale) {
   }
   return kDirect;
 }
+
+namespace {
 
 PyObject* route(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
   if (count != 4) return PyErr_Format(PyExc_TypeError, "takes 4 arguments, not %zd", count);
@@ -79,10 +78,10 @@ void configure_route(const py::type& tensor, const py::type& parameter,
 void add_call_route(py::module_& module) {
   using py::arg;
   static std::array methods = {
-      PyMethodDef{"route", reinterpret_cast<PyCFunction>(&route), METH_FASTCALL,
+      fast_method("route", route,
                   "route($module, a, b, c, scale, /)\n--\n\n"
                   "1 if nothing but the library has a say in a call with these arguments, 2 if "
-                  "autograd has as well, else 0."},
+                  "autograd has as well, else 0."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();

@@ -4,9 +4,19 @@
 #include <pybind11/pybind11.h>
 
 #include <array>
-#include <cstddef>
+#include <span>
 
 namespace dorajit::python {
+
+enum Route : long {
+  kIndirect = 0,   // a subclass, mode, trace or transform of PyTorch has to see the call
+  kDirect = 1,     // nobody has
+  kWithGraph = 2,  // autograd has, as an argument requires grad
+  kFailed = -1,    // a Python error is set
+};
+
+// Of a call with these tensors, or what is passed for them. Needs the GIL.
+Route route_of(std::span<PyObject* const> tensors, PyObject* scale);
 
 // What of PyTorch tells it.
 struct CallRoute {

@@ -14,6 +14,7 @@ dorajit_status Engines::current(dorajit_engine** engine, dorajit_error** error) 
   dorajit_engine_options options{};
   options.struct_size = sizeof options;
   options.tune_policy = policy;
+  options.vouches_for_devices = 1;  // PyTorch does
   const dorajit_status status = dorajit_engine_create(&options, engine, error);
   if (status == DORAJIT_OK) place.store(*engine, std::memory_order_release);
   return status;

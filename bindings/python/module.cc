@@ -32,8 +32,9 @@ py::dict statistics() {
 }
 
 void configure(const py::sequence& dtypes, const py::object& byte_type,
-               const py::object& current_stream, const py::object& exchange_api,
-               const py::function& make_exception) {
+               const py::object& empty_like, const py::object& count_change,
+               const py::object& in_inference, const py::object& current_stream,
+               const py::object& exchange_api, const py::function& make_exception) {
   constexpr std::array<DLDataType, Torch::kTypes> kTypes = {{
       {.code = kDLFloat, .bits = 32, .lanes = 1},
       {.code = kDLFloat, .bits = 16, .lanes = 1},
@@ -45,6 +46,9 @@ void configure(const py::sequence& dtypes, const py::object& byte_type,
     torch().types[i] = {.dtype = py::object(dtypes[i]).release().ptr(), .dl = kTypes[i]};
   }
   torch().byte_type = byte_type.inc_ref().ptr();
+  torch().empty_like = empty_like.inc_ref().ptr();
+  torch().count_change = count_change.inc_ref().ptr();
+  torch().in_inference = in_inference.inc_ref().ptr();
   torch().current_stream = current_stream.is_none() ? nullptr : current_stream.inc_ref().ptr();
   torch().exchange = exchange_api_in(exchange_api.inc_ref().ptr());
   set_exception_factory(make_exception);
@@ -65,10 +69,12 @@ PYBIND11_MODULE(_native, module) {
   using pybind11::arg;
   module.doc() = "The operations of dorajit's C interface over torch tensors.";
   module.attr("__version__") = DORAJIT_VERSION;
-  module.def("configure", &native::configure, arg("dtypes"), arg("byte_type"),
-             arg("current_stream"), arg("exchange_api"), arg("make_exception"),
+  module.def("configure", &native::configure, arg("dtypes"), arg("byte_type"), arg("empty_like"),
+             arg("count_change"), arg("in_inference"), arg("current_stream"), arg("exchange_api"),
+             arg("make_exception"),
              "Tells the extension of the PyTorch that is loaded: float32, float16, bfloat16, "
-             "float64; uint8; device index -> raw stream, or None without CUDA; its capsule of "
+             "float64; uint8; torch.empty_like; what counts a tensor's changes; whether inference "
+             "mode is on; device index -> raw stream, or None without CUDA; its capsule of "
              "DLPack's C exchange API, or None; (status, message, log) -> exception.");
   native::add_operations(module);
   native::add_call_route(module);

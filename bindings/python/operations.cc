@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/python/call_route.h"
 #include "bindings/python/engines.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/positional_function.h"
@@ -64,19 +65,38 @@ class OptionalTensor {
 };
 
 // Runs `call(engine, error)` without the GIL, which the first call of a problem would hold for long
-// and which other threads may need. Raises what it fails with.
+// and which other threads may need.
 template <class Call>
-void run(const Call& call) {
-  dorajit_error* error = nullptr;
-  const dorajit_status status = without_gil([&] {
+dorajit_status try_to_run(const Call& call, dorajit_error*& error) {
+  return without_gil([&] {
     dorajit_engine* engine = nullptr;
     const dorajit_status created = engines().current(&engine, &error);
     return created == DORAJIT_OK ? call(engine, &error) : created;
   });
+}
+
+// The same, and raises what it fails with.
+template <class Call>
+void run(const Call& call) {
+  dorajit_error* error = nullptr;
+  const dorajit_status status = try_to_run(call, error);
   check(status, error);
 }
 
-void count(std::int32_t operation) {
+py::object empty_like(py::handle tensor) {
+  auto made =
+      py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().empty_like, tensor.ptr()));
+  if (!made) throw py::error_already_set();
+  return made;
+}
+
+void count_change(py::handle tensor) {
+  const auto done =
+      py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().count_change, tensor.ptr()));
+  if (!done) throw py::error_already_set();
+}
+
+void count_call(std::int32_t operation) {
   calls[static_cast<std::size_t>(operation)].fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -87,7 +107,53 @@ void compose(Tensors<4> tensors, double scale) {
     return dorajit_compose(engine, stream, operands[0], operands[1], operands[2], scale,
                            operands[3], error);
   });
-  count(DORAJIT_OP_COMPOSE);
+  count_call(DORAJIT_OP_COMPOSE);
+}
+
+// `out` is null where lora is to be written. Whether it was done; if not, nothing was.
+bool try_to_compose(Tensors<3> tensors, py::handle out, double scale) {
+  std::array<TorchTensor, 4> read;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!read[i].read(tensors[i])) return false;
+  }
+  if (out && !read[3].read(out)) return false;
+  const DLTensor& lora = read[0].dl();
+  const DLTensor& result = out ? read[3].dl() : lora;
+  void* const stream = current_stream(lora.device);
+  dorajit_error* error = nullptr;
+  const dorajit_status status = try_to_run(
+      [&](dorajit_engine* engine, dorajit_error** what) {
+        return dorajit_compose(engine, stream, &lora, &read[1].dl(), &read[2].dl(), scale, &result,
+                               what);
+      },
+      error);
+  if (status != DORAJIT_OK) dorajit_error_destroy(error);
+  return status == DORAJIT_OK;
+}
+
+// The whole of a call that needs no graph, in one step: lora, base, gain, scale, whether in place.
+// None where it is not of that kind, or goes wrong: the longer way then finds out why.
+PyObject* compose_directly(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
+  if (count != 5) return PyErr_Format(PyExc_TypeError, "takes 5 arguments, not %zd", count);
+  return with_python_errors([&]() -> PyObject* {
+    const Tensors<3> tensors(arguments, 3);
+    const Route route = route_of(tensors, arguments[3]);
+    if (route == kFailed) throw py::error_already_set();
+    if (route != kDirect) return Py_NewRef(Py_None);
+    const double scale = PyFloat_AS_DOUBLE(arguments[3]);
+    if (arguments[4] == Py_True) {
+      const bool is_done =
+          !is_frozen_by_inference(tensors[0]) && try_to_compose(tensors, {}, scale);
+      if (!is_done) return Py_NewRef(Py_None);
+      count_change(tensors[0]);
+      count_call(DORAJIT_OP_COMPOSE);
+      return Py_NewRef(tensors[0]);
+    }
+    py::object out = empty_like(tensors[0]);
+    if (!try_to_compose(tensors, out, scale)) return Py_NewRef(Py_None);
+    count_call(DORAJIT_OP_COMPOSE);
+    return out.release().ptr();
+  });
 }
 
 void compose_inner(Tensors<5> tensors, double scale) {
@@ -97,7 +163,7 @@ void compose_inner(Tensors<5> tensors, double scale) {
     return dorajit_compose_inner(engine, stream, operands[0], operands[1], operands[2], scale,
                                  operands[3], operands[4], error);
   });
-  count(DORAJIT_OP_COMPOSE_INNER);
+  count_call(DORAJIT_OP_COMPOSE_INNER);
 }
 
 // d_out, inner, gain, and the gradients for lora, base and gain.
@@ -120,7 +186,7 @@ void backward(Tensors<6> tensors, double scale) {
     return dorajit_backward(engine, stream, needed[0], inner.dl(), needed[1], scale, d_lora.dl(),
                             d_base.dl(), d_gain.dl(), workspace.data(), bytes, error);
   });
-  count(DORAJIT_OP_BACKWARD);
+  count_call(DORAJIT_OP_BACKWARD);
 }
 
 void norm_assembly(Tensors<4> tensors, double scale) {
@@ -131,7 +197,7 @@ void norm_assembly(Tensors<4> tensors, double scale) {
     return dorajit_norm_assembly(engine, stream, operands[0], operands[1], operands[2], scale,
                                  operands[3], error);
   });
-  count(DORAJIT_OP_NORM_ASSEMBLY);
+  count_call(DORAJIT_OP_NORM_ASSEMBLY);
 }
 
 void warmup(std::int32_t operation, const py::sequence& tensors) {
@@ -156,6 +222,11 @@ void add_operations(py::module_& module) {
       positional_method<4, compose>("compose",
                                     "compose($module, lora, base, gain, out, scale, /)\n--\n\n"
                                     "out = (gain - 1) * base + gain * (scale * lora)"),
+      fast_method(
+          "compose_directly", compose_directly,
+          "compose_directly($module, lora, base, gain, scale, inplace, /)\n--\n\n"
+          "The result of compose, if a kernel takes the tensors as they are and nobody else "
+          "has a say; else None, and nothing was done."),
       positional_method<5, compose_inner>(
           "compose_inner",
           "compose_inner($module, lora, base, gain, out, inner, scale, /)\n--\n\n"

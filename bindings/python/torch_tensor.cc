@@ -18,6 +18,7 @@ struct Names {
   PyObject* is_cuda = PyUnicode_InternFromString("is_cuda");
   PyObject* is_cpu = PyUnicode_InternFromString("is_cpu");
   PyObject* is_neg = PyUnicode_InternFromString("is_neg");
+  PyObject* is_inference = PyUnicode_InternFromString("is_inference");
   PyObject* get_device = PyUnicode_InternFromString("get_device");
   PyObject* new_empty = PyUnicode_InternFromString("new_empty");
   PyObject* dtype_alone = PyTuple_Pack(1, dtype);
@@ -140,6 +141,15 @@ bool TorchTensor::read(py::handle tensor) {
       (api != nullptr ? borrow(*api, object) : read_attributes(object)) && is_plain();
   if (!is_read) PyErr_Clear();
   return is_read;
+}
+
+bool is_frozen_by_inference(py::handle tensor) {
+  const py::object is_made_there = call(tensor.ptr(), names().is_inference);
+  if (!is_made_there) throw py::error_already_set();
+  if (is_made_there.ptr() == Py_False) return false;
+  const auto is_on = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(torch().in_inference));
+  if (!is_on) throw py::error_already_set();
+  return is_on.ptr() == Py_False;
 }
 
 TorchMemory::TorchMemory(py::handle like, std::int64_t bytes) {

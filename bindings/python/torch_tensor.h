@@ -25,6 +25,9 @@ struct Torch {
 
   std::array<Type, kTypes> types{};
   PyObject* byte_type = nullptr;          // torch.uint8
+  PyObject* empty_like = nullptr;         // torch.empty_like
+  PyObject* count_change = nullptr;       // of a tensor's elements, as autograd has to know
+  PyObject* in_inference = nullptr;       // whether inference mode is on
   PyObject* current_stream = nullptr;     // device index -> stream; null without CUDA
   const ExchangeApi* exchange = nullptr;  // null: everything is read through Python
 };
@@ -53,6 +56,10 @@ class TorchTensor {
   std::array<std::int64_t, kMostDims> shape_;
   std::array<std::int64_t, kMostDims> strides_;
 };
+
+// Whether the tensor may not be written now: made in inference mode, and this is outside of it.
+// Needs the GIL; throws error_already_set.
+bool is_frozen_by_inference(pybind11::handle tensor);
 
 // Bytes from PyTorch's allocator, which may be dropped as soon as the work that uses them is
 // enqueued.

@@ -34,6 +34,7 @@ struct Options {
   TunePolicy tune_policy = TunePolicy::kFromEnvironment;
   double tune_seconds = 0;         // per problem; 0: from the environment, else 2
   std::int64_t scratch_bytes = 0;  // for tuning; 0: from the environment, else min(2 GiB, free / 4)
+  bool vouches_for_devices = false;  // data lies where its tensor says: the driver is not asked
 };
 
 // What an engine has done so far; see dorajit_statistics.
@@ -76,6 +77,7 @@ class Engine {
     c_options.tune_policy = static_cast<std::int32_t>(options.tune_policy);
     c_options.tune_seconds = options.tune_seconds;
     c_options.scratch_bytes = options.scratch_bytes;
+    c_options.vouches_for_devices = options.vouches_for_devices ? 1 : 0;
     dorajit_engine* engine = nullptr;
     dorajit_error* error = nullptr;
     check(dorajit_engine_create(&c_options, &engine, &error), error);

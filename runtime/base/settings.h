@@ -41,8 +41,9 @@ struct Settings {
   std::string record_path;        // absolute; problems that are met go there; empty: nowhere
   std::string locked_path;        // absolute; the lock file that holds; empty: none
   LockedMiss locked_miss = LockedMiss::kReport;
-  std::string nvrtc_path;     // file or folder; empty: search
-  std::string host_compiler;  // path or name; empty: search; "none": do without
+  bool vouches_for_devices = false;  // callers do: data lies on the device that its tensor names
+  std::string nvrtc_path;            // file or folder; empty: search
+  std::string host_compiler;         // path or name; empty: search; "none": do without
 
   // The environment of this process (docs/environment.md lists the variables). An unknown value is
   // kInvalidArgument and names the variable, its value and the values that it takes.

@@ -1,6 +1,10 @@
 // Options, environment variables, statistics: what an engine is created from and tells of itself.
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <limits>
+#include <memory>
 
 #include "tests/bindings/c_abi_fixture.h"
 
@@ -37,7 +41,18 @@ TEST_F(EngineCreateTest, TakesEveryOption) {
   options_.tune_policy = DORAJIT_TUNE_FIRST_USE;
   options_.tune_seconds = 0.5;
   options_.scratch_bytes = 1 << 20;
+  options_.vouches_for_devices = 1;
   EXPECT_EQ(create(&options_).message, "");
+}
+
+TEST_F(EngineCreateTest, TakesTheStructOfTheFirstVersion) {
+  struct FirstVersion {
+    std::array<std::byte, offsetof(dorajit_engine_options, vouches_for_devices)> bytes;
+  };
+  const auto options = std::make_unique<FirstVersion>();  // a sanitizer sees what is read behind it
+  options_.struct_size = sizeof(FirstVersion);
+  std::memcpy(options.get(), &options_, sizeof(FirstVersion));
+  EXPECT_EQ(create(reinterpret_cast<dorajit_engine_options*>(options.get())).message, "");
 }
 
 TEST_F(EngineCreateTest, NeedsAPlaceForTheEngine) {
@@ -58,7 +73,7 @@ TEST_F(EngineCreateTest, FailureNullsTheEngine) {
 TEST_F(EngineCreateTest, RefusesAStructThatDoesNotSayItsSize) {
   options_.struct_size = 0;
   expect_refused("sizeof(dorajit_engine_options)");
-  options_.struct_size = sizeof options_ - 1;
+  options_.struct_size = offsetof(dorajit_engine_options, vouches_for_devices) - 1;
   expect_refused("`options`");
 }
 
@@ -89,6 +104,9 @@ TEST_F(EngineCreateTest, RefusesWrongOptions) {
   options_.tune_seconds = 0;
   options_.scratch_bytes = -1;
   expect_refused("`options.scratch_bytes`");
+  options_.scratch_bytes = 0;
+  options_.vouches_for_devices = 2;
+  expect_refused("`options.vouches_for_devices`");
 }
 
 TEST_F(EngineCreateTest, RefusesUnknownValuesInTheEnvironment) {

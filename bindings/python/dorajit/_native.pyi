@@ -5,10 +5,13 @@ from torch import Tensor, dtype
 
 __version__: str
 
-def configure(dtypes: Sequence[dtype], byte_type: dtype,
+def configure(dtypes: Sequence[dtype], byte_type: dtype, empty_like: Callable[[Tensor], Tensor],
+              count_change: Callable[[Tensor], None], in_inference: Callable[[], bool],
               current_stream: Optional[Callable[[int], int]], exchange_api: Optional[object],
               make_exception: Callable[[int, str, str], BaseException]) -> None: ...
 def compose(lora: Tensor, base: Tensor, gain: Tensor, out: Tensor, scale: float, /) -> None: ...
+def compose_directly(lora: Tensor, base: Tensor, gain: Tensor, scale: float, inplace: bool,
+                     /) -> Optional[Tensor]: ...
 def compose_inner(lora: Tensor, base: Tensor, gain: Tensor, out: Tensor, inner: Tensor,
                   scale: float, /) -> None: ...
 def backward(d_out: Tensor, inner: Optional[Tensor], gain: Tensor, d_lora: Optional[Tensor],

@@ -20,6 +20,7 @@ _increment_version = torch.autograd.graph.increment_version
 # Who has a say in a call: the library alone (1), autograd too (2), or a subclass, mode, trace or
 # transform of PyTorch (0).
 _route = _native.route
+_compose_directly = _native.compose_directly
 # What torch.autograd.Function.apply calls when no transform is active.
 _apply = super(torch.autograd.Function, autograd.Compose).apply
 
@@ -55,6 +56,10 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
     """
     if _is_compiling() and _transform_level() is None:
         return library.compose(lora, base, mag_norm_scale, scale, inplace)
+    if state.enabled:
+        result = _compose_directly(lora, base, mag_norm_scale, scale, inplace)
+        if result is not None:
+            return result
     route = _route(lora, base, mag_norm_scale, scale)
     if route == 0:
         return _compose_indirectly(lora, base, mag_norm_scale, scale, inplace)
