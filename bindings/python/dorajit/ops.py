@@ -59,7 +59,7 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
         dorajit.CompileError: a compiler refused the kernel; `log` has what it said.
         dorajit.CaptureUnsafeError: a CUDA graph is being captured and the kernel is not loaded.
     """
-    if _is_compiling() and _transform_level() is None:
+    if _is_compiling():
         return library.compose(lora, base, mag_norm_scale, scale, inplace)
     if not _is_direct(lora, base, mag_norm_scale, scale):
         return _compose_indirectly(lora, base, mag_norm_scale, scale, inplace)
