@@ -47,7 +47,7 @@ class Cache:
         """Writes what was measured to a file of text that other machines can import.
 
         Raises:
-            TypeError: path is no path.
+            TypeError: `path` names no file.
             dorajit.CacheError: the file cannot be written; the message says why.
         """
         program.run("export", "--out", _named("export_to", path))
@@ -56,7 +56,7 @@ class Cache:
         """Adds what other machines exported. Returns the report of `dorajit import --json`.
 
         Raises:
-            TypeError: a path is no path.
+            TypeError: one of `paths` names no file.
             dorajit.CacheError: a file cannot be read, or holds something else.
         """
         return program.run("import", *(_named("import_from", path) for path in paths))
