@@ -27,7 +27,8 @@ def refusing_nvrtc(tmp_path_factory):
         pytest.skip("no C compiler is here")
     folder = tmp_path_factory.mktemp("fakes")
     for name in ("libcuda.so.1", "libnvrtc.so.13"):
-        subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", folder / name, FAKE], check=True)
+        subprocess.run([compiler, "-shared", "-fPIC", "-w", f"-Wl,-soname,{name}", "-o", folder / name,
+                        FAKE], check=True)
     return str(folder)
 
 
@@ -55,6 +56,31 @@ for call in (lambda: dorajit.fused_dora_compose(lora, base, gain, 0.5, inplace=F
                             DORAJIT_NVRTC=refusing_nvrtc, DORAJIT_LOG="off", DORAJIT_TUNE="off",
                             DORAJIT_CACHE_DIR=str(tmp_path), **variables)
     assert printed.split() == ["refused"] * 6
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a driver")
+def test_what_is_missing_on_a_device_is_named_and_costs_no_call(refusing_nvrtc, tmp_path):
+    program = f"""
+import ctypes, os, warnings
+import dorajit
+lora, base, gain = torch.ones(4, 32), torch.ones(4, 32), torch.full((32,), 2.0)
+for driver, missing in ((None, "libcuda.so.1 was not found; install the NVIDIA driver"),
+                        ("{refusing_nvrtc}/libcuda.so.1", "pip install nvidia-cuda-nvrtc")):
+    if os.fork() == 0:
+        if driver:
+            ctypes.CDLL(driver)
+        with warnings.catch_warnings(record=True) as said:
+            out = dorajit.fused_dora_compose(lora, base, gain, 0.5, inplace=False)
+            try:
+                with dorajit.force_native():
+                    dorajit.fused_dora_compose(lora, base, gain, 0.5)
+            except dorajit.FallbackError as error:
+                refused = str(error)
+        os._exit(0 if out.eq(2).all() and missing in refused and missing in str(said[0].message) else 1)
+    assert os.wait()[1] == 0, missing
+"""
+    assert processes.run(program, start=_ON_A_DEVICE, DORAJIT_NVRTC=str(tmp_path / "nowhere"),
+                         DORAJIT_LOG="off", DORAJIT_CACHE_DIR=str(tmp_path)) == ""
 
 
 def test_a_cache_that_is_deleted_while_kernels_are_compiled(tmp_path):
