@@ -33,8 +33,9 @@ class Environment:
 
     def variables(self, **changes):
         scratch = self.folder / "scratch"
-        return clean_environment(DORAJIT_CACHE_DIR=scratch / "cache", DORAJIT_CXX="none", DORAJIT_LOG="error",
-                                 DORAJIT_DAEMON_DIR=scratch / "daemon", **changes)
+        return clean_environment(DORAJIT_CACHE_DIR=scratch / "cache", DORAJIT_CXX="none",
+                                 DORAJIT_DAEMON_DIR=scratch / "daemon", DORAJIT_LOG="error",
+                                 **changes)
 
     def python(self, text):
         return run([self.program("python"), "-I", "-c", text], env=self.variables()).strip()
