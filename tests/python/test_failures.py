@@ -14,6 +14,7 @@ FAKE = pathlib.Path(__file__).parent / "fakes" / "cuda.c"
 _ON_A_DEVICE = """
 import torch
 torch._C._cuda_getCurrentRawStream = lambda index: 0
+torch.Tensor.__dlpack_c_exchange_api__ = None  # which knows the truth; then attributes are read
 torch.Tensor.is_cuda, torch.Tensor.is_cpu = True, False
 torch.Tensor.get_device = lambda tensor: 0
 """
