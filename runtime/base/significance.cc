@@ -26,7 +26,9 @@ bool is_faster(double candidate_median, double candidate_mad, double default_med
                double default_mad, int samples) {
   if (samples < kLeastSamples) return false;
   const double gain = default_median - candidate_median;
-  const double error = median_standard_error(std::hypot(candidate_mad, default_mad), samples);
+  // Not std::hypot, for which a wheel would need glibc 2.35.
+  const double mad = std::sqrt(candidate_mad * candidate_mad + default_mad * default_mad);
+  const double error = median_standard_error(mad, samples);
   return gain > kLeastGain * default_median && gain > kStandardErrors * error;
 }
 

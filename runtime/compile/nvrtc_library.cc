@@ -38,12 +38,23 @@ void add_wheels(const fs::path& site_packages, std::vector<std::string>& found) 
   }
 }
 
-// <environment>/lib/python3.X/site-packages
+// <environment>/lib/python3.X/site-packages; Debian has dist-packages.
 void add_python_wheels(const fs::path& environment, std::vector<std::string>& found) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(environment / "lib", ignored)) {
     if (!entry.path().filename().string().starts_with("python3")) continue;
-    add_wheels(entry.path() / "site-packages", found);
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      add_wheels(entry.path() / packages, found);
+    }
+  }
+}
+
+// What conda keeps in lib/ of an environment, which is that of a program in its bin/ or of a
+// package in its lib/python3.X/site-packages/.
+void add_own_environment(const fs::path& own, std::vector<std::string>& found) {
+  if (own.filename() == "bin") add_folder(own.parent_path() / "lib", found);
+  if (own.parent_path().filename() == "site-packages") {
+    add_folder(own.parent_path().parent_path().parent_path(), found);
   }
 }
 
@@ -75,6 +86,7 @@ std::vector<std::string> NvrtcLibrary::candidates(const std::string& hint) {
   if (const fs::path own = folder_of_this_code(); !own.empty()) {
     add_wheels(own.parent_path(), found);
     add_python_wheels(own.parent_path(), found);
+    add_own_environment(own, found);
   }
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     if (const fs::path environment = folder_of(variable); !environment.empty()) {

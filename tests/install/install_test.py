@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 # What a machine without a C++ standard library has, too.
-_ALWAYS_THERE = re.compile(r"(libc|libm|libgcc_s|ld-linux-[\w-]+)\.so\.\d+")
+ALWAYS_THERE = re.compile(r"(libc|libm|libgcc_s|ld-linux-[\w-]+)\.so\.\d+")
 _LIBSTDCXX = "libstdc++.so.6"
 
 
@@ -128,7 +128,7 @@ def check_needed_libraries(installation, build):
     # Built by GCC, the library needs this system's libstdc++; built by clang, it carries libc++.
     compiler = pathlib.Path(cache_entry(build, "CMAKE_CXX_COMPILER")).name
     allowed = set() if "clang" in compiler else {_LIBSTDCXX}
-    foreign = [name for name in needed if not _ALWAYS_THERE.fullmatch(name) and name not in allowed]
+    foreign = [name for name in needed if not ALWAYS_THERE.fullmatch(name) and name not in allowed]
     expect(not foreign, f"libdorajit.so needs {', '.join(foreign)}")
     say(f"needs only: {' '.join(needed)}")
 

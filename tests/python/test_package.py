@@ -1,5 +1,6 @@
 """What is shipped: the extension's needs, and that the source distribution is complete."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -26,6 +27,25 @@ def test_the_extension_needs_nothing_of_cuda_pytorch_or_a_cxx_library():
     if "libstdc++.so.6" in needed:
         pytest.skip("built with GCC, for this machine only")
     assert needed and set(needed) <= allowed
+
+
+def test_the_extension_asks_for_no_newer_glibc_than_its_wheels_say():
+    """In 2.34 threads and dlopen became part of libc, and what is linked there or later wants that."""
+    if tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[-1].split("."))) > (2, 36):
+        pytest.skip("built where glibc is newer than where wheels are built")
+    dynamic = inspected("readelf", "-dW", _native.__file__)
+    assert "RUNPATH" not in dynamic and "RPATH" not in dynamic
+    minors = re.findall(r"@GLIBC_2\.(\d+)", inspected("readelf", "-W", "--dyn-syms", _native.__file__))
+    assert minors and max(map(int, minors)) <= 34
+
+
+def test_the_programs_come_with_the_wheel():
+    """Whether they work there is for ./dev wheel --check."""
+    targets = re.search(r"build.targets = \[(.*)\]", (ROOT / "pyproject.toml").read_text())[1]
+    installed = (ROOT / "bindings/python/CMakeLists.txt").read_text()
+    for program in ("dorajit_cli", "dorajitd"):
+        assert f'"{program}"' in targets
+        assert re.search(rf"install\(TARGETS .*\b{program}\b.*SKBUILD_SCRIPTS_DIR", installed)
 
 
 def test_the_extension_exports_its_initialisation_only():

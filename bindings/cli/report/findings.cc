@@ -72,9 +72,9 @@ ProblemFindings findings_of(const SourcedWinner& sourced, std::vector<cache::Tri
   });
   if (!found.keeps_default()) {
     found.speedup = winner.default_median_ns / winner.median_ns;
-    found.speedup_error =
-        found.speedup * std::hypot(relative_error(find(found.trials, winner.config)),
-                                   relative_error(find(found.trials, winner.default_config)));
+    const double own = relative_error(find(found.trials, winner.config));
+    const double others = relative_error(find(found.trials, winner.default_config));
+    found.speedup_error = found.speedup * std::sqrt(own * own + others * others);
   }
   if (!std::isfinite(found.speedup) || found.speedup <= 0) found.speedup = 1;
   if (found.problem) {

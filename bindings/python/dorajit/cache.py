@@ -7,6 +7,14 @@ from typing import Any, Union
 from dorajit import program
 
 
+def _named(function, path):
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise TypeError(f"cache.{function}: argument `path` is a {type(path).__name__}; pass the name of "
+                        "a file") from None
+
+
 class Cache:
     """The cache folder and the tuning database in it (docs/tuning_database.md)."""
 
@@ -36,12 +44,22 @@ class Cache:
                 "artifacts": len(sizes), "artifact_bytes": sum(sizes)}
 
     def export_to(self, path: Union[str, os.PathLike]) -> None:
-        """Writes what was measured to a file of text that other machines can import."""
-        program.run("export", "--out", os.fspath(path))
+        """Writes what was measured to a file of text that other machines can import.
+
+        Raises:
+            TypeError: `path` names no file.
+            dorajit.CacheError: the file cannot be written; the message says why.
+        """
+        program.run("export", "--out", _named("export_to", path))
 
     def import_from(self, *paths: Union[str, os.PathLike]) -> dict[str, Any]:
-        """Adds what other machines exported. Returns the report of `dorajit import --json`."""
-        return program.run("import", *map(os.fspath, paths))
+        """Adds what other machines exported. Returns the report of `dorajit import --json`.
+
+        Raises:
+            TypeError: one of `paths` names no file.
+            dorajit.CacheError: a file cannot be read, or holds something else.
+        """
+        return program.run("import", *(_named("import_from", path) for path in paths))
 
     def __repr__(self):
         return "dorajit.cache"

@@ -2,6 +2,8 @@
 
 import torch
 
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+
 
 def scale(function, value):
     """The scale as a float.
@@ -21,7 +23,8 @@ def scale(function, value):
 
 
 def tensors(function, **arguments):
-    """Raises TypeError naming the first argument that is no tensor of real or complex numbers."""
+    """Raises TypeError naming the first argument that is no tensor of real or complex numbers, and
+    ValueError for one without memory."""
     for name, tensor in arguments.items():
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"{function}: argument `{name}` is a {type(tensor).__name__}; pass a "
@@ -29,6 +32,21 @@ def tensors(function, **arguments):
         if not (tensor.is_floating_point() or tensor.is_complex()):
             raise TypeError(f"{function}: argument `{name}` has elements of {tensor.dtype}; pass "
                             "floating point numbers")
+        if _is_freed(tensor):
+            raise ValueError(f"{function}: argument `{name}` has shape {tuple(tensor.shape)} but its "
+                             "memory was freed, as FSDP does with weights that it has gathered; call "
+                             "while they are gathered")
+
+
+def _is_freed(tensor):
+    """Whether the storage of an ordinary tensor was resized to nothing."""
+    if (type(tensor) not in _PLAIN or tensor.device.type not in ("cpu", "cuda")
+            or tensor.layout is not torch.strided or not tensor.numel() or tensor._is_zerotensor()):
+        return False
+    try:
+        return tensor.untyped_storage().nbytes() == 0
+    except RuntimeError:  # inside a transform of torch.func there is no storage to ask
+        return False
 
 
 def same_device(function, **arguments):

@@ -171,7 +171,7 @@ def retry(error, matrices, gain=None):
         The error, if the tensors are such as a kernel takes, so that it is about something else.
     """
     if isinstance(error, _MISSING):
-        warnings.warn(f"{error} Until then this runs in PyTorch.", RuntimeWarning, stacklevel=4)
+        warnings.warn(f"{error}. Until then this runs in PyTorch.", RuntimeWarning, stacklevel=4)
         answer = Plan(str(error))
     elif isinstance(error, _RETRIED):
         answer = plan(matrices, gain)

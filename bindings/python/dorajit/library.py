@@ -176,8 +176,22 @@ _register("norm_assembly", _norm_assembly, _fake_norm_assembly, _differentiate_n
 
 # --- calls through them --------------------------------------------------------------------------
 
+def _is_transformed():
+    """Inside a transform of torch.func."""
+    return torch._C._functorch.maybe_current_level() is not None
+
+
+# What torch.compiler.assume_constant_result does, which would import the whole compiler: the answer
+# holds where it was traced, and a compiled function is guarded by the transforms around it.
+_is_transformed._dynamo_marked_constant = True
+
+
 def compose(lora, base, gain, scale, inplace):
-    """fused_dora_compose as operators; traceable."""
+    """fused_dora_compose as operators, and inside a transform of torch.func, which does not go
+    through operators that are differentiated in Python, as PyTorch's own; traceable."""
+    if _is_transformed():
+        result = expression.compose(lora, base, gain, scale)
+        return lora.copy_(result) if inplace else result
     differentiable = torch.is_grad_enabled() and (lora.requires_grad or base.requires_grad
                                                   or gain.requires_grad)
     if inplace:
@@ -191,12 +205,16 @@ def compose(lora, base, gain, scale, inplace):
 
 
 def compose_inner(lora, base, gain, scale):
-    """fused_dora_forward_and_inner as an operator; traceable."""
+    """As compose, for fused_dora_forward_and_inner."""
+    if _is_transformed():
+        return expression.compose_inner(lora, base, gain, scale)
     return _ops.compose_inner(lora, base, gain, scale)
 
 
 def backward(d_out, inner, gain, scale, wanted):
-    """compose_backward as an operator; traceable."""
+    """As compose, for compose_backward."""
+    if _is_transformed():
+        return tuple(expression.backward(d_out, inner, gain, scale, wanted, d_out.dtype))
     results = _ops.backward(d_out, inner if wanted[2] else None, gain, scale, wanted, d_out.dtype)
     placed, position = [], 0
     for want in wanted:
@@ -206,5 +224,7 @@ def backward(d_out, inner, gain, scale, wanted):
 
 
 def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
-    """fused_norm_assembly as an operator; traceable."""
+    """As compose, for fused_norm_assembly."""
+    if _is_transformed():
+        return expression.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale)
     return _ops.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale)

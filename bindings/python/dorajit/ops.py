@@ -54,7 +54,7 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
         dorajit.CompileError: a compiler refused the kernel; `log` has what it said.
         dorajit.CaptureUnsafeError: a CUDA graph is being captured and the kernel is not loaded.
     """
-    if _is_compiling() and _transform_level() is None:
+    if _is_compiling():
         return library.compose(lora, base, mag_norm_scale, scale, inplace)
     if state.enabled:
         result = _compose_directly(lora, base, mag_norm_scale, scale, inplace)

@@ -53,6 +53,9 @@ def _set(function, name, mb):
 def set_dora_norm_threshold_mb(mb: int) -> None:
     """Sets PEFT_DORA_NORM_CHUNK_MB, what one weight norm may spend on temporaries.
 
+    Args:
+        mb: a whole number of megabytes.
+
     Raises:
         ValueError: for what is no whole number from 16 to 65536.
     """
@@ -71,6 +74,9 @@ def get_dora_norm_threshold_bytes() -> int:
 
 def set_dora_forward_threshold_mb(mb: int) -> None:
     """Sets PEFT_DORA_FWD_CHUNK_MB, what the base result under dropout may take at a time.
+
+    Args:
+        mb: a whole number of megabytes.
 
     Raises:
         ValueError: for what is no whole number from 16 to 65536.

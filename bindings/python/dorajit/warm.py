@@ -31,11 +31,14 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
         dorajit.UnsupportedError: such calls run in PyTorch.
         dorajit.Error: nothing could be made ready.
     """
-    if operation not in _OPERATIONS:
+    if not isinstance(operation, str) or operation not in _OPERATIONS:
         raise ValueError(f"warmup: argument `operation` is {operation!r}; give one of "
                          f"{', '.join(map(repr, _OPERATIONS))}")
     if len(tensors) != 3:
         raise TypeError(f"warmup: {operation} has 3 tensors, not {len(tensors)}")
+    if not isinstance(wanted, (tuple, list)) or len(wanted) != 3:
+        raise TypeError(f"warmup: argument `wanted` is {wanted!r}; give three flags, for lora, base and "
+                        "the magnitude")
     if operation == "norm_assembly":
         answer, last = _plan_norm_assembly(*tensors), ()
     elif operation == "backward":

@@ -1,0 +1,256 @@
+"""Time of Python calls at each of the paper's shapes, beside eager PyTorch and Triton, in one run.
+
+    PYTHONPATH=build/release/bindings/python python3 python_shapes.py --json python_shapes.json
+    ... python_shapes.py --device cpu --shapes 1x64,32x64 --rounds 3
+
+Three kinds of calls: compose without autograd, autograd's forward pass, and forward and backward for
+all three gradients. Contenders of a case take turns in random order, round by round. A round times a
+burst of calls between two events, and a call by itself on the host's clock, from one synchronisation
+to the next. Reported are medians and quartiles, ratios over dorajit, the peak of PyTorch's allocator
+over forward and backward, and every case in which dorajit is not ahead. What a contender computes is
+checked first. The JSON file is rewritten after every case.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import time
+
+import torch
+
+from kernel_cases import SHAPES, TYPE_MIXES
+
+SCALE = 0.5
+# A burst is as long as this, or as many calls.
+BURST_SECONDS, BURST_CALLS = 1.5e-3, (2, 30)
+# |error| over the largest magnitude: what rounding each of eager's operations to bf16 costs.
+TOLERANCE = {torch.bfloat16: 3e-2, torch.float16: 5e-3, torch.float32: 1e-4}
+KINDS = ("compose", "autograd forward", "forward and backward")
+
+
+def eager(lora, base, gain, scale):
+    return (gain - 1) * base + gain * (scale * lora)
+
+
+def contenders(options):
+    """Name -> the function without autograd, and with it."""
+    import dorajit  # after the environment is set
+    found = {"dorajit": (lambda *of: dorajit.fused_dora_compose(*of, inplace=False),
+                         dorajit.fused_dora_compose_autograd),
+             "eager": (eager, eager)}
+    if options.device == "cuda":
+        import triton_autograd
+        for types in options.types:
+            triton_autograd.precompile(*TYPE_MIXES[types], options.two_stage)
+        found["triton"] = triton_autograd.compose, triton_autograd.Compose.apply
+        if options.two_stage:
+            found["triton_two_stage"] = (triton_autograd.compose,
+                                         triton_autograd.ComposeTwoStage.apply)
+    return found
+
+
+class Case:
+    """Operands of one shape and mix of types."""
+
+    def __init__(self, shape, types, device):
+        dtype, gain_dtype = TYPE_MIXES[types]
+        def matrix():
+            return torch.randn(shape, device=device, dtype=dtype)
+        self.tensors = [matrix(), matrix(),
+                        (1 + 0.1 * torch.randn(shape[1], device=device)).to(gain_dtype)]
+        self.leaves = [tensor.detach().requires_grad_() for tensor in self.tensors]
+        self.d_out = matrix()
+        self.matrix_bytes = self.d_out.nbytes
+
+    def call(self, kind, functions):
+        """A function that makes one call and drops its results."""
+        plain, with_grad = functions
+        if kind == "compose":
+            def run():
+                with torch.no_grad():
+                    return (plain(*self.tensors, SCALE),)
+        elif kind == "autograd forward":
+            def run():
+                return (with_grad(*self.leaves, SCALE),)
+        else:
+            def run():
+                return torch.autograd.grad(with_grad(*self.leaves, SCALE), self.leaves, self.d_out)
+        return run
+
+    def expected(self, kind):
+        """In float64, on the rows there are."""
+        wide = [tensor.detach().double().requires_grad_() for tensor in self.tensors]
+        out = eager(*wide, SCALE)
+        if kind != KINDS[2]:
+            return (out.detach(),)
+        return torch.autograd.grad(out, wide, self.d_out.double())
+
+
+def worst_error(found, expected):
+    return max(((one.double() - other).abs().max() / other.abs().max().clamp(min=1e-30)).item()
+               for one, other in zip(found, expected))
+
+
+class Clock:
+    """Times calls on the device, and on the host with the wait for the device."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def synchronize(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def one(self, run):
+        """Microseconds of a call and the wait for it."""
+        self.synchronize()
+        start = time.perf_counter()
+        run()
+        self.synchronize()
+        return (time.perf_counter() - start) * 1e6
+
+    def burst(self, run, calls):
+        """Microseconds a call of many in a row."""
+        if self.device != "cuda":
+            start = time.perf_counter()
+            for _ in range(calls):
+                run()
+            return (time.perf_counter() - start) * 1e6 / calls
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.synchronize()
+        begin.record()
+        for _ in range(calls):
+            run()
+        end.record()
+        self.synchronize()
+        return begin.elapsed_time(end) * 1e3 / calls
+
+
+def measure(runs, clock, options):
+    """Contender -> microseconds in bursts, and by themselves."""
+    single = {name: min(clock.one(run) for _ in range(3)) for name, run in runs.items()}
+    calls = {name: min(max(round(BURST_SECONDS * 1e6 / each), BURST_CALLS[0]), BURST_CALLS[1])
+             for name, each in single.items()}
+    bursts, alone = ({name: [] for name in runs} for _ in range(2))
+    for _ in range(options.rounds):
+        for name in random.sample(list(runs), len(runs)):
+            bursts[name].append(clock.burst(runs[name], calls[name]))
+            alone[name].append(statistics.median(clock.one(runs[name]) for _ in range(3)))
+    return {"burst_us": summary(bursts), "call_and_wait_us": summary(alone)}
+
+
+def summary(times):
+    ours = statistics.median(times["dorajit"])
+    return {name: {"median": statistics.median(values),
+                   "quartiles": statistics.quantiles(values, n=4),
+                   "over_dorajit": statistics.median(values) / ours}
+            for name, values in times.items()}
+
+
+def peak_bytes(run):
+    """What one call needs on top of its operands."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def measured(shape, types, functions, clock, options):
+    """Results of a shape, one for each kind of calls."""
+    case = Case(shape, types, options.device)
+    for kind in KINDS:
+        runs = {name: case.call(kind, pair) for name, pair in functions.items()
+                if name != "triton_two_stage" or kind == KINDS[2]}
+        result = {"call": kind, "rows": shape[0], "cols": shape[1], "types": types, "errors": {}}
+        expected = case.expected(kind)
+        for name, run in runs.items():  # the first calls, which compile and tune
+            result["errors"][name] = worst_error(run(), expected)
+        del expected
+        result["wrong"] = [name for name, error in result["errors"].items()
+                           if not error <= TOLERANCE[case.d_out.dtype]]
+        result |= measure(runs, clock, options)
+        if options.device == "cuda" and kind == KINDS[2]:
+            result["peak_bytes"] = {name: peak_bytes(run) for name, run in runs.items()}
+            result["matrix_bytes"] = case.matrix_bytes
+        yield result
+
+
+def behind(results):
+    """Where a contender takes less time than dorajit, by its median."""
+    return [f"{one['call']} {one['rows']}x{one['cols']} {one['types']}, {clock}: {name} "
+            f"{times['over_dorajit']:.3f} of dorajit's {one[clock]['dorajit']['median']:.1f} us"
+            for one in results for clock in ("burst_us", "call_and_wait_us")
+            for name, times in one[clock].items() if times["over_dorajit"] < 1]
+
+
+def show(result):
+    text = "  ".join(f"{name} {result['burst_us'][name]['median']:.1f}/"
+                     f"{result['call_and_wait_us'][name]['median']:.1f}"
+                     f" ({result['burst_us'][name]['over_dorajit']:.2f})"
+                     for name in result["burst_us"])
+    peaks = "".join(f"  {name} {peak / result['matrix_bytes']:.2f}"
+                    for name, peak in result.get("peak_bytes", {}).items())
+    print(f"{result['call']:>20} {result['rows']:>5}x{result['cols']:<5} {result['types']}: {text}"
+          f"{'  peak in matrices:' + peaks if peaks else ''}"
+          f"{''.join('  WRONG ' + name for name in result['wrong'])}", flush=True)
+
+
+def publish(report, path):
+    if path:
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=1)
+        os.replace(path + ".part", path)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"),
+                        default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--types", type=lambda text: text.split(","), default=["bf16"],
+                        help="of " + ", ".join(TYPE_MIXES))
+    parser.add_argument("--shapes", default=SHAPES, metavar="RxC,...", type=lambda text: [
+        tuple(map(int, shape.split("x"))) for shape in text.split(",")])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--two-stage", action="store_true",
+                        help="also the stronger Triton backward pass, whose tuning takes a minute")
+    parser.add_argument("--tune-seconds", default="0.5", help="that dorajit may tune a problem")
+    parser.add_argument("--budget-seconds", type=float, default=110, help="begin no shape after")
+    parser.add_argument("--json")
+    return parser.parse_args()
+
+
+def main():
+    begun = time.monotonic()
+    options = parse_arguments()
+    os.environ.setdefault("DORAJIT_TUNE_SECONDS", options.tune_seconds)
+    functions = contenders(options)
+    clock = Clock(options.device)
+    report = {"device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
+              "torch": torch.__version__, "rounds": options.rounds, "load": os.getloadavg()[0],
+              "complete": False, "results": []}
+    print(f"{report['device']}, PyTorch {report['torch']}, ready after "
+          f"{time.monotonic() - begun:.1f} s; microseconds a call, in bursts / alone and waited for "
+          "(in bursts over dorajit's)")
+    left_out = 0
+    for types in options.types:
+        for shape in options.shapes:
+            if time.monotonic() - begun > options.budget_seconds:
+                left_out += 1
+                continue
+            for result in measured(shape, types, functions, clock, options):
+                show(result)
+                report["results"].append(result)
+            report["behind"] = behind(report["results"])
+            publish(report, options.json)
+    report["complete"] = left_out == 0
+    report["seconds"] = time.monotonic() - begun
+    publish(report, options.json)
+    print(f"{left_out} shapes left out; {report['seconds']:.0f} s; dorajit is behind in "
+          f"{len(report['behind'])} medians:", *report["behind"], sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()

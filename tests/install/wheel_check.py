@@ -1,0 +1,184 @@
+"""A wheel works by itself in a fresh environment: wheel_check.py --interpreter PYTHON WHEEL.
+
+Called by `./dev wheel --check`. The environment has neither PyTorch nor NVRTC. With --nvrtc, the folder
+of one, it is put where pip, conda and the system would have it, and must be found there.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from install_test import ALWAYS_THERE, Failure, clean_environment, expect, run, say, tool
+
+
+class Environment:
+    """A virtual environment with the wheel and nothing else."""
+
+    def __init__(self, interpreter, wheel, folder):
+        self.folder = folder
+        run([interpreter, "-m", "venv", folder])
+        run([self.program("python"), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps",
+             "--disable-pip-version-check", wheel])
+        self.site = pathlib.Path(self.python("import sysconfig; print(sysconfig.get_path('purelib'))"))
+
+    def program(self, name):
+        return self.folder / "bin" / name
+
+    def variables(self, **changes):
+        scratch = self.folder / "scratch"
+        return clean_environment(DORAJIT_CACHE_DIR=scratch / "cache", DORAJIT_CXX="none",
+                                 DORAJIT_DAEMON_DIR=scratch / "daemon", DORAJIT_LOG="error",
+                                 **changes)
+
+    def python(self, text):
+        return run([self.program("python"), "-I", "-c", text], env=self.variables()).strip()
+
+    def result(self, *command, **variables):
+        """Exit code, and what was said."""
+        done = subprocess.run([str(part) for part in command], text=True, capture_output=True,
+                              check=False, env=self.variables(**variables))
+        return done.returncode, done.stdout + done.stderr
+
+
+def check_tag(wheel):
+    tag = re.search(r"manylinux_2_(\d+)_x86_64\.whl$", wheel.name)
+    expect(tag, f"{wheel.name} has no manylinux tag")
+    return int(tag[1])
+
+
+def check_needs(environment, glibc):
+    """No library but the C library's, and none of it newer than the tag says."""
+    files = [*environment.site.glob("dorajit/_native*.so"), environment.program("dorajit"),
+             environment.program("dorajitd")]
+    expect(len(files) == 3, f"the wheel brought only {files}")
+    for file in files:
+        dynamic = run([tool("readelf"), "-dW", file])
+        foreign = [name for name in re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
+                   if not ALWAYS_THERE.fullmatch(name)]
+        expect(not foreign, f"{file.name} needs {', '.join(foreign)}")
+        expect("RPATH" not in dynamic and "RUNPATH" not in dynamic, f"{file.name} has a run path")
+        symbols = run([tool("readelf"), "-W", "--dyn-syms", file])
+        newest = {}
+        for symbol, minor in re.findall(r" UND (\w+)@GLIBC_2\.(\d+)", symbols):
+            newest.setdefault(int(minor), []).append(symbol)
+        expect(newest and max(newest) <= glibc, f"{file.name} needs glibc 2.{max(newest)}")
+        say(f"{file.name}: glibc 2.{max(newest)}, for {' '.join(sorted(newest[max(newest)])[:6])}")
+
+
+def check_without_torch(environment):
+    said = environment.python("""
+import dorajit
+print(dorajit.__version__, dorajit.cache.stats()["trials"])
+try:
+    dorajit.fused_dora_compose
+except ImportError as error:
+    print(error)
+""")
+    expect("dorajit.fused_dora_compose needs PyTorch" in said and "pip install torch" in said,
+           f"without PyTorch, using it says: {said}")
+    say("imports without PyTorch, NVRTC and driver")
+
+
+def check_programs(environment):
+    """They run, find the shipped databases, and say what is missing."""
+    program = environment.program("dorajit")
+    version = run([program, "--version"], env=environment.variables())
+    expect(environment.python("import dorajit; print(dorajit.__version__)") in version, version)
+    expect(environment.python("from dorajit import program; print(program.find())") == str(program),
+           "the package does not find the program that came with it")
+    _, doctor = environment.result(program, "doctor", "--json")
+    pieces = {piece["subject"]: piece for piece in json.loads(doctor)["pieces"]}
+    shipped = next(piece for name, piece in pieces.items() if "shipped" in name)
+    expect(shipped["condition"] == "good" or "nvidia_h200" in shipped["what"],
+           f"the shipped databases: {shipped}")
+    say(f"programs: {version.strip()}; {shipped['what']}")
+
+
+def check_daemon(environment):
+    program = environment.program("dorajit")
+    code, said = environment.result(environment.program("dorajitd"))
+    expect(code == 0, f"dorajitd ended with {code}: {said}")
+    code, status = environment.result(program, "daemon", "status")
+    expect(code == 0 and "dorajitd is process" in status, f"its status is {status}")
+    process = re.search(r"process (\d+)", status)[1]
+    code, said = environment.result(program, "daemon", "drain")
+    expect(code == 0, f"daemon drain: {said}")
+    for _ in range(100):
+        if not pathlib.Path("/proc", process).exists():
+            break
+        time.sleep(0.1)
+    code, said = environment.result(program, "daemon", "status")
+    expect(code != 0 and "start one with" in said, f"after its end the status is: {said}")
+    say(f"daemon: started, {status.splitlines()[0]}, and ended")
+
+
+def compile_for_a_gpu(environment, **variables):
+    shutil.rmtree(environment.folder / "scratch", ignore_errors=True)
+    return environment.result(environment.program("dorajit"), "compile", "--arch", "sm_90", "--json",
+                              "--jobs", "1", **variables)
+
+
+def check_nvrtc(environment, nvrtc):
+    """Where it is absent that is said; where others keep it, it is found."""
+    code, said = compile_for_a_gpu(environment)
+    expect(code != 0 and "pip install nvidia-cuda-nvrtc" in said, f"without NVRTC: {code}, {said}")
+    _, said = environment.result(environment.program("dorajit"), "tune", "--device", "cuda:0",
+                                 "--shape", "8x512")
+    expect("NVIDIA driver" in said, f"without a driver: {said}")
+    say("missing: NVRTC and driver are asked for by name")
+    if nvrtc is None:
+        return
+    elsewhere = environment.folder.parent / "elsewhere"
+    layouts = {
+        "pip, CUDA 13": (environment.site / "nvidia" / "cu13" / "lib", {}),
+        "pip, CUDA 12": (environment.site / "nvidia" / "cuda_nvrtc" / "lib", {}),
+        "conda, its own environment": (environment.folder / "lib", {}),
+        "conda, the active one": (elsewhere / "lib", {"CONDA_PREFIX": elsewhere}),
+        "a toolkit": (elsewhere / "lib64", {"CUDA_PATH": elsewhere}),
+        "the system's search": (elsewhere / "system", {"LD_LIBRARY_PATH": elsewhere / "system"}),
+    }
+    for layout, (folder, variables) in layouts.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        links = [folder / file.name for file in nvrtc.glob("libnvrtc*.so*")]
+        for link in links:
+            link.symlink_to(nvrtc / link.name)
+        code, said = compile_for_a_gpu(environment, **variables)
+        expect(code == 0, f"NVRTC as {layout}: {code}, {said}")
+        for link in links:
+            link.unlink()
+    say(f"NVRTC found as: {'; '.join(layouts)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("wheel", type=pathlib.Path)
+    parser.add_argument("--interpreter", default=sys.executable)
+    parser.add_argument("--nvrtc", type=pathlib.Path, help="a folder with libnvrtc")
+    arguments = parser.parse_args()
+    os.environ.pop("VIRTUAL_ENV", None)
+    with tempfile.TemporaryDirectory(prefix="dorajit-wheel-") as scratch:
+        try:
+            glibc = check_tag(arguments.wheel)
+            environment = Environment(arguments.interpreter, arguments.wheel.resolve(),
+                                      pathlib.Path(scratch).resolve() / "environment")
+            check_needs(environment, glibc)
+            check_without_torch(environment)
+            check_programs(environment)
+            check_daemon(environment)
+            check_nvrtc(environment, arguments.nvrtc and arguments.nvrtc.resolve())
+        except Failure as failure:
+            print(f"FAILED: {arguments.wheel.name}: {failure}", file=sys.stderr)
+            return 1
+    say(f"{arguments.wheel.name} is good")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
