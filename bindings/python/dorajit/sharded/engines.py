@@ -1,0 +1,66 @@
+"""What PyTorch and DeepSpeed have done to a tensor, told without importing either."""
+
+import sys
+
+_FSDP2 = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
+
+
+def is_dtensor(tensor):
+    """Whether the tensor is a DTensor."""
+    module = sys.modules.get("torch.distributed.tensor")
+    kind = getattr(module, "DTensor", None)
+    return kind is not None and isinstance(tensor, kind)
+
+
+def fsdp1():
+    """The class FullyShardedDataParallel, or None in a process that has not loaded it."""
+    module = sys.modules.get("torch.distributed.fsdp")
+    return getattr(module, "FullyShardedDataParallel", None)
+
+
+def _is_fsdp2_in_use():
+    """Whether fully_shard was called in this process: it derives a class for what it is given."""
+    kinds = (getattr(sys.modules.get(name), "FSDPModule", None) for name in _FSDP2)
+    return any(kind is not None and kind.__subclasses__() for kind in kinds)
+
+
+def _is_flattened(tensor):
+    """Whether the tensor is a parameter of FSDP1, or the view of its flat parameter."""
+    base = tensor._base
+    return (getattr(tensor, "_fsdp_flattened", False)
+            or base is not None and getattr(base, "_fsdp_flattened", False))
+
+
+def writes_unseen(weight):
+    """Whether an engine may give the tensor other elements without PyTorch counting a change.
+
+    FSDP gathers into the memory of the last time, and keeps the version of the tensor as it was.
+    Nothing tells which plain parameters belong to fully_shard, so where it is used it may be any.
+    """
+    return hasattr(weight, "ds_id") or _is_flattened(weight) or _is_fsdp2_in_use()
+
+
+def missing(tensor):
+    """Why the elements of a tensor are not all here, and what to do; None if they are."""
+    status = getattr(getattr(tensor, "ds_status", None), "name", "AVAILABLE")
+    if status != "AVAILABLE":
+        return (f"is a parameter of DeepSpeed ZeRO-3 whose parts are not gathered (it is {status} of "
+                f"shape {tuple(getattr(tensor, 'ds_shape', tensor.shape))}); use it inside "
+                "deepspeed.zero.GatheredParameters")
+    if _is_flattened(tensor) and tensor.dim() < 2 and not getattr(tensor, "_is_flat_param", False):
+        return (f"is the local part, of shape {tuple(tensor.shape)}, of a parameter of "
+                "FullyShardedDataParallel; use it in the module's forward or inside "
+                "FullyShardedDataParallel.summon_full_params")
+    if _is_freed(tensor):
+        return ("has had its memory taken away, as FSDP does between forward passes; use it in the "
+                "module's forward, or inside FullyShardedDataParallel.summon_full_params")
+    return None
+
+
+def _is_freed(tensor):
+    if is_dtensor(tensor) or tensor.is_meta or not tensor.numel():
+        return False
+    try:
+        return not tensor.untyped_storage().nbytes()
+    except (NotImplementedError, RuntimeError):  # a wrapper, which has no storage
+        return False
