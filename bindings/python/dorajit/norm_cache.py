@@ -43,17 +43,18 @@ def rows(weight, rows_of, compute, elements=None):
         elements: the tensor that holds the weight's elements; the weight itself if None.
     """
     elements = weight if elements is None else elements
-    state = _state(elements)
+    state = None if weight.is_inference() else _state(elements)
     if state is None:
         return compute()
-    key = (state, rows_of)
+    # A DTensor counts changes of its own, of which its local tensor does not know.
+    key = (state, weight._version, rows_of)
     with _lock:
         found = _kept.get(weight)
         if found is not None and found[0] == key and not found[1].expired():
             return found[2]
     # A weak reference kept here keeps the storage's address from being another's.
     reference, sums = StorageWeakRef(elements.untyped_storage()), compute()
-    if _state(elements) == state:
+    if (_state(elements), weight._version, rows_of) == key:
         with _lock:
             _kept[weight] = (key, reference, sums)
     return sums

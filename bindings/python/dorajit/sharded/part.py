@@ -43,7 +43,7 @@ def of(function, name, tensor):
             continue
         if _kind(placement) not in ("Shard", "_StridedShard"):
             raise ValueError(f"{function}: argument `{name}` is a DTensor with the placement "
-                             f"{placement}, of which no norm can be taken by parts; redistribute it "
+                             f"{placement!r}, of which no norm can be taken by parts; redistribute it "
                              "to Shard or Replicate placements")
         dim = placement.dim % tensor.dim()
         kept[dim] = _chunk(kept[dim], placement, mesh.size(mesh_dim), here[mesh_dim])
