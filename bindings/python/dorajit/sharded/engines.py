@@ -2,11 +2,16 @@
 
 import sys
 
+import torch
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _FSDP2 = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 
 
 def is_dtensor(tensor):
     """Whether the tensor is a DTensor."""
+    if type(tensor) in _PLAIN:
+        return False
     module = sys.modules.get("torch.distributed.tensor")
     kind = getattr(module, "DTensor", None)
     return kind is not None and isinstance(tensor, kind)
@@ -18,10 +23,24 @@ def fsdp1():
     return getattr(module, "FullyShardedDataParallel", None)
 
 
+def _fsdp2():
+    for name in _FSDP2:
+        kind = getattr(sys.modules.get(name), "FSDPModule", None)
+        if kind is not None:
+            return kind
+    return None
+
+
 def _is_fsdp2_in_use():
     """Whether fully_shard was called in this process: it derives a class for what it is given."""
-    kinds = (getattr(sys.modules.get(name), "FSDPModule", None) for name in _FSDP2)
-    return any(kind is not None and kind.__subclasses__() for kind in kinds)
+    kind = _fsdp2()
+    return kind is not None and bool(kind.__subclasses__())
+
+
+def is_fsdp2_module(module):
+    """Whether fully_shard was applied to the module itself."""
+    kind = _fsdp2()
+    return kind is not None and isinstance(module, kind)
 
 
 def _is_flattened(tensor):
@@ -42,6 +61,8 @@ def writes_unseen(weight):
 
 def missing(tensor):
     """Why the elements of a tensor are not all here, and what to do; None if they are."""
+    if torch.compiler.is_compiling():
+        return None
     status = getattr(getattr(tensor, "ds_status", None), "name", "AVAILABLE")
     if status != "AVAILABLE":
         return (f"is a parameter of DeepSpeed ZeRO-3 whose parts are not gathered (it is {status} of "
