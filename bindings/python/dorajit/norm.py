@@ -69,7 +69,7 @@ def _check(weight, lora_A, lora_B):
         if tensor.is_complex() or tensor.layout is not torch.strided:
             raise TypeError(f"weight_norm: argument `{name}` has elements of {tensor.dtype} in the "
                             f"layout {tensor.layout}; pass a dense tensor of real numbers")
-        missing = engines.missing(tensor)
+        missing = engines.missing(tensor, least_dims=2)
         if missing:
             raise ValueError(f"weight_norm: argument `{name}` {missing}")
         if tensor.dim() < 2:

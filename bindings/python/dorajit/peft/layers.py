@@ -71,6 +71,9 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
     a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
     reason = _unfit(base_layer.weight) or _unfit(a) or _unfit(b)
+    if reason is None and (gather.unwrapped(layer) is not layer or engines.is_fsdp2_module(layer)):
+        # Its gradient is its unit's to reduce, which has to be called for that.
+        reason = "the magnitude of an embedding is wrapped by FSDP by itself"
     if reason is not None:
         return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result,
                         **kwargs)

@@ -59,8 +59,12 @@ def writes_unseen(weight):
     return hasattr(weight, "ds_id") or _is_flattened(weight) or _is_fsdp2_in_use()
 
 
-def missing(tensor):
-    """Why the elements of a tensor are not all here, and what to do; None if they are."""
+def missing(tensor, least_dims=0):
+    """Why the elements of a tensor are not all here, and what to do; None if they are.
+
+    Args:
+        least_dims: how many dimensions it has when whole, at least; FSDP1 leaves one of it.
+    """
     if torch.compiler.is_compiling():
         return None
     status = getattr(getattr(tensor, "ds_status", None), "name", "AVAILABLE")
@@ -68,7 +72,7 @@ def missing(tensor):
         return (f"is a parameter of DeepSpeed ZeRO-3 whose parts are not gathered (it is {status} of "
                 f"shape {tuple(getattr(tensor, 'ds_shape', tensor.shape))}); use it inside "
                 "deepspeed.zero.GatheredParameters")
-    if _is_flattened(tensor) and tensor.dim() < 2 and not getattr(tensor, "_is_flat_param", False):
+    if tensor.dim() < least_dims and _is_flattened(tensor):
         return (f"is the local part, of shape {tuple(tensor.shape)}, of a parameter of "
                 "FullyShardedDataParallel; use it in the module's forward or inside "
                 "FullyShardedDataParallel.summon_full_params")

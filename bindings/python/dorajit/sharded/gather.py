@@ -42,20 +42,23 @@ def constant(module, name):
         The parameter itself where it is whole; None if it is that.
     """
     found = getattr(module, name)
-    if found is None or is_here(found):
-        return found
+    if found is None:
+        return None
     with torch.no_grad():
         if engines.is_dtensor(found):
             return found.full_tensor()
-        with whole(module if engines.fsdp1() and isinstance(module, engines.fsdp1()) else found):
+        unit = unwrapped(module) is not module and _is_sharded(module)
+        if not unit and is_here(found, least_dims=0):
+            return found
+        with whole(module if unit else found):
             found = getattr(module, name)
-            require(type(module).__name__, name, found)
+            require(type(module).__name__, name, found, least_dims=0)
             return found.detach().clone()
 
 
-def is_here(tensor):
+def is_here(tensor, least_dims=2):
     """Whether all elements of a parameter are here and plain."""
-    return not engines.is_dtensor(tensor) and engines.missing(tensor) is None
+    return not engines.is_dtensor(tensor) and engines.missing(tensor, least_dims) is None
 
 
 def unwrapped(module):
@@ -66,9 +69,9 @@ def unwrapped(module):
     return module.module if wrapper is not None and isinstance(module, wrapper) else module
 
 
-def require(function, name, tensor):
+def require(function, name, tensor, least_dims=2):
     """Raises ValueError naming a tensor whose elements are not all here."""
-    missing = engines.missing(tensor)
+    missing = engines.missing(tensor, least_dims)
     if missing:
         raise ValueError(f"{function}: argument `{name}` {missing}")
 
@@ -117,12 +120,5 @@ def _sharded_units(owners):
 
 
 def _is_sharded(unit):
-    for module in unit.modules():
-        if module is not unit and isinstance(module, engines.fsdp1()):
-            continue
-        # With use_orig_params=False they are plain tensors among the module's attributes.
-        tensors = [one for one in vars(module).values() if isinstance(one, torch.Tensor)]
-        tensors += [one for one in module._parameters.values() if one is not None]
-        if any(engines.missing(one) for one in tensors if not getattr(one, "_is_flat_param", False)):
-            return True
-    return False
+    handle = getattr(unit, "_handle", None)
+    return handle is not None and handle.needs_unshard()
