@@ -36,8 +36,12 @@ class Model(nn.Module):
         return x
 
 
-def model(family, device, checkpointed=False, dropout=0.0, dtype=torch.float32):
-    """The same model on every rank and every time: of dorajit.nn, or of PEFT's layers ("peft")."""
+def model(family, device, checkpointed=False, dropout=0.0, dtype=torch.float32, tokens=True):
+    """The same model on every rank and every time: of dorajit.nn, or of PEFT's layers ("peft").
+
+    Args:
+        tokens: whether the embedding has an adapter, too.
+    """
     torch.manual_seed(3)
     made = Model().to(device, dtype)
     for block in made.blocks:
@@ -45,11 +49,12 @@ def model(family, device, checkpointed=False, dropout=0.0, dtype=torch.float32):
     if family == "peft":
         from peft import LoraConfig, get_peft_model
         made = get_peft_model(made, LoraConfig(
-            use_dora=True, target_modules=["up", "down", "tokens"], r=4, lora_alpha=8,
+            use_dora=True, target_modules=["up", "down"] + ["tokens"] * tokens, r=4, lora_alpha=8,
             lora_dropout=dropout))
     else:
         made.requires_grad_(False)
-        made.tokens = dorajit.nn.DoRAEmbedding(made.tokens, 4, 8)
+        if tokens:
+            made.tokens = dorajit.nn.DoRAEmbedding(made.tokens, 4, 8)
         for block in made.blocks:
             for name in ("up", "down"):
                 layer = dorajit.nn.DoRALinear(getattr(block, name), 4, 8, dropout=dropout)
@@ -71,16 +76,16 @@ def trainable(made):
     return {name: one for name, one in made.named_parameters() if one.requires_grad}
 
 
-def alone(family, device, ranks, dropout=0.0, changed=True):
+def alone(made, device, ranks):
     """What one process gives: outputs[step][rank], and the trained parameters at the end.
 
-    Before the last step all frozen parameters are made larger, if `changed`.
+    Before the last step all frozen parameters are made larger.
     """
-    made, given, outputs = model(family, device, dropout=dropout), inputs(ranks, device), []
+    given, outputs = inputs(ranks, device), []
     optimizer = torch.optim.SGD(trainable(made).values(), lr=0.05)
     for step in range(STEPS):
         outputs.append([])
-        if step == STEPS - 1 and changed:
+        if step == STEPS - 1:
             enlarge(one for one in made.parameters() if not one.requires_grad)
         for rank in range(ranks):
             torch.manual_seed(100 * step + rank)

@@ -22,7 +22,11 @@ class Engine:
 
     Attributes:
         made: the model that is trained.
+        takes_tokens: whether PEFT's embeddings, whose factors are parameters of the module itself, can
+            be spread.
     """
+
+    takes_tokens = True
 
     def __init__(self, made, device):
         self.made = made
@@ -44,7 +48,7 @@ class DDP(Engine):
 
 
 class FSDP1(Engine):
-    leaves, use_orig_params = False, True
+    use_orig_params = True
 
     def __init__(self, made, device):
         from torch.distributed.fsdp import FullyShardedDataParallel
@@ -56,7 +60,7 @@ class FSDP1(Engine):
             device)
 
     def _is_unit(self, module):
-        return isinstance(module, nn.Linear if self.leaves else models.Block)
+        return isinstance(module, models.Block)
 
     def _whole(self):
         from torch.distributed.fsdp import FullyShardedDataParallel
@@ -74,13 +78,12 @@ class FSDP1(Engine):
 
 
 class FSDP1Leaves(FSDP1):
-    """Each unit is either frozen or trained, as flat parameters need."""
+    """Each unit is either frozen or trained, as flat parameters and PEFT's policy want it."""
 
-    leaves, use_orig_params = True, False
+    use_orig_params, takes_tokens = False, False
 
     def _is_unit(self, module):
-        own = list(module.parameters())
-        return bool(own) and not list(module.children()) and len({one.requires_grad for one in own}) == 1
+        return not list(module.children()) and hasattr(module, "weight")
 
 
 class FSDP2(Engine):
@@ -106,8 +109,10 @@ def _train(rank, device, engine, family, checkpointed, dropout):
     ranks = torch.distributed.get_world_size()
     patch = dorajit.patch_peft(strict=True) if family == "peft" else contextlib.nullcontext()
     with patch:
-        expected, trained = models.alone(family, device, ranks, dropout)
-        spread = engine(models.model(family, device, checkpointed, dropout), device)
+        tokens = engine.takes_tokens or family == "nn"
+        expected, trained = models.alone(models.model(family, device, False, dropout, tokens=tokens),
+                                         device, ranks)
+        spread = engine(models.model(family, device, checkpointed, dropout, tokens=tokens), device)
         optimizer = torch.optim.SGD(models.trainable(spread.made).values(), lr=0.05)
         given, before = models.inputs(ranks, device), testing.launch_counts()
         for step in range(models.STEPS):
@@ -121,7 +126,7 @@ def _train(rank, device, engine, family, checkpointed, dropout):
             optimizer.zero_grad()
         after = testing.launch_counts()
         assert after["compose_inner"] - before["compose_inner"] == models.STEPS * (
-            5 + 4 * checkpointed), "some layers did not run natively"
+            tokens + 4 + 4 * checkpointed), "some layers did not run natively"
         assert not declined.reasons
         found = spread.trained()
         assert found.keys() == trained.keys()
@@ -135,3 +140,10 @@ def _train(rank, device, engine, family, checkpointed, dropout):
 @processes.on(2)
 def test_a_training_step_is_that_of_one_process(engine, family, checkpointed, ranks, device, tmp_path):
     processes.run(_train, ranks, device, tmp_path, engine, family, checkpointed, 0.0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("engine", [FSDP1, FSDP1Leaves, FSDP2Leaves])
+@processes.on(2)
+def test_dropout(engine, family, ranks, device, tmp_path):
+    processes.run(_train, ranks, device, tmp_path, engine, family, engine is not FSDP1, 0.5)
