@@ -38,7 +38,9 @@ def _context():
     global _server
     if _server is None:
         _server = multiprocessing.get_context("forkserver")
-        _server.set_forkserver_preload(_PRELOADED + _optional("peft", "transformers.pytorch_utils"))
+        # DeepSpeed looks for GPUs when it is imported, which none may have done before the fork.
+        more = ["peft", "transformers.pytorch_utils"] + ["deepspeed"] * (not torch.cuda.is_available())
+        _server.set_forkserver_preload(_PRELOADED + _optional(*more))
     return _server
 
 

@@ -20,10 +20,11 @@ def _engine(made, stage, **settings):
     import deepspeed
     engine, *_ = deepspeed.initialize(
         model=made, model_parameters=list(models.trainable(made).values()), dist_init_required=False,
-        config={"train_micro_batch_size_per_gpu": 2, "optimizer": {
-                    "type": "SGD", "params": {"lr": 0.05, "torch_adam": True}},
+        config={"train_micro_batch_size_per_gpu": 2,
+                "optimizer": {"type": "SGD", "params": {"lr": 0.05}},
                 "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0,
                                       **settings},
+                "gradient_clipping": 0.0,  # 1 unless set
                 "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False})
     return engine
 
