@@ -98,7 +98,7 @@ class DoRALayer(nn.Module):
         if self.merged:
             raise RuntimeError(f"{type(self).__name__}.merge: the adapter is merged already")
         weight = self.base_layer.weight
-        gather.require(type(self).__name__ + ".merge", "base_layer.weight", weight)
+        gather.require_writable(type(self).__name__ + ".merge", "base_layer.weight", weight)
         merged = merging.merged(*self._factors(), self.gain(), self.scaling)
         if not merging.is_finite(merged, weight):
             raise ValueError(f"{type(self).__name__}.merge: the merged weight is not finite; look for "
@@ -122,7 +122,7 @@ class DoRALayer(nn.Module):
             raise RuntimeError(f"{type(self).__name__}.unmerge: the base weight was not kept; merge "
                                "with keep=True")
         weight = self.base_layer.weight
-        gather.require(type(self).__name__ + ".unmerge", "base_layer.weight", weight)
+        gather.require_writable(type(self).__name__ + ".unmerge", "base_layer.weight", weight)
         merging.local(weight).copy_(self._kept_weight)
         norm.norm_cache.forget_weight_norms(weight)
         self._kept_weight, self.merged = None, False

@@ -1,5 +1,6 @@
 """What PyTorch and DeepSpeed have done to a tensor, told without importing either."""
 
+import gc
 import sys
 
 import torch
@@ -89,3 +90,16 @@ def _is_freed(tensor):
         return not tensor.untyped_storage().nbytes()
     except (NotImplementedError, RuntimeError):  # a wrapper, which has no storage
         return False
+
+
+def is_gathered_copy(tensor):
+    """Whether fully_shard has gathered the tensor and will throw it away, with what is written to it.
+
+    Slow: it asks who refers to the tensor.
+    """
+    if not _is_fsdp2_in_use():
+        return False
+    def holds(one):
+        found = one if isinstance(one, dict) else getattr(one, "__dict__", {})
+        return found.get("_unsharded_param") is tensor
+    return any(map(holds, gc.get_referrers(tensor)))

@@ -76,6 +76,14 @@ def require(function, name, tensor, least_dims=2):
         raise ValueError(f"{function}: argument `{name}` {missing}")
 
 
+def require_writable(function, name, tensor):
+    """Raises ValueError naming a parameter that is not here, or whose copy here is thrown away."""
+    require(function, name, tensor)
+    if engines.is_gathered_copy(tensor):
+        raise ValueError(f"{function}: argument `{name}` is a copy that fully_shard has gathered for a "
+                         "forward pass and throws away; call reshard() of the sharded module before")
+
+
 def _is_distributed():
     if torch.compiler.is_compiling():
         return False
