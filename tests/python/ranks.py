@@ -100,6 +100,7 @@ def _rank(body, rank, ranks, device, folder, arguments, pipe, seconds, environme
         torch.manual_seed(7)
         if device == "cuda":
             torch.cuda.set_device(rank)
+            torch.backends.cudnn.allow_tf32 = False
         torch.distributed.init_process_group(
             _BACKENDS[device], init_method=f"file://{folder}/rendezvous", rank=rank, world_size=ranks,
             timeout=datetime.timedelta(seconds=seconds))

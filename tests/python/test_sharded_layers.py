@@ -164,6 +164,12 @@ def _parameters_taken_apart_by_fsdp1(rank, device):
         assert_close(layer(x).detach(), alone(x).detach(), 1e-5)
 
 
+def _new_adapters_of_sharded_layers(rank, device):
+    from torch.distributed.fsdp import fully_shard
+    with pytest.raises(ValueError, match="`base_layer` is a DTensor.*make the layer first"):
+        dorajit.nn.DoRALinear(fully_shard(nn.Linear(4, 4, device=device)), 2)
+
+
 def _gathering_leaves_whole_parameters_alone(rank, device):
     layer, _ = layer_and_input("linear", device)
     with gather.whole(layer, layer.lora_magnitude_vector):
@@ -174,7 +180,8 @@ def _gathering_leaves_whole_parameters_alone(rank, device):
 @pytest.mark.parametrize("body", [
     _fully_sharded_layer_outside_of_forward, _a_weight_that_changed_between_forward_passes,
     _a_base_layer_that_is_its_own_unit, _tensor_parallel_layer, _magnitudes_elsewhere,
-    _parameters_taken_apart_by_fsdp1, _gathering_leaves_whole_parameters_alone])
+    _parameters_taken_apart_by_fsdp1, _new_adapters_of_sharded_layers,
+    _gathering_leaves_whole_parameters_alone])
 @processes.on(2)
 def test_layers(body, ranks, device, tmp_path):
     processes.run(body, ranks, device, tmp_path)

@@ -35,6 +35,10 @@ class DoRALayer(nn.Module):
             raise TypeError(f"{name}: the weight of argument `base_layer` has elements of "
                             f"{base_layer.weight.dtype}; for quantized layers use PEFT and "
                             "dorajit.patch_peft()")
+        if engines.is_dtensor(base_layer.weight):
+            raise ValueError(f"{name}: the weight of argument `base_layer` is a DTensor, and new factors "
+                             "would differ between ranks; make the layer first, then call fully_shard "
+                             "or distribute_tensor for its parameters")
         self.base_layer = base_layer.requires_grad_(False)
         self.rank, self.alpha = rank, alpha
         self.scaling = alpha / (math.sqrt(rank) if use_rslora else rank)

@@ -11,7 +11,7 @@ class Part(NamedTuple):
 
     Attributes:
         rows: indices of the rows.
-        columns: dimension -> indices, for those dimensions but the first that are sharded.
+        columns: dimension -> indices, for those dimensions but the first of which a part is here.
         reduced: the dimensions of the mesh over which columns are split: partial sums by rows are
             to be summed over them.
         by_rows: placements for what has one element per row.
@@ -55,9 +55,7 @@ def of(function, name, tensor):
         raise ValueError(f"{function}: argument `{name}` is a DTensor with {tuple(found)} elements on "
                          f"this rank, where {tensor.placements} over {mesh} give it {expected}; make "
                          "it with distribute_tensor or fully_shard")
-    columns = {dim: kept[dim] for dim in range(1, tensor.dim()) if len(kept[dim]) < tensor.shape[dim]
-               or any(_kind(one) != "Replicate" and one.dim % tensor.dim() == dim
-                      for one in tensor.placements)}
+    columns = {dim: kept[dim] for dim in range(1, tensor.dim()) if len(kept[dim]) < tensor.shape[dim]}
     return Part(kept[0], columns, tuple(reduced), tuple(by_rows))
 
 
