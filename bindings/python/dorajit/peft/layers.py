@@ -22,6 +22,9 @@ def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, ba
                    adapter_name="default"):
     """DoraLinearLayer.forward"""
     reason = _unknown(self, lora_A, lora_B, torch.nn.Linear) or _foreign(x, base_result)
+    if (reason is None and base_result is not None and base_result.shape[-1] != self.weight.numel()
+            and engines.is_dtensor(getattr(base_layer, "weight", None))):
+        reason = "the base result has the columns of one rank only"
     if reason is None:
         with gather.whole(base_layer, lora_A, lora_B):
             weight = _dequantized(base_layer)
