@@ -15,7 +15,7 @@ import traceback
 import pytest
 import torch
 
-SECONDS = 120
+SECONDS = 240
 _PRELOADED = ["torch._dynamo", "torch.distributed.tensor", "torch.distributed.tensor.parallel",
               "torch.distributed.fsdp", "torch.utils.checkpoint", "torch.optim", "pytest", "dorajit"]
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
