@@ -4,6 +4,8 @@
 python_packages=(numpy pytest pybind11 scikit-build-core expecttest hypothesis)
 # For the tests of the layers, which are skipped without them.
 peft_packages=(peft==0.21.2 transformers==5.23.0)
+# For the tests of ZeRO, likewise; none of its operators is built.
+deepspeed_packages=(deepspeed==0.19.8)
 torch_package=torch==2.13.0
 torch_cpu_index=https://download.pytorch.org/whl/cpu
 python=$state/python/bin/python
@@ -22,6 +24,8 @@ install_python() {
   pip_install "$torch_package" "${python_packages[@]}" || true
   pip_install "$torch_package" "${peft_packages[@]}" ||
     say "PEFT could not be fetched: its tests are skipped"
+  DS_BUILD_OPS=0 pip_install "$torch_package" "${deepspeed_packages[@]}" ||
+    say "DeepSpeed could not be fetched: its tests are skipped"
 }
 
 has_python() {

@@ -18,7 +18,7 @@ _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
 class _State:
     """Read on every call."""
 
-    __slots__ = ("enabled", "fused_backward", "forced")
+    __slots__ = ("enabled", "fused_backward", "forced", "partial_gather")
 
     def __init__(self):
         self.forced = False
@@ -27,16 +27,19 @@ class _State:
     def read_environment(self):
         self.enabled = _flag("PEFT_DORA_FUSED")
         self.fused_backward = _flag("PEFT_DORA_FUSED_BACKWARD")
+        self.partial_gather = _flag("PEFT_DORA_ALLOW_PARTIAL_GATHER", unset=False)
 
 
-def _flag(name):
+def _flag(name, unset=True):
     value = os.environ.get(name, "").strip().lower()
     if value in ("0", "false"):
         return False
-    if value not in ("", "1", "true"):
+    if value in ("1", "true"):
+        return True
+    if value:
         warnings.warn(f"environment variable {name} is {value!r}, which means nothing; set it to "
                       "1, true, 0 or false", RuntimeWarning, stacklevel=3)
-    return True
+    return unset
 
 
 state = _State()

@@ -2,6 +2,8 @@
 
 import torch
 
+from dorajit.sharded import engines
+
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
@@ -13,11 +15,18 @@ def gain(magnitude, norm):
 
     Args:
         magnitude: one element per row, of any shape.
-        norm: as many elements.
+        norm: as many elements. A DTensor is brought to where the magnitude is.
+
+    Returns:
+        A tensor of the magnitude's shape; a DTensor if the magnitude is one.
 
     Raises:
-        ValueError: shapes or devices do not agree.
+        ValueError: shapes or devices do not agree; the magnitude is not gathered, or is a DTensor
+            over another mesh than the norm.
     """
+    missing = engines.missing(magnitude)
+    if missing:
+        raise ValueError(f"magnitude: argument `magnitude` {missing}")
     if magnitude.numel() != norm.numel():
         raise ValueError(f"magnitude: argument `magnitude` has shape {tuple(magnitude.shape)}, but "
                          f"the weight has {norm.numel()} rows; give it one element per row")
@@ -25,7 +34,25 @@ def gain(magnitude, norm):
         raise ValueError(f"magnitude: argument `magnitude` is on {magnitude.device} but the weight is "
                          f"on {norm.device}; move both to one device")
     halves = magnitude.dtype in _HALVES
+    if engines.is_dtensor(magnitude) or engines.is_dtensor(norm):
+        norm = _beside(magnitude, norm.detach())
     norm = norm.detach().to(magnitude.dtype)
     wide = torch.float32 if halves else magnitude.dtype
     norm = norm.to(wide).clamp_min(1e-6 if halves else 1e-12).reshape(magnitude.shape)
     return magnitude.to(wide) / norm
+
+
+def _beside(magnitude, norm):
+    """The norm in the magnitude's shape, laid out over ranks as the magnitude is."""
+    with torch.no_grad():
+        if not engines.is_dtensor(magnitude):
+            return norm.full_tensor()
+        if not engines.is_dtensor(norm) or norm.device_mesh != magnitude.device_mesh:
+            weight = f"over {norm.device_mesh}" if engines.is_dtensor(norm) else "a plain tensor"
+            raise ValueError(f"magnitude: argument `magnitude` is a DTensor over "
+                             f"{magnitude.device_mesh} but the weight is {weight}; shard both alike")
+        if norm.placements == magnitude.placements and norm.dim() == magnitude.dim():
+            return norm
+        whole = type(norm).from_local(norm.full_tensor().reshape(magnitude.shape), norm.device_mesh,
+                                      run_check=False)
+        return whole.redistribute(placements=magnitude.placements)

@@ -4,12 +4,14 @@
     <W, B A> = (B * U) 1 with U = W A^T,    ||B A||^2 = (B G * B) 1 with G = A A^T
 """
 
+import math
 from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from dorajit import checks, norm_cache, precision, run, thresholds
+from dorajit.sharded import engines
 
 _ALIGNED = 64
 _is_compiling = torch.compiler.is_compiling
@@ -33,45 +35,56 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
         frozen: the tensor under which the squared norms of the weight are kept, for callers whose
             weight is a new view of it on each call; the weight itself if None.
 
+    Any argument may be a DTensor (docs/sharding.md). The call then is a collective one: each rank
+    sums over its part of the weight, which is never gathered.
+
     Returns:
-        [out], float32 or float64. A row with a NaN or an infinity has that as its norm.
+        [out], float32 or float64. A row with a NaN or an infinity has that as its norm. Of a DTensor
+        a DTensor, sharded as its rows are.
 
     Raises:
         TypeError: an argument is no tensor of real floating point numbers; scale is no float.
-        ValueError: shapes or devices do not go together; chunk_mb is no positive whole number.
+        ValueError: shapes or devices do not go together; chunk_mb is no positive whole number; a
+            parameter that FSDP or ZeRO-3 has taken apart is not gathered.
     """
     if _is_compiling():
         return torch.ops.dorajit.weight_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
                                              scale, chunk_mb)
     scale = checks.scale("weight_norm", scale)
     budget = thresholds.norm_bytes(chunk_mb)
-    matrix, a, b = _matrices(weight, lora_A, lora_B)
+    _check(weight, lora_A, lora_B)
     frozen = weight if frozen is None else frozen
+    if any(map(engines.is_dtensor, (weight, lora_A, lora_B))):
+        from dorajit.sharded import dtensor_norm
+        return dtensor_norm.weight_norm(weight, lora_A, lora_B, scale, budget, frozen)
+    matrix, a, b = (one.detach().flatten(1) for one in (weight, lora_A, lora_B))
     with precision.full(matrix.device.type):
-        return _norm(matrix, a, b, scale, budget, frozen)
+        return run.norm_assembly(*sums(matrix, a, b, scale, budget, frozen), scale)
 
 
-def _matrices(weight, lora_A, lora_B):
+def _check(weight, lora_A, lora_B):
     given = {"weight": weight, "lora_A": lora_A, "lora_B": lora_B}
     checks.tensors("weight_norm", **given)
     for name, tensor in given.items():
         if tensor.is_complex() or tensor.layout is not torch.strided:
             raise TypeError(f"weight_norm: argument `{name}` has elements of {tensor.dtype} in the "
                             f"layout {tensor.layout}; pass a dense tensor of real numbers")
+        missing = engines.missing(tensor, least_dims=2)
+        if missing:
+            raise ValueError(f"weight_norm: argument `{name}` {missing}")
         if tensor.dim() < 2:
             raise ValueError(f"weight_norm: argument `{name}` has shape {tuple(tensor.shape)}; pass a "
                              "matrix or the weight of a convolution")
     checks.same_device("weight_norm", **given)
-    matrix, a, b = (tensor.detach().flatten(1) for tensor in given.values())
-    if a.shape[1] != matrix.shape[1]:
+    columns, rank = math.prod(weight.shape[1:]), lora_A.shape[0]
+    if math.prod(lora_A.shape[1:]) != columns:
         raise ValueError(f"weight_norm: argument `lora_A` has shape {tuple(lora_A.shape)}, which does "
                          f"not go with `weight` of {tuple(weight.shape)}; give it "
-                         f"{matrix.shape[1]} columns")
-    if b.shape != (matrix.shape[0], a.shape[0]):
+                         f"{columns} columns")
+    if (lora_B.shape[0], math.prod(lora_B.shape[1:])) != (weight.shape[0], rank):
         raise ValueError(f"weight_norm: argument `lora_B` has shape {tuple(lora_B.shape)}, but "
-                         f"`weight` has {matrix.shape[0]} rows and `lora_A` a rank of {a.shape[0]}; "
-                         f"give it ({matrix.shape[0]}, {a.shape[0]})")
-    return matrix, a, b
+                         f"`weight` has {weight.shape[0]} rows and `lora_A` a rank of {rank}; give it "
+                         f"({weight.shape[0]}, {rank})")
 
 
 class Chunks(NamedTuple):
@@ -114,18 +127,34 @@ def _cost_of_low_rank_terms(matrix, a, b, dtype, mixed):
     return cost
 
 
-def _norm(matrix, a, b, scale, budget, frozen):
-    dtype = torch.float64 if torch.float64 in (matrix.dtype, a.dtype, b.dtype) else torch.float32
+def sum_type(*operands):
+    """The type in which sums over these tensors are taken."""
+    return torch.float64 if any(one.dtype == torch.float64 for one in operands) else torch.float32
+
+
+def sums(matrix, a, b, scale, budget, frozen, elements=None, dtype=None):
+    """The three terms of the norm's square, by rows: ||W||^2, <W, B A>, ||B A||^2.
+
+    Args:
+        matrix, a, b: plain matrices, which may be parts of a weight and its factors.
+        frozen, elements: as norm_cache.rows has them.
+        dtype: of the sums; that of the operands if None.
+
+    Returns:
+        Three tensors of one element per row. The first may be kept for later calls: it is not to be
+        written to.
+    """
+    dtype = sum_type(matrix, a, b) if dtype is None else dtype
     out, columns = matrix.shape
-    sums = norm_cache.rows(frozen, (dtype, matrix.shape, matrix.stride()), lambda: _squares(
-        matrix, dtype, chunks(out, columns, budget, _cost_of_squares(matrix, dtype))))
-    cross, ba = torch.zeros_like(sums), torch.zeros_like(sums)
+    squares = norm_cache.rows(frozen, (dtype, matrix.shape, matrix.stride()), lambda: _squares(
+        matrix, dtype, chunks(out, columns, budget, _cost_of_squares(matrix, dtype))), elements)
+    cross, ba = torch.zeros_like(squares), torch.zeros_like(squares)
     if scale != 0 and a.shape[0] and columns:
         mixed = dtype is torch.float32 and precision.is_mixed(matrix, a)
         cost = _cost_of_low_rank_terms(matrix, a, b, dtype, mixed)
         size = chunks(out, columns, budget, cost)
         _low_rank_terms(matrix, a, b, dtype, size, mixed, cross, ba)
-    return run.norm_assembly(sums, cross, ba, scale)
+    return squares, cross, ba
 
 
 def _squares(matrix, dtype, size):
@@ -177,9 +206,8 @@ def _operator(weight, lora_A, lora_B, scale, chunk_mb):
 
 
 def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):
-    _matrices(weight, lora_A, lora_B)
-    wide = any(one.dtype == torch.float64 for one in (weight, lora_A, lora_B))
-    return weight.new_empty(weight.shape[:1], dtype=torch.float64 if wide else torch.float32)
+    _check(weight, lora_A, lora_B)
+    return weight.new_empty(weight.shape[:1], dtype=sum_type(weight, lora_A, lora_B))
 
 
 _library = torch.library.Library("dorajit", "FRAGMENT")

@@ -7,6 +7,8 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from dorajit.sharded import engines
+
 _lock = threading.Lock()
 _kept = WeakTensorKeyDictionary()
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -18,7 +20,7 @@ def _state(weight):
         return None
     if type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return None
-    if weight.layout is not torch.strided or not weight.numel():
+    if weight.layout is not torch.strided or not weight.numel() or engines.writes_unseen(weight):
         return None
     stream = 0
     if weight.is_cuda:
@@ -29,7 +31,7 @@ def _state(weight):
             weight.device, tuple(weight.shape), weight.stride())
 
 
-def rows(weight, rows_of, compute):
+def rows(weight, rows_of, compute, elements=None):
     """The kept ||W||^2, or compute()'s from now on.
 
     Args:
@@ -38,18 +40,21 @@ def rows(weight, rows_of, compute):
             address used again is not taken for the old one.
         rows_of: what else the sums depend on: how the weight is seen as a matrix.
         compute: makes the sums.
+        elements: the tensor that holds the weight's elements; the weight itself if None.
     """
-    state = _state(weight)
+    elements = weight if elements is None else elements
+    state = None if weight.is_inference() else _state(elements)
     if state is None:
         return compute()
-    key = (state, rows_of)
+    # A DTensor counts changes of its own, of which its local tensor does not know.
+    key = (state, weight._version, rows_of)
     with _lock:
         found = _kept.get(weight)
         if found is not None and found[0] == key and not found[1].expired():
             return found[2]
     # A weak reference kept here keeps the storage's address from being another's.
-    reference, sums = StorageWeakRef(weight.untyped_storage()), compute()
-    if _state(weight) == state:
+    reference, sums = StorageWeakRef(elements.untyped_storage()), compute()
+    if (_state(elements), weight._version, rows_of) == key:
         with _lock:
             _kept[weight] = (key, reference, sums)
     return sums

@@ -4,6 +4,7 @@ import torch
 
 from dorajit import expression, ops
 from dorajit.control import state
+from dorajit.sharded import engines
 
 TRAINING, INFERENCE, EAGER = "fused training", "fused inference", "eager"
 
@@ -13,10 +14,10 @@ def tier(lora, base, gain):
 
     TRAINING keeps scale * lora + base for the backward pass, if the magnitude is trained, and its
     backward pass is one launch. INFERENCE has no graph. EAGER is PyTorch's operations, with
-    PEFT_DORA_FUSED=0 and, in training, PEFT_DORA_FUSED_BACKWARD=0. What no kernel takes
+    PEFT_DORA_FUSED=0 and, in training, PEFT_DORA_FUSED_BACKWARD=0, and with DTensors. What no kernel takes
     (dorajit.explain_dispatch) runs in PyTorch inside the first two as well.
     """
-    if not state.enabled:
+    if not state.enabled or any(map(engines.is_dtensor, (lora, base, gain))):
         return EAGER
     if torch.is_grad_enabled() and (lora.requires_grad or base.requires_grad or gain.requires_grad):
         return TRAINING if state.fused_backward else EAGER

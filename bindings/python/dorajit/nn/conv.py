@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from dorajit import tiers
 from dorajit.nn import layer
+from dorajit.sharded import gather
 
 
 class _DoRAConv(layer.DoRALayer):
@@ -53,11 +54,12 @@ class _DoRAConv(layer.DoRALayer):
         given = x.to(self.lora_A.weight.dtype)
         if self._drops:
             given = self.lora_dropout(given)
-            plain = base._conv_forward(given, base.weight.to(given.dtype), None)
-        elif base.bias is None:
-            plain = result
+            if gather.is_here(base.weight):
+                plain = base._conv_forward(given, base.weight.to(given.dtype), None)
+            else:  # the module knows how to have its weight here
+                plain = self._without_bias(base(given.to(x.dtype)), result.dim() - 2)
         else:
-            plain = result - base.bias.to(result.dtype).view(-1, *(1,) * (result.dim() - 2))
+            plain = self._without_bias(result, result.dim() - 2)
         lora = self.lora_B(self.lora_A(given))
         delta = tiers.delta(lora, plain, self.gain(), self.scaling, fresh=True)
         return (result + delta).to(result.dtype)

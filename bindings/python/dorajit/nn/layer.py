@@ -5,9 +5,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from dorajit import gain, norm, precision
-
-_ROWS_AT_ONCE = 1024
+from dorajit import gain, norm
+from dorajit.nn import merging
+from dorajit.sharded import engines, gather
 
 
 class DoRALayer(nn.Module):
@@ -35,6 +35,10 @@ class DoRALayer(nn.Module):
             raise TypeError(f"{name}: the weight of argument `base_layer` has elements of "
                             f"{base_layer.weight.dtype}; for quantized layers use PEFT and "
                             "dorajit.patch_peft()")
+        if engines.is_dtensor(base_layer.weight):
+            raise ValueError(f"{name}: the weight of argument `base_layer` is a DTensor, and new factors "
+                             "would differ between ranks; make the layer first, then call fully_shard "
+                             "or distribute_tensor for its parameters")
         self.base_layer = base_layer.requires_grad_(False)
         self.rank, self.alpha = rank, alpha
         self.scaling = alpha / (math.sqrt(rank) if use_rslora else rank)
@@ -55,17 +59,27 @@ class DoRALayer(nn.Module):
         return self.base_layer.weight, self.lora_A.weight, self.lora_B.weight
 
     def _to_weight(self, rows):
-        """Rows as _factors has them, in the shape of the weight."""
-        return rows.reshape(self.base_layer.weight.shape)
+        """Rows as _factors has them, laid out as the weight is, but for their shape."""
+        return rows
 
     def weight_norm(self) -> Tensor:
-        """||W + s B A|| by rows, a constant for autograd."""
-        weight, a, b = self._factors()
-        return norm.weight_norm(weight, a, b, self.scaling, frozen=self.base_layer.weight)
+        """||W + s B A|| by rows, a constant for autograd. Collective where W lies on several ranks."""
+        with gather.whole(self):
+            weight, a, b = self._factors()
+            return norm.weight_norm(weight, a, b, self.scaling, frozen=self.base_layer.weight)
 
     def gain(self) -> Tensor:
         """magnitude / norm, differentiable for the magnitude."""
-        return gain.gain(self.lora_magnitude_vector, self.weight_norm())
+        with gather.whole(self):
+            return gain.gain(self.lora_magnitude_vector, self.weight_norm())
+
+    def _without_bias(self, result, dims_after):
+        """A base result less the base layer's bias, whose channels have so many dimensions after."""
+        base = self.base_layer
+        bias = base.bias if engines.is_dtensor(result) else gather.constant(base, "bias")
+        if bias is None:
+            return result
+        return result - bias.to(result.dtype).view(-1, *(1,) * dims_after)
 
     @property
     def _drops(self):
@@ -78,28 +92,25 @@ class DoRALayer(nn.Module):
         Args:
             keep: keep W in the host's memory, for unmerge() to put back to the bit.
 
+        Of a weight that is a DTensor each rank merges its part. Parameters of FSDP1 and ZeRO-3 are
+        to be gathered by the caller, in a context that writes them back.
+
         Raises:
             RuntimeError: it is merged already.
-            ValueError: the merged weight would not be finite.
+            ValueError: the merged weight would not be finite, or W is not gathered.
         """
         if self.merged:
             raise RuntimeError(f"{type(self).__name__}.merge: the adapter is merged already")
-        base = self.base_layer.weight
-        weight, a, b = (one.detach().flatten(1) for one in self._factors())
-        factor = self.gain().reshape(-1, 1)
-        merged = torch.empty_like(weight)
-        with precision.full(base.device.type):
-            for start in range(0, weight.shape[0], _ROWS_AT_ONCE):
-                rows = slice(start, start + _ROWS_AT_ONCE)
-                wide = factor.dtype
-                dense = torch.addmm(weight[rows].to(wide), b[rows].to(wide), a.to(wide),
-                                    alpha=self.scaling)
-                merged[rows] = dense.mul_(factor[rows]).to(merged.dtype)
-        if not torch.isfinite(merged).all():
+        weight = self.base_layer.weight
+        gather.require_writable(type(self).__name__ + ".merge", "base_layer.weight", weight)
+        merged = merging.merged(*self._factors(), self.gain(), self.scaling)
+        if not merging.is_finite(merged, weight):
             raise ValueError(f"{type(self).__name__}.merge: the merged weight is not finite; look for "
                              "NaNs in `base_layer`, `lora_A`, `lora_B` and `lora_magnitude_vector`")
-        self._kept_weight = base.detach().to("cpu", copy=True) if keep else None
-        base.copy_(self._to_weight(merged))
+        here = merging.local(weight)
+        self._kept_weight = here.to("cpu", copy=True) if keep else None
+        here.copy_(self._to_weight(merged).reshape(here.shape))
+        norm.norm_cache.forget_weight_norms(weight)
         self.merged = True
 
     @torch.no_grad()
@@ -114,7 +125,10 @@ class DoRALayer(nn.Module):
         if self._kept_weight is None:
             raise RuntimeError(f"{type(self).__name__}.unmerge: the base weight was not kept; merge "
                                "with keep=True")
-        self.base_layer.weight.copy_(self._kept_weight)
+        weight = self.base_layer.weight
+        gather.require_writable(type(self).__name__ + ".unmerge", "base_layer.weight", weight)
+        merging.local(weight).copy_(self._kept_weight)
+        norm.norm_cache.forget_weight_norms(weight)
         self._kept_weight, self.merged = None, False
 
     def _load_from_state_dict(self, state_dict, prefix, *args):

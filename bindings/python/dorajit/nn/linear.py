@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from dorajit import dropout as dropped
 from dorajit import tiers
 from dorajit.nn import layer
+from dorajit.sharded import gather
 
 
 class DoRALinear(layer.DoRALayer):
@@ -61,8 +62,10 @@ class DoRALinear(layer.DoRALayer):
         if self._drops:
             given = self.lora_dropout(given)
             lora = self.lora_B(self.lora_A(given))
-            return dropped.delta(given, self.base_layer.weight, lora, gain, self.scaling)
-        lora = self.lora_B(self.lora_A(given))
-        bias = self.base_layer.bias
-        plain = result if bias is None else result - bias.to(result.dtype)
-        return tiers.delta(lora, plain, gain, self.scaling, fresh=True)
+            if gather.is_here(self.base_layer.weight):
+                return dropped.delta(given, self.base_layer.weight, lora, gain, self.scaling)
+            # The module knows how to have its weight here, also in the backward pass.
+            result = self.base_layer(given.to(x.dtype)).to(lora.dtype)
+        else:
+            lora = self.lora_B(self.lora_A(given))
+        return tiers.delta(lora, self._without_bias(result, 0), gain, self.scaling, fresh=True)

@@ -4,16 +4,15 @@ Each takes the arguments of the one it replaces, after that one itself (`origina
 what it does not know.
 """
 
-import contextlib
 import copy
 
 import torch
 from peft.tuners.lora import dora
-from peft.utils.integrations import gather_params_ctx
 from peft.utils.other import transpose
 
 from dorajit import dropout, gain, norm, tiers
 from dorajit.peft import declined
+from dorajit.sharded import engines, gather
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _ROWS_AT_ONCE = 1024
@@ -22,20 +21,26 @@ _ROWS_AT_ONCE = 1024
 def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
                    adapter_name="default"):
     """DoraLinearLayer.forward"""
-    reason = _unknown(self, lora_A, lora_B, torch.nn.Linear)
+    reason = _unknown(self, lora_A, lora_B, torch.nn.Linear) or _foreign(x, base_result)
+    if (reason is None and base_result is not None and base_result.shape[-1] != self.weight.numel()
+            and engines.is_dtensor(getattr(base_layer, "weight", None))):
+        reason = "the base result has the columns of one rank only"
     if reason is None:
-        with _gathered(base_layer, lora_A, lora_B):
+        with gather.whole(base_layer, lora_A, lora_B):
             weight = _dequantized(base_layer)
             reason = _unfit(weight)
             if reason is None:
                 weight = transpose(weight, self.fan_in_fan_out)
                 factor = _gain(self, weight, lora_A.weight, lora_B.weight, scaling,
                                base_layer, adapter_name)
-                lora = lora_B(lora_A(x))
-                if base_result is None:
-                    return dropout.delta(x, weight, lora, factor, scaling)
-                return tiers.delta(lora, _without_bias(base_result, base_layer, -1), factor, scaling,
-                                   fresh=not lora_B._forward_hooks)
+    if reason is None:
+        lora, fresh = lora_B(lora_A(x)), not lora_B._forward_hooks
+        if base_result is None and gather.is_here(base_layer.weight):
+            return dropout.delta(x, weight, lora, factor, scaling)
+        if base_result is None:  # the module knows how to have its weight here
+            base_result = base_layer(x)
+        return tiers.delta(lora, _without_bias(base_result, base_layer, -1), factor, scaling,
+                           fresh=fresh)
     return _decline(original, reason, self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
                     base_layer=base_layer, base_result=base_result, adapter_name=adapter_name)
 
@@ -44,22 +49,23 @@ def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base
                  adapter_name="default"):
     """_DoraConvNdLayer.forward"""
     reason = _unknown(self, lora_A, lora_B, torch.nn.modules.conv._ConvNd)
-    reason = reason or _unfit(base_layer.weight)
+    reason = reason or _unfit(base_layer.weight) or _foreign(x, base_result)
     if reason is None and base_layer.groups != 1:
         reason = f"the convolution has {base_layer.groups} groups"
     if reason is not None:
         return _decline(original, reason, self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
                         base_layer=base_layer, base_result=base_result, adapter_name=adapter_name)
-    with _gathered(base_layer, lora_A, lora_B):
+    with gather.whole(base_layer, lora_A, lora_B):
         weight = base_layer.weight
         factor = _gain(self, weight, lora_A.weight, lora_B.weight, scaling, base_layer, adapter_name)
-        if base_result is None:
-            base_result = self.conv_fn(x, weight.to(x.dtype), bias=None, stride=base_layer.stride,
-                                       padding=base_layer.padding, dilation=base_layer.dilation)
-        else:
-            base_result = _without_bias(base_result, base_layer, 1)
-        return tiers.delta(lora_B(lora_A(x)), base_result, factor, scaling,
-                           fresh=not lora_B._forward_hooks)
+    if base_result is None and gather.is_here(base_layer.weight):
+        base_result = self.conv_fn(x, weight.to(x.dtype), bias=None, stride=base_layer.stride,
+                                   padding=base_layer.padding, dilation=base_layer.dilation)
+    else:
+        base_result = base_layer(x) if base_result is None else base_result
+        base_result = _without_bias(base_result, base_layer, 1)
+    return tiers.delta(lora_B(lora_A(x)), base_result, factor, scaling,
+                       fresh=not lora_B._forward_hooks)
 
 
 def embedding_variant_forward(original, module, active_adapter, x, result, **kwargs):
@@ -68,17 +74,20 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
     a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
     reason = _unfit(base_layer.weight) or _unfit(a) or _unfit(b)
+    if reason is None and (gather.unwrapped(layer) is not layer or engines.is_fsdp2_module(layer)):
+        # Its gradient is its unit's to reduce, which has to be called for that.
+        reason = "the magnitude of an embedding is wrapped by FSDP by itself"
     if reason is not None:
         return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result,
                         **kwargs)
-    with _gathered(base_layer, layer):
+    with gather.whole(base_layer, layer):
         factor = _gain(layer, base_layer.weight.T, a, b, scaling, base_layer, active_adapter)
-        lora = module._embed(x, a.T) @ b.T
-        get_scale = getattr(module, "_get_embed_scale", None)
-        embed_scale = get_scale() if get_scale else None
-        if embed_scale is not None:
-            lora = lora * embed_scale.to(lora.dtype)
-        return result + tiers.delta(lora, result, factor, scaling, fresh=True)
+    lora = module._embed(x, a.T) @ b.T
+    get_scale = getattr(module, "_get_embed_scale", None)
+    embed_scale = get_scale() if get_scale else None
+    if embed_scale is not None:
+        lora = lora * embed_scale.to(lora.dtype)
+    return result + tiers.delta(lora, result, factor, scaling, fresh=True)
 
 
 def update_layer(original, self, *, base_layer, lora_A, lora_B, scaling, place_on_cpu=False):
@@ -89,11 +98,11 @@ def update_layer(original, self, *, base_layer, lora_A, lora_B, scaling, place_o
     """
     factors = (base_layer.weight if isinstance(getattr(base_layer, "weight", None), torch.Tensor)
                else lora_A, lora_A, lora_B)
-    if any(one.is_meta or _unfit(one.data) for one in factors):
+    if any(one.is_meta or _unfit(one.data) or engines.is_dtensor(one) for one in factors):
         original(self, base_layer=base_layer, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
                  place_on_cpu=place_on_cpu)
         return
-    with gather_params_ctx(base_layer.parameters()):
+    with gather.whole(base_layer):
         if type(base_layer).__name__ == "Linear4bit":  # as PEFT does, for FSDP
             base_layer = copy.deepcopy(base_layer)
         weight = dora.dequantize_module_weight(base_layer).detach()
@@ -183,31 +192,26 @@ def _norms(layer, weight, a, b, scaling, base_layer, adapter_name):
 
 def _dequantized(base_layer):
     """PEFT's weight in floating point; its own function cannot be traced by torch.compile."""
-    if not hasattr(base_layer, "W_q") and type(base_layer.weight) in _PLAIN:
+    if not hasattr(base_layer, "W_q") and (type(base_layer.weight) in _PLAIN
+                                           or engines.is_dtensor(base_layer.weight)):
         return base_layer.weight
     return dora.dequantize_module_weight(base_layer)
 
 
 def _without_bias(result, base_layer, channels):
-    bias = getattr(base_layer, "bias", None)
+    bias = gather.constant(base_layer, "bias") if hasattr(base_layer, "bias") else None
     if bias is None:
         return result
     bias = bias.to(result.dtype)
     return result - (bias if channels == -1 else bias.view(-1, *(1,) * (result.dim() - 2)))
 
 
-def _gathered(base_layer, *modules):
-    """Whole parameters under DeepSpeed ZeRO-3."""
-    parameters = [one for module in (base_layer, *modules) for one in module.parameters()]
-    if not any(hasattr(one, "ds_id") for one in parameters):
-        return contextlib.nullcontext()
-    return gather_params_ctx(parameters)
-
-
 def _unknown(layer, lora_A, lora_B, kind):
     """Why the factors are not such as are known here, or None."""
     for name, module in (("lora_A", lora_A), ("lora_B", lora_B)):
-        if not isinstance(module, kind) or type(module).__module__ != kind.__module__:
+        module = gather.unwrapped(module)
+        if not isinstance(module, kind) or (type(module).__module__ != kind.__module__
+                                            and not engines.is_fsdp2_module(module)):
             return f"`{name}` is a {type(module).__module__}.{type(module).__name__}"
         if module.bias is not None:
             return f"`{name}` has a bias"
@@ -219,9 +223,16 @@ def _unknown(layer, lora_A, lora_B, kind):
 def _unfit(weight):
     if not isinstance(weight, torch.Tensor):
         return f"the weight is a {type(weight).__name__}"
-    if type(weight) not in _PLAIN and (
+    if type(weight) not in _PLAIN and not engines.is_dtensor(weight) and (
             type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__):
         return f"the weight is a {type(weight).__name__}, which does its own dispatch"
+    return None
+
+
+def _foreign(*activations):
+    """Tensor parallelism, whose activations are DTensors, is PEFT's."""
+    if any(map(engines.is_dtensor, activations)):
+        return "the input or the base result is a DTensor"
     return None
 
 

@@ -1,0 +1,50 @@
+"""gain * (W + s B A), dense, for the part of W that lies here."""
+
+import torch
+
+from dorajit import precision
+from dorajit.sharded import engines
+
+_ROWS_AT_ONCE = 1024
+
+
+def merged(weight, a, b, gain, scaling):
+    """The merged rows of a weight, as a matrix of its type.
+
+    Args:
+        weight, a, b, gain: as the norm takes them. Of a weight that is a DTensor, the result is that
+            of its local part.
+    """
+    if engines.is_dtensor(weight):
+        from dorajit.sharded import dtensor_norm
+        weight, a, b, here = dtensor_norm.operands(weight, a, b)
+        gain = gain.full_tensor() if engines.is_dtensor(gain) else gain
+        gain = gain.reshape(-1)[here.rows.to(gain.device)]
+    weight, a, b = (one.detach().flatten(1) for one in (weight, a, b))
+    gain = gain.reshape(-1, 1)
+    result = torch.empty_like(weight)
+    with precision.full(weight.device.type):
+        for start in range(0, weight.shape[0], _ROWS_AT_ONCE):
+            rows, wide = slice(start, start + _ROWS_AT_ONCE), gain.dtype
+            dense = torch.addmm(weight[rows].to(wide), b[rows].to(wide), a.to(wide), alpha=scaling)
+            result[rows] = dense.mul_(gain[rows]).to(result.dtype)
+    return result
+
+
+def is_finite(rows, weight):
+    """Whether all elements are so, on all ranks over which the weight lies."""
+    found = torch.isfinite(rows).all()
+    if not engines.is_dtensor(weight):
+        return bool(found)
+    from dorajit.sharded import dtensor_norm
+    infinite = (~found).to(torch.float32)
+    dtensor_norm.sum_over(infinite, weight.device_mesh, range(weight.device_mesh.ndim))
+    return not infinite
+
+
+def local(weight):
+    """The memory of the weight, or of its part here, to be written to."""
+    if not engines.is_dtensor(weight):
+        return weight.detach()
+    from dorajit.sharded import dtensor_norm
+    return dtensor_norm.local(weight)

@@ -1,0 +1,105 @@
+"""What PyTorch and DeepSpeed have done to a tensor, told without importing either."""
+
+import gc
+import sys
+
+import torch
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+_FSDP2 = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
+
+
+def is_dtensor(tensor):
+    """Whether the tensor is a DTensor."""
+    if type(tensor) in _PLAIN:
+        return False
+    module = sys.modules.get("torch.distributed.tensor")
+    kind = getattr(module, "DTensor", None)
+    return kind is not None and isinstance(tensor, kind)
+
+
+def fsdp1():
+    """The class FullyShardedDataParallel, or None in a process that has not loaded it."""
+    module = sys.modules.get("torch.distributed.fsdp")
+    return getattr(module, "FullyShardedDataParallel", None)
+
+
+def _fsdp2():
+    for name in _FSDP2:
+        kind = getattr(sys.modules.get(name), "FSDPModule", None)
+        if kind is not None:
+            return kind
+    return None
+
+
+def _is_fsdp2_in_use():
+    """Whether fully_shard was called in this process: it derives a class for what it is given."""
+    kind = _fsdp2()
+    return kind is not None and bool(kind.__subclasses__())
+
+
+def is_fsdp2_module(module):
+    """Whether fully_shard was applied to the module itself."""
+    kind = _fsdp2()
+    return kind is not None and isinstance(module, kind)
+
+
+def _is_flattened(tensor):
+    """Whether the tensor is a parameter of FSDP1, or the view of its flat parameter."""
+    base = tensor._base
+    return (getattr(tensor, "_fsdp_flattened", False)
+            or base is not None and getattr(base, "_fsdp_flattened", False))
+
+
+def writes_unseen(weight):
+    """Whether an engine may give the tensor other elements without PyTorch counting a change.
+
+    FSDP gathers into the memory of the last time, and keeps the version of the tensor as it was.
+    Nothing tells which plain parameters belong to fully_shard, so where it is used it may be any.
+    """
+    return hasattr(weight, "ds_id") or _is_flattened(weight) or _is_fsdp2_in_use()
+
+
+def missing(tensor, least_dims=0):
+    """Why the elements of a tensor are not all here, and what to do; None if they are.
+
+    Args:
+        least_dims: how many dimensions it has when whole, at least; FSDP1 leaves one of it.
+    """
+    if torch.compiler.is_compiling():
+        return None
+    status = getattr(getattr(tensor, "ds_status", None), "name", "AVAILABLE")
+    if status != "AVAILABLE":
+        return (f"is a parameter of DeepSpeed ZeRO-3 whose parts are not gathered (it is {status} of "
+                f"shape {tuple(getattr(tensor, 'ds_shape', tensor.shape))}); use it inside "
+                "deepspeed.zero.GatheredParameters")
+    if tensor.dim() < least_dims and _is_flattened(tensor):
+        return (f"is the local part, of shape {tuple(tensor.shape)}, of a parameter of "
+                "FullyShardedDataParallel; use it in the module's forward or inside "
+                "FullyShardedDataParallel.summon_full_params")
+    if _is_freed(tensor):
+        return ("has had its memory taken away, as FSDP does between forward passes; use it in the "
+                "module's forward, or inside FullyShardedDataParallel.summon_full_params")
+    return None
+
+
+def _is_freed(tensor):
+    if is_dtensor(tensor) or tensor.is_meta or not tensor.numel():
+        return False
+    try:
+        return not tensor.untyped_storage().nbytes()
+    except (NotImplementedError, RuntimeError):  # a wrapper, which has no storage
+        return False
+
+
+def is_gathered_copy(tensor):
+    """Whether fully_shard has gathered the tensor and will throw it away, with what is written to it.
+
+    Slow: it asks who refers to the tensor.
+    """
+    if not _is_fsdp2_in_use():
+        return False
+    def holds(one):
+        found = one if isinstance(one, dict) else getattr(one, "__dict__", {})
+        return found.get("_unsharded_param") is tensor
+    return any(map(holds, gc.get_referrers(tensor)))

@@ -1,0 +1,205 @@
+"""weight_norm of DTensors in several processes, against float64 over the whole weight."""
+
+import dorajit
+import pytest
+import ranks as processes
+import torch
+from dorajit import norm, norm_cache
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+
+ROWS, COLUMNS, ALL = Shard(0), Shard(1), Replicate()
+SCALE = 0.375
+
+
+def factors(device, out=37, columns=53, rank=5, dtype=torch.float32, factor_dtype=torch.float32):
+    generator = torch.Generator().manual_seed(3)
+    def randn(*shape):
+        return torch.randn(*shape, generator=generator)
+    return (randn(out, columns).to(device, dtype), (randn(rank, columns) / 8).to(device, factor_dtype),
+            randn(out, rank).to(device, factor_dtype))
+
+
+def exact(weight, a, b, scale=SCALE):
+    weight, a, b = (one.double().flatten(1) for one in (weight, a, b))
+    return (weight + scale * (b @ a)).norm(dim=1)
+
+
+def assert_norm(found, expected):
+    step = 1e-13 if found.dtype == torch.float64 else 2e-6
+    torch.testing.assert_close(found.double(), expected, rtol=step, atol=0)
+
+
+def mesh_of(device, shape):
+    return init_device_mesh(device, shape)
+
+
+def same_everywhere(tensor):
+    every = [torch.empty_like(tensor) for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather(every, tensor.contiguous())
+    return all(torch.equal(one, tensor) for one in every)
+
+
+# --- placements ----------------------------------------------------------------------------------
+
+MESHES = {2: [((2,), [one]) for one in (ROWS, COLUMNS, ALL)],
+          4: [((2, 2), [one, other]) for one in (ROWS, COLUMNS, ALL) for other in (ROWS, COLUMNS, ALL)]}
+TYPES = [(torch.float32, torch.float32), (torch.bfloat16, torch.bfloat16),
+         (torch.bfloat16, torch.float32), (torch.float64, torch.float64)]
+SHAPES = [(37, 53, 5), (1, 9, 2), (9, 1, 2), (3, 3, 1)]  # some leave ranks without rows or columns
+
+
+def _placements(rank, device):
+    for shape, placements in MESHES[torch.distributed.get_world_size()]:
+        mesh = mesh_of(device, shape)
+        cases = [(one, TYPES[0]) for one in SHAPES[:4 if len(shape) == 1 else 2]]
+        cases += [(SHAPES[0], one) for one in TYPES[1:] if len(shape) == 1]
+        for size, (dtype, factor_dtype) in cases:
+            whole = factors(device, *size, dtype, factor_dtype)
+            weight = distribute_tensor(whole[0], mesh, placements)
+            gathered = torch.distributed.tensor.distribute_tensor
+            layouts = [whole[1:],  # plain factors, and three ways of sharding them
+                       [gathered(one, mesh, [ALL] * len(shape)) for one in whole[1:]],
+                       [gathered(one, mesh, [ROWS] * len(shape)) for one in whole[1:]],
+                       [gathered(one, mesh, placements) for one in whole[1:]]]
+            for a, b in layouts:
+                found = dorajit.weight_norm(weight, a, b, SCALE)
+                assert isinstance(found, DTensor) and not found.requires_grad
+                assert found.placements == tuple(ROWS if one == ROWS else ALL for one in placements)
+                assert found.shape == (size[0],)
+                assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+                assert_norm(found.full_tensor(), exact(*whole))
+                assert same_everywhere(found.full_tensor())
+            assert_norm(dorajit.weight_norm(weight, *whole[1:], 0.0).full_tensor(),
+                        exact(*whole, 0.0))
+
+
+@processes.on(2, 4)
+def test_every_placement_gives_the_norm(ranks, device, tmp_path):
+    processes.run(_placements, ranks, device, tmp_path)
+
+
+def _plain_weight_and_sharded_factors(rank, device):
+    mesh = mesh_of(device, (2,))
+    weight, a, b = factors(device)
+    found = dorajit.weight_norm(weight, distribute_tensor(a, mesh, [ROWS]),
+                                distribute_tensor(b, mesh, [ROWS]), SCALE)
+    assert type(found) is torch.Tensor
+    assert torch.equal(found, dorajit.weight_norm(weight, a, b, SCALE))
+
+
+def _convolutions_and_transposed_embeddings(rank, device):
+    mesh = mesh_of(device, (2,))
+    weight, a, b = factors(device, 12, 60, 3)
+    conv, conv_a, conv_b = weight.view(12, 5, 4, 3), a.view(3, 5, 4, 3), b.view(12, 3, 1, 1)
+    for dim in range(4):
+        for factor_dim in range(2):
+            found = dorajit.weight_norm(distribute_tensor(conv, mesh, [Shard(dim)]),
+                                        distribute_tensor(conv_a, mesh, [Shard(factor_dim)]),
+                                        distribute_tensor(conv_b, mesh, [Shard(factor_dim)]), SCALE)
+            assert_norm(found.full_tensor(), exact(weight, a, b))
+    for dim in range(2):
+        turned = distribute_tensor(weight.T.contiguous(), mesh, [Shard(dim)]).T
+        assert_norm(dorajit.weight_norm(turned, a, b, SCALE).full_tensor(), exact(weight, a, b))
+
+
+def _a_small_budget(rank, device):
+    mesh = mesh_of(device, (2,))
+    whole = factors(device, 500, 700, 48, torch.bfloat16)
+    for placement in (ROWS, COLUMNS):
+        weight = distribute_tensor(whole[0], mesh, [placement])
+        assert_norm(dorajit.weight_norm(weight, *whole[1:], SCALE, chunk_mb=1).full_tensor(),
+                    exact(*whole))
+
+
+# --- what travels, and what is kept --------------------------------------------------------------
+
+def _the_weight_does_not_travel(rank, device):
+    from torch.distributed.tensor.debug import CommDebugMode
+    mesh, sent = mesh_of(device, (2,)), []
+    whole = factors(device, 640, 640, 4)
+    all_reduce = torch.distributed.all_reduce
+    torch.distributed.all_reduce = lambda tensor, **group: (sent.append(tensor.numel()),
+                                                            all_reduce(tensor, **group))
+    a, b = whole[1:]
+    for placement, expected in ((ROWS, []), (COLUMNS, [3 * 640])):
+        weight = distribute_tensor(whole[0], mesh, [placement])
+        sent.clear()
+        with CommDebugMode() as calls:
+            found = dorajit.weight_norm(weight, a, b, SCALE)
+        assert sent == expected
+        assert not [name for name in calls.get_comm_counts() if "gather" in str(name)]
+        assert_norm(found.full_tensor(), exact(*whole))
+
+
+def _squares_of_a_part_are_made_once(rank, device):
+    made, squares = [], norm._squares
+    norm._squares = lambda *args: made.append(1) or squares(*args)
+    mesh = mesh_of(device, (2,))
+    for placement in (ROWS, COLUMNS):
+        whole = factors(device)
+        weight = torch.nn.Parameter(distribute_tensor(whole[0], mesh, [placement]))
+        for _ in range(3):
+            dorajit.weight_norm(weight, *whole[1:], SCALE)
+        assert len(made) == 1 and norm_cache.kept(weight)
+        with torch.no_grad():
+            weight.mul_(2)
+        assert_norm(dorajit.weight_norm(weight, *whole[1:], SCALE).full_tensor(),
+                    exact(whole[0] * 2, *whole[1:]))
+        # One rank's part alone: the others still have kept sums, and all of them still meet.
+        if rank == 0:
+            weight.to_local().data.mul_(0)
+            dorajit.forget_weight_norms(weight)
+        found = dorajit.weight_norm(weight, *whole[1:], SCALE)
+        assert_norm(found.full_tensor(), exact(weight.full_tensor(), *whole[1:]))
+        made.clear()
+
+
+def _what_is_not_finite_stays_so(rank, device):
+    mesh = mesh_of(device, (2,))
+    weight, a, b = factors(device)
+    weight[1, 2], weight[20, 50] = float("nan"), float("inf")
+    for placement in (ROWS, COLUMNS):
+        found = dorajit.weight_norm(distribute_tensor(weight, mesh, [placement]), a, b,
+                                    SCALE).full_tensor()
+        assert found[1].isnan() and not found[20].isfinite() and found.isfinite().sum() == 35
+
+
+@pytest.mark.parametrize("body", [
+    _plain_weight_and_sharded_factors, _convolutions_and_transposed_embeddings, _a_small_budget,
+    _the_weight_does_not_travel, _squares_of_a_part_are_made_once, _what_is_not_finite_stays_so])
+@processes.on(2)
+def test_dtensors(body, ranks, device, tmp_path):
+    processes.run(body, ranks, device, tmp_path)
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+def _refusals(rank, device):
+    mesh = mesh_of(device, (2,))
+    weight, a, b = factors(device)
+    rows = distribute_tensor(weight, mesh, [ROWS])
+    partial = DTensor.from_local(weight, mesh, [Partial()])
+    uneven = DTensor.from_local(weight[:10 + rank], mesh, [ROWS], run_check=False, shape=(21, 53),
+                                stride=(53, 1))
+    for given, words in (((partial, a, b), r"`weight` is a DTensor with the placement Partial.*"
+                                           "redistribute it"),
+                         ((uneven, a, b[:21]), r"distribute_tensor or fully_shard"),
+                         ((rows, a[:, :30], b), r"`lora_A`.*give it 53 columns"),
+                         ((rows, a, b[:18]), r"`lora_B`.*give it \(37, 5\)"),
+                         ((rows.to_local(), a, b), r"`lora_B`.*rows")):
+        with pytest.raises(ValueError, match=words):
+            dorajit.weight_norm(*given, SCALE)
+    assert_norm(dorajit.weight_norm(rows, DTensor.from_local(a / 2, mesh, [Partial()]), b,
+                                    SCALE).full_tensor(), exact(weight, a, b))
+    alone = torch.distributed.device_mesh.DeviceMesh(device, [0])
+    outside = DTensor.from_local(weight if rank == 0 else weight[:0], alone, [ALL], run_check=False,
+                                 shape=weight.shape, stride=weight.stride())
+    if rank == 1:
+        with pytest.raises(ValueError, match="this rank is not part of"):
+            dorajit.weight_norm(outside, a, b, SCALE)
+
+
+@processes.on(2)
+def test_refusals(ranks, device, tmp_path):
+    processes.run(_refusals, ranks, device, tmp_path)
