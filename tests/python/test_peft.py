@@ -15,8 +15,6 @@ from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.tuners.lora import dora
 from peft_models import KINDS, Base, Checkpointed, adapted, assert_same, results, train_a_bit
 
-HAS_CACHING = hasattr(dora, "ENABLE_DORA_CACHING")
-
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bias", [True, False])
@@ -164,24 +162,6 @@ def test_checkpoints_go_both_ways(device, tmp_path, kind, patched_saves, low_cpu
         loaded = PeftModel.from_pretrained(base, tmp_path, low_cpu_mem_usage=low_cpu_mem_usage)
         assert get_peft_model_state_dict(loaded).keys() == get_peft_model_state_dict(model).keys()
         torch.testing.assert_close(loaded(x), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.skipif(not HAS_CACHING, reason="this PEFT has no DoraCaching")
-@pytest.mark.parametrize("kind", KINDS)
-def test_dora_caching(device, launches, kind):
-    from peft.helpers import DoraCaching
-    model = train_a_bit(adapted(kind, device)).eval()
-    x = model.base_model.model.example(device)
-    with torch.no_grad(), dorajit.patch_peft(strict=True):
-        expected = model(x)
-        with DoraCaching():
-            launches()
-            assert torch.equal(model(x), expected) and torch.equal(model(x), expected)
-            assert launches()["norm_assembly"] == 1
-            model.train()
-            model(x)
-            model(x)
-            assert launches()["norm_assembly"] == 2
 
 
 def test_undo_and_nesting(device, launches):

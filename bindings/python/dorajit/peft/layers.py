@@ -124,13 +124,15 @@ def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
 
 
 def _norms(layer, weight, a, b, scaling, base_layer, adapter_name):
-    """The norm, kept inside PEFT's DoraCaching."""
+    """The norm, kept inside PEFT's DoraCaching and forgotten by the first pass outside of it."""
     caching = getattr(dora, "ENABLE_DORA_CACHING", False) and not layer.training
     key = f"dorajit-weight-norm-{adapter_name}"
     if caching:
         found = layer._cache_get(key, None)
         if found is not None:
             return found
+    elif getattr(layer, "_dora_cache", None):
+        layer._cache_clear()
     norms = norm.weight_norm(weight, a, b, scaling, frozen=stored(base_layer))
     if caching:
         layer._cache_store(key, norms)

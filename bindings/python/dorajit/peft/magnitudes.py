@@ -53,13 +53,15 @@ def _norms(layer, base_layer, lora_A, lora_B, scaling):
 
 
 def cast_adapter_dtype(original, self, adapter_name, autocast_adapter_dtype=True):
-    """BaseTuner._cast_adapter_dtype: magnitudes that become float32 are made of the exact norms."""
-    fresh = [(layer, layer.weight.detach().clone()) for layer in self.model.modules()
-             if "_dorajit_norms" in vars(layer)]
+    """BaseTuner._cast_adapter_dtype: new magnitudes that become float32 get the exact norms."""
+    fresh = []
+    for layer in (one for one in self.model.modules() if "_dorajit_norms" in vars(one)):
+        norms, rounded = vars(layer).pop("_dorajit_norms"), layer.weight.detach()
+        # Not one that was trained or loaded since.
+        if not rounded.is_meta and torch.equal(rounded.to(norms.device), norms.to(rounded.dtype)):
+            fresh.append((layer, norms))
     original(self, adapter_name, autocast_adapter_dtype)
-    for layer, rounded in fresh:
-        norms = vars(layer).pop("_dorajit_norms")
-        now = layer.weight.detach()
-        if now.dtype == norms.dtype and not now.is_meta and torch.equal(now, rounded.to(now.dtype)):
+    for layer, norms in fresh:
+        if layer.weight.dtype == norms.dtype:
             with torch.no_grad():
                 layer.weight.copy_(norms)
