@@ -38,13 +38,25 @@ lint_python() {
   tidy release $(cd "$root" && git ls-files 'bindings/python/*.cc')
 }
 
-# tests/python against the package in the release build tree; arguments are pytest's.
+# test_python [--peft VERSION] [--upstream] [ARGUMENT...]: tests/python against the package in the release
+# build tree, or PEFT's own DoRA tests; with another version of PEFT than the environment's. Arguments are
+# pytest's.
 test_python() {
-  local tree=$root/build/release/bindings
+  local tree=$root/build/release/bindings other='' tests=("$python" -m pytest -q -p no:cacheprovider)
   has_python || return 0
+  while [[ ${1:-} == --peft || ${1:-} == --upstream ]]; do
+    if [[ $1 == --peft ]]; then
+      other=$state/peft-${2:?--peft needs a version}
+      [[ -d $other ]] || pip_install --no-deps --target "$other" "peft==$2"
+      shift
+    else
+      tests=("$python" "$root/tests/python/upstream/run.py" "$state/upstream")
+    fi
+    shift
+  done
   say "testing the Python package"
-  (cd "$root" && PYTHONPATH=$tree/python PATH=$tree/cli:$PATH "$python" -m pytest -q \
-    -p no:cacheprovider "$@")
+  (cd "$root" && PYTHONPATH=${other:+$other:}$tree/python PATH=$tree/cli:$PATH \
+    DORAJIT_UPSTREAM=$state/upstream "${tests[@]}" "$@")
 }
 
 # build_wheels DIR [PYTHON...]: a wheel for each of the interpreters, and the source distribution.

@@ -6,7 +6,6 @@ import warnings
 import dorajit
 import pytest
 import torch
-from dorajit.peft import gates
 from torch import nn
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
@@ -86,11 +85,21 @@ def test_types_of_magnitudes_are_pefts(device):
                 torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-2)
 
 
+def peft_unmerges_conv1d():
+    model = adapted("conv1d_gpt2", "cpu")
+    model.merge_adapter()
+    try:
+        model.unmerge_adapter()
+    except RuntimeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("safe", [True, False])
 def test_merging(device, kind, safe):
-    if kind == "conv1d_gpt2" and gates.version(peft.__version__) == (0, 18):
-        pytest.skip("PEFT 0.18 itself cannot unmerge DoRA from a Conv1D")
+    if kind == "conv1d_gpt2" and not peft_unmerges_conv1d():
+        pytest.skip("this PEFT itself cannot unmerge DoRA from a Conv1D")
     model = train_a_bit(adapted(kind, device)).eval()
     x = model.base_model.model.example(device)
     weight = model.base_model.model.layer.base_layer.weight
