@@ -56,19 +56,6 @@ def test_an_unknown_factor_is_left_to_peft(device, launches):
         assert launches() == {} and any("Strange" in reason for reason in patch.declined)
 
 
-def test_bad_layers(device):
-    model = adapted("linear", device)
-    x = model.base_model.model.example(device)
-    layer = model.base_model.model.layer.lora_magnitude_vector["default"]
-    with dorajit.patch_peft():
-        layer.weight = nn.Parameter(torch.ones(3, device=device))
-        with pytest.raises(ValueError, match="argument `magnitude` has shape"):
-            model(x)
-        layer.weight = nn.Parameter(torch.ones(12, device="meta"))
-        with pytest.raises(ValueError, match="argument `magnitude` is on meta"):
-            model(x)
-
-
 class Quantized(nn.Linear):
     """A base layer that PEFT dequantizes as it does HQQ's."""
 

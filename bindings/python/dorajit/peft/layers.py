@@ -85,8 +85,7 @@ def linear_norm(original, self, weight, lora_weight, scaling, adapter_name=None)
     if adapter_name is not None or not isinstance(getattr(self, "weight", None), torch.Tensor):
         known = {} if adapter_name is None else {"adapter_name": adapter_name}
         return original(self, weight, lora_weight, scaling, **known)
-    return _dense_norm(transpose(weight, self.fan_in_fan_out), lora_weight, scaling).to(
-        self.weight.dtype)
+    return _divisor(self, _dense_norm(transpose(weight, self.fan_in_fan_out), lora_weight, scaling))
 
 
 def conv_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
@@ -95,7 +94,12 @@ def conv_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
         known = {} if adapter_name is None else {"adapter_name": adapter_name}
         return original(self, weight, lora_weight, scaling, **known)
     norms = _dense_norm(weight.flatten(1), lora_weight.reshape(weight.shape).flatten(1), scaling)
-    return norms.to(self.weight.dtype).view(1, -1, *(1,) * (weight.dim() - 2))
+    return _divisor(self, norms).view(1, -1, *(1,) * (weight.dim() - 2))
+
+
+def _divisor(layer, norms):
+    """What forward divides the magnitude by, so that merging does so, too."""
+    return norms.to(layer.weight.dtype).clamp_min(gain.eps(layer.weight.dtype))
 
 
 def merging(original, self, *args, **kwargs):
