@@ -32,6 +32,8 @@ def _placeholder(package, name):
         def __call__(cls, *args, **_):
             if len(args) == 1 and isinstance(args[0], type):  # a decorator of classes
                 return args[0]
+            if package in sys.modules and isinstance(sys.modules[package], _Module):
+                return cls  # while a module is imported
             pytest.skip(f"needs {package}, which is not installed")
     return Used(name, (), {})
 
