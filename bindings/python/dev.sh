@@ -4,6 +4,8 @@
 python_packages=(numpy pytest pybind11 scikit-build-core expecttest hypothesis)
 # For the tests of the layers, which are skipped without them.
 peft_packages=(peft==0.21.2 transformers==5.23.0)
+# For those of the quantized base layers, each skipped without its package; HQQ needs termcolor.
+quantized_packages=(bitsandbytes==0.50.2 torchao==0.18.0 hqq==0.2.8.post1 termcolor)
 torch_package=torch==2.13.0
 torch_cpu_index=https://download.pytorch.org/whl/cpu
 python=$state/python/bin/python
@@ -22,6 +24,8 @@ install_python() {
   pip_install "$torch_package" "${python_packages[@]}" || true
   pip_install "$torch_package" "${peft_packages[@]}" ||
     say "PEFT could not be fetched: its tests are skipped"
+  pip_install --no-deps "${quantized_packages[@]}" ||
+    say "${quantized_packages[*]} could not be fetched: tests of quantized layers are skipped"
 }
 
 has_python() {

@@ -29,6 +29,9 @@ def _placeholder(package, name):
                 raise AttributeError(attribute)
             return _placeholder(package, f"{name}.{attribute}")
 
+        def __getitem__(cls, _):
+            return cls
+
         def __call__(cls, *args, **_):
             if len(args) == 1 and isinstance(args[0], type):  # a decorator of classes
                 return args[0]
