@@ -32,7 +32,7 @@ def tests_of(version, folder):
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         fetched = subprocess.run(
             [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
-             "--retries", "0", "--timeout", "15", "--no-deps", "--no-build-isolation",
+             "--retries", "0", "--timeout", "15", "--no-deps",
              "--no-binary", ":all:", "--dest", scratch, f"peft=={version}"],
             stderr=subprocess.PIPE, text=True, check=False)
         archives = list(pathlib.Path(scratch).glob("*.tar.gz"))
