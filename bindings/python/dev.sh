@@ -6,6 +6,8 @@ python_packages=(numpy pytest pybind11 scikit-build-core expecttest hypothesis)
 peft_packages=(peft==0.21.2 transformers==5.23.0)
 # For the tests of ZeRO, likewise; none of its operators is built.
 deepspeed_packages=(deepspeed==0.19.8)
+# For those of the quantized base layers, each skipped without its package; HQQ needs termcolor.
+quantized_packages=(bitsandbytes==0.50.2 torchao==0.18.0 hqq==0.2.8.post1 termcolor)
 torch_package=torch==2.13.0
 torch_cpu_index=https://download.pytorch.org/whl/cpu
 python=$state/python/bin/python
@@ -26,6 +28,8 @@ install_python() {
     say "PEFT could not be fetched: its tests are skipped"
   DS_BUILD_OPS=0 pip_install "$torch_package" "${deepspeed_packages[@]}" ||
     say "DeepSpeed could not be fetched: its tests are skipped"
+  pip_install --no-deps "${quantized_packages[@]}" ||
+    say "${quantized_packages[*]} could not be fetched: tests of quantized layers are skipped"
 }
 
 has_python() {
@@ -42,13 +46,25 @@ lint_python() {
   tidy release $(cd "$root" && git ls-files 'bindings/python/*.cc')
 }
 
-# tests/python against the package in the release build tree; arguments are pytest's.
+# test_python [--peft VERSION] [--upstream] [ARGUMENT...]: tests/python against the package in the release
+# build tree, or PEFT's own DoRA tests; with another version of PEFT than the environment's. Arguments are
+# pytest's.
 test_python() {
-  local tree=$root/build/release/bindings
+  local tree=$root/build/release/bindings other='' tests=("$python" -m pytest -q -p no:cacheprovider)
   has_python || return 0
+  while [[ ${1:-} == --peft || ${1:-} == --upstream ]]; do
+    if [[ $1 == --peft ]]; then
+      other=$state/peft-${2:?--peft needs a version}
+      [[ -d $other ]] || pip_install --no-deps --target "$other" "peft==$2"
+      shift
+    else
+      tests=("$python" "$root/tests/python/upstream/run.py" "$state/upstream")
+    fi
+    shift
+  done
   say "testing the Python package"
-  (cd "$root" && PYTHONPATH=$tree/python PATH=$tree/cli:$PATH "$python" -m pytest -q \
-    -p no:cacheprovider "$@")
+  (cd "$root" && PYTHONPATH=${other:+$other:}$tree/python PATH=$tree/cli:$PATH \
+    DORAJIT_UPSTREAM=$state/upstream "${tests[@]}" "$@")
 }
 
 # build_wheels [--check] DIR [PYTHON...]: the source distribution, and made of it a wheel for each

@@ -6,7 +6,6 @@ import warnings
 import dorajit
 import pytest
 import torch
-from dorajit.peft import gates
 from torch import nn
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
@@ -14,8 +13,6 @@ peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install pe
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.tuners.lora import dora
 from peft_models import KINDS, Base, Checkpointed, adapted, assert_same, results, train_a_bit
-
-HAS_CACHING = hasattr(dora, "ENABLE_DORA_CACHING")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -88,11 +85,21 @@ def test_types_of_magnitudes_are_pefts(device):
                 torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-2)
 
 
+def peft_unmerges_conv1d():
+    model = adapted("conv1d_gpt2", "cpu")
+    model.merge_adapter()
+    try:
+        model.unmerge_adapter()
+    except RuntimeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("safe", [True, False])
 def test_merging(device, kind, safe):
-    if kind == "conv1d_gpt2" and gates.version(peft.__version__) == (0, 18):
-        pytest.skip("PEFT 0.18 itself cannot unmerge DoRA from a Conv1D")
+    if kind == "conv1d_gpt2" and not peft_unmerges_conv1d():
+        pytest.skip("this PEFT itself cannot unmerge DoRA from a Conv1D")
     model = train_a_bit(adapted(kind, device)).eval()
     x = model.base_model.model.example(device)
     weight = model.base_model.model.layer.base_layer.weight
@@ -164,24 +171,6 @@ def test_checkpoints_go_both_ways(device, tmp_path, kind, patched_saves, low_cpu
         loaded = PeftModel.from_pretrained(base, tmp_path, low_cpu_mem_usage=low_cpu_mem_usage)
         assert get_peft_model_state_dict(loaded).keys() == get_peft_model_state_dict(model).keys()
         torch.testing.assert_close(loaded(x), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.skipif(not HAS_CACHING, reason="this PEFT has no DoraCaching")
-@pytest.mark.parametrize("kind", KINDS)
-def test_dora_caching(device, launches, kind):
-    from peft.helpers import DoraCaching
-    model = train_a_bit(adapted(kind, device)).eval()
-    x = model.base_model.model.example(device)
-    with torch.no_grad(), dorajit.patch_peft(strict=True):
-        expected = model(x)
-        with DoraCaching():
-            launches()
-            assert torch.equal(model(x), expected) and torch.equal(model(x), expected)
-            assert launches()["norm_assembly"] == 1
-            model.train()
-            model(x)
-            model(x)
-            assert launches()["norm_assembly"] == 2
 
 
 def test_undo_and_nesting(device, launches):

@@ -3,6 +3,7 @@
 import dorajit
 import pytest
 import torch
+from dorajit.peft import gates
 from torch import nn
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
@@ -42,6 +43,46 @@ def test_an_unknown_signature_is_left_alone(monkeypatch, device, launches):
     patch.undo()
 
 
+def owner_of(label):
+    from peft.tuners.lora import layer, variants
+    from peft.tuners.tuners_utils import BaseTuner
+    name = label.split(".")[0]
+    return BaseTuner if name == "BaseTuner" else next(
+        getattr(one, name) for one in (dora, variants, layer) if hasattr(one, name))
+
+
+@pytest.mark.parametrize("label", gates.KNOWN)
+def test_each_method_may_be_unknown_by_itself(monkeypatch, device, label):
+    """All others are replaced, and numbers are the same."""
+    owner, name = owner_of(label), label.split(".")[1]
+    original = vars(owner)[name]
+    static = isinstance(original, staticmethod)
+    call = original.__func__ if static else original
+    def changed(*args, novelty=None, **kwargs):
+        return call(*args, **kwargs)
+    kind = "embedding" if "Embedding" in label else "conv2d" if "Conv" in label else "linear"
+    def numbers():
+        model = train_a_bit(adapted(kind, device))
+        x = model.base_model.model.example(device)
+        found = results(model, x)
+        model.merge_adapter()
+        merged = model(x).detach()
+        model.unmerge_adapter()
+        return found, (merged, model(x).detach())
+    expected = numbers()
+    monkeypatch.setattr(owner, name, staticmethod(changed) if static else changed)
+    with pytest.warns(RuntimeWarning, match="novelty"):
+        patch = dorajit.patch_peft()
+    with patch:
+        assert set(patch.refused) == {label}
+        assert set(patch.replaced) == set(gates.KNOWN) - {label}
+        found = numbers()
+    assert_same(found[0], expected[0], 1e-5)
+    for one, other in zip(found[1], expected[1]):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    assert getattr(owner, name) is changed
+
+
 def test_an_unknown_factor_is_left_to_peft(device, launches):
     Strange = type(f"Strange_{device}", (nn.Linear,), {})  # each is warned of once
     model = train_a_bit(adapted("linear", device))
@@ -54,19 +95,6 @@ def test_an_unknown_factor_is_left_to_peft(device, launches):
         with pytest.warns(RuntimeWarning, match="`lora_A` is a .*Strange"):
             assert torch.equal(model(x), expected)
         assert launches() == {} and any("Strange" in reason for reason in patch.declined)
-
-
-def test_bad_layers(device):
-    model = adapted("linear", device)
-    x = model.base_model.model.example(device)
-    layer = model.base_model.model.layer.lora_magnitude_vector["default"]
-    with dorajit.patch_peft():
-        layer.weight = nn.Parameter(torch.ones(3, device=device))
-        with pytest.raises(ValueError, match="argument `magnitude` has shape"):
-            model(x)
-        layer.weight = nn.Parameter(torch.ones(12, device="meta"))
-        with pytest.raises(ValueError, match="argument `magnitude` is on meta"):
-            model(x)
 
 
 class Quantized(nn.Linear):

@@ -12,7 +12,8 @@ NAMES = [("norm", "PEFT_DORA_NORM_CHUNK_MB"), ("forward", "PEFT_DORA_FWD_CHUNK_M
 def fresh(monkeypatch):
     for name in ("PEFT_DORA_NORM_CHUNK_MB", "PEFT_DORA_FWD_CHUNK_MB", "PEFT_DORA_FUSED",
                  "PEFT_DORA_FUSED_BACKWARD"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that what a test sets is gone after it
+        monkeypatch.delenv(name)
     dorajit.invalidate_environment()
     yield
     monkeypatch.undo()

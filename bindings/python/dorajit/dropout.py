@@ -30,6 +30,8 @@ def delta(x, weight, lora, gain, scale):
         gain: one element per output column, of any shape.
     """
     gain = gain.reshape(-1)
+    if not torch.is_grad_enabled():
+        gain = gain.detach()  # so that nothing is kept for a backward pass
     rows = lora.numel() // max(lora.shape[-1], 1)
     at_once = columns_at_once(rows, weight.shape[0], lora.element_size())
     if at_once >= weight.shape[0] or weight.requires_grad or torch.compiler.is_compiling():
@@ -59,8 +61,11 @@ class _Sliced(torch.autograd.Function):
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, d_out):
+        if torch.is_grad_enabled():  # create_graph=True
+            raise RuntimeError("dropout: the base result was made in slices, which have no gradients of "
+                               "gradients; raise dorajit.set_dora_forward_threshold_mb() until it is "
+                               "made whole, or leave out create_graph=True")
         x, weight, gain, inner = ctx.saved_tensors
         needs = ctx.needs_input_grad
         d_x = torch.zeros_like(x) if needs[0] else None

@@ -7,6 +7,11 @@ from dorajit.sharded import engines
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
+def eps(dtype):
+    """The least norm that a magnitude of this type is divided by."""
+    return 1e-6 if dtype in _HALVES else 1e-12
+
+
 def gain(magnitude, norm):
     """magnitude / max(norm, eps), differentiable for the magnitude; the norm is a constant.
 
@@ -33,12 +38,11 @@ def gain(magnitude, norm):
     if magnitude.device != norm.device:
         raise ValueError(f"magnitude: argument `magnitude` is on {magnitude.device} but the weight is "
                          f"on {norm.device}; move both to one device")
-    halves = magnitude.dtype in _HALVES
     if engines.is_dtensor(magnitude) or engines.is_dtensor(norm):
         norm = _beside(magnitude, norm.detach())
     norm = norm.detach().to(magnitude.dtype)
-    wide = torch.float32 if halves else magnitude.dtype
-    norm = norm.to(wide).clamp_min(1e-6 if halves else 1e-12).reshape(magnitude.shape)
+    wide = torch.float32 if magnitude.dtype in _HALVES else magnitude.dtype
+    norm = norm.to(wide).clamp_min(eps(magnitude.dtype)).reshape(magnitude.shape)
     return magnitude.to(wide) / norm
 
 

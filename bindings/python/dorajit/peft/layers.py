@@ -4,8 +4,6 @@ Each takes the arguments of the one it replaces, after that one itself (`origina
 what it does not know.
 """
 
-import copy
-
 import torch
 from peft.tuners.lora import dora
 from peft.utils.other import transpose
@@ -28,7 +26,7 @@ def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, ba
     if reason is None:
         with gather.whole(base_layer, lora_A, lora_B):
             weight = _dequantized(base_layer)
-            reason = _unfit(weight)
+            reason = unfit(weight)
             if reason is None:
                 weight = transpose(weight, self.fan_in_fan_out)
                 factor = _gain(self, weight, lora_A.weight, lora_B.weight, scaling,
@@ -49,7 +47,7 @@ def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base
                  adapter_name="default"):
     """_DoraConvNdLayer.forward"""
     reason = _unknown(self, lora_A, lora_B, torch.nn.modules.conv._ConvNd)
-    reason = reason or _unfit(base_layer.weight) or _foreign(x, base_result)
+    reason = reason or unfit(base_layer.weight) or _foreign(x, base_result)
     if reason is None and base_layer.groups != 1:
         reason = f"the convolution has {base_layer.groups} groups"
     if reason is not None:
@@ -73,7 +71,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     layer = module.lora_magnitude_vector[active_adapter]
     base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
     a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
-    reason = _unfit(base_layer.weight) or _unfit(a) or _unfit(b)
+    reason = unfit(base_layer.weight) or unfit(a) or unfit(b)
     if reason is None and (gather.unwrapped(layer) is not layer or engines.is_fsdp2_module(layer)):
         # Its gradient is its unit's to reduce, which has to be called for that.
         reason = "the magnitude of an embedding is wrapped by FSDP by itself"
@@ -90,56 +88,12 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     return result + tiers.delta(lora, result, factor, scaling, fresh=True)
 
 
-def update_layer(original, self, *, base_layer, lora_A, lora_B, scaling, place_on_cpu=False):
-    """DoraLinearLayer.update_layer: the magnitude of a new adapter.
-
-    It has the type that PEFT gives it. If that is a half, the float32 norms are kept aside until PEFT
-    has cast the adapter, so that a float32 magnitude is not a rounded one.
-    """
-    factors = (base_layer.weight if isinstance(getattr(base_layer, "weight", None), torch.Tensor)
-               else lora_A, lora_A, lora_B)
-    if any(one.is_meta or _unfit(one.data) or engines.is_dtensor(one) for one in factors):
-        original(self, base_layer=base_layer, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
-                 place_on_cpu=place_on_cpu)
-        return
-    with gather.whole(base_layer):
-        if type(base_layer).__name__ == "Linear4bit":  # as PEFT does, for FSDP
-            base_layer = copy.deepcopy(base_layer)
-        weight = dora.dequantize_module_weight(base_layer).detach()
-        if weight.dim() == 2:
-            weight = transpose(weight, self.fan_in_fan_out)
-        norms = norm.weight_norm(weight.to(lora_A.device), lora_A, lora_B, scaling,
-                                 frozen=base_layer.weight if weight.device == lora_A.device else None)
-    if weight.dim() > 2:
-        norms = norms.view(1, -1, *(1,) * (weight.dim() - 2))
-    if place_on_cpu:
-        norms = norms.to("cpu")
-    rounded = norms.to(torch.promote_types(weight.dtype, lora_A.dtype))
-    self.weight = torch.nn.Parameter(rounded, requires_grad=True)
-    if rounded.dtype != norms.dtype:
-        self._dorajit_norms = norms
-
-
-def cast_adapter_dtype(original, self, adapter_name, autocast_adapter_dtype=True):
-    """BaseTuner._cast_adapter_dtype: magnitudes that become float32 are made of the exact norms."""
-    fresh = [(layer, layer.weight.detach().clone()) for layer in self.model.modules()
-             if "_dorajit_norms" in vars(layer)]
-    original(self, adapter_name, autocast_adapter_dtype)
-    for layer, rounded in fresh:
-        norms = vars(layer).pop("_dorajit_norms")
-        now = layer.weight.detach()
-        if now.dtype == norms.dtype and not now.is_meta and torch.equal(now, rounded.to(now.dtype)):
-            with torch.no_grad():
-                layer.weight.copy_(norms)
-
-
 def linear_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
     """DoraLinearLayer.get_weight_norm, for merging: in float32, in the magnitude's type."""
     if adapter_name is not None or not isinstance(getattr(self, "weight", None), torch.Tensor):
         known = {} if adapter_name is None else {"adapter_name": adapter_name}
         return original(self, weight, lora_weight, scaling, **known)
-    return _dense_norm(transpose(weight, self.fan_in_fan_out), lora_weight, scaling).to(
-        self.weight.dtype)
+    return _divisor(self, _dense_norm(transpose(weight, self.fan_in_fan_out), lora_weight, scaling))
 
 
 def conv_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
@@ -148,7 +102,12 @@ def conv_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
         known = {} if adapter_name is None else {"adapter_name": adapter_name}
         return original(self, weight, lora_weight, scaling, **known)
     norms = _dense_norm(weight.flatten(1), lora_weight.reshape(weight.shape).flatten(1), scaling)
-    return norms.to(self.weight.dtype).view(1, -1, *(1,) * (weight.dim() - 2))
+    return _divisor(self, norms).view(1, -1, *(1,) * (weight.dim() - 2))
+
+
+def _divisor(layer, norms):
+    """What forward divides the magnitude by, so that merging does so, too."""
+    return norms.to(layer.weight.dtype).clamp_min(gain.eps(layer.weight.dtype))
 
 
 def merging(original, self, *args, **kwargs):
@@ -177,17 +136,27 @@ def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
 
 
 def _norms(layer, weight, a, b, scaling, base_layer, adapter_name):
-    """The norm, kept inside PEFT's DoraCaching."""
+    """The norm, kept inside PEFT's DoraCaching and forgotten by the first pass outside of it."""
     caching = getattr(dora, "ENABLE_DORA_CACHING", False) and not layer.training
     key = f"dorajit-weight-norm-{adapter_name}"
     if caching:
         found = layer._cache_get(key, None)
         if found is not None:
             return found
-    norms = norm.weight_norm(weight, a, b, scaling, frozen=base_layer.weight)
+    elif getattr(layer, "_dora_cache", None):
+        layer._cache_clear()
+    norms = norm.weight_norm(weight, a, b, scaling, frozen=stored(base_layer))
     if caching:
         layer._cache_store(key, norms)
     return norms
+
+
+def stored(base_layer):
+    """The tensor that the base layer keeps its weight in, under which norms are kept; None if it has
+    another form. A layer of HQQ has no `weight`."""
+    kept = getattr(base_layer, "W_q", None)
+    kept = getattr(base_layer, "weight", None) if kept is None else kept
+    return kept if isinstance(kept, torch.Tensor) else None
 
 
 def _dequantized(base_layer):
@@ -215,12 +184,12 @@ def _unknown(layer, lora_A, lora_B, kind):
             return f"`{name}` is a {type(module).__module__}.{type(module).__name__}"
         if module.bias is not None:
             return f"`{name}` has a bias"
-        if _unfit(module.weight):
-            return f"`{name}`: {_unfit(module.weight)}"
+        if unfit(module.weight):
+            return f"`{name}`: {unfit(module.weight)}"
     return None
 
 
-def _unfit(weight):
+def unfit(weight):
     if not isinstance(weight, torch.Tensor):
         return f"the weight is a {type(weight).__name__}"
     if type(weight) not in _PLAIN and not engines.is_dtensor(weight) and (

@@ -125,15 +125,15 @@ def _targets(peft):
     try:
         from peft.tuners.lora import dora, layer, variants
         from peft.tuners.tuners_utils import BaseTuner
-        from dorajit.peft import layers
+        from dorajit.peft import layers, magnitudes
         wanted = {
             (dora.DoraLinearLayer, "forward"): layers.linear_forward,
             (dora._DoraConvNdLayer, "forward"): layers.conv_forward,
             (variants.DoraEmbeddingVariant, "forward"): layers.embedding_variant_forward,
-            (dora.DoraLinearLayer, "update_layer"): layers.update_layer,
+            (dora.DoraLinearLayer, "update_layer"): magnitudes.update_layer,
             (dora.DoraLinearLayer, "get_weight_norm"): layers.linear_norm,
             (dora._DoraConvNdLayer, "get_weight_norm"): layers.conv_norm,
-            (BaseTuner, "_cast_adapter_dtype"): layers.cast_adapter_dtype,
+            (BaseTuner, "_cast_adapter_dtype"): magnitudes.cast_adapter_dtype,
         }
         for owner in (layer.Linear, layer.Embedding, layer._ConvNd):
             wanted[owner, "merge"] = wanted[owner, "unmerge"] = layers.merging

@@ -36,8 +36,9 @@ def magnitudes(model):
 
 def _factors(module, adapter):
     """The base weight with A and B; None for what is not a plain layer of PEFT's."""
-    weight = getattr(module.get_base_layer(), "weight", None)
-    if type(weight) is not torch.nn.Parameter:
+    base_layer = module.get_base_layer()
+    weight = getattr(base_layer, "weight", None)
+    if type(weight) is not torch.nn.Parameter or getattr(base_layer, "groups", 1) != 1:
         return None
     if adapter in module.lora_embedding_A:
         return weight, module.lora_embedding_A[adapter], module.lora_embedding_B[adapter]

@@ -1,0 +1,70 @@
+"""The magnitudes of new adapters; what runs in the place of PEFT's methods, as in dorajit.peft.layers."""
+
+import copy
+
+import torch
+from peft.tuners.lora import dora
+from peft.utils.other import transpose
+
+from dorajit import norm
+from dorajit.peft import layers
+from dorajit.sharded import engines, gather
+
+
+def update_layer(original, self, *, base_layer, lora_A, lora_B, scaling, place_on_cpu=False):
+    """DoraLinearLayer.update_layer: the magnitude of a new adapter.
+
+    It has the type that PEFT gives it. If that is a half, the float32 norms are kept aside until PEFT
+    has cast the adapter, so that a float32 magnitude is not a rounded one.
+    """
+    found = _norms(self, base_layer, lora_A, lora_B, scaling)
+    if found is None:
+        original(self, base_layer=base_layer, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
+                 place_on_cpu=place_on_cpu)
+        return
+    norms, dtype = found
+    if place_on_cpu:
+        norms = norms.to("cpu")
+    rounded = norms.to(torch.promote_types(dtype, lora_A.dtype))
+    self.weight = torch.nn.Parameter(rounded, requires_grad=True)
+    if rounded.dtype != norms.dtype:
+        self._dorajit_norms = norms
+
+
+def _norms(layer, base_layer, lora_A, lora_B, scaling):
+    """The norms in the shape of the magnitude and the type of the weight; None for what is PEFT's."""
+    stored = layers.stored(base_layer)
+    if getattr(base_layer, "groups", 1) != 1 or (stored is not None and (
+            stored.is_meta or engines.is_dtensor(stored))):
+        return None
+    if any(one.is_meta or layers.unfit(one.data) or engines.is_dtensor(one)
+           for one in (lora_A, lora_B)):
+        return None
+    with gather.whole(base_layer):
+        if type(base_layer).__name__ == "Linear4bit":  # as PEFT does, for FSDP
+            base_layer = copy.deepcopy(base_layer)
+        weight = dora.dequantize_module_weight(base_layer).detach()
+        if layers.unfit(weight):
+            return None
+        if weight.dim() == 2:
+            weight = transpose(weight, layer.fan_in_fan_out)
+        norms = norm.weight_norm(weight.to(lora_A.device), lora_A, lora_B, scaling,
+                                 frozen=stored if weight.device == lora_A.device else None)
+    if weight.dim() > 2:
+        norms = norms.view(1, -1, *(1,) * (weight.dim() - 2))
+    return norms, weight.dtype
+
+
+def cast_adapter_dtype(original, self, adapter_name, autocast_adapter_dtype=True):
+    """BaseTuner._cast_adapter_dtype: new magnitudes that become float32 get the exact norms."""
+    fresh = []
+    for layer in (one for one in self.model.modules() if "_dorajit_norms" in vars(one)):
+        norms, rounded = vars(layer).pop("_dorajit_norms"), layer.weight.detach()
+        # Not one that was trained or loaded since.
+        if not rounded.is_meta and torch.equal(rounded.to(norms.device), norms.to(rounded.dtype)):
+            fresh.append((layer, norms))
+    original(self, adapter_name, autocast_adapter_dtype)
+    for layer, norms in fresh:
+        if layer.weight.dtype == norms.dtype:
+            with torch.no_grad():
+                layer.weight.copy_(norms)

@@ -1,0 +1,142 @@
+"""The base result of a dropped-out input, made slice by slice: budget, gradients, memory."""
+
+import copy
+
+import dorajit
+import pytest
+import torch
+import torch.nn.functional as F
+from dorajit import dropout as dropped
+from dorajit import thresholds
+from torch.utils._python_dispatch import TorchDispatchMode
+
+ROWS, IN, OUT, SCALE = 6, 10, 130, 0.75  # slices of 64, 64 and 2 columns
+
+
+@pytest.fixture
+def sliced(monkeypatch):
+    """A budget for which there are slices of 64 columns of any type."""
+    monkeypatch.setattr(thresholds, "get_dora_forward_threshold_bytes", lambda: 64 * ROWS * 2)
+
+
+def operands(device, dtype=torch.float64, turned=False, grads=(True, True, True)):
+    weight = torch.randn(IN, OUT, device=device).T if turned else torch.randn(OUT, IN, device=device)
+    gain_dtype = dtype if dtype == torch.float64 else torch.float32
+    given = (torch.randn(2, ROWS // 2, IN, device=device).to(dtype),
+             torch.randn(2, ROWS // 2, OUT, device=device).to(dtype),
+             (1 + torch.randn(OUT, device=device) / 8).to(gain_dtype))
+    x, lora, gain = (one.requires_grad_(wanted) for one, wanted in zip(given, grads))
+    return x, weight.to(dtype), lora, gain
+
+
+def formula(x, weight, lora, gain):
+    """In float64 and with a graph of PyTorch's."""
+    x, weight, lora, gain = (one.double() for one in (x, weight, lora, gain))
+    return (gain - 1) * F.linear(x, weight) + gain * SCALE * lora
+
+
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("fused", [True, False])
+def test_gradients_are_the_derivatives(device, sliced, launches, turned, fused):
+    x, weight, lora, gain = operands(device, turned=turned)
+    def slow(*given):
+        return dropped.delta(given[0], weight, given[1], given[2], SCALE)
+    if fused:
+        assert torch.autograd.gradcheck(slow, (x, lora, gain), fast_mode=True)
+        assert launches()["backward"] % 3 == 0
+    else:
+        with dorajit.disabled():
+            assert torch.autograd.gradcheck(slow, (x, lora, gain), fast_mode=True)
+        assert launches() == {}
+
+
+@pytest.mark.parametrize("dtype, step", [(torch.float64, 1e-12), (torch.float32, 1e-5),
+                                         (torch.bfloat16, 3e-2), (torch.float16, 4e-3)])
+@pytest.mark.parametrize("grads", [(True, True, True), (False, True, True), (True, False, True),
+                                   (True, True, False), (False, False, True)])
+def test_against_float64(device, sliced, launches, dtype, step, grads):
+    given = operands(device, dtype, grads=grads)
+    wanted = [one for one in given if one.requires_grad]
+    launches()
+    out = dropped.delta(*given, SCALE)
+    assert launches() == {"compose_inner" if grads[2] else "compose": 3}
+    expected = formula(*given)
+    seed = torch.randn_like(out)
+    found = torch.autograd.grad(out, wanted, seed)
+    assert launches() == {"backward": 3}
+    exact = torch.autograd.grad(expected, wanted, seed.double())
+    assert out.dtype == dtype
+    for one, other in zip((out, *found), (expected, *exact)):
+        scale = other.abs().max().item()
+        torch.testing.assert_close(one.double(), other.double(), rtol=step, atol=step * scale)
+
+
+def test_without_a_graph(device, sliced, launches):
+    given = operands(device, torch.float32)
+    with torch.no_grad():
+        out = dropped.delta(*given, SCALE)
+    assert launches() == {"compose": 3}
+    torch.testing.assert_close(out.double(), formula(*given), rtol=1e-5, atol=1e-5)
+
+
+def test_gradients_of_gradients_are_refused(device, sliced):
+    """They are not computed, and nothing wrong is returned in their place."""
+    x, weight, lora, gain = operands(device)
+    out = dropped.delta(x, weight, lora, gain, SCALE)
+    with pytest.raises(RuntimeError, match="set_dora_forward_threshold_mb"):
+        torch.autograd.grad(out.sum(), x, create_graph=True)
+
+
+class Products(TorchDispatchMode):
+    """The bytes of the largest matrix that a product has made."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm):
+            self.largest = max(self.largest, out.numel() * out.element_size())
+        return out
+
+
+@pytest.mark.parametrize("rows, out", [(64, 8192), (512, 1000), (5, 70)])
+def test_products_stay_in_the_budget(device, monkeypatch, rows, out):
+    budget = max(rows * out // 3, 64 * rows) * 4
+    monkeypatch.setattr(thresholds, "get_dora_forward_threshold_bytes", lambda: budget)
+    x = torch.randn(rows, 8, device=device, requires_grad=True)
+    lora = torch.randn(rows, out, device=device, requires_grad=True)
+    with Products() as products:
+        dropped.delta(x, torch.randn(out, 8, device=device), lora, torch.ones(out, device=device),
+                      SCALE).sum().backward()
+    assert 0 < products.largest <= budget
+
+
+def test_the_threshold_slices_a_layer_of_peft(device, launches, monkeypatch):
+    peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+    torch.manual_seed(2)
+    base = torch.nn.Sequential(torch.nn.Linear(8, 1088, device=device))
+    model = peft.get_peft_model(base, peft.LoraConfig(use_dora=True, r=2, target_modules=["0"],
+                                                      lora_dropout=0.25, init_lora_weights=False))
+    x = torch.randn(4096, 8, device=device)
+    def step():
+        one = copy.deepcopy(model)
+        torch.manual_seed(7)
+        out = one(x)
+        out.square().sum().backward()
+        return [out, *(each.grad for each in one.parameters() if each.grad is not None)]
+    expected = step()
+    before = dorajit.get_dora_forward_threshold_mb()
+    with dorajit.patch_peft(strict=True):
+        try:
+            for mb, slices in ((16, 2), (256, 1)):  # 1024 of 1088 columns of 4096 rows are 16 MB
+                dorajit.set_dora_forward_threshold_mb(mb)
+                launches()
+                found = step()
+                assert launches() == {"norm_assembly": 1, "compose_inner": slices, "backward": slices}
+                for one, other in zip(found, expected):
+                    scale = other.abs().max().item()
+                    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * scale)
+        finally:
+            dorajit.set_dora_forward_threshold_mb(before)
+            monkeypatch.delenv("PEFT_DORA_FWD_CHUNK_MB", raising=False)
+            dorajit.invalidate_environment()

@@ -1,0 +1,39 @@
+"""patch_peft over halves: as near to float64 as PEFT itself, or nearer."""
+
+import copy
+
+import dorajit
+import pytest
+import torch
+
+pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+
+from peft_models import KINDS, adapted, results, train_a_bit
+
+# How much farther than PEFT a result may be: of two sums in other orders, now one is the nearer, now the other.
+FARTHER = 1.25
+
+
+def errors(found, exact):
+    """The error of each result, relative to its norm."""
+    pairs = [("out", found[0], exact[0]), *((name, one, exact[1][name]) for name, one in found[1].items())]
+    if found[2] is not None:
+        pairs.append(("x", found[2], exact[2]))
+    return {name: ((one.double() - other).norm() / other.norm()).item() for name, one, other in pairs}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("adapter", ["float32", "half"])
+@pytest.mark.parametrize("autocast", [True, False])
+def test_errors_are_no_larger_than_pefts(device, kind, dtype, adapter, autocast):
+    model = train_a_bit(adapted(kind, device, dtype, autocast=adapter == "float32"))
+    x = model.base_model.model.example(device, dtype)
+    exact = results(copy.deepcopy(model).double(), x.double() if x.is_floating_point() else x)
+    with torch.autocast(device, dtype=dtype, enabled=autocast):
+        theirs = errors(results(model, x), exact)
+        with dorajit.patch_peft(strict=True):
+            ours = errors(results(model, x), exact)
+    unit = torch.finfo(dtype).eps
+    for name, error in ours.items():
+        assert error <= max(FARTHER * theirs[name], unit / 2), (name, error, theirs[name])

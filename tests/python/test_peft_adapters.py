@@ -1,0 +1,238 @@
+"""patch_peft: adapters that are loaded, switched, merged together, offloaded; and DoraCaching."""
+
+import warnings
+
+import dorajit
+import pytest
+import torch
+
+pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+
+from peft import (
+    LoraConfig,
+    LoraRuntimeConfig,
+    PeftModel,
+    get_peft_model_state_dict,
+    inject_adapter_in_model,
+    set_peft_model_state_dict,
+)
+from peft.tuners.lora import dora
+from peft_models import KINDS, Base, adapted, results, train_a_bit
+
+needs_caching = pytest.mark.skipif(not hasattr(dora, "ENABLE_DORA_CACHING"),
+                                   reason="this PEFT has no DoraCaching")
+MADE = ["patched", "unpatched"]
+
+
+def patched(yes=True):
+    return dorajit.patch_peft(strict=True) if yes else warnings.catch_warnings()
+
+
+def config(**options):
+    return LoraConfig(use_dora=True, target_modules=["layer"], r=4, lora_alpha=8, **options)
+
+
+def layer_of(model):
+    return model.base_model.model.layer
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("low_cpu_mem_usage", [True, False])
+@pytest.mark.parametrize("saved", MADE)
+def test_loaded_adapters_are_what_was_saved(device, tmp_path, kind, dtype, low_cpu_mem_usage, saved):
+    with patched(saved == "patched"):
+        model = train_a_bit(adapted(kind, device, dtype))
+        model.save_pretrained(tmp_path)
+    def load(by_ours):
+        torch.manual_seed(3)
+        with patched(by_ours):
+            loaded = PeftModel.from_pretrained(Base(kind).to(device, dtype), tmp_path,
+                                               low_cpu_mem_usage=low_cpu_mem_usage)
+            loaded.load_adapter(tmp_path, "other", low_cpu_mem_usage=low_cpu_mem_usage)
+        return [get_peft_model_state_dict(loaded, adapter_name=name) for name in ("default", "other")]
+    written = get_peft_model_state_dict(model)
+    for ours, theirs in zip(load(True), load(False)):
+        assert ours.keys() == theirs.keys() == written.keys()
+        for key, value in ours.items():
+            assert value.dtype == theirs[key].dtype and torch.equal(value, theirs[key]), key
+            torch.testing.assert_close(value.float(), written[key].float(), rtol=1e-2, atol=1e-2)
+
+
+def test_magnitudes_that_were_loaded_are_not_made_anew(device):
+    """Into a layer whose exact norms were kept aside, because its type is a half."""
+    base = Base("linear").to(device, torch.bfloat16)
+    with patched():
+        inject_adapter_in_model(config(), base, "default")
+        state = {key: torch.full_like(value, 0.25)
+                 for key, value in get_peft_model_state_dict(base).items()}
+        set_peft_model_state_dict(base, state)
+        layer = base.layer.lora_magnitude_vector["default"]
+        dora_model = adapted("linear", device, torch.bfloat16).base_model
+        dora_model.model.layer = base.layer
+        dora_model._cast_adapter_dtype("default")
+    assert layer.weight.dtype == torch.float32 and (layer.weight == 0.25).all()
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
+def test_adapters_are_switched(device, launches, kind):
+    model = adapted(kind, device)
+    model.add_adapter("other", config())
+    model.add_adapter("plain", LoraConfig(target_modules=["layer"], r=2))
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("lora_" in name)
+    train_a_bit(model)
+    x = model.base_model.model.example(device)
+    def outputs():
+        found = []
+        with torch.no_grad():
+            for names in ("default", "other", "plain", ["other", "default"], ["plain", "default"]):
+                model.base_model.set_adapter(names)
+                found.append(model(x))
+            with model.disable_adapter():
+                found.append(model(x))
+        return found
+    expected = outputs()
+    with patched():
+        launches()
+        found = outputs()
+        assert launches()["compose"] == 5  # two alone, two together, and one beside a plain LoRA
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    assert torch.equal(found[-1], expected[-1])
+    assert not torch.allclose(found[0], found[1])
+
+
+def test_batches_of_several_adapters_are_refused_as_by_peft(device):
+    model = adapted("linear", device).eval()
+    x = model.base_model.model.example(device)
+    with patched(), pytest.raises(ValueError, match="`adapter_names` when DoRA is enabled"):
+        model(x, adapter_names=["default"] * len(x))
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
+@pytest.mark.parametrize("safe", [True, False])
+def test_several_adapters_are_merged(device, kind, safe):
+    def merged(by_ours):
+        torch.manual_seed(4)
+        model = adapted(kind, device).eval()
+        model.add_adapter("other", config())
+        model.base_model.set_adapter(["default", "other"])
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_("lora_" in name)
+        train_a_bit(model)
+        weight = layer_of(model).base_layer.weight
+        with patched(by_ours), torch.no_grad():
+            model.merge_adapter(safe_merge=safe)
+            merged = weight.detach().clone()
+            model.unmerge_adapter()
+            return merged, weight.detach().clone()
+    for one, other in zip(merged(True), merged(False)):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_norms_are_those_of_the_weight_after_merging(device, safe):
+    """merge() may write through .data, which no counter of PyTorch's sees."""
+    model = train_a_bit(adapted("linear", device)).eval()
+    x = model.base_model.model.example(device)
+    with patched(), torch.no_grad():
+        model(x)
+        model.merge_adapter(safe_merge=safe)
+        layer_of(model).merged_adapters.clear()  # from now on it is the base weight
+        found = model(x)
+    with torch.no_grad():
+        torch.testing.assert_close(found, model(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv1d_gpt2"])
+def test_ephemeral_offload(device, launches, monkeypatch, kind):
+    """Without a GPU, what PEFT would send there stays where it is."""
+    asked, to = [], torch.Tensor.to
+    def stay(self, *args, **kwargs):
+        if args[:1] == ("cuda",):
+            asked.append(args)
+            args = ("cpu",)
+        return to(self, *args, **kwargs)
+    if device == "cpu":
+        monkeypatch.setattr(torch.Tensor, "to", stay)
+    runtime = LoraRuntimeConfig(ephemeral_gpu_offload=True)
+    def made(by_ours):
+        with patched(by_ours):
+            launches()
+            model = adapted(kind, "cpu", runtime_config=runtime)
+            assert bool(launches()) == by_ours
+        return layer_of(model).lora_magnitude_vector["default"].weight
+    ours, theirs = made(True), made(False)
+    assert ours.device == theirs.device == torch.device("cpu")
+    torch.testing.assert_close(ours, theirs)
+    assert asked or device != "cpu"
+
+
+@needs_caching
+@pytest.mark.parametrize("kind", KINDS)
+def test_dora_caching(device, launches, kind):
+    from peft.helpers import DoraCaching
+    model = train_a_bit(adapted(kind, device)).eval()
+    x = model.base_model.model.example(device)
+    with torch.no_grad(), patched():
+        expected = model(x)
+        with DoraCaching():
+            launches()
+            assert torch.equal(model(x), expected) and torch.equal(model(x), expected)
+            assert launches()["norm_assembly"] == 1
+            model.train()
+            model(x)
+            model(x)
+            assert launches()["norm_assembly"] == 2
+
+
+@needs_caching
+@pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
+def test_a_cached_norm_ends_with_the_caching(device, kind):
+    from peft.helpers import DoraCaching
+    model = train_a_bit(adapted(kind, device)).eval()
+    x = model.base_model.model.example(device)
+    with torch.no_grad(), patched():
+        with DoraCaching():
+            model(x)
+        assert all(one._dora_cache for one in layer_of(model).lora_magnitude_vector.values())
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name or "lora_embedding_B" in name:
+                parameter.mul_(2)
+        expected = model(x)
+        with DoraCaching():
+            assert torch.equal(model(x), expected)
+
+
+@needs_caching
+def test_caches_of_adapters_are_their_own(device):
+    from peft.helpers import DoraCaching
+    model = adapted("linear", device).eval()
+    model.add_adapter("other", config())
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("lora_" in name)
+    train_a_bit(model)
+    x = model.base_model.model.example(device)
+    def both():
+        for name in ("default", "other"):
+            model.set_adapter(name)
+            yield model(x)
+    with torch.no_grad(), patched():
+        expected = list(both())
+        with DoraCaching():
+            for _ in range(2):
+                assert all(map(torch.equal, both(), expected))
+
+
+def test_a_step_with_an_optimizer_is_that_of_peft(device):
+    def stepped(by_ours):
+        model = train_a_bit(adapted("linear", device))
+        optimizer = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=0.1)
+        with patched(by_ours):
+            results(model, torch.ones(2, 20, device=device))
+            optimizer.step()
+        return get_peft_model_state_dict(model)
+    ours, theirs = stepped(True), stepped(False)
+    for key, value in ours.items():
+        torch.testing.assert_close(value, theirs[key], rtol=1e-5, atol=1e-5)

@@ -1,0 +1,154 @@
+"""The environment's switches over a patched PEFT model: which kernels run, and when variables are read."""
+
+import os
+import subprocess
+import sys
+
+import dorajit
+import pytest
+import torch
+
+pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+
+from peft_models import KINDS, adapted, assert_same, results, train_a_bit
+
+VARIABLES = ("PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD", "PEFT_DORA_NORM_CHUNK_MB",
+             "PEFT_DORA_FWD_CHUNK_MB")
+TRAINING = {"norm_assembly": 1, "compose_inner": 1, "backward": 1}
+INFERENCE = {"norm_assembly": 1, "compose": 1}
+NORM = {"norm_assembly": 1}
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")  # so that what a test sets is gone after it
+        monkeypatch.delenv(name)
+    dorajit.invalidate_environment()
+    yield
+    monkeypatch.undo()
+    dorajit.invalidate_environment()
+
+
+def ran(model, x, launches):
+    """What a training step launches, then what inference does."""
+    launches()
+    results(model, x)
+    training = launches()
+    with torch.no_grad():
+        model(x)
+    return training, launches()
+
+
+@pytest.mark.parametrize("variable, text, training, inference", [
+    ("PEFT_DORA_FUSED", "0", {}, {}), ("PEFT_DORA_FUSED", "false", {}, {}),
+    ("PEFT_DORA_FUSED", "FALSE", {}, {}), ("PEFT_DORA_FUSED", " False ", {}, {}),
+    ("PEFT_DORA_FUSED", "1", TRAINING, INFERENCE), ("PEFT_DORA_FUSED", "True", TRAINING, INFERENCE),
+    ("PEFT_DORA_FUSED", "", TRAINING, INFERENCE),
+    ("PEFT_DORA_FUSED_BACKWARD", "0", NORM, INFERENCE),
+    ("PEFT_DORA_FUSED_BACKWARD", "False", NORM, INFERENCE),
+    ("PEFT_DORA_FUSED_BACKWARD", "1", TRAINING, INFERENCE),
+    ("PEFT_DORA_FUSED_BACKWARD", "TRUE", TRAINING, INFERENCE)])
+@pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
+def test_what_values_switch(device, launches, monkeypatch, kind, variable, text, training, inference):
+    model = train_a_bit(adapted(kind, device))
+    x = model.base_model.model.example(device)
+    with dorajit.patch_peft(strict=True):
+        expected = results(model, x)
+        monkeypatch.setenv(variable, text)
+        dorajit.invalidate_environment()
+        assert ran(model, x, launches) == (training, inference)
+        assert_same(results(model, x), expected, 1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lora_dropout", [0.0, 0.5])
+def test_off_is_off_from_the_first_adapter_to_merging(device, launches, monkeypatch, kind,
+                                                      lora_dropout):
+    monkeypatch.setenv("PEFT_DORA_FUSED", "0")
+    dorajit.invalidate_environment()
+    launches()
+    with dorajit.patch_peft(strict=True):
+        model = train_a_bit(adapted(kind, device, lora_dropout=lora_dropout))
+        x = model.base_model.model.example(device)
+        found = results(model, x)
+        with torch.no_grad():
+            model.merge_adapter()
+    assert launches() == {}
+    model = train_a_bit(adapted(kind, device, lora_dropout=lora_dropout))
+    assert_same(found, results(model, x), 1e-5)
+    assert launches() == {}
+
+
+@pytest.mark.parametrize("variable", ["PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD"])
+@pytest.mark.parametrize("text", ["2", "no", "off", "yes"])
+def test_a_value_that_means_nothing_warns_and_counts_as_unset(device, launches, monkeypatch, variable,
+                                                              text):
+    model = train_a_bit(adapted("linear", device))
+    x = model.base_model.model.example(device)
+    monkeypatch.setenv(variable, text)
+    with pytest.warns(RuntimeWarning, match=f"{variable} is '{text}'"):
+        dorajit.invalidate_environment()
+    with dorajit.patch_peft(strict=True):
+        assert ran(model, x, launches) == (TRAINING, INFERENCE)
+
+
+def test_variables_are_read_once(device, launches, monkeypatch):
+    model = train_a_bit(adapted("linear", device))
+    x = model.base_model.model.example(device)
+    with dorajit.patch_peft(strict=True):
+        assert ran(model, x, launches) == (TRAINING, INFERENCE)
+        monkeypatch.setenv("PEFT_DORA_FUSED", "0")
+        assert ran(model, x, launches) == (TRAINING, INFERENCE)
+        dorajit.invalidate_environment()
+        assert ran(model, x, launches) == ({}, {})
+        monkeypatch.delenv("PEFT_DORA_FUSED")
+        assert ran(model, x, launches) == ({}, {})
+        dorajit.invalidate_environment()
+        assert ran(model, x, launches) == (TRAINING, INFERENCE)
+
+
+def test_a_switch_between_forward_and_backward(device, launches, monkeypatch):
+    """A graph that was made with kernels has right gradients after they are switched off."""
+    model = train_a_bit(adapted("linear", device))
+    x = model.base_model.model.example(device)
+    with dorajit.patch_peft(strict=True):
+        expected = results(model, x)[1]
+        model.zero_grad()
+        torch.manual_seed(11)
+        out = model(x)
+        launches()
+        with dorajit.disabled():
+            torch.manual_seed(11)
+            out.backward(torch.randn_like(out))
+        assert launches() == {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-5, atol=1e-5)
+
+
+def test_thresholds_are_written_to_the_environment():
+    """Where a process that is started from this one finds them."""
+    dorajit.set_dora_norm_threshold_mb(48)
+    dorajit.set_dora_forward_threshold_mb(96)
+    assert os.environ["PEFT_DORA_NORM_CHUNK_MB"] == "48"
+    assert os.environ["PEFT_DORA_FWD_CHUNK_MB"] == "96"
+    with pytest.raises(ValueError, match="from 16 to 65536"):
+        dorajit.set_dora_norm_threshold_mb(15)
+    assert os.environ["PEFT_DORA_NORM_CHUNK_MB"] == "48"
+    told = subprocess.run(
+        [sys.executable, "-c", "import dorajit; print(dorajit.get_dora_norm_threshold_mb(), "
+                               "dorajit.get_dora_forward_threshold_bytes())"],
+        capture_output=True, text=True, check=True).stdout.split()
+    assert told == ["48", str(96 << 20)]
+
+
+def test_off_from_the_start_of_a_process():
+    program = ("import dorajit, torch; from dorajit import testing\n"
+               "layer = dorajit.nn.DoRALinear(torch.nn.Linear(8, 8), 2)\n"
+               "layer(torch.ones(2, 8)).sum().backward()\n"
+               "print(sum(testing.launch_counts().values()))")
+    for value, launched in (("0", 0), ("1", 4)):
+        told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              check=True, env=os.environ | {"PEFT_DORA_FUSED": value}).stdout
+        assert int(told) == launched
