@@ -246,3 +246,14 @@ def test_gain_of_a_zero_row(device):
         torch.testing.assert_close(found[1].item(), 1 / eps, rtol=1e-2, atol=0)
         found.sum().backward()
         assert magnitude.grad is not None
+
+
+@pytest.mark.parametrize("columns", [64, 700, 1024, 4099])
+@pytest.mark.parametrize("pieces", [1, 2, 16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sums_in_pieces(device, columns, pieces, dtype):
+    a = torch.randn(24, columns, device=device, dtype=dtype)
+    for at_once in (columns, 640):
+        found = norm._gram(a, dtype, at_once, pieces, False)
+        wanted = a.double() @ a.double().T
+        assert (found - wanted).abs().max() <= 64 * torch.finfo(dtype).eps * wanted.abs().max()

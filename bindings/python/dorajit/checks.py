@@ -32,21 +32,25 @@ def tensors(function, **arguments):
         if not (tensor.is_floating_point() or tensor.is_complex()):
             raise TypeError(f"{function}: argument `{name}` has elements of {tensor.dtype}; pass "
                             "floating point numbers")
-        if _is_freed(tensor):
-            raise ValueError(f"{function}: argument `{name}` has shape {tuple(tensor.shape)} but its "
-                             "memory was freed, as FSDP does with weights that it has gathered; call "
-                             "while they are gathered")
+        gone = freed(tensor)
+        if gone:
+            raise ValueError(f"{function}: argument `{name}` {gone}")
 
 
-def _is_freed(tensor):
-    """Whether the storage of an ordinary tensor was resized to nothing."""
+def freed(tensor):
+    """What is wrong and what to do if the storage of an ordinary tensor was resized to nothing; None
+    otherwise."""
     if (type(tensor) not in _PLAIN or tensor.device.type not in ("cpu", "cuda")
             or tensor.layout is not torch.strided or not tensor.numel() or tensor._is_zerotensor()):
-        return False
+        return None
     try:
-        return tensor.untyped_storage().nbytes() == 0
+        if tensor.untyped_storage().nbytes():
+            return None
     except RuntimeError:  # inside a transform of torch.func there is no storage to ask
-        return False
+        return None
+    return (f"has shape {tuple(tensor.shape)} but its memory was freed, as FSDP does with weights "
+            "between forward passes; use it in the module's forward, or inside "
+            "FullyShardedDataParallel.summon_full_params")
 
 
 def same_device(function, **arguments):

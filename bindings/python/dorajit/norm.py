@@ -14,6 +14,7 @@ from dorajit import checks, norm_cache, precision, run, thresholds
 from dorajit.sharded import engines
 
 _ALIGNED = 64
+_MOST_PIECES = 16
 _is_compiling = torch.compiler.is_compiling
 
 
@@ -127,6 +128,17 @@ def _cost_of_low_rank_terms(matrix, a, b, dtype, mixed):
     return cost
 
 
+def _bytes_of_gram(a, dtype):
+    return a.shape[0] * a.shape[0] * dtype.itemsize
+
+
+def _pieces(a, dtype, budget):
+    """Temporaries of the size of A A^T that a sixteenth of the budget holds, if there is use for them."""
+    if not a.is_cuda:
+        return 1
+    return max(1, min(_MOST_PIECES, budget // 16 // max(_bytes_of_gram(a, dtype), 1)))
+
+
 def sum_type(*operands):
     """The type in which sums over these tensors are taken."""
     return torch.float64 if any(one.dtype == torch.float64 for one in operands) else torch.float32
@@ -152,8 +164,11 @@ def sums(matrix, a, b, scale, budget, frozen, elements=None, dtype=None):
     if scale != 0 and a.shape[0] and columns:
         mixed = dtype is torch.float32 and precision.is_mixed(matrix, a)
         cost = _cost_of_low_rank_terms(matrix, a, b, dtype, mixed)
-        size = chunks(out, columns, budget, cost)
-        _low_rank_terms(matrix, a, b, dtype, size, mixed, cross, ba)
+        pieces = _pieces(a, dtype, budget)
+        aside = pieces * _bytes_of_gram(a, dtype) if mixed or pieces > 1 else 0
+        size = chunks(out, columns, budget - aside, cost)
+        gram = _gram(a, dtype, size.columns, pieces, mixed)
+        _low_rank_terms(matrix, a, b, dtype, size, mixed, gram, cross, ba)
     return squares, cross, ba
 
 
@@ -169,20 +184,36 @@ def _squares(matrix, dtype, size):
     return sums
 
 
-def _low_rank_terms(matrix, a, b, dtype, size, mixed, cross, ba):
-    gram = _gram(a, dtype, size.columns)
+def _low_rank_terms(matrix, a, b, dtype, size, mixed, gram, cross, ba):
     for row in range(0, matrix.shape[0], size.rows):
         rows = slice(row, row + size.rows)
-        factor = b[rows].to(dtype)
+        factor = b[rows]
         u = _product(matrix[rows], a, dtype, size.columns, mixed)
         torch.sum(u.mul_(factor), dim=1, out=cross[rows])
-        torch.sum(torch.mm(factor, gram, out=u).mul_(factor), dim=1, out=ba[rows])
+        if mixed and precision.is_mixed(factor, gram):
+            u = None
+            u = precision.mixed_product(factor, gram)
+        else:
+            torch.mm(factor.to(dtype), gram, out=u)
+        torch.sum(u.mul_(factor), dim=1, out=ba[rows])
 
 
-def _gram(a, dtype, columns):
+def _gram(a, dtype, columns, pieces, mixed):
+    """a @ a.T in the type of sums, which are taken side by side in so many pieces."""
     gram = torch.zeros(a.shape[0], a.shape[0], dtype=dtype, device=a.device)
     for column in range(0, a.shape[1], columns):
-        part = a[:, column:column + columns].to(dtype)
+        part = a[:, column:column + columns]
+        if mixed and part.dtype != dtype:
+            gram += precision.mixed_product(part, part.T)
+            continue
+        part = part.to(dtype)
+        count = min(pieces, part.shape[1] // _ALIGNED)
+        if count > 1:
+            # So few numbers, of so long sums, would leave most of a GPU idle.
+            split = part.shape[1] // count
+            batch = part[:, :split * count].unflatten(1, (count, split)).transpose(0, 1)
+            gram += torch.bmm(batch, batch.transpose(1, 2)).sum(0)
+            part = part[:, split * count:]
         gram.addmm_(part, part.T)
     return gram
 

@@ -14,7 +14,7 @@ _kept = WeakTensorKeyDictionary()
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def _state(weight):
+def state(weight):
     """What differs if the elements may: None for a tensor that does not tell."""
     if weight.is_inference() or torch._C._functorch.is_functorch_wrapped_tensor(weight):
         return None
@@ -43,18 +43,18 @@ def rows(weight, rows_of, compute, elements=None):
         elements: the tensor that holds the weight's elements; the weight itself if None.
     """
     elements = weight if elements is None else elements
-    state = None if weight.is_inference() else _state(elements)
-    if state is None:
+    before = None if weight.is_inference() else state(elements)
+    if before is None:
         return compute()
     # A DTensor counts changes of its own, of which its local tensor does not know.
-    key = (state, weight._version, rows_of)
+    key = (before, weight._version, rows_of)
     with _lock:
         found = _kept.get(weight)
         if found is not None and found[0] == key and not found[1].expired():
             return found[2]
     # A weak reference kept here keeps the storage's address from being another's.
     reference, sums = StorageWeakRef(elements.untyped_storage()), compute()
-    if (_state(elements), weight._version, rows_of) == key:
+    if (state(elements), weight._version, rows_of) == key:
         with _lock:
             _kept[weight] = (key, reference, sums)
     return sums

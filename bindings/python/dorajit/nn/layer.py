@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from dorajit import gain, norm
+from dorajit import gain, norm, recomputation
 from dorajit.nn import merging
 from dorajit.sharded import engines, gather
 
@@ -71,7 +71,8 @@ class DoRALayer(nn.Module):
     def gain(self) -> Tensor:
         """magnitude / norm, differentiable for the magnitude."""
         with gather.whole(self):
-            return gain.gain(self.lora_magnitude_vector, self.weight_norm())
+            norms = recomputation.norms(self, self._factors(), self.scaling, self.weight_norm)
+            return gain.gain(self.lora_magnitude_vector, norms)
 
     def _without_bias(self, result, dims_after):
         """A base result less the base layer's bias, whose channels have so many dimensions after."""

@@ -8,7 +8,7 @@ import torch
 from peft.tuners.lora import dora
 from peft.utils.other import transpose
 
-from dorajit import dropout, gain, norm, tiers
+from dorajit import dropout, gain, norm, recomputation, tiers
 from dorajit.peft import declined
 from dorajit.sharded import engines, gather
 
@@ -145,7 +145,10 @@ def _norms(layer, weight, a, b, scaling, base_layer, adapter_name):
             return found
     elif getattr(layer, "_dora_cache", None):
         layer._cache_clear()
-    norms = norm.weight_norm(weight, a, b, scaling, frozen=stored(base_layer))
+    frozen = stored(base_layer)
+    norms = recomputation.norms(
+        layer, (weight if frozen is None else frozen, a, b), scaling,
+        lambda: norm.weight_norm(weight, a, b, scaling, frozen=frozen))
     if caching:
         layer._cache_store(key, norms)
     return norms

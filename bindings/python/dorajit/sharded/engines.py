@@ -5,6 +5,8 @@ import sys
 
 import torch
 
+from dorajit import checks
+
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _FSDP2 = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 
@@ -77,19 +79,7 @@ def missing(tensor, least_dims=0):
         return (f"is the local part, of shape {tuple(tensor.shape)}, of a parameter of "
                 "FullyShardedDataParallel; use it in the module's forward or inside "
                 "FullyShardedDataParallel.summon_full_params")
-    if _is_freed(tensor):
-        return ("has had its memory taken away, as FSDP does between forward passes; use it in the "
-                "module's forward, or inside FullyShardedDataParallel.summon_full_params")
-    return None
-
-
-def _is_freed(tensor):
-    if is_dtensor(tensor) or tensor.is_meta or not tensor.numel():
-        return False
-    try:
-        return not tensor.untyped_storage().nbytes()
-    except (NotImplementedError, RuntimeError):  # a wrapper, which has no storage
-        return False
+    return checks.freed(tensor)
 
 
 def is_gathered_copy(tensor):

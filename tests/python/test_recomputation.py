@@ -1,0 +1,91 @@
+"""Norms under gradient checkpointing: made once for a forward pass and its recomputation."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import dorajit
+from dorajit import norm
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Counts the norms that are computed."""
+    calls = []
+    sums = norm.sums
+    monkeypatch.setattr(norm, "sums", lambda *args, **kwargs: calls.append(1) or sums(*args, **kwargs))
+    return calls
+
+
+def layer_and_input(device):
+    torch.manual_seed(0)
+    layer = dorajit.nn.DoRALinear(nn.Linear(24, 40, device=device), 4)
+    nn.init.normal_(layer.lora_B.weight)
+    return layer, torch.randn(5, 24, device=device, requires_grad=True)
+
+
+def gradients(layer, x, step):
+    step(layer, x).square().sum().backward()
+    found = [x.grad, *(one.grad for one in layer.parameters() if one.requires_grad)]
+    x.grad = None
+    layer.zero_grad(set_to_none=True)
+    return found
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_the_recomputation_takes_the_norms_of_the_pass(device, made, reentrant):
+    layer, x = layer_and_input(device)
+    wanted = gradients(layer, x, lambda layer, x: layer(x))
+    for _ in range(2):
+        del made[:]
+        found = gradients(layer, x, lambda layer, x: checkpoint(layer, x, use_reentrant=reentrant))
+        assert len(made) == 1
+        assert all(map(torch.equal, found, wanted))
+
+
+@pytest.mark.parametrize("name", ["base_layer", "lora_A", "lora_B"])
+def test_each_forward_pass_and_each_change_makes_norms_anew(device, made, name):
+    layer, x = layer_and_input(device)
+    weight = getattr(layer, name).weight
+    del made[:]
+    out = checkpoint(layer, x, use_reentrant=False)
+    with torch.no_grad():
+        weight.mul_(1.5)
+    torch.autograd.grad(out.sum(), layer.lora_magnitude_vector)
+    assert len(made) == 2
+    first = layer.gain()
+    with torch.no_grad():
+        weight.data.mul_(1.5)  # which PyTorch does not count
+        dorajit.forget_weight_norms(weight)
+    assert not torch.equal(layer.gain(), first)
+
+
+def test_another_scale_is_another_norm(device, made):
+    layer, x = layer_and_input(device)
+    del made[:]
+    out = checkpoint(layer, x, use_reentrant=False)
+    layer.scaling *= 2
+    torch.autograd.grad(out.sum(), layer.lora_magnitude_vector)
+    assert len(made) == 2
+
+
+def test_the_norms_end_with_the_layer(device):
+    from dorajit import recomputation
+    layer, x = layer_and_input(device)
+    layer(x)
+    before = len(recomputation._kept)
+    del layer
+    assert len(recomputation._kept) == before - 1
+
+
+def test_patched_peft_too(device, made):
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(0)
+    base = nn.Sequential(nn.Linear(24, 40, device=device))
+    model = peft.get_peft_model(base, peft.LoraConfig(use_dora=True, r=4, target_modules=["0"]))
+    x = torch.randn(5, 24, device=device, requires_grad=True)
+    with dorajit.patch_peft(model):
+        del made[:]
+        checkpoint(model, x, use_reentrant=False).square().sum().backward()
+    assert len(made) == 1
