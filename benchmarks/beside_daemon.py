@@ -6,7 +6,7 @@
 is asked for many problems of the same device at once. Times of this process's calls are compared
 over phases that take turns, without tuning (the daemon stands still) and with it; each call waits
 for its result. The bits of the result are compared after every batch, across the swap of the config
-for the daemon's winner, too.
+for the daemon's winner, too; batches are long, so that the device is busy for most of the time.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import device_memory
 import dorajit_c
 
 ROWS, COLS = 2048, 4096
-BATCH = 20
+BATCH = 1000
 # The largest bucket that a problem of the queue has; enough of them that it is not emptied.
 QUEUED = [(cols, bucket) for cols in range(512, 8193, 256) for bucket in (8, 10)]
 

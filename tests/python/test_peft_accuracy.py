@@ -34,6 +34,7 @@ def test_errors_are_no_larger_than_pefts(device, kind, dtype, adapter, autocast)
         theirs = errors(results(model, x), exact)
         with dorajit.patch_peft(strict=True):
             ours = errors(results(model, x), exact)
-    unit = torch.finfo(dtype).eps
+    # The delta and its sum with the base result are each rounded, by half a unit at most.
+    rounding = torch.finfo(dtype).eps
     for name, error in ours.items():
-        assert error <= max(FARTHER * theirs[name], unit / 2), (name, error, theirs[name])
+        assert error <= max(FARTHER * theirs[name], rounding), (name, error, theirs[name])
