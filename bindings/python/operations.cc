@@ -141,7 +141,9 @@ PyObject* compose_directly(PyObject*, PyObject* const* arguments, Py_ssize_t cou
     if (route == kFailed) throw py::error_already_set();
     if (route != kDirect) return Py_NewRef(Py_None);
     const double scale = PyFloat_AS_DOUBLE(arguments[3]);
-    if (arguments[4] == Py_True) {
+    const int is_in_place = PyObject_IsTrue(arguments[4]);
+    if (is_in_place < 0) throw py::error_already_set();
+    if (is_in_place == 1) {
       const bool is_done =
           !is_frozen_by_inference(tensors[0]) && try_to_compose(tensors, {}, scale);
       if (!is_done) return Py_NewRef(Py_None);

@@ -154,7 +154,7 @@ bool is_frozen_by_inference(py::handle tensor) {
 
 TorchMemory::TorchMemory(py::handle like, std::int64_t bytes) {
   const py::object size = py::reinterpret_steal<py::object>(PyLong_FromLongLong(bytes));
-  const std::array<PyObject*, 3> arguments = {like.ptr(), size.ptr(), torch().byte_type};
+  std::array<PyObject*, 3> arguments = {like.ptr(), size.ptr(), torch().byte_type};
   tensor_ = py::reinterpret_steal<py::object>(
       PyObject_VectorcallMethod(names().new_empty, arguments.data(),
                                 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, names().dtype_alone));

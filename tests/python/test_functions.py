@@ -1,6 +1,7 @@
 """The values of every function, natively, without autograd."""
 
 import dorajit
+import numpy as np
 import pytest
 import reference
 import torch
@@ -154,3 +155,18 @@ def test_base_may_be_of_another_type(device, base_dtype):
     base = base.to(base_dtype)
     out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
     assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
+
+
+@pytest.mark.parametrize("inplace", [1, "yes", np.True_])
+def test_whatever_is_true_is_in_place(device, inplace):
+    lora, base, gain = (torch.randn(size, device=device) for size in ((4, 8), (4, 8), (8,)))
+    before = lora.clone()
+    assert dorajit.fused_dora_compose(lora, base, gain, 0.5, inplace) is lora
+    assert not torch.equal(lora, before)
+
+
+def test_zeros_that_were_never_written(device):
+    lora, gain = torch.randn(4, 8, device=device), torch.rand(8, device=device)
+    zeros = torch._efficientzerotensor((4, 8), device=device)
+    torch.testing.assert_close(dorajit.fused_dora_compose(lora, zeros, gain, 0.5, False),
+                               gain * (0.5 * lora))

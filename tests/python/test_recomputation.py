@@ -1,12 +1,15 @@
 """Norms under gradient checkpointing: made once for a forward pass and its recomputation."""
 
+import copy
+import functools
 import gc
 import weakref
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (CheckpointPolicy, checkpoint,
+                                    create_selective_checkpoint_contexts)
 
 import dorajit
 from dorajit import norm, recomputation
@@ -40,6 +43,7 @@ def gradients(layer, x, step):
 def test_the_recomputation_takes_the_norms_of_the_pass(device, made, reentrant):
     layer, x = layer_and_input(device)
     wanted = gradients(layer, x, lambda layer, x: layer(x))
+    dorajit.forget_weight_norms()
     for _ in range(2):
         del made[:]
         found = gradients(layer, x, lambda layer, x: checkpoint(layer, x, use_reentrant=reentrant))
@@ -76,7 +80,7 @@ def test_another_scale_is_another_norm(device, made):
 def test_the_norms_end_with_the_layer(device):
     layer, x = layer_and_input(device)
     layer(x)
-    kept = weakref.ref(recomputation._kept[layer][1])
+    kept = weakref.ref(recomputation._kept[layer].norms)
     del layer
     gc.collect()
     assert kept() is None
@@ -92,3 +96,58 @@ def test_patched_peft_too(device, made):
         del made[:]
         checkpoint(model, x, use_reentrant=False).square().sum().backward()
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_passes_that_write_their_own_weights(device, reentrant):
+    layer, x = layer_and_input(device)
+    factors = [torch.randn_like(layer.lora_A.weight) for _ in range(3)]
+
+    def write_and_run(x, factor):
+        layer.lora_A.weight.data.copy_(factor)  # which PyTorch does not count
+        return layer(x)
+
+    passes = [checkpoint(write_and_run, x, factor, use_reentrant=reentrant) for factor in factors]
+    for out, factor in zip(passes, factors):  # the first pass first
+        alone = copy.deepcopy(layer)
+        alone.lora_A.weight.data.copy_(factor)
+        wanted = torch.autograd.grad(alone(x).square().sum(), x)
+        x.grad = None
+        out.square().sum().backward()
+        torch.testing.assert_close(x.grad, wanted[0])
+
+
+def test_forgetting_forgets_them_too(device, made):
+    layer, x = layer_and_input(device)
+    del made[:]
+    out = checkpoint(layer, x, use_reentrant=False)
+    dorajit.forget_weight_norms()
+    torch.autograd.grad(out.sum(), layer.lora_magnitude_vector)
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("operation", ["_to_copy", "mm", "bmm", "addmm", "empty_like"])
+def test_selective_checkpointing(device, operation):
+    layer, x = layer_and_input(device)
+    layer.lora_A.bfloat16(), layer.lora_B.bfloat16()
+    layer.forward = functools.partial(_mixed_forward, layer)
+
+    kept = getattr(torch.ops.aten, operation).default
+
+    def save(_, called, *args, **kwargs):
+        return CheckpointPolicy.MUST_SAVE if called is kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    wanted = gradients(layer, x, lambda layer, x: layer(x))
+    for _ in range(2):  # the first pass also makes what is kept for good
+        found = gradients(layer, x, lambda layer, x: checkpoint(
+            layer, x, use_reentrant=False,
+            context_fn=functools.partial(create_selective_checkpoint_contexts, save,
+                                         allow_cache_entry_mutation=True)))
+        assert all(map(torch.equal, found, wanted))
+        dorajit.forget_weight_norms()
+
+
+def _mixed_forward(layer, x):
+    gain = layer.gain()
+    lora = layer.lora_B(layer.lora_A(x.bfloat16())).float()
+    return dorajit.fused_dora_compose_autograd(lora, layer.base_layer(x), gain, layer.scaling)

@@ -75,6 +75,8 @@ def _unfit(name, tensor):
         return f"`{name}` has elements of {tensor.dtype}"
     if not _has_memory(tensor):
         return f"`{name}` has no memory of its own, as inside torch.vmap"
+    if tensor._is_zerotensor():
+        return f"`{name}` is zeros that were never written"
     if tensor.is_neg():
         return f"`{name}` has a negation that was put off (resolve_neg() does it)"
     if tensor.dim() > _MOST_DIMS:

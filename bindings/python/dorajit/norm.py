@@ -40,7 +40,7 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
     sums over its part of the weight, which is never gathered.
 
     Returns:
-        [out], float32 or float64. A row with a NaN or an infinity has that as its norm. Of a DTensor
+        [out], float32 or float64. That of a row with a NaN or an infinity is not finite. Of a DTensor
         a DTensor, sharded as its rows are.
 
     Raises:

@@ -15,7 +15,10 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def state(weight):
-    """What differs if the elements may: None for a tensor that does not tell."""
+    """What differs if the elements may: None for a tensor that does not tell, and while a dispatch mode
+    is active, which may count the operations of a call, as selective checkpointing does."""
+    if torch._C._len_torch_dispatch_stack():
+        return None
     if weight.is_inference() or torch._C._functorch.is_functorch_wrapped_tensor(weight):
         return None
     if type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
@@ -61,11 +64,14 @@ def rows(weight, rows_of, compute, elements=None):
 
 
 def forget_weight_norms(weight: Optional[torch.Tensor] = None) -> None:
-    """Forgets the kept ||W||^2 of one weight, or of all.
+    """Forgets the kept ||W||^2 of one weight, or of all, and the norms of forward passes.
 
     Needed after writing to a weight in a way that PyTorch does not count: through `weight.data` in
-    place, NumPy, DLPack or another process. All else is noticed.
+    place, NumPy, DLPack or another process; and after writing so to A or B between a forward pass and
+    its recomputation. All else is noticed.
     """
+    from dorajit import recomputation
+    recomputation.forget()
     with _lock:
         if weight is None:
             _kept.clear()

@@ -1,6 +1,7 @@
 """Full float32 in matrix products, whatever the host process asked of PyTorch."""
 
 import contextlib
+import functools
 import threading
 
 import torch
@@ -71,8 +72,15 @@ def is_mixed(a, b):
     if not (a.is_cuda and hasattr(torch.ops.aten.mm, "dtype") and torch.version.hip is None):
         return False
     if a.dtype is torch.bfloat16:
-        return b.dtype in (torch.bfloat16, torch.float32)
-    return a.dtype is torch.float16 and b.dtype is torch.float16
+        return b.dtype in (torch.bfloat16, torch.float32) and _has_bfloat16_units(a.device)
+    # PyTorch has no float32 result of float16 factors while sums of them may be taken in float16.
+    return (a.dtype is torch.float16 and b.dtype is torch.float16
+            and not getattr(torch.backends.cuda.matmul, "allow_fp16_accumulation", False))
+
+
+@functools.lru_cache(maxsize=None)
+def _has_bfloat16_units(device):
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def mixed_product(a, b):

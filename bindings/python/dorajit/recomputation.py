@@ -2,21 +2,31 @@
 
 import threading
 import weakref
+from typing import NamedTuple, Optional
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from dorajit import norm_cache
 
 _lock = threading.Lock()
-_kept = weakref.WeakKeyDictionary()  # layer -> (key, norms)
+_kept = weakref.WeakKeyDictionary()  # layer -> Pass
+
+
+class Pass(NamedTuple):
+    """The only forward pass of a layer that no backward pass has met; `norms` is None if there were
+    several."""
+
+    key: Optional[tuple] = None
+    storages: tuple = ()
+    norms: Optional[torch.Tensor] = None
 
 
 def norms(layer, operands, scale, compute):
-    """compute(), or inside a backward pass what it gave when the layer last ran outside of one.
+    """compute(), or inside a backward pass what it gave in the one forward pass before it.
 
-    A forward pass always computes. Between it and its backward pass nobody may change the operands
-    anyway, or the gradients would not be those of that pass; changes that PyTorch counts are noticed
-    all the same.
+    A forward pass always computes. It is taken again once, if nothing that PyTorch counts has changed
+    and the layer had no other forward pass since, so that it cannot be another's.
 
     Args:
         layer: the module whose norms these are.
@@ -30,9 +40,20 @@ def norms(layer, operands, scale, compute):
     key = None if None in states else (scale, states)
     if torch._C._current_graph_task_id() >= 0:
         with _lock:
-            kept_key, kept = _kept.get(layer, (None, None))
-        return kept if key is not None and kept_key == key else compute()
-    found = compute()
+            found = _kept.pop(layer, Pass())
+        is_it = (key is not None and found.key == key
+                 and not any(storage.expired() for storage in found.storages))
+        return found.norms if is_it else compute()
+    # Weak references keep the addresses of storages, by which states know them, from being others'.
+    storages = () if key is None else tuple(StorageWeakRef(one.untyped_storage()) for one in operands)
+    made = compute()
     with _lock:
-        _kept[layer] = (key, found)
-    return found
+        is_alone = key is not None and layer not in _kept
+        _kept[layer] = Pass(key, storages, made) if is_alone else Pass()
+    return made
+
+
+def forget():
+    """Drops all norms."""
+    with _lock:
+        _kept.clear()
