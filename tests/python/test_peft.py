@@ -228,6 +228,7 @@ def test_gradient_checkpointing(device, launches):
     x = model.base_model.model.example(device)
     with dorajit.patch_peft():
         expected = results(model, x)
+        dorajit.forget_weight_norms()  # that pass was not recomputed
         launches()
         found = results(Checkpointed(model), x)
         assert launches() == {"norm_assembly": 1, "compose_inner": 2, "backward": 1}

@@ -160,16 +160,22 @@ def sums(matrix, a, b, scale, budget, frozen, elements=None, dtype=None):
     out, columns = matrix.shape
     squares = norm_cache.rows(frozen, (dtype, matrix.shape, matrix.stride()), lambda: _squares(
         matrix, dtype, chunks(out, columns, budget, _cost_of_squares(matrix, dtype))), elements)
-    cross, ba = torch.zeros_like(squares), torch.zeros_like(squares)
-    if scale != 0 and a.shape[0] and columns:
-        mixed = dtype is torch.float32 and precision.is_mixed(matrix, a)
-        cost = _cost_of_low_rank_terms(matrix, a, b, dtype, mixed)
-        pieces = _pieces(a, dtype, budget)
-        aside = pieces * _bytes_of_gram(a, dtype) if mixed or pieces > 1 else 0
-        size = chunks(out, columns, budget - aside, cost)
-        gram = _gram(a, dtype, size.columns, pieces, mixed)
-        _low_rank_terms(matrix, a, b, dtype, size, mixed, gram, cross, ba)
+    if scale == 0 or not a.shape[0] or not columns:
+        return squares, torch.zeros_like(squares), torch.zeros_like(squares)
+    cross, ba = torch.empty_like(squares), torch.empty_like(squares)
+    mixed = dtype is torch.float32 and precision.is_mixed(matrix, a)
+    pieces = _pieces(a, dtype, budget)
+    aside = pieces * _bytes_of_gram(a, dtype) if mixed or pieces > 1 else 0
+    size = chunks(out, columns, budget - aside, _cost_of_low_rank_terms(matrix, a, b, dtype, mixed))
+    gram = _gram(a, dtype, size.columns, pieces, mixed)
+    for rows in zip(*(_parts(one, size.rows, 0) for one in (matrix, b, cross, ba))):
+        _low_rank_terms(*rows, a, gram, dtype, size.columns, mixed)
     return squares, cross, ba
+
+
+def _parts(tensor, size, dim):
+    """So many rows or columns at a time. The operations on them are few, and count, on small weights."""
+    return (tensor,) if tensor.shape[dim] <= size else tensor.split(size, dim)
 
 
 def _squares(matrix, dtype, size):
@@ -184,52 +190,53 @@ def _squares(matrix, dtype, size):
     return sums
 
 
-def _low_rank_terms(matrix, a, b, dtype, size, mixed, gram, cross, ba):
-    for row in range(0, matrix.shape[0], size.rows):
-        rows = slice(row, row + size.rows)
-        factor = b[rows]
-        u = _product(matrix[rows], a, dtype, size.columns, mixed)
-        torch.sum(u.mul_(factor), dim=1, out=cross[rows])
-        if mixed and precision.is_mixed(factor, gram):
-            u = None
-            u = precision.mixed_product(factor, gram)
-        else:
-            torch.mm(factor.to(dtype), gram, out=u)
-        torch.sum(u.mul_(factor), dim=1, out=ba[rows])
+def _low_rank_terms(matrix, b, cross, ba, a, gram, dtype, columns, mixed):
+    """Writes <W, B A> and ||B A||^2 of some rows."""
+    b = b.to(dtype)
+    u = _product(matrix, a, dtype, columns, mixed)
+    torch.sum(u.mul_(b), dim=1, out=cross)
+    torch.sum(torch.mm(b, gram, out=u).mul_(b), dim=1, out=ba)
 
 
 def _gram(a, dtype, columns, pieces, mixed):
     """a @ a.T in the type of sums, which are taken side by side in so many pieces."""
-    gram = torch.zeros(a.shape[0], a.shape[0], dtype=dtype, device=a.device)
-    for column in range(0, a.shape[1], columns):
-        part = a[:, column:column + columns]
+    gram = None
+    for part in _parts(a, columns, 1):
         if mixed and part.dtype != dtype:
-            gram += precision.mixed_product(part, part.T)
-            continue
-        part = part.to(dtype)
-        count = min(pieces, part.shape[1] // _ALIGNED)
-        if count > 1:
-            # So few numbers, of so long sums, would leave most of a GPU idle.
-            split = part.shape[1] // count
-            batch = part[:, :split * count].unflatten(1, (count, split)).transpose(0, 1)
-            gram += torch.bmm(batch, batch.transpose(1, 2)).sum(0)
-            part = part[:, split * count:]
-        gram.addmm_(part, part.T)
+            found = precision.mixed_product(part, part.T)
+        else:
+            found = _gram_in_pieces(part.to(dtype), min(pieces, part.shape[1] // _ALIGNED))
+        gram = found if gram is None else gram.add_(found)
     return gram
+
+
+def _gram_in_pieces(a, pieces):
+    if pieces <= 1:
+        return _multiplied(a, a.T)
+    # So few numbers, of so long sums, would leave most of a GPU idle.
+    split = a.shape[1] // pieces
+    batch = a[:, :split * pieces].unflatten(1, (pieces, split)).transpose(0, 1)
+    gram, rest = torch.bmm(batch, batch.transpose(1, 2)).sum(0), a[:, split * pieces:]
+    return gram.addmm_(rest, rest.T) if rest.shape[1] else gram
 
 
 def _product(block, a, dtype, columns, mixed):
     """block @ a.T in the type of sums."""
     u = None
-    for column in range(0, a.shape[1], columns):
-        chunk = slice(column, column + columns)
+    for left, right in zip(_parts(block, columns, 1), _parts(a, columns, 1)):
         if mixed:
-            part = precision.mixed_product(block[:, chunk], a[:, chunk].T)
-            u = part if u is None else u.add_(part)
-            continue
-        u = torch.zeros(block.shape[0], a.shape[0], dtype=dtype, device=a.device) if u is None else u
-        u.addmm_(block[:, chunk].to(dtype), a[:, chunk].to(dtype).T)
+            found = precision.mixed_product(left, right.T)
+            u = found if u is None else u.add_(found)
+        elif u is None:
+            u = _multiplied(left.to(dtype), right.to(dtype).T)
+        else:
+            u.addmm_(left.to(dtype), right.to(dtype).T)
     return u
+
+
+def _multiplied(left, right):
+    """left @ right, to be written to: selective checkpointing may keep what torch.mm itself returns."""
+    return torch.mm(left, right, out=left.new_empty(left.shape[0], right.shape[1]))
 
 
 def _operator(weight, lora_A, lora_B, scale, chunk_mb):
