@@ -129,3 +129,9 @@ def test_compiled_without_a_break(device, launches):
         torch.testing.assert_close(out, expected)
         out.sum().backward()
         assert launches() == {"backward": 1}
+
+
+@pytest.mark.parametrize("model", [3, "model", torch.nn.Linear])
+def test_what_is_no_module_is_refused(model):
+    with pytest.raises(TypeError, match="`model` is a"):
+        dorajit.patch_peft(model)

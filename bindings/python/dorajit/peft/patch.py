@@ -85,6 +85,7 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
 
     Raises:
         ImportError: PEFT is not installed.
+        TypeError: the model is no module.
         ValueError: the model has no DoRA layers.
         RuntimeError: strict, and this version of PEFT is not one that can be patched whole.
     """
@@ -92,6 +93,9 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
         import peft
     except ImportError as error:
         raise ImportError("patch_peft: PEFT is not installed here: pip install peft") from error
+    if model is not None and not isinstance(model, torch.nn.Module):
+        raise TypeError(f"patch_peft: argument `model` is a {type(model).__name__}; pass a "
+                        "torch.nn.Module, or nothing for all models")
     targets, refused = _targets(peft)
     if refused:
         message = (f"patch_peft: of PEFT {peft.__version__}, this is left as it is: "
