@@ -13,6 +13,7 @@ os.environ.setdefault("DORAJIT_CXX", "none")
 import pytest
 import torch
 
+import dorajit
 from dorajit import testing
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
@@ -43,3 +44,16 @@ def same_numbers():
     torch.manual_seed(20240607)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         yield
+
+
+@pytest.fixture
+def without_switches(monkeypatch):
+    """None of PEFT's variables is set; what a test sets is gone after it."""
+    for name in ("PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD", "PEFT_DORA_NORM_CHUNK_MB",
+                 "PEFT_DORA_FWD_CHUNK_MB"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    dorajit.invalidate_environment()
+    yield
+    monkeypatch.undo()
+    dorajit.invalidate_environment()

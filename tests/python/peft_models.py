@@ -49,16 +49,6 @@ def adapted(kind, device, dtype=torch.float32, bias=True, autocast=True, **optio
     return get_peft_model(base, config, autocast_adapter_dtype=autocast)
 
 
-def train_a_bit(model):
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                noise = torch.randn(parameter.shape, generator=generator) / 8
-                parameter.add_(noise.to(parameter.device, parameter.dtype))
-    return model
-
-
 def results(model, x, seed=11):
     """The output and all gradients, also that of the input."""
     model.zero_grad()

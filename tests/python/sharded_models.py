@@ -2,6 +2,7 @@
 
 import dorajit
 import torch
+from perturbed import perturb
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -59,13 +60,7 @@ def model(family, device, checkpointed=False, dropout=0.0, dtype=torch.float32, 
             for name in ("up", "down"):
                 layer = dorajit.nn.DoRALinear(getattr(block, name), 4, 8, dropout=dropout)
                 setattr(block, name, layer)
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in made.parameters():
-            if parameter.requires_grad:
-                noise = torch.randn(parameter.shape, generator=generator) / 8
-                parameter.add_(noise.to(parameter.device, parameter.dtype))
-    return made
+    return perturb(made)
 
 
 def inputs(ranks, device):

@@ -12,14 +12,15 @@ peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install pe
 
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict
 from peft.tuners.lora import dora
-from peft_models import KINDS, Base, Checkpointed, adapted, assert_same, results, train_a_bit
+from peft_models import KINDS, Base, Checkpointed, adapted, assert_same, results
+from perturbed import perturb
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("lora_dropout", [0.0, 0.5])
 def test_same_numbers_in_float32(device, launches, kind, bias, lora_dropout):
-    model = train_a_bit(adapted(kind, device, bias=bias, lora_dropout=lora_dropout))
+    model = perturb(adapted(kind, device, bias=bias, lora_dropout=lora_dropout))
     x = model.base_model.model.example(device)
     expected = results(model, x)
     launches()
@@ -36,7 +37,7 @@ def test_same_numbers_in_float32(device, launches, kind, bias, lora_dropout):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("autocast_adapter", [True, False])
 def test_same_numbers_in_bfloat16(device, kind, autocast_adapter):
-    model = train_a_bit(adapted(kind, device, torch.bfloat16, autocast=autocast_adapter))
+    model = perturb(adapted(kind, device, torch.bfloat16, autocast=autocast_adapter))
     x = model.base_model.model.example(device, torch.bfloat16)
     expected = results(model, x)
     with dorajit.patch_peft(strict=True):
@@ -45,7 +46,7 @@ def test_same_numbers_in_bfloat16(device, kind, autocast_adapter):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_same_numbers_under_autocast(device, kind):
-    model = train_a_bit(adapted(kind, device, torch.bfloat16))
+    model = perturb(adapted(kind, device, torch.bfloat16))
     x = model.base_model.model.example(device, torch.bfloat16)
     with torch.autocast(device, dtype=torch.bfloat16):
         expected = results(model, x)
@@ -100,7 +101,7 @@ def peft_unmerges_conv1d():
 def test_merging(device, kind, safe):
     if kind == "conv1d_gpt2" and not peft_unmerges_conv1d():
         pytest.skip("this PEFT itself cannot unmerge DoRA from a Conv1D")
-    model = train_a_bit(adapted(kind, device)).eval()
+    model = perturb(adapted(kind, device)).eval()
     x = model.base_model.model.example(device)
     weight = model.base_model.model.layer.base_layer.weight
     before = weight.detach().clone()
@@ -118,7 +119,7 @@ def test_a_norm_after_another_adapter_was_merged_in_place(device):
     model = adapted("linear", device)
     model.add_adapter("plain", LoraConfig(target_modules=["layer"], r=4, init_lora_weights=False))
     x = model.base_model.model.example(device)
-    train_a_bit(model)
+    perturb(model)
     def outputs():
         with torch.no_grad():
             model.set_adapter("default")
@@ -140,7 +141,7 @@ def test_several_adapters(device, kind):
     model = adapted(kind, device)
     model.add_adapter("other", LoraConfig(use_dora=True, target_modules=["layer"], r=2,
                                           use_rslora=True))
-    train_a_bit(model)
+    perturb(model)
     x = model.base_model.model.example(device)
     for names in (["default"], ["other"], ["default", "other"]):
         model.base_model.set_adapter(names)
@@ -161,7 +162,7 @@ def test_checkpoints_go_both_ways(device, tmp_path, kind, patched_saves, low_cpu
     def theirs():
         return warnings.catch_warnings()
     with (ours if patched_saves else theirs)():
-        model = train_a_bit(adapted(kind, device))
+        model = perturb(adapted(kind, device))
         x = model.base_model.model.example(device)
         expected = model(x)
         model.save_pretrained(tmp_path)
@@ -214,7 +215,7 @@ def test_one_model_only(device, launches, kind):
 
 
 def test_switched_off(device, launches):
-    model = train_a_bit(adapted("linear", device))
+    model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     expected = results(model, x)
     with dorajit.patch_peft(), dorajit.disabled():
@@ -224,7 +225,7 @@ def test_switched_off(device, launches):
 
 
 def test_gradient_checkpointing(device, launches):
-    model = train_a_bit(adapted("linear", device))
+    model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft():
         expected = results(model, x)

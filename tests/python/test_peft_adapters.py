@@ -17,7 +17,8 @@ from peft import (
     set_peft_model_state_dict,
 )
 from peft.tuners.lora import dora
-from peft_models import KINDS, Base, adapted, results, train_a_bit
+from peft_models import KINDS, Base, adapted, results
+from perturbed import perturb
 
 needs_caching = pytest.mark.skipif(not hasattr(dora, "ENABLE_DORA_CACHING"),
                                    reason="this PEFT has no DoraCaching")
@@ -42,7 +43,7 @@ def layer_of(model):
 @pytest.mark.parametrize("saved", MADE)
 def test_loaded_adapters_are_what_was_saved(device, tmp_path, kind, dtype, low_cpu_mem_usage, saved):
     with patched(saved == "patched"):
-        model = train_a_bit(adapted(kind, device, dtype))
+        model = perturb(adapted(kind, device, dtype))
         model.save_pretrained(tmp_path)
     def load(by_ours):
         torch.manual_seed(3)
@@ -81,7 +82,7 @@ def test_adapters_are_switched(device, launches, kind):
     model.add_adapter("plain", LoraConfig(target_modules=["layer"], r=2))
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora_" in name)
-    train_a_bit(model)
+    perturb(model)
     x = model.base_model.model.example(device)
     def outputs():
         found = []
@@ -120,7 +121,7 @@ def test_several_adapters_are_merged(device, kind, safe):
         model.base_model.set_adapter(["default", "other"])
         for name, parameter in model.named_parameters():
             parameter.requires_grad_("lora_" in name)
-        train_a_bit(model)
+        perturb(model)
         weight = layer_of(model).base_layer.weight
         with patched(by_ours), torch.no_grad():
             model.merge_adapter(safe_merge=safe)
@@ -134,7 +135,7 @@ def test_several_adapters_are_merged(device, kind, safe):
 @pytest.mark.parametrize("safe", [True, False])
 def test_norms_are_those_of_the_weight_after_merging(device, safe):
     """merge() may write through .data, which no counter of PyTorch's sees."""
-    model = train_a_bit(adapted("linear", device)).eval()
+    model = perturb(adapted("linear", device)).eval()
     x = model.base_model.model.example(device)
     with patched(), torch.no_grad():
         model(x)
@@ -173,7 +174,7 @@ def test_ephemeral_offload(device, launches, monkeypatch, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_dora_caching(device, launches, kind):
     from peft.helpers import DoraCaching
-    model = train_a_bit(adapted(kind, device)).eval()
+    model = perturb(adapted(kind, device)).eval()
     x = model.base_model.model.example(device)
     with torch.no_grad(), patched():
         expected = model(x)
@@ -191,7 +192,7 @@ def test_dora_caching(device, launches, kind):
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
 def test_a_cached_norm_ends_with_the_caching(device, kind):
     from peft.helpers import DoraCaching
-    model = train_a_bit(adapted(kind, device)).eval()
+    model = perturb(adapted(kind, device)).eval()
     x = model.base_model.model.example(device)
     with torch.no_grad(), patched():
         with DoraCaching():
@@ -212,7 +213,7 @@ def test_caches_of_adapters_are_their_own(device):
     model.add_adapter("other", config())
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora_" in name)
-    train_a_bit(model)
+    perturb(model)
     x = model.base_model.model.example(device)
     def both():
         for name in ("default", "other"):
@@ -227,7 +228,7 @@ def test_caches_of_adapters_are_their_own(device):
 
 def test_a_step_with_an_optimizer_is_that_of_peft(device):
     def stepped(by_ours):
-        model = train_a_bit(adapted("linear", device))
+        model = perturb(adapted("linear", device))
         optimizer = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=0.1)
         with patched(by_ours):
             results(model, torch.ones(2, 20, device=device))

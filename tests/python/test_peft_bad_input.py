@@ -8,7 +8,8 @@ from torch import nn
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 from peft import LoraConfig, get_peft_model
-from peft_models import KINDS, Base, adapted, assert_same, results, train_a_bit
+from peft_models import KINDS, Base, adapted, assert_same, results
+from perturbed import perturb
 
 WEIGHTED = ["linear", "conv1d_gpt2", "conv2d", "embedding"]
 
@@ -102,7 +103,7 @@ def test_a_magnitude_over_a_row_of_zeros(device, kind):
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("where", ["weight", "magnitude"])
 def test_what_is_not_finite_stays_in_its_channel(device, kind, bad, where):
-    model = train_a_bit(adapted(kind, device))
+    model = perturb(adapted(kind, device))
     x = model.base_model.model.example(device)
     base, magnitude = parts(model)
     with torch.no_grad(), dorajit.patch_peft(strict=True):
@@ -119,7 +120,7 @@ def test_what_is_not_finite_stays_in_its_channel(device, kind, bad, where):
 
 @pytest.mark.parametrize("kind", WEIGHTED)
 def test_safe_merging_refuses_what_is_not_finite(device, kind):
-    model = train_a_bit(adapted(kind, device))
+    model = perturb(adapted(kind, device))
     base, magnitude = parts(model)
     before = base.weight.detach().clone()
     with torch.no_grad(), dorajit.patch_peft(strict=True):
@@ -144,11 +145,11 @@ def test_a_convolution_with_groups_is_left_to_peft(device, launches):
         with pytest.warns(UserWarning, match="groups > 1"):
             return get_peft_model(Grouped().to(device), config)
     x = torch.randn(2, 4, 6, 6, device=device)
-    expected = results(train_a_bit(made()), x)
+    expected = results(perturb(made()), x)
     with dorajit.patch_peft(strict=True) as patch:
         before = sum(patch.declined.values())
         launches()
-        assert_same(results(train_a_bit(made()), x), expected, 0)
+        assert_same(results(perturb(made()), x), expected, 0)
         assert launches() == {} and sum(patch.declined.values()) == before + 1
     with dorajit.patch_peft(made()):
         pass

@@ -9,7 +9,8 @@ from torch import nn
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 from peft.tuners.lora import dora
-from peft_models import adapted, assert_same, results, train_a_bit
+from peft_models import adapted, assert_same, results
+from perturbed import perturb
 
 
 def test_an_old_or_strange_version_is_left_alone(monkeypatch, device, launches):
@@ -32,7 +33,7 @@ def test_an_unknown_signature_is_left_alone(monkeypatch, device, launches):
         return original(self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
                         base_layer=base_layer, base_result=base_result)
     monkeypatch.setattr(dora.DoraLinearLayer, "forward", forward)
-    model = train_a_bit(adapted("linear", device))
+    model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     expected = model(x)
     with pytest.warns(RuntimeWarning, match="novelty"):
@@ -62,7 +63,7 @@ def test_each_method_may_be_unknown_by_itself(monkeypatch, device, label):
         return call(*args, **kwargs)
     kind = "embedding" if "Embedding" in label else "conv2d" if "Conv" in label else "linear"
     def numbers():
-        model = train_a_bit(adapted(kind, device))
+        model = perturb(adapted(kind, device))
         x = model.base_model.model.example(device)
         found = results(model, x)
         model.merge_adapter()
@@ -85,7 +86,7 @@ def test_each_method_may_be_unknown_by_itself(monkeypatch, device, label):
 
 def test_an_unknown_factor_is_left_to_peft(device, launches):
     Strange = type(f"Strange_{device}", (nn.Linear,), {})  # each is warned of once
-    model = train_a_bit(adapted("linear", device))
+    model = perturb(adapted("linear", device))
     layer = model.base_model.model.layer
     x = model.base_model.model.example(device)
     expected = model(x)
@@ -107,7 +108,7 @@ class Quantized(nn.Linear):
 
 
 def test_a_quantized_base_is_dequantized_by_peft(device, launches):
-    model = train_a_bit(adapted("linear", device, lora_dropout=0.5))
+    model = perturb(adapted("linear", device, lora_dropout=0.5))
     x = model.base_model.model.example(device)
     model.base_model.model.layer.base_layer.__class__ = Quantized
     expected = results(model, x)
@@ -118,7 +119,7 @@ def test_a_quantized_base_is_dequantized_by_peft(device, launches):
 
 
 def test_compiled_without_a_break(device, launches):
-    model = train_a_bit(adapted("linear", device))
+    model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft(strict=True):
         expected = model(x)

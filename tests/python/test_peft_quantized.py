@@ -8,7 +8,8 @@ from torch import nn
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
 from peft import LoraConfig, get_peft_model
-from peft_models import assert_same, results, train_a_bit
+from peft_models import assert_same, results
+from perturbed import perturb
 
 IN, OUT = 64, 128
 
@@ -59,10 +60,10 @@ def adapted(make, device):
 @pytest.mark.parametrize("made_patched", [True, False])
 def test_same_numbers(device, launches, make, made_patched):
     x = torch.randn(3, IN, device=device)
-    expected = results(train_a_bit(adapted(make, device)), x)
-    model = None if made_patched else train_a_bit(adapted(make, device))
+    expected = results(perturb(adapted(make, device)), x)
+    model = None if made_patched else perturb(adapted(make, device))
     with dorajit.patch_peft(strict=True):
-        model = model or train_a_bit(adapted(make, device))
+        model = model or perturb(adapted(make, device))
         launches()
         found = results(model, x)  # once: PEFT's DoRA over 8 bits breaks in a second pass on a CPU
     assert launches() == {"norm_assembly": 1, "compose_inner": 1, "backward": 1}
@@ -87,7 +88,7 @@ def test_merging(device, make):
     x = torch.randn(3, IN, device=device)
     outputs = []
     for patched in (True, False):
-        model = train_a_bit(adapted(make, device)).eval()
+        model = perturb(adapted(make, device)).eval()
         with torch.no_grad():
             before = model(x)
             patch = dorajit.patch_peft(strict=True) if patched else None

@@ -10,24 +10,14 @@ import torch
 
 pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
 
-from peft_models import KINDS, adapted, assert_same, results, train_a_bit
+from peft_models import KINDS, adapted, assert_same, results
+from perturbed import perturb
 
-VARIABLES = ("PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD", "PEFT_DORA_NORM_CHUNK_MB",
-             "PEFT_DORA_FWD_CHUNK_MB")
 TRAINING = {"norm_assembly": 1, "compose_inner": 1, "backward": 1}
 INFERENCE = {"norm_assembly": 1, "compose": 1}
 NORM = {"norm_assembly": 1}
 
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    for name in VARIABLES:
-        monkeypatch.setenv(name, "")  # so that what a test sets is gone after it
-        monkeypatch.delenv(name)
-    dorajit.invalidate_environment()
-    yield
-    monkeypatch.undo()
-    dorajit.invalidate_environment()
+pytestmark = pytest.mark.usefixtures("without_switches")
 
 
 def ran(model, x, launches):
@@ -51,7 +41,7 @@ def ran(model, x, launches):
     ("PEFT_DORA_FUSED_BACKWARD", "TRUE", TRAINING, INFERENCE)])
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
 def test_what_values_switch(device, launches, monkeypatch, kind, variable, text, training, inference):
-    model = train_a_bit(adapted(kind, device))
+    model = perturb(adapted(kind, device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft(strict=True):
         expected = results(model, x)
@@ -69,13 +59,13 @@ def test_off_is_off_from_the_first_adapter_to_merging(device, launches, monkeypa
     dorajit.invalidate_environment()
     launches()
     with dorajit.patch_peft(strict=True):
-        model = train_a_bit(adapted(kind, device, lora_dropout=lora_dropout))
+        model = perturb(adapted(kind, device, lora_dropout=lora_dropout))
         x = model.base_model.model.example(device)
         found = results(model, x)
         with torch.no_grad():
             model.merge_adapter()
     assert launches() == {}
-    model = train_a_bit(adapted(kind, device, lora_dropout=lora_dropout))
+    model = perturb(adapted(kind, device, lora_dropout=lora_dropout))
     assert_same(found, results(model, x), 1e-5)
     assert launches() == {}
 
@@ -84,7 +74,7 @@ def test_off_is_off_from_the_first_adapter_to_merging(device, launches, monkeypa
 @pytest.mark.parametrize("text", ["2", "no", "off", "yes"])
 def test_a_value_that_means_nothing_warns_and_counts_as_unset(device, launches, monkeypatch, variable,
                                                               text):
-    model = train_a_bit(adapted("linear", device))
+    model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     monkeypatch.setenv(variable, text)
     with pytest.warns(RuntimeWarning, match=f"{variable} is '{text}'"):
@@ -94,7 +84,7 @@ def test_a_value_that_means_nothing_warns_and_counts_as_unset(device, launches, 
 
 
 def test_variables_are_read_once(device, launches, monkeypatch):
-    model = train_a_bit(adapted("linear", device))
+    model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft(strict=True):
         assert ran(model, x, launches) == (TRAINING, INFERENCE)
@@ -110,7 +100,7 @@ def test_variables_are_read_once(device, launches, monkeypatch):
 
 def test_a_switch_between_forward_and_backward(device, launches, monkeypatch):
     """A graph that was made with kernels has right gradients after they are switched off."""
-    model = train_a_bit(adapted("linear", device))
+    model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft(strict=True):
         expected = results(model, x)[1]

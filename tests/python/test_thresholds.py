@@ -7,17 +7,7 @@ from dorajit import tiers
 
 NAMES = [("norm", "PEFT_DORA_NORM_CHUNK_MB"), ("forward", "PEFT_DORA_FWD_CHUNK_MB")]
 
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    for name in ("PEFT_DORA_NORM_CHUNK_MB", "PEFT_DORA_FWD_CHUNK_MB", "PEFT_DORA_FUSED",
-                 "PEFT_DORA_FUSED_BACKWARD"):
-        monkeypatch.setenv(name, "")  # so that what a test sets is gone after it
-        monkeypatch.delenv(name)
-    dorajit.invalidate_environment()
-    yield
-    monkeypatch.undo()
-    dorajit.invalidate_environment()
+pytestmark = pytest.mark.usefixtures("without_switches")
 
 
 def functions(kind):
