@@ -11,7 +11,6 @@ from dorajit.sharded import engines
 
 _lock = threading.Lock()
 _kept = WeakTensorKeyDictionary()
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def state(weight):
