@@ -8,14 +8,27 @@ import concurrent.futures
 import hashlib
 import json
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
 
 
-def sources(root, build_tree, wanted):
+PRECOMPILED = re.compile(r" -Winvalid-pch| -Xclang -include(-pch)? -Xclang \S+| -include \S+cmake_pch\S+")
+
+
+def read_commands(build_tree):
+    """The compile commands, without the precompiled headers: those are another compiler's, and a
+    source has to include what it uses."""
+    entries = json.loads((build_tree / "compile_commands.json").read_text(encoding="utf-8"))
+    for entry in entries:
+        entry["command"] = PRECOMPILED.sub("", entry["command"])
+    return entries
+
+
+def sources(root, entries, wanted):
     """Pairs of a source of our own, relative to `root`, and its compile command."""
-    for entry in json.loads((build_tree / "compile_commands.json").read_text(encoding="utf-8")):
+    for entry in entries:
         path = pathlib.Path(entry["file"])
         if path.is_relative_to(root) and not path.is_relative_to(root / "build"):
             name = str(path.relative_to(root))
@@ -40,12 +53,12 @@ def fingerprint(root, entry):
     return hashlib.sha256(b"\0".join([result.stdout, entry["command"].encode(), checks])).hexdigest()
 
 
-def tidy(program, root, build_tree, passed, name, entry):
-    """Whether the source passes."""
+def tidy(program, root, passed, name, entry):
+    """Whether the source passes; `passed` has the compile commands, too."""
     key = fingerprint(root, entry)
     if key and (passed / key).exists():
         return True
-    result = subprocess.run([program, "-p", str(build_tree), "--quiet", name], cwd=root,
+    result = subprocess.run([program, "-p", str(passed), "--quiet", name], cwd=root,
                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                             check=False)
     if key and result.returncode == 0:
@@ -59,9 +72,11 @@ def main():
     root, build_tree = pathlib.Path(root), pathlib.Path(build_tree)
     passed = build_tree / "tidy"
     passed.mkdir(exist_ok=True)
+    entries = read_commands(build_tree)
+    (passed / "compile_commands.json").write_text(json.dumps(entries), encoding="utf-8")
     with concurrent.futures.ThreadPoolExecutor(int(jobs)) as pool:
-        results = [pool.submit(tidy, program, root, build_tree, passed, name, entry)
-                   for name, entry in sources(root, build_tree, set(wanted))]
+        results = [pool.submit(tidy, program, root, passed, name, entry)
+                   for name, entry in sources(root, entries, set(wanted))]
     faulty = sum(not result.result() for result in results)
     print(f"clang-tidy: {len(results)} sources, {faulty} with faults")
     return 1 if faulty else 0

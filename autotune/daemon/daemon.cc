@@ -103,6 +103,7 @@ Status Daemon::open() {
   DORAJIT_TRY(watch_signals());
   ticker_ = std::make_unique<Timer>(&loop_, [this] { tick(); });
   ticker_->start(WorkerBench::kTick.count(), WorkerBench::kTick.count());
+  write_metrics();
   return {};
 }
 

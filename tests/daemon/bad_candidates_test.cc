@@ -25,7 +25,7 @@ bool is_bad(const std::string& config) { return config.ends_with("-r1-v1-u1-c1")
 void write_compiler(const std::string& file, const std::string& body) {
   cache::write_file(file, std::format(R"(#!/bin/sh
 for source in "$@"; do :; done
-if grep -q 'Config{{[0-9]*, 1, 1, 1, 1, static_cast<[^>]*>(1)}}' "$source" 2>/dev/null; then
+if [ -f "$source" ] && grep -q 'Config{{[0-9]*, 1, 1, 1, 1, static_cast<[^>]*>(1)}}' "$source"; then
   cat >"$source" <<'CODE'
 #include <stdlib.h>
 #include <string.h>
