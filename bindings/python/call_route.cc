@@ -80,6 +80,7 @@ void add_call_route(py::module_& module) {
   static std::array methods = {
       fast_method("route", route,
                   "route($module, a, b, c, scale, /)\n--\n\n"
+                  "(Tensor, Tensor, Tensor, float) -> int\n\n"
                   "1 if nothing but the library has a say in a call with these arguments, 2 if "
                   "autograd has as well, else 0."),
       PyMethodDef{},
@@ -88,6 +89,8 @@ void add_call_route(py::module_& module) {
   module.def("configure_route", &configure_route, arg("tensor"), arg("parameter"),
              arg("mode_count"), arg("tracing_state"), arg("transform_level"),
              arg("is_grad_enabled"), arg("forward_ad"),
+             "(type, type, Callable[[], int], Callable[[], object], Callable[[], object], "
+             "Callable[[], bool], dict[str, Any]) -> None\n\n"
              "Tells the extension who may have a say: the plain types of tensors; functions for "
              "the number of dispatch modes, the tracer, the level of transforms, whether a graph "
              "is built; the variables of torch.autograd.forward_ad.");

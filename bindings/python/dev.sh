@@ -67,6 +67,12 @@ test_python() {
     DORAJIT_UPSTREAM=$state/upstream "${tests[@]}" "$@")
 }
 
+# The stub of the extension, from what its docstrings in the release build tree say.
+write_stubs() {
+  has_python || die "stubs need the environment that ./dev setup makes"
+  PYTHONPATH=$root/build/release/bindings/python "$python" "$root/bindings/python/make_stub.py"
+}
+
 # build_wheels [--check] DIR [PYTHON...]: the source distribution, and made of it a wheel for each
 # interpreter, tried in an environment of its own with --check. auditwheel puts the oldest glibc that a
 # wheel runs with into its tag.

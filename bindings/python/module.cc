@@ -72,14 +72,22 @@ PYBIND11_MODULE(_native, module) {
   module.def("configure", &native::configure, arg("dtypes"), arg("byte_type"), arg("empty_like"),
              arg("count_change"), arg("in_inference"), arg("current_stream"), arg("exchange_api"),
              arg("make_exception"),
+             "(Sequence[dtype], dtype, Callable[[Tensor], Tensor], Callable[[Tensor], None], "
+             "Callable[[], bool], Callable[[int], int] | None, object | None, "
+             "Callable[[int, str, str], BaseException]) -> None\n\n"
              "Tells the extension of the PyTorch that is loaded: float32, float16, bfloat16, "
              "float64; uint8; torch.empty_like; what counts a tensor's changes; whether inference "
              "mode is on; device index -> raw stream, or None without CUDA; its capsule of "
              "DLPack's C exchange API, or None; (status, message, log) -> exception.");
   native::add_operations(module);
   native::add_call_route(module);
-  module.def("statistics", &native::statistics, "What the engines of this process have done.");
-  module.def("call_counts", &native::call_counts, "Operation -> calls that a kernel served.");
+  module.def("statistics", &native::statistics,
+             "() -> dict[str, int]\n\n"
+             "What the engines of this process have done.");
+  module.def("call_counts", &native::call_counts,
+             "() -> dict[str, int]\n\n"
+             "Operation -> calls that a kernel served.");
   module.def("exchange_tune_policy", &native::exchange_tune_policy, arg("policy"),
+             "(int) -> int\n\n"
              "Sets the tuning policy of this process and returns the previous one.");
 }

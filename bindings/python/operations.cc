@@ -223,28 +223,35 @@ void add_operations(py::module_& module) {
   static std::array methods = {
       positional_method<4, compose>("compose",
                                     "compose($module, lora, base, gain, out, scale, /)\n--\n\n"
+                                    "(Tensor, Tensor, Tensor, Tensor, float) -> None\n\n"
                                     "out = (gain - 1) * base + gain * (scale * lora)"),
       fast_method(
           "compose_directly", compose_directly,
           "compose_directly($module, lora, base, gain, scale, inplace, /)\n--\n\n"
+          "(Tensor, Tensor, Tensor, float, bool) -> Tensor | None\n\n"
           "The result of compose, if a kernel takes the tensors as they are and nobody else "
           "has a say; else None, and nothing was done."),
       positional_method<5, compose_inner>(
           "compose_inner",
           "compose_inner($module, lora, base, gain, out, inner, scale, /)\n--\n\n"
+          "(Tensor, Tensor, Tensor, Tensor, Tensor, float) -> None\n\n"
           "compose, and inner = scale * lora + base"),
       positional_method<6, backward>(
           "backward",
           "backward($module, d_out, inner, gain, d_lora, d_base, d_gain, scale, /)\n--\n\n"
+          "(Tensor, Tensor | None, Tensor, Tensor | None, Tensor | None, Tensor | None, "
+          "float) -> None\n\n"
           "The gradients of compose; None for those that are not wanted."),
       positional_method<4, norm_assembly>(
           "norm_assembly",
           "norm_assembly($module, w_norm_sq, cross, ba_norm_sq, norm, scale, /)\n--\n\n"
+          "(Tensor, Tensor, Tensor, Tensor, float) -> None\n\n"
           "norm = sqrt(max(w_norm_sq + 2 scale * cross + scale^2 * ba_norm_sq, 0))"),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();
   module.def("warmup", &warmup, py::arg("operation"), py::arg("tensors"),
+             "(int, Sequence[Tensor | None]) -> None\n\n"
              "Makes ready what a call of the operation with such tensors would launch.");
 }
 

@@ -42,7 +42,11 @@ PyObject* positional_function(PyObject*, PyObject* const* arguments, Py_ssize_t 
   });
 }
 
-// For PyModule_AddFunctions().
+// For PyModule_AddFunctions(). The documentation begins with names and types, which make_stub.py
+// reads:
+//   "scaled($module, lora, scale, /)\n--\n\n"
+//   "(Tensor, float) -> None\n\n"
+//   "What it does."
 inline PyMethodDef fast_method(const char* name, _PyCFunctionFast function,
                                const char* documentation) {
   // Python's own way to keep functions of several signatures in one field.
