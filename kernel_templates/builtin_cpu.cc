@@ -7,8 +7,11 @@
 #include "kernel_templates/cpu/row_sums.h"
 #include "kernel_templates/math/backward.h"
 #include "kernel_templates/math/compose.h"
+#include "kernel_templates/math/compose_biased_residual.h"
 #include "kernel_templates/math/compose_inner.h"
+#include "kernel_templates/math/compose_residual.h"
 #include "kernel_templates/math/norm_assembly.h"
+#include "kernel_templates/math/residual_backward.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -188,6 +191,12 @@ BuiltinKernel builtin_cpu_kernel(const Variant& variant) {
       return kernel_of<Backward>(variant);
     case Op::kNormAssembly:
       return kernel_of<NormAssembly>(variant);
+    case Op::kComposeResidual:
+      return kernel_of<ComposeResidual>(variant);
+    case Op::kComposeBiasedResidual:
+      return kernel_of<ComposeBiasedResidual>(variant);
+    case Op::kResidualBackward:
+      return kernel_of<ResidualBackward>(variant);
     default:
       return {};
   }

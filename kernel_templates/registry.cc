@@ -7,8 +7,11 @@
 #include "kernel_templates/embedded_sources.h"
 #include "kernel_templates/math/backward.h"
 #include "kernel_templates/math/compose.h"
+#include "kernel_templates/math/compose_biased_residual.h"
 #include "kernel_templates/math/compose_inner.h"
+#include "kernel_templates/math/compose_residual.h"
 #include "kernel_templates/math/norm_assembly.h"
+#include "kernel_templates/math/residual_backward.h"
 #include "kernel_templates/math/unfused_passes.h"
 #include "kernel_templates/reference.h"
 
@@ -39,6 +42,23 @@ constexpr OperandSpec kNormAssemblyOperands[] = {{"w_norm_sq", kInput, kMatrix},
                                                  {"cross", kInput, kMatrix},
                                                  {"ba_norm_sq", kInput, kMatrix},
                                                  {"norm", kOutput, kMatrix}};
+constexpr OperandSpec kComposeResidualOperands[] = {
+    {"lora", kInput, kMatrix},
+    {"result", kInput, kMatrix},
+    {"gain", kInput, kBroadcast},
+    {"out", kOutput, kMatrix},
+    {"inner", kOutput, kMatrix, Presence::kOptional}};
+constexpr OperandSpec kComposeBiasedResidualOperands[] = {
+    {"lora", kInput, kMatrix},    {"result", kInput, kMatrix},
+    {"gain", kInput, kBroadcast}, {"bias", kInput, kBroadcast},
+    {"out", kOutput, kMatrix},    {"inner", kOutput, kMatrix, Presence::kOptional}};
+constexpr OperandSpec kResidualBackwardOperands[] = {
+    {"d_out", kInput, kMatrix},
+    {"inner", kInput, kMatrix, Presence::kForSum},
+    {"gain", kInput, kBroadcast},
+    {"d_lora", kOutput, kMatrix, Presence::kOptional},
+    {"d_result", kOutput, kMatrix, Presence::kOptional},
+    {"d_gain", kOutput, kSum, Presence::kOptional}};
 constexpr OperandSpec kScaleOperands[] = {{"x", kInput, kMatrix}, {"y", kOutput, kMatrix}};
 constexpr OperandSpec kGainOperands[] = {
     {"x", kInput, kMatrix}, {"gain", kInput, kBroadcast}, {"y", kOutput, kMatrix}};
@@ -79,6 +99,14 @@ const OpSpec kOps[] = {
                        "math/backward.h"),
     describe<NormAssembly>(Op::kNormAssembly, "norm_assembly", kNormAssemblyOperands, kScale,
                            "NormAssembly", "math/norm_assembly.h"),
+    describe<ComposeResidual>(Op::kComposeResidual, "compose_residual", kComposeResidualOperands,
+                              kScale, "ComposeResidual", "math/compose_residual.h"),
+    describe<ComposeBiasedResidual>(Op::kComposeBiasedResidual, "compose_biased_residual",
+                                    kComposeBiasedResidualOperands, kScale, "ComposeBiasedResidual",
+                                    "math/compose_biased_residual.h"),
+    describe<ResidualBackward>(Op::kResidualBackward, "residual_backward",
+                               kResidualBackwardOperands, kScale, "ResidualBackward",
+                               "math/residual_backward.h"),
     describe<ScaleByScalar>(Op::kScaleByScalar, "scale_by_scalar", kScaleOperands, kScale,
                             "ScaleByScalar", kUnfused),
     describe<ScaleByGain>(Op::kScaleByGain, "scale_by_gain", kGainOperands, {}, "ScaleByGain",
@@ -114,6 +142,10 @@ constexpr std::string_view kTypeConstants[] = {"kFloat32", "kBfloat16", "kFloat1
 const OpSpec& spec(Op op) { return kOps[static_cast<std::size_t>(op)]; }
 
 std::span<const OpSpec> all_ops() { return kOps; }
+
+std::span<const OpSpec> offered_ops() {
+  return std::span(kOps).first(static_cast<std::size_t>(Op::kScaleByScalar));
+}
 
 std::span<const ElementType> Variant::operand_types() const {
   return std::span(types).first(spec(op).operands.size());

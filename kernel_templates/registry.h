@@ -23,6 +23,9 @@ enum class Op : int {
   kComposeInner,
   kBackward,
   kNormAssembly,
+  kComposeResidual,
+  kComposeBiasedResidual,
+  kResidualBackward,
   // The passes that `compose` is measured against; not offered by any public interface.
   kScaleByScalar,
   kScaleByGain,
@@ -73,6 +76,7 @@ struct OpSpec {
 
 const OpSpec& spec(Op op);
 std::span<const OpSpec> all_ops();
+std::span<const OpSpec> offered_ops();  // by the public interfaces
 
 // An op with its element types and flags fixed: what one template instantiation serves.
 struct Variant {

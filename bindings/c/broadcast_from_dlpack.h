@@ -13,6 +13,8 @@ namespace dorajit::bindings {
 struct ChannelLayout {
   kernels::Broadcast broadcast = kernels::Broadcast::kPerColumn;
   int column_dims = 1;  // dimensions of the matrix, from the last, that are its columns
+
+  friend bool operator==(const ChannelLayout&, const ChannelLayout&) = default;
 };
 
 // What the shapes of a matrix and of a tensor that is broadcast over it say, aligned at their last

@@ -39,11 +39,21 @@ Result<Operands> operands_from_dlpack(const OpSpec& spec,
                                       std::span<const DLTensor* const> tensors) {
   Operands operands;
   ChannelLayout layout;
+  std::string_view broadcast_before;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (spec.operands[i].shape == OperandShape::kBroadcast && tensors[i] != nullptr &&
         tensors.front() != nullptr) {
-      DORAJIT_ASSIGN(
-          layout, channel_layout(spec.name, spec.operands[i].name, *tensors.front(), *tensors[i]));
+      const std::string_view name = spec.operands[i].name;
+      DORAJIT_ASSIGN(const ChannelLayout found,
+                     channel_layout(spec.name, name, *tensors.front(), *tensors[i]));
+      if (!broadcast_before.empty() && found != layout) {
+        return fail(StatusCode::kUnsupported,
+                    std::format("{}: argument `{}` has its channels along another dimension than "
+                                "`{}`; give both the same shape",
+                                spec.name, name, broadcast_before));
+      }
+      layout = found;
+      broadcast_before = name;
     }
   }
   // Without a broadcast operand nothing tells rows from columns, and one row is the fastest shape.
@@ -68,6 +78,30 @@ Result<Operands> operands_from_dlpack(const OpSpec& spec,
   return operands;
 }
 
+// What serves a call, its tensors in the registry's order: of the residual forms of the composition
+// the one with a bias or the one without.
+class ServedCall {
+ public:
+  ServedCall(kernels::Op op, std::span<const DLTensor* const> tensors) : op_(op) {
+    constexpr std::size_t kBias = 3;
+    const bool has_no_bias = op == kernels::Op::kComposeBiasedResidual && tensors[kBias] == nullptr;
+    if (has_no_bias) op_ = kernels::Op::kComposeResidual;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!has_no_bias || i != kBias) tensors_[count_++] = tensors[i];
+    }
+  }
+
+  [[nodiscard]] kernels::Op op() const { return op_; }
+  [[nodiscard]] std::span<const DLTensor* const> tensors() const {
+    return std::span(tensors_).first(count_);
+  }
+
+ private:
+  kernels::Op op_;
+  std::array<const DLTensor*, kernels::kMaxOperands> tensors_{};
+  std::size_t count_ = 0;
+};
+
 struct Workspace {
   void* data = nullptr;
   std::int64_t bytes = 0;
@@ -76,13 +110,14 @@ struct Workspace {
 Status run(dorajit_engine* engine, kernels::Op op, void* stream,
            std::span<const DLTensor* const> tensors, double scale,
            const Workspace& workspace = {}) {
-  const OpSpec& spec = kernels::spec(op);
+  const ServedCall served(op, tensors);
+  const OpSpec& spec = kernels::spec(served.op());
   DORAJIT_TRY(require(engine, spec.name, "engine", "create one with dorajit_engine_create"));
-  DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(spec, tensors));
+  DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(spec, served.tensors()));
   return engine->composition.engine->run(
-      {.op = op,
+      {.op = served.op(),
        .broadcast = operands.broadcast,
-       .operands = std::span(operands.views).first(tensors.size()),
+       .operands = std::span(operands.views).first(spec.operands.size()),
        .scalars = std::span(&scale, 1),
        .workspace = workspace.data,
        .workspace_bytes = workspace.bytes},
@@ -99,6 +134,10 @@ Result<kernels::Op> operation(std::int32_t number) {
       return kernels::Op::kBackward;
     case DORAJIT_OP_NORM_ASSEMBLY:
       return kernels::Op::kNormAssembly;
+    case DORAJIT_OP_COMPOSE_RESIDUAL:
+      return kernels::Op::kComposeBiasedResidual;
+    case DORAJIT_OP_RESIDUAL_BACKWARD:
+      return kernels::Op::kResidualBackward;
     default:
       return fail(
           StatusCode::kInvalidArgument,
@@ -119,12 +158,14 @@ Status warmup(dorajit_engine* engine, std::int32_t number, const DLTensor* const
                             "those that are left out",
                             kFunction, spec.name, wanted, tensors == nullptr ? 0 : num_tensors));
   }
-  const std::span given(tensors, wanted);
-  DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(spec, given));
-  return engine->composition.engine->warm_up({.op = op,
-                                              .broadcast = operands.broadcast,
-                                              .operands = std::span(operands.views).first(wanted),
-                                              .scalars = {}});
+  const ServedCall served(op, std::span(tensors, wanted));
+  const OpSpec& served_spec = kernels::spec(served.op());
+  DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(served_spec, served.tensors()));
+  return engine->composition.engine->warm_up(
+      {.op = served.op(),
+       .broadcast = operands.broadcast,
+       .operands = std::span(operands.views).first(served_spec.operands.size()),
+       .scalars = {}});
 }
 
 Status backward_workspace(const DLTensor* d_out, const DLTensor* gain, std::int64_t* bytes) {
@@ -206,6 +247,29 @@ dorajit_status dorajit_norm_assembly(dorajit_engine* engine, void* stream,
   return guarded(error, [&] {
     const DLTensor* const tensors[] = {w_norm_sq, cross, ba_norm_sq, norm};
     return dorajit::bindings::run(engine, Op::kNormAssembly, stream, tensors, scale);
+  });
+}
+
+dorajit_status dorajit_compose_residual(dorajit_engine* engine, void* stream, const DLTensor* lora,
+                                        const DLTensor* result, const DLTensor* gain,
+                                        const DLTensor* bias, double scale, const DLTensor* out,
+                                        const DLTensor* inner, dorajit_error** error) {
+  return guarded(error, [&] {
+    const DLTensor* const tensors[] = {lora, result, gain, bias, out, inner};
+    return dorajit::bindings::run(engine, Op::kComposeBiasedResidual, stream, tensors, scale);
+  });
+}
+
+dorajit_status dorajit_residual_backward(dorajit_engine* engine, void* stream,
+                                         const DLTensor* d_out, const DLTensor* inner,
+                                         const DLTensor* gain, double scale, const DLTensor* d_lora,
+                                         const DLTensor* d_result, const DLTensor* d_gain,
+                                         void* workspace, std::int64_t workspace_bytes,
+                                         dorajit_error** error) {
+  return guarded(error, [&] {
+    const DLTensor* const tensors[] = {d_out, inner, gain, d_lora, d_result, d_gain};
+    return dorajit::bindings::run(engine, Op::kResidualBackward, stream, tensors, scale,
+                                  {.data = workspace, .bytes = workspace_bytes});
   });
 }
 

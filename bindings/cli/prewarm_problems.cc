@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <iterator>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -19,7 +18,6 @@ using kernels::ElementType;
 using kernels::Op;
 
 constexpr std::array<std::int64_t, 5> kTokens = {1, 512, 2048, 4096, 8192};
-constexpr const char* kOps[] = {"compose", "compose_inner", "backward", "norm_assembly"};
 
 // The norms of a layer's columns are assembled from terms of the gain's type, where the gain is
 // made; the result is in the type of the weights.
@@ -30,13 +28,30 @@ void use_norm_types(kernels::Variant& variant, ElementType gain) {
   }
 }
 
+void add_once(std::vector<kernels::Variant>& variants, const kernels::Variant& variant) {
+  if (!std::ranges::contains(variants, variant)) variants.push_back(variant);
+}
+
+// As for inference: without the outputs that a backward pass is for.
+kernels::Variant without_optional_outputs(kernels::Variant variant) {
+  const auto& operands = kernels::spec(variant.op).operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].presence != kernels::Presence::kRequired) {
+      variant.types[i] = ElementType::kAbsent;
+    }
+  }
+  return variant;
+}
+
 // With the types that are asked for, else with a gain in f32 and with one like the rest.
 Result<std::vector<kernels::Variant>> make_variants(const PrewarmOptions& options,
                                                     const std::string& usual_type) {
   VariantOptions wanted = options.variant;
   const bool is_exact = !wanted.types.empty();
   std::vector<std::string> ops = options.ops;
-  if (ops.empty()) ops.assign(std::begin(kOps), std::end(kOps));
+  if (ops.empty()) {
+    for (const kernels::OpSpec& op : kernels::offered_ops()) ops.emplace_back(op.name);
+  }
   if (is_exact && ops.size() > 1) {
     return fail(StatusCode::kInvalidArgument,
                 "--types names the types of one operation; name it with --op");
@@ -52,13 +67,17 @@ Result<std::vector<kernels::Variant>> make_variants(const PrewarmOptions& option
     for (const std::string& gain : gains) {
       wanted.op = op;
       wanted.gain_type = gain;
-      // Only ops with a gain have a form per row.
-      wanted.is_per_row = options.variant.is_per_row && op != "norm_assembly";
+      wanted.is_per_row = false;
       DORAJIT_ASSIGN(kernels::Variant variant, make_variant(wanted));
+      if (options.variant.is_per_row && kernels::spec(variant.op).has_broadcast) {
+        variant.broadcast = kernels::Broadcast::kPerRow;
+      }
       if (!is_exact) {
         use_norm_types(variant, kernels::parse_element_type(gain).value_or(ElementType::kFloat32));
       }
-      if (!std::ranges::contains(variants, variant)) variants.push_back(variant);
+      add_once(variants, variant);
+      const kernels::Variant least = without_optional_outputs(variant);
+      if (!is_exact && kernels::is_supported(least)) add_once(variants, least);
     }
   }
   return variants;
@@ -86,7 +105,7 @@ void add_prewarm_options(CLI::App& app, PrewarmOptions& options) {
   app.add_option("--from", options.file, "Problems from a file, one a line as `show` names them")
       ->option_text("FILE")
       ->excludes(model);
-  app.add_option("--op", options.ops, "Only these operations [all four]")
+  app.add_option("--op", options.ops, "Only these operations [all]")
       ->option_text("OP,...")
       ->delimiter(',');
   add_variant_options(app, options.variant);

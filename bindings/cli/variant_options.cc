@@ -49,8 +49,7 @@ std::string operand_names(const kernels::OpSpec& op) {
 
 void add_op_option(CLI::App& app, VariantOptions& options) {
   std::string names;
-  for (const kernels::OpSpec& op : kernels::all_ops()) {
-    if (op.op == kernels::Op::kScaleByScalar) break;  // from here on they are for comparison only
+  for (const kernels::OpSpec& op : kernels::offered_ops()) {
     names.append(names.empty() ? "" : "|").append(op.name);
   }
   app.add_option("--op", options.op, "The operation [compose]")->option_text(names);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include "bindings/python/positional_function.h"
 
@@ -56,8 +57,9 @@ Route route_of(std::span<PyObject* const> tensors, PyObject* scale) {
 namespace {
 
 PyObject* route(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  if (count != 4) return PyErr_Format(PyExc_TypeError, "takes 4 arguments, not %zd", count);
-  const Route found = route_of({arguments, 3}, arguments[3]);
+  if (count < 2) return PyErr_Format(PyExc_TypeError, "takes tensors and a scale");
+  const Py_ssize_t tensors = count - 1;
+  const Route found = route_of({arguments, static_cast<std::size_t>(tensors)}, arguments[tensors]);
   return found == kFailed ? nullptr : PyLong_FromLong(found);
 }
 
@@ -79,8 +81,8 @@ void add_call_route(py::module_& module) {
   using py::arg;
   static std::array methods = {
       fast_method("route", route,
-                  "route($module, a, b, c, scale, /)\n--\n\n"
-                  "(Tensor, Tensor, Tensor, float) -> int\n\n"
+                  "route($module, /, *tensors_and_scale)\n--\n\n"
+                  "(*Any) -> int\n\n"
                   "1 if nothing but the library has a say in a call with these arguments, 2 if "
                   "autograd has as well, else 0."),
       PyMethodDef{},

@@ -30,8 +30,9 @@ def _declaration(name, function):
     try:
         arguments = ast.parse(f"def {signature}: ...").body[0].args
         types = ast.parse(text.partition("\n")[0], mode="func_type")
-        for argument, annotation in zip(arguments.posonlyargs + arguments.args, types.argtypes,
-                                        strict=True):
+        named = arguments.posonlyargs + arguments.args
+        for argument, annotation in zip(named + [arguments.vararg] * bool(arguments.vararg),
+                                        types.argtypes, strict=True):
             argument.annotation = ast.Name(ast.unparse(annotation).replace(" ", _NO_BREAK))
     except (SyntaxError, ValueError) as error:
         raise ValueError(f"{name}: begin its docstring with its arguments' types and its result's, "

@@ -22,7 +22,8 @@ namespace {
 
 namespace py = pybind11;
 
-constexpr std::array kOperations = {"compose", "compose_inner", "backward", "norm_assembly"};
+constexpr std::array kOperations = {"compose",       "compose_inner",    "backward",
+                                    "norm_assembly", "compose_residual", "residual_backward"};
 std::array<std::atomic<std::int64_t>, kOperations.size()> calls{};
 
 // Reads the named argument, or raises DORAJIT_UNSUPPORTED.
@@ -168,14 +169,33 @@ void compose_inner(Tensors<5> tensors, double scale) {
   count_call(DORAJIT_OP_COMPOSE_INNER);
 }
 
-// d_out, inner, gain, and the gradients for lora, base and gain.
+// lora, result, gain, bias, out and inner.
+void compose_residual(Tensors<6> tensors, double scale) {
+  constexpr const char* kName = "compose_residual";
+  const Operands<4> operands(
+      kName, {"lora", "result", "gain", "out"},
+      std::array<PyObject*, 4>{tensors[0], tensors[1], tensors[2], tensors[4]});
+  const OptionalTensor bias(kName, "bias", tensors[3]);
+  const OptionalTensor inner(kName, "inner", tensors[5]);
+  void* const stream = current_stream(operands[0]->device);
+  run([&](dorajit_engine* engine, dorajit_error** error) {
+    return dorajit_compose_residual(engine, stream, operands[0], operands[1], operands[2],
+                                    bias.dl(), scale, operands[3], inner.dl(), error);
+  });
+  count_call(DORAJIT_OP_COMPOSE_RESIDUAL);
+}
+
+// d_out, inner, gain, and the gradients for lora, the base result and gain. `kRun` has the
+// signature of dorajit_backward.
+template <std::int32_t kOperation, auto kRun>
 void backward(Tensors<6> tensors, double scale) {
-  const Operands<2> needed("backward", {"d_out", "gain"},
+  const char* const name = kOperations[kOperation];
+  const Operands<2> needed(name, {"d_out", "gain"},
                            std::array<PyObject*, 2>{tensors[0], tensors[2]});
-  const OptionalTensor inner("backward", "inner", tensors[1]);
-  const OptionalTensor d_lora("backward", "d_lora", tensors[3]);
-  const OptionalTensor d_base("backward", "d_base", tensors[4]);
-  const OptionalTensor d_gain("backward", "d_gain", tensors[5]);
+  const OptionalTensor inner(name, "inner", tensors[1]);
+  const OptionalTensor d_lora(name, "d_lora", tensors[3]);
+  const OptionalTensor d_base(name, "d_base", tensors[4]);
+  const OptionalTensor d_gain(name, "d_gain", tensors[5]);
   std::int64_t bytes = 0;
   TorchMemory workspace;
   if (d_gain.dl() != nullptr) {
@@ -185,10 +205,10 @@ void backward(Tensors<6> tensors, double scale) {
   }
   void* const stream = current_stream(needed[0]->device);
   run([&](dorajit_engine* engine, dorajit_error** error) {
-    return dorajit_backward(engine, stream, needed[0], inner.dl(), needed[1], scale, d_lora.dl(),
-                            d_base.dl(), d_gain.dl(), workspace.data(), bytes, error);
+    return kRun(engine, stream, needed[0], inner.dl(), needed[1], scale, d_lora.dl(), d_base.dl(),
+                d_gain.dl(), workspace.data(), bytes, error);
   });
-  count_call(DORAJIT_OP_BACKWARD);
+  count_call(kOperation);
 }
 
 void norm_assembly(Tensors<4> tensors, double scale) {
@@ -236,12 +256,26 @@ void add_operations(py::module_& module) {
           "compose_inner($module, lora, base, gain, out, inner, scale, /)\n--\n\n"
           "(Tensor, Tensor, Tensor, Tensor, Tensor, float) -> None\n\n"
           "compose, and inner = scale * lora + base"),
-      positional_method<6, backward>(
+      positional_method<6, backward<DORAJIT_OP_BACKWARD, dorajit_backward>>(
           "backward",
           "backward($module, d_out, inner, gain, d_lora, d_base, d_gain, scale, /)\n--\n\n"
           "(Tensor, Tensor | None, Tensor, Tensor | None, Tensor | None, Tensor | None, "
           "float) -> None\n\n"
           "The gradients of compose; None for those that are not wanted."),
+      positional_method<6, compose_residual>(
+          "compose_residual",
+          "compose_residual($module, lora, result, gain, bias, out, inner, scale, /)\n--\n\n"
+          "(Tensor, Tensor, Tensor, Tensor | None, Tensor, Tensor | None, float) -> None\n\n"
+          "out = result + ((gain - 1) * base + gain * (scale * lora)), inner = scale * lora + "
+          "base, "
+          "base = result - bias; bias and inner may be None"),
+      positional_method<6, backward<DORAJIT_OP_RESIDUAL_BACKWARD, dorajit_residual_backward>>(
+          "residual_backward",
+          "residual_backward($module, d_out, inner, gain, d_lora, d_result, d_gain, scale, /)\n"
+          "--\n\n"
+          "(Tensor, Tensor | None, Tensor, Tensor | None, Tensor | None, Tensor | None, "
+          "float) -> None\n\n"
+          "The gradients of compose_residual; None for those that are not wanted."),
       positional_method<4, norm_assembly>(
           "norm_assembly",
           "norm_assembly($module, w_norm_sq, cross, ba_norm_sq, norm, scale, /)\n--\n\n"

@@ -177,6 +177,33 @@ DORAJIT_API dorajit_status dorajit_backward(dorajit_engine* engine, void* stream
                                             const DLTensor* d_gain, void* workspace,
                                             int64_t workspace_bytes, dorajit_error** error);
 
+/* out = result + ((gain - 1) * base + gain * (scale * lora)),  base = result - bias
+ *
+ * What a layer with an adapter gives: its base result plus the composition over that result without
+ * the base layer's bias (arXiv:2603.22276, appendix A, where the caller adds the two), in one pass.
+ *
+ * lora, result, out: as lora, base and out of dorajit_compose. bias: as gain, as many elements;
+ * NULL where result holds none. inner: as out, scale * lora + base, which dorajit_residual_backward
+ * needs for the gradient of the gain; NULL where it is not wanted. out and inner may each be
+ * exactly lora or result, but not the same one. */
+DORAJIT_API dorajit_status dorajit_compose_residual(dorajit_engine* engine, void* stream,
+                                                    const DLTensor* lora, const DLTensor* result,
+                                                    const DLTensor* gain, const DLTensor* bias,
+                                                    double scale, const DLTensor* out,
+                                                    const DLTensor* inner, dorajit_error** error);
+
+/* The gradients of compose_residual:
+ *
+ *   d_lora = (gain * scale) * d_out,  d_result = gain * d_out,
+ *   d_gain = sum of inner * d_out over all elements of a channel
+ *
+ * Otherwise as dorajit_backward, with d_result in the place of d_base. The gradient of a bias would
+ * be the sum of (1 - gain) * d_out, and is not computed. */
+DORAJIT_API dorajit_status dorajit_residual_backward(
+    dorajit_engine* engine, void* stream, const DLTensor* d_out, const DLTensor* inner,
+    const DLTensor* gain, double scale, const DLTensor* d_lora, const DLTensor* d_result,
+    const DLTensor* d_gain, void* workspace, int64_t workspace_bytes, dorajit_error** error);
+
 /* norm = sqrt(max((w_norm_sq + 2 scale * cross) + scale^2 * ba_norm_sq, 0))
  *
  * The row norms of W + scale B A from their factored terms (arXiv:2603.22276, section 2, appendix
@@ -194,7 +221,9 @@ enum {
   DORAJIT_OP_COMPOSE = 0,
   DORAJIT_OP_COMPOSE_INNER = 1,
   DORAJIT_OP_BACKWARD = 2,
-  DORAJIT_OP_NORM_ASSEMBLY = 3
+  DORAJIT_OP_NORM_ASSEMBLY = 3,
+  DORAJIT_OP_COMPOSE_RESIDUAL = 4,
+  DORAJIT_OP_RESIDUAL_BACKWARD = 5
 };
 
 /* Makes ready what a call of an operation with such tensors would launch: compiles it, tunes it if

@@ -47,10 +47,10 @@ struct Statistics {
   std::int64_t trials = 0;
 };
 
-// What Engine::backward is to compute, and what it needs for that.
+// What Engine::backward and residual_backward are to compute, and what it needs for that.
 struct Gradients {
   std::optional<TensorRef> d_lora;
-  std::optional<TensorRef> d_base;
+  std::optional<TensorRef> d_base;      // of residual_backward: d_result
   std::optional<TensorRef> d_gain;      // as many contiguous elements as the gain
   std::optional<ConstTensorRef> inner;  // for d_gain, as compose_inner wrote it
   void* workspace = nullptr;            // for d_gain; on the tensors' device, aligned to 16 bytes
@@ -61,7 +61,9 @@ enum class Operation : std::int32_t {
   kCompose = DORAJIT_OP_COMPOSE,
   kComposeInner = DORAJIT_OP_COMPOSE_INNER,
   kBackward = DORAJIT_OP_BACKWARD,
-  kNormAssembly = DORAJIT_OP_NORM_ASSEMBLY
+  kNormAssembly = DORAJIT_OP_NORM_ASSEMBLY,
+  kComposeResidual = DORAJIT_OP_COMPOSE_RESIDUAL,
+  kResidualBackward = DORAJIT_OP_RESIDUAL_BACKWARD
 };
 
 // Compiles, tunes and launches kernels. Any number of threads may use one engine at once. Work that
@@ -126,17 +128,7 @@ class Engine {
   // not the same one; d_gain and the workspace overlap nothing. Otherwise as compose.
   void backward(void* stream, const ConstTensorRef& d_out, const ConstTensorRef& gain, double scale,
                 const Gradients& gradients) {
-    const DLTensor c_d_out = d_out.dl_tensor();
-    const DLTensor c_gain = gain.dl_tensor();
-    const OptionalTensor inner(gradients.inner);
-    const OptionalTensor d_lora(gradients.d_lora);
-    const OptionalTensor d_base(gradients.d_base);
-    const OptionalTensor d_gain(gradients.d_gain);
-    dorajit_error* error = nullptr;
-    check(dorajit_backward(get(), stream, &c_d_out, inner.get(), &c_gain, scale, d_lora.get(),
-                           d_base.get(), d_gain.get(), gradients.workspace,
-                           gradients.workspace_bytes, &error),
-          error);
+    run_backward(dorajit_backward, stream, d_out, gain, scale, gradients);
   }
 
   // Bytes of workspace that backward needs for d_gain, whatever the device and the engine.
@@ -147,6 +139,35 @@ class Engine {
     dorajit_error* error = nullptr;
     check(dorajit_backward_workspace(&c_d_out, &c_gain, &bytes, &error), error);
     return bytes;
+  }
+
+  // out = result + ((gain - 1) * base + gain * (scale * lora)), base = result - bias: what a layer
+  // with an adapter gives.
+  //
+  // lora, result, out: as lora, base and out of compose. bias: as gain; nothing where result holds
+  // none. inner: scale * lora + base, which residual_backward needs for d_gain. out and inner may
+  // each be exactly lora or result, but not the same one. Otherwise as compose.
+  void compose_residual(void* stream, const ConstTensorRef& lora, const ConstTensorRef& result,
+                        const ConstTensorRef& gain, const std::optional<ConstTensorRef>& bias,
+                        double scale, const TensorRef& out,
+                        const std::optional<TensorRef>& inner = std::nullopt) {
+    const DLTensor c_lora = lora.dl_tensor();
+    const DLTensor c_result = result.dl_tensor();
+    const DLTensor c_gain = gain.dl_tensor();
+    const OptionalTensor c_bias(bias);
+    const DLTensor c_out = out.dl_tensor();
+    const OptionalTensor c_inner(inner);
+    dorajit_error* error = nullptr;
+    check(dorajit_compose_residual(get(), stream, &c_lora, &c_result, &c_gain, c_bias.get(), scale,
+                                   &c_out, c_inner.get(), &error),
+          error);
+  }
+
+  // d_lora = (gain * scale) * d_out, d_result = gain * d_out, which goes into gradients.d_base, and
+  // d_gain = sum of inner * d_out over each channel. Otherwise as backward.
+  void residual_backward(void* stream, const ConstTensorRef& d_out, const ConstTensorRef& gain,
+                         double scale, const Gradients& gradients) {
+    run_backward(dorajit_residual_backward, stream, d_out, gain, scale, gradients);
   }
 
   // norm = sqrt(max((w_norm_sq + 2 scale * cross) + scale^2 * ba_norm_sq, 0)), contiguous tensors
@@ -224,6 +245,20 @@ class Engine {
     DLTensor tensor_{};
     bool has_value_;
   };
+
+  void run_backward(decltype(dorajit_backward)* function, void* stream, const ConstTensorRef& d_out,
+                    const ConstTensorRef& gain, double scale, const Gradients& gradients) {
+    const DLTensor c_d_out = d_out.dl_tensor();
+    const DLTensor c_gain = gain.dl_tensor();
+    const OptionalTensor inner(gradients.inner);
+    const OptionalTensor d_lora(gradients.d_lora);
+    const OptionalTensor d_base(gradients.d_base);
+    const OptionalTensor d_gain(gradients.d_gain);
+    dorajit_error* error = nullptr;
+    check(function(get(), stream, &c_d_out, inner.get(), &c_gain, scale, d_lora.get(), d_base.get(),
+                   d_gain.get(), gradients.workspace, gradients.workspace_bytes, &error),
+          error);
+  }
 
   static void check(dorajit_status status, dorajit_error* error) {
     if (status == DORAJIT_OK) return;

@@ -212,9 +212,8 @@ Status check_workspace(const OpSpec& op, const Call& call, const kernels::Varian
   if (call.workspace == nullptr || call.workspace_bytes < needed) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("{}: `workspace` has {} bytes but {} are needed; ask "
-                            "dorajit_{}_workspace how many",
-                            op.name, call.workspace == nullptr ? 0 : call.workspace_bytes, needed,
-                            op.name));
+                            "dorajit_backward_workspace how many",
+                            op.name, call.workspace == nullptr ? 0 : call.workspace_bytes, needed));
   }
   const auto begin = std::bit_cast<std::uintptr_t>(call.workspace);
   if (begin % kWorkspaceAlignment != 0) {
@@ -262,7 +261,7 @@ Result<kernels::Variant> check_shapes(const Call& call) {
     const TensorView& tensor = call.operands[i];
     DORAJIT_TRY(
         check_shape(op, op.operands[i], tensor, op.operands.front(), reference, call.broadcast));
-    if (op.operands[i].shape == OperandShape::kSum && tensor.cols != channels_of(call)) {
+    if (op.operands[i].shape != OperandShape::kMatrix && tensor.cols != channels_of(call)) {
       return refuse(
           StatusCode::kInvalidArgument, op, op.operands[i],
           std::format("has {} elements but there are {} channels", tensor.cols, channels_of(call)));

@@ -60,9 +60,9 @@ class SumVerification : public testing::Test {
 };
 
 TEST_F(SumVerification, AcceptsTheLibrarysOwnKernelsOfEveryOp) {
-  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
+  for (const kernels::OpSpec& one : kernels::offered_ops()) {
     for (const Variant& variant :
-         tests::in_both_broadcasts(tests::with_every_output_subset(tests::plain_mixes(op)))) {
+         tests::in_both_broadcasts(tests::with_every_output_subset(tests::plain_mixes(one.op)))) {
       EXPECT_EQ(verify(variant, Misbehaviour::kNone), Result<Verdict>(Verdict::kOk))
           << to_text(variant);
     }

@@ -128,9 +128,11 @@ void OpCase::evaluate() {
   std::vector<T> terms;
   for (std::int64_t row = 0; row < spec_.rows; ++row) {
     for (std::int64_t col = 0; col < spec_.cols; ++col) {
-      const PlainOutputs<T> made = plain_evaluate<T>(
-          variant_.op, {value<T>(0, row, col), value<T>(1, row, col), value<T>(2, row, col)},
-          spec_.scale);
+      const PlainOutputs<T> made =
+          plain_evaluate<T>(variant_.op,
+                            {value<T>(0, row, col), value<T>(1, row, col), value<T>(2, row, col),
+                             first_output > 3 ? value<T>(3, row, col) : T(0)},
+                            spec_.scale);
       for (std::size_t i = first_output; i < operands.size(); ++i) {
         if (variant_.has(i) && is_matrix(variant_, i))
           keep(i, row, col, made.stored[i - first_output]);

@@ -47,7 +47,8 @@ class Draw {
 
 Variant draw_variant(Draw& draw) {
   Variant variant{.op = draw.of({Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kBackward,
-                                 Op::kNormAssembly})};
+                                 Op::kNormAssembly, Op::kComposeResidual,
+                                 Op::kComposeBiasedResidual, Op::kResidualBackward})};
   const bool all_double = draw.one_in(8);
   for (std::size_t i = 0; i < kernels::spec(variant.op).operands.size(); ++i) {
     variant.types[i] =

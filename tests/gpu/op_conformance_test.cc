@@ -36,8 +36,8 @@ Variants sampled_gradients(std::size_t mixes) {
 
 std::vector<Variants> plain_mixes_of_all_ops() {
   std::vector<Variants> all;
-  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
-    all.push_back(in_both_broadcasts(with_every_output_subset(plain_mixes(op))));
+  for (const kernels::OpSpec& one : kernels::offered_ops()) {
+    all.push_back(in_both_broadcasts(with_every_output_subset(plain_mixes(one.op))));
   }
   return all;
 }
@@ -56,6 +56,12 @@ TEST_F(OpsOnGpu, NormAssemblyOfEveryTypeMix) {
 }
 TEST_F(OpsOnGpu, BackwardOfSampledTypeMixesWithEverySubsetOfItsOutputs) {
   check(sampled_gradients(kSampledMixes), Configs::kOneInTurn, CaseList::kFew);
+}
+TEST_F(OpsOnGpu, ResidualFormsOfSampledTypeMixesWithEverySubsetOfTheirOutputs) {
+  for (const Op op : {Op::kComposeResidual, Op::kComposeBiasedResidual, Op::kResidualBackward}) {
+    check(in_both_broadcasts(with_every_output_subset(sampled_mixes(op, kSampledMixes / 2))),
+          Configs::kOneInTurn, CaseList::kFew);
+  }
 }
 TEST_F(OpsOnGpu, PlainMixesInEveryCase) {
   for (const Variants& variants : plain_mixes_of_all_ops()) {
@@ -89,6 +95,11 @@ TEST_F(OpsOnGpuInFull, NormAssemblyWithEveryConfigOfTheComprehensiveSpace) {
 }
 TEST_F(OpsOnGpuInFull, BackwardWithEveryConfigOfTheComprehensiveSpace) {
   check(widest_variants(Op::kBackward), Configs::kComprehensive, CaseList::kFew);
+}
+TEST_F(OpsOnGpuInFull, ResidualFormsWithEveryConfigOfTheComprehensiveSpace) {
+  for (const Op op : {Op::kComposeResidual, Op::kComposeBiasedResidual, Op::kResidualBackward}) {
+    check(widest_variants(op), Configs::kComprehensive, CaseList::kFew);
+  }
 }
 TEST_F(OpsOnGpuInFull, ComposeOfEveryTypeMix) {
   check(every_type_mix(Op::kCompose), Configs::kSlim, CaseList::kFew);

@@ -69,8 +69,9 @@ TEST_F(SameBitsAsCpu, ComposeOfEveryTypeMix) {
         {.rows = 68, .cols = 1027, .seed = 5});
 }
 
-TEST_F(SameBitsAsCpu, ComposeInnerAndNormAssembly) {
-  for (const Op op : {Op::kComposeInner, Op::kNormAssembly}) {
+TEST_F(SameBitsAsCpu, SampledMixesOfOtherElementwiseOps) {
+  for (const Op op :
+       {Op::kComposeInner, Op::kNormAssembly, Op::kComposeResidual, Op::kComposeBiasedResidual}) {
     check(in_both_broadcasts(sampled_mixes(op, kSampledMixes)),
           {.rows = 68, .cols = 1027, .seed = 6});
   }

@@ -27,6 +27,7 @@ Settings without_compiler() {
 // What a compilation costs limits these lists.
 constexpr std::size_t kSampledMixes = 16;
 constexpr std::size_t kSampledMixesOfBackward = 12;
+constexpr std::size_t kFewMixes = 6;
 
 class OpsOnCpu : public testing::Test {
  protected:
@@ -70,6 +71,12 @@ TEST_F(OpsOnCpu, SampledBackwardWithEverySubsetOfItsOutputs) {
                      sampled_mixes(Op::kBackward, kSampledMixesOfBackward))),
                  Configs::kOneInTurn, CaseList::kFew);
 }
+TEST_F(OpsOnCpu, SampledResidualForms) {
+  for (const Op op : {Op::kComposeResidual, Op::kComposeBiasedResidual, Op::kResidualBackward}) {
+    check_compiled(in_both_broadcasts(with_every_output_subset(sampled_mixes(op, kFewMixes))),
+                   Configs::kOneInTurn, CaseList::kFew);
+  }
+}
 TEST_F(OpsOnCpu, EveryConfigOfTheComprehensiveSpace) {
   for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward}) {
     check_compiled(in_both_broadcasts({plain_mixes(op)[1]}), Configs::kComprehensive,
@@ -77,13 +84,14 @@ TEST_F(OpsOnCpu, EveryConfigOfTheComprehensiveSpace) {
   }
 }
 TEST_F(OpsOnCpu, BuiltInKernelsOfEveryTypeMix) {
-  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
-    check_builtin(in_both_broadcasts(kernels::all_variants(op)), CaseList::kFew);
+  for (const kernels::OpSpec& one : kernels::offered_ops()) {
+    check_builtin(in_both_broadcasts(kernels::all_variants(one.op)), CaseList::kFew);
   }
 }
 TEST_F(OpsOnCpu, BuiltInKernelsOfPlainMixesInEveryCase) {
-  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
-    check_builtin(in_both_broadcasts(with_every_output_subset(plain_mixes(op))), CaseList::kAll);
+  for (const kernels::OpSpec& one : kernels::offered_ops()) {
+    check_builtin(in_both_broadcasts(with_every_output_subset(plain_mixes(one.op))),
+                  CaseList::kAll);
   }
 }
 

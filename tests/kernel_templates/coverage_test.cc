@@ -17,8 +17,6 @@ using kernels::Op;
 using kernels::Variant;
 using enum kernels::ElementType;
 
-constexpr Op kOffered[] = {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly};
-
 std::size_t type_pairs_of(const Variants& variants) {
   std::set<std::tuple<std::size_t, std::size_t, kernels::ElementType, kernels::ElementType>> pairs;
   for (const Variant& variant : variants) {
@@ -32,10 +30,10 @@ std::size_t type_pairs_of(const Variants& variants) {
 
 TEST(Coverage, SampledMixesBringEveryTwoTypesTogether) {
   constexpr std::size_t kMost = 30;
-  for (const Op op : kOffered) {
-    const Variants sampled = sampled_mixes(op, kMost);
+  for (const kernels::OpSpec& one : kernels::offered_ops()) {
+    const Variants sampled = sampled_mixes(one.op, kMost);
     EXPECT_EQ(sampled.size(), kMost);
-    EXPECT_EQ(type_pairs_of(sampled), type_pairs_of(kernels::all_variants(op)));
+    EXPECT_EQ(type_pairs_of(sampled), type_pairs_of(kernels::all_variants(one.op)));
     EXPECT_TRUE(std::ranges::all_of(sampled, kernels::is_supported));
     for (const Variant& variant : sampled) EXPECT_EQ(std::ranges::count(sampled, variant), 1);
   }
@@ -65,8 +63,9 @@ TEST(Coverage, OutputsLieOverEveryInputAndOverEveryTwo) {
 
 TEST(Coverage, CasesMeetTheWidestAndTheNarrowestVectors) {
   constexpr auto kCuda = kernels::DeviceKind::kCuda;
-  for (const Op op : kOffered) {
-    for (const Variant& variant : in_both_broadcasts(with_every_output_subset(plain_mixes(op)))) {
+  for (const kernels::OpSpec& one : kernels::offered_ops()) {
+    for (const Variant& variant :
+         in_both_broadcasts(with_every_output_subset(plain_mixes(one.op)))) {
       const auto has_width = [&](CaseList list, int width) {
         return std::ranges::any_of(case_list(variant, list), [&](const CaseSpec& spec) {
           return vector_width(variant, spec, kCuda) == width;

@@ -44,8 +44,8 @@ std::vector<Config> slim_space(const Variant& variant) {
 // alone.
 std::vector<Variants> forms() {
   std::vector<Variants> forms;
-  for (const Op op : {Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kNormAssembly}) {
-    const Variants mixes = tests::plain_mixes(op);
+  for (const kernels::OpSpec& one : kernels::offered_ops()) {
+    const Variants mixes = tests::plain_mixes(one.op);
     for (const Variants& outputs : {mixes, tests::with_only_the_sum(mixes)}) {
       const Variants both = tests::in_both_broadcasts(outputs);
       const auto rows = std::ranges::find(both, kernels::Broadcast::kPerRow, &Variant::broadcast);

@@ -16,7 +16,8 @@ from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, Driver
 __version__ = _native.__version__
 
 _NEED_TORCH = ("fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
-              "fused_dora_compose_autograd", "compose_backward", "FusedDoRAComposeFunction",
+              "fused_dora_compose_autograd", "fused_dora_compose_residual", "compose_backward",
+              "FusedDoRAComposeFunction",
               "explain_dispatch", "warmup", "weight_norm", "forget_weight_norms", "nn", "patch_peft",
               "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb",
               "get_dora_norm_threshold_bytes", "set_dora_forward_threshold_mb",
@@ -41,6 +42,7 @@ if _torch is not None:
     from dorajit.ops import (FusedDoRAComposeFunction, compose_backward, explain_dispatch,
                              fused_dora_compose, fused_dora_compose_autograd,
                              fused_dora_forward_and_inner, fused_norm_assembly)
+    from dorajit.residual import fused_dora_compose_residual
     from dorajit.warm import warmup
     from dorajit.norm_cache import forget_weight_norms
     from dorajit.norm import weight_norm

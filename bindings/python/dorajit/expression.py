@@ -71,6 +71,28 @@ def backward(d_out, inner, gain, scale, wanted, base_dtype):
     return d_lora, d_base, d_gain
 
 
+def compose_residual(lora, result, gain, bias, scale, dtype):
+    """result + compose over result - bias, and scale * lora + (result - bias), both of the element
+    type; the bias may be None."""
+    lora, result, gain, *biases = _widened(lora, result, gain, *(() if bias is None else (bias,)))
+    gain = _over(gain, lora)
+    base = result - _over(biases[0].reshape(gain.shape), lora) if biases else result
+    scaled = scale * lora
+    out = result + ((gain - 1) * base + gain * scaled)
+    return rounded(out, dtype), rounded(scaled + base, dtype)
+
+
+def residual_backward(d_out, inner, gain, scale, wanted, types):
+    """The gradients of compose_residual for lora and result, in these types, and gain; None where
+    `wanted` is false."""
+    d_lora, _, d_gain = backward(d_out, inner, gain, scale, (wanted[0], False, wanted[2]), None)
+    d_result = None
+    if wanted[1]:
+        wide, wide_gain = _widened(d_out, gain)
+        d_result = rounded(_over(wide_gain, wide).conj() * wide, types[1])
+    return None if d_lora is None else d_lora.to(types[0]), d_result, d_gain
+
+
 def second_backward(d_out, inner, gain, scale, gradients, wanted):
     """The gradients of backward for d_out, inner and gain; None where `wanted` is false.
 

@@ -19,7 +19,7 @@ _transform_level = torch._C._functorch.maybe_current_level
 _increment_version = torch.autograd.graph.increment_version
 # Who has a say in a call: the library alone (1), autograd too (2), or a subclass, mode, trace or
 # transform of PyTorch (0).
-_route = _native.route
+route = _route = _native.route
 _compose_directly = _native.compose_directly
 # What torch.autograd.Function.apply calls when no transform is active.
 _apply = super(torch.autograd.Function, autograd.Compose).apply

@@ -10,6 +10,7 @@ from dorajit import _native, checks, dispatch, errors, expression
 from dorajit.control import state
 
 _empty_like = torch.empty_like
+_BACKWARD = {"backward": _native.backward, "residual_backward": _native.residual_backward}
 
 
 def compose(lora, base, gain, scale, out=None):
@@ -57,29 +58,48 @@ def backward(d_out, inner, gain, scale, wanted, base_dtype):
 
     d_lora has the type of d_out. inner is neither needed nor read without d_gain.
     """
-    if not wanted[2]:
-        inner = None
-    if not state.enabled or not any(wanted):
-        checks.backward("backward", d_out, inner, gain)
+    inner = inner if wanted[2] else None
+    found = _native_backward("backward", d_out, inner, gain, scale, wanted,
+                             (d_out.dtype, base_dtype))
+    if found is None:
         return expression.backward(d_out, inner, gain, scale, wanted, base_dtype)
-    d_lora, d_base, d_gain = gradients = _gradients(d_out, gain, wanted, base_dtype)
+    return found
+
+
+def residual_backward(d_out, inner, gain, scale, wanted, types):
+    """The gradients for lora and the base result, in these types, and gain; None where `wanted` is
+    false. Otherwise as backward."""
+    inner = inner if wanted[2] else None
+    found = _native_backward("residual_backward", d_out, inner, gain, scale, wanted, types)
+    if found is None:
+        return expression.residual_backward(d_out, inner, gain, scale, wanted, types)
+    return found
+
+
+def _native_backward(operation, d_out, inner, gain, scale, wanted, types):
+    """The gradients by a kernel; None if PyTorch is to do it."""
+    if not state.enabled or not any(wanted):
+        checks.backward(operation, d_out, inner, gain)
+        return None
+    kernel = _BACKWARD[operation]
+    d_lora, d_base, d_gain = gradients = _gradients(d_out, gain, wanted, types)
     try:
-        _native.backward(d_out, inner, gain, d_lora, d_base, d_gain, scale)
+        kernel(d_out, inner, gain, d_lora, d_base, d_gain, scale)
         return gradients
     except errors.Error as error:
-        checks.backward("backward", d_out, inner, gain)
+        checks.backward(operation, d_out, inner, gain)
         answer = dispatch.retry(error, _matrices(d_out, inner, gradients), gain)
     if answer.strides_only:
         d_out = d_out.contiguous()
         inner = None if inner is None else inner.contiguous()
-        gradients = _gradients(d_out, gain, wanted, base_dtype)
+        gradients = _gradients(d_out, gain, wanted, types)
         answer = dispatch.plan(_matrices(d_out, inner, gradients), gain)
     if answer.reason is None:
         d_out, inner, d_lora, d_base = answer.matrices
-        _native.backward(d_out, inner, answer.gain, d_lora, d_base, gradients[2], scale)
+        kernel(d_out, inner, answer.gain, d_lora, d_base, gradients[2], scale)
         return gradients
-    dispatch.require_native("backward", answer)
-    return expression.backward(d_out, inner, gain, scale, wanted, base_dtype)
+    dispatch.require_native(operation, answer)
+    return None
 
 
 def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
@@ -109,10 +129,14 @@ def _views(error, operation, matrices, gain):
     return None
 
 
-def _gradients(d_out, gain, wanted, base_dtype):
-    return (_empty_like(d_out) if wanted[0] else None,
-            _empty_like(d_out, dtype=base_dtype) if wanted[1] else None,
+def _gradients(d_out, gain, wanted, types):
+    return (_empty_of(d_out, types[0]) if wanted[0] else None,
+            _empty_of(d_out, types[1]) if wanted[1] else None,
             _empty_like(gain) if wanted[2] else None)
+
+
+def _empty_of(tensor, dtype):
+    return _empty_like(tensor) if dtype is tensor.dtype else _empty_like(tensor, dtype=dtype)
 
 
 def _matrices(d_out, inner, gradients):

@@ -6,7 +6,8 @@ from dorajit import _native
 def launch_counts():
     """Operation -> how many calls of this process a kernel has served.
 
-    The operations are "compose", "compose_inner", "backward" and "norm_assembly".
+    The operations are "compose", "compose_inner", "backward", "norm_assembly", "compose_residual" and
+    "residual_backward".
     """
     return _native.call_counts()
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from dorajit import expression, ops
+from dorajit import expression, ops, residual
 from dorajit.control import state
 from dorajit.sharded import engines
 
@@ -22,6 +22,22 @@ def tier(lora, base, gain):
     if torch.is_grad_enabled() and (lora.requires_grad or base.requires_grad or gain.requires_grad):
         return TRAINING if state.fused_backward else EAGER
     return INFERENCE
+
+
+def total(lora, result, gain, scale, bias=None):
+    """result + delta over result - bias: what a layer gives whose base layer gave result.
+
+    Args:
+        lora, result: of one shape; may be of two types, whose sum's type the total has.
+        gain, bias: one element per channel, the gain broadcastable; bias None: nothing.
+    """
+    if tier(lora, result, gain) == EAGER:
+        base = result
+        if bias is not None:
+            bias = bias.to(result.dtype)
+            base = result - (bias.reshape(gain.shape) if bias.numel() == gain.numel() else bias)
+        return result + expression.compose(lora, base, gain, scale)
+    return residual.fused_dora_compose_residual(lora, result, gain, scale, bias)
 
 
 def delta(lora, base, gain, scale, fresh=False):

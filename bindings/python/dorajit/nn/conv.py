@@ -52,14 +52,15 @@ class _DoRAConv(layer.DoRALayer):
         if result.dim() != base.weight.dim():
             raise layer.shape_error(self, "x", x.shape, "give it a dimension for the batch")
         given = x.to(self.lora_A.weight.dtype)
-        if self._drops:
-            given = self.lora_dropout(given)
-            if gather.is_here(base.weight):
-                plain = base._conv_forward(given, base.weight.to(given.dtype), None)
-            else:  # the module knows how to have its weight here
-                plain = self._without_bias(base(given.to(x.dtype)), result.dim() - 2)
-        else:
-            plain = self._without_bias(result, result.dim() - 2)
+        if not self._drops:
+            lora = self.lora_B(self.lora_A(given))
+            total = tiers.total(lora, result, self.gain(), self.scaling, self._bias(result))
+            return total.to(result.dtype)
+        given = self.lora_dropout(given)
+        if gather.is_here(base.weight):
+            plain = base._conv_forward(given, base.weight.to(given.dtype), None)
+        else:  # the module knows how to have its weight here
+            plain = self._without_bias(base(given.to(x.dtype)), result.dim() - 2)
         lora = self.lora_B(self.lora_A(given))
         delta = tiers.delta(lora, plain, self.gain(), self.scaling, fresh=True)
         return (result + delta).to(result.dtype)

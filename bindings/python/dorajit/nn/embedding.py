@@ -54,5 +54,4 @@ class DoRAEmbedding(layer.DoRALayer):
         found = F.embedding(x, self.lora_embedding_A.T, base.padding_idx,
                             scale_grad_by_freq=base.scale_grad_by_freq)
         lora = found @ self.lora_embedding_B.T
-        delta = tiers.delta(lora, result, self.gain(), self.scaling, fresh=True)
-        return (result + delta).to(result.dtype)
+        return tiers.total(lora, result, self.gain(), self.scaling).to(result.dtype)

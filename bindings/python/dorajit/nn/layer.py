@@ -74,10 +74,14 @@ class DoRALayer(nn.Module):
             norms = recomputation.norms(self, self._factors(), self.scaling, self.weight_norm)
             return gain.gain(self.lora_magnitude_vector, norms)
 
+    def _bias(self, result):
+        """The base layer's bias as it goes with a base result, or None."""
+        base = self.base_layer
+        return base.bias if engines.is_dtensor(result) else gather.constant(base, "bias")
+
     def _without_bias(self, result, dims_after):
         """A base result less the base layer's bias, whose channels have so many dimensions after."""
-        base = self.base_layer
-        bias = base.bias if engines.is_dtensor(result) else gather.constant(base, "bias")
+        bias = self._bias(result)
         if bias is None:
             return result
         return result - bias.to(result.dtype).view(-1, *(1,) * dims_after)

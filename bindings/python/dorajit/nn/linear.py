@@ -6,7 +6,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from dorajit import dropout as dropped
+from dorajit import dropout as sliced
 from dorajit import tiers
 from dorajit.nn import layer
 from dorajit.sharded import gather
@@ -54,18 +54,18 @@ class DoRALinear(layer.DoRALayer):
         result = base(x)
         if self.merged:
             return result
-        return (result + self._delta(x, result)).to(result.dtype)
-
-    def _delta(self, x, result):
-        gain = self.gain()
         given = x.to(self.lora_A.weight.dtype)
         if self._drops:
-            given = self.lora_dropout(given)
-            lora = self.lora_B(self.lora_A(given))
-            if gather.is_here(self.base_layer.weight):
-                return dropped.delta(given, self.base_layer.weight, lora, gain, self.scaling)
-            # The module knows how to have its weight here, also in the backward pass.
-            result = self.base_layer(given.to(x.dtype)).to(lora.dtype)
-        else:
-            lora = self.lora_B(self.lora_A(given))
-        return tiers.delta(lora, self._without_bias(result, 0), gain, self.scaling, fresh=True)
+            return (result + self._delta(self.lora_dropout(given), x.dtype)).to(result.dtype)
+        lora = self.lora_B(self.lora_A(given))
+        return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result)).to(result.dtype)
+
+    def _delta(self, dropped, dtype):
+        """What is added to the base result, over the dropped-out input."""
+        gain = self.gain()
+        lora = self.lora_B(self.lora_A(dropped))
+        if gather.is_here(self.base_layer.weight):
+            return sliced.delta(dropped, self.base_layer.weight, lora, gain, self.scaling)
+        # The module knows how to have its weight here, also in the backward pass.
+        base = self._without_bias(self.base_layer(dropped.to(dtype)).to(lora.dtype), 0)
+        return tiers.delta(lora, base, gain, self.scaling, fresh=True)

@@ -14,6 +14,8 @@ _NORM = [("self", "weight", "lora_weight", "scaling"),
 KNOWN = {
     "DoraLinearLayer.forward": _FORWARD,
     "_DoraConvNdLayer.forward": _FORWARD,
+    "DoraLinearVariant.forward": [("module", "active_adapter", "x", "result", "kwargs")],
+    "_DoraConvNdVariant.forward": [("module", "active_adapter", "x", "result", "kwargs")],
     "DoraEmbeddingVariant.forward": [("module", "active_adapter", "x", "result", "kwargs")],
     "DoraLinearLayer.update_layer": [("self", "base_layer", "lora_A", "lora_B", "scaling",
                                       "place_on_cpu")],

@@ -19,18 +19,8 @@ _ROWS_AT_ONCE = 1024
 def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
                    adapter_name="default"):
     """DoraLinearLayer.forward"""
-    reason = _unknown(self, lora_A, lora_B, torch.nn.Linear) or _foreign(x, base_result)
-    if (reason is None and base_result is not None and base_result.shape[-1] != self.weight.numel()
-            and engines.is_dtensor(getattr(base_layer, "weight", None))):
-        reason = "the base result has the columns of one rank only"
-    if reason is None:
-        with gather.whole(base_layer, lora_A, lora_B):
-            weight = _dequantized(base_layer)
-            reason = unfit(weight)
-            if reason is None:
-                weight = transpose(weight, self.fan_in_fan_out)
-                factor = _gain(self, weight, lora_A.weight, lora_B.weight, scaling,
-                               base_layer, adapter_name)
+    reason, weight, factor = _linear_gain(self, x, lora_A, lora_B, scaling, base_layer, base_result,
+                                          adapter_name)
     if reason is None:
         lora, fresh = lora_B(lora_A(x)), not lora_B._forward_hooks
         if base_result is None and gather.is_here(base_layer.weight):
@@ -43,13 +33,54 @@ def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, ba
                     base_layer=base_layer, base_result=base_result, adapter_name=adapter_name)
 
 
+def linear_variant_forward(original, module, active_adapter, x, result, **kwargs):
+    """DoraLinearVariant.forward: the base result and what the layer adds to it at once."""
+    layer = _foldable(module, active_adapter)
+    if layer is not None:
+        lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
+        base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
+        reason, _, factor = _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, result,
+                                         active_adapter)
+        if reason is None:
+            return tiers.total(lora_B(lora_A(x)), result, factor, scaling, _bias(base_layer))
+    return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
+
+
+def _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
+    """Why a call is PEFT's, or None; the weight; the gain."""
+    reason = _unknown(layer, lora_A, lora_B, torch.nn.Linear) or _foreign(x, base_result)
+    if (reason is None and base_result is not None and base_result.shape[-1] != layer.weight.numel()
+            and engines.is_dtensor(getattr(base_layer, "weight", None))):
+        reason = "the base result has the columns of one rank only"
+    if reason is not None:
+        return reason, None, None
+    with gather.whole(base_layer, lora_A, lora_B):
+        weight = _dequantized(base_layer)
+        reason = unfit(weight)
+        if reason is not None:
+            return reason, None, None
+        weight = transpose(weight, layer.fan_in_fan_out)
+        return None, weight, _gain(layer, weight, lora_A.weight, lora_B.weight, scaling, base_layer,
+                                   adapter_name)
+
+
+def _foldable(module, adapter):
+    """The layer of an adapter whose own call nobody would miss: its base result is the module's, and
+    neither hooks nor a wrapper wait for what it adds. None for others."""
+    dropout = module.lora_dropout[adapter]
+    if module.training and not isinstance(dropout, torch.nn.Identity):
+        return None
+    layer = module.lora_magnitude_vector[adapter]
+    is_plain = type(layer).__module__ == dora.__name__
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks,
+             layer._backward_pre_hooks)
+    return layer if is_plain and not any(hooks) and "forward" not in vars(layer) else None
+
+
 def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
                  adapter_name="default"):
     """_DoraConvNdLayer.forward"""
-    reason = _unknown(self, lora_A, lora_B, torch.nn.modules.conv._ConvNd)
-    reason = reason or unfit(base_layer.weight) or _foreign(x, base_result)
-    if reason is None and base_layer.groups != 1:
-        reason = f"the convolution has {base_layer.groups} groups"
+    reason = _unknown_conv(self, x, lora_A, lora_B, base_layer, base_result)
     if reason is not None:
         return _decline(original, reason, self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
                         base_layer=base_layer, base_result=base_result, adapter_name=adapter_name)
@@ -64,6 +95,29 @@ def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base
         base_result = _without_bias(base_result, base_layer, 1)
     return tiers.delta(lora_B(lora_A(x)), base_result, factor, scaling,
                        fresh=not lora_B._forward_hooks)
+
+
+def conv_variant_forward(original, module, active_adapter, x, result, **kwargs):
+    """_DoraConvNdVariant.forward, likewise."""
+    layer = _foldable(module, active_adapter)
+    if layer is not None:
+        lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
+        base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
+        if _unknown_conv(layer, x, lora_A, lora_B, base_layer, result) is None:
+            with gather.whole(base_layer, lora_A, lora_B):
+                factor = _gain(layer, base_layer.weight, lora_A.weight, lora_B.weight, scaling,
+                               base_layer, active_adapter)
+            return tiers.total(lora_B(lora_A(x)), result, factor, scaling, _bias(base_layer))
+    return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
+
+
+def _unknown_conv(layer, x, lora_A, lora_B, base_layer, base_result):
+    """Why a call is PEFT's, or None."""
+    reason = _unknown(layer, lora_A, lora_B, torch.nn.modules.conv._ConvNd)
+    reason = reason or unfit(base_layer.weight) or _foreign(x, base_result)
+    if reason is None and base_layer.groups != 1:
+        reason = f"the convolution has {base_layer.groups} groups"
+    return reason
 
 
 def embedding_variant_forward(original, module, active_adapter, x, result, **kwargs):
@@ -85,7 +139,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     embed_scale = get_scale() if get_scale else None
     if embed_scale is not None:
         lora = lora * embed_scale.to(lora.dtype)
-    return result + tiers.delta(lora, result, factor, scaling, fresh=True)
+    return tiers.total(lora, result, factor, scaling)
 
 
 def linear_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
@@ -170,8 +224,12 @@ def _dequantized(base_layer):
     return dora.dequantize_module_weight(base_layer)
 
 
+def _bias(base_layer):
+    return gather.constant(base_layer, "bias") if hasattr(base_layer, "bias") else None
+
+
 def _without_bias(result, base_layer, channels):
-    bias = gather.constant(base_layer, "bias") if hasattr(base_layer, "bias") else None
+    bias = _bias(base_layer)
     if bias is None:
         return result
     bias = bias.to(result.dtype)

@@ -133,6 +133,8 @@ def _targets(peft):
         wanted = {
             (dora.DoraLinearLayer, "forward"): layers.linear_forward,
             (dora._DoraConvNdLayer, "forward"): layers.conv_forward,
+            (variants.DoraLinearVariant, "forward"): layers.linear_variant_forward,
+            (variants._DoraConvNdVariant, "forward"): layers.conv_variant_forward,
             (variants.DoraEmbeddingVariant, "forward"): layers.embedding_variant_forward,
             (dora.DoraLinearLayer, "update_layer"): magnitudes.update_layer,
             (dora.DoraLinearLayer, "get_weight_norm"): layers.linear_norm,

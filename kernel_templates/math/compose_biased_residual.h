@@ -1,0 +1,31 @@
+// compose_residual.h for a base result that holds a bias, over which nothing is composed (the
+// paper, appendix A):
+//
+//     base = result - bias
+//     out = result + ((g - 1) * base + g * (s * lora)),    inner = s * lora + base
+#pragma once
+
+#include "math/compose_inner.h"
+
+namespace dorajit::kernels {
+
+template <class T>
+struct ComposeBiasedResidual {
+  static constexpr int kMatrixInputs = 2;     // lora, result
+  static constexpr int kBroadcastInputs = 2;  // gain, bias
+  static constexpr int kOutputs = 2;          // out, inner
+  static constexpr int kSums = 0;
+
+  ComposeInner<T> compose;
+
+  DORAJIT_FORMULA explicit ComposeBiasedResidual(const double* scalars) : compose(scalars) {}
+
+  DORAJIT_FORMULA void operator()(const T* matrix, const T* broadcast, T* output) const {
+    const T result = matrix[1];
+    const T operands[] = {matrix[0], result - broadcast[1]};
+    compose(operands, broadcast, output);
+    output[0] = result + output[0];
+  }
+};
+
+}  // namespace dorajit::kernels
