@@ -5,7 +5,9 @@
 Tensors are tiny, so that what is measured is the way to the kernel: on a GPU calls are only enqueued,
 and the queue is emptied between batches; on a CPU the kernel's few hundred nanoseconds are part of
 it. Contenders take turns in random order; times are medians of batches. The first call of each,
-which compiles, is not counted. Ratios are a contender's time over dorajit's.
+which compiles, is not counted. Ratios are a contender's time over dorajit's. Beside the time that
+passes stands the processors' time, of all threads together: autograd runs a GPU's backward pass in
+a thread of its own, and waiting for that to begin is in the first and not in the second.
 """
 
 import argparse
@@ -82,6 +84,18 @@ def backward(d_out, inner, gain):
     return contenders
 
 
+def residual(lora, result, gain):
+    contenders = {
+        "dorajit": lambda: dorajit.fused_dora_compose_residual(lora, result, gain, SCALE),
+        "compose and add": lambda: result + dorajit.fused_dora_compose(lora, result, gain, SCALE,
+                                                                       False),
+        "eager": lambda: result + expression(lora, result, gain)}
+    if PEERS:
+        contenders["triton"] = lambda: result + PEERS["compose"].compose(
+            lora, result, gain, SCALE, torch.empty_like(lora))
+    return contenders
+
+
 def norm_assembly(_, __, gain):
     terms = [gain.float().abs() for _ in range(3)]
     contenders = {
@@ -131,17 +145,29 @@ def training_no_gain(lora, base, gain):
                                                    d_out)}
 
 
+def training_residual(lora, result, gain):
+    """As training, of the base result plus the composition."""
+    tensors = [tensor.clone().requires_grad_() for tensor in (lora, result, gain)]
+    d_out = torch.randn_like(lora)
+    fused, compose_alone = (dorajit.fused_dora_compose_residual, dorajit.fused_dora_compose_autograd)
+    return {"dorajit": lambda: torch.autograd.grad(fused(*tensors, SCALE), tensors, d_out),
+            "compose and add": lambda: torch.autograd.grad(
+                tensors[1] + compose_alone(*tensors, SCALE), tensors, d_out),
+            "eager": lambda: torch.autograd.grad(tensors[1] + expression(*tensors), tensors, d_out)}
+
+
 CASES = {"compose": compose, "forward_and_inner": forward_and_inner, "backward": backward,
-         "norm_assembly": norm_assembly, "forward+backward": training,
-         "forward+backward, frozen": training_no_gain}
-WITH_GRAD = {"forward+backward", "forward+backward, frozen"}
+         "norm_assembly": norm_assembly, "residual": residual, "forward+backward": training,
+         "forward+backward, frozen": training_no_gain,
+         "forward+backward, residual": training_residual}
+WITH_GRAD = {name for name in CASES if name.startswith("forward+backward")}
 
 
 def measure(name, contenders, arguments):
-    """Contender -> median microseconds a call."""
+    """Contender -> median microseconds a call: that pass, and of the processors."""
     if name not in WITH_GRAD:
         contenders = {who: without_grad(run) for who, run in contenders.items()}
-    times = {who: [] for who in contenders}
+    passed, worked = ({who: [] for who in contenders} for _ in range(2))
     for run in contenders.values():
         for _ in range(arguments.calls):
             run()
@@ -149,11 +175,13 @@ def measure(name, contenders, arguments):
         for who in random.sample(list(contenders), len(contenders)):
             run = contenders[who]
             synchronize(arguments.device)
-            start = time.perf_counter()
+            start, start_of_work = time.perf_counter(), time.process_time()
             for _ in range(arguments.calls):
                 run()
-            times[who].append((time.perf_counter() - start) / arguments.calls * 1e6)
-    return {who: statistics.median(values) for who, values in times.items()}
+            worked[who].append((time.process_time() - start_of_work) / arguments.calls * 1e6)
+            passed[who].append((time.perf_counter() - start) / arguments.calls * 1e6)
+    return tuple({who: statistics.median(values) for who, values in times.items()}
+                 for times in (passed, worked))
 
 
 def main():
@@ -179,11 +207,14 @@ def main():
           f"{torch.__version__}, load {report['load']:.1f}; microseconds a call (over dorajit's)")
     with dorajit.force_native():
         for name, case in CASES.items():
-            medians = measure(name, case(*operands(arguments)), arguments)
-            ratios = {who: value / medians["dorajit"] for who, value in medians.items()}
-            report["results"].append({"call": name, "median_us": medians, "over_dorajit": ratios})
-            print(f"{name:>26}  " + "  ".join(f"{who} {value:.2f} ({ratios[who]:.2f})"
-                                              for who, value in medians.items()), flush=True)
+            result = {"call": name}
+            for what, medians in zip(("", "_cpu"), measure(name, case(*operands(arguments)), arguments)):
+                ratios = {who: value / medians["dorajit"] for who, value in medians.items()}
+                result |= {f"median{what}_us": medians, f"over_dorajit{what}": ratios}
+                print(f"{name + what.replace('_', ', '):>32}  " + "  ".join(
+                    f"{who} {value:.2f} ({ratios[who]:.2f})" for who, value in medians.items()),
+                    flush=True)
+            report["results"].append(result)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "bindings/python/call_route.h"
+#include "bindings/python/direct_calls.h"
 #include "bindings/python/engines.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/operations.h"
@@ -80,6 +81,7 @@ PYBIND11_MODULE(_native, module) {
              "mode is on; device index -> raw stream, or None without CUDA; its capsule of "
              "DLPack's C exchange API, or None; (status, message, log) -> exception.");
   native::add_operations(module);
+  native::add_direct_calls(module);
   native::add_call_route(module);
   module.def("statistics", &native::statistics,
              "() -> dict[str, int]\n\n"

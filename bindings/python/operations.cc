@@ -4,18 +4,15 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "bindings/python/call_route.h"
-#include "bindings/python/engines.h"
+#include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/positional_function.h"
 #include "bindings/python/torch_tensor.h"
-#include "bindings/python/without_gil.h"
 
 namespace dorajit::python {
 namespace {
@@ -65,42 +62,6 @@ class OptionalTensor {
   bool is_there_;
 };
 
-// Runs `call(engine, error)` without the GIL, which the first call of a problem would hold for long
-// and which other threads may need.
-template <class Call>
-dorajit_status try_to_run(const Call& call, dorajit_error*& error) {
-  return without_gil([&] {
-    dorajit_engine* engine = nullptr;
-    const dorajit_status created = engines().current(&engine, &error);
-    return created == DORAJIT_OK ? call(engine, &error) : created;
-  });
-}
-
-// The same, and raises what it fails with.
-template <class Call>
-void run(const Call& call) {
-  dorajit_error* error = nullptr;
-  const dorajit_status status = try_to_run(call, error);
-  check(status, error);
-}
-
-py::object empty_like(py::handle tensor) {
-  auto made =
-      py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().empty_like, tensor.ptr()));
-  if (!made) throw py::error_already_set();
-  return made;
-}
-
-void count_change(py::handle tensor) {
-  const auto done =
-      py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().count_change, tensor.ptr()));
-  if (!done) throw py::error_already_set();
-}
-
-void count_call(std::int32_t operation) {
-  calls[static_cast<std::size_t>(operation)].fetch_add(1, std::memory_order_relaxed);
-}
-
 void compose(Tensors<4> tensors, double scale) {
   const Operands<4> operands("compose", {"lora", "base", "gain", "out"}, tensors);
   void* const stream = current_stream(operands[0]->device);
@@ -109,54 +70,6 @@ void compose(Tensors<4> tensors, double scale) {
                            operands[3], error);
   });
   count_call(DORAJIT_OP_COMPOSE);
-}
-
-// `out` is null where lora is to be written. Whether it was done; if not, nothing was.
-bool try_to_compose(Tensors<3> tensors, py::handle out, double scale) {
-  std::array<TorchTensor, 4> read;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!read[i].read(tensors[i])) return false;
-  }
-  if (out && !read[3].read(out)) return false;
-  const DLTensor& lora = read[0].dl();
-  const DLTensor& result = out ? read[3].dl() : lora;
-  void* const stream = current_stream(lora.device);
-  dorajit_error* error = nullptr;
-  const dorajit_status status = try_to_run(
-      [&](dorajit_engine* engine, dorajit_error** what) {
-        return dorajit_compose(engine, stream, &lora, &read[1].dl(), &read[2].dl(), scale, &result,
-                               what);
-      },
-      error);
-  if (status != DORAJIT_OK) dorajit_error_destroy(error);
-  return status == DORAJIT_OK;
-}
-
-// The whole of a call that needs no graph, in one step: lora, base, gain, scale, whether in place.
-// None where it is not of that kind, or goes wrong: the longer way then finds out why.
-PyObject* compose_directly(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  if (count != 5) return PyErr_Format(PyExc_TypeError, "takes 5 arguments, not %zd", count);
-  return with_python_errors([&]() -> PyObject* {
-    const Tensors<3> tensors(arguments, 3);
-    const Route route = route_of(tensors, arguments[3]);
-    if (route == kFailed) throw py::error_already_set();
-    if (route != kDirect) return Py_NewRef(Py_None);
-    const double scale = PyFloat_AS_DOUBLE(arguments[3]);
-    const int is_in_place = PyObject_IsTrue(arguments[4]);
-    if (is_in_place < 0) throw py::error_already_set();
-    if (is_in_place == 1) {
-      const bool is_done =
-          !is_frozen_by_inference(tensors[0]) && try_to_compose(tensors, {}, scale);
-      if (!is_done) return Py_NewRef(Py_None);
-      count_change(tensors[0]);
-      count_call(DORAJIT_OP_COMPOSE);
-      return Py_NewRef(tensors[0]);
-    }
-    py::object out = empty_like(tensors[0]);
-    if (!try_to_compose(tensors, out, scale)) return Py_NewRef(Py_None);
-    count_call(DORAJIT_OP_COMPOSE);
-    return out.release().ptr();
-  });
 }
 
 void compose_inner(Tensors<5> tensors, double scale) {
@@ -239,18 +152,16 @@ void warmup(std::int32_t operation, const py::sequence& tensors) {
 
 }  // namespace
 
+void count_call(std::int32_t operation) {
+  calls[static_cast<std::size_t>(operation)].fetch_add(1, std::memory_order_relaxed);
+}
+
 void add_operations(py::module_& module) {
   static std::array methods = {
       positional_method<4, compose>("compose",
                                     "compose($module, lora, base, gain, out, scale, /)\n--\n\n"
                                     "(Tensor, Tensor, Tensor, Tensor, float) -> None\n\n"
                                     "out = (gain - 1) * base + gain * (scale * lora)"),
-      fast_method(
-          "compose_directly", compose_directly,
-          "compose_directly($module, lora, base, gain, scale, inplace, /)\n--\n\n"
-          "(Tensor, Tensor, Tensor, float, bool) -> Tensor | None\n\n"
-          "The result of compose, if a kernel takes the tensors as they are and nobody else "
-          "has a say; else None, and nothing was done."),
       positional_method<5, compose_inner>(
           "compose_inner",
           "compose_inner($module, lora, base, gain, out, inner, scale, /)\n--\n\n"

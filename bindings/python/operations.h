@@ -5,7 +5,8 @@
 
 namespace dorajit::python {
 
-// Adds compose, compose_inner, backward, norm_assembly and warmup.
+// Adds compose, compose_inner, backward, norm_assembly, compose_residual, residual_backward and
+// warmup, which write into tensors that are given.
 void add_operations(pybind11::module_& module);
 
 // Operation -> calls that a kernel served.

@@ -72,7 +72,7 @@ def test_values_and_gradients(device, launches, kind):
     assert len(trained) == 3
     seed = torch.randn_like(out)
     found = torch.autograd.grad(out, trained, seed)
-    assert launches() == {"norm_assembly": 1, "compose_inner": 1, "backward": 1}
+    assert launches() == {"norm_assembly": 1, "compose_residual": 1, "residual_backward": 1}
     for one, other in zip(found, torch.autograd.grad(expected, trained, seed)):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
@@ -129,7 +129,7 @@ def test_the_inference_tier_launches_one_kernel(device, launches):
     layer, x = layer_and_input("linear", device)
     with torch.no_grad():
         layer(x)
-    assert launches()["compose"] == 1
+    assert launches()["compose_residual"] == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

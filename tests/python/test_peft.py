@@ -26,7 +26,10 @@ def test_same_numbers_in_float32(device, launches, kind, bias, lora_dropout):
     launches()
     with dorajit.patch_peft(strict=True) as patch:
         found = results(model, x)
-        assert launches() == {"norm_assembly": 1, "compose_inner": 1, "backward": 1}
+        # The base result of the dropped-out input is not what the delta is added to.
+        apart = lora_dropout > 0 and kind != "embedding"
+        ops = ("compose_inner", "backward") if apart else ("compose_residual", "residual_backward")
+        assert launches() == {"norm_assembly": 1, **dict.fromkeys(ops, 1)}
     assert not patch.refused
     assert_same(found, expected, 1e-5)
     # The same again, but for convolutions of a GPU, which need not be.
@@ -232,5 +235,5 @@ def test_gradient_checkpointing(device, launches):
         dorajit.forget_weight_norms()  # that pass was not recomputed
         launches()
         found = results(Checkpointed(model), x)
-        assert launches() == {"norm_assembly": 1, "compose_inner": 2, "backward": 1}
+        assert launches() == {"norm_assembly": 1, "compose_residual": 2, "residual_backward": 1}
     assert torch.equal(found[0], expected[0]) and torch.equal(found[2], expected[2])

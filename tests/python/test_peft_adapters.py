@@ -97,7 +97,7 @@ def test_adapters_are_switched(device, launches, kind):
     with patched():
         launches()
         found = outputs()
-        assert launches()["compose"] == 5  # two alone, two together, and one beside a plain LoRA
+        assert launches()["compose_residual"] == 5  # two alone, two together, and one beside a plain LoRA
     for one, other in zip(found, expected):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
     assert torch.equal(found[-1], expected[-1])

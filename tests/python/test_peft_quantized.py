@@ -66,7 +66,11 @@ def test_same_numbers(device, launches, make, made_patched):
         model = model or perturb(adapted(make, device))
         launches()
         found = results(model, x)  # once: PEFT's DoRA over 8 bits breaks in a second pass on a CPU
-    assert launches() == {"norm_assembly": 1, "compose_inner": 1, "backward": 1}
+    # A bias that requires grad, as HQQ's, gets its gradient by PyTorch.
+    bias = getattr(model.base_model.model[0].base_layer, "bias", None)
+    is_folded = bias is None or not bias.requires_grad
+    ops = ("compose_residual", "residual_backward") if is_folded else ("compose_inner", "backward")
+    assert launches() == {"norm_assembly": 1, **dict.fromkeys(ops, 1)}
     assert_same(found, expected, 1e-5)
 
 
@@ -77,7 +81,7 @@ def test_a_new_adapter_changes_nothing(device, launches, make):
         x = torch.randn(3, IN, device=device)
         launches()
         found = model(x)
-        assert launches()["compose"] == 1
+        assert launches()["compose_residual"] == 1
         with model.disable_adapter():
             assert torch.equal(found, model(x))
 

@@ -13,8 +13,8 @@ pytest.importorskip("peft", reason="PEFT is not installed: pip install peft tran
 from peft_models import KINDS, adapted, assert_same, results
 from perturbed import perturb
 
-TRAINING = {"norm_assembly": 1, "compose_inner": 1, "backward": 1}
-INFERENCE = {"norm_assembly": 1, "compose": 1}
+TRAINING = {"norm_assembly": 1, "compose_residual": 1, "residual_backward": 1}
+INFERENCE = {"norm_assembly": 1, "compose_residual": 1}
 NORM = {"norm_assembly": 1}
 
 pytestmark = pytest.mark.usefixtures("without_switches")

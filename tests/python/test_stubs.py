@@ -33,12 +33,15 @@ def test_the_stub_imports_the_types_that_it_names():
 
 def test_the_extension_takes_as_many_arguments_as_its_stub_says():
     for function in declared():
+        parameters = inspect.signature(function).parameters
+        if any(one.kind is one.VAR_POSITIONAL for one in parameters.values()):
+            continue
         with pytest.raises(TypeError) as error:
             getattr(_native, function.__name__)(*[None] * 100)
         # pybind11 lists them with their types.
         fixed = re.match(r"takes (\d+) arguments", str(error.value))
         taken = int(fixed[1]) if fixed else re.search(r"1\. (.*) -> ", str(error.value))[1].count(": ")
-        assert taken == len(inspect.signature(function).parameters), function.__name__
+        assert taken == len(parameters), function.__name__
 
 
 def test_every_public_function_has_types_and_words():
@@ -63,8 +66,8 @@ def words(public):
     return text
 
 
-OPERATIONS = ["fused_dora_compose", "fused_dora_compose_autograd", "fused_dora_forward_and_inner",
-              "fused_norm_assembly", "compose_backward", "weight_norm"]
+OPERATIONS = ["fused_dora_compose", "fused_dora_compose_autograd", "fused_dora_compose_residual",
+              "fused_dora_forward_and_inner", "fused_norm_assembly", "compose_backward", "weight_norm"]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -5,6 +5,7 @@ import torch
 from dorajit import run
 
 _ops = torch.ops.dorajit
+_is_grad_enabled = torch.is_grad_enabled
 
 
 class Compose(torch.autograd.Function):
@@ -22,26 +23,25 @@ class Compose(torch.autograd.Function):
         ctx.base_dtype = base.dtype
         ctx.set_materialize_grads(False)
         out = lora if inplace else None
+        inner = None
         if ctx.needs_input_grad[2]:
             out, inner = run.compose_inner(lora, base, mag_norm_scale, scale, out)
-            ctx.save_for_backward(mag_norm_scale, inner)
         else:
-            out, inner = run.compose(lora, base, mag_norm_scale, scale, out), None
-            ctx.save_for_backward(mag_norm_scale)
+            out = run.compose(lora, base, mag_norm_scale, scale, out)
+        ctx.save_for_backward(mag_norm_scale, inner)
         if inplace:
             ctx.mark_dirty(lora)
         return out, inner
 
     @staticmethod
     def backward(ctx, d_out, d_inner):
-        gain, *kept = ctx.saved_tensors
-        inner = kept[0] if kept else None
-        wanted = ctx.needs_input_grad[:3]
+        gain, inner = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
         d_lora = d_base = d_gain = None
         if d_out is not None:
-            if torch.is_grad_enabled():  # the backward pass is to be differentiated itself
+            if _is_grad_enabled():  # the backward pass is to be differentiated itself
                 d_lora, d_base, d_gain = differentiable_backward(d_out, inner, gain, ctx.scale,
-                                                                 wanted, ctx.base_dtype)
+                                                                 wanted[:3], ctx.base_dtype)
             else:
                 d_lora, d_base, d_gain = run.backward(d_out, inner, gain, ctx.scale, wanted,
                                                       ctx.base_dtype)

@@ -57,10 +57,11 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
     if _is_compiling():
         return library.compose(lora, base, mag_norm_scale, scale, inplace)
     if state.enabled:
-        result = _compose_directly(lora, base, mag_norm_scale, scale, inplace)
-        if result is not None:
-            return result
-    route = _route(lora, base, mag_norm_scale, scale)
+        route = _compose_directly(lora, base, mag_norm_scale, scale, inplace)
+        if type(route) is not int:
+            return route
+    else:
+        route = _route(lora, base, mag_norm_scale, scale)
     if route == 0:
         return _compose_indirectly(lora, base, mag_norm_scale, scale, inplace)
     if route == 2:

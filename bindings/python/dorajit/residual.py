@@ -66,14 +66,16 @@ def check(function, lora, result, mag_norm_scale, bias):
 
 def compose_residual(lora, result, gain, bias, scale, keeps_inner):
     """The sum, and scale * lora + base or None, without autograd."""
-    dtype = lora.dtype
-    if dtype is not result.dtype:
-        dtype = torch.promote_types(dtype, result.dtype)
+    if bias is not None and bias.dim() != gain.dim():
+        bias = _over(bias, gain)
     if state.enabled:
-        out = _empty_like(lora) if dtype is lora.dtype else _empty_like(lora, dtype=dtype)
+        made = _native.compose_residual_directly(lora, result, gain, bias, scale, keeps_inner)
+        if made is not None:
+            return made
+    dtype = torch.promote_types(lora.dtype, result.dtype)
+    if state.enabled:
+        out = _empty_like(lora, dtype=dtype)
         inner = _empty_like(out) if keeps_inner else None
-        if bias is not None and bias.shape != gain.shape and bias.numel() == gain.numel():
-            bias = _over(bias, gain)
         try:
             _native.compose_residual(lora, result, gain, bias, out, inner, scale)
             return out, inner
@@ -109,17 +111,13 @@ class ComposeResidual(torch.autograd.Function):
         ctx.scale, ctx.types = scale, (lora.dtype, result.dtype)
         ctx.set_materialize_grads(False)
         out, inner = compose_residual(lora, result, gain, bias, scale, ctx.needs_input_grad[2])
-        if inner is None:
-            ctx.save_for_backward(gain)
-        else:
-            ctx.save_for_backward(gain, inner)
+        ctx.save_for_backward(gain, inner)
         return out, inner
 
     @staticmethod
     def backward(ctx, d_out, d_inner):
-        gain, *kept = ctx.saved_tensors
-        inner = kept[0] if kept else None
-        wanted = ctx.needs_input_grad[:3]
+        gain, inner = ctx.saved_tensors
+        wanted = ctx.needs_input_grad
         d_lora = d_result = d_gain = None
         if d_out is not None:
             # In PyTorch if the backward pass is to be differentiated itself.

@@ -10,7 +10,6 @@ from dorajit import _native, checks, dispatch, errors, expression
 from dorajit.control import state
 
 _empty_like = torch.empty_like
-_BACKWARD = {"backward": _native.backward, "residual_backward": _native.residual_backward}
 
 
 def compose(lora, base, gain, scale, out=None):
@@ -35,6 +34,10 @@ def compose(lora, base, gain, scale, out=None):
 def compose_inner(lora, base, gain, scale, out=None):
     """compose, and scale * lora + base in a new tensor of lora's type."""
     if state.enabled:
+        if out is None:
+            made = _native.compose_inner_directly(lora, base, gain, scale)
+            if made is not None:
+                return made
         target = _empty_like(lora) if out is None else out
         inner = _empty_like(lora)
         try:
@@ -59,6 +62,10 @@ def backward(d_out, inner, gain, scale, wanted, base_dtype):
     d_lora has the type of d_out. inner is neither needed nor read without d_gain.
     """
     inner = inner if wanted[2] else None
+    if state.enabled:
+        found = _native.backward_directly(d_out, inner, gain, scale, wanted, d_out.dtype, base_dtype)
+        if found is not None:
+            return found
     found = _native_backward("backward", d_out, inner, gain, scale, wanted,
                              (d_out.dtype, base_dtype))
     if found is None:
@@ -70,6 +77,10 @@ def residual_backward(d_out, inner, gain, scale, wanted, types):
     """The gradients for lora and the base result, in these types, and gain; None where `wanted` is
     false. Otherwise as backward."""
     inner = inner if wanted[2] else None
+    if state.enabled:
+        found = _native.residual_backward_directly(d_out, inner, gain, scale, wanted, *types)
+        if found is not None:
+            return found
     found = _native_backward("residual_backward", d_out, inner, gain, scale, wanted, types)
     if found is None:
         return expression.residual_backward(d_out, inner, gain, scale, wanted, types)
@@ -77,11 +88,11 @@ def residual_backward(d_out, inner, gain, scale, wanted, types):
 
 
 def _native_backward(operation, d_out, inner, gain, scale, wanted, types):
-    """The gradients by a kernel; None if PyTorch is to do it."""
+    """The gradients by a kernel that may need other views; None if PyTorch is to do it."""
     if not state.enabled or not any(wanted):
         checks.backward(operation, d_out, inner, gain)
         return None
-    kernel = _BACKWARD[operation]
+    kernel = getattr(_native, operation)
     d_lora, d_base, d_gain = gradients = _gradients(d_out, gain, wanted, types)
     try:
         kernel(d_out, inner, gain, d_lora, d_base, d_gain, scale)

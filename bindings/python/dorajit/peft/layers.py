@@ -65,16 +65,16 @@ def _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, ada
 
 
 def _foldable(module, adapter):
-    """The layer of an adapter whose own call nobody would miss: its base result is the module's, and
-    neither hooks nor a wrapper wait for what it adds. None for others."""
+    """The layer of an adapter whose own call nobody would miss: its base result is the module's, its
+    forward is the one here, and neither hooks nor a wrapper wait for what it adds. None for others."""
     dropout = module.lora_dropout[adapter]
     if module.training and not isinstance(dropout, torch.nn.Identity):
         return None
     layer = module.lora_magnitude_vector[adapter]
-    is_plain = type(layer).__module__ == dora.__name__
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks,
              layer._backward_pre_hooks)
-    return layer if is_plain and not any(hooks) and "forward" not in vars(layer) else None
+    is_ours = getattr(layer.forward, "runs_natively", False) and "forward" not in vars(layer)
+    return layer if is_ours and not any(hooks) else None
 
 
 def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,

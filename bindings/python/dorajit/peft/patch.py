@@ -166,6 +166,7 @@ def _install(owner, name, replacement):
             return replacement(original, self, *args, **kwargs)
         return original(self, *args, **kwargs)
 
+    method.runs_natively = True
     _originals[owner, name] = static
     setattr(owner, name, staticmethod(method) if is_static else method)
 

@@ -1,0 +1,253 @@
+#include "bindings/python/direct_calls.h"
+
+#include <dorajit/dorajit.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "bindings/python/call_route.h"
+#include "bindings/python/native_call.h"
+#include "bindings/python/positional_function.h"
+#include "bindings/python/torch_tensor.h"
+
+namespace dorajit::python {
+namespace {
+
+namespace py = pybind11;
+
+PyObject* none() { return Py_NewRef(Py_None); }
+
+PyObject* wrong_count(int wanted, Py_ssize_t count) {
+  return PyErr_Format(PyExc_TypeError, "takes %d arguments, not %zd", wanted, count);
+}
+
+double to_double(PyObject* number) {
+  const double value = PyFloat_AsDouble(number);
+  if (value == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return value;
+}
+
+bool is_true(PyObject* object) {
+  const int answer = PyObject_IsTrue(object);
+  if (answer < 0) throw py::error_already_set();
+  return answer == 1;
+}
+
+py::object owned(PyObject* made) {
+  if (made == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(made);
+}
+
+py::object empty_like(PyObject* tensor) {
+  return owned(PyObject_CallOneArg(torch().empty_like, tensor));
+}
+
+py::object type_of(PyObject* tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("dtype");
+  return owned(PyObject_GetAttr(tensor, name));
+}
+
+py::object empty_like(PyObject* tensor, PyObject* dtype) {
+  if (type_of(tensor).ptr() == dtype) return empty_like(tensor);
+  static PyObject* const names = py::make_tuple("dtype").release().ptr();
+  const std::array<PyObject*, 2> arguments = {tensor, dtype};
+  return owned(PyObject_Vectorcall(torch().empty_like, arguments.data(), 1, names));
+}
+
+void count_change(PyObject* tensor) { owned(PyObject_CallOneArg(torch().count_change, tensor)); }
+
+// The tensors of a call, as they are.
+template <std::size_t kMost>
+class TensorList {
+ public:
+  // Adds a tensor, or null for None. False if no kernel takes it.
+  bool add(PyObject* tensor) {
+    const std::size_t at = count_++;
+    is_there_[at] = tensor != Py_None;
+    return !is_there_[at] || tensors_[at].read(tensor);
+  }
+
+  const DLTensor* operator[](std::size_t i) const {
+    return is_there_[i] ? &tensors_[i].dl() : nullptr;
+  }
+
+ private:
+  std::array<TorchTensor, kMost> tensors_;
+  std::array<bool, kMost> is_there_{};
+  std::size_t count_ = 0;
+};
+
+// Runs `call(engine, stream, error)`. Whether it was done; if not, nothing was.
+template <class Call>
+bool launch(std::int32_t operation, const DLTensor& first, const Call& call) {
+  void* const stream = current_stream(first.device);
+  dorajit_error* error = nullptr;
+  const dorajit_status status = try_to_run(
+      [&](dorajit_engine* engine, dorajit_error** what) { return call(engine, stream, what); },
+      error);
+  if (status != DORAJIT_OK) {
+    dorajit_error_destroy(error);
+    return false;
+  }
+  count_call(operation);
+  return true;
+}
+
+// lora, base, gain, then `out`: a tensor of its own, or lora.
+bool try_to_compose(PyObject* const* operands, PyObject* out, double scale) {
+  TensorList<4> tensors;
+  for (int i = 0; i < 3; ++i) {
+    if (!tensors.add(operands[i])) return false;
+  }
+  const bool is_in_place = out == operands[0];
+  if (!is_in_place && !tensors.add(out)) return false;
+  return launch(DORAJIT_OP_COMPOSE, *tensors[0], [&](auto* engine, void* stream, auto** error) {
+    return dorajit_compose(engine, stream, tensors[0], tensors[1], tensors[2], scale,
+                           tensors[is_in_place ? 0 : 3], error);
+  });
+}
+
+PyObject* compose_directly(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
+  if (count != 5) return wrong_count(5, count);
+  return with_python_errors([&]() -> PyObject* {
+    const Route route = route_of({arguments, 3}, arguments[3]);
+    if (route == kFailed) throw py::error_already_set();
+    if (route != kDirect) return PyLong_FromLong(route);
+    const double scale = PyFloat_AS_DOUBLE(arguments[3]);
+    PyObject* const lora = arguments[0];
+    if (is_true(arguments[4])) {
+      if (is_frozen_by_inference(lora) || !try_to_compose(arguments, lora, scale)) {
+        return PyLong_FromLong(route);
+      }
+      count_change(lora);
+      return Py_NewRef(lora);
+    }
+    py::object out = empty_like(lora);
+    if (!try_to_compose(arguments, out.ptr(), scale)) return PyLong_FromLong(route);
+    return out.release().ptr();
+  });
+}
+
+PyObject* compose_inner_directly(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
+  if (count != 4) return wrong_count(4, count);
+  return with_python_errors([&]() -> PyObject* {
+    const double scale = to_double(arguments[3]);
+    TensorList<5> tensors;
+    for (int i = 0; i < 3; ++i) {
+      if (!tensors.add(arguments[i])) return none();
+    }
+    const py::object out = empty_like(arguments[0]);
+    const py::object inner = empty_like(arguments[0]);
+    if (!tensors.add(out.ptr()) || !tensors.add(inner.ptr())) return none();
+    const bool is_done = launch(
+        DORAJIT_OP_COMPOSE_INNER, *tensors[0], [&](auto* engine, void* stream, auto** error) {
+          return dorajit_compose_inner(engine, stream, tensors[0], tensors[1], tensors[2], scale,
+                                       tensors[3], tensors[4], error);
+        });
+    return is_done ? PyTuple_Pack(2, out.ptr(), inner.ptr()) : none();
+  });
+}
+
+// lora, result, gain, bias, scale, whether inner is wanted.
+PyObject* compose_residual_directly(PyObject*, PyObject* const* arguments,
+                                    Py_ssize_t count) noexcept {
+  if (count != 6) return wrong_count(6, count);
+  return with_python_errors([&]() -> PyObject* {
+    const double scale = to_double(arguments[4]);
+    TensorList<6> tensors;
+    for (int i = 0; i < 4; ++i) {
+      if (!tensors.add(arguments[i])) return none();
+    }
+    // Of two types the result would have the wider.
+    if (type_of(arguments[0]).ptr() != type_of(arguments[1]).ptr()) return none();
+    const py::object out = empty_like(arguments[0]);
+    const py::object inner = is_true(arguments[5]) ? empty_like(arguments[0]) : py::none();
+    if (!tensors.add(out.ptr()) || !tensors.add(inner.ptr())) return none();
+    const bool is_done = launch(
+        DORAJIT_OP_COMPOSE_RESIDUAL, *tensors[0], [&](auto* engine, void* stream, auto** error) {
+          return dorajit_compose_residual(engine, stream, tensors[0], tensors[1], tensors[2],
+                                          tensors[3], scale, tensors[4], tensors[5], error);
+        });
+    return is_done ? PyTuple_Pack(2, out.ptr(), inner.ptr()) : none();
+  });
+}
+
+// d_out, inner, gain, scale, which gradients are wanted, the types of the first two. `kRun` has the
+// signature of dorajit_backward.
+template <std::int32_t kOperation, auto kRun>
+PyObject* backward_directly(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
+  if (count != 7) return wrong_count(7, count);
+  return with_python_errors([&]() -> PyObject* {
+    const auto [d_out, inner, gain, scale, wanted, lora_type, base_type] =
+        std::array{arguments[0], arguments[1], arguments[2], arguments[3],
+                   arguments[4], arguments[5], arguments[6]};
+    if (!PyTuple_Check(wanted) || PyTuple_GET_SIZE(wanted) < 3) return none();
+    const auto is_wanted = [&](Py_ssize_t i) { return is_true(PyTuple_GET_ITEM(wanted, i)); };
+    const py::object d_lora = is_wanted(0) ? empty_like(d_out, lora_type) : py::none();
+    const py::object d_base = is_wanted(1) ? empty_like(d_out, base_type) : py::none();
+    const py::object d_gain = is_wanted(2) ? empty_like(gain) : py::none();
+    TensorList<6> tensors;
+    for (PyObject* const tensor : {d_out, d_gain.is_none() ? Py_None : inner, gain, d_lora.ptr(),
+                                   d_base.ptr(), d_gain.ptr()}) {
+      if (!tensors.add(tensor)) return none();
+    }
+    std::int64_t bytes = 0;
+    TorchMemory workspace;
+    if (tensors[5] != nullptr) {
+      if (dorajit_backward_workspace(tensors[0], tensors[2], &bytes, nullptr) != DORAJIT_OK) {
+        return none();
+      }
+      if (bytes > 0) workspace = TorchMemory(d_out, bytes);
+    }
+    const double scale_value = to_double(scale);
+    const bool is_done =
+        launch(kOperation, *tensors[0], [&](auto* engine, void* stream, auto** error) {
+          return kRun(engine, stream, tensors[0], tensors[1], tensors[2], scale_value, tensors[3],
+                      tensors[4], tensors[5], workspace.data(), bytes, error);
+        });
+    return is_done ? PyTuple_Pack(3, d_lora.ptr(), d_base.ptr(), d_gain.ptr()) : none();
+  });
+}
+
+}  // namespace
+
+void add_direct_calls(py::module_& module) {
+  static std::array methods = {
+      fast_method(
+          "compose_directly", compose_directly,
+          "compose_directly($module, lora, base, gain, scale, inplace, /)\n--\n\n"
+          "(Tensor, Tensor, Tensor, float, bool) -> Tensor | int\n\n"
+          "The result of compose, if a kernel takes the tensors as they are and nobody else "
+          "has a say; else what route() gives, and nothing was done."),
+      fast_method("compose_inner_directly", compose_inner_directly,
+                  "compose_inner_directly($module, lora, base, gain, scale, /)\n--\n\n"
+                  "(Tensor, Tensor, Tensor, float) -> tuple[Tensor, Tensor] | None\n\n"
+                  "out and inner of compose_inner, if a kernel takes the tensors as they are; else "
+                  "None, and nothing was done."),
+      fast_method("compose_residual_directly", compose_residual_directly,
+                  "compose_residual_directly($module, lora, result, gain, bias, scale, "
+                  "keeps_inner, /)\n--\n\n"
+                  "(Tensor, Tensor, Tensor, Tensor | None, float, bool) -> "
+                  "tuple[Tensor, Tensor | None] | None\n\n"
+                  "out and inner of compose_residual, likewise."),
+      fast_method("backward_directly", backward_directly<DORAJIT_OP_BACKWARD, dorajit_backward>,
+                  "backward_directly($module, d_out, inner, gain, scale, wanted, lora_type, "
+                  "base_type, /)\n--\n\n"
+                  "(Tensor, Tensor | None, Tensor, float, Sequence[bool], dtype, dtype) -> "
+                  "tuple[Tensor | None, Tensor | None, Tensor | None] | None\n\n"
+                  "The gradients of compose for lora, base and gain, None for those that are not "
+                  "wanted, likewise."),
+      fast_method("residual_backward_directly",
+                  backward_directly<DORAJIT_OP_RESIDUAL_BACKWARD, dorajit_residual_backward>,
+                  "residual_backward_directly($module, d_out, inner, gain, scale, wanted, "
+                  "lora_type, result_type, /)\n--\n\n"
+                  "(Tensor, Tensor | None, Tensor, float, Sequence[bool], dtype, dtype) -> "
+                  "tuple[Tensor | None, Tensor | None, Tensor | None] | None\n\n"
+                  "Those of compose_residual for lora, result and gain, likewise."),
+      PyMethodDef{},
+  };
+  if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();
+}
+
+}  // namespace dorajit::python

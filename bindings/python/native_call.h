@@ -1,0 +1,36 @@
+// How Python calls the library: without the GIL, and counted.
+#pragma once
+
+#include <dorajit/dorajit.h>
+
+#include <cstdint>
+
+#include "bindings/python/engines.h"
+#include "bindings/python/native_error.h"
+#include "bindings/python/without_gil.h"
+
+namespace dorajit::python {
+
+// Runs `call(engine, error)` without the GIL, which the first call of a problem would hold for long
+// and which other threads may need.
+template <class Call>
+dorajit_status try_to_run(const Call& call, dorajit_error*& error) {
+  return without_gil([&] {
+    dorajit_engine* engine = nullptr;
+    const dorajit_status created = engines().current(&engine, &error);
+    return created == DORAJIT_OK ? call(engine, &error) : created;
+  });
+}
+
+// The same, and raises what it fails with.
+template <class Call>
+void run(const Call& call) {
+  dorajit_error* error = nullptr;
+  const dorajit_status status = try_to_run(call, error);
+  check(status, error);
+}
+
+// Counts a call that a kernel served; one of DORAJIT_OP_....
+void count_call(std::int32_t operation);
+
+}  // namespace dorajit::python

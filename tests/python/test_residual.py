@@ -1,0 +1,147 @@
+"""fused_dora_compose_residual: a layer's result in one pass, and its gradients in another."""
+
+import itertools
+
+import pytest
+import torch
+
+import dorajit
+
+SCALE = 0.7
+MIXES = [(torch.float32,) * 3, (torch.bfloat16, torch.bfloat16, torch.float32),
+         (torch.float16,) * 3, (torch.float64,) * 3, (torch.float32, torch.bfloat16, torch.float32),
+         (torch.bfloat16, torch.float32, torch.bfloat16)]
+
+
+def operands(device, mix=MIXES[0], shape=(3, 5, 24), gain_shape=None, biased=True):
+    """lora, result, gain and bias or None."""
+    lora, result = (torch.randn(shape, device=device).to(dtype) for dtype in mix[:2])
+    gain = (1 + 0.2 * torch.randn(gain_shape or shape[-1:], device=device)).to(mix[2])
+    bias = torch.randn(gain.shape, device=device).to(mix[1]) if biased else None
+    return lora, result, gain, bias
+
+
+def plain(lora, result, gain, bias, scale=SCALE):
+    """In float64, where the sum is as good as exact."""
+    lora, result, gain = (one.double() for one in (lora, result, gain))
+    base = result if bias is None else result - bias.double()
+    return result + ((gain - 1) * base + gain * (scale * lora)), scale * lora + base
+
+
+def call(lora, result, gain, bias, scale=SCALE):
+    return dorajit.fused_dora_compose_residual(lora, result, gain, scale, bias)
+
+
+def in_float32(lora, result, gain, bias, scale=SCALE):
+    """The very roundings of the kernel, for operands of at most 32 bits."""
+    lora, result, gain = (one.float() for one in (lora, result, gain))
+    base = result if bias is None else result - bias.float()
+    return result + ((gain - 1) * base + gain * (scale * lora))
+
+
+@pytest.mark.parametrize("mix, biased", itertools.product(MIXES, (False, True)))
+def test_is_rounded_once(device, launches, mix, biased):
+    given = operands(device, mix, biased=biased)
+    found = call(*given)
+    assert found.dtype == torch.promote_types(*mix[:2])
+    assert launches() == {"compose_residual": 1}
+    if torch.float64 in mix:
+        assert torch.equal(found, plain(*given)[0])
+    else:
+        assert torch.equal(found, in_float32(*given).to(found.dtype))
+
+
+@pytest.mark.parametrize("biased", (False, True))
+def test_a_new_adapter_changes_nothing(device, biased):
+    lora, result, gain, bias = operands(device, MIXES[1], biased=biased)
+    assert torch.equal(call(torch.zeros_like(lora), result, torch.ones_like(gain), bias), result)
+
+
+@pytest.mark.parametrize("mix, biased", itertools.product(MIXES, (False, True)))
+def test_gradients_are_those_of_the_sum(device, launches, mix, biased):
+    *leaves, bias = operands(device, mix, biased=biased)
+    leaves = [one.requires_grad_() for one in leaves]
+    wide = [one.detach().double().requires_grad_() for one in leaves]
+    out = call(*leaves, bias)
+    d_out = torch.randn_like(out)
+    found = torch.autograd.grad(out, leaves, d_out)
+    assert launches() == {"compose_residual": 1, "residual_backward": 1}
+    expected = torch.autograd.grad(plain(*wide, bias)[0], wide, d_out.double())
+    for one, other, leaf in zip(found, expected, leaves):
+        assert one.dtype == leaf.dtype
+        # d_gain is summed from inner, which was rounded to the type of the result.
+        least = min(torch.finfo(leaf.dtype).eps ** -1, torch.finfo(out.dtype).eps ** -1)
+        torch.testing.assert_close(one.double(), other, rtol=4 / least, atol=40 / least)
+
+
+@pytest.mark.parametrize("wanted", [wanted for wanted in itertools.product((False, True), repeat=3)
+                                    if any(wanted)])
+def test_only_wanted_gradients_are_made(device, launches, wanted):
+    *leaves, bias = operands(device)
+    leaves = [one.requires_grad_(want) for one, want in zip(leaves, wanted)]
+    out = call(*leaves, bias)
+    kept = [one for one in leaves if one.requires_grad]
+    torch.autograd.grad(out.sum(), kept)  # whose gradient of out is expanded
+    assert launches() == {"compose_residual": 1, "residual_backward": 1}
+    expected = plain(*(one.detach().double().requires_grad_(one.requires_grad) for one in leaves), bias)
+    assert expected[0].requires_grad
+
+
+def test_gradients_of_gradients(device):
+    *leaves, bias = operands(device, MIXES[3], shape=(2, 3))
+    leaves = [one.requires_grad_() for one in leaves]
+    assert torch.autograd.gradcheck(lambda *of: call(*of, bias), leaves)
+    assert torch.autograd.gradgradcheck(lambda *of: call(*of, bias), leaves)
+
+
+def test_a_trained_bias_has_its_gradient(device):
+    given = [one.double().requires_grad_() for one in operands(device, shape=(4, 6))]
+    assert torch.autograd.gradcheck(call, given)
+
+
+@pytest.mark.parametrize("memory_format", (torch.contiguous_format, torch.channels_last))
+def test_images_run_natively(device, launches, memory_format):
+    lora, result, gain, bias = operands(device, shape=(2, 8, 5, 6), gain_shape=(1, 8, 1, 1))
+    lora, result = (one.to(memory_format=memory_format).requires_grad_() for one in (lora, result))
+    out = call(lora, result, gain.requires_grad_(), bias.flatten())
+    torch.testing.assert_close(out, in_float32(lora, result, gain, bias), rtol=0, atol=0)
+    assert out.is_contiguous(memory_format=memory_format)
+    torch.autograd.grad(out, (lora, result, gain), torch.randn_like(out))
+    assert launches() == {"compose_residual": 1, "residual_backward": 1}
+
+
+def test_what_no_kernel_takes_runs_in_pytorch(device, launches):
+    lora, result, gain, bias = operands(device, shape=(4, 6, 8))
+    out = call(lora.mT, result.mT, gain[:6].expand(8, 6), None)  # it varies along one, lies along two
+    torch.testing.assert_close(out, in_float32(lora.mT, result.mT, gain[:6], None), rtol=0, atol=0)
+    with dorajit.disabled():
+        torch.testing.assert_close(call(lora, result, gain, bias),
+                                   in_float32(lora, result, gain, bias), rtol=0, atol=0)
+    assert launches() == {}
+
+
+def test_transforms_and_compiled_code_agree(device):
+    lora, result, gain, bias = operands(device, shape=(4, 6))
+    expected = in_float32(lora, result, gain, bias)
+    torch.testing.assert_close(torch.vmap(call, (0, 0, None, None))(lora, result, gain, bias), expected)
+    torch.testing.assert_close(torch.compile(call, fullgraph=True, backend="aot_eager")(
+        lora, result, gain, bias), expected)
+    leaves = [one.requires_grad_() for one in (lora, result, gain)]
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")(*leaves, bias)
+    for one, other in zip(torch.autograd.grad(compiled.sum(), leaves),
+                          torch.autograd.grad(call(*leaves, bias).sum(), leaves)):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("change, error, says", [
+    (lambda a: a.update(lora=a["lora"][..., :-1]), ValueError, "`result`"),
+    (lambda a: a.update(result=a["result"].int()), TypeError, "`result`"),
+    (lambda a: a.update(bias=a["bias"][:-1]), ValueError, "`bias`"),
+    (lambda a: a.update(bias="x"), TypeError, "`bias`"),
+    (lambda a: a.update(gain=a["gain"][:-1]), ValueError, "`mag_norm_scale`"),
+    (lambda a: a.update(scale=torch.ones(())), TypeError, "`scale`")])
+def test_bad_arguments_are_named(device, change, error, says):
+    named = dict(zip(("lora", "result", "gain", "bias"), operands(device)), scale=SCALE)
+    change(named)
+    with pytest.raises(error, match=says):
+        call(**named)
