@@ -91,8 +91,11 @@ def residual(lora, result, gain):
                                                                        False),
         "eager": lambda: result + expression(lora, result, gain)}
     if PEERS:
-        contenders["triton"] = lambda: result + PEERS["compose"].compose(
-            lora, result, gain, SCALE, torch.empty_like(lora))
+        def triton():
+            delta = torch.empty_like(lora)
+            PEERS["compose"].compose(lora, result, gain, SCALE, delta)
+            return result + delta
+        contenders["triton"] = triton
     return contenders
 
 
