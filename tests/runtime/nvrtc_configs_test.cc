@@ -64,6 +64,12 @@ constexpr bool kEveryMix = true;
 constexpr bool kEveryMix = false;
 #endif
 
+// Of how many compilations one is made: the residual forms differ from the others by an operation
+// or two an element.
+std::size_t one_in(const Variant& variant) {
+  return kEveryMix || variant.op <= Op::kNormAssembly ? 1 : 10;
+}
+
 class NvrtcConfigs : public testing::Test {
  protected:
   void SetUp() override {
@@ -97,9 +103,11 @@ class NvrtcConfigs : public testing::Test {
 
 TEST_F(NvrtcConfigs, DefaultsCompileForEveryArchitectureWithoutSpills) {
   std::vector<Task> tasks;
+  std::size_t turn = 0;
   for (const Variants& mixes : forms()) {
     for (std::size_t i = 0; i < std::size(kArchitectures); ++i) {
       const Variant& variant = mixes[i % mixes.size()];
+      if (turn++ % one_in(variant) != 0) continue;
       tasks.push_back({variant, slim_space(variant).front(), kArchitectures[i]});
     }
   }
@@ -115,6 +123,7 @@ TEST_F(NvrtcConfigs, EveryConfigOfTheSlimSpaceCompilesWithoutSpills) {
       const std::vector<Config> space = slim_space(mixes[mix]);
       for (std::size_t i = 0; i < space.size(); ++i) {
         if (!kEveryMix && i % mixes.size() != mix) continue;
+        if (i % one_in(mixes[mix]) != 0) continue;
         tasks.push_back({mixes[mix], space[i], kArchitectures[turn++ % std::size(kArchitectures)]});
       }
     }
