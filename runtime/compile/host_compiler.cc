@@ -63,9 +63,12 @@ class PrivateFolder {
   fs::path path_;
 };
 
-Status write_file(const fs::path& path, std::string_view text) {
+// `name` may have a folder of its own. `folder` is not made again if it was removed meanwhile, as
+// it is when the program is told to end.
+Status write_file(const fs::path& folder, const fs::path& name, std::string_view text) {
+  const fs::path path = folder / name;
   std::error_code ignored;
-  fs::create_directories(path.parent_path(), ignored);
+  if (name.has_parent_path()) fs::create_directory(path.parent_path(), ignored);
   std::ofstream file(path, std::ios::binary);
   file << text;
   file.close();
@@ -142,13 +145,14 @@ Result<Artifact> HostCompiler::compile(const CompileRequest& request) {
   DORAJIT_ASSIGN(const PrivateFolder folder, PrivateFolder::make());
   for (const auto* source :
        kernels::include_closure(kernels::source_roots(request.variant, request.target.kind))) {
-    DORAJIT_TRY(write_file(folder.path() / source->name, source->text));
+    DORAJIT_TRY(write_file(folder.path(), source->name, source->text));
   }
   const std::string text =
       kernels::instantiation(request.variant, request.config, request.target.kind);
-  const fs::path source = folder.path() / "dorajit_kernel.cc";
+  constexpr const char* kSource = "dorajit_kernel.cc";
+  const fs::path source = folder.path() / kSource;
   const fs::path object = folder.path() / "dorajit_kernel.so";
-  DORAJIT_TRY(write_file(source, text));
+  DORAJIT_TRY(write_file(folder.path(), kSource, text));
   std::vector<std::string> argv = {file};
   argv.insert(argv.end(), std::begin(kOptions), std::end(kOptions));
   argv.insert(argv.end(), {"-I" + folder.path().string(), "-o", object.string(), source.string()});
