@@ -50,9 +50,8 @@ py::object type_of(PyObject* tensor) {
 
 py::object empty_like(PyObject* tensor, PyObject* dtype) {
   if (type_of(tensor).ptr() == dtype) return empty_like(tensor);
-  static PyObject* const names = py::make_tuple("dtype").release().ptr();
   const std::array<PyObject*, 2> arguments = {tensor, dtype};
-  return owned(PyObject_Vectorcall(torch().empty_like, arguments.data(), 1, names));
+  return owned(PyObject_Vectorcall(torch().empty_like, arguments.data(), 1, dtype_alone()));
 }
 
 void count_change(PyObject* tensor) { owned(PyObject_CallOneArg(torch().count_change, tensor)); }

@@ -80,6 +80,7 @@ PYBIND11_MODULE(_native, module) {
              "float64; uint8; torch.empty_like; what counts a tensor's changes; whether inference "
              "mode is on; device index -> raw stream, or None without CUDA; its capsule of "
              "DLPack's C exchange API, or None; (status, message, log) -> exception.");
+  native::dtype_alone();
   native::add_operations(module);
   native::add_direct_calls(module);
   native::add_call_route(module);

@@ -66,6 +66,8 @@ const DLDataType* find_type(const PyObject* dtype) {
 
 }  // namespace
 
+PyObject* dtype_alone() { return names().dtype_alone; }
+
 Torch& torch() {
   static Torch* const kept = new Torch;
   return *kept;
@@ -155,9 +157,8 @@ bool is_frozen_by_inference(py::handle tensor) {
 TorchMemory::TorchMemory(py::handle like, std::int64_t bytes) {
   const py::object size = py::reinterpret_steal<py::object>(PyLong_FromLongLong(bytes));
   std::array<PyObject*, 3> arguments = {like.ptr(), size.ptr(), torch().byte_type};
-  tensor_ = py::reinterpret_steal<py::object>(
-      PyObject_VectorcallMethod(names().new_empty, arguments.data(),
-                                2 | PY_VECTORCALL_ARGUMENTS_OFFSET, names().dtype_alone));
+  tensor_ = py::reinterpret_steal<py::object>(PyObject_VectorcallMethod(
+      names().new_empty, arguments.data(), 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, dtype_alone()));
   const py::object pointer = tensor_ ? call(tensor_.ptr(), names().data_ptr) : py::object();
   std::int64_t address = 0;
   if (!pointer || !to_integer(pointer.ptr(), address)) throw py::error_already_set();

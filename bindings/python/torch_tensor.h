@@ -32,6 +32,10 @@ struct Torch {
   const ExchangeApi* exchange = nullptr;  // null: everything is read through Python
 };
 
+// A tuple of the one name `dtype`, for calls with that argument named. Borrowed. The first call is
+// to be made while the module is imported: memory that is collected meanwhile may run Python.
+PyObject* dtype_alone();
+
 // Filled once by configure(); its references are never dropped.
 Torch& torch();
 

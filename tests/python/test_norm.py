@@ -257,3 +257,11 @@ def test_sums_in_pieces(device, columns, pieces, dtype):
         found = norm._gram(a, dtype, at_once, pieces, False)
         wanted = a.double() @ a.double().T
         assert (found - wanted).abs().max() <= 64 * torch.finfo(dtype).eps * wanted.abs().max()
+
+
+def test_a_traced_norm_is_the_norm(device):
+    weight, a, b = (torch.randn(size, device=device) for size in ((12, 20), (4, 20), (12, 4)))
+    with torch.no_grad():
+        traced = torch.jit.trace(lambda *of: dorajit.weight_norm(*of, 2.0), (weight, a, b))
+        torch.testing.assert_close(traced(weight, a, b), dorajit.weight_norm(weight, a, b, 2.0))
+        torch.testing.assert_close(traced(2 * weight, a, b), dorajit.weight_norm(2 * weight, a, b, 2.0))

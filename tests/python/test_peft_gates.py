@@ -1,5 +1,7 @@
 """patch_peft: what is left to PEFT, and what is refused."""
 
+import functools
+
 import dorajit
 import pytest
 import torch
@@ -96,6 +98,40 @@ def test_an_unknown_factor_is_left_to_peft(device, launches):
         with pytest.warns(RuntimeWarning, match="`lora_A` is a .*Strange"):
             assert torch.equal(model(x), expected)
         assert launches() == {} and any("Strange" in reason for reason in patch.declined)
+
+
+def test_who_looks_at_what_a_layer_returns_is_shown_it(device):
+    model = perturb(adapted("linear", device))
+    x = model.base_model.model.example(device)
+    base = model.base_model.model.layer.base_layer(x)
+    with dorajit.patch_peft(strict=True):
+        with torch.nn.modules.module.register_module_forward_hook(
+                lambda module, _, out: out * 0 if isinstance(module, dora.DoraLinearLayer) else None):
+            assert torch.equal(model(x), base)
+        layer = model.base_model.model.layer.lora_magnitude_vector["default"]
+        with layer.register_forward_hook(lambda _, __, out: out * 0):
+            assert torch.equal(model(x), base)
+        ours = dora.DoraLinearLayer.forward
+        @functools.wraps(ours)
+        def wrapped(*args, **kwargs):
+            return ours(*args, **kwargs) * 0
+        dora.DoraLinearLayer.forward = wrapped
+        try:
+            assert torch.equal(model(x), base)
+        finally:
+            dora.DoraLinearLayer.forward = ours
+        assert not torch.equal(model(x), base)
+
+
+def test_arguments_may_be_named(device):
+    from peft.tuners.lora.variants import DoraLinearVariant
+    model = perturb(adapted("linear", device))
+    x, layer = model.base_model.model.example(device), model.base_model.model.layer
+    expected = model(x)
+    with dorajit.patch_peft(strict=True):
+        found = DoraLinearVariant.forward(module=layer, active_adapter="default", x=x,
+                                          result=layer.base_layer(x))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 class Quantized(nn.Linear):

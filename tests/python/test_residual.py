@@ -120,6 +120,30 @@ def test_what_no_kernel_takes_runs_in_pytorch(device, launches):
     assert launches() == {}
 
 
+@pytest.mark.parametrize("make", [
+    lambda bias: torch.stack([bias, bias], -1)[..., 0], lambda bias: bias[:1].expand(24),
+    torch.Tensor.double, lambda bias: torch._neg_view(bias), torch.Tensor.to_sparse,
+    lambda bias: bias.reshape(1, 24)])
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_any_bias_will_do(device, make, dtype):
+    lora, result, gain, bias = (one.to(dtype) for one in operands(device))
+    bias = make(bias)
+    expected = plain(lora, result, gain, bias.to_dense())[0]
+    torch.testing.assert_close(call(lora, result, gain, bias).double(), expected, rtol=1e-5, atol=1e-5)
+    out = call(lora.requires_grad_(), result, gain, bias)
+    torch.testing.assert_close(torch.autograd.grad(out.sum(), lora)[0],
+                               (gain * SCALE).expand(out.shape).to(dtype))
+
+
+def test_a_wider_result_is_not_rounded_to_the_type_of_lora(device):
+    lora, result, gain, bias = operands(device, MIXES[5])
+    expected = plain(lora, 100 * result, gain, bias)[0]
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    for found in (call(lora, 100 * result, gain, bias), compiled(lora, 100 * result, gain, bias),
+                  call(lora, 100 * result, gain, bias.requires_grad_())):
+        assert (found.double() - expected).abs().max() < 1e-4
+
+
 def test_transforms_and_compiled_code_agree(device):
     lora, result, gain, bias = operands(device, shape=(4, 6))
     expected = in_float32(lora, result, gain, bias)
@@ -138,6 +162,7 @@ def test_transforms_and_compiled_code_agree(device):
     (lambda a: a.update(result=a["result"].int()), TypeError, "`result`"),
     (lambda a: a.update(bias=a["bias"][:-1]), ValueError, "`bias`"),
     (lambda a: a.update(bias="x"), TypeError, "`bias`"),
+    (lambda a: a.update(bias=a["bias"].cfloat()), TypeError, "complex"),
     (lambda a: a.update(gain=a["gain"][:-1]), ValueError, "`mag_norm_scale`"),
     (lambda a: a.update(scale=torch.ones(())), TypeError, "`scale`")])
 def test_bad_arguments_are_named(device, change, error, says):

@@ -177,11 +177,20 @@ def _gathering_leaves_whole_parameters_alone(rank, device):
     assert gather.is_here(layer.base_layer.weight)
 
 
+def _a_trained_bias_elsewhere(rank, device):
+    from torch.distributed.fsdp import fully_shard
+    base = fully_shard(nn.Linear(4, 4, device=device))
+    with pytest.raises(ValueError, match="`bias` is trained but sharded by itself"):
+        gather.constant(base, "bias")
+    base.bias.requires_grad_(False)
+    assert gather.constant(base, "bias").shape == (4,)
+
+
 @pytest.mark.parametrize("body", [
     _fully_sharded_layer_outside_of_forward, _a_weight_that_changed_between_forward_passes,
     _a_base_layer_that_is_its_own_unit, _tensor_parallel_layer, _magnitudes_elsewhere,
     _parameters_taken_apart_by_fsdp1, _new_adapters_of_sharded_layers,
-    _gathering_leaves_whole_parameters_alone])
+    _gathering_leaves_whole_parameters_alone, _a_trained_bias_elsewhere])
 @processes.on(2)
 def test_layers(body, ranks, device, tmp_path):
     processes.run(body, ranks, device, tmp_path)

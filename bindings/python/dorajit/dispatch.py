@@ -15,7 +15,7 @@ from dorajit.control import state
 _MOST_DIMS = 16  # of the extension's tensor reader
 _KERNEL_TYPES = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
 _DEVICES = ("cpu", "cuda") if torch.version.hip is None else ("cpu",)
-_RETRIED = (errors.InvalidArgumentError, errors.UnsupportedError, errors.WrongDeviceError)
+RETRIED = (errors.InvalidArgumentError, errors.UnsupportedError, errors.WrongDeviceError)
 _MISSING = (errors.NoDriverError, errors.NoCompilerError)
 
 
@@ -51,7 +51,7 @@ def plan(matrices, gain=None):
     """
     given = {name: tensor for name, tensor in matrices.items() if tensor is not None}
     named = given if gain is None else {**given, "mag_norm_scale": gain}
-    reason = next(filter(None, (_unfit(name, tensor) for name, tensor in named.items())), None)
+    reason = next(filter(None, (unfit(name, tensor) for name, tensor in named.items())), None)
     if reason is None and len({tensor.dtype is torch.float64 for tensor in named.values()}) > 1:
         reason = "float64 operands are mixed with others"
     if reason is not None:
@@ -63,7 +63,7 @@ def plan(matrices, gain=None):
     return _plan_views(matrices, given, gain)
 
 
-def _unfit(name, tensor):
+def unfit(name, tensor):
     """Why no kernel takes the tensor whatever its strides, or None."""
     if tensor.layout is not torch.strided:
         return f"`{name}` has the layout {tensor.layout}"
@@ -175,7 +175,7 @@ def retry(error, matrices, gain=None):
     if isinstance(error, _MISSING):
         warnings.warn(f"{error}. Until then this runs in PyTorch.", RuntimeWarning, stacklevel=4)
         answer = Plan(str(error))
-    elif isinstance(error, _RETRIED):
+    elif isinstance(error, RETRIED):
         answer = plan(matrices, gain)
         if answer.reason is None and not answer.changed:
             raise error

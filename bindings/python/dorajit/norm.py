@@ -16,6 +16,7 @@ from dorajit.sharded import engines
 _ALIGNED = 64
 _MOST_PIECES = 16
 _is_compiling = torch.compiler.is_compiling
+_is_tracing = torch._C._is_tracing  # by torch.jit.trace, which does not follow `out=`
 
 
 def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
@@ -48,7 +49,7 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
         ValueError: shapes or devices do not go together; chunk_mb is no positive whole number; a
             parameter that FSDP or ZeRO-3 has taken apart is not gathered.
     """
-    if _is_compiling():
+    if _is_compiling() or _is_tracing():
         return torch.ops.dorajit.weight_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
                                              scale, chunk_mb)
     scale = checks.scale("weight_norm", scale)

@@ -45,8 +45,13 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, mag_norm_scale: Te
                 and (bias is None or not bias.requires_grad)):
             return _apply(lora, result, mag_norm_scale, bias, scale)[0]
         check("fused_dora_compose_residual", lora, result, mag_norm_scale, bias)
-    base = result if bias is None else result - _over(bias, mag_norm_scale)
-    return result + ops.fused_dora_compose_autograd(lora, base, mag_norm_scale, scale)
+    return apart(lora, result, mag_norm_scale, bias, scale, ops.fused_dora_compose_autograd)
+
+
+def apart(lora, result, gain, bias, scale, compose):
+    """The sum by several operations, of which `compose` makes what is added to the base result."""
+    base = result if bias is None else result - _over(bias, gain)
+    return result + compose(lora.to(torch.promote_types(lora.dtype, result.dtype)), base, gain, scale)
 
 
 def check(function, lora, result, mag_norm_scale, bias):
@@ -58,6 +63,8 @@ def check(function, lora, result, mag_norm_scale, bias):
     checks.same_device(function, **given)
     checks.same_shape(function, lora=lora, result=result)
     checks.broadcasts(function, "mag_norm_scale", mag_norm_scale, "lora", lora)
+    if not lora.is_complex() and any(one.is_complex() for one in given.values()):
+        raise TypeError(f"{function}: argument `lora` is real but others are complex; make it complex")
     if bias is not None and bias.numel() != mag_norm_scale.numel():
         raise ValueError(f"{function}: argument `bias` has shape {tuple(bias.shape)} but "
                          f"`mag_norm_scale` has {tuple(mag_norm_scale.shape)}; give both one element "
@@ -81,21 +88,34 @@ def compose_residual(lora, result, gain, bias, scale, keeps_inner):
             return out, inner
         except errors.Error as error:
             check("compose_residual", lora, result, gain, bias)
-            matrices = {"lora": lora, "result": result, "out": out, "inner": inner}
-            answer = dispatch.retry(error, matrices, gain)
+            answer, biased = _plan(error, {"lora": lora, "result": result, "out": out, "inner": inner},
+                                   gain, bias)
         if answer.reason is None:
-            biased = None if bias is None else dispatch.plan(matrices, bias)
-            if biased is None or biased.reason is None:
-                views = answer.matrices
-                _native.compose_residual(*views[:2], answer.gain, biased and biased.gain, *views[2:],
-                                         scale)
-                return out, inner
-            answer = biased
+            views = answer.matrices
+            _native.compose_residual(*views[:2], answer.gain, biased, *views[2:], scale)
+            return out, inner
         dispatch.require_native("compose_residual", answer)
     else:
         check("compose_residual", lora, result, gain, bias)
     out, inner = expression.compose_residual(lora, result, gain, bias, scale, dtype)
     return out, inner if keeps_inner else None
+
+
+def _plan(error, matrices, gain, bias):
+    """What to do after the native library refused: a dispatch.Plan, and the bias that goes with it."""
+    if bias is None:
+        return dispatch.retry(error, matrices, gain), None
+    reason = dispatch.unfit("bias", bias)
+    if reason is not None:
+        return dispatch.Plan(reason), None
+    compact = _over(bias, gain).contiguous()
+    biased = dispatch.plan(matrices, compact)
+    if biased.reason is not None:
+        return biased._replace(reason=biased.reason.replace("mag_norm_scale", "bias")), None
+    # Where the bias was all that was wrong, the rest fits as it is.
+    is_changed = compact is not bias and isinstance(error, dispatch.RETRIED)
+    answer = dispatch.plan(matrices, gain) if is_changed else dispatch.retry(error, matrices, gain)
+    return answer, biased.gain
 
 
 def _over(bias, gain):

@@ -32,11 +32,7 @@ def total(lora, result, gain, scale, bias=None):
         gain, bias: one element per channel, the gain broadcastable; bias None: nothing.
     """
     if tier(lora, result, gain) == EAGER:
-        base = result
-        if bias is not None:
-            bias = bias.to(result.dtype)
-            base = result - (bias.reshape(gain.shape) if bias.numel() == gain.numel() else bias)
-        return result + expression.compose(lora, base, gain, scale)
+        return residual.apart(lora, result, gain, bias, scale, expression.compose)
     return residual.fused_dora_compose_residual(lora, result, gain, scale, bias)
 
 

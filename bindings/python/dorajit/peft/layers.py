@@ -12,6 +12,7 @@ from dorajit import dropout, gain, norm, recomputation, tiers
 from dorajit.peft import declined
 from dorajit.sharded import engines, gather
 
+_has_any_global_hook = torch.nn.modules.module._has_any_global_hook
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _ROWS_AT_ONCE = 1024
 
@@ -71,10 +72,12 @@ def _foldable(module, adapter):
     if module.training and not isinstance(dropout, torch.nn.Identity):
         return None
     layer = module.lora_magnitude_vector[adapter]
+    forward = type(layer).forward
+    if getattr(forward, "as_installed", None) is not forward or "forward" in vars(layer):
+        return None
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks,
              layer._backward_pre_hooks)
-    is_ours = getattr(layer.forward, "runs_natively", False) and "forward" not in vars(layer)
-    return layer if is_ours and not any(hooks) else None
+    return None if any(hooks) or _has_any_global_hook() else layer
 
 
 def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,

@@ -160,18 +160,20 @@ def _install(owner, name, replacement):
     is_static = isinstance(static, staticmethod)
     original = static.__func__ if is_static else static
 
-    @functools.wraps(original)
-    def method(self, *args, **kwargs):
-        if _is_patched(self, args, kwargs):
-            return replacement(original, self, *args, **kwargs)
-        return original(self, *args, **kwargs)
+    subject = next(iter(inspect.signature(original).parameters))
 
-    method.runs_natively = True
+    @functools.wraps(original)
+    def method(*args, **kwargs):
+        if _is_patched(args[0] if args else kwargs[subject]):
+            return replacement(original, *args, **kwargs)
+        return original(*args, **kwargs)
+
+    method.as_installed = method  # which a wrapper around it that copies its attributes is not
     _originals[owner, name] = static
     setattr(owner, name, staticmethod(method) if is_static else method)
 
 
-def _is_patched(subject, args, kwargs):
+def _is_patched(subject):
     """Whether a method of this layer, or one of this module for an adapter, is to be replaced."""
     if _Switch.everywhere:
         return True

@@ -40,20 +40,33 @@ def constant(module, name):
 
     Returns:
         The parameter itself where it is whole; None if it is that.
+
+    Raises:
+        ValueError: it is trained and lies elsewhere, so that its gradient would be lost.
     """
     found = getattr(module, name)
     if found is None:
         return None
+    if found.requires_grad and torch.is_grad_enabled() and not _is_at_hand(module, found):
+        raise ValueError(f"{type(module).__name__}: `{name}` is trained but sharded by itself, and its "
+                         "gradient would not be whole; freeze it (LoraConfig's bias=\"none\"), or let "
+                         "FSDP or ZeRO-3 wrap the layers around it and not the base layer")
     with torch.no_grad():
         if engines.is_dtensor(found):
             return found.full_tensor()
         unit = unwrapped(module) is not module and _is_sharded(module)
-        if not unit and is_here(found, least_dims=0):
+        if _is_at_hand(module, found):
             return found
         with whole(module if unit else found):
             found = getattr(module, name)
             require(type(module).__name__, name, found, least_dims=0)
             return found.detach().clone()
+
+
+def _is_at_hand(module, parameter):
+    """Whether a parameter of the module is whole where it stands."""
+    is_unit = unwrapped(module) is not module and _is_sharded(module)
+    return not is_unit and is_here(parameter, least_dims=0)
 
 
 def is_here(tensor, least_dims=2):
