@@ -95,8 +95,11 @@ Result<kernels::Variant> make_variant(const VariantOptions& options) {
       DORAJIT_ASSIGN(gain, parse_type("--gain-type", options.gain_type));
     }
     for (std::size_t i = 0; i < op->operands.size(); ++i) {
-      const bool is_matrix = op->operands[i].shape == kernels::OperandShape::kMatrix;
-      variant.types[i] = is_matrix ? type : gain;
+      const kernels::OperandSpec& operand = op->operands[i];
+      // A layer's bias is of the type that its activations have.
+      const bool is_like_gain =
+          operand.shape != kernels::OperandShape::kMatrix && operand.name != "bias";
+      variant.types[i] = is_like_gain ? gain : type;
     }
   }
   if (!kernels::is_supported(variant)) {
