@@ -42,7 +42,7 @@ def _compose_inner(lora, base, gain, scale):
 
 
 def _backward(d_out, inner, gain, scale, wanted, base_dtype):
-    d_lora, d_base, d_gain = run.backward(d_out, inner, gain, scale, wanted, base_dtype)
+    d_lora, d_base, d_gain = run.backward(d_out, inner, gain, scale, tuple(wanted), base_dtype)
     return [_laid_out(gradient, like) for gradient, like
             in ((d_lora, d_out), (d_base, d_out), (d_gain, gain)) if gradient is not None]
 

@@ -145,7 +145,7 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], mag_norm_scale: Ten
 
     Errors as those of fused_dora_compose.
     """
-    wanted = [bool(needs_lora_grad), bool(needs_base_grad), bool(needs_mag_grad)]
+    wanted = bool(needs_lora_grad), bool(needs_base_grad), bool(needs_mag_grad)
     if inner is None and needs_mag_grad:
         raise TypeError("compose_backward: argument `inner` is None, from which the gradient of "
                         "mag_norm_scale is summed")
