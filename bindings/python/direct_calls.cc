@@ -67,6 +67,13 @@ class TensorList {
     return !is_there_[at] || tensors_[at].read(tensor);
   }
 
+  // The same of one that was allocated for the call.
+  bool add_result(PyObject* tensor) {
+    const std::size_t at = count_++;
+    is_there_[at] = tensor != Py_None;
+    return !is_there_[at] || tensors_[at].read_result(tensor);
+  }
+
   const DLTensor* operator[](std::size_t i) const {
     return is_there_[i] ? &tensors_[i].dl() : nullptr;
   }
@@ -100,7 +107,7 @@ bool try_to_compose(PyObject* const* operands, PyObject* out, double scale) {
     if (!tensors.add(operands[i])) return false;
   }
   const bool is_in_place = out == operands[0];
-  if (!is_in_place && !tensors.add(out)) return false;
+  if (!is_in_place && !tensors.add_result(out)) return false;
   return launch(DORAJIT_OP_COMPOSE, *tensors[0], [&](auto* engine, void* stream, auto** error) {
     return dorajit_compose(engine, stream, tensors[0], tensors[1], tensors[2], scale,
                            tensors[is_in_place ? 0 : 3], error);
@@ -138,7 +145,7 @@ PyObject* compose_inner_directly(PyObject*, PyObject* const* arguments, Py_ssize
     }
     const py::object out = empty_like(arguments[0]);
     const py::object inner = empty_like(arguments[0]);
-    if (!tensors.add(out.ptr()) || !tensors.add(inner.ptr())) return none();
+    if (!tensors.add_result(out.ptr()) || !tensors.add_result(inner.ptr())) return none();
     const bool is_done = launch(
         DORAJIT_OP_COMPOSE_INNER, *tensors[0], [&](auto* engine, void* stream, auto** error) {
           return dorajit_compose_inner(engine, stream, tensors[0], tensors[1], tensors[2], scale,
@@ -162,7 +169,7 @@ PyObject* compose_residual_directly(PyObject*, PyObject* const* arguments,
     if (type_of(arguments[0]).ptr() != type_of(arguments[1]).ptr()) return none();
     const py::object out = empty_like(arguments[0]);
     const py::object inner = is_true(arguments[5]) ? empty_like(arguments[0]) : py::none();
-    if (!tensors.add(out.ptr()) || !tensors.add(inner.ptr())) return none();
+    if (!tensors.add_result(out.ptr()) || !tensors.add_result(inner.ptr())) return none();
     const bool is_done = launch(
         DORAJIT_OP_COMPOSE_RESIDUAL, *tensors[0], [&](auto* engine, void* stream, auto** error) {
           return dorajit_compose_residual(engine, stream, tensors[0], tensors[1], tensors[2],
@@ -187,9 +194,11 @@ PyObject* backward_directly(PyObject*, PyObject* const* arguments, Py_ssize_t co
     const py::object d_base = is_wanted(1) ? empty_like(d_out, base_type) : py::none();
     const py::object d_gain = is_wanted(2) ? empty_like(gain) : py::none();
     TensorList<6> tensors;
-    for (PyObject* const tensor : {d_out, d_gain.is_none() ? Py_None : inner, gain, d_lora.ptr(),
-                                   d_base.ptr(), d_gain.ptr()}) {
+    for (PyObject* const tensor : {d_out, d_gain.is_none() ? Py_None : inner, gain}) {
       if (!tensors.add(tensor)) return none();
+    }
+    for (const py::object& made : {d_lora, d_base, d_gain}) {
+      if (!tensors.add_result(made.ptr())) return none();
     }
     std::int64_t bytes = 0;
     TorchMemory workspace;

@@ -17,7 +17,6 @@ struct Names {
   PyObject* stride = PyUnicode_InternFromString("stride");
   PyObject* is_cuda = PyUnicode_InternFromString("is_cuda");
   PyObject* is_cpu = PyUnicode_InternFromString("is_cpu");
-  PyObject* is_neg = PyUnicode_InternFromString("is_neg");
   PyObject* is_inference = PyUnicode_InternFromString("is_inference");
   PyObject* get_device = PyUnicode_InternFromString("get_device");
   PyObject* new_empty = PyUnicode_InternFromString("new_empty");
@@ -131,16 +130,25 @@ bool TorchTensor::borrow(const ExchangeApi& api, PyObject* tensor) {
   return true;
 }
 
+bool TorchTensor::read_memory(PyObject* tensor) {
+  const ExchangeApi* const api = torch().exchange;
+  return api != nullptr ? borrow(*api, tensor) : read_attributes(tensor);
+}
+
 bool TorchTensor::read(py::handle tensor) {
-  PyObject* const object = tensor.ptr();
   const auto is_plain = [&] {
     // Negation that PyTorch has put off is not in the memory.
-    const py::object is_neg = call(object, names().is_neg);
+    const auto is_neg =
+        py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().is_neg, tensor.ptr()));
     return is_neg && is_neg.ptr() == Py_False;
   };
-  const ExchangeApi* const api = torch().exchange;
-  const bool is_read =
-      (api != nullptr ? borrow(*api, object) : read_attributes(object)) && is_plain();
+  const bool is_read = read_memory(tensor.ptr()) && is_plain();
+  if (!is_read) PyErr_Clear();
+  return is_read;
+}
+
+bool TorchTensor::read_result(py::handle tensor) {
+  const bool is_read = read_memory(tensor.ptr());
   if (!is_read) PyErr_Clear();
   return is_read;
 }

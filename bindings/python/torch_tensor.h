@@ -26,6 +26,7 @@ struct Torch {
   std::array<Type, kTypes> types{};
   PyObject* byte_type = nullptr;          // torch.uint8
   PyObject* empty_like = nullptr;         // torch.empty_like
+  PyObject* is_neg = nullptr;             // of a tensor
   PyObject* count_change = nullptr;       // of a tensor's elements, as autograd has to know
   PyObject* in_inference = nullptr;       // whether inference mode is on
   PyObject* current_stream = nullptr;     // device index -> stream; null without CUDA
@@ -46,11 +47,15 @@ class TorchTensor {
   // set then. Needs the GIL.
   bool read(pybind11::handle tensor);
 
+  // The same of a tensor that PyTorch has just allocated, and so put nothing off for.
+  bool read_result(pybind11::handle tensor);
+
   [[nodiscard]] const DLTensor& dl() const { return dl_; }
 
  private:
   static constexpr int kMostDims = 16;
 
+  bool read_memory(PyObject* tensor);
   bool borrow(const ExchangeApi& api, PyObject* tensor);
   bool read_attributes(PyObject* tensor);
   bool read_shape(PyObject* tensor);

@@ -91,11 +91,17 @@ def test_the_other_functions_compile(launches):
 def test_opcheck(device, grad):
     lora, base, gain = operands((6, 32), device, grad=grad)
     terms = [torch.rand(8, device=device).requires_grad_(grad) for _ in range(3)]
+    bias = torch.randn(32, device=device)
     for op, args in (
             (ops.compose, (lora, base, gain, SCALE)),
             (ops.compose_inner, (lora, base, gain, SCALE)),
             (ops.backward, (lora, base, gain, SCALE, [True, True, True], torch.float32)),
             (ops.backward, (lora, None, gain, SCALE, [True, False, False], torch.float32)),
+            (ops.compose_residual, (lora, base, gain, None, SCALE)),
+            (ops.compose_residual_inner, (lora, base, gain, bias, SCALE)),
+            (ops.residual_backward, (lora, base, gain, SCALE, [True] * 3, *[torch.float32] * 2)),
+            (ops.residual_backward, (lora, None, gain, SCALE, [False, True, False],
+                                     *[torch.float32] * 2)),
             (ops.norm_assembly, (*terms, SCALE))):
         torch.library.opcheck(op.default, args)
     torch.library.opcheck(ops.compose_.default, (*(t.detach() for t in (lora, base, gain)), SCALE))
@@ -110,6 +116,19 @@ def test_operators_differentiate(name, frozen):
     op = getattr(ops, name)
     assert torch.autograd.gradcheck(lambda *t: op(*t, 0.7), tensors)
     assert torch.autograd.gradgradcheck(lambda *t: op(*t, 0.7), tensors)
+
+
+@pytest.mark.parametrize("name", ["compose_residual", "compose_residual_inner"])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("frozen", [None, 0, 1, 2])
+def test_operators_over_a_base_result_differentiate(name, biased, frozen):
+    tensors = operands((4, 6), "cpu", torch.float64, grad=True)
+    bias = torch.randn(6, dtype=torch.float64) if biased else None
+    if frozen is not None:
+        tensors[frozen].requires_grad_(False)
+    op = getattr(ops, name)
+    assert torch.autograd.gradcheck(lambda *t: op(*t, bias, 0.7), tensors)
+    assert torch.autograd.gradgradcheck(lambda *t: op(*t, bias, 0.7), tensors)
 
 
 class Layer(torch.nn.Module):
@@ -145,7 +164,9 @@ def test_modes_and_traces_see_the_operator():
 
     with Mode():
         dorajit.fused_dora_compose(lora, base, gain, SCALE)
+        dorajit.fused_dora_compose_residual(lora, base, gain, SCALE)
     assert "dorajit.compose_.default" in seen
+    assert "dorajit.compose_residual.default" in seen
     graph = make_fx(Layer())(lora, base, gain)
     assert "dorajit.compose.default" in [str(node.target) for node in graph.graph.nodes]
     traced = torch.jit.trace(Layer(), (lora, base, gain))

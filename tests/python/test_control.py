@@ -144,19 +144,33 @@ def test_warmup_makes_ready(device):
     dorajit.warmup("backward", tensors[0].mT.expand(2, 8, 4).mT, torch.empty(2, 4, 8, device=device,
                                                                              dtype=dtype), tensors[2])
     dorajit.warmup("norm_assembly", *(tensors[2],) * 3)
+    dorajit.warmup("compose_residual", *tensors)
+    dorajit.warmup("compose_residual", *tensors, tensors[2])
+    dorajit.warmup("residual_backward", *tensors)
     before = testing.statistics()
     dorajit.fused_dora_compose(*tensors, SCALE)
+    leaf = tensors[2].clone().requires_grad_()
+    for bias in (None, tensors[2]):
+        dorajit.fused_dora_compose_residual(*tensors, SCALE, bias)
+        out = dorajit.fused_dora_compose_residual(*tensors[:2], leaf, SCALE, bias)
+    lora, result = (one.clone().requires_grad_() for one in tensors[:2])
+    out = dorajit.fused_dora_compose_residual(lora, result, leaf, SCALE)
+    torch.autograd.grad(out, (lora, result, leaf), torch.ones_like(out))
     after = testing.statistics()
     assert after["compilations"] == before["compilations"]
-    assert after["launches"] == before["launches"] + 1
+    assert after["launches"] == before["launches"] + 7
     with pytest.raises(ValueError, match="`operation` is 'mul'"):
         dorajit.warmup("mul", *tensors)
     with pytest.raises(TypeError, match="has 3 tensors, not 2"):
         dorajit.warmup("compose", *tensors[:2])
+    with pytest.raises(TypeError, match="has 3 tensors, not 4"):
+        dorajit.warmup("residual_backward", *tensors, tensors[2])
     with pytest.raises(ValueError, match="`base` has shape"):
         dorajit.warmup("compose", tensors[0], tensors[1][:2], tensors[2])
     with pytest.raises(dorajit.UnsupportedError, match="runs in PyTorch: float64"):
         dorajit.warmup("compose", tensors[0], tensors[1].float(), tensors[2])
+    with pytest.raises(dorajit.UnsupportedError, match="runs in PyTorch: `bias` has the layout"):
+        dorajit.warmup("compose_residual", *tensors, tensors[2].to_sparse())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
@@ -173,6 +187,32 @@ def test_a_captured_call_needs_a_loaded_kernel():
         out = dorajit.fused_dora_compose(*tensors, SCALE, inplace=False)
     graph.replay()
     assert torch.equal(out, expected)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+def test_a_step_is_captured_after_warming_up():
+    types = torch.float16, torch.bfloat16  # of no other test
+    *leaves, bias = (*operands((4, 8), "cuda", *types, grad=True),
+                     torch.randn(8, device="cuda", dtype=types[0]))
+    def step():
+        out = dorajit.fused_dora_compose_residual(*leaves, SCALE, bias)
+        return (out.detach(), *torch.autograd.grad(out, leaves, torch.ones_like(out)))
+    with pytest.raises(dorajit.CaptureUnsafeError, match="dorajit.warmup"):
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            step()
+    torch.cuda.synchronize()
+    dorajit.warmup("compose_residual", *leaves, bias)
+    dorajit.warmup("residual_backward", *leaves)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        expected = step()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        found = step()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert all(map(torch.equal, found, expected))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="streams need a GPU")

@@ -64,7 +64,8 @@ def test_what_kernels_cannot_take_runs_in_pytorch(device, launches, make):
 
 def test_a_transposed_pair_runs_over_its_memory(device, launches):
     lora, base, gain = transposed(device)
-    assert dorajit.explain_dispatch(lora, base, gain).path == "native"
+    for operation in ("compose", "compose_residual"):
+        assert dorajit.explain_dispatch(lora, base, gain, operation).path == "native"
     out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
     assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
     assert launches() == {"compose": 1}
@@ -106,7 +107,8 @@ def test_gradients_in_pytorch(device, make):
 def test_backward_over_copies_and_views(device, launches):
     d_out, inner, gain = operands((6, 64), device, gain_shape=(32,))
     d_out, inner = d_out[:, ::2], inner[:, ::2]
-    assert "compact copies" in dorajit.explain_dispatch(d_out, inner, gain, "backward").reason
+    for operation in ("backward", "residual_backward"):
+        assert "compact copies" in dorajit.explain_dispatch(d_out, inner, gain, operation).reason
     with dorajit.force_native():
         d_lora, d_base, _ = dorajit.compose_backward(d_out, inner, gain, SCALE)
     to_lora, to_base, _ = reference.gradients(d_out, inner, gain, SCALE)

@@ -144,16 +144,41 @@ def test_a_wider_result_is_not_rounded_to_the_type_of_lora(device):
         assert (found.double() - expected).abs().max() < 1e-4
 
 
-def test_transforms_and_compiled_code_agree(device):
+def test_transforms_agree(device):
     lora, result, gain, bias = operands(device, shape=(4, 6))
-    expected = in_float32(lora, result, gain, bias)
-    torch.testing.assert_close(torch.vmap(call, (0, 0, None, None))(lora, result, gain, bias), expected)
-    torch.testing.assert_close(torch.compile(call, fullgraph=True, backend="aot_eager")(
-        lora, result, gain, bias), expected)
-    leaves = [one.requires_grad_() for one in (lora, result, gain)]
-    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")(*leaves, bias)
-    for one, other in zip(torch.autograd.grad(compiled.sum(), leaves),
-                          torch.autograd.grad(call(*leaves, bias).sum(), leaves)):
+    torch.testing.assert_close(torch.vmap(call, (0, 0, None, None))(lora, result, gain, bias),
+                               in_float32(lora, result, gain, bias))
+    through = torch.compile(torch.func.grad(lambda *of: call(*of).sum()), backend="aot_eager")
+    torch.testing.assert_close(through(lora, result, gain, bias), (gain * SCALE).expand(4, 6))
+
+
+@pytest.mark.parametrize("biased", (False, True))
+@pytest.mark.parametrize("mix", (MIXES[1], MIXES[4], MIXES[5]))
+@pytest.mark.parametrize("dynamic", (False, True))
+def test_a_compiled_step_runs_in_kernels(device, launches, dynamic, mix, biased):
+    *leaves, bias = operands(device, mix, biased=biased)
+    leaves = [one.requires_grad_() for one in leaves]
+    torch._dynamo.reset()
+    compiled = torch.compile(call, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    out = compiled(*leaves, bias)
+    d_out = torch.randn_like(out)
+    found = torch.autograd.grad(out, leaves, d_out)
+    assert launches() == {"compose_residual": 1, "residual_backward": 1}
+    expected = call(*leaves, bias)
+    assert torch.equal(out, expected)
+    assert all(map(torch.equal, found, torch.autograd.grad(expected, leaves, d_out)))
+    launches()
+    with torch.no_grad():
+        assert torch.equal(compiled(*leaves, bias), expected)
+    assert launches() == {"compose_residual": 1}
+
+
+def test_a_compiled_step_with_a_trained_bias(device):
+    given = [one.requires_grad_() for one in operands(device, shape=(4, 6))]
+    torch._dynamo.reset()
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    for one, other in zip(torch.autograd.grad(compiled(*given).sum(), given),
+                          torch.autograd.grad(call(*given).sum(), given)):
         torch.testing.assert_close(one, other)
 
 

@@ -7,9 +7,9 @@ from torch import Tensor, dtype
 __version__: str
 def configure(
     dtypes: Sequence[dtype], byte_type: dtype, empty_like: Callable[[Tensor], Tensor],
-    count_change: Callable[[Tensor], None], in_inference: Callable[[], bool],
-    current_stream: Callable[[int], int] | None, exchange_api: object | None,
-    make_exception: Callable[[int, str, str], BaseException]
+    is_neg: Callable[[Tensor], bool], count_change: Callable[[Tensor], None],
+    in_inference: Callable[[], bool], current_stream: Callable[[int], int] | None,
+    exchange_api: object | None, make_exception: Callable[[int, str, str], BaseException]
 ) -> None: ...
 def compose(lora: Tensor, base: Tensor, gain: Tensor, out: Tensor, scale: float, /) -> None: ...
 def compose_inner(

@@ -11,6 +11,7 @@ def configure(exchange_api):
         dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
         byte_type=torch.uint8,
         empty_like=torch.empty_like,
+        is_neg=torch.Tensor.is_neg,
         count_change=torch.autograd.graph.increment_version,
         in_inference=torch.is_inference_mode_enabled,
         current_stream=getattr(torch._C, "_cuda_getCurrentRawStream", None),

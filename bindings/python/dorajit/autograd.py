@@ -1,4 +1,10 @@
-"""The composition as a node of autograd's graph, for eager calls."""
+"""The composition, by itself and over a base result, as nodes of autograd's graph for eager calls.
+
+A node's outputs are the result and `inner = scale * lora + base`, None if the magnitude needs no
+gradient. Forward saves inner and the magnitude, or the magnitude alone. Backward is one launch for all
+gradients that are wanted. inner being an output, a graph of the backward pass leads back through it
+to lora and base, so that a node may be differentiated again.
+"""
 
 import torch
 
@@ -8,19 +14,26 @@ _ops = torch.ops.dorajit
 _is_grad_enabled = torch.is_grad_enabled
 
 
-class Compose(torch.autograd.Function):
-    """The node. Its outputs are the result and `inner = scale * lora + base`, None if the magnitude
-    needs no gradient.
+def differentiable(name):
+    """The operator of that name, a node of the graph itself, with the signature of run's function."""
+    def backward(d_out, inner, gain, scale, wanted, *types):
+        results = iter(getattr(_ops, name)(d_out, inner if wanted[2] else None, gain, scale,
+                                           list(wanted[:3]), *types))
+        return [next(results) if want else None for want in wanted[:3]]
+    return backward
 
-    Forward saves inner and the magnitude, or the magnitude alone. Backward is one launch for all
-    gradients that are wanted. inner being an output, a graph of the backward pass leads back
-    through it to lora and base, so that the node may be differentiated again.
-    """
+
+_differentiable_backward = differentiable("backward")
+_differentiable_residual_backward = differentiable("residual_backward")
+
+
+class Compose(torch.autograd.Function):
+    """Of run.compose and run.compose_inner."""
 
     @staticmethod
     def forward(ctx, lora, base, mag_norm_scale, scale, inplace):
         ctx.scale = scale
-        ctx.base_dtype = base.dtype
+        ctx.types = (base.dtype,)
         ctx.set_materialize_grads(False)
         out = lora if inplace else None
         inner = None
@@ -35,34 +48,46 @@ class Compose(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_out, d_inner):
-        gain, inner = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
-        d_lora = d_base = d_gain = None
-        if d_out is not None:
-            if _is_grad_enabled():  # the backward pass is to be differentiated itself
-                d_lora, d_base, d_gain = differentiable_backward(d_out, inner, gain, ctx.scale,
-                                                                 wanted[:3], ctx.base_dtype)
-            else:
-                d_lora, d_base, d_gain = run.backward(d_out, inner, gain, ctx.scale, wanted,
-                                                      ctx.base_dtype)
-        if d_inner is not None:
-            d_lora, d_base = add_inner(d_lora, d_base, d_inner, ctx.scale, wanted, ctx.base_dtype)
-        return d_lora, d_base, d_gain, None, None
+        backward = _differentiable_backward if _is_grad_enabled() else run.backward
+        return *gradients(ctx, d_out, d_inner, backward), None, None
 
 
-def differentiable_backward(d_out, inner, gain, scale, wanted, base_dtype):
-    """run.backward as a node of the graph; None where `wanted` is false."""
-    results = iter(_ops.backward(d_out, inner if wanted[2] else None, gain, scale, list(wanted),
-                                 base_dtype))
-    return [next(results) if want else None for want in wanted]
+class ComposeResidual(torch.autograd.Function):
+    """Of run.compose_residual, of which the bias is a constant."""
+
+    @staticmethod
+    def forward(ctx, lora, result, mag_norm_scale, bias, scale):
+        ctx.scale = scale
+        ctx.types = lora.dtype, result.dtype
+        ctx.set_materialize_grads(False)
+        out, inner = run.compose_residual(lora, result, mag_norm_scale, bias, scale,
+                                          ctx.needs_input_grad[2])
+        ctx.save_for_backward(mag_norm_scale, inner)
+        return out, inner
+
+    @staticmethod
+    def backward(ctx, d_out, d_inner):
+        backward = (_differentiable_residual_backward if _is_grad_enabled()
+                    else run.residual_backward)
+        return *gradients(ctx, d_out, d_inner, backward), None, None
 
 
-def add_inner(d_lora, d_base, d_inner, scale, wanted, base_dtype):
-    """Adds what flows back through inner = scale * lora + base."""
-    if wanted[0]:
-        term = scale * d_inner
-        d_lora = term if d_lora is None else d_lora + term
-    if wanted[1]:
-        term = d_inner.to(base_dtype)
-        d_base = term if d_base is None else d_base + term
-    return d_lora, d_base
+def gradients(ctx, d_out, d_inner, backward):
+    """The gradients for lora, the base result and the magnitude, None where none is needed.
+
+    `ctx` has the magnitude and inner saved, and what else `backward` takes, which computes what comes
+    through out. d_out and d_inner may be None.
+    """
+    gain, inner = ctx.saved_tensors
+    wanted = ctx.needs_input_grad
+    d_lora = d_base = d_gain = None
+    if d_out is not None:
+        d_lora, d_base, d_gain = backward(d_out, inner, gain, ctx.scale, wanted, *ctx.types)
+    if d_inner is not None:  # through inner = scale * lora + base
+        if wanted[0]:
+            term = ctx.scale * d_inner
+            d_lora = term if d_lora is None else d_lora + term
+        if wanted[1]:
+            term = d_inner.to(ctx.types[-1])
+            d_base = term if d_base is None else d_base + term
+    return d_lora, d_base, d_gain

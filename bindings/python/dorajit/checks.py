@@ -93,6 +93,23 @@ def compose(function, lora, base, mag_norm_scale):
                         "complex, since the result has its element type")
 
 
+def compose_residual(function, lora, result, mag_norm_scale, bias):
+    """What fused_dora_compose_residual demands; `bias` may be None."""
+    given = {"lora": lora, "result": result, "mag_norm_scale": mag_norm_scale}
+    if bias is not None:
+        given["bias"] = bias
+    tensors(function, **given)
+    same_device(function, **given)
+    same_shape(function, lora=lora, result=result)
+    broadcasts(function, "mag_norm_scale", mag_norm_scale, "lora", lora)
+    if not lora.is_complex() and any(one.is_complex() for one in given.values()):
+        raise TypeError(f"{function}: argument `lora` is real but others are complex; make it complex")
+    if bias is not None and bias.numel() != mag_norm_scale.numel():
+        raise ValueError(f"{function}: argument `bias` has shape {tuple(bias.shape)} but "
+                         f"`mag_norm_scale` has {tuple(mag_norm_scale.shape)}; give both one element "
+                         "per channel")
+
+
 def backward(function, d_out, inner, mag_norm_scale):
     """What compose_backward demands; `inner` may be None."""
     given = {"d_out": d_out, "mag_norm_scale": mag_norm_scale}

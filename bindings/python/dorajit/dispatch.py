@@ -184,6 +184,36 @@ def retry(error, matrices, gain=None):
     return answer
 
 
+def over_channels(bias, gain):
+    """The bias in the gain's shape, if it has as many elements."""
+    return bias.reshape(gain.shape) if bias.numel() == gain.numel() else bias
+
+
+def plan_bias(matrices, gain, bias):
+    """A Plan, whose `gain` is the bias as a kernel takes it beside the gain."""
+    reason = unfit("bias", bias)
+    if reason is not None:
+        return Plan(reason)
+    answer = plan(matrices, over_channels(bias, gain).contiguous())
+    if answer.reason is not None:
+        answer = answer._replace(reason=answer.reason.replace("mag_norm_scale", "bias"))
+    return answer
+
+
+def retry_with_bias(error, matrices, gain, bias):
+    """As retry, of an operation with a bias or None: a Plan, and the bias that goes with it."""
+    if bias is None:
+        return retry(error, matrices, gain), None
+    biased = plan_bias(matrices, gain, bias)
+    if biased.reason is not None:
+        return biased, None
+    # Where the bias was all that was wrong, the rest fits as it is.
+    is_changed = bias.shape != gain.shape or not bias.is_contiguous()
+    answer = (plan(matrices, gain) if is_changed and isinstance(error, RETRIED)
+              else retry(error, matrices, gain))
+    return answer, biased.gain
+
+
 def require_native(operation, answer):
     """Raises FallbackError inside `dorajit.force_native()`."""
     if state.forced:
@@ -193,13 +223,16 @@ def require_native(operation, answer):
 
 def explain(operation, tensors):
     """The way that a call of the operation with these tensors takes; see explain_dispatch."""
-    matrices, gain = dict(tensors), None
+    matrices, gain, is_backward = dict(tensors), None, False
     if operation == "norm_assembly":
         checks.norm_assembly(operation, *matrices.values())
     else:
         gain = matrices.pop("mag_norm_scale")
-        if operation == "backward":
-            checks.backward(operation, matrices["d_out"], matrices["inner"], gain)
+        is_backward = "d_out" in matrices
+        if is_backward:
+            checks.backward(operation, *matrices.values(), gain)
+        elif "result" in matrices:
+            checks.compose_residual(operation, *matrices.values(), gain, None)
         else:
             checks.compose(operation, *matrices.values(), gain)
     if not state.enabled:
@@ -209,6 +242,6 @@ def explain(operation, tensors):
     if answer.reason is None:
         return Dispatch("native", "a kernel takes other views of the tensors" if answer.changed
                         else "a kernel takes the tensors as they are")
-    if operation == "backward" and answer.strides_only:
+    if is_backward and answer.strides_only:
         return Dispatch("native", f"a kernel takes compact copies: {answer.reason}")
     return Dispatch("torch", answer.reason)

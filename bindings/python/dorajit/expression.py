@@ -82,19 +82,20 @@ def compose_residual(lora, result, gain, bias, scale, dtype):
     return rounded(out, dtype), rounded(scaled + base, dtype)
 
 
-def residual_backward(d_out, inner, gain, scale, wanted, types):
+def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype):
     """The gradients of compose_residual for lora and result, in these types, and gain; None where
     `wanted` is false."""
     d_lora, _, d_gain = backward(d_out, inner, gain, scale, (wanted[0], False, wanted[2]), None)
     d_result = None
     if wanted[1]:
         wide, wide_gain = _widened(d_out, gain)
-        d_result = rounded(_over(wide_gain, wide).conj() * wide, types[1])
-    return None if d_lora is None else d_lora.to(types[0]), d_result, d_gain
+        d_result = rounded(_over(wide_gain, wide).conj() * wide, result_dtype)
+    return None if d_lora is None else d_lora.to(lora_dtype), d_result, d_gain
 
 
-def second_backward(d_out, inner, gain, scale, gradients, wanted):
-    """The gradients of backward for d_out, inner and gain; None where `wanted` is false.
+def second_backward(d_out, inner, gain, scale, gradients, wanted, is_residual=False):
+    """The gradients of backward, or residual_backward, for d_out, inner and gain; None where `wanted`
+    is false.
 
     `gradients` are those of d_lora, d_base and d_gain, None where there is none.
     """
@@ -114,7 +115,8 @@ def second_backward(d_out, inner, gain, scale, gradients, wanted):
         to_d_out = to_d_out + gain * scale * of_lora if wanted[0] else None
     if of_base is not None:
         through_gain = through_gain + of_base.conj() * d_out
-        to_d_out = to_d_out + (gain - 1) * of_base if wanted[0] else None
+        of_d_out = gain if is_residual else gain - 1
+        to_d_out = to_d_out + of_d_out * of_base if wanted[0] else None
     if of_gain is not None:
         of_gain = of_gain.reshape(gain.shape)
         to_d_out = to_d_out + of_gain * inner if wanted[0] else None

@@ -6,8 +6,9 @@
     dorajit::backward(d_out, inner?, gain, scale, wanted, base_dtype) -> the gradients wanted
     dorajit::norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale) -> norm
 
-Each runs a kernel where one will do and PyTorch elsewhere, as the functions do; each but the second
-has an autograd formula, whose backward pass is dorajit::backward.
+and over the base result `compose_residual`, `compose_residual_inner` and `residual_backward`. Each runs
+a kernel where one will do and PyTorch elsewhere, as the functions do; each but the second has an
+autograd formula, whose backward pass is dorajit::backward or residual_backward.
 """
 
 import torch
@@ -23,6 +24,11 @@ _SCHEMAS = (
     "backward(Tensor d_out, Tensor? inner, Tensor gain, float scale, bool[] wanted, "
     "ScalarType base_dtype) -> Tensor[]",
     "norm_assembly(Tensor w_norm_sq, Tensor cross_term, Tensor ba_norm_sq, float scale) -> Tensor",
+    "compose_residual(Tensor lora, Tensor result, Tensor gain, Tensor? bias, float scale) -> Tensor",
+    "compose_residual_inner(Tensor lora, Tensor result, Tensor gain, Tensor? bias, float scale) "
+    "-> (Tensor, Tensor)",
+    "residual_backward(Tensor d_out, Tensor? inner, Tensor gain, float scale, bool[] wanted, "
+    "ScalarType lora_dtype, ScalarType result_dtype) -> Tensor[]",
 )
 
 
@@ -42,13 +48,30 @@ def _compose_inner(lora, base, gain, scale):
 
 
 def _backward(d_out, inner, gain, scale, wanted, base_dtype):
-    d_lora, d_base, d_gain = run.backward(d_out, inner, gain, scale, tuple(wanted), base_dtype)
-    return [_laid_out(gradient, like) for gradient, like
-            in ((d_lora, d_out), (d_base, d_out), (d_gain, gain)) if gradient is not None]
+    return _wanted(run.backward(d_out, inner, gain, scale, tuple(wanted), base_dtype), d_out, gain)
+
+
+def _wanted(gradients, d_out, gain):
+    return [_laid_out(gradient, like) for gradient, like in zip(gradients, (d_out, d_out, gain))
+            if gradient is not None]
 
 
 def _norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
     return _laid_out(run.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale), w_norm_sq)
+
+
+def _compose_residual(lora, result, gain, bias, scale):
+    return _laid_out(run.compose_residual(lora, result, gain, bias, scale, False)[0], lora)
+
+
+def _compose_residual_inner(lora, result, gain, bias, scale):
+    out, inner = run.compose_residual(lora, result, gain, bias, scale, True)
+    return _laid_out(out, lora), _laid_out(inner, lora)
+
+
+def _residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype):
+    return _wanted(run.residual_backward(d_out, inner, gain, scale, tuple(wanted), lora_dtype,
+                                         result_dtype), d_out, gain)
 
 
 def _laid_out(result, like):
@@ -77,7 +100,11 @@ def _fake_compose_inner(lora, base, gain, scale):
 
 def _fake_backward(d_out, inner, gain, scale, wanted, base_dtype):
     checks.backward("backward", d_out, inner, gain)
-    likes = ((d_out, d_out.dtype), (d_out, base_dtype), (gain, gain.dtype))
+    return _fake_gradients(d_out, gain, wanted, d_out.dtype, base_dtype)
+
+
+def _fake_gradients(d_out, gain, wanted, lora_dtype, base_dtype):
+    likes = ((d_out, lora_dtype), (d_out, base_dtype), (gain, gain.dtype))
     return [torch.empty_like(like, dtype=dtype)
             for (like, dtype), want in zip(likes, wanted) if want]
 
@@ -87,54 +114,84 @@ def _fake_norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
     return torch.empty_like(w_norm_sq)
 
 
+def _fake_compose_residual(lora, result, gain, bias, scale):
+    checks.compose_residual("compose_residual", lora, result, gain, bias)
+    return torch.empty_like(lora, dtype=torch.promote_types(lora.dtype, result.dtype))
+
+
+def _fake_compose_residual_inner(lora, result, gain, bias, scale):
+    out = _fake_compose_residual(lora, result, gain, bias, scale)
+    return out, torch.empty_like(out)
+
+
+def _fake_residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype):
+    checks.backward("residual_backward", d_out, inner, gain)
+    return _fake_gradients(d_out, gain, wanted, lora_dtype, result_dtype)
+
+
 # --- how they are differentiated -----------------------------------------------------------------
 
-def _save_for_compose(ctx, inputs, output):
-    lora, base, gain, ctx.scale = inputs
-    ctx.base_dtype = base.dtype
-    # inner is computed again, if it is needed: callers that know they need it use compose_inner.
-    needed = (lora, base) if ctx.needs_input_grad[2] else ()
-    ctx.save_for_backward(gain, *needed)
+class _Composition:
+    """How the composition is differentiated, with and without inner as an output, by itself or over a
+    base result.
+
+    Operands are lora, the base result, gain, and more that have no gradients, the scale last.
+    """
+
+    def __init__(self, compose_inner, backward, types):
+        self._compose_inner = compose_inner               # name of the operator
+        self._backward = autograd.differentiable(backward)
+        self._types = types                               # (lora, base) -> what backward takes
+
+    def _keep(self, ctx, inputs):
+        lora, base, _, *more = inputs
+        ctx.scale, ctx.types, ctx.more = more[-1], self._types(lora, base), len(more)
+
+    def save(self, ctx, inputs, output):
+        self._keep(ctx, inputs)
+        lora, base, gain, *biases, _ = inputs
+        # inner is computed again, if it is needed: callers that know they need it use the other form.
+        ctx.save_for_backward(gain, *((lora, base, *biases) if ctx.needs_input_grad[2] else ()))
+
+    def differentiate(self, ctx, d_out):
+        gain, *operands = ctx.saved_tensors
+        inner = None
+        if operands:
+            lora, base, *biases = operands
+            inner = getattr(_ops, self._compose_inner)(lora, base, gain, *biases, ctx.scale)[1]
+        found = self._backward(d_out, inner, gain, ctx.scale, ctx.needs_input_grad, *ctx.types)
+        return *found, *(None,) * ctx.more
+
+    def save_inner(self, ctx, inputs, output):
+        self._keep(ctx, inputs)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(inputs[2], output[1] if ctx.needs_input_grad[2] else None)
+
+    def differentiate_inner(self, ctx, d_out, d_inner):
+        return *autograd.gradients(ctx, d_out, d_inner, self._backward), *(None,) * ctx.more
 
 
-def _differentiate_compose(ctx, d_out):
-    gain, *operands = ctx.saved_tensors
-    inner = _ops.compose_inner(*operands, gain, ctx.scale)[1] if operands else None
-    return *autograd.differentiable_backward(d_out, inner, gain, ctx.scale,
-                                             ctx.needs_input_grad[:3], ctx.base_dtype), None
-
-
-def _save_for_compose_inner(ctx, inputs, output):
-    _, base, gain, ctx.scale = inputs
-    ctx.base_dtype = base.dtype
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(gain, *(output[1:] if ctx.needs_input_grad[2] else ()))
-
-
-def _differentiate_compose_inner(ctx, d_out, d_inner):
-    gain, *kept = ctx.saved_tensors
-    wanted = ctx.needs_input_grad[:3]
-    d_lora = d_base = d_gain = None
-    if d_out is not None:
-        d_lora, d_base, d_gain = autograd.differentiable_backward(
-            d_out, kept[0] if kept else None, gain, ctx.scale, wanted, ctx.base_dtype)
-    if d_inner is not None:
-        d_lora, d_base = autograd.add_inner(d_lora, d_base, d_inner, ctx.scale, wanted,
-                                            ctx.base_dtype)
-    return d_lora, d_base, d_gain, None
+_composition = _Composition("compose_inner", "backward", lambda lora, base: (base.dtype,))
+_over_residual = _Composition("compose_residual_inner", "residual_backward",
+                              lambda lora, result: (lora.dtype, result.dtype))
 
 
 def _save_for_backward(ctx, inputs, output):
-    d_out, inner, gain, ctx.scale, ctx.wanted, _ = inputs
-    ctx.save_for_backward(d_out, gain, *(() if inner is None else (inner,)))
+    d_out, inner, gain, ctx.scale, ctx.wanted, *types = inputs
+    ctx.types = len(types)
+    ctx.save_for_backward(d_out, gain, inner)
 
 
-def _differentiate_backward(ctx, gradients):
-    d_out, gain, *kept = ctx.saved_tensors
+def _differentiate_backward(ctx, gradients, is_residual=False):
+    d_out, gain, inner = ctx.saved_tensors
     given = iter(gradients)
     gradients = [next(given) if want else None for want in ctx.wanted]
-    return *expression.second_backward(d_out, kept[0] if kept else None, gain, ctx.scale,
-                                       gradients, ctx.needs_input_grad[:3]), None, None, None
+    return *expression.second_backward(d_out, inner, gain, ctx.scale, gradients,
+                                       ctx.needs_input_grad[:3], is_residual), *(None,) * (2 + ctx.types)
+
+
+def _differentiate_residual_backward(ctx, gradients):
+    return _differentiate_backward(ctx, gradients, True)
 
 
 def _save_for_norm_assembly(ctx, inputs, output):
@@ -165,31 +222,37 @@ def _register(name, run_it, fake, differentiate=None, save=None):
 
 for _schema in _SCHEMAS:
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
-_register("compose", _compose, _fake_compose, _differentiate_compose, _save_for_compose)
+_register("compose", _compose, _fake_compose, _composition.differentiate, _composition.save)
 _register("compose_", _compose_into, _fake_compose_into)
-_register("compose_inner", _compose_inner, _fake_compose_inner, _differentiate_compose_inner,
-          _save_for_compose_inner)
+_register("compose_inner", _compose_inner, _fake_compose_inner, _composition.differentiate_inner,
+          _composition.save_inner)
 _register("backward", _backward, _fake_backward, _differentiate_backward, _save_for_backward)
 _register("norm_assembly", _norm_assembly, _fake_norm_assembly, _differentiate_norm_assembly,
           _save_for_norm_assembly)
+_register("compose_residual", _compose_residual, _fake_compose_residual, _over_residual.differentiate,
+          _over_residual.save)
+_register("compose_residual_inner", _compose_residual_inner, _fake_compose_residual_inner,
+          _over_residual.differentiate_inner, _over_residual.save_inner)
+_register("residual_backward", _residual_backward, _fake_residual_backward,
+          _differentiate_residual_backward, _save_for_backward)
 
 
 # --- calls through them --------------------------------------------------------------------------
 
-def _is_transformed():
+def is_transformed():
     """Inside a transform of torch.func."""
     return torch._C._functorch.maybe_current_level() is not None
 
 
 # What torch.compiler.assume_constant_result does, which would import the whole compiler: the answer
 # holds where it was traced, and a compiled function is guarded by the transforms around it.
-_is_transformed._dynamo_marked_constant = True
+is_transformed._dynamo_marked_constant = True
 
 
 def compose(lora, base, gain, scale, inplace):
     """fused_dora_compose as operators, and inside a transform of torch.func, which does not go
     through operators that are differentiated in Python, as PyTorch's own; traceable."""
-    if _is_transformed():
+    if is_transformed():
         result = expression.compose(lora, base, gain, scale)
         return lora.copy_(result) if inplace else result
     differentiable = torch.is_grad_enabled() and (lora.requires_grad or base.requires_grad
@@ -206,14 +269,14 @@ def compose(lora, base, gain, scale, inplace):
 
 def compose_inner(lora, base, gain, scale):
     """As compose, for fused_dora_forward_and_inner."""
-    if _is_transformed():
+    if is_transformed():
         return expression.compose_inner(lora, base, gain, scale)
     return _ops.compose_inner(lora, base, gain, scale)
 
 
 def backward(d_out, inner, gain, scale, wanted):
     """As compose, for compose_backward."""
-    if _is_transformed():
+    if is_transformed():
         return tuple(expression.backward(d_out, inner, gain, scale, wanted, d_out.dtype))
     results = _ops.backward(d_out, inner if wanted[2] else None, gain, scale, wanted, d_out.dtype)
     placed, position = [], 0
@@ -225,6 +288,13 @@ def backward(d_out, inner, gain, scale, wanted):
 
 def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
     """As compose, for fused_norm_assembly."""
-    if _is_transformed():
+    if is_transformed():
         return expression.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale)
     return _ops.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale)
+
+
+def compose_residual(lora, result, gain, bias, scale):
+    """As compose, for fused_dora_compose_residual outside of transforms of torch.func."""
+    if torch.is_grad_enabled() and gain.requires_grad:
+        return _ops.compose_residual_inner(lora, result, gain, bias, scale)[0]
+    return _ops.compose_residual(lora, result, gain, bias, scale)

@@ -25,7 +25,7 @@ _compose_directly = _native.compose_directly
 _apply = super(torch.autograd.Function, autograd.Compose).apply
 
 
-def _is_transforming():
+def is_transforming():
     """Inside a torch.func transform, or under forward-mode differentiation."""
     return _transform_level() is not None or _forward_ad._current_level >= 0
 
@@ -106,7 +106,7 @@ def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, mag_norm_scale: Ten
     if route == 0:
         scale = checks.scale("fused_dora_forward_and_inner", scale)
         checks.compose("fused_dora_forward_and_inner", lora, base, mag_norm_scale)
-    if _is_transforming():
+    if is_transforming():
         return expression.compose_inner(lora, base, mag_norm_scale, scale)
     return library.compose_inner(lora, base, mag_norm_scale, scale)
 
@@ -158,7 +158,7 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], mag_norm_scale: Ten
     if route == 0:
         scale = checks.scale("compose_backward", scale)
         checks.backward("compose_backward", d_out, inner, mag_norm_scale)
-    if _is_transforming():
+    if is_transforming():
         return expression.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype)
     return library.backward(d_out, inner, mag_norm_scale, scale, wanted)
 
@@ -188,7 +188,7 @@ def fused_norm_assembly(w_norm_sq: Tensor, cross_term: Tensor, ba_norm_sq: Tenso
     if route == 0:
         scale = checks.scale("fused_norm_assembly", scale)
         checks.norm_assembly("fused_norm_assembly", w_norm_sq, cross_term, ba_norm_sq)
-    if _is_transforming():
+    if is_transforming():
         return (expression.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
     return (library.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
 
@@ -200,9 +200,11 @@ def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
     Nothing is computed or compiled.
 
     Args:
-        lora, base, mag_norm_scale: the operands; for "backward": d_out, inner and mag_norm_scale, for
+        lora, base, mag_norm_scale: the operands; for "compose_residual": lora, result and
+            mag_norm_scale, for "backward" and "residual_backward": d_out, inner and mag_norm_scale, for
             "norm_assembly": w_norm_sq, cross_term and ba_norm_sq.
-        operation: "compose", "compose_inner", "backward" or "norm_assembly".
+        operation: "compose", "compose_inner", "compose_residual", "backward", "residual_backward" or
+            "norm_assembly".
 
     Returns:
         Dispatch(path, reason), path being "native" or "torch".
@@ -212,12 +214,14 @@ def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
     """
     names = {"compose": ("lora", "base", "mag_norm_scale"),
              "compose_inner": ("lora", "base", "mag_norm_scale"),
+             "compose_residual": ("lora", "result", "mag_norm_scale"),
              "backward": ("d_out", "inner", "mag_norm_scale"),
+             "residual_backward": ("d_out", "inner", "mag_norm_scale"),
              "norm_assembly": ("w_norm_sq", "cross_term", "ba_norm_sq")}
     if operation not in names:
         raise ValueError(f"explain_dispatch: argument `operation` is {operation!r}; give one of "
                          f"{', '.join(map(repr, names))}")
-    if _is_transforming():
+    if is_transforming():
         return dispatch.Dispatch("torch", "a transform of torch.func or forward-mode "
                                           "differentiation is active")
     return dispatch.explain(operation, dict(zip(names[operation], (lora, base, mag_norm_scale))))
@@ -243,7 +247,7 @@ def _compose_indirectly(lora, base, mag_norm_scale, scale, inplace):
     """Where something besides autograd has a say, or an argument is wrong."""
     scale = checks.scale("fused_dora_compose", scale)
     checks.compose("fused_dora_compose", lora, base, mag_norm_scale)
-    if _is_transforming():
+    if is_transforming():
         result = expression.compose(lora, base, mag_norm_scale, scale)
         return lora.copy_(result) if inplace else result
     return library.compose(lora, base, mag_norm_scale, scale, inplace)

@@ -73,17 +73,49 @@ def backward(d_out, inner, gain, scale, wanted, base_dtype):
     return found
 
 
-def residual_backward(d_out, inner, gain, scale, wanted, types):
+def compose_residual(lora, result, gain, bias, scale, keeps_inner):
+    """result + compose over base = result - bias in a new tensor of the type of result + lora, and
+    scale * lora + base in that type or None; the bias may be None."""
+    if bias is not None and bias.dim() != gain.dim():
+        bias = dispatch.over_channels(bias, gain)
+    if state.enabled:
+        made = _native.compose_residual_directly(lora, result, gain, bias, scale, keeps_inner)
+        if made is not None:
+            return made
+    dtype = torch.promote_types(lora.dtype, result.dtype)
+    if state.enabled:
+        out = _empty_like(lora, dtype=dtype)
+        inner = _empty_like(out) if keeps_inner else None
+        try:
+            _native.compose_residual(lora, result, gain, bias, out, inner, scale)
+            return out, inner
+        except errors.Error as error:
+            checks.compose_residual("compose_residual", lora, result, gain, bias)
+            answer, biased = dispatch.retry_with_bias(
+                error, {"lora": lora, "result": result, "out": out, "inner": inner}, gain, bias)
+        if answer.reason is None:
+            views = answer.matrices
+            _native.compose_residual(*views[:2], answer.gain, biased, *views[2:], scale)
+            return out, inner
+        dispatch.require_native("compose_residual", answer)
+    else:
+        checks.compose_residual("compose_residual", lora, result, gain, bias)
+    out, inner = expression.compose_residual(lora, result, gain, bias, scale, dtype)
+    return out, inner if keeps_inner else None
+
+
+def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype):
     """The gradients for lora and the base result, in these types, and gain; None where `wanted` is
     false. Otherwise as backward."""
     inner = inner if wanted[2] else None
+    types = lora_dtype, result_dtype
     if state.enabled:
         found = _native.residual_backward_directly(d_out, inner, gain, scale, wanted, *types)
         if found is not None:
             return found
     found = _native_backward("residual_backward", d_out, inner, gain, scale, wanted, types)
     if found is None:
-        return expression.residual_backward(d_out, inner, gain, scale, wanted, types)
+        return expression.residual_backward(d_out, inner, gain, scale, wanted, *types)
     return found
 
 

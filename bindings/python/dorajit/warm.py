@@ -6,7 +6,8 @@ import torch
 
 from dorajit import _native, checks, dispatch, errors
 
-_OPERATIONS = {"compose": 0, "compose_inner": 1, "backward": 2, "norm_assembly": 3}
+_OPERATIONS = {"compose": 0, "compose_inner": 1, "backward": 2, "norm_assembly": 3,
+               "compose_residual": 4, "residual_backward": 5}
 
 
 def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = False,
@@ -20,11 +21,13 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
         operation: "compose" or "compose_inner" with (lora, base, mag_norm_scale); "backward" with
             (d_out, inner, mag_norm_scale); "norm_assembly" with (w_norm_sq, cross_term, ba_norm_sq).
             Training with a trained magnitude uses the second and the third, with a frozen one the
-            first and the third.
-        tensors: as the calls will pass them, three.
+            first and the third. Of fused_dora_compose_residual, and so of layers: "compose_residual"
+            with (lora, result, mag_norm_scale) and the bias if there is one, for training and
+            inference both; "residual_backward" with (d_out, inner, mag_norm_scale).
+        tensors: as the calls will pass them.
         inplace: the composition will write into lora.
-        wanted: which gradients backward will be asked for: of lora, base and the magnitude. Without
-            the last, inner may be None.
+        wanted: which gradients a backward pass will be asked for: of lora, base and the magnitude.
+            Without the last, inner may be None.
 
     Raises:
         ValueError, TypeError: what the call itself would raise for these tensors.
@@ -34,40 +37,59 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
     if not isinstance(operation, str) or operation not in _OPERATIONS:
         raise ValueError(f"warmup: argument `operation` is {operation!r}; give one of "
                          f"{', '.join(map(repr, _OPERATIONS))}")
-    if len(tensors) != 3:
+    if len(tensors) != 3 and not (operation == "compose_residual" and len(tensors) == 4):
         raise TypeError(f"warmup: {operation} has 3 tensors, not {len(tensors)}")
     if not isinstance(wanted, (tuple, list)) or len(wanted) != 3:
         raise TypeError(f"warmup: argument `wanted` is {wanted!r}; give three flags, for lora, base and "
                         "the magnitude")
     if operation == "norm_assembly":
-        answer, last = _plan_norm_assembly(*tensors), ()
-    elif operation == "backward":
-        answer, last = _plan_backward(*tensors, wanted)
+        calls = [_norm_assembly(*tensors)]
+    elif operation == "compose_residual":
+        calls = [_compose_residual(*tensors, keeps_inner=keeps_inner) for keeps_inner in (False, True)]
+    elif operation in ("backward", "residual_backward"):
+        calls = [_backward(*tensors, wanted)]
     else:
-        answer, last = _plan_compose(operation, *tensors, inplace), ()
-    if answer.reason is not None:
-        raise errors.UnsupportedError(f"warmup: {operation} runs in PyTorch: {answer.reason}",
-                                      errors.UNSUPPORTED)
-    gain = () if answer.gain is None else (answer.gain,)
-    _native.warmup(_OPERATIONS[operation], (*answer.matrices[:2], *gain, *answer.matrices[2:], *last))
+        calls = [_compose(operation, *tensors, inplace)]
+    for answer, operands in calls:
+        if answer.reason is not None:
+            raise errors.UnsupportedError(f"warmup: {operation} runs in PyTorch: {answer.reason}",
+                                          errors.UNSUPPORTED)
+        _native.warmup(_OPERATIONS[operation], operands)
 
 
-def _plan_norm_assembly(w_norm_sq, cross_term, ba_norm_sq):
+# Each gives a dispatch.Plan, and the operands that go with it in the order of the kernel's.
+
+def _norm_assembly(w_norm_sq, cross_term, ba_norm_sq):
     checks.norm_assembly("warmup", w_norm_sq, cross_term, ba_norm_sq)
-    return dispatch.plan({"w_norm_sq": w_norm_sq, "cross_term": cross_term,
-                          "ba_norm_sq": ba_norm_sq, "norm": torch.empty_like(w_norm_sq)})
+    answer = dispatch.plan({"w_norm_sq": w_norm_sq, "cross_term": cross_term,
+                            "ba_norm_sq": ba_norm_sq, "norm": torch.empty_like(w_norm_sq)})
+    return answer, answer.matrices
 
 
-def _plan_compose(operation, lora, base, gain, inplace):
+def _compose(operation, lora, base, gain, inplace):
     checks.compose("warmup", lora, base, gain)
     matrices = {"lora": lora, "base": base, "out": lora if inplace else torch.empty_like(lora)}
     if operation == "compose_inner":
         matrices["inner"] = torch.empty_like(lora)
-    return dispatch.plan(matrices, gain)
+    answer = dispatch.plan(matrices, gain)
+    return answer, (*answer.matrices[:2], answer.gain, *answer.matrices[2:])
 
 
-def _plan_backward(d_out, inner, gain, wanted):
-    """The plan, and the gradient of the gain in a tuple."""
+def _compose_residual(lora, result, gain, bias=None, *, keeps_inner):
+    checks.compose_residual("warmup", lora, result, gain, bias)
+    out = torch.empty_like(lora, dtype=torch.promote_types(lora.dtype, result.dtype))
+    matrices = {"lora": lora, "result": result, "out": out,
+                "inner": torch.empty_like(out) if keeps_inner else None}
+    answer = dispatch.plan(matrices, gain)
+    biased = None
+    if bias is not None and answer.reason is None:
+        of_bias = dispatch.plan_bias(matrices, gain, bias)
+        answer = answer._replace(reason=of_bias.reason)
+        biased = of_bias.gain
+    return answer, (*answer.matrices[:2], answer.gain, biased, *answer.matrices[2:])
+
+
+def _backward(d_out, inner, gain, wanted):
     inner = inner if wanted[2] else None
     checks.backward("warmup", d_out, inner, gain)
     def matrices():
@@ -79,4 +101,5 @@ def _plan_backward(d_out, inner, gain, wanted):
         d_out = d_out.contiguous()
         inner = None if inner is None else inner.contiguous()
         answer = dispatch.plan(matrices(), gain)
-    return answer, (torch.empty_like(gain) if wanted[2] else None,)
+    d_gain = torch.empty_like(gain) if wanted[2] else None
+    return answer, (*answer.matrices[:2], answer.gain, *answer.matrices[2:], d_gain)
