@@ -84,7 +84,22 @@ class TensorList {
   std::size_t count_ = 0;
 };
 
-// Runs `call(engine, stream, error)`. Whether it was done; if not, nothing was.
+// Whether the call may succeed with other views of its tensors, or in PyTorch.
+bool may_be_served_otherwise(dorajit_status status) {
+  switch (status) {
+    case DORAJIT_INVALID_ARGUMENT:
+    case DORAJIT_UNSUPPORTED:
+    case DORAJIT_WRONG_DEVICE:
+    case DORAJIT_NO_DRIVER:
+    case DORAJIT_NO_COMPILER:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Runs `call(engine, stream, error)`. Whether it was done; if not, nothing was, and there is
+// another way. Throws error_already_set for what fails on every way.
 template <class Call>
 bool launch(std::int32_t operation, const DLTensor& first, const Call& call) {
   void* const stream = current_stream(first.device);
@@ -92,10 +107,11 @@ bool launch(std::int32_t operation, const DLTensor& first, const Call& call) {
   const dorajit_status status = try_to_run(
       [&](dorajit_engine* engine, dorajit_error** what) { return call(engine, stream, what); },
       error);
-  if (status != DORAJIT_OK) {
+  if (may_be_served_otherwise(status)) {
     dorajit_error_destroy(error);
     return false;
   }
+  check(status, error);
   count_call(operation);
   return true;
 }

@@ -1,6 +1,7 @@
 /* A driver with one device that can do nothing, and an NVRTC that refuses every kernel: built as
  * libcuda.so.1 and as a libnvrtc. What has no body of its own succeeds and leaves its results alone. */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #define DONE(name) \
@@ -70,7 +71,9 @@ int cuDeviceTotalMem_v2(size_t* bytes) {
   return 0;
 }
 
-static const char kLog[] = "dorajit_kernel.cu(1): error: no such luck";
+/* Of the newest program: the last field is how many have been refused. */
+static char last_log[80];
+static int refused;
 
 int nvrtcVersion(int* major, int* minor) { return give(major, 13) + give(minor, 0); }
 const char* nvrtcGetErrorString(int result) { return "NVRTC_ERROR_COMPILATION"; }
@@ -78,12 +81,16 @@ int nvrtcGetNumSupportedArchs(int* count) { return give(count, 1); }
 int nvrtcGetSupportedArchs(int* archs) { return give(archs, 99); }
 /* A program without headers is the one that asks what this library is. */
 int nvrtcCreateProgram(void** program, const char* source, const char* name, int headers) {
-  *program = headers == 0 ? NULL : (void*)kLog;
+  *program = headers == 0 ? NULL : (void*)last_log;
   return 0;
 }
-int nvrtcCompileProgram(void* program) { return program == NULL ? 0 : 6; }
+int nvrtcCompileProgram(void* program) {
+  if (program == NULL) return 0;
+  sprintf(last_log, "dorajit_kernel.cu(1): error: no such luck %d", ++refused);
+  return 6;
+}
 int nvrtcGetProgramLogSize(void* program, size_t* size) {
-  *size = sizeof kLog;
+  *size = strlen(last_log) + 1;
   return 0;
 }
-int nvrtcGetProgramLog(void* program, char* log) { return *strcpy(log, kLog) == 0; }
+int nvrtcGetProgramLog(void* program, char* log) { return *strcpy(log, last_log) == 0; }
