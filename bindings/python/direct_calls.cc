@@ -124,6 +124,7 @@ bool try_to_compose(PyObject* const* operands, PyObject* out, double scale) {
   }
   const bool is_in_place = out == operands[0];
   if (!is_in_place && !tensors.add_result(out)) return false;
+  if (!have_one_shape({tensors[0], tensors[1]})) return false;
   return launch(DORAJIT_OP_COMPOSE, *tensors[0], [&](auto* engine, void* stream, auto** error) {
     return dorajit_compose(engine, stream, tensors[0], tensors[1], tensors[2], scale,
                            tensors[is_in_place ? 0 : 3], error);
@@ -162,6 +163,7 @@ PyObject* compose_inner_directly(PyObject*, PyObject* const* arguments, Py_ssize
     const py::object out = empty_like(arguments[0]);
     const py::object inner = empty_like(arguments[0]);
     if (!tensors.add_result(out.ptr()) || !tensors.add_result(inner.ptr())) return none();
+    if (!have_one_shape({tensors[0], tensors[1]})) return none();
     const bool is_done = launch(
         DORAJIT_OP_COMPOSE_INNER, *tensors[0], [&](auto* engine, void* stream, auto** error) {
           return dorajit_compose_inner(engine, stream, tensors[0], tensors[1], tensors[2], scale,
@@ -186,6 +188,7 @@ PyObject* compose_residual_directly(PyObject*, PyObject* const* arguments,
     const py::object out = empty_like(arguments[0]);
     const py::object inner = is_true(arguments[5]) ? empty_like(arguments[0]) : py::none();
     if (!tensors.add_result(out.ptr()) || !tensors.add_result(inner.ptr())) return none();
+    if (!have_one_shape({tensors[0], tensors[1]})) return none();
     const bool is_done = launch(
         DORAJIT_OP_COMPOSE_RESIDUAL, *tensors[0], [&](auto* engine, void* stream, auto** error) {
           return dorajit_compose_residual(engine, stream, tensors[0], tensors[1], tensors[2],
@@ -216,6 +219,7 @@ PyObject* backward_directly(PyObject*, PyObject* const* arguments, Py_ssize_t co
     for (const py::object& made : {d_lora, d_base, d_gain}) {
       if (!tensors.add_result(made.ptr())) return none();
     }
+    if (!have_one_shape({tensors[0], tensors[1]})) return none();
     std::int64_t bytes = 0;
     TorchMemory workspace;
     if (tensors[5] != nullptr) {

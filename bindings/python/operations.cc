@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,13 @@ void read(const char* operation, const char* argument, py::handle tensor, TorchT
         std::string(operation) + ": argument `" + argument +
             "` is no dense float16, bfloat16, float32 or float64 tensor of the CPU or a CUDA "
             "device");
+}
+
+// Raises DORAJIT_INVALID_ARGUMENT for tensors of several shapes, of which some may be null.
+void demand_one_shape(const char* operation, std::initializer_list<const DLTensor*> tensors) {
+  if (have_one_shape(tensors)) return;
+  raise(DORAJIT_INVALID_ARGUMENT,
+        std::string(operation) + ": the tensors have different shapes; give all the same");
 }
 
 // The arguments of a call, all of which have to be tensors.
@@ -64,6 +72,7 @@ class OptionalTensor {
 
 void compose(Tensors<4> tensors, double scale) {
   const Operands<4> operands("compose", {"lora", "base", "gain", "out"}, tensors);
+  demand_one_shape("compose", {operands[0], operands[1], operands[3]});
   void* const stream = current_stream(operands[0]->device);
   run([&](dorajit_engine* engine, dorajit_error** error) {
     return dorajit_compose(engine, stream, operands[0], operands[1], operands[2], scale,
@@ -74,6 +83,7 @@ void compose(Tensors<4> tensors, double scale) {
 
 void compose_inner(Tensors<5> tensors, double scale) {
   const Operands<5> operands("compose_inner", {"lora", "base", "gain", "out", "inner"}, tensors);
+  demand_one_shape("compose_inner", {operands[0], operands[1], operands[3], operands[4]});
   void* const stream = current_stream(operands[0]->device);
   run([&](dorajit_engine* engine, dorajit_error** error) {
     return dorajit_compose_inner(engine, stream, operands[0], operands[1], operands[2], scale,
@@ -90,6 +100,7 @@ void compose_residual(Tensors<6> tensors, double scale) {
       std::array<PyObject*, 4>{tensors[0], tensors[1], tensors[2], tensors[4]});
   const OptionalTensor bias(kName, "bias", tensors[3]);
   const OptionalTensor inner(kName, "inner", tensors[5]);
+  demand_one_shape(kName, {operands[0], operands[1], operands[3], inner.dl()});
   void* const stream = current_stream(operands[0]->device);
   run([&](dorajit_engine* engine, dorajit_error** error) {
     return dorajit_compose_residual(engine, stream, operands[0], operands[1], operands[2],
@@ -109,6 +120,7 @@ void backward(Tensors<6> tensors, double scale) {
   const OptionalTensor d_lora(name, "d_lora", tensors[3]);
   const OptionalTensor d_base(name, "d_base", tensors[4]);
   const OptionalTensor d_gain(name, "d_gain", tensors[5]);
+  demand_one_shape(name, {needed[0], inner.dl(), d_lora.dl(), d_base.dl()});
   std::int64_t bytes = 0;
   TorchMemory workspace;
   if (d_gain.dl() != nullptr) {
@@ -127,6 +139,7 @@ void backward(Tensors<6> tensors, double scale) {
 void norm_assembly(Tensors<4> tensors, double scale) {
   const Operands<4> operands("norm_assembly", {"w_norm_sq", "cross_term", "ba_norm_sq", "norm"},
                              tensors);
+  demand_one_shape("norm_assembly", {operands[0], operands[1], operands[2], operands[3]});
   void* const stream = current_stream(operands[0]->device);
   run([&](dorajit_engine* engine, dorajit_error** error) {
     return dorajit_norm_assembly(engine, stream, operands[0], operands[1], operands[2], scale,

@@ -153,6 +153,14 @@ bool TorchTensor::read_result(py::handle tensor) {
   return is_read;
 }
 
+bool have_one_shape(std::initializer_list<const DLTensor*> tensors) {
+  const DLTensor& first = **tensors.begin();
+  return std::ranges::all_of(tensors, [&](const DLTensor* one) {
+    return one == nullptr ||
+           (one->ndim == first.ndim && std::equal(one->shape, one->shape + one->ndim, first.shape));
+  });
+}
+
 bool is_frozen_by_inference(py::handle tensor) {
   const py::object is_made_there = call(tensor.ptr(), names().is_inference);
   if (!is_made_there) throw py::error_already_set();

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "bindings/python/exchange_api.h"
 
@@ -65,6 +66,10 @@ class TorchTensor {
   std::array<std::int64_t, kMostDims> shape_;
   std::array<std::int64_t, kMostDims> strides_;
 };
+
+// Whether those that are there, not null, have the shape of the first: kernels tell rows and
+// columns alone.
+bool have_one_shape(std::initializer_list<const DLTensor*> tensors);
 
 // Whether the tensor may not be written now: made in inference mode, and this is outside of it.
 // Needs the GIL; throws error_already_set.

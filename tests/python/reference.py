@@ -13,7 +13,8 @@ def operands(shape, device, dtype=torch.float32, gain_dtype=None, gain_shape=Non
     """lora, base and a gain near 1."""
     lora = torch.randn(shape, device=device).to(dtype)
     base = torch.randn(shape, device=device).to(dtype)
-    gain = (1 + torch.randn(gain_shape or shape[-1:], device=device) / 16).to(gain_dtype or dtype)
+    gain_shape = shape[-1:] if gain_shape is None else gain_shape
+    gain = (1 + torch.randn(gain_shape, device=device) / 16).to(gain_dtype or dtype)
     return [tensor.requires_grad_(grad) for tensor in (lora, base, gain)]
 
 

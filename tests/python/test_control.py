@@ -161,7 +161,7 @@ def test_warmup_makes_ready(device):
     assert after["launches"] == before["launches"] + 7
     with pytest.raises(ValueError, match="`operation` is 'mul'"):
         dorajit.warmup("mul", *tensors)
-    with pytest.raises(TypeError, match="has 3 tensors, not 2"):
+    with pytest.raises(TypeError, match="compose has 3 tensors, not 2"):
         dorajit.warmup("compose", *tensors[:2])
     with pytest.raises(TypeError, match="has 3 tensors, not 4"):
         dorajit.warmup("residual_backward", *tensors, tensors[2])
@@ -171,6 +171,22 @@ def test_warmup_makes_ready(device):
         dorajit.warmup("compose", tensors[0], tensors[1].float(), tensors[2])
     with pytest.raises(dorajit.UnsupportedError, match="runs in PyTorch: `bias` has the layout"):
         dorajit.warmup("compose_residual", *tensors, tensors[2].to_sparse())
+
+
+def test_warmup_of_gradients_of_other_types(device):
+    types = torch.float16, torch.float32
+    lora, result, gain = (one.to(dtype).requires_grad_() for one, dtype in zip(
+        operands((4, 8), device), (*types, torch.bfloat16)))  # types of no other test
+    dorajit.warmup("compose_residual", lora, result, gain)
+    dorajit.warmup("residual_backward", result, result, gain, types=types)
+    before = testing.statistics()
+    out = dorajit.fused_dora_compose_residual(lora, result, gain, SCALE)
+    torch.autograd.grad(out, (lora, result, gain), torch.ones_like(out))
+    after = testing.statistics()
+    assert after["builtin_kernels"] + after["compilations"] == (before["builtin_kernels"]
+                                                                + before["compilations"])
+    with pytest.raises(TypeError, match="`inner` is None"):
+        dorajit.warmup("residual_backward", result, None, gain)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")

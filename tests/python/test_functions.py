@@ -48,7 +48,7 @@ def test_a_float32_magnitude_is_not_rounded_to_bfloat16(device):
 
 
 @pytest.mark.parametrize("dtype, gain_dtype", MIXES)
-@pytest.mark.parametrize("shape, gain_shape", SHAPES[:6])
+@pytest.mark.parametrize("shape, gain_shape", SHAPES[:6] + SHAPES[-2:])
 def test_forward_and_inner(device, launches, dtype, gain_dtype, shape, gain_shape):
     lora, base, gain = operands(shape, device, dtype, gain_dtype, gain_shape)
     out, inner = dorajit.fused_dora_forward_and_inner(lora, base, gain, SCALE)
@@ -58,7 +58,7 @@ def test_forward_and_inner(device, launches, dtype, gain_dtype, shape, gain_shap
 
 
 @pytest.mark.parametrize("dtype, gain_dtype", MIXES)
-@pytest.mark.parametrize("shape, gain_shape", SHAPES[:6] + [((700, 33), None)])
+@pytest.mark.parametrize("shape, gain_shape", SHAPES[:6] + SHAPES[-2:] + [((700, 33), None)])
 def test_backward(device, launches, dtype, gain_dtype, shape, gain_shape):
     d_out, inner, gain = operands(shape, device, dtype, gain_dtype, gain_shape)
     d_lora, d_base, d_gain = dorajit.compose_backward(d_out, inner, gain, SCALE)
@@ -155,6 +155,21 @@ def test_base_may_be_of_another_type(device, base_dtype):
     base = base.to(base_dtype)
     out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
     assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
+
+
+@pytest.mark.parametrize("shape", [(24,), (4, 1, 6), (1, 4, 6), (2, 2, 6)])
+@pytest.mark.parametrize("grad", [False, True])
+def test_operands_of_as_many_rows_and_columns_are_not_of_one_shape(device, shape, grad):
+    lora, base, gain = operands((4, 6), device, grad=grad)
+    other, row = base.detach().reshape(shape), base.detach().reshape(24)
+    for name, call in (
+            ("base", lambda: dorajit.fused_dora_compose_autograd(lora, other, gain, SCALE)),
+            ("base", lambda: dorajit.fused_dora_forward_and_inner(lora, other, gain, SCALE)),
+            ("result", lambda: dorajit.fused_dora_compose_residual(lora, other, gain, SCALE)),
+            ("inner", lambda: dorajit.compose_backward(lora, other, gain, SCALE)),
+            ("cross_term", lambda: dorajit.fused_norm_assembly(row[None, None], other, other, SCALE))):
+        with pytest.raises(ValueError, match=f"`{name}` has shape"):
+            call()
 
 
 @pytest.mark.parametrize("inplace", [1, "yes", np.True_])

@@ -39,7 +39,7 @@ def in_float32(lora, result, gain, bias, scale=SCALE):
     return result + ((gain - 1) * base + gain * (scale * lora))
 
 
-@pytest.mark.parametrize("mix, biased", itertools.product(MIXES, (False, True)))
+@pytest.mark.parametrize("mix, biased", list(itertools.product(MIXES, (False, True))))
 def test_is_rounded_once(device, launches, mix, biased):
     given = operands(device, mix, biased=biased)
     found = call(*given)
@@ -57,7 +57,7 @@ def test_a_new_adapter_changes_nothing(device, biased):
     assert torch.equal(call(torch.zeros_like(lora), result, torch.ones_like(gain), bias), result)
 
 
-@pytest.mark.parametrize("mix, biased", itertools.product(MIXES, (False, True)))
+@pytest.mark.parametrize("mix, biased", list(itertools.product(MIXES, (False, True))))
 def test_gradients_are_those_of_the_sum(device, launches, mix, biased):
     *leaves, bias = operands(device, mix, biased=biased)
     leaves = [one.requires_grad_() for one in leaves]
@@ -94,9 +94,34 @@ def test_gradients_of_gradients(device):
     assert torch.autograd.gradgradcheck(lambda *of: call(*of, bias), leaves)
 
 
-def test_a_trained_bias_has_its_gradient(device):
-    given = [one.double().requires_grad_() for one in operands(device, shape=(4, 6))]
+@pytest.mark.parametrize("gain_shape", (None, (1, 1, 6)))
+def test_a_trained_bias_has_its_gradient(device, gain_shape):
+    given = [one.double().requires_grad_()
+             for one in operands(device, shape=(4, 6), gain_shape=gain_shape)]
     assert torch.autograd.gradcheck(call, given)
+    given[3] = given[3].detach()  # several operations as well
+    torch.testing.assert_close(torch.vmap(call, (0, 0, None, None))(*given), plain(*given)[0].view(4, 6))
+
+
+def test_a_trained_bias_without_a_graph_is_as_any(device, launches):
+    *others, bias = operands(device, MIXES[1])
+    expected = call(*others, bias)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        assert torch.equal(torch.compile(call, backend="aot_eager")(*others, bias.requires_grad_()),
+                           expected)
+    assert launches() == {"compose_residual": 2}
+    for operator in (torch.ops.dorajit.compose_residual, torch.ops.dorajit.compose_residual_inner):
+        with pytest.raises(RuntimeError, match="`bias` requires grad"):
+            operator(*others, bias, SCALE)
+
+
+def test_eight_bits_beside_others(device):
+    lora, result, gain, bias = operands(device)
+    short = lora.to(torch.float8_e4m3fn)
+    found = call(short, result, gain, bias)
+    assert found.dtype is torch.float32
+    torch.testing.assert_close(found, in_float32(short, result, gain, bias))
 
 
 @pytest.mark.parametrize("memory_format", (torch.contiguous_format, torch.channels_last))

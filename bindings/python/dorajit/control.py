@@ -64,11 +64,11 @@ def force_native() -> AbstractContextManager[None]:
     """Context in which a call that would run in plain PyTorch raises FallbackError instead.
 
     For tests and for finding out why a model does not run natively. It also sets aside
-    PEFT_DORA_FUSED=0.
+    PEFT_DORA_FUSED=0 and PEFT_DORA_FUSED_BACKWARD=0.
     """
     @contextlib.contextmanager
     def both():
-        with _set("enabled", True), _set("forced", True):
+        with _set("enabled", True), _set("fused_backward", True), _set("forced", True):
             yield
     return both()
 

@@ -7,7 +7,7 @@ memory at a time, forward and backward.
 import torch
 import torch.nn.functional as F
 
-from dorajit import expression, run, thresholds, tiers
+from dorajit import expression, run, thresholds, tiers, tracing
 from dorajit.control import state
 
 _ALIGNED = 64
@@ -34,7 +34,7 @@ def delta(x, weight, lora, gain, scale):
         gain = gain.detach()  # so that nothing is kept for a backward pass
     rows = lora.numel() // max(lora.shape[-1], 1)
     at_once = columns_at_once(rows, weight.shape[0], lora.element_size())
-    if at_once >= weight.shape[0] or weight.requires_grad or torch.compiler.is_compiling():
+    if at_once >= weight.shape[0] or weight.requires_grad or tracing.is_watched():
         return tiers.delta(lora, F.linear(x, weight.to(x.dtype)), gain, scale, fresh=True)
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))

@@ -18,13 +18,20 @@ def compute_type(*tensors):
     return wanted
 
 
+def sum_type(lora, result):
+    """The element type of result + lora. Types of 8 bits promote with no other, and count for nothing."""
+    if lora.dtype == result.dtype or result.dtype.itemsize == 1:
+        return lora.dtype
+    return result.dtype if lora.dtype.itemsize == 1 else torch.promote_types(lora.dtype, result.dtype)
+
+
 def _widened(*tensors):
     dtype = compute_type(*tensors)
     return [(tensor if tensor.layout is torch.strided else tensor.to_dense()).to(dtype)
             for tensor in tensors]
 
 
-def _over(gain, matrix):
+def over(gain, matrix):
     """The gain without leading dimensions of one element that the matrix does not have."""
     return gain.reshape(gain.shape[gain.dim() - matrix.dim():]) if gain.dim() > matrix.dim() else gain
 
@@ -40,7 +47,7 @@ def compose(lora, base, gain, scale):
     """(gain - 1) * base + gain * (scale * lora), in lora's element type."""
     dtype = lora.dtype
     lora, base, gain = _widened(lora, base, gain)
-    gain = _over(gain, lora)
+    gain = over(gain, lora)
     return rounded((gain - 1) * base + gain * (scale * lora), dtype)
 
 
@@ -48,7 +55,7 @@ def compose_inner(lora, base, gain, scale):
     """compose, and scale * lora + base, both in lora's element type."""
     dtype = lora.dtype
     lora, base, gain = _widened(lora, base, gain)
-    gain = _over(gain, lora)
+    gain = over(gain, lora)
     scaled = scale * lora
     out = (gain - 1) * base + gain * scaled
     return rounded(out, dtype), rounded(scaled + base, dtype)
@@ -61,7 +68,7 @@ def backward(d_out, inner, gain, scale, wanted, base_dtype):
         d_out, inner, gain = _widened(d_out, inner, gain)
     else:
         d_out, gain = _widened(d_out, gain)
-    gain = _over(gain, d_out)
+    gain = over(gain, d_out)
     d_lora = rounded((gain * scale).conj() * d_out, dtype) if wanted[0] else None
     d_base = rounded((gain - 1).conj() * d_out, base_dtype) if wanted[1] else None
     d_gain = None
@@ -75,8 +82,8 @@ def compose_residual(lora, result, gain, bias, scale, dtype):
     """result + compose over result - bias, and scale * lora + (result - bias), both of the element
     type; the bias may be None."""
     lora, result, gain, *biases = _widened(lora, result, gain, *(() if bias is None else (bias,)))
-    gain = _over(gain, lora)
-    base = result - _over(biases[0].reshape(gain.shape), lora) if biases else result
+    gain = over(gain, lora)
+    base = result - over(biases[0].reshape(gain.shape), lora) if biases else result
     scaled = scale * lora
     out = result + ((gain - 1) * base + gain * scaled)
     return rounded(out, dtype), rounded(scaled + base, dtype)
@@ -89,7 +96,7 @@ def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtyp
     d_result = None
     if wanted[1]:
         wide, wide_gain = _widened(d_out, gain)
-        d_result = rounded(_over(wide_gain, wide).conj() * wide, result_dtype)
+        d_result = rounded(over(wide_gain, wide).conj() * wide, result_dtype)
     return None if d_lora is None else d_lora.to(lora_dtype), d_result, d_gain
 
 
@@ -105,7 +112,7 @@ def second_backward(d_out, inner, gain, scale, gradients, wanted, is_residual=Fa
     widened = iter(_widened(*present))
     d_out, inner, gain, of_lora, of_base, of_gain = (
         None if one is None else next(widened) for one in (d_out, inner, gain, *gradients))
-    gain = _over(gain, d_out)
+    gain = over(gain, d_out)
     to_d_out = to_inner = to_gain = None
     through_gain = torch.zeros_like(d_out)
     if wanted[0]:

@@ -13,7 +13,8 @@ autograd formula, whose backward pass is dorajit::backward or residual_backward.
 
 import torch
 
-from dorajit import autograd, checks, expression, run
+from dorajit import autograd, checks, expression, run, tracing
+from dorajit.control import state
 
 _ops = torch.ops.dorajit
 _library = torch.library.Library("dorajit", "DEF")
@@ -116,7 +117,7 @@ def _fake_norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
 
 def _fake_compose_residual(lora, result, gain, bias, scale):
     checks.compose_residual("compose_residual", lora, result, gain, bias)
-    return torch.empty_like(lora, dtype=torch.promote_types(lora.dtype, result.dtype))
+    return torch.empty_like(lora, dtype=expression.sum_type(lora, result))
 
 
 def _fake_compose_residual_inner(lora, result, gain, bias, scale):
@@ -145,6 +146,9 @@ class _Composition:
 
     def _keep(self, ctx, inputs):
         lora, base, _, *more = inputs
+        if any(ctx.needs_input_grad[3:]):
+            raise RuntimeError("compose_residual: argument `bias` requires grad, for which the operator "
+                               "has no formula; call dorajit.fused_dora_compose_residual")
         ctx.scale, ctx.types, ctx.more = more[-1], self._types(lora, base), len(more)
 
     def save(self, ctx, inputs, output):
@@ -239,24 +243,14 @@ _register("residual_backward", _residual_backward, _fake_residual_backward,
 
 # --- calls through them --------------------------------------------------------------------------
 
-def is_transformed():
-    """Inside a transform of torch.func."""
-    return torch._C._functorch.maybe_current_level() is not None
-
-
-# What torch.compiler.assume_constant_result does, which would import the whole compiler: the answer
-# holds where it was traced, and a compiled function is guarded by the transforms around it.
-is_transformed._dynamo_marked_constant = True
-
-
 def compose(lora, base, gain, scale, inplace):
     """fused_dora_compose as operators, and inside a transform of torch.func, which does not go
     through operators that are differentiated in Python, as PyTorch's own; traceable."""
-    if is_transformed():
-        result = expression.compose(lora, base, gain, scale)
-        return lora.copy_(result) if inplace else result
     differentiable = torch.is_grad_enabled() and (lora.requires_grad or base.requires_grad
                                                   or gain.requires_grad)
+    if tracing.is_transforming() or (differentiable and not state.fused_backward):
+        result = expression.compose(lora, base, gain, scale)
+        return lora.copy_(result) if inplace else result
     if inplace:
         if differentiable:
             return lora.copy_(compose(lora, base, gain, scale, False))
@@ -269,14 +263,14 @@ def compose(lora, base, gain, scale, inplace):
 
 def compose_inner(lora, base, gain, scale):
     """As compose, for fused_dora_forward_and_inner."""
-    if is_transformed():
+    if tracing.is_transforming():
         return expression.compose_inner(lora, base, gain, scale)
     return _ops.compose_inner(lora, base, gain, scale)
 
 
 def backward(d_out, inner, gain, scale, wanted):
     """As compose, for compose_backward."""
-    if is_transformed():
+    if tracing.is_transforming():
         return tuple(expression.backward(d_out, inner, gain, scale, wanted, d_out.dtype))
     results = _ops.backward(d_out, inner if wanted[2] else None, gain, scale, wanted, d_out.dtype)
     placed, position = [], 0
@@ -288,7 +282,7 @@ def backward(d_out, inner, gain, scale, wanted):
 
 def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
     """As compose, for fused_norm_assembly."""
-    if is_transformed():
+    if tracing.is_transforming():
         return expression.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale)
     return _ops.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale)
 

@@ -10,13 +10,11 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from dorajit import checks, norm_cache, precision, run, thresholds
+from dorajit import checks, norm_cache, precision, run, thresholds, tracing
 from dorajit.sharded import engines
 
 _ALIGNED = 64
 _MOST_PIECES = 16
-_is_compiling = torch.compiler.is_compiling
-_is_tracing = torch._C._is_tracing  # by torch.jit.trace, which does not follow `out=`
 
 
 def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
@@ -49,13 +47,18 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
         ValueError: shapes or devices do not go together; chunk_mb is no positive whole number; a
             parameter that FSDP or ZeRO-3 has taken apart is not gathered.
     """
-    if _is_compiling() or _is_tracing():
+    operands = weight, lora_A, lora_B
+    if tracing.is_compiling() or (tracing.is_watched()
+                                  and not any(map(engines.is_dtensor, operands))):
         return torch.ops.dorajit.weight_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
                                              scale, chunk_mb)
+    return _computed(*operands, scale, chunk_mb, weight if frozen is None else frozen)
+
+
+def _computed(weight, lora_A, lora_B, scale, chunk_mb, frozen):
     scale = checks.scale("weight_norm", scale)
     budget = thresholds.norm_bytes(chunk_mb)
     _check(weight, lora_A, lora_B)
-    frozen = weight if frozen is None else frozen
     if any(map(engines.is_dtensor, (weight, lora_A, lora_B))):
         from dorajit.sharded import dtensor_norm
         return dtensor_norm.weight_norm(weight, lora_A, lora_B, scale, budget, frozen)
@@ -241,7 +244,7 @@ def _multiplied(left, right):
 
 
 def _operator(weight, lora_A, lora_B, scale, chunk_mb):
-    return weight_norm(weight, lora_A, lora_B, scale, chunk_mb=chunk_mb)
+    return _computed(weight, lora_A, lora_B, scale, chunk_mb, weight)
 
 
 def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):

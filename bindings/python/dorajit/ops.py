@@ -8,14 +8,12 @@ from typing import Optional
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad as _forward_ad
 
-from dorajit import _native, autograd, checks, dispatch, expression, library, run
+from dorajit import _native, autograd, checks, dispatch, expression, library, run, tracing
 from dorajit.control import state
 
 # Bound once, since each of them is called on every call.
-_is_compiling = torch.compiler.is_compiling
-_transform_level = torch._C._functorch.maybe_current_level
+_is_compiling = tracing.is_compiling
 _increment_version = torch.autograd.graph.increment_version
 # Who has a say in a call: the library alone (1), autograd too (2), or a subclass, mode, trace or
 # transform of PyTorch (0).
@@ -23,11 +21,6 @@ route = _route = _native.route
 _compose_directly = _native.compose_directly
 # What torch.autograd.Function.apply calls when no transform is active.
 _apply = super(torch.autograd.Function, autograd.Compose).apply
-
-
-def is_transforming():
-    """Inside a torch.func transform, or under forward-mode differentiation."""
-    return _transform_level() is not None or _forward_ad._current_level >= 0
 
 
 def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale: float,
@@ -106,7 +99,7 @@ def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, mag_norm_scale: Ten
     if route == 0:
         scale = checks.scale("fused_dora_forward_and_inner", scale)
         checks.compose("fused_dora_forward_and_inner", lora, base, mag_norm_scale)
-    if is_transforming():
+    if tracing.takes_plain_formula("fused_dora_forward_and_inner", lora, base, mag_norm_scale):
         return expression.compose_inner(lora, base, mag_norm_scale, scale)
     return library.compose_inner(lora, base, mag_norm_scale, scale)
 
@@ -158,7 +151,7 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], mag_norm_scale: Ten
     if route == 0:
         scale = checks.scale("compose_backward", scale)
         checks.backward("compose_backward", d_out, inner, mag_norm_scale)
-    if is_transforming():
+    if tracing.takes_plain_formula("compose_backward", d_out, third, mag_norm_scale):
         return expression.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype)
     return library.backward(d_out, inner, mag_norm_scale, scale, wanted)
 
@@ -188,7 +181,7 @@ def fused_norm_assembly(w_norm_sq: Tensor, cross_term: Tensor, ba_norm_sq: Tenso
     if route == 0:
         scale = checks.scale("fused_norm_assembly", scale)
         checks.norm_assembly("fused_norm_assembly", w_norm_sq, cross_term, ba_norm_sq)
-    if is_transforming():
+    if tracing.takes_plain_formula("fused_norm_assembly", w_norm_sq, cross_term, ba_norm_sq):
         return (expression.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
     return (library.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
 
@@ -221,9 +214,9 @@ def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
     if operation not in names:
         raise ValueError(f"explain_dispatch: argument `operation` is {operation!r}; give one of "
                          f"{', '.join(map(repr, names))}")
-    if is_transforming():
-        return dispatch.Dispatch("torch", "a transform of torch.func or forward-mode "
-                                          "differentiation is active")
+    reason = tracing.why_plain(lora, base, mag_norm_scale)
+    if reason is not None:
+        return dispatch.Dispatch("torch", reason)
     return dispatch.explain(operation, dict(zip(names[operation], (lora, base, mag_norm_scale))))
 
 
@@ -247,7 +240,7 @@ def _compose_indirectly(lora, base, mag_norm_scale, scale, inplace):
     """Where something besides autograd has a say, or an argument is wrong."""
     scale = checks.scale("fused_dora_compose", scale)
     checks.compose("fused_dora_compose", lora, base, mag_norm_scale)
-    if is_transforming():
+    if tracing.takes_plain_formula("fused_dora_compose", lora, base, mag_norm_scale):
         result = expression.compose(lora, base, mag_norm_scale, scale)
         return lora.copy_(result) if inplace else result
     return library.compose(lora, base, mag_norm_scale, scale, inplace)

@@ -11,11 +11,10 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from dorajit import autograd, checks, dispatch, library, ops, run
+from dorajit import autograd, checks, dispatch, expression, library, ops, run, tracing
 from dorajit.control import state
 
 _NAME = "fused_dora_compose_residual"
-_is_compiling = torch.compiler.is_compiling
 # What torch.autograd.Function.apply calls when no transform is active.
 _apply = super(torch.autograd.Function, autograd.ComposeResidual).apply
 
@@ -37,8 +36,9 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, mag_norm_scale: Te
 
     Errors as those of fused_dora_compose.
     """
-    if _is_compiling():  # the operator checks its arguments
-        if _has_one_node(lora, bias) and not library.is_transformed():
+    if tracing.is_compiling():  # the operator checks its arguments
+        if (_has_one_node(lora, bias) and not tracing.is_transforming()
+                and (state.fused_backward or not torch.is_grad_enabled())):
             return library.compose_residual(lora, result, mag_norm_scale, bias, scale)
     else:
         operands = ((lora, result, mag_norm_scale) if bias is None else
@@ -50,16 +50,20 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, mag_norm_scale: Te
             return _apply(lora, result, mag_norm_scale, bias, scale)[0]
         scale = checks.scale(_NAME, scale)
         checks.compose_residual(_NAME, lora, result, mag_norm_scale, bias)
-        if route == 0 and _has_one_node(lora, bias) and not ops.is_transforming():
+        plain = tracing.takes_plain_formula(_NAME, *operands)
+        if route == 0 and not plain and _has_one_node(lora, bias):
             return library.compose_residual(lora, result, mag_norm_scale, bias, scale)
     return apart(lora, result, mag_norm_scale, bias, scale, ops.fused_dora_compose_autograd)
 
 
 def _has_one_node(lora, bias):
-    return not lora.is_complex() and (bias is None or not bias.requires_grad)
+    is_trained = torch.is_grad_enabled() and getattr(bias, "requires_grad", False)
+    return not lora.is_complex() and not is_trained
 
 
 def apart(lora, result, gain, bias, scale, compose):
     """The sum by several operations, of which `compose` makes what is added to the base result."""
-    base = result if bias is None else result - dispatch.over_channels(bias, gain)
-    return result + compose(lora.to(torch.promote_types(lora.dtype, result.dtype)), base, gain, scale)
+    base = result
+    if bias is not None:
+        base = result - expression.over(dispatch.over_channels(bias, gain), result)
+    return result + compose(lora.to(expression.sum_type(lora, result)), base, gain, scale)

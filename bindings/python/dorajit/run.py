@@ -82,7 +82,7 @@ def compose_residual(lora, result, gain, bias, scale, keeps_inner):
         made = _native.compose_residual_directly(lora, result, gain, bias, scale, keeps_inner)
         if made is not None:
             return made
-    dtype = torch.promote_types(lora.dtype, result.dtype)
+    dtype = expression.sum_type(lora, result)
     if state.enabled:
         out = _empty_like(lora, dtype=dtype)
         inner = _empty_like(out) if keeps_inner else None
@@ -139,7 +139,8 @@ def _native_backward(operation, d_out, inner, gain, scale, wanted, types):
         answer = dispatch.plan(_matrices(d_out, inner, gradients), gain)
     if answer.reason is None:
         d_out, inner, d_lora, d_base = answer.matrices
-        kernel(d_out, inner, answer.gain, d_lora, d_base, gradients[2], scale)
+        d_gain = None if gradients[2] is None else gradients[2].view(answer.gain.shape)
+        kernel(d_out, inner, answer.gain, d_lora, d_base, d_gain, scale)
         return gradients
     dispatch.require_native(operation, answer)
     return None

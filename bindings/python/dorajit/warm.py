@@ -4,14 +4,15 @@ from typing import Optional
 
 import torch
 
-from dorajit import _native, checks, dispatch, errors
+from dorajit import _native, checks, dispatch, errors, expression
 
 _OPERATIONS = {"compose": 0, "compose_inner": 1, "backward": 2, "norm_assembly": 3,
                "compose_residual": 4, "residual_backward": 5}
 
 
 def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = False,
-           wanted: tuple[bool, bool, bool] = (True, True, True)) -> None:
+           wanted: tuple[bool, bool, bool] = (True, True, True),
+           types: Optional[tuple[torch.dtype, torch.dtype]] = None) -> None:
     """Compiles, tunes and loads what calls with such tensors will launch.
 
     For before a CUDA graph is captured, and before work that must not wait for a compiler. Elements
@@ -28,6 +29,8 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
         inplace: the composition will write into lora.
         wanted: which gradients a backward pass will be asked for: of lora, base and the magnitude.
             Without the last, inner may be None.
+        types: of lora and the base result in the forward pass, which their gradients will have; of d_out
+            both if they are None.
 
     Raises:
         ValueError, TypeError: what the call itself would raise for these tensors.
@@ -37,8 +40,14 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
     if not isinstance(operation, str) or operation not in _OPERATIONS:
         raise ValueError(f"warmup: argument `operation` is {operation!r}; give one of "
                          f"{', '.join(map(repr, _OPERATIONS))}")
-    if len(tensors) != 3 and not (operation == "compose_residual" and len(tensors) == 4):
-        raise TypeError(f"warmup: {operation} has 3 tensors, not {len(tensors)}")
+    counts = (3, 4) if operation == "compose_residual" else (3,)
+    if types is not None and not (isinstance(types, (tuple, list)) and len(types) == 2
+                                  and all(isinstance(one, torch.dtype) for one in types)):
+        raise TypeError(f"warmup: argument `types` is {types!r}; give two element types, of lora and of "
+                        "the base result")
+    if len(tensors) not in counts:
+        raise TypeError(f"warmup: {operation} has {' or '.join(map(str, counts))} tensors, not "
+                        f"{len(tensors)}")
     if not isinstance(wanted, (tuple, list)) or len(wanted) != 3:
         raise TypeError(f"warmup: argument `wanted` is {wanted!r}; give three flags, for lora, base and "
                         "the magnitude")
@@ -47,7 +56,7 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
     elif operation == "compose_residual":
         calls = [_compose_residual(*tensors, keeps_inner=keeps_inner) for keeps_inner in (False, True)]
     elif operation in ("backward", "residual_backward"):
-        calls = [_backward(*tensors, wanted)]
+        calls = [_backward(*tensors, wanted, types)]
     else:
         calls = [_compose(operation, *tensors, inplace)]
     for answer, operands in calls:
@@ -77,7 +86,7 @@ def _compose(operation, lora, base, gain, inplace):
 
 def _compose_residual(lora, result, gain, bias=None, *, keeps_inner):
     checks.compose_residual("warmup", lora, result, gain, bias)
-    out = torch.empty_like(lora, dtype=torch.promote_types(lora.dtype, result.dtype))
+    out = torch.empty_like(lora, dtype=expression.sum_type(lora, result))
     matrices = {"lora": lora, "result": result, "out": out,
                 "inner": torch.empty_like(out) if keeps_inner else None}
     answer = dispatch.plan(matrices, gain)
@@ -89,17 +98,21 @@ def _compose_residual(lora, result, gain, bias=None, *, keeps_inner):
     return answer, (*answer.matrices[:2], answer.gain, biased, *answer.matrices[2:])
 
 
-def _backward(d_out, inner, gain, wanted):
+def _backward(d_out, inner, gain, wanted, types):
+    if inner is None and wanted[2]:
+        raise TypeError("warmup: argument `inner` is None, from which the gradient of mag_norm_scale is "
+                        "summed")
     inner = inner if wanted[2] else None
     checks.backward("warmup", d_out, inner, gain)
+    types = types or (d_out.dtype, d_out.dtype)
     def matrices():
         return {"d_out": d_out, "inner": inner,
-                "d_lora": torch.empty_like(d_out) if wanted[0] else None,
-                "d_base": torch.empty_like(d_out) if wanted[1] else None}
+                "d_lora": torch.empty_like(d_out, dtype=types[0]) if wanted[0] else None,
+                "d_base": torch.empty_like(d_out, dtype=types[1]) if wanted[1] else None}
     answer = dispatch.plan(matrices(), gain)
     if answer.strides_only:
         d_out = d_out.contiguous()
         inner = None if inner is None else inner.contiguous()
         answer = dispatch.plan(matrices(), gain)
-    d_gain = torch.empty_like(gain) if wanted[2] else None
+    d_gain = torch.empty_like(answer.gain) if wanted[2] and answer.reason is None else None
     return answer, (*answer.matrices[:2], answer.gain, *answer.matrices[2:], d_gain)

@@ -1,0 +1,50 @@
+"""Who besides autograd has a say in a call: what compiles, records or transforms its operations."""
+
+import torch
+from torch.autograd import forward_ad as _forward_ad
+
+from dorajit import dispatch
+from dorajit.sharded import engines
+
+is_compiling = torch.compiler.is_compiling
+_transform_level = torch._C._functorch.maybe_current_level
+_modes = torch._C._len_torch_dispatch_stack
+_is_tracing = torch._C._is_tracing  # by torch.jit.trace
+
+
+def is_transforming():
+    """Inside a transform of torch.func, or under forward-mode differentiation."""
+    return _transform_level() is not None or _forward_ad._current_level >= 0
+
+
+# What torch.compiler.assume_constant_result does, which would import the whole compiler: the answer
+# holds where it was traced, and a compiled function is guarded by the transforms around it.
+is_transforming._dynamo_marked_constant = True
+
+
+def is_watched():
+    """Whether operations are seen one by one, so that a kernel among them or a write into a part of a
+    tensor would be missed: by a compiler, a tracer, a mode (make_fx, selective checkpointing) or a
+    transform of torch.func. An operator of torch.library is seen as one."""
+    return is_compiling() or _modes() > 0 or _is_tracing() or _transform_level() is not None
+
+
+def takes_plain_formula(function, *tensors):
+    """Whether a call is for PyTorch's own operations whatever kernels could do.
+
+    Raises:
+        FallbackError: it is, inside `dorajit.force_native()`.
+    """
+    reason = why_plain(*tensors)
+    if reason is not None:
+        dispatch.require_native(function, dispatch.Plan(reason))
+    return reason is not None
+
+
+def why_plain(*tensors):
+    """The reason for that in words, or None."""
+    if is_transforming():
+        return "a transform of torch.func or forward-mode differentiation is active"
+    if any(map(engines.is_dtensor, tensors)):
+        return "an operand is a DTensor"
+    return None
