@@ -173,6 +173,22 @@ def test_warmup_makes_ready(device):
         dorajit.warmup("compose_residual", *tensors, tensors[2].to_sparse())
 
 
+def test_the_switch_of_the_backward_pass_is_explained(device, launches, without_switches, monkeypatch):
+    monkeypatch.setenv("PEFT_DORA_FUSED_BACKWARD", "0")
+    dorajit.invalidate_environment()
+    lora, base, gain = operands((4, 8), device, grad=True)
+    for operation in ("compose", "compose_residual"):
+        answer = dorajit.explain_dispatch(lora, base, gain, operation)
+        assert answer.path == "torch" and "FUSED_BACKWARD" in answer.reason
+    dorajit.fused_dora_compose_autograd(lora, base, gain, SCALE)
+    assert launches() == {}
+    with torch.no_grad():
+        assert dorajit.explain_dispatch(lora, base, gain).path == "native"
+    with dorajit.force_native():
+        dorajit.fused_dora_compose_autograd(lora, base, gain, SCALE)
+    assert launches() == {"compose_inner": 1}
+
+
 def test_warmup_of_gradients_of_other_types(device):
     types = torch.float16, torch.float32
     lora, result, gain = (one.to(dtype).requires_grad_() for one, dtype in zip(

@@ -205,6 +205,8 @@ def test_a_compiled_step_with_a_trained_bias(device):
     for one, other in zip(torch.autograd.grad(compiled(*given).sum(), given),
                           torch.autograd.grad(call(*given).sum(), given)):
         torch.testing.assert_close(one, other)
+    with pytest.raises(Exception, match="`bias` has shape"):
+        compiled(*given[:3], given[3][:-1])
 
 
 @pytest.mark.parametrize("change, error, says", [

@@ -104,7 +104,13 @@ def compose_residual(function, lora, result, mag_norm_scale, bias):
     broadcasts(function, "mag_norm_scale", mag_norm_scale, "lora", lora)
     if not lora.is_complex() and any(one.is_complex() for one in given.values()):
         raise TypeError(f"{function}: argument `lora` is real but others are complex; make it complex")
-    if bias is not None and bias.numel() != mag_norm_scale.numel():
+    if bias is not None:
+        as_many(function, bias, mag_norm_scale)
+
+
+def as_many(function, bias, mag_norm_scale):
+    """Raises ValueError for a bias of another number of elements."""
+    if bias.numel() != mag_norm_scale.numel():
         raise ValueError(f"{function}: argument `bias` has shape {tuple(bias.shape)} but "
                          f"`mag_norm_scale` has {tuple(mag_norm_scale.shape)}; give both one element "
                          "per channel")

@@ -238,6 +238,10 @@ def explain(operation, tensors):
     if not state.enabled:
         return Dispatch("torch", "kernels are switched off (PEFT_DORA_FUSED=0 or "
                                  "dorajit.disabled())")
+    if (operation in ("compose", "compose_residual") and not state.fused_backward
+            and torch.is_grad_enabled() and any(one.requires_grad for one in tensors.values())):
+        return Dispatch("torch", "a graph is built, and that of the kernels is switched off "
+                                 "(PEFT_DORA_FUSED_BACKWARD=0)")
     answer = plan(matrices, gain)
     if answer.reason is None:
         return Dispatch("native", "a kernel takes other views of the tensors" if answer.changed

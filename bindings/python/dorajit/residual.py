@@ -65,5 +65,6 @@ def apart(lora, result, gain, bias, scale, compose):
     """The sum by several operations, of which `compose` makes what is added to the base result."""
     base = result
     if bias is not None:
+        checks.as_many(_NAME, bias, gain)
         base = result - expression.over(dispatch.over_channels(bias, gain), result)
     return result + compose(lora.to(expression.sum_type(lora, result)), base, gain, scale)
