@@ -79,8 +79,10 @@ def _laid_out(result, like):
     """The result with the strides that the fake implementations promise."""
     if like.layout is not torch.strided:
         return result
-    promised = torch.empty_like(like, dtype=result.dtype)
-    return result if result.stride() == promised.stride() else promised.copy_(result)
+    strides = torch.empty_like(like, device="meta").stride()  # which takes no memory
+    if result.stride() == strides:
+        return result
+    return torch.empty_strided(like.shape, strides, dtype=result.dtype, device=result.device).copy_(result)
 
 
 # --- what they would return ----------------------------------------------------------------------
