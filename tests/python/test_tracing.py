@@ -101,6 +101,15 @@ def test_sliced_dropout_is_made_whole_where_it_is_watched(monkeypatch):
     torch.testing.assert_close(found, layer(x))
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+def test_a_layer_that_has_run_is_traced(device):
+    layer, x = trained_layer(device), torch.randn(5, 40, device=device)
+    layer(x).sum().backward()
+    traced = torch.jit.trace(layer, (x,))  # which traces twice and compares
+    others = torch.randn(7, 40, device=device)
+    torch.testing.assert_close(traced(others), layer(others))
+
+
 @pytest.mark.parametrize("function", ["fused_dora_compose_autograd", "fused_dora_compose_residual"])
 def test_a_compiled_function_keeps_its_tangents(function):
     call = getattr(dorajit, function)

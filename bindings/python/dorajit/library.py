@@ -258,9 +258,16 @@ def compose(lora, base, gain, scale, inplace):
             return lora.copy_(compose(lora, base, gain, scale, False))
         _ops.compose_(lora, base, gain, scale)
         return lora
-    if differentiable and gain.requires_grad:
+    if _keeps_inner(gain):
         return _ops.compose_inner(lora, base, gain, scale)[0]
     return _ops.compose(lora, base, gain, scale)
+
+
+def _keeps_inner(gain):
+    """Whether inner is made for a backward pass. Not in a trace of torch.jit, which compares it with one
+    that builds no graph."""
+    return (torch.is_grad_enabled() and gain.requires_grad
+            and (tracing.is_compiling() or not tracing.is_jit_tracing()))
 
 
 def compose_inner(lora, base, gain, scale):
@@ -291,6 +298,6 @@ def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
 
 def compose_residual(lora, result, gain, bias, scale):
     """As compose, for fused_dora_compose_residual outside of transforms of torch.func."""
-    if torch.is_grad_enabled() and gain.requires_grad:
+    if _keeps_inner(gain):
         return _ops.compose_residual_inner(lora, result, gain, bias, scale)[0]
     return _ops.compose_residual(lora, result, gain, bias, scale)

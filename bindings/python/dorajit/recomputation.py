@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dorajit import norm_cache
+from dorajit import norm_cache, tracing
 
 _lock = threading.Lock()
 _kept = weakref.WeakKeyDictionary()  # layer -> Pass
@@ -34,7 +34,7 @@ def norms(layer, operands, scale, compute):
         scale: what else they depend on.
         compute: makes the norms, one number per row.
     """
-    if torch.compiler.is_compiling():
+    if tracing.is_watched():
         return compute()
     states = tuple(map(norm_cache.state, operands))
     key = None if None in states else (scale, states)

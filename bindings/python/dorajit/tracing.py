@@ -9,7 +9,7 @@ from dorajit.sharded import engines
 is_compiling = torch.compiler.is_compiling
 _transform_level = torch._C._functorch.maybe_current_level
 _modes = torch._C._len_torch_dispatch_stack
-_is_tracing = torch._C._is_tracing  # by torch.jit.trace
+is_jit_tracing = torch._C._is_tracing
 
 
 def is_transforming():
@@ -26,7 +26,7 @@ def is_watched():
     """Whether operations are seen one by one, so that a kernel among them or a write into a part of a
     tensor would be missed: by a compiler, a tracer, a mode (make_fx, selective checkpointing) or a
     transform of torch.func. An operator of torch.library is seen as one."""
-    return is_compiling() or _modes() > 0 or _is_tracing() or _transform_level() is not None
+    return is_compiling() or _modes() > 0 or is_jit_tracing() or _transform_level() is not None
 
 
 def takes_plain_formula(function, *tensors):
