@@ -1,6 +1,7 @@
 """What goes to PyTorch, that it gives the same results, and that explain_dispatch says so."""
 
 import dorajit
+import processes
 import pytest
 import reference
 import torch
@@ -171,3 +172,23 @@ def test_random_layouts_do_as_explained(launches):
         reference.assert_sum_close(d_gain, to_gain, gain.dtype)
         paths.append(answer.path)
     assert {"native", "torch"} == set(paths)
+
+
+def test_dtensors_run_in_pytorch(tmp_path):
+    program = f"""
+import torch.distributed as dist
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+dist.init_process_group("gloo", init_method="file://{tmp_path}/store", rank=0, world_size=1)
+mesh = init_device_mesh("cpu", (1,))
+plain = lora, base, gain
+spread = [distribute_tensor(one, mesh, [Shard(0) if one.dim() > 1 else Replicate()]) for one in plain]
+for function in (lambda a, b, g: dorajit.fused_dora_compose(a, b, g, 0.5, inplace=False),
+                 lambda a, b, g: dorajit.fused_dora_forward_and_inner(a, b, g, 0.5)[1],
+                 lambda a, b, g: dorajit.fused_dora_compose_residual(a, b, g, 0.5),
+                 lambda a, b, g: dorajit.compose_backward(a, b, g, 0.5)[0],
+                 lambda a, b, g: dorajit.fused_norm_assembly(g, g, g, 0.5)[0]):
+    torch.testing.assert_close(function(*spread).full_tensor(), function(*plain))
+print(dorajit.explain_dispatch(*spread))
+dist.destroy_process_group()
+"""
+    assert "an operand is a DTensor" in processes.run(program)
