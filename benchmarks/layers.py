@@ -193,8 +193,9 @@ def main():
     rows = report(contenders, x, options)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"options": vars(options), "torch": torch.__version__, "rows": rows}, file,
-                      indent=1)
+            json.dump({"options": vars(options), "torch": torch.__version__,
+                       "autograd_node": dorajit.autograd_node.module is not None, "rows": rows},
+                      file, indent=1)
 
 
 if __name__ == "__main__":

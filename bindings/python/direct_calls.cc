@@ -84,20 +84,6 @@ class TensorList {
   std::size_t count_ = 0;
 };
 
-// Whether the call may succeed with other views of its tensors, or in PyTorch.
-bool may_be_served_otherwise(dorajit_status status) {
-  switch (status) {
-    case DORAJIT_INVALID_ARGUMENT:
-    case DORAJIT_UNSUPPORTED:
-    case DORAJIT_WRONG_DEVICE:
-    case DORAJIT_NO_DRIVER:
-    case DORAJIT_NO_COMPILER:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Runs `call(engine, stream, error)`. Whether it was done; if not, nothing was, and there is
 // another way. Throws error_already_set for what fails on every way.
 template <class Call>

@@ -30,6 +30,20 @@ void run(const Call& call) {
   check(status, error);
 }
 
+// Whether the call may succeed with other views of its tensors, or in PyTorch.
+inline bool may_be_served_otherwise(dorajit_status status) {
+  switch (status) {
+    case DORAJIT_INVALID_ARGUMENT:
+    case DORAJIT_UNSUPPORTED:
+    case DORAJIT_WRONG_DEVICE:
+    case DORAJIT_NO_DRIVER:
+    case DORAJIT_NO_COMPILER:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Counts a call that a kernel served; one of DORAJIT_OP_....
 void count_call(std::int32_t operation);
 

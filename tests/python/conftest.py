@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import dorajit
-from dorajit import testing
+from dorajit import autograd_node, testing
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
@@ -36,6 +36,27 @@ def launches():
         seen = now
         return counts
     return since
+
+
+@pytest.fixture(scope="session")
+def compiled_node():
+    """The autograd node in C++ for this PyTorch; not in force."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DORAJIT_CXX")
+        patch.setattr(autograd_node, "module", None)
+        try:
+            autograd_node.build()
+        except dorajit.NoCompilerError as error:
+            pytest.skip(str(error))
+        return autograd_node.module
+
+
+@pytest.fixture(params=["Python", "C++"])
+def node(request, monkeypatch):
+    """Once with autograd's nodes in Python and once with those in C++."""
+    module = request.getfixturevalue("compiled_node") if request.param == "C++" else None
+    monkeypatch.setattr(autograd_node, "module", module)
+    return request.param
 
 
 @pytest.fixture(autouse=True)

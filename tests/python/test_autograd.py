@@ -7,6 +7,8 @@ import torch
 from reference import SCALE, operands
 from torch.utils.checkpoint import checkpoint
 
+pytestmark = pytest.mark.usefixtures("node")
+
 NAMES = ["fused_dora_compose_autograd", "class", "compose", "inplace"]
 
 

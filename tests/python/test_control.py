@@ -11,6 +11,8 @@ import torch
 from dorajit import control, testing
 from reference import SCALE, operands
 
+pytestmark = pytest.mark.usefixtures("node")
+
 
 @pytest.fixture
 def environment(monkeypatch):

@@ -8,7 +8,8 @@ import torch
 import dorajit
 from reference import SCALE, compose, operands
 
-pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+pytestmark = [pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices"),
+              pytest.mark.usefixtures("node")]
 
 
 def test_threads_work_on_the_devices_of_their_tensors(launches):

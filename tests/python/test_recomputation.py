@@ -14,6 +14,8 @@ from torch.utils.checkpoint import (CheckpointPolicy, checkpoint,
 import dorajit
 from dorajit import norm, recomputation
 
+pytestmark = pytest.mark.usefixtures("node")
+
 
 @pytest.fixture
 def made(monkeypatch):

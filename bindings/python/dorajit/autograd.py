@@ -4,14 +4,20 @@ A node's outputs are the result and `inner = scale * lora + base`, None if the m
 gradient. Forward saves inner and the magnitude, or the magnitude alone. Backward is one launch for all
 gradients that are wanted. inner being an output, a graph of the backward pass leads back through it
 to lora and base, so that a node may be differentiated again.
+
+Where autograd_node.build() has compiled the same in C++, that is used, and what it leaves undone is
+done here.
 """
+
+import typing
 
 import torch
 
-from dorajit import run
+from dorajit import autograd_node, run
 
 _ops = torch.ops.dorajit
 _is_grad_enabled = torch.is_grad_enabled
+_is_compiling = torch.compiler.is_compiling
 
 
 def differentiable(name):
@@ -48,8 +54,7 @@ class Compose(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_out, d_inner):
-        backward = _differentiable_backward if _is_grad_enabled() else run.backward
-        return *gradients(ctx, d_out, d_inner, backward), None, None
+        return *gradients(ctx, d_out, d_inner, _backward(False)), None, None
 
 
 class ComposeResidual(torch.autograd.Function):
@@ -67,9 +72,43 @@ class ComposeResidual(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_out, d_inner):
-        backward = (_differentiable_residual_backward if _is_grad_enabled()
-                    else run.residual_backward)
-        return *gradients(ctx, d_out, d_inner, backward), None, None
+        return *gradients(ctx, d_out, d_inner, _backward(True)), None, None
+
+
+# What torch.autograd.Function.apply calls when no transform is active.
+_apply = super(torch.autograd.Function, Compose).apply
+_apply_residual = super(torch.autograd.Function, ComposeResidual).apply
+
+
+def compose(lora, base, gain, scale):
+    """run.compose in a new tensor, as a node."""
+    if autograd_node.module is not None:
+        out = autograd_node.module.compose(lora, base, gain, scale)
+        if out is not None:
+            return out
+    return _apply(lora, base, gain, scale, False)[0]
+
+
+def compose_into(lora, base, gain, scale):
+    """run.compose in lora's memory, as a node."""
+    return _apply(lora, base, gain, scale, True)[0]
+
+
+def compose_residual(lora, result, gain, bias, scale):
+    """run.compose_residual, as a node."""
+    if autograd_node.module is not None:
+        out = autograd_node.module.compose_residual(lora, result, gain, bias, scale)
+        if out is not None:
+            return out
+    return _apply_residual(lora, result, gain, bias, scale)[0]
+
+
+def _backward(is_residual):
+    """What computes the gradients through out, now: an operator for a graph of the backward pass, and
+    for compiled autograd."""
+    if _is_grad_enabled() or _is_compiling():
+        return _differentiable_residual_backward if is_residual else _differentiable_backward
+    return run.residual_backward if is_residual else run.backward
 
 
 def gradients(ctx, d_out, d_inner, backward):
@@ -91,3 +130,21 @@ def gradients(ctx, d_out, d_inner, backward):
             term = d_inner.to(ctx.types[-1])
             d_base = term if d_base is None else d_base + term
     return d_lora, d_base, d_gain
+
+
+class _Kept(typing.NamedTuple):
+    """What `gradients` asks of a node."""
+
+    saved_tensors: tuple
+    needs_input_grad: tuple
+    scale: float
+    types: tuple
+
+
+def _differentiate(is_residual, d_out, d_inner, saved, scale, wanted, lora_dtype, base_dtype):
+    """`gradients` for the node in C++."""
+    types = (lora_dtype, base_dtype) if is_residual else (base_dtype,)
+    return gradients(_Kept(saved, wanted, scale, types), d_out, d_inner, _backward(is_residual))
+
+
+autograd_node.load(_differentiate)

@@ -24,6 +24,11 @@ class _State:
         self.forced = False
         self.read_environment()
 
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value)
+        if name == "enabled":
+            _native.allow_node_calls(value)
+
     def read_environment(self):
         self.enabled = _flag("PEFT_DORA_FUSED")
         self.fused_backward = _flag("PEFT_DORA_FUSED_BACKWARD")

@@ -19,8 +19,6 @@ _increment_version = torch.autograd.graph.increment_version
 # transform of PyTorch (0).
 route = _route = _native.route
 _compose_directly = _native.compose_directly
-# What torch.autograd.Function.apply calls when no transform is active.
-_apply = super(torch.autograd.Function, autograd.Compose).apply
 
 
 def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale: float,
@@ -227,13 +225,13 @@ def _compose_with_graph(lora, base, mag_norm_scale, scale, inplace):
         result = expression.compose(lora, base, mag_norm_scale, scale)
         return lora.copy_(result) if inplace else result
     if not inplace:
-        return _apply(lora, base, mag_norm_scale, scale, False)[0]
+        return autograd.compose(lora, base, mag_norm_scale, scale)
     if lora.is_leaf and lora.requires_grad:
         raise RuntimeError("fused_dora_compose: argument `lora` is a leaf that requires grad, which "
                            "may not be written in place; pass inplace=False")
     if lora._is_view() or lora.is_inference():  # of which copy_ knows what is allowed
-        return lora.copy_(_apply(lora, base, mag_norm_scale, scale, False)[0])
-    return _apply(lora, base, mag_norm_scale, scale, True)[0]
+        return lora.copy_(autograd.compose(lora, base, mag_norm_scale, scale))
+    return autograd.compose_into(lora, base, mag_norm_scale, scale)
 
 
 def _compose_indirectly(lora, base, mag_norm_scale, scale, inplace):

@@ -15,8 +15,6 @@ from dorajit import autograd, checks, dispatch, expression, library, ops, run, t
 from dorajit.control import state
 
 _NAME = "fused_dora_compose_residual"
-# What torch.autograd.Function.apply calls when no transform is active.
-_apply = super(torch.autograd.Function, autograd.ComposeResidual).apply
 
 
 def fused_dora_compose_residual(lora: Tensor, result: Tensor, mag_norm_scale: Tensor, scale: float,
@@ -47,7 +45,7 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, mag_norm_scale: Te
         if route == 1:
             return run.compose_residual(lora, result, mag_norm_scale, bias, scale, False)[0]
         if route == 2 and state.fused_backward and _has_one_node(lora, bias):
-            return _apply(lora, result, mag_norm_scale, bias, scale)[0]
+            return autograd.compose_residual(lora, result, mag_norm_scale, bias, scale)
         scale = checks.scale(_NAME, scale)
         checks.compose_residual(_NAME, lora, result, mag_norm_scale, bias)
         plain = tracing.takes_plain_formula(_NAME, *operands)

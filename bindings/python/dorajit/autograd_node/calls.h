@@ -1,0 +1,60 @@
+// What the autograd node (node.cc), which is compiled against PyTorch, calls of the extension,
+// which is compiled without it. Plain types alone: each has a C++ standard library of its own.
+#pragma once
+
+#include <cstdint>
+
+namespace dorajit::python {
+
+enum class NodeOperation : std::int32_t {
+  // With the tensors that a call takes, in this order; those in brackets may be null.
+  kCompose,           // lora, base, gain, out
+  kComposeInner,      // lora, base, gain, out, inner
+  kComposeResidual,   // lora, result, gain, [bias], out, [inner]
+  kBackward,          // d_out, [inner], gain, [d_lora], [d_base], [d_gain]
+  kResidualBackward,  // the same
+};
+
+inline constexpr int kMostNodeTensors = 6;
+
+// A dense tensor, borrowed. Types and devices are numbered as in DLPack.
+struct NodeTensor {
+  void* data;
+  const std::int64_t* shape;
+  const std::int64_t* strides;  // in elements
+  std::int32_t dims;
+  std::int32_t device_type;
+  std::int32_t device_index;
+  std::uint8_t type_code;
+  std::uint8_t type_bits;
+};
+
+struct NodeCall {
+  NodeOperation operation;
+  const NodeTensor* tensors[kMostNodeTensors];
+  double scale;
+  void* stream;     // raw, of the device of the tensors
+  void* workspace;  // of kBackward with d_gain: as many bytes as workspace_bytes() says
+  std::int64_t workspace_bytes;
+};
+
+// Outcomes of a call besides the numbers of statuses (docs/errors.md).
+inline constexpr std::int32_t kNodeDone = 0;
+inline constexpr std::int32_t kNodeServedOtherwise = -1;  // nothing was done; Python knows a way
+
+// Thread-safe. Shapes are for the caller to compare: kernels tell rows and columns alone.
+struct NodeCalls {
+  // Enqueues what is to be done. For any other outcome than the two above, `error` is to be given
+  // to raise(). The first call of a problem may take long: the first function lets other Python
+  // threads run meanwhile and needs the GIL; the second is for callers without it.
+  std::int32_t (*run_with_gil)(const NodeCall& call, void** error);
+  std::int32_t (*run_without_gil)(const NodeCall& call, void** error);
+  // Of kBackward with d_gain; below 0 if no kernel takes the tensors.
+  std::int64_t (*workspace_bytes)(const NodeTensor& d_out, const NodeTensor& gain);
+  // Sets the Python error and destroys `error`. Needs the GIL.
+  void (*raise)(std::int32_t outcome, void* error);
+};
+
+inline constexpr const char* kNodeCallsName = "dorajit.node_calls";  // of the capsule
+
+}  // namespace dorajit::python
