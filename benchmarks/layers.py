@@ -194,7 +194,7 @@ def main():
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"options": vars(options), "torch": torch.__version__,
-                       "autograd_node": dorajit.autograd_node.module is not None, "rows": rows},
+                       "cpp_extension": dorajit.cpp_extension.module is not None, "rows": rows},
                       file, indent=1)
 
 

@@ -21,7 +21,7 @@ import time
 import torch
 
 import dorajit
-from dorajit import autograd_node
+from dorajit import cpp_extension
 
 SCALE = 0.5
 PEERS = {}
@@ -131,11 +131,11 @@ class NoWork(torch.autograd.Function):
 
 def in_python(function):
     def run():
-        compiled, autograd_node.module = autograd_node.module, None
+        compiled, cpp_extension.module = cpp_extension.module, None
         try:
             return function()
         finally:
-            autograd_node.module = compiled
+            cpp_extension.module = compiled
     return run
 
 
@@ -217,7 +217,7 @@ def main():
     parser.add_argument("--json")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    autograd_node.build()
+    cpp_extension.build()
     if arguments.device == "cuda":
         from peers import backward_two_stage, compose as compose_peer, norm_assembly as norm_peer
         PEERS.update(backward_two_stage=backward_two_stage, compose=compose_peer,

@@ -228,9 +228,9 @@ def main():
     os.environ.setdefault("DORAJIT_TUNE_SECONDS", options.tune_seconds)
     functions = contenders(options)
     clock = Clock(options.device)
-    from dorajit import autograd_node
+    from dorajit import cpp_extension
     report = {"device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
-              "torch": torch.__version__, "autograd_node": autograd_node.module is not None,
+              "torch": torch.__version__, "cpp_extension": cpp_extension.module is not None,
               "rounds": options.rounds, "load": os.getloadavg()[0],
               "complete": False, "results": []}
     print(f"{report['device']}, PyTorch {report['torch']}, ready after "

@@ -42,9 +42,9 @@ CODE
 
 lint_python() {
   has_python || return 0
-  # The autograd node is compiled where PyTorch is, and not by this build.
+  # The C++ extension is compiled where PyTorch is, and not by this build.
   # shellcheck disable=SC2046
-  tidy release $(cd "$root" && git ls-files 'bindings/python/*.cc' ':!*/autograd_node/*')
+  tidy release $(cd "$root" && git ls-files 'bindings/python/*.cc' ':!*/cpp_extension/*')
 }
 
 # test_python [--peft VERSION] [--upstream] [ARGUMENT...]: tests/python against the package in the release

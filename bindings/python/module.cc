@@ -10,7 +10,7 @@
 #include "bindings/python/direct_calls.h"
 #include "bindings/python/engines.h"
 #include "bindings/python/native_error.h"
-#include "bindings/python/node_calls.h"
+#include "bindings/python/call_table.h"
 #include "bindings/python/operations.h"
 #include "bindings/python/torch_tensor.h"
 
@@ -88,7 +88,7 @@ PYBIND11_MODULE(_native, module) {
   native::add_operations(module);
   native::add_direct_calls(module);
   native::add_call_route(module);
-  native::add_node_calls(module);
+  native::add_call_table(module);
   module.def("statistics", &native::statistics,
              "() -> dict[str, int]\n\n"
              "What the engines of this process have done.");

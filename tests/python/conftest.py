@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import dorajit
-from dorajit import autograd_node, testing
+from dorajit import cpp_extension, testing
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
@@ -39,23 +39,23 @@ def launches():
 
 
 @pytest.fixture(scope="session")
-def compiled_node():
-    """The autograd node in C++ for this PyTorch; not in force."""
+def compiled_extension():
+    """The C++ extension for this PyTorch; not in force."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DORAJIT_CXX")
-        patch.setattr(autograd_node, "module", None)
+        patch.setattr(cpp_extension, "module", None)
         try:
-            autograd_node.build()
+            cpp_extension.build()
         except dorajit.NoCompilerError as error:
             pytest.skip(str(error))
-        return autograd_node.module
+        return cpp_extension.module
 
 
 @pytest.fixture(params=["Python", "C++"])
-def node(request, monkeypatch):
-    """Once with autograd's nodes in Python and once with those in C++."""
-    module = request.getfixturevalue("compiled_node") if request.param == "C++" else None
-    monkeypatch.setattr(autograd_node, "module", module)
+def way(request, monkeypatch):
+    """Once through Python, nodes of autograd's graph included, and once through the C++ extension."""
+    module = request.getfixturevalue("compiled_extension") if request.param == "C++" else None
+    monkeypatch.setattr(cpp_extension, "module", module)
     return request.param
 
 

@@ -7,7 +7,7 @@ import torch
 from reference import SCALE, operands
 from torch.utils.checkpoint import checkpoint
 
-pytestmark = pytest.mark.usefixtures("node")
+pytestmark = pytest.mark.usefixtures("way")
 
 NAMES = ["fused_dora_compose_autograd", "class", "compose", "inplace"]
 

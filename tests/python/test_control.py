@@ -11,7 +11,7 @@ import torch
 from dorajit import control, testing
 from reference import SCALE, operands
 
-pytestmark = pytest.mark.usefixtures("node")
+pytestmark = pytest.mark.usefixtures("way")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import dorajit
 from reference import SCALE, compose, operands
 
 pytestmark = [pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices"),
-              pytest.mark.usefixtures("node")]
+              pytest.mark.usefixtures("way")]
 
 
 def test_threads_work_on_the_devices_of_their_tensors(launches):

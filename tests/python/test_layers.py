@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from dorajit import dropout as dropped
 from torch import nn
 
-pytestmark = pytest.mark.usefixtures("node")
+pytestmark = pytest.mark.usefixtures("way")
 
 KINDS = ["linear", "linear without bias", "conv1d", "conv2d", "conv3d", "embedding"]
 

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import (CheckpointPolicy, checkpoint,
 import dorajit
 from dorajit import norm, recomputation
 
-pytestmark = pytest.mark.usefixtures("node")
+pytestmark = pytest.mark.usefixtures("way")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 
 import dorajit
 
-pytestmark = pytest.mark.usefixtures("node")
+pytestmark = pytest.mark.usefixtures("way")
 
 SCALE = 0.7
 MIXES = [(torch.float32,) * 3, (torch.bfloat16, torch.bfloat16, torch.float32),

@@ -5,15 +5,14 @@ gradient. Forward saves inner and the magnitude, or the magnitude alone. Backwar
 gradients that are wanted. inner being an output, a graph of the backward pass leads back through it
 to lora and base, so that a node may be differentiated again.
 
-Where autograd_node.build() has compiled the same in C++, that is used, and what it leaves undone is
-done here.
+cpp_extension has the same in C++, and leaves to this what it does not do.
 """
 
 import typing
 
 import torch
 
-from dorajit import autograd_node, run
+from dorajit import cpp_extension, run
 
 _ops = torch.ops.dorajit
 _is_grad_enabled = torch.is_grad_enabled
@@ -82,10 +81,6 @@ _apply_residual = super(torch.autograd.Function, ComposeResidual).apply
 
 def compose(lora, base, gain, scale):
     """run.compose in a new tensor, as a node."""
-    if autograd_node.module is not None:
-        out = autograd_node.module.compose(lora, base, gain, scale)
-        if out is not None:
-            return out
     return _apply(lora, base, gain, scale, False)[0]
 
 
@@ -96,10 +91,6 @@ def compose_into(lora, base, gain, scale):
 
 def compose_residual(lora, result, gain, bias, scale):
     """run.compose_residual, as a node."""
-    if autograd_node.module is not None:
-        out = autograd_node.module.compose_residual(lora, result, gain, bias, scale)
-        if out is not None:
-            return out
     return _apply_residual(lora, result, gain, bias, scale)[0]
 
 
@@ -147,4 +138,4 @@ def _differentiate(is_residual, d_out, d_inner, saved, scale, wanted, lora_dtype
     return gradients(_Kept(saved, wanted, scale, types), d_out, d_inner, _backward(is_residual))
 
 
-autograd_node.load(_differentiate)
+cpp_extension.load(_differentiate)

@@ -27,7 +27,7 @@ class _State:
     def __setattr__(self, name, value):
         object.__setattr__(self, name, value)
         if name == "enabled":
-            _native.allow_node_calls(value)
+            _native.allow_call_table(value)
 
     def read_environment(self):
         self.enabled = _flag("PEFT_DORA_FUSED")

@@ -9,7 +9,8 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from dorajit import _native, autograd, checks, dispatch, expression, library, run, tracing
+from dorajit import (_native, autograd, checks, cpp_extension, dispatch, expression, library, run,
+                     tracing)
 from dorajit.control import state
 
 # Bound once, since each of them is called on every call.
@@ -48,6 +49,11 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
     if _is_compiling():
         return library.compose(lora, base, mag_norm_scale, scale, inplace)
     if state.enabled:
+        extension = cpp_extension.module
+        if extension is not None and state.fused_backward:
+            out = extension.compose(lora, base, mag_norm_scale, scale, inplace)
+            if out is not None:
+                return out
         route = _compose_directly(lora, base, mag_norm_scale, scale, inplace)
         if type(route) is not int:
             return route

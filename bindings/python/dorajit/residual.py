@@ -11,7 +11,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from dorajit import autograd, checks, dispatch, expression, library, ops, run, tracing
+from dorajit import autograd, checks, cpp_extension, dispatch, expression, library, ops, run, tracing
 from dorajit.control import state
 
 _NAME = "fused_dora_compose_residual"
@@ -39,6 +39,11 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, mag_norm_scale: Te
                 and (state.fused_backward or not torch.is_grad_enabled())):
             return library.compose_residual(lora, result, mag_norm_scale, bias, scale)
     else:
+        extension = cpp_extension.module
+        if extension is not None and state.enabled and state.fused_backward:
+            out = extension.compose_residual(lora, result, mag_norm_scale, bias, scale)
+            if out is not None:
+                return out
         operands = ((lora, result, mag_norm_scale) if bias is None else
                     (lora, result, mag_norm_scale, bias))
         route = ops.route(*operands, scale)

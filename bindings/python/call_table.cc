@@ -1,4 +1,4 @@
-#include "bindings/python/node_calls.h"
+#include "bindings/python/call_table.h"
 
 #include <dlpack/dlpack.h>
 #include <dorajit/dorajit.h>
@@ -10,11 +10,12 @@
 #include <exception>
 #include <string>
 
-#include "bindings/python/dorajit/autograd_node/calls.h"
+#include "bindings/python/dorajit/cpp_extension/call_table.h"
 #include "bindings/python/engines.h"
 #include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
-#include "bindings/python/without_gil.h"
+#include "bindings/python/positional_function.h"
+#include "bindings/python/torch_tensor.h"
 #include "runtime/base/settings.h"
 
 namespace dorajit::python {
@@ -27,7 +28,7 @@ std::atomic<bool>& is_allowed() {
   return flag;
 }
 
-DLTensor to_dl(const NodeTensor& tensor) {
+DLTensor to_dl(const BorrowedTensor& tensor) {
   DLTensor dl{};
   dl.data = tensor.data;
   dl.device = {.device_type = static_cast<DLDeviceType>(tensor.device_type),
@@ -43,9 +44,9 @@ DLTensor to_dl(const NodeTensor& tensor) {
 // The tensors of a call, null for those that it does without.
 class CallTensors {
  public:
-  explicit CallTensors(const NodeCall& call) {
+  explicit CallTensors(const CallArguments& call) {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      const NodeTensor* const tensor = call.tensors[i];
+      const BorrowedTensor* const tensor = call.tensors[i];
       if (tensor == nullptr) continue;
       tensors_[i] = to_dl(*tensor);
       pointers_[i] = &tensors_[i];
@@ -57,67 +58,63 @@ class CallTensors {
   const DLTensor* operator[](std::size_t i) const { return pointers_[i]; }
 
  private:
-  std::array<DLTensor, kMostNodeTensors> tensors_{};
-  std::array<const DLTensor*, kMostNodeTensors> pointers_{};
+  std::array<DLTensor, kMostBorrowedTensors> tensors_{};
+  std::array<const DLTensor*, kMostBorrowedTensors> pointers_{};
 };
 
-std::int32_t counted_as(NodeOperation operation) {
+std::int32_t counted_as(Operation operation) {
   switch (operation) {
-    case NodeOperation::kCompose:
+    case Operation::kCompose:
       return DORAJIT_OP_COMPOSE;
-    case NodeOperation::kComposeInner:
+    case Operation::kComposeInner:
       return DORAJIT_OP_COMPOSE_INNER;
-    case NodeOperation::kComposeResidual:
+    case Operation::kComposeResidual:
       return DORAJIT_OP_COMPOSE_RESIDUAL;
-    case NodeOperation::kBackward:
+    case Operation::kBackward:
       return DORAJIT_OP_BACKWARD;
-    case NodeOperation::kResidualBackward:
+    case Operation::kResidualBackward:
       return DORAJIT_OP_RESIDUAL_BACKWARD;
   }
   std::terminate();
 }
 
-dorajit_status enqueue(dorajit_engine* engine, const NodeCall& call, dorajit_error** error) {
+dorajit_status enqueue(dorajit_engine* engine, const CallArguments& call, dorajit_error** error) {
   const CallTensors t(call);
   switch (call.operation) {
-    case NodeOperation::kCompose:
+    case Operation::kCompose:
       return dorajit_compose(engine, call.stream, t[0], t[1], t[2], call.scale, t[3], error);
-    case NodeOperation::kComposeInner:
+    case Operation::kComposeInner:
       return dorajit_compose_inner(engine, call.stream, t[0], t[1], t[2], call.scale, t[3], t[4],
                                    error);
-    case NodeOperation::kComposeResidual:
+    case Operation::kComposeResidual:
       return dorajit_compose_residual(engine, call.stream, t[0], t[1], t[2], t[3], call.scale, t[4],
                                       t[5], error);
-    case NodeOperation::kBackward:
+    case Operation::kBackward:
       return dorajit_backward(engine, call.stream, t[0], t[1], t[2], call.scale, t[3], t[4], t[5],
                               call.workspace, call.workspace_bytes, error);
-    case NodeOperation::kResidualBackward:
+    case Operation::kResidualBackward:
       return dorajit_residual_backward(engine, call.stream, t[0], t[1], t[2], call.scale, t[3],
                                        t[4], t[5], call.workspace, call.workspace_bytes, error);
   }
   std::terminate();
 }
 
-std::int32_t run_without_gil(const NodeCall& call, void** error) {
-  if (!is_allowed().load(std::memory_order_relaxed)) return kNodeServedOtherwise;
+std::int32_t run_call(const CallArguments& call, void** error) {
+  if (!is_allowed().load(std::memory_order_relaxed)) return kServedOtherwise;
   dorajit_engine* engine = nullptr;
   dorajit_error* what = nullptr;
   dorajit_status status = engines().current(&engine, &what);
   if (status == DORAJIT_OK) status = enqueue(engine, call, &what);
   if (may_be_served_otherwise(status)) {
     dorajit_error_destroy(what);
-    return kNodeServedOtherwise;
+    return kServedOtherwise;
   }
   *error = what;
   if (status == DORAJIT_OK) count_call(counted_as(call.operation));
   return status;
 }
 
-std::int32_t run_with_gil(const NodeCall& call, void** error) {
-  return without_gil([&] { return run_without_gil(call, error); });
-}
-
-std::int64_t workspace_bytes(const NodeTensor& d_out, const NodeTensor& gain) {
+std::int64_t workspace_bytes(const BorrowedTensor& d_out, const BorrowedTensor& gain) {
   const DLTensor first = to_dl(d_out);
   const DLTensor second = to_dl(gain);
   std::int64_t bytes = 0;
@@ -125,41 +122,52 @@ std::int64_t workspace_bytes(const NodeTensor& d_out, const NodeTensor& gain) {
   return is_known ? bytes : -1;
 }
 
-void raise_outcome(std::int32_t outcome, void* error) {
-  try {
-    check(outcome, static_cast<dorajit_error*>(error));
-  } catch (py::error_already_set& raised) {
-    raised.restore();
-  } catch (const std::exception& other) {
-    PyErr_SetString(PyExc_RuntimeError, other.what());
-  }
+// Whether `body` threw nothing; else its Python error is set.
+template <class Body>
+bool without_exceptions(const Body& body) noexcept {
+  return with_python_errors([&]() -> PyObject* {
+           body();
+           return Py_None;
+         }) != nullptr;
 }
 
-constexpr NodeCalls kCalls = {.run_with_gil = run_with_gil,
-                              .run_without_gil = run_without_gil,
+bool current_cuda_stream(std::int32_t device_index, void** stream) {
+  return without_exceptions(
+      [&] { *stream = current_stream({.device_type = kDLCUDA, .device_id = device_index}); });
+}
+
+void raise_outcome(std::int32_t outcome, void* error) {
+  without_exceptions([&] { check(outcome, static_cast<dorajit_error*>(error)); });
+}
+
+constexpr CallTable kCalls = {.run = run_call,
                               .workspace_bytes = workspace_bytes,
+                              .current_stream = current_cuda_stream,
                               .raise = raise_outcome};
 
 std::string cache_folder() {
   const Result<Settings> settings = Settings::from_environment();
-  return settings ? settings->cache_dir : std::string();
+  if (!settings) {
+    raise(DORAJIT_INVALID_ARGUMENT, settings.error().message, {});
+  }
+  return settings->cache_dir;
 }
 
 }  // namespace
 
-void add_node_calls(py::module_& module) {
+void add_call_table(py::module_& module) {
   module.def(
-      "node_calls", [] { return py::capsule(&kCalls, kNodeCallsName); },
+      "call_table", [] { return py::capsule(&kCalls, kCallTableName); },
       "() -> object\n\n"
-      "A capsule of what the autograd node calls (autograd_node/calls.h).");
+      "A capsule of what the C++ extension calls (cpp_extension/call_table.h).");
   module.def(
-      "allow_node_calls", [](bool is_on) { is_allowed().store(is_on, std::memory_order_relaxed); },
+      "allow_call_table", [](bool is_on) { is_allowed().store(is_on, std::memory_order_relaxed); },
       py::arg("is_on"),
       "(bool) -> None\n\n"
-      "Whether the autograd node may use kernels; without, it leaves its calls to Python.");
+      "Whether the C++ extension may use kernels; else it leaves its calls to Python.");
   module.def("cache_folder", &cache_folder,
              "() -> str\n\n"
-             "Where compiled code is kept; empty if nowhere, or if the environment is wrong.");
+             "Where compiled code is kept; empty if nowhere.");
 }
 
 }  // namespace dorajit::python

@@ -1,12 +1,12 @@
-// What the autograd node (node.cc), which is compiled against PyTorch, calls of the extension,
-// which is compiled without it. Plain types alone: each has a C++ standard library of its own.
+// What code that is compiled against PyTorch calls of the package's own extension, which is
+// compiled without it. Plain types alone: each has a C++ standard library of its own.
 #pragma once
 
 #include <cstdint>
 
 namespace dorajit::python {
 
-enum class NodeOperation : std::int32_t {
+enum class Operation : std::int32_t {
   // With the tensors that a call takes, in this order; those in brackets may be null.
   kCompose,           // lora, base, gain, out
   kComposeInner,      // lora, base, gain, out, inner
@@ -15,10 +15,10 @@ enum class NodeOperation : std::int32_t {
   kResidualBackward,  // the same
 };
 
-inline constexpr int kMostNodeTensors = 6;
+inline constexpr int kMostBorrowedTensors = 6;
 
 // A dense tensor, borrowed. Types and devices are numbered as in DLPack.
-struct NodeTensor {
+struct BorrowedTensor {
   void* data;
   const std::int64_t* shape;
   const std::int64_t* strides;  // in elements
@@ -29,9 +29,9 @@ struct NodeTensor {
   std::uint8_t type_bits;
 };
 
-struct NodeCall {
-  NodeOperation operation;
-  const NodeTensor* tensors[kMostNodeTensors];
+struct CallArguments {
+  Operation operation;
+  const BorrowedTensor* tensors[kMostBorrowedTensors];
   double scale;
   void* stream;     // raw, of the device of the tensors
   void* workspace;  // of kBackward with d_gain: as many bytes as workspace_bytes() says
@@ -39,22 +39,23 @@ struct NodeCall {
 };
 
 // Outcomes of a call besides the numbers of statuses (docs/errors.md).
-inline constexpr std::int32_t kNodeDone = 0;
-inline constexpr std::int32_t kNodeServedOtherwise = -1;  // nothing was done; Python knows a way
+inline constexpr std::int32_t kDone = 0;
+inline constexpr std::int32_t kServedOtherwise = -1;  // nothing was done; Python knows a way
 
 // Thread-safe. Shapes are for the caller to compare: kernels tell rows and columns alone.
-struct NodeCalls {
+struct CallTable {
   // Enqueues what is to be done. For any other outcome than the two above, `error` is to be given
-  // to raise(). The first call of a problem may take long: the first function lets other Python
-  // threads run meanwhile and needs the GIL; the second is for callers without it.
-  std::int32_t (*run_with_gil)(const NodeCall& call, void** error);
-  std::int32_t (*run_without_gil)(const NodeCall& call, void** error);
+  // to raise(). The first call of a problem may take long, so the caller should hold no GIL.
+  std::int32_t (*run)(const CallArguments& call, void** error);
   // Of kBackward with d_gain; below 0 if no kernel takes the tensors.
-  std::int64_t (*workspace_bytes)(const NodeTensor& d_out, const NodeTensor& gain);
+  std::int64_t (*workspace_bytes)(const BorrowedTensor& d_out, const BorrowedTensor& gain);
+  // The current stream of a CUDA device, where PyTorch has none of its own to ask; false and a
+  // Python error if that fails. Needs the GIL.
+  bool (*current_stream)(std::int32_t device_index, void** stream);
   // Sets the Python error and destroys `error`. Needs the GIL.
   void (*raise)(std::int32_t outcome, void* error);
 };
 
-inline constexpr const char* kNodeCallsName = "dorajit.node_calls";  // of the capsule
+inline constexpr const char* kCallTableName = "dorajit.call_table";  // of the capsule
 
 }  // namespace dorajit::python

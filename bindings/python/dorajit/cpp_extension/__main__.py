@@ -1,9 +1,9 @@
-"""python -m dorajit.autograd_node: compiles the node and says where it lies."""
+"""python -m dorajit.cpp_extension: compiles the extension and says where it lies."""
 
 import sys
 
 from dorajit import errors
-from dorajit.autograd_node import build
+from dorajit.cpp_extension import build
 
 try:
     print(build())

@@ -1,37 +1,35 @@
-"""The autograd node in C++: that it is used, what it leaves to Python, and what may go wrong."""
+"""The C++ extension: that it is used, and what it leaves to Python."""
 
-import os
-import shutil
-import subprocess
-import sys
 import threading
+import time
+import warnings
 import weakref
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 import dorajit
-import processes
-from dorajit import _native, autograd, autograd_node
+from dorajit import _native, autograd, cpp_extension
 from reference import SCALE, operands
 
 
 @pytest.fixture
-def compiled(compiled_node, monkeypatch):
-    """The node is in force; the module that has it."""
-    monkeypatch.setattr(autograd_node, "module", compiled_node)
-    return compiled_node
+def compiled(compiled_extension, monkeypatch):
+    """The extension, in force."""
+    monkeypatch.setattr(cpp_extension, "module", compiled_extension)
+    return compiled_extension
 
 
 @pytest.fixture
 def alone(compiled):
-    """Python is not asked for what the node may leave to it."""
+    """Python is not asked for backward passes, which the extension may leave to it."""
     def differentiate(*arguments):
         raise AssertionError("left to Python")
-    compiled.configure(_native.node_calls(), differentiate)
+    compiled.configure(_native.call_table(), differentiate)
     yield
-    compiled.configure(_native.node_calls(), autograd._differentiate)
+    compiled.configure(_native.call_table(), autograd._differentiate)
 
 
 def is_compiled(out):
@@ -63,7 +61,7 @@ def test_the_same_bits_and_launches(device, launches, compiled, alone, form, dty
     d_out = torch.randn((3, 7, 24), device=device).to(dtype)
     found = []
     for module in compiled, None:
-        autograd_node.module = module
+        cpp_extension.module = module
         out = form(*tensors)
         assert is_compiled(out) == (module is not None)
         trained = [tensor for tensor in tensors if tensor.requires_grad]
@@ -79,7 +77,7 @@ def test_a_gradient_of_many_rows(device, launches, compiled, alone, form):
     tensors = operands((1500, 40), device, grad=True)
     found = []
     for module in compiled, None:
-        autograd_node.module = module
+        cpp_extension.module = module
         out = form(*tensors)
         found.append(torch.autograd.grad(out, tensors, out.detach()))
         assert launches()
@@ -93,21 +91,89 @@ def test_what_no_kernel_takes_is_left_to_python(device, compiled):
                       (lora.to_sparse(), base, gain), (lora.view(2, 2, 8), base, gain),
                       (torch._neg_view(lora), base, gain), (lora, base, torch._neg_view(gain)),
                       (torch._efficientzerotensor((4, 8), device=device), base, gain)):
-        assert compiled.compose(*operands_, SCALE) is None
+        for inplace in False, True:
+            assert compiled.compose(*operands_, SCALE, inplace) is None
         assert compiled.compose_residual(*operands_, None, SCALE) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nested tensors are a prototype
+        nested = torch.nested.nested_tensor([torch.ones(3), torch.ones(2)], device=device)
+    for at in range(3):
+        tensors = [lora, base, gain]
+        tensors[at] = nested
+        assert compiled.compose(*tensors, SCALE, False) is None
+    assert compiled.compose_residual(lora, base, gain, nested, SCALE) is None
     assert compiled.compose_residual(lora, base.double(), gain, None, SCALE) is None
     assert compiled.compose_residual(lora, base, gain, gain[:3], SCALE) is None
 
 
-def test_arguments_that_are_no_tensors(compiled):
-    lora, base, gain = operands((4, 8), "cpu", grad=True)
-    for call in (lambda: compiled.compose(lora, base, None, SCALE),
-                 lambda: compiled.compose(lora, base, gain),
-                 lambda: compiled.compose(lora, base, gain, "half"),
-                 lambda: compiled.compose_residual(lora, base, gain, 3, SCALE),
+def test_other_arguments_are_left_to_python(compiled):
+    lora, base, gain = operands((4, 8), "cpu")
+    class Sub(torch.Tensor):
+        pass
+    for one in None, 3, "gain", gain.numpy(), gain.as_subclass(Sub):
+        assert compiled.compose(lora, base, one, SCALE, False) is None
+        assert compiled.compose_residual(one, base, gain, None, SCALE) is None
+        assert one is None or compiled.compose_residual(lora, base, gain, one, SCALE) is None
+    for scale in 1, None, "half", torch.tensor(0.5):
+        assert compiled.compose(lora, base, gain, scale, False) is None
+        assert compiled.compose_residual(lora, base, gain, None, scale) is None
+    for call in (lambda: compiled.compose(lora, base, gain, SCALE),
+                 lambda: compiled.compose_residual(lora, base, gain, SCALE),
                  lambda: compiled.configure(3, None)):
         with pytest.raises((TypeError, ValueError)):
             call()
+
+
+def test_who_else_has_a_say_is_left_to_python(compiled):
+    lora, base, gain = operands((4, 8), "cpu")
+
+    def are_left(*tensors, bias=None):
+        found = [compiled.compose(*tensors, SCALE, inplace) for inplace in (False, True)]
+        return [*found, compiled.compose_residual(*tensors, bias, SCALE)] == [None] * 3
+    assert not are_left(lora, base, gain)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert are_left(lora, base, gain)
+    seen = []
+    torch.func.vmap(lambda x: seen.append(are_left(lora, base, gain)) or x)(lora)
+    torch.func.grad(lambda x: seen.append(are_left(lora, base, gain)) or x.sum())(lora)
+    torch.jit.trace(lambda x: seen.append(are_left(lora, base, gain)) or x, lora, check_trace=False)
+    assert len(seen) == 3 and all(seen)
+    with torch.autograd.forward_ad.dual_level():
+        for at in range(3):
+            tensors = [lora, base, gain]
+            tensors[at] = torch.autograd.forward_ad.make_dual(tensors[at], torch.ones_like(tensors[at]))
+            assert are_left(*tensors)
+    trained = gain.clone().requires_grad_()
+    assert compiled.compose_residual(lora, base, gain, trained, SCALE) is None
+    assert compiled.compose(lora, base, trained, SCALE, True) is None
+    with torch.no_grad():
+        assert compiled.compose_residual(lora, base, gain, trained, SCALE) is not None
+        assert compiled.compose(lora, base, trained, SCALE, True) is lora
+    with torch.inference_mode():
+        made = lora.clone()
+        assert compiled.compose(made, base, gain, SCALE, True) is made
+    assert compiled.compose(made, base, gain, SCALE, True) is None
+
+
+@pytest.mark.parametrize("dtype, gain_dtype", [(torch.float32, torch.float32),
+                                               (torch.bfloat16, torch.float32)])
+def test_without_a_graph_the_same_bits(device, launches, compiled, dtype, gain_dtype):
+    lora, base, gain = operands((5, 24), device, dtype, gain_dtype)
+    bias = torch.randn(24, device=device).to(dtype)
+    found = []
+    for module in compiled, None:
+        cpp_extension.module = module
+        copy = lora.clone()
+        version = copy._version
+        results = [dorajit.fused_dora_compose(lora, base, gain, SCALE, False),
+                   dorajit.fused_dora_compose(copy, base, gain, SCALE),
+                   dorajit.fused_dora_compose_residual(lora, base, gain, SCALE),
+                   dorajit.fused_dora_compose_residual(lora, base, gain[None], SCALE, bias)]
+        assert results[1] is copy and copy._version == version + 1
+        assert not any(one.requires_grad for one in results)
+        assert launches() == {"compose": 2, "compose_residual": 2}
+        found.append(results)
+    assert all(torch.equal(one, other) for one, other in zip(*found))
 
 
 def test_switched_off_it_runs_in_pytorch(device, compiled, launches):
@@ -124,6 +190,18 @@ def test_switched_off_it_runs_in_pytorch(device, compiled, launches):
     assert launches() == {"backward": 1}
     for one, other in zip(found, expected):
         torch.testing.assert_close(one, other)
+
+
+def test_only_some_gradients_are_the_same_launches(device, launches, compiled, alone, form):
+    """Which kernels a backward pass runs is known in its forward pass."""
+    tensors = operands((4, 6), device, grad=True)
+    for module in compiled, None:
+        cpp_extension.module = module
+        out = form(*tensors)
+        seen = []
+        out.grad_fn.register_hook(lambda given, _: seen.append([one is None for one in given[:3]]))
+        torch.autograd.grad(out, tensors[0], torch.ones_like(out))
+        assert seen == [[False] * 3]
 
 
 def test_gradients_through_inner_and_of_gradients(device, compiled, form):
@@ -148,6 +226,14 @@ class Watched(torch.autograd.Function):
         return d_out
 
 
+def is_gone():
+    """Whether the last node is; the thread that ran it may hold it for a moment."""
+    patience = time.monotonic() + 20
+    while Watched.alive() is not None and time.monotonic() < patience:
+        time.sleep(0.001)
+    return Watched.alive() is None
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoints_leave_no_graph_behind(device, compiled, form, reentrant):
     lora, base, gain = operands((4, 8), device, grad=True)
@@ -155,7 +241,7 @@ def test_checkpoints_leave_no_graph_behind(device, compiled, form, reentrant):
     out.sum().backward()
     # That of the recomputation, which ends where the last tensor that is needed is saved.
     del out
-    assert Watched.alive() is None
+    assert is_gone()
 
 
 def test_hooks_of_saved_tensors_that_raise(device, compiled, form):
@@ -173,7 +259,7 @@ def test_hooks_of_saved_tensors_that_raise(device, compiled, form):
             with pytest.raises(KeyError, match="full"):
                 form(Watched.apply(lora), base, gain)
         seen.clear()
-        assert Watched.alive() is None
+        assert is_gone()
 
 
 def test_a_graph_that_was_freed(device, compiled, form):
@@ -210,7 +296,7 @@ def test_compiled_autograd_sees_operators(compiled, form, launches):
     tensors = operands((4, 8), "cpu", grad=True)
     expected = torch.autograd.grad(form(*tensors).square().sum(), tensors)
     for module in compiled, None:
-        autograd_node.module = module
+        cpp_extension.module = module
         torch._dynamo.reset()
         launches()
         compiler = torch.compile(backend="aot_eager", fullgraph=True)
@@ -220,106 +306,3 @@ def test_compiled_autograd_sees_operators(compiled, form, launches):
         for tensor, one in zip(tensors, expected):
             assert torch.equal(tensor.grad, one)
             tensor.grad = None
-
-
-# --- making it -----------------------------------------------------------------------------------
-
-_USE = """
-from dorajit import _native, autograd, autograd_node
-for one in lora, base, gain: one.requires_grad_()
-out = dorajit.fused_dora_compose_autograd(lora, base, gain, 0.5)
-out.sum().backward()
-print(autograd_node.module is not None, out.grad_fn.name().rpartition(":")[2])
-"""
-
-
-def made_in(folder):
-    return [name for _, _, names in os.walk(folder) for name in names if name.endswith(".so")]
-
-
-def test_made_by_one_command_and_found_by_later_processes(compiled_node, tmp_path):
-    environment = {**os.environ, "DORAJIT_CACHE_DIR": str(tmp_path), "DORAJIT_LOG": "error"}
-    environment.pop("DORAJIT_CXX")
-    assert processes.run(_USE, DORAJIT_CACHE_DIR=str(tmp_path)) == "False ComposeBackward"
-    for _ in range(2):  # the second finds it done
-        done = subprocess.run([sys.executable, "-m", "dorajit.autograd_node"], env=environment,
-                              capture_output=True, text=True, check=True)
-        assert not done.stderr and os.path.isfile(done.stdout.strip())
-    file = done.stdout.strip()
-    assert file.startswith(str(tmp_path)) and len(made_in(tmp_path)) == 1
-    assert processes.run(_USE, DORAJIT_CACHE_DIR=str(tmp_path)) == "True Composition>"
-    for program in ("import os; os.fork() or os._exit(0)\n" + _USE, _USE + "import os; os._exit(0)",
-                    _USE + "kept = out * 2"):
-        assert "True Composition>" in processes.run(program, DORAJIT_CACHE_DIR=str(tmp_path))
-    # What cannot be loaded costs a warning, and no call.
-    with open(file, "wb") as broken:
-        broken.write(b"\x7fELF nonsense")
-    program = "import warnings; warnings.simplefilter('ignore')\n"
-    assert processes.run(_USE, start=program + processes._START,
-                         DORAJIT_CACHE_DIR=str(tmp_path)) == "False ComposeBackward"
-    program = """
-import warnings
-with warnings.catch_warnings(record=True) as said:
-    import dorajit
-print(*(str(one.message) for one in said))
-try:
-    dorajit.autograd_node.build()
-except dorajit.CacheError as error:
-    print(error)
-"""
-    printed = processes.run(program, start="", DORAJIT_CACHE_DIR=str(tmp_path)).splitlines()
-    assert len(printed) == 2 and all(file in line and "elete" in line for line in printed)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to give a file away")
-def test_a_file_of_somebody_else_is_not_loaded(compiled_node, tmp_path):
-    file = autograd_node._path()
-    made = tmp_path / "autograd_nodes" / file.parent.name / file.name
-    made.parent.mkdir(parents=True)
-    made.write_bytes(file.read_bytes())
-    os.chown(made, 12345, 12345)
-    start = "import warnings; warnings.simplefilter('ignore')\n" + processes._START
-    assert processes.run(_USE, start=start, DORAJIT_CACHE_DIR=str(tmp_path)) == "False ComposeBackward"
-
-
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
-def test_compilers_find_no_fault_in_it(compiler, monkeypatch, tmp_path):
-    found = next(filter(None, map(shutil.which, (compiler, f"{compiler}-19"))), None)
-    if found is None:
-        pytest.skip(f"{compiler} is not installed")
-    strict = tmp_path / "strict"
-    strict.write_text(f'#!/bin/sh\nexec {found} -Werror -O0 "$@"\n')
-    strict.chmod(0o755)
-    monkeypatch.setenv("DORAJIT_CXX", str(strict))
-    autograd_node._compile(autograd_node._compiler(), tmp_path / "made" / "node.so")
-    assert (tmp_path / "made" / "node.so").stat().st_size > 0
-
-
-def test_what_keeps_it_from_being_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(autograd_node, "module", None)
-    monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "cache"))
-    for wanted in "none", str(tmp_path / "nowhere"):
-        monkeypatch.setenv("DORAJIT_CXX", wanted)
-        with pytest.raises(dorajit.NoCompilerError, match="DORAJIT_CXX"):
-            autograd_node.build()
-    compiler = tmp_path / "c++"
-    compiler.write_text("#!/bin/sh\necho 'node.cc:1: no such luck' >&2\nexit 1\n")
-    compiler.chmod(0o755)
-    monkeypatch.setenv("DORAJIT_CXX", str(compiler))
-    with pytest.raises(dorajit.CompileError, match="through Python as before") as raised:
-        autograd_node.build()
-    assert "no such luck" in raised.value.log and "-std=c++20" in raised.value.log
-    assert os.listdir(tmp_path / "cache" / "autograd_nodes") == []
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.raises(dorajit.CacheError, match="DORAJIT_CACHE_DIR"):
-        autograd_node.build()
-    for name in "DORAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME":
-        monkeypatch.setenv(name, "")
-    with pytest.raises(dorajit.CacheError, match="no folder"):
-        autograd_node.build()
-    assert autograd_node.module is None
-    done = subprocess.run([sys.executable, "-m", "dorajit.autograd_node"], capture_output=True,
-                          text=True, check=False)
-    assert done.returncode == 1 and "DORAJIT_CACHE_DIR" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -1,0 +1,186 @@
+"""The calls that PyTorch's C++ interface makes cheaper, compiled against the PyTorch that is loaded.
+
+    python -m dorajit.cpp_extension
+
+The package is compiled without any PyTorch. Its nodes of autograd's graph are therefore in Python, and of a
+call on small tensors most of the time is the interpreter's, in a GPU's backward pass on a thread of its own.
+`build()` compiles the composition and its node in C++, once for each version of PyTorch, and keeps the
+result in the cache folder; whatever imports dorajit afterwards finds it. Results are the same to the bit.
+"""
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import os
+import pathlib
+import shlex
+import shutil
+import stat
+import subprocess
+import sysconfig
+import tempfile
+import warnings
+
+try:
+    import torch
+except ImportError:
+    raise ImportError("dorajit.cpp_extension needs PyTorch, which is not installed here: pip install "
+                      "torch") from None
+
+from dorajit import _native, errors
+
+_NAME = "dorajit_cpp_extension"
+_SOURCES = tuple(pathlib.Path(__file__).with_name(name)
+                 for name in ("module.cc", "call.h", "call_table.h", "composition.h"))
+
+# The module that was compiled, or None: what `load` and `build` leave here is in force.
+module = None
+_differentiate = None
+
+
+def load(differentiate):
+    """Takes what `build` has made, if it has; never fails.
+
+    Args:
+        differentiate: the backward pass where the extension may not do it (dorajit.autograd).
+    """
+    global _differentiate
+    _differentiate = differentiate
+    path = None
+    try:
+        path = _find()
+        if path is not None:
+            _use(path)
+    except PermissionError:  # a cache folder of somebody else
+        pass
+    except errors.Error:  # the environment is wrong, of which the first call will tell
+        pass
+    except Exception as error:  # whatever it is, calls have another way
+        warnings.warn(f"the C++ extension {path} cannot be loaded ({error!r}); calls go through Python as "
+                      "before. Run: python -m dorajit.cpp_extension", RuntimeWarning, stacklevel=2)
+
+
+def build() -> str:
+    """Compiles the extension, unless that is done already, and uses it from now on in this process too.
+
+    Takes a C++20 compiler (DORAJIT_CXX, else the first of c++, g++, clang++ on PATH), the headers of
+    PyTorch's wheel and those of Python, and some twenty seconds.
+
+    Returns:
+        The path of the file, in the folder `cpp_extensions` of the cache folder.
+
+    Raises:
+        dorajit.NoCompilerError: there is no compiler.
+        dorajit.CompileError: the compiler refused; `log` has what it said.
+        dorajit.CacheError: the file cannot be written.
+        dorajit.UnsupportedError: this PyTorch is one for AMD's GPUs.
+    """
+    if torch.version.hip is not None:
+        raise errors.UnsupportedError("the C++ extension does not serve PyTorch's build for ROCm",
+                                      errors.UNSUPPORTED)
+    if not _native.cache_folder():
+        raise errors.CacheError("the C++ extension has no folder to be kept in: set DORAJIT_CACHE_DIR to the "
+                                "absolute path of one", 10)
+    try:
+        path = _find()
+        if path is not None and module is None:
+            try:
+                _use(path)
+            except Exception:  # whatever it is, it will not do
+                path.unlink()
+                path = None
+        if path is None:
+            path = _compile(_compiler())
+            _use(path)
+    except (OSError, ImportError) as error:
+        raise errors.CacheError(f"the C++ extension cannot be kept: {error}; free space there or set "
+                                "DORAJIT_CACHE_DIR to a folder of your own", 10) from error
+    return str(path)
+
+
+def _folder():
+    """Of the extension for this PyTorch and this Python, named by what it is compiled from and for."""
+    key = hashlib.sha256()
+    for part in (*(source.read_bytes() for source in _SOURCES), torch.__version__.encode(),
+                 str(torch.version.git_version).encode(), sysconfig.get_config_var("EXT_SUFFIX").encode()):
+        key.update(len(part).to_bytes(8, "little") + part)
+    return pathlib.Path(_native.cache_folder(), "cpp_extensions", key.hexdigest()[:16])
+
+
+def _find():
+    """The file, or None. Only a whole one, whose name says what is in it: PyTorch's process would not
+    survive the loading of a part. Only one that nobody else could have written."""
+    if not _native.cache_folder() or torch.version.hip is not None:
+        return None
+    folder = _folder()
+    if not folder.is_dir() or not (_is_ours(folder.parent) and _is_ours(folder)):
+        return None
+    for path in folder.glob("*.so"):
+        if _is_ours(path) and path.stem == _digest(path):
+            return path
+    return None
+
+
+def _is_ours(path):
+    status = os.stat(path)
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+
+
+def _use(path):
+    global module
+    loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
+    found = importlib.util.module_from_spec(importlib.util.spec_from_loader(_NAME, loader))
+    loader.exec_module(found)
+    found.configure(_native.call_table(), _differentiate)
+    module = found
+
+
+def _compiler():
+    wanted = os.environ.get("DORAJIT_CXX")
+    names = (wanted,) if wanted else ("c++", "g++", "clang++")
+    found = None if wanted == "none" else next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        raise errors.NoCompilerError("the C++ extension needs a C++20 compiler: install g++, or set "
+                                     "DORAJIT_CXX to one", 5)
+    return found
+
+
+def _compile(compiler):
+    """The path of the file that is made."""
+    root = pathlib.Path(torch.__file__).parent
+    headers = root / "include", sysconfig.get_path("include")
+    command = [compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
+               f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+               *(flag for folder in headers for flag in ("-isystem", str(folder))), str(_SOURCES[0]),
+               f"-L{root / 'lib'}", "-ltorch_python", "-ltorch_cpu", "-lc10", "-o"]
+    folder = _folder()
+    for one in folder.parent.parent, folder.parent, folder:
+        one.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as scratch:
+        made = pathlib.Path(scratch, "made.so")
+        log = _run([*command, str(made)])
+        if not made.is_file():
+            raise errors.CompileError(f"{compiler} refused the C++ extension for PyTorch {torch.__version__}; "
+                                      "calls go through Python as before", 6, log)
+        made.chmod(0o644)
+        with open(made, "rb") as written:
+            os.fsync(written.fileno())
+        path = folder / f"{_digest(made)}.so"
+        os.replace(made, path)
+    return path
+
+
+def _run(command):
+    """What a compiler says, its command first; what it made is removed if it failed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise errors.NoCompilerError(f"{command[0]} cannot be run ({error.strerror}); set DORAJIT_CXX to a "
+                                     "C++20 compiler", 5) from error
+    if done.returncode != 0:
+        pathlib.Path(command[-1]).unlink(missing_ok=True)
+    return f"{shlex.join(command)}\n{done.stdout}{done.stderr}"

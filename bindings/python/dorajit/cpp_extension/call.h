@@ -1,0 +1,157 @@
+// One call of the package's own extension, over tensors of PyTorch's.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "call_table.h"
+
+namespace dorajit::python {
+
+using at::Tensor;
+
+// Set by configure() and never dropped.
+inline const CallTable* calls = nullptr;
+
+struct ElementType {
+  std::uint8_t code;
+  std::uint8_t bits;
+};
+
+inline std::optional<ElementType> element_type(at::ScalarType type) {
+  constexpr std::uint8_t kFloat = 2;
+  constexpr std::uint8_t kBfloat = 4;
+  switch (type) {
+    case at::kFloat:
+      return ElementType{kFloat, 32};
+    case at::kHalf:
+      return ElementType{kFloat, 16};
+    case at::kDouble:
+      return ElementType{kFloat, 64};
+    case at::kBFloat16:
+      return ElementType{kBfloat, 16};
+    default:
+      return std::nullopt;
+  }
+}
+
+// Whether what the tensor holds is in its memory, and nobody wants to see what is done to it.
+inline bool is_plain(const Tensor& tensor) {
+  return tensor.layout() == at::kStrided && !tensor.is_nested() && tensor.has_storage() &&
+         !tensor.is_neg() && !tensor._is_zerotensor() &&
+         !tensor.unsafeGetTensorImpl()->is_python_dispatch() &&
+         (tensor.is_cpu() || tensor.is_cuda());
+}
+
+[[noreturn]] inline void throw_python_error() {
+  python_error raised;
+  raised.persist();
+  throw raised;
+}
+
+// A template, so that what PyTorch before 2.11 lacks is not looked for there.
+template <class Stream>
+void* raw_stream(const Stream& stream) {
+  if constexpr (requires { stream.native_handle(); }) {
+    return stream.native_handle();
+  } else {
+    const pybind11::gil_scoped_acquire gil;
+    void* raw = nullptr;
+    if (!calls->current_stream(stream.device_index(), &raw)) throw_python_error();
+    return raw;
+  }
+}
+
+// One call of the extension. The tensors that are added have to outlive it.
+class Call {
+ public:
+  Call(Operation operation, double scale) : call_{} {
+    call_.operation = operation;
+    call_.scale = scale;
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // An operand; undefined: none. False if no kernel takes it.
+  bool add(const Tensor& tensor) {
+    if (!tensor.defined()) return skip();
+    return is_plain(tensor) && place(tensor, const_cast<void*>(tensor.const_data_ptr()));
+  }
+
+  // A tensor that was just allocated, to be written; undefined: none.
+  bool add_result(const Tensor& tensor) {
+    return tensor.defined() ? place(tensor, tensor.mutable_data_ptr()) : skip();
+  }
+
+  void set_workspace(const Tensor& bytes) {
+    call_.workspace = bytes.mutable_data_ptr();
+    call_.workspace_bytes = bytes.numel();
+  }
+
+  const BorrowedTensor& operator[](std::size_t i) const { return tensors_[i]; }
+
+  // Whether it was done; if not, nothing was. Raises what fails on every way. The caller holds no
+  // GIL.
+  bool run(const at::Device& device) {
+    if (device.is_cuda()) {
+      call_.stream = raw_stream(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    }
+    void* error = nullptr;
+    const std::int32_t outcome = calls->run(call_, &error);
+    if (outcome == kDone) return true;
+    if (outcome == kServedOtherwise) return false;
+    const pybind11::gil_scoped_acquire gil;
+    calls->raise(outcome, error);
+    throw_python_error();
+  }
+
+ private:
+  static constexpr std::int64_t kMostDims = 16;
+
+  struct Extents {
+    std::array<std::int64_t, kMostDims> shape;
+    std::array<std::int64_t, kMostDims> strides;
+  };
+
+  bool skip() {
+    ++count_;
+    return true;
+  }
+
+  bool place(const Tensor& tensor, void* data) {
+    const auto type = element_type(tensor.scalar_type());
+    if (!type || tensor.dim() > kMostDims) return false;
+    // The tensor may be resized while the kernel is compiled.
+    Extents& extents = extents_[count_];
+    std::ranges::copy(tensor.sizes(), extents.shape.begin());
+    std::ranges::copy(tensor.strides(), extents.strides.begin());
+    constexpr std::int32_t kCpu = 1;
+    constexpr std::int32_t kCuda = 2;
+    tensors_[count_] = {.data = data,
+                        .shape = extents.shape.data(),
+                        .strides = extents.strides.data(),
+                        .dims = static_cast<std::int32_t>(tensor.dim()),
+                        .device_type = tensor.is_cuda() ? kCuda : kCpu,
+                        .device_index = tensor.is_cuda() ? tensor.get_device() : 0,
+                        .type_code = type->code,
+                        .type_bits = type->bits};
+    call_.tensors[count_] = &tensors_[count_];
+    ++count_;
+    return true;
+  }
+
+  CallArguments call_;
+  std::array<BorrowedTensor, kMostBorrowedTensors> tensors_;
+  std::array<Extents, kMostBorrowedTensors> extents_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace dorajit::python

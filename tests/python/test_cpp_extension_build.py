@@ -1,0 +1,180 @@
+"""Making the C++ extension, finding it, and what may be wrong with what is found."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import dorajit
+import processes
+from dorajit import autograd, cpp_extension
+
+_USE = """
+from dorajit import _native, autograd, cpp_extension
+for one in lora, base, gain: one.requires_grad_()
+out = dorajit.fused_dora_compose_autograd(lora, base, gain, 0.5)
+out.sum().backward()
+print(cpp_extension.module is not None, out.grad_fn.name().rpartition(":")[2])
+"""
+
+
+QUIETLY = "import warnings; warnings.simplefilter('ignore')\n" + processes._START
+WITHOUT = "False ComposeBackward"
+WITH = "True Composition>"
+
+
+def make(folder, compiler=None):
+    """What the command says that it made."""
+    variables = {**os.environ, "DORAJIT_LOG": "error", "DORAJIT_CACHE_DIR": str(folder)}
+    variables.pop("DORAJIT_CXX")
+    if compiler is not None:
+        variables["DORAJIT_CXX"] = str(compiler)
+    done = subprocess.run([sys.executable, "-m", "dorajit.cpp_extension"], env=variables,
+                          capture_output=True, text=True, check=True)
+    return pathlib.Path(done.stdout.strip())
+
+
+def used(folder, program=_USE, **how):
+    return processes.run(program, DORAJIT_CACHE_DIR=str(folder), **how)
+
+
+def test_made_by_one_command_and_found_by_later_processes(compiled_extension, tmp_path):
+    cache = tmp_path / "cache"
+    assert used(cache) == WITHOUT
+    shutil.rmtree(cache, ignore_errors=True)
+    umask = os.umask(0o002)
+    try:
+        file = make(cache)
+    finally:
+        os.umask(umask)
+    for folder in (cache, cache / "cpp_extensions", file.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
+    made = file.stat().st_mtime_ns
+    assert make(cache) == file and file.stat().st_mtime_ns == made
+    assert os.listdir(cache / "cpp_extensions") == [file.parent.name]
+    for program in (_USE, "import os; os.fork() or os._exit(0)\n" + _USE, _USE + "kept = out * 2"):
+        assert WITH in used(cache, program)
+
+
+@pytest.fixture
+def copying(compiled_extension, tmp_path):
+    """A compiler that takes no time."""
+    shutil.copy(cpp_extension._find(), tmp_path / "whole.so")
+    compiler = tmp_path / "copying"
+    compiler.write_text(f'#!/bin/sh\nfor last; do :; done\ncp {tmp_path}/whole.so "$last"\n')
+    compiler.chmod(0o755)
+    return compiler
+
+
+@pytest.fixture
+def kept(compiled_extension, tmp_path):
+    """A copy of the file, alone in a cache folder: the folder, and the file's path."""
+    file = cpp_extension._find()
+    copy = tmp_path / "cache" / "cpp_extensions" / file.parent.name / file.name
+    copy.parent.mkdir(parents=True)
+    shutil.copy(file, copy)
+    for folder in copy.parent, copy.parent.parent:
+        folder.chmod(0o700)
+    return tmp_path / "cache", copy
+
+
+def test_a_file_that_is_not_whole_is_not_loaded_and_made_anew(kept, copying):
+    cache, file = kept
+    whole = file.read_bytes()
+    assert used(cache) == WITH
+    for size in 0, 64, 4096, len(whole) // 2, len(whole) - 1:
+        file.write_bytes(whole[:size])
+        assert used(cache) == WITHOUT
+    assert make(cache, copying).parent == file.parent
+    assert used(cache) == WITH
+
+
+def test_a_file_that_is_no_such_module_costs_a_warning(kept, copying):
+    cache, file = kept
+    file.write_bytes(b"\x7fELF nonsense")
+    wrong = file.rename(file.with_name(f"{cpp_extension._digest(file)}.so"))
+    assert used(cache, start=QUIETLY) == WITHOUT
+    program = """
+import warnings
+with warnings.catch_warnings(record=True) as said:
+    import dorajit
+print(*(str(one.message) for one in said))
+"""
+    printed = used(cache, program, start="")
+    assert str(wrong) in printed and "python -m dorajit.cpp_extension" in printed
+    file = make(cache, copying)
+    assert not wrong.exists() and used(cache) == WITH
+
+
+def test_a_file_that_others_could_have_written_is_not_loaded(kept):
+    cache, file = kept
+    for path, mode in (file, 0o666), (file.parent, 0o770), (file.parent.parent, 0o707):
+        before = path.stat().st_mode & 0o777
+        path.chmod(mode)
+        assert used(cache) == WITHOUT
+        path.chmod(before)
+    assert used(cache) == WITH
+    if os.geteuid() == 0:  # who may give files away, and take the place of others
+        os.chown(file, 12345, 12345)
+        assert used(cache) == WITHOUT
+        os.chown(file, 0, 0)
+        own = "import os; os.seteuid(12345)\nfrom dorajit import autograd, cpp_extension\n"
+        program = own + "cpp_extension.module = None; cpp_extension.load(None); print(cpp_extension.module)"
+        assert used(cache, program) == "None"
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_compilers_find_no_fault_in_it(compiler, monkeypatch, tmp_path):
+    found = next(filter(None, map(shutil.which, (compiler, f"{compiler}-19"))), None)
+    if found is None:
+        pytest.skip(f"{compiler} is not installed")
+    strict = tmp_path / "strict"
+    strict.write_text(f'#!/bin/sh\nexec {found} -Werror -O0 "$@"\n')
+    strict.chmod(0o755)
+    monkeypatch.setenv("DORAJIT_CXX", str(strict))
+    monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path))
+    assert cpp_extension._compile(cpp_extension._compiler()) == cpp_extension._find()
+
+
+def test_what_keeps_it_from_being_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(cpp_extension, "module", None)
+    monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "cache"))
+    for wanted in "none", str(tmp_path / "nowhere"):
+        monkeypatch.setenv("DORAJIT_CXX", wanted)
+        with pytest.raises(dorajit.NoCompilerError, match="DORAJIT_CXX"):
+            cpp_extension.build()
+    (tmp_path / "text").write_text("no program")
+    (tmp_path / "text").chmod(0o755)
+    monkeypatch.setenv("DORAJIT_CXX", str(tmp_path / "text"))
+    with pytest.raises(dorajit.NoCompilerError, match="cannot be run"):
+        cpp_extension.build()
+    compiler = tmp_path / "c++"
+    for ending in "printf 'no such \\377 luck' >&2; exit 1", "echo no such luck":
+        compiler.write_text(f"#!/bin/sh\n{ending}\n")
+        compiler.chmod(0o755)
+        monkeypatch.setenv("DORAJIT_CXX", str(compiler))
+        with pytest.raises(dorajit.CompileError, match="through Python as before") as raised:
+            cpp_extension.build()
+        assert "no such" in raised.value.log and "-std=c++20" in raised.value.log
+    assert not list((tmp_path / "cache" / "cpp_extensions").glob(".building*"))
+    with monkeypatch.context() as patch:
+        patch.setenv("DORAJIT_TUNE", "sometimes")
+        with pytest.raises(dorajit.InvalidArgumentError, match="DORAJIT_TUNE"):
+            cpp_extension.build()
+        cpp_extension.load(autograd._differentiate)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(dorajit.CacheError, match="DORAJIT_CACHE_DIR"):
+        cpp_extension.build()
+    for name in "DORAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME":
+        monkeypatch.setenv(name, "")
+    with pytest.raises(dorajit.CacheError, match="no folder"):
+        cpp_extension.build()
+    assert cpp_extension.module is None
+    done = subprocess.run([sys.executable, "-m", "dorajit.cpp_extension"], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 1 and "DORAJIT_CACHE_DIR" in done.stderr
+    assert "Traceback" not in done.stderr
