@@ -7,10 +7,10 @@
 #include <cstdint>
 
 #include "bindings/python/call_route.h"
+#include "bindings/python/call_table.h"
 #include "bindings/python/direct_calls.h"
 #include "bindings/python/engines.h"
 #include "bindings/python/native_error.h"
-#include "bindings/python/call_table.h"
 #include "bindings/python/operations.h"
 #include "bindings/python/torch_tensor.h"
 
