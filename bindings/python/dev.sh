@@ -44,7 +44,7 @@ lint_python() {
   has_python || return 0
   # The C++ extension is compiled where PyTorch is, and not by this build.
   # shellcheck disable=SC2046
-  tidy release $(cd "$root" && git ls-files 'bindings/python/*.cc' ':!*/cpp_extension/*')
+  tidy release $(cd "$root" && git ls-files ':(glob)bindings/python/*.cc')
 }
 
 # test_python [--peft VERSION] [--upstream] [ARGUMENT...]: tests/python against the package in the release
