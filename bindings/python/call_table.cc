@@ -11,7 +11,6 @@
 #include <string>
 
 #include "bindings/python/dorajit/cpp_extension/call_table.h"
-#include "bindings/python/engines.h"
 #include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/positional_function.h"
@@ -101,10 +100,10 @@ dorajit_status enqueue(dorajit_engine* engine, const CallArguments& call, doraji
 
 std::int32_t run_call(const CallArguments& call, void** error) {
   if (!is_allowed().load(std::memory_order_relaxed)) return kServedOtherwise;
-  dorajit_engine* engine = nullptr;
   dorajit_error* what = nullptr;
-  dorajit_status status = engines().current(&engine, &what);
-  if (status == DORAJIT_OK) status = enqueue(engine, call, &what);
+  const dorajit_status status = run_with_engine(
+      [&](dorajit_engine* engine, dorajit_error** error) { return enqueue(engine, call, error); },
+      &what);
   if (may_be_served_otherwise(status)) {
     dorajit_error_destroy(what);
     return kServedOtherwise;

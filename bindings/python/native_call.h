@@ -11,15 +11,19 @@
 
 namespace dorajit::python {
 
-// Runs `call(engine, error)` without the GIL, which the first call of a problem would hold for long
-// and which other threads may need.
+// Runs `call(engine, error)`; by a caller that does not hold the GIL.
+template <class Call>
+dorajit_status run_with_engine(const Call& call, dorajit_error** error) {
+  dorajit_engine* engine = nullptr;
+  const dorajit_status created = engines().current(&engine, error);
+  return created == DORAJIT_OK ? call(engine, error) : created;
+}
+
+// The same without the GIL, which the first call of a problem would hold for long and which other
+// threads may need.
 template <class Call>
 dorajit_status try_to_run(const Call& call, dorajit_error*& error) {
-  return without_gil([&] {
-    dorajit_engine* engine = nullptr;
-    const dorajit_status created = engines().current(&engine, &error);
-    return created == DORAJIT_OK ? call(engine, &error) : created;
-  });
+  return without_gil([&] { return run_with_engine(call, &error); });
 }
 
 // The same, and raises what it fails with.

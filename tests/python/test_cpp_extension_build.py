@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -67,6 +68,18 @@ def copying(compiled_extension, tmp_path):
     compiler.write_text(f'#!/bin/sh\nfor last; do :; done\ncp {tmp_path}/whole.so "$last"\n')
     compiler.chmod(0o755)
     return compiler
+
+
+def test_what_killed_builds_leave_is_removed(copying, tmp_path):
+    folder = tmp_path / "cache" / "cpp_extensions"
+    old, recent = (folder / f".building-{name}" for name in ("old", "recent"))
+    for one in old, recent:
+        one.mkdir(parents=True)
+        (one / "made.so").touch()
+    two_hours_ago = time.time() - 7200
+    os.utime(old, (two_hours_ago, two_hours_ago))
+    make(tmp_path / "cache", copying)
+    assert recent.is_dir() and not old.exists()
 
 
 @pytest.fixture

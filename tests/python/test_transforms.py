@@ -3,6 +3,7 @@
 import dorajit
 import pytest
 import torch
+from dorajit import expression
 from reference import SCALE, operands
 
 func = torch.func
@@ -63,7 +64,55 @@ def test_one_function_compiles_with_and_without_a_transform(launches):
     assert launches() == {"compose": 1}
 
 
-def test_an_operator_itself_refuses_a_transform_by_name():
-    lora, base, gain = operands((6, 8), "cpu")
-    with pytest.raises(RuntimeError, match="functorch transforms"):
-        func.grad(lambda one: torch.ops.dorajit.compose(one, base, gain, SCALE).sum())(lora)
+OPERATORS = {
+    "compose": (lambda op, *of: op(*of, SCALE), expression.compose),
+    "compose_inner": (lambda op, *of: sum(op(*of, SCALE)),
+                      lambda *of: sum(expression.compose_inner(*of))),
+    "backward": (lambda op, *of: sum(op(*of, SCALE, [True, True, True], torch.float64)),
+                 lambda *of: sum(expression.backward(*of, (True, True, True), torch.float64))),
+    "norm_assembly": (lambda op, *of: op(*of, SCALE), expression.norm_assembly),
+    "compose_residual": (lambda op, *of: op(*of, None, SCALE),
+                         lambda *of: residual(*of)[0]),
+    "compose_residual_inner": (lambda op, *of: sum(op(*of, None, SCALE)), lambda *of: sum(residual(*of))),
+    "residual_backward": (
+        lambda op, *of: sum(op(*of, SCALE, [True, True, True], torch.float64, torch.float64)),
+        lambda *of: sum(expression.residual_backward(*of, (True, True, True), torch.float64, torch.float64))),
+}
+
+
+def residual(lora, result, gain, scale):
+    return expression.compose_residual(lora, result, gain, None, scale, torch.float64)
+
+
+@pytest.mark.parametrize("transform", [
+    lambda f: lambda *of: func.jvp(f, of, of)[1],
+    lambda f: func.jacfwd(f, argnums=(0, 1, 2)),
+    lambda f: func.grad(lambda *of: f(*of).square().sum(), argnums=(0, 1, 2)),
+    lambda f: func.hessian(lambda *of: f(*of).square().sum(), argnums=1),
+], ids=["jvp", "jacfwd", "grad", "hessian"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_themselves_go_through_transforms(name, transform, device):
+    through, plain = OPERATORS[name]
+    operator = getattr(torch.ops.dorajit, name)
+    tensors = [one.abs() + 0.5 for one in operands((3, 4), device, torch.float64, torch.float64)]
+    if name == "norm_assembly":  # of one shape
+        tensors[2] = tensors[2].expand(3, 4).contiguous()
+    found = transform(lambda *of: through(operator, *of))(*tensors)
+    torch.testing.assert_close(found, transform(lambda *of: plain(*of, SCALE))(*tensors))
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_an_operator_keeps_tangents(at, device, launches):
+    tensors = operands((6, 8), device)
+    forward_ad = torch.autograd.forward_ad
+    with forward_ad.dual_level():
+        torch.ops.dorajit.compose(*tensors, SCALE)
+        assert launches() == {"compose": 1}  # which has none
+        followed = [*tensors]
+        followed[at] = forward_ad.make_dual(tensors[at], torch.ones_like(tensors[at]))
+        out, function = (forward_ad.unpack_dual(one).tangent for one in (
+            torch.ops.dorajit.compose(*followed, SCALE),
+            dorajit.fused_dora_compose(*followed, SCALE, inplace=False)))
+        assert function is not None
+        torch.testing.assert_close(out, function)
+    assert launches() == {}

@@ -17,7 +17,29 @@ from dorajit import autograd, checks, expression, run, tracing
 from dorajit.control import state
 
 _ops = torch.ops.dorajit
-_library = torch.library.Library("dorajit", "DEF")
+
+
+class _Library(torch.library.Library):
+    """Its operators are PyTorch's own operations in transforms and in forward-mode differentiation, for
+    which torch.library takes no formulas: PyTorch would drop the tangents."""
+
+    plain = {}  # name of an operator -> what it is in PyTorch's operations
+
+    def impl(self, op_name, fn, dispatch_key="", **options):
+        if dispatch_key == "Autograd":  # from torch.library.register_autograd
+            fn = _or_plain(fn, self.plain[op_name])
+        super().impl(op_name, fn, dispatch_key, **options)
+
+
+def _or_plain(differentiable, plain):
+    def kernel(keyset, *operands):
+        if tracing.is_transformed(operands):
+            return plain(*operands)
+        return differentiable(keyset, *operands)
+    return kernel
+
+
+_library = _Library("dorajit", "DEF")
 _SCHEMAS = (
     "compose(Tensor lora, Tensor base, Tensor gain, float scale) -> Tensor",
     "compose_(Tensor(a!) lora, Tensor base, Tensor gain, float scale) -> ()",
@@ -215,32 +237,59 @@ def _differentiate_norm_assembly(ctx, d_norm):
     return *(next(found) if term.requires_grad else None for term in terms), None
 
 
+# --- what they are in PyTorch's operations -------------------------------------------------------
+
+def _plain_backward(*operands):
+    return [one for one in expression.backward(*operands) if one is not None]
+
+
+def _plain_compose_residual(*operands):
+    return _plain_compose_residual_inner(*operands)[0]
+
+
+def _plain_compose_residual_inner(lora, result, *operands):
+    return expression.compose_residual(lora, result, *operands, expression.sum_type(lora, result))
+
+
+def _plain_residual_backward(*operands):
+    return [one for one in expression.residual_backward(*operands) if one is not None]
+
+
 # --- registration --------------------------------------------------------------------------------
 
-def _register(name, run_it, fake, differentiate=None, save=None):
+def _register(name, run_it, fake):
     # Below autograd and for every device: what has no kernels there runs in PyTorch.
     _library.impl(name, run_it, "CompositeExplicitAutograd")
     torch.library.register_fake(f"dorajit::{name}", fake, lib=_library)
-    if differentiate is not None:
-        torch.library.register_autograd(f"dorajit::{name}", differentiate, setup_context=save,
-                                        lib=_library)
+
+
+def _register_autograd(name, plain, differentiate, save):
+    _library.plain[name] = plain
+    torch.library.register_autograd(f"dorajit::{name}", differentiate, setup_context=save, lib=_library)
 
 
 for _schema in _SCHEMAS:
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
-_register("compose", _compose, _fake_compose, _composition.differentiate, _composition.save)
+_register("compose", _compose, _fake_compose)
 _register("compose_", _compose_into, _fake_compose_into)
-_register("compose_inner", _compose_inner, _fake_compose_inner, _composition.differentiate_inner,
-          _composition.save_inner)
-_register("backward", _backward, _fake_backward, _differentiate_backward, _save_for_backward)
-_register("norm_assembly", _norm_assembly, _fake_norm_assembly, _differentiate_norm_assembly,
-          _save_for_norm_assembly)
-_register("compose_residual", _compose_residual, _fake_compose_residual, _over_residual.differentiate,
-          _over_residual.save)
-_register("compose_residual_inner", _compose_residual_inner, _fake_compose_residual_inner,
-          _over_residual.differentiate_inner, _over_residual.save_inner)
-_register("residual_backward", _residual_backward, _fake_residual_backward,
-          _differentiate_residual_backward, _save_for_backward)
+_register("compose_inner", _compose_inner, _fake_compose_inner)
+_register("backward", _backward, _fake_backward)
+_register("norm_assembly", _norm_assembly, _fake_norm_assembly)
+_register("compose_residual", _compose_residual, _fake_compose_residual)
+_register("compose_residual_inner", _compose_residual_inner, _fake_compose_residual_inner)
+_register("residual_backward", _residual_backward, _fake_residual_backward)
+_register_autograd("compose", expression.compose, _composition.differentiate, _composition.save)
+_register_autograd("compose_inner", expression.compose_inner, _composition.differentiate_inner,
+                   _composition.save_inner)
+_register_autograd("backward", _plain_backward, _differentiate_backward, _save_for_backward)
+_register_autograd("norm_assembly", expression.norm_assembly, _differentiate_norm_assembly,
+                   _save_for_norm_assembly)
+_register_autograd("compose_residual", _plain_compose_residual, _over_residual.differentiate,
+                   _over_residual.save)
+_register_autograd("compose_residual_inner", _plain_compose_residual_inner,
+                   _over_residual.differentiate_inner, _over_residual.save_inner)
+_register_autograd("residual_backward", _plain_residual_backward, _differentiate_residual_backward,
+                   _save_for_backward)
 
 
 # --- calls through them --------------------------------------------------------------------------

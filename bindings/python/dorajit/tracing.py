@@ -22,6 +22,13 @@ def is_transforming():
 is_transforming._dynamo_marked_constant = True
 
 
+def is_transformed(operands):
+    """Whether a transform of torch.func is active, or forward-mode differentiation follows an operand."""
+    return _transform_level() is not None or (_forward_ad._current_level >= 0 and any(
+        isinstance(one, torch.Tensor) and _forward_ad.unpack_dual(one).tangent is not None
+        for one in operands))
+
+
 def is_watched():
     """Whether operations are seen one by one, so that a kernel among them or a write into a part of a
     tensor would be missed: by a compiler, a tracer, a mode (make_fx, selective checkpointing) or a

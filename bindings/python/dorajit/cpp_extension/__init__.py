@@ -8,6 +8,7 @@ call on small tensors most of the time is the interpreter's, in a GPU's backward
 result in the cache folder; whatever imports dorajit afterwards finds it. Results are the same to the bit.
 """
 
+import contextlib
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -19,6 +20,7 @@ import stat
 import subprocess
 import sysconfig
 import tempfile
+import time
 import warnings
 
 try:
@@ -32,6 +34,7 @@ from dorajit import _native, errors
 _NAME = "dorajit_cpp_extension"
 _SOURCES = tuple(pathlib.Path(__file__).with_name(name)
                  for name in ("module.cc", "call.h", "call_table.h", "composition.h"))
+_LONGEST_BUILD_S = 3600
 
 # The module that was compiled, or None: what `load` and `build` leave here is in force.
 module = None
@@ -99,10 +102,11 @@ def build() -> str:
 
 
 def _folder():
-    """Of the extension for this PyTorch and this Python, named by what it is compiled from and for."""
+    """Of the extension for this PyTorch, Python and C library, named by what it is compiled from and for."""
     key = hashlib.sha256()
     for part in (*(source.read_bytes() for source in _SOURCES), torch.__version__.encode(),
-                 str(torch.version.git_version).encode(), sysconfig.get_config_var("EXT_SUFFIX").encode()):
+                 str(torch.version.git_version).encode(), sysconfig.get_config_var("EXT_SUFFIX").encode(),
+                 os.confstr("CS_GNU_LIBC_VERSION").encode()):
         key.update(len(part).to_bytes(8, "little") + part)
     return pathlib.Path(_native.cache_folder(), "cpp_extensions", key.hexdigest()[:16])
 
@@ -160,6 +164,7 @@ def _compile(compiler):
     folder = _folder()
     for one in folder.parent.parent, folder.parent, folder:
         one.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _remove_abandoned(folder.parent.glob(".building-*"))
     with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as scratch:
         made = pathlib.Path(scratch, "made.so")
         log = _run([*command, str(made)])
@@ -172,6 +177,14 @@ def _compile(compiler):
         path = folder / f"{_digest(made)}.so"
         os.replace(made, path)
     return path
+
+
+def _remove_abandoned(scratch_folders):
+    """Those of processes that were killed."""
+    for one in scratch_folders:
+        with contextlib.suppress(OSError):
+            if time.time() - one.stat().st_mtime > _LONGEST_BUILD_S:
+                shutil.rmtree(one)
 
 
 def _run(command):
