@@ -78,7 +78,7 @@ write_stubs() {
 # interpreter, tried in an environment of its own with --check. auditwheel puts the oldest glibc that a
 # wheel runs with into its tag.
 build_wheels() {
-  local check='' out interpreter raw wheel scratch=$root/build/wheel
+  local check='' out interpreter version raw wheel scratch=$root/build/wheel
   if [[ $1 == --check ]]; then check=yes; shift; fi
   out=$1
   shift
@@ -88,7 +88,8 @@ build_wheels() {
   "$python" -m build --sdist --outdir "$scratch" "$root" >&2
   tar -xf "$scratch"/*.tar.gz -C "$scratch/source" --strip-components=1
   for interpreter in "${@:-$python}"; do
-    say "building the wheel for $("$interpreter" --version)"
+    version=$("$interpreter" --version) || die "no Python runs as $interpreter: give the path of one"
+    say "building the wheel for $version"
     raw=$(mktemp -d -p "$scratch")
     CXX=$compiler "$interpreter" -m pip wheel --quiet --disable-pip-version-check --no-deps \
       --config-settings=build-dir="$raw/build" --wheel-dir "$raw" "$scratch/source" >&2
