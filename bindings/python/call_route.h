@@ -21,12 +21,15 @@ Route route_of(std::span<PyObject* const> tensors, PyObject* scale);
 // What of PyTorch tells it.
 struct CallRoute {
   std::array<PyObject*, 2> plain_types{};  // torch.Tensor and torch.nn.Parameter
-  // Callables: how many dispatch modes there are, the tracer or None, the level of torch.func's
-  // transforms or None, whether a graph is built.
+  // Callables: how many dispatch modes there are, whether the dispatcher includes a key, the tracer
+  // or None, the level of torch.func's transforms or None, whether a graph is built.
   PyObject* mode_count = nullptr;
+  PyObject* is_key_included = nullptr;
   PyObject* tracing_state = nullptr;
   PyObject* transform_level = nullptr;
   PyObject* is_grad_enabled = nullptr;
+  // The key of dispatch modes that come before autograd.
+  PyObject* pre_dispatch = nullptr;
   // The variables of torch.autograd.forward_ad.
   PyObject* forward_ad = nullptr;
 };

@@ -1,7 +1,7 @@
 # What ./dev does for the Python package: sourced by it, with its variables and functions.
 # shellcheck shell=bash disable=SC2154
 
-python_packages=(numpy pytest pybind11 scikit-build-core expecttest hypothesis)
+python_packages=(numpy pytest pybind11 scikit-build-core expecttest hypothesis mypy)
 # For the tests of the layers, which are skipped without them.
 peft_packages=(peft==0.21.2 transformers==5.23.0)
 # For the tests of ZeRO, likewise; none of its operators is built.

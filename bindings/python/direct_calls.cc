@@ -102,38 +102,30 @@ bool launch(std::int32_t operation, const DLTensor& first, const Call& call) {
   return true;
 }
 
-// lora, base, gain, then `out`: a tensor of its own, or lora.
-bool try_to_compose(PyObject* const* operands, PyObject* out, double scale) {
-  TensorList<4> tensors;
-  for (int i = 0; i < 3; ++i) {
-    if (!tensors.add(operands[i])) return false;
-  }
-  const bool is_in_place = out == operands[0];
-  if (!is_in_place && !tensors.add_result(out)) return false;
-  if (!have_one_shape({tensors[0], tensors[1]})) return false;
-  return launch(DORAJIT_OP_COMPOSE, *tensors[0], [&](auto* engine, void* stream, auto** error) {
-    return dorajit_compose(engine, stream, tensors[0], tensors[1], tensors[2], scale,
-                           tensors[is_in_place ? 0 : 3], error);
-  });
-}
-
 PyObject* compose_directly(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
   if (count != 5) return wrong_count(5, count);
   return with_python_errors([&]() -> PyObject* {
     const Route route = route_of({arguments, 3}, arguments[3]);
     if (route == kFailed) throw py::error_already_set();
     if (route != kDirect) return PyLong_FromLong(route);
-    const double scale = PyFloat_AS_DOUBLE(arguments[3]);
     PyObject* const lora = arguments[0];
-    if (is_true(arguments[4])) {
-      if (is_frozen_by_inference(lora) || !try_to_compose(arguments, lora, scale)) {
-        return PyLong_FromLong(route);
-      }
-      count_change(lora);
-      return Py_NewRef(lora);
+    const bool is_in_place = is_true(arguments[4]);
+    if (is_in_place && is_frozen_by_inference(lora)) return PyLong_FromLong(route);
+    TensorList<4> tensors;
+    for (int i = 0; i < 3; ++i) {
+      if (!tensors.add(arguments[i])) return PyLong_FromLong(route);
     }
-    py::object out = empty_like(lora);
-    if (!try_to_compose(arguments, out.ptr(), scale)) return PyLong_FromLong(route);
+    if (!have_one_shape({tensors[0], tensors[1]})) return PyLong_FromLong(route);
+    py::object out = is_in_place ? py::reinterpret_borrow<py::object>(lora) : empty_like(lora);
+    if (!is_in_place && !tensors.add_result(out.ptr())) return PyLong_FromLong(route);
+    const double scale = PyFloat_AS_DOUBLE(arguments[3]);
+    const bool is_done =
+        launch(DORAJIT_OP_COMPOSE, *tensors[0], [&](auto* engine, void* stream, auto** error) {
+          return dorajit_compose(engine, stream, tensors[0], tensors[1], tensors[2], scale,
+                                 tensors[is_in_place ? 0 : 3], error);
+        });
+    if (!is_done) return PyLong_FromLong(route);
+    if (is_in_place) count_change(lora);
     return out.release().ptr();
   });
 }
@@ -195,13 +187,13 @@ PyObject* backward_directly(PyObject*, PyObject* const* arguments, Py_ssize_t co
                    arguments[4], arguments[5], arguments[6]};
     if (!PyTuple_Check(wanted) || PyTuple_GET_SIZE(wanted) < 3) return none();
     const auto is_wanted = [&](Py_ssize_t i) { return is_true(PyTuple_GET_ITEM(wanted, i)); };
+    TensorList<6> tensors;
+    for (PyObject* const tensor : {d_out, is_wanted(2) ? inner : Py_None, gain}) {
+      if (!tensors.add(tensor)) return none();
+    }
     const py::object d_lora = is_wanted(0) ? empty_like(d_out, lora_type) : py::none();
     const py::object d_base = is_wanted(1) ? empty_like(d_out, base_type) : py::none();
     const py::object d_gain = is_wanted(2) ? empty_like(gain) : py::none();
-    TensorList<6> tensors;
-    for (PyObject* const tensor : {d_out, d_gain.is_none() ? Py_None : inner, gain}) {
-      if (!tensors.add(tensor)) return none();
-    }
     for (const py::object& made : {d_lora, d_base, d_gain}) {
       if (!tensors.add_result(made.ptr())) return none();
     }

@@ -97,6 +97,18 @@ def test_gradgradcheck_of_the_other_functions(device):
     terms = [torch.rand(9, device=device, dtype=torch.float64).add_(1).requires_grad_()
              for _ in range(3)]
     assert torch.autograd.gradcheck(lambda *t: dorajit.fused_norm_assembly(*t, 0.7), terms)
+    assert torch.autograd.gradgradcheck(lambda *t: dorajit.fused_norm_assembly(*t, 0.7), terms)
+
+
+def test_what_norm_assembly_clamps_has_no_gradient(device):
+    terms = [torch.tensor(values, device=device, requires_grad=True)
+             for values in ([4.0, 1.0, float("nan")], [0.0, -9.0, 1.0], [0.0, 1.0, 1.0])]
+    norm, = dorajit.fused_norm_assembly(*terms, SCALE)
+    found = torch.autograd.grad(norm[:2].sum(), terms, create_graph=True)
+    for one, factor in zip(found, (1, 2 * SCALE, SCALE * SCALE)):
+        torch.testing.assert_close(one[:2].detach(), torch.tensor([factor / 4, 0], device=device))
+    second, = torch.autograd.grad(found[0][:2].sum(), terms[0])
+    torch.testing.assert_close(second[:2], torch.tensor([-1 / 32, 0], device=device))
 
 
 @pytest.mark.parametrize("make", [lambda out: out.sum().backward(),

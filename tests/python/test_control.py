@@ -41,8 +41,12 @@ def test_peft_dora_fused(environment, launches, value, native):
 def test_peft_dora_fused_backward(environment, launches, value, native):
     environment(PEFT_DORA_FUSED_BACKWARD=value)
     tensors = operands((4, 8), "cpu", grad=True)
-    dorajit.fused_dora_compose_autograd(*tensors, SCALE).sum().backward()
-    assert launches() == ({"compose_inner": 1, "backward": 1} if native else {})
+    for call in (dorajit.fused_dora_compose_autograd,
+                 lambda *of: dorajit.fused_dora_forward_and_inner(*of)[0]):
+        call(*tensors, SCALE).sum().backward()
+        assert launches() == ({"compose_inner": 1, "backward": 1} if native else {})
+    answer = dorajit.explain_dispatch(*tensors, operation="compose_inner")
+    assert answer.path == ("native" if native else "torch")
     with torch.no_grad():
         dorajit.fused_dora_compose(*tensors, SCALE)
     assert launches() == {"compose": 1}
@@ -69,6 +73,34 @@ def test_disabled_and_force_native(launches):
     assert launches() == {"compose": 1}
 
 
+def test_contexts_of_two_threads_may_overlap(launches):
+    tensors = operands((4, 8), "cpu")
+    def served():
+        dorajit.fused_dora_compose(*tensors, SCALE)
+        return launches() == {"compose": 1}
+    first, second = dorajit.disabled(), dorajit.disabled()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not served()
+    with dorajit.force_native():
+        assert served()
+    assert not served()
+    second.__exit__(None, None, None)
+    assert served()
+
+
+def test_the_environment_may_change_inside_a_context(environment, launches):
+    with dorajit.disabled():
+        environment(PEFT_DORA_FUSED="1")
+        assert not control.state.enabled
+    assert control.state.enabled
+    with dorajit.force_native():
+        environment(PEFT_DORA_FUSED="0")
+        assert control.state.enabled
+    assert not control.state.enabled
+
+
 def test_switches_hold_for_backward_on_other_threads(launches):
     tensors = operands((4, 8), "cpu", grad=True)
     out = dorajit.fused_dora_compose_autograd(*tensors, SCALE).sum()
@@ -92,8 +124,9 @@ print(testing.statistics()["tuned_problems"], testing.statistics()["launches"])
     printed = processes.run(program, DORAJIT_CACHE_DIR=str(tmp_path), DORAJIT_TUNE="off",
                             DORAJIT_CXX="g++", DORAJIT_TUNE_SECONDS="0.2")
     assert printed == "0\n1 2"
-    with pytest.raises(ValueError, match="`policy` is 'always'"), dorajit.tuning("always"):
-        pass
+    for wrong in ("always", []):
+        with pytest.raises(ValueError, match="`policy` is"):
+            dorajit.tuning(wrong)
 
 
 def test_the_cache_is_reached(tmp_path):

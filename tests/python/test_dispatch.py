@@ -192,3 +192,38 @@ print(dorajit.explain_dispatch(*spread))
 dist.destroy_process_group()
 """
     assert "an operand is a DTensor" in processes.run(program)
+
+
+def test_a_norm_without_dimensions(device, launches):
+    terms = [torch.tensor(value, device=device) for value in (1.0, 0.5, 2.0)]
+    assert dorajit.explain_dispatch(*terms, operation="norm_assembly").path == "native"
+    norm, = dorajit.fused_norm_assembly(*terms, SCALE)
+    assert launches() == {"norm_assembly": 1}
+    assert norm.shape == () and torch.equal(norm[None], reference.norm(*(one[None] for one in terms), SCALE))
+
+
+@pytest.mark.parametrize("layout", [lambda one: one.to_mkldnn(), lambda one: one.to_sparse()],
+                         ids=["mkldnn", "sparse"])
+def test_other_layouts_run_in_pytorch(layout, launches):
+    lora, base, gain = operands((4, 8), "cpu")
+    lora, expected = layout(lora), reference.compose(lora, base, gain, SCALE)
+    assert torch.equal(dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False), expected)
+    assert torch.equal(dorajit.fused_dora_compose_autograd(lora, base, gain.requires_grad_(), SCALE),
+                       expected)
+    assert torch.equal(dorajit.fused_dora_forward_and_inner(lora, base, gain, SCALE)[0], expected)
+    gradients = dorajit.compose_backward(lora, base, gain.detach(), SCALE)
+    assert torch.equal(gradients[0], (gain * SCALE * lora.to_dense()).detach())
+    with pytest.raises(ValueError, match="`lora` has the layout"), torch.no_grad():
+        dorajit.fused_dora_compose(lora, base, gain, SCALE)
+    assert launches() == {}
+
+
+def test_complex_numbers_with_a_graph_are_not_native():
+    lora, base, gain = operands((4, 8), "cpu", torch.complex64, grad=True)
+    with dorajit.force_native(), pytest.raises(dorajit.FallbackError, match="complex64"):
+        dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+
+
+def test_an_operation_that_is_none_is_named():
+    with pytest.raises(ValueError, match="`operation` is \\[\\]"):
+        dorajit.explain_dispatch(*operands((4, 8), "cpu"), [])

@@ -2,9 +2,12 @@
 
 import ast
 import inspect
+import os
 import pathlib
 import re
 import runpy
+import subprocess
+import sys
 import typing
 
 import dorajit
@@ -93,3 +96,42 @@ def test_every_argument_is_explained():
 def test_every_module_says_what_it_is_for():
     for path in FOLDER.rglob("*.py"):
         assert ast.get_docstring(ast.parse(path.read_text())), path
+
+
+STRICT_USER = """
+import torch
+from torch import Tensor
+
+import dorajit
+from dorajit import fused_dora_compose_residual, testing
+
+a, g = torch.randn(4, 8), torch.ones(8)
+out: Tensor = dorajit.fused_dora_compose(a, a, g, 0.5, inplace=False)
+out = fused_dora_compose_residual(a, a, g, 0.5, bias=g)
+out = dorajit.FusedDoRAComposeFunction.apply(a, a, g, 0.5)
+out, inner = dorajit.fused_dora_forward_and_inner(a, a, g, 0.5)
+(norm,) = dorajit.fused_norm_assembly(g, g, g, 0.5)
+gradient: Tensor | None = dorajit.compose_backward(a, a, g, 0.5)[0]
+path: str = dorajit.explain_dispatch(a, a, g).path
+with dorajit.disabled(), dorajit.force_native(), dorajit.tuning("off"):
+    counts: dict[str, int] = testing.launch_counts()
+dorajit.warmup("compose", a, a, g)
+try:
+    norm = dorajit.weight_norm(a, a, a, 0.5)
+except dorajit.CompileError as error:
+    log: str = error.log
+dorajit.patch_peft().undo()
+layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(4, 4), rank=2, alpha=2)
+out = layer(a)
+"""
+
+
+def test_a_strict_program_type_checks(tmp_path):
+    pytest.importorskip("mypy")
+    program = tmp_path / "program.py"
+    program.write_text(STRICT_USER)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent",
+         f"--cache-dir={tmp_path}/cache", program], capture_output=True, text=True, check=False,
+        env={**os.environ, "MYPYPATH": str(FOLDER.parent)})
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -149,3 +149,31 @@ def test_force_native_tells_of_transforms(function):
     assert torch.vmap(call)(lora).shape == lora.shape
     with dorajit.force_native(), pytest.raises(dorajit.FallbackError, match="transform of torch.func"):
         torch.vmap(call)(lora)
+
+
+@pytest.mark.parametrize("function, name", [
+    (lambda *of: dorajit.fused_dora_compose(*of, SCALE, inplace=False), "compose"),
+    (lambda *of: dorajit.fused_dora_compose(of[0] * 1, *of[1:], SCALE), "compose_"),
+    (lambda *of: dorajit.fused_dora_compose_residual(*of, SCALE), "compose_residual"),
+    (lambda *of: dorajit.fused_dora_forward_and_inner(*of, SCALE)[1], "compose_inner"),
+    (lambda lora, base, gain: dorajit.fused_norm_assembly(gain, gain, gain, SCALE)[0], "norm_assembly"),
+    (lambda lora, base, gain: dorajit.weight_norm(lora, base[:2], lora[:, :2], SCALE), "weight_norm"),
+])
+def test_traces_before_autograd_have_the_operators(function, name, way):
+    tensors = torch.randn(4, 6), torch.randn(4, 6), torch.rand(6)
+    traced = make_fx(function, pre_dispatch=True)(*tensors)
+    assert f"dorajit.{name}.default" in [str(node.target) for node in traced.graph.nodes]
+    others = [torch.randn_like(one).abs() for one in tensors]
+    torch.testing.assert_close(traced(*others), function(*others))
+
+
+def test_a_function_compiled_in_forward_mode_runs_natively_outside_of_it(launches):
+    torch._dynamo.reset()
+    function = torch.compile(lambda *of: dorajit.fused_dora_compose(*of, SCALE, inplace=False),
+                             backend="aot_eager")
+    tensors = torch.randn(4, 6), torch.randn(4, 6), torch.rand(6)
+    with torch.autograd.forward_ad.dual_level():
+        expected = function(*tensors)
+    assert launches() == {}
+    assert torch.equal(function(*tensors), expected)
+    assert launches() == {"compose": 1}

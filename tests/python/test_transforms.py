@@ -116,3 +116,25 @@ def test_an_operator_keeps_tangents(at, device, launches):
         assert function is not None
         torch.testing.assert_close(out, function)
     assert launches() == {}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_transforms_take_what_the_functions_take(compiled):
+    lora, base, gain = operands((3, 4), "cpu")
+    def loss(base, one):
+        if compiled:
+            return dorajit.fused_dora_compose(one, base, gain, SCALE, inplace=False).sum()
+        return torch.ops.dorajit.compose(one, base, gain, SCALE).sum()
+    for wrong, error in ((base[0], ValueError), (base.int(), TypeError)):
+        function = func.grad(lambda one: loss(wrong, one))
+        with pytest.raises(error, match="`base`"):
+            (torch.compile(function, backend="aot_eager") if compiled else function)(lora)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_force_native_refuses_transforms(compiled):
+    lora, base, gain = operands((3, 4), "cpu")
+    function = (func.grad(lambda one: compose(one, base, gain)) if compiled else
+                func.grad(lambda one: torch.ops.dorajit.compose(one, base, gain, SCALE).sum()))
+    with dorajit.force_native(), pytest.raises(dorajit.FallbackError, match="a transform"):
+        (torch.compile(function, backend="aot_eager") if compiled else function)(lora)

@@ -15,15 +15,6 @@ from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, Driver
 
 __version__ = _native.__version__
 
-_NEED_TORCH = ("fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
-              "fused_dora_compose_autograd", "fused_dora_compose_residual", "compose_backward",
-              "FusedDoRAComposeFunction",
-              "explain_dispatch", "warmup", "weight_norm", "forget_weight_norms", "nn", "patch_peft",
-              "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb",
-              "get_dora_norm_threshold_bytes", "set_dora_forward_threshold_mb",
-              "get_dora_forward_threshold_mb", "get_dora_forward_threshold_bytes",
-              "invalidate_environment")
-
 try:
     import torch as _torch
 except ImportError:
@@ -33,9 +24,18 @@ __all__ = ["cache", "disabled", "force_native", "tuning", "CacheError", "Capture
            "CompileError", "DriverError", "Error", "FallbackError", "InternalError",
            "InvalidArgumentError", "NoCompilerError", "NoDriverError", "OutOfMemoryError",
            "UnsupportedError", "WrongDeviceError"]
+_without_torch = len(__all__)
+__all__ += ["fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
+            "fused_dora_compose_autograd", "fused_dora_compose_residual", "compose_backward",
+            "FusedDoRAComposeFunction", "explain_dispatch", "warmup", "weight_norm", "forget_weight_norms",
+            "nn", "patch_peft", "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb",
+            "get_dora_norm_threshold_bytes", "set_dora_forward_threshold_mb",
+            "get_dora_forward_threshold_mb", "get_dora_forward_threshold_bytes", "invalidate_environment"]
+_NEED_TORCH = __all__[_without_torch:]
 
-if _torch is not None:
-    __all__ += _NEED_TORCH
+if _torch is None:
+    del __all__[_without_torch:]
+else:
     from dorajit import _torch_setup  # tells the extension of PyTorch, before anything is called
     from dorajit import testing
     from dorajit.dispatch import Dispatch

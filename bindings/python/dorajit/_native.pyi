@@ -52,6 +52,7 @@ def residual_backward_directly(
 def route(*tensors_and_scale: Any) -> int: ...
 def configure_route(
     tensor: type, parameter: type, mode_count: Callable[[], int],
+    is_key_included: Callable[[object], bool], pre_dispatch: object,
     tracing_state: Callable[[], object], transform_level: Callable[[], object],
     is_grad_enabled: Callable[[], bool], forward_ad: dict[str, Any]
 ) -> None: ...

@@ -25,6 +25,8 @@ _native.configure_route(
     tensor=torch.Tensor,
     parameter=torch.nn.Parameter,
     mode_count=torch._C._len_torch_dispatch_stack,
+    is_key_included=torch._C._dispatch_tls_is_dispatch_key_included,
+    pre_dispatch=torch._C.DispatchKey.PreDispatch,
     tracing_state=torch._C._get_tracing_state,
     transform_level=torch._C._functorch.maybe_current_level,
     is_grad_enabled=torch.is_grad_enabled,

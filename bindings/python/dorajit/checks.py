@@ -40,8 +40,9 @@ def tensors(function, **arguments):
 def freed(tensor):
     """What is wrong and what to do if the storage of an ordinary tensor was resized to nothing; None
     otherwise."""
-    if (type(tensor) not in _PLAIN or tensor.device.type not in ("cpu", "cuda")
-            or tensor.layout is not torch.strided or not tensor.numel() or tensor._is_zerotensor()):
+    if (torch.compiler.is_compiling() or type(tensor) not in _PLAIN
+            or tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided
+            or not tensor.numel() or tensor._is_zerotensor()):
         return None
     try:
         if tensor.untyped_storage().nbytes():

@@ -5,7 +5,9 @@ runs backward passes see what the thread that called forward sees.
 """
 
 import contextlib
+import functools
 import os
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -15,13 +17,47 @@ from dorajit import _native
 _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
 
 
+class _Switch:
+    """A setting of the process, which contexts override. Where contexts overlap, as those of threads do,
+    the one that was entered last and is not left holds. Thread-safe."""
+
+    def __init__(self, apply, value=None):
+        self._apply = apply     # called with what holds from then on
+        self._value = value     # what holds without contexts
+        self._overrides = []
+        self._lock = threading.RLock()
+
+    def set(self, value):
+        with self._lock:
+            self._value = value
+            self._hold()
+
+    @contextlib.contextmanager
+    def override(self, value):
+        mine = [value]
+        with self._lock:
+            self._overrides.append(mine)
+            self._hold()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._overrides = [one for one in self._overrides if one is not mine]
+                self._hold()
+
+    def _hold(self):
+        self._apply(self._overrides[-1][0] if self._overrides else self._value)
+
+
 class _State:
     """Read on every call."""
 
-    __slots__ = ("enabled", "fused_backward", "forced", "partial_gather")
+    __slots__ = ("enabled", "fused_backward", "forced", "partial_gather", "switches")
 
     def __init__(self):
-        self.forced = False
+        self.switches = {name: _Switch(functools.partial(setattr, self, name))
+                         for name in ("enabled", "fused_backward", "forced")}
+        self.switches["forced"].set(False)
         self.read_environment()
 
     def __setattr__(self, name, value):
@@ -30,8 +66,8 @@ class _State:
             _native.allow_call_table(value)
 
     def read_environment(self):
-        self.enabled = _flag("PEFT_DORA_FUSED")
-        self.fused_backward = _flag("PEFT_DORA_FUSED_BACKWARD")
+        self.switches["enabled"].set(_flag("PEFT_DORA_FUSED"))
+        self.switches["fused_backward"].set(_flag("PEFT_DORA_FUSED_BACKWARD"))
         self.partial_gather = _flag("PEFT_DORA_ALLOW_PARTIAL_GATHER", unset=False)
 
 
@@ -48,38 +84,28 @@ def _flag(name, unset=True):
 
 
 state = _State()
-
-
-@contextlib.contextmanager
-def _set(name, value):
-    before = getattr(state, name)
-    setattr(state, name, value)
-    try:
-        yield
-    finally:
-        setattr(state, name, before)
+_tune_policy = _Switch(_native.exchange_tune_policy, _TUNE_POLICIES["environment"])
 
 
 def disabled() -> AbstractContextManager[None]:
     """Context in which every call runs in plain PyTorch, as with PEFT_DORA_FUSED=0."""
-    return _set("enabled", False)
+    return state.switches["enabled"].override(False)
 
 
-def force_native() -> AbstractContextManager[None]:
+@contextlib.contextmanager
+def force_native() -> Iterator[None]:
     """Context in which a call that would run in plain PyTorch raises FallbackError instead.
 
     For tests and for finding out why a model does not run natively. It also sets aside
     PEFT_DORA_FUSED=0 and PEFT_DORA_FUSED_BACKWARD=0.
     """
-    @contextlib.contextmanager
-    def both():
-        with _set("enabled", True), _set("fused_backward", True), _set("forced", True):
-            yield
-    return both()
+    with contextlib.ExitStack() as switches:
+        for one in state.switches.values():
+            switches.enter_context(one.override(True))
+        yield
 
 
-@contextlib.contextmanager
-def tuning(policy: str) -> Iterator[None]:
+def tuning(policy: str) -> AbstractContextManager[None]:
     """Context with another policy for problems that have not been tuned.
 
     Args:
@@ -89,11 +115,7 @@ def tuning(policy: str) -> Iterator[None]:
     Raises:
         ValueError: for another policy.
     """
-    if policy not in _TUNE_POLICIES:
+    if not isinstance(policy, str) or policy not in _TUNE_POLICIES:
         raise ValueError(f"tuning: argument `policy` is {policy!r}; give one of "
                          f"{', '.join(map(repr, _TUNE_POLICIES))}")
-    before = _native.exchange_tune_policy(_TUNE_POLICIES[policy])
-    try:
-        yield
-    finally:
-        _native.exchange_tune_policy(before)
+    return _tune_policy.override(_TUNE_POLICIES[policy])

@@ -58,8 +58,9 @@ def plan(matrices, gain=None):
         return Plan(reason)
     if gain is None:
         loose = next((name for name, one in given.items() if not one.is_contiguous()), None)
-        return Plan(loose and f"`{loose}` is not contiguous", loose is not None,
-                    matrices=tuple(matrices.values()))
+        added = int(next(iter(given.values())).dim() == 0)
+        return Plan(loose and f"`{loose}` is not contiguous", loose is not None, added > 0,
+                    tuple(_grown(one, added) for one in given.values()))
     return _plan_views(matrices, given, gain)
 
 
@@ -238,7 +239,7 @@ def explain(operation, tensors):
     if not state.enabled:
         return Dispatch("torch", "kernels are switched off (PEFT_DORA_FUSED=0 or "
                                  "dorajit.disabled())")
-    if (operation in ("compose", "compose_residual") and not state.fused_backward
+    if (operation in ("compose", "compose_inner", "compose_residual") and not state.fused_backward
             and torch.is_grad_enabled() and any(one.requires_grad for one in tensors.values())):
         return Dispatch("torch", "a graph is built, and that of the kernels is switched off "
                                  "(PEFT_DORA_FUSED_BACKWARD=0)")

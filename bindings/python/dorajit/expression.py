@@ -142,3 +142,17 @@ def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
     square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
     # PyTorch's square root of float32 may be off by a unit; that of float64, rounded, is not.
     return rounded(square.clamp_min(0).double().sqrt().to(square.dtype), dtype)
+
+
+def norm_assembly_backward(d_norm, w_norm_sq, cross_term, ba_norm_sq, scale, wanted):
+    """The gradients of norm_assembly for its terms; None where `wanted` is false."""
+    terms = w_norm_sq, cross_term, ba_norm_sq
+    w, cross, ba = _widened(*terms)
+    square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
+    is_kept = square >= 0
+    # No square root, and no derivative of one, of what is not kept.
+    norm = torch.where(is_kept, square, 1).double().sqrt()
+    d_square = torch.where(is_kept, (d_norm.double() / (2 * norm)).to(square.dtype), 0)
+    factors = 1.0, 2.0 * scale, scale * scale
+    return [rounded(factor * d_square, term.dtype) if want else None
+            for factor, term, want in zip(factors, terms, wanted)]

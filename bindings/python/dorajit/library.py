@@ -1,45 +1,23 @@
 """The operators dorajit::* of torch.library, for torch.compile, torch.export and dispatch modes.
 
     dorajit::compose(lora, base, gain, scale) -> out
-    dorajit::compose_(lora!, base, gain, scale)                  in lora's memory, without autograd
+    dorajit::compose_(lora!, base, gain, scale)                  in lora's memory
     dorajit::compose_inner(lora, base, gain, scale) -> (out, inner)
     dorajit::backward(d_out, inner?, gain, scale, wanted, base_dtype) -> the gradients wanted
     dorajit::norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale) -> norm
 
 and over the base result `compose_residual`, `compose_residual_inner` and `residual_backward`. Each runs
-a kernel where one will do and PyTorch elsewhere, as the functions do; each but the second has an
-autograd formula, whose backward pass is dorajit::backward or residual_backward.
+a kernel where one will do and PyTorch elsewhere, as the functions do, and is differentiable; the backward
+pass of a composition is dorajit::backward or residual_backward.
 """
 
 import torch
 
-from dorajit import autograd, checks, expression, run, tracing
+from dorajit import autograd, checks, dispatch, expression, registration, run, tracing
 from dorajit.control import state
 
 _ops = torch.ops.dorajit
-
-
-class _Library(torch.library.Library):
-    """Its operators are PyTorch's own operations in transforms and in forward-mode differentiation, for
-    which torch.library takes no formulas: PyTorch would drop the tangents."""
-
-    plain = {}  # name of an operator -> what it is in PyTorch's operations
-
-    def impl(self, op_name, fn, dispatch_key="", **options):
-        if dispatch_key == "Autograd":  # from torch.library.register_autograd
-            fn = _or_plain(fn, self.plain[op_name])
-        super().impl(op_name, fn, dispatch_key, **options)
-
-
-def _or_plain(differentiable, plain):
-    def kernel(keyset, *operands):
-        if tracing.is_transformed(operands):
-            return plain(*operands)
-        return differentiable(keyset, *operands)
-    return kernel
-
-
-_library = _Library("dorajit", "DEF")
+_library = registration.Library("dorajit", "DEF")
 _SCHEMAS = (
     "compose(Tensor lora, Tensor base, Tensor gain, float scale) -> Tensor",
     "compose_(Tensor(a!) lora, Tensor base, Tensor gain, float scale) -> ()",
@@ -228,31 +206,44 @@ def _save_for_norm_assembly(ctx, inputs, output):
 
 
 def _differentiate_norm_assembly(ctx, d_norm):
-    terms = [term.detach().requires_grad_(want)
-             for term, want in zip(ctx.saved_tensors, ctx.needs_input_grad)]
-    with torch.enable_grad():
-        norm = expression.norm_assembly(*terms, ctx.scale)
-    wanted = [term for term in terms if term.requires_grad]
-    found = iter(torch.autograd.grad(norm, wanted, d_norm))
-    return *(next(found) if term.requires_grad else None for term in terms), None
+    terms = ctx.saved_tensors
+    return *expression.norm_assembly_backward(d_norm, *terms, ctx.scale, ctx.needs_input_grad[:3]), None
 
 
 # --- what they are in PyTorch's operations -------------------------------------------------------
 
-def _plain_backward(*operands):
-    return [one for one in expression.backward(*operands) if one is not None]
+def _plain_compose(lora, base, gain, scale):
+    checks.compose("compose", lora, base, gain)
+    return expression.compose(lora, base, gain, scale)
+
+
+def _plain_compose_inner(lora, base, gain, scale):
+    checks.compose("compose_inner", lora, base, gain)
+    return expression.compose_inner(lora, base, gain, scale)
+
+
+def _plain_backward(d_out, inner, gain, *how):
+    checks.backward("backward", d_out, inner, gain)
+    return [one for one in expression.backward(d_out, inner, gain, *how) if one is not None]
+
+
+def _plain_norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
+    checks.norm_assembly("norm_assembly", w_norm_sq, cross_term, ba_norm_sq)
+    return expression.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale)
 
 
 def _plain_compose_residual(*operands):
     return _plain_compose_residual_inner(*operands)[0]
 
 
-def _plain_compose_residual_inner(lora, result, *operands):
-    return expression.compose_residual(lora, result, *operands, expression.sum_type(lora, result))
+def _plain_compose_residual_inner(lora, result, gain, bias, scale):
+    checks.compose_residual("compose_residual", lora, result, gain, bias)
+    return expression.compose_residual(lora, result, gain, bias, scale, expression.sum_type(lora, result))
 
 
-def _plain_residual_backward(*operands):
-    return [one for one in expression.residual_backward(*operands) if one is not None]
+def _plain_residual_backward(d_out, inner, gain, *how):
+    checks.backward("residual_backward", d_out, inner, gain)
+    return [one for one in expression.residual_backward(d_out, inner, gain, *how) if one is not None]
 
 
 # --- registration --------------------------------------------------------------------------------
@@ -261,11 +252,6 @@ def _register(name, run_it, fake):
     # Below autograd and for every device: what has no kernels there runs in PyTorch.
     _library.impl(name, run_it, "CompositeExplicitAutograd")
     torch.library.register_fake(f"dorajit::{name}", fake, lib=_library)
-
-
-def _register_autograd(name, plain, differentiate, save):
-    _library.plain[name] = plain
-    torch.library.register_autograd(f"dorajit::{name}", differentiate, setup_context=save, lib=_library)
 
 
 for _schema in _SCHEMAS:
@@ -278,32 +264,55 @@ _register("norm_assembly", _norm_assembly, _fake_norm_assembly)
 _register("compose_residual", _compose_residual, _fake_compose_residual)
 _register("compose_residual_inner", _compose_residual_inner, _fake_compose_residual_inner)
 _register("residual_backward", _residual_backward, _fake_residual_backward)
-_register_autograd("compose", expression.compose, _composition.differentiate, _composition.save)
-_register_autograd("compose_inner", expression.compose_inner, _composition.differentiate_inner,
-                   _composition.save_inner)
-_register_autograd("backward", _plain_backward, _differentiate_backward, _save_for_backward)
-_register_autograd("norm_assembly", expression.norm_assembly, _differentiate_norm_assembly,
-                   _save_for_norm_assembly)
-_register_autograd("compose_residual", _plain_compose_residual, _over_residual.differentiate,
-                   _over_residual.save)
-_register_autograd("compose_residual_inner", _plain_compose_residual_inner,
-                   _over_residual.differentiate_inner, _over_residual.save_inner)
-_register_autograd("residual_backward", _plain_residual_backward, _differentiate_residual_backward,
-                   _save_for_backward)
+_library.register_autograd("compose", _plain_compose, _composition.differentiate, _composition.save)
+_library.register_autograd("compose_inner", _plain_compose_inner, _composition.differentiate_inner,
+                           _composition.save_inner)
+_library.register_autograd("backward", _plain_backward, _differentiate_backward, _save_for_backward)
+_library.register_autograd("norm_assembly", _plain_norm_assembly, _differentiate_norm_assembly,
+                           _save_for_norm_assembly)
+_library.register_autograd("compose_residual", _plain_compose_residual, _over_residual.differentiate,
+                           _over_residual.save)
+_library.register_autograd("compose_residual_inner", _plain_compose_residual_inner,
+                           _over_residual.differentiate_inner, _over_residual.save_inner)
+_library.register_autograd("residual_backward", _plain_residual_backward,
+                           _differentiate_residual_backward, _save_for_backward)
+# Of the two that which keeps inner: the other keeps lora, to be written.
+_library.register_in_place("compose_", lambda *operands: _ops.compose_inner(*operands)[0])
 
 
 # --- calls through them --------------------------------------------------------------------------
 
+def _is_transforming(function, check, *tensors):
+    """Whether the compiler is to see PyTorch's own operations, as it does not look into operators that
+    are differentiated in Python. The tensors, which no operator checks then, are what it takes."""
+    if not tracing.is_transforming():
+        return False
+    check(function, *tensors)
+    dispatch.require_native(function, registration.TRANSFORMED)
+    return True
+
+
+def _is_plain(function, lora, base, gain):
+    """The same, or PEFT_DORA_FUSED_BACKWARD=0 asks for the graph of PyTorch's own operations."""
+    if _is_transforming(function, checks.compose, lora, base, gain):
+        return True
+    if state.fused_backward or not _builds_graph(lora, base, gain):
+        return False
+    checks.compose(function, lora, base, gain)
+    return True
+
+
+def _builds_graph(lora, base, gain):
+    return torch.is_grad_enabled() and (lora.requires_grad or base.requires_grad or gain.requires_grad)
+
+
 def compose(lora, base, gain, scale, inplace):
-    """fused_dora_compose as operators, and inside a transform of torch.func, which does not go
-    through operators that are differentiated in Python, as PyTorch's own; traceable."""
-    differentiable = torch.is_grad_enabled() and (lora.requires_grad or base.requires_grad
-                                                  or gain.requires_grad)
-    if tracing.is_transforming() or (differentiable and not state.fused_backward):
+    """fused_dora_compose as operators, or as PyTorch's own; traceable."""
+    if _is_plain("fused_dora_compose", lora, base, gain):
         result = expression.compose(lora, base, gain, scale)
         return lora.copy_(result) if inplace else result
     if inplace:
-        if differentiable:
+        if _builds_graph(lora, base, gain):
             return lora.copy_(compose(lora, base, gain, scale, False))
         _ops.compose_(lora, base, gain, scale)
         return lora
@@ -321,14 +330,14 @@ def _keeps_inner(gain):
 
 def compose_inner(lora, base, gain, scale):
     """As compose, for fused_dora_forward_and_inner."""
-    if tracing.is_transforming():
+    if _is_plain("fused_dora_forward_and_inner", lora, base, gain):
         return expression.compose_inner(lora, base, gain, scale)
     return _ops.compose_inner(lora, base, gain, scale)
 
 
 def backward(d_out, inner, gain, scale, wanted):
     """As compose, for compose_backward."""
-    if tracing.is_transforming():
+    if _is_transforming("compose_backward", checks.backward, d_out, inner, gain):
         return tuple(expression.backward(d_out, inner, gain, scale, wanted, d_out.dtype))
     results = _ops.backward(d_out, inner if wanted[2] else None, gain, scale, wanted, d_out.dtype)
     placed, position = [], 0
@@ -340,7 +349,7 @@ def backward(d_out, inner, gain, scale, wanted):
 
 def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
     """As compose, for fused_norm_assembly."""
-    if tracing.is_transforming():
+    if _is_transforming("fused_norm_assembly", checks.norm_assembly, w_norm_sq, cross_term, ba_norm_sq):
         return expression.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale)
     return _ops.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale)
 

@@ -215,7 +215,7 @@ def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
              "backward": ("d_out", "inner", "mag_norm_scale"),
              "residual_backward": ("d_out", "inner", "mag_norm_scale"),
              "norm_assembly": ("w_norm_sq", "cross_term", "ba_norm_sq")}
-    if operation not in names:
+    if not isinstance(operation, str) or operation not in names:
         raise ValueError(f"explain_dispatch: argument `operation` is {operation!r}; give one of "
                          f"{', '.join(map(repr, names))}")
     reason = tracing.why_plain(lora, base, mag_norm_scale)
@@ -228,6 +228,8 @@ def _compose_with_graph(lora, base, mag_norm_scale, scale, inplace):
     """Eager, with an operand that requires grad."""
     if not state.fused_backward or lora.is_complex():
         checks.compose("fused_dora_compose", lora, base, mag_norm_scale)
+        if lora.is_complex():
+            dispatch.require_native("fused_dora_compose", dispatch.plan({"lora": lora}, mag_norm_scale))
         result = expression.compose(lora, base, mag_norm_scale, scale)
         return lora.copy_(result) if inplace else result
     if not inplace:

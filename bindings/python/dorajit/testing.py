@@ -3,7 +3,7 @@
 from dorajit import _native
 
 
-def launch_counts():
+def launch_counts() -> dict[str, int]:
     """Operation -> how many calls of this process a kernel has served.
 
     The operations are "compose", "compose_inner", "backward", "norm_assembly", "compose_residual" and
@@ -12,7 +12,7 @@ def launch_counts():
     return _native.call_counts()
 
 
-def statistics():
+def statistics() -> dict[str, int]:
     """What the engines of this process have done: launches, compilations, artifact_hits,
     builtin_kernels, tuned_problems, trials (docs/c_abi.md)."""
     return _native.statistics()

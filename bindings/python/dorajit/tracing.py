@@ -9,17 +9,23 @@ from dorajit.sharded import engines
 is_compiling = torch.compiler.is_compiling
 _transform_level = torch._C._functorch.maybe_current_level
 _modes = torch._C._len_torch_dispatch_stack
+_is_included = torch._C._dispatch_tls_is_dispatch_key_included
+_PRE_DISPATCH = torch._C.DispatchKey.PreDispatch
 is_jit_tracing = torch._C._is_tracing
 
 
-def is_transforming():
-    """Inside a transform of torch.func, or under forward-mode differentiation."""
-    return _transform_level() is not None or _forward_ad._current_level >= 0
+def _has_transform():
+    return _transform_level() is not None
 
 
 # What torch.compiler.assume_constant_result does, which would import the whole compiler: the answer
 # holds where it was traced, and a compiled function is guarded by the transforms around it.
-is_transforming._dynamo_marked_constant = True
+_has_transform._dynamo_marked_constant = True
+
+
+def is_transforming():
+    """Inside a transform of torch.func, or under forward-mode differentiation."""
+    return _has_transform() or _forward_ad._current_level >= 0
 
 
 def is_transformed(operands):
@@ -33,7 +39,8 @@ def is_watched():
     """Whether operations are seen one by one, so that a kernel among them or a write into a part of a
     tensor would be missed: by a compiler, a tracer, a mode (make_fx, selective checkpointing) or a
     transform of torch.func. An operator of torch.library is seen as one."""
-    return is_compiling() or _modes() > 0 or is_jit_tracing() or _transform_level() is not None
+    return (is_compiling() or _modes() > 0 or _is_included(_PRE_DISPATCH) or is_jit_tracing()
+            or _transform_level() is not None)
 
 
 def takes_plain_formula(function, *tensors):

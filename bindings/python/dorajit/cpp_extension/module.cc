@@ -4,6 +4,7 @@
 #include <ATen/TracerMode.h>
 #include <ATen/functorch/DynamicLayer.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -21,6 +22,7 @@ namespace {
 // A mode, trace or transform of PyTorch, which has to see the call.
 bool is_watched() {
   return c10::impl::TorchDispatchModeTLS::stack_len() > 0 ||
+         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::PreDispatch) ||
          at::tracer::impl::is_dispatch_enabled() ||
          at::functorch::maybeCurrentDynamicLayer().has_value();
 }

@@ -1,0 +1,89 @@
+"""dorajit::compose_, which writes into an operand: what autograd and others notice of it."""
+
+import functools
+
+import pytest
+import torch
+from torch.utils import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
+
+import dorajit
+from dorajit import expression
+from reference import SCALE, operands
+
+compose_ = torch.ops.dorajit.compose_
+
+
+def through_operator(lora, base, gain):
+    compose_(lora, base, gain, SCALE)
+
+
+def under_a_mode(lora, base, gain):
+    with FlopCounterMode(display=False):
+        dorajit.fused_dora_compose(lora, base, gain, SCALE)
+
+
+def compiled(lora, base, gain):
+    torch.compile(dorajit.fused_dora_compose, backend="eager")(lora, base, gain, SCALE)
+
+
+@pytest.mark.parametrize("write", [through_operator, under_a_mode, compiled])
+def test_autograd_notices_what_was_overwritten(write, device):
+    torch._dynamo.reset()
+    lora, base, gain = operands((4, 8), device)
+    leaf = lora.clone().requires_grad_()
+    out = leaf.exp()  # whose backward pass needs out
+    write(out.detach(), base, gain)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_selective_checkpoints_notice_it(device):
+    lora, base, gain = operands((8, 8), device)
+    def step(a):
+        with torch.no_grad():
+            kept = dorajit.fused_dora_compose(a @ a, base, gain, SCALE)
+        return (a * kept).sin().sum()
+    context = functools.partial(checkpoint.create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+    with pytest.raises(RuntimeError, match="has been mutated"):
+        checkpoint.checkpoint(step, lora.requires_grad_(), use_reentrant=False, context_fn=context).backward()
+
+
+@pytest.mark.parametrize("compiled_with", [None, "eager", "aot_eager"])
+def test_it_is_differentiable(device, compiled_with):
+    def step(lora, base, gain):
+        out = lora * 1
+        compose_(out, base, gain, SCALE)
+        return out.square().sum()
+    if compiled_with is not None:
+        torch._dynamo.reset()
+    run = step if compiled_with is None else torch.compile(step, backend=compiled_with, fullgraph=True)
+    tensors = operands((4, 8), device, torch.float64, grad=True)
+    found = torch.autograd.grad(run(*tensors), tensors)
+    expected = torch.autograd.grad(expression.compose(*tensors, SCALE).square().sum(), tensors)
+    torch.testing.assert_close(found, expected)
+    torch.library.opcheck(compose_.default, (tensors[0].detach(), *tensors[1:], SCALE))
+
+
+def test_it_goes_through_transforms(device):
+    lora, base, gain = operands((4, 8), device)
+    def written(one):
+        out = one * 1
+        compose_(out, base, gain, SCALE)
+        return out
+    tangent = torch.func.jvp(written, (lora,), (torch.ones_like(lora),))[1]
+    torch.testing.assert_close(tangent, (gain * SCALE).expand(4, 8))
+    found = torch.func.grad(lambda one: written(one).sum())(lora)
+    torch.testing.assert_close(found, (gain * SCALE).expand(4, 8))
+
+
+def test_a_leaf_is_refused(device):
+    lora, base, gain = operands((4, 8), device)
+    leaf = lora.clone().requires_grad_()
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        compose_(leaf, base, gain, SCALE)
+    assert torch.equal(leaf, lora)
+    with torch.no_grad():
+        compose_(leaf, base, gain, SCALE)
+    assert leaf._version == 1
+    assert torch.equal(leaf, dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False))
