@@ -296,14 +296,10 @@ def _is_plain(function, lora, base, gain):
     """The same, or PEFT_DORA_FUSED_BACKWARD=0 asks for the graph of PyTorch's own operations."""
     if _is_transforming(function, checks.compose, lora, base, gain):
         return True
-    if state.fused_backward or not _builds_graph(lora, base, gain):
+    if state.fused_backward or not registration.builds_graph(lora, base, gain):
         return False
     checks.compose(function, lora, base, gain)
     return True
-
-
-def _builds_graph(lora, base, gain):
-    return torch.is_grad_enabled() and (lora.requires_grad or base.requires_grad or gain.requires_grad)
 
 
 def compose(lora, base, gain, scale, inplace):
@@ -312,7 +308,7 @@ def compose(lora, base, gain, scale, inplace):
         result = expression.compose(lora, base, gain, scale)
         return lora.copy_(result) if inplace else result
     if inplace:
-        if _builds_graph(lora, base, gain):
+        if registration.builds_graph(lora, base, gain):
             return lora.copy_(compose(lora, base, gain, scale, False))
         _ops.compose_(lora, base, gain, scale)
         return lora

@@ -30,7 +30,7 @@ class Library(torch.library.Library):
         operator = getattr(getattr(torch.ops, self.ns), name)
 
         def autograd(_, target, *operands):
-            if _builds_graph(target, *operands) or tracing.is_transformed((target, *operands)):
+            if builds_graph(target, *operands) or tracing.is_transformed((target, *operands)):
                 target.copy_(functional(target, *operands))  # which knows what is allowed
             else:
                 with _below_autograd():
@@ -50,7 +50,8 @@ class Library(torch.library.Library):
         super().impl(op_name, fn, dispatch_key, **options)
 
 
-def _builds_graph(*operands):
+def builds_graph(*operands):
+    """Whether autograd follows one of the tensors among them."""
     return torch.is_grad_enabled() and any(
         isinstance(one, torch.Tensor) and one.requires_grad for one in operands)
 
