@@ -1,6 +1,7 @@
 """Switches, by environment and by context."""
 
 import json
+import os
 import threading
 
 import dorajit
@@ -88,6 +89,50 @@ def test_contexts_of_two_threads_may_overlap(launches):
     assert not served()
     second.__exit__(None, None, None)
     assert served()
+
+
+def test_a_forked_process_keeps_what_its_thread_has_entered(launches):
+    tensors = operands((4, 8), "cpu")
+    inside, go = threading.Event(), threading.Event()
+    def other():
+        with dorajit.disabled():
+            inside.set()
+            go.wait()
+    threads = [threading.Thread(target=other)]
+    threads[0].start()
+    inside.wait()
+    def is_native_in_a_fork():
+        child = os.fork()
+        if child == 0:
+            dorajit.fused_dora_compose(*tensors, SCALE)
+            os._exit(0 if launches() == {"compose": 1} else 1)
+        return os.waitpid(child, 0)[1] == 0
+    try:
+        assert is_native_in_a_fork()
+        with dorajit.disabled():
+            assert not is_native_in_a_fork()
+    finally:
+        go.set()
+        threads[0].join()
+
+
+def test_forking_while_threads_enter_contexts_stops_nobody():
+    printed = processes.run("""
+import os, signal, threading, time
+def hammer():
+    while True:
+        with dorajit.disabled(): pass
+threading.Thread(target=hammer, daemon=True).start()
+for _ in range(30):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)
+        with dorajit.force_native(): assert right()
+        os._exit(0)
+    print(os.waitpid(child, 0)[1], end=" ", flush=True)
+os._exit(0)
+""")
+    assert printed.split() == ["0"] * 30
 
 
 def test_the_environment_may_change_inside_a_context(environment, launches):

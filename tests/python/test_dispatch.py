@@ -213,8 +213,11 @@ def test_other_layouts_run_in_pytorch(layout, launches):
     assert torch.equal(dorajit.fused_dora_forward_and_inner(lora, base, gain, SCALE)[0], expected)
     gradients = dorajit.compose_backward(lora, base, gain.detach(), SCALE)
     assert torch.equal(gradients[0], (gain * SCALE * lora.to_dense()).detach())
-    with pytest.raises(ValueError, match="`lora` has the layout"), torch.no_grad():
-        dorajit.fused_dora_compose(lora, base, gain, SCALE)
+    by_gain = dorajit.compose_backward(base, base, layout(gain.detach()), SCALE)
+    assert torch.equal(by_gain[1], (gain - 1).detach() * base)
+    for graph in (False, True):
+        with pytest.raises(ValueError, match="`lora` has the layout"), torch.set_grad_enabled(graph):
+            dorajit.fused_dora_compose(lora, base, gain, SCALE)
     assert launches() == {}
 
 

@@ -87,3 +87,17 @@ def test_a_leaf_is_refused(device):
         compose_(leaf, base, gain, SCALE)
     assert leaf._version == 1
     assert torch.equal(leaf, dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False))
+
+
+@pytest.mark.parametrize("write", [through_operator, under_a_mode, compiled])
+def test_an_inference_tensor_is_refused(write, device):
+    torch._dynamo.reset()
+    lora, base, gain = operands((4, 8), device)
+    with torch.inference_mode():
+        frozen = lora.clone()
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        write(frozen, base, gain)
+    assert torch.equal(frozen, lora)
+    with torch.inference_mode():
+        compose_(frozen, base, gain, SCALE)
+    assert not torch.equal(frozen, lora)

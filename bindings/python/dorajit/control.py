@@ -17,15 +17,25 @@ from dorajit import _native
 _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
 
 
+class _Override:
+    """What one context asks for: an object of its own, however alike another's."""
+
+    def __init__(self, value, thread):
+        self.value = value
+        self.thread = thread
+
+
 class _Switch:
     """A setting of the process, which contexts override. Where contexts overlap, as those of threads do,
-    the one that was entered last and is not left holds. Thread-safe."""
+    the one that was entered last and is not left holds. A forked process keeps those of the thread that
+    forked, which alone goes on in it. Thread-safe."""
 
     def __init__(self, apply, value=None):
         self._apply = apply     # called with what holds from then on
         self._value = value     # what holds without contexts
-        self._overrides = []
+        self._overrides = []    # in the order of entering
         self._lock = threading.RLock()
+        os.register_at_fork(after_in_child=self._forked)
 
     def set(self, value):
         with self._lock:
@@ -34,7 +44,7 @@ class _Switch:
 
     @contextlib.contextmanager
     def override(self, value):
-        mine = [value]
+        mine = _Override(value, threading.get_ident())
         with self._lock:
             self._overrides.append(mine)
             self._hold()
@@ -45,8 +55,13 @@ class _Switch:
                 self._overrides = [one for one in self._overrides if one is not mine]
                 self._hold()
 
+    def _forked(self):
+        self._lock = threading.RLock()  # the other may be held by a thread that is gone
+        self._overrides = [one for one in self._overrides if one.thread == threading.get_ident()]
+        self._hold()
+
     def _hold(self):
-        self._apply(self._overrides[-1][0] if self._overrides else self._value)
+        self._apply(self._overrides[-1].value if self._overrides else self._value)
 
 
 class _State:

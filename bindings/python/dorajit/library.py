@@ -40,6 +40,7 @@ def _compose(lora, base, gain, scale):
 
 
 def _compose_into(lora, base, gain, scale):
+    checks.not_frozen("compose_", lora)
     run.compose(lora, base, gain, scale, lora)
 
 

@@ -65,9 +65,7 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
         return _compose_with_graph(lora, base, mag_norm_scale, scale, inplace)
     if not inplace:
         return run.compose(lora, base, mag_norm_scale, scale)
-    if lora.is_inference() and not torch.is_inference_mode_enabled():
-        raise RuntimeError("fused_dora_compose: argument `lora` is an inference tensor, which may "
-                           "not be written in place outside of inference mode; pass a clone")
+    checks.not_frozen("fused_dora_compose", lora)
     run.compose(lora, base, mag_norm_scale, scale, lora)
     _increment_version(lora)
     return lora
@@ -226,6 +224,8 @@ def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
 
 def _compose_with_graph(lora, base, mag_norm_scale, scale, inplace):
     """Eager, with an operand that requires grad."""
+    if inplace:
+        checks.writable("fused_dora_compose", lora)
     if not state.fused_backward or lora.is_complex():
         checks.compose("fused_dora_compose", lora, base, mag_norm_scale)
         if lora.is_complex():
@@ -246,6 +246,8 @@ def _compose_indirectly(lora, base, mag_norm_scale, scale, inplace):
     """Where something besides autograd has a say, or an argument is wrong."""
     scale = checks.scale("fused_dora_compose", scale)
     checks.compose("fused_dora_compose", lora, base, mag_norm_scale)
+    if inplace:
+        checks.writable("fused_dora_compose", lora)
     if tracing.takes_plain_formula("fused_dora_compose", lora, base, mag_norm_scale):
         result = expression.compose(lora, base, mag_norm_scale, scale)
         return lora.copy_(result) if inplace else result

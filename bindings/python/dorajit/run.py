@@ -12,20 +12,23 @@ from dorajit.control import state
 _empty_like = torch.empty_like
 
 
-def _may_run(operation, name, tensor):
-    """Whether there may be a kernel for the operation: its result is to have the tensor's layout."""
-    if not state.enabled or tensor.layout is torch.strided:
-        return state.enabled
-    dispatch.require_native(operation, dispatch.Plan(dispatch.unfit(name, tensor)))
-    return False
+def _may_run(operation, **likes):
+    """Whether there may be a kernel for the operation, whose results are to have the layouts of these
+    tensors."""
+    if not state.enabled:
+        return False
+    for name, tensor in likes.items():
+        if tensor.layout is not torch.strided:
+            dispatch.require_native(operation, dispatch.Plan(dispatch.unfit(name, tensor)))
+            return False
+    return True
 
 
 def compose(lora, base, gain, scale, out=None):
     """(gain - 1) * base + gain * (scale * lora) in a new tensor, or in `out`, which may be lora."""
-    if out is not None and out.layout is not torch.strided:
-        raise ValueError(f"fused_dora_compose: argument `lora` has the layout {out.layout}, which cannot be "
-                         "written in place; pass inplace=False")
-    if _may_run("compose", "lora", lora):
+    if out is not None:
+        checks.writable("fused_dora_compose", out)
+    if _may_run("compose", lora=lora):
         target = _empty_like(lora) if out is None else out
         try:
             _native.compose(lora, base, gain, target, scale)
@@ -44,7 +47,7 @@ def compose(lora, base, gain, scale, out=None):
 
 def compose_inner(lora, base, gain, scale, out=None):
     """compose, and scale * lora + base in a new tensor of lora's type."""
-    if _may_run("compose_inner", "lora", lora):
+    if _may_run("compose_inner", lora=lora):
         if out is None:
             made = _native.compose_inner_directly(lora, base, gain, scale)
             if made is not None:
@@ -94,7 +97,7 @@ def compose_residual(lora, result, gain, bias, scale, keeps_inner):
         if made is not None:
             return made
     dtype = expression.sum_type(lora, result)
-    if _may_run("compose_residual", "lora", lora):
+    if _may_run("compose_residual", lora=lora):
         out = _empty_like(lora, dtype=dtype)
         inner = _empty_like(out) if keeps_inner else None
         try:
@@ -132,7 +135,7 @@ def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtyp
 
 def _native_backward(operation, d_out, inner, gain, scale, wanted, types):
     """The gradients by a kernel that may need other views; None if PyTorch is to do it."""
-    if not any(wanted) or not _may_run(operation, "d_out", d_out):
+    if not any(wanted) or not _may_run(operation, d_out=d_out, mag_norm_scale=gain):
         checks.backward(operation, d_out, inner, gain)
         return None
     kernel = getattr(_native, operation)
@@ -159,7 +162,7 @@ def _native_backward(operation, d_out, inner, gain, scale, wanted, types):
 
 def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
     """The row norms of W + scale B A in a new tensor."""
-    if _may_run("norm_assembly", "w_norm_sq", w_norm_sq):
+    if _may_run("norm_assembly", w_norm_sq=w_norm_sq):
         norm = _empty_like(w_norm_sq)
         try:
             _native.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, norm, scale)
