@@ -14,6 +14,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/base/work_in_progress.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -39,13 +40,21 @@ Status append(const std::string& path, std::string_view text) {
   return fail(StatusCode::kIoError, "there is no room for a whole line");
 }
 
+struct OpenRecords {
+  explicit OpenRecords(const OpenRecords* /*lost*/) {}
+
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<ProblemRecord>> of_paths;  // under mutex
+};
+
 }  // namespace
 
 std::shared_ptr<ProblemRecord> ProblemRecord::of(const std::string& path) {
-  static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<ProblemRecord>> records;
+  static constinit ForkRenewed<OpenRecords, Work::kPreparing> records;
+  const WorkInProgress work(Work::kPreparing);
+  auto& [mutex, of_paths] = records.get();
   const std::scoped_lock lock(mutex);
-  std::weak_ptr<ProblemRecord>& known = records[path];
+  std::weak_ptr<ProblemRecord>& known = of_paths[path];
   auto record = known.lock();
   if (record == nullptr) {
     record = std::make_shared<ProblemRecord>(path);

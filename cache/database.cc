@@ -47,7 +47,7 @@ Database::Database(std::string directory, milliseconds repair_wait)
       repair_wait_(repair_wait) {}
 
 std::expected<Session, Unavailable> Database::open(Deadline deadline) {
-  if (sqlite_is_lost_to_fork()) {
+  if (losses_to_fork(Work::kSqlite) > 0) {
     return unavailable("this process was forked while another thread used the database");
   }
   if (auto made = make_private_directories(directory_); !made) {
@@ -57,7 +57,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
     return open_for_reading(file_error("write to", directory_, errno).message);
   }
   for (int attempt = 0; attempt < kOpenAttempts; ++attempt) {
-    SqliteUse use;
+    WorkInProgress use(Work::kSqlite);
     auto lock = FileLock::acquire(lock_path_, FileLock::Mode::kShared, left(deadline));
     if (lock && !*lock) return busy(lock_path_ + " was held for too long");
     // Without locks on this file system nobody sets the file aside either.
@@ -91,7 +91,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
 }
 
 std::expected<Session, Unavailable> Database::open_for_reading(std::string why_not_writing) {
-  SqliteUse use;
+  WorkInProgress use(Work::kSqlite);
   std::optional<FileLock> held;
   if (auto lock = FileLock::acquire(lock_path_, FileLock::Mode::kShared, milliseconds(0)); lock) {
     held = *std::move(lock);
@@ -109,7 +109,7 @@ std::expected<Session, Unavailable> Database::open_for_reading(std::string why_n
 }
 
 std::expected<void, Unavailable> Database::repair() {
-  const SqliteUse use;
+  const WorkInProgress use(Work::kSqlite);
   auto lock = FileLock::acquire(lock_path_, FileLock::Mode::kExclusive, repair_wait_);
   // Without locks nobody can know that the file is unused.
   if (!lock) return unavailable(lock.error().message);

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "cache/file_lock.h"
-#include "cache/fork_guard.h"
 #include "cache/inspection.h"
 #include "cache/sqlite_connection.h"
+#include "runtime/base/work_in_progress.h"
 
 namespace dorajit::cache {
 
@@ -26,7 +26,7 @@ struct Unavailable {
 // An open database. Meant for one operation: while it lives, the file cannot be set aside.
 class Session {
  public:
-  Session(SqliteUse use, std::optional<FileLock> lock, Connection connection, bool read_only)
+  Session(WorkInProgress use, std::optional<FileLock> lock, Connection connection, bool read_only)
       : use_(std::move(use)),
         lock_(std::move(lock)),
         connection_(std::move(connection)),
@@ -37,7 +37,7 @@ class Session {
 
  private:
   // The connection closes first and the lock goes after it.
-  SqliteUse use_;
+  WorkInProgress use_;
   std::optional<FileLock> lock_;
   Connection connection_;
   bool read_only_;

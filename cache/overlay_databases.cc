@@ -9,10 +9,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "cache/fork_guard.h"
 #include "cache/inspection.h"
 #include "cache/tuning_rows.h"
 #include "runtime/base/log.h"
+#include "runtime/base/work_in_progress.h"
 
 namespace dorajit::cache {
 
@@ -35,7 +35,7 @@ std::vector<std::string> databases_in(const std::string& folder) {
 }
 
 Result<std::int64_t> count_overlay_winners(const std::string& path) {
-  const SqliteUse use;
+  const WorkInProgress use(Work::kSqlite);
   Inspection found =
       inspect(path, Connection::Mode::kImmutable, CheckDepth::kWhole, std::chrono::milliseconds(0));
   if (found.state == FileState::kAbsent) return fail(StatusCode::kIoError, "there is no such file");
@@ -53,7 +53,7 @@ template <class Select>
 auto OverlayDatabases::read(Overlay& overlay, Select select) {
   using Rows = typename std::invoke_result_t<Select, Connection&>::value_type;
   if (overlay.passed_over.load()) return Rows{};
-  const SqliteUse use;
+  const WorkInProgress use(Work::kSqlite);
   const auto depth = overlay.checked.load() ? CheckDepth::kMarks : CheckDepth::kStructure;
   Inspection found =
       inspect(overlay.path, Connection::Mode::kImmutable, depth, std::chrono::milliseconds(0));
@@ -72,7 +72,7 @@ auto OverlayDatabases::read(Overlay& overlay, Select select) {
 
 std::optional<Winner> OverlayDatabases::find_winner(std::string_view device,
                                                     std::string_view problem) {
-  if (overlays_.empty() || sqlite_is_lost_to_fork()) return std::nullopt;
+  if (overlays_.empty() || losses_to_fork(Work::kSqlite) > 0) return std::nullopt;
   for (Overlay& overlay : overlays_) {
     auto winner = read(overlay, [&](Connection& connection) {
       return select_winner(connection, device, problem);
@@ -84,7 +84,7 @@ std::optional<Winner> OverlayDatabases::find_winner(std::string_view device,
 
 std::vector<Winner> OverlayDatabases::winners_of_variant(std::string_view variant) {
   std::vector<Winner> winners;
-  if (overlays_.empty() || sqlite_is_lost_to_fork()) return winners;
+  if (overlays_.empty() || losses_to_fork(Work::kSqlite) > 0) return winners;
   for (Overlay& overlay : overlays_) {
     std::ranges::move(read(overlay,
                            [&](Connection& connection) {

@@ -10,11 +10,11 @@
 #include <system_error>
 #include <utility>
 
-#include "cache/fork_guard.h"
 #include "cache/inspection.h"
 #include "cache/output_file.h"
 #include "cache/tuning_rows.h"
 #include "cache/tuning_run.h"
+#include "runtime/base/work_in_progress.h"
 
 namespace dorajit::cache {
 namespace {
@@ -83,7 +83,7 @@ SqliteStatus read_rows(Connection& connection, TrialFile& file, const Progress& 
 }
 
 Result<TrialFile> read_database(const std::string& path, const Progress& progress) {
-  const SqliteUse use;
+  const WorkInProgress use(Work::kSqlite);
   TrialFile file;
   file.kind = TrialFileKind::kDatabase;
   Inspection found = inspect_for_reading(path);

@@ -8,6 +8,7 @@
 #include "kernel_templates/spaces.h"
 #include "runtime/base/log.h"
 #include "runtime/base/scope_exit.h"
+#include "runtime/base/work_in_progress.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/device/cuda/cuda_device.h"
 
@@ -94,6 +95,7 @@ Result<device::Device*> Engine::device(const DeviceId& id) {
   }
   const std::size_t slot = slot_of(id);
   if (device::Device* opened = opened_[slot].load(std::memory_order_acquire)) return opened;
+  const WorkInProgress work(Work::kPreparing);
   const std::scoped_lock lock(devices_mutex_);
   if (devices_[slot] == nullptr) {
     if (id.kind == DeviceKind::kCpu) {
@@ -144,6 +146,7 @@ Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const Device
 
 Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Problem& problem,
                                             device::Device& device, bool anew) {
+  const WorkInProgress work(Work::kPreparing);
   {
     std::unique_lock lock(making_mutex_);
     made_.wait(lock, [&] { return std::ranges::find(making_, key) == making_.end(); });

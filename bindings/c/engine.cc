@@ -26,7 +26,7 @@ Status create(const dorajit_engine_options* options, dorajit_engine** engine) {
   *engine = nullptr;
   DORAJIT_ASSIGN(const Settings settings, settings_from_options(options));
   DORAJIT_ASSIGN(Composition composition, compose_application_engine(settings));
-  *engine = std::make_unique<dorajit_engine>(std::move(composition)).release();
+  *engine = std::make_unique<dorajit_engine>(settings, std::move(composition)).release();
   return {};
 }
 
@@ -37,7 +37,7 @@ Status read_statistics(const dorajit_engine* engine, dorajit_statistics* statist
   const std::size_t wanted = statistics->struct_size;
   DORAJIT_TRY(check_struct_size(kFunction, "statistics", "dorajit_statistics", wanted,
                                 kSmallestStatistics));
-  const Statistics& counts = engine->composition.engine->statistics();
+  const Statistics& counts = engine->statistics();
   const dorajit_statistics known{.struct_size = wanted,
                                  .launches = counts.launches.load(),
                                  .compilations = counts.compilations.load(),
@@ -53,6 +53,23 @@ Status read_statistics(const dorajit_engine* engine, dorajit_statistics* statist
 
 }  // namespace
 }  // namespace dorajit::bindings
+
+dorajit_engine::~dorajit_engine() {
+  const Made* const made = made_.load();
+  if (made->is_whole()) delete made;
+}
+
+dorajit::Result<dorajit::Engine*> dorajit_engine::renew() {
+  DORAJIT_ASSIGN(dorajit::bindings::Composition composition,
+                 dorajit::bindings::compose_application_engine(settings_));
+  auto anew = std::make_unique<Made>(Made{.composition = std::move(composition)});
+  Made* found = made_.load();
+  // Another thread may have been faster.
+  if (!found->is_whole() && made_.compare_exchange_strong(found, anew.get())) {
+    found = anew.release();
+  }
+  return found->composition.engine.get();
+}
 
 dorajit_status dorajit_engine_create(const dorajit_engine_options* options, dorajit_engine** engine,
                                      dorajit_error** error) {

@@ -114,14 +114,14 @@ Status run(dorajit_engine* engine, kernels::Op op, void* stream,
   const OpSpec& spec = kernels::spec(served.op());
   DORAJIT_TRY(require(engine, spec.name, "engine", "create one with dorajit_engine_create"));
   DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(spec, served.tensors()));
-  return engine->composition.engine->run(
-      {.op = served.op(),
-       .broadcast = operands.broadcast,
-       .operands = std::span(operands.views).first(spec.operands.size()),
-       .scalars = std::span(&scale, 1),
-       .workspace = workspace.data,
-       .workspace_bytes = workspace.bytes},
-      stream);
+  DORAJIT_ASSIGN(Engine * whole, engine->engine());
+  return whole->run({.op = served.op(),
+                     .broadcast = operands.broadcast,
+                     .operands = std::span(operands.views).first(spec.operands.size()),
+                     .scalars = std::span(&scale, 1),
+                     .workspace = workspace.data,
+                     .workspace_bytes = workspace.bytes},
+                    stream);
 }
 
 Result<kernels::Op> operation(std::int32_t number) {
@@ -161,11 +161,11 @@ Status warmup(dorajit_engine* engine, std::int32_t number, const DLTensor* const
   const ServedCall served(op, std::span(tensors, wanted));
   const OpSpec& served_spec = kernels::spec(served.op());
   DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(served_spec, served.tensors()));
-  return engine->composition.engine->warm_up(
-      {.op = served.op(),
-       .broadcast = operands.broadcast,
-       .operands = std::span(operands.views).first(served_spec.operands.size()),
-       .scalars = {}});
+  DORAJIT_ASSIGN(Engine * whole, engine->engine());
+  return whole->warm_up({.op = served.op(),
+                         .broadcast = operands.broadcast,
+                         .operands = std::span(operands.views).first(served_spec.operands.size()),
+                         .scalars = {}});
 }
 
 Status backward_workspace(const DLTensor* d_out, const DLTensor* gain, std::int64_t* bytes) {

@@ -8,16 +8,20 @@ dorajit_status Engines::current(dorajit_engine** engine, dorajit_error** error) 
   *error = nullptr;
   *engine = place.load(std::memory_order_acquire);
   if (*engine != nullptr) return DORAJIT_OK;
-  const std::scoped_lock lock(creating_);
-  *engine = place.load(std::memory_order_acquire);
-  if (*engine != nullptr) return DORAJIT_OK;
   dorajit_engine_options options{};
   options.struct_size = sizeof options;
   options.tune_policy = policy;
   options.vouches_for_devices = 1;  // PyTorch does
-  const dorajit_status status = dorajit_engine_create(&options, engine, error);
-  if (status == DORAJIT_OK) place.store(*engine, std::memory_order_release);
-  return status;
+  dorajit_engine* made = nullptr;
+  const dorajit_status status = dorajit_engine_create(&options, &made, error);
+  if (status != DORAJIT_OK) return status;
+  // Not under a lock, which a forked process might find held. Another thread may have been faster.
+  if (place.compare_exchange_strong(*engine, made)) {
+    *engine = made;
+  } else {
+    dorajit_engine_destroy(made);
+  }
+  return DORAJIT_OK;
 }
 
 dorajit_status Engines::statistics(dorajit_statistics* total, dorajit_error** error) const {

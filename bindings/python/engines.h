@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 namespace dorajit::python {
 
@@ -14,8 +13,8 @@ namespace dorajit::python {
 // still use it while destructors run.
 class Engines {
  public:
-  // The engine of the policy in force. Takes a lock and reads the environment the first time, so
-  // the caller holds no GIL.
+  // The engine of the policy in force. Reads files and the environment the first time, so the
+  // caller holds no GIL.
   dorajit_status current(dorajit_engine** engine, dorajit_error** error);
 
   // Returns the policy that was in force.
@@ -27,7 +26,6 @@ class Engines {
  private:
   static constexpr std::size_t kPolicies = 3;
 
-  std::mutex creating_;
   std::atomic<std::int32_t> policy_{DORAJIT_TUNE_FROM_ENVIRONMENT};
   std::array<std::atomic<dorajit_engine*>, kPolicies> engines_{};
 };

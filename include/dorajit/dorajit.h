@@ -6,7 +6,8 @@
  *   With NULL there the message is dropped. Otherwise *error is set to NULL on success and to an
  *   error that the caller destroys on failure.
  * - Handles are opaque. Who creates one destroys it; destroying NULL does nothing.
- * - An engine may be used by any number of threads at once. An error belongs to one thread.
+ * - An engine may be used by any number of threads at once, and in a forked child whatever they
+ *   were doing then. An error belongs to one thread.
  * - Strings are UTF-8 and end in NUL. Those that a function returns live as long as the handle that
  *   they came from.
  * - Tensors are DLPack DLTensors and are borrowed for the call; nothing in them is changed but the

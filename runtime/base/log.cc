@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "runtime/base/work_in_progress.h"
+
 namespace dorajit {
 namespace {
 
@@ -29,7 +31,17 @@ void write_to_stderr(LogLevel level, std::string_view message, void*) {
 }
 
 struct LogState {
+  // As the one that was lost to a fork, if that was not being changed just then.
+  explicit LogState(const LogState* lost) {
+    if (lost == nullptr) return;
+    level = lost->level.load();
+    if (lost->is_changing) return;
+    sink = lost->sink;
+    context = lost->context;
+  }
+
   std::atomic<LogLevel> level{LogLevel::kWarning};
+  std::atomic<bool> is_changing = false;  // sink and context
   std::mutex mutex;
   LogSink sink = write_to_stderr;
   void* context = nullptr;
@@ -38,8 +50,8 @@ struct LogState {
 
 // Never destroyed: worker threads may log while the process exits.
 LogState& state() {
-  static auto* instance = new LogState;
-  return *instance;
+  static constinit ForkRenewed<LogState, Work::kLogging> instance;
+  return instance.get();
 }
 
 }  // namespace
@@ -49,22 +61,30 @@ void set_log_level(LogLevel level) { state().level.store(level, std::memory_orde
 LogLevel log_level() { return state().level.load(std::memory_order_relaxed); }
 
 void set_log_sink(LogSink sink, void* context) {
-  const std::scoped_lock lock(state().mutex);
-  state().sink = sink != nullptr ? sink : write_to_stderr;
-  state().context = context;
+  const WorkInProgress work(Work::kLogging);
+  LogState& own = state();
+  const std::scoped_lock lock(own.mutex);
+  own.is_changing = true;
+  own.sink = sink != nullptr ? sink : write_to_stderr;
+  own.context = context;
+  own.is_changing = false;
 }
 
 void log(LogLevel level, std::string_view message) {
   if (level == LogLevel::kOff || level > log_level()) return;
-  const std::scoped_lock lock(state().mutex);
-  state().sink(level, message, state().context);
+  const WorkInProgress work(Work::kLogging);
+  LogState& own = state();
+  const std::scoped_lock lock(own.mutex);
+  own.sink(level, message, own.context);
 }
 
 void log_once(LogLevel level, std::string_view key, std::string_view message) {
   if (level == LogLevel::kOff || level > log_level()) return;
   {
-    const std::scoped_lock lock(state().mutex);
-    if (!state().said.emplace(key).second) return;
+    const WorkInProgress work(Work::kLogging);
+    LogState& own = state();
+    const std::scoped_lock lock(own.mutex);
+    if (!own.said.emplace(key).second) return;
   }
   log(level, message);
 }

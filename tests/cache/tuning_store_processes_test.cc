@@ -3,8 +3,8 @@
 #include <csignal>
 #include <thread>
 
-#include "cache/fork_guard.h"
 #include "cache/tuning_store.h"
+#include "runtime/base/work_in_progress.h"
 #include "tests/cache/captured_log.h"
 #include "tests/cache/child_process.h"
 #include "tests/cache/raw_database.h"
@@ -170,7 +170,7 @@ TEST(TuningStoreProcesses, ForkInTheMiddleOfAnOperationLeavesTheChildInMemory) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   store->record({}, sample_winner(1));
-  const SqliteUse another_threads_operation;
+  const WorkInProgress another_threads_operation(Work::kSqlite);
   const int status = run_in_child([&] {
     const CapturedLog quiet;
     CHILD_CHECK(store->find_winner(kDevice, sample_problem(1)));

@@ -5,6 +5,7 @@ import processes
 import pytest
 import reference
 import torch
+import torch.autograd.forward_ad as forward_ad
 from reference import SCALE, operands
 
 
@@ -219,6 +220,54 @@ def test_other_layouts_run_in_pytorch(layout, launches):
         with pytest.raises(ValueError, match="`lora` has the layout"), torch.set_grad_enabled(graph):
             dorajit.fused_dora_compose(lora, base, gain, SCALE)
     assert launches() == {}
+
+
+def test_jagged_tensors_run_in_pytorch(launches):
+    parts = torch.randn(2, 8), torch.randn(3, 8)
+    lora, base = (torch.nested.nested_tensor([scale * one for one in parts], layout=torch.jagged)
+                  for scale in (1, 2))
+    base = torch.nested.nested_tensor_from_jagged(base.values(), lora.offsets())
+    gain = torch.randn(8)
+    assert dorajit.explain_dispatch(lora, base, gain) == ("torch", "an operand is a nested tensor")
+    expected = reference.compose(lora.values(), base.values(), gain, SCALE)
+    assert torch.equal(dorajit.fused_dora_compose(lora, base, gain, SCALE, False).values(), expected)
+    assert torch.equal(dorajit.fused_dora_forward_and_inner(lora, base, gain, SCALE)[0].values(), expected)
+    summed = dorajit.fused_dora_compose_residual(lora, base, gain, SCALE)
+    torch.testing.assert_close(summed.values(), base.values() + expected)
+    with dorajit.force_native(), pytest.raises(dorajit.FallbackError, match="nested"):
+        dorajit.fused_dora_compose(lora, base, gain, SCALE, False)
+    assert launches() == {}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+@pytest.mark.parametrize("call", [
+    lambda one, gain: dorajit.fused_dora_compose(one, one, gain, SCALE, False),
+    lambda one, gain: dorajit.fused_dora_compose(one, one, gain, SCALE),
+    lambda one, gain: dorajit.fused_dora_forward_and_inner(one, one, gain, SCALE),
+    lambda one, gain: dorajit.fused_dora_compose_residual(one, one, gain, SCALE),
+    lambda one, gain: dorajit.compose_backward(one, one, gain, SCALE),
+    lambda one, gain: dorajit.fused_norm_assembly(one, one, one, SCALE),
+    lambda one, gain: dorajit.explain_dispatch(one, one, gain)])
+def test_nested_tensors_without_a_shape_are_refused(call):
+    nested = torch.nested.nested_tensor([torch.randn(2, 8), torch.randn(3, 8)], layout=torch.strided)
+    with pytest.raises(TypeError, match="is a nested tensor of the strided layout"):
+        call(nested, torch.randn(8))
+
+
+@pytest.mark.usefixtures("way")
+def test_forward_mode_is_about_the_operands_alone(launches):
+    lora, base, gain = operands((4, 8), "cpu")
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(lora, lora)
+        assert dorajit.explain_dispatch(lora, base, gain).path == "native"
+        assert dorajit.explain_dispatch(dual, base, gain).path == "torch"
+        with dorajit.force_native():
+            for inplace in (False, True):
+                dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace)
+            dorajit.fused_dora_compose_residual(lora, base, gain, SCALE)
+            assert launches() == {"compose": 2, "compose_residual": 1}
+            with pytest.raises(dorajit.FallbackError, match="forward-mode"):
+                dorajit.fused_dora_compose(dual, base, gain, SCALE, False)
 
 
 def test_complex_numbers_with_a_graph_are_not_native():

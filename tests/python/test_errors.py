@@ -25,8 +25,11 @@ lora, base, gain = (torch.randn(4, 8), torch.randn(4, 8), torch.ones(8))
     ((lora, base, 1.5, 0.5), TypeError, "`mag_norm_scale` is a float"),
     ((lora, base, gain, torch.tensor(0.5)), TypeError, "`scale` is a Tensor"),
     ((lora, base, gain, "0.5"), TypeError, "`scale` is a str"),
-    ((lora, base, gain, None), TypeError, "`scale` is no float"),
-    ((lora, base, gain, 1j), TypeError, "`scale` is no float"),
+    ((lora, base, gain, None), TypeError, "`scale` is a NoneType"),
+    ((lora, base, gain, 1j), TypeError, "`scale` is a complex"),
+    ((lora, base, gain, numpy.bool_(True)), TypeError, "`scale` is a bool"),
+    ((lora, base, gain, bytearray(b"2")), TypeError, "`scale` is a bytearray"),
+    ((lora, base, gain, numpy.ones(2)), TypeError, "`scale` is no float"),
     ((lora, base.to("meta"), gain, 0.5), ValueError, "`base` is on meta"),
     ((lora, base.cfloat(), gain, 0.5), TypeError, "`lora` is real"),
 ], ids=str)

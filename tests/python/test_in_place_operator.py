@@ -101,3 +101,20 @@ def test_an_inference_tensor_is_refused(write, device):
     with torch.inference_mode():
         compose_(frozen, base, gain, SCALE)
     assert not torch.equal(frozen, lora)
+
+
+def by_the_function(lora, base, gain):
+    dorajit.fused_dora_compose(lora, base, gain, SCALE)
+
+
+@pytest.mark.parametrize("write", [through_operator, by_the_function])
+@pytest.mark.parametrize("graph", [False, True])
+def test_what_was_saved_may_be_kept_from_the_write(write, graph, device):
+    lora, base, gain = operands((4, 8), device)
+    before, leaf = lora.clone(), torch.ones_like(lora).requires_grad_()
+    with torch.autograd.graph.allow_mutation_on_saved_tensors():
+        out = leaf * lora
+        with torch.set_grad_enabled(graph):
+            write(lora, base, gain)
+        gradient, = torch.autograd.grad(out.sum(), leaf)
+    assert torch.equal(gradient, before) and not torch.equal(lora, before)

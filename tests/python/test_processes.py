@@ -164,3 +164,46 @@ print(testing.statistics()["compilations"], testing.statistics()["builtin_kernel
 """
     printed = processes.run(program, DORAJIT_CXX="g++", DORAJIT_CACHE_DIR=str(tmp_path))
     assert printed == "1 0"
+
+
+def test_forking_while_a_thread_tunes_stops_nobody():
+    printed = processes.run("""
+import os, signal, threading, time
+def call(rows, cols, dtype):
+    x = torch.ones(rows, cols, dtype=dtype)
+    assert dorajit.fused_dora_compose(x, x, torch.ones(cols, dtype=dtype), 0.5, False).eq(0.5).all()
+call(2, 8, torch.float64)
+def tune():
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        call(1024, 2048, dtype)
+threading.Thread(target=tune, daemon=True).start()
+children = []
+for number in range(4):
+    time.sleep(0.1)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        call(64, 96, torch.float32)
+        dorajit.forget_weight_norms()
+        os._exit(0)
+    children.append(child)
+print(*(os.waitpid(child, 0)[1] for child in children), flush=True)
+os._exit(0)
+""", DORAJIT_TUNE="first_use", DORAJIT_TUNE_SECONDS="0.3", DORAJIT_CXX="")
+    assert printed.split() == ["0"] * 4
+
+
+def test_forking_while_a_thread_looks_norms_up_stops_nobody():
+    printed = processes.run("""
+import os, signal
+from dorajit import norm_cache, recomputation
+for module in norm_cache, recomputation:
+    module._lock.acquire()  # as another thread does
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    dorajit.forget_weight_norms()
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+""")
+    assert printed == "0"

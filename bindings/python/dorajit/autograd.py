@@ -12,24 +12,33 @@ import typing
 
 import torch
 
-from dorajit import cpp_extension, run
+from dorajit import _native, cpp_extension, dispatch, expression, registration, run, tracing
 
 _ops = torch.ops.dorajit
-_is_grad_enabled = torch.is_grad_enabled
 _is_compiling = torch.compiler.is_compiling
+_route = _native.route
+_is_batch = torch._C._functorch.is_legacy_batchedtensor  # of autograd.grad(is_grads_batched=True)
 
 
-def differentiable(name):
-    """The operator of that name, a node of the graph itself, with the signature of run's function."""
+def _backward_pass(name, kernel, formula):
+    """What computes the gradients through out, with run's signature: `kernel` where only autograd has a
+    say; else the operator, which is a node of the graph itself and seen by who looks at operations, or in
+    a transform of torch.func or a batch of gradients, for which it has no rules, `formula`."""
     def backward(d_out, inner, gain, scale, wanted, *types):
-        results = iter(getattr(_ops, name)(d_out, inner if wanted[2] else None, gain, scale,
-                                           list(wanted[:3]), *types))
+        inner = inner if wanted[2] else None
+        if not _is_compiling() and _route(d_out, d_out if inner is None else inner, gain, scale) == 1:
+            return kernel(d_out, inner, gain, scale, wanted, *types)
+        if tracing.has_transform() or (not _is_compiling() and _is_batch(d_out)):
+            dispatch.require_native(name, registration.TRANSFORMED)
+            return formula(d_out, inner, gain, scale, wanted, *types)
+        with torch._C.DisableTorchFunctionSubclass():  # as PyTorch's own backward passes
+            results = iter(getattr(_ops, name)(d_out, inner, gain, scale, list(wanted[:3]), *types))
         return [next(results) if want else None for want in wanted[:3]]
     return backward
 
 
-_differentiable_backward = differentiable("backward")
-_differentiable_residual_backward = differentiable("residual_backward")
+backward = _backward_pass("backward", run.backward, expression.backward)
+residual_backward = _backward_pass("residual_backward", run.residual_backward, expression.residual_backward)
 
 
 class Compose(torch.autograd.Function):
@@ -53,7 +62,7 @@ class Compose(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_out, d_inner):
-        return *gradients(ctx, d_out, d_inner, _backward(False)), None, None
+        return *gradients(ctx, d_out, d_inner, backward), None, None
 
 
 class ComposeResidual(torch.autograd.Function):
@@ -71,7 +80,7 @@ class ComposeResidual(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_out, d_inner):
-        return *gradients(ctx, d_out, d_inner, _backward(True)), None, None
+        return *gradients(ctx, d_out, d_inner, residual_backward), None, None
 
 
 # What torch.autograd.Function.apply calls when no transform is active.
@@ -94,25 +103,17 @@ def compose_residual(lora, result, gain, bias, scale):
     return _apply_residual(lora, result, gain, bias, scale)[0]
 
 
-def _backward(is_residual):
-    """What computes the gradients through out, now: an operator for a graph of the backward pass, and
-    for compiled autograd."""
-    if _is_grad_enabled() or _is_compiling():
-        return _differentiable_residual_backward if is_residual else _differentiable_backward
-    return run.residual_backward if is_residual else run.backward
-
-
-def gradients(ctx, d_out, d_inner, backward):
+def gradients(ctx, d_out, d_inner, through_out):
     """The gradients for lora, the base result and the magnitude, None where none is needed.
 
-    `ctx` has the magnitude and inner saved, and what else `backward` takes, which computes what comes
+    `ctx` has the magnitude and inner saved, and what else `through_out` takes, which computes what comes
     through out. d_out and d_inner may be None.
     """
     gain, inner = ctx.saved_tensors
     wanted = ctx.needs_input_grad
     d_lora = d_base = d_gain = None
     if d_out is not None:
-        d_lora, d_base, d_gain = backward(d_out, inner, gain, ctx.scale, wanted, *ctx.types)
+        d_lora, d_base, d_gain = through_out(d_out, inner, gain, ctx.scale, wanted, *ctx.types)
     if d_inner is not None:  # through inner = scale * lora + base
         if wanted[0]:
             term = ctx.scale * d_inner
@@ -135,7 +136,8 @@ class _Kept(typing.NamedTuple):
 def _differentiate(is_residual, d_out, d_inner, saved, scale, wanted, lora_dtype, base_dtype):
     """`gradients` for the node in C++."""
     types = (lora_dtype, base_dtype) if is_residual else (base_dtype,)
-    return gradients(_Kept(saved, wanted, scale, types), d_out, d_inner, _backward(is_residual))
+    return gradients(_Kept(saved, wanted, scale, types), d_out, d_inner,
+                     residual_backward if is_residual else backward)
 
 
 cpp_extension.load(_differentiate)

@@ -11,7 +11,9 @@ def scale(function, value):
     Raises:
         TypeError: for tensors, whose value would have to be waited for, and what is no number.
     """
-    if isinstance(value, (torch.Tensor, bool, str, bytes)):
+    is_bool = isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", None) == "b"
+    is_number = hasattr(type(value), "__float__") or hasattr(type(value), "__index__")
+    if isinstance(value, torch.Tensor) or is_bool or not is_number:
         raise TypeError(f"{function}: argument `scale` is a {type(value).__name__}; pass a float"
                         + (", as .item() makes it" if isinstance(value, torch.Tensor) else ""))
     if isinstance(value, (torch.SymFloat, torch.SymInt)):
@@ -32,6 +34,9 @@ def tensors(function, **arguments):
         if not (tensor.is_floating_point() or tensor.is_complex()):
             raise TypeError(f"{function}: argument `{name}` has elements of {tensor.dtype}; pass "
                             "floating point numbers")
+        if tensor.is_nested and tensor.layout is torch.strided:
+            raise TypeError(f"{function}: argument `{name}` is a nested tensor of the strided layout, which has "
+                            "no shape; make it with layout=torch.jagged")
         gone = freed(tensor)
         if gone:
             raise ValueError(f"{function}: argument `{name}` {gone}")

@@ -222,8 +222,9 @@ def require_native(operation, answer):
                                    errors.UNSUPPORTED)
 
 
-def explain(operation, tensors):
-    """The way that a call of the operation with these tensors takes; see explain_dispatch."""
+def explain(operation, tensors, why_plain):
+    """The way that a call of the operation with these tensors takes; see explain_dispatch. `why_plain`
+    gives the reason for PyTorch's own operations whatever kernels could do, or None."""
     matrices, gain, is_backward = dict(tensors), None, False
     if operation == "norm_assembly":
         checks.norm_assembly(operation, *matrices.values())
@@ -236,6 +237,9 @@ def explain(operation, tensors):
             checks.compose_residual(operation, *matrices.values(), gain, None)
         else:
             checks.compose(operation, *matrices.values(), gain)
+    reason = why_plain()
+    if reason is not None:
+        return Dispatch("torch", reason)
     if not state.enabled:
         return Dispatch("torch", "kernels are switched off (PEFT_DORA_FUSED=0 or "
                                  "dorajit.disabled())")

@@ -7,7 +7,7 @@ memory at a time, forward and backward.
 import torch
 import torch.nn.functional as F
 
-from dorajit import expression, run, thresholds, tiers, tracing
+from dorajit import autograd, expression, run, thresholds, tiers, tracing
 from dorajit.control import state
 
 _ALIGNED = 64
@@ -109,6 +109,6 @@ def _compose_inner(lora, base, gain, scale, out):
 
 
 def _backward(d_out, inner, gain, scale, wanted, base_dtype):
-    """run.backward, or its formula in PyTorch where that is asked for."""
-    backward = run.backward if _is_fused() else expression.backward
+    """autograd.backward, or its formula in PyTorch where that is asked for."""
+    backward = autograd.backward if _is_fused() else expression.backward
     return backward(d_out, inner, gain, scale, wanted, base_dtype)

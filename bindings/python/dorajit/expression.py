@@ -7,6 +7,8 @@ on any device, layout and tensor subclass and under torch.func.
 
 import torch
 
+_DENSE = (torch.strided, torch.jagged)
+
 
 def compute_type(*tensors):
     """The element type in which operands of these types are computed."""
@@ -27,7 +29,7 @@ def sum_type(lora, result):
 
 def _widened(*tensors):
     dtype = compute_type(*tensors)
-    return [(tensor if tensor.layout is torch.strided else tensor.to_dense()).to(dtype)
+    return [(tensor if tensor.layout in _DENSE else tensor.to_dense()).to(dtype)
             for tensor in tensors]
 
 

@@ -143,9 +143,9 @@ class _Composition:
     """
 
     def __init__(self, compose_inner, backward, types):
-        self._compose_inner = compose_inner               # name of the operator
-        self._backward = autograd.differentiable(backward)
-        self._types = types                               # (lora, base) -> what backward takes
+        self._compose_inner = compose_inner  # name of the operator
+        self._backward = backward            # of autograd
+        self._types = types                  # (lora, base) -> what backward takes
 
     def _keep(self, ctx, inputs):
         lora, base, _, *more = inputs
@@ -178,8 +178,8 @@ class _Composition:
         return *autograd.gradients(ctx, d_out, d_inner, self._backward), *(None,) * ctx.more
 
 
-_composition = _Composition("compose_inner", "backward", lambda lora, base: (base.dtype,))
-_over_residual = _Composition("compose_residual_inner", "residual_backward",
+_composition = _Composition("compose_inner", autograd.backward, lambda lora, base: (base.dtype,))
+_over_residual = _Composition("compose_residual_inner", autograd.residual_backward,
                               lambda lora, result: (lora.dtype, result.dtype))
 
 
@@ -284,9 +284,10 @@ _library.register_in_place("compose_", lambda *operands: _ops.compose_inner(*ope
 # --- calls through them --------------------------------------------------------------------------
 
 def _is_transforming(function, check, *tensors):
-    """Whether the compiler is to see PyTorch's own operations, as it does not look into operators that
-    are differentiated in Python. The tensors, which no operator checks then, are what it takes."""
-    if not tracing.is_transforming():
+    """Whether a compiler is to see PyTorch's own operations, as it does not look into operators that are
+    differentiated in Python. The tensors, which no operator checks then, are what it takes. Eager calls
+    have been asked before (tracing.takes_plain_formula)."""
+    if not (tracing.is_compiling() and tracing.is_transforming()):
         return False
     check(function, *tensors)
     dispatch.require_native(function, registration.TRANSFORMED)

@@ -1,5 +1,6 @@
 """||W||^2 by rows, kept for each frozen weight as long as the weight lives unchanged."""
 
+import os
 import threading
 from typing import Optional
 
@@ -10,6 +11,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from dorajit.sharded import engines
 
 _lock = threading.Lock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # its holder may be gone
 _kept = WeakTensorKeyDictionary()
 
 

@@ -216,10 +216,8 @@ def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
     if not isinstance(operation, str) or operation not in names:
         raise ValueError(f"explain_dispatch: argument `operation` is {operation!r}; give one of "
                          f"{', '.join(map(repr, names))}")
-    reason = tracing.why_plain(lora, base, mag_norm_scale)
-    if reason is not None:
-        return dispatch.Dispatch("torch", reason)
-    return dispatch.explain(operation, dict(zip(names[operation], (lora, base, mag_norm_scale))))
+    tensors = dict(zip(names[operation], (lora, base, mag_norm_scale)))
+    return dispatch.explain(operation, tensors, lambda: tracing.why_plain(lora, base, mag_norm_scale))
 
 
 def _compose_with_graph(lora, base, mag_norm_scale, scale, inplace):

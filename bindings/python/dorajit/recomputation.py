@@ -1,5 +1,6 @@
 """The norms of a forward pass, for when gradient checkpointing runs that pass again in its backward."""
 
+import os
 import threading
 import weakref
 from typing import NamedTuple, Optional
@@ -10,6 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from dorajit import norm_cache, tracing
 
 _lock = threading.Lock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # its holder may be gone
 _kept = weakref.WeakKeyDictionary()  # layer -> Pass
 
 

@@ -37,9 +37,10 @@ class Library(torch.library.Library):
                     operator(target, *operands)
 
         def count(_, target, *operands):
-            torch.autograd.graph.increment_version(target)
             with _below_in_place():
                 operator(target, *operands)
+            # After it, as modes know the tensor that is written by its version.
+            torch.autograd.graph.increment_version(target)
 
         super().impl(name, autograd, "Autograd", with_keyset=True)
         super().impl(name, count, "ADInplaceOrView", with_keyset=True)

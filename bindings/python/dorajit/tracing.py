@@ -14,18 +14,19 @@ _PRE_DISPATCH = torch._C.DispatchKey.PreDispatch
 is_jit_tracing = torch._C._is_tracing
 
 
-def _has_transform():
+def has_transform():
+    """Inside a transform of torch.func."""
     return _transform_level() is not None
 
 
 # What torch.compiler.assume_constant_result does, which would import the whole compiler: the answer
 # holds where it was traced, and a compiled function is guarded by the transforms around it.
-_has_transform._dynamo_marked_constant = True
+has_transform._dynamo_marked_constant = True
 
 
 def is_transforming():
     """Inside a transform of torch.func, or under forward-mode differentiation."""
-    return _has_transform() or _forward_ad._current_level >= 0
+    return has_transform() or _forward_ad._current_level >= 0
 
 
 def is_transformed(operands):
@@ -57,8 +58,10 @@ def takes_plain_formula(function, *tensors):
 
 def why_plain(*tensors):
     """The reason for that in words, or None."""
-    if is_transforming():
+    if is_transformed(tensors):
         return "a transform of torch.func or forward-mode differentiation is active"
     if any(map(engines.is_dtensor, tensors)):
         return "an operand is a DTensor"
+    if any(getattr(one, "is_nested", False) for one in tensors):
+        return "an operand is a nested tensor"
     return None

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "call.h"
+#include "watchers.h"
 
 namespace dorajit::python {
 
@@ -174,7 +175,10 @@ struct Composition : torch::autograd::Function<Composition> {
     const Tensor& d_out = gradients[0];
     const Tensor d_inner = gradients.size() > 1 ? gradients[1] : Tensor();
     std::optional<Gradients> found;
-    if (d_out.defined() && !d_inner.defined() && !at::GradMode::is_enabled()) {
+    const bool may_be_direct = d_out.defined() && !d_inner.defined() &&
+                               !at::GradMode::is_enabled() && !is_watched() &&
+                               !is_any({&d_out, &kept.gain, &kept.inner}, has_tangent);
+    if (may_be_direct) {
       found = try_to_differentiate(d_out, kept);
     }
     if (!found) found = differentiate_in_python(d_out, d_inner, kept);

@@ -1,38 +1,20 @@
 // Calls of the package that PyTorch's C++ interface makes cheaper, for plain tensors and kernels
 // that take them as they are: one step from Python to the kernel and its node of autograd's graph.
 // Anything else is left to Python. Compiled against the PyTorch that it serves (__init__.py).
-#include <ATen/TracerMode.h>
-#include <ATen/functorch/DynamicLayer.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
 
 #include "call.h"
 #include "composition.h"
+#include "watchers.h"
 
 namespace dorajit::python {
 namespace {
 
-// A mode, trace or transform of PyTorch, which has to see the call.
-bool is_watched() {
-  return c10::impl::TorchDispatchModeTLS::stack_len() > 0 ||
-         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::PreDispatch) ||
-         at::tracer::impl::is_dispatch_enabled() ||
-         at::functorch::maybeCurrentDynamicLayer().has_value();
-}
-
-bool is_any(std::initializer_list<const Tensor*> tensors, bool (*holds)(const Tensor&)) {
-  return std::ranges::any_of(tensors,
-                             [&](const Tensor* one) { return one->defined() && holds(*one); });
-}
-
-bool has_tangent(const Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 bool requires_grad(const Tensor& tensor) { return tensor.requires_grad(); }
 
 PyObject* result_with_node(Composed& call) {
