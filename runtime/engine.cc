@@ -130,6 +130,7 @@ Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const Device
                                             device::Stream stream) {
   const launch::PlanKey key = launch::make_plan_key(problem, id);
   if (const LaunchPlan* plan = plans_.find(key)) return plan;
+  const WorkInProgress work(Work::kPreparing);
   DORAJIT_ASSIGN(device::Device * device, this->device(id));
   if (device->is_capturing(stream)) {
     if (const LaunchPlan* plan = plans_.find_substitute(problem, *device)) return plan;

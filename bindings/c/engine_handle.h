@@ -42,5 +42,5 @@ struct dorajit_engine {
   dorajit::Result<dorajit::Engine*> renew();
 
   const dorajit::Settings settings_;
-  std::atomic<Made*> made_;  // owned, if it is whole; otherwise left as it is
+  std::atomic<Made*> made_;  // owned, if it is whole; its locks cannot be destroyed otherwise
 };

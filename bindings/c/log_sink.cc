@@ -5,6 +5,7 @@
 
 #include "dorajit/dorajit.h"
 #include "runtime/base/log.h"
+#include "runtime/base/work_in_progress.h"
 
 namespace dorajit::bindings {
 namespace {
@@ -24,11 +25,19 @@ void forward(LogLevel level, std::string_view message, void* context) {
   caller.sink(static_cast<std::int32_t>(level), std::string(message).c_str(), caller.context);
 }
 
-// Of two places one is in use; the other may be written without a reader seeing it change.
+struct CallerSinks {
+  explicit CallerSinks(const CallerSinks* /*lost*/) {}
+
+  std::mutex mutex;
+  // Of two one is in use; the other may be written without a reader seeing it change.
+  CallerSink places[2]{};
+  int next = 0;
+};
+
 void set(dorajit_log_sink sink, void* context) {
-  static std::mutex mutex;
-  static CallerSink places[2];
-  static int next = 0;
+  static constinit ForkRenewed<CallerSinks, Work::kLogging> instance;
+  const WorkInProgress work(Work::kLogging);
+  auto& [mutex, places, next] = instance.get();
   const std::scoped_lock lock(mutex);
   if (sink == nullptr) {
     set_log_sink(nullptr, nullptr);

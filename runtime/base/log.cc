@@ -36,15 +36,15 @@ struct LogState {
     if (lost == nullptr) return;
     level = lost->level.load();
     if (lost->is_changing) return;
-    sink = lost->sink;
-    context = lost->context;
+    sink = lost->sink.load();
+    context = lost->context.load();
   }
 
   std::atomic<LogLevel> level{LogLevel::kWarning};
   std::atomic<bool> is_changing = false;  // sink and context
   std::mutex mutex;
-  LogSink sink = write_to_stderr;
-  void* context = nullptr;
+  std::atomic<LogSink> sink = write_to_stderr;
+  std::atomic<void*> context = nullptr;
   std::set<std::string, std::less<>> said;
 };
 
@@ -75,7 +75,7 @@ void log(LogLevel level, std::string_view message) {
   const WorkInProgress work(Work::kLogging);
   LogState& own = state();
   const std::scoped_lock lock(own.mutex);
-  own.sink(level, message, own.context);
+  own.sink.load()(level, message, own.context);
 }
 
 void log_once(LogLevel level, std::string_view key, std::string_view message) {

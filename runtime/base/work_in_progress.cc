@@ -18,13 +18,14 @@ void in_child() {
   }
 }
 
+// Before there are threads, of which one might be at it while another forks.
+[[maybe_unused]] const int kRegistered = ::pthread_atfork(nullptr, nullptr, in_child);
+
 }  // namespace
 
 constinit std::array<std::atomic<int>, kWorks> losses_by_work{};
 
 WorkInProgress::WorkInProgress(Work work) : work_(work), losses_(losses_to_fork(work)) {
-  static const int registered = ::pthread_atfork(nullptr, nullptr, in_child);
-  (void)registered;
   uses_by_work[index_of(work)].fetch_add(1);
 }
 

@@ -2,11 +2,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string_view>
 #include <thread>
 
+#include "runtime/base/log.h"
 #include "tests/bindings/c_abi_fixture.h"
 #include "tests/cache/child_process.h"
 
@@ -63,14 +65,17 @@ class ForkTest : public CAbiTest {
   }
 
   // Forks while a thread that makes the call says the words. What the child does is to end.
-  static void expect_child_ends(std::string_view words, const std::function<Outcome()>& call,
-                                const std::function<int(const HeldSpeaker&)>& child) {
+  static void expect_child_ends(
+      std::string_view words, const std::function<Outcome()>& call,
+      const std::function<int(const HeldSpeaker&)>& child,
+      const std::function<void()>& just_before = [] {}) {
     const HeldSpeaker speaker(words);
     std::thread caller([&] {
       EXPECT_EQ(call().message, "");
       speaker.end();
     });
     EXPECT_TRUE(speaker.wait_until_held());
+    just_before();
     const int status = cache::run_in_child([&] {
       ::alarm(60);
       return child(speaker);
@@ -122,6 +127,52 @@ TEST_F(ForkTest, TheEngineOfAnotherThreadIsDestroyedWithoutWaiting) {
         CHILD_CHECK(own.run(engine_.get()).message.empty());
         return 0;
       });
+}
+
+TEST_F(ForkTest, AnotherThreadSetsTheSink) {
+  SampleCompose tuned(64, 96);
+  std::thread setter;
+  expect_child_ends(
+      "tuned compose",
+      [&] {
+        Outcome outcome = tuned.run(engine_.get());
+        setter.join();
+        return outcome;
+      },
+      [](const HeldSpeaker&) {
+        const LogCapture own;
+        log(LogLevel::kWarning, "of the child");
+        CHILD_CHECK(own.lines().size() == 1);
+        return 0;
+      },
+      [&] {
+        setter =
+            std::thread([] { dorajit_set_log_sink(nullptr, nullptr); });  // waits for the speaker
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      });
+}
+
+TEST_F(ForkTest, AThreadThatForksInItsSinkGoesOnInBoth) {
+  static pid_t child;
+  child = 0;
+  const pid_t parent = ::getpid();
+  dorajit_set_log_sink(
+      [](std::int32_t, const char* message, void*) {
+        if (child == 0 && std::string_view(message).starts_with("tuned")) child = ::fork();
+      },
+      nullptr);
+  SampleCompose tuned(64, 96);
+  const Outcome outcome = tuned.run(engine_.get());
+  dorajit_set_log_sink(nullptr, nullptr);
+  if (::getpid() != parent) {
+    ::alarm(60);
+    const LogCapture quiet;
+    SampleCompose next(64, 200);
+    ::_exit(outcome.message.empty() && next.run(engine_.get()).message.empty() ? 0 : 1);
+  }
+  EXPECT_EQ(outcome.message, "");
+  ASSERT_GT(child, 0);
+  EXPECT_EQ(cache::wait_for_child(child), 0);
 }
 
 TEST_F(ForkTest, KernelsThatAreThereServeOn) {

@@ -193,17 +193,50 @@ os._exit(0)
     assert printed.split() == ["0"] * 4
 
 
-def test_forking_while_a_thread_looks_norms_up_stops_nobody():
+def test_forking_while_another_holds_locks_stops_nobody():
     printed = processes.run("""
 import os, signal
-from dorajit import norm_cache, recomputation
-for module in norm_cache, recomputation:
-    module._lock.acquire()  # as another thread does
+from dorajit import control, norm_cache, precision, recomputation, thresholds
+from dorajit.peft import patch
+for holder in norm_cache, recomputation, thresholds, patch, precision._float32_products:
+    holder._lock.acquire()  # as another thread does
 child = os.fork()
 if child == 0:
     signal.alarm(60)
     dorajit.forget_weight_norms()
+    dorajit.set_dora_norm_threshold_mb(64)
+    with patch._lock: pass
+    dorajit.weight_norm(torch.ones(4, 8), torch.ones(2, 8), torch.ones(4, 2), 1.0)
     os._exit(0)
 print(os.waitpid(child, 0)[1])
 """)
     assert printed == "0"
+
+
+def test_a_forked_process_has_the_precision_of_its_own_thread():
+    printed = processes.run("""
+import os, threading
+from dorajit import precision
+products = torch.backends.mkldnn.matmul
+products.fp32_precision = "bf16"
+inside, go = threading.Event(), threading.Event()
+def other():
+    with precision.full("cpu"):
+        inside.set()
+        go.wait()
+thread = threading.Thread(target=other)
+thread.start()
+inside.wait()
+def in_a_fork():
+    child = os.fork()
+    if child == 0:
+        os._exit(["bf16", "ieee"].index(products.fp32_precision))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print(products.fp32_precision, in_a_fork())
+with precision.full("cpu"):
+    print(in_a_fork())
+go.set()
+thread.join()
+print(products.fp32_precision)
+""")
+    assert printed.split() == ["ieee", "0", "1", "bf16"]

@@ -11,13 +11,13 @@ def scale(function, value):
     Raises:
         TypeError: for tensors, whose value would have to be waited for, and what is no number.
     """
+    if isinstance(value, (torch.SymFloat, torch.SymInt)):
+        return value
     is_bool = isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", None) == "b"
     is_number = hasattr(type(value), "__float__") or hasattr(type(value), "__index__")
     if isinstance(value, torch.Tensor) or is_bool or not is_number:
         raise TypeError(f"{function}: argument `scale` is a {type(value).__name__}; pass a float"
                         + (", as .item() makes it" if isinstance(value, torch.Tensor) else ""))
-    if isinstance(value, (torch.SymFloat, torch.SymInt)):
-        return value
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError) as error:

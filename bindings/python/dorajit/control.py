@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from dorajit import _native
+from dorajit import _native, fork_lock
 
 _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
 
@@ -34,7 +34,7 @@ class _Switch:
         self._apply = apply     # called with what holds from then on
         self._value = value     # what holds without contexts
         self._overrides = []    # in the order of entering
-        self._lock = threading.RLock()
+        self._lock = fork_lock.make(threading.RLock)
         os.register_at_fork(after_in_child=self._forked)
 
     def set(self, value):
@@ -56,7 +56,6 @@ class _Switch:
                 self._hold()
 
     def _forked(self):
-        self._lock = threading.RLock()  # the other may be held by a thread that is gone
         self._overrides = [one for one in self._overrides if one.thread == threading.get_ident()]
         self._hold()
 

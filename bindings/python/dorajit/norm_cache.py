@@ -1,17 +1,15 @@
 """||W||^2 by rows, kept for each frozen weight as long as the weight lives unchanged."""
 
-import os
-import threading
 from typing import Optional
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from dorajit import fork_lock
 from dorajit.sharded import engines
 
-_lock = threading.Lock()
-os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # its holder may be gone
+_lock = fork_lock.make()
 _kept = WeakTensorKeyDictionary()
 
 

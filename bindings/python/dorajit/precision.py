@@ -2,35 +2,46 @@
 
 import contextlib
 import functools
+import os
 import threading
 
 import torch
 
+from dorajit import fork_lock
+
 
 class _Float32Products:
-    """Turns TF32 and its like off while at least one thread is inside."""
+    """Turns TF32 and its like off while at least one thread is inside. A forked process has but one."""
 
     def __init__(self):
-        self._lock = threading.Lock()
-        self._inside = 0
+        self._lock = fork_lock.make()
+        self._inside = []  # the threads that are, as often as they are
         self._before = []
+        os.register_at_fork(after_in_child=self._forked)
 
     def __enter__(self):
         with self._lock:
-            if self._inside == 0:
+            if not self._inside:
                 self._before = [(backend, name, before) for backend, name, before, full in _settings()
                                 if before != full]
                 for backend, name, before in self._before:
                     setattr(backend, name, _FULL[name])
-            self._inside += 1
+            self._inside.append(threading.get_ident())
 
     def __exit__(self, *_):
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                for backend, name, before in self._before:
-                    setattr(backend, name, before)
-                self._before = []
+            self._inside.remove(threading.get_ident())
+            self._restore()
+
+    def _forked(self):
+        self._inside = [one for one in self._inside if one == threading.get_ident()]
+        self._restore()
+
+    def _restore(self):
+        if not self._inside:
+            for backend, name, before in self._before:
+                setattr(backend, name, before)
+            self._before = []
 
 
 _FULL = {"fp32_precision": "ieee", "allow_tf32": False}

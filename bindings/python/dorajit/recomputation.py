@@ -1,17 +1,14 @@
 """The norms of a forward pass, for when gradient checkpointing runs that pass again in its backward."""
 
-import os
-import threading
 import weakref
 from typing import NamedTuple, Optional
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dorajit import norm_cache, tracing
+from dorajit import fork_lock, norm_cache, tracing
 
-_lock = threading.Lock()
-os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # its holder may be gone
+_lock = fork_lock.make()
 _kept = weakref.WeakKeyDictionary()  # layer -> Pass
 
 

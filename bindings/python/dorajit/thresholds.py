@@ -4,14 +4,13 @@ The variables are read at the first use and kept; `invalidate_environment()` for
 """
 
 import os
-import threading
 import warnings
 
-from dorajit import control
+from dorajit import control, fork_lock
 
 _LEAST_MB, _MOST_MB, _DEFAULT_MB = 16, 65536, 256
 _NORM, _FORWARD = "PEFT_DORA_NORM_CHUNK_MB", "PEFT_DORA_FWD_CHUNK_MB"
-_lock = threading.Lock()
+_lock = fork_lock.make()
 _read = {}
 
 

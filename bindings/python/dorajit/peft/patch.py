@@ -2,16 +2,16 @@
 
 import functools
 import inspect
-import threading
 import warnings
 from typing import Optional
 
 import torch
 
+from dorajit import fork_lock
 from dorajit.norm_cache import forget_weight_norms
 from dorajit.peft import declined, gates
 
-_lock = threading.Lock()
+_lock = fork_lock.make()
 _originals = {}  # (class, method name) -> what PEFT has there
 _patches = []    # those in force
 _MARK = "_dorajit_patches"
