@@ -60,7 +60,7 @@ class ForkTest : public CAbiTest {
     set_variable("DORAJIT_LOG", "info");
     set_variable("DORAJIT_CXX", std::nullopt);
     set_variable("DORAJIT_TUNE", "first_use");
-    set_variable("DORAJIT_TUNE_SECONDS", "0.05");
+    set_variable("DORAJIT_TUNE_SECONDS", "0.3");
     engine_ = make_engine();
   }
 
