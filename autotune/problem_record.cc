@@ -52,7 +52,7 @@ struct OpenRecords {
 std::shared_ptr<ProblemRecord> ProblemRecord::of(const std::string& path) {
   static constinit ForkRenewed<OpenRecords, Work::kPreparing> records;
   const WorkInProgress work(Work::kPreparing);
-  auto& [mutex, of_paths] = records.get();
+  auto& [mutex, of_paths] = current(records);
   const std::scoped_lock lock(mutex);
   std::weak_ptr<ProblemRecord>& known = of_paths[path];
   auto record = known.lock();

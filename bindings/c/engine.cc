@@ -54,21 +54,10 @@ Status read_statistics(const dorajit_engine* engine, dorajit_statistics* statist
 }  // namespace
 }  // namespace dorajit::bindings
 
-dorajit_engine::~dorajit_engine() {
-  const Made* const made = made_.load();
-  if (made->is_whole()) delete made;
-}
-
 dorajit::Result<dorajit::Engine*> dorajit_engine::renew() {
   DORAJIT_ASSIGN(dorajit::bindings::Composition composition,
                  dorajit::bindings::compose_application_engine(settings_));
-  auto anew = std::make_unique<Made>(Made{.composition = std::move(composition)});
-  Made* found = made_.load();
-  // Another thread may have been faster.
-  if (!found->is_whole() && made_.compare_exchange_strong(found, anew.get())) {
-    found = anew.release();
-  }
-  return found->composition.engine.get();
+  return composition_.renew(std::move(composition)).engine.get();
 }
 
 dorajit_status dorajit_engine_create(const dorajit_engine_options* options, dorajit_engine** engine,

@@ -1,7 +1,6 @@
 // What a dorajit_engine is.
 #pragma once
 
-#include <atomic>
 #include <utility>
 
 #include "bindings/composition.h"
@@ -13,34 +12,26 @@
 struct dorajit_engine {
  public:
   dorajit_engine(dorajit::Settings settings, dorajit::bindings::Composition composition)
-      : settings_(std::move(settings)), made_(new Made{.composition = std::move(composition)}) {}
-  ~dorajit_engine();
+      : settings_(std::move(settings)) {
+    composition_.renew(std::move(composition));
+  }
+  ~dorajit_engine() { composition_.destroy(); }
   dorajit_engine(const dorajit_engine&) = delete;
   dorajit_engine& operator=(const dorajit_engine&) = delete;
 
   dorajit::Result<dorajit::Engine*> engine() {
-    const Made* const made = made_.load(std::memory_order_acquire);
-    if (made->is_whole()) return made->composition.engine.get();
+    if (const auto* const whole = composition_.find()) return whole->engine.get();
     return renew();
   }
 
   // Of the engine that is there, whole or not.
   [[nodiscard]] const dorajit::Statistics& statistics() const {
-    return made_.load(std::memory_order_acquire)->composition.engine->statistics();
+    return composition_.last()->engine->statistics();
   }
 
  private:
-  struct Made {
-    [[nodiscard]] bool is_whole() const {
-      return losses == dorajit::losses_to_fork(dorajit::Work::kPreparing);
-    }
-
-    int losses = dorajit::losses_to_fork(dorajit::Work::kPreparing);
-    dorajit::bindings::Composition composition;
-  };
-
   dorajit::Result<dorajit::Engine*> renew();
 
   const dorajit::Settings settings_;
-  std::atomic<Made*> made_;  // owned, if it is whole; its locks cannot be destroyed otherwise
+  dorajit::ForkRenewed<dorajit::bindings::Composition, dorajit::Work::kPreparing> composition_;
 };

@@ -35,9 +35,9 @@ struct CallerSinks {
 };
 
 void set(dorajit_log_sink sink, void* context) {
-  static constinit ForkRenewed<CallerSinks, Work::kLogging> instance;
+  static constinit ForkRenewed<CallerSinks, Work::kLogging> sinks;
   const WorkInProgress work(Work::kLogging);
-  auto& [mutex, places, next] = instance.get();
+  auto& [mutex, places, next] = current(sinks);
   const std::scoped_lock lock(mutex);
   if (sink == nullptr) {
     set_log_sink(nullptr, nullptr);

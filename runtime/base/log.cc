@@ -50,8 +50,8 @@ struct LogState {
 
 // Never destroyed: worker threads may log while the process exits.
 LogState& state() {
-  static constinit ForkRenewed<LogState, Work::kLogging> instance;
-  return instance.get();
+  static constinit ForkRenewed<LogState, Work::kLogging> states;
+  return current(states);
 }
 
 }  // namespace

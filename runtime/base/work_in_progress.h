@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <utility>
 
 namespace dorajit {
 
@@ -36,27 +37,56 @@ inline int losses_to_fork(Work work) {
   return losses_by_work[static_cast<std::size_t>(work)].load(std::memory_order_relaxed);
 }
 
-// A T of the process, made when it is first wanted and never destroyed. A T is made of a pointer to
-// the one that was lost to a fork, or null for the first.
+// A T that a fork may lose, and then a new one takes its place. Thread-safe. Destroys nothing by
+// itself, so that it may be of a process that ends with threads at work.
 template <class T, Work kWork>
 class ForkRenewed {
  public:
-  T& get() {
+  // Null if there is none, or it was lost.
+  T* find() {
+    Made* const found = made_.load(std::memory_order_acquire);
+    return found != nullptr && found->is_whole() ? &found->value : nullptr;
+  }
+
+  // The last that was made, lost or not, or null.
+  const T* last() const {
+    const Made* const found = made_.load(std::memory_order_acquire);
+    return found != nullptr ? &found->value : nullptr;
+  }
+
+  // A T made of the arguments, or what another thread was faster to make.
+  template <class... Arguments>
+  T& renew(Arguments&&... arguments) {
+    Made* const anew = new Made{.value = T(std::forward<Arguments>(arguments)...)};
     Made* found = made_.load(std::memory_order_acquire);
-    const int losses = losses_to_fork(kWork);
-    if (found != nullptr && found->losses == losses) return found->value;
-    Made* const anew = new Made{.losses = losses, .value = T(found ? &found->value : nullptr)};
-    if (made_.compare_exchange_strong(found, anew)) return anew->value;
-    delete anew;  // another thread was faster
+    const bool is_there = found != nullptr && found->is_whole();
+    if (!is_there && made_.compare_exchange_strong(found, anew)) return anew->value;
+    delete anew;
     return found->value;
+  }
+
+  // Once nobody uses it. What was lost stays: its locks cannot be destroyed.
+  void destroy() {
+    Made* const made = made_.exchange(nullptr);
+    if (made != nullptr && made->is_whole()) delete made;
   }
 
  private:
   struct Made {
-    int losses;
+    [[nodiscard]] bool is_whole() const { return losses == losses_to_fork(kWork); }
+
+    int losses = losses_to_fork(kWork);
     T value;
   };
   std::atomic<Made*> made_ = nullptr;
 };
+
+// The T of the process, made when it is first wanted, of a pointer to the one that was lost, or
+// null for the first.
+template <class T, Work kWork>
+T& current(ForkRenewed<T, kWork>& of_process) {
+  T* const found = of_process.find();
+  return found != nullptr ? *found : of_process.renew(of_process.last());
+}
 
 }  // namespace dorajit

@@ -123,7 +123,7 @@ TEST_F(ForkTest, TheEngineOfAnotherThreadIsDestroyedWithoutWaiting) {
       [&](const HeldSpeaker&) {
         engine_.reset();
         engine_ = make_engine();
-        SampleCompose own(64, 96);
+        SampleCompose own(64, 200);
         CHILD_CHECK(own.run(engine_.get()).message.empty());
         return 0;
       });
@@ -165,10 +165,18 @@ TEST_F(ForkTest, AThreadThatForksInItsSinkGoesOnInBoth) {
   const Outcome outcome = tuned.run(engine_.get());
   dorajit_set_log_sink(nullptr, nullptr);
   if (::getpid() != parent) {
-    ::alarm(60);
-    const LogCapture quiet;
+    ::alarm(120);
+    EXPECT_EQ(outcome.message, "");
+    // It knows what its threads are in the middle of, as its parent did.
     SampleCompose next(64, 200);
-    ::_exit(outcome.message.empty() && next.run(engine_.get()).message.empty() ? 0 : 1);
+    expect_child_ends(
+        "tuned compose", [&] { return next.run(engine_.get()); },
+        [&](const HeldSpeaker&) {
+          SampleCompose own(64, 200);
+          CHILD_CHECK(own.run(engine_.get()).message.empty());
+          return 0;
+        });
+    ::_exit(HasFailure() ? 1 : 0);
   }
   EXPECT_EQ(outcome.message, "");
   ASSERT_GT(child, 0);
