@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+_FORKS = "ignore:This process:DeprecationWarning"
 _START = """
 import torch, dorajit
 from dorajit import testing
@@ -15,9 +16,10 @@ def right(): return torch.equal(dorajit.fused_dora_compose(lora, base, gain, 0.5
 
 
 def run(program, start=_START, arguments=(), **environment):
-    """What the program prints. It must end by itself and say nothing on standard error."""
+    """What the program prints. It must end by itself and say nothing on standard error, where Python
+    3.12 and newer warn of forks among threads, which some programs are about."""
     variables = {**os.environ, "DORAJIT_LOG": "error", **environment}
-    result = subprocess.run([sys.executable, *arguments, "-c", start + program], env=variables,
+    result = subprocess.run([sys.executable, "-W", _FORKS, *arguments, "-c", start + program], env=variables,
                             capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0 and not result.stderr, result.stderr or result.returncode
     return result.stdout.strip()

@@ -77,8 +77,13 @@ static int refused;
 
 int nvrtcVersion(int* major, int* minor) { return give(major, 13) + give(minor, 0); }
 const char* nvrtcGetErrorString(int result) { return "NVRTC_ERROR_COMPILATION"; }
-int nvrtcGetNumSupportedArchs(int* count) { return give(count, 1); }
-int nvrtcGetSupportedArchs(int* archs) { return give(archs, 99); }
+/* All, that of a real device beside it included. */
+enum { OLDEST = 75, NEWEST = 150 };
+int nvrtcGetNumSupportedArchs(int* count) { return give(count, NEWEST - OLDEST + 1); }
+int nvrtcGetSupportedArchs(int* archs) {
+  for (int arch = OLDEST; arch <= NEWEST; ++arch) *archs++ = arch;
+  return 0;
+}
 /* A program without headers is the one that asks what this library is. */
 int nvrtcCreateProgram(void** program, const char* source, const char* name, int headers) {
   *program = headers == 0 ? NULL : (void*)last_log;

@@ -1,0 +1,152 @@
+"""Streams and graphs of CUDA."""
+
+import os
+import pathlib
+
+import dorajit
+import processes
+import pytest
+import reference
+import torch
+from reference import SCALE, operands
+
+pytestmark = [pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+              pytest.mark.usefixtures("way")]
+
+
+def test_work_goes_to_the_current_stream():
+    lora, base, gain = operands((4096, 4096), "cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    expected = reference.compose(lora + 1, base, gain, SCALE)
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        lora.add_(1)
+        out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
+    stream.synchronize()
+    assert torch.equal(out, expected)
+
+
+_START = """
+import pytest, torch, dorajit, reference
+from dorajit import cpp_extension
+from reference import SCALE, operands
+if {compiled}:
+    cpp_extension.build()
+else:
+    cpp_extension.module = None
+"""
+
+
+@pytest.fixture
+def in_new_process(way):
+    """Runs a program where no kernel is loaded, and calls go the same way."""
+    folder = pathlib.Path(__file__).parent
+    def run(program):
+        processes.run(program, _START.format(compiled=way == "C++"), ("-W", "ignore"),
+                      PYTHONPATH=os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+    return run
+
+
+def test_a_captured_call_needs_a_loaded_kernel(in_new_process):
+    in_new_process("""
+tensors = operands((4, 8), "cuda")
+with pytest.raises(dorajit.CaptureUnsafeError, match="dorajit.warmup"):
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        dorajit.fused_dora_compose(*tensors, SCALE, inplace=False)
+torch.cuda.synchronize()
+dorajit.warmup("compose", *tensors)
+expected = reference.compose(*tensors, SCALE)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    out = dorajit.fused_dora_compose(*tensors, SCALE, inplace=False)
+graph.replay()
+assert torch.equal(out, expected)
+""")
+
+
+def test_a_step_is_captured_after_warming_up(in_new_process):
+    in_new_process("""
+leaves, bias = operands((4, 8), "cuda", grad=True), torch.randn(8, device="cuda")
+def step():
+    out = dorajit.fused_dora_compose_residual(*leaves, SCALE, bias)
+    return (out.detach(), *torch.autograd.grad(out, leaves, torch.ones_like(out)))
+with pytest.raises(dorajit.CaptureUnsafeError, match="dorajit.warmup"):
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        step()
+torch.cuda.synchronize()
+dorajit.warmup("compose_residual", *leaves, bias)
+dorajit.warmup("residual_backward", *leaves)
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream):
+    expected = step()
+stream.synchronize()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph, stream=stream):
+    found = step()
+graph.replay()
+torch.cuda.synchronize()
+assert all(map(torch.equal, found, expected))
+""")
+
+
+@pytest.mark.parametrize("base_type", [torch.float32, torch.bfloat16])
+def test_a_layer_that_has_never_run_is_captured(base_type):
+    linear = torch.nn.Linear(512, 776, device="cuda", dtype=base_type)
+    layer = dorajit.nn.DoRALinear.from_linear(linear, rank=16, alpha=32).float()
+    layer.base_layer.to(base_type)
+    torch.nn.init.normal_(layer.lora_B.weight)
+    x = torch.randn(64, 512, device="cuda", dtype=base_type, requires_grad=True)
+    result, lora = (torch.empty(64, 776, device="cuda", dtype=dtype)
+                    for dtype in (base_type, torch.float32))
+    gain = layer.gain().detach()
+    dorajit.warmup("compose_residual", lora, result, gain, linear.bias)
+    dorajit.warmup("residual_backward", lora, lora, gain, types=(torch.float32, base_type))
+    trained = [x, *(one for one in layer.parameters() if one.requires_grad)]
+    def step():
+        out = layer(x)
+        return (out.detach(), *torch.autograd.grad(out.square().sum(), trained))
+    plain = torch.randn(64, 64, device="cuda", requires_grad=True)
+    (plain @ plain).sum().backward()  # cuBLAS is made ready, on both threads
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = step()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert all(map(torch.equal, found, step()))
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_compiled_steps_are_replayed(launches, inplace):
+    def loss(lora, base, gain):
+        return dorajit.fused_dora_compose(lora * 2, base, gain, SCALE, inplace).square().sum()
+    def step(function, tensors):
+        return torch.autograd.grad(function(*tensors), tensors)
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, mode="reduce-overhead", fullgraph=True)
+    for _ in range(6):
+        tensors = operands((64, 96), "cuda", torch.bfloat16, torch.float32, grad=True)
+        expected = step(loss, tensors)
+        launches()
+        torch.compiler.cudagraph_mark_step_begin()
+        found = step(compiled, tensors)
+        counts = launches()
+        for one, other in zip(found, expected):
+            torch.testing.assert_close(one, other)
+    assert counts == {}  # neither pass is launched but by its graph
+
+
+def test_compiled_inference_is_replayed(launches):
+    torch._dynamo.reset()
+    compiled = torch.compile(dorajit.fused_dora_compose, mode="reduce-overhead", fullgraph=True)
+    with torch.no_grad():
+        for _ in range(4):
+            tensors = operands((64, 96), "cuda", torch.bfloat16)
+            expected = reference.compose(*tensors, SCALE)
+            launches()
+            torch.compiler.cudagraph_mark_step_begin()
+            out = compiled(*tensors, SCALE, inplace=False)
+            counts = launches()
+            assert torch.equal(out, expected)
+    assert counts == {}
