@@ -56,8 +56,8 @@ for call in (lambda: dorajit.fused_dora_compose(lora, base, gain, 0.5, inplace=F
     variables = {} if has_gpu else {"LD_LIBRARY_PATH": refusing_nvrtc}
     printed = processes.run(program, start="import torch" if has_gpu else _ON_A_DEVICE,
                             DORAJIT_NVRTC=refusing_nvrtc, DORAJIT_LOG="off", DORAJIT_TUNE="off",
-                            DORAJIT_CACHE_DIR=str(tmp_path), **variables)
-    # Nothing is compiled a second time before the error is raised.
+                            DORAJIT_DATABASES="none", DORAJIT_CACHE_DIR=str(tmp_path), **variables)
+    # No config is tried after the default's.
     assert printed.splitlines() == [f"refused {number}" for number in range(1, 7)]
 
 
