@@ -59,6 +59,12 @@ def way(request, monkeypatch):
     return request.param
 
 
+@pytest.fixture
+def fresh_compiler():
+    """torch.compile without what earlier tests compiled."""
+    torch._dynamo.reset()
+
+
 @pytest.fixture(autouse=True)
 def same_numbers():
     """The same numbers in every run, and convolutions of PyTorch's that are not rounded to TF32."""

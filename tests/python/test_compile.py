@@ -6,12 +6,8 @@ import reference
 import torch
 from reference import SCALE, operands
 
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
 ops = torch.ops.dorajit
-
-
-@pytest.fixture(autouse=True)
-def fresh_compiler():
-    torch._dynamo.reset()
 
 
 def loss(lora, base, gain):

@@ -89,6 +89,35 @@ def test_gradients_of_gradients_are_refused(device, sliced):
         torch.autograd.grad(out.sum(), x, create_graph=True)
 
 
+def test_inputs_whose_rows_are_not_in_order(device, sliced):
+    """As after a change between sequences first and batches first."""
+    given = operands(device)
+    x = given[0].detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
+    out = dropped.delta(x, *given[1:], SCALE)
+    expected = formula(x, *given[1:])
+    for one, other in zip(torch.autograd.grad(out.sum(), (x, *given[2:])),
+                          torch.autograd.grad(expected.sum(), (x, *given[2:]))):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("dtype, step", [(torch.float64, 1e-12), (torch.float32, 0.1)])
+def test_autocast_leaves_float64_alone(device, sliced, launches, dtype, step):
+    given = operands(device, dtype)
+    with torch.autocast(device, torch.bfloat16):
+        out = dropped.delta(*given, SCALE)
+    assert launches() == {"compose_inner": 3}
+    torch.testing.assert_close(out.double(), formula(*given), rtol=step, atol=step)
+    assert torch.allclose(out.double(), formula(*given), rtol=1e-5, atol=1e-5) == (step < 0.1)
+
+
+def test_compiled_before_the_budget_was_read(device, fresh_compiler):
+    layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(8, 16, device=device), 4, dropout=0.5)
+    dorajit.invalidate_environment()
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    compiled(torch.randn(3, 8, device=device)).sum().backward()
+    assert layer.lora_magnitude_vector.grad is not None
+
+
 class Products(TorchDispatchMode):
     """The bytes of the largest matrix that a product has made."""
 

@@ -1,11 +1,14 @@
 """The layers of dorajit.nn, and the composition under dropout."""
 
+import copy
+
 import dorajit
 import pytest
 import torch
 import torch.nn.functional as F
 from dorajit import dropout as dropped
 from torch import nn
+from torch.nn.utils import prune
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -182,6 +185,68 @@ def test_dropout_of_a_layer(device):
     torch.testing.assert_close(out, layer.base_layer(x) + plain)
     layer.eval()
     torch.testing.assert_close(layer(x), functional(layer, x))
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv2d"])
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_what_a_hook_has_seen_is_not_overwritten(device, kind, everywhere):
+    layer, x = layer_and_input(kind, device, dropout=0.5)
+    train_a_bit(layer)
+    seen = []
+    def keep(module, _, out):
+        if module is layer.lora_B:
+            seen.append((out, out.clone()))
+    register = (nn.modules.module.register_module_forward_hook if everywhere
+                else layer.lora_B.register_forward_hook)
+    handle = register(keep)
+    try:
+        with torch.no_grad():
+            layer(x)
+    finally:
+        handle.remove()
+    (out, copied), = seen
+    assert torch.equal(out, copied)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_are_made_on_meta(device, kind):
+    source, x = layer_and_input(kind, device)
+    train_a_bit(source)
+    layer, _ = layer_and_input(kind, "meta")
+    assert layer.lora_magnitude_vector.is_meta
+    layer.load_state_dict(source.state_dict(), assign=True)
+    assert torch.equal(layer(x), source(x))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parameters_may_be_swapped(device, kind):
+    layer, x = layer_and_input(kind, device)
+    train_a_bit(layer)
+    expected = layer(x).detach()
+    saved = copy.deepcopy(layer.state_dict())
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        layer.double()
+        inputs = x.double() if x.is_floating_point() else x
+        torch.testing.assert_close(layer(inputs).float().detach(), expected)
+        layer.load_state_dict({name: one.double() for name, one in saved.items()})
+        torch.testing.assert_close(layer(inputs).float().detach(), expected)
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+@pytest.mark.parametrize("compute", [nn.utils.parametrizations.weight_norm,
+                                     nn.utils.parametrizations.spectral_norm,
+                                     lambda base: prune.l1_unstructured(base, "weight", 0.5)])
+def test_a_computed_weight_is_not_merged_into(device, compute):
+    layer = dorajit.nn.DoRALinear(compute(nn.Linear(20, 12, device=device)), 3).eval()
+    train_a_bit(layer)
+    x = torch.randn(5, 20, device=device)
+    expected = layer(x)
+    torch.testing.assert_close(expected, functional(layer, x))
+    with pytest.raises(ValueError, match="DoRALinear.merge: the weight of `base_layer` is computed"):
+        layer.merge()
+    assert not layer.merged and torch.equal(layer(x), expected)
 
 
 @pytest.mark.parametrize("make, error, words", [

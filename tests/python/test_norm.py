@@ -172,6 +172,23 @@ def test_a_changed_weight_is_a_new_one(device, change):
     assert not torch.equal(found, first)
 
 
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+@pytest.mark.parametrize("how", ["fused", "foreach"])
+def test_a_trained_weight(device, optimizer, how):
+    """Fused optimizers do not count what they write."""
+    weight, a, b = factors(20, 30, 4, device)
+    weight = torch.nn.Parameter(weight, requires_grad=False)
+    dorajit.weight_norm(weight, a, b, 0.5)
+    weight.requires_grad_()
+    steps = optimizer([weight], lr=0.1, **{how: True})
+    for _ in range(2):
+        weight.grad = torch.ones_like(weight)
+        steps.step()
+        assert_norm(dorajit.weight_norm(weight, a, b, 0.5), exact(weight, a, b, 0.5))
+    weight.requires_grad_(False)
+    assert_norm(dorajit.weight_norm(weight, a, b, 0.5), exact(weight, a, b, 0.5))
+
+
 def test_squares_are_made_once(device, monkeypatch):
     made = []
     squares = norm._squares

@@ -146,6 +146,26 @@ def test_norms_are_those_of_the_weight_after_merging(device, safe):
         torch.testing.assert_close(found, model(x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("is_dora", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+def test_norms_are_those_of_the_weight_after_olora(device, is_dora, whole):
+    """A new adapter of OLoRA takes its factors out of the base weight, through .data."""
+    model = perturb(adapted("linear", device)).eval()
+    x = model.base_model.model.example(device)
+    added = LoraConfig(use_dora=is_dora, target_modules=["layer"], r=4, init_lora_weights="olora")
+    with dorajit.patch_peft(None if whole else model, strict=True), torch.no_grad():
+        model(x)
+        model.add_adapter("other", added)
+        found = model(x)
+    with torch.no_grad():
+        torch.testing.assert_close(found, model(x), rtol=1e-5, atol=1e-5)
+        if is_dora:
+            layer = layer_of(model)
+            dense = (layer.get_base_layer().weight + layer.scaling["other"]
+                     * layer.lora_B["other"].weight @ layer.lora_A["other"].weight)
+            torch.testing.assert_close(layer.lora_magnitude_vector["other"].weight, dense.norm(dim=1))
+
+
 @pytest.mark.parametrize("kind", ["linear", "conv1d_gpt2"])
 def test_ephemeral_offload(device, launches, monkeypatch, kind):
     """Without a GPU, what PEFT would send there stays where it is."""

@@ -7,7 +7,7 @@ memory at a time, forward and backward.
 import torch
 import torch.nn.functional as F
 
-from dorajit import autograd, expression, run, thresholds, tiers, tracing
+from dorajit import autograd, expression, precision, run, thresholds, tiers, tracing
 from dorajit.control import state
 
 _ALIGNED = 64
@@ -20,7 +20,7 @@ def columns_at_once(rows, out, element_bytes, budget=None):
     return out if fitting >= out else min(max(fitting // _ALIGNED, 1) * _ALIGNED, out)
 
 
-def delta(x, weight, lora, gain, scale):
+def delta(x, weight, lora, gain, scale, fresh=False):
     """tiers.delta of lora and x @ weight.T.
 
     Args:
@@ -28,17 +28,19 @@ def delta(x, weight, lora, gain, scale):
         weight: [out, in], of any strides; its gradient is computed only where nothing is sliced.
         lora: [..., out], the low-rank result.
         gain: one element per output column, of any shape.
+        fresh: as for tiers.delta.
     """
     gain = gain.reshape(-1)
     if not torch.is_grad_enabled():
         gain = gain.detach()  # so that nothing is kept for a backward pass
-    rows = lora.numel() // max(lora.shape[-1], 1)
-    at_once = columns_at_once(rows, weight.shape[0], lora.element_size())
-    if at_once >= weight.shape[0] or weight.requires_grad or tracing.is_watched():
-        return tiers.delta(lora, F.linear(x, weight.to(x.dtype)), gain, scale, fresh=True)
-    if torch.is_autocast_enabled(x.device.type):
-        x = x.to(torch.get_autocast_dtype(x.device.type))
-    with torch.autocast(x.device.type, enabled=False):
+    at_once = weight.shape[0]
+    if not (weight.requires_grad or tracing.is_watched()):  # which cannot look up the budget either
+        rows = lora.numel() // max(lora.shape[-1], 1)
+        at_once = columns_at_once(rows, weight.shape[0], lora.element_size())
+    if at_once >= weight.shape[0]:
+        return tiers.delta(lora, F.linear(x, weight.to(x.dtype)), gain, scale, fresh)
+    x = precision.as_autocast(x)
+    with precision.without_autocast(x.device.type):
         return _Sliced.apply(x, weight.detach(), lora, gain, scale, at_once)
 
 
@@ -68,7 +70,7 @@ class _Sliced(torch.autograd.Function):
                                "made whole, or leave out create_graph=True")
         x, weight, gain, inner = ctx.saved_tensors
         needs = ctx.needs_input_grad
-        d_x = torch.zeros_like(x) if needs[0] else None
+        d_x = torch.zeros_like(x, memory_format=torch.contiguous_format) if needs[0] else None
         d_lora = torch.empty_like(d_out) if needs[2] else None
         d_gain = torch.empty_like(gain) if needs[3] else None
         for columns in _slices(weight.shape[0], ctx.at_once):

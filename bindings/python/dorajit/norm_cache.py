@@ -37,14 +37,20 @@ def rows(weight, rows_of, compute, elements=None):
     """The kept ||W||^2, or compute()'s from now on.
 
     Args:
-        weight: the frozen tensor. Any change that PyTorch counts, other memory, another type, shape
-            or device makes it a new one. Memory is told apart by a weak reference to it, so that an
-            address used again is not taken for the old one.
+        weight: the frozen tensor; nothing is kept of one that requires grad. Any change that PyTorch
+            counts, other memory, another type, shape or device makes it a new one. Memory is told
+            apart by a weak reference to it, so that an address used again is not taken for the old
+            one.
         rows_of: what else the sums depend on: how the weight is seen as a matrix.
         compute: makes the sums.
         elements: the tensor that holds the weight's elements; the weight itself if None.
     """
     elements = weight if elements is None else elements
+    if weight.requires_grad or elements.requires_grad:
+        # Fused optimizers write what PyTorch does not count.
+        with _lock:
+            _kept.pop(weight, None)
+        return compute()
     before = None if weight.is_inference() else state(elements)
     if before is None:
         return compute()
@@ -65,9 +71,10 @@ def rows(weight, rows_of, compute, elements=None):
 def forget_weight_norms(weight: Optional[torch.Tensor] = None) -> None:
     """Forgets the kept ||W||^2 of one weight, or of all, and the norms of forward passes.
 
-    Needed after writing to a weight in a way that PyTorch does not count: through `weight.data` in
-    place, NumPy, DLPack or another process; and after writing so to A or B between a forward pass and
-    its recomputation. All else is noticed.
+    Needed after writing to a weight in a way that PyTorch does not count: in place through
+    `weight.data` or a tensor that was assigned to it, NumPy, DLPack, another process; and after writing
+    so to A or B between a forward pass and its recomputation. All else is noticed. And before
+    `torch.utils.swap_tensors`, which refuses tensors with weak references.
     """
     from dorajit import recomputation
     recomputation.forget()

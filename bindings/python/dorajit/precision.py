@@ -67,10 +67,25 @@ def _settings():
 _float32_products = _Float32Products()
 
 
+def without_autocast(device_type):
+    """Context without autocast, which some types of devices, such as meta, do not have at all."""
+    if torch.amp.is_autocast_available(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return contextlib.nullcontext()
+
+
+def as_autocast(factor):
+    """A factor of a product in the type to which autocast would cast it; itself outside of autocast."""
+    kind = factor.device.type
+    if factor.dtype is torch.float64 or not torch.amp.is_autocast_available(kind):
+        return factor
+    return factor.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else factor
+
+
 @contextlib.contextmanager
 def full(device_type):
     """Context without autograd, autocast, or products of less than float32."""
-    with torch.no_grad(), torch.autocast(device_type, enabled=False), _float32_products:
+    with torch.no_grad(), without_autocast(device_type), _float32_products:
         yield
 
 

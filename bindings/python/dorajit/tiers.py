@@ -6,6 +6,8 @@ from dorajit import expression, ops, residual
 from dorajit.control import state
 from dorajit.sharded import engines
 
+_has_any_global_hook = torch.nn.modules.module._has_any_global_hook
+
 TRAINING, INFERENCE, EAGER = "fused training", "fused inference", "eager"
 
 
@@ -52,3 +54,8 @@ def delta(lora, base, gain, scale, fresh=False):
     writable = not lora.is_inference() or torch.is_inference_mode_enabled()
     inplace = fresh and writable and lora._base is None
     return ops.fused_dora_compose(lora, base, gain, scale, inplace=inplace)
+
+
+def is_fresh(module):
+    """Whether nobody but its caller has what a module returned: no hook saw it."""
+    return not (module._forward_hooks or _has_any_global_hook())

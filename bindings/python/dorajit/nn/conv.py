@@ -62,7 +62,7 @@ class _DoRAConv(layer.DoRALayer):
         else:  # the module knows how to have its weight here
             plain = self._without_bias(base(given.to(x.dtype)), result.dim() - 2)
         lora = self.lora_B(self.lora_A(given))
-        delta = tiers.delta(lora, plain, self.gain(), self.scaling, fresh=True)
+        delta = tiers.delta(lora, plain, self.gain(), self.scaling, tiers.is_fresh(self.lora_B))
         return (result + delta).to(result.dtype)
 
 

@@ -102,11 +102,13 @@ class DoRALayer(nn.Module):
 
         Raises:
             RuntimeError: it is merged already.
-            ValueError: the merged weight would not be finite, or W is not gathered.
+            ValueError: the merged weight would not be finite, W is not gathered, or W is computed
+                from other parameters (parametrizations, pruning).
         """
         if self.merged:
             raise RuntimeError(f"{type(self).__name__}.merge: the adapter is merged already")
         weight = self.base_layer.weight
+        merging.require_stored(type(self).__name__ + ".merge", self.base_layer)
         gather.require_writable(type(self).__name__ + ".merge", "base_layer.weight", weight)
         merged = merging.merged(*self._factors(), self.gain(), self.scaling)
         if not merging.is_finite(merged, weight):
@@ -136,7 +138,17 @@ class DoRALayer(nn.Module):
         norm.norm_cache.forget_weight_norms(weight)
         self._kept_weight, self.merged = None, False
 
+    def _apply(self, fn, *args, **kwargs):
+        self._let_go()
+        return super()._apply(fn, *args, **kwargs)
+
+    def _let_go(self):
+        """PyTorch may be about to swap the weight for another, and may not while others refer to it."""
+        for weight in self.base_layer.parameters(recurse=False):
+            norm.norm_cache.forget_weight_norms(weight)
+
     def _load_from_state_dict(self, state_dict, prefix, *args):
+        self._let_go()
         renamed = {}
         for name in self._adapter_names():
             stem = name.removesuffix(".weight")

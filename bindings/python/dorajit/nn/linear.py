@@ -63,9 +63,9 @@ class DoRALinear(layer.DoRALayer):
     def _delta(self, dropped, dtype):
         """What is added to the base result, over the dropped-out input."""
         gain = self.gain()
-        lora = self.lora_B(self.lora_A(dropped))
+        lora, fresh = self.lora_B(self.lora_A(dropped)), tiers.is_fresh(self.lora_B)
         if gather.is_here(self.base_layer.weight):
-            return sliced.delta(dropped, self.base_layer.weight, lora, gain, self.scaling)
+            return sliced.delta(dropped, self.base_layer.weight, lora, gain, self.scaling, fresh)
         # The module knows how to have its weight here, also in the backward pass.
         base = self._without_bias(self.base_layer(dropped.to(dtype)).to(lora.dtype), 0)
-        return tiers.delta(lora, base, gain, self.scaling, fresh=True)
+        return tiers.delta(lora, base, gain, self.scaling, fresh)

@@ -31,6 +31,16 @@ def merged(weight, a, b, gain, scaling):
     return result
 
 
+def require_stored(function, base_layer):
+    """Raises ValueError for a weight that is made anew for each pass, which merging would not last."""
+    names = dict(base_layer.named_parameters(recurse=False))
+    is_made_of_others = "weight" not in names and any(name.startswith("weight_") for name in names)
+    if is_made_of_others or torch.nn.utils.parametrize.is_parametrized(base_layer, "weight"):
+        raise ValueError(f"{function}: the weight of `base_layer` is computed from other parameters; "
+                         "remove what computes it first (torch.nn.utils.parametrize."
+                         "remove_parametrizations, prune.remove, remove_weight_norm)")
+
+
 def is_finite(rows, weight):
     """Whether all elements are so, on all ranks over which the weight lies."""
     found = torch.isfinite(rows).all()

@@ -23,9 +23,9 @@ def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, ba
     reason, weight, factor = _linear_gain(self, x, lora_A, lora_B, scaling, base_layer, base_result,
                                           adapter_name)
     if reason is None:
-        lora, fresh = lora_B(lora_A(x)), not lora_B._forward_hooks
+        lora, fresh = lora_B(lora_A(x)), tiers.is_fresh(lora_B)
         if base_result is None and gather.is_here(base_layer.weight):
-            return dropout.delta(x, weight, lora, factor, scaling)
+            return dropout.delta(x, weight, lora, factor, scaling, fresh)
         if base_result is None:  # the module knows how to have its weight here
             base_result = base_layer(x)
         return tiers.delta(lora, _without_bias(base_result, base_layer, -1), factor, scaling,
@@ -96,8 +96,7 @@ def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base
     else:
         base_result = base_layer(x) if base_result is None else base_result
         base_result = _without_bias(base_result, base_layer, 1)
-    return tiers.delta(lora_B(lora_A(x)), base_result, factor, scaling,
-                       fresh=not lora_B._forward_hooks)
+    return tiers.delta(lora_B(lora_A(x)), base_result, factor, scaling, tiers.is_fresh(lora_B))
 
 
 def conv_variant_forward(original, module, active_adapter, x, result, **kwargs):
@@ -167,8 +166,8 @@ def _divisor(layer, norms):
     return norms.to(layer.weight.dtype).clamp_min(gain.eps(layer.weight.dtype))
 
 
-def merging(original, self, *args, **kwargs):
-    """merge and unmerge, which may write to the base weight through its .data."""
+def writing(original, self, *args, **kwargs):
+    """merge, unmerge and olora_init, which may write to the base weight through its .data."""
     try:
         return original(self, *args, **kwargs)
     finally:

@@ -139,10 +139,11 @@ def _targets(peft):
             (dora.DoraLinearLayer, "update_layer"): magnitudes.update_layer,
             (dora.DoraLinearLayer, "get_weight_norm"): layers.linear_norm,
             (dora._DoraConvNdLayer, "get_weight_norm"): layers.conv_norm,
+            (layer.LoraLayer, "olora_init"): layers.writing,
             (BaseTuner, "_cast_adapter_dtype"): magnitudes.cast_adapter_dtype,
         }
         for owner in (layer.Linear, layer.Embedding, layer._ConvNd):
-            wanted[owner, "merge"] = wanted[owner, "unmerge"] = layers.merging
+            wanted[owner, "merge"] = wanted[owner, "unmerge"] = layers.writing
     except (ImportError, AttributeError) as error:
         return {}, {"peft": f"it is not laid out as known ({error})"}
     targets, refused = {}, {}
