@@ -192,6 +192,30 @@ print(json.dumps([dorajit.cache.path, stats["winners"],
     assert (tmp_path / "all.jsonl").read_text()
 
 
+def test_names_of_files_are_no_options(tmp_path):
+    program = """
+import os
+os.chdir("{0}")
+assert right()
+dorajit.cache.export_to("--help")
+print(dorajit.cache.import_from("--help")["command"], os.listdir())
+""".format(tmp_path)
+    folder = tmp_path.with_name("cache")
+    assert processes.run(program, DORAJIT_CACHE_DIR=str(folder)) == "import ['--help']"
+
+
+def test_folders_with_letters_that_the_locale_lacks(tmp_path):
+    program = """
+import os
+assert right() and dorajit.cache.stats()["winners"] == 0
+print(ascii(os.fsencode(dorajit.cache.path)), os.path.isdir(dorajit.cache.path))
+"""
+    folder = str(tmp_path / "c\u00f6")
+    printed = processes.run(program, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0",
+                            DORAJIT_CACHE_DIR=folder)
+    assert printed == f"{ascii(os.fsencode(folder))} True"
+
+
 def test_a_cache_that_is_deleted_costs_nothing(tmp_path):
     program = """
 import shutil

@@ -124,11 +124,13 @@ print(*(str(one.message) for one in said))
 
 def test_a_file_that_others_could_have_written_is_not_loaded(kept):
     cache, file = kept
-    for path, mode in (file, 0o666), (file.parent, 0o770), (file.parent.parent, 0o707):
+    for path, mode in ((file, 0o666), (file.parent, 0o770), (file.parent.parent, 0o707), (cache, 0o707),
+                       (cache, 0o1777)):
         before = path.stat().st_mode & 0o777
         path.chmod(mode)
         assert used(cache) == WITHOUT
         path.chmod(before)
+    cache.chmod(0o770)  # shared, as its kernels may be
     assert used(cache) == WITH
     if os.geteuid() == 0:  # who may give files away, and take the place of others
         os.chown(file, 12345, 12345)
@@ -158,6 +160,12 @@ def test_what_keeps_it_from_being_made(tmp_path, monkeypatch):
     for wanted in "none", str(tmp_path / "nowhere"):
         monkeypatch.setenv("DORAJIT_CXX", wanted)
         with pytest.raises(dorajit.NoCompilerError, match="DORAJIT_CXX"):
+            cpp_extension.build()
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with monkeypatch.context() as patch:
+        patch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "open"))
+        with pytest.raises(dorajit.CacheError, match=f"not kept in {tmp_path}/open.*chmod 700"):
             cpp_extension.build()
     (tmp_path / "text").write_text("no program")
     (tmp_path / "text").chmod(0o755)

@@ -1,6 +1,7 @@
 """Threads, forks, spawned workers, the end of the interpreter, and what may be missing."""
 
 import concurrent.futures
+import os
 import threading
 
 import dorajit
@@ -118,6 +119,25 @@ except AttributeError as error:
     printed = processes.run(program, start=_WITHOUT_TORCH)
     assert "dorajit.fused_dora_compose needs PyTorch" in printed
     assert "has no attribute 'nothing'" in printed
+
+
+def test_a_broken_torch_is_not_called_a_missing_one(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.13: cannot open shared object file')")
+    program = """
+import dorajit
+for use in (lambda: dorajit.nn, lambda: __import__("dorajit.cpp_extension")):
+    try:
+        use()
+    except ImportError as error:
+        print(error, "|", error.__cause__)
+"""
+    printed = processes.run(program, start="", PYTHONPATH=os.pathsep.join(
+        [str(tmp_path), os.environ.get("PYTHONPATH", "")])).splitlines()
+    assert len(printed) == 2
+    for line, what in zip(printed, ("dorajit.nn", "dorajit.cpp_extension")):
+        said, cause = line.split(" | ")
+        assert said == f"{what} needs PyTorch, which cannot be imported here: {cause}"
+        assert cause.startswith("libcudart.so.13") and "not installed" not in said
 
 
 def test_nothing_is_imported_or_read_on_the_call_path():

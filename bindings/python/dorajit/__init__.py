@@ -17,8 +17,8 @@ __version__ = _native.__version__
 
 try:
     import torch as _torch
-except ImportError:
-    _torch = None
+except ImportError as error:
+    _torch, _why_not = None, error.with_traceback(None)
 
 __all__ = ["cache", "disabled", "force_native", "tuning", "CacheError", "CaptureUnsafeError",
            "CompileError", "DriverError", "Error", "FallbackError", "InternalError",
@@ -28,7 +28,7 @@ _without_torch = len(__all__)
 __all__ += ["fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
             "fused_dora_compose_autograd", "fused_dora_compose_residual", "compose_backward",
             "FusedDoRAComposeFunction", "explain_dispatch", "warmup", "weight_norm", "forget_weight_norms",
-            "nn", "patch_peft", "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb",
+            "nn", "patch_peft", "Dispatch", "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb",
             "get_dora_norm_threshold_bytes", "set_dora_forward_threshold_mb",
             "get_dora_forward_threshold_mb", "get_dora_forward_threshold_bytes", "invalidate_environment"]
 _NEED_TORCH = __all__[_without_torch:]
@@ -56,6 +56,5 @@ else:
 
 def __getattr__(name):
     if name in _NEED_TORCH:
-        raise ImportError(f"dorajit.{name} needs PyTorch, which is not installed here: pip install "
-                          "torch")
+        raise errors.needs_torch(f"dorajit.{name}", _why_not) from _why_not
     raise AttributeError(f"module 'dorajit' has no attribute {name!r}")

@@ -8,8 +8,9 @@ from dorajit import program
 
 
 def _named(function, path):
+    """The absolute path, which is not taken for an option."""
     try:
-        return os.fsdecode(path)
+        return os.path.abspath(os.fsdecode(path))
     except TypeError:
         raise TypeError(f"cache.{function}: argument `path` is a {type(path).__name__}; pass the name of "
                         "a file") from None

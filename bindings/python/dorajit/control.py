@@ -126,6 +126,9 @@ def tuning(policy: str) -> AbstractContextManager[None]:
         policy: "first_use": the first call of a problem tunes it; "off": nothing is tuned, winners
             that are known are used; "environment": what DORAJIT_TUNE says.
 
+    Each policy has an engine of its own, which reads the environment at its first call and loads kernels
+    for itself: what a CUDA graph will launch inside is to be warmed up inside.
+
     Raises:
         ValueError: for another policy.
     """

@@ -1,5 +1,7 @@
 """The exceptions that dorajit raises; docs/errors.md says what each status means."""
 
+from typing import Any
+
 
 class Error(RuntimeError):
     """What the native library reports.
@@ -9,12 +11,12 @@ class Error(RuntimeError):
         log: all that a compiler said; empty but for CompileError.
     """
 
-    def __init__(self, message, status=11, log=""):
+    def __init__(self, message: str, status: int = 11, log: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.log = log
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self), self.status, self.log)
 
 
@@ -81,6 +83,13 @@ _BY_STATUS = {
 }
 # The C interface's names of what Python calls otherwise.
 _NAMES = {"`gain`": "`mag_norm_scale`", "`cross`": "`cross_term`", "dorajit_warmup": "dorajit.warmup"}
+
+
+def needs_torch(what, cause):
+    """The ImportError for something that needs PyTorch, which `cause` kept from being imported."""
+    if isinstance(cause, ModuleNotFoundError) and cause.name == "torch":
+        return ImportError(f"{what} needs PyTorch, which is not installed here: pip install torch")
+    return ImportError(f"{what} needs PyTorch, which cannot be imported here: {cause}")
 
 
 def from_status(status, message, log):

@@ -33,14 +33,13 @@ def find():
 
 
 def run(*arguments):
-    """What the program prints with --json, as Python objects.
+    """What the program prints with --json, as Python objects; paths as Python's file functions take them.
 
     Raises:
         dorajit.CacheError: it failed; the message is what it said.
     """
-    result = subprocess.run([find(), *arguments, "--json"], capture_output=True, text=True,
-                            check=False)
+    result = subprocess.run([find(), *arguments, "--json"], capture_output=True, check=False)
     if result.returncode != 0:
-        raise errors.CacheError(result.stderr.strip() or f"dorajit ended with exit code "
+        raise errors.CacheError(os.fsdecode(result.stderr).strip() or f"dorajit ended with exit code "
                                 f"{result.returncode}")
-    return json.loads(result.stdout)
+    return json.loads(os.fsdecode(result.stdout))

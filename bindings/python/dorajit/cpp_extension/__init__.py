@@ -23,13 +23,12 @@ import tempfile
 import time
 import warnings
 
+from dorajit import _native, errors
+
 try:
     import torch
-except ImportError:
-    raise ImportError("dorajit.cpp_extension needs PyTorch, which is not installed here: pip install "
-                      "torch") from None
-
-from dorajit import _native, errors
+except ImportError as error:
+    raise errors.needs_torch("dorajit.cpp_extension", error) from error
 
 _NAME = "dorajit_cpp_extension"
 _SOURCES = tuple(pathlib.Path(__file__).with_name(name)
@@ -85,6 +84,10 @@ def build() -> str:
         raise errors.CacheError("the C++ extension has no folder to be kept in: set DORAJIT_CACHE_DIR to the "
                                 "absolute path of one", 10)
     try:
+        if not _is_trusted(_cache_folder()):
+            raise errors.CacheError(f"the C++ extension is not kept in {_cache_folder()}, where others could put "
+                                    "code in its place; chmod 700 it, or set DORAJIT_CACHE_DIR to a folder of "
+                                    "your own", 10)
         path = _find()
         if path is not None and module is None:
             try:
@@ -108,7 +111,11 @@ def _folder():
                  str(torch.version.git_version).encode(), sysconfig.get_config_var("EXT_SUFFIX").encode(),
                  os.confstr("CS_GNU_LIBC_VERSION").encode()):
         key.update(len(part).to_bytes(8, "little") + part)
-    return pathlib.Path(_native.cache_folder(), "cpp_extensions", key.hexdigest()[:16])
+    return _cache_folder() / "cpp_extensions" / key.hexdigest()[:16]
+
+
+def _cache_folder():
+    return pathlib.Path(_native.cache_folder())
 
 
 def _find():
@@ -117,7 +124,8 @@ def _find():
     if not _native.cache_folder() or torch.version.hip is not None:
         return None
     folder = _folder()
-    if not folder.is_dir() or not (_is_ours(folder.parent) and _is_ours(folder)):
+    if not folder.is_dir() or not (_is_trusted(_cache_folder()) and _is_ours(folder.parent)
+                                   and _is_ours(folder)):
         return None
     for path in folder.glob("*.so"):
         if _is_ours(path) and path.stem == _digest(path):
@@ -125,9 +133,14 @@ def _find():
     return None
 
 
-def _is_ours(path):
+def _is_ours(path, others=stat.S_IWGRP | stat.S_IWOTH):
     status = os.stat(path)
-    return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & others
+
+
+def _is_trusted(cache_folder):
+    """As the library trusts it with kernels: a group may share it. One is trusted that is still to be made."""
+    return not cache_folder.exists() or _is_ours(cache_folder, stat.S_IWOTH)
 
 
 def _digest(path):
