@@ -138,7 +138,7 @@ def _squares_of_a_part_are_made_once(rank, device):
     mesh = mesh_of(device, (2,))
     for placement in (ROWS, COLUMNS):
         whole = factors(device)
-        weight = torch.nn.Parameter(distribute_tensor(whole[0], mesh, [placement]))
+        weight = torch.nn.Parameter(distribute_tensor(whole[0], mesh, [placement]), requires_grad=False)
         for _ in range(3):
             dorajit.weight_norm(weight, *whole[1:], SCALE)
         assert len(made) == 1 and norm_cache.kept(weight)
