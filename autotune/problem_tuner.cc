@@ -30,31 +30,32 @@ constexpr double kLeastMeasuringShare = 0.25;  // however long compiling and ver
 
 using Clock = std::chrono::steady_clock;
 
-// Names a config in the journal while it lives.
-class JournalEntry {
+// Names a config in the journal for that long.
+class JournalEntry final : public Verifier::Watch {
  public:
   JournalEntry(cache::LaunchJournal* journal, const std::string& scope,
                const launch::Problem& problem, const kernels::Config& config)
-      : journal_(journal) {
-    if (journal_ != nullptr) journal_->enter(scope, to_text(problem), config);
+      : journal_(journal), scope_(scope), problem_(problem), config_(config) {}
+
+  void begin() override {
+    if (journal_ != nullptr) journal_->enter(scope_, to_text(problem_), config_);
   }
-  ~JournalEntry() {
+  void end() override {
     if (journal_ != nullptr) journal_->leave();
   }
-  JournalEntry(const JournalEntry&) = delete;
-  JournalEntry& operator=(const JournalEntry&) = delete;
 
  private:
   cache::LaunchJournal* journal_;
+  const std::string& scope_;
+  const launch::Problem& problem_;
+  const kernels::Config& config_;
 };
 
 // Drops a candidate that does not produce the right bits.
 void verify(Candidate& candidate, Verifier& verifier, const launch::Problem& problem,
             cache::LaunchJournal* journal, const std::string& scope) {
-  const auto checked = [&] {
-    const JournalEntry entry(journal, scope, problem, candidate.result.config);
-    return verifier.check(*candidate.kernel);
-  }();
+  JournalEntry entry(journal, scope, problem, candidate.result.config);
+  const auto checked = verifier.check(*candidate.kernel, &entry);
   const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
   if (verdict == Verdict::kOk) return;
   candidate.result.verdict = verdict;
@@ -133,9 +134,11 @@ void rehearse(const std::vector<Candidate*>& contestants, const std::vector<Work
               const std::string& scope) {
   if (journal == nullptr) return;
   for (std::size_t i = 0; i < contestants.size(); ++i) {
-    const JournalEntry entry(journal, scope, problem, contestants[i]->result.config);
+    JournalEntry entry(journal, scope, problem, contestants[i]->result.config);
+    entry.begin();
     // What fails here fails again when it is timed, and is dropped there.
     if (work[i](device.own_stream(), 0)) (void)device.synchronize(device.own_stream());
+    entry.end();
   }
 }
 

@@ -20,10 +20,20 @@ class Verifier {
  public:
   static Result<Verifier> make(const launch::Problem& problem, device::Device& device);
 
-  // Runs the kernel on poisoned outputs. kOk if every byte is right, padding between rows untouched
-  // included; kWrongBits if not; kOutOfBounds if it wrote anything that is not its to write: an
-  // input, or before or past an operand or the workspace. An error if it cannot be launched.
-  Result<cache::Verdict> check(const launch::ReadyKernel& kernel);
+  // Is told for how long a kernel that is launched may take the process with it. Not while there is
+  // nothing to hold against it: whoever is ended meanwhile would have it left out by others.
+  class Watch {
+   public:
+    virtual ~Watch() = default;
+    virtual void begin() = 0;
+    virtual void end() = 0;
+  };
+
+  // Runs the kernel on poisoned outputs, each time under the `watch` if there is one. kOk if every
+  // byte is right, padding between rows untouched included; kWrongBits if not; kOutOfBounds if it
+  // wrote anything that is not its to write: an input, or before or past an operand or the
+  // workspace. An error if it cannot be launched.
+  Result<cache::Verdict> check(const launch::ReadyKernel& kernel, Watch* watch = nullptr);
 
  private:
   struct Case {

@@ -21,10 +21,14 @@
 namespace dorajit::bindings {
 namespace {
 
-// The folder to keep things in, or nothing where there can be none. One that may only be read is
-// kept: what is in it serves.
-std::string usable_cache_dir(const std::string& cache_dir) {
-  if (cache_dir.empty()) return {};
+// A folder, or why there is none.
+using Folder = Result<std::string>;
+
+std::string path_of(const Folder& folder) { return folder.value_or(std::string()); }
+
+// The folder to keep things in. One that may only be read is kept: what is in it serves.
+Folder usable_cache_dir(const std::string& cache_dir) {
+  if (cache_dir.empty()) return fail(StatusCode::kIoError, "no cache folder is set");
   Status made = cache::make_private_directories(cache_dir);
   if (made) made = cache::check_trusted(cache_dir);
   if (made) return cache_dir;
@@ -32,12 +36,14 @@ std::string usable_cache_dir(const std::string& cache_dir) {
            std::format("nothing is kept on disk, so kernels are compiled and tuned again in every "
                        "process: {}",
                        made.error().message));
-  return {};
+  return std::unexpected(made.error());
 }
 
 // The folder for what processes lock: `cache_dir`, or one of this machine instead of a network's.
-std::string usable_tuning_dir(const std::string& cache_dir) {
-  const std::string live_dir = cache::live_directory(cache_dir);
+Folder usable_tuning_dir(const Folder& usable) {
+  if (!usable) return usable;
+  const std::string& cache_dir = *usable;
+  std::string live_dir = cache::live_directory(cache_dir);
   if (live_dir == cache_dir) return cache_dir;
   Status made = live_dir.empty()
                     ? fail(StatusCode::kIoError, "neither /var/tmp nor TMPDIR is local")
@@ -50,7 +56,8 @@ std::string usable_tuning_dir(const std::string& cache_dir) {
     what += std::format("; `dorajit import {}/tuning.db` takes over what is there", cache_dir);
   }
   log_once(LogLevel::kWarning, "network " + cache_dir, what);
-  return made ? live_dir : std::string();
+  if (!made) return std::unexpected(made.error());
+  return live_dir;
 }
 
 // Null where no daemon is to be asked: its winners would not be found.
@@ -59,18 +66,22 @@ std::unique_ptr<autotune::DaemonRequests> daemon_of(const Settings& settings) {
       settings.tune_policy == TunePolicy::kAutomatic || settings.tune_policy == TunePolicy::kDaemon;
   if (!may_ask || settings.tuning_dir.empty()) return nullptr;
   return std::make_unique<autotune::DaemonRequests>(
-      autotune::protocol::socket_folder(), autotune::protocol::own_hello(settings.tuning_dir));
+      autotune::protocol::socket_folder(settings.daemon_dir),
+      autotune::protocol::own_hello(settings.tuning_dir));
 }
 
 // Where the engine has its configs from; what decides is held to `lock` if there is one.
 Composition compose(const Settings& settings, std::unique_ptr<launch::ConfigSource> lock) {
   set_log_level(settings.log_level);
   Settings used = settings;
-  used.cache_dir = usable_cache_dir(settings.cache_dir);
-  used.tuning_dir = usable_tuning_dir(used.cache_dir);
+  const Folder cache_dir = usable_cache_dir(settings.cache_dir);
+  const Folder tuning_dir = usable_tuning_dir(cache_dir);
+  used.cache_dir = path_of(cache_dir);
+  used.tuning_dir = path_of(tuning_dir);
 
   std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open(
-      used.tuning_dir, {.overlays = cache::databases_in(used.shipped_databases)});
+      used.tuning_dir, {.overlays = cache::databases_in(used.shipped_databases),
+                        .without_folder = tuning_dir ? "" : tuning_dir.error().message});
   std::shared_ptr<ArtifactStore> artifacts;
   if (!used.cache_dir.empty()) {
     artifacts = std::make_shared<cache::ArtifactFiles>(

@@ -23,6 +23,8 @@ struct TuningStoreOptions {
   // Databases that nobody writes, such as come with an installation, in the order in which they are
   // searched. One that cannot be used is passed over, and a warning says so.
   std::vector<std::string> overlays{};
+  // Why there is no folder, where there is none, for people.
+  std::string without_folder = "no cache folder is set";
 };
 
 struct MergeCounts {

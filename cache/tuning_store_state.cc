@@ -43,7 +43,7 @@ TuningStore::State::State(const std::string& cache_dir, const TuningStoreOptions
       database_(cache_dir.empty() ? nullptr
                                   : std::make_unique<Database>(cache_dir, options.busy_wait)),
       overlays_(options.overlays) {
-  if (!database_) reason_ = "no cache folder is set";
+  if (!database_) reason_ = options.without_folder;
 }
 
 std::unique_ptr<TuningStore::State> TuningStore::State::copy_for_child() {

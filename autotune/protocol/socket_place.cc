@@ -24,10 +24,8 @@ constexpr std::size_t kMostPathBytes = sizeof(sockaddr_un{}.sun_path) - 1;
 
 }  // namespace
 
-std::string socket_folder() {
-  if (const auto folder = variable("DORAJIT_DAEMON_DIR"); folder.starts_with('/')) {
-    return std::string(folder);
-  }
+std::string socket_folder(const std::string& asked) {
+  if (!asked.empty()) return asked;
   if (const auto runtime = variable("XDG_RUNTIME_DIR"); runtime.starts_with('/')) {
     return std::format("{}/dorajit", runtime);
   }

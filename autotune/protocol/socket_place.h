@@ -7,9 +7,10 @@
 
 namespace dorajit::autotune::protocol {
 
-// The folder of the socket: $DORAJIT_DAEMON_DIR, else $XDG_RUNTIME_DIR/dorajit, else
-// /run/user/<user id>/dorajit where that is, else dorajit-daemon-<user id> in /tmp. Absolute.
-std::string socket_folder();
+// The folder of the socket: `asked` (of the settings), or, if that is empty,
+// $XDG_RUNTIME_DIR/dorajit, else /run/user/<user id>/dorajit where that is, else
+// dorajit-daemon-<user id> in /tmp. Absolute.
+std::string socket_folder(const std::string& asked);
 
 std::string socket_path(const std::string& folder);
 std::string leader_lock_path(const std::string& folder);

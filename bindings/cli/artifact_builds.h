@@ -1,7 +1,9 @@
 // Many artifacts compiled side by side.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "kernel_templates/spaces.h"
 #include "runtime/base/artifact_store.h"
 #include "runtime/base/error.h"
+#include "runtime/base/settings.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/launch/kernel_cache.h"
 
@@ -33,6 +36,16 @@ std::vector<ArtifactBuild> plan_builds(const compile::Target& target,
 // Builds all of them in up to `jobs` threads; `done` is called after each, from any thread.
 void build_all(std::vector<ArtifactBuild>& builds, launch::KernelCache& kernels, int jobs,
                const std::function<void(const ArtifactBuild&)>& done);
+
+// Kernels that are compiled ahead have to outlast the program: an error where there is no folder
+// for them.
+Status check_cache_dir(const Settings& settings);
+
+// How many of those that were built are not in the cache folder now: it was full, or holds less.
+std::int64_t count_not_kept(std::span<const ArtifactBuild> builds, launch::KernelCache& kernels);
+
+// What to do about them.
+Error not_kept(std::int64_t count, const Settings& settings);
 
 // "cubin", "ptx" or "shared object"
 std::string form_of(const compile::Target& target, const Artifact& artifact);

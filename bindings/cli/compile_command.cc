@@ -96,6 +96,7 @@ Result<ExitCode> CompileCommand::run(const Invocation& invocation) {
   DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(variant_));
   const auto composition = bindings::compose_engine(invocation.settings);
   Engine& engine = *composition.engine;
+  DORAJIT_TRY(check_cache_dir(engine.settings()));
   const bool comprehensive =
       space_.empty() ? invocation.settings.comprehensive : space_ == "comprehensive";
   const int processors = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -129,6 +130,8 @@ Result<ExitCode> CompileCommand::run(const Invocation& invocation) {
   for (const ArtifactBuild& build : builds) {
     if (!build.artifact) print_error(build.artifact.error());
   }
+  const std::int64_t missing = count_not_kept(builds, engine.kernels());
+  if (missing > 0) print_error(not_kept(missing, engine.settings()));
   const std::int64_t compiled = engine.statistics().compilations;
   const std::int64_t from_cache = engine.statistics().artifact_hits;
   if (invocation.json) {
@@ -138,13 +141,15 @@ Result<ExitCode> CompileCommand::run(const Invocation& invocation) {
     for (const ArtifactBuild& build : builds) document["artifacts"].push_back(build_json(build));
     document["summary"] = {{"artifacts", builds.size()}, {"compiled", compiled},
                            {"from_cache", from_cache},   {"failed", failed},
-                           {"spilling", spilling},       {"seconds", spent.count()}};
+                           {"not_kept", missing},        {"spilling", spilling},
+                           {"seconds", spent.count()}};
     print_document(document);
   } else {
     print(builds_text(builds));
-    print(std::format("\n{}: {} compiled, {} from the cache, {} failed, {} spilling, in {:.1f} s\n",
-                      count_text(std::ssize(builds), "artifact"), compiled, from_cache, failed,
-                      spilling, spent.count()));
+    print(std::format(
+        "\n{}: {} compiled, {} from the cache, {} failed, {} not kept, {} spilling, in {:.1f} s\n",
+        count_text(std::ssize(builds), "artifact"), compiled, from_cache, failed, missing, spilling,
+        spent.count()));
   }
   if (refuse_spills_ && spilling > 0) {
     print_error(
@@ -152,7 +157,8 @@ Result<ExitCode> CompileCommand::run(const Invocation& invocation) {
          .message = std::format("{} of {} kernels spill registers", spilling, builds.size()),
          .log = {}});
   }
-  return failed > 0 || (refuse_spills_ && spilling > 0) ? ExitCode::kFailed : ExitCode::kOk;
+  return failed > 0 || missing > 0 || (refuse_spills_ && spilling > 0) ? ExitCode::kFailed
+                                                                       : ExitCode::kOk;
 }
 
 }  // namespace dorajit::cli

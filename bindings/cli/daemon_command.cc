@@ -23,7 +23,7 @@ constexpr const char* kClearScreen = "\x1b[H\x1b[2J";
 
 Result<std::string> ask(const Invocation& invocation, const Request& request) {
   const std::string tuning_dir = cache::live_directory(invocation.settings.cache_dir);
-  return autotune::ask_daemon(autotune::protocol::socket_folder(),
+  return autotune::ask_daemon(autotune::protocol::socket_folder(invocation.settings.daemon_dir),
                               autotune::protocol::own_hello(tuning_dir), request);
 }
 

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <exception>
 
 #include "bindings/cli/command_line.h"
@@ -7,6 +8,7 @@
 int main(int argc, char** argv) {
   using dorajit::cli::ExitCode;
   try {
+    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
     dorajit::cli::clean_up_when_interrupted();
     dorajit::cli::CommandLine command_line;
     return static_cast<int>(command_line.run(argc, argv));

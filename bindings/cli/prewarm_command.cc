@@ -95,15 +95,22 @@ void print_errors(const PrewarmReport& report) {
   }
 }
 
-// What is made later than all fits into may push out what was made first.
-void warn_of_eviction(const PrewarmReport& report, const Settings& settings) {
-  std::int64_t bytes = 0;
-  for (const PrewarmedTarget& one : report.targets) bytes += one.code_bytes();
-  if (bytes <= settings.cache_max_bytes) return;
-  print_note(
-      std::format("these kernels take {} bytes and the cache keeps {}: set "
-                  "DORAJIT_CACHE_MAX_BYTES to more, here and where they are used",
-                  bytes, settings.cache_max_bytes));
+// What is not there for those who come later. Tuning may have compiled more than was planned, and
+// what is made later than all fits into pushes out what was made first.
+void look_for_what_is_kept(PrewarmReport& report, const bindings::Composition& composition) {
+  for (const PrewarmedTarget& one : report.targets) {
+    report.not_kept += count_not_kept(one.builds, composition.engine->kernels());
+  }
+  if (report.not_kept > 0) print_error(not_kept(report.not_kept, composition.engine->settings()));
+  const bool has_tuned = std::ranges::any_of(report.tuned, [](const PrewarmedProblem& one) {
+    return one.answer && one.answer->rung == launch::Rung::kTuned;
+  });
+  report.keeps_winners = !has_tuned || composition.store->persistent();
+  if (!report.keeps_winners) {
+    print_error({.code = StatusCode::kIoError,
+                 .message = "what was tuned is lost: " + composition.store->reason_not_persistent(),
+                 .log = {}});
+  }
 }
 
 }  // namespace
@@ -190,11 +197,7 @@ Result<ExitCode> PrewarmCommand::run(const Invocation& invocation) {
   settings.tune_seconds = seconds_.value_or(settings.tune_seconds);
   const auto composition = bindings::compose_engine(settings);
   Engine& engine = *composition.engine;
-  if (engine.settings().cache_dir.empty()) {
-    return fail(StatusCode::kIoError,
-                "kernels that are not kept are no use later: set DORAJIT_CACHE_DIR, or give "
-                "--cache-dir, a folder that can be written");
-  }
+  DORAJIT_TRY(check_cache_dir(engine.settings()));
   DORAJIT_ASSIGN(std::vector<compile::Target> targets, make_targets(engine, archs_));
   DORAJIT_ASSIGN(const auto here, device_at_hand(engine, invocation, !archs_.empty()));
   if (archs_.empty()) targets.push_back(here->device->info().target);
@@ -206,7 +209,7 @@ Result<ExitCode> PrewarmCommand::run(const Invocation& invocation) {
     if (report.device) tune_all(report, engine, progress);
   }
   print_errors(report);
-  warn_of_eviction(report, engine.settings());
+  look_for_what_is_kept(report, composition);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   report.seconds = spent.count();
   if (invocation.json) {
@@ -214,7 +217,7 @@ Result<ExitCode> PrewarmCommand::run(const Invocation& invocation) {
   } else {
     print(prewarm_text(report, composition));
   }
-  return report.failed() > 0 ? ExitCode::kFailed : ExitCode::kOk;
+  return report.is_whole() ? ExitCode::kOk : ExitCode::kFailed;
 }
 
 }  // namespace dorajit::cli

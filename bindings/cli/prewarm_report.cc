@@ -129,9 +129,10 @@ Json prewarm_json(const PrewarmReport& report, const PrewarmProblems& problems,
       report.device ? to_json(report.device->id, report.device->device->info()) : Json(nullptr);
   document["tuned"] = Json::array();
   for (const PrewarmedProblem& one : report.tuned) document["tuned"].push_back(tuned_json(one));
-  document["summary"] = {{"artifacts", artifacts},       {"compiled", compiled},
-                         {"from_cache", from_cache},     {"failed", report.failed()},
-                         {"tuned", report.tuned.size()}, {"seconds", report.seconds}};
+  document["summary"] = {{"artifacts", artifacts},      {"compiled", compiled},
+                         {"from_cache", from_cache},    {"failed", report.failed()},
+                         {"not_kept", report.not_kept}, {"tuned", report.tuned.size()},
+                         {"seconds", report.seconds}};
   document["statistics"] = to_json(composition.engine->statistics());
   document["database"] = describe(*composition.store);
   return document;
@@ -143,8 +144,10 @@ std::string prewarm_text(const PrewarmReport& report, const bindings::Compositio
     text +=
         std::format("\n{}\n{}\n", tuned_text(report.tuned), where_winners_are(*composition.store));
   }
-  return text + std::format("\nkernels are kept in {}; {:.1f} s\n",
-                            composition.engine->settings().cache_dir, report.seconds);
+  const std::string others =
+      report.not_kept > 0 ? std::format(", but for {}", report.not_kept) : std::string();
+  return text + std::format("\nkernels are kept in {}{}; {:.1f} s\n",
+                            composition.engine->settings().cache_dir, others, report.seconds);
 }
 
 std::string problem_file_text(const PrewarmProblems& problems,

@@ -39,11 +39,15 @@ struct PrewarmReport {
   std::vector<PrewarmedTarget> targets;
   std::optional<ChosenDevice> device;   // on which problems were tuned
   std::vector<PrewarmedProblem> tuned;  // there
+  std::int64_t not_kept = 0;            // artifacts that were made and are not in the cache folder
+  bool keeps_winners = true;            // what was tuned is in the database
   double seconds = 0;
 
   // Whether the device is one of that target.
   [[nodiscard]] bool tunes(const PrewarmedTarget& target) const;
   [[nodiscard]] std::int64_t failed() const;  // artifacts and problems
+  // Whether all that was asked for is there for those who come later.
+  [[nodiscard]] bool is_whole() const { return failed() == 0 && not_kept == 0 && keeps_winners; }
 };
 
 // The model and its layers; null where there is none.

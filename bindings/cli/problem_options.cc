@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <filesystem>
 #include <format>
 #include <fstream>
+#include <string_view>
 #include <system_error>
 
 #include "bindings/cli/shapes.h"
@@ -27,17 +29,30 @@ Result<std::vector<Shape>> wanted_shapes(const ProblemOptions& options) {
   return shapes;
 }
 
+// Without what other systems' editors put around a line.
+std::string_view plain(std::string_view line, int number) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (number == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
 // One problem a line, as `dorajit show` names them; blank lines and lines that begin with # say
 // nothing.
 Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
   std::ifstream file(path);
-  if (!file) {
+  int why = file ? 0 : errno;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) why = EISDIR;
+  if (why != 0) {
     return fail(StatusCode::kIoError,
-                std::format("{} cannot be read: {}", path, std::generic_category().message(errno)));
+                std::format("{} cannot be read: {}; name a file of problems, one a line", path,
+                            std::generic_category().message(why)));
   }
   std::vector<launch::Problem> problems;
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
+  std::string text;
+  for (int number = 1; std::getline(file, text); ++number) {
+    const std::string_view line = plain(text, number);
     if (line.empty() || line.starts_with('#')) continue;
     const auto problem = launch::parse_problem(line);
     const bool is_small_enough =

@@ -32,6 +32,15 @@ bool wait_for_byte(int pipe) {
   return got == 1;
 }
 
+// Locks and pipes of whoever started this process are not held for as long as it lives. What is
+// kept comes after the three streams, of which some may be closed.
+UniqueFd keep_only(UniqueFd own) {
+  constexpr int kFirst = STDERR_FILENO + 1;
+  if (own.get() != kFirst && ::dup3(own.get(), kFirst, O_CLOEXEC) == kFirst) own = UniqueFd(kFirst);
+  ::closefrom(own.get() + 1);
+  return own;
+}
+
 void replace(int stream, const UniqueFd& by) {
   if (by) ::dup2(by.get(), stream);
 }
@@ -50,7 +59,8 @@ Result<Background> Background::enter() {
   Background background;
   if (child == 0) {
     ::setsid();
-    background.told_ = std::move(write_end);
+    read_end.reset();
+    background.told_ = keep_only(std::move(write_end));
     return background;
   }
   write_end.reset();

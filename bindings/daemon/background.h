@@ -11,8 +11,9 @@ namespace dorajit::daemon {
 
 class Background {
  public:
-  // Forks; call it before there are threads. The child goes on in a session of its own; what it has
-  // to say goes to the terminal until settle().
+  // Forks; call it before there are threads or open files. The child goes on in a session of its
+  // own, without the descriptors that were inherited but for the first three; what it has to say
+  // goes to the terminal until settle().
   static Result<Background> enter();
 
   // In the parent: how to end, as soon as the child has settled or ended. Nothing in the child.

@@ -136,7 +136,7 @@ Result<ExitCode> serve(const Settings& settings, const Options& options) {
   }
   if (is_stderr_the_journal()) mark_priorities();
   allow_many_descriptors();
-  autotune::DaemonOptions daemon{.folder = autotune::protocol::socket_folder(),
+  autotune::DaemonOptions daemon{.folder = autotune::protocol::socket_folder(settings.daemon_dir),
                                  .idle_exit = std::chrono::milliseconds(
                                      static_cast<std::int64_t>(options.idle_exit_seconds * 1000)),
                                  .socket = socket};

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <exception>
 
 #include "bindings/cli/output.h"
@@ -6,6 +7,7 @@
 int main(int argc, char** argv) {
   using dorajit::cli::ExitCode;
   try {
+    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
     return static_cast<int>(dorajit::daemon::run_daemon_command_line(argc, argv));
   } catch (const std::exception& error) {
     dorajit::cli::print_error(

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <format>
 #include <initializer_list>
+#include <locale>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -61,10 +63,11 @@ bool parse_number(std::string_view text, Integer& value) {
 }
 
 bool parse_number(std::string_view text, double& value) {
-  const std::string copy(text);
-  char* end = nullptr;
-  value = std::strtod(copy.c_str(), &end);  // libc++ has no from_chars for floating point
-  return end == copy.c_str() + copy.size();
+  // Streams pass over blanks, and know hexadecimal and more.
+  if (text.find_first_not_of("0123456789.eE+-") != std::string_view::npos) return false;
+  std::istringstream number{std::string(text)};  // libc++ has no from_chars for floating point
+  number.imbue(std::locale::classic());          // whatever the host has set
+  return (number >> value) && number.peek() == std::istringstream::traits_type::eof();
 }
 
 template <class T>
@@ -82,8 +85,21 @@ Status read_number(const char* name, T minimum, T maximum, std::string_view unit
   return {};
 }
 
+// The folder that a variable names, which has to be absolute: a host's processes are in many.
+Status read_folder(const char* name, std::string& target) {
+  const std::string_view text = variable(name);
+  if (text.empty()) return {};
+  if (!text.starts_with('/')) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("environment variable {} is \"{}\"; set it to an absolute path, or "
+                            "unset it",
+                            name, text));
+  }
+  target = text;
+  return {};
+}
+
 std::string default_cache_dir() {
-  if (const auto dir = variable("DORAJIT_CACHE_DIR"); !dir.empty()) return std::string(dir);
   if (const auto dir = variable("XDG_CACHE_HOME"); dir.starts_with('/')) {
     return std::format("{}/dorajit", dir);
   }
@@ -111,12 +127,8 @@ std::string installed_databases() {
 Result<Settings> Settings::from_environment() {
   Settings settings;
   settings.cache_dir = default_cache_dir();
-  if (!settings.cache_dir.empty() && !settings.cache_dir.starts_with('/')) {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("environment variable DORAJIT_CACHE_DIR is \"{}\"; set it to an "
-                            "absolute path",
-                            settings.cache_dir));
-  }
+  DORAJIT_TRY(read_folder("DORAJIT_CACHE_DIR", settings.cache_dir));
+  DORAJIT_TRY(read_folder("DORAJIT_DAEMON_DIR", settings.daemon_dir));
   DORAJIT_TRY(read_choice<TunePolicy>("DORAJIT_TUNE",
                                       {{"automatic", TunePolicy::kAutomatic},
                                        {"first_use", TunePolicy::kFirstUse},
@@ -144,16 +156,10 @@ Result<Settings> Settings::from_environment() {
                                settings.tune_candidates));
   DORAJIT_TRY(read_choice<bool>("DORAJIT_PRINT_AUTOTUNING", {{"0", false}, {"1", true}},
                                 settings.print_autotuning));
-  const std::string_view databases = variable("DORAJIT_DATABASES");
-  if (databases.empty()) {
+  if (variable("DORAJIT_DATABASES").empty()) {
     settings.shipped_databases = installed_databases();
-  } else if (databases.starts_with('/')) {
-    settings.shipped_databases = databases;
-  } else if (databases != "none") {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("environment variable DORAJIT_DATABASES is \"{}\"; set it to the "
-                            "absolute path of a folder of tuning databases, or to none",
-                            databases));
+  } else if (variable("DORAJIT_DATABASES") != "none") {
+    DORAJIT_TRY(read_folder("DORAJIT_DATABASES", settings.shipped_databases));
   }
   settings.record_path = absolute_path("DORAJIT_RECORD");
   settings.locked_path = absolute_path("DORAJIT_LOCKED");

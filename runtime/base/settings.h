@@ -29,6 +29,7 @@ inline constexpr int kMostTuneCandidates = 1'000'000;
 struct Settings {
   std::string cache_dir;   // absolute; empty: nothing is kept on disk
   std::string tuning_dir;  // of the database and its locks; compose_engine() derives it
+  std::string daemon_dir;  // absolute; where the daemon listens; empty: the usual place
   std::int64_t cache_max_bytes = std::int64_t{1} << 30;  // of compiled kernels there
   std::string shipped_databases;  // folder of databases to read from; empty: none
   TunePolicy tune_policy = TunePolicy::kAutomatic;

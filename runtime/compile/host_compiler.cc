@@ -83,12 +83,23 @@ std::optional<std::string> find_on_path(const std::string& name) {
     return access(name.c_str(), X_OK) == 0 ? std::optional(name) : std::nullopt;
   }
   const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
+  std::istringstream folders(path != nullptr ? path : kStandardPath);
   for (std::string folder; std::getline(folders, folder, ':');) {
     std::string file = folder + "/" + name;
     if (access(file.c_str(), X_OK) == 0) return file;
   }
   return std::nullopt;
+}
+
+// What a message says of a log: the first line that is about an error, or else the first of all.
+std::string complaint(const std::string& log) {
+  std::string first;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.contains("error")) return ": " + line;
+    if (first.empty()) first = line;
+  }
+  return first.empty() ? first : ": " + first;
 }
 
 }  // namespace
@@ -158,10 +169,10 @@ Result<Artifact> HostCompiler::compile(const CompileRequest& request) {
   argv.insert(argv.end(), {"-I" + folder.path().string(), "-o", object.string(), source.string()});
   DORAJIT_ASSIGN(ProcessResult run, run_process(argv, kTimeout));
   if (run.exit_code != 0) {
-    return fail(StatusCode::kCompileError,
-                std::format("{} failed ({}) for {}; set DORAJIT_CXX to a C++20 compiler", file,
-                            run.exit_code, to_text(request.variant)),
-                std::move(run.output));
+    const std::string message =
+        std::format("{} failed ({}) for {}{}; set DORAJIT_CXX to a C++20 compiler", file,
+                    run.exit_code, to_text(request.variant), complaint(run.output));
+    return fail(StatusCode::kCompileError, message, std::move(run.output));
   }
   std::ifstream stream(object, std::ios::binary);
   std::string code((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <format>
 
@@ -47,6 +48,18 @@ bool read_all(int fd, std::chrono::steady_clock::time_point deadline, std::strin
   }
 }
 
+// This process's, with a PATH where it has none: a compiler looks for its parts, as a shell would.
+std::vector<char*> environment() {
+  static std::string standard = std::format("PATH={}", kStandardPath);
+  std::vector<char*> variables;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    variables.push_back(*variable);
+  }
+  if (std::getenv("PATH") == nullptr) variables.push_back(standard.data());
+  variables.push_back(nullptr);
+  return variables;
+}
+
 }  // namespace
 
 Result<ProcessResult> run_process(const std::vector<std::string>& argv,
@@ -67,8 +80,8 @@ Result<ProcessResult> run_process(const std::vector<std::string>& argv,
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   pid_t child = 0;
-  const int spawned =
-      posix_spawnp(&child, pointers[0], actions.get(), nullptr, pointers.data(), environ);
+  const int spawned = posix_spawnp(&child, pointers[0], actions.get(), nullptr, pointers.data(),
+                                   environment().data());
   if (spawned != 0) {
     return fail(StatusCode::kIoError,
                 std::format("cannot run {}: {}", argv.front(), std::strerror(spawned)));

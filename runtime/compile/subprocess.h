@@ -14,6 +14,9 @@ struct ProcessResult {
   std::string output;  // standard output and standard error together
 };
 
+// What PATH is for programs that are looked for or run here where this process has none.
+inline constexpr const char* kStandardPath = "/usr/local/bin:/usr/bin:/bin";
+
 // Runs argv[0], found along PATH, with no standard input. Ends it after `timeout`. kIoError when it
 // could not be started or did not end in time.
 Result<ProcessResult> run_process(const std::vector<std::string>& argv,

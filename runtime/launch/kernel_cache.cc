@@ -42,6 +42,12 @@ Result<Artifact> KernelCache::build(const compile::Target& target, const kernels
   return build(request, key);
 }
 
+bool KernelCache::is_kept(const compile::Target& target, const kernels::Variant& variant,
+                          const kernels::Config& config) {
+  const auto key = key_of({.variant = variant, .config = config, .target = target});
+  return key && artifacts_ != nullptr && artifacts_->find(*key).has_value();
+}
+
 Result<Artifact> KernelCache::build(const compile::CompileRequest& request,
                                     const std::string& key) {
   if (artifacts_ != nullptr) {

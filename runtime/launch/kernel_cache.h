@@ -42,6 +42,10 @@ class KernelCache {
   Result<Artifact> build(const compile::Target& target, const kernels::Variant& variant,
                          const kernels::Config& config);
 
+  // Whether the artifacts hold that of a config now.
+  bool is_kept(const compile::Target& target, const kernels::Variant& variant,
+               const kernels::Config& config);
+
   // Name and build number of the compiler for a target.
   Result<std::string> compiler_identity(const compile::Target& target);
 

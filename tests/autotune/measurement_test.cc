@@ -108,5 +108,57 @@ TEST(Verifier, SeesAWriteIntoThePaddingBetweenRows) {
   EXPECT_EQ(verifier->check(*ready), Result<cache::Verdict>(cache::Verdict::kWrongBits));
 }
 
+// How much is read back from a device while a kernel is watched, and how often one is.
+class CountingWatch final : public Verifier::Watch {
+ public:
+  explicit CountingWatch(const tests::FakeDevice& device) : device_(device) {}
+  void begin() override {
+    ++begun_;
+    before_ = device_.downloads();
+  }
+  void end() override {
+    ++ended_;
+    downloads_ += device_.downloads() - before_;
+  }
+  [[nodiscard]] int begun() const { return begun_; }
+  [[nodiscard]] int ended() const { return ended_; }
+  [[nodiscard]] int downloads() const { return downloads_; }
+
+ private:
+  const tests::FakeDevice& device_;
+  int begun_ = 0;
+  int ended_ = 0;
+  int before_ = 0;
+  int downloads_ = 0;
+};
+
+TEST(Verifier, WatchesAKernelForAsLongAsItMayHarmTheProcess) {
+  tests::FakeDevice device(1);
+  Statistics statistics;
+  tests::MemoryArtifactStore artifacts;
+  launch::KernelCache kernels(Settings{}, &artifacts, statistics);
+  const launch::Problem problem = launch::make_problem({}, kernels::DeviceKind::kCpu, 8, 300);
+  auto verifier = Verifier::make(problem, device);
+  ASSERT_TRUE(verifier);
+  const auto ready = kernels.get(device, problem.variant, kernels::builtin_cpu_config({}));
+  ASSERT_TRUE(ready);
+  CountingWatch on_cpu(device);
+  EXPECT_EQ(verifier->check(*ready, &on_cpu), Result<cache::Verdict>(cache::Verdict::kOk));
+  EXPECT_GT(on_cpu.begun(), 1);
+  EXPECT_EQ(on_cpu.ended(), on_cpu.begun());
+  EXPECT_EQ(on_cpu.downloads(), on_cpu.begun()) << "until what it wrote was looked at";
+
+  device.pose_as_gpu();
+  CountingWatch on_gpu(device);
+  EXPECT_EQ(verifier->check(*ready, &on_gpu), Result<cache::Verdict>(cache::Verdict::kOk));
+  EXPECT_EQ(on_gpu.begun(), on_cpu.begun());
+  EXPECT_EQ(on_gpu.downloads(), 0);
+
+  device.plant(ready->config, tests::Misbehaviour::kFailsToLaunch);
+  CountingWatch failing(device);
+  EXPECT_FALSE(verifier->check(*ready, &failing));
+  EXPECT_EQ(failing.ended(), 1) << "it came back";
+}
+
 }  // namespace
 }  // namespace dorajit::autotune

@@ -34,7 +34,10 @@ class CliSandbox {
 
   [[nodiscard]] CliResult run(const std::vector<std::string>& arguments) const;
 
-  // The same with standard error on a terminal: what appeared there.
+  // Another program, by its path and its arguments.
+  [[nodiscard]] CliResult run_words(const std::vector<std::string>& words) const;
+
+  // `dorajit` with standard error on a terminal: what appeared there.
   [[nodiscard]] CliResult run_on_terminal(const std::vector<std::string>& arguments) const;
 
   // Starts dorajitd in the background; back when it can be asked. Ended by `dorajit daemon drain`.
@@ -44,7 +47,6 @@ class CliSandbox {
   [[nodiscard]] pid_t start(const std::vector<std::string>& arguments) const;
 
  private:
-  [[nodiscard]] CliResult run_words(const std::vector<std::string>& words) const;
   // The first word is the program.
   [[nodiscard]] pid_t spawn(std::vector<std::string> words, const std::string& out,
                             const std::string& err) const;

@@ -8,6 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr int kFailed = 1;
 constexpr int kUnavailable = 3;
 
 TEST(CliCompile, CudaArchitecturesNeedNoGpuAndDoNotSpill) {
@@ -56,6 +57,33 @@ TEST(CliCompile, SpaceOfTheCpu) {
   const auto tuned =
       sandbox.run({"tune", "--shape", "8x512", "--device", "cpu", "--json"}).document();
   EXPECT_EQ(tuned["statistics"]["compilations"], 0) << "what was compiled ahead is found";
+}
+
+TEST(CliCompile, WhatIsNotKeptFailsAndIsSaid) {
+  CliSandbox sandbox;
+  const std::vector<std::string> compile = {"compile", "--arch", "native-cpu",
+                                            "--jobs",  "1",      "--json"};
+  sandbox.set("DORAJIT_CACHE_MAX_BYTES", "100");
+  const CliResult small = sandbox.run(compile);
+  EXPECT_EQ(small.exit_code, kFailed);
+  EXPECT_THAT(small.err, HasSubstr("set DORAJIT_CACHE_MAX_BYTES to more"));
+  const auto summary = small.document()["summary"];
+  EXPECT_EQ(summary["not_kept"], summary["artifacts"].get<int>() - 1) << "the newest always stays";
+
+  sandbox.set("DORAJIT_CACHE_MAX_BYTES", "");
+  sandbox.set("LD_PRELOAD", DORAJIT_DISK_TROUBLE);
+  sandbox.set("DISK_TROUBLE", "full");
+  sandbox.set("DISK_TROUBLE_FOLDER", sandbox.cache_dir());
+  sandbox.set("DISK_TROUBLE_STEP", "1");
+  const CliResult full = sandbox.run(compile);
+  EXPECT_EQ(full.exit_code, kFailed);
+  EXPECT_GT(full.document()["summary"]["not_kept"], 0);
+  EXPECT_THAT(full.err, HasSubstr("free some space there"));
+
+  sandbox.set("DORAJIT_CACHE_DIR", "/dev/null/cache");
+  const CliResult nowhere = sandbox.run(compile);
+  EXPECT_EQ(nowhere.exit_code, kFailed);
+  EXPECT_THAT(nowhere.err, HasSubstr("kernels that are not kept are no use later"));
 }
 
 TEST(CliCompile, WithoutAHostCompilerTheCpuIsUnavailable) {

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -38,6 +40,18 @@ TEST(CliDaemon, IsShownAndEnded) {
   EXPECT_EQ(sandbox.run({"daemon", "drain"}).exit_code, 0);
   EXPECT_EQ(wait_for(watching), 1) << "it watches a daemon that is gone";
   EXPECT_FALSE(std::filesystem::exists(sandbox.folder() + "/dorajitd.sock"));
+}
+
+TEST(CliDaemon, HoldsNothingOfWhoeverStartedIt) {
+  const CliSandbox sandbox;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(sandbox.start_daemon().exit_code, 0);
+  ::close(ends[1]);
+  pollfd end{.fd = ends[0], .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&end, 1, 10'000), 1) << "a reader waits for the daemon's end";
+  ::close(ends[0]);
+  EXPECT_EQ(sandbox.run({"daemon", "drain"}).exit_code, 0);
 }
 
 TEST(CliDaemon, OfAnotherFolderIsNotTakenForTheirs) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -124,14 +125,32 @@ TEST(CliPrewarm, WhatIsNotKeptIsNotMade) {
   EXPECT_THAT(result.err, HasSubstr("kernels that are not kept are no use later"));
 }
 
-TEST(CliPrewarm, CacheThatIsTooSmallIsSaid) {
+TEST(CliPrewarm, CacheThatIsTooSmallFailsAndIsSaid) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_CACHE_MAX_BYTES", "100");
-  const CliResult result = sandbox.run({"prewarm", "--arch", "cpu", "--shapes", "2x64", "--op",
-                                        "compose", "--type", "f32", "--configs", "1"});
-  EXPECT_EQ(result.exit_code, 0);
+  const std::vector<std::string> prewarm = {
+      "prewarm", "--arch", "cpu",       "--shapes", "2x64",   "--op", "compose,norm_assembly",
+      "--type",  "f32",    "--configs", "1",        "--jobs", "1",    "--json"};
+  const CliResult result = sandbox.run(prewarm);
+  EXPECT_EQ(result.exit_code, kFailed);
   EXPECT_THAT(result.err, HasSubstr("set DORAJIT_CACHE_MAX_BYTES to more"));
-  EXPECT_THAT(result.out, HasSubstr("native-cpu"));
+  const auto summary = result.document()["summary"];
+  ASSERT_GT(summary["artifacts"], 1);
+  EXPECT_EQ(summary["not_kept"], summary["artifacts"].get<int>() - 1) << "the newest always stays";
+  EXPECT_EQ(summary["failed"], 0);
+  sandbox.set("DORAJIT_CACHE_MAX_BYTES", "");
+  EXPECT_EQ(sandbox.run(prewarm).exit_code, 0);
+}
+
+TEST(CliPrewarm, WinnersThatAreNotKeptFail) {
+  const CliSandbox sandbox;
+  // What stands in the way of the database, and of nothing else.
+  std::filesystem::create_directories(sandbox.cache_dir() + "/tuning.db");
+  const CliResult result =
+      sandbox.run({"prewarm", "--device", "cpu", "--shapes", "2x64", "--op", "compose", "--type",
+                   "f32", "--configs", "2", "--seconds", "0.1"});
+  EXPECT_EQ(result.exit_code, kFailed);
+  EXPECT_THAT(result.err, HasSubstr("what was tuned is lost: "));
 }
 
 TEST(CliPrewarm, WithoutAHostCompilerTheCpuIsUnavailable) {

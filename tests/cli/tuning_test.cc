@@ -86,6 +86,38 @@ std::string write_problems(const CliSandbox& sandbox, const std::string& text) {
   return path;
 }
 
+TEST(CliTune, SaysWhyWinnersAreNotKept) {
+  const CliSandbox sandbox;
+  std::filesystem::create_directory(sandbox.cache_dir());
+  std::filesystem::permissions(sandbox.cache_dir(), std::filesystem::perms::all);
+  const CliResult result = sandbox.run({"tune", "--shape", "8x512", "--device", "cpu"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("winners are not kept: folder " + sandbox.cache_dir() +
+                                    " can be written by everybody"));
+}
+
+TEST(CliTune, AFileThatMayNotGrowIsAFullDisk) {
+  const CliSandbox sandbox;
+  const CliResult result =
+      sandbox.run_words({"/bin/sh", "-c", "ulimit -f 8 && exec \"$0\" \"$@\"", DORAJIT_CLI, "tune",
+                         "--shape", "8x512", "--type", "f32", "--device", "cpu"});
+  EXPECT_EQ(result.exit_code, 1) << "the library's own kernel runs, untuned: " << result.err;
+  EXPECT_THAT(result.out, HasSubstr("winners are not kept: "));
+}
+
+TEST(CliTune, TakesProblemsFromAFileOfAnotherSystem) {
+  const CliSandbox sandbox;
+  const std::string file =
+      write_problems(sandbox, "\xef\xbb\xbf# small\r\n\r\ncompose/f32,f32,f32,f32/v1/c96/r2\r\n");
+  const CliResult result = sandbox.run({"tune", "--from", file, "--device", "cpu", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.document()["problems"][0]["problem"], "compose/f32,f32,f32,f32/v1/c96/r2");
+
+  const CliResult folder = sandbox.run({"tune", "--from", sandbox.folder(), "--device", "cpu"});
+  EXPECT_EQ(folder.exit_code, 1);
+  EXPECT_THAT(folder.err, HasSubstr("cannot be read: Is a directory"));
+}
+
 TEST(CliTune, TakesProblemsFromAFile) {
   const CliSandbox sandbox;
   const std::string file = write_problems(sandbox,

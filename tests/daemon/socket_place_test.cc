@@ -19,17 +19,16 @@ using namespace autotune::protocol;  // NOLINT(google-build-using-namespace): wh
 using testing::HasSubstr;
 
 TEST(SocketPlace, IsTheFirstFolderThatIsNamed) {
-  const ScopedEnvironment environment{"DORAJIT_DAEMON_DIR", "XDG_RUNTIME_DIR"};
+  const ScopedEnvironment environment{"XDG_RUNTIME_DIR"};
   EXPECT_THAT(
-      socket_folder(),
+      socket_folder({}),
       testing::EndsWith(std::to_string(::geteuid()) +
                         (std::filesystem::is_directory("/run/user/" + std::to_string(::geteuid()))
                              ? "/dorajit"
                              : "")));
   setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
-  EXPECT_EQ(socket_folder(), "/run/user/7/dorajit");
-  setenv("DORAJIT_DAEMON_DIR", "/elsewhere", 1);
-  EXPECT_EQ(socket_folder(), "/elsewhere");
+  EXPECT_EQ(socket_folder({}), "/run/user/7/dorajit");
+  EXPECT_EQ(socket_folder("/elsewhere"), "/elsewhere");
 }
 
 TEST(SocketPlaceProcess, ANameThatIsTooLongIsRefusedWithAdvice) {
@@ -39,6 +38,14 @@ TEST(SocketPlaceProcess, ANameThatIsTooLongIsRefusedWithAdvice) {
   daemon.start();
   EXPECT_EQ(daemon.wait(), 2) << daemon.log();
   EXPECT_THAT(daemon.log(), HasSubstr("set DORAJIT_DAEMON_DIR to a shorter folder"));
+}
+
+TEST(SocketPlaceProcess, ARelativeFolderIsRefused) {
+  RealDaemon daemon({}, false);
+  daemon.set("DORAJIT_DAEMON_DIR", "run");
+  daemon.start();
+  EXPECT_EQ(daemon.wait(), 2) << daemon.log();
+  EXPECT_THAT(daemon.log(), HasSubstr("DORAJIT_DAEMON_DIR is \"run\""));
 }
 
 TEST(SocketPlaceProcess, AFolderOfAnotherUserIsRefused) {

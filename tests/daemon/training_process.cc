@@ -1,7 +1,5 @@
 #include "tests/daemon/training_process.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -17,8 +15,8 @@ constexpr launch::DeviceId kCpu{};
 
 Settings settings_in(const std::string& cache_dir, const std::string& daemon_folder,
                      TunePolicy policy) {
-  ::setenv("DORAJIT_DAEMON_DIR", daemon_folder.c_str(), 1);
   Settings settings;
+  settings.daemon_dir = daemon_folder;
   settings.cache_dir = cache_dir;
   settings.tune_policy = policy;
   settings.tune_seconds = 0.2;

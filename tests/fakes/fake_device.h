@@ -61,6 +61,7 @@ class FakeDevice final : public device::Device {
     info_.target = compile::cuda_target(major, minor);
   }
   [[nodiscard]] int copies() const { return copies_; }
+  [[nodiscard]] int downloads() const { return downloads_; }
   // Every launch from now on covers that many columns more than it was told.
   void stretch_rows(int columns) { extra_columns_ = columns; }
 
@@ -107,6 +108,7 @@ class FakeDevice final : public device::Device {
     return cpu_.upload(destination, source, bytes);
   }
   Status download(void* destination, const void* source, std::size_t bytes) override {
+    ++downloads_;
     return cpu_.download(destination, source, bytes);
   }
   Status fill(void* destination, int byte, std::size_t bytes) override {
@@ -213,6 +215,7 @@ class FakeDevice final : public device::Device {
   std::map<std::string, double> times_;
   int extra_columns_ = 0;
   int copies_ = 0;
+  int downloads_ = 0;
   bool is_broken_ = false;
   double elapsed_ns_ = 0;
 };

@@ -58,6 +58,18 @@ def cache_entry(build, name):
     return match[1]
 
 
+def check_notices(file, projects):
+    """What is compiled in comes with its licences, whole."""
+    expect(file.is_file(), f"{file} was not installed")
+    parts = re.split(r"^={9,}\n(.+)\n={9,}\n", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    licences = dict(zip(parts[1::2], parts[2::2], strict=True))
+    for project in projects:
+        text = [text for headline, text in licences.items() if headline.startswith(project)]
+        expect(text and re.search(r"Permission is hereby\s+granted|Redistributions\s+in\s+binary\s+form",
+                                  text[0]), f"{file.name} has no licence of {project}")
+    say(f"licences of {', '.join(projects)}")
+
+
 class Installation:
     """A prefix and what stands where in it."""
 
@@ -67,6 +79,7 @@ class Installation:
         self.include_dir = prefix / cache_entry(build, "CMAKE_INSTALL_INCLUDEDIR")
         self.package_dir = self.library_dir / "cmake" / "dorajit"
         self.pkgconfig_dir = self.library_dir / "pkgconfig"
+        self.documents = prefix / cache_entry(build, "CMAKE_INSTALL_DATAROOTDIR") / "doc" / "dorajit"
         self.library = self.library_dir / "libdorajit.so"
 
 
@@ -218,6 +231,8 @@ def check_installation(build, source, scratch):
     installation = Installation(build, scratch / "prefix")
     run([tool("cmake"), "--install", build, "--prefix", installation.prefix])
     check_files(installation)
+    check_notices(installation.documents / "THIRD_PARTY_NOTICES",
+                  ("nlohmann/json", "xxHash", "CLI11", "libuv"))
     check_manual(installation)
     check_units(installation)
     check_relocatable(installation, build, source)

@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 
-from install_test import ALWAYS_THERE, Failure, clean_environment, expect, run, say, tool
+from install_test import (ALWAYS_THERE, Failure, check_notices, clean_environment, expect, run, say,
+                          tool)
 
 
 class Environment:
@@ -70,6 +71,13 @@ def check_needs(environment, glibc):
             newest.setdefault(int(minor), []).append(symbol)
         expect(newest and max(newest) <= glibc, f"{file.name} needs glibc 2.{max(newest)}")
         say(f"{file.name}: glibc 2.{max(newest)}, for {' '.join(sorted(newest[max(newest)])[:6])}")
+
+
+def check_licences(environment):
+    folder = next(environment.site.glob("dorajit-*.dist-info")) / "licenses"
+    expect((folder / "LICENSE").is_file(), f"{folder} has no LICENSE")
+    check_notices(folder / "THIRD_PARTY_NOTICES",
+                  ("nlohmann/json", "xxHash", "CLI11", "libuv", "pybind11"))
 
 
 def check_without_torch(environment):
@@ -182,6 +190,7 @@ def main():
             environment = Environment(arguments.interpreter, arguments.wheel.resolve(),
                                       pathlib.Path(scratch).resolve() / "environment")
             check_needs(environment, glibc)
+            check_licences(environment)
             check_without_torch(environment)
             check_cpp_extension(environment)
             check_programs(environment)

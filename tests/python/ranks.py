@@ -34,6 +34,13 @@ def on(*sizes):
     return pytest.mark.parametrize("ranks, device", cases, ids=[f"{n}-{d}" for n, d in cases])
 
 
+def fully_shard(module, device):
+    """PyTorch's, over all ranks: a mesh that is not given would be of GPUs wherever there are any."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    return fully_shard(module, mesh=init_device_mesh(device, (torch.distributed.get_world_size(),)))
+
+
 def _context():
     global _server
     if _server is None:

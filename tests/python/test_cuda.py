@@ -1,5 +1,6 @@
 """Streams and graphs of CUDA."""
 
+import copy
 import os
 import pathlib
 
@@ -150,3 +151,25 @@ def test_compiled_inference_is_replayed(launches):
             counts = launches()
             assert torch.equal(out, expected)
     assert counts == {}
+
+
+def test_graphed_callables_replay_both_passes(launches):
+    layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(128, 96, device="cuda"), rank=4, alpha=8)
+    torch.nn.init.normal_(layer.lora_B.weight)
+    alone = copy.deepcopy(layer)
+    def batch():
+        return torch.randn(32, 128, device="cuda", requires_grad=True)
+    graphed = torch.cuda.make_graphed_callables(layer, (batch(),))
+    trained = [[one for one in model.parameters() if one.requires_grad] for model in (layer, alone)]
+    for _ in range(3):
+        x = batch()
+        launches()
+        found = torch.autograd.grad(graphed(x).square().sum(), [x, *trained[0]])
+        assert launches() == {}
+        expected = torch.autograd.grad(alone(x).square().sum(), [x, *trained[1]])
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other)
+        with torch.no_grad():
+            for parameters in trained:
+                for one, gradient in zip(parameters, expected[1:], strict=True):
+                    one.sub_(gradient, alpha=1e-4)

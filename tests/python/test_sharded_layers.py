@@ -47,10 +47,9 @@ def fsdp1(module, device, **options):
 
 
 def _fully_sharded_layer_outside_of_forward(rank, device):
-    from torch.distributed.fsdp import fully_shard
     for kind in KINDS:
         alone, x = layer_and_input(kind, device)
-        layer = fully_shard(copy.deepcopy(alone))
+        layer = processes.fully_shard(copy.deepcopy(alone), device)
         norms, expected = layer.weight_norm(), exact(alone)
         assert isinstance(norms, DTensor) and isinstance(layer.base_layer.weight, DTensor)
         assert_close(norms.full_tensor(), expected)
@@ -74,9 +73,8 @@ def _fully_sharded_layer_outside_of_forward(rank, device):
 
 
 def _a_weight_that_changed_between_forward_passes(rank, device):
-    from torch.distributed.fsdp import fully_shard
     alone, x = layer_and_input("linear", device)
-    layer = fully_shard(copy.deepcopy(alone))
+    layer = processes.fully_shard(copy.deepcopy(alone), device)
     for _ in range(3):
         assert_close(layer(x).detach(), alone(x).detach(), 1e-5)
         layer.reshard()
@@ -86,12 +84,11 @@ def _a_weight_that_changed_between_forward_passes(rank, device):
 
 
 def _a_base_layer_that_is_its_own_unit(rank, device):
-    from torch.distributed.fsdp import fully_shard
     for kind in KINDS:
-        for engine in (fully_shard, lambda module: fsdp1(module, device)):
+        for engine in (processes.fully_shard, fsdp1):
             alone, x = layer_and_input(kind, device)
             layer = copy.deepcopy(alone)
-            layer.base_layer = engine(layer.base_layer)
+            layer.base_layer = engine(layer.base_layer, device)
             seed = torch.randn_like(alone(x))
             assert_close(layer(x).detach(), alone(x).detach(), 1e-5)
             for one in (alone, layer):
@@ -165,9 +162,8 @@ def _parameters_taken_apart_by_fsdp1(rank, device):
 
 
 def _new_adapters_of_sharded_layers(rank, device):
-    from torch.distributed.fsdp import fully_shard
     with pytest.raises(ValueError, match="`base_layer` is a DTensor.*make the layer first"):
-        dorajit.nn.DoRALinear(fully_shard(nn.Linear(4, 4, device=device)), 2)
+        dorajit.nn.DoRALinear(processes.fully_shard(nn.Linear(4, 4, device=device), device), 2)
 
 
 def _gathering_leaves_whole_parameters_alone(rank, device):
@@ -178,8 +174,7 @@ def _gathering_leaves_whole_parameters_alone(rank, device):
 
 
 def _a_trained_bias_elsewhere(rank, device):
-    from torch.distributed.fsdp import fully_shard
-    base = fully_shard(nn.Linear(4, 4, device=device))
+    base = processes.fully_shard(nn.Linear(4, 4, device=device), device)
     with pytest.raises(ValueError, match="`bias` is trained but sharded by itself"):
         gather.constant(base, "bias")
     base.bias.requires_grad_(False)

@@ -90,11 +90,10 @@ class FSDP2(Engine):
     leaves = False
 
     def __init__(self, made, device):
-        from torch.distributed.fsdp import fully_shard
         for module in [*made.modules()][::-1]:
             if isinstance(module, (nn.Linear, nn.Embedding) if self.leaves else models.Block):
-                fully_shard(module)
-        fully_shard(made)
+                processes.fully_shard(module, device)
+        processes.fully_shard(made, device)
         super().__init__(made, device)
 
     def trained(self):

@@ -78,6 +78,13 @@ TEST(HostCompiler, MakesASharedObject) {
                                  "ELF"));
 }
 
+TEST(HostCompiler, NeedsNoPath) {
+  const ScopedEnvironment environment{"PATH"};
+  HostCompiler compiler("", nullptr);
+  const auto artifact = compiler.compile(cpu_request());
+  EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+}
+
 TEST(HostCompiler, LeavesNoTemporaryFileBehind) {
   const ScopedEnvironment environment{"TMPDIR"};
   TemporaryFolder folder;

@@ -18,7 +18,8 @@ class SettingsTest : public testing::Test {
       {"DORAJIT_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "DORAJIT_TUNE", "DORAJIT_LOG",
        "DORAJIT_AUTOTUNE", "DORAJIT_TUNE_SECONDS", "DORAJIT_SCRATCH_BYTES", "DORAJIT_NVRTC",
        "DORAJIT_CXX", "DORAJIT_DATABASES", "DORAJIT_CACHE_MAX_BYTES", "DORAJIT_TUNE_CANDIDATES",
-       "DORAJIT_PRINT_AUTOTUNING", "DORAJIT_RECORD", "DORA_AUTOTUNE_COMPREHENSIVE"}};
+       "DORAJIT_PRINT_AUTOTUNING", "DORAJIT_RECORD", "DORA_AUTOTUNE_COMPREHENSIVE",
+       "DORAJIT_DAEMON_DIR"}};
 };
 
 TEST_F(SettingsTest, CacheDirectoryFollowsItsThreeVariablesInOrder) {
@@ -40,6 +41,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("DORAJIT_TUNE_CANDIDATES", "64", 1);
   setenv("DORAJIT_CACHE_MAX_BYTES", "4096", 1);
   setenv("DORAJIT_PRINT_AUTOTUNING", "1", 1);
+  setenv("DORAJIT_DAEMON_DIR", "/run/tuning", 1);
   const auto settings = Settings::from_environment();
   ASSERT_TRUE(settings) << settings.error().message;
   EXPECT_EQ(settings->tune_candidates, 64);
@@ -50,6 +52,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   EXPECT_TRUE(settings->comprehensive);
   EXPECT_EQ(settings->tune_seconds, 0.25);
   EXPECT_EQ(settings->scratch_bytes, 1048576);
+  EXPECT_EQ(settings->daemon_dir, "/run/tuning");
 }
 
 TEST_F(SettingsTest, RecordStaysWhereItIsWhenTheProcessGoesElsewhere) {
@@ -79,12 +82,15 @@ TEST_F(SettingsTest, AnUnknownValueIsRefusedAndNamed) {
                                         {"DORAJIT_TUNE_SECONDS", "-1"},
                                         {"DORAJIT_TUNE_SECONDS", "nan"},
                                         {"DORAJIT_TUNE_SECONDS", "inf"},
+                                        {"DORAJIT_TUNE_SECONDS", " 2"},
+                                        {"DORAJIT_TUNE_SECONDS", "0x10"},
                                         {"DORAJIT_SCRATCH_BYTES", "1e9"},
                                         {"DORAJIT_TUNE_CANDIDATES", "-1"},
                                         {"DORAJIT_TUNE_CANDIDATES", "4294967297"},
                                         {"DORAJIT_PRINT_AUTOTUNING", "yes"},
                                         {"DORA_AUTOTUNE_COMPREHENSIVE", "2"},
-                                        {"DORAJIT_CACHE_DIR", "relative/path"}}) {
+                                        {"DORAJIT_CACHE_DIR", "relative/path"},
+                                        {"DORAJIT_DAEMON_DIR", "relative/path"}}) {
     setenv(variable, value, 1);
     const auto settings = Settings::from_environment();
     ASSERT_FALSE(settings) << variable << "=" << value;
