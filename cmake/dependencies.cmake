@@ -1,7 +1,9 @@
 # Header-only dependencies and SQLite, each as an interface target named dorajit_<dependency>.
 include(third_party_notices)
 
-function(dorajit_add_headers name header package)
+# dorajit_add_headers(NAME HEADER HEADLINE PACKAGE...): HEADLINE is that of its notice; the first of the
+# packages is Debian's, the others are names that it has elsewhere.
+function(dorajit_add_headers name header headline package)
   find_path(DORAJIT_${name}_INCLUDE_DIR "${header}")
   if(NOT DORAJIT_${name}_INCLUDE_DIR)
     message(FATAL_ERROR "${header} was not found: install ${package} (./dev setup does).")
@@ -10,32 +12,24 @@ function(dorajit_add_headers name header package)
   add_library(dorajit_${name} INTERFACE)
   target_include_directories(dorajit_${name} SYSTEM INTERFACE
     "$<BUILD_INTERFACE:${DORAJIT_${name}_INCLUDE_DIR}>")
-endfunction()
-
-# The notice of what dorajit_add_headers has found: of Debian's package, or of others' of these names.
-function(dorajit_add_headers_notice name headline package)
-  cmake_path(GET DORAJIT_${name}_INCLUDE_DIR PARENT_PATH prefix)
-  set(files "${package}/copyright")
-  foreach(other IN LISTS ARGN)
-    list(APPEND files "${other}/copyright" "${other}/LICENSE" "${other}/LICENSE.MIT")
+  set(files)
+  foreach(known_as IN LISTS package ARGN)
+    list(APPEND files "${known_as}/copyright" "${known_as}/LICENSE" "${known_as}/LICENSE.MIT")
   endforeach()
+  cmake_path(GET DORAJIT_${name}_INCLUDE_DIR PARENT_PATH prefix)
   dorajit_add_notice(${name} "${headline}" "${prefix}" FILES ${files})
 endfunction()
 
-dorajit_add_headers(json nlohmann/json.hpp nlohmann-json3-dev)
-dorajit_add_headers_notice(json "nlohmann/json (MIT)" nlohmann-json3-dev nlohmann-json json-devel)
-dorajit_add_headers(xxhash xxhash.h libxxhash-dev)
-dorajit_add_headers_notice(xxhash "xxHash, its header (BSD-2-Clause)" libxxhash-dev xxhash
-  xxhash-devel)
-dorajit_add_headers(dlpack dlpack/dlpack.h libdlpack-dev)
-dorajit_add_headers_notice(dlpack "DLPack (Apache-2.0)" libdlpack-dev dlpack dlpack-devel)
-dorajit_add_headers(sqlite sqlite3.h libsqlite3-dev)
-dorajit_add_headers_notice(sqlite "SQLite (public domain)" libsqlite3-dev sqlite3 sqlite sqlite-libs)
+dorajit_add_headers(json nlohmann/json.hpp "nlohmann/json (MIT)"
+  nlohmann-json3-dev nlohmann-json json-devel)
+dorajit_add_headers(xxhash xxhash.h "xxHash, its header (BSD-2-Clause)"
+  libxxhash-dev xxhash xxhash-devel)
+dorajit_add_headers(dlpack dlpack/dlpack.h "DLPack (Apache-2.0)" libdlpack-dev dlpack dlpack-devel)
+dorajit_add_headers(sqlite sqlite3.h "SQLite (public domain)"
+  libsqlite3-dev sqlite3 sqlite sqlite-libs)
 if(DORAJIT_BUILD_CLI)
-  dorajit_add_headers(cli11 CLI/CLI.hpp libcli11-dev)
-  dorajit_add_headers_notice(cli11 "CLI11 (BSD-3-Clause)" libcli11-dev cli11 cli11-devel)
-  dorajit_add_headers(uv uv.h libuv1-dev)
-  dorajit_add_headers_notice(uv "libuv (MIT)" libuv1-dev libuv libuv-devel)
+  dorajit_add_headers(cli11 CLI/CLI.hpp "CLI11 (BSD-3-Clause)" libcli11-dev cli11 cli11-devel)
+  dorajit_add_headers(uv uv.h "libuv (MIT)" libuv1-dev libuv libuv-devel)
   # The static archive where there is one, so that the daemon runs where libuv is not installed.
   find_library(DORAJIT_UV_LIBRARY NAMES libuv_a.a libuv.a uv REQUIRED)
   mark_as_advanced(DORAJIT_UV_LIBRARY)
