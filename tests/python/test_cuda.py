@@ -153,6 +153,34 @@ def test_compiled_inference_is_replayed(launches):
     assert counts == {}
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_a_compiled_patched_model_is_replayed(training):
+    """Nothing that outlives a call may be allocated in the pool of a graph."""
+    peft = pytest.importorskip("peft")
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256))
+    model = peft.get_peft_model(layers.cuda().bfloat16(), peft.LoraConfig(
+        use_dora=True, r=8, target_modules=["0", "2"], init_lora_weights=False))
+    dorajit.patch_peft(model, strict=True)
+    compiled = torch.compile(model, mode="reduce-overhead")
+    trained = [one for one in model.parameters() if one.requires_grad]
+    for _ in range(6):
+        x = torch.randn(64, 256, device="cuda").bfloat16()
+        torch.compiler.cudagraph_mark_step_begin()
+        with torch.set_grad_enabled(training):
+            found, expected = compiled(x), model(x)
+            torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
+            if training:
+                found, expected = (torch.autograd.grad(out.float().square().mean(), trained)
+                                   for out in (found, expected))
+                for one, other in zip(found, expected, strict=True):
+                    torch.testing.assert_close(one, other, rtol=5e-2, atol=2e-3)
+        with torch.no_grad():
+            for one in trained:
+                one.mul_(1.01)
+
+
 def test_graphed_callables_replay_both_passes(launches):
     layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(128, 96, device="cuda"), rank=4, alpha=8)
     torch.nn.init.normal_(layer.lora_B.weight)

@@ -200,6 +200,13 @@ def test_squares_are_made_once(device, monkeypatch):
     assert len(made) == 1
 
 
+def test_the_operator_of_compiled_code_keeps_nothing(device):
+    weight, a, b = factors(20, 30, 4, device)
+    found = torch.ops.dorajit.weight_norm(weight, a, b, 0.5, None)
+    assert_norm(found, exact(weight, a, b, 0.5))
+    assert not norm_cache.kept(weight)
+
+
 def test_nothing_is_kept_of_a_weight_that_is_gone(device):
     weight, a, b = factors(20, 30, 4, device)
     dorajit.weight_norm(weight, a, b, 0.5)

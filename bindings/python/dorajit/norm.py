@@ -244,7 +244,9 @@ def _multiplied(left, right):
 
 
 def _operator(weight, lora_A, lora_B, scale, chunk_mb):
-    return _computed(weight, lora_A, lora_B, scale, chunk_mb, weight)
+    # Nothing is kept: compiled code runs this while PyTorch allocates from the pool of a CUDA graph, in
+    # which every tensor that outlives a call must be one of the graph's outputs.
+    return _computed(weight, lora_A, lora_B, scale, chunk_mb, None)
 
 
 def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):

@@ -37,14 +37,16 @@ def rows(weight, rows_of, compute, elements=None):
     """The kept ||W||^2, or compute()'s from now on.
 
     Args:
-        weight: the frozen tensor; nothing is kept of one that requires grad. Any change that PyTorch
-            counts, other memory, another type, shape or device makes it a new one. Memory is told
-            apart by a weak reference to it, so that an address used again is not taken for the old
-            one.
+        weight: the frozen tensor; nothing is kept of one that requires grad, or of None. Any change
+            that PyTorch counts, other memory, another type, shape or device makes it a new one.
+            Memory is told apart by a weak reference to it, so that an address used again is not taken
+            for the old one.
         rows_of: what else the sums depend on: how the weight is seen as a matrix.
         compute: makes the sums.
         elements: the tensor that holds the weight's elements; the weight itself if None.
     """
+    if weight is None:
+        return compute()
     elements = weight if elements is None else elements
     if weight.requires_grad or elements.requires_grad:
         # Fused optimizers write what PyTorch does not count.
