@@ -6,7 +6,7 @@
 namespace dorajit::cli::manual {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string single_quoted(std::string_view text) {
   std::string escaped = "'";
   for (const char letter : text) {
     if (letter == '\'' || letter == '\\') escaped += '\\';
@@ -24,14 +24,14 @@ std::string value_action(const std::string& value) {
 
 void add_command(const CommandOutline& command, const std::string& program,
                  const std::string& condition, std::string& text) {
-  const std::string begin = std::format("complete -c {} -n {}", program, quoted(condition));
+  const std::string begin = std::format("complete -c {} -n {}", program, single_quoted(condition));
   for (const OptionOutline& option : command.options) {
     text += begin;
     for (const std::string& name : option.names) {
       text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
     }
     if (!option.value.empty()) text += value_action(option.value);
-    text += std::format(" -d {}\n", quoted(option.description));
+    text += std::format(" -d {}\n", single_quoted(option.description));
   }
   for (const OptionOutline& positional : command.positionals) {
     if (is_file(positional.value)) text += begin + " -F\n";
@@ -42,8 +42,8 @@ void add_command(const CommandOutline& command, const std::string& program,
   for (const CommandOutline& one : command.subcommands) {
     text += std::format(
         "complete -c {} -n {} -a {} -d {}\n", program,
-        quoted(std::format("{}; and not __fish_seen_subcommand_from{}", condition, names)),
-        one.name, quoted(one.description));
+        single_quoted(std::format("{}; and not __fish_seen_subcommand_from{}", condition, names)),
+        one.name, single_quoted(one.description));
   }
 }
 
@@ -61,8 +61,8 @@ std::string fish_completion(const CommandOutline& program) {
   add_command(alone, name, "not __fish_seen_subcommand_from" + names, text);
   for (const CommandOutline& command : program.subcommands) {
     text += std::format("complete -c {} -n {} -a {} -d {}\n", name,
-                        quoted("not __fish_seen_subcommand_from" + names), command.name,
-                        quoted(command.description));
+                        single_quoted("not __fish_seen_subcommand_from" + names), command.name,
+                        single_quoted(command.description));
     add_command(command, name, "__fish_seen_subcommand_from " + command.name, text);
   }
   return text;

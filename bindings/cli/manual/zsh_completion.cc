@@ -7,7 +7,7 @@ namespace dorajit::cli::manual {
 namespace {
 
 // Inside single quotes, in a specification of _arguments or _describe.
-std::string quoted(std::string_view text) {
+std::string single_quoted(std::string_view text) {
   std::string escaped;
   for (const char letter : text) {
     if (letter == '\'') {
@@ -34,16 +34,16 @@ std::string arguments_text(const CommandOutline& command, const std::string& ind
       const bool is_long = name.starts_with("--");
       text += std::format("{}'{}{}{}[{}]", indent, option.repeats ? "*" : "", name,
                           option.value.empty() ? "" : (is_long ? "=" : "+"),
-                          quoted(option.description));
+                          single_quoted(option.description));
       if (!option.value.empty()) {
-        text += std::format(":{}:{}", quoted(option.value), value_action(option.value));
+        text += std::format(":{}:{}", single_quoted(option.value), value_action(option.value));
       }
       text += "' \\\n";
     }
   }
   for (const OptionOutline& positional : command.positionals) {
     text += std::format("{}'{}:{}:{}' \\\n", indent, positional.repeats ? "*" : "",
-                        quoted(positional.value), value_action(positional.value));
+                        single_quoted(positional.value), value_action(positional.value));
   }
   return text;
 }
@@ -67,7 +67,7 @@ std::string functions_text(const CommandOutline& command, const std::string& pat
   for (const CommandOutline& one : command.subcommands) {
     const std::string longer = path + " " + one.name;
     text += functions_text(one, longer);
-    names += std::format("    '{}:{}'\n", one.name, quoted(one.description));
+    names += std::format("    '{}:{}'\n", one.name, single_quoted(one.description));
     cases += std::format("        {}) {} ;;\n", one.name, function_name(longer));
   }
   return text + std::format(R"({}() {{
