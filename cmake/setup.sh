@@ -97,7 +97,7 @@ install_nvrtc() {
 }
 
 setup_key() { printf '%s\n' "${clang_packages[*]} ${lint_packages[*]} ${base_packages[*]}" "$nvrtc_13" \
-  "$clang_tidy" "${python_packages[*]} ${peft_packages[*]}" "$(cat /etc/os-release 2>/dev/null)" |
+  "$clang_tidy" "$(cat /etc/os-release 2>/dev/null)" |
   sha256sum | cut -d' ' -f1; }
 
 run_setup() {
@@ -128,9 +128,6 @@ CUDA kernels and 'dorajit compile' are left out")
     [[ -x $state/venv/bin/clang-tidy ]] || notices+=("clang-tidy could not be had from PyPI: ./dev lint
 leaves it out")
   fi
-  has_python || install_python
-  has_python || notices+=("PyTorch, pybind11 or Python's headers are missing and could not be
-fetched: the Python package is neither built nor tested")
   notices=("${notices[@]//$'\n'/ }")
   { printf 'key=%q compiler=%q nvrtc=%q\n' "$(setup_key)" "$compiler" "$nvrtc"
     printf 'notices=('; printf '%q ' "${notices[@]}"; printf ')\n'; } >"$state/setup"
@@ -148,4 +145,13 @@ setup() {
   [[ $compiler == clang++-19 ]] ||
     toolchain=("-DCMAKE_CXX_COMPILER=$compiler" "-DCMAKE_C_COMPILER=${compiler/g++/gcc}")
   [[ -n ${DORAJIT_NVRTC:-} || -z $nvrtc ]] || export DORAJIT_NVRTC=$nvrtc
+}
+
+# setup, and what the Python package needs: PyTorch and its like are fetched for those commands alone that
+# build or test it.
+setup_with_python() {
+  setup
+  has_python || install_python
+  has_python || say "PyTorch, pybind11 or Python's headers could not be fetched: the Python package is \
+neither built nor tested"
 }
