@@ -21,8 +21,7 @@ namespace py = pybind11;
 
 py::dict statistics() {
   dorajit_statistics total{};
-  dorajit_error* error = nullptr;
-  check(engines().statistics(&total, &error), error);
+  check([&](dorajit_error** error) { return engines().statistics(&total, error); });
   py::dict counts;
   counts["launches"] = total.launches;
   counts["compilations"] = total.compilations;

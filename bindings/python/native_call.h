@@ -29,9 +29,7 @@ dorajit_status try_to_run(const Call& call, dorajit_error*& error) {
 // The same, and raises what it fails with.
 template <class Call>
 void run(const Call& call) {
-  dorajit_error* error = nullptr;
-  const dorajit_status status = try_to_run(call, error);
-  check(status, error);
+  check([&](dorajit_error** error) { return try_to_run(call, *error); });
 }
 
 // Whether the call may succeed with other views of its tensors, or in PyTorch.

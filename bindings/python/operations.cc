@@ -124,8 +124,9 @@ void backward(Tensors<6> tensors, double scale) {
   std::int64_t bytes = 0;
   TorchMemory workspace;
   if (d_gain.dl() != nullptr) {
-    dorajit_error* error = nullptr;
-    check(dorajit_backward_workspace(needed[0], needed[1], &bytes, &error), error);
+    check([&](dorajit_error** error) {
+      return dorajit_backward_workspace(needed[0], needed[1], &bytes, error);
+    });
     if (bytes > 0) workspace = TorchMemory(tensors[0], bytes);
   }
   void* const stream = current_stream(needed[0]->device);

@@ -81,8 +81,8 @@ class Engine {
     c_options.scratch_bytes = options.scratch_bytes;
     c_options.vouches_for_devices = options.vouches_for_devices ? 1 : 0;
     dorajit_engine* engine = nullptr;
-    dorajit_error* error = nullptr;
-    check(dorajit_engine_create(&c_options, &engine, &error), error);
+    detail::check(
+        [&](dorajit_error** error) { return dorajit_engine_create(&c_options, &engine, error); });
     engine_.reset(engine);
   }
 
@@ -100,8 +100,9 @@ class Engine {
     const DLTensor c_base = base.dl_tensor();
     const DLTensor c_gain = gain.dl_tensor();
     const DLTensor c_out = out.dl_tensor();
-    dorajit_error* error = nullptr;
-    check(dorajit_compose(get(), stream, &c_lora, &c_base, &c_gain, scale, &c_out, &error), error);
+    detail::check([&](dorajit_error** error) {
+      return dorajit_compose(get(), stream, &c_lora, &c_base, &c_gain, scale, &c_out, error);
+    });
   }
 
   // compose into out, and inner = scale * lora + base, which backward needs for d_gain. out and
@@ -114,10 +115,10 @@ class Engine {
     const DLTensor c_gain = gain.dl_tensor();
     const DLTensor c_out = out.dl_tensor();
     const DLTensor c_inner = inner.dl_tensor();
-    dorajit_error* error = nullptr;
-    check(dorajit_compose_inner(get(), stream, &c_lora, &c_base, &c_gain, scale, &c_out, &c_inner,
-                                &error),
-          error);
+    detail::check([&](dorajit_error** error) {
+      return dorajit_compose_inner(get(), stream, &c_lora, &c_base, &c_gain, scale, &c_out,
+                                   &c_inner, error);
+    });
   }
 
   // d_lora = (gain * scale) * d_out, d_base = (gain - 1) * d_out, d_gain = sum of inner * d_out
@@ -136,8 +137,9 @@ class Engine {
     const DLTensor c_d_out = d_out.dl_tensor();
     const DLTensor c_gain = gain.dl_tensor();
     std::int64_t bytes = 0;
-    dorajit_error* error = nullptr;
-    check(dorajit_backward_workspace(&c_d_out, &c_gain, &bytes, &error), error);
+    detail::check([&](dorajit_error** error) {
+      return dorajit_backward_workspace(&c_d_out, &c_gain, &bytes, error);
+    });
     return bytes;
   }
 
@@ -157,10 +159,10 @@ class Engine {
     const OptionalTensor c_bias(bias);
     const DLTensor c_out = out.dl_tensor();
     const OptionalTensor c_inner(inner);
-    dorajit_error* error = nullptr;
-    check(dorajit_compose_residual(get(), stream, &c_lora, &c_result, &c_gain, c_bias.get(), scale,
-                                   &c_out, c_inner.get(), &error),
-          error);
+    detail::check([&](dorajit_error** error) {
+      return dorajit_compose_residual(get(), stream, &c_lora, &c_result, &c_gain, c_bias.get(),
+                                      scale, &c_out, c_inner.get(), error);
+    });
   }
 
   // d_lora = (gain * scale) * d_out, d_result = gain * d_out, which goes into gradients.d_base, and
@@ -178,9 +180,9 @@ class Engine {
     const DLTensor c_cross = cross.dl_tensor();
     const DLTensor c_ba = ba_norm_sq.dl_tensor();
     const DLTensor c_norm = norm.dl_tensor();
-    dorajit_error* error = nullptr;
-    check(dorajit_norm_assembly(get(), stream, &c_w, &c_cross, &c_ba, scale, &c_norm, &error),
-          error);
+    detail::check([&](dorajit_error** error) {
+      return dorajit_norm_assembly(get(), stream, &c_w, &c_cross, &c_ba, scale, &c_norm, error);
+    });
   }
 
   // Makes ready what a call of the operation with such tensors would launch: before a CUDA graph is
@@ -201,17 +203,17 @@ class Engine {
       }
       ++count;
     }
-    dorajit_error* error = nullptr;
-    check(dorajit_warmup(get(), static_cast<std::int32_t>(operation), pointers,
-                         static_cast<std::int32_t>(count), &error),
-          error);
+    detail::check([&](dorajit_error** error) {
+      return dorajit_warmup(get(), static_cast<std::int32_t>(operation), pointers,
+                            static_cast<std::int32_t>(count), error);
+    });
   }
 
   Statistics statistics() const {
     dorajit_statistics counts{};
     counts.struct_size = sizeof counts;
-    dorajit_error* error = nullptr;
-    check(dorajit_engine_statistics(get(), &counts, &error), error);
+    detail::check(
+        [&](dorajit_error** error) { return dorajit_engine_statistics(get(), &counts, error); });
     Statistics result;
     result.launches = counts.launches;
     result.compilations = counts.compilations;
@@ -228,7 +230,6 @@ class Engine {
  private:
   struct Destroy {
     void operator()(dorajit_engine* engine) const noexcept { dorajit_engine_destroy(engine); }
-    void operator()(dorajit_error* error) const noexcept { dorajit_error_destroy(error); }
   };
 
   // A DLTensor that may be left out.
@@ -254,17 +255,11 @@ class Engine {
     const OptionalTensor d_lora(gradients.d_lora);
     const OptionalTensor d_base(gradients.d_base);
     const OptionalTensor d_gain(gradients.d_gain);
-    dorajit_error* error = nullptr;
-    check(function(get(), stream, &c_d_out, inner.get(), &c_gain, scale, d_lora.get(), d_base.get(),
-                   d_gain.get(), gradients.workspace, gradients.workspace_bytes, &error),
-          error);
-  }
-
-  static void check(dorajit_status status, dorajit_error* error) {
-    if (status == DORAJIT_OK) return;
-    const std::unique_ptr<dorajit_error, Destroy> owner(error);
-    throw Error(static_cast<Status>(status), dorajit_error_message(error),
-                dorajit_error_log(error));
+    detail::check([&](dorajit_error** error) {
+      return function(get(), stream, &c_d_out, inner.get(), &c_gain, scale, d_lora.get(),
+                      d_base.get(), d_gain.get(), gradients.workspace, gradients.workspace_bytes,
+                      error);
+    });
   }
 
   std::unique_ptr<dorajit_engine, Destroy> engine_;

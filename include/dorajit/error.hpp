@@ -53,6 +53,26 @@ class Error : public std::runtime_error {
   std::shared_ptr<const std::string> log_;  // shared, so that copying an Error does not throw
 };
 
+namespace detail {
+
+struct DestroyError {
+  void operator()(dorajit_error* error) const noexcept { dorajit_error_destroy(error); }
+};
+
+// Runs `call(dorajit_error** error)`, a function of the C interface, and throws what it fails with.
+// The out-parameter is read in a statement after the call, whatever the order in which a compiler
+// evaluates arguments.
+template <class Call>
+void check(const Call& call) {
+  dorajit_error* error = nullptr;
+  const dorajit_status status = call(&error);
+  if (status == DORAJIT_OK) return;
+  const std::unique_ptr<dorajit_error, DestroyError> owner(error);
+  throw Error(static_cast<Status>(status), dorajit_error_message(error), dorajit_error_log(error));
+}
+
+}  // namespace detail
+
 }  // namespace v0
 }  // namespace dorajit
 

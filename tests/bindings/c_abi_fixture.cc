@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "bindings/c/error_handle.h"
+
 namespace dorajit::bindings {
 namespace {
 
@@ -178,6 +180,12 @@ EngineHandle CAbiTest::make_engine(const dorajit_engine_options* options) {
   const Outcome outcome = take(status, error);
   EXPECT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
   return EngineHandle(engine);
+}
+
+dorajit_status fail_to_compile(dorajit_error** error) {
+  return guarded(error, [] {
+    return Status(fail(StatusCode::kCompileError, "it did not compile", "line 1: no"));
+  });
 }
 
 std::string LogCapture::text() const {

@@ -125,6 +125,9 @@ class CAbiTest : public testing::Test {
   std::string folder_;
 };
 
+// Fails as a function of the C ABI whose compiler refused "line 1".
+dorajit_status fail_to_compile(dorajit_error** error);
+
 // Collects the messages of the process while it lives.
 class LogCapture {
  public:

@@ -95,6 +95,13 @@ TEST_F(CppWrapperTest, ErrorsNameTheArgument) {
   EXPECT_EQ(error.log(), "");
 }
 
+TEST_F(CppWrapperTest, ErrorsHaveTheCompilersLog) {
+  const Error error = thrown_by([] { detail::check(fail_to_compile); });
+  EXPECT_EQ(error.status(), dorajit::Status::kCompileError);
+  EXPECT_STREQ(error.what(), "it did not compile");
+  EXPECT_EQ(error.log(), "line 1: no");
+}
+
 TEST_F(CppWrapperTest, BrokenDlpackTensorsAreRefused) {
   Engine engine;
   DLTensor broken = TensorRef(out_.data(), {2, 3}, Type::kFloat32).dl_tensor();
