@@ -164,21 +164,24 @@ void note_measurements(const std::vector<Candidate*>& contestants, const Tournam
 }
 
 // As many rows of the bucket as the memory allows, and as many sets as defeat the cache.
-Result<ScratchOperands> make_scratch(const launch::Problem& problem, device::Device& device,
-                                     const TuneLimits& limits) {
+Result<ScratchShape> measured_shape(const launch::Problem& problem, device::Device& device,
+                                    const TuneLimits& limits) {
   std::int64_t budget = limits.scratch_bytes;
+  std::int64_t most = budget;
   if (budget == 0) {
     DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
     budget = std::min(kMostScratchBytes, free / 4);
+    most = budget;
     if (device.info().traits.kind == kernels::DeviceKind::kCpu) {
       budget = std::min(budget, kCpuCachesOfScratch * device.info().cache_bytes);
     }
   }
   const kernels::DeviceKind kind = device.info().traits.kind;
   ScratchShape shape = scratch_shape(problem, kind, budget);
+  DORAJIT_TRY(check_fits(problem, shape, kind, most));
   const std::int64_t set_bytes = ScratchOperands::bytes_per_set(problem.variant, shape, kind);
   shape.sets = sets_for_cold_cache(device.info(), set_bytes, budget);
-  return ScratchOperands::make(device, problem.variant, shape);
+  return shape;
 }
 
 std::unexpected<Error> default_is_broken(const launch::Problem& problem, const Candidate& candidate,
@@ -220,9 +223,11 @@ std::vector<TrialResult> caught(const std::vector<Candidate>& candidates) {
 // Times the candidates that have a kernel and chooses among them.
 Result<Candidate*> choose(std::vector<Candidate>& candidates, Verifier& verifier,
                           const launch::Problem& problem, device::Device& device,
-                          const TuneLimits& limits, const std::string& scope, double seconds) {
+                          const ScratchShape& shape, const TuneLimits& limits,
+                          const std::string& scope, double seconds) {
   Candidate& standard = candidates.front();
-  DORAJIT_ASSIGN(const ScratchOperands scratch, make_scratch(problem, device, limits));
+  DORAJIT_ASSIGN(const ScratchOperands scratch,
+                 ScratchOperands::make(device, problem.variant, shape));
   const std::vector<Candidate*> competing = contestants(candidates);
   const std::vector<Work> work = work_of(competing, scratch, device);
   rehearse(competing, work, device, problem, limits.journal, scope);
@@ -281,6 +286,7 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
     return TuneResult{.winner = ready.config, .default_config = standard.result.config};
   }
   standard.kernel = std::move(ready);
+  DORAJIT_ASSIGN(const ScratchShape shape, measured_shape(problem, device, limits));
   DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem, device));
   if (const auto checked = verifier.check(*standard.kernel); !checked || *checked != Verdict::kOk) {
     return default_is_broken(problem, standard, checked);
@@ -293,7 +299,7 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   const double left =
       std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
   std::vector<TrialResult> misbehaved = caught(candidates);
-  const auto chosen = choose(candidates, verifier, problem, device, limits, scope, left);
+  const auto chosen = choose(candidates, verifier, problem, device, shape, limits, scope, left);
   if (!chosen) {
     return TuneResult{.winner = standard.result.config,
                       .default_config = standard.result.config,

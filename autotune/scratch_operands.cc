@@ -135,6 +135,17 @@ ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind k
   return shape;
 }
 
+Status check_fits(const launch::Problem& problem, const ScratchShape& shape,
+                  kernels::DeviceKind kind, std::int64_t bytes) {
+  const std::int64_t needed = ScratchOperands::bytes_per_set(problem.variant, shape, kind);
+  if (needed <= bytes) return {};
+  return fail(
+      StatusCode::kOutOfMemory,
+      std::format("operands of {} x {} elements take {} bytes, but scratch memory may take {}; "
+                  "raise DORAJIT_SCRATCH_BYTES to measure them",
+                  shape.rows, shape.cols, needed, bytes));
+}
+
 Result<ScratchOperands> ScratchOperands::make(device::Device& device,
                                               const kernels::Variant& variant,
                                               const ScratchShape& shape) {

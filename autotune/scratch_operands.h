@@ -33,6 +33,10 @@ inline constexpr std::int64_t kMostScratchBytes = std::int64_t{2} << 30;
 ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,
                            std::int64_t bytes);
 
+// kOutOfMemory unless one set of the shape fits `bytes`: of few very long rows, even one may not.
+Status check_fits(const launch::Problem& problem, const ScratchShape& shape,
+                  kernels::DeviceKind kind, std::int64_t bytes);
+
 // Several sets of operands of one variant, inputs filled with reproducible finite values around
 // those that training meets (gains around 1, as the paper measured them), in one allocation.
 // Outputs are poisoned, and so are the guards between the operands, which no kernel may write.

@@ -13,6 +13,10 @@ namespace {
 constexpr std::int64_t kRows = 44;
 constexpr std::int64_t kReferenceElements = 1 << 20;
 
+// Longer rows are cut to that, and end where they did in a vector or block of any config.
+constexpr std::int64_t kMostCols = kReferenceElements;
+constexpr std::int64_t kWidestBlock = 1 << 16;
+
 constexpr std::size_t kGuardBytes = 4096;
 
 constexpr std::int64_t kTallestProgram = 2048;  // of column sums
@@ -60,12 +64,14 @@ class Watching {
 
 Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& device) {
   Verifier verifier(device);
-  const std::int64_t rows =
-      std::clamp<std::int64_t>(kReferenceElements / problem.num_cols, 1, kRows);
-  const std::int64_t ragged_cols = problem.num_cols > 3 ? problem.num_cols - 3 : problem.num_cols;
+  const std::int64_t cols = problem.num_cols <= kMostCols
+                                ? problem.num_cols
+                                : kMostCols + problem.num_cols % kWidestBlock;
+  const std::int64_t rows = std::clamp<std::int64_t>(kReferenceElements / cols, 1, kRows);
+  const std::int64_t ragged_cols = cols > 3 ? cols - 3 : cols;
   std::vector<ScratchShape> shapes = {
-      {.rows = rows, .cols = problem.num_cols, .seed = 11},
-      {.rows = rows, .cols = problem.num_cols, .seed = 12},
+      {.rows = rows, .cols = cols, .seed = 11},
+      {.rows = rows, .cols = cols, .seed = 12},
       {.rows = std::max<std::int64_t>(1, rows / 2), .cols = ragged_cols, .seed = 13}};
   if (problem.variant.has_sum()) {
     for (const ScratchShape& deep : deep_shapes(problem)) shapes.push_back(deep);

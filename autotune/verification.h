@@ -12,10 +12,10 @@
 
 namespace dorajit::autotune {
 
-// Small inputs of a problem's columns and alignment class, and the bits that the op makes of them:
-// two seeds on several rows, a ragged shape whose last vector and last block are cut short, and,
-// for sums, shapes that have several partial sums. The truth is the host reference, which the
-// default config has to meet first.
+// Small inputs of a problem's columns (about 2^20 of them at most) and alignment class, and the
+// bits that the op makes of them: two seeds on several rows, a ragged shape whose last vector and
+// last block are cut short, and, for sums, shapes that have several partial sums. The truth is the
+// host reference, which the default config has to meet first.
 class Verifier {
  public:
   static Result<Verifier> make(const launch::Problem& problem, device::Device& device);

@@ -11,6 +11,7 @@
 #include "runtime/base/work_in_progress.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/launch/size_limit.h"
 
 namespace dorajit {
 namespace {
@@ -147,6 +148,7 @@ Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const Device
 
 Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Problem& problem,
                                             device::Device& device, bool anew) {
+  DORAJIT_TRY(launch::check_size(problem));
   const WorkInProgress work(Work::kPreparing);
   {
     std::unique_lock lock(making_mutex_);

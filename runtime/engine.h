@@ -40,7 +40,7 @@ class Engine {
   // alignments. Their memory may be null and is not touched. Not on the launch path.
   Status warm_up(const launch::Call& call);
 
-  // What run() would launch, made ready now.
+  // What run() would launch, made ready now. kInvalidArgument for sizes beyond launch::check_size().
   Result<launch::ConfigAnswer> prepare(const launch::Problem& problem, const launch::DeviceId& id);
 
   // The device, opened on first use.

@@ -13,6 +13,7 @@
 #include "kernel_templates/partial_sums.h"
 #include "kernel_templates/registry.h"
 #include "runtime/launch/check_call.h"
+#include "runtime/launch/size_limit.h"
 
 namespace dorajit::bindings {
 namespace {
@@ -183,11 +184,11 @@ Status backward_workspace(const DLTensor* d_out, const DLTensor* gain, std::int6
                             "one element per column",
                             kFunction, channels.cols, matrix.cols));
   }
-  if (std::int64_t size = 0; __builtin_mul_overflow(matrix.rows * matrix.cols,
-                                                    kernels::size_in_bytes(matrix.type), &size)) {
-    return fail(
-        StatusCode::kInvalidArgument,
-        std::format("{}: argument `d_out` has more than 2^63 bytes; check its shape", kFunction));
+  if (!launch::span_bytes(matrix)) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{}: argument `d_out` spans more than 2^47 bytes, which is all that a "
+                            "process can address; check its shape and strides",
+                            kFunction));
   }
   const bool is_double = matrix.type == kernels::ElementType::kFloat64 ||
                          channels.type == kernels::ElementType::kFloat64;

@@ -58,8 +58,8 @@ class CopyRegions {
 };
 
 // Rows and sets that fit the budget.
-ScratchShape fitting_shape(const launch::Problem& problem, const device::DeviceInfo& info,
-                           std::int64_t rows, std::int64_t budget) {
+Result<ScratchShape> fitting_shape(const launch::Problem& problem, const device::DeviceInfo& info,
+                                   std::int64_t rows, std::int64_t budget) {
   ScratchShape shape{.rows = rows, .cols = problem.num_cols, .vector_width = problem.vector_width};
   const auto set_bytes = [&] {
     return ScratchOperands::bytes_per_set(problem.variant, shape, info.traits.kind) +
@@ -69,6 +69,7 @@ ScratchShape fitting_shape(const launch::Problem& problem, const device::DeviceI
     return UnfusedPasses::temporary_bytes(problem.variant, shape.rows, shape.cols);
   };
   while (shape.rows > 1 && set_bytes() + temporary() > budget) shape.rows /= 2;
+  DORAJIT_TRY(autotune::check_fits(problem, shape, info.traits.kind, budget));
   // The operands alone must defeat the cache: a launch touches nothing of the copy's regions.
   const std::int64_t operand_bytes =
       ScratchOperands::bytes_per_set(problem.variant, shape, info.traits.kind);
@@ -90,7 +91,8 @@ Result<Comparison> compare(Engine& engine, device::Device& device, const launch:
   DORAJIT_ASSIGN(const launch::ReadyKernel tuned, kernels.get(device, variant, winner));
 
   DORAJIT_ASSIGN(const std::int64_t budget, scratch_budget(engine.settings(), device));
-  const ScratchShape shape = fitting_shape(problem, device.info(), plan.rows, budget);
+  DORAJIT_ASSIGN(const ScratchShape shape,
+                 fitting_shape(problem, device.info(), plan.rows, budget));
   const std::int64_t bytes = traffic(variant, shape.rows, shape.cols);
   DORAJIT_ASSIGN(const ScratchOperands scratch, ScratchOperands::make(device, variant, shape));
   DORAJIT_ASSIGN(

@@ -10,6 +10,7 @@
 
 #include "bindings/cli/model_config.h"
 #include "kernel_templates/registry.h"
+#include "runtime/launch/size_limit.h"
 
 namespace dorajit::cli {
 namespace {
@@ -163,6 +164,7 @@ Result<std::vector<launch::Problem>> PrewarmProblems::on(kernels::DeviceKind kin
     for (const Shape& shape : shapes_) {
       // The norms of a layer are one row.
       const std::int64_t rows = variant.op == Op::kNormAssembly ? 1 : shape.rows;
+      DORAJIT_TRY(launch::check_size(variant, rows, shape.cols));
       const launch::Problem problem = launch::make_problem(variant, kind, rows, shape.cols);
       if (!std::ranges::contains(problems, problem)) problems.push_back(problem);
     }

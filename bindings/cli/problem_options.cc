@@ -12,6 +12,7 @@
 
 #include "bindings/cli/shapes.h"
 #include "kernel_templates/spaces.h"
+#include "runtime/launch/size_limit.h"
 
 namespace dorajit::cli {
 namespace {
@@ -55,9 +56,7 @@ Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
     const std::string_view line = plain(text, number);
     if (line.empty() || line.starts_with('#')) continue;
     const auto problem = launch::parse_problem(line);
-    const bool is_small_enough =
-        problem && check_shape({.rows = problem->bucket_rows(), .cols = problem->num_cols});
-    if (!is_small_enough || !std::has_single_bit(static_cast<unsigned>(problem->vector_width))) {
+    if (!problem || !std::has_single_bit(static_cast<unsigned>(problem->vector_width))) {
       return fail(StatusCode::kInvalidArgument,
                   std::format("{}:{}: \"{}\" is no problem; one looks like "
                               "compose/bf16,bf16,f32,bf16/v8/c4096/r12",
@@ -92,7 +91,10 @@ void add_problem_options(CLI::App& app, ProblemOptions& options) {
 
 Status check_problem_options(const ProblemOptions& options, const std::string& command) {
   DORAJIT_ASSIGN(const std::vector<Shape> shapes, wanted_shapes(options));
-  DORAJIT_TRY(make_variant(options.variant));
+  DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
+  for (const Shape& shape : shapes) {
+    DORAJIT_TRY(launch::check_size(variant, shape.rows, shape.cols));
+  }
   if (!shapes.empty() || !options.file.empty()) return {};
   return fail(
       StatusCode::kInvalidArgument,

@@ -15,10 +15,10 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-// "4096x14336"; kInvalidArgument for anything else, for zero and for what would not be addressable.
+// "4096x14336"; kInvalidArgument for anything else, and for sizes below 1.
 Result<Shape> parse_shape(std::string_view text);
 
-// kInvalidArgument unless both are positive and their product is addressable.
+// kInvalidArgument unless both are positive. launch::check_size() has the upper bound.
 Status check_shape(const Shape& shape);
 
 }  // namespace dorajit::cli

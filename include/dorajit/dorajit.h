@@ -15,8 +15,10 @@
  *   run the work.
  * - Tensors have at least one dimension. The last one is contiguous; all before it are flattened
  *   into rows, which lie a constant stride apart (at least num_cols elements). Any number of
- *   columns and any address that is aligned to an element works. Sizes are 64-bit. A tensor
- *   without elements makes the call a no-op.
+ *   columns and any address that is aligned to an element works. Sizes are 64-bit. A tensor may
+ *   span at most 2^47 bytes, gaps between rows included, which is all that a process can address:
+ *   beyond that every function returns DORAJIT_INVALID_ARGUMENT. A tensor without elements makes
+ *   the call a no-op.
  * - A gain has one element per channel and is broadcast as NumPy and PyTorch do, aligned at the
  *   last dimensions. With [num_cols] or [1, ..., 1, num_cols] the channels are the columns. With
  *   [C, 1, ...] or [1, C, 1, ...], as convolutions have it over [N, C, H, W], they are a

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernel_templates/partial_sums.h"
+#include "runtime/launch/size_limit.h"
 
 namespace dorajit::launch {
 namespace {
@@ -114,24 +115,31 @@ Status check_memory(const OpSpec& op, const OperandSpec& operand, const TensorVi
                               "overlap, so pass a copy with distinct rows",
                               tensor.row_stride, tensor.cols));
   }
-  const std::int64_t stride = tensor.rows > 1 ? tensor.row_stride : tensor.cols;
-  std::int64_t extent = 0;
-  if (__builtin_mul_overflow(stride, size, &extent) ||
-      __builtin_mul_overflow(extent, tensor.rows, &extent) ||
-      extent > INT64_MAX - static_cast<std::int64_t>(address(tensor) & INT64_MAX)) {
-    return refuse(StatusCode::kInvalidArgument, op, operand,
-                  std::format("spans more than 2^63 bytes ({} rows with a stride of {} elements)",
-                              tensor.rows, stride));
-  }
   if (tensor.data == nullptr) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   "is null; pass the address of its first element");
+  }
+  if (address(tensor) > UINTPTR_MAX - static_cast<std::uintptr_t>(kMostOperandBytes)) {
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("lies at {}, at the end of the address space; pass the address of "
+                              "its first element",
+                              tensor.data));
   }
   if (address(tensor) % static_cast<std::uintptr_t>(size) != 0) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("is not aligned to its elements of {} bytes", size));
   }
   return {};
+}
+
+Status check_span(const OpSpec& op, const OperandSpec& operand, const TensorView& tensor) {
+  if (span_bytes(tensor)) return {};
+  return refuse(
+      StatusCode::kInvalidArgument, op, operand,
+      std::format("spans more than 2^47 bytes, which is all that a process can address "
+                  "({} rows of {} columns with a stride of {} elements); check its "
+                  "shape and strides",
+                  tensor.rows, tensor.cols, tensor.rows > 1 ? tensor.row_stride : tensor.cols));
 }
 
 // Absent operands included.
@@ -212,8 +220,9 @@ Status check_workspace(const OpSpec& op, const Call& call, const kernels::Varian
   if (call.workspace == nullptr || call.workspace_bytes < needed) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("{}: `workspace` has {} bytes but {} are needed; ask "
-                            "dorajit_backward_workspace how many",
-                            op.name, call.workspace == nullptr ? 0 : call.workspace_bytes, needed));
+                            "dorajit_{}_workspace how many",
+                            op.name, call.workspace == nullptr ? 0 : call.workspace_bytes, needed,
+                            op.name));
   }
   const auto begin = std::bit_cast<std::uintptr_t>(call.workspace);
   if (begin % kWorkspaceAlignment != 0) {
@@ -266,6 +275,7 @@ Result<kernels::Variant> check_shapes(const Call& call) {
           StatusCode::kInvalidArgument, op, op.operands[i],
           std::format("has {} elements but there are {} channels", tensor.cols, channels_of(call)));
     }
+    DORAJIT_TRY(check_span(op, op.operands[i], tensor));
     if (tensor.device != reference.device) {
       return refuse(StatusCode::kWrongDevice, op, op.operands[i],
                     std::format("is on {} but `{}` is on {}; move both to one device",

@@ -25,11 +25,11 @@ std::int64_t channels_of(const Call& call);
 // Bytes of workspace that the call needs, 0 when it may have none.
 std::int64_t workspace_needed(const Call& call, const kernels::Variant& variant);
 
-// Checks which operands there are, their shapes, element types and devices: all that does not
-// depend on their memory. Returns the variant of the call.
+// Checks which operands there are, their shapes, sizes, element types and devices: all that does
+// not depend on their memory. Returns the variant of the call.
 Result<kernels::Variant> check_shapes(const Call& call);
 
-// Checks shapes, element types, devices, null and misaligned pointers, strides, sizes, overlap and
+// Checks shapes, sizes, element types, devices, null and misaligned pointers, strides, overlap and
 // the workspace. A matrix output may be exactly a matrix input (same address, type and stride) and
 // may overlap nothing else; sums and workspace overlap nothing. Messages name the op and the
 // operand and say what to do. Returns the variant of the call, which leaves out what nothing

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "kernel_templates/spaces.h"
+#include "runtime/launch/size_limit.h"
 
 namespace dorajit::launch {
 namespace {
@@ -67,7 +68,7 @@ std::optional<Problem> parse_problem(std::string_view text) {
   if (!parsed) return std::nullopt;
   problem.variant = *parsed;
   const bool is_possible = problem.num_cols >= 1 && problem.row_bucket >= 0 &&
-                           problem.row_bucket < 63 && problem.vector_width >= 1;
+                           check_size(problem) && problem.vector_width >= 1;
   return is_possible && to_text(problem) == text ? std::optional(problem) : std::nullopt;
 }
 

@@ -25,7 +25,8 @@ struct Problem {
 // "compose/bf16,bf16,f32,bf16/v8/c4096/r12"
 std::string to_text(const Problem& problem);
 
-// The inverse; nothing for text that to_text() does not produce.
+// The inverse; nothing for text that to_text() does not produce, nor for sizes that check_size()
+// refuses.
 std::optional<Problem> parse_problem(std::string_view text);
 
 // The key of a call whose operands were checked. The same for lookup and for tuning.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 
+#include "autotune/verification.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
 
@@ -48,6 +49,23 @@ TEST_F(ProblemTuner, ChoosesTheFastestConfig) {
   EXPECT_EQ(result->default_ns, 1e6);
   EXPECT_EQ(result->trials.size(), space().size());
   EXPECT_EQ(statistics_.tuned_problems, 1);
+}
+
+TEST_F(ProblemTuner, RowsThatDoNotFitTheScratchMemoryAreNotTuned) {
+  problem_.num_cols = std::int64_t{1} << 28;
+  const auto refused = tune();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, StatusCode::kOutOfMemory);
+  EXPECT_NE(refused.error().message.find("DORAJIT_SCRATCH_BYTES"), std::string::npos);
+  EXPECT_LE(device_.most_allocated(), std::size_t{32} << 20);
+}
+
+TEST_F(ProblemTuner, LongRowsAreVerifiedOnFewerColumns) {
+  problem_.num_cols = (std::int64_t{3} << 20) + 5;
+  problem_.vector_width = 1;
+  const auto verifier = Verifier::make(problem_, device_);
+  ASSERT_TRUE(verifier) << verifier.error().message;
+  EXPECT_LE(device_.most_allocated(), std::size_t{32} << 20);
 }
 
 TEST_F(ProblemTuner, KeepsTheDefaultWhenNothingIsClearlyFaster) {

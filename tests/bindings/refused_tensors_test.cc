@@ -104,7 +104,7 @@ TEST_F(RefusedTensorsTest, SizesBeyond64Bits) {
   expect_invalid("base", "2^63 elements", [](Operands& o) { (*o.base)->shape[0] = kHuge; });
   std::int64_t bytes[] = {kHuge / 2, 1};
   std::int64_t strides[] = {1, 1};
-  expect_invalid("lora", "2^63 bytes", [&](Operands& o) {
+  expect_invalid("lora", "2^47 bytes", [&](Operands& o) {
     for (Tensor* tensor : {o.lora, o.base, o.out}) {
       (*tensor)->shape = bytes;
       (*tensor)->strides = strides;

@@ -50,6 +50,9 @@ TEST(DaemonProcess, SaysWhatItCannotTune) {
   PlainClient client(daemon);
   client.send(TuneRequest{.problem = "nonsense", .device = "gpu"});
   EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no problem"));
+  client.send(TuneRequest{.problem = "compose/f32,f32,f32,f32/v1/c268435456/r32",
+                          .device = cpu_fingerprint()});
+  EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no problem"));
   client.send(TuneRequest{.problem = problem(96), .device = "a device of elsewhere"});
   EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no such device"));
 }

@@ -61,6 +61,8 @@ class FakeDevice final : public device::Device {
     info_.target = compile::cuda_target(major, minor);
   }
   [[nodiscard]] int copies() const { return copies_; }
+  // By one allocation.
+  [[nodiscard]] std::size_t most_allocated() const { return most_allocated_; }
   [[nodiscard]] int downloads() const { return downloads_; }
   // Every launch from now on covers that many columns more than it was told.
   void stretch_rows(int columns) { extra_columns_ = columns; }
@@ -101,6 +103,7 @@ class FakeDevice final : public device::Device {
   [[nodiscard]] bool is_capturing(device::Stream) override { return false; }
   Status check_pointer(const void*) override { return {}; }
   Result<std::unique_ptr<device::Buffer>> allocate(std::size_t bytes) override {
+    most_allocated_ = std::max(most_allocated_, bytes);
     return cpu_.allocate(bytes);
   }
   Result<std::int64_t> free_memory() override { return std::int64_t{64} << 20; }
@@ -213,6 +216,7 @@ class FakeDevice final : public device::Device {
   std::map<std::string, Misbehaviour> misbehaviours_;
   std::map<std::string, int> good_launches_;
   std::map<std::string, double> times_;
+  std::size_t most_allocated_ = 0;
   int extra_columns_ = 0;
   int copies_ = 0;
   int downloads_ = 0;

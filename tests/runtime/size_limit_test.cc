@@ -1,0 +1,75 @@
+#include "runtime/launch/size_limit.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace dorajit::launch {
+namespace {
+
+using enum kernels::ElementType;
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr kernels::Variant kFloats{.op = kernels::Op::kCompose, .types = {}};
+
+TensorView view_of(std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
+                   kernels::ElementType type = kFloat32) {
+  return {.data = nullptr,
+          .type = type,
+          .device = {},
+          .rows = rows,
+          .cols = cols,
+          .row_stride = row_stride};
+}
+
+std::int64_t power(int exponent) { return std::int64_t{1} << exponent; }
+
+TEST(SizeLimit, SpanIsThatOfRowsWithTheirGaps) {
+  TensorView view = view_of(3, 5, 8);
+  EXPECT_EQ(span_bytes(view), 3 * 8 * 4);
+  view.rows = 1;
+  EXPECT_EQ(span_bytes(view), 5 * 4) << "the stride of one row does not count";
+  view.cols = 0;
+  EXPECT_EQ(span_bytes(view), 0);
+}
+
+TEST(SizeLimit, SpanEndsWhereAProcessCanAddressNoMore) {
+  EXPECT_EQ(span_bytes(view_of(power(15), power(30), power(30))), power(47));
+  EXPECT_FALSE(span_bytes(view_of(power(15) + 1, power(30), power(30))));
+  EXPECT_FALSE(span_bytes(view_of(2, 1, power(46))));
+  EXPECT_FALSE(span_bytes(view_of(kMost, kMost, kMost)));
+  EXPECT_FALSE(span_bytes(view_of(power(61), 1, 1, kFloat64)));
+}
+
+TEST(SizeLimit, ProblemsThatNoCallCanHaveAreRefused) {
+  EXPECT_TRUE(check_size(kFloats, power(20), power(20)));
+  EXPECT_TRUE(check_size({.variant = kFloats, .num_cols = power(45), .row_bucket = 0}));
+  EXPECT_FALSE(check_size({.variant = kFloats, .num_cols = power(45) + 1, .row_bucket = 0}));
+  EXPECT_FALSE(check_size({.variant = kFloats, .num_cols = power(28), .row_bucket = 32}));
+  for (const int bucket : {61, 62, 63}) {
+    const auto refused = check_size({.variant = kFloats, .num_cols = 1, .row_bucket = bucket});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, StatusCode::kInvalidArgument);
+    EXPECT_NE(refused.error().message.find("2^47 bytes"), std::string::npos);
+  }
+}
+
+// The rows of a problem are rounded up; what a call may have is no less allowed for that.
+TEST(SizeLimit, TheProblemOfAnAllowedTensorIsAllowed) {
+  for (const std::int64_t rows : {power(15), power(14) + 1, power(15) - 1}) {
+    const TensorView view = view_of(rows, power(30), power(30));
+    ASSERT_TRUE(span_bytes(view));
+    EXPECT_TRUE(check_size(make_problem(kFloats, kernels::DeviceKind::kCpu, view.rows, view.cols)));
+  }
+}
+
+TEST(SizeLimit, TextOfAnImpossibleProblemIsNoProblem) {
+  EXPECT_TRUE(parse_problem("compose/f32,f32,f32,f32/v4/c4096/r33"));
+  EXPECT_FALSE(parse_problem("compose/f32,f32,f32,f32/v4/c4096/r40"));
+  EXPECT_FALSE(parse_problem("compose/f32,f32,f32,f32/v4/c268435456/r32"));
+  EXPECT_FALSE(parse_problem("compose/f32,f32,f32,f32/v1/c1/r62"));
+  EXPECT_FALSE(parse_problem("compose/f32,f32,f32,f32/v1/c9223372036854775807/r0"));
+}
+
+}  // namespace
+}  // namespace dorajit::launch
