@@ -172,7 +172,10 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
   const auto is_fresh = [&] { return is_known() && !best_of(looks).is_stale; };
   if (is_fresh() || (is_known() && !may_tune)) return answer_of(best_of(looks), question);
   DaemonRequests::Launches awaited;
-  if (may_tune && daemon_ != nullptr) {
+  // The daemon tunes for all processors of the machine.
+  const bool may_ask =
+      device.info().traits.kind != kernels::DeviceKind::kCpu || settings_.cpu_threads == 0;
+  if (may_tune && daemon_ != nullptr && may_ask) {
     awaited = daemon_->ask(problem, device, space_kind(settings_),
                            is_known() ? kGainOverStaleWinner : kGainOverDefault);
   }

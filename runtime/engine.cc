@@ -100,7 +100,7 @@ Result<device::Device*> Engine::device(const DeviceId& id) {
   const std::scoped_lock lock(devices_mutex_);
   if (devices_[slot] == nullptr) {
     if (id.kind == DeviceKind::kCpu) {
-      devices_[slot] = std::make_unique<device::CpuDevice>();
+      devices_[slot] = std::make_unique<device::CpuDevice>(settings_.cpu_threads);
     } else {
       DORAJIT_ASSIGN(devices_[slot], device::CudaDevice::open(id.ordinal));
     }
@@ -183,7 +183,9 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
                         .problem = problem,
                         .device = &device,
                         .kernel = ready->kernel,
-                        .answer = answer});
+                        .answer = answer,
+                        .problem_text = to_text(problem),
+                        .config_text = to_text(answer.config)});
 }
 
 void Engine::renew_plan(const Problem& problem, device::Device& device) {
@@ -203,6 +205,12 @@ Status Engine::warm_up(const launch::Call& call) {
   const Problem problem = launch::make_problem(variant, call.operands);
   DORAJIT_TRY(prepare(problem, call.operands.front().device));
   return {};
+}
+
+Result<const LaunchPlan*> Engine::find_ready(const launch::Call& call) const {
+  DORAJIT_ASSIGN(const kernels::Variant variant, launch::check_shapes(call));
+  const Problem problem = launch::make_problem(variant, call.operands);
+  return plans_.find(launch::make_plan_key(problem, call.operands.front().device));
 }
 
 Result<launch::ConfigAnswer> Engine::prepare(const Problem& problem, const DeviceId& id) {

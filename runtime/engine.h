@@ -40,7 +40,12 @@ class Engine {
   // alignments. Their memory may be null and is not touched. Not on the launch path.
   Status warm_up(const launch::Call& call);
 
-  // What run() would launch, made ready now. kInvalidArgument for sizes beyond launch::check_size().
+  // What run() launches by now for operands of these shapes, strides, element types and alignments;
+  // null until a call or a warm-up has made it ready. Waits for nothing.
+  [[nodiscard]] Result<const launch::LaunchPlan*> find_ready(const launch::Call& call) const;
+
+  // What run() would launch, made ready now. kInvalidArgument for sizes beyond
+  // launch::check_size().
   Result<launch::ConfigAnswer> prepare(const launch::Problem& problem, const launch::DeviceId& id);
 
   // The device, opened on first use.

@@ -19,6 +19,7 @@ static_assert(offsetof(dorajit_statistics, artifact_hits) == 24);
 static_assert(offsetof(dorajit_statistics, builtin_kernels) == 32);
 static_assert(offsetof(dorajit_statistics, tuned_problems) == 40);
 static_assert(offsetof(dorajit_statistics, trials) == 48);
+static_assert(offsetof(dorajit_statistics, renewed_plans) == kSmallestStatistics);
 static_assert(sizeof(dorajit_statistics) >= kSmallestStatistics);
 
 Status create(const dorajit_engine_options* options, dorajit_engine** engine) {
@@ -44,7 +45,8 @@ Status read_statistics(const dorajit_engine* engine, dorajit_statistics* statist
                                  .artifact_hits = counts.artifact_hits.load(),
                                  .builtin_kernels = counts.builtin_kernels.load(),
                                  .tuned_problems = counts.tuned_problems.load(),
-                                 .trials = counts.trials.load()};
+                                 .trials = counts.trials.load(),
+                                 .renewed_plans = counts.renewed_plans.load()};
   // A later version's struct: what this one does not count is 0.
   std::memset(statistics, 0, wanted);
   std::memcpy(statistics, &known, std::min(wanted, sizeof known));

@@ -21,6 +21,7 @@ static_assert(offsetof(dorajit_engine_options, tune_policy) == 16);
 static_assert(offsetof(dorajit_engine_options, tune_seconds) == 24);
 static_assert(offsetof(dorajit_engine_options, scratch_bytes) == 32);
 static_assert(offsetof(dorajit_engine_options, vouches_for_devices) == kSmallestSize);
+static_assert(offsetof(dorajit_engine_options, cpu_threads) == 48);
 
 std::unexpected<Error> refuse(std::string_view field, std::string_view what) {
   return fail(StatusCode::kInvalidArgument,
@@ -80,6 +81,12 @@ Status apply(const dorajit_engine_options& options, Settings& settings) {
                   std::format("is {}; give 0 or 1", options.vouches_for_devices));
   }
   settings.vouches_for_devices = options.vouches_for_devices == 1;
+  if (options.cpu_threads < 0 || options.cpu_threads > kMostCpuThreads) {
+    return refuse("cpu_threads",
+                  std::format("is {}; give a number of threads up to {}, or 0 for all processors",
+                              options.cpu_threads, kMostCpuThreads));
+  }
+  settings.cpu_threads = static_cast<int>(options.cpu_threads);
   return {};
 }
 

@@ -21,7 +21,9 @@ constexpr std::int32_t to_number(std::string_view version) {
 }
 
 static_assert(to_number("1.2.3") == 10203);
+static_assert(to_number(DORAJIT_VERSION) == DORAJIT_VERSION_NUMBER,
+              "the version macros of dorajit.h are not those of project() in CMakeLists.txt");
 
 }  // namespace
 
-std::int32_t dorajit_version(void) { return to_number(DORAJIT_VERSION); }
+std::int32_t dorajit_version(void) { return DORAJIT_VERSION_NUMBER; }

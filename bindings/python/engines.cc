@@ -40,6 +40,7 @@ dorajit_status Engines::statistics(dorajit_statistics* total, dorajit_error** er
     total->builtin_kernels += one.builtin_kernels;
     total->tuned_problems += one.tuned_problems;
     total->trials += one.trials;
+    total->renewed_plans += one.renewed_plans;
   }
   return DORAJIT_OK;
 }

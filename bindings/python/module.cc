@@ -29,6 +29,7 @@ py::dict statistics() {
   counts["builtin_kernels"] = total.builtin_kernels;
   counts["tuned_problems"] = total.tuned_problems;
   counts["trials"] = total.trials;
+  counts["renewed_plans"] = total.renewed_plans;
   return counts;
 }
 

@@ -24,7 +24,11 @@
  *   [C, 1, ...] or [1, C, 1, ...], as convolutions have it over [N, C, H, W], they are a
  *   dimension of C before the columns: that one and all before it are flattened into rows, row r
  *   belongs to channel r % C, and all dimensions after it are flattened into columns, which must
- *   be contiguous together. With [1, 1, ...] there is one channel for all.
+ *   be contiguous together. With [1, 1, ...] there is one channel for all. A magnitude that is
+ *   kept as [out, 1] has its channels along the rows by this rule. Over an [R, R] matrix no size
+ *   tells that from a mistake, so the first [R, 1] over [R, R] of a process logs a warning. Pass
+ *   [R] or [1, R] for one element per column; for one per row, pass [1, R, 1] over [1, R, R], which
+ *   is never warned of.
  * - Elements are float32, float16, bfloat16 or float64. Operands may mix the first three freely;
  *   float64 goes only with float64. Arithmetic is done in float32 (float64), every operation
  *   rounded once and never contracted, every result rounded once to nearest even. The bits of a
@@ -37,6 +41,13 @@
 #include <dlpack/dlpack.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* The version of this header; dorajit_version() has that of the library that is loaded. */
+#define DORAJIT_VERSION_MAJOR 0
+#define DORAJIT_VERSION_MINOR 1
+#define DORAJIT_VERSION_PATCH 0
+#define DORAJIT_VERSION_NUMBER \
+  (DORAJIT_VERSION_MAJOR * 10000 + DORAJIT_VERSION_MINOR * 100 + DORAJIT_VERSION_PATCH)
 
 #if defined(__GNUC__)
 #define DORAJIT_API __attribute__((visibility("default")))
@@ -71,7 +82,7 @@ typedef struct dorajit_error dorajit_error;
 /* "INVALID_ARGUMENT" and so on; "UNKNOWN" for other numbers. Static. */
 DORAJIT_API const char* dorajit_status_name(dorajit_status status);
 
-/* Major * 10000 + minor * 100 + patch. */
+/* DORAJIT_VERSION_NUMBER of the library: major * 10000 + minor * 100 + patch. */
 DORAJIT_API int32_t dorajit_version(void);
 
 /* Of a NULL error these are DORAJIT_OK and "". */
@@ -102,6 +113,12 @@ typedef struct dorajit_engine_options {
    * does, and the driver is not asked with each call, which takes it some 0.2 us for each operand.
    * Data that lies elsewhere is then undefined behaviour instead of DORAJIT_WRONG_DEVICE. */
   int64_t vouches_for_devices;
+  /* At most so many threads run a kernel on CPU tensors, the calling thread among them; 0: as many
+   * as the process has processors (its affinity and its control group), up to 64, which more than
+   * that are cut to in any case. Results are the same bits. Winners are kept per number of threads,
+   * and dorajitd does not tune CPU problems for an engine that limits them. Compilers that run
+   * while a problem is tuned are not limited. */
+  int64_t cpu_threads;
 } dorajit_engine_options;
 
 /* Creates an engine. `options` may be NULL. Neither a missing driver nor an unusable cache
@@ -156,6 +173,11 @@ DORAJIT_API dorajit_status dorajit_compose_inner(dorajit_engine* engine, void* s
 DORAJIT_API dorajit_status dorajit_backward_workspace(const DLTensor* d_out, const DLTensor* gain,
                                                       int64_t* bytes, dorajit_error** error);
 
+/* The same for dorajit_residual_backward. */
+DORAJIT_API dorajit_status dorajit_residual_backward_workspace(const DLTensor* d_out,
+                                                               const DLTensor* gain, int64_t* bytes,
+                                                               dorajit_error** error);
+
 /* The gradients of compose (arXiv:2603.22276, section 3.2, appendix C.2):
  *
  *   d_lora = (gain * scale) * d_out,  d_base = (gain - 1) * d_out,
@@ -200,8 +222,9 @@ DORAJIT_API dorajit_status dorajit_compose_residual(dorajit_engine* engine, void
  *   d_lora = (gain * scale) * d_out,  d_result = gain * d_out,
  *   d_gain = sum of inner * d_out over all elements of a channel
  *
- * Otherwise as dorajit_backward, with d_result in the place of d_base. The gradient of a bias would
- * be the sum of (1 - gain) * d_out, and is not computed. */
+ * Otherwise as dorajit_backward, with d_result in the place of d_base, and
+ * dorajit_residual_backward_workspace for the workspace. The gradient of a bias would be the sum of
+ * (1 - gain) * d_out, and is not computed. */
 DORAJIT_API dorajit_status dorajit_residual_backward(
     dorajit_engine* engine, void* stream, const DLTensor* d_out, const DLTensor* inner,
     const DLTensor* gain, double scale, const DLTensor* d_lora, const DLTensor* d_result,
@@ -249,6 +272,25 @@ DORAJIT_API dorajit_status dorajit_warmup(dorajit_engine* engine, int32_t operat
                                           const DLTensor* const* tensors, int32_t num_tensors,
                                           dorajit_error** error);
 
+/* What calls of an operation with such tensors launch by now. struct_size as above. The strings
+ * live as long as the engine; all are empty while neither a call nor dorajit_warmup has made such
+ * tensors' problem ready. */
+typedef struct dorajit_explanation {
+  size_t struct_size;
+  const char* problem; /* what is tuned, as `dorajit show` lists it */
+  const char* config;  /* what runs, as `dorajit explain` prints it */
+  /* Where the config comes from: "locked" (the lock file), "tuned" (by this engine), "user
+   * database", "shipped database", "nearest shape", "nearest device" or "default"
+   * (docs/tuning.md). */
+  const char* source;
+} dorajit_explanation;
+
+/* Fills *explanation; tensors as for dorajit_warmup. Compiles, tunes and waits for nothing. A
+ * winner that arrives later, from dorajitd, changes the answer. */
+DORAJIT_API dorajit_status dorajit_explain(dorajit_engine* engine, int32_t operation,
+                                           const DLTensor* const* tensors, int32_t num_tensors,
+                                           dorajit_explanation* explanation, dorajit_error** error);
+
 /* What an engine has done so far. struct_size as above; fields beyond the caller's are left out. */
 typedef struct dorajit_statistics {
   size_t struct_size;
@@ -257,7 +299,8 @@ typedef struct dorajit_statistics {
   int64_t artifact_hits;   /* compiled kernels read from the cache directory */
   int64_t builtin_kernels; /* kernels served from the library itself (CPU without a compiler) */
   int64_t tuned_problems;
-  int64_t trials; /* configs measured */
+  int64_t trials;        /* configs measured */
+  int64_t renewed_plans; /* problems that changed to a winner that arrived after their first call */
 } dorajit_statistics;
 
 DORAJIT_API dorajit_status dorajit_engine_statistics(const dorajit_engine* engine,
@@ -271,11 +314,12 @@ enum {
   DORAJIT_LOG_DEBUG = 4
 };
 
-/* Receives whole lines, from any thread, one at a time. Must not call dorajit. */
+/* Receives whole lines, from any thread, one at a time. Must not call dorajit, and no exception may
+ * leave it. */
 typedef void (*dorajit_log_sink)(int32_t level, const char* message, void* context);
 
-/* Where the process's messages go; NULL restores standard error. `context` must outlive the last
- * message. */
+/* Where the process's messages go; NULL restores standard error. When this returns, the sink that
+ * was set before runs no more and its `context` may go. */
 DORAJIT_API void dorajit_set_log_sink(dorajit_log_sink sink, void* context);
 
 #ifdef __cplusplus

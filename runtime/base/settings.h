@@ -25,6 +25,7 @@ enum class LockedMiss {
 
 inline constexpr double kMostTuneSeconds = 86400;
 inline constexpr int kMostTuneCandidates = 1'000'000;
+inline constexpr int kMostCpuThreads = 1'000'000;
 
 struct Settings {
   std::string cache_dir;   // absolute; empty: nothing is kept on disk
@@ -42,6 +43,7 @@ struct Settings {
   std::string record_path;        // absolute; problems that are met go there; empty: nowhere
   std::string locked_path;        // absolute; the lock file that holds; empty: none
   LockedMiss locked_miss = LockedMiss::kReport;
+  int cpu_threads = 0;               // that run a CPU kernel at most; 0: all that may be used
   bool vouches_for_devices = false;  // callers do: data lies on the device that its tensor names
   std::string nvrtc_path;            // file or folder; empty: search
   std::string host_compiler;         // path or name; empty: search; "none": do without

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "kernel_templates/config.h"
@@ -29,7 +30,9 @@ struct LaunchPlan {
   Problem problem;
   device::Device* device = nullptr;
   std::shared_ptr<const device::LoadedKernel> kernel;
-  ConfigAnswer answer;  // its config is the one to launch
+  ConfigAnswer answer;       // its config is the one to launch
+  std::string problem_text;  // as to_text() has them
+  std::string config_text;
 };
 
 // Readers never lock or allocate; writers exclude each other. Plans and outgrown tables live as

@@ -57,14 +57,19 @@ TEST_F(AbsurdSizesTest, CallsRefuse) {
   expect_refused(compose(engine_.get(), apart, apart, {data, {4}}, 1, apart));
 }
 
-TEST_F(AbsurdSizesTest, WorkspaceRefuses) {
+TEST_F(AbsurdSizesTest, ExplainAndWorkspaceRefuse) {
   for (const auto& [rows, cols] : kAbsurd) {
     const Tensor matrix(nullptr, ElementType::kFloat32, {rows, cols});
     const Tensor gain(nullptr, ElementType::kFloat32, {cols});
+    const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
+    dorajit_explanation explanation{};
+    explanation.struct_size = sizeof explanation;
     dorajit_error* error = nullptr;
+    dorajit_status status =
+        dorajit_explain(engine_.get(), DORAJIT_OP_COMPOSE, tensors.data(), 4, &explanation, &error);
+    expect_refused(take(status, error));
     std::int64_t bytes = 0;
-    const dorajit_status status =
-        dorajit_backward_workspace(matrix.get(), gain.get(), &bytes, &error);
+    status = dorajit_backward_workspace(matrix.get(), gain.get(), &bytes, &error);
     expect_refused(take(status, error));
   }
 }

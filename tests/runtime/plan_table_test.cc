@@ -16,7 +16,9 @@ LaunchPlan plan_for(std::int64_t cols, int block_size = 1) {
           .problem = problem,
           .device = nullptr,
           .kernel = nullptr,
-          .answer = {.config = config}};
+          .answer = {.config = config},
+          .problem_text = {},
+          .config_text = {}};
 }
 
 TEST(PlanTable, FindsWhatWasInsertedAlsoAfterGrowing) {

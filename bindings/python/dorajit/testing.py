@@ -14,5 +14,5 @@ def launch_counts() -> dict[str, int]:
 
 def statistics() -> dict[str, int]:
     """What the engines of this process have done: launches, compilations, artifact_hits,
-    builtin_kernels, tuned_problems, trials (docs/c_abi.md)."""
+    builtin_kernels, tuned_problems, trials, renewed_plans (docs/c_abi.md)."""
     return _native.statistics()

@@ -110,7 +110,8 @@ struct CopyJob {
 
 }  // namespace
 
-CpuDevice::CpuDevice() : info_(read_cpu_info()), pool_(info_.traits.processors) {}
+CpuDevice::CpuDevice(int most_threads)
+    : info_(read_cpu_info(most_threads)), pool_(info_.traits.processors) {}
 
 std::shared_ptr<const LoadedKernel> CpuDevice::builtin(const kernels::Variant& variant) {
   const kernels::BuiltinKernel kernel = kernels::builtin_cpu_kernel(variant);

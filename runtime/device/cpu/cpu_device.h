@@ -11,7 +11,9 @@ namespace dorajit::device {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice();
+  // Runs a kernel on at most `most_threads` threads, the caller's among them; 0 for as many as this
+  // process may use. Another number of threads is another device to the tuner.
+  explicit CpuDevice(int most_threads = 0);
 
   // The kernel that the library holds itself; null for a variant that has none.
   static std::shared_ptr<const LoadedKernel> builtin(const kernels::Variant& variant);

@@ -71,11 +71,12 @@ std::int64_t free_memory_bytes() {
   return std::clamp<std::int64_t>(limit - used, 0, free);
 }
 
-DeviceInfo read_cpu_info() {
+DeviceInfo read_cpu_info(int most_threads) {
   DeviceInfo info;
   info.name = cpuinfo_field("model name");
   if (info.name.empty()) info.name = "CPU";
-  const int processors = std::min(usable_processors(), kMostWorkers);
+  const int wanted = most_threads > 0 ? std::min(most_threads, kMostWorkers) : kMostWorkers;
+  const int processors = std::min(usable_processors(), wanted);
   info.traits = {.kind = kernels::DeviceKind::kCpu, .processors = processors};
   utsname system{};
   const bool named = uname(&system) == 0;

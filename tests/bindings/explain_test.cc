@@ -1,0 +1,142 @@
+// dorajit_explain: what runs for a problem, where it comes from, and that this may change.
+#include <array>
+#include <utility>
+
+#include "bindings/c/engine_handle.h"
+#include "kernel_templates/config_text.h"
+#include "kernel_templates/spaces.h"
+#include "tests/bindings/c_abi_fixture.h"
+
+namespace dorajit::bindings {
+namespace {
+
+class ExplainTest : public CAbiTest {
+ protected:
+  static Outcome explain(dorajit_engine* engine, dorajit_explanation& explanation,
+                         std::int32_t operation = DORAJIT_OP_COMPOSE) {
+    const Tensor matrix(nullptr, ElementType::kFloat32, {7, 33});
+    const Tensor gain(nullptr, ElementType::kFloat32, {33});
+    const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
+    explanation.struct_size = sizeof explanation;
+    dorajit_error* error = nullptr;
+    const dorajit_status status =
+        dorajit_explain(engine, operation, tensors.data(), 4, &explanation, &error);
+    return take(status, error);
+  }
+
+  static Outcome warm_up(dorajit_engine* engine) {
+    const Tensor matrix(nullptr, ElementType::kFloat32, {7, 33});
+    const Tensor gain(nullptr, ElementType::kFloat32, {33});
+    const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
+    dorajit_error* error = nullptr;
+    const dorajit_status status =
+        dorajit_warmup(engine, DORAJIT_OP_COMPOSE, tensors.data(), 4, &error);
+    return take(status, error);
+  }
+};
+
+TEST_F(ExplainTest, NothingIsReadyBeforeTheFirstCall) {
+  const EngineHandle engine = make_engine();
+  dorajit_explanation explanation{};
+  ASSERT_EQ(explain(engine.get(), explanation).message, "");
+  EXPECT_STREQ(explanation.problem, "");
+  EXPECT_STREQ(explanation.config, "");
+  EXPECT_STREQ(explanation.source, "");
+  EXPECT_EQ(statistics_of(engine.get()).builtin_kernels, 0);
+}
+
+TEST_F(ExplainTest, NamesProblemConfigAndSource) {
+  const EngineHandle engine = make_engine();
+  ASSERT_EQ(warm_up(engine.get()).message, "");
+  dorajit_explanation explanation{};
+  ASSERT_EQ(explain(engine.get(), explanation).message, "");
+  EXPECT_STREQ(explanation.problem, "compose/f32,f32,f32,f32/v1/c33/r3");
+  EXPECT_TRUE(kernels::parse_config(explanation.config)) << explanation.config;
+  EXPECT_STREQ(explanation.source, "default");
+}
+
+TEST_F(ExplainTest, ATunedWinnerIsFoundInTheDatabaseByTheNextEngine) {
+  set_variable("DORAJIT_CXX", std::nullopt);
+  set_variable("DORAJIT_TUNE", "first_use");
+  set_variable("DORAJIT_TUNE_SECONDS", "0.1");
+  std::string tuned;
+  for (const std::string source : {"tuned", "user database"}) {
+    const EngineHandle engine = make_engine();
+    ASSERT_EQ(warm_up(engine.get()).message, "");
+    dorajit_explanation explanation{};
+    ASSERT_EQ(explain(engine.get(), explanation).message, "");
+    EXPECT_EQ(explanation.source, source);
+    if (tuned.empty()) tuned = explanation.config;
+    EXPECT_EQ(explanation.config, tuned);
+  }
+}
+
+TEST_F(ExplainTest, RefusesWrongArguments) {
+  const EngineHandle engine = make_engine();
+  dorajit_explanation explanation{};
+  EXPECT_NE(explain(nullptr, explanation).message.find("`engine`"), std::string::npos);
+  EXPECT_NE(explain(engine.get(), explanation, 1000).message.find("`operation`"),
+            std::string::npos);
+  const auto refused = [&](dorajit_explanation* into) {
+    dorajit_error* error = nullptr;
+    const dorajit_status status =
+        dorajit_explain(engine.get(), DORAJIT_OP_COMPOSE, nullptr, 4, into, &error);
+    EXPECT_EQ(status, DORAJIT_INVALID_ARGUMENT);
+    return take(status, error).message;
+  };
+  EXPECT_NE(refused(&explanation).find("0 are given"), std::string::npos);
+  EXPECT_NE(refused(nullptr).find("`explanation`"), std::string::npos);
+  explanation.struct_size = 8;
+  EXPECT_NE(refused(&explanation).find("sizeof(dorajit_explanation)"), std::string::npos);
+}
+
+// Answers with the default config, and with a winner from the database once that has arrived.
+class ArrivingWinner final : public launch::ConfigSource {
+ public:
+  launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
+                            launch::KernelCache&) override {
+    problem_ = problem;
+    device_ = &device;
+    return {.config = kernels::default_config(problem.variant, device.info().traits,
+                                              problem.vector_width),
+            .rung = has_arrived_ ? launch::Rung::kUserDatabase : launch::Rung::kDefault};
+  }
+  void set_listener(Listener listener) override { listener_ = std::move(listener); }
+
+  void arrive() {
+    has_arrived_ = true;
+    listener_(problem_, *device_);
+  }
+
+ private:
+  bool has_arrived_ = false;
+  launch::Problem problem_;
+  device::Device* device_ = nullptr;
+  Listener listener_;
+};
+
+TEST_F(ExplainTest, AWinnerThatArrivesLaterIsCountedAndExplained) {
+  auto source = std::make_unique<ArrivingWinner>();
+  ArrivingWinner& winner = *source;
+  Settings settings;
+  settings.host_compiler = "none";
+  const EngineHandle engine(new dorajit_engine(
+      settings, {.store = nullptr,
+                 .engine = std::make_unique<dorajit::Engine>(
+                     settings, std::make_unique<Statistics>(), nullptr, std::move(source))}));
+  ASSERT_EQ(warm_up(engine.get()).message, "");
+  dorajit_explanation before{};
+  ASSERT_EQ(explain(engine.get(), before).message, "");
+  EXPECT_STREQ(before.source, "default");
+  EXPECT_EQ(statistics_of(engine.get()).renewed_plans, 0);
+
+  winner.arrive();
+  dorajit_explanation after{};
+  ASSERT_EQ(explain(engine.get(), after).message, "");
+  EXPECT_STREQ(after.source, "user database");
+  EXPECT_EQ(statistics_of(engine.get()).renewed_plans, 1);
+  EXPECT_STREQ(before.source, "default") << "strings live as long as the engine";
+}
+
+}  // namespace
+}  // namespace dorajit::bindings
