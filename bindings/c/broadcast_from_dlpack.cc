@@ -1,9 +1,29 @@
 #include "bindings/c/broadcast_from_dlpack.h"
 
+#include <atomic>
 #include <cstdint>
 #include <format>
 
+#include "runtime/base/log.h"
+
 namespace dorajit::bindings {
+namespace {
+
+// A magnitude kept as [out, 1] is meant for the columns, which every other shape of the matrix
+// would tell. Said once, without a lock from then on.
+void warn_of_square_matrix(std::string_view function, std::string_view argument,
+                           std::int64_t size) {
+  static constinit std::atomic<bool> is_said = false;
+  if (is_said.load(std::memory_order_relaxed) || log_level() < LogLevel::kWarning) return;
+  if (is_said.exchange(true)) return;
+  log(LogLevel::kWarning,
+      std::format("{}: argument `{}` is [{}, 1] over a matrix of [{}, {}] and is taken for one "
+                  "element per row; pass [{}] for one per column, or, where rows are meant, [1, "
+                  "{}, 1] over [1, {}, {}] (this is said once)",
+                  function, argument, size, size, size, size, size, size, size));
+}
+
+}  // namespace
 
 Result<ChannelLayout> channel_layout(std::string_view function, std::string_view argument,
                                      const DLTensor& matrix, const DLTensor& broadcast) {
@@ -38,6 +58,9 @@ Result<ChannelLayout> channel_layout(std::string_view function, std::string_view
                 std::format("{}: argument `{}` has {} channels but dimension {} of what it is "
                             "broadcast over has {} elements; give one element for each",
                             function, argument, channels, matrix.ndim - 1 - axis, size));
+  }
+  if (broadcast.ndim == 2 && matrix.ndim == 2 && channels > 1 && size == matrix.shape[1]) {
+    warn_of_square_matrix(function, argument, size);
   }
   return ChannelLayout{.broadcast = kernels::Broadcast::kPerRow, .column_dims = axis};
 }

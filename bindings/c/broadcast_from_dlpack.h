@@ -21,7 +21,8 @@ struct ChannelLayout {
 // dimensions as NumPy and PyTorch do. Tensors of one dimension, and those whose only dimension of
 // more than one element is the last, are per column; [1, C, 1, 1] and the like are per row, where
 // the matrix has C elements along that dimension. Sizes per column, and shapes that are wrong by
-// themselves, are left for later checks, which name them.
+// themselves, are left for later checks, which name them. The first [R, 1] over [R, R] of a process
+// logs a warning.
 Result<ChannelLayout> channel_layout(std::string_view function, std::string_view argument,
                                      const DLTensor& matrix, const DLTensor& broadcast);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 
+#include "runtime/base/log.h"
 #include "tests/bindings/operation_calls.h"
 
 namespace dorajit::bindings {
@@ -82,6 +83,29 @@ TEST_F(ChannelGainsTest, ChannelsBeforeTheColumns) {
     ASSERT_EQ(run({3, 40, 1, 1}, {1, 40, 1, 1}).message, "");
     expect_composed([](std::size_t i) { return i % 40; });
   }
+}
+
+// A magnitude of [out, 1] over as many tokens as features is broadcast over the rows, silently.
+TEST_F(ChannelGainsTest, AColumnOverASquareMatrixIsWarnedOfOnce) {
+  // What making the kernels says is not meant.
+  ASSERT_EQ(run({10, 10}, {10}).message, "");
+  ASSERT_EQ(run({12, 10}, {12, 1}).message, "");
+  set_log_level(LogLevel::kWarning);
+  const LogCapture capture;
+  ASSERT_EQ(run({10, 10}, {10}).message, "");
+  ASSERT_EQ(run({10, 10}, {1, 10}).message, "");
+  ASSERT_EQ(run({12, 10}, {12, 1}).message, "");
+  ASSERT_EQ(run({1, 10, 10}, {1, 10, 1}).message, "");
+  ASSERT_EQ(run({10, 10}, {1, 1}).message, "");
+  EXPECT_EQ(capture.lines().size(), 0U) << capture.text();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(run({10, 10}, {10, 1}).message, "");
+    for (std::size_t at = 0; at < 100; ++at) ASSERT_EQ(out_.get(at), expected(at, at / 10));
+  }
+  ASSERT_EQ(capture.lines().size(), 1U) << capture.text();
+  EXPECT_EQ(capture.lines()[0].level, DORAJIT_LOG_WARNING);
+  EXPECT_NE(capture.lines()[0].message.find("`gain` is [10, 1]"), std::string::npos);
+  set_log_level(LogLevel::kOff);
 }
 
 TEST_F(ChannelGainsTest, ChannelsAlongTheColumns) {
