@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <dorajit/error.hpp>
+#include <dorajit/log_sink.hpp>
 #include <dorajit/tensor_ref.hpp>
 #include <initializer_list>
 #include <memory>
@@ -35,6 +36,7 @@ struct Options {
   double tune_seconds = 0;         // per problem; 0: from the environment, else 2
   std::int64_t scratch_bytes = 0;  // for tuning; 0: from the environment, else min(2 GiB, free / 4)
   bool vouches_for_devices = false;  // data lies where its tensor says: the driver is not asked
+  std::int64_t cpu_threads = 0;      // that run a CPU kernel at most; 0: all processors, up to 64
 };
 
 // What an engine has done so far; see dorajit_statistics.
@@ -45,14 +47,32 @@ struct Statistics {
   std::int64_t builtin_kernels = 0;
   std::int64_t tuned_problems = 0;
   std::int64_t trials = 0;
+  std::int64_t renewed_plans = 0;
 };
 
-// What Engine::backward and residual_backward are to compute, and what it needs for that.
+// What runs for a problem and where it comes from; see dorajit_explanation.
+struct Explanation {
+  std::string problem;
+  std::string config;
+  std::string source;
+};
+
+// What Engine::backward is to compute, and what it needs for that.
 struct Gradients {
   std::optional<TensorRef> d_lora;
-  std::optional<TensorRef> d_base;      // of residual_backward: d_result
+  std::optional<TensorRef> d_base;
   std::optional<TensorRef> d_gain;      // as many contiguous elements as the gain
   std::optional<ConstTensorRef> inner;  // for d_gain, as compose_inner wrote it
+  void* workspace = nullptr;            // for d_gain; on the tensors' device, aligned to 16 bytes
+  std::int64_t workspace_bytes = 0;
+};
+
+// The same for Engine::residual_backward.
+struct ResidualGradients {
+  std::optional<TensorRef> d_lora;
+  std::optional<TensorRef> d_result;    // of the base layer's result
+  std::optional<TensorRef> d_gain;      // as many contiguous elements as the gain
+  std::optional<ConstTensorRef> inner;  // for d_gain, as compose_residual wrote it
   void* workspace = nullptr;            // for d_gain; on the tensors' device, aligned to 16 bytes
   std::int64_t workspace_bytes = 0;
 };
@@ -80,6 +100,7 @@ class Engine {
     c_options.tune_seconds = options.tune_seconds;
     c_options.scratch_bytes = options.scratch_bytes;
     c_options.vouches_for_devices = options.vouches_for_devices ? 1 : 0;
+    c_options.cpu_threads = options.cpu_threads;
     dorajit_engine* engine = nullptr;
     detail::check(
         [&](dorajit_error** error) { return dorajit_engine_create(&c_options, &engine, error); });
@@ -129,18 +150,12 @@ class Engine {
   // not the same one; d_gain and the workspace overlap nothing. Otherwise as compose.
   void backward(void* stream, const ConstTensorRef& d_out, const ConstTensorRef& gain, double scale,
                 const Gradients& gradients) {
-    run_backward(dorajit_backward, stream, d_out, gain, scale, gradients);
+    run_backward(dorajit_backward, stream, d_out, gain, scale, gradients, gradients.d_base);
   }
 
   // Bytes of workspace that backward needs for d_gain, whatever the device and the engine.
   static std::int64_t backward_workspace(const ConstTensorRef& d_out, const ConstTensorRef& gain) {
-    const DLTensor c_d_out = d_out.dl_tensor();
-    const DLTensor c_gain = gain.dl_tensor();
-    std::int64_t bytes = 0;
-    detail::check([&](dorajit_error** error) {
-      return dorajit_backward_workspace(&c_d_out, &c_gain, &bytes, error);
-    });
-    return bytes;
+    return workspace_of(dorajit_backward_workspace, d_out, gain);
   }
 
   // out = result + ((gain - 1) * base + gain * (scale * lora)), base = result - bias: what a layer
@@ -165,11 +180,18 @@ class Engine {
     });
   }
 
-  // d_lora = (gain * scale) * d_out, d_result = gain * d_out, which goes into gradients.d_base, and
-  // d_gain = sum of inner * d_out over each channel. Otherwise as backward.
+  // d_lora = (gain * scale) * d_out, d_result = gain * d_out, d_gain = sum of inner * d_out over
+  // each channel. Otherwise as backward, with residual_backward_workspace() bytes.
   void residual_backward(void* stream, const ConstTensorRef& d_out, const ConstTensorRef& gain,
-                         double scale, const Gradients& gradients) {
-    run_backward(dorajit_residual_backward, stream, d_out, gain, scale, gradients);
+                         double scale, const ResidualGradients& gradients) {
+    run_backward(dorajit_residual_backward, stream, d_out, gain, scale, gradients,
+                 gradients.d_result);
+  }
+
+  // Bytes of workspace that residual_backward needs for d_gain.
+  static std::int64_t residual_backward_workspace(const ConstTensorRef& d_out,
+                                                  const ConstTensorRef& gain) {
+    return workspace_of(dorajit_residual_backward_workspace, d_out, gain);
   }
 
   // norm = sqrt(max((w_norm_sq + 2 scale * cross) + scale^2 * ba_norm_sq, 0)), contiguous tensors
@@ -192,21 +214,27 @@ class Engine {
   // gain, d_lora, d_base, d_gain), nothing for those that the calls will leave out. Their data may
   // be null, which stands for memory that is aligned to 16 bytes; it is not touched.
   void warmup(Operation operation, std::initializer_list<std::optional<ConstTensorRef>> tensors) {
-    constexpr std::size_t kMost = 8;
-    DLTensor c_tensors[kMost] = {};
-    const DLTensor* pointers[kMost] = {};
-    std::size_t count = 0;
-    for (const std::optional<ConstTensorRef>& tensor : tensors) {
-      if (tensor && count < kMost) {
-        c_tensors[count] = tensor->dl_tensor();
-        pointers[count] = &c_tensors[count];
-      }
-      ++count;
-    }
+    const TensorList list(tensors);
     detail::check([&](dorajit_error** error) {
-      return dorajit_warmup(get(), static_cast<std::int32_t>(operation), pointers,
-                            static_cast<std::int32_t>(count), error);
+      return dorajit_warmup(get(), static_cast<std::int32_t>(operation), list.data(), list.size(),
+                            error);
     });
+  }
+
+  // What calls of the operation with such tensors launch by now, and where that comes from; nothing
+  // while neither a call nor warmup() has made their problem ready. tensors: as for warmup.
+  // Compiles, tunes and waits for nothing.
+  std::optional<Explanation> explain(
+      Operation operation, std::initializer_list<std::optional<ConstTensorRef>> tensors) const {
+    const TensorList list(tensors);
+    dorajit_explanation found{};
+    found.struct_size = sizeof found;
+    detail::check([&](dorajit_error** error) {
+      return dorajit_explain(get(), static_cast<std::int32_t>(operation), list.data(), list.size(),
+                             &found, error);
+    });
+    if (*found.config == '\0') return std::nullopt;
+    return Explanation{found.problem, found.config, found.source};
   }
 
   Statistics statistics() const {
@@ -221,6 +249,7 @@ class Engine {
     result.builtin_kernels = counts.builtin_kernels;
     result.tuned_problems = counts.tuned_problems;
     result.trials = counts.trials;
+    result.renewed_plans = counts.renewed_plans;
     return result;
   }
 
@@ -247,13 +276,53 @@ class Engine {
     bool has_value_;
   };
 
+  // The tensors of an operation, of which some may be left out.
+  class TensorList {
+   public:
+    TensorList(std::initializer_list<std::optional<ConstTensorRef>> tensors) {
+      for (const std::optional<ConstTensorRef>& tensor : tensors) {
+        if (tensor && count_ < kMost) {
+          tensors_[count_] = tensor->dl_tensor();
+          pointers_[count_] = &tensors_[count_];
+        }
+        ++count_;
+      }
+    }
+    TensorList(const TensorList&) = delete;
+    TensorList& operator=(const TensorList&) = delete;
+
+    // Of more than kMost tensors only the count is read, which is wrong for every operation.
+    const DLTensor* const* data() const noexcept { return pointers_; }
+    std::int32_t size() const noexcept { return static_cast<std::int32_t>(count_); }
+
+   private:
+    static constexpr std::size_t kMost = 8;
+
+    DLTensor tensors_[kMost] = {};
+    const DLTensor* pointers_[kMost] = {};
+    std::size_t count_ = 0;
+  };
+
+  static std::int64_t workspace_of(decltype(dorajit_backward_workspace)* function,
+                                   const ConstTensorRef& d_out, const ConstTensorRef& gain) {
+    const DLTensor c_d_out = d_out.dl_tensor();
+    const DLTensor c_gain = gain.dl_tensor();
+    std::int64_t bytes = 0;
+    detail::check(
+        [&](dorajit_error** error) { return function(&c_d_out, &c_gain, &bytes, error); });
+    return bytes;
+  }
+
+  // `into_base` is what the third output of the function goes into.
+  template <class AnyGradients>
   void run_backward(decltype(dorajit_backward)* function, void* stream, const ConstTensorRef& d_out,
-                    const ConstTensorRef& gain, double scale, const Gradients& gradients) {
+                    const ConstTensorRef& gain, double scale, const AnyGradients& gradients,
+                    const std::optional<TensorRef>& into_base) {
     const DLTensor c_d_out = d_out.dl_tensor();
     const DLTensor c_gain = gain.dl_tensor();
     const OptionalTensor inner(gradients.inner);
     const OptionalTensor d_lora(gradients.d_lora);
-    const OptionalTensor d_base(gradients.d_base);
+    const OptionalTensor d_base(into_base);
     const OptionalTensor d_gain(gradients.d_gain);
     detail::check([&](dorajit_error** error) {
       return function(get(), stream, &c_d_out, inner.get(), &c_gain, scale, d_lora.get(),

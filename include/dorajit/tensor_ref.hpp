@@ -99,8 +99,9 @@ class BasicTensorRef {
                                                   std::is_const<Memory>::value>>
   BasicTensorRef(const BasicTensorRef<Other>& other) : BasicTensorRef(other.dl_tensor()) {}
 
-  // Its sizes and strides live in this object.
-  DLTensor dl_tensor() const noexcept {
+  // Its sizes and strides live in this object, so not of a temporary.
+  DLTensor dl_tensor() const&& = delete;
+  DLTensor dl_tensor() const& noexcept {
     DLTensor tensor = tensor_;
     tensor.shape = has_shape_ ? const_cast<std::int64_t*>(shape_.data()) : nullptr;
     tensor.strides = has_strides_ ? const_cast<std::int64_t*>(strides_.data()) : nullptr;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "bindings/c/error_handle.h"
+#include "runtime/base/log.h"
 
 namespace dorajit::bindings {
 namespace {
@@ -186,6 +187,11 @@ dorajit_status fail_to_compile(dorajit_error** error) {
   return guarded(error, [] {
     return Status(fail(StatusCode::kCompileError, "it did not compile", "line 1: no"));
   });
+}
+
+void log_warning(const std::string& message) {
+  set_log_level(LogLevel::kWarning);
+  log(LogLevel::kWarning, message);
 }
 
 std::string LogCapture::text() const {

@@ -155,11 +155,12 @@ TEST_F(ComposeResidualTest, GradientsAreThoseOfTheSum) {
   Floats d_lora(kCount);
   Floats d_result(kCount);
   std::array<float, kCols> d_gain{};
-  Gradients gradients;
+  ResidualGradients gradients;
   gradients.d_lora = matrix(d_lora);
-  gradients.d_base = matrix(d_result);
+  gradients.d_result = matrix(d_result);
   gradients.d_gain = TensorRef{d_gain.data(), {kCols}, Type::kFloat32};
   gradients.inner = ConstTensorRef(matrix(result_));
+  EXPECT_EQ(Engine::residual_backward_workspace(matrix(lora_), gain()), 0);
   engine_.residual_backward(nullptr, matrix(lora_), gain(), kScale, gradients);
   std::array<float, kCols> sums{};
   for (std::size_t i = 0; i < kCount; ++i) {

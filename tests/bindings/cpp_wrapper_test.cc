@@ -1,6 +1,7 @@
 // The C++ wrapper: owners, exceptions and tensor views over the C ABI.
 #include <array>
 #include <type_traits>
+#include <utility>
 
 #include "dorajit/dorajit.hpp"
 #include "tests/bindings/c_abi_fixture.h"
@@ -16,6 +17,12 @@ static_assert(std::is_nothrow_move_assignable_v<Engine>);
 static_assert(std::is_nothrow_copy_constructible_v<Error>);
 static_assert(std::is_convertible_v<TensorRef, ConstTensorRef>);
 static_assert(!std::is_convertible_v<ConstTensorRef, TensorRef>);
+
+// The sizes of a DLTensor live in the view, so that a temporary one gives none.
+template <class View>
+concept GivesTensor = requires(View&& view) { std::forward<View>(view).dl_tensor(); };
+static_assert(GivesTensor<TensorRef&> && GivesTensor<const ConstTensorRef&>);
+static_assert(!GivesTensor<TensorRef> && !GivesTensor<const ConstTensorRef>);
 
 class CppWrapperTest : public CAbiTest {
  protected:
@@ -68,7 +75,8 @@ TEST_F(CppWrapperTest, ComposesDlpackTensorsAndCopiesOfViews) {
 
 TEST_F(CppWrapperTest, ViewsDescribeWhatTheyWereGiven) {
   const TensorRef view(out_.data(), {2, 3}, {8, 1}, Type::kBfloat16, dorajit::Device::cuda(2));
-  const DLTensor tensor = ConstTensorRef(view).dl_tensor();
+  const ConstTensorRef read_only(view);
+  const DLTensor tensor = read_only.dl_tensor();
   EXPECT_EQ(tensor.data, out_.data());
   EXPECT_EQ(tensor.ndim, 2);
   EXPECT_EQ(tensor.device.device_type, kDLCUDA);
@@ -104,7 +112,8 @@ TEST_F(CppWrapperTest, ErrorsHaveTheCompilersLog) {
 
 TEST_F(CppWrapperTest, BrokenDlpackTensorsAreRefused) {
   Engine engine;
-  DLTensor broken = TensorRef(out_.data(), {2, 3}, Type::kFloat32).dl_tensor();
+  const TensorRef whole(out_.data(), {2, 3}, Type::kFloat32);
+  DLTensor broken = whole.dl_tensor();
   broken.shape = nullptr;
   const ConstTensorRef gain(gain_.data(), {3}, Type::kFloat32);
   const TensorRef out(out_.data(), {2, 3}, Type::kFloat32);

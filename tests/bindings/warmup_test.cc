@@ -121,5 +121,23 @@ TEST_F(WarmupTest, FromCpp) {
                dorajit::Error);
 }
 
+TEST_F(WarmupTest, ExplainedFromCpp) {
+  const ConstTensorRef matrix(nullptr, {7, 33}, dorajit::ElementType::kFloat32);
+  const ConstTensorRef channels(nullptr, {33}, dorajit::ElementType::kFloat32);
+  Options options;
+  options.cache_dir = "";
+  options.tune_policy = TunePolicy::kOff;
+  dorajit::Engine engine(options);
+  EXPECT_FALSE(engine.explain(Operation::kCompose, {matrix, matrix, channels, matrix}));
+  engine.warmup(Operation::kCompose, {matrix, matrix, channels, matrix});
+  const auto found = engine.explain(Operation::kCompose, {matrix, matrix, channels, matrix});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->problem, "compose/f32,f32,f32,f32/v1/c33/r3");
+  EXPECT_EQ(found->source, "default");
+  EXPECT_NE(found->config, "");
+  EXPECT_THROW(static_cast<void>(engine.explain(Operation::kCompose, {matrix})), dorajit::Error);
+  EXPECT_EQ(engine.statistics().renewed_plans, 0);
+}
+
 }  // namespace
 }  // namespace dorajit::bindings
