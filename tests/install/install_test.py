@@ -8,54 +8,18 @@ against it, by find_package and by pkg-config, before and after the prefix is mo
 
 import argparse
 import json
-import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
+
+from applications import check_examples, check_failing_calls
+from installation import Failure, Installation, cache_entry, clean_environment, expect, run, say, tool
 
 # What a machine without a C++ standard library has, too.
 ALWAYS_THERE = re.compile(r"(libc|libm|libgcc_s|ld-linux-[\w-]+)\.so\.\d+")
 _LIBSTDCXX = "libstdc++.so.6"
-
-
-class Failure(Exception):
-    pass
-
-
-def say(text):
-    print(text, flush=True)
-
-
-def expect(condition, complaint):
-    if not condition:
-        raise Failure(complaint)
-
-
-def run(command, **kwargs):
-    """The standard output of a command that must succeed."""
-    command = [str(part) for part in command]
-    result = subprocess.run(command, text=True, capture_output=True, check=False, **kwargs)
-    if result.returncode != 0:
-        raise Failure(f"{' '.join(command)} ended with {result.returncode}\n"
-                      f"{result.stdout}{result.stderr}")
-    return result.stdout
-
-
-def tool(name):
-    path = shutil.which(name)
-    expect(path, f"{name} is not on PATH: ./dev setup installs it")
-    return path
-
-
-def cache_entry(build, name):
-    """A value of the build's CMakeCache.txt."""
-    text = (build / "CMakeCache.txt").read_text(encoding="utf-8")
-    match = re.search(rf"^{name}:\w+=(.*)$", text, re.MULTILINE)
-    expect(match, f"{build}/CMakeCache.txt has no {name}")
-    return match[1]
 
 
 def check_notices(file, projects):
@@ -68,19 +32,6 @@ def check_notices(file, projects):
         expect(text and re.search(r"Permission is hereby\s+granted|Redistributions\s+in\s+binary\s+form",
                                   text[0]), f"{file.name} has no licence of {project}")
     say(f"licences of {', '.join(projects)}")
-
-
-class Installation:
-    """A prefix and what stands where in it."""
-
-    def __init__(self, build, prefix):
-        self.prefix = prefix
-        self.library_dir = prefix / cache_entry(build, "CMAKE_INSTALL_LIBDIR")
-        self.include_dir = prefix / cache_entry(build, "CMAKE_INSTALL_INCLUDEDIR")
-        self.package_dir = self.library_dir / "cmake" / "dorajit"
-        self.pkgconfig_dir = self.library_dir / "pkgconfig"
-        self.documents = prefix / cache_entry(build, "CMAKE_INSTALL_DATAROOTDIR") / "doc" / "dorajit"
-        self.library = self.library_dir / "libdorajit.so"
 
 
 def check_files(installation):
@@ -158,50 +109,6 @@ def check_exported_symbols(installation):
     say(f"exports: exactly the {len(exported)} functions of dorajit.h")
 
 
-def clean_environment(**changes):
-    """Ours, without what would lead to another installation or another cache."""
-    unwanted = ("DORAJIT_", "LD_LIBRARY_PATH", "CMAKE_PREFIX_PATH", "PKG_CONFIG_PATH", "CFLAGS",
-                "CXXFLAGS", "LDFLAGS")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    # Not that of whoever runs this.
-    kept["DORAJIT_DAEMON_DIR"] = "/nonexistent"
-    return {**kept, **{name: str(value) for name, value in changes.items()}}
-
-
-def build_with_cmake(installation, example, folder):
-    run([tool("cmake"), "-G", "Ninja", "-S", example, "-B", folder,
-         f"-DCMAKE_PREFIX_PATH={installation.prefix}", "-DCMAKE_C_COMPILER=gcc",
-         "-DCMAKE_CXX_COMPILER=g++"], env=clean_environment())
-    found = cache_entry(folder, "dorajit_DIR")
-    expect(pathlib.Path(found) == installation.package_dir, f"find_package found {found}")
-    run([tool("cmake"), "--build", folder], env=clean_environment())
-
-
-def build_with_pkg_config(installation, example, folder):
-    shutil.copytree(example, folder)
-    run([tool("make"), "-C", folder, "CC=gcc", "CXX=g++"],
-        env=clean_environment(PKG_CONFIG_PATH=installation.pkgconfig_dir))
-
-
-def run_example(program, cache_dir):
-    environment = clean_environment(DORAJIT_CACHE_DIR=cache_dir, DORAJIT_TUNE_SECONDS="0.2")
-    output = run([program], env=environment)
-    expect(" 0 elements differ" in output, f"{program} printed: {output}")
-    again = run([program], env=environment)
-    expect("(0 compilations, 0 trials)" in again, f"the second run of {program} printed: {again}")
-    return output.strip()
-
-
-def check_examples(installation, source, scratch):
-    ways = {"find_package": build_with_cmake, "pkg-config": build_with_pkg_config}
-    for name in ("compose_c", "compose_cpp", "train_cpp"):
-        program = name.split("_")[0]
-        for way, build_example in ways.items():
-            folder = scratch / f"{name}-{way}"
-            build_example(installation, source / "examples" / name, folder)
-            say(f"{name} with {way}: {run_example(folder / program, folder / 'cache')}")
-
-
 def check_shipped_databases(installation, scratch):
     """Results that lie in the installation's folder serve a user who has none."""
     program = installation.prefix / "bin" / "dorajit"
@@ -239,6 +146,7 @@ def check_installation(build, source, scratch):
     check_needed_libraries(installation, build)
     check_exported_symbols(installation)
     check_examples(installation, source, scratch / "first")
+    check_failing_calls(installation, source, scratch / "failing")
 
     moved = Installation(build, scratch / "elsewhere" / "moved")
     moved.prefix.parent.mkdir()
