@@ -6,6 +6,9 @@
 
 #include "autotune/nearest_winner.h"
 #include "autotune/quarantine.h"
+#include "kernel_templates/config_limits.h"
+#include "kernel_templates/config_text.h"
+#include "runtime/base/log.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -53,6 +56,15 @@ RungLook exact_look(Rung rung, const std::optional<Winner>& winner, const Ladder
   } else if (question.only_same_space && winner->environment.space != question.environment.space) {
     look.answers = false;
     look.remark = "tuned over another space of configs";
+  } else if (const std::string why =
+                 kernels::why_config_is_invalid(question.problem.variant, question.device.traits,
+                                                question.problem.vector_width, winner->config);
+             !why.empty()) {
+    look.answers = false;
+    look.remark = std::format("its config {} is invalid: {}", to_text(winner->config), why);
+    const std::string where =
+        std::format("the winner of {} in the {}", to_text(question.problem), launch::name(rung));
+    log_once(LogLevel::kWarning, where, std::format("{} is not used: {}", where, look.remark));
   }
   return look;
 }
@@ -75,6 +87,9 @@ std::vector<RungLook> look_up_exactly(cache::TuningStore& store, const LadderQue
     if (found.answers && is_quarantined(*found.winner, store, question)) {
       found.answers = false;
       found.remark = "its config has misbehaved on this device";
+    } else if (found.answers && std::ranges::contains(question.rejected, found.winner->config)) {
+      found.answers = false;
+      found.remark = "its config could not be verified on this device";
     }
     return found.answers && !found.is_stale;
   };
@@ -99,15 +114,14 @@ std::vector<RungLook> look_at_neighbours(cache::TuningStore& store,
   const launch::Problem& problem = question.problem;
   std::vector<Winner> winners = store.winners_of_variant(to_text(problem.variant));
   const auto quarantined = quarantined_configs(store, problem.variant, question.device);
-  std::erase_if(winners,
-                [&](const Winner& w) { return std::ranges::contains(quarantined, w.config); });
-  const auto space =
-      kernels::config_space(problem.variant, question.device.traits, problem.vector_width,
-                            kernels::SpaceKind::kComprehensive);
+  std::erase_if(winners, [&](const Winner& w) {
+    return std::ranges::contains(quarantined, w.config) ||
+           std::ranges::contains(question.rejected, w.config);
+  });
   const Seeker seeker{.problem = problem,
                       .device = question.device.fingerprint,
                       .templates = question.environment.templates,
-                      .space = space};
+                      .traits = question.device.traits};
   std::vector<RungLook> looks;
   looks.push_back(look_of(Rung::kNearestShape, nearest_shape(winners, seeker), question,
                           "no other shape was tuned"));

@@ -30,6 +30,7 @@ struct LadderQuestion {
   // Only winners of this very space answer exactly; others would do for anybody else.
   bool only_same_space = false;
   cache::Patience patience = cache::Patience::kShort;
+  std::vector<kernels::Config> rejected{};  // answer nowhere
 };
 
 // What the databases say of the very problem: the user's, then, unless that answers with what is

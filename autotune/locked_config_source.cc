@@ -2,6 +2,7 @@
 
 #include <format>
 
+#include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/log.h"
@@ -35,9 +36,10 @@ std::string why_not_as_locked(const cache::LockEntry& locked, const launch::Prob
                               device::Device& device, launch::KernelCache& kernels,
                               bool& has_config) {
   has_config = false;
-  if (locked.config.vector_width > problem.vector_width) {
-    return std::format("its vectors of {} elements do not fit the data",
-                       locked.config.vector_width);
+  if (const std::string why = kernels::why_config_is_invalid(problem.variant, device.info().traits,
+                                                             problem.vector_width, locked.config);
+      !why.empty()) {
+    return std::format("its config {} is invalid: {}", to_text(locked.config), why);
   }
   const auto now = fingerprint_of(problem, locked.config, device, kernels);
   if (!now) return now.error().message;

@@ -5,6 +5,8 @@
 #include <limits>
 #include <string>
 
+#include "kernel_templates/config_limits.h"
+
 namespace dorajit::autotune {
 namespace {
 
@@ -15,7 +17,9 @@ constexpr double kDoublingPastTheColumns = 8;
 
 bool can_answer(const Winner& winner, const Seeker& seeker) {
   return winner.environment.templates == seeker.templates &&
-         std::ranges::contains(seeker.space, winner.config);
+         kernels::why_config_is_invalid(seeker.problem.variant, seeker.traits,
+                                        seeker.problem.vector_width, winner.config)
+             .empty();
 }
 
 // In factors of two.

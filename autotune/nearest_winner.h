@@ -5,16 +5,18 @@
 #include <string_view>
 
 #include "cache/tuning_records.h"
+#include "kernel_templates/spaces.h"
 #include "runtime/launch/problem.h"
 
 namespace dorajit::autotune {
 
-// Who asks. Only winners of the same kernels, with a config of the space, can answer.
+// Who asks. Only winners of the same kernels, with a config that is valid for the problem on the
+// device, can answer.
 struct Seeker {
   const launch::Problem& problem;
-  std::string_view device;                 // fingerprint
-  std::string_view templates;              // hash of the kernel templates
-  std::span<const kernels::Config> space;  // what the problem may run on the device
+  std::string_view device;     // fingerprint
+  std::string_view templates;  // hash of the kernel templates
+  kernels::SpaceTraits traits{};
 };
 
 // Of the device's winners of the same variant, the one whose shape is the fewest factors of two

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "autotune/journal_entry.h"
 #include "autotune/measurement.h"
 #include "autotune/quarantine.h"
 #include "autotune/robust_statistics.h"
@@ -29,27 +30,6 @@ constexpr double kCompilingShare = 0.5;        // of the comprehensive space, at
 constexpr double kLeastMeasuringShare = 0.25;  // however long compiling and verifying took
 
 using Clock = std::chrono::steady_clock;
-
-// Names a config in the journal for that long.
-class JournalEntry final : public Verifier::Watch {
- public:
-  JournalEntry(cache::LaunchJournal* journal, const std::string& scope,
-               const launch::Problem& problem, const kernels::Config& config)
-      : journal_(journal), scope_(scope), problem_(problem), config_(config) {}
-
-  void begin() override {
-    if (journal_ != nullptr) journal_->enter(scope_, to_text(problem_), config_);
-  }
-  void end() override {
-    if (journal_ != nullptr) journal_->leave();
-  }
-
- private:
-  cache::LaunchJournal* journal_;
-  const std::string& scope_;
-  const launch::Problem& problem_;
-  const kernels::Config& config_;
-};
 
 // Drops a candidate that does not produce the right bits.
 void verify(Candidate& candidate, Verifier& verifier, const launch::Problem& problem,

@@ -92,6 +92,7 @@ TuningConfigSource::TuningConfigSource(const Settings& settings,
       store_(std::move(store)),
       statistics_(statistics),
       journal_(cache::LaunchJournal::open(settings.tuning_dir)),
+      gate_(settings, *store_),
       daemon_(std::move(daemon)) {}
 
 void TuningConfigSource::set_listener(Listener listener) {
@@ -141,6 +142,7 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& prob
                           .median_ns = tuned->winner_ns,
                           .default_median_ns = tuned->default_ns,
                           .created_unix_s = now});
+  gate_.remember(problem, tuned->winner, device.info(), environment);
   journal_->forget(quarantine_scope(problem.variant, device.info()), configs_of(*tuned));
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   if (settings_.print_autotuning) {
@@ -158,6 +160,21 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& prob
                       .trials = static_cast<int>(tuned->trials.size())};
 }
 
+std::vector<RungLook> TuningConfigSource::verified(LookUp look_up, LadderQuestion& question,
+                                                   device::Device& device,
+                                                   launch::KernelCache& kernels) {
+  const Candidacy candidacy{.problem = question.problem,
+                            .device = device,
+                            .kernels = kernels,
+                            .environment = question.environment};
+  for (;;) {
+    std::vector<RungLook> looks = look_up(*store_, question);
+    const RungLook& best = best_of(looks);
+    if (!best.answers || !best.winner || gate_.admits(*best.winner, candidacy)) return looks;
+    question.rejected.push_back(best.winner->config);
+  }
+}
+
 ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::Device& device,
                                       launch::KernelCache& kernels) {
   const cache::Environment environment =
@@ -166,7 +183,7 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
                           .device = device.info(),
                           .environment = environment,
                           .only_same_space = settings_.comprehensive};
-  std::vector<RungLook> looks = look_up_exactly(*store_, question);
+  std::vector<RungLook> looks = verified(look_up_exactly, question, device, kernels);
   const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0;
   const auto is_known = [&] { return best_of(looks).answers; };
   const auto is_fresh = [&] { return is_known() && !best_of(looks).is_stale; };
@@ -187,15 +204,15 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
         store_->wait_for_claim(device.info().fingerprint, to_text(problem), patience);
     const std::scoped_lock lock(tuning_);
     question.patience = cache::Patience::kLong;
-    looks = look_up_exactly(*store_, question);
+    looks = verified(look_up_exactly, question, device, kernels);
     if (is_fresh()) return answer_of(best_of(looks), question);
     if (claim) {
       if (auto tuned = tune(problem, device, kernels, environment)) return *std::move(tuned);
-      looks = look_up_exactly(*store_, question);
+      looks = verified(look_up_exactly, question, device, kernels);
     }
   }
-  ConfigAnswer answer = answer_of(
-      is_known() ? best_of(looks) : look_at_neighbours(*store_, question).back(), question);
+  if (!is_known()) looks = verified(look_at_neighbours, question, device, kernels);
+  ConfigAnswer answer = answer_of(best_of(looks), question);
   answer.launches = std::move(awaited);
   return answer;
 }

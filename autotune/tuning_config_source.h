@@ -9,6 +9,7 @@
 #include "autotune/client/daemon_requests.h"
 #include "autotune/ladder.h"
 #include "autotune/problem_tuner.h"
+#include "autotune/winner_gate.h"
 #include "cache/launch_journal.h"
 #include "cache/tuning_store.h"
 #include "runtime/base/settings.h"
@@ -44,10 +45,16 @@ class TuningConfigSource final : public launch::ConfigSource {
                                            launch::KernelCache& kernels,
                                            const cache::Environment& environment);
 
+  // What `look_up` finds, with the best answer verified on this device.
+  using LookUp = std::vector<RungLook> (*)(cache::TuningStore&, const LadderQuestion&);
+  std::vector<RungLook> verified(LookUp look_up, LadderQuestion& question, device::Device& device,
+                                 launch::KernelCache& kernels);
+
   const Settings settings_;
   const std::shared_ptr<cache::TuningStore> store_;
   Statistics& statistics_;
   const std::unique_ptr<cache::LaunchJournal> journal_;  // under tuning_
+  WinnerGate gate_;
   TuneProgress progress_;
   std::mutex tuning_;  // one tuning at a time: measurements must not disturb each other
   const std::unique_ptr<DaemonRequests> daemon_;  // the last, as its thread calls back

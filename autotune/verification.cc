@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "kernel_templates/config_limits.h"
 #include "kernel_templates/partial_sums.h"
 
 namespace dorajit::autotune {
@@ -10,7 +11,7 @@ namespace {
 
 // Enough rows for two programs of the tallest elementwise config and a rest, few enough for the
 // host reference.
-constexpr std::int64_t kRows = 44;
+constexpr std::int64_t kRows = 2 * kernels::kTallestElementwiseProgram + 12;
 constexpr std::int64_t kReferenceElements = 1 << 20;
 
 // Longer rows are cut to that, and end where they did in a vector or block of any config.
@@ -19,7 +20,7 @@ constexpr std::int64_t kWidestBlock = 1 << 16;
 
 constexpr std::size_t kGuardBytes = 4096;
 
-constexpr std::int64_t kTallestProgram = 2048;  // of column sums
+constexpr std::int64_t kTallestProgram = kernels::kTallestSumProgram;
 
 // Shapes that give every config seven partial sums, the last of them cut short. With three bits set
 // in their number, as in that of the last one's leaves, no wrong order of the tree gives the right
@@ -62,7 +63,8 @@ class Watching {
 
 }  // namespace
 
-Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& device) {
+Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& device,
+                                Deadline deadline) {
   Verifier verifier(device);
   const std::int64_t cols = problem.num_cols <= kMostCols
                                 ? problem.num_cols
@@ -77,6 +79,9 @@ Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& 
     for (const ScratchShape& deep : deep_shapes(problem)) shapes.push_back(deep);
   }
   for (ScratchShape aligned : shapes) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return fail(StatusCode::kUnsupported, "the time for it was spent");
+    }
     aligned.vector_width = problem.vector_width;
     aligned.guard_bytes = kGuardBytes;
     DORAJIT_ASSIGN(ScratchOperands operands,

@@ -1,6 +1,7 @@
 // Whether a kernel computes the right bits.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <vector>
 
@@ -18,7 +19,12 @@ namespace dorajit::autotune {
 // host reference, which the default config has to meet first.
 class Verifier {
  public:
-  static Result<Verifier> make(const launch::Problem& problem, device::Device& device);
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  // Computes that truth, which takes tens of milliseconds. An error if the memory does not suffice,
+  // or if it is not done by the deadline.
+  static Result<Verifier> make(const launch::Problem& problem, device::Device& device,
+                               Deadline deadline = Deadline::max());
 
   // Is told for how long a kernel that is launched may take the process with it. Not while there is
   // nothing to hold against it: whoever is ended meanwhile would have it left out by others.

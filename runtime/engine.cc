@@ -4,6 +4,7 @@
 #include <format>
 #include <utility>
 
+#include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/log.h"
@@ -71,6 +72,15 @@ Status check_pointers(const launch::Call& call, const kernels::Variant& variant,
   if (reachable) return {};
   return fail(reachable.error().code,
               std::format("{}: `workspace` {}", op.name, reachable.error().message));
+}
+
+// Whatever the config source says, no access may be wider than the data is aligned.
+Result<launch::ReadyKernel> ready_kernel(launch::KernelCache& kernels, const Problem& problem,
+                                         device::Device& device, const kernels::Config& config) {
+  const std::string why = kernels::why_config_is_invalid(problem.variant, device.info().traits,
+                                                         problem.vector_width, config);
+  if (!why.empty()) return fail(StatusCode::kUnsupported, why);
+  return kernels.get(device, problem.variant, config);
 }
 
 }  // namespace
@@ -166,7 +176,7 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
   });
   launch::ConfigAnswer answer = configs_->find(problem, device, kernels_);
   if (answer.refusal) return std::unexpected(*std::move(answer.refusal));
-  auto ready = kernels_.get(device, problem.variant, answer.config);
+  auto ready = ready_kernel(kernels_, problem, device, answer.config);
   if (!ready) {
     const kernels::Config fallback =
         kernels::default_config(problem.variant, device.info().traits, problem.vector_width);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernel_templates/builtin_cpu.h"
+#include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
@@ -50,6 +51,13 @@ bool KernelCache::is_kept(const compile::Target& target, const kernels::Variant&
 
 Result<Artifact> KernelCache::build(const compile::CompileRequest& request,
                                     const std::string& key) {
+  if (const std::string why =
+          kernels::why_config_is_invalid(request.variant, request.target.kind, request.config);
+      !why.empty()) {
+    return fail(StatusCode::kUnsupported,
+                std::format("config {} of {} is invalid: {}", to_text(request.config),
+                            to_text(request.variant), why));
+  }
   if (artifacts_ != nullptr) {
     if (auto found = artifacts_->find(key)) {
       statistics_.artifact_hits.fetch_add(1, std::memory_order_relaxed);

@@ -113,7 +113,7 @@ TEST_F(LockedConfigSourceTest, ConfigsThatDoNotCompileAreNotUsed) {
   problem_.row_bucket = 9;
   entries_[0].problem = to_text(problem_);
   entries_[0].config.block_size = -4;
-  expect_miss("its config was b-4-", Rung::kDefault, default_);
+  expect_miss("-r1-v1-u1-c0 is invalid: its template does not allow it", Rung::kDefault, default_);
 }
 
 }  // namespace

@@ -55,13 +55,10 @@ class RecordedTrials {
   std::map<std::pair<std::string, std::string>, std::map<std::string, double>> times_;
 };
 
-// What the winner's problem may run on its device.
-inline std::vector<kernels::Config> space_of(const cache::Winner& winner, int processors) {
-  const launch::Problem problem = launch::parse_problem(winner.problem).value();
-  const auto kind =
-      winner.device.starts_with("cuda/") ? kernels::DeviceKind::kCuda : kernels::DeviceKind::kCpu;
-  return kernels::config_space(problem.variant, {.kind = kind, .processors = processors},
-                               problem.vector_width, kernels::SpaceKind::kComprehensive);
+inline kernels::SpaceTraits traits_of(const cache::Winner& winner, int processors) {
+  return {.kind = winner.device.starts_with("cuda/") ? kernels::DeviceKind::kCuda
+                                                     : kernels::DeviceKind::kCpu,
+          .processors = processors};
 }
 
 struct Regrets {

@@ -63,11 +63,10 @@ std::map<int, Regrets> regrets_of_neighbours(const RecordedTrials& recorded, dou
     std::vector<Winner> others;
     std::ranges::copy_if(recorded.winners(), std::back_inserter(others),
                          [&](const Winner& other) { return distance(problem, other) >= least; });
-    const auto space = space_of(winner, kProcessors);
     const Winner* nearest = nearest_shape(others, {.problem = problem,
                                                    .device = winner.device,
                                                    .templates = winner.environment.templates,
-                                                   .space = space});
+                                                   .traits = traits_of(winner, kProcessors)});
     if (nearest == nullptr) continue;
     if (const auto regret = recorded.regret(winner, nearest->config)) {
       found[static_cast<int>(distance(problem, *nearest))].values.push_back(*regret);

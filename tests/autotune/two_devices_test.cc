@@ -23,12 +23,11 @@ TEST(TwoDevices, AWinnerOfTheOtherCostsLittleInTheMiddle) {
   for (const Winner& winner : recorded.winners()) {
     const auto problem = launch::parse_problem(winner.problem);
     ASSERT_TRUE(problem) << winner.problem;
-    const auto space = space_of(winner, kProcessors);
     const Winner* other =
         nearest_device(recorded.winners(), {.problem = *problem,
                                             .device = winner.device,
                                             .templates = winner.environment.templates,
-                                            .space = space});
+                                            .traits = traits_of(winner, kProcessors)});
     ASSERT_NE(other, nullptr) << winner.problem;
     const auto regret = recorded.regret(winner, other->config);
     ASSERT_TRUE(regret) << winner.problem;

@@ -1,0 +1,52 @@
+// Lets winners serve that this machine has not measured itself.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "autotune/verification.h"
+#include "cache/launch_journal.h"
+#include "cache/tuning_store.h"
+#include "cache/verified_configs.h"
+#include "runtime/base/settings.h"
+#include "runtime/device/device.h"
+#include "runtime/launch/kernel_cache.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::autotune {
+
+// Who asks, and what for.
+struct Candidacy {
+  const launch::Problem& problem;
+  device::Device& device;
+  launch::KernelCache& kernels;
+  const cache::Environment& environment;  // of a measurement made now
+};
+
+// A winner that was imported, shipped, or measured on another device or machine is run on scratch
+// operands and compared with the host reference, bit for bit, before it first serves: once per
+// machine, device, kernel templates, problem and config. Thread-safe.
+class WinnerGate {
+ public:
+  WinnerGate(const Settings& settings, cache::TuningStore& store);
+
+  // Whether the winner may serve the problem. Verifies it now if nobody on this machine has yet,
+  // and if settings.tune_seconds allow for it. One that misbehaves is recorded as a bad trial.
+  bool admits(const cache::Winner& winner, const Candidacy& candidacy);
+
+  // It was verified on the device, in the course of a tuning.
+  void remember(const launch::Problem& problem, const kernels::Config& config,
+                const device::DeviceInfo& device, const cache::Environment& environment);
+
+ private:
+  bool verify(const kernels::Config& config, const Candidacy& candidacy);
+  void condemn(const kernels::Config& config, cache::Verdict verdict, const Candidacy& candidacy);
+
+  const double seconds_;
+  cache::TuningStore& store_;
+  const cache::VerifiedConfigs verified_;
+  std::mutex verifying_;
+  const std::unique_ptr<cache::LaunchJournal> journal_;  // under verifying_
+};
+
+}  // namespace dorajit::autotune

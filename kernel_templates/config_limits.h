@@ -1,0 +1,27 @@
+// What a config may be at all, wherever it comes from.
+#pragma once
+
+#include <string>
+
+#include "kernel_templates/config.h"
+#include "kernel_templates/registry.h"
+#include "kernel_templates/spaces.h"
+
+namespace dorajit::kernels {
+
+// Rows of one program at most. Verification has shapes for them (autotune/verification.cc).
+inline constexpr int kTallestElementwiseProgram = 16;
+inline constexpr int kTallestSumProgram = 2048;
+
+// Why a config must not be compiled for data of that alignment class on that device; empty if it
+// may. Checks the conditions that the templates assert, and bounds what they leave open: the code
+// that is generated for a thread, the rows of a program and the workers of a CPU. Every space lies
+// within these limits. A config that left the space in a later version may lie within them, too,
+// and is then as good as one of the space.
+std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
+                                  int vector_width, const Config& config);
+
+// The same without data and device: why no kernel of the variant can have the config.
+std::string why_config_is_invalid(const Variant& variant, DeviceKind kind, const Config& config);
+
+}  // namespace dorajit::kernels
