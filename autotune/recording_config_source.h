@@ -22,6 +22,7 @@ class RecordingConfigSource final : public launch::ConfigSource {
   }
 
   void set_listener(Listener listener) override { answering_->set_listener(std::move(listener)); }
+  void close() override { answering_->close(); }
 
  private:
   const std::shared_ptr<ProblemRecord> record_;

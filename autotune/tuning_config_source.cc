@@ -99,6 +99,10 @@ void TuningConfigSource::set_listener(Listener listener) {
   if (daemon_ != nullptr) daemon_->set_listener(std::move(listener));
 }
 
+void TuningConfigSource::close() {
+  if (daemon_ != nullptr) daemon_->close();
+}
+
 std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& problem,
                                                      device::Device& device,
                                                      launch::KernelCache& kernels,

@@ -32,6 +32,7 @@ class TuningConfigSource final : public launch::ConfigSource {
                             launch::KernelCache& kernels) override;
 
   void set_listener(Listener listener) override;
+  void close() override;
 
   // The rungs that find() would look at if it were not to tune, down to the one that answers.
   std::vector<RungLook> explain(const launch::Problem& problem, const device::DeviceInfo& device);
@@ -57,7 +58,7 @@ class TuningConfigSource final : public launch::ConfigSource {
   WinnerGate gate_;
   TuneProgress progress_;
   std::mutex tuning_;  // one tuning at a time: measurements must not disturb each other
-  const std::unique_ptr<DaemonRequests> daemon_;  // the last, as its thread calls back
+  const std::unique_ptr<DaemonRequests> daemon_;
 };
 
 // The space that the settings have searched.

@@ -97,7 +97,8 @@ Engine::Engine(Settings settings, std::unique_ptr<Statistics> statistics,
       [this](const Problem& problem, device::Device& device) { renew_plan(problem, device); });
 }
 
-Engine::~Engine() = default;
+// While they are whole: the thread of the config source may be renewing a plan.
+Engine::~Engine() { configs_->close(); }
 
 Result<device::Device*> Engine::device(const DeviceId& id) {
   if (id.ordinal < 0 || id.ordinal >= kMostDevices) {

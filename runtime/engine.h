@@ -83,8 +83,8 @@ class Engine {
   launch::PlanTable plans_;
   std::mutex making_mutex_;
   std::condition_variable made_;
-  std::vector<launch::PlanKey> making_;                  // under making_mutex_
-  const std::unique_ptr<launch::ConfigSource> configs_;  // the last, as its threads call back
+  std::vector<launch::PlanKey> making_;  // under making_mutex_
+  const std::unique_ptr<launch::ConfigSource> configs_;
 };
 
 }  // namespace dorajit

@@ -32,6 +32,8 @@ class DaemonConnection {
   // (-1).
   [[nodiscard]] int patience_ms() const;
 
+  // Whether something that was asked has not been sent yet.
+  [[nodiscard]] bool has_unsent() const { return !unsent_.empty(); }
   // Whether the daemon has said that it fits.
   [[nodiscard]] bool has_greeted() const { return has_greeted_; }
   // What it said instead of serving this process; may be empty.

@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <format>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "runtime/base/log.h"
 #include "runtime/base/scope_exit.h"
+#include "runtime/base/work_in_progress.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -27,6 +30,49 @@ constexpr std::chrono::seconds kPauseAfterARefusal{60};
 
 }  // namespace
 
+// Those that the process has, for its end.
+class LiveRequests {
+ public:
+  explicit LiveRequests(const LiveRequests* /*lost*/) {}
+  LiveRequests(LiveRequests&&) noexcept {}  // of one that nobody uses yet
+
+  static void add(DaemonRequests* requests) {
+    const WorkInProgress work(Work::kPreparing);
+    LiveRequests& live = current(of_process);
+    const std::scoped_lock lock(live.mutex_);
+    live.all_.insert(requests);
+    // Not at the beginning of the process: what is registered last is called first, while nothing
+    // that the thread uses has been destroyed.
+    if (!std::exchange(live.awaits_exit_, true)) std::atexit(bid_farewell);
+  }
+
+  static void remove(DaemonRequests* requests) {
+    const WorkInProgress work(Work::kPreparing);
+    LiveRequests& live = current(of_process);
+    const std::scoped_lock lock(live.mutex_);
+    live.all_.erase(requests);
+  }
+
+ private:
+  // At the exit of the process. All together have the time.
+  static void bid_farewell() {
+    LiveRequests* const live = of_process.find();
+    if (live == nullptr) return;
+    const auto deadline = steady_clock::now() + DaemonRequests::kLongestFarewell;
+    const std::scoped_lock lock(live->mutex_);
+    for (DaemonRequests* requests : live->all_) requests->begin_farewell();
+    for (DaemonRequests* requests : live->all_) requests->await_farewell(deadline);
+  }
+
+  static constinit ForkRenewed<LiveRequests, Work::kPreparing> of_process;
+
+  std::mutex mutex_;
+  std::set<DaemonRequests*> all_;  // under mutex_
+  bool awaits_exit_ = false;       // under mutex_
+};
+
+constinit ForkRenewed<LiveRequests, Work::kPreparing> LiveRequests::of_process;
+
 DaemonRequests::DaemonRequests(std::string folder, protocol::Hello own)
     : folder_(std::move(folder)),
       own_(std::move(own)),
@@ -34,18 +80,36 @@ DaemonRequests::DaemonRequests(std::string folder, protocol::Hello own)
       opener_(::getpid()),
       fresh_(DaemonConnection::open(folder_, own_)) {
   (void)fits_so_far();
+  LiveRequests::add(this);
 }
 
 DaemonRequests::~DaemonRequests() {
+  LiveRequests::remove(this);
+  close();
+}
+
+void DaemonRequests::close() {
   if (!thread_.joinable()) return;
   if (process_ != ::getpid()) {
     // It lives in the parent, and here there is nothing that could be joined or detached.
     static_cast<void>(std::make_unique<std::thread>(std::move(thread_)).release());
     return;
   }
+  begin_farewell();
+  thread_.join();
+}
+
+void DaemonRequests::begin_farewell() {
+  // A child that has it of its parent has no thread.
+  if (process_ != ::getpid()) return;
   is_ending_ = true;
   wake();
-  thread_.join();
+}
+
+void DaemonRequests::await_farewell(Moment deadline) {
+  if (process_ != ::getpid()) return;
+  std::unique_lock lock(mutex_);
+  ended_.wait_until(lock, deadline, [this] { return has_ended_; });
 }
 
 void DaemonRequests::wake() const {
@@ -132,6 +196,27 @@ void DaemonRequests::serve() {
     if (connection_ != nullptr && !connection_->serve(answers)) lose_connection();
     for (const protocol::Answer& answer : std::exchange(answers, {})) settle(answer);
     if (!is_ending_) wait();
+  }
+  bid_farewell();
+  {
+    const std::scoped_lock lock(mutex_);
+    has_ended_ = true;
+  }
+  ended_.notify_all();
+}
+
+// Sends what is left to say, if the daemon takes it.
+void DaemonRequests::bid_farewell() {
+  const Moment deadline = steady_clock::now() + kLongestFarewell;
+  exchange_news();
+  next_report_ = {};
+  report_launches();
+  std::vector<protocol::Answer> answers;
+  while (connection_ != nullptr && connection_->serve(answers) && connection_->has_unsent()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+    if (left.count() <= 0) return;
+    pollfd writable{.fd = connection_->socket(), .events = POLLOUT, .revents = 0};
+    (void)::poll(&writable, 1, static_cast<int>(left.count()));
   }
 }
 

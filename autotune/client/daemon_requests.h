@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,7 +26,9 @@
 namespace dorajit::autotune {
 
 // Thread-safe. A thread of its own talks to the daemon, from the first request that one might
-// answer. What a daemon did not answer before it went is asked again of the next.
+// answer. What a daemon did not answer before it went is asked again of the next. What waits to be
+// sent when the object or the process ends is sent then, in at most kLongestFarewell; also by a
+// process that never destroys the object, but not by one that a signal or _exit() ends.
 class DaemonRequests {
  public:
   // `folder` is that of the socket. Says hello already, so that by the first request the daemon may
@@ -34,6 +37,11 @@ class DaemonRequests {
   DaemonRequests(const DaemonRequests&) = delete;
   DaemonRequests& operator=(const DaemonRequests&) = delete;
   ~DaemonRequests();
+
+  static constexpr std::chrono::milliseconds kLongestFarewell{20};
+
+  // Ends the thread: nothing is asked or told any more. Not thread-safe.
+  void close();
 
   // Counts launches; the daemon does first what is launched most.
   using Launches = std::shared_ptr<std::atomic<std::int64_t>>;
@@ -61,6 +69,7 @@ class DaemonRequests {
     Launches launches;
   };
   using Moment = std::chrono::steady_clock::time_point;
+  friend class LiveRequests;
 
   bool connect();
   bool fits_so_far();
@@ -68,6 +77,9 @@ class DaemonRequests {
   void start_thread();
   void wake() const;
   void serve();
+  void begin_farewell();
+  void await_farewell(Moment deadline);
+  void bid_farewell();
   void exchange_news();
   void report_launches();
   void wait() const;
@@ -88,6 +100,8 @@ class DaemonRequests {
   std::unique_ptr<DaemonConnection> fresh_;  // under mutex_: for the thread to take
   bool is_connected_ = false;                // under mutex_
   Moment try_after_{};                       // under mutex_
+  bool has_ended_ = false;                   // under mutex_: the thread has sent the last
+  std::condition_variable ended_;
 
   // The thread's own.
   std::unique_ptr<DaemonConnection> connection_;

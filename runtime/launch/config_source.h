@@ -53,9 +53,13 @@ class ConfigSource {
                             KernelCache& kernels) = 0;
 
   // Told of each problem to which find() has a better answer than before, from a thread of the
-  // source's own, until the source is destroyed. Set before the first call of find().
+  // source's own, until the source is closed. Set before the first call of find().
   using Listener = std::function<void(const Problem& problem, device::Device& device)>;
   virtual void set_listener(Listener) {}
+
+  // Called before the source is destroyed, when find() is called by its listener at most: ends its
+  // thread.
+  virtual void close() {}
 };
 
 // Answers every problem with its default config.
