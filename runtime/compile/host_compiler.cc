@@ -15,6 +15,7 @@
 #include "runtime/base/unfinished_files.h"
 #include "runtime/compile/file_identity.h"
 #include "runtime/compile/subprocess.h"
+#include "runtime/compile/time_limit.h"
 
 namespace dorajit::compile {
 namespace {
@@ -26,7 +27,6 @@ constexpr const char* kOptions[] = {
     "-ffp-contract=off", "-fno-fast-math", "-std=c++20", "-O3",
     "-march=native",     "-shared",        "-fPIC",      "-fvisibility=hidden",
     "-fno-exceptions",   "-fno-rtti",      "-nostdinc++"};
-constexpr std::chrono::seconds kTimeout{60};
 
 // A folder of our own that nobody else can read, removed with everything in it.
 class PrivateFolder {
@@ -131,7 +131,7 @@ Result<std::string> HostCompiler::identity() {
   auto found = [this]() -> Result<std::string> {
     DORAJIT_ASSIGN(const std::string file, program());
     return remembered_fact(notes_, "host compiler", file, [&file]() -> Result<std::string> {
-      DORAJIT_ASSIGN(const ProcessResult run, run_process({file, "--version"}, kTimeout));
+      DORAJIT_ASSIGN(const ProcessResult run, run_process({file, "--version"}, kCompileTimeLimit));
       if (run.exit_code != 0) {
         return fail(StatusCode::kNoCompiler,
                     std::format("{} --version ended with {}; set DORAJIT_CXX to a C++20 compiler",
@@ -167,7 +167,7 @@ Result<Artifact> HostCompiler::compile(const CompileRequest& request) {
   std::vector<std::string> argv = {file};
   argv.insert(argv.end(), std::begin(kOptions), std::end(kOptions));
   argv.insert(argv.end(), {"-I" + folder.path().string(), "-o", object.string(), source.string()});
-  DORAJIT_ASSIGN(ProcessResult run, run_process(argv, kTimeout));
+  DORAJIT_ASSIGN(ProcessResult run, run_process(argv, kCompileTimeLimit));
   if (run.exit_code != 0) {
     const std::string message =
         std::format("{} failed ({}) for {}{}; set DORAJIT_CXX to a C++20 compiler", file,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <format>
+#include <functional>
+#include <utility>
 
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/embedded_sources.h"
@@ -129,6 +131,52 @@ Result<Artifact> compile_with(const NvrtcLibrary& nvrtc, const CompileRequest& r
   return Artifact{std::move(code), parse_resource_report(log)};
 }
 
+// What an empty kernel's PTX says of the build number, which stands nowhere else.
+Result<std::string> build_of(const NvrtcLibrary& nvrtc) {
+  Program program(nvrtc);
+  DORAJIT_TRY(program.create("__global__ void probe() {}\n", {}));
+  if (program.compile({"--gpu-architecture=compute_80"}) != 0) {
+    return fail(StatusCode::kNoCompiler,
+                std::format("NVRTC at {} cannot compile an empty kernel; reinstall it, or set "
+                            "DORAJIT_NVRTC to another libnvrtc",
+                            nvrtc.path()),
+                program.log());
+  }
+  const std::string ptx = program.ptx();
+  int major = 0;
+  int minor = 0;
+  nvrtc.version(&major, &minor);
+  std::string build = "unknown build";
+  constexpr std::string_view kBuild = "Compiler Build ID: ";
+  if (const std::size_t at = ptx.find(kBuild); at != std::string::npos) {
+    const std::size_t begin = at + kBuild.size();
+    build = ptx.substr(begin, ptx.find('\n', begin) - begin);
+  }
+  return std::format("NVRTC {}.{} {}", major, minor, build);
+}
+
+// The work has copies of all that it is given, as it may outlive its caller.
+template <class T>
+Result<T> within(std::chrono::milliseconds limit, const NvrtcLibrary& nvrtc, std::string_view what,
+                 std::function<Result<T>()> work) {
+  auto [outcome, result] = run_within(limit, std::move(work));
+  switch (outcome) {
+    case Outcome::kDone:
+      return *std::move(result);
+    case Outcome::kTooLate:
+      return fail(StatusCode::kCompileError,
+                  std::format("NVRTC at {} did not compile {} within {} ms, and goes on in a "
+                              "thread that nobody waits for; set DORAJIT_NVRTC to another libnvrtc",
+                              nvrtc.path(), what, limit.count()));
+    case Outcome::kRefused:
+      break;
+  }
+  return fail(StatusCode::kCompileError,
+              std::format("{} is not compiled: NVRTC at {} has not come back from {} compilations; "
+                          "restart the process, or set DORAJIT_NVRTC to another libnvrtc",
+                          what, nvrtc.path(), kMostAbandonedThreads));
+}
+
 }  // namespace
 
 ResourceUsage parse_resource_report(std::string_view log) {
@@ -139,8 +187,9 @@ ResourceUsage parse_resource_report(std::string_view log) {
           .spill_load_bytes = largest_before(log, " bytes spill loads")};
 }
 
-NvrtcCompiler::NvrtcCompiler(std::string hint, ArtifactStore* notes)
-    : hint_(std::move(hint)), notes_(notes) {}
+NvrtcCompiler::NvrtcCompiler(std::string hint, ArtifactStore* notes,
+                             std::chrono::milliseconds limit)
+    : hint_(std::move(hint)), notes_(notes), limit_(limit) {}
 
 Result<const NvrtcLibrary*> NvrtcCompiler::library() {
   const std::scoped_lock lock(mutex_);
@@ -153,27 +202,8 @@ Result<const NvrtcLibrary*> NvrtcCompiler::library() {
 
 Result<std::string> NvrtcCompiler::read_build() {
   DORAJIT_ASSIGN(const NvrtcLibrary* nvrtc, library());
-  // The build number stands nowhere but in the head of the PTX that the library writes.
-  Program program(*nvrtc);
-  DORAJIT_TRY(program.create("__global__ void probe() {}\n", {}));
-  if (program.compile({"--gpu-architecture=compute_80"}) != 0) {
-    return fail(StatusCode::kNoCompiler,
-                std::format("NVRTC at {} cannot compile an empty kernel; reinstall it, or set "
-                            "DORAJIT_NVRTC to another libnvrtc",
-                            nvrtc->path()),
-                program.log());
-  }
-  const std::string ptx = program.ptx();
-  int major = 0;
-  int minor = 0;
-  nvrtc->version(&major, &minor);
-  std::string build = "unknown build";
-  constexpr std::string_view kBuild = "Compiler Build ID: ";
-  if (const std::size_t at = ptx.find(kBuild); at != std::string::npos) {
-    const std::size_t begin = at + kBuild.size();
-    build = ptx.substr(begin, ptx.find('\n', begin) - begin);
-  }
-  return std::format("NVRTC {}.{} {}", major, minor, build);
+  return within<std::string>(limit_, *nvrtc, "an empty kernel",
+                             [nvrtc = *nvrtc] { return build_of(nvrtc); });
 }
 
 Result<std::string> NvrtcCompiler::identity() {
@@ -228,10 +258,17 @@ Result<Artifact> NvrtcCompiler::compile(const CompileRequest& request) {
   const std::string arch = native ? wanted : std::format("compute_{}", arch_number(known.back()));
   std::vector<std::string> options = {"--gpu-architecture=" + arch};
   options.insert(options.end(), std::begin(kOptions), std::end(kOptions));
-  DORAJIT_ASSIGN(Artifact artifact, compile_with(*nvrtc, request, options, native));
+  const auto attempt = [&] {
+    const std::string what =
+        std::format("{} with config {}", to_text(request.variant), to_text(request.config));
+    return within<Artifact>(limit_, *nvrtc, what, [nvrtc = *nvrtc, request, options, native] {
+      return compile_with(nvrtc, request, options, native);
+    });
+  };
+  DORAJIT_ASSIGN(Artifact artifact, attempt());
   if (!spills(artifact.resources)) return artifact;
   options.emplace_back(kIfItSpills);
-  return compile_with(*nvrtc, request, options, native);
+  return attempt();
 }
 
 }  // namespace dorajit::compile

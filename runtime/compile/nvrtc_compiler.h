@@ -1,6 +1,7 @@
 // Compiles CUDA templates to cubins with NVRTC. No GPU and no toolkit header is needed.
 #pragma once
 
+#include <chrono>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -8,13 +9,17 @@
 
 #include "runtime/compile/compiler.h"
 #include "runtime/compile/nvrtc_library.h"
+#include "runtime/compile/time_limit.h"
 
 namespace dorajit::compile {
 
 class NvrtcCompiler final : public Compiler {
  public:
   // `hint` is Settings::nvrtc_path. `notes` may be null and must outlive this. Opens nothing yet.
-  NvrtcCompiler(std::string hint, ArtifactStore* notes);
+  // NVRTC cannot be interrupted: a call that takes longer than `limit` fails, and goes on in a
+  // thread that nobody waits for.
+  NvrtcCompiler(std::string hint, ArtifactStore* notes,
+                std::chrono::milliseconds limit = kCompileTimeLimit);
 
   Result<std::string> identity() override;
   [[nodiscard]] std::string options(const CompileRequest& request) const override;
@@ -29,6 +34,7 @@ class NvrtcCompiler final : public Compiler {
 
   std::string hint_;
   ArtifactStore* notes_;
+  const std::chrono::milliseconds limit_;
   std::mutex mutex_;
   std::optional<Result<NvrtcLibrary>> library_;  // under mutex_ until set, then constant
   std::optional<Result<std::string>> identity_;  // under mutex_

@@ -1,0 +1,87 @@
+#include "runtime/compile/time_limit.h"
+
+#include <signal.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "runtime/base/dynamic_library.h"
+#include "runtime/base/scope_exit.h"
+
+namespace dorajit::compile {
+namespace {
+
+constinit std::atomic<int> abandoned_threads = 0;
+
+// What the two threads share.
+struct Job {
+  explicit Job(std::function<void()> what) : work(std::move(what)) {}
+
+  const std::function<void()> work;
+  std::mutex mutex;
+  std::condition_variable finished;
+  bool is_done = false;       // under mutex, like all below
+  bool is_abandoned = false;  // nobody waits for it
+  std::exception_ptr thrown;
+};
+
+void run(Job& job) {
+  std::exception_ptr thrown;
+  try {
+    job.work();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  {
+    const std::scoped_lock lock(job.mutex);
+    job.is_done = true;
+    job.thrown = thrown;
+    if (job.is_abandoned) --abandoned_threads;
+  }
+  job.finished.notify_all();
+}
+
+// Signals are for the threads of the application.
+void start(const std::shared_ptr<Job>& job) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const ScopeExit restored([&] { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); });
+  std::thread([job] { run(*job); }).detach();
+}
+
+// The thread that is left behind runs code of this library.
+void keep_this_library() {
+  const std::string file = DynamicLibrary::file_of(reinterpret_cast<const void*>(&run));
+  // An executable cannot be opened, and need not be.
+  if (auto own = DynamicLibrary::open(file)) own->keep_forever();
+}
+
+}  // namespace
+
+Outcome run_within(std::chrono::milliseconds limit, std::function<void()> work) {
+  if (abandoned_threads >= kMostAbandonedThreads) return Outcome::kRefused;
+  const auto job = std::make_shared<Job>(std::move(work));
+  try {
+    start(job);
+  } catch (const std::system_error&) {
+    run(*job);
+  }
+  std::unique_lock lock(job->mutex);
+  if (job->finished.wait_for(lock, limit, [&] { return job->is_done; })) {
+    if (job->thrown) std::rethrow_exception(job->thrown);
+    return Outcome::kDone;
+  }
+  job->is_abandoned = true;
+  ++abandoned_threads;
+  lock.unlock();
+  keep_this_library();
+  return Outcome::kTooLate;
+}
+
+}  // namespace dorajit::compile

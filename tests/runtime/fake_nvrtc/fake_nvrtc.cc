@@ -1,0 +1,80 @@
+// An NVRTC that takes the time that its tests want. What is for sm_75 never ends; what is for sm_80
+// ends after half a second; all else at once.
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+namespace {
+
+constexpr char kCode[] =
+    "\x7f"
+    "ELF, or so it says";
+constexpr char kPtx[] = "// Compiler Build ID: fake\n";
+
+int put(const char* text, std::size_t size, char* to) {
+  std::memcpy(to, text, size);
+  return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+int nvrtcVersion(int* major, int* minor) {
+  *major = 13;
+  *minor = 0;
+  return 0;
+}
+const char* nvrtcGetErrorString(int) { return "an error"; }
+int nvrtcGetNumSupportedArchs(int* count) {
+  *count = 3;
+  return 0;
+}
+int nvrtcGetSupportedArchs(int* archs) {
+  archs[0] = 75;
+  archs[1] = 80;
+  archs[2] = 90;
+  return 0;
+}
+int nvrtcCreateProgram(void** program, const char*, const char*, int, const char* const*,
+                       const char* const*) {
+  *program = new char;
+  return 0;
+}
+int nvrtcDestroyProgram(void** program) {
+  delete static_cast<char*>(*program);
+  *program = nullptr;
+  return 0;
+}
+int nvrtcCompileProgram(void*, int count, const char* const* options) {
+  for (int i = 0; i < count; ++i) {
+    const std::string_view option = options[i];
+    if (option == "--gpu-architecture=sm_80") {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    }
+    while (option == "--gpu-architecture=sm_75") {
+      const volatile bool spins = true;
+      if (!spins) break;
+    }
+  }
+  return 0;
+}
+int nvrtcGetProgramLogSize(void*, std::size_t* size) {
+  *size = 1;
+  return 0;
+}
+int nvrtcGetProgramLog(void*, char* to) { return put("", 1, to); }
+int nvrtcGetCUBINSize(void*, std::size_t* size) {
+  *size = sizeof kCode;
+  return 0;
+}
+int nvrtcGetCUBIN(void*, char* to) { return put(kCode, sizeof kCode, to); }
+int nvrtcGetPTXSize(void*, std::size_t* size) {
+  *size = sizeof kPtx;
+  return 0;
+}
+int nvrtcGetPTX(void*, char* to) { return put(kPtx, sizeof kPtx, to); }
+
+}  // extern "C"

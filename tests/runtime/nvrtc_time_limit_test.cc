@@ -1,0 +1,118 @@
+// An NVRTC that does not come back costs a compilation, not the process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "kernel_templates/spaces.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "runtime/compile/subprocess.h"
+#include "runtime/launch/kernel_cache.h"
+
+namespace dorajit::compile {
+namespace {
+
+using kernels::DeviceKind;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using testing::HasSubstr;
+
+constexpr const char* kNeverEnds = "sm_75";
+constexpr const char* kEndsLate = "sm_80";
+constexpr const char* kEndsAtOnce = "sm_90";
+
+CompileRequest request_for(const char* arch) {
+  return {.variant = {},
+          .config = kernels::default_config({}, {.kind = DeviceKind::kCuda}, 4),
+          .target = {.kind = DeviceKind::kCuda, .arch = arch}};
+}
+
+TEST(NvrtcTimeLimitThread, WhatTakesTooLongFailsAndTheRestGoesOn) {
+  NvrtcCompiler compiler(DORAJIT_FAKE_NVRTC, nullptr, milliseconds(100));
+  const auto start = steady_clock::now();
+  const auto stuck = compiler.compile(request_for(kNeverEnds));
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(10));
+  ASSERT_FALSE(stuck);
+  EXPECT_EQ(stuck.error().code, StatusCode::kCompileError);
+  EXPECT_THAT(stuck.error().message, HasSubstr("within 100 ms"));
+  EXPECT_THAT(stuck.error().message, HasSubstr("compose/f32,f32,f32,f32 with config b"));
+  EXPECT_TRUE(compiler.compile(request_for(kEndsAtOnce)));
+  EXPECT_TRUE(compiler.identity());
+}
+
+TEST(NvrtcTimeLimitThread, FewThreadsAreLeftBehind) {
+  NvrtcCompiler compiler(DORAJIT_FAKE_NVRTC, nullptr, milliseconds(10));
+  for (int i = 0; i < kMostAbandonedThreads; ++i) {
+    EXPECT_FALSE(compiler.compile(request_for(kEndsLate)));
+  }
+  const auto refused = compiler.compile(request_for(kEndsAtOnce));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("has not come back from 4 compilations"));
+  const auto deadline = steady_clock::now() + std::chrono::seconds(20);
+  bool compiles = false;
+  while (!compiles && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(20));
+    compiles = compiler.compile(request_for(kEndsAtOnce)).has_value();
+  }
+  EXPECT_TRUE(compiles) << "they came back";
+}
+
+TEST(NvrtcTimeLimitThread, WhatTheWorkThrowsIsThrownToTheCaller) {
+  EXPECT_THROW(run_within(milliseconds(1000), [] { throw std::bad_alloc(); }), std::bad_alloc);
+}
+
+// The program that the test below runs.
+TEST(NvrtcTimeLimitProcess, DISABLED_EndsWithACompilationUnderWay) {
+  NvrtcCompiler compiler(DORAJIT_FAKE_NVRTC, nullptr, milliseconds(10));
+  EXPECT_FALSE(compiler.compile(request_for(kNeverEnds)));
+}
+
+TEST(NvrtcTimeLimitProcess, ACompilationThatNeverEndsDoesNotHoldUpTheExit) {
+  const auto run =
+      run_process({std::filesystem::read_symlink("/proc/self/exe").string(),
+                   "--gtest_filter=NvrtcTimeLimitProcess.DISABLED_EndsWithACompilationUnderWay",
+                   "--gtest_also_run_disabled_tests"},
+                  std::chrono::seconds(30));
+  ASSERT_TRUE(run) << run.error().message;
+  EXPECT_EQ(run->exit_code, 0) << run->output;
+}
+
+// The config that made it necessary, which takes NVRTC minutes.
+kernels::Config endless_config() {
+  auto config = kernels::default_config({}, {.kind = DeviceKind::kCuda}, 4);
+  config.rows_per_program = 512;
+  config.unroll = 512;
+  return config;
+}
+
+TEST(NvrtcTimeLimitThread, TheRealOneIsLeftBehindAndStillCompilesOtherKernels) {
+  const char* hint = getenv("DORAJIT_NVRTC");
+  NvrtcCompiler unlimited(hint != nullptr ? hint : "", nullptr);
+  if (!unlimited.identity()) GTEST_SKIP() << "no NVRTC here";
+  NvrtcCompiler limited(hint != nullptr ? hint : "", nullptr, milliseconds(500));
+  CompileRequest endless = request_for(kEndsAtOnce);
+  endless.config = endless_config();
+  const auto start = steady_clock::now();
+  const auto stuck = limited.compile(endless);
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_FALSE(stuck);
+  EXPECT_TRUE(unlimited.compile(request_for(kEndsAtOnce)));
+}
+
+TEST(NvrtcTimeLimit, AnEndlessConfigIsRefusedBeforeItIsCompiled) {
+  Statistics statistics;
+  Settings settings;
+  settings.nvrtc_path = DORAJIT_FAKE_NVRTC;
+  launch::KernelCache kernels(settings, nullptr, statistics);
+  const auto built = kernels.build({DeviceKind::kCuda, kEndsAtOnce}, {}, endless_config());
+  ASSERT_FALSE(built);
+  EXPECT_EQ(built.error().code, StatusCode::kUnsupported);
+  EXPECT_THAT(built.error().message, HasSubstr("-r512-v4-u512-c0"));
+  EXPECT_EQ(statistics.compilations, 0);
+}
+
+}  // namespace
+}  // namespace dorajit::compile
