@@ -11,11 +11,12 @@
 #include "autotune/recording_config_source.h"
 #include "autotune/tuning_config_source.h"
 #include "cache/artifact_files.h"
-#include "cache/directories.h"
 #include "cache/live_directory.h"
 #include "cache/lock_file.h"
 #include "cache/overlay_databases.h"
+#include "cache/trusted_directory.h"
 #include "runtime/base/log.h"
+#include "runtime/base/own_location.h"
 #include "runtime/base/statistics.h"
 
 namespace dorajit::bindings {
@@ -27,10 +28,9 @@ using Folder = Result<std::string>;
 std::string path_of(const Folder& folder) { return folder.value_or(std::string()); }
 
 // The folder to keep things in. One that may only be read is kept: what is in it serves.
-Folder usable_cache_dir(const std::string& cache_dir) {
+Folder usable_cache_dir(const std::string& cache_dir, const cache::Trust& trust) {
   if (cache_dir.empty()) return fail(StatusCode::kIoError, "no cache folder is set");
-  Status made = cache::make_private_directories(cache_dir);
-  if (made) made = cache::check_trusted(cache_dir);
+  const auto made = cache::TrustedDirectory::make(cache_dir, trust);
   if (made) return cache_dir;
   log_once(LogLevel::kWarning, cache_dir,
            std::format("nothing is kept on disk, so kernels are compiled and tuned again in every "
@@ -74,18 +74,22 @@ std::unique_ptr<autotune::DaemonRequests> daemon_of(const Settings& settings) {
 Composition compose(const Settings& settings, std::unique_ptr<launch::ConfigSource> lock) {
   set_log_level(settings.log_level);
   Settings used = settings;
-  const Folder cache_dir = usable_cache_dir(settings.cache_dir);
+  const cache::Trust trust = trust_of(settings);
+  const Folder cache_dir = usable_cache_dir(settings.cache_dir, trust);
   const Folder tuning_dir = usable_tuning_dir(cache_dir);
   used.cache_dir = path_of(cache_dir);
   used.tuning_dir = path_of(tuning_dir);
 
   std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open(
-      used.tuning_dir, {.overlays = cache::databases_in(used.shipped_databases),
-                        .without_folder = tuning_dir ? "" : tuning_dir.error().message});
+      used.tuning_dir,
+      {.overlays = cache::databases_in(used.shipped_databases, overlay_trust_of(settings)),
+       .trust = trust,
+       .overlay_trust = overlay_trust_of(settings),
+       .without_folder = tuning_dir ? "" : tuning_dir.error().message});
   std::shared_ptr<ArtifactStore> artifacts;
   if (!used.cache_dir.empty()) {
     artifacts = std::make_shared<cache::ArtifactFiles>(
-        used.cache_dir, static_cast<std::uint64_t>(used.cache_max_bytes));
+        used.cache_dir, static_cast<std::uint64_t>(used.cache_max_bytes), trust);
   }
   auto statistics = std::make_unique<Statistics>();
   std::unique_ptr<launch::ConfigSource> configs = std::move(lock);
@@ -103,6 +107,15 @@ Composition compose(const Settings& settings, std::unique_ptr<launch::ConfigSour
 }
 
 }  // namespace
+
+cache::Trust trust_of(const Settings& settings) { return {.group = settings.trust_group}; }
+
+cache::Trust overlay_trust_of(const Settings& settings) {
+  cache::Trust trust = cache::kOverlayTrust;
+  trust.group = settings.trust_group;
+  trust.owner = owner_of_this_code();
+  return trust;
+}
 
 Composition compose_engine(const Settings& settings) { return compose(settings, nullptr); }
 

@@ -1,6 +1,5 @@
 #include "cache/artifact_files.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,13 +7,12 @@
 #include <cerrno>
 #include <format>
 #include <string_view>
+#include <vector>
 
 #include "cache/atomic_file.h"
-#include "cache/directories.h"
 #include "cache/eviction.h"
 #include "cache/file_descriptor.h"
 #include "cache/file_error.h"
-#include "cache/sealed_file.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cache {
@@ -30,34 +28,85 @@ bool is_key(std::string_view text) {
   return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// Nothing for a file that is absent. Marks the file as used.
-Result<std::optional<std::string>> read_and_touch(const std::string& path) {
-  // O_NONBLOCK: opening a FIFO of that name must not wait for a writer.
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) {
-    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-    return std::unexpected(file_error("open", path, errno));
+constexpr const char* kArtifacts = "artifacts";
+
+// Where a key's file lies in the cache folder.
+struct Place {
+  std::vector<std::string> folders;
+  std::string name;
+};
+
+Place place_of(SealKind kind, const std::string& key) {
+  if (kind == SealKind::kNote) return {{"notes"}, key};
+  return {{kArtifacts, key.substr(0, 2)}, key + ".art"};
+}
+
+// The folder of a key's file; nothing where it is missing.
+TrustedDirectory::Found find_folder(const std::string& cache_dir, const Trust& trust,
+                                    const Place& place) {
+  auto folder = TrustedDirectory::open(cache_dir, trust);
+  for (const std::string& name : place.folders) {
+    if (!folder || !*folder) break;
+    folder = (*folder)->enter(name);
   }
+  return folder;
+}
+
+Result<TrustedDirectory> make_folder(const std::string& cache_dir, const Trust& trust,
+                                     const Place& place) {
+  auto folder = TrustedDirectory::make(cache_dir, trust);
+  for (const std::string& name : place.folders) {
+    if (!folder) break;
+    folder = folder->make_and_enter(name);
+  }
+  return folder;
+}
+
+// Nothing for a file that is absent. Marks the file as used.
+Result<std::optional<std::string>> read_and_touch(const TrustedDirectory& folder,
+                                                  const std::string& name) {
+  DORAJIT_ASSIGN(const auto file, folder.open_file(name));
+  if (!file) return std::nullopt;
+  const std::string path = folder.path() + "/" + name;
   struct stat info{};
-  if (::fstat(file.get(), &info) != 0) return std::unexpected(file_error("stat", path, errno));
+  if (::fstat(file->get(), &info) != 0) return std::unexpected(file_error("stat", path, errno));
   if (!S_ISREG(info.st_mode) || info.st_size > kMaxFileBytes) return std::string();
 
   std::string bytes(static_cast<std::size_t>(info.st_size), '\0');
   std::size_t filled = 0;
   while (filled < bytes.size()) {
-    const ssize_t count = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
+    const ssize_t count = ::read(file->get(), bytes.data() + filled, bytes.size() - filled);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return std::unexpected(file_error("read", path, errno));
     if (count == 0) break;
     filled += static_cast<std::size_t>(count);
   }
   bytes.resize(filled);
-  ::futimens(file.get(), nullptr);
+  ::futimens(file->get(), nullptr);
   return bytes;
 }
 
-std::optional<Artifact> load(SealKind kind, const std::string& key, const std::string& path) {
-  auto file = read_and_touch(path);
+// A folder that cannot be used is said once, whether for reading or for writing.
+void say_unusable(const std::string& cache_dir, const Place& place, const Error& error) {
+  const std::string folder = std::format("{}/{}", cache_dir, place.folders.front());
+  log_once(LogLevel::kWarning, folder,
+           std::format("what is compiled is not kept in {}: {}", folder, error.message));
+}
+
+}  // namespace
+
+ArtifactFiles::ArtifactFiles(const std::string& cache_dir, std::uint64_t max_bytes,
+                             const Trust& trust)
+    : cache_dir_(cache_dir), max_bytes_(max_bytes), trust_(trust) {}
+
+std::optional<Artifact> ArtifactFiles::load(SealKind kind, const std::string& key) const {
+  if (cache_dir_.empty() || !is_key(key)) return std::nullopt;
+  const Place place = place_of(kind, key);
+  const auto folder = find_folder(cache_dir_, trust_, place);
+  if (!folder) say_unusable(cache_dir_, place, folder.error());
+  if (!folder || !*folder) return std::nullopt;
+  const std::string path = (*folder)->path() + "/" + place.name;
+  auto file = read_and_touch(**folder, place.name);
   if (!file) {
     log_once(LogLevel::kWarning, path, file.error().message);
     return std::nullopt;
@@ -71,76 +120,45 @@ std::optional<Artifact> load(SealKind kind, const std::string& key, const std::s
                          content.error().reason));
     return std::nullopt;
   }
-  ::unlink(path.c_str());
+  ::unlinkat((*folder)->descriptor(), place.name.c_str(), 0);
   log_once(LogLevel::kWarning, path,
            std::format("deleted {}: {}; it will be made again", path, content.error().reason));
   return std::nullopt;
 }
 
-Status save(const std::string& path, std::string_view bytes) {
-  DORAJIT_TRY(make_private_directories(parent_directory(path)));
-  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path));
-  DORAJIT_TRY(file.write(bytes));
-  return file.publish_replacing();
-}
-
-void say_not_kept(const std::string& directory, const Error& error) {
-  log_once(LogLevel::kWarning, directory,
-           std::format("what is compiled is not kept in {}: {}", directory, error.message));
-}
-
-std::string subdirectory(const std::string& cache_dir, std::string_view name) {
-  return cache_dir.empty() ? std::string() : std::format("{}/{}", cache_dir, name);
-}
-
-}  // namespace
-
-ArtifactFiles::ArtifactFiles(const std::string& cache_dir, std::uint64_t max_bytes)
-    : artifacts_dir_(subdirectory(cache_dir, "artifacts")),
-      notes_dir_(subdirectory(cache_dir, "notes")),
-      max_bytes_(max_bytes) {}
-
-std::string ArtifactFiles::artifact_path(const std::string& key) const {
-  if (artifacts_dir_.empty() || !is_key(key)) return {};
-  return std::format("{}/{}/{}.art", artifacts_dir_, key.substr(0, 2), key);
-}
-
-std::string ArtifactFiles::note_path(const std::string& key) const {
-  if (notes_dir_.empty() || !is_key(key)) return {};
-  return std::format("{}/{}", notes_dir_, key);
+bool ArtifactFiles::save(SealKind kind, const std::string& key, std::string_view bytes) const {
+  const Place place = place_of(kind, key);
+  const Status saved = [&]() -> Status {
+    DORAJIT_ASSIGN(const TrustedDirectory folder, make_folder(cache_dir_, trust_, place));
+    DORAJIT_ASSIGN(AtomicFile file,
+                   AtomicFile::create(folder.held_path() + "/" + place.name, folder.file_mode()));
+    DORAJIT_TRY(file.write(bytes));
+    return file.publish_replacing();
+  }();
+  if (!saved) say_unusable(cache_dir_, place, saved.error());
+  return saved.has_value();
 }
 
 std::optional<Artifact> ArtifactFiles::find(const std::string& key) {
-  const std::string path = artifact_path(key);
-  if (path.empty()) return std::nullopt;
-  return load(SealKind::kArtifact, key, path);
+  return load(SealKind::kArtifact, key);
 }
 
 void ArtifactFiles::insert(const std::string& key, const Artifact& artifact) {
-  const std::string path = artifact_path(key);
-  if (path.empty()) return;
+  if (cache_dir_.empty() || !is_key(key)) return;
   const std::string bytes = seal(SealKind::kArtifact, key, artifact);
-  if (auto saved = save(path, bytes); !saved) {
-    say_not_kept(artifacts_dir_, saved.error());
-    return;
-  }
-  keep_within_bound(path, bytes.size());
+  if (!save(SealKind::kArtifact, key, bytes)) return;
+  keep_within_bound(std::format("{}/{}.art", key.substr(0, 2), key), bytes.size());
 }
 
 std::optional<std::string> ArtifactFiles::find_note(const std::string& key) {
-  const std::string path = note_path(key);
-  if (path.empty()) return std::nullopt;
-  auto content = load(SealKind::kNote, key, path);
+  auto content = load(SealKind::kNote, key);
   if (!content) return std::nullopt;
   return std::move(content->code);
 }
 
 void ArtifactFiles::insert_note(const std::string& key, const std::string& note) {
-  const std::string path = note_path(key);
-  if (path.empty()) return;
-  if (auto saved = save(path, seal(SealKind::kNote, key, {note, {}})); !saved) {
-    say_not_kept(notes_dir_, saved.error());
-  }
+  if (cache_dir_.empty() || !is_key(key)) return;
+  save(SealKind::kNote, key, seal(SealKind::kNote, key, {note, {}}));
 }
 
 void ArtifactFiles::keep_within_bound(const std::string& new_file, std::uint64_t new_bytes) {
@@ -149,7 +167,9 @@ void ArtifactFiles::keep_within_bound(const std::string& new_file, std::uint64_t
   if (known_bytes_ && *known_bytes_ <= max_bytes_ && ++inserts_since_sweep_ < kInsertsPerSweep) {
     return;
   }
-  known_bytes_ = evict_least_recently_used(artifacts_dir_, max_bytes_, new_file);
+  const auto artifacts = find_folder(cache_dir_, trust_, {{kArtifacts}, {}});
+  if (!artifacts || !*artifacts) return;
+  known_bytes_ = evict_least_recently_used(**artifacts, max_bytes_, new_file);
   inserts_since_sweep_ = 0;
 }
 

@@ -5,7 +5,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "cache/sealed_file.h"
+#include "cache/trusted_directory.h"
 #include "runtime/base/artifact_store.h"
 
 namespace dorajit::cache {
@@ -13,13 +16,14 @@ namespace dorajit::cache {
 inline constexpr std::uint64_t kDefaultArtifactBytes = std::uint64_t{1} << 30;
 
 // Thread-safe, and any number of processes may share the folder. Where the folder cannot be used,
-// every find misses and every insert does nothing; a log line says so once.
+// every find misses and every insert does nothing; a log line says so once. Code is read only from
+// folders and files that `trust` lets pass.
 class ArtifactFiles final : public ArtifactStore {
  public:
   // An empty `cache_dir` keeps nothing. Beyond `max_bytes` of artifacts, the least recently used
   // are deleted.
   explicit ArtifactFiles(const std::string& cache_dir,
-                         std::uint64_t max_bytes = kDefaultArtifactBytes);
+                         std::uint64_t max_bytes = kDefaultArtifactBytes, const Trust& trust = {});
 
   std::optional<Artifact> find(const std::string& key) override;
   void insert(const std::string& key, const Artifact& artifact) override;
@@ -27,13 +31,13 @@ class ArtifactFiles final : public ArtifactStore {
   void insert_note(const std::string& key, const std::string& note) override;
 
  private:
-  [[nodiscard]] std::string artifact_path(const std::string& key) const;
-  [[nodiscard]] std::string note_path(const std::string& key) const;
+  std::optional<Artifact> load(SealKind kind, const std::string& key) const;
+  bool save(SealKind kind, const std::string& key, std::string_view bytes) const;
   void keep_within_bound(const std::string& new_file, std::uint64_t new_bytes);
 
-  const std::string artifacts_dir_;  // empty: nothing is kept
-  const std::string notes_dir_;
+  const std::string cache_dir_;  // empty: nothing is kept
   const std::uint64_t max_bytes_;
+  const Trust trust_;
 
   std::mutex mutex_;
   std::optional<std::uint64_t> known_bytes_;  // guarded by mutex_; nothing before the first sweep

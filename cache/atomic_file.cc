@@ -41,13 +41,14 @@ AtomicFile::~AtomicFile() {
   unfinished().remove(temporary_path_);
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string& path) {
+Result<AtomicFile> AtomicFile::create(const std::string& path, mode_t mode) {
   std::string temporary = path;
   temporary.append(kTemporaryMark).append("XXXXXX");
   const auto held = unfinished().hold();
   FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file) return std::unexpected(file_error("create", path, errno));
   unfinished().add(temporary);
+  if (mode != 0600) ::fchmod(file.get(), mode);
   return AtomicFile(path, std::move(temporary), std::move(file));
 }
 

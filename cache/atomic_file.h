@@ -1,6 +1,8 @@
 // Files that appear under their name whole or not at all.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 
@@ -13,7 +15,7 @@ namespace dorajit::cache {
 // unless it is published. Not thread-safe; any number of processes may write the same path.
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::string& path);
+  static Result<AtomicFile> create(const std::string& path, mode_t mode = 0600);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;

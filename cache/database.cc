@@ -1,6 +1,7 @@
 #include "cache/database.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <format>
 
@@ -38,37 +39,59 @@ SqliteStatus bring_up_to_date(Connection& connection, std::int64_t version, Dead
                               [&] { return migrate(connection, migrations()); });
 }
 
+constexpr std::array kFiles = {"tuning.db", "tuning.db-wal", "tuning.db-shm", "tuning.db-journal",
+                               "tuning.db.lock"};
+
+std::string file_in(const HeldFolder& folder) { return folder->held_path() + "/" + kFiles.front(); }
+std::string lock_in(const HeldFolder& folder) { return folder->held_path() + "/" + kFiles.back(); }
+
 }  // namespace
 
-Database::Database(std::string directory, milliseconds repair_wait)
+Database::Database(std::string directory, milliseconds repair_wait, const Trust& trust)
     : directory_(std::move(directory)),
-      path_(directory_ + "/tuning.db"),
-      lock_path_(directory_ + "/tuning.db.lock"),
+      path_(directory_ + "/" + kFiles.front()),
+      trust_(trust),
       repair_wait_(repair_wait) {}
+
+std::expected<HeldFolder, Unavailable> Database::hold_folder() const {
+  auto folder = TrustedDirectory::make(directory_, trust_);
+  if (!folder) return unavailable(folder.error().message);
+  for (const char* name : kFiles) {
+    if (auto passed = folder->check_file(name); !passed) {
+      return unavailable(passed.error().message);
+    }
+  }
+  return hold(*std::move(folder));
+}
 
 std::expected<Session, Unavailable> Database::open(Deadline deadline) {
   if (losses_to_fork(Work::kSqlite) > 0) {
     return unavailable("this process was forked while another thread used the database");
   }
-  if (auto made = make_private_directories(directory_); !made) {
-    return unavailable(made.error().message);
-  }
-  if (!is_writable_directory(directory_)) {
-    return open_for_reading(file_error("write to", directory_, errno).message);
-  }
   for (int attempt = 0; attempt < kOpenAttempts; ++attempt) {
     WorkInProgress use(Work::kSqlite);
-    auto lock = FileLock::acquire(lock_path_, FileLock::Mode::kShared, left(deadline));
-    if (lock && !*lock) return busy(lock_path_ + " was held for too long");
+    auto held_folder = hold_folder();
+    if (!held_folder) return std::unexpected(std::move(held_folder).error());
+    const HeldFolder folder = *std::move(held_folder);
+    const std::string file = file_in(folder);
+    if (!is_writable_directory(folder->held_path())) {
+      std::string reason = file_error("write to", directory_, errno).message;
+      return open_for_reading(std::move(use), folder, std::move(reason));
+    }
+    auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kShared, left(deadline),
+                                  folder->file_mode());
+    if (lock && !*lock) return busy(path_ + ".lock was held for too long");
     // Without locks on this file system nobody sets the file aside either.
     std::optional<FileLock> held;
     if (lock) held = *std::move(lock);
 
     const auto depth = checked_.load() ? CheckDepth::kMarks : CheckDepth::kStructure;
-    Inspection found = inspect(path_, Connection::Mode::kReadWrite, depth, left(deadline));
+    Inspection found = inspect(file, Connection::Mode::kReadWrite, depth, left(deadline));
     if (found.state == FileState::kBusy) return busy(std::move(found.reason));
     if (found.state == FileState::kNewer) return unavailable(std::move(found.reason));
-    if (found.state == FileState::kUnusable) return open_for_reading(std::move(found.reason));
+    if (found.state == FileState::kUnusable) {
+      return open_for_reading(std::move(use), folder, std::move(found.reason));
+    }
     if (found.state == FileState::kUsable) {
       checked_.store(true);
       Connection& connection = *found.connection;
@@ -76,10 +99,12 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
         return std::unexpected(Unavailable{status.error().message, is_busy(status.error())});
       }
       const bool read_only = connection.is_read_only();
-      return Session(std::move(use), std::move(held), std::move(connection), read_only);
+      return Session(std::move(use), folder, std::move(held), std::move(connection), read_only);
     }
-    if (found.state == FileState::kAbsent && !has_orphans(path_)) {
-      if (auto made = publish_new_database(path_); !made) return unavailable(made.error().message);
+    if (found.state == FileState::kAbsent && !has_orphans(file)) {
+      if (auto made = publish_new_database(file, folder->file_mode()); !made) {
+        return unavailable(made.error().message);
+      }
       continue;
     }
     held.reset();
@@ -90,19 +115,22 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
   return unavailable(path_ + " keeps vanishing or being damaged");
 }
 
-std::expected<Session, Unavailable> Database::open_for_reading(std::string why_not_writing) {
-  WorkInProgress use(Work::kSqlite);
+std::expected<Session, Unavailable> Database::open_for_reading(WorkInProgress use,
+                                                               HeldFolder folder,
+                                                               std::string why_not_writing) {
   std::optional<FileLock> held;
-  if (auto lock = FileLock::acquire(lock_path_, FileLock::Mode::kShared, milliseconds(0)); lock) {
+  if (auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kShared, milliseconds(0));
+      lock) {
     held = *std::move(lock);
   }
   // A WAL needs files beside the database. Where they can be had, reading through them sees the
   // newest commits; where not, nobody can be writing, and the file alone serves.
   for (const auto mode : {Connection::Mode::kReadOnly, Connection::Mode::kImmutable}) {
-    Inspection found = inspect(path_, mode, CheckDepth::kMarks, milliseconds(0));
+    Inspection found = inspect(file_in(folder), mode, CheckDepth::kMarks, milliseconds(0));
     if (found.state == FileState::kNewer) return unavailable(std::move(found.reason));
     if (found.state == FileState::kUsable) {
-      return Session(std::move(use), std::move(held), *std::move(found.connection), true);
+      return Session(std::move(use), std::move(folder), std::move(held),
+                     *std::move(found.connection), true);
     }
   }
   return unavailable(std::move(why_not_writing));
@@ -110,15 +138,20 @@ std::expected<Session, Unavailable> Database::open_for_reading(std::string why_n
 
 std::expected<void, Unavailable> Database::repair() {
   const WorkInProgress use(Work::kSqlite);
-  auto lock = FileLock::acquire(lock_path_, FileLock::Mode::kExclusive, repair_wait_);
+  auto held_folder = hold_folder();
+  if (!held_folder) return std::unexpected(std::move(held_folder).error());
+  const HeldFolder folder = *std::move(held_folder);
+  const std::string file = file_in(folder);
+  auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kExclusive, repair_wait_,
+                                folder->file_mode());
   // Without locks nobody can know that the file is unused.
   if (!lock) return unavailable(lock.error().message);
-  if (!*lock) return busy(lock_path_ + " was held for too long");
+  if (!*lock) return busy(path_ + ".lock was held for too long");
 
-  Inspection found = inspect(path_, Connection::Mode::kReadWrite, CheckDepth::kWhole, repair_wait_);
-  if (found.state == FileState::kAbsent) remove_orphans(path_);
+  Inspection found = inspect(file, Connection::Mode::kReadWrite, CheckDepth::kWhole, repair_wait_);
+  if (found.state == FileState::kAbsent) remove_orphans(file);
   if (found.state == FileState::kDamaged) {
-    if (auto made = replace_damaged_database(path_, found.reason); !made) {
+    if (auto made = replace_damaged_database(file, found.reason, folder->file_mode()); !made) {
       return unavailable(made.error().message);
     }
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cache/file_lock.h"
+#include "cache/held_folder.h"
 #include "cache/inspection.h"
 #include "cache/sqlite_connection.h"
 #include "runtime/base/work_in_progress.h"
@@ -26,8 +27,10 @@ struct Unavailable {
 // An open database. Meant for one operation: while it lives, the file cannot be set aside.
 class Session {
  public:
-  Session(WorkInProgress use, std::optional<FileLock> lock, Connection connection, bool read_only)
+  Session(WorkInProgress use, HeldFolder folder, std::optional<FileLock> lock,
+          Connection connection, bool read_only)
       : use_(std::move(use)),
+        folder_(std::move(folder)),
         lock_(std::move(lock)),
         connection_(std::move(connection)),
         read_only_(read_only) {}
@@ -36,8 +39,9 @@ class Session {
   [[nodiscard]] bool read_only() const { return read_only_; }
 
  private:
-  // The connection closes first and the lock goes after it.
+  // The connection closes first, and the lock and the folder go after it.
   WorkInProgress use_;
+  HeldFolder folder_;
   std::optional<FileLock> lock_;
   Connection connection_;
   bool read_only_;
@@ -46,8 +50,9 @@ class Session {
 // Thread-safe. Holds no handle, so it survives fork() and the removal of the folder.
 class Database {
  public:
-  // `repair_wait` bounds how long a repair waits for others to let go of the file.
-  Database(std::string directory, std::chrono::milliseconds repair_wait);
+  // `repair_wait` bounds how long a repair waits for others to let go of the file. Only a folder
+  // and files that `trust` lets pass are used.
+  Database(std::string directory, std::chrono::milliseconds repair_wait, const Trust& trust = {});
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
@@ -60,11 +65,13 @@ class Database {
   std::expected<void, Unavailable> repair();
 
  private:
-  std::expected<Session, Unavailable> open_for_reading(std::string why_not_writing);
+  std::expected<Session, Unavailable> open_for_reading(WorkInProgress use, HeldFolder folder,
+                                                       std::string why_not_writing);
+  std::expected<HeldFolder, Unavailable> hold_folder() const;
 
   const std::string directory_;
-  const std::string path_;
-  const std::string lock_path_;
+  const std::string path_;  // for people
+  const Trust trust_;
   const std::chrono::milliseconds repair_wait_;
   std::atomic<bool> checked_{false};  // this process has seen the file whole once
 };

@@ -39,31 +39,15 @@ Status make_own_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return std::unexpected(file_error("create folder", path, errno));
   }
+  const FileDescriptor folder(
+      ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info{};
-  if (::lstat(path.c_str(), &info) != 0) {
-    return std::unexpected(file_error("look at folder", path, errno));
-  }
-  if (S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() &&
+  if (folder && ::fstat(folder.get(), &info) == 0 && info.st_uid == ::geteuid() &&
       (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
     return {};
   }
   return fail(StatusCode::kIoError,
               path + " is not a folder that only this user can write; remove it");
-}
-
-Status check_trusted(const std::string& path) {
-  struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) {
-    return std::unexpected(file_error("look at folder", path, errno));
-  }
-  const uid_t user = ::geteuid();
-  const bool is_owned = info.st_uid == user || info.st_uid == 0 || user == 0;
-  if (is_owned && (info.st_mode & S_IWOTH) == 0) return {};
-  return fail(StatusCode::kIoError,
-              "folder " + path +
-                  (is_owned ? " can be written by everybody" : " belongs to another user") +
-                  ", who could put code there that this process would run; chmod 700 it, or set "
-                  "DORAJIT_CACHE_DIR to a folder of your own");
 }
 
 bool is_writable_directory(const std::string& path) {

@@ -11,13 +11,10 @@ namespace dorajit::cache {
 // there already keeps its mode.
 Status make_private_directories(const std::string& path);
 
-// Makes one folder where everybody may make some, and sees to it that nobody but this user owns or
-// may write it.
+// Makes one folder (0700) where everybody may make some. An error where what has the name is no
+// folder of this user's, is a symbolic link, or can be written by others, DORAJIT_TRUST_GROUP or
+// not.
 Status make_own_directory(const std::string& path);
-
-// Whether code that lies in `path` may be run: nobody else may write there, and it belongs to this
-// user or to root (to anybody, for root itself, whose containers mount folders of others).
-Status check_trusted(const std::string& path);
 
 // Whether this process may create files in `path`.
 bool is_writable_directory(const std::string& path);

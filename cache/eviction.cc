@@ -1,5 +1,6 @@
 #include "cache/eviction.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,35 +16,40 @@ namespace dorajit::cache {
 namespace {
 
 struct File {
-  std::string path;
+  std::string path;  // in the folder of artifacts
   std::uint64_t bytes;
   std::int64_t seconds;
   std::int64_t nanoseconds;
 };
 
-std::vector<std::string> list(const std::string& directory) {
-  std::vector<std::string> paths;
+std::vector<std::string> list(const TrustedDirectory& folder) {
+  std::vector<std::string> names;
   std::error_code error;
-  std::filesystem::directory_iterator entry(directory, error);
+  std::filesystem::directory_iterator entry(folder.held_path(), error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    paths.push_back(entry->path().native());
+    names.push_back(entry->path().filename().native());
   }
-  return paths;
+  return names;
 }
 
 }  // namespace
 
-std::uint64_t evict_least_recently_used(const std::string& directory, std::uint64_t max_bytes,
+std::uint64_t evict_least_recently_used(const TrustedDirectory& artifacts, std::uint64_t max_bytes,
                                         const std::string& keep) {
   std::vector<File> files;
   std::uint64_t total = 0;
-  for (const std::string& folder : list(directory)) {
-    remove_stale_temporaries(folder);
-    for (const std::string& path : list(folder)) {
+  for (const std::string& shard : list(artifacts)) {
+    const auto folder = artifacts.enter(shard);
+    if (!folder || !*folder) continue;
+    remove_stale_temporaries((*folder)->held_path());
+    for (const std::string& name : list(**folder)) {
       struct stat info{};
-      if (!path.ends_with(".art") || ::lstat(path.c_str(), &info) != 0) continue;
+      if (!name.ends_with(".art") ||
+          ::fstatat((*folder)->descriptor(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+        continue;
+      }
       const auto bytes = static_cast<std::uint64_t>(info.st_size);
-      files.push_back({path, bytes, info.st_mtim.tv_sec, info.st_mtim.tv_nsec});
+      files.push_back({shard + "/" + name, bytes, info.st_mtim.tv_sec, info.st_mtim.tv_nsec});
       total += bytes;
     }
   }
@@ -55,7 +61,7 @@ std::uint64_t evict_least_recently_used(const std::string& directory, std::uint6
   for (const File& file : files) {
     if (total <= max_bytes) break;
     if (file.path == keep) continue;
-    if (::unlink(file.path.c_str()) == 0) total -= file.bytes;
+    if (::unlinkat(artifacts.descriptor(), file.path.c_str(), 0) == 0) total -= file.bytes;
   }
   return total;
 }

@@ -1,10 +1,20 @@
 #include "cache/file_error.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <format>
 #include <system_error>
 
 namespace dorajit::cache {
+
+std::string shown_path(std::string_view path) {
+  if (!path.starts_with(kHeldFolders)) return std::string(path);
+  const std::size_t end = std::min(path.find('/', kHeldFolders.size()), path.size());
+  std::error_code error;
+  const auto folder = std::filesystem::read_symlink(path.substr(0, end), error);
+  return error ? std::string(path) : folder.native() + std::string(path.substr(end));
+}
 
 std::string_view remedy(int error_number) {
   switch (error_number) {
@@ -30,7 +40,7 @@ std::string_view remedy(int error_number) {
 
 Error file_error(std::string_view action, std::string_view path, int error_number) {
   return Error{StatusCode::kIoError,
-               std::format("cannot {} {}: {}; {}", action, path,
+               std::format("cannot {} {}: {}; {}", action, shown_path(path),
                            std::generic_category().message(error_number), remedy(error_number)),
                {}};
 }

@@ -8,6 +8,12 @@
 
 namespace dorajit::cache {
 
+// Paths of this process that lead through the descriptor of an open folder.
+inline constexpr std::string_view kHeldFolders = "/proc/self/fd/";
+
+// Such a path as people know it; any other as it is.
+std::string shown_path(std::string_view path);
+
 // What to do about an errno value of a cache file: "free space or set DORAJIT_CACHE_DIR ...".
 std::string_view remedy(int error_number);
 

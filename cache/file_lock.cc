@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,12 +18,13 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 Result<std::optional<FileLock>> FileLock::acquire(const std::string& path, Mode mode,
-                                                  milliseconds wait) {
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+                                                  milliseconds wait, mode_t permissions) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (file && permissions != 0600) ::fchmod(file.get(), permissions);  // fails on another's
   if (!file) {
     const int error_number = errno;
     // Someone else's file, or a read-only folder: a lock needs no right to write.
-    file = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    file = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (!file) return std::unexpected(file_error("open", path, error_number));
   }
   const int operation = (mode == Mode::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB;

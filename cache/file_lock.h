@@ -19,9 +19,10 @@ class FileLock {
   enum class Mode { kShared, kExclusive };
 
   // Nothing when others held the lock for all of `wait`; an error when the file cannot be opened
-  // or its file system has no locks.
+  // or its file system has no locks. A file that is made has these permissions.
   static Result<std::optional<FileLock>> acquire(const std::string& path, Mode mode,
-                                                 std::chrono::milliseconds wait);
+                                                 std::chrono::milliseconds wait,
+                                                 mode_t permissions = 0600);
 
   FileLock(FileLock&& other) noexcept = default;
   FileLock& operator=(FileLock&& other) noexcept;

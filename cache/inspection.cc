@@ -47,7 +47,8 @@ Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth de
     if (errno == ENOENT) return outcome(FileState::kAbsent, {});
     return outcome(FileState::kUnusable, file_error("stat", path, errno).message);
   }
-  if (!S_ISREG(info.st_mode)) return outcome(FileState::kUnusable, path + " is not a file");
+  if (!S_ISREG(info.st_mode))
+    return outcome(FileState::kUnusable, shown_path(path) + " is not a file");
   if (info.st_size == 0) return outcome(FileState::kDamaged, "the file is empty");
 
   auto connection = Connection::open(path, mode);
@@ -69,7 +70,7 @@ Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth de
     return outcome(FileState::kNewer,
                    std::format("{} has schema version {}, which a newer dorajit wrote (this one "
                                "knows {}): update dorajit or set another DORAJIT_CACHE_DIR",
-                               path, *version, schema_version()));
+                               shown_path(path), *version, schema_version()));
   }
   if (*version < 1) return outcome(FileState::kDamaged, "it has no schema version");
 

@@ -13,7 +13,6 @@
 #include <optional>
 #include <system_error>
 
-#include "cache/directories.h"
 #include "cache/file_error.h"
 #include "cache/file_lock.h"
 #include "kernel_templates/config_text.h"
@@ -23,6 +22,7 @@ namespace dorajit::cache {
 namespace {
 
 constexpr std::string_view kMark = "dorajit launch journal 1";
+constexpr const char* kFolder = "journal";
 constexpr std::string_view kSuffix = ".entry";
 constexpr std::chrono::milliseconds kNoWait{0};
 
@@ -55,14 +55,18 @@ std::optional<Entry> parse(const std::string& path) {
 // A file of this process, locked for as long as it lives, which is how others know that it does.
 class OpenEntry {
  public:
-  static Result<OpenEntry> create(const std::string& directory) {
+  static Result<OpenEntry> create(const std::string& cache_dir, const Trust& trust) {
     static std::atomic<int> count{0};
-    DORAJIT_TRY(make_private_directories(directory));
+    DORAJIT_ASSIGN(const auto cache, TrustedDirectory::make(cache_dir, trust));
+    DORAJIT_ASSIGN(const auto journal, cache.make_and_enter(kFolder));
     const auto now = std::chrono::system_clock::now().time_since_epoch().count();
-    std::string path = std::format("{}/{}-{}-{}{}", directory, ::getpid(), now, count++, kSuffix);
+    const std::string name = std::format("{}-{}-{}{}", ::getpid(), now, count++, kSuffix);
     DORAJIT_ASSIGN(std::optional<FileLock> lock,
-                   FileLock::acquire(path, FileLock::Mode::kExclusive, kNoWait));
-    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+                   FileLock::acquire(journal.held_path() + "/" + name, FileLock::Mode::kExclusive,
+                                     kNoWait, journal.file_mode()));
+    FileDescriptor file(
+        ::openat(journal.descriptor(), name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+    std::string path = journal.path() + "/" + name;
     if (!lock || !file) return std::unexpected(file_error("write", path, errno));
     return OpenEntry(std::move(path), *std::move(lock), std::move(file));
   }
@@ -93,13 +97,14 @@ class OpenEntry {
 
 class FileJournal final : public LaunchJournal {
  public:
-  explicit FileJournal(std::string directory) : directory_(std::move(directory)) {}
+  FileJournal(const std::string& cache_dir, const Trust& trust)
+      : cache_dir_(cache_dir), directory_(cache_dir + "/" + kFolder), trust_(trust) {}
 
   void enter(std::string_view scope, std::string_view problem,
              const kernels::Config& config) override {
     if (own_ && own_->owner() != ::getpid()) own_.reset();  // a forked child's parent has that one
     if (!own_) {
-      auto created = OpenEntry::create(directory_);
+      auto created = OpenEntry::create(cache_dir_, trust_);
       if (!created) return complain(created.error().message);
       own_.emplace(*std::move(created));
     }
@@ -132,11 +137,16 @@ class FileJournal final : public LaunchJournal {
   // Shows the entries of processes that are no more; those for which `keep` says false go.
   template <class Keep>
   void visit_dead(Keep keep) {
+    const auto cache = TrustedDirectory::open(cache_dir_, trust_);
+    if (!cache || !*cache) return;  // which is said where the folder is used first
+    const auto journal = (*cache)->enter(kFolder);
+    if (!journal) return complain(journal.error().message);
+    if (!*journal) return;
     std::error_code error;
-    std::filesystem::directory_iterator file(directory_, error);
+    std::filesystem::directory_iterator file((*journal)->held_path(), error);
     for (; !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
       const std::string path = file->path().native();
-      if (!path.ends_with(kSuffix)) continue;
+      if (!path.ends_with(kSuffix) || !(*journal)->check_file(file->path().filename())) continue;
       const auto lock = FileLock::acquire(path, FileLock::Mode::kExclusive, kNoWait);
       if (!lock || !*lock) continue;
       if (!keep(parse(path))) ::unlink(path.c_str());
@@ -148,7 +158,9 @@ class FileJournal final : public LaunchJournal {
              std::format("a config that hangs will not be remembered: {}", message));
   }
 
-  const std::string directory_;
+  const std::string cache_dir_;
+  const std::string directory_;  // for people
+  const Trust trust_;
   std::optional<OpenEntry> own_;
 };
 
@@ -162,9 +174,10 @@ class NoJournal final : public LaunchJournal {
 
 }  // namespace
 
-std::unique_ptr<LaunchJournal> LaunchJournal::open(const std::string& cache_dir) {
+std::unique_ptr<LaunchJournal> LaunchJournal::open(const std::string& cache_dir,
+                                                   const Trust& trust) {
   if (cache_dir.empty()) return std::make_unique<NoJournal>();
-  return std::make_unique<FileJournal>(cache_dir + "/journal");
+  return std::make_unique<FileJournal>(cache_dir, trust);
 }
 
 }  // namespace dorajit::cache

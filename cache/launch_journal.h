@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/trusted_directory.h"
 #include "kernel_templates/config.h"
 
 namespace dorajit::cache {
@@ -32,7 +33,7 @@ class LaunchJournal {
 
   // Keeps its entries in `cache_dir`/journal, one file per process; remembers nothing if that is
   // empty.
-  static std::unique_ptr<LaunchJournal> open(const std::string& cache_dir);
+  static std::unique_ptr<LaunchJournal> open(const std::string& cache_dir, const Trust& trust = {});
 };
 
 }  // namespace dorajit::cache

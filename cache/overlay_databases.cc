@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "cache/directories.h"
+#include "cache/held_folder.h"
 #include "cache/inspection.h"
 #include "cache/tuning_rows.h"
 #include "runtime/base/log.h"
@@ -16,9 +18,37 @@
 
 namespace dorajit::cache {
 
-std::vector<std::string> databases_in(const std::string& folder) {
+namespace {
+
+struct OpenOverlay {
+  HeldFolder folder;
+  Inspection inspection;  // closed before the folder is
+};
+
+Result<OpenOverlay> open_overlay(const std::string& path, const Trust& trust, CheckDepth depth) {
+  constexpr const char* kAbsent = "there is no such file";
+  DORAJIT_ASSIGN(auto folder, TrustedDirectory::open(parent_directory(path), trust));
+  if (!folder) return fail(StatusCode::kIoError, kAbsent);
+  const std::string name = std::filesystem::path(path).filename();
+  DORAJIT_TRY(folder->check_file(name));
+  OpenOverlay overlay{.folder = hold(*std::move(folder)), .inspection = {}};
+  overlay.inspection = inspect(overlay.folder->held_path() + "/" + name,
+                               Connection::Mode::kImmutable, depth, std::chrono::milliseconds(0));
+  if (overlay.inspection.state == FileState::kUsable) return overlay;
+  return fail(StatusCode::kIoError,
+              overlay.inspection.state == FileState::kAbsent ? kAbsent : overlay.inspection.reason);
+}
+
+}  // namespace
+
+std::vector<std::string> databases_in(const std::string& folder, const Trust& trust) {
   std::vector<std::string> databases;
   if (folder.empty()) return databases;
+  if (const auto found = TrustedDirectory::open(folder, trust); !found) {
+    log_once(LogLevel::kWarning, "overlays in " + folder,
+             "no shipped tuning results are used: " + found.error().message);
+    return databases;
+  }
   std::error_code error;
   for (auto entry = std::filesystem::directory_iterator(folder, error);
        !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
@@ -34,35 +64,32 @@ std::vector<std::string> databases_in(const std::string& folder) {
   return databases;
 }
 
-Result<std::int64_t> count_overlay_winners(const std::string& path) {
+Result<std::int64_t> count_overlay_winners(const std::string& path, const Trust& trust) {
   const WorkInProgress use(Work::kSqlite);
-  Inspection found =
-      inspect(path, Connection::Mode::kImmutable, CheckDepth::kWhole, std::chrono::milliseconds(0));
-  if (found.state == FileState::kAbsent) return fail(StatusCode::kIoError, "there is no such file");
-  if (found.state != FileState::kUsable) return fail(StatusCode::kIoError, found.reason);
-  const auto winners = select_winners(*found.connection);
+  DORAJIT_ASSIGN(auto found, open_overlay(path, trust, CheckDepth::kWhole));
+  const auto winners = select_winners(*found.inspection.connection);
   if (!winners) return fail(StatusCode::kIoError, winners.error().message);
   return static_cast<std::int64_t>(winners->size());
 }
 
-OverlayDatabases::OverlayDatabases(std::span<const std::string> paths) {
+OverlayDatabases::OverlayDatabases(std::span<const std::string> paths, const Trust& trust)
+    : trust_(trust) {
   for (const std::string& path : paths) overlays_.emplace_back(path);
 }
 
 template <class Select>
-auto OverlayDatabases::read(Overlay& overlay, Select select) {
+auto OverlayDatabases::read(Overlay& overlay, Select select) const {
   using Rows = typename std::invoke_result_t<Select, Connection&>::value_type;
   if (overlay.passed_over.load()) return Rows{};
   const WorkInProgress use(Work::kSqlite);
   const auto depth = overlay.checked.load() ? CheckDepth::kMarks : CheckDepth::kStructure;
-  Inspection found =
-      inspect(overlay.path, Connection::Mode::kImmutable, depth, std::chrono::milliseconds(0));
-  if (found.state != FileState::kUsable) {
-    pass_over(overlay, found.state == FileState::kAbsent ? "there is no such file" : found.reason);
+  auto found = open_overlay(overlay.path, trust_, depth);
+  if (!found) {
+    pass_over(overlay, found.error().message);
     return Rows{};
   }
   overlay.checked.store(true);
-  auto rows = select(*found.connection);
+  auto rows = select(*found->inspection.connection);
   if (!rows) {
     pass_over(overlay, rows.error().message);
     return Rows{};

@@ -11,24 +11,29 @@
 #include <vector>
 
 #include "cache/sqlite_connection.h"
+#include "cache/trusted_directory.h"
 #include "cache/tuning_records.h"
 #include "runtime/base/error.h"
 
 namespace dorajit::cache {
 
-// The *.db of a folder, in the order of their names. Empty for no folder; where it cannot be read a
-// warning says so.
-std::vector<std::string> databases_in(const std::string& folder);
+inline constexpr Trust kOverlayTrust{.variable = "DORAJIT_DATABASES"};
+
+// The *.db of a folder, in the order of their names. Empty for no folder; where it cannot be read,
+// or `trust` does not let it pass, a warning says so.
+std::vector<std::string> databases_in(const std::string& folder,
+                                      const Trust& trust = kOverlayTrust);
 
 // Of one such database, read whole; an error where it cannot be used.
-Result<std::int64_t> count_overlay_winners(const std::string& path);
+Result<std::int64_t> count_overlay_winners(const std::string& path,
+                                           const Trust& trust = kOverlayTrust);
 
 // Thread-safe. Holds no handle, so it survives fork(). Needs no writable folder, and leaves nothing
 // beside the files. One that is missing, damaged or of a newer dorajit is passed over for the rest
-// of the process, and one warning says why.
+// of the process, as is one that others may have written, and one warning says why.
 class OverlayDatabases {
  public:
-  explicit OverlayDatabases(std::span<const std::string> paths);
+  OverlayDatabases(std::span<const std::string> paths, const Trust& trust);
 
   // Of the first that has one.
   std::optional<Winner> find_winner(std::string_view device, std::string_view problem);
@@ -44,9 +49,10 @@ class OverlayDatabases {
   };
   // What `select` makes of the database, or a value-initialised result where it cannot be used.
   template <class Select>
-  static auto read(Overlay& overlay, Select select);
+  auto read(Overlay& overlay, Select select) const;
   static void pass_over(Overlay& overlay, std::string_view reason);
 
+  const Trust trust_;
   std::deque<Overlay> overlays_;  // elements stay where they are
 };
 

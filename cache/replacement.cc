@@ -36,7 +36,7 @@ constexpr std::chrono::seconds kWaitForNewFile{1};
 Status to_status(const std::string& path, const SqliteStatus& status) {
   if (status) return {};
   const int error_number = status.error().code == SQLITE_FULL ? ENOSPC : EIO;
-  return fail(StatusCode::kIoError, std::format("cannot make {}: {}; {}", path,
+  return fail(StatusCode::kIoError, std::format("cannot make {}: {}; {}", shown_path(path),
                                                 status.error().message, remedy(error_number)));
 }
 
@@ -59,8 +59,8 @@ SqliteStatus fill(const std::string& path, const Salvaged& rows) {
 }
 
 // The database under its temporary name, closed, with nothing beside it.
-Result<AtomicFile> make_database(const std::string& path, const Salvaged& rows) {
-  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path));
+Result<AtomicFile> make_database(const std::string& path, const Salvaged& rows, mode_t mode) {
+  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path, mode));
   const SqliteStatus filled = fill(file.temporary_path(), rows);
   for (const char* companion : kCompanions) {
     ::unlink((file.temporary_path() + companion).c_str());
@@ -104,9 +104,9 @@ void remove_orphans(const std::string& path) {
   for (const char* companion : kCompanions) ::unlink((path + companion).c_str());
 }
 
-Status publish_new_database(const std::string& path) {
+Status publish_new_database(const std::string& path, mode_t mode) {
   remove_stale_temporaries(parent_directory(path));
-  DORAJIT_ASSIGN(AtomicFile file, make_database(path, {}));
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, {}, mode));
   DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
   (void)published;
   return {};
@@ -116,15 +116,15 @@ Status write_shipped_database(const std::string& path, std::span<const Trial> tr
   Salvaged rows;
   for (const Trial* trial : each_once_in_order(trials)) rows.trials.push_back(*trial);
   rows.winners = choose_winners(rows.trials);
-  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows));
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, 0600));
   give_usual_mode(file.temporary_path());
   return file.publish_replacing();
 }
 
-Status replace_damaged_database(const std::string& path, const std::string& reason) {
+Status replace_damaged_database(const std::string& path, const std::string& reason, mode_t mode) {
   remove_stale_temporaries(parent_directory(path));
   const Salvaged rows = salvage(path);
-  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows));
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, mode));
 
   // Reading the file has left a WAL with nothing in it, and an index of that nothing.
   if (is_empty(path + "-wal")) {
@@ -143,10 +143,11 @@ Status replace_damaged_database(const std::string& path, const std::string& reas
     return std::unexpected(file_error("set aside", path, errno));
   }
   DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
-  log_once(LogLevel::kWarning, aside,
+  const std::string kept = shown_path(aside);
+  log_once(LogLevel::kWarning, kept,
            std::format("{} was damaged ({}); it is kept as {}, and {} trials and {} winners were "
                        "salvaged from it",
-                       path, reason, aside, published ? rows.trials.size() : 0,
+                       shown_path(path), reason, kept, published ? rows.trials.size() : 0,
                        published ? rows.winners.size() : 0));
   return {};
 }

@@ -4,6 +4,9 @@
 #include <format>
 #include <limits>
 
+#include "cache/file_error.h"
+#include "cache/held_folder.h"
+
 namespace dorajit::cache {
 namespace {
 
@@ -119,14 +122,16 @@ SqliteResult<Connection> Connection::open(const std::string& path, Mode mode) {
   int result = SQLITE_OK;
   if (mode == Mode::kImmutable) {
     result = sqlite3_open_v2(immutable_uri(path).c_str(), &handle,
-                             SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
+                             SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX,
+                             held_folder_vfs());
   } else {
     const int access = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
-    result = sqlite3_open_v2(path.c_str(), &handle, access | SQLITE_OPEN_NOMUTEX, nullptr);
+    result =
+        sqlite3_open_v2(path.c_str(), &handle, access | SQLITE_OPEN_NOMUTEX, held_folder_vfs());
   }
   // SQLite hands out a handle that must be closed even when it fails.
   Connection connection(handle);
-  if (result != SQLITE_OK) return sqlite_error(handle, "open " + path, result);
+  if (result != SQLITE_OK) return sqlite_error(handle, "open " + shown_path(path), result);
   // What a stranger's or a damaged schema may do is bounded.
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);

@@ -2,7 +2,6 @@
 
 #include <format>
 
-#include "cache/directories.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 
@@ -10,14 +9,17 @@ namespace dorajit::cache {
 
 std::optional<TuningClaim> TuningClaim::acquire(const std::string& cache_dir,
                                                 std::string_view device, std::string_view problem,
-                                                std::chrono::milliseconds wait) {
+                                                std::chrono::milliseconds wait,
+                                                const Trust& trust) {
   if (cache_dir.empty()) return TuningClaim(std::nullopt);
   const std::string directory = cache_dir + "/locks";
   const std::string key = Hasher("claim").add("device", device).add("problem", problem).digest();
-  auto lock = make_private_directories(directory).and_then([&] {
-    return FileLock::acquire(std::format("{}/{}.lock", directory, key), FileLock::Mode::kExclusive,
-                             wait);
-  });
+  auto lock = [&]() -> Result<std::optional<FileLock>> {
+    DORAJIT_ASSIGN(const auto cache, TrustedDirectory::make(cache_dir, trust));
+    DORAJIT_ASSIGN(const auto locks, cache.make_and_enter("locks"));
+    return FileLock::acquire(std::format("{}/{}.lock", locks.held_path(), key),
+                             FileLock::Mode::kExclusive, wait, locks.file_mode());
+  }();
   if (!lock) {
     log_once(LogLevel::kWarning, directory,
              std::format("several processes may tune the same problem at once: {}",

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cache/file_lock.h"
+#include "cache/trusted_directory.h"
 
 namespace dorajit::cache {
 
@@ -18,7 +19,7 @@ class TuningClaim {
   // Nothing when another holds the claim for all of `wait`.
   static std::optional<TuningClaim> acquire(const std::string& cache_dir, std::string_view device,
                                             std::string_view problem,
-                                            std::chrono::milliseconds wait);
+                                            std::chrono::milliseconds wait, const Trust& trust);
 
  private:
   explicit TuningClaim(std::optional<FileLock> lock) : lock_(std::move(lock)) {}

@@ -95,13 +95,14 @@ std::string TuningStore::reason_not_persistent() { return state().reason_not_per
 
 std::optional<TuningClaim> TuningStore::try_claim(std::string_view device,
                                                   std::string_view problem) {
-  return TuningClaim::acquire(cache_dir_, device, problem, std::chrono::milliseconds(0));
+  return TuningClaim::acquire(cache_dir_, device, problem, std::chrono::milliseconds(0),
+                              options_.trust);
 }
 
 std::optional<TuningClaim> TuningStore::wait_for_claim(std::string_view device,
                                                        std::string_view problem,
                                                        std::chrono::milliseconds wait) {
-  return TuningClaim::acquire(cache_dir_, device, problem, wait);
+  return TuningClaim::acquire(cache_dir_, device, problem, wait, options_.trust);
 }
 
 }  // namespace dorajit::cache

@@ -11,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/overlay_databases.h"
 #include "cache/progress.h"
+#include "cache/trusted_directory.h"
 #include "cache/tuning_claim.h"
 #include "cache/tuning_records.h"
 
@@ -23,6 +25,9 @@ struct TuningStoreOptions {
   // Databases that nobody writes, such as come with an installation, in the order in which they are
   // searched. One that cannot be used is passed over, and a warning says so.
   std::vector<std::string> overlays{};
+  // Of the folder and of what lies in it, and of the overlays.
+  Trust trust{};
+  Trust overlay_trust = kOverlayTrust;
   // Why there is no folder, where there is none, for people.
   std::string without_folder = "no cache folder is set";
 };

@@ -40,9 +40,10 @@ TuningStore::State::State(const std::string& cache_dir, const TuningStoreOptions
     : cache_dir_(cache_dir),
       options_(options),
       process_(::getpid()),
-      database_(cache_dir.empty() ? nullptr
-                                  : std::make_unique<Database>(cache_dir, options.busy_wait)),
-      overlays_(options.overlays) {
+      database_(cache_dir.empty()
+                    ? nullptr
+                    : std::make_unique<Database>(cache_dir, options.busy_wait, options.trust)),
+      overlays_(options.overlays, options.overlay_trust) {
   if (!database_) reason_ = options.without_folder;
 }
 

@@ -93,12 +93,11 @@ Finding check_cache_folder(const std::string& cache_dir, cache::TuningStore& sto
   }
   // A folder that cannot be made is the cause of what the store says.
   const Status made = cache::make_private_directories(cache_dir);
-  const std::string reason = made ? store.reason_not_persistent() : made.error().message;
+  std::string reason = made ? store.reason_not_persistent() : made.error().message;
+  if (reason.empty()) reason = "make it writable, or set DORAJIT_CACHE_DIR to a folder that is";
   return failure(subject, Condition::kWarning,
                  {.code = StatusCode::kIoError,
-                  .message = std::format("{}: nothing new is kept{}{}; make it writable, or set "
-                                         "DORAJIT_CACHE_DIR to a folder that is",
-                                         cache_dir, reason.empty() ? "" : ": ", reason),
+                  .message = std::format("{}: nothing new is kept: {}", cache_dir, reason),
                   .log = {}});
 }
 
@@ -115,16 +114,16 @@ Finding check_database(cache::TuningStore& store) {
   return finding;
 }
 
-Finding check_shipped_databases(const std::string& folder) {
+Finding check_shipped_databases(const std::string& folder, const cache::Trust& trust) {
   constexpr const char* kSubject = "shipped results";
   if (folder.empty()) {
     return {.subject = kSubject, .condition = Condition::kAbsent, .what = "none", .log = {}};
   }
   std::string names;
   std::string damage;
-  for (const std::string& path : cache::databases_in(folder)) {
+  for (const std::string& path : cache::databases_in(folder, trust)) {
     const std::string name = std::filesystem::path(path).filename().string();
-    const auto winners = cache::count_overlay_winners(path);
+    const auto winners = cache::count_overlay_winners(path, trust);
     if (!winners) damage += std::format("; {}: {}", name, winners.error().message);
     names += std::format("{}{}: {}", names.empty() ? " " : ", ", name,
                          count_text(winners.value_or(0), "winner"));

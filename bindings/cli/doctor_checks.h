@@ -32,7 +32,7 @@ Finding check_host_compiler(launch::KernelCache& kernels);
 Finding check_cache_folder(const std::string& cache_dir, cache::TuningStore& store);
 Finding check_database(cache::TuningStore& store);
 // Databases that are read besides the user's.
-Finding check_shipped_databases(const std::string& folder);
+Finding check_shipped_databases(const std::string& folder, const cache::Trust& trust);
 // What applications are held to; `path` is not empty.
 Finding check_lock_file(const std::string& path);
 std::vector<Finding> check_environment();

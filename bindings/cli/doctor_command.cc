@@ -66,12 +66,13 @@ Result<ExitCode> DoctorCommand::run(const Invocation& invocation) {
   DORAJIT_ASSIGN(const std::vector<launch::DeviceId> ids,
                  wanted_devices(engine, invocation.device));
 
-  std::vector<Finding> pieces = {check_driver(),
-                                 check_nvrtc(settings, engine.kernels()),
-                                 check_host_compiler(engine.kernels()),
-                                 check_cache_folder(settings.cache_dir, *composition.store),
-                                 check_database(*composition.store),
-                                 check_shipped_databases(settings.shipped_databases)};
+  std::vector<Finding> pieces = {
+      check_driver(),
+      check_nvrtc(settings, engine.kernels()),
+      check_host_compiler(engine.kernels()),
+      check_cache_folder(settings.cache_dir, *composition.store),
+      check_database(*composition.store),
+      check_shipped_databases(settings.shipped_databases, bindings::overlay_trust_of(settings))};
   if (!settings.locked_path.empty()) pieces.push_back(check_lock_file(settings.locked_path));
   std::vector<Finding> devices;
   for (const launch::DeviceId& id : ids) devices.push_back(check_device(engine, id));

@@ -22,6 +22,7 @@ constexpr std::string_view kKnown[] = {"DORAJIT_AUTOTUNE",
                                        "DORAJIT_PRINT_AUTOTUNING",
                                        "DORAJIT_RECORD",
                                        "DORAJIT_SCRATCH_BYTES",
+                                       "DORAJIT_TRUST_GROUP",
                                        "DORAJIT_TUNE",
                                        "DORAJIT_TUNE_CANDIDATES",
                                        "DORAJIT_TUNE_SECONDS"};

@@ -129,6 +129,8 @@ Result<Settings> Settings::from_environment() {
   settings.cache_dir = default_cache_dir();
   DORAJIT_TRY(read_folder("DORAJIT_CACHE_DIR", settings.cache_dir));
   DORAJIT_TRY(read_folder("DORAJIT_DAEMON_DIR", settings.daemon_dir));
+  DORAJIT_TRY(
+      read_choice<bool>("DORAJIT_TRUST_GROUP", {{"0", false}, {"1", true}}, settings.trust_group));
   DORAJIT_TRY(read_choice<TunePolicy>("DORAJIT_TUNE",
                                       {{"automatic", TunePolicy::kAutomatic},
                                        {"first_use", TunePolicy::kFirstUse},

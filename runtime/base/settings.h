@@ -32,6 +32,7 @@ struct Settings {
   std::string tuning_dir;  // of the database and its locks; compose_engine() derives it
   std::string daemon_dir;  // absolute; where the daemon listens; empty: the usual place
   std::int64_t cache_max_bytes = std::int64_t{1} << 30;  // of compiled kernels there
+  bool trust_group = false;       // groups that may write what is there may run code here
   std::string shipped_databases;  // folder of databases to read from; empty: none
   TunePolicy tune_policy = TunePolicy::kAutomatic;
   double tune_seconds = 2.0;       // per problem, at most kMostTuneSeconds

@@ -8,17 +8,22 @@
 namespace dorajit::cache {
 namespace {
 
-TEST(Directories, CodeIsRunFromAFolderOfOurOwnOnly) {
+TEST(Directories, AFolderOfOnesOwnIsNoLinkAndForNobodyElseToWrite) {
   const TemporaryDirectory directory;
-  const std::string& path = directory.path();
-  ASSERT_EQ(chmod(path.c_str(), 0700), 0);
-  EXPECT_TRUE(check_trusted(path));
-  ASSERT_EQ(chmod(path.c_str(), 0777), 0);
-  const Status refused = check_trusted(path);
-  ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message.find(path), std::string::npos);
-  EXPECT_NE(refused.error().message.find("chmod 700"), std::string::npos);
-  EXPECT_FALSE(check_trusted(path + "/missing"));
+  const std::string path = directory.file("own");
+  EXPECT_TRUE(make_own_directory(path));
+  EXPECT_TRUE(make_own_directory(path));
+  for (const mode_t mode : {0770, 0707}) {
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    const Status refused = make_own_directory(path);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find(path), std::string::npos);
+  }
+  ASSERT_EQ(::chmod(path.c_str(), 0700), 0);
+  std::filesystem::create_symlink(path, directory.file("link"));
+  EXPECT_FALSE(make_own_directory(directory.file("link")));
+  write_file(directory.file("file"), "");
+  EXPECT_FALSE(make_own_directory(directory.file("file")));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace dorajit::cache {
 inline bool mount_small_disk(const std::string& directory, const std::string& size) {
   return ::unshare(CLONE_NEWNS) == 0 &&
          ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-         ::mount("tmpfs", directory.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
+         ::mount("tmpfs", directory.c_str(), "tmpfs", 0, ("mode=0755,size=" + size).c_str()) == 0;
 }
 
 inline bool remount_read_only(const std::string& directory) {

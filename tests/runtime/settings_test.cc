@@ -19,7 +19,7 @@ class SettingsTest : public testing::Test {
        "DORAJIT_AUTOTUNE", "DORAJIT_TUNE_SECONDS", "DORAJIT_SCRATCH_BYTES", "DORAJIT_NVRTC",
        "DORAJIT_CXX", "DORAJIT_DATABASES", "DORAJIT_CACHE_MAX_BYTES", "DORAJIT_TUNE_CANDIDATES",
        "DORAJIT_PRINT_AUTOTUNING", "DORAJIT_RECORD", "DORA_AUTOTUNE_COMPREHENSIVE",
-       "DORAJIT_DAEMON_DIR"}};
+       "DORAJIT_DAEMON_DIR", "DORAJIT_TRUST_GROUP"}};
 };
 
 TEST_F(SettingsTest, CacheDirectoryFollowsItsThreeVariablesInOrder) {
@@ -41,6 +41,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   setenv("DORAJIT_TUNE_CANDIDATES", "64", 1);
   setenv("DORAJIT_CACHE_MAX_BYTES", "4096", 1);
   setenv("DORAJIT_PRINT_AUTOTUNING", "1", 1);
+  setenv("DORAJIT_TRUST_GROUP", "1", 1);
   setenv("DORAJIT_DAEMON_DIR", "/run/tuning", 1);
   const auto settings = Settings::from_environment();
   ASSERT_TRUE(settings) << settings.error().message;
@@ -53,6 +54,8 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   EXPECT_EQ(settings->tune_seconds, 0.25);
   EXPECT_EQ(settings->scratch_bytes, 1048576);
   EXPECT_EQ(settings->daemon_dir, "/run/tuning");
+  EXPECT_TRUE(settings->trust_group);
+  EXPECT_FALSE(Settings().trust_group);
 }
 
 TEST_F(SettingsTest, RecordStaysWhereItIsWhenTheProcessGoesElsewhere) {
@@ -88,6 +91,7 @@ TEST_F(SettingsTest, AnUnknownValueIsRefusedAndNamed) {
                                         {"DORAJIT_TUNE_CANDIDATES", "-1"},
                                         {"DORAJIT_TUNE_CANDIDATES", "4294967297"},
                                         {"DORAJIT_PRINT_AUTOTUNING", "yes"},
+                                        {"DORAJIT_TRUST_GROUP", "yes"},
                                         {"DORA_AUTOTUNE_COMPREHENSIVE", "2"},
                                         {"DORAJIT_CACHE_DIR", "relative/path"},
                                         {"DORAJIT_DAEMON_DIR", "relative/path"}}) {

@@ -1,0 +1,33 @@
+// Users who are against each other: root can be each of them, others only themselves.
+#pragma once
+
+#include <grp.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+
+#include "tests/cache/child_process.h"
+
+namespace dorajit::hostile {
+
+inline constexpr uid_t kNobody = 65534;
+inline constexpr uid_t kAttacker = 54321;
+inline constexpr gid_t kSharedGroup = 54322;
+inline constexpr gid_t kOtherGroup = 54323;
+
+inline bool is_root() { return ::geteuid() == 0; }
+
+inline bool become(uid_t user) {
+  if (user == ::geteuid()) return true;
+  return ::setgroups(1, &kSharedGroup) == 0 && ::setresgid(user, user, user) == 0 &&
+         ::setresuid(user, user, user) == 0;
+}
+
+// The exit status of `body` in a process of that user, as of run_in_child().
+inline int run_as(uid_t user, const std::function<int()>& body) {
+  return cache::run_in_child([&] { return become(user) ? body() : cache::kChildSkips; });
+}
+
+}  // namespace dorajit::hostile
