@@ -2,17 +2,15 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <format>
-#include <fstream>
 #include <sstream>
 #include <string_view>
 
 #include "kernel_templates/embedded_sources.h"
-#include "runtime/base/unfinished_files.h"
+#include "runtime/base/private_folder.h"
 #include "runtime/compile/file_identity.h"
 #include "runtime/compile/subprocess.h"
 #include "runtime/compile/time_limit.h"
@@ -28,65 +26,18 @@ constexpr const char* kOptions[] = {
     "-march=native",     "-shared",        "-fPIC",      "-fvisibility=hidden",
     "-fno-exceptions",   "-fno-rtti",      "-nostdinc++"};
 
-// A folder of our own that nobody else can read, removed with everything in it.
-class PrivateFolder {
- public:
-  static Result<PrivateFolder> make() {
-    const char* base = std::getenv("TMPDIR");
-    std::string pattern =
-        std::format("{}/dorajit-XXXXXX", base != nullptr && *base == '/' ? base : "/tmp");
-    const auto held = UnfinishedFiles::of_this_process().hold();
-    if (mkdtemp(pattern.data()) == nullptr) {
-      return fail(StatusCode::kIoError,
-                  std::format("cannot make a folder like {}: {}; set TMPDIR to a writable folder",
-                              pattern, std::strerror(errno)));
-    }
-    UnfinishedFiles::of_this_process().add(pattern);
-    return PrivateFolder(pattern);
-  }
-
-  PrivateFolder(PrivateFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  PrivateFolder& operator=(PrivateFolder&&) = delete;
-  ~PrivateFolder() {
-    if (path_.empty()) return;
-    const auto held = UnfinishedFiles::of_this_process().hold();
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-    UnfinishedFiles::of_this_process().remove(path_.string());
-  }
-
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  explicit PrivateFolder(fs::path path) : path_(std::move(path)) {}
-
-  fs::path path_;
-};
-
-// `name` may have a folder of its own. `folder` is not made again if it was removed meanwhile, as
-// it is when the program is told to end.
-Status write_file(const fs::path& folder, const fs::path& name, std::string_view text) {
-  const fs::path path = folder / name;
-  std::error_code ignored;
-  if (name.has_parent_path()) fs::create_directory(path.parent_path(), ignored);
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (file.good()) return {};
-  return fail(StatusCode::kIoError,
-              std::format("cannot write {}; free some space there, or set TMPDIR to another folder",
-                          path.string()));
-}
-
+// Absolute, as it runs in a folder of its own.
 std::optional<std::string> find_on_path(const std::string& name) {
+  std::error_code ignored;
   if (name.contains('/')) {
-    return access(name.c_str(), X_OK) == 0 ? std::optional(name) : std::nullopt;
+    if (access(name.c_str(), X_OK) != 0) return std::nullopt;
+    return fs::absolute(name, ignored).string();
   }
   const char* path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : kStandardPath);
   for (std::string folder; std::getline(folders, folder, ':');) {
     std::string file = folder + "/" + name;
-    if (access(file.c_str(), X_OK) == 0) return file;
+    if (access(file.c_str(), X_OK) == 0) return fs::absolute(file, ignored).string();
   }
   return std::nullopt;
 }
@@ -156,26 +107,26 @@ Result<Artifact> HostCompiler::compile(const CompileRequest& request) {
   DORAJIT_ASSIGN(const PrivateFolder folder, PrivateFolder::make());
   for (const auto* source :
        kernels::include_closure(kernels::source_roots(request.variant, request.target.kind))) {
-    DORAJIT_TRY(write_file(folder.path(), source->name, source->text));
+    DORAJIT_TRY(folder.write(std::string(source->name), source->text));
   }
   const std::string text =
       kernels::instantiation(request.variant, request.config, request.target.kind);
   constexpr const char* kSource = "dorajit_kernel.cc";
-  const fs::path source = folder.path() / kSource;
-  const fs::path object = folder.path() / "dorajit_kernel.so";
-  DORAJIT_TRY(write_file(folder.path(), kSource, text));
+  constexpr const char* kObject = "dorajit_kernel.so";
+  DORAJIT_TRY(folder.write(kSource, text));
+  // The compiler works in the folder that was opened, where its own temporary files go, too: what
+  // takes the folder's name in TMPDIR is neither read nor written.
   std::vector<std::string> argv = {file};
   argv.insert(argv.end(), std::begin(kOptions), std::end(kOptions));
-  argv.insert(argv.end(), {"-I" + folder.path().string(), "-o", object.string(), source.string()});
-  DORAJIT_ASSIGN(ProcessResult run, run_process(argv, kCompileTimeLimit));
+  argv.insert(argv.end(), {"-I.", "-o", kObject, kSource});
+  DORAJIT_ASSIGN(ProcessResult run, run_process(argv, kCompileTimeLimit, folder.descriptor()));
   if (run.exit_code != 0) {
     const std::string message =
         std::format("{} failed ({}) for {}{}; set DORAJIT_CXX to a C++20 compiler", file,
                     run.exit_code, to_text(request.variant), complaint(run.output));
     return fail(StatusCode::kCompileError, message, std::move(run.output));
   }
-  std::ifstream stream(object, std::ios::binary);
-  std::string code((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  std::string code = folder.read(kObject);
   if (code.empty()) {
     return fail(StatusCode::kCompileError, std::format("{} wrote no shared object", file),
                 std::move(run.output));

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <format>
+#include <string_view>
 
 #include "runtime/base/unique_fd.h"
 
@@ -49,12 +50,17 @@ bool read_all(int fd, std::chrono::steady_clock::time_point deadline, std::strin
 }
 
 // This process's, with a PATH where it has none: a compiler looks for its parts, as a shell would.
-std::vector<char*> environment() {
+// TMPDIR is the folder that the program runs in, where it has one of its own.
+std::vector<char*> environment(bool has_own_folder) {
   static std::string standard = std::format("PATH={}", kStandardPath);
+  static std::string own_folder = "TMPDIR=.";
   std::vector<char*> variables;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
-    variables.push_back(*variable);
+    if (!has_own_folder || !std::string_view(*variable).starts_with("TMPDIR=")) {
+      variables.push_back(*variable);
+    }
   }
+  if (has_own_folder) variables.push_back(own_folder.data());
   if (std::getenv("PATH") == nullptr) variables.push_back(standard.data());
   variables.push_back(nullptr);
   return variables;
@@ -63,7 +69,7 @@ std::vector<char*> environment() {
 }  // namespace
 
 Result<ProcessResult> run_process(const std::vector<std::string>& argv,
-                                  std::chrono::milliseconds timeout) {
+                                  std::chrono::milliseconds timeout, int folder) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return fail(StatusCode::kIoError, std::format("pipe: {}", std::strerror(errno)));
@@ -74,6 +80,7 @@ Result<ProcessResult> run_process(const std::vector<std::string>& argv,
   posix_spawn_file_actions_addopen(actions.get(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(actions.get(), writer.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(actions.get(), writer.get(), STDERR_FILENO);
+  if (folder >= 0) posix_spawn_file_actions_addfchdir_np(actions.get(), folder);
 
   std::vector<std::string> arguments = argv;
   std::vector<char*> pointers;
@@ -81,7 +88,7 @@ Result<ProcessResult> run_process(const std::vector<std::string>& argv,
   pointers.push_back(nullptr);
   pid_t child = 0;
   const int spawned = posix_spawnp(&child, pointers[0], actions.get(), nullptr, pointers.data(),
-                                   environment().data());
+                                   environment(folder >= 0).data());
   if (spawned != 0) {
     return fail(StatusCode::kIoError,
                 std::format("cannot run {}: {}", argv.front(), std::strerror(spawned)));

@@ -18,8 +18,9 @@ struct ProcessResult {
 inline constexpr const char* kStandardPath = "/usr/local/bin:/usr/bin:/bin";
 
 // Runs argv[0], found along PATH, with no standard input. Ends it after `timeout`. kIoError when it
-// could not be started or did not end in time.
+// could not be started or did not end in time. With the descriptor of a `folder` it runs there and
+// has it for its temporary files; argv[0] is then an absolute path.
 Result<ProcessResult> run_process(const std::vector<std::string>& argv,
-                                  std::chrono::milliseconds timeout);
+                                  std::chrono::milliseconds timeout, int folder = -1);
 
 }  // namespace dorajit::compile

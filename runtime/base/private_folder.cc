@@ -1,0 +1,152 @@
+#include "runtime/base/private_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <format>
+#include <system_error>
+#include <utility>
+
+#include "runtime/base/unfinished_files.h"
+
+namespace dorajit {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "dorajit-compile-";
+constexpr std::time_t kAbandonedAfterSeconds = 3600;
+
+std::string temporary_folder() {
+  const char* base = std::getenv("TMPDIR");
+  return base != nullptr && *base == '/' ? base : "/tmp";
+}
+
+UniqueFd open_folder(int folder, const char* name) {
+  return UniqueFd(::openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+// Whether nobody but this user has ever been able to look into it.
+bool is_private(int folder, struct stat& found) {
+  return ::fstat(folder, &found) == 0 && found.st_uid == ::geteuid() &&
+         (found.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
+void remove_contents(int folder) {
+  std::error_code error;
+  fs::directory_iterator entry(std::format("/proc/self/fd/{}", folder), error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code ignored;
+    fs::remove_all(entry->path(), ignored);
+  }
+}
+
+void remove_if_abandoned(int base, const char* name) {
+  const UniqueFd folder = open_folder(base, name);
+  struct stat found{};
+  if (!folder || !is_private(folder.get(), found)) return;
+  if (found.st_mtime + kAbandonedAfterSeconds >= std::time(nullptr)) return;
+  if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return;
+  remove_contents(folder.get());
+  ::unlinkat(base, name, AT_REMOVEDIR);
+}
+
+Status cannot_write(const std::string& path) {
+  return fail(StatusCode::kIoError,
+              std::format("cannot write {}: {}; free some space there, or set TMPDIR to another "
+                          "folder",
+                          path, std::strerror(errno)));
+}
+
+}  // namespace
+
+void PrivateFolder::remove_abandoned() {
+  const std::string base = temporary_folder();
+  const UniqueFd folder(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) return;
+  std::error_code error;
+  fs::directory_iterator entry(std::format("/proc/self/fd/{}", folder.get()), error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (name.starts_with(kPrefix)) remove_if_abandoned(folder.get(), name.c_str());
+  }
+}
+
+Result<PrivateFolder> PrivateFolder::make() {
+  const std::string base = temporary_folder();
+  static std::atomic<bool> has_cleared{false};
+  if (!has_cleared.exchange(true)) remove_abandoned();
+
+  std::string path = std::format("{}/{}XXXXXX", base, kPrefix);
+  const auto held = UnfinishedFiles::of_this_process().hold();
+  if (::mkdtemp(path.data()) == nullptr) {
+    return fail(StatusCode::kIoError,
+                std::format("cannot make a folder like {}: {}; set TMPDIR to a writable folder",
+                            path, std::strerror(errno)));
+  }
+  UniqueFd folder = open_folder(AT_FDCWD, path.c_str());
+  struct stat found{};
+  // Held by another: one that has taken this name. Where there are no locks, none is removed
+  // either.
+  if (!folder || !is_private(folder.get(), found) ||
+      (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)) {
+    return fail(StatusCode::kIoError,
+                std::format("folder {} was exchanged by somebody else as soon as it was made; set "
+                            "TMPDIR to a folder that only you can write",
+                            path));
+  }
+  UnfinishedFiles::of_this_process().add(path);
+  return PrivateFolder(std::move(path), std::move(folder));
+}
+
+PrivateFolder::PrivateFolder(PrivateFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})), descriptor_(std::move(other.descriptor_)) {}
+
+PrivateFolder::~PrivateFolder() {
+  if (path_.empty()) return;
+  const auto held = UnfinishedFiles::of_this_process().hold();
+  remove_contents(descriptor_.get());
+  ::rmdir(path_.c_str());
+  UnfinishedFiles::of_this_process().remove(path_);
+}
+
+Status PrivateFolder::write(const std::string& name, std::string_view text) const {
+  for (std::size_t slash = name.find('/'); slash != std::string::npos;
+       slash = name.find('/', slash + 1)) {
+    ::mkdirat(descriptor(), name.substr(0, slash).c_str(), 0700);
+  }
+  const std::string path = path_ + "/" + name;
+  const UniqueFd file(::openat(descriptor(), name.c_str(),
+                               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return cannot_write(path);
+  while (!text.empty()) {
+    const ssize_t written = ::write(file.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return cannot_write(path);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+std::string PrivateFolder::read(const std::string& name) const {
+  const UniqueFd file(::openat(descriptor(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  std::string bytes;
+  char buffer[65536];
+  for (ssize_t count = 0; file;) {
+    count = ::read(file.get(), buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    bytes.append(buffer, static_cast<std::size_t>(count));
+  }
+  return bytes;
+}
+
+}  // namespace dorajit
