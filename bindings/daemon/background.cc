@@ -12,6 +12,7 @@
 
 #include "bindings/cli/exit_code.h"
 #include "bindings/daemon/journal.h"
+#include "cache/trusted_directory.h"
 
 namespace dorajit::daemon {
 namespace {
@@ -45,6 +46,14 @@ void replace(int stream, const UniqueFd& by) {
   if (by) ::dup2(by.get(), stream);
 }
 
+// Empty where it cannot be written, or the folder is not this user's alone.
+UniqueFd open_log(const std::string& folder) {
+  const auto found = cache::TrustedDirectory::open(folder, {.variable = "DORAJIT_DAEMON_DIR"});
+  if (!found || !*found) return {};
+  return UniqueFd(::openat((*found)->descriptor(), "dorajitd.log",
+                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
 }  // namespace
 
 Result<Background> Background::enter() {
@@ -68,11 +77,11 @@ Result<Background> Background::enter() {
   return background;
 }
 
-void Background::settle(const std::string& log_path) {
+void Background::settle(const std::string& folder) {
   UniqueFd log = open_journal("dorajitd");
   if (log) mark_priorities();
   if (!log) {
-    log = UniqueFd(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    log = open_log(folder);
   }
   const UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   replace(STDIN_FILENO, nothing);

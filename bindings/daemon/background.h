@@ -20,8 +20,8 @@ class Background {
   [[nodiscard]] std::optional<int> parent_exit_code() const { return parent_exit_code_; }
 
   // In the child: leaves the terminal alone and tells the parent. Messages go to the journal where
-  // there is one, else to the end of that file.
-  void settle(const std::string& log_path);
+  // there is one, else to the end of dorajitd.log in that folder, which nobody else may write.
+  void settle(const std::string& folder);
 
  private:
   UniqueFd told_;
