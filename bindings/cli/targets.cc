@@ -14,6 +14,10 @@ using kernels::DeviceKind;
 constexpr std::string_view kCudaArch = "sm_";
 constexpr std::string_view kNativeCpu = "native-cpu";
 
+// That NVRTC made code for once: an older release of it does.
+constexpr int kDroppedArchs[] = {10, 11, 12, 13, 20, 21, 30, 32, 35, 37,
+                                 50, 52, 53, 60, 61, 62, 70, 72, 75};
+
 std::string joined(const std::vector<std::string>& texts) {
   std::string text;
   for (const std::string& one : texts) text.append(text.empty() ? "" : ", ").append(one);
@@ -28,6 +32,11 @@ Status check_supported(compile::NvrtcCompiler& nvrtc, const std::string& arch, i
   });
   if (!is_older) return {};
   DORAJIT_ASSIGN(const std::string identity, nvrtc.identity());
+  if (!std::ranges::contains(kDroppedArchs, number)) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("--arch {}: there is no such architecture; {} knows {}", arch, identity,
+                            joined(known)));
+  }
   return fail(StatusCode::kNoCompiler,
               std::format("{} makes no code for {}; it knows {}; set DORAJIT_NVRTC to an older one",
                           identity, arch, joined(known)));

@@ -6,13 +6,14 @@
 #include <memory>
 
 #include "autotune/tuning_config_source.h"
+#include "bindings/cli/number_range.h"
 
 namespace dorajit::cli {
 
 void add_seconds_option(CLI::App& app, std::optional<double>& seconds) {
   app.add_option("--seconds", seconds, "Time to tune a problem at most [DORAJIT_TUNE_SECONDS, 2]")
       ->option_text("S")
-      ->check(CLI::Range(0.0, kMostTuneSeconds));
+      ->check(number_range(0, kMostTuneSeconds));
 }
 
 Result<launch::ConfigAnswer> tune_again(const launch::Problem& problem, device::Device& device,

@@ -12,6 +12,7 @@
 #include "autotune/daemon/daemon.h"
 #include "autotune/daemon/process_memory.h"
 #include "autotune/protocol/socket_place.h"
+#include "bindings/cli/number_range.h"
 #include "bindings/cli/output.h"
 #include "bindings/composition.h"
 #include "bindings/daemon/background.h"
@@ -47,15 +48,15 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--idle-exit", options.idle_exit_seconds,
                  "End after so long without clients and jobs; 0: never")
       ->option_text("SECONDS")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(cli::number_range(0, 1e9));
   app.add_option("--duty", options.duty_percent,
                  "Share of the time that a device may be tuned on [25]")
       ->option_text("PERCENT")
-      ->check(CLI::Range(1.0, 100.0));
+      ->check(cli::number_range(1, 100));
   app.add_option("--busy-duty", options.busy_duty_percent,
                  "The same while others use the device [5]")
       ->option_text("PERCENT")
-      ->check(CLI::Range(1.0, 100.0));
+      ->check(cli::number_range(1, 100));
   app.add_option("--worker-memory", options.worker_mib,
                  "What a worker may use before it is ended [half of the machine's]")
       ->option_text("MIB")
@@ -63,7 +64,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--worker-seconds", options.worker_seconds,
                  "How long a problem may take before its worker is ended [30 + 4 x tuning budget]")
       ->option_text("SECONDS")
-      ->check(CLI::Range(1.0, 1e6));
+      ->check(cli::number_range(1, 1e6));
   app.add_option("--metrics-file", options.metrics_file,
                  "Write metrics for Prometheus there, again and again")
       ->option_text("FILE");

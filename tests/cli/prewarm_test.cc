@@ -203,6 +203,9 @@ TEST_F(CliPrewarmCuda, UnknownArchitectureIsNamedWithTheKnown) {
   EXPECT_THAT(unknown_.err, HasSubstr("does not know sm_999, only sm_"));
   const CliResult dropped = sandbox_.run({"prewarm", "--arch", "sm_20", "--shapes", "2x64"});
   EXPECT_EQ(dropped.exit_code, kUnavailable);
+  const CliResult never = sandbox_.run({"prewarm", "--arch", "sm_42", "--shapes", "2x64"});
+  EXPECT_EQ(never.exit_code, kUsage);
+  EXPECT_THAT(never.err, HasSubstr("--arch sm_42: there is no such architecture; NVRTC "));
 }
 
 TEST_F(CliPrewarmCuda, ProcessOnSuchAGpuCompilesNothing) {
