@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <format>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "cache/trial_files.h"
 #include "cli_sandbox.h"
@@ -93,6 +95,16 @@ TEST_F(CliReport, ShippedDataMakeAPageThatIsWholeSmallAndQuick) {
   // Of every problem the winner and the default are marked in its map.
   EXPECT_EQ(count(page, " w\">") + count(page, " w d\">"), 1032);
   EXPECT_THAT(page, HasSubstr("memory of H200: 4800 GB/s"));
+  EXPECT_THAT(page, HasSubstr("The winner may not have the best median"));
+  const std::string legend = page.substr(page.find("<figcaption"));
+  std::set<std::string> shapes;
+  for (int mark = 0; mark < 7; ++mark) {
+    const std::size_t at = legend.find(std::format("class=\"p{}\" d=\"", mark));
+    ASSERT_NE(at, std::string::npos) << mark;
+    const std::size_t shape = legend.find(" d=\"", at);
+    shapes.insert(legend.substr(shape, legend.find("transform", shape) - shape));
+  }
+  EXPECT_EQ(shapes.size(), 7U) << "each of the 7 operations has a mark of its own";
   EXPECT_THAT(page, Not(HasSubstr("{{")));
   EXPECT_THAT(page, Not(HasSubstr("http:")));
   EXPECT_THAT(page, Not(HasSubstr("https:")));

@@ -185,7 +185,10 @@ Html heat_legend() {
     legend += Html::markup(std::format(" <span class=\"h{}\">{}</span>", i, kShades[i].label));
   }
   legend += Html::markup(
-      " <span class=\"w key\">winner</span> <span class=\"d key\">default</span></p>\n");
+      " <span class=\"w key\">winner</span> <span class=\"d key\">default</span></p>\n"
+      "<p class=\"meta\">The winner may not have the best median: the last challenger meets the "
+      "default in a duel, in rounds of its own, and wins if it is faster there by 1% and by three "
+      "standard errors; else the default stays. A median over all rounds decides nothing.</p>\n");
   return legend;
 }
 

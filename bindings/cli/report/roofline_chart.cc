@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <format>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -92,33 +93,42 @@ Html roof(const Chart& chart, const KnownBandwidth& memory) {
        {"peak", Html::text(bandwidth_text(memory.bytes_per_ns))}});
 }
 
-// Operations differ in shape as well as in colour.
+// Operations differ in shape as well as in colour, which style.css has one of for each shape.
+constexpr std::array<std::string_view, 8> kShapes = {
+    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0",                  // circle
+    "M-4-4h8v8h-8z",                                      // square
+    "M0-5L5 4H-5z",                                       // triangle
+    "M0-5.5L5.5 0 0 5.5-5.5 0z",                          // diamond
+    "M0 5L5-4H-5z",                                       // triangle on its tip
+    "M-1.7-5h3.4v3.3H5v3.4H1.7V5h-3.4V1.7H-5v-3.4h3.3z",  // plus
+    "M0-5.5L1.5-1.7 5.2-1.7 2.4.9 3.4 4.6 0 2.4-3.4 4.6-2.4.9-5.2-1.7-1.5-1.7z",  // star
+    "M-5 0L-2.5-4.3H2.5L5 0 2.5 4.3H-2.5z"};                                      // hexagon
+
 Html point(std::size_t op, double x, double y, const Html& title) {
-  constexpr std::array<std::string_view, 4> kShapes = {"M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
-                                                       "M-4-4h8v8h-8z", "M0-5L5 4H-5z",
-                                                       "M0-5.5L5.5 0 0 5.5-5.5 0z"};
   return fill(
       R"svg(<path class="p{{op}}" d="{{shape}}" transform="translate({{x}} {{y}})">{{title}}</path>)svg",
-      {{"op", Html::text(std::to_string(op % kShapes.size()))},
-       {"shape", Html::text(kShapes[op % kShapes.size()])},
+      {{"op", Html::text(std::to_string(op))},
+       {"shape", Html::text(kShapes.at(op))},
        {"x", Html::text(std::format("{:.1f}", x))},
        {"y", Html::text(std::format("{:.1f}", y))},
        {"title", title}});
 }
 
+// An operation has the same mark on every page.
+std::size_t mark_of(kernels::Op op) { return static_cast<std::size_t>(op) % kShapes.size(); }
+
 }  // namespace
 
 Html roofline_chart(const DeviceFindings& device) {
   std::vector<const ProblemFindings*> shown;
-  std::vector<std::string> ops;
+  std::set<kernels::Op> ops;
   double least = HUGE_VAL;
   double most = 0;
   double fastest = device.memory ? device.memory->bytes_per_ns : 0;
   for (const ProblemFindings& found : device.problems) {
     if (!found.problem || !found.roofline || found.roofline->bytes <= 0) continue;
     shown.push_back(&found);
-    const std::string op(kernels::spec(found.problem->variant.op).name);
-    if (std::ranges::find(ops, op) == ops.end()) ops.push_back(op);
+    ops.insert(found.problem->variant.op);
     least = std::min(least, static_cast<double>(found.roofline->bytes));
     most = std::max(most, static_cast<double>(found.roofline->bytes));
     fastest = std::max(fastest, found.roofline->bytes_per_ns);
@@ -128,23 +138,22 @@ Html roofline_chart(const DeviceFindings& device) {
   Html inside = chart.axes();
   if (device.memory) inside += roof(chart, *device.memory);
   for (const ProblemFindings* found : shown) {
-    const std::string_view op = kernels::spec(found->problem->variant.op).name;
-    const auto index = static_cast<std::size_t>(std::ranges::find(ops, op) - ops.begin());
     const Html title =
         fill("<title>{{text}}</title>",
              {{"text", Html::text(std::format("{}: {} GB/s", found->winner.problem,
                                               bandwidth_text(found->roofline->bytes_per_ns)))}});
-    inside += point(index, chart.x(static_cast<double>(found->roofline->bytes)),
+    inside += point(mark_of(found->problem->variant.op),
+                    chart.x(static_cast<double>(found->roofline->bytes)),
                     chart.y(found->roofline->bytes_per_ns), title) +
               Html::markup("\n");
   }
   Html legend;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
+  for (const kernels::Op op : ops) {
     legend += Html::markup(
                   "<span><svg viewBox=\"-7 -7 14 14\" width=\"14\" height=\"14\" "
                   "aria-hidden=\"true\">") +
-              point(i, 0, 0, {}) + Html::markup("</svg> ") + Html::text(ops[i]) +
-              Html::markup("</span> ");
+              point(mark_of(op), 0, 0, {}) + Html::markup("</svg> ") +
+              Html::text(kernels::spec(op).name) + Html::markup("</span> ");
   }
   return fill(R"(<figure class="roofline">
 <svg viewBox="0 0 {{width}} {{height}}" role="img" aria-label="Bandwidth of {{count}} winners over the bytes that they move; the table of winners has the same figures.">
