@@ -7,10 +7,16 @@ if(DORAJIT_INSTALL_DLPACK)
   install(FILES "${DORAJIT_dlpack_INCLUDE_DIR}/dlpack/dlpack.h"
           DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/dlpack")
 endif()
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/README.md" "${DORAJIT_NOTICES}"
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${DORAJIT_NOTICES}"
         DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
-        FILES_MATCHING PATTERN "*.md")
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY "${CMAKE_INSTALL_FULL_DOCDIR}"
+           OUTPUT_VARIABLE headers_from_docs)
+install(CODE "
+  set(SOURCE \"${PROJECT_SOURCE_DIR}\")
+  set(OUTPUT \"${PROJECT_BINARY_DIR}/installed_docs\")
+  set(HEADERS \"${headers_from_docs}\")
+  include(\"${PROJECT_SOURCE_DIR}/cmake/installed_docs.cmake\")")
+install(DIRECTORY "${PROJECT_BINARY_DIR}/installed_docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 if(TARGET dorajit_cli)
   install(TARGETS dorajit_cli dorajitd RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")

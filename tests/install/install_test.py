@@ -57,6 +57,24 @@ def check_units(installation):
     say("units: a service and its socket")
 
 
+def check_documents(installation):
+    """Every relative link of an installed page leads to a file of the installation."""
+    pages = sorted(installation.documents.glob("**/*.md"))
+    expect({"README.md", "cli.md", "errors.md"} <= {page.name for page in pages},
+           f"{installation.documents} has only {[page.name for page in pages]}")
+    links = 0
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:|#", target):
+                continue
+            expect((page.parent / target.split("#")[0]).exists(),
+                   f"{page} links to {target}, which is not installed")
+            links += 1
+    expect(links > 50, f"only {links} links were found in {len(pages)} pages")
+    say(f"documents: {len(pages)} pages with {links} links")
+
+
 def check_manual(installation):
     """Every command of the program has its page, and shells find what completes them."""
     program = installation.prefix / "bin" / "dorajit"
@@ -140,6 +158,7 @@ def check_installation(build, source, scratch):
     check_files(installation)
     check_notices(installation.documents / "THIRD_PARTY_NOTICES",
                   ("nlohmann/json", "xxHash", "CLI11", "libuv"))
+    check_documents(installation)
     check_manual(installation)
     check_units(installation)
     check_relocatable(installation, build, source)
