@@ -91,7 +91,7 @@ TuningConfigSource::TuningConfigSource(const Settings& settings,
     : settings_(settings),
       store_(std::move(store)),
       statistics_(statistics),
-journal_(cache::LaunchJournal::open(settings.tuning_dir, {.group = settings.trust_group})),
+      journal_(cache::LaunchJournal::open(settings.tuning_dir, {.group = settings.trust_group})),
       gate_(settings, *store_),
       daemon_(std::move(daemon)) {}
 

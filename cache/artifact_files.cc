@@ -131,7 +131,8 @@ bool ArtifactFiles::save(SealKind kind, const std::string& key, std::string_view
   const Status saved = [&]() -> Status {
     DORAJIT_ASSIGN(const TrustedDirectory folder, make_folder(cache_dir_, trust_, place));
     DORAJIT_ASSIGN(AtomicFile file,
-                   AtomicFile::create(folder.held_path() + "/" + place.name, folder.file_mode()));
+                   AtomicFile::create(folder.held_path() + "/" + place.name,
+                                      FilePlace::kCacheFolder, folder.file_mode()));
     DORAJIT_TRY(file.write(bytes));
     return file.publish_replacing();
   }();

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "cache/directories.h"
-#include "cache/file_error.h"
 #include "runtime/base/unfinished_files.h"
 
 namespace dorajit::cache {
@@ -26,13 +25,18 @@ UnfinishedFiles& unfinished() { return UnfinishedFiles::of_this_process(); }
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path, std::string temporary_path, FileDescriptor file)
-    : path_(std::move(path)), temporary_path_(std::move(temporary_path)), file_(std::move(file)) {}
+AtomicFile::AtomicFile(std::string path, std::string temporary_path, FileDescriptor file,
+                       FilePlace place)
+    : path_(std::move(path)),
+      temporary_path_(std::move(temporary_path)),
+      file_(std::move(file)),
+      place_(place) {}
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_path_(std::exchange(other.temporary_path_, {})),
-      file_(std::move(other.file_)) {}
+      file_(std::move(other.file_)),
+      place_(other.place_) {}
 
 AtomicFile::~AtomicFile() {
   if (temporary_path_.empty()) return;
@@ -41,15 +45,15 @@ AtomicFile::~AtomicFile() {
   unfinished().remove(temporary_path_);
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string& path, mode_t mode) {
+Result<AtomicFile> AtomicFile::create(const std::string& path, FilePlace place, mode_t mode) {
   std::string temporary = path;
   temporary.append(kTemporaryMark).append("XXXXXX");
   const auto held = unfinished().hold();
   FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!file) return std::unexpected(file_error("create", path, errno));
+  if (!file) return std::unexpected(file_error("create", path, errno, place));
   unfinished().add(temporary);
   if (mode != 0600) ::fchmod(file.get(), mode);
-  return AtomicFile(path, std::move(temporary), std::move(file));
+  return AtomicFile(path, std::move(temporary), std::move(file), place);
 }
 
 Status AtomicFile::write(std::string_view bytes) {
@@ -57,7 +61,7 @@ Status AtomicFile::write(std::string_view bytes) {
     const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      return std::unexpected(file_error("write", path_, errno));
+      return std::unexpected(file_error("write", path_, errno, place_));
     }
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
@@ -67,8 +71,8 @@ Status AtomicFile::write(std::string_view bytes) {
 // The descriptor must be closed before the file has its final name: closing any descriptor of a
 // live database drops the locks that SQLite holds on it in this process.
 Status AtomicFile::finish_writing() {
-  if (::fsync(file_.get()) != 0) return std::unexpected(file_error("sync", path_, errno));
-  if (file_.reset() != 0) return std::unexpected(file_error("close", path_, errno));
+  if (::fsync(file_.get()) != 0) return std::unexpected(file_error("sync", path_, errno, place_));
+  if (file_.reset() != 0) return std::unexpected(file_error("close", path_, errno, place_));
   return {};
 }
 
@@ -77,11 +81,11 @@ Status AtomicFile::publish_replacing() {
   {
     const auto held = unfinished().hold();
     if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
-      return std::unexpected(file_error("publish", path_, errno));
+      return std::unexpected(file_error("publish", path_, errno, place_));
     }
     unfinished().remove(std::exchange(temporary_path_, {}));
   }
-  return sync_directory(parent_directory(path_));
+  return sync_directory(parent_directory(path_), place_);
 }
 
 Result<bool> AtomicFile::publish_if_absent() {
@@ -100,11 +104,11 @@ Result<bool> AtomicFile::publish_if_absent() {
   } else if (errno == EEXIST) {
     return false;
   } else {
-    return std::unexpected(file_error("publish", path_, errno));
+    return std::unexpected(file_error("publish", path_, errno, place_));
   }
   unfinished().remove(temporary);
   if (held) held.unlock();
-  DORAJIT_TRY(sync_directory(parent_directory(path_)));
+  DORAJIT_TRY(sync_directory(parent_directory(path_), place_));
   return true;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "cache/file_descriptor.h"
+#include "cache/file_error.h"
 #include "runtime/base/error.h"
 
 namespace dorajit::cache {
@@ -15,7 +16,8 @@ namespace dorajit::cache {
 // unless it is published. Not thread-safe; any number of processes may write the same path.
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::string& path, mode_t mode = 0600);
+  static Result<AtomicFile> create(const std::string& path,
+                                   FilePlace place = FilePlace::kCacheFolder, mode_t mode = 0600);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
@@ -33,13 +35,14 @@ class AtomicFile {
   Result<bool> publish_if_absent();
 
  private:
-  AtomicFile(std::string path, std::string temporary_path, FileDescriptor file);
+  AtomicFile(std::string path, std::string temporary_path, FileDescriptor file, FilePlace place);
 
   Status finish_writing();
 
   std::string path_;
   std::string temporary_path_;  // empty: nothing to remove
   FileDescriptor file_;
+  FilePlace place_;
 };
 
 // Removes temporary files that a killed process left in `directory`, if they are an hour old.

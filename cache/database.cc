@@ -79,7 +79,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
       return open_for_reading(std::move(use), folder, std::move(reason));
     }
     auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kShared, left(deadline),
-                                  folder->file_mode());
+                                  FilePlace::kCacheFolder, folder->file_mode());
     if (lock && !*lock) return busy(path_ + ".lock was held for too long");
     // Without locks on this file system nobody sets the file aside either.
     std::optional<FileLock> held;
@@ -102,7 +102,8 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
       return Session(std::move(use), folder, std::move(held), std::move(connection), read_only);
     }
     if (found.state == FileState::kAbsent && !has_orphans(file)) {
-      if (auto made = publish_new_database(file, folder->file_mode()); !made) {
+      if (auto made = publish_new_database(file, FilePlace::kCacheFolder, folder->file_mode());
+          !made) {
         return unavailable(made.error().message);
       }
       continue;
@@ -143,7 +144,7 @@ std::expected<void, Unavailable> Database::repair() {
   const HeldFolder folder = *std::move(held_folder);
   const std::string file = file_in(folder);
   auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kExclusive, repair_wait_,
-                                folder->file_mode());
+                                FilePlace::kCacheFolder, folder->file_mode());
   // Without locks nobody can know that the file is unused.
   if (!lock) return unavailable(lock.error().message);
   if (!*lock) return busy(path_ + ".lock was held for too long");
@@ -151,7 +152,9 @@ std::expected<void, Unavailable> Database::repair() {
   Inspection found = inspect(file, Connection::Mode::kReadWrite, CheckDepth::kWhole, repair_wait_);
   if (found.state == FileState::kAbsent) remove_orphans(file);
   if (found.state == FileState::kDamaged) {
-    if (auto made = replace_damaged_database(file, found.reason, folder->file_mode()); !made) {
+    if (auto made = replace_damaged_database(file, found.reason, FilePlace::kCacheFolder,
+                                             folder->file_mode());
+        !made) {
       return unavailable(made.error().message);
     }
   }

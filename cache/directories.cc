@@ -35,9 +35,9 @@ Status make_private_directories(const std::string& path) {
   }
 }
 
-Status make_own_directory(const std::string& path) {
+Status make_own_directory(const std::string& path, FilePlace place) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return std::unexpected(file_error("create folder", path, errno));
+    return std::unexpected(file_error("create folder", path, errno, place));
   }
   const FileDescriptor folder(
       ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -54,12 +54,12 @@ bool is_writable_directory(const std::string& path) {
   return ::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
 }
 
-Status sync_directory(const std::string& path) {
+Status sync_directory(const std::string& path, FilePlace place) {
   const FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory) return std::unexpected(file_error("open folder", path, errno));
+  if (!directory) return std::unexpected(file_error("open folder", path, errno, place));
   // Some file systems do not sync folders and say EINVAL.
   if (::fsync(directory.get()) != 0 && errno != EINVAL) {
-    return std::unexpected(file_error("sync folder", path, errno));
+    return std::unexpected(file_error("sync folder", path, errno, place));
   }
   return {};
 }

@@ -7,6 +7,22 @@
 #include <system_error>
 
 namespace dorajit::cache {
+namespace {
+
+// "set DORAJIT_CACHE_DIR to a folder with room"
+std::string choose(FilePlace place, std::string_view folder) {
+  switch (place) {
+    case FilePlace::kDaemonFolder:
+      return std::format("set DORAJIT_DAEMON_DIR to {}", folder);
+    case FilePlace::kNamed:
+      return std::format("name a file in {}", folder);
+    case FilePlace::kCacheFolder:
+      break;
+  }
+  return std::format("set DORAJIT_CACHE_DIR to {}", folder);
+}
+
+}  // namespace
 
 std::string shown_path(std::string_view path) {
   if (!path.starts_with(kHeldFolders)) return std::string(path);
@@ -16,11 +32,11 @@ std::string shown_path(std::string_view path) {
   return error ? std::string(path) : folder.native() + std::string(path.substr(end));
 }
 
-std::string_view remedy(int error_number) {
+std::string remedy(int error_number, FilePlace place) {
   switch (error_number) {
     case ENOSPC:
     case EDQUOT:
-      return "free space there or set DORAJIT_CACHE_DIR to a folder with room";
+      return "free space there or " + choose(place, "a folder with room");
     case EFBIG:
       return "raise the file size limit (ulimit -f)";
     case EMFILE:
@@ -32,17 +48,19 @@ std::string_view remedy(int error_number) {
     case ENOTDIR:
     case ENOENT:
     case EEXIST:
-      return "set DORAJIT_CACHE_DIR to a writable folder";
+      return choose(place, "a writable folder");
     default:
-      return "check that file system or set DORAJIT_CACHE_DIR to another one";
+      return "check that file system or " + choose(place, "a folder on another one");
   }
 }
 
-Error file_error(std::string_view action, std::string_view path, int error_number) {
-  return Error{StatusCode::kIoError,
-               std::format("cannot {} {}: {}; {}", action, shown_path(path),
-                           std::generic_category().message(error_number), remedy(error_number)),
-               {}};
+Error file_error(std::string_view action, std::string_view path, int error_number,
+                 FilePlace place) {
+  return Error{
+      StatusCode::kIoError,
+      std::format("cannot {} {}: {}; {}", action, shown_path(path),
+                  std::generic_category().message(error_number), remedy(error_number, place)),
+      {}};
 }
 
 }  // namespace dorajit::cache

@@ -14,10 +14,18 @@ inline constexpr std::string_view kHeldFolders = "/proc/self/fd/";
 // Such a path as people know it; any other as it is.
 std::string shown_path(std::string_view path);
 
-// What to do about an errno value of a cache file: "free space or set DORAJIT_CACHE_DIR ...".
-std::string_view remedy(int error_number);
+// Who said where a file is.
+enum class FilePlace {
+  kCacheFolder,   // DORAJIT_CACHE_DIR
+  kDaemonFolder,  // DORAJIT_DAEMON_DIR
+  kNamed,         // whoever named the file itself, by an option for instance
+};
+
+// What to do about an errno value of such a file: "free space there or set DORAJIT_CACHE_DIR ...".
+std::string remedy(int error_number, FilePlace place = FilePlace::kCacheFolder);
 
 // kIoError reading "cannot <action> <path>: <reason>; <remedy>".
-Error file_error(std::string_view action, std::string_view path, int error_number);
+Error file_error(std::string_view action, std::string_view path, int error_number,
+                 FilePlace place = FilePlace::kCacheFolder);
 
 }  // namespace dorajit::cache

@@ -10,29 +10,28 @@
 #include <thread>
 #include <utility>
 
-#include "cache/file_error.h"
-
 namespace dorajit::cache {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 Result<std::optional<FileLock>> FileLock::acquire(const std::string& path, Mode mode,
-                                                  milliseconds wait, mode_t permissions) {
+                                                  milliseconds wait, FilePlace place,
+                                                  mode_t permissions) {
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (file && permissions != 0600) ::fchmod(file.get(), permissions);  // fails on another's
   if (!file) {
     const int error_number = errno;
     // Someone else's file, or a read-only folder: a lock needs no right to write.
     file = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!file) return std::unexpected(file_error("open", path, error_number));
+    if (!file) return std::unexpected(file_error("open", path, error_number, place));
   }
   const int operation = (mode == Mode::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB;
   const auto deadline = steady_clock::now() + wait;
   for (milliseconds pause(1);; pause = std::min(2 * pause, milliseconds(20))) {
     if (::flock(file.get(), operation) == 0) return FileLock(std::move(file), ::getpid());
     if (errno != EWOULDBLOCK && errno != EINTR) {
-      return std::unexpected(file_error("lock", path, errno));
+      return std::unexpected(file_error("lock", path, errno, place));
     }
     const auto now = steady_clock::now();
     if (now >= deadline) return std::nullopt;

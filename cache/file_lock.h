@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cache/file_descriptor.h"
+#include "cache/file_error.h"
 #include "runtime/base/error.h"
 
 namespace dorajit::cache {
@@ -22,6 +23,7 @@ class FileLock {
   // or its file system has no locks. A file that is made has these permissions.
   static Result<std::optional<FileLock>> acquire(const std::string& path, Mode mode,
                                                  std::chrono::milliseconds wait,
+                                                 FilePlace place = FilePlace::kCacheFolder,
                                                  mode_t permissions = 0600);
 
   FileLock(FileLock&& other) noexcept = default;

@@ -63,7 +63,7 @@ class OpenEntry {
     const std::string name = std::format("{}-{}-{}{}", ::getpid(), now, count++, kSuffix);
     DORAJIT_ASSIGN(std::optional<FileLock> lock,
                    FileLock::acquire(journal.held_path() + "/" + name, FileLock::Mode::kExclusive,
-                                     kNoWait, journal.file_mode()));
+                                     kNoWait, FilePlace::kCacheFolder, journal.file_mode()));
     FileDescriptor file(
         ::openat(journal.descriptor(), name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
     std::string path = journal.path() + "/" + name;

@@ -33,11 +33,12 @@ constexpr std::array<const char*, 3> kCompanions = {"-shm", "-wal", "-journal"};
 // A new file is nobody else's, so waiting is only for the unforeseen.
 constexpr std::chrono::seconds kWaitForNewFile{1};
 
-Status to_status(const std::string& path, const SqliteStatus& status) {
+Status to_status(const std::string& path, const SqliteStatus& status, FilePlace place) {
   if (status) return {};
   const int error_number = status.error().code == SQLITE_FULL ? ENOSPC : EIO;
-  return fail(StatusCode::kIoError, std::format("cannot make {}: {}; {}", shown_path(path),
-                                                status.error().message, remedy(error_number)));
+  return fail(StatusCode::kIoError,
+              std::format("cannot make {}: {}; {}", shown_path(path), status.error().message,
+                          remedy(error_number, place)));
 }
 
 SqliteStatus fill(const std::string& path, const Salvaged& rows) {
@@ -59,13 +60,14 @@ SqliteStatus fill(const std::string& path, const Salvaged& rows) {
 }
 
 // The database under its temporary name, closed, with nothing beside it.
-Result<AtomicFile> make_database(const std::string& path, const Salvaged& rows, mode_t mode) {
-  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path, mode));
+Result<AtomicFile> make_database(const std::string& path, const Salvaged& rows, FilePlace place,
+                                 mode_t mode) {
+  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path, place, mode));
   const SqliteStatus filled = fill(file.temporary_path(), rows);
   for (const char* companion : kCompanions) {
     ::unlink((file.temporary_path() + companion).c_str());
   }
-  DORAJIT_TRY(to_status(path, filled));
+  DORAJIT_TRY(to_status(path, filled, place));
   return file;
 }
 
@@ -106,7 +108,7 @@ void remove_orphans(const std::string& path) {
 
 Status publish_new_database(const std::string& path, mode_t mode) {
   remove_stale_temporaries(parent_directory(path));
-  DORAJIT_ASSIGN(AtomicFile file, make_database(path, {}, mode));
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, {}, FilePlace::kCacheFolder, mode));
   DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
   (void)published;
   return {};
@@ -116,7 +118,7 @@ Status write_shipped_database(const std::string& path, std::span<const Trial> tr
   Salvaged rows;
   for (const Trial* trial : each_once_in_order(trials)) rows.trials.push_back(*trial);
   rows.winners = choose_winners(rows.trials);
-  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, 0600));
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, FilePlace::kNamed, 0600));
   give_usual_mode(file.temporary_path());
   return file.publish_replacing();
 }
@@ -124,7 +126,7 @@ Status write_shipped_database(const std::string& path, std::span<const Trial> tr
 Status replace_damaged_database(const std::string& path, const std::string& reason, mode_t mode) {
   remove_stale_temporaries(parent_directory(path));
   const Salvaged rows = salvage(path);
-  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, mode));
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, FilePlace::kCacheFolder, mode));
 
   // Reading the file has left a WAL with nothing in it, and an index of that nothing.
   if (is_empty(path + "-wal")) {

@@ -15,8 +15,8 @@ namespace dorajit::cache {
 
 // Who may have written what a process is about to use, besides its own user and root.
 struct Trust {
-  bool group = false;            // members of the group that may write a folder (DORAJIT_TRUST_GROUP)
-  std::optional<uid_t> owner{};  // one more user
+  bool group = false;  // members of the group that may write a folder (DORAJIT_TRUST_GROUP)
+  std::optional<uid_t> owner{};                     // one more user
   std::string_view variable = "DORAJIT_CACHE_DIR";  // names another folder: for messages
 };
 

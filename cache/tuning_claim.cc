@@ -18,7 +18,8 @@ std::optional<TuningClaim> TuningClaim::acquire(const std::string& cache_dir,
     DORAJIT_ASSIGN(const auto cache, TrustedDirectory::make(cache_dir, trust));
     DORAJIT_ASSIGN(const auto locks, cache.make_and_enter("locks"));
     return FileLock::acquire(std::format("{}/{}.lock", locks.held_path(), key),
-                             FileLock::Mode::kExclusive, wait, locks.file_mode());
+                             FileLock::Mode::kExclusive, wait, FilePlace::kCacheFolder,
+                             locks.file_mode());
   }();
   if (!lock) {
     log_once(LogLevel::kWarning, directory,

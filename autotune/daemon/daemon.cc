@@ -260,10 +260,10 @@ Result<DaemonEnd> Daemon::run() {
 
 Result<DaemonEnd> run_daemon(const DaemonOptions& options, DeviceLoad& load) {
   DORAJIT_TRY(protocol::make_socket_folder(options.folder));
-  DORAJIT_ASSIGN(
-      const auto leader,
-      cache::FileLock::acquire(protocol::leader_lock_path(options.folder),
-                               cache::FileLock::Mode::kExclusive, std::chrono::milliseconds(0)));
+  DORAJIT_ASSIGN(const auto leader,
+                 cache::FileLock::acquire(
+                     protocol::leader_lock_path(options.folder), cache::FileLock::Mode::kExclusive,
+                     std::chrono::milliseconds(0), cache::FilePlace::kDaemonFolder));
   if (!leader) return DaemonEnd::kAnotherLeads;
   ::signal(SIGPIPE, SIG_IGN);
   return Daemon(options, load).run();

@@ -47,7 +47,7 @@ Status check_socket_path(const std::string& path) {
 }
 
 Status make_socket_folder(const std::string& folder) {
-  DORAJIT_TRY(cache::make_own_directory(folder));
+  DORAJIT_TRY(cache::make_own_directory(folder, cache::FilePlace::kDaemonFolder));
   std::error_code error;
   std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
   if (!error) return {};

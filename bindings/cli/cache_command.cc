@@ -26,7 +26,7 @@ Result<ExitCode> print_path(const Invocation& invocation) {
         cache::Database(cache::live_directory(folder), std::chrono::milliseconds(0)).path();
     print_document(document);
   } else {
-    print(folder + "\n");
+    print_bytes(folder + "\n");
   }
   return ExitCode::kOk;
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <format>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -138,7 +139,9 @@ ExitCode CommandLine::run(int argc, char** argv) {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0) return refuse(*app_, error);
-    app_->exit(error);  // prints the help or the version
+    std::ostringstream text;  // the help or the version
+    app_->exit(error, text, text);
+    print(text.str());
     return ExitCode::kOk;
   }
   for (const Declared& one : commands_) {

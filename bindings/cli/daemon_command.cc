@@ -41,12 +41,13 @@ Result<ExitCode> print_status(const Invocation& invocation) {
   return ExitCode::kOk;
 }
 
-// Until the daemon is gone or the user ends it.
+// Until the daemon is gone, nobody reads any more, or the user ends it.
 Result<ExitCode> watch(const Invocation& invocation) {
   const bool clears = !invocation.json && ::isatty(STDOUT_FILENO) != 0;
   for (;;) {
-    if (clears) print(kClearScreen);
+    if (clears) print_bytes(kClearScreen);
     DORAJIT_TRY(print_status(invocation));
+    if (output_is_lost()) return ExitCode::kFailed;
     std::this_thread::sleep_for(kWatchInterval);
   }
 }
@@ -58,7 +59,7 @@ Result<ExitCode> print_metrics(const Invocation& invocation) {
     document["prometheus"] = text;
     print_document(document);
   } else {
-    print(text);
+    print_bytes(text);
   }
   return ExitCode::kOk;
 }

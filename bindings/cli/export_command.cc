@@ -45,7 +45,7 @@ Result<ExitCode> ExportCommand::run(const Invocation& invocation) {
   if (out_.empty()) {
     const cache::TrialText text = cache::to_lines(trials, progress.follow("writing"));
     progress.hide();
-    print(text.lines);
+    print_bytes(text.lines);
     print_note(std::format("{} from {}", count_text(text.trials, "trial"), store.location()));
     return ExitCode::kOk;
   }

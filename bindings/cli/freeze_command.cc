@@ -151,7 +151,7 @@ Result<ExitCode> FreezeCommand::freeze(const Invocation& invocation) const {
   const std::string text = cache::to_lock_text(entries);
   const std::string count = count_text(std::ssize(entries), "problem");
   if (out_.empty()) {
-    print(text);
+    print_bytes(text);
     print_note(std::format("{} on {}", count, chosen.device->info().name));
     return ExitCode::kOk;
   }

@@ -4,17 +4,34 @@
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/interruption.h"
 #include "bindings/cli/output.h"
+#include "bindings/cli/standard_streams.h"
 
-int main(int argc, char** argv) {
-  using dorajit::cli::ExitCode;
+namespace {
+
+using dorajit::cli::ExitCode;
+
+ExitCode run(int argc, char** argv) {
   try {
-    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
     dorajit::cli::clean_up_when_interrupted();
     dorajit::cli::CommandLine command_line;
-    return static_cast<int>(command_line.run(argc, argv));
+    return command_line.run(argc, argv);
   } catch (const std::exception& error) {
     dorajit::cli::print_error(
         {.code = dorajit::StatusCode::kInternal, .message = error.what(), .log = {}});
-    return static_cast<int>(ExitCode::kFailed);
+    return ExitCode::kFailed;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  dorajit::cli::reserve_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
+  std::signal(SIGPIPE, SIG_IGN);  // and so is a reader that has gone
+  ExitCode code = run(argc, argv);
+  if (const auto finished = dorajit::cli::finish_output(); !finished) {
+    dorajit::cli::print_error(finished.error());
+    if (code == ExitCode::kOk) code = ExitCode::kFailed;
+  }
+  return static_cast<int>(code);
 }

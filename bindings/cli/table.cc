@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <utility>
 
+#include "runtime/base/printable_text.h"
+
 namespace dorajit::cli {
 
 void Table::add_row(std::vector<std::string> cells) {
   cells.resize(columns_.size());
+  for (std::string& cell : cells) cell = printable_line(cell);
   rows_.push_back(std::move(cells));
 }
 

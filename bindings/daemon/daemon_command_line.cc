@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <format>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <system_error>
 
@@ -170,8 +171,12 @@ ExitCode run_daemon_command_line(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
-      app.exit(error);  // prints the help or the version
-      return ExitCode::kOk;
+      std::ostringstream text;  // the help or the version
+      app.exit(error, text, text);
+      cli::print(text.str());
+      const Status printed = cli::finish_output();
+      if (!printed) cli::print_error(printed.error());
+      return printed ? ExitCode::kOk : ExitCode::kFailed;
     }
     cli::print_error({.code = StatusCode::kInvalidArgument,
                       .message = std::format("{}; see `dorajitd --help`", error.what()),

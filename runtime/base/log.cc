@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "runtime/base/printable_text.h"
 #include "runtime/base/work_in_progress.h"
 
 namespace dorajit {
@@ -26,7 +27,7 @@ std::string_view label(LogLevel level) {
 
 void write_to_stderr(LogLevel level, std::string_view message, void*) {
   std::string line = "dorajit: ";
-  line.append(label(level)).append(": ").append(message).append("\n");
+  line.append(label(level)).append(": ").append(printable_text(message)).append("\n");
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

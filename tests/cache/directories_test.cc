@@ -26,5 +26,15 @@ TEST(Directories, AFolderOfOnesOwnIsNoLinkAndForNobodyElseToWrite) {
   EXPECT_FALSE(make_own_directory(directory.file("file")));
 }
 
+TEST(Directories, TheAdviceNamesTheVariableThatSetsTheFolder) {
+  const Status cache = make_own_directory("/proc/nowhere");
+  ASSERT_FALSE(cache);
+  EXPECT_NE(cache.error().message.find("set DORAJIT_CACHE_DIR"), std::string::npos);
+  const Status daemon = make_own_directory("/proc/nowhere", FilePlace::kDaemonFolder);
+  ASSERT_FALSE(daemon);
+  EXPECT_NE(daemon.error().message.find("set DORAJIT_DAEMON_DIR"), std::string::npos);
+  EXPECT_EQ(daemon.error().message.find("DORAJIT_CACHE_DIR"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace dorajit::cache
