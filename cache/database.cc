@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <format>
+#include <string_view>
 
 #include "cache/directories.h"
 #include "cache/file_error.h"
@@ -27,6 +28,10 @@ milliseconds left(Deadline deadline) {
 
 std::unexpected<Unavailable> unavailable(std::string reason) {
   return std::unexpected(Unavailable{std::move(reason), false});
+}
+
+std::unexpected<Unavailable> newer(std::string_view reason) {
+  return unavailable(std::format("{} or set another DORAJIT_CACHE_DIR", reason));
 }
 
 std::unexpected<Unavailable> busy(std::string reason) {
@@ -88,7 +93,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
     const auto depth = checked_.load() ? CheckDepth::kMarks : CheckDepth::kStructure;
     Inspection found = inspect(file, Connection::Mode::kReadWrite, depth, left(deadline));
     if (found.state == FileState::kBusy) return busy(std::move(found.reason));
-    if (found.state == FileState::kNewer) return unavailable(std::move(found.reason));
+    if (found.state == FileState::kNewer) return newer(found.reason);
     if (found.state == FileState::kUnusable) {
       return open_for_reading(std::move(use), folder, std::move(found.reason));
     }
@@ -128,7 +133,7 @@ std::expected<Session, Unavailable> Database::open_for_reading(WorkInProgress us
   // newest commits; where not, nobody can be writing, and the file alone serves.
   for (const auto mode : {Connection::Mode::kReadOnly, Connection::Mode::kImmutable}) {
     Inspection found = inspect(file_in(folder), mode, CheckDepth::kMarks, milliseconds(0));
-    if (found.state == FileState::kNewer) return unavailable(std::move(found.reason));
+    if (found.state == FileState::kNewer) return newer(found.reason);
     if (found.state == FileState::kUsable) {
       return Session(std::move(use), std::move(folder), std::move(held),
                      *std::move(found.connection), true);

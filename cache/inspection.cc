@@ -8,6 +8,7 @@
 
 #include "cache/file_error.h"
 #include "cache/schema.h"
+#include "cache/schema_check.h"
 
 namespace dorajit::cache {
 namespace {
@@ -26,6 +27,27 @@ Inspection outcome(const SqliteError& error) {
   if (is_damage(error)) return outcome(FileState::kDamaged, error.message);
   if (is_busy(error)) return outcome(FileState::kBusy, error.message);
   return outcome(FileState::kUnusable, error.message);
+}
+
+struct Marks {
+  std::int64_t version = 0;
+  std::string difference;  // from the schema of that version
+};
+
+// Both of one state of the file, which another process may migrate meanwhile.
+SqliteResult<Marks> read_marks(Connection& connection) {
+  if (auto status = connection.execute("BEGIN"); !status) return std::unexpected(status.error());
+  const auto version = connection.query_integer("PRAGMA user_version");
+  if (!version) return std::unexpected(version.error());
+  Marks marks{.version = *version, .difference = {}};
+  // A later schema may be one that this SQLite cannot even read.
+  if (*version >= 1 && *version <= schema_version()) {
+    auto difference = difference_from_schema(connection, *version);
+    if (!difference) return std::unexpected(std::move(difference).error());
+    marks.difference = *std::move(difference);
+  }
+  if (auto status = connection.execute("COMMIT"); !status) return std::unexpected(status.error());
+  return marks;
 }
 
 const char* check_statement(CheckDepth depth, off_t bytes) {
@@ -54,25 +76,25 @@ Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth de
   auto connection = Connection::open(path, mode);
   if (!connection) return outcome(connection.error());
   connection->set_busy_timeout(wait);
+  if (mode != Connection::Mode::kReadWrite) connection->limit_steps_by_size_of(path);
 
-  // These two read the header only, so a later schema that this SQLite cannot parse still tells
-  // its version.
   const auto application = connection->query_integer("PRAGMA application_id");
   if (!application) return outcome(application.error());
   if (*application != kApplicationId) {
     return outcome(FileState::kDamaged,
                    std::format("its application id is {:#x}, not dorajit's", *application));
   }
-  const auto version = connection->query_integer("PRAGMA user_version");
-  if (!version) return outcome(version.error());
-  if (*version > schema_version()) {
+  const auto marks = read_marks(*connection);
+  if (!marks) return outcome(marks.error());
+  if (marks->version > schema_version()) {
     connection->close_without_checkpoint();
     return outcome(FileState::kNewer,
                    std::format("{} has schema version {}, which a newer dorajit wrote (this one "
-                               "knows {}): update dorajit or set another DORAJIT_CACHE_DIR",
-                               shown_path(path), *version, schema_version()));
+                               "knows {}): update dorajit",
+                               path, marks->version, schema_version()));
   }
-  if (*version < 1) return outcome(FileState::kDamaged, "it has no schema version");
+  if (marks->version < 1) return outcome(FileState::kDamaged, "it has no schema version");
+  if (!marks->difference.empty()) return outcome(FileState::kDamaged, marks->difference);
 
   if (const char* check = check_statement(depth, info.st_size); check != nullptr) {
     const auto verdict = connection->query_text(check);
@@ -82,7 +104,7 @@ Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth de
   Inspection inspection;
   inspection.state = FileState::kUsable;
   inspection.connection = *std::move(connection);
-  inspection.version = *version;
+  inspection.version = marks->version;
   return inspection;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cache/schema.h"
+#include "cache/schema_check.h"
 #include "cache/sqlite_connection.h"
 #include "cache/tuning_rows.h"
 #include "cache/tuning_run.h"
@@ -19,11 +20,31 @@ constexpr std::int64_t kIdsPerRange = 16;
 // The smallest row with its cell is larger than this.
 constexpr std::int64_t kLeastRowBytes = 64;
 
-// Ids are dense, also after an import was undone, so the file's size bounds them.
-std::int64_t largest_possible_id(const std::string& path) {
+std::int64_t size_of(const std::string& path) {
   struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) return 0;
-  return info.st_size / kLeastRowBytes;
+  return ::stat(path.c_str(), &info) == 0 ? std::int64_t{info.st_size} : 0;
+}
+
+// Ids are dense, also after an import was undone, so the file's size bounds them. What the rows say
+// of themselves does not: a forged id may be any number.
+std::int64_t largest_possible_id(const std::string& path) {
+  return (size_of(path) + size_of(path + "-wal")) / kLeastRowBytes;
+}
+
+// Each range is reached from the root again, so damage in one does not hide the others.
+void read_range_by_range(Connection& connection, const std::string& path,
+                         std::vector<Trial>& trials) {
+  const std::int64_t last_id = largest_possible_id(path);
+  for (std::int64_t id = 1; id <= last_id; id += kIdsPerRange) {
+    std::vector<Trial> range;
+    if (read_trials_between(connection, id, id + kIdsPerRange - 1, range)) {
+      std::ranges::move(range, std::back_inserter(trials));
+      continue;
+    }
+    for (std::int64_t one = id; one < id + kIdsPerRange; ++one) {
+      (void)read_trials_between(connection, one, one, trials);
+    }
+  }
 }
 
 }  // namespace
@@ -35,21 +56,13 @@ Salvaged salvage(const std::string& path) {
   // A foreign database that happens to have such tables is not ours to read.
   const auto application = connection->query_integer("PRAGMA application_id");
   if (!application || *application != kApplicationId) return rows;
-
-  const auto newest = connection->query_integer("SELECT max(id) FROM trials NOT INDEXED");
-  const std::int64_t last_id = std::max(largest_possible_id(path), newest.value_or(0));
-  // Each range is reached from the root again, so damage in one does not hide the others.
-  for (std::int64_t id = 1; id <= last_id; id += kIdsPerRange) {
-    std::vector<Trial> range;
-    if (read_trials_between(*connection, id, id + kIdsPerRange - 1, range)) {
-      std::ranges::move(range, std::back_inserter(rows.trials));
-      continue;
-    }
-    for (std::int64_t one = id; one < id + kIdsPerRange; ++one) {
-      (void)read_trials_between(*connection, one, one, rows.trials);
-    }
-  }
-  (void)read_winners(*connection, rows.winners);
+  // What is no table of ours may have rows without end.
+  const auto is_ours = [&](const char* table) {
+    return is_table_of_schema(*connection, table).value_or(false);
+  };
+  connection->limit_steps_by_size_of(path);
+  if (is_ours("trials")) read_range_by_range(*connection, path, rows.trials);
+  if (is_ours("winners")) (void)read_winners(*connection, rows.winners);
   // A file from before schema 2 names defaults on its winners only.
   for (const Winner& winner : rows.winners) name_default(rows.trials, winner);
   connection->close_without_checkpoint();

@@ -1,5 +1,7 @@
 #include "cache/sqlite_connection.h"
 
+#include <sys/stat.h>
+
 #include <cmath>
 #include <format>
 #include <limits>
@@ -34,6 +36,10 @@ std::string_view symbol(int code) {
       return "SQLITE_PROTOCOL";
     case SQLITE_CONSTRAINT:
       return "SQLITE_CONSTRAINT";
+    case SQLITE_INTERRUPT:
+      return "SQLITE_INTERRUPT";
+    case SQLITE_TOOBIG:
+      return "SQLITE_TOOBIG";
     case SQLITE_NOTADB:
       return "SQLITE_NOTADB";
     default:
@@ -45,6 +51,24 @@ std::unexpected<SqliteError> sqlite_error(sqlite3* handle, std::string_view what
   return std::unexpected(SqliteError{
       code & 0xff, std::format("{}: {} ({})", what, symbol(code & 0xff),
                                handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code))});
+}
+
+std::int64_t size_of(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 ? std::int64_t{info.st_size} : 0;
+}
+
+// Ours have neither views nor triggers, and no value or statement near that length.
+void bound_what_a_file_may_do(sqlite3* handle) {
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, 16 << 20);
+  sqlite3_limit(handle, SQLITE_LIMIT_ATTACHED, 0);
+  // A file that shrinks while it is mapped is a SIGBUS.
+  sqlite3_exec(handle, "PRAGMA mmap_size = 0; PRAGMA cell_size_check = ON", nullptr, nullptr,
+               nullptr);
 }
 
 // A path may hold characters that mean something in a URI.
@@ -62,7 +86,8 @@ std::string immutable_uri(const std::string& path) {
 }  // namespace
 
 bool is_damage(const SqliteError& error) {
-  return error.code == SQLITE_CORRUPT || error.code == SQLITE_NOTADB;
+  return error.code == SQLITE_CORRUPT || error.code == SQLITE_NOTADB ||
+         error.code == SQLITE_INTERRUPT;
 }
 
 bool is_busy(const SqliteError& error) {
@@ -132,10 +157,23 @@ SqliteResult<Connection> Connection::open(const std::string& path, Mode mode) {
   // SQLite hands out a handle that must be closed even when it fails.
   Connection connection(handle);
   if (result != SQLITE_OK) return sqlite_error(handle, "open " + shown_path(path), result);
-  // What a stranger's or a damaged schema may do is bounded.
-  sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
-  sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  bound_what_a_file_may_do(handle);
   return connection;
+}
+
+SqliteResult<Connection> Connection::open_in_memory() { return open(":memory:", Mode::kReadWrite); }
+
+int Connection::count_steps(void* left) { return --*static_cast<std::int64_t*>(left) <= 0 ? 1 : 0; }
+
+void Connection::limit_steps_by_size_of(const std::string& path) {
+  // To check a database whole and to read every row takes about 2 steps a byte.
+  constexpr std::int64_t kStepsPerByte = 16;
+  constexpr std::int64_t kLeastSteps = 10'000'000;
+  constexpr int kStepsPerCall = 1000;
+  const std::int64_t bytes = size_of(path) + size_of(path + "-wal");
+  const std::int64_t steps = kLeastSteps + kStepsPerByte * bytes;
+  steps_left_ = std::make_unique<std::int64_t>(steps / kStepsPerCall);
+  sqlite3_progress_handler(handle_.get(), kStepsPerCall, &count_steps, steps_left_.get());
 }
 
 void Connection::set_busy_timeout(std::chrono::milliseconds wait) {

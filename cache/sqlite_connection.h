@@ -21,7 +21,8 @@ template <class T>
 using SqliteResult = std::expected<T, SqliteError>;
 using SqliteStatus = SqliteResult<void>;
 
-// The file's content is not what SQLite wrote.
+// The file's content is not what SQLite wrote, or does not come to an end
+// (limit_steps_by_size_of()).
 bool is_damage(const SqliteError& error);
 // Another connection is in the way; trying again may help.
 bool is_busy(const SqliteError& error);
@@ -65,6 +66,11 @@ class Connection {
   };
 
   static SqliteResult<Connection> open(const std::string& path, Mode mode);
+  static SqliteResult<Connection> open_in_memory();
+
+  // From now on statements end with damage when they take many more steps than reading all of the
+  // file does: for a file whose pages may lead in circles.
+  void limit_steps_by_size_of(const std::string& path);
 
   void set_busy_timeout(std::chrono::milliseconds wait);
   // Closing writes nothing into the database file.
@@ -85,6 +91,9 @@ class Connection {
   explicit Connection(sqlite3* handle) : handle_(handle) {}
   SqliteResult<Statement> query_row(std::string_view sql);
 
+  static int count_steps(void* left);
+
+  std::unique_ptr<std::int64_t> steps_left_;  // outlives the handle, which points to it
   std::unique_ptr<sqlite3, Close> handle_;
 };
 

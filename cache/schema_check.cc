@@ -1,0 +1,131 @@
+#include "cache/schema_check.h"
+
+#include <cstddef>
+#include <format>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cache/schema.h"
+#include "runtime/base/printable_text.h"
+
+namespace dorajit::cache {
+namespace {
+
+constexpr std::size_t kMostNameBytes = 64;
+
+struct Definition {
+  std::string type;
+  std::string table;
+  std::string sql;
+
+  friend bool operator==(const Definition&, const Definition&) = default;
+};
+using Definitions = std::map<std::string, Definition>;  // by name
+
+// Without blanks that mean nothing.
+std::string without_blanks(std::string_view sql) {
+  constexpr std::string_view kBlanks = " \n\t\r";
+  constexpr std::string_view kDelimiters = "(),";
+  std::string text;
+  bool is_pending = false;
+  for (const char c : sql) {
+    if (kBlanks.contains(c)) {
+      is_pending = true;
+      continue;
+    }
+    if (is_pending && !text.empty() && !kDelimiters.contains(text.back()) &&
+        !kDelimiters.contains(c)) {
+      text += ' ';
+    }
+    is_pending = false;
+    text += c;
+  }
+  return text;
+}
+
+SqliteResult<Definitions> read_definitions(Connection& connection) {
+  auto statement = connection.prepare("SELECT name, type, tbl_name, sql FROM sqlite_schema");
+  if (!statement) return std::unexpected(std::move(statement).error());
+  Definitions definitions;
+  for (;;) {
+    auto row = statement->step();
+    if (!row) return std::unexpected(std::move(row).error());
+    if (!*row) return definitions;
+    definitions[statement->text(0)] = {.type = statement->text(1),
+                                       .table = statement->text(2),
+                                       .sql = without_blanks(statement->text(3))};
+  }
+}
+
+SqliteResult<Definitions> make_definitions(std::int64_t version) {
+  auto connection = Connection::open_in_memory();
+  if (!connection) return std::unexpected(std::move(connection).error());
+  std::size_t steps = 0;
+  while (steps < migrations().size() && migrations()[steps].version <= version) ++steps;
+  if (auto status = migrate(*connection, migrations().first(steps)); !status) {
+    return std::unexpected(std::move(status).error());
+  }
+  return read_definitions(*connection);
+}
+
+// By version, from 0 on. Made once: it takes about a millisecond.
+const SqliteResult<Definitions>& definitions_of(std::int64_t version) {
+  static const std::vector<SqliteResult<Definitions>> all = [] {
+    std::vector<SqliteResult<Definitions>> made;
+    for (std::int64_t one = 0; one <= schema_version(); ++one) {
+      made.push_back(make_definitions(one));
+    }
+    return made;
+  }();
+  return all.at(static_cast<std::size_t>(version));
+}
+
+std::string shown(const Definition& definition, const std::string& name) {
+  return printable_line(std::format("{} \"{}\"", definition.type.substr(0, kMostNameBytes),
+                                    name.substr(0, kMostNameBytes)));
+}
+
+}  // namespace
+
+SqliteResult<std::string> difference_from_schema(Connection& connection, std::int64_t version) {
+  const auto& expected = definitions_of(version);
+  if (!expected) return std::unexpected(expected.error());
+  const auto found = read_definitions(connection);
+  if (!found) return std::unexpected(found.error());
+  for (const auto& [name, definition] : *found) {
+    const auto known = expected->find(name);
+    if (known == expected->end()) {
+      return std::format("its {} is not part of schema version {}", shown(definition, name),
+                         version);
+    }
+    if (known->second != definition) {
+      return std::format("its {} is not defined as in schema version {}", shown(definition, name),
+                         version);
+    }
+  }
+  for (const auto& [name, definition] : *expected) {
+    if (!found->contains(name)) {
+      return std::format("it has no {}, which schema version {} has", shown(definition, name),
+                         version);
+    }
+  }
+  return std::string();
+}
+
+SqliteResult<bool> is_table_of_schema(Connection& connection, const std::string& name) {
+  auto found = read_definitions(connection);
+  if (!found) return std::unexpected(std::move(found).error());
+  const auto table = found->find(name);
+  if (table == found->end()) return false;
+  for (std::int64_t version = 1; version <= schema_version(); ++version) {
+    const auto& known = definitions_of(version);
+    if (!known) return std::unexpected(known.error());
+    const auto same = known->find(name);
+    if (same != known->end() && same->second == table->second) return true;
+  }
+  return false;
+}
+
+}  // namespace dorajit::cache
