@@ -54,6 +54,20 @@ SqliteResult<std::optional<std::int64_t>> ask(Connection& connection, std::strin
   return *row ? std::optional(statement->integer(0)) : std::nullopt;
 }
 
+// `sql` takes a checksum and the import.
+SqliteStatus note_all(Connection& connection, std::span<const std::int64_t> checksums,
+                      std::string_view sql, std::int64_t import) {
+  auto note = connection.prepare(sql);
+  if (!note) return std::unexpected(std::move(note).error());
+  for (const std::int64_t one : checksums) {
+    note->bind(1, one);
+    note->bind(2, import);
+    if (auto row = note->step(); !row) return std::unexpected(std::move(row).error());
+    note->reset();
+  }
+  return {};
+}
+
 struct TrialRow {
   std::int64_t id = 0;
   DeviceAndProblem pair;
@@ -107,7 +121,18 @@ SqliteStatus close_gaps(Connection& connection) {
 
 SqliteResult<ImportCounts> import_trials(Connection& connection, std::span<const Trial> trials,
                                          std::string_view source, const Progress& progress) {
-  ImportCounts counts{.trials = {}, .id = make_id(trials, source)};
+  // Those that were new, and those that imports have brought: what the new import is noted with.
+  std::vector<std::int64_t> added;
+  std::vector<std::int64_t> known;
+  auto merged = merge_trials(
+      connection, trials,
+      [&](const Trial& trial, bool is_new) { (is_new ? added : known).push_back(checksum(trial)); },
+      progress);
+  if (!merged) return std::unexpected(std::move(merged).error());
+  ImportCounts counts{.trials = *merged, .id = {}};
+  if (added.empty()) return counts;
+
+  counts.id = make_id(trials, source);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   auto import =
       ask(connection,
@@ -116,31 +141,18 @@ SqliteResult<ImportCounts> import_trials(Connection& connection, std::span<const
           std::string_view(counts.id),
           std::int64_t{std::chrono::duration_cast<std::chrono::seconds>(now).count()}, source);
   if (!import) return std::unexpected(std::move(import).error());
-  auto note = connection.prepare(
-      "INSERT OR IGNORE INTO import_trials (trial, import) SELECT ?1, ?2"
-      " WHERE ?3 OR EXISTS (SELECT 1 FROM import_trials WHERE trial = ?1)");
-  if (!note) return std::unexpected(std::move(note).error());
-  SqliteStatus noted;
-  auto merged = merge_trials(
-      connection, trials,
-      [&](const Trial& trial, bool added) {
-        note->bind(1, checksum(trial));
-        note->bind(2, **import);
-        note->bind(3, std::int64_t{added});
-        if (auto row = note->step(); !row && noted) noted = std::unexpected(row.error());
-        note->reset();
-      },
-      progress);
-  if (!merged) return std::unexpected(std::move(merged).error());
-  if (!noted) return std::unexpected(std::move(noted).error());
-  counts.trials = *merged;
-  auto brought = ask(connection, "SELECT count(*) FROM import_trials WHERE import = ?1", **import);
-  if (!brought) return std::unexpected(std::move(brought).error());
-  if (**brought == 0) {
-    counts.id.clear();
-    if (auto status = run(connection, "DELETE FROM imports WHERE id = ?1", **import); !status) {
-      return std::unexpected(std::move(status).error());
-    }
+  if (auto status = note_all(connection, known,
+                             "INSERT OR IGNORE INTO import_trials (trial, import) SELECT ?1, ?2"
+                             " WHERE EXISTS (SELECT 1 FROM import_trials WHERE trial = ?1)",
+                             **import);
+      !status) {
+    return std::unexpected(std::move(status).error());
+  }
+  if (auto status =
+          note_all(connection, added,
+                   "INSERT OR IGNORE INTO import_trials (trial, import) VALUES (?1, ?2)", **import);
+      !status) {
+    return std::unexpected(std::move(status).error());
   }
   return counts;
 }

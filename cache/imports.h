@@ -16,7 +16,8 @@
 namespace dorajit::cache {
 
 // Adds the trials, derives winners, and notes which trials this import brought: those that were
-// new, and those that are there by other imports only. No id where there are none such.
+// new, and those that are there by other imports only. Where no trial is new nothing changes, and
+// there is no id.
 SqliteResult<ImportCounts> import_trials(Connection& connection, std::span<const Trial> trials,
                                          std::string_view source, const Progress& progress);
 
