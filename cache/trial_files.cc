@@ -12,6 +12,7 @@
 
 #include "cache/inspection.h"
 #include "cache/output_file.h"
+#include "cache/trial_validity.h"
 #include "cache/tuning_rows.h"
 #include "cache/tuning_run.h"
 #include "runtime/base/work_in_progress.h"
@@ -76,6 +77,9 @@ SqliteStatus read_rows(Connection& connection, TrialFile& file, const Progress& 
   auto winners = select_winners(connection);
   if (!winners) return std::unexpected(std::move(winners).error());
   file.trials = *std::move(trials);
+  std::erase_if(file.trials, [latest = latest_plausible_time()](const Trial& trial) {
+    return trial.created_unix_s > latest;
+  });
   file.winners = std::ssize(*winners);
   file.bad_count = *trial_rows - std::ssize(file.trials) + *winner_rows - file.winners;
   for (const Winner& winner : *winners) name_default(file.trials, winner);
@@ -110,6 +114,7 @@ Result<TrialFile> read_trial_file(const std::string& path, const Progress& progr
   file.trials = std::move(parsed->trials);
   file.bad_count = parsed->bad_count;
   file.bad = std::move(parsed->bad);
+  file.damage = std::move(parsed->damage);
   return file;
 }
 

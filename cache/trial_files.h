@@ -22,7 +22,7 @@ struct TrialFile {
   std::int64_t winners = 0;    // good ones, of a database
   std::int64_t bad_count = 0;  // lines, or rows of trials and winners
   std::vector<BadLine> bad;    // of JSON Lines
-  std::string damage;          // of the database as a whole; empty: none
+  std::string damage;          // of the file as a whole; empty: none
 
   [[nodiscard]] bool is_whole() const { return bad_count == 0 && damage.empty(); }
 };

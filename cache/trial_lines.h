@@ -14,7 +14,7 @@
 namespace dorajit::cache {
 
 struct TrialText {
-  std::string lines;          // the header's first
+  std::string lines;          // the header first, the closing line last
   std::int64_t trials = 0;    // how many of the lines are trials
   std::int64_t left_out = 0;  // trials that are no UTF-8 or not finite, as no tuning writes them
 };
@@ -34,12 +34,15 @@ struct ParsedTrials {
   std::vector<Trial> trials;
   std::int64_t bad_count = 0;
   std::vector<BadLine> bad;  // the first of them, in their order
+  std::string damage;        // why these may not be all trials; empty: they are
 };
 
 inline constexpr std::size_t kMostBadLinesNamed = 20;
 
 // Passes over each line that is not exactly what to_lines() writes for some trial, checksum and
-// all. An error for text that does not begin with the header, or with that of a newer format.
+// all, and over trials from the future. Text without its closing line, as what is left of a file
+// that was cut, is damaged. An error for text that does not begin with the header, or with that of
+// a newer format.
 // `progress` counts bytes.
 Result<ParsedTrials> parse_lines(std::string_view text, const Progress& progress = {});
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "cache/trial_validity.h"
 #include "kernel_templates/config_text.h"
 
 namespace dorajit::cache {
@@ -46,7 +47,7 @@ std::optional<Trial> read_trial(const Statement& row) {
   if (const double log_ratio = row.real(16); !std::isnan(log_ratio)) {
     trial.duel = {.log_ratio = log_ratio, .standard_error = row.real(17)};
   }
-  if (checksum(trial) != row.integer(14)) return std::nullopt;
+  if (checksum(trial) != row.integer(14) || !fault_of(trial).empty()) return std::nullopt;
   return trial;
 }
 
@@ -62,7 +63,7 @@ std::optional<Winner> read_winner(const Statement& row) {
                 .median_ns = row.real(9),
                 .default_median_ns = row.real(10),
                 .created_unix_s = row.integer(11)};
-  if (checksum(winner) != row.integer(12)) return std::nullopt;
+  if (checksum(winner) != row.integer(12) || !fault_of(winner).empty()) return std::nullopt;
   return winner;
 }
 

@@ -32,7 +32,8 @@ using Refused = std::set<std::pair<std::string_view, ConfigText>>;
 // What one run says.
 struct Outcome {
   Circumstances circumstances;
-  int samples = 0;  // behind the decision
+  std::int64_t time = 0;  // -1: in the future
+  int samples = 0;        // behind the decision
   const Trial* chosen = nullptr;
   const Trial* standard = nullptr;
 };
@@ -89,7 +90,7 @@ double order_of_speed(const Trial& trial) {
   return trial.duel ? trial.duel->log_ratio : trial.median_ns;
 }
 
-std::optional<Outcome> decide(const Run& run, const Refused& refused) {
+std::optional<Outcome> decide(const Run& run, const Refused& refused, std::int64_t latest) {
   const Trial& any = *run.begin()->second;
   const auto is_refused = [&](const ConfigText& config) {
     return refused.contains({any.environment.templates, config});
@@ -101,6 +102,7 @@ std::optional<Outcome> decide(const Run& run, const Refused& refused) {
   if (standard->samples < kLeastSamples) return std::nullopt;
 
   Outcome outcome{.circumstances = circumstances_of(any.environment),
+                  .time = any.created_unix_s > latest ? -1 : any.created_unix_s,
                   .samples = standard->samples,
                   .chosen = standard,
                   .standard = standard};
@@ -116,14 +118,12 @@ std::optional<Outcome> decide(const Run& run, const Refused& refused) {
   return outcome;
 }
 
-std::int64_t time_of(const Outcome& outcome) { return outcome.chosen->created_unix_s; }
-
 auto order_of_newness(const Outcome& outcome) {
-  return std::tuple(time_of(outcome), outcome.circumstances);
+  return std::tuple(outcome.time, outcome.circumstances);
 }
 
 auto order_of_evidence(const Outcome& outcome) {
-  return std::tuple(outcome.samples, time_of(outcome), order_of_evidence(*outcome.standard),
+  return std::tuple(outcome.samples, outcome.time, order_of_evidence(*outcome.standard),
                     order_of_evidence(*outcome.chosen));
 }
 
@@ -141,11 +141,11 @@ Winner to_winner(const Outcome& outcome) {
 
 }  // namespace
 
-std::optional<Winner> choose_winner(std::span<const Trial> trials) {
+std::optional<Winner> choose_winner(std::span<const Trial> trials, std::int64_t latest) {
   const Refused refused = refused_configs(trials);
   std::vector<Outcome> outcomes;
   for (const auto& [key, run] : group_by_run(trials)) {
-    if (auto outcome = decide(run, refused)) outcomes.push_back(*outcome);
+    if (auto outcome = decide(run, refused, latest)) outcomes.push_back(*outcome);
   }
   if (outcomes.empty()) return std::nullopt;
   const auto newest = std::ranges::max(outcomes, {}, order_of_newness);
@@ -156,12 +156,12 @@ std::optional<Winner> choose_winner(std::span<const Trial> trials) {
       outcomes, {}, [](const Outcome& outcome) { return order_of_evidence(outcome); }));
 }
 
-std::vector<Winner> choose_winners(std::span<const Trial> trials) {
+std::vector<Winner> choose_winners(std::span<const Trial> trials, std::int64_t latest) {
   std::map<std::pair<std::string_view, std::string_view>, std::vector<Trial>> pairs;
   for (const Trial& trial : trials) pairs[{trial.device, trial.problem}].push_back(trial);
   std::vector<Winner> winners;
   for (const auto& [pair, its_trials] : pairs) {
-    if (auto winner = choose_winner(its_trials)) winners.push_back(*std::move(winner));
+    if (auto winner = choose_winner(its_trials, latest)) winners.push_back(*std::move(winner));
   }
   return winners;
 }

@@ -1,10 +1,12 @@
 // Which config a problem should run, as it follows from everything that was measured.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "cache/trial_validity.h"
 #include "cache/tuning_records.h"
 
 namespace dorajit::cache {
@@ -12,8 +14,8 @@ namespace dorajit::cache {
 // The winner of one problem on one device; `trials` are of that pair only. Nothing when no run
 // has a default config that was measured well enough.
 //
-// A pure function of the set of trials: neither their order nor repetitions matter. So databases
-// merge by the union of their trials, in any order and any number of times.
+// A pure function of the set of trials, and of `latest`: neither their order nor repetitions
+// matter. So databases merge by the union of their trials, in any order and any number of times.
 //
 // 1. Trials that share environment, default config, time and host are one run. Times are compared
 //    inside a run only: a config wins it by is_faster() than the default, else the default wins.
@@ -24,9 +26,14 @@ namespace dorajit::cache {
 //    rests on the most samples; then the newest.
 // 4. Runs that differ in driver, policy, tuner or templates measured another thing: only those
 //    that are like the newest run count.
-std::optional<Winner> choose_winner(std::span<const Trial> trials);
+//
+// Runs that are dated after `latest`, by a clock that was wrong, count as older than all others: as
+// the newest they would decide until then. A run is dated so by no honest clock.
+std::optional<Winner> choose_winner(std::span<const Trial> trials,
+                                    std::int64_t latest = latest_plausible_time());
 
 // The winner of every pair among the trials, ordered by device and problem.
-std::vector<Winner> choose_winners(std::span<const Trial> trials);
+std::vector<Winner> choose_winners(std::span<const Trial> trials,
+                                   std::int64_t latest = latest_plausible_time());
 
 }  // namespace dorajit::cache

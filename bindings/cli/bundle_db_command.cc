@@ -69,13 +69,14 @@ CLI::App* BundleDbCommand::declare(CLI::App& app) {
       ->option_text("TEXT");
   command->add_flag("--all", all_, "Also trials of other kernel templates than this program's");
   command->add_flag("--sqlite", sqlite_, "Also as databases, as DORAJIT_DATABASES takes them");
+  add_partial_option(*command, partial_);
   command->footer("Example:\n  dorajit bundle-db --out databases host-a.jsonl host-b/tuning.db");
   return command;
 }
 
 Result<ExitCode> BundleDbCommand::run(const Invocation& invocation) {
   ProgressBar progress(!invocation.json);
-  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(inputs_, progress));
+  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(inputs_, partial_, progress));
   std::vector<cache::Trial> trials;
   for (const TrialInput& input : inputs) {
     trials.insert(trials.end(), input.file.trials.begin(), input.file.trials.end());

@@ -20,6 +20,7 @@ class BundleDbCommand final : public Command {
   std::string device_name_;
   bool all_ = false;
   bool sqlite_ = false;
+  bool partial_ = false;
 };
 
 }  // namespace dorajit::cli

@@ -75,6 +75,7 @@ CLI::App* ImportCommand::declare(CLI::App& app) {
   command->add_flag("--list", list_, "List the imports, as --undo takes them")
       ->excludes(files)
       ->excludes(undo);
+  add_partial_option(*command, partial_);
   command->footer(
       "Example:\n"
       "  dorajit import h200.jsonl other-host/tuning.db\n"
@@ -84,7 +85,7 @@ CLI::App* ImportCommand::declare(CLI::App& app) {
 
 Result<ExitCode> ImportCommand::import_files(const Invocation& invocation) const {
   ProgressBar progress(!invocation.json);
-  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(files_, progress));
+  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(files_, partial_, progress));
   const auto composition = bindings::compose_engine(invocation.settings);
   cache::TuningStore& store = *composition.store;
   const auto counts = store.import_trials(all_trials(inputs), names_of(inputs),
@@ -97,7 +98,7 @@ Result<ExitCode> ImportCommand::import_files(const Invocation& invocation) const
 
 Result<ExitCode> ImportCommand::ship(const Invocation& invocation) const {
   ProgressBar progress(!invocation.json);
-  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(files_, progress));
+  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(files_, partial_, progress));
   const auto store = cache::TuningStore::open(std::filesystem::absolute(folder_).string(),
                                               {.trust = bindings::trust_of(invocation.settings)});
   const cache::MergeCounts counts = store->merge(all_trials(inputs));

@@ -24,6 +24,7 @@ class ImportCommand final : public Command {
   std::string folder_;
   std::string undone_;  // id of an import
   bool list_ = false;
+  bool partial_ = false;
 };
 
 }  // namespace dorajit::cli

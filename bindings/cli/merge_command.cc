@@ -16,13 +16,14 @@ CLI::App* MergeCommand::declare(CLI::App& app) {
   CLI::App* command = app.add_subcommand("merge", "Make one file of trials out of several");
   command->add_option("OUT", out_, "The file to write; may be one of the others")->required();
   command->add_option("IN", inputs_, "Files of `dorajit export`, or tuning databases")->required();
+  add_partial_option(*command, partial_);
   command->footer("Example:\n  dorajit merge fleet.jsonl host-a.jsonl host-b/tuning.db");
   return command;
 }
 
 Result<ExitCode> MergeCommand::run(const Invocation& invocation) {
   ProgressBar progress(!invocation.json);
-  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(inputs_, progress));
+  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(inputs_, partial_, progress));
   std::vector<cache::Trial> trials;
   for (const TrialInput& input : inputs) {
     if (input.path == out_ && input.file.kind == cache::TrialFileKind::kDatabase) {

@@ -17,6 +17,7 @@ class MergeCommand final : public Command {
  private:
   std::string out_;
   std::vector<std::string> inputs_;
+  bool partial_ = false;
 };
 
 }  // namespace dorajit::cli

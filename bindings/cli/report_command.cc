@@ -29,9 +29,9 @@ struct Read {
   report::PageFacts facts;
 };
 
-Result<Read> read_files(std::span<const std::string> paths, bool with_progress) {
+Result<Read> read_files(std::span<const std::string> paths, bool partial, bool with_progress) {
   ProgressBar progress(with_progress);
-  DORAJIT_ASSIGN(std::vector<TrialInput> inputs, read_inputs(paths, progress));
+  DORAJIT_ASSIGN(std::vector<TrialInput> inputs, read_inputs(paths, partial, progress));
   Read read;
   for (TrialInput& input : inputs) {
     read.facts.origin += (read.facts.origin.empty() ? "" : ", ") + input.path;
@@ -84,6 +84,7 @@ CLI::App* ReportCommand::declare(CLI::App& app) {
       ->add_option("--device-fingerprint", fingerprint_,
                    "Only devices whose fingerprint contains this")
       ->option_text("TEXT");
+  add_partial_option(*command, partial_);
   command->footer(
       "Example:\n"
       "  dorajit report --html report.html\n"
@@ -104,7 +105,7 @@ Result<ExitCode> ReportCommand::run(const Invocation& invocation) {
     if (files_.empty()) read = read_store(*composition.store, invocation.settings);
   }
   if (!files_.empty()) {
-    DORAJIT_ASSIGN(read, read_files(files_, !invocation.json));
+    DORAJIT_ASSIGN(read, read_files(files_, partial_, !invocation.json));
   }
   keep_devices(read.sources, fingerprint_, only_device);
   const auto now = std::chrono::system_clock::now().time_since_epoch();

@@ -18,6 +18,7 @@ class ReportCommand final : public Command {
   std::string html_;
   std::vector<std::string> files_;
   std::string fingerprint_;
+  bool partial_ = false;
 };
 
 }  // namespace dorajit::cli

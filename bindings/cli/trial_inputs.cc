@@ -1,5 +1,6 @@
 #include "bindings/cli/trial_inputs.h"
 
+#include <CLI/CLI.hpp>
 #include <format>
 #include <utility>
 
@@ -9,6 +10,7 @@ namespace dorajit::cli {
 namespace {
 
 void report_bad(const TrialInput& input) {
+  if (!input.file.damage.empty()) print_note(std::format("{}: {}", input.path, input.file.damage));
   const bool is_database = input.file.kind == cache::TrialFileKind::kDatabase;
   for (const cache::BadLine& line : input.file.bad) {
     print_note(std::format("{}:{}: passed over: {}", input.path, line.number, line.reason));
@@ -22,17 +24,23 @@ void report_bad(const TrialInput& input) {
 
 }  // namespace
 
-Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths,
+void add_partial_option(CLI::App& app, bool& partial) {
+  app.add_flag("--partial", partial, "Also take what is left of a file of text that was cut");
+}
+
+Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths, bool partial,
                                             ProgressBar& progress) {
   std::vector<TrialInput> inputs;
   for (const std::string& path : paths) {
     DORAJIT_ASSIGN(cache::TrialFile file,
                    cache::read_trial_file(path, progress.follow("reading " + path)));
-    if (!file.damage.empty()) {
+    const bool is_cut = file.kind == cache::TrialFileKind::kLines;
+    if (!file.damage.empty() && !(partial && is_cut)) {
       return fail(StatusCode::kIoError,
-                  std::format("{} is damaged: {}; a tuning database in a cache folder is repaired "
-                              "by `dorajit doctor --cache-dir FOLDER`",
-                              path, file.damage));
+                  std::format("{} is damaged: {}; {}", path, file.damage,
+                              is_cut ? "export it again, or take what is left of it with --partial"
+                                     : "a tuning database in a cache folder is repaired by "
+                                       "`dorajit doctor --cache-dir FOLDER`"));
     }
     inputs.push_back({.path = path, .file = std::move(file)});
   }
@@ -54,7 +62,8 @@ Json to_json(const TrialInput& input) {
           {"kind", name(input.file.kind)},
           {"trials", input.file.trials.size()},
           {"bad", input.file.bad_count},
-          {"bad_lines", std::move(bad)}};
+          {"bad_lines", std::move(bad)},
+          {"damage", input.file.damage}};
 }
 
 }  // namespace dorajit::cli

@@ -9,6 +9,10 @@
 #include "bindings/cli/progress_bar.h"
 #include "cache/trial_files.h"
 
+namespace CLI {
+class App;
+}
+
 namespace dorajit::cli {
 
 struct TrialInput {
@@ -16,9 +20,13 @@ struct TrialInput {
   cache::TrialFile file;
 };
 
+// --partial, for read_inputs().
+void add_partial_option(CLI::App& app, bool& partial);
+
 // All of them, or the error of the first that cannot be read. What is bad in a file is said on
-// standard error and passed over; a database that is damaged as a whole is an error.
-Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths,
+// standard error and passed over; a file that is damaged as a whole is an error, but with `partial`
+// the trials that are left of a file that was cut are taken.
+Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths, bool partial,
                                             ProgressBar& progress);
 
 std::string_view name(cache::TrialFileKind kind);

@@ -20,8 +20,8 @@ namespace {
 std::string verdict_text(const TrialInput& input) {
   const cache::TrialFile& file = input.file;
   const std::string trials = count_text(std::ssize(file.trials), "good trial");
-  if (!file.damage.empty()) return std::format("{}: damaged: {}\n", input.path, file.damage);
   if (file.kind == cache::TrialFileKind::kDatabase) {
+    if (!file.damage.empty()) return std::format("{}: damaged: {}\n", input.path, file.damage);
     return std::format("{}: {}, {}, {}\n", input.path, trials,
                        count_text(file.winners, "good winner"),
                        count_text(file.bad_count, "bad row"));
@@ -31,10 +31,15 @@ std::string verdict_text(const TrialInput& input) {
   for (const cache::BadLine& line : file.bad) {
     text += std::format("{}:{}: {}\n", input.path, line.number, line.reason);
   }
+  if (!file.damage.empty()) text += std::format("{}: damaged: {}\n", input.path, file.damage);
   return text;
 }
 
 std::string advice(const TrialInput& input) {
+  if (input.file.kind == cache::TrialFileKind::kLines && !input.file.damage.empty()) {
+    return "export it again; `dorajit merge --partial` of the file alone makes a whole one of what "
+           "is left";
+  }
   if (!input.file.damage.empty()) {
     return "the next dorajit that uses this cache folder sets the file aside and keeps what can be "
            "read of it";
@@ -83,7 +88,6 @@ Result<ExitCode> VerifyCommand::run(const Invocation& invocation) {
     document["exists"] = exists;
     document.update(to_json(input));
     document["winners"] = input.file.winners;
-    document["damage"] = input.file.damage;
     print_document(document);
   } else if (!exists) {
     print(std::format("{}: not there yet, so nothing is wrong with it\n", input.path));

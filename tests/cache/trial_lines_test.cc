@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <format>
 #include <limits>
 
 #include "cache/trial_files.h"
@@ -15,6 +16,10 @@ namespace dorajit::cache {
 namespace {
 
 const std::string kHeader = "{\"format\":\"dorajit-trials\",\"version\":2}\n";
+
+std::string closing(int trials) {
+  return std::format("{{\"end\":\"dorajit-trials\",\"trials\":{}}}\n", trials);
+}
 
 std::vector<std::int64_t> checksums(const std::vector<Trial>& trials) {
   std::vector<std::int64_t> sums;
@@ -34,7 +39,7 @@ Trial odd_trial() {
   trial.verdict = Verdict::kFailedToLaunch;
   trial.median_ns = trial.mad_ns = std::numeric_limits<double>::quiet_NaN();
   trial.samples = 0;
-  trial.host = std::string("zero\0\n\"\\\xc3\xa9", 8);
+  trial.host = std::string("quote\"\\\xc3\xa9");
   return trial;
 }
 
@@ -47,10 +52,11 @@ TEST(TrialLines, EveryFieldComesBack) {
   const TrialText text = to_lines(trials);
   EXPECT_EQ(text.trials, 3);
   EXPECT_EQ(text.left_out, 0);
-  EXPECT_EQ(std::ranges::count(text.lines, '\n'), 4);
+  EXPECT_EQ(std::ranges::count(text.lines, '\n'), 5);
   const auto parsed = parse_lines(text.lines);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->bad_count, 0);
+  EXPECT_EQ(parsed->damage, "");
   EXPECT_EQ(checksums(parsed->trials), checksums(trials));
 }
 
@@ -71,9 +77,10 @@ TEST(TrialLines, TheSameTrialsAreTheSameText) {
   EXPECT_EQ(to_lines(trials).lines, text);
 }
 
-TEST(TrialLines, NothingIsAHeaderOnly) {
-  EXPECT_EQ(to_lines({}).lines, kHeader);
-  EXPECT_TRUE(parse_lines(kHeader)->trials.empty());
+TEST(TrialLines, NothingIsAHeaderAndItsEnd) {
+  EXPECT_EQ(to_lines({}).lines, kHeader + closing(0));
+  EXPECT_TRUE(parse_lines(kHeader + closing(0))->trials.empty());
+  EXPECT_EQ(parse_lines(kHeader + closing(0))->damage, "");
 }
 
 TEST(TrialLines, WhatJsonCannotSayIsLeftOut) {
@@ -88,7 +95,8 @@ TEST(TrialLines, WhatJsonCannotSayIsLeftOut) {
 
 TEST(TrialLines, ABadLineIsNamedAndTheOthersCount) {
   const std::vector<Trial> one = {sample_trial(1, 0)};
-  const std::string good = to_lines(one).lines.substr(kHeader.size());
+  const std::string good = to_lines(one).lines.substr(
+      kHeader.size(), to_lines(one).lines.size() - kHeader.size() - closing(1).size());
   const std::string bad_lines[] = {
       "\n",
       "not json\n",
@@ -112,13 +120,14 @@ TEST(TrialLines, ABadLineIsNamedAndTheOthersCount) {
       replaced(good, "\"checksum\":\"", "\"checksum\":\"0"),
   };
   for (const std::string& bad : bad_lines) {
-    const auto parsed = parse_lines(kHeader + good + bad + good);
+    const auto parsed = parse_lines(kHeader + good + bad + good + closing(3));
     ASSERT_TRUE(parsed);
     EXPECT_EQ(parsed->trials.size(), 2U) << bad;
     ASSERT_EQ(parsed->bad.size(), 1U) << bad;
     EXPECT_EQ(parsed->bad_count, 1);
     EXPECT_EQ(parsed->bad[0].number, 3);
     EXPECT_FALSE(parsed->bad[0].reason.empty());
+    EXPECT_EQ(parsed->damage, "");
   }
 }
 
@@ -135,6 +144,7 @@ TEST(TrialLines, ALastLineWithoutItsEndCounts) {
   std::string text = to_lines(std::vector{sample_trial(1, 0)}).lines;
   text.pop_back();
   EXPECT_EQ(parse_lines(text)->trials.size(), 1U);
+  EXPECT_EQ(parse_lines(text)->damage, "");
 }
 
 TEST(TrialLines, OtherFilesAreRefused) {

@@ -19,7 +19,7 @@ TEST(TuningStore, SecondStoreSeesEveryFieldOfTheFirst) {
   Trial trial = sample_trial(1, 2);
   trial.verdict = Verdict::kFailedToLaunch;
   trial.median_ns = std::numeric_limits<double>::quiet_NaN();
-  trial.host = std::string("zero\0inside", 11);
+  trial.host = "quote\"\\caf\xc3\xa9";
   const Winner winner = sample_winner(1);
   TuningStore::open(directory.path())->record({&trial, 1}, winner);
 

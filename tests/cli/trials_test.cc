@@ -65,7 +65,7 @@ TEST_F(CliTrials, ExportedThereImportedHereIsTheSame) {
   ASSERT_EQ(written.exit_code, 0) << written.err;
   const auto trials = written.document()["trials"].get<std::ptrdiff_t>();
   EXPECT_GT(trials, 1);
-  EXPECT_EQ(lines_in(read_file(path)), trials + 1);
+  EXPECT_EQ(lines_in(read_file(path)), trials + 2) << "with the header and the closing line";
 
   const CliResult imported = there_.run({"import", path, "--json"});
   ASSERT_EQ(imported.exit_code, 0) << imported.err;
@@ -133,7 +133,7 @@ TEST_F(CliTrials, ImportedWinnersAreNotTunedAgain) {
 TEST_F(CliTrials, ExportKeepsTheDevicesThatAreNamed) {
   const CliResult none = here_.run({"export", "--device-name", "no such device"});
   EXPECT_EQ(none.exit_code, 0);
-  EXPECT_EQ(lines_in(none.out), 1);
+  EXPECT_EQ(lines_in(none.out), 2);
   EXPECT_THAT(none.err, HasSubstr("0 trials from"));
 }
 
@@ -169,12 +169,12 @@ TEST_F(CliTrials, MergeTakesBothKindsInAnyOrder) {
 TEST_F(CliTrials, BadLinesAreNamedAndPassedOver) {
   std::string text = exported(here_);
   const std::size_t second = text.find('\n') + 1;
-  text.insert(second, "no trial\n");
+  text.replace(second, text.find('\n', second) - second, "no trial");
   write_file(file("bad.jsonl"), text);
   const CliResult imported = there_.run({"import", file("bad.jsonl"), "--json"});
   EXPECT_EQ(imported.exit_code, 0);
   EXPECT_THAT(imported.err, HasSubstr("bad.jsonl:2: passed over: it is no JSON object"));
-  EXPECT_EQ(imported.document()["added"], lines_in(text) - 2);
+  EXPECT_EQ(imported.document()["added"], lines_in(text) - 3);
   EXPECT_EQ(imported.document()["files"][0]["bad"], 1);
 
   const CliResult verified = here_.run({"verify", file("bad.jsonl")});
@@ -182,6 +182,48 @@ TEST_F(CliTrials, BadLinesAreNamedAndPassedOver) {
   EXPECT_THAT(verified.out, HasSubstr("1 bad line"));
   EXPECT_THAT(verified.out, HasSubstr("bad.jsonl:2: it is no JSON object"));
   EXPECT_EQ(here_.run({"verify", file("bad.jsonl"), "--json"}).document()["good"], false);
+}
+
+TEST_F(CliTrials, ACutFileIsRefusedUnlessItsRestWillDo) {
+  const std::string text = exported(here_);
+  const std::size_t third = text.find('\n', text.find('\n') + 1) + 1;
+  write_file(file("cut.jsonl"), text.substr(0, third + 10));
+  const std::string cut = file("cut.jsonl");
+  const std::vector<std::vector<std::string>> commands = {
+      {"import", cut},
+      {"merge", file("merged.jsonl"), cut},
+      {"bundle-db", "--out", here_.folder(), cut},
+      {"report", "--json", "--from", cut}};
+  for (std::vector<std::string> command : commands) {
+    const CliResult refused = there_.run(command);
+    EXPECT_EQ(refused.exit_code, kFailed) << command[0];
+    EXPECT_THAT(refused.err, HasSubstr("cut.jsonl is damaged: it has no closing line"));
+    EXPECT_THAT(refused.err, HasSubstr("--partial"));
+    command.emplace_back("--partial");
+    const CliResult taken = there_.run(command);
+    EXPECT_EQ(taken.exit_code, 0) << command[0] << taken.err;
+    EXPECT_THAT(taken.err, HasSubstr("cut.jsonl: it has no closing line"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(file("cut.jsonl.tmp")));
+  EXPECT_EQ(here_.run({"verify", file("merged.jsonl")}).exit_code, 0)
+      << "what merge writes is whole";
+  const CliResult verified = here_.run({"verify", cut, "--json"});
+  EXPECT_EQ(verified.exit_code, kFailed);
+  EXPECT_EQ(verified.document()["trials"], 1);
+  EXPECT_THAT(verified.document()["damage"], HasSubstr("closing line"));
+}
+
+TEST_F(CliTrials, ExportWritesThroughLinksAndIntoPipes) {
+  write_file(file("target.jsonl"), "what was there");
+  std::filesystem::create_symlink(file("target.jsonl"), file("link.jsonl"));
+  ASSERT_EQ(here_.run({"export", "--out", file("link.jsonl")}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(file("link.jsonl")));
+  EXPECT_EQ(read_file(file("target.jsonl")), exported(here_));
+  const CliResult full = here_.run({"export", "--out", "/dev/full"});
+  EXPECT_EQ(full.exit_code, kFailed);
+  EXPECT_THAT(full.err, HasSubstr("cannot write /dev/full: No space left on device"));
+  EXPECT_THAT(full.err, testing::Not(HasSubstr("DORAJIT_CACHE_DIR")));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
 TEST_F(CliTrials, OtherFilesAreRefused) {
@@ -234,7 +276,9 @@ TEST(CliCache, NothingIsImportedWhereNothingCanBeKept) {
   const CliResult rebuilt = sandbox.run({"cache", "rebuild", "--cache-dir", "/dev/null/cache"});
   EXPECT_EQ(rebuilt.exit_code, kFailed);
   EXPECT_THAT(rebuilt.err, HasSubstr("cannot be written"));
-  write_file(sandbox.folder() + "/x.jsonl", "{\"format\":\"dorajit-trials\",\"version\":1}\n");
+  write_file(sandbox.folder() + "/x.jsonl",
+             "{\"format\":\"dorajit-trials\",\"version\":1}\n"
+             "{\"end\":\"dorajit-trials\",\"trials\":0}\n");
   const CliResult imported =
       sandbox.run({"import", sandbox.folder() + "/x.jsonl", "--cache-dir", "/dev/null/cache"});
   EXPECT_EQ(imported.exit_code, kFailed);

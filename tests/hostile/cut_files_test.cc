@@ -1,0 +1,61 @@
+// Files of text that end where a disk was full or a transfer broke off.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "cache/lock_file.h"
+#include "cache/trial_lines.h"
+#include "tests/cache/sample_records.h"
+
+namespace dorajit::cache {
+namespace {
+
+TEST(CutFiles, NoCutOfAnExportIsTakenForWhole) {
+  const std::string whole = to_lines(sample_trials(1, 3)).lines;
+  ASSERT_EQ(parse_lines(whole)->damage, "");
+  // But for the last line break, which says nothing.
+  for (std::size_t size = 0; size + 1 < whole.size(); ++size) {
+    const auto parsed = parse_lines(std::string_view(whole).substr(0, size));
+    EXPECT_TRUE(!parsed || !parsed->damage.empty()) << size << " bytes";
+  }
+}
+
+TEST(CutFiles, NoExportWithoutALineIsTakenForWhole) {
+  const std::string whole = to_lines(sample_trials(1, 3)).lines;
+  for (std::size_t line = whole.find('\n') + 1; line < whole.size();) {
+    const std::size_t end = whole.find('\n', line) + 1;
+    const std::string shorter = whole.substr(0, line) + whole.substr(end);
+    EXPECT_NE(parse_lines(shorter)->damage, "") << shorter;
+    line = end;
+  }
+}
+
+TEST(CutFiles, WhatFollowsTheClosingLineIsDamage) {
+  const std::string whole = to_lines(sample_trials(1, 3)).lines;
+  const auto twice = parse_lines(whole + to_lines(sample_trials(2, 2)).lines);
+  EXPECT_NE(twice->damage, "");
+  EXPECT_EQ(twice->trials.size(), 5U) << "for whoever takes what is left";
+  EXPECT_NE(parse_lines(whole + "\n")->damage, "");
+}
+
+TEST(CutFiles, NoCutOfALockFileIsTaken) {
+  const std::string whole = to_lock_text(std::vector<LockEntry>{{.device = kDevice,
+                                                                 .problem = sample_problem(1),
+                                                                 .config = sample_config(1),
+                                                                 .compiler = "c",
+                                                                 .artifact = "a",
+                                                                 .code = "x"},
+                                                                {.device = kDevice,
+                                                                 .problem = sample_problem(2),
+                                                                 .config = sample_config(2),
+                                                                 .compiler = {},
+                                                                 .artifact = {},
+                                                                 .code = {}}});
+  ASSERT_TRUE(parse_lock_text(whole));
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_FALSE(parse_lock_text(std::string_view(whole).substr(0, size))) << size << " bytes";
+  }
+}
+
+}  // namespace
+}  // namespace dorajit::cache

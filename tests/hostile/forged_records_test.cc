@@ -1,0 +1,123 @@
+// Trials and winners that say what no tuning says, with checksums that are right.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "cache/overlay_databases.h"
+#include "cache/trial_files.h"
+#include "cache/trial_lines.h"
+#include "cache/tuning_store.h"
+#include "cache/winner_choice.h"
+#include "tests/cache/sample_records.h"
+#include "tests/cache/temporary_directory.h"
+
+namespace dorajit::cache {
+namespace {
+
+constexpr std::int64_t kYear = 365 * 86'400;
+
+std::int64_t now() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(since).count();
+}
+
+const std::vector<std::string>& bad_texts() {
+  static const std::vector<std::string> texts = {
+      "\x1b[2Jcleared", "two\nlines", "bell\a",        std::string("zero\0", 5), "\u009b31m",
+      "\u202egnol",     "\x7f",       "\xff no UTF-8", std::string(5000, 'x')};
+  return texts;
+}
+
+// The default and a config that is twice as fast, as of a run at that time.
+std::vector<Trial> run_at(std::int64_t time, int winner, const std::string& templates) {
+  std::vector<Trial> trials;
+  for (const int config : {0, winner}) {
+    Trial trial = sample_trial(1, config);
+    trial.default_config = sample_config(0);
+    trial.environment.templates = templates;
+    trial.median_ns = config == 0 ? 1000 : 500;
+    trial.created_unix_s = time;
+    trial.host = "host";
+    trials.push_back(trial);
+  }
+  return trials;
+}
+
+TEST(ForgedRecords, TextsThatCannotBePrintedArePassedOverInLines) {
+  for (const std::string& text : bad_texts()) {
+    for (std::string Trial::* field : {&Trial::device, &Trial::problem, &Trial::host}) {
+      Trial forged = sample_trial(1, 0);
+      forged.*field = text;
+      const std::vector<Trial> trials = {forged, sample_trial(1, 1)};
+      const TrialText lines = to_lines(trials);
+      const auto parsed = parse_lines(lines.lines);
+      ASSERT_TRUE(parsed);
+      ASSERT_EQ(parsed->trials.size(), 1U) << text;
+      EXPECT_EQ(checksum(parsed->trials[0]), checksum(trials[1]));
+      EXPECT_EQ(parsed->bad_count + lines.left_out, 1);
+    }
+  }
+}
+
+TEST(ForgedRecords, TextsThatCannotBePrintedArePassedOverInDatabases) {
+  const TemporaryDirectory directory;
+  const auto store = TuningStore::open(directory.path());
+  for (const std::string& text : bad_texts()) {
+    Trial trial = sample_trial(1, 0);
+    trial.host = text;
+    Winner winner = sample_winner(1);
+    winner.device = text;
+    store->record(std::vector{trial}, winner);
+  }
+  store->record(sample_trials(2, 3), sample_winner(2));
+  const std::string path = directory.file("tuning.db");
+  const auto fresh = TuningStore::open(directory.path());
+  EXPECT_EQ(fresh->trials().size(), 3U);
+  EXPECT_EQ(fresh->winners().size(), 1U);
+  const auto file = read_trial_file(path);
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->trials.size(), 3U);
+  EXPECT_EQ(file->winners, 1);
+  EXPECT_EQ(count_overlay_winners(path), 1);
+}
+
+TEST(ForgedRecords, TrialsFromTheFutureAreNotImported) {
+  const TemporaryDirectory directory;
+  std::vector<Trial> trials = run_at(now() + kYear, 1, "old");
+  for (const Trial& trial : run_at(now(), 2, "new")) trials.push_back(trial);
+  const auto parsed = parse_lines(to_lines(trials).lines);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->trials.size(), 2U);
+  ASSERT_EQ(parsed->bad.size(), 2U);
+  EXPECT_EQ(parsed->bad[0].reason, "\"created_unix_s\" is in the future: a clock was or is wrong");
+
+  TuningStore::open(directory.path())->merge(trials);
+  const auto file = read_trial_file(directory.file("tuning.db"));
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->trials.size(), 2U);
+  EXPECT_EQ(file->bad_count, 2);
+}
+
+// What was imported by an older dorajit, or measured while this machine's clock was wrong.
+TEST(ForgedRecords, ATrialFromTheFutureDoesNotKeepAnOldWinner) {
+  std::vector<Trial> trials = run_at(now() + 10 * kYear, 1, "old");
+  ASSERT_TRUE(choose_winner(trials)) << "alone it decides";
+  EXPECT_EQ(choose_winner(trials)->config, sample_config(1));
+  for (const Trial& trial : run_at(now() - kYear, 2, "new")) trials.push_back(trial);
+  EXPECT_EQ(choose_winner(trials)->config, sample_config(2));
+
+  const TemporaryDirectory directory;
+  const auto store = TuningStore::open(directory.path());
+  store->merge(trials);
+  store->rebuild_winners();
+  ASSERT_EQ(store->winners().size(), 1U);
+  EXPECT_EQ(store->winners()[0].environment.templates, "new");
+}
+
+TEST(ForgedRecords, AClockThatIsAFewHoursAheadIsNoForgery) {
+  EXPECT_EQ(parse_lines(to_lines(run_at(now() + 7200, 1, "t")).lines)->trials.size(), 2U);
+}
+
+}  // namespace
+}  // namespace dorajit::cache
