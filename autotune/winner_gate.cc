@@ -37,8 +37,8 @@ std::string key_of(std::string_view problem, const kernels::Config& config,
 WinnerGate::WinnerGate(const Settings& settings, cache::TuningStore& store)
     : seconds_(settings.tune_seconds),
       store_(store),
-      verified_(settings.tuning_dir),
-      journal_(cache::LaunchJournal::open(settings.tuning_dir)) {}
+      verified_(settings.tuning_dir, {.group = settings.trust_group}),
+      journal_(cache::LaunchJournal::open(settings.tuning_dir, {.group = settings.trust_group})) {}
 
 void WinnerGate::remember(const launch::Problem& problem, const kernels::Config& config,
                           const device::DeviceInfo& device, const cache::Environment& environment) {

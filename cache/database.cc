@@ -107,8 +107,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
       return Session(std::move(use), folder, std::move(held), std::move(connection), read_only);
     }
     if (found.state == FileState::kAbsent && !has_orphans(file)) {
-      if (auto made = publish_new_database(file, FilePlace::kCacheFolder, folder->file_mode());
-          !made) {
+      if (auto made = publish_new_database(file, folder->file_mode()); !made) {
         return unavailable(made.error().message);
       }
       continue;
@@ -157,9 +156,7 @@ std::expected<void, Unavailable> Database::repair() {
   Inspection found = inspect(file, Connection::Mode::kReadWrite, CheckDepth::kWhole, repair_wait_);
   if (found.state == FileState::kAbsent) remove_orphans(file);
   if (found.state == FileState::kDamaged) {
-    if (auto made = replace_damaged_database(file, found.reason, FilePlace::kCacheFolder,
-                                             folder->file_mode());
-        !made) {
+    if (auto made = replace_damaged_database(file, found.reason, folder->file_mode()); !made) {
       return unavailable(made.error().message);
     }
   }

@@ -5,32 +5,46 @@
 
 #include <cerrno>
 #include <format>
+#include <optional>
 
-#include "cache/directories.h"
 #include "cache/file_descriptor.h"
 #include "cache/file_error.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cache {
+namespace {
 
-VerifiedConfigs::VerifiedConfigs(const std::string& cache_dir)
-    : directory_(cache_dir.empty() ? std::string() : cache_dir + "/verified") {}
+constexpr const char* kFolder = "verified";
+
+}  // namespace
+
+VerifiedConfigs::VerifiedConfigs(const std::string& cache_dir, const Trust& trust)
+    : cache_dir_(cache_dir), trust_(trust) {}
 
 bool VerifiedConfigs::contains(std::string_view key) const {
-  return !directory_.empty() && ::access(std::format("{}/{}", directory_, key).c_str(), F_OK) == 0;
+  if (cache_dir_.empty()) return false;
+  const auto cache = TrustedDirectory::open(cache_dir_, trust_);
+  if (!cache || !*cache) return false;
+  const auto folder = (*cache)->enter(kFolder);
+  if (!folder || !*folder) return false;
+  const auto file = (*folder)->open_file(std::string(key));
+  return file && file->has_value();
+}
+
+Status VerifiedConfigs::create(std::string_view key) const {
+  DORAJIT_ASSIGN(const TrustedDirectory cache, TrustedDirectory::make(cache_dir_, trust_));
+  DORAJIT_ASSIGN(const TrustedDirectory folder, cache.make_and_enter(kFolder));
+  const FileDescriptor file(::openat(folder.descriptor(), std::string(key).c_str(),
+                                     O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+                                     folder.file_mode()));
+  if (file) return {};
+  return std::unexpected(file_error("write", folder.path() + "/" + std::string(key), errno));
 }
 
 void VerifiedConfigs::add(std::string_view key) const {
-  if (directory_.empty()) return;
-  Status made = make_private_directories(directory_);
-  if (made) {
-    const std::string path = std::format("{}/{}", directory_, key);
-    const FileDescriptor file(
-        ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file) made = std::unexpected(file_error("write", path, errno));
-  }
-  if (!made) {
-    log_once(LogLevel::kInfo, directory_,
+  if (cache_dir_.empty()) return;
+  if (const Status made = create(key); !made) {
+    log_once(LogLevel::kInfo, cache_dir_,
              std::format("verified winners are verified again by the next process: {}",
                          made.error().message));
   }

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "cache/trusted_directory.h"
+
 namespace dorajit::cache {
 
 // One empty file for each in `cache_dir`/verified. Unlike trials they are neither exported nor
@@ -11,15 +13,18 @@ namespace dorajit::cache {
 // processes, usable in a forked child. No call fails: what cannot be remembered is verified again.
 class VerifiedConfigs {
  public:
-  // An empty `cache_dir` remembers nothing.
-  explicit VerifiedConfigs(const std::string& cache_dir);
+  // An empty `cache_dir` remembers nothing, nor does one that others may write (docs/security.md).
+  VerifiedConfigs(const std::string& cache_dir, const Trust& trust);
 
   // `key` is a digest of everything that a verification depends on.
   [[nodiscard]] bool contains(std::string_view key) const;
   void add(std::string_view key) const;
 
  private:
-  std::string directory_;  // empty: nothing is remembered
+  [[nodiscard]] Status create(std::string_view key) const;
+
+  std::string cache_dir_;  // empty: nothing is remembered
+  Trust trust_;
 };
 
 }  // namespace dorajit::cache
