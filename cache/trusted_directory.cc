@@ -36,12 +36,19 @@ Status check(const struct stat& found, const std::string& path, const struct sta
              const Trust& trust) {
   const unsigned mode = found.st_mode & 07777;
   if (S_ISLNK(found.st_mode)) {
-    return refuse(path, "is a symbolic link, which is not followed there", "remove it", trust);
+    return fail(
+        StatusCode::kIoError,
+        std::format("{} is a symbolic link, and none is followed inside a folder of code or "
+                    "tuning results; put what it leads to in its place, or set {} to that "
+                    "folder",
+                    path, trust.variable));
   }
   if (!is_trusted_owner(found, folder, trust)) {
     return refuse(path,
                   std::format("belongs to user {}, not to user {}", found.st_uid, ::geteuid()),
-                  std::format("give it to this user (chown -R {})", ::geteuid()), trust);
+                  std::format("give it to this user if you trust all that is in it (chown -R {})",
+                              ::geteuid()),
+                  trust);
   }
   if ((found.st_mode & S_IWOTH) != 0) {
     return refuse(path, std::format("can be written by everybody (mode {:04o})", mode),

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <format>
 #include <optional>
+#include <ostream>
 
 #include "cache/artifact_files.h"
 #include "cache/tuning_store.h"
@@ -74,6 +75,8 @@ struct Case {
   uid_t victim;
   Attack attack;
 };
+
+void PrintTo(const Case& one, std::ostream* out) { *out << one.attack.name; }
 
 std::vector<Case> cases(std::initializer_list<std::span<const Attack>> attacks) {
   std::vector<Case> all;

@@ -1,0 +1,85 @@
+// Databases that are read besides the user's own, as an installation brings them.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "cache/overlay_databases.h"
+#include "cache/tuning_store.h"
+#include "runtime/base/own_location.h"
+#include "tests/cache/captured_log.h"
+#include "tests/cache/raw_database.h"
+#include "tests/cache/sample_records.h"
+#include "tests/cache/temporary_directory.h"
+#include "tests/hostile/hostile_users.h"
+
+namespace dorajit::hostile {
+namespace {
+
+using cache::CapturedLog;
+using cache::Trust;
+using cache::TuningStore;
+
+class HostileDatabases : public testing::Test {
+ protected:
+  HostileDatabases() {
+    std::filesystem::create_directory(folder_);
+    TuningStore::open(directory_.file("made"))->record({}, cache::sample_winner(1));
+    cache::RawDatabase(directory_.file("made/tuning.db")).run("PRAGMA wal_checkpoint(TRUNCATE)");
+    std::filesystem::rename(directory_.file("made/tuning.db"), file_);
+  }
+
+  [[nodiscard]] bool serve(const Trust& trust = cache::kOverlayTrust) const {
+    const auto store = TuningStore::open(
+        "", {.overlays = cache::databases_in(folder_, trust), .overlay_trust = trust});
+    return store->find_overlay_winner(cache::kDevice, cache::sample_problem(1)).has_value();
+  }
+  // One warning, which names the path and what is wrong with it.
+  void expect_refused(const std::string& path, const char* said) const {
+    CapturedLog log;
+    EXPECT_FALSE(serve());
+    EXPECT_EQ(log.size(), 1);
+    EXPECT_EQ(log.count(path + " " + said), 1);
+    EXPECT_EQ(log.count("DORAJIT_DATABASES"), 1);
+  }
+
+  cache::TemporaryDirectory directory_;
+  const std::string folder_ = directory_.file("databases");
+  const std::string file_ = folder_ + "/a.db";
+};
+
+TEST_F(HostileDatabases, OfEverybodyAreNotRead) {
+  EXPECT_TRUE(serve());
+  ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
+  expect_refused(folder_, "can be written by everybody");
+  ASSERT_EQ(::chmod(folder_.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(file_.c_str(), 0666), 0);
+  expect_refused(file_, "can be written by everybody");
+}
+
+TEST_F(HostileDatabases, ElsewhereAreNotRead) {
+  std::filesystem::rename(file_, directory_.file("elsewhere.db"));
+  std::filesystem::create_symlink(directory_.file("elsewhere.db"), file_);
+  expect_refused(file_, "is a symbolic link");
+}
+
+TEST_F(HostileDatabases, OfAnotherAreReadOnlyIfTheLibraryIsTheirs) {
+  if (!is_root()) GTEST_SKIP() << "only root can give files away";
+  ASSERT_EQ(::chown(file_.c_str(), kAttacker, kAttacker), 0);
+  expect_refused(file_, "belongs to user 54321");
+  ASSERT_EQ(::chown(folder_.c_str(), kAttacker, kAttacker), 0);
+  expect_refused(folder_, "belongs to user 54321");
+  Trust trust = cache::kOverlayTrust;
+  trust.owner = kAttacker;
+  EXPECT_TRUE(serve(trust));
+}
+
+TEST(OwnerOfThisCode, IsThatOfTheFile) {
+  struct stat found{};
+  ASSERT_EQ(::stat("/proc/self/exe", &found), 0);
+  EXPECT_EQ(owner_of_this_code(), found.st_uid);
+}
+
+}  // namespace
+}  // namespace dorajit::hostile
