@@ -104,6 +104,9 @@ class TuningStore {
   // database cannot be written, which is then unchanged; reason_not_persistent() says why.
   std::optional<std::int64_t> rebuild_winners();
 
+  // The following wait for others as long as a record does, but winners_of_variant() and
+  // bad_trials(), which stand before a first launch as find_winner() does.
+
   // Ordered by device and problem. Without those of overlays.
   std::vector<Winner> winners();
   // Those of problems of a variant on any device, as Variant's to_text() names it; first the

@@ -37,7 +37,7 @@ std::optional<UndoCounts> TuningStore::State::undo_import(std::string_view id) {
 
 std::vector<ImportRecord> TuningStore::State::imports() {
   std::vector<ImportRecord> records;
-  with_database(Access::kRead, [&](Connection& connection, Deadline) {
+  with_database(Access::kPatientRead, [&](Connection& connection, Deadline) {
     return select_imports(connection).transform([&](auto found) { records = std::move(found); });
   });
   return records;

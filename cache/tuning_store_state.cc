@@ -187,7 +187,7 @@ bool TuningStore::State::write_unsaved() {
 
 std::vector<Winner> TuningStore::State::winners() {
   std::vector<Winner> winners;
-  with_database(Access::kRead, [&](Connection& connection, Deadline) {
+  with_database(Access::kPatientRead, [&](Connection& connection, Deadline) {
     return select_winners(connection).transform([&](auto found) { winners = std::move(found); });
   });
   return with_remembered(std::move(winners));
@@ -230,7 +230,7 @@ std::vector<Winner> TuningStore::State::with_remembered(std::vector<Winner> winn
 
 std::vector<Trial> TuningStore::State::trials(std::string_view device, std::string_view problem) {
   std::vector<Trial> trials;
-  with_database(Access::kRead, [&](Connection& connection, Deadline) {
+  with_database(Access::kPatientRead, [&](Connection& connection, Deadline) {
     return select_trials(connection, device, problem).transform([&](auto found) {
       trials = std::move(found);
     });
@@ -246,7 +246,7 @@ std::vector<Trial> TuningStore::State::trials(std::string_view device, std::stri
 
 std::vector<Trial> TuningStore::State::trials() {
   std::vector<Trial> trials;
-  with_database(Access::kRead, [&](Connection& connection, Deadline) {
+  with_database(Access::kPatientRead, [&](Connection& connection, Deadline) {
     return select_trials(connection).transform([&](auto found) { trials = std::move(found); });
   });
   const std::scoped_lock lock(mutex_);
@@ -272,7 +272,7 @@ std::vector<Trial> TuningStore::State::bad_trials(std::string_view device) {
 
 std::int64_t TuningStore::State::trial_count() {
   std::int64_t count = 0;
-  const bool counted = with_database(Access::kRead, [&](Connection& connection, Deadline) {
+  const bool counted = with_database(Access::kPatientRead, [&](Connection& connection, Deadline) {
     return count_trials(connection).transform([&](std::int64_t found) { count = found; });
   });
   const std::scoped_lock lock(mutex_);
@@ -300,14 +300,26 @@ bool TuningStore::State::is_resting(Access access) {
 }
 
 void TuningStore::State::note_unavailable(Access access, const std::string& reason, bool busy) {
+  // It says nothing of what is written, which waits longer.
+  const bool is_missed_read = busy && access != Access::kWrite;
   {
     const std::scoped_lock lock(mutex_);
-    in_use_ = false;
-    reason_ = reason;
+    if (!is_missed_read) {
+      in_use_ = false;
+      reason_ = reason;
+    }
     if (busy) {
       resting_until_[std::to_underlying(access)] =
           steady_clock::now() + kRestingFactor * wait_of(access);
     }
+  }
+  if (is_missed_read) {
+    // Where many processes start at once, some wait in vain; then the next rung answers.
+    const LogLevel level = access == Access::kRead ? LogLevel::kDebug : LogLevel::kWarning;
+    return log_once(level, database_->path() + reason,
+                    std::format("{} could not be read within {} ms, and what it has is passed over "
+                                "this time: {}",
+                                database_->path(), wait_of(access).count(), reason));
   }
   log_once(LogLevel::kWarning, database_->path() + reason,
            std::format("tuning results stay in memory for now, not in {}: {}", database_->path(),

@@ -34,6 +34,10 @@ class CapturedLog {
     return found;
   }
   int size() { return count({}); }
+  std::vector<std::string> lines() {
+    const std::scoped_lock lock(mutex_);
+    return lines_;
+  }
 
  private:
   std::mutex mutex_;

@@ -132,7 +132,7 @@ TEST(TuningStoreProcesses, LockedForTooLongStaysInMemoryThenReachesTheDisk) {
 
 TEST(TuningStoreProcesses, APatientLookupOutlastsALockThatAnOrdinaryOneDoesNot) {
   const TemporaryDirectory directory;
-  const CapturedLog log;
+  CapturedLog log;
   TuningStore::open(directory.path())->record(sample_trials(1, 1), sample_winner(1));
   const auto store = TuningStore::open(directory.path());
   Pipe locked;
@@ -146,8 +146,10 @@ TEST(TuningStoreProcesses, APatientLookupOutlastsALockThatAnOrdinaryOneDoesNot) 
   char byte = 0;
   ASSERT_TRUE(locked.receive(byte));
   EXPECT_FALSE(store->find_winner(kDevice, sample_problem(1)));
+  EXPECT_TRUE(TuningStore::open(directory.path())->persistent()) << "a write would wait";
   EXPECT_TRUE(store->find_winner(kDevice, sample_problem(1), Patience::kLong));
   EXPECT_EQ(wait_for_child(child), 0);
+  EXPECT_EQ(log.size(), 0) << "results are not in memory only";
 }
 
 TEST(TuningStoreProcesses, ForkedChildWorksOnItsOwn) {
