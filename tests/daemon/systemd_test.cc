@@ -64,6 +64,31 @@ TEST(SystemdUnits, AreFoundGoodBySystemd) {
   EXPECT_THAT(bad->output, HasSubstr("NoSuchKey")) << "nothing is verified";
 }
 
+// What `systemd-analyze security` says, from 0 to 10; -1 if it says nothing.
+double exposure_of(const std::string& unit) {
+  const cache::TemporaryDirectory folder;
+  configure_unit(unit, folder.path());
+  const auto analysed = compile::run_process(
+      {"/usr/bin/env", "XDG_RUNTIME_DIR=" + folder.path(), "systemd-analyze", "--user", "security",
+       "--offline=true", "--no-pager", folder.file(unit)},
+      std::chrono::seconds(60));
+  constexpr std::string_view kBefore = "Overall exposure level for ";
+  const auto at = analysed ? analysed->output.find(kBefore) : std::string::npos;
+  if (at == std::string::npos) return -1;
+  const std::string rest = analysed->output.substr(at + kBefore.size());
+  return std::stod(rest.substr(rest.find(": ") + 2));
+}
+
+// Half of the exposure that is left to the service are capabilities, which a user's service does
+// not have and its manager cannot take, and file system namespaces.
+TEST(SystemdUnits, AreSandboxed) {
+  const double service = exposure_of("dorajitd.service");
+  const double socket = exposure_of("dorajitd.socket");
+  if (service < 0 || socket < 0) GTEST_SKIP() << "systemd-analyze is missing or too old";
+  EXPECT_LE(service, 6.5);
+  EXPECT_LE(socket, 4);
+}
+
 // The program, given a socket as systemd gives it.
 class ActivatedDaemon {
  public:
