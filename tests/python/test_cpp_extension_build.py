@@ -108,7 +108,7 @@ def test_a_file_that_is_not_whole_is_not_loaded_and_made_anew(kept, copying):
 def test_a_file_that_is_no_such_module_costs_a_warning(kept, copying):
     cache, file = kept
     file.write_bytes(b"\x7fELF nonsense")
-    wrong = file.rename(file.with_name(f"{cpp_extension._digest(file)}.so"))
+    wrong = file.rename(file.with_name(f"{cpp_extension._digest(file.read_bytes())}.so"))
     assert used(cache, start=QUIETLY) == WITHOUT
     program = """
 import warnings
@@ -125,17 +125,29 @@ print(*(str(one.message) for one in said))
 def test_a_file_that_others_could_have_written_is_not_loaded(kept):
     cache, file = kept
     for path, mode in ((file, 0o666), (file.parent, 0o770), (file.parent.parent, 0o707), (cache, 0o707),
-                       (cache, 0o1777)):
+                       (cache, 0o1777), (cache, 0o770)):
         before = path.stat().st_mode & 0o777
         path.chmod(mode)
         assert used(cache) == WITHOUT
         path.chmod(before)
-    cache.chmod(0o770)  # shared, as its kernels may be
+    cache.chmod(0o770)
+    assert used(cache, DORAJIT_TRUST_GROUP="1") == WITH
+    cache.chmod(0o700)
+    elsewhere = cache.with_name("elsewhere")
+    for path in file, file.parent, file.parent.parent:
+        path.rename(elsewhere)
+        path.symlink_to(elsewhere)
+        assert used(cache) == WITHOUT
+        path.unlink()
+        elsewhere.rename(path)
     assert used(cache) == WITH
     if os.geteuid() == 0:  # who may give files away, and take the place of others
         os.chown(file, 12345, 12345)
         assert used(cache) == WITHOUT
         os.chown(file, 0, 0)
+        os.chown(cache, 12345, 12345)
+        assert used(cache) == WITHOUT
+        os.chown(cache, 0, 0)
         own = "import os; os.seteuid(12345)\nfrom dorajit import autograd, cpp_extension\n"
         program = own + "cpp_extension.module = None; cpp_extension.load(None); print(cpp_extension.module)"
         assert used(cache, program) == "None"

@@ -9,6 +9,7 @@ result in the cache folder; whatever imports dorajit afterwards finds it. Result
 """
 
 import contextlib
+import errno
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -84,10 +85,11 @@ def build() -> str:
         raise errors.CacheError("the C++ extension has no folder to be kept in: set DORAJIT_CACHE_DIR to the "
                                 "absolute path of one", 10)
     try:
-        if not _is_trusted(_cache_folder()):
-            raise errors.CacheError(f"the C++ extension is not kept in {_cache_folder()}, where others could put "
-                                    "code in its place; chmod 700 it, or set DORAJIT_CACHE_DIR to a folder of "
-                                    "your own", 10)
+        untrusted = _untrusted()
+        if untrusted is not None:
+            raise errors.CacheError(f"the C++ extension is not kept in {untrusted}, where others could put code "
+                                    "in its place; make it yours and chmod 700 it, or set DORAJIT_CACHE_DIR to "
+                                    "a folder of your own", 10)
         path = _find()
         if path is not None and module is None:
             try:
@@ -120,38 +122,97 @@ def _cache_folder():
 
 def _find():
     """The file, or None. Only a whole one, whose name says what is in it: PyTorch's process would not
-    survive the loading of a part. Only one that nobody else could have written."""
+    survive the loading of a part. Only one that nobody else could have written (docs/security.md)."""
     if not _native.cache_folder() or torch.version.hip is not None:
         return None
     folder = _folder()
-    if not folder.is_dir() or not (_is_trusted(_cache_folder()) and _is_ours(folder.parent)
-                                   and _is_ours(folder)):
-        return None
-    for path in folder.glob("*.so"):
-        if _is_ours(path) and path.stem == _digest(path):
-            return path
+    with contextlib.ExitStack() as stack:
+        opened = _open_folder(stack, folder)
+        if opened is None:
+            return None
+        for name in sorted(os.listdir(opened)):
+            if name.endswith(".so") and _digest_of(opened, name) == name[:-len(".so")]:
+                return folder / name
     return None
 
 
-def _is_ours(path, others=stat.S_IWGRP | stat.S_IWOTH):
-    status = os.stat(path)
-    return status.st_uid in (0, os.geteuid()) and not status.st_mode & others
+def _open_folder(stack, folder):
+    """The descriptor of the extension's folder, or None: the cache folder and those below it are opened one in
+    the other, without following links, and each is checked through its descriptor."""
+    opened = _open(stack, str(folder.parent.parent), os.O_DIRECTORY, None)
+    for name in folder.parent.name, folder.name:
+        if opened is not None:
+            opened = _open(stack, name, os.O_DIRECTORY | os.O_NOFOLLOW, opened)
+    return opened
 
 
-def _is_trusted(cache_folder):
-    """As the library trusts it with kernels: a group may share it. One is trusted that is still to be made."""
-    return not cache_folder.exists() or _is_ours(cache_folder, stat.S_IWOTH)
+def _open(stack, name, flags, folder):
+    try:
+        opened = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a symbolic link
+            return None
+        raise
+    stack.callback(os.close, opened)
+    return opened if _passes(os.fstat(opened), None if folder is None else os.fstat(folder)) else None
 
 
-def _digest(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+def _passes(found, around):
+    """As the library's cache/trusted_directory.cc has it; `around` is the folder that it lies in."""
+    group = os.environ.get("DORAJIT_TRUST_GROUP") == "1"
+    others = stat.S_IWOTH if group else stat.S_IWOTH | stat.S_IWGRP
+    if found.st_mode & others:
+        return False
+    is_shared = group and around is not None and around.st_mode & stat.S_IWGRP
+    return found.st_uid in (0, os.geteuid()) or bool(is_shared and found.st_gid == around.st_gid)
+
+
+def _untrusted():
+    """The first of the folders down to the extension's that does not pass, or None. What is missing passes."""
+    folder = _folder()
+    with contextlib.ExitStack() as stack:
+        opened = None
+        for path in folder.parent.parent, folder.parent, folder:
+            if not os.path.lexists(path):
+                return None
+            flags, name = (0, str(path)) if opened is None else (os.O_NOFOLLOW, path.name)
+            opened = _open(stack, name, flags, opened)
+            if opened is None:
+                return path
+    return None
+
+
+def _read(folder, name):
+    """What is in a file that nobody else could have written, or None."""
+    with contextlib.ExitStack() as stack:
+        opened = _open(stack, name, os.O_NOFOLLOW, folder)
+        if opened is None or not stat.S_ISREG(os.fstat(opened).st_mode):
+            return None
+        with open(opened, "rb", closefd=False) as file:
+            return file.read()
+
+
+def _digest_of(folder, name):
+    read = _read(folder, name)
+    return None if read is None else _digest(read)
+
+
+def _digest(content):
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def _use(path):
+    """Loads the file through the descriptor of its folder, whose name another one may have by now."""
     global module
-    loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
-    found = importlib.util.module_from_spec(importlib.util.spec_from_loader(_NAME, loader))
-    loader.exec_module(found)
+    with contextlib.ExitStack() as stack:
+        folder = _open_folder(stack, path.parent)
+        if folder is None or _digest_of(folder, path.name) != path.stem:
+            raise ImportError(f"{path} was exchanged meanwhile")
+        loader = importlib.machinery.ExtensionFileLoader(_NAME, f"/proc/self/fd/{folder}/{path.name}")
+        found = importlib.util.module_from_spec(importlib.util.spec_from_loader(_NAME, loader))
+        loader.exec_module(found)
     found.configure(_native.call_table(), _differentiate)
     module = found
 
@@ -187,7 +248,7 @@ def _compile(compiler):
         made.chmod(0o644)
         with open(made, "rb") as written:
             os.fsync(written.fileno())
-        path = folder / f"{_digest(made)}.so"
+        path = folder / f"{_digest(made.read_bytes())}.so"
         os.replace(made, path)
     return path
 
