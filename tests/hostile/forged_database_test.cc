@@ -91,7 +91,7 @@ TEST_F(ForgedDatabase, IsPassedOverAsAnOverlay) {
     const std::string path = make(forgery) + "/tuning.db";
     EXPECT_FALSE(count_overlay_winners(path)) << forgery.name;
     CapturedLog log;
-    OverlayDatabases overlays({&path, 1});
+    OverlayDatabases overlays({&path, 1}, Trust{});
     EXPECT_FALSE(overlays.find_winner(kDevice, sample_problem(1))) << forgery.name;
     EXPECT_EQ(log.count("are not used"), 1) << forgery.name;
   }
