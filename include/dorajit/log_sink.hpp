@@ -65,7 +65,7 @@ class LogSink {
   static void receive(std::int32_t level, const char* message, void* context) noexcept {
     try {
       (*static_cast<const Function*>(context))(static_cast<LogLevel>(level), message);
-    } catch (...) {
+    } catch (...) {  // NOLINT(bugprone-empty-catch): C code called this, and a log may be lost
     }
   }
 

@@ -1,9 +1,12 @@
 #include "runtime/compile/time_limit.h"
 
 #include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -16,6 +19,7 @@ namespace dorajit::compile {
 namespace {
 
 constinit std::atomic<int> abandoned_threads = 0;
+constinit std::atomic<pid_t> abandoned_in = 0;
 
 // What the two threads share.
 struct Job {
@@ -62,6 +66,19 @@ void keep_this_library() {
   if (auto own = DynamicLibrary::open(file)) own->keep_forever();
 }
 
+// A library whose destructors have run crashes the thread that is still inside it.
+void end_without_destructors(int status, void*) {
+  if (abandoned_threads == 0 || abandoned_in != ::getpid()) return;
+  std::fflush(nullptr);
+  ::_exit(status);
+}
+
+void protect_exit() {
+  abandoned_in = ::getpid();
+  // Registered after the libraries that the work uses, so called before their destructors.
+  [[maybe_unused]] static const int registered = ::on_exit(end_without_destructors, nullptr);
+}
+
 }  // namespace
 
 Outcome run_within(std::chrono::milliseconds limit, std::function<void()> work) {
@@ -81,6 +98,7 @@ Outcome run_within(std::chrono::milliseconds limit, std::function<void()> work) 
   ++abandoned_threads;
   lock.unlock();
   keep_this_library();
+  protect_exit();
   return Outcome::kTooLate;
 }
 

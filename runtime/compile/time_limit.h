@@ -22,8 +22,9 @@ enum class Outcome {
 };
 
 // Runs the work on a thread of its own, or on this one if there can be no more threads. What throws
-// there throws here. After the limit the thread is left behind: it holds up neither exit() nor an
-// unloading of this library, which then stays. So the work must own whatever it uses.
+// there throws here. After the limit the thread is left behind, so the work must own whatever it
+// uses. This library then stays loaded, and exit() during the work ends the process with its status
+// at once, without the destructors of the libraries that the work is using.
 Outcome run_within(std::chrono::milliseconds limit, std::function<void()> work);
 
 template <class T>

@@ -60,7 +60,7 @@ bool is_same(const TensorView& a, const TensorView& b) {
 bool overlaps(const TensorView& a, const TensorView& b) {
   if (end_address(a) <= address(b) || end_address(b) <= address(a)) return false;
   // Column windows of one wider buffer lie interleaved without touching.
-  if (a.rows > 1 && b.rows > 1 && stride_bytes(a) == stride_bytes(b)) {
+  if (a.rows > 1 && b.rows > 1 && stride_bytes(a) == stride_bytes(b) && stride_bytes(a) > 0) {
     const auto stride = static_cast<std::uintptr_t>(stride_bytes(a));
     const std::uintptr_t distance =
         address(b) >= address(a) ? address(b) - address(a) : address(a) - address(b);
@@ -125,7 +125,7 @@ Status check_memory(const OpSpec& op, const OperandSpec& operand, const TensorVi
                               "its first element",
                               tensor.data));
   }
-  if (address(tensor) % static_cast<std::uintptr_t>(size) != 0) {
+  if (size > 1 && address(tensor) % static_cast<std::uintptr_t>(size) != 0) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("is not aligned to its elements of {} bytes", size));
   }

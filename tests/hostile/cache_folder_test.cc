@@ -76,6 +76,7 @@ struct Case {
   Attack attack;
 };
 
+// GoogleTest finds it by this name. NOLINTNEXTLINE(readability-identifier-naming)
 void PrintTo(const Case& one, std::ostream* out) { *out << one.attack.name; }
 
 std::vector<Case> cases(std::initializer_list<std::span<const Attack>> attacks) {

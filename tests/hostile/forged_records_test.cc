@@ -15,7 +15,7 @@
 namespace dorajit::cache {
 namespace {
 
-constexpr std::int64_t kYear = 365 * 86'400;
+constexpr std::int64_t kYear = std::int64_t{365} * 86'400;
 
 std::int64_t now() {
   const auto since = std::chrono::system_clock::now().time_since_epoch();

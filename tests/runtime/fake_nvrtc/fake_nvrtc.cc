@@ -20,6 +20,7 @@ int put(const char* text, std::size_t size, char* to) {
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): the names are those of NVRTC
 extern "C" {
 
 int nvrtcVersion(int* major, int* minor) {
@@ -78,3 +79,4 @@ int nvrtcGetPTXSize(void*, std::size_t* size) {
 int nvrtcGetPTX(void*, char* to) { return put(kPtx, sizeof kPtx, to); }
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming)
