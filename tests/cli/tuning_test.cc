@@ -92,7 +92,7 @@ TEST(CliTune, SaysWhyWinnersAreNotKept) {
   std::filesystem::permissions(sandbox.cache_dir(), std::filesystem::perms::all);
   const CliResult result = sandbox.run({"tune", "--shape", "8x512", "--device", "cpu"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("winners are not kept: folder " + sandbox.cache_dir() +
+  EXPECT_THAT(result.out, HasSubstr("winners are not kept: " + sandbox.cache_dir() +
                                     " can be written by everybody"));
 }
 

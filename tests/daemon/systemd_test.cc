@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "autotune/protocol/socket_place.h"
@@ -35,7 +36,7 @@ void configure_unit(const std::string& name, const std::filesystem::path& folder
         std::pair<std::string, std::string>{"@docdir@", "/usr/share/doc"}}) {
     if (const auto at = unit.find(from); at != std::string::npos) unit.replace(at, from.size(), to);
   }
-  EXPECT_EQ(unit.find('@'), std::string::npos) << unit;
+  EXPECT_FALSE(std::regex_search(unit, std::regex("@[a-z]+@"))) << unit;
   std::ofstream(folder / name) << unit;
 }
 
