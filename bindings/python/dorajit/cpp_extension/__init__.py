@@ -149,7 +149,7 @@ def _open_folder(stack, folder):
 def _open(stack, name, flags, folder):
     try:
         opened = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags, dir_fd=folder)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError):  # the last: not in this locale
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:  # a symbolic link
