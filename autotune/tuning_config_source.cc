@@ -138,6 +138,8 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& prob
     }
     return std::nullopt;
   }
+  // First: a winner that a killed process left in the store must not be verified again.
+  gate_.remember(problem, tuned->winner, device.info(), environment);
   store_->record(trials, {.problem = to_text(problem),
                           .device = device.info().fingerprint,
                           .environment = environment,
@@ -146,7 +148,6 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const launch::Problem& prob
                           .median_ns = tuned->winner_ns,
                           .default_median_ns = tuned->default_ns,
                           .created_unix_s = now});
-  gate_.remember(problem, tuned->winner, device.info(), environment);
   journal_->forget(quarantine_scope(problem.variant, device.info()), configs_of(*tuned));
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   if (settings_.print_autotuning) {

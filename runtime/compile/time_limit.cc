@@ -50,13 +50,13 @@ void run(Job& job) {
 }
 
 // Signals are for the threads of the application.
-void start(const std::shared_ptr<Job>& job) {
+std::thread start(const std::shared_ptr<Job>& job) {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const ScopeExit restored([&] { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); });
-  std::thread([job] { run(*job); }).detach();
+  return std::thread([job] { run(*job); });
 }
 
 // The thread that is left behind runs code of this library.
@@ -84,19 +84,24 @@ void protect_exit() {
 Outcome run_within(std::chrono::milliseconds limit, std::function<void()> work) {
   if (abandoned_threads >= kMostAbandonedThreads) return Outcome::kRefused;
   const auto job = std::make_shared<Job>(std::move(work));
+  std::thread thread;
   try {
-    start(job);
+    thread = start(job);
   } catch (const std::system_error&) {
     run(*job);
   }
   std::unique_lock lock(job->mutex);
   if (job->finished.wait_for(lock, limit, [&] { return job->is_done; })) {
+    lock.unlock();
+    // A thread that is still ending during exit() uses libraries whose destructors have run.
+    if (thread.joinable()) thread.join();
     if (job->thrown) std::rethrow_exception(job->thrown);
     return Outcome::kDone;
   }
   job->is_abandoned = true;
   ++abandoned_threads;
   lock.unlock();
+  thread.detach();
   keep_this_library();
   protect_exit();
   return Outcome::kTooLate;

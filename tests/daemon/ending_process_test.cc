@@ -56,7 +56,8 @@ int asks_and_ends(const RunningDaemon& daemon, int cols, const std::string& end)
   const auto run = compile::run_process(
       {"/usr/bin/env", "TEST_DAEMON_DIR=" + daemon.socket_folder(),
        "TEST_CACHE_DIR=" + daemon.cache_dir(), std::format("TEST_COLS={}", cols), "TEST_END=" + end,
-       "ASAN_OPTIONS=detect_leaks=0", std::filesystem::read_symlink("/proc/self/exe").string(),
+       "ASAN_OPTIONS=detect_leaks=0", "TSAN_OPTIONS=report_thread_leaks=0",
+       std::filesystem::read_symlink("/proc/self/exe").string(),
        "--gtest_filter=EndingProcess.DISABLED_AsksAndEnds", "--gtest_also_run_disabled_tests"},
       std::chrono::seconds(60));
   if (!run) return -1;
