@@ -30,7 +30,7 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
 // multiple of a row, so that neighbouring rows differ.
 constexpr std::size_t kPattern = 65521;
 
-std::vector<std::byte> random_elements(const kernels::OperandSpec& operand, ElementType type,
+std::vector<std::byte> random_elements(const kernels::Operand& operand, ElementType type,
                                        std::size_t count, std::uint64_t seed) {
   std::minstd_rand random(static_cast<unsigned>(seed * 2654435761U + count % 1000003U));
   std::normal_distribution<double> around_zero(0.0, 1.0);
@@ -57,7 +57,7 @@ std::vector<std::byte> random_elements(const kernels::OperandSpec& operand, Elem
 std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::Variant& variant,
                                                                 const ScratchShape& shape,
                                                                 kernels::DeviceKind kind) {
-  const auto& operands = kernels::spec(variant.op).operands;
+  const auto& operands = variant.operation->operands;
   // Below the widest class operands are misaligned on purpose, so that what is verified and
   // measured is what callers of that class have.
   const bool misaligned = shape.vector_width < kernels::widest_vector(variant, kind);
@@ -158,7 +158,7 @@ Result<ScratchOperands> ScratchOperands::make(device::Device& device,
 }
 
 Status ScratchOperands::fill_inputs() {
-  const auto& operands = kernels::spec(variant_.op).operands;
+  const auto& operands = variant_.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].role != OperandRole::kInput || !variant_.has(i)) continue;
     const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant_.types[i]));
@@ -188,7 +188,7 @@ kernels::KernelArguments ScratchOperands::arguments(std::int64_t set) const {
 }
 
 Status ScratchOperands::poison(std::int64_t set) {
-  const auto& operands = kernels::spec(variant_.op).operands;
+  const auto& operands = variant_.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
     DORAJIT_TRY(device_->fill(arguments(set).operands[i].data, kPoison, layout_[i].bytes));
@@ -199,7 +199,7 @@ Status ScratchOperands::poison(std::int64_t set) {
 }
 
 Result<std::vector<std::byte>> ScratchOperands::read_outputs(std::int64_t set) const {
-  const auto& operands = kernels::spec(variant_.op).operands;
+  const auto& operands = variant_.operation->operands;
   std::vector<std::byte> outputs;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
@@ -212,7 +212,7 @@ Result<std::vector<std::byte>> ScratchOperands::read_outputs(std::int64_t set) c
 }
 
 Result<std::vector<std::byte>> ScratchOperands::reference_outputs(std::int64_t set) const {
-  const auto& spec = kernels::spec(variant_.op);
+  const auto& spec = *variant_.operation;
   std::vector<std::vector<std::byte>> copies(layout_.size());
   kernels::KernelArguments host = arguments(set);
   for (std::size_t i = 0; i < layout_.size(); ++i) {
@@ -243,7 +243,7 @@ Status ScratchOperands::restore(std::int64_t set, std::span<const std::byte> ima
 
 std::vector<std::byte> ScratchOperands::with_outputs(std::vector<std::byte> image,
                                                      std::span<const std::byte> outputs) const {
-  const auto& operands = kernels::spec(variant_.op).operands;
+  const auto& operands = variant_.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
     std::ranges::copy(outputs.first(layout_[i].bytes),
@@ -259,7 +259,7 @@ ScratchOperands::Difference ScratchOperands::compare(std::span<const std::byte> 
     return !std::ranges::equal(image.subspan(begin, end - begin),
                                expected.subspan(begin, end - begin));
   };
-  const auto& operands = kernels::spec(variant_.op).operands;
+  const auto& operands = variant_.operation->operands;
   bool outputs_differ = false;
   std::size_t begin = 0;  // of what no kernel may write
   const auto step_over = [&](std::size_t offset, std::size_t bytes) {

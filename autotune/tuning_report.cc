@@ -11,7 +11,7 @@ std::string tuning_report(const launch::Problem& problem, const TuneResult& resu
   return std::format(
       "dorajit autotuning for kernel {}, with key as {}, finished after {:.2f}s, best config "
       "selected: {}; {:.2f} us, default {} {:.2f} us, {} configs\n",
-      kernels::spec(problem.variant.op).name, to_text(problem), seconds, to_text(result.winner),
+      problem.variant.operation->name, to_text(problem), seconds, to_text(result.winner),
       result.winner_ns / 1e3, to_text(result.default_config), result.default_ns / 1e3,
       result.trials.size());
 }

@@ -1,14 +1,18 @@
-# cmake -DFOLDER=... -DFILES=a;b -DHEADER=... -DNAMESPACE=... -DOUTPUT=... -P embed_sources.cmake
+# cmake -DFILES=a=/path/a;b=/path/b -DHEADER=... -DNAMESPACE=... -DOUTPUT=... -P embed_sources.cmake
 # Writes a C++ file that holds each file's name, text and SHA-256 in the arrays that the header
-# declares in the namespace. Texts are arrays of bytes, since
-# compilers limit the length of a string literal.
+# declares in the namespace. Texts are arrays of bytes, since compilers limit the length of a string
+# literal.
 
 set(arrays "")
 set(table "")
 set(count 0)
-foreach(name IN LISTS FILES)
-  file(READ "${FOLDER}/${name}" hex HEX)
-  file(SHA256 "${FOLDER}/${name}" sha256)
+foreach(file IN LISTS FILES)
+  string(FIND "${file}" "=" end)
+  string(SUBSTRING "${file}" 0 ${end} name)
+  math(EXPR begin "${end} + 1")
+  string(SUBSTRING "${file}" ${begin} -1 path)
+  file(READ "${path}" hex HEX)
+  file(SHA256 "${path}" sha256)
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${hex}")
   string(REPLACE "'\\x0a'," "'\\x0a',\n" bytes "${bytes}")
   string(APPEND arrays "constexpr char kText${count}[] = {\n${bytes}'\\0'};\n")

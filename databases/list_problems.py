@@ -20,9 +20,9 @@ def variants(activations, gain):
     yield f"compose/{activations},{activations},{gain},{activations}"
     yield f"compose_inner/{activations},{activations},{gain},{activations},{activations}"
     yield (f"backward/{activations},{activations},{gain},{activations},{activations},{gain}")
-    yield f"compose_residual/{activations},{activations},{gain},{activations},{activations}"
-    yield f"compose_residual/{activations},{activations},{gain},{activations},-"
-    yield (f"compose_biased_residual/{activations},{activations},{gain},{activations},{activations},"
+    yield f"compose_residual/{activations},{activations},{gain},-,{activations},{activations}"
+    yield f"compose_residual/{activations},{activations},{gain},-,{activations},-"
+    yield (f"compose_residual/{activations},{activations},{gain},{activations},{activations},"
            f"{activations}")
     yield (f"residual_backward/{activations},{activations},{gain},{activations},{activations},{gain}")
 

@@ -1,217 +1,24 @@
 #include "kernel_templates/builtin_cpu.h"
 
-#include <array>
-
-#include "kernel_templates/cpu/column_sums.h"
-#include "kernel_templates/cpu/elementwise.h"
-#include "kernel_templates/cpu/row_sums.h"
-#include "kernel_templates/math/backward.h"
-#include "kernel_templates/math/compose.h"
-#include "kernel_templates/math/compose_biased_residual.h"
-#include "kernel_templates/math/compose_inner.h"
-#include "kernel_templates/math/compose_residual.h"
-#include "kernel_templates/math/norm_assembly.h"
-#include "kernel_templates/math/residual_backward.h"
+#include "kernel_templates/builtin_kernels.h"
 
 namespace dorajit::kernels {
-namespace {
-
-constexpr Config kElementwiseConfig{.block_size = 4096};
-constexpr Config kColumnSumsConfig{.block_size = 4096, .rows_per_program = 256};
-constexpr Config kRowSumsConfig{.block_size = 4096, .rows_per_program = 16};
-
-constexpr long long kTile = 512;
-
-template <ElementType kType, class T>
-void widen_tile(const void* from, T* to, long long count) {
-  const auto* elements = static_cast<const typename Element<kType>::Storage*>(from);
-  for (long long i = 0; i < count; ++i) {
-    to[i] = static_cast<T>(Element<kType>::widen(elements[i]));
-  }
-}
-
-template <ElementType kType, class T>
-void narrow_tile(const T* from, void* to, long long count) {
-  auto* elements = static_cast<typename Element<kType>::Storage*>(to);
-  using Compute = decltype(Element<kType>::widen(*elements));
-  for (long long i = 0; i < count; ++i) {
-    elements[i] = Element<kType>::narrow(static_cast<Compute>(from[i]));
-  }
-}
-
-template <class T>
-void widen(ElementType type, const void* from, T* to, long long count) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return widen_tile<ElementType::kFloat32>(from, to, count);
-    case ElementType::kBfloat16:
-      return widen_tile<ElementType::kBfloat16>(from, to, count);
-    case ElementType::kFloat16:
-      return widen_tile<ElementType::kFloat16>(from, to, count);
-    case ElementType::kFloat64:
-      return widen_tile<ElementType::kFloat64>(from, to, count);
-    case ElementType::kAbsent:
-      for (long long i = 0; i < count; ++i) to[i] = T(0);
-      return;
-  }
-}
-
-template <class T>
-void narrow(ElementType type, const T* from, void* to, long long count) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return narrow_tile<ElementType::kFloat32>(from, to, count);
-    case ElementType::kBfloat16:
-      return narrow_tile<ElementType::kBfloat16>(from, to, count);
-    case ElementType::kFloat16:
-      return narrow_tile<ElementType::kFloat16>(from, to, count);
-    case ElementType::kFloat64:
-      return narrow_tile<ElementType::kFloat64>(from, to, count);
-    case ElementType::kAbsent:
-      return;
-  }
-}
-
-// Spans whose element types are looked up at run time: tiles are widened into, evaluated in and
-// narrowed from the compute type.
-template <template <class> class Formula, Broadcast kBroadcast, class Compute>
-struct UntypedSpans {
-  using T = Compute;
-  using F = Formula<T>;
-  using Order = OperandOrder<F>;
-  using Pointers = SpanPointers<F>;
-
-  const Variant* variant;
-
-  [[nodiscard]] ElementType type(int operand) const {
-    return variant->types[static_cast<std::size_t>(operand)];
-  }
-  [[nodiscard]] long long element_size(int operand) const { return size_in_bytes(type(operand)); }
-
-  void run(const F& formula, const Pointers& pointers, long long count, T* terms) const {
-    for (long long done = 0; done < count; done += kTile) {
-      run_tile(formula, pointers, done, count - done < kTile ? count - done : kTile,
-               terms == nullptr ? nullptr : terms + done);
-    }
-  }
-
-  void run_tile(const F& formula, const Pointers& pointers, long long offset, long long count,
-                T* terms) const {
-    alignas(64) T tile[Order::kFirstSum][kTile];
-    for (int i = 0; i < Order::kFirstOutput; ++i) {
-      if (i >= Order::kMatrixInputs && kBroadcast == Broadcast::kPerRow) {
-        widen(type(i), pointers.data[i], tile[i], 1);
-        for (long long j = 1; j < count; ++j) tile[i][j] = tile[i][0];
-      } else {
-        widen(type(i), at(pointers, i, offset), tile[i], count);
-      }
-    }
-    for (long long j = 0; j < count; ++j) {
-      T values[Order::kFirstOutput];
-      T output[F::kOutputs];
-      for (int i = 0; i < Order::kFirstOutput; ++i) values[i] = tile[i][j];
-      formula(values, values + Order::kMatrixInputs, output);
-      for (int i = 0; i < Order::kStored; ++i) tile[Order::kFirstOutput + i][j] = output[i];
-      if constexpr (F::kSums > 0) {
-        if (terms != nullptr) terms[j] = output[F::kOutputs - 1];
-      }
-    }
-    for (int i = Order::kFirstOutput; i < Order::kFirstSum; ++i) {
-      if (type(i) != ElementType::kAbsent) narrow(type(i), tile[i], at(pointers, i, offset), count);
-    }
-  }
-
-  [[nodiscard]] void* at(const Pointers& pointers, int operand, long long offset) const {
-    return static_cast<char*>(pointers.data[operand]) + offset * element_size(operand);
-  }
-
-  void put_sum(const KernelArguments& arguments, long long channel, T sum) const {
-    const int operand = Order::kFirstSum;
-    narrow(type(operand), &sum,
-           static_cast<char*>(arguments.operands[operand].data) + channel * element_size(operand),
-           1);
-  }
-};
-
-template <template <class> class Formula, Broadcast kBroadcast, class T>
-struct Builtin {
-  using Spans = UntypedSpans<Formula, kBroadcast, T>;
-
-  static void elementwise(const Variant& variant, const KernelArguments& arguments, long long first,
-                          long long last) {
-    ElementwisePrograms<Spans, kElementwiseConfig, kBroadcast>::run(Spans{&variant}, arguments,
-                                                                    first, last);
-  }
-
-  static void sums(const Variant& variant, const KernelArguments& arguments, long long first,
-                   long long last) {
-    if constexpr (kBroadcast == Broadcast::kPerColumn) {
-      ColumnSumsPrograms<Spans, kColumnSumsConfig>::run(Spans{&variant}, arguments, first, last);
-    } else {
-      RowSumsPrograms<Spans, kRowSumsConfig>::run(Spans{&variant}, arguments, first, last);
-    }
-  }
-
-  static void finish(const Variant& variant, const KernelArguments& arguments, long long first,
-                     long long last) {
-    constexpr Config kConfig =
-        kBroadcast == Broadcast::kPerColumn ? kColumnSumsConfig : kRowSumsConfig;
-    FinishSums<Spans, kConfig, kBroadcast>::run(Spans{&variant}, arguments, first, last);
-  }
-
-  static BuiltinKernel kernel(const Variant& variant) {
-    if constexpr (Formula<T>::kSums > 0) {
-      if (variant.has_sum()) return {.run = sums, .finish = finish};
-    }
-    return {.run = elementwise};
-  }
-};
-
-template <template <class> class Formula>
-BuiltinKernel kernel_of(const Variant& variant) {
-  using enum Broadcast;
-  if (compute_type(variant) == ElementType::kFloat64) {
-    return variant.broadcast == kPerRow ? Builtin<Formula, kPerRow, double>::kernel(variant)
-                                        : Builtin<Formula, kPerColumn, double>::kernel(variant);
-  }
-  return variant.broadcast == kPerRow ? Builtin<Formula, kPerRow, float>::kernel(variant)
-                                      : Builtin<Formula, kPerColumn, float>::kernel(variant);
-}
-
-}  // namespace
 
 BuiltinKernel builtin_cpu_kernel(const Variant& variant) {
-  if (!is_supported(variant)) return {};
-  switch (variant.op) {
-    case Op::kCompose:
-      return kernel_of<Compose>(variant);
-    case Op::kComposeInner:
-      return kernel_of<ComposeInner>(variant);
-    case Op::kBackward:
-      return kernel_of<Backward>(variant);
-    case Op::kNormAssembly:
-      return kernel_of<NormAssembly>(variant);
-    case Op::kComposeResidual:
-      return kernel_of<ComposeResidual>(variant);
-    case Op::kComposeBiasedResidual:
-      return kernel_of<ComposeBiasedResidual>(variant);
-    case Op::kResidualBackward:
-      return kernel_of<ResidualBackward>(variant);
-    default:
-      return {};
-  }
+  const bool has_one = is_supported(variant) && variant.operation->builtin != nullptr;
+  return has_one ? variant.operation->builtin(variant) : BuiltinKernel{};
 }
 
 Config builtin_cpu_config(const Variant& variant) {
   switch (template_kind(variant)) {
     case TemplateKind::kElementwise:
-      return kElementwiseConfig;
+      return kBuiltinElementwise;
     case TemplateKind::kColumnSums:
-      return kColumnSumsConfig;
+      return kBuiltinColumnSums;
     case TemplateKind::kRowSums:
-      return kRowSumsConfig;
+      return kBuiltinRowSums;
   }
-  return kElementwiseConfig;
+  return kBuiltinElementwise;
 }
 
 }  // namespace dorajit::kernels

@@ -1,7 +1,7 @@
-// What operations there are, and which template, formula and operands each has.
+// What an operation is, and which template and sources serve a variant of it.
 //
-// Adding an operation means: a formula in math/, an entry in registry.cc, and a kernel template if
-// none of the present ones fits. docs/writing_a_kernel.md walks through it.
+// Each operation is an object that a file of operations/ defines; docs/writing_a_kernel.md walks
+// through adding one. The layers above know an operation by its object and by its name alone.
 #pragma once
 
 #include <array>
@@ -18,21 +18,6 @@
 
 namespace dorajit::kernels {
 
-enum class Op : int {
-  kCompose = 0,
-  kComposeInner,
-  kBackward,
-  kNormAssembly,
-  kComposeResidual,
-  kComposeBiasedResidual,
-  kResidualBackward,
-  // The passes that `compose` is measured against; not offered by any public interface.
-  kScaleByScalar,
-  kScaleByGain,
-  kScaleByGainMinusOne,
-  kAdd,
-};
-
 enum class DeviceKind : int { kCpu = 0, kCuda = 1 };
 
 enum class OperandRole { kInput, kOutput };
@@ -45,15 +30,20 @@ enum class OperandShape {
 
 enum class Presence {
   kRequired,
-  kOptional,  // an output that the caller may not want
+  kOptional,  // an output that the caller may not want, or an input that is zero without a tensor
   kForSum,    // an input that only the sum needs: required with it, not read without it
 };
 
-struct OperandSpec {
-  std::string_view name;
+// The element type that a model's layer gives an operand.
+enum class UsualType { kOfActivations, kOfGain };
+
+struct Operand {
+  std::string_view name;  // ends with a null character, as every name of the table
   OperandRole role;
   OperandShape shape;
   Presence presence = Presence::kRequired;
+  UsualType usual_type =
+      shape == OperandShape::kMatrix ? UsualType::kOfActivations : UsualType::kOfGain;
 };
 
 struct Variant;
@@ -62,25 +52,47 @@ struct Variant;
 // kernels include. Slow; what every config is checked against.
 using ReferenceFunction = void (*)(const KernelArguments& arguments, const Variant& variant);
 
-struct OpSpec {
-  Op op;
+// A kernel that was compiled into the library, for every mix of element types. `run` takes programs
+// [first, last), `finish` the channels of a sum; it is null where there is no sum.
+struct BuiltinKernel {
+  using Function = void (*)(const Variant& variant, const KernelArguments& arguments,
+                            long long first, long long last);
+  Function run = nullptr;
+  Function finish = nullptr;
+};
+
+// Immutable, and there for as long as the process is.
+struct Operation {
   std::string_view name;
-  std::span<const OperandSpec> operands;  // in the order of KernelArguments::operands
+  std::string_view documentation;     // one line: what is computed
+  std::span<const Operand> operands;  // in the order of KernelArguments::operands
   std::span<const std::string_view> scalars;
-  std::string_view formula;      // class template in math/
+  std::string_view formula;      // class template in the header
   std::string_view math_header;  // "math/compose.h"
   ReferenceFunction reference;
+  BuiltinKernel (*builtin)(const Variant& variant);  // null: the library holds no CPU kernel of it
+  bool is_offered;     // by the public interfaces, which leave out what only measurements use
   int sum_operand;     // the index of the operand that is a sum, or -1
+  bool is_per_layer;   // called for a layer and not for its activations: on one row
   bool has_broadcast;  // whether an operand is broadcast
 };
 
-const OpSpec& spec(Op op);
-std::span<const OpSpec> all_ops();
-std::span<const OpSpec> offered_ops();  // by the public interfaces
+// All operations, in the order in which CMake lists operations/*.cc. Usable during the
+// initialisation of other objects.
+std::span<const Operation* const> all_operations();
 
-// An op with its element types and flags fixed: what one template instantiation serves.
+// Those that the public interfaces offer.
+std::vector<const Operation*> offered_operations();
+
+// Null for a name that no operation has.
+const Operation* find_operation(std::string_view name);
+
+// The operation of a name that stands in the source: ends the process if there is none.
+const Operation& operation(std::string_view name);
+
+// An operation with its element types and flags fixed: what one template instantiation serves.
 struct Variant {
-  Op op = Op::kCompose;
+  const Operation* operation = nullptr;
   Broadcast broadcast = Broadcast::kPerColumn;
   std::array<ElementType, kMaxOperands> types{};  // of the operands; the rest kFloat32
 
@@ -101,15 +113,16 @@ std::optional<Variant> parse_variant(std::string_view text);
 // "compose/bf16,bf16,f32,bf16"; "backward.rows/bf16,bf16,f32,bf16,-,f32" per row and without d_base
 std::string to_text(const Variant& variant);
 
-// Whether the op serves the variant: f64 goes only with f64, every other mix is allowed; what is
-// absent may be; something is written; and only ops with a broadcast operand have a per-row form.
+// Whether the operation serves the variant: f64 goes only with f64, every other mix is allowed;
+// what is absent may be; something is written; and only operations with a broadcast operand have a
+// per-row form.
 bool is_supported(const Variant& variant);
 
 // f64 when any operand is, else f32.
 ElementType compute_type(const Variant& variant);
 
-// Every supported variant of an op with all its operands, per column.
-std::vector<Variant> all_variants(Op op);
+// Every supported variant of an operation with all its operands, per column.
+std::vector<Variant> all_variants(const Operation& operation);
 
 // The template that serves a variant.
 enum class TemplateKind { kElementwise, kColumnSums, kRowSums };

@@ -207,7 +207,7 @@ void add_cuda(std::vector<Config>& space, TemplateKind kind, int width, SpaceKin
 int widest_vector(const Variant& variant, DeviceKind kind) {
   if (kind == DeviceKind::kCpu) return 1;
   int largest = 1;
-  const OpSpec& s = spec(variant.op);
+  const Operation& s = *variant.operation;
   for (std::size_t i = 0; i < s.operands.size(); ++i) {
     if (s.operands[i].shape == OperandShape::kMatrix && variant.has(i)) {
       largest = std::max(largest, size_in_bytes(variant.types[i]));

@@ -57,7 +57,7 @@ bool launches_nothing(const launch::Call& call, const kernels::Variant& variant)
 // That the device can reach what the call names.
 Status check_pointers(const launch::Call& call, const kernels::Variant& variant,
                       device::Device& device) {
-  const kernels::OpSpec& op = kernels::spec(call.op);
+  const kernels::Operation& op = *call.operation;
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     if (!variant.has(i) || call.operands[i].data == nullptr) continue;
     if (auto reachable = device.check_pointer(call.operands[i].data); !reachable) {

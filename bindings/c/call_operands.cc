@@ -11,56 +11,58 @@ namespace dorajit::bindings {
 namespace {
 
 using kernels::OperandShape;
-using kernels::OpSpec;
+using kernels::Operation;
 using kernels::Presence;
 
 // One element per channel: all dimensions of the tensor, flattened into one row.
-Result<launch::TensorView> channels_from_dlpack(const OpSpec& spec, std::size_t operand,
+Result<launch::TensorView> channels_from_dlpack(const Operation& operation, std::size_t operand,
                                                 const DLTensor* tensor) {
   const int all = tensor == nullptr ? 1 : tensor->ndim;
-  return tensor_from_dlpack(spec.name, spec.operands[operand].name, tensor, std::max(all, 1));
+  return tensor_from_dlpack(operation.name, operation.operands[operand].name, tensor,
+                            std::max(all, 1));
 }
 
 }  // namespace
 
-Result<Operands> operands_from_dlpack(const OpSpec& spec,
+Result<Operands> operands_from_dlpack(const Operation& operation,
                                       std::span<const DLTensor* const> tensors) {
   Operands operands;
   ChannelLayout layout;
   std::string_view broadcast_before;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (spec.operands[i].shape == OperandShape::kBroadcast && tensors[i] != nullptr &&
+    if (operation.operands[i].shape == OperandShape::kBroadcast && tensors[i] != nullptr &&
         tensors.front() != nullptr) {
-      const std::string_view name = spec.operands[i].name;
+      const std::string_view name = operation.operands[i].name;
       DORAJIT_ASSIGN(const ChannelLayout found,
-                     channel_layout(spec.name, name, *tensors.front(), *tensors[i]));
+                     channel_layout(operation.name, name, *tensors.front(), *tensors[i]));
       if (!broadcast_before.empty() && found != layout) {
         return fail(StatusCode::kUnsupported,
                     std::format("{}: argument `{}` has its channels along another dimension than "
                                 "`{}`; give both the same shape",
-                                spec.name, name, broadcast_before));
+                                operation.name, name, broadcast_before));
       }
       layout = found;
       broadcast_before = name;
     }
   }
   // Without a broadcast operand nothing tells rows from columns, and one row is the fastest shape.
-  if (!spec.has_broadcast && tensors.front() != nullptr) {
+  if (!operation.has_broadcast && tensors.front() != nullptr) {
     layout.column_dims = std::max(tensors.front()->ndim, 1);
   }
   operands.broadcast = layout.broadcast;
-  const auto sum = static_cast<std::size_t>(spec.sum_operand);
+  const auto sum = static_cast<std::size_t>(operation.sum_operand);
   const bool has_sum = sum < tensors.size() && tensors[sum] != nullptr;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Presence presence = spec.operands[i].presence;
+    const Presence presence = operation.operands[i].presence;
     const bool is_left_out = tensors[i] == nullptr && presence != Presence::kRequired;
     if (is_left_out || (presence == Presence::kForSum && !has_sum)) {
       operands.views[i].type = kernels::ElementType::kAbsent;
-    } else if (spec.operands[i].shape == OperandShape::kMatrix) {
-      DORAJIT_ASSIGN(operands.views[i], tensor_from_dlpack(spec.name, spec.operands[i].name,
-                                                           tensors[i], layout.column_dims));
+    } else if (operation.operands[i].shape == OperandShape::kMatrix) {
+      DORAJIT_ASSIGN(operands.views[i],
+                     tensor_from_dlpack(operation.name, operation.operands[i].name, tensors[i],
+                                        layout.column_dims));
     } else {
-      DORAJIT_ASSIGN(operands.views[i], channels_from_dlpack(spec, i, tensors[i]));
+      DORAJIT_ASSIGN(operands.views[i], channels_from_dlpack(operation, i, tensors[i]));
     }
   }
   return operands;

@@ -1,20 +1,21 @@
+// Calls of operations: the one way in, and the function of each name over it.
+#include <cstddef>
 #include <cstdint>
 #include <format>
 #include <span>
-#include <string_view>
 
 #include "bindings/c/call_operands.h"
 #include "bindings/c/engine_handle.h"
 #include "bindings/c/error_handle.h"
+#include "bindings/c/operation_handle.h"
 #include "kernel_templates/partial_sums.h"
-#include "kernel_templates/registry.h"
 #include "runtime/launch/check_call.h"
 #include "runtime/launch/size_limit.h"
 
 namespace dorajit::bindings {
 namespace {
 
-using kernels::OpSpec;
+using kernels::Operation;
 using launch::TensorView;
 
 struct Workspace {
@@ -22,44 +23,77 @@ struct Workspace {
   std::int64_t bytes = 0;
 };
 
-Status run(dorajit_engine* engine, kernels::Op op, void* stream,
-           std::span<const DLTensor* const> tensors, double scale,
-           const Workspace& workspace = {}) {
-  const ServedCall served(op, tensors);
-  const OpSpec& spec = kernels::spec(served.op());
-  DORAJIT_TRY(require(engine, spec.name, "engine", "create one with dorajit_engine_create"));
-  DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(spec, served.tensors()));
+Status run(dorajit_engine* engine, void* stream, const Operation& operation,
+           std::span<const DLTensor* const> tensors, std::span<const double> scalars,
+           const Workspace& workspace) {
+  DORAJIT_TRY(require(engine, operation.name, "engine", "create one with dorajit_engine_create"));
+  DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(operation, tensors));
   DORAJIT_ASSIGN(Engine * whole, engine->engine());
-  return whole->run({.op = served.op(),
+  return whole->run({.operation = &operation,
                      .broadcast = operands.broadcast,
-                     .operands = std::span(operands.views).first(spec.operands.size()),
-                     .scalars = std::span(&scale, 1),
+                     .operands = std::span(operands.views).first(tensors.size()),
+                     .scalars = scalars,
                      .workspace = workspace.data,
                      .workspace_bytes = workspace.bytes},
                     stream);
 }
 
-// Of backward and residual_backward, whose tensors and sums are alike.
-Status backward_workspace(std::string_view function, const DLTensor* d_out, const DLTensor* gain,
-                          std::int64_t* bytes) {
-  const OpSpec& spec = kernels::spec(kernels::Op::kBackward);
+Status launch(dorajit_engine* engine, void* stream, const dorajit_operation* handle,
+              const DLTensor* const* tensors, std::int32_t num_tensors, const double* scalars,
+              std::int32_t num_scalars, const Workspace& workspace) {
+  DORAJIT_ASSIGN(const Operation* operation,
+                 check_tensor_count("launch", handle, tensors, num_tensors));
+  const std::size_t wanted = operation->scalars.size();
+  const bool has_all = num_scalars >= 0 && static_cast<std::size_t>(num_scalars) == wanted &&
+                       (wanted == 0 || scalars != nullptr);
+  if (!has_all) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("launch: `{}` has {} scalars but {} are given; pass all of them",
+                            operation->name, wanted, scalars == nullptr ? 0 : num_scalars));
+  }
+  return run(engine, stream, *operation, std::span(tensors, operation->operands.size()),
+             std::span(scalars, wanted), workspace);
+}
+
+// The call of a function that has a name of its own.
+template <std::size_t kTensors>
+dorajit_status call(dorajit_engine* engine, void* stream, const Operation& operation,
+                    const DLTensor* const (&tensors)[kTensors], double scale,
+                    const Workspace& workspace, dorajit_error** error) {
+  return guarded(error, [&] {
+    return run(engine, stream, operation, tensors, std::span(&scale, 1), workspace);
+  });
+}
+
+// How many bytes a sum over the matrix needs; `function` stands in messages.
+Status workspace_of(std::string_view function, const Operation& operation,
+                    std::span<const DLTensor* const> tensors, std::int64_t* bytes) {
   DORAJIT_TRY(require(bytes, function, "bytes", "pass where the size goes"));
-  const DLTensor* const tensors[] = {d_out, nullptr, gain};
-  DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(spec, tensors));
+  // Of the other tensors nothing is known yet.
+  std::array<const DLTensor*, kernels::kMaxOperands> known{};
+  std::size_t broadcast = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const bool is_broadcast = operation.operands[i].shape == kernels::OperandShape::kBroadcast;
+    if (is_broadcast && broadcast == 0) broadcast = i;
+    if (i == 0 || is_broadcast) known[i] = tensors[i];
+  }
+  DORAJIT_ASSIGN(const Operands operands,
+                 operands_from_dlpack(operation, std::span(known).first(broadcast + 1)));
   const TensorView& matrix = operands.views[0];
-  const TensorView& channels = operands.views[2];
+  const TensorView& channels = operands.views[broadcast];
   // What no call would accept, and arithmetic on sizes could not bear.
   if (operands.broadcast == kernels::Broadcast::kPerColumn && channels.cols != matrix.cols) {
     return fail(StatusCode::kInvalidArgument,
-                std::format("{}: argument `gain` has {} elements but `d_out` has {} columns; give "
+                std::format("{}: argument `{}` has {} elements but `{}` has {} columns; give "
                             "one element per column",
-                            function, channels.cols, matrix.cols));
+                            function, operation.operands[broadcast].name, channels.cols,
+                            operation.operands[0].name, matrix.cols));
   }
   if (!launch::span_bytes(matrix)) {
     return fail(StatusCode::kInvalidArgument,
-                std::format("{}: argument `d_out` spans more than 2^47 bytes, which is all that a "
+                std::format("{}: argument `{}` spans more than 2^47 bytes, which is all that a "
                             "process can address; check its shape and strides",
-                            function));
+                            function, operation.operands[0].name));
   }
   const bool is_double = matrix.type == kernels::ElementType::kFloat64 ||
                          channels.type == kernels::ElementType::kFloat64;
@@ -70,42 +104,71 @@ Status backward_workspace(std::string_view function, const DLTensor* d_out, cons
   return {};
 }
 
+const Operation& kCompose = kernels::operation("compose");
+const Operation& kComposeInner = kernels::operation("compose_inner");
+const Operation& kBackward = kernels::operation("backward");
+const Operation& kNormAssembly = kernels::operation("norm_assembly");
+const Operation& kComposeResidual = kernels::operation("compose_residual");
+const Operation& kResidualBackward = kernels::operation("residual_backward");
+
 }  // namespace
 }  // namespace dorajit::bindings
 
-using dorajit::bindings::guarded;
-using dorajit::kernels::Op;
+using namespace dorajit::bindings;
+
+dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
+                              const dorajit_operation* operation, const DLTensor* const* tensors,
+                              std::int32_t num_tensors, const double* scalars,
+                              std::int32_t num_scalars, void* workspace,
+                              std::int64_t workspace_bytes, dorajit_error** error) {
+  return guarded(error, [&] {
+    return launch(engine, stream, operation, tensors, num_tensors, scalars, num_scalars,
+                  {.data = workspace, .bytes = workspace_bytes});
+  });
+}
+
+dorajit_status dorajit_operation_workspace(const dorajit_operation* operation,
+                                           const DLTensor* const* tensors, std::int32_t num_tensors,
+                                           std::int64_t* bytes, dorajit_error** error) {
+  return guarded(error, [&]() -> dorajit::Status {
+    constexpr std::string_view kFunction = "operation_workspace";
+    DORAJIT_ASSIGN(const Operation* known,
+                   check_tensor_count(kFunction, operation, tensors, num_tensors));
+    DORAJIT_TRY(require(bytes, kFunction, "bytes", "pass where the size goes"));
+    if (known->sum_operand < 0 || tensors[known->sum_operand] == nullptr) {
+      *bytes = 0;
+      return {};
+    }
+    return workspace_of(kFunction, *known, std::span(tensors, known->operands.size()), bytes);
+  });
+}
 
 dorajit_status dorajit_compose(dorajit_engine* engine, void* stream, const DLTensor* lora,
                                const DLTensor* base, const DLTensor* gain, double scale,
                                const DLTensor* out, dorajit_error** error) {
-  return guarded(error, [&] {
-    const DLTensor* const tensors[] = {lora, base, gain, out};
-    return dorajit::bindings::run(engine, Op::kCompose, stream, tensors, scale);
-  });
+  return call(engine, stream, kCompose, {lora, base, gain, out}, scale, {}, error);
 }
 
 dorajit_status dorajit_compose_inner(dorajit_engine* engine, void* stream, const DLTensor* lora,
                                      const DLTensor* base, const DLTensor* gain, double scale,
                                      const DLTensor* out, const DLTensor* inner,
                                      dorajit_error** error) {
-  return guarded(error, [&] {
-    const DLTensor* const tensors[] = {lora, base, gain, out, inner};
-    return dorajit::bindings::run(engine, Op::kComposeInner, stream, tensors, scale);
-  });
+  return call(engine, stream, kComposeInner, {lora, base, gain, out, inner}, scale, {}, error);
 }
 
 dorajit_status dorajit_backward_workspace(const DLTensor* d_out, const DLTensor* gain,
                                           std::int64_t* bytes, dorajit_error** error) {
   return guarded(error, [&] {
-    return dorajit::bindings::backward_workspace("backward_workspace", d_out, gain, bytes);
+    const DLTensor* const tensors[] = {d_out, nullptr, gain};
+    return workspace_of("backward_workspace", kBackward, tensors, bytes);
   });
 }
 
 dorajit_status dorajit_residual_backward_workspace(const DLTensor* d_out, const DLTensor* gain,
                                                    std::int64_t* bytes, dorajit_error** error) {
   return guarded(error, [&] {
-    return dorajit::bindings::backward_workspace("residual_backward_workspace", d_out, gain, bytes);
+    const DLTensor* const tensors[] = {d_out, nullptr, gain};
+    return workspace_of("residual_backward_workspace", kResidualBackward, tensors, bytes);
   });
 }
 
@@ -114,31 +177,24 @@ dorajit_status dorajit_backward(dorajit_engine* engine, void* stream, const DLTe
                                 const DLTensor* d_lora, const DLTensor* d_base,
                                 const DLTensor* d_gain, void* workspace,
                                 std::int64_t workspace_bytes, dorajit_error** error) {
-  return guarded(error, [&] {
-    const DLTensor* const tensors[] = {d_out, inner, gain, d_lora, d_base, d_gain};
-    return dorajit::bindings::run(engine, Op::kBackward, stream, tensors, scale,
-                                  {.data = workspace, .bytes = workspace_bytes});
-  });
+  return call(engine, stream, kBackward, {d_out, inner, gain, d_lora, d_base, d_gain}, scale,
+              {.data = workspace, .bytes = workspace_bytes}, error);
 }
 
 dorajit_status dorajit_norm_assembly(dorajit_engine* engine, void* stream,
                                      const DLTensor* w_norm_sq, const DLTensor* cross,
                                      const DLTensor* ba_norm_sq, double scale, const DLTensor* norm,
                                      dorajit_error** error) {
-  return guarded(error, [&] {
-    const DLTensor* const tensors[] = {w_norm_sq, cross, ba_norm_sq, norm};
-    return dorajit::bindings::run(engine, Op::kNormAssembly, stream, tensors, scale);
-  });
+  return call(engine, stream, kNormAssembly, {w_norm_sq, cross, ba_norm_sq, norm}, scale, {},
+              error);
 }
 
 dorajit_status dorajit_compose_residual(dorajit_engine* engine, void* stream, const DLTensor* lora,
                                         const DLTensor* result, const DLTensor* gain,
                                         const DLTensor* bias, double scale, const DLTensor* out,
                                         const DLTensor* inner, dorajit_error** error) {
-  return guarded(error, [&] {
-    const DLTensor* const tensors[] = {lora, result, gain, bias, out, inner};
-    return dorajit::bindings::run(engine, Op::kComposeBiasedResidual, stream, tensors, scale);
-  });
+  return call(engine, stream, kComposeResidual, {lora, result, gain, bias, out, inner}, scale, {},
+              error);
 }
 
 dorajit_status dorajit_residual_backward(dorajit_engine* engine, void* stream,
@@ -147,9 +203,6 @@ dorajit_status dorajit_residual_backward(dorajit_engine* engine, void* stream,
                                          const DLTensor* d_result, const DLTensor* d_gain,
                                          void* workspace, std::int64_t workspace_bytes,
                                          dorajit_error** error) {
-  return guarded(error, [&] {
-    const DLTensor* const tensors[] = {d_out, inner, gain, d_lora, d_result, d_gain};
-    return dorajit::bindings::run(engine, Op::kResidualBackward, stream, tensors, scale,
-                                  {.data = workspace, .bytes = workspace_bytes});
-  });
+  return call(engine, stream, kResidualBackward, {d_out, inner, gain, d_lora, d_result, d_gain},
+              scale, {.data = workspace, .bytes = workspace_bytes}, error);
 }

@@ -16,16 +16,13 @@ namespace dorajit::cli {
 namespace {
 
 using kernels::ElementType;
-using kernels::Op;
 
 constexpr std::array<std::int64_t, 5> kTokens = {1, 512, 2048, 4096, 8192};
 
-// The norms of a layer's columns are assembled from terms of the gain's type, where the gain is
-// made; the result is in the type of the weights.
-void use_norm_types(kernels::Variant& variant, ElementType gain) {
-  if (variant.op != Op::kNormAssembly) return;
-  for (std::size_t i = 0; i + 1 < kernels::spec(variant.op).operands.size(); ++i) {
-    variant.types[i] = gain;
+void use_layer_types(kernels::Variant& variant, ElementType gain) {
+  const auto& operands = variant.operation->operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].usual_type == kernels::UsualType::kOfGain) variant.types[i] = gain;
   }
 }
 
@@ -33,15 +30,24 @@ void add_once(std::vector<kernels::Variant>& variants, const kernels::Variant& v
   if (!std::ranges::contains(variants, variant)) variants.push_back(variant);
 }
 
-// As for inference: without the outputs that a backward pass is for.
-kernels::Variant without_optional_outputs(kernels::Variant variant) {
-  const auto& operands = kernels::spec(variant.op).operands;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].presence != kernels::Presence::kRequired) {
-      variant.types[i] = ElementType::kAbsent;
+// As of a layer without what is an optional input, and as for inference: without the outputs that a
+// backward pass is for.
+std::vector<kernels::Variant> forms_of(const kernels::Variant& whole) {
+  using kernels::OperandRole;
+  const auto without = [](kernels::Variant variant, OperandRole role) {
+    const auto& operands = variant.operation->operands;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      const bool is_for_sum = operands[i].presence == kernels::Presence::kForSum;
+      const bool is_optional = operands[i].presence == kernels::Presence::kOptional;
+      if ((is_optional && operands[i].role == role) ||
+          (is_for_sum && role == OperandRole::kOutput)) {
+        variant.types[i] = ElementType::kAbsent;
+      }
     }
-  }
-  return variant;
+    return variant;
+  };
+  const kernels::Variant plain = without(whole, OperandRole::kInput);
+  return {whole, without(whole, OperandRole::kOutput), plain, without(plain, OperandRole::kOutput)};
 }
 
 // With the types that are asked for, else with a gain in f32 and with one like the rest.
@@ -51,7 +57,7 @@ Result<std::vector<kernels::Variant>> make_variants(const PrewarmOptions& option
   const bool is_exact = !wanted.types.empty();
   std::vector<std::string> ops = options.ops;
   if (ops.empty()) {
-    for (const kernels::OpSpec& op : kernels::offered_ops()) ops.emplace_back(op.name);
+    for (const kernels::Operation* op : kernels::offered_operations()) ops.emplace_back(op->name);
   }
   if (is_exact && ops.size() > 1) {
     return fail(StatusCode::kInvalidArgument,
@@ -70,15 +76,19 @@ Result<std::vector<kernels::Variant>> make_variants(const PrewarmOptions& option
       wanted.gain_type = gain;
       wanted.is_per_row = false;
       DORAJIT_ASSIGN(kernels::Variant variant, make_variant(wanted));
-      if (options.variant.is_per_row && kernels::spec(variant.op).has_broadcast) {
+      if (options.variant.is_per_row && variant.operation->has_broadcast) {
         variant.broadcast = kernels::Broadcast::kPerRow;
       }
       if (!is_exact) {
-        use_norm_types(variant, kernels::parse_element_type(gain).value_or(ElementType::kFloat32));
+        use_layer_types(variant, kernels::parse_element_type(gain).value_or(ElementType::kFloat32));
       }
-      add_once(variants, variant);
-      const kernels::Variant least = without_optional_outputs(variant);
-      if (!is_exact && kernels::is_supported(least)) add_once(variants, least);
+      if (is_exact) {
+        add_once(variants, variant);
+        continue;
+      }
+      for (const kernels::Variant& form : forms_of(variant)) {
+        if (kernels::is_supported(form)) add_once(variants, form);
+      }
     }
   }
   return variants;
@@ -162,8 +172,7 @@ Result<std::vector<launch::Problem>> PrewarmProblems::on(kernels::DeviceKind kin
   std::vector<launch::Problem> problems;
   for (const kernels::Variant& variant : variants_) {
     for (const Shape& shape : shapes_) {
-      // The norms of a layer are one row.
-      const std::int64_t rows = variant.op == Op::kNormAssembly ? 1 : shape.rows;
+      const std::int64_t rows = variant.operation->is_per_layer ? 1 : shape.rows;
       DORAJIT_TRY(launch::check_size(variant, rows, shape.cols));
       const launch::Problem problem = launch::make_problem(variant, kind, rows, shape.cols);
       if (!std::ranges::contains(problems, problem)) problems.push_back(problem);

@@ -15,16 +15,16 @@ using autotune::ScratchOperands;
 using autotune::ScratchShape;
 using kernels::ElementType;
 
-constexpr kernels::Variant kVariant{.op = kernels::Op::kCompose,
-                                    .types = {ElementType::kBfloat16, ElementType::kBfloat16,
-                                              ElementType::kFloat32, ElementType::kBfloat16}};
+const kernels::Variant kVariant{.operation = &kernels::operation("compose"),
+                                .types = {ElementType::kBfloat16, ElementType::kBfloat16,
+                                          ElementType::kFloat32, ElementType::kBfloat16}};
 
 Status check_shape(Engine& engine, device::Device& device, const launch::DeviceId& id,
                    const ScratchShape& shape) {
   DORAJIT_ASSIGN(ScratchOperands scratch, ScratchOperands::make(device, kVariant, shape));
   DORAJIT_TRY(scratch.poison(0));
   const kernels::KernelArguments arguments = scratch.arguments(0);
-  const auto& specs = kernels::spec(kVariant.op).operands;
+  const auto& specs = kVariant.operation->operands;
   std::vector<launch::TensorView> operands;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const bool matrix = specs[i].shape == kernels::OperandShape::kMatrix;
@@ -36,8 +36,9 @@ Status check_shape(Engine& engine, device::Device& device, const launch::DeviceI
                         .row_stride = matrix ? arguments.operands[i].row_stride : 0});
   }
   const std::array<double, 1> scalars = {arguments.scalars[0]};
-  DORAJIT_TRY(engine.run({.op = kVariant.op, .operands = operands, .scalars = scalars},
-                         device.own_stream()));
+  DORAJIT_TRY(
+      engine.run({.operation = kVariant.operation, .operands = operands, .scalars = scalars},
+                 device.own_stream()));
   DORAJIT_TRY(device.synchronize(device.own_stream()));
   DORAJIT_ASSIGN(const std::vector<std::byte> outputs, scratch.read_outputs(0));
   DORAJIT_ASSIGN(const std::vector<std::byte> expected, scratch.reference_outputs(0));

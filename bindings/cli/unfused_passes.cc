@@ -11,7 +11,6 @@ namespace {
 
 using kernels::ElementType;
 using kernels::KernelArguments;
-using kernels::Op;
 using kernels::OperandArgument;
 using kernels::Variant;
 
@@ -31,10 +30,11 @@ Result<UnfusedPasses> UnfusedPasses::make(device::Device& device, launch::Kernel
   const auto& types = compose.types;
   const ElementType out = types[kOut];
   const std::array<Variant, kNumPasses> variants = {
-      Variant{.op = Op::kScaleByScalar, .types = {types[kLora], out}},
-      Variant{.op = Op::kScaleByGain, .types = {out, types[kGain], out}},
-      Variant{.op = Op::kScaleByGainMinusOne, .types = {types[kBase], types[kGain], out}},
-      Variant{.op = Op::kAdd, .types = {out, out, out}}};
+      Variant{.operation = &kernels::operation("scale_by_scalar"), .types = {types[kLora], out}},
+      Variant{.operation = &kernels::operation("scale_by_gain"), .types = {out, types[kGain], out}},
+      Variant{.operation = &kernels::operation("scale_by_gain_minus_one"),
+              .types = {types[kBase], types[kGain], out}},
+      Variant{.operation = &kernels::operation("add"), .types = {out, out, out}}};
   UnfusedPasses passes(device);
   for (std::size_t i = 0; i < kNumPasses; ++i) {
     const kernels::Config config =

@@ -18,11 +18,11 @@ Result<ElementType> parse_type(std::string_view option, std::string_view text) {
               std::format("{} {} is none of: f32, bf16, f16, f64", option, text));
 }
 
-Result<const kernels::OpSpec*> find_op(std::string_view name) {
+Result<const kernels::Operation*> find_op(std::string_view name) {
   std::string known;
-  for (const kernels::OpSpec& op : kernels::all_ops()) {
-    if (op.name == name) return &op;
-    known.append(known.empty() ? "" : ", ").append(op.name);
+  for (const kernels::Operation* op : kernels::all_operations()) {
+    if (op->name == name) return op;
+    known.append(known.empty() ? "" : ", ").append(op->name);
   }
   return fail(StatusCode::kInvalidArgument, std::format("--op {} is none of: {}", name, known));
 }
@@ -37,7 +37,7 @@ std::vector<std::string_view> split(std::string_view text) {
   return parts;
 }
 
-std::string operand_names(const kernels::OpSpec& op) {
+std::string operand_names(const kernels::Operation& op) {
   std::string names;
   for (const auto& operand : op.operands) {
     names.append(names.empty() ? "" : ",").append(operand.name);
@@ -49,8 +49,8 @@ std::string operand_names(const kernels::OpSpec& op) {
 
 void add_op_option(CLI::App& app, VariantOptions& options) {
   std::string names;
-  for (const kernels::OpSpec& op : kernels::offered_ops()) {
-    names.append(names.empty() ? "" : "|").append(op.name);
+  for (const kernels::Operation* op : kernels::offered_operations()) {
+    names.append(names.empty() ? "" : "|").append(op->name);
   }
   app.add_option("--op", options.op, "The operation [compose]")->option_text(names);
 }
@@ -73,8 +73,8 @@ void add_variant_options(CLI::App& app, VariantOptions& options) {
 }
 
 Result<kernels::Variant> make_variant(const VariantOptions& options) {
-  DORAJIT_ASSIGN(const kernels::OpSpec* op, find_op(options.op));
-  kernels::Variant variant{.op = op->op};
+  DORAJIT_ASSIGN(const kernels::Operation* op, find_op(options.op));
+  kernels::Variant variant{.operation = op};
   if (options.is_per_row) variant.broadcast = kernels::Broadcast::kPerRow;
   if (!options.types.empty()) {
     const auto parts = split(options.types);
@@ -95,10 +95,9 @@ Result<kernels::Variant> make_variant(const VariantOptions& options) {
       DORAJIT_ASSIGN(gain, parse_type("--gain-type", options.gain_type));
     }
     for (std::size_t i = 0; i < op->operands.size(); ++i) {
-      const kernels::OperandSpec& operand = op->operands[i];
-      // A layer's bias is of the type that its activations have.
-      const bool is_like_gain =
-          operand.shape != kernels::OperandShape::kMatrix && operand.name != "bias";
+      const kernels::Operand& operand = op->operands[i];
+      const bool is_like_gain = operand.shape != kernels::OperandShape::kMatrix &&
+                                operand.usual_type == kernels::UsualType::kOfGain;
       variant.types[i] = is_like_gain ? gain : type;
     }
   }

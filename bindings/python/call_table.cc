@@ -7,12 +7,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <string>
 
 #include "bindings/python/dorajit/cpp_extension/call_table.h"
 #include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
+#include "bindings/python/native_operation.h"
 #include "bindings/python/positional_function.h"
 #include "bindings/python/torch_tensor.h"
 #include "runtime/base/settings.h"
@@ -44,7 +44,7 @@ DLTensor to_dl(const BorrowedTensor& tensor) {
 class CallTensors {
  public:
   explicit CallTensors(const CallArguments& call) {
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(call.num_tensors); ++i) {
       const BorrowedTensor* const tensor = call.tensors[i];
       if (tensor == nullptr) continue;
       tensors_[i] = to_dl(*tensor);
@@ -54,72 +54,43 @@ class CallTensors {
   CallTensors(const CallTensors&) = delete;
   CallTensors& operator=(const CallTensors&) = delete;
 
-  const DLTensor* operator[](std::size_t i) const { return pointers_[i]; }
+  [[nodiscard]] const DLTensor* const* data() const { return pointers_.data(); }
 
  private:
   std::array<DLTensor, kMostBorrowedTensors> tensors_{};
   std::array<const DLTensor*, kMostBorrowedTensors> pointers_{};
 };
 
-std::int32_t counted_as(Operation operation) {
-  switch (operation) {
-    case Operation::kCompose:
-      return DORAJIT_OP_COMPOSE;
-    case Operation::kComposeInner:
-      return DORAJIT_OP_COMPOSE_INNER;
-    case Operation::kComposeResidual:
-      return DORAJIT_OP_COMPOSE_RESIDUAL;
-    case Operation::kBackward:
-      return DORAJIT_OP_BACKWARD;
-    case Operation::kResidualBackward:
-      return DORAJIT_OP_RESIDUAL_BACKWARD;
-  }
-  std::terminate();
-}
-
-dorajit_status enqueue(dorajit_engine* engine, const CallArguments& call, dorajit_error** error) {
-  const CallTensors t(call);
-  switch (call.operation) {
-    case Operation::kCompose:
-      return dorajit_compose(engine, call.stream, t[0], t[1], t[2], call.scale, t[3], error);
-    case Operation::kComposeInner:
-      return dorajit_compose_inner(engine, call.stream, t[0], t[1], t[2], call.scale, t[3], t[4],
-                                   error);
-    case Operation::kComposeResidual:
-      return dorajit_compose_residual(engine, call.stream, t[0], t[1], t[2], t[3], call.scale, t[4],
-                                      t[5], error);
-    case Operation::kBackward:
-      return dorajit_backward(engine, call.stream, t[0], t[1], t[2], call.scale, t[3], t[4], t[5],
-                              call.workspace, call.workspace_bytes, error);
-    case Operation::kResidualBackward:
-      return dorajit_residual_backward(engine, call.stream, t[0], t[1], t[2], call.scale, t[3],
-                                       t[4], t[5], call.workspace, call.workspace_bytes, error);
-  }
-  std::terminate();
-}
-
 std::int32_t run_call(const CallArguments& call, void** error) {
   if (!is_allowed().load(std::memory_order_relaxed)) return kServedOtherwise;
+  const CallTensors tensors(call);
   dorajit_error* what = nullptr;
   const dorajit_status status = run_with_engine(
-      [&](dorajit_engine* engine, dorajit_error** error) { return enqueue(engine, call, error); },
+      [&](dorajit_engine* engine, dorajit_error** error) {
+        return dorajit_launch(engine, call.stream, call.operation->handle, tensors.data(),
+                              call.num_tensors, &call.scale, 1, call.workspace,
+                              call.workspace_bytes, error);
+      },
       &what);
   if (may_be_served_otherwise(status)) {
     dorajit_error_destroy(what);
     return kServedOtherwise;
   }
   *error = what;
-  if (status == DORAJIT_OK) count_call(counted_as(call.operation));
+  if (status == DORAJIT_OK) count_call(*call.operation);
   return status;
 }
 
-std::int64_t workspace_bytes(const BorrowedTensor& d_out, const BorrowedTensor& gain) {
-  const DLTensor first = to_dl(d_out);
-  const DLTensor second = to_dl(gain);
+std::int64_t workspace_bytes(const CallArguments& call) {
+  const CallTensors tensors(call);
   std::int64_t bytes = 0;
-  const bool is_known = dorajit_backward_workspace(&first, &second, &bytes, nullptr) == DORAJIT_OK;
+  const bool is_known =
+      dorajit_operation_workspace(call.operation->handle, tensors.data(), call.num_tensors, &bytes,
+                                  nullptr) == DORAJIT_OK;
   return is_known ? bytes : -1;
 }
+
+NativeOperation* find_operation(const char* name) { return find_native_operation(name); }
 
 // Whether `body` threw nothing; else its Python error is set.
 template <class Body>
@@ -139,7 +110,8 @@ void raise_outcome(std::int32_t outcome, void* error) {
   without_exceptions([&] { check(outcome, static_cast<dorajit_error*>(error)); });
 }
 
-constexpr CallTable kCalls = {.run = run_call,
+constexpr CallTable kCalls = {.find = find_operation,
+                              .run = run_call,
                               .workspace_bytes = workspace_bytes,
                               .current_stream = current_cuda_stream,
                               .raise = raise_outcome};

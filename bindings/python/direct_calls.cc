@@ -78,20 +78,31 @@ class TensorList {
     return is_there_[i] ? &tensors_[i].dl() : nullptr;
   }
 
+  // All of them; those that were not added are null.
+  [[nodiscard]] std::array<const DLTensor*, kMost> all() const {
+    std::array<const DLTensor*, kMost> pointers;
+    for (std::size_t i = 0; i < kMost; ++i) pointers[i] = (*this)[i];
+    return pointers;
+  }
+
  private:
   std::array<TorchTensor, kMost> tensors_;
   std::array<bool, kMost> is_there_{};
   std::size_t count_ = 0;
 };
 
-// Runs `call(engine, stream, error)`. Whether it was done; if not, nothing was, and there is
-// another way. Throws error_already_set for what fails on every way.
-template <class Call>
-bool launch(std::int32_t operation, const DLTensor& first, const Call& call) {
-  void* const stream = current_stream(first.device);
+// Launches the operation. Whether it was done; if not, nothing was, and there is another way.
+// Throws error_already_set for what fails on every way.
+template <std::size_t kCount>
+bool launch(NativeOperation& operation, const std::array<const DLTensor*, kCount>& tensors,
+            double scale, void* workspace = nullptr, std::int64_t workspace_bytes = 0) {
+  void* const stream = current_stream(tensors[0]->device);
   dorajit_error* error = nullptr;
   const dorajit_status status = try_to_run(
-      [&](dorajit_engine* engine, dorajit_error** what) { return call(engine, stream, what); },
+      [&](dorajit_engine* engine, dorajit_error** what) {
+        return dorajit_launch(engine, stream, operation.handle, tensors.data(), kCount, &scale, 1,
+                              workspace, workspace_bytes, what);
+      },
       error);
   if (may_be_served_otherwise(status)) {
     dorajit_error_destroy(error);
@@ -119,11 +130,10 @@ PyObject* compose_directly(PyObject*, PyObject* const* arguments, Py_ssize_t cou
     py::object out = is_in_place ? py::reinterpret_borrow<py::object>(lora) : empty_like(lora);
     if (!is_in_place && !tensors.add_result(out.ptr())) return PyLong_FromLong(route);
     const double scale = PyFloat_AS_DOUBLE(arguments[3]);
+    static NativeOperation& operation = native_operation("compose");
     const bool is_done =
-        launch(DORAJIT_OP_COMPOSE, *tensors[0], [&](auto* engine, void* stream, auto** error) {
-          return dorajit_compose(engine, stream, tensors[0], tensors[1], tensors[2], scale,
-                                 tensors[is_in_place ? 0 : 3], error);
-        });
+        launch(operation,
+               std::array{tensors[0], tensors[1], tensors[2], tensors[is_in_place ? 0 : 3]}, scale);
     if (!is_done) return PyLong_FromLong(route);
     if (is_in_place) count_change(lora);
     return out.release().ptr();
@@ -142,11 +152,8 @@ PyObject* compose_inner_directly(PyObject*, PyObject* const* arguments, Py_ssize
     const py::object inner = empty_like(arguments[0]);
     if (!tensors.add_result(out.ptr()) || !tensors.add_result(inner.ptr())) return none();
     if (!have_one_shape({tensors[0], tensors[1]})) return none();
-    const bool is_done = launch(
-        DORAJIT_OP_COMPOSE_INNER, *tensors[0], [&](auto* engine, void* stream, auto** error) {
-          return dorajit_compose_inner(engine, stream, tensors[0], tensors[1], tensors[2], scale,
-                                       tensors[3], tensors[4], error);
-        });
+    static NativeOperation& operation = native_operation("compose_inner");
+    const bool is_done = launch(operation, tensors.all(), scale);
     return is_done ? PyTuple_Pack(2, out.ptr(), inner.ptr()) : none();
   });
 }
@@ -167,18 +174,14 @@ PyObject* compose_residual_directly(PyObject*, PyObject* const* arguments,
     const py::object inner = is_true(arguments[5]) ? empty_like(arguments[0]) : py::none();
     if (!tensors.add_result(out.ptr()) || !tensors.add_result(inner.ptr())) return none();
     if (!have_one_shape({tensors[0], tensors[1]})) return none();
-    const bool is_done = launch(
-        DORAJIT_OP_COMPOSE_RESIDUAL, *tensors[0], [&](auto* engine, void* stream, auto** error) {
-          return dorajit_compose_residual(engine, stream, tensors[0], tensors[1], tensors[2],
-                                          tensors[3], scale, tensors[4], tensors[5], error);
-        });
+    static NativeOperation& operation = native_operation("compose_residual");
+    const bool is_done = launch(operation, tensors.all(), scale);
     return is_done ? PyTuple_Pack(2, out.ptr(), inner.ptr()) : none();
   });
 }
 
-// d_out, inner, gain, scale, which gradients are wanted, the types of the first two. `kRun` has the
-// signature of dorajit_backward.
-template <std::int32_t kOperation, auto kRun>
+// d_out, inner, gain, scale, which gradients are wanted, the types of the first two.
+template <bool kIsResidual>
 PyObject* backward_directly(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
   if (count != 7) return wrong_count(7, count);
   return with_python_errors([&]() -> PyObject* {
@@ -198,20 +201,17 @@ PyObject* backward_directly(PyObject*, PyObject* const* arguments, Py_ssize_t co
       if (!tensors.add_result(made.ptr())) return none();
     }
     if (!have_one_shape({tensors[0], tensors[1]})) return none();
+    static NativeOperation& operation =
+        native_operation(kIsResidual ? "residual_backward" : "backward");
     std::int64_t bytes = 0;
-    TorchMemory workspace;
-    if (tensors[5] != nullptr) {
-      if (dorajit_backward_workspace(tensors[0], tensors[2], &bytes, nullptr) != DORAJIT_OK) {
-        return none();
-      }
-      if (bytes > 0) workspace = TorchMemory(d_out, bytes);
+    if (dorajit_operation_workspace(operation.handle, tensors.all().data(), 6, &bytes, nullptr) !=
+        DORAJIT_OK) {
+      return none();
     }
+    TorchMemory workspace;
+    if (bytes > 0) workspace = TorchMemory(d_out, bytes);
     const double scale_value = to_double(scale);
-    const bool is_done =
-        launch(kOperation, *tensors[0], [&](auto* engine, void* stream, auto** error) {
-          return kRun(engine, stream, tensors[0], tensors[1], tensors[2], scale_value, tensors[3],
-                      tensors[4], tensors[5], workspace.data(), bytes, error);
-        });
+    const bool is_done = launch(operation, tensors.all(), scale_value, workspace.data(), bytes);
     return is_done ? PyTuple_Pack(3, d_lora.ptr(), d_base.ptr(), d_gain.ptr()) : none();
   });
 }
@@ -237,15 +237,14 @@ void add_direct_calls(py::module_& module) {
                   "(Tensor, Tensor, Tensor, Tensor | None, float, bool) -> "
                   "tuple[Tensor, Tensor | None] | None\n\n"
                   "out and inner of compose_residual, likewise."),
-      fast_method("backward_directly", backward_directly<DORAJIT_OP_BACKWARD, dorajit_backward>,
+      fast_method("backward_directly", backward_directly<false>,
                   "backward_directly($module, d_out, inner, gain, scale, wanted, lora_type, "
                   "base_type, /)\n--\n\n"
                   "(Tensor, Tensor | None, Tensor, float, Sequence[bool], dtype, dtype) -> "
                   "tuple[Tensor | None, Tensor | None, Tensor | None] | None\n\n"
                   "The gradients of compose for lora, base and gain, None for those that are not "
                   "wanted, likewise."),
-      fast_method("residual_backward_directly",
-                  backward_directly<DORAJIT_OP_RESIDUAL_BACKWARD, dorajit_residual_backward>,
+      fast_method("residual_backward_directly", backward_directly<true>,
                   "residual_backward_directly($module, d_out, inner, gain, scale, wanted, "
                   "lora_type, result_type, /)\n--\n\n"
                   "(Tensor, Tensor | None, Tensor, float, Sequence[bool], dtype, dtype) -> "

@@ -3,10 +3,9 @@
 
 #include <dorajit/dorajit.h>
 
-#include <cstdint>
-
 #include "bindings/python/engines.h"
 #include "bindings/python/native_error.h"
+#include "bindings/python/native_operation.h"
 #include "bindings/python/without_gil.h"
 
 namespace dorajit::python {
@@ -46,7 +45,7 @@ inline bool may_be_served_otherwise(dorajit_status status) {
   }
 }
 
-// Counts a call that a kernel served; one of DORAJIT_OP_....
-void count_call(std::int32_t operation);
+// Counts a call that a kernel served.
+void count_call(NativeOperation& operation);
 
 }  // namespace dorajit::python

@@ -3,15 +3,18 @@
 #include <dorajit/dorajit.h>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
+#include <deque>
+#include <format>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
+#include "bindings/python/native_operation.h"
 #include "bindings/python/positional_function.h"
 #include "bindings/python/torch_tensor.h"
 
@@ -20,9 +23,7 @@ namespace {
 
 namespace py = pybind11;
 
-constexpr std::array kOperations = {"compose",       "compose_inner",    "backward",
-                                    "norm_assembly", "compose_residual", "residual_backward"};
-std::array<std::atomic<std::int64_t>, kOperations.size()> calls{};
+constexpr std::size_t kMostOperands = 8;
 
 // Reads the named argument, or raises DORAJIT_UNSUPPORTED.
 void read(const char* operation, const char* argument, py::handle tensor, TorchTensor& into) {
@@ -33,123 +34,108 @@ void read(const char* operation, const char* argument, py::handle tensor, TorchT
             "device");
 }
 
-// Raises DORAJIT_INVALID_ARGUMENT for tensors of several shapes, of which some may be null.
-void demand_one_shape(const char* operation, std::initializer_list<const DLTensor*> tensors) {
-  if (have_one_shape(tensors)) return;
-  raise(DORAJIT_INVALID_ARGUMENT,
-        std::string(operation) + ": the tensors have different shapes; give all the same");
-}
-
-// The arguments of a call, all of which have to be tensors.
-template <std::size_t kCount>
+// The tensors of a call, null for None where an operand may be left out.
 class Operands {
  public:
-  Operands(const char* operation, const std::array<const char*, kCount>& names,
-           Tensors<kCount> tensors) {
-    for (std::size_t i = 0; i < kCount; ++i) read(operation, names[i], tensors[i], tensors_[i]);
+  Operands(const NativeOperation& operation, std::span<PyObject* const> tensors) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const dorajit_operand_info& operand = operation.operands[i];
+      if (tensors[i] == Py_None && operand.presence != DORAJIT_OPERAND_REQUIRED) continue;
+      read(operation.info.name, operand.name, tensors[i], tensors_[i]);
+      pointers_[i] = &tensors_[i].dl();
+    }
   }
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
 
-  const DLTensor* operator[](std::size_t i) const { return &tensors_[i].dl(); }
+  [[nodiscard]] const DLTensor* const* data() const { return pointers_.data(); }
+  const DLTensor* operator[](std::size_t i) const { return pointers_[i]; }
 
  private:
-  std::array<TorchTensor, kCount> tensors_;
+  std::array<TorchTensor, kMostOperands> tensors_;
+  std::array<const DLTensor*, kMostOperands> pointers_{};
 };
 
-// An argument that may be None.
-class OptionalTensor {
- public:
-  OptionalTensor(const char* operation, const char* argument, py::handle tensor)
-      : is_there_(!tensor.is_none()) {
-    if (is_there_) read(operation, argument, tensor, tensor_);
+// Raises DORAJIT_INVALID_ARGUMENT for matrices of several shapes, of which kernels tell rows and
+// columns alone.
+void demand_one_shape(const NativeOperation& operation, const Operands& operands) {
+  for (std::size_t i = 1; i < operation.operands.size(); ++i) {
+    if (!operation.is_matrix(i) || have_one_shape({operands[0], operands[i]})) continue;
+    raise(DORAJIT_INVALID_ARGUMENT, std::string(operation.info.name) +
+                                        ": the tensors have different shapes; give all the same");
   }
-
-  [[nodiscard]] const DLTensor* dl() const { return is_there_ ? &tensor_.dl() : nullptr; }
-
- private:
-  TorchTensor tensor_;
-  bool is_there_;
-};
-
-void compose(Tensors<4> tensors, double scale) {
-  const Operands<4> operands("compose", {"lora", "base", "gain", "out"}, tensors);
-  demand_one_shape("compose", {operands[0], operands[1], operands[3]});
-  void* const stream = current_stream(operands[0]->device);
-  run([&](dorajit_engine* engine, dorajit_error** error) {
-    return dorajit_compose(engine, stream, operands[0], operands[1], operands[2], scale,
-                           operands[3], error);
-  });
-  count_call(DORAJIT_OP_COMPOSE);
 }
 
-void compose_inner(Tensors<5> tensors, double scale) {
-  const Operands<5> operands("compose_inner", {"lora", "base", "gain", "out", "inner"}, tensors);
-  demand_one_shape("compose_inner", {operands[0], operands[1], operands[3], operands[4]});
-  void* const stream = current_stream(operands[0]->device);
-  run([&](dorajit_engine* engine, dorajit_error** error) {
-    return dorajit_compose_inner(engine, stream, operands[0], operands[1], operands[2], scale,
-                                 operands[3], operands[4], error);
-  });
-  count_call(DORAJIT_OP_COMPOSE_INNER);
-}
-
-// lora, result, gain, bias, out and inner.
-void compose_residual(Tensors<6> tensors, double scale) {
-  constexpr const char* kName = "compose_residual";
-  const Operands<4> operands(
-      kName, {"lora", "result", "gain", "out"},
-      std::array<PyObject*, 4>{tensors[0], tensors[1], tensors[2], tensors[4]});
-  const OptionalTensor bias(kName, "bias", tensors[3]);
-  const OptionalTensor inner(kName, "inner", tensors[5]);
-  demand_one_shape(kName, {operands[0], operands[1], operands[3], inner.dl()});
-  void* const stream = current_stream(operands[0]->device);
-  run([&](dorajit_engine* engine, dorajit_error** error) {
-    return dorajit_compose_residual(engine, stream, operands[0], operands[1], operands[2],
-                                    bias.dl(), scale, operands[3], inner.dl(), error);
-  });
-  count_call(DORAJIT_OP_COMPOSE_RESIDUAL);
-}
-
-// d_out, inner, gain, and the gradients for lora, the base result and gain. `kRun` has the
-// signature of dorajit_backward.
-template <std::int32_t kOperation, auto kRun>
-void backward(Tensors<6> tensors, double scale) {
-  const char* const name = kOperations[kOperation];
-  const Operands<2> needed(name, {"d_out", "gain"},
-                           std::array<PyObject*, 2>{tensors[0], tensors[2]});
-  const OptionalTensor inner(name, "inner", tensors[1]);
-  const OptionalTensor d_lora(name, "d_lora", tensors[3]);
-  const OptionalTensor d_base(name, "d_base", tensors[4]);
-  const OptionalTensor d_gain(name, "d_gain", tensors[5]);
-  demand_one_shape(name, {needed[0], inner.dl(), d_lora.dl(), d_base.dl()});
+// Tensors in the order of the operands, then the scale.
+void run_operation(NativeOperation& operation, std::span<PyObject* const> tensors, double scale) {
+  const auto count = static_cast<std::int32_t>(tensors.size());
+  const Operands operands(operation, tensors);
+  demand_one_shape(operation, operands);
   std::int64_t bytes = 0;
-  TorchMemory workspace;
-  if (d_gain.dl() != nullptr) {
-    check([&](dorajit_error** error) {
-      return dorajit_backward_workspace(needed[0], needed[1], &bytes, error);
-    });
-    if (bytes > 0) workspace = TorchMemory(tensors[0], bytes);
-  }
-  void* const stream = current_stream(needed[0]->device);
-  run([&](dorajit_engine* engine, dorajit_error** error) {
-    return kRun(engine, stream, needed[0], inner.dl(), needed[1], scale, d_lora.dl(), d_base.dl(),
-                d_gain.dl(), workspace.data(), bytes, error);
+  check([&](dorajit_error** error) {
+    return dorajit_operation_workspace(operation.handle, operands.data(), count, &bytes, error);
   });
-  count_call(kOperation);
-}
-
-void norm_assembly(Tensors<4> tensors, double scale) {
-  const Operands<4> operands("norm_assembly", {"w_norm_sq", "cross_term", "ba_norm_sq", "norm"},
-                             tensors);
-  demand_one_shape("norm_assembly", {operands[0], operands[1], operands[2], operands[3]});
+  TorchMemory workspace;
+  if (bytes > 0) workspace = TorchMemory(tensors[0], bytes);
   void* const stream = current_stream(operands[0]->device);
   run([&](dorajit_engine* engine, dorajit_error** error) {
-    return dorajit_norm_assembly(engine, stream, operands[0], operands[1], operands[2], scale,
-                                 operands[3], error);
+    return dorajit_launch(engine, stream, operation.handle, operands.data(), count, &scale,
+                          operation.info.num_scalars, workspace.data(), bytes, error);
   });
-  count_call(DORAJIT_OP_NORM_ASSEMBLY);
+  count_call(operation);
 }
 
-void warmup(std::int32_t operation, const py::sequence& tensors) {
+constexpr const char* kCapsuleName = "dorajit.operation";
+
+// Of every operation; `self` is the capsule of a NativeOperation.
+PyObject* call_operation(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
+  auto* operation = static_cast<NativeOperation*>(PyCapsule_GetPointer(self, kCapsuleName));
+  if (operation == nullptr) return nullptr;
+  const std::size_t tensors = operation->operands.size();
+  if (count != static_cast<Py_ssize_t>(tensors) + 1) {
+    return PyErr_Format(PyExc_TypeError, "takes %zd arguments, not %zd",
+                        static_cast<Py_ssize_t>(tensors) + 1, count);
+  }
+  const double scale = PyFloat_AsDouble(arguments[tensors]);
+  if (scale == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  return with_python_errors([&] {
+    run_operation(*operation, std::span(arguments, tensors), scale);
+    return Py_NewRef(Py_None);
+  });
+}
+
+// The names and types that make_stub.py reads, and what is computed.
+std::string documentation_of(const NativeOperation& operation) {
+  std::string names;
+  std::string types;
+  for (const dorajit_operand_info& operand : operation.operands) {
+    const bool is_required = operand.presence == DORAJIT_OPERAND_REQUIRED;
+    names += std::format("{}, ", operand.name);
+    types += is_required ? "Tensor, " : "Tensor | None, ";
+  }
+  return std::format("{}($module, {}scale, /)\n--\n\n({}float) -> None\n\n{}", operation.info.name,
+                     names, types, operation.info.documentation);
+}
+
+// A function of the module for each operation, which writes into tensors that are given.
+void add_functions(py::module_& module) {
+  static std::deque<std::pair<std::string, PyMethodDef>> methods;  // Python keeps their addresses
+  for (NativeOperation& operation : native_operations()) {
+    auto& [documentation, method] =
+        methods.emplace_back(documentation_of(operation), PyMethodDef{});
+    method = fast_method(operation.info.name, call_operation, documentation.c_str());
+    const py::capsule self(&operation, kCapsuleName);
+    PyObject* const function = PyCFunction_NewEx(&method, self.ptr(), nullptr);
+    if (function == nullptr) throw py::error_already_set();
+    module.attr(operation.info.name) = py::reinterpret_steal<py::object>(function);
+  }
+}
+
+void warmup(const std::string& name, const py::sequence& tensors) {
+  const NativeOperation* operation = find_native_operation(name);
+  if (operation == nullptr) {
+    raise(DORAJIT_INVALID_ARGUMENT, "warmup: there is no operation `" + name + "`");
+  }
   std::vector<TorchTensor> read_tensors(tensors.size());
   std::vector<const DLTensor*> pointers(tensors.size(), nullptr);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -159,65 +145,28 @@ void warmup(std::int32_t operation, const py::sequence& tensors) {
     pointers[i] = &read_tensors[i].dl();
   }
   run([&](dorajit_engine* engine, dorajit_error** error) {
-    return dorajit_warmup(engine, operation, pointers.data(),
+    return dorajit_warmup(engine, operation->handle, pointers.data(),
                           static_cast<std::int32_t>(pointers.size()), error);
   });
 }
 
 }  // namespace
 
-void count_call(std::int32_t operation) {
-  calls[static_cast<std::size_t>(operation)].fetch_add(1, std::memory_order_relaxed);
+void count_call(NativeOperation& operation) {
+  operation.calls.fetch_add(1, std::memory_order_relaxed);
 }
 
 void add_operations(py::module_& module) {
-  static std::array methods = {
-      positional_method<4, compose>("compose",
-                                    "compose($module, lora, base, gain, out, scale, /)\n--\n\n"
-                                    "(Tensor, Tensor, Tensor, Tensor, float) -> None\n\n"
-                                    "out = (gain - 1) * base + gain * (scale * lora)"),
-      positional_method<5, compose_inner>(
-          "compose_inner",
-          "compose_inner($module, lora, base, gain, out, inner, scale, /)\n--\n\n"
-          "(Tensor, Tensor, Tensor, Tensor, Tensor, float) -> None\n\n"
-          "compose, and inner = scale * lora + base"),
-      positional_method<6, backward<DORAJIT_OP_BACKWARD, dorajit_backward>>(
-          "backward",
-          "backward($module, d_out, inner, gain, d_lora, d_base, d_gain, scale, /)\n--\n\n"
-          "(Tensor, Tensor | None, Tensor, Tensor | None, Tensor | None, Tensor | None, "
-          "float) -> None\n\n"
-          "The gradients of compose; None for those that are not wanted."),
-      positional_method<6, compose_residual>(
-          "compose_residual",
-          "compose_residual($module, lora, result, gain, bias, out, inner, scale, /)\n--\n\n"
-          "(Tensor, Tensor, Tensor, Tensor | None, Tensor, Tensor | None, float) -> None\n\n"
-          "out = result + ((gain - 1) * base + gain * (scale * lora)), inner = scale * lora + "
-          "base, "
-          "base = result - bias; bias and inner may be None"),
-      positional_method<6, backward<DORAJIT_OP_RESIDUAL_BACKWARD, dorajit_residual_backward>>(
-          "residual_backward",
-          "residual_backward($module, d_out, inner, gain, d_lora, d_result, d_gain, scale, /)\n"
-          "--\n\n"
-          "(Tensor, Tensor | None, Tensor, Tensor | None, Tensor | None, Tensor | None, "
-          "float) -> None\n\n"
-          "The gradients of compose_residual; None for those that are not wanted."),
-      positional_method<4, norm_assembly>(
-          "norm_assembly",
-          "norm_assembly($module, w_norm_sq, cross, ba_norm_sq, norm, scale, /)\n--\n\n"
-          "(Tensor, Tensor, Tensor, Tensor, float) -> None\n\n"
-          "norm = sqrt(max(w_norm_sq + 2 scale * cross + scale^2 * ba_norm_sq, 0))"),
-      PyMethodDef{},
-  };
-  if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();
+  add_functions(module);
   module.def("warmup", &warmup, py::arg("operation"), py::arg("tensors"),
-             "(int, Sequence[Tensor | None]) -> None\n\n"
+             "(str, Sequence[Tensor | None]) -> None\n\n"
              "Makes ready what a call of the operation with such tensors would launch.");
 }
 
 py::dict call_counts() {
   py::dict counts;
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    counts[kOperations[i]] = calls[i].load(std::memory_order_relaxed);
+  for (const NativeOperation& operation : native_operations()) {
+    counts[operation.info.name] = operation.calls.load(std::memory_order_relaxed);
   }
   return counts;
 }

@@ -5,8 +5,7 @@
 
 namespace dorajit::python {
 
-// Adds compose, compose_inner, backward, norm_assembly, compose_residual, residual_backward and
-// warmup, which write into tensors that are given.
+// Adds a function for each operation, which writes into tensors that are given, and warmup.
 void add_operations(pybind11::module_& module);
 
 // Operation -> calls that a kernel served.

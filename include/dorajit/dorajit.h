@@ -243,21 +243,76 @@ DORAJIT_API dorajit_status dorajit_norm_assembly(dorajit_engine* engine, void* s
                                                  const DLTensor* ba_norm_sq, double scale,
                                                  const DLTensor* norm, dorajit_error** error);
 
+/* An operation as an object: what the functions above do by name, for any operation of the library.
+ * Lives as long as the library is loaded; the functions below may be called from any thread. */
+typedef struct dorajit_operation dorajit_operation;
+
+/* The operation of that name ("compose", "backward", ...), or NULL. */
+DORAJIT_API const dorajit_operation* dorajit_operation_find(const char* name);
+
+/* All operations: index from 0 to dorajit_operation_count() - 1; NULL for another. */
+DORAJIT_API int32_t dorajit_operation_count(void);
+DORAJIT_API const dorajit_operation* dorajit_operation_at(int32_t index);
+
+/* struct_size as above. The strings live as long as the operation. */
+typedef struct dorajit_operation_info {
+  size_t struct_size;
+  const char* name;
+  const char* documentation; /* what it computes, in one line */
+  int32_t num_operands;      /* tensors of a call */
+  int32_t num_scalars;       /* float64 factors of a call */
+} dorajit_operation_info;
+
+DORAJIT_API dorajit_status dorajit_operation_describe(const dorajit_operation* operation,
+                                                      dorajit_operation_info* info,
+                                                      dorajit_error** error);
+
 enum {
-  DORAJIT_OP_COMPOSE = 0,
-  DORAJIT_OP_COMPOSE_INNER = 1,
-  DORAJIT_OP_BACKWARD = 2,
-  DORAJIT_OP_NORM_ASSEMBLY = 3,
-  DORAJIT_OP_COMPOSE_RESIDUAL = 4,
-  DORAJIT_OP_RESIDUAL_BACKWARD = 5
+  DORAJIT_OPERAND_REQUIRED = 0,
+  DORAJIT_OPERAND_OPTIONAL = 1,
+  DORAJIT_OPERAND_FOR_SUM = 2 /* an input that is required with the sum and not read without it */
 };
+
+/* One of an operation's tensors. struct_size as above. */
+typedef struct dorajit_operand_info {
+  size_t struct_size;
+  const char* name;
+  const char* dimensions; /* their names: "rows, cols", or "channels" */
+  int32_t is_output;      /* 0 or 1 */
+  int32_t is_sum;         /* 0 or 1: an output with the sum over a channel */
+  int32_t presence;       /* DORAJIT_OPERAND_... */
+} dorajit_operand_info;
+
+DORAJIT_API dorajit_status dorajit_operation_operand(const dorajit_operation* operation,
+                                                     int32_t index, dorajit_operand_info* info,
+                                                     dorajit_error** error);
+
+/* Bytes of workspace that a call with these tensors needs, as dorajit_backward_workspace; 0 without
+ * a sum. tensors as for dorajit_launch; of them the first, those with one element per channel and
+ * whether there is a sum are looked at. On failure *bytes is left alone. */
+DORAJIT_API dorajit_status dorajit_operation_workspace(const dorajit_operation* operation,
+                                                       const DLTensor* const* tensors,
+                                                       int32_t num_tensors, int64_t* bytes,
+                                                       dorajit_error** error);
+
+/* Calls an operation, with the rules of its own function.
+ *
+ * tensors: in the order of its operands, NULL for those that are left out. scalars: as many as it
+ * has, in host memory. workspace: as for dorajit_backward; NULL with 0 bytes where it needs none.
+ * DORAJIT_INVALID_ARGUMENT for another number of tensors or scalars. */
+DORAJIT_API dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
+                                          const dorajit_operation* operation,
+                                          const DLTensor* const* tensors, int32_t num_tensors,
+                                          const double* scalars, int32_t num_scalars,
+                                          void* workspace, int64_t workspace_bytes,
+                                          dorajit_error** error);
 
 /* Makes ready what a call of an operation with such tensors would launch: compiles it, tunes it if
  * the policy says so, and loads it. For before a CUDA graph is captured, and before work that must
  * not wait for a compiler.
  *
- * tensors: the operation's tensors in the order of its parameters, outputs last (of backward:
- * d_out, inner, gain, d_lora, d_base, d_gain), NULL for those that the calls will leave out. Only
+ * tensors: in the order of its operands (of backward: d_out, inner, gain, d_lora, d_base, d_gain),
+ * NULL for those that the calls will leave out. Only
  * their shapes, strides, element types, devices and alignments are looked at; `data` may be NULL,
  * which stands for memory that is aligned to 16 bytes. Nothing of them is read or written.
  *
@@ -266,9 +321,9 @@ enum {
  * stream any call of those element types and tensors with at least that alignment does.
  *
  * Returns what the call itself would return for the tensors, but for null, misaligned and
- * overlapping memory; DORAJIT_INVALID_ARGUMENT for an unknown operation or another number of
- * tensors. */
-DORAJIT_API dorajit_status dorajit_warmup(dorajit_engine* engine, int32_t operation,
+ * overlapping memory; DORAJIT_INVALID_ARGUMENT for another number of tensors. */
+DORAJIT_API dorajit_status dorajit_warmup(dorajit_engine* engine,
+                                          const dorajit_operation* operation,
                                           const DLTensor* const* tensors, int32_t num_tensors,
                                           dorajit_error** error);
 
@@ -287,7 +342,8 @@ typedef struct dorajit_explanation {
 
 /* Fills *explanation; tensors as for dorajit_warmup. Compiles, tunes and waits for nothing. A
  * winner that arrives later, from dorajitd, changes the answer. */
-DORAJIT_API dorajit_status dorajit_explain(dorajit_engine* engine, int32_t operation,
+DORAJIT_API dorajit_status dorajit_explain(dorajit_engine* engine,
+                                           const dorajit_operation* operation,
                                            const DLTensor* const* tensors, int32_t num_tensors,
                                            dorajit_explanation* explanation, dorajit_error** error);
 

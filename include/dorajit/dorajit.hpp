@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <dorajit/error.hpp>
 #include <dorajit/log_sink.hpp>
+#include <dorajit/operation.hpp>
 #include <dorajit/tensor_ref.hpp>
 #include <initializer_list>
 #include <memory>
@@ -77,13 +78,10 @@ struct ResidualGradients {
   std::int64_t workspace_bytes = 0;
 };
 
-enum class Operation : std::int32_t {
-  kCompose = DORAJIT_OP_COMPOSE,
-  kComposeInner = DORAJIT_OP_COMPOSE_INNER,
-  kBackward = DORAJIT_OP_BACKWARD,
-  kNormAssembly = DORAJIT_OP_NORM_ASSEMBLY,
-  kComposeResidual = DORAJIT_OP_COMPOSE_RESIDUAL,
-  kResidualBackward = DORAJIT_OP_RESIDUAL_BACKWARD
+// Memory for the sum of a call, of the tensors' device and aligned to 16 bytes.
+struct Workspace {
+  void* data = nullptr;
+  std::int64_t bytes = 0;
 };
 
 // Compiles, tunes and launches kernels. Any number of threads may use one engine at once. Work that
@@ -207,17 +205,41 @@ class Engine {
     });
   }
 
+  // Calls any operation, with the rules of its own function. tensors: in the order of its operands,
+  // nothing for those that are left out; its outputs are written.
+  void launch(void* stream, const Operation& operation,
+              std::initializer_list<std::optional<ConstTensorRef>> tensors,
+              std::initializer_list<double> scalars, const Workspace& workspace = {}) {
+    const TensorList list(tensors);
+    detail::check([&](dorajit_error** error) {
+      return dorajit_launch(get(), stream, operation.get(), list.data(), list.size(),
+                            scalars.begin(), static_cast<std::int32_t>(scalars.size()),
+                            workspace.data, workspace.bytes, error);
+    });
+  }
+
+  // Bytes of workspace that launch() needs for such tensors.
+  static std::int64_t workspace_bytes(
+      const Operation& operation, std::initializer_list<std::optional<ConstTensorRef>> tensors) {
+    const TensorList list(tensors);
+    std::int64_t bytes = 0;
+    detail::check([&](dorajit_error** error) {
+      return dorajit_operation_workspace(operation.get(), list.data(), list.size(), &bytes, error);
+    });
+    return bytes;
+  }
+
   // Makes ready what a call of the operation with such tensors would launch: before a CUDA graph is
   // captured, and before work that must not wait for a compiler.
   //
-  // tensors: in the order of the C function's parameters, outputs last (of backward: d_out, inner,
-  // gain, d_lora, d_base, d_gain), nothing for those that the calls will leave out. Their data may
-  // be null, which stands for memory that is aligned to 16 bytes; it is not touched.
-  void warmup(Operation operation, std::initializer_list<std::optional<ConstTensorRef>> tensors) {
+  // tensors: in the order of the operation's operands (of backward: d_out, inner, gain, d_lora,
+  // d_base, d_gain), nothing for those that the calls will leave out. Their data may be null, which
+  // stands for memory that is aligned to 16 bytes; it is not touched.
+  void warmup(const Operation& operation,
+              std::initializer_list<std::optional<ConstTensorRef>> tensors) {
     const TensorList list(tensors);
     detail::check([&](dorajit_error** error) {
-      return dorajit_warmup(get(), static_cast<std::int32_t>(operation), list.data(), list.size(),
-                            error);
+      return dorajit_warmup(get(), operation.get(), list.data(), list.size(), error);
     });
   }
 
@@ -225,13 +247,13 @@ class Engine {
   // while neither a call nor warmup() has made their problem ready. tensors: as for warmup.
   // Compiles, tunes and waits for nothing.
   std::optional<Explanation> explain(
-      Operation operation, std::initializer_list<std::optional<ConstTensorRef>> tensors) const {
+      const Operation& operation,
+      std::initializer_list<std::optional<ConstTensorRef>> tensors) const {
     const TensorList list(tensors);
     dorajit_explanation found{};
     found.struct_size = sizeof found;
     detail::check([&](dorajit_error** error) {
-      return dorajit_explain(get(), static_cast<std::int32_t>(operation), list.data(), list.size(),
-                             &found, error);
+      return dorajit_explain(get(), operation.get(), list.data(), list.size(), &found, error);
     });
     if (*found.config == '\0') return std::nullopt;
     return Explanation{found.problem, found.config, found.source};

@@ -1,5 +1,5 @@
 // Broadcast inputs in registers: loaded early, widened late, so that their loads and those of the
-// first rows are in flight together.
+// first rows are in flight together. An absent input is zero.
 #pragma once
 
 #include "cuda/operands.cuh"
@@ -21,11 +21,13 @@ struct ColumnValues {
                                        long long stride, long long remaining) {
     if constexpr (kInput < kInputs) {
       constexpr int kOperand = Op::kMatrixInputs + kInput;
+      if constexpr (Op::is_present(kOperand)) {
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        load_vector<Op::kType[kOperand], Op::kWidth, false>(arguments.operands[kOperand].data,
-                                                            col + v * stride,
-                                                            remaining - v * stride, raw[v][kInput]);
+        for (int v = 0; v < kVectors; ++v) {
+          load_vector<Op::kType[kOperand], Op::kWidth, false>(
+              arguments.operands[kOperand].data, col + v * stride, remaining - v * stride,
+              raw[v][kInput]);
+        }
       }
       load<kInput + 1>(arguments, col, stride, remaining);
     }
@@ -34,12 +36,17 @@ struct ColumnValues {
   template <int kInput = 0>
   __device__ __forceinline__ void widen() {
     if constexpr (kInput < kInputs) {
-      constexpr ElementType kElement = Op::kType[Op::kMatrixInputs + kInput];
+      constexpr int kOperand = Op::kMatrixInputs + kInput;
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
 #pragma unroll
         for (int i = 0; i < Op::kWidth; ++i) {
-          value[v][i][kInput] = Element<kElement>::widen(get_bits<kElement>(raw[v][kInput], i));
+          if constexpr (Op::is_present(kOperand)) {
+            constexpr ElementType kElement = Op::kType[kOperand];
+            value[v][i][kInput] = Element<kElement>::widen(get_bits<kElement>(raw[v][kInput], i));
+          } else {
+            value[v][i][kInput] = T(0);
+          }
         }
       }
       widen<kInput + 1>();
@@ -59,10 +66,14 @@ struct RowValues {
   __device__ __forceinline__ void load(const KernelArguments& arguments, long long channel) {
     if constexpr (kInput < kInputs) {
       constexpr int kOperand = Op::kMatrixInputs + kInput;
-      constexpr ElementType kElement = Op::kType[kOperand];
-      using Bits = typename Element<kElement>::Bits;
-      value[kInput] = Element<kElement>::widen(
-          static_cast<const Bits*>(arguments.operands[kOperand].data)[channel]);
+      if constexpr (Op::is_present(kOperand)) {
+        constexpr ElementType kElement = Op::kType[kOperand];
+        using Bits = typename Element<kElement>::Bits;
+        value[kInput] = Element<kElement>::widen(
+            static_cast<const Bits*>(arguments.operands[kOperand].data)[channel]);
+      } else {
+        value[kInput] = T(0);
+      }
       load<kInput + 1>(arguments, channel);
     }
   }

@@ -1,9 +1,11 @@
-// What a layer gives: its base result plus the composition over that result (the paper, appendix A,
-// whose delta is added to the base result by the caller):
+// What a layer gives: its base result plus the composition over that result without the bias it may
+// hold (the paper, appendix A, whose delta is added to the base result by the caller):
 //
-//     out = result + ((g - 1) * result + g * (s * lora)),    inner = s * lora + result
+//     base = result - bias
+//     out = result + ((g - 1) * base + g * (s * lora)),    inner = s * lora + base
 //
-// The inner sum in exactly the order of compose.h.
+// The inner sum in exactly the order of compose.h. Without a bias, zero is subtracted, which
+// changes no bit of the result.
 #pragma once
 
 #include "math/compose_inner.h"
@@ -13,7 +15,7 @@ namespace dorajit::kernels {
 template <class T>
 struct ComposeResidual {
   static constexpr int kMatrixInputs = 2;     // lora, result
-  static constexpr int kBroadcastInputs = 1;  // gain
+  static constexpr int kBroadcastInputs = 2;  // gain, bias
   static constexpr int kOutputs = 2;          // out, inner
   static constexpr int kSums = 0;
 
@@ -22,8 +24,10 @@ struct ComposeResidual {
   DORAJIT_FORMULA explicit ComposeResidual(const double* scalars) : compose(scalars) {}
 
   DORAJIT_FORMULA void operator()(const T* matrix, const T* broadcast, T* output) const {
-    compose(matrix, broadcast, output);
-    output[0] = matrix[1] + output[0];
+    const T result = matrix[1];
+    const T operands[] = {matrix[0], result - broadcast[1]};
+    compose(operands, broadcast, output);
+    output[0] = result + output[0];
   }
 };
 

@@ -1,4 +1,4 @@
-// The gradients of compose_residual.h and compose_biased_residual.h:
+// The gradients of compose_residual.h:
 //
 //     d_lora = (g * s) * d_out,    d_result = g * d_out,    d_gain = sum of inner * d_out
 //

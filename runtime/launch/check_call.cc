@@ -13,10 +13,10 @@ namespace dorajit::launch {
 namespace {
 
 using kernels::Broadcast;
+using kernels::Operand;
 using kernels::OperandRole;
 using kernels::OperandShape;
-using kernels::OperandSpec;
-using kernels::OpSpec;
+using kernels::Operation;
 using kernels::Presence;
 
 constexpr std::uintptr_t kWorkspaceAlignment = 16;
@@ -26,7 +26,7 @@ std::string device_name(const DeviceId& device) {
                                                   : std::format("CUDA device {}", device.ordinal);
 }
 
-std::unexpected<Error> refuse(StatusCode code, const OpSpec& op, const OperandSpec& operand,
+std::unexpected<Error> refuse(StatusCode code, const Operation& op, const Operand& operand,
                               std::string_view what) {
   return fail(code, std::format("{}: argument `{}` {}", op.name, operand.name, what));
 }
@@ -72,8 +72,8 @@ bool overlaps(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-Status check_channels(const OpSpec& op, const OperandSpec& operand, const TensorView& tensor,
-                      const OperandSpec& first, const TensorView& reference, Broadcast broadcast) {
+Status check_channels(const Operation& op, const Operand& operand, const TensorView& tensor,
+                      const Operand& first, const TensorView& reference, Broadcast broadcast) {
   if (broadcast == Broadcast::kPerColumn) {
     if (tensor.rows == 1 && tensor.cols == reference.cols) return {};
     return refuse(StatusCode::kInvalidArgument, op, operand,
@@ -89,8 +89,8 @@ Status check_channels(const OpSpec& op, const OperandSpec& operand, const Tensor
                             tensor.rows, tensor.cols, first.name, reference.rows));
 }
 
-Status check_shape(const OpSpec& op, const OperandSpec& operand, const TensorView& tensor,
-                   const OperandSpec& first, const TensorView& reference, Broadcast broadcast) {
+Status check_shape(const Operation& op, const Operand& operand, const TensorView& tensor,
+                   const Operand& first, const TensorView& reference, Broadcast broadcast) {
   if (tensor.rows < 0 || tensor.cols < 0) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("has a negative size ({} x {})", tensor.rows, tensor.cols));
@@ -107,7 +107,7 @@ Status check_shape(const OpSpec& op, const OperandSpec& operand, const TensorVie
   return check_channels(op, operand, tensor, first, reference, broadcast);
 }
 
-Status check_memory(const OpSpec& op, const OperandSpec& operand, const TensorView& tensor) {
+Status check_memory(const Operation& op, const Operand& operand, const TensorView& tensor) {
   const std::int64_t size = kernels::size_in_bytes(tensor.type);
   if (tensor.rows > 1 && tensor.row_stride < tensor.cols) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
@@ -132,7 +132,7 @@ Status check_memory(const OpSpec& op, const OperandSpec& operand, const TensorVi
   return {};
 }
 
-Status check_span(const OpSpec& op, const OperandSpec& operand, const TensorView& tensor) {
+Status check_span(const Operation& op, const Operand& operand, const TensorView& tensor) {
   if (span_bytes(tensor)) return {};
   return refuse(
       StatusCode::kInvalidArgument, op, operand,
@@ -144,11 +144,11 @@ Status check_span(const OpSpec& op, const OperandSpec& operand, const TensorView
 
 // Absent operands included.
 kernels::Variant variant_of(const Call& call) {
-  kernels::Variant variant{.op = call.op, .broadcast = call.broadcast};
+  kernels::Variant variant{.operation = call.operation, .broadcast = call.broadcast};
   for (std::size_t i = 0; i < call.operands.size(); ++i) variant.types[i] = call.operands[i].type;
   if (variant.has_sum()) return variant;
   // What only the sum would read is not read.
-  const OpSpec& op = kernels::spec(call.op);
+  const Operation& op = *call.operation;
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     if (op.operands[i].presence == Presence::kForSum) {
       variant.types[i] = kernels::ElementType::kAbsent;
@@ -158,10 +158,10 @@ kernels::Variant variant_of(const Call& call) {
 }
 
 // Whether every operand that the call needs is there, and their element types go together.
-Status check_variant(const OpSpec& op, const kernels::Variant& variant) {
+Status check_variant(const Operation& op, const kernels::Variant& variant) {
   bool writes = false;
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
-    const OperandSpec& operand = op.operands[i];
+    const Operand& operand = op.operands[i];
     writes = writes || (operand.role == OperandRole::kOutput && variant.has(i));
     if (variant.has(i) || operand.presence == Presence::kOptional) continue;
     if (operand.presence == Presence::kRequired) {
@@ -190,7 +190,7 @@ Status check_variant(const OpSpec& op, const kernels::Variant& variant) {
                           op.name, kernels::to_text(variant)));
 }
 
-Status check_overlap(const OpSpec& op, const Call& call, const kernels::Variant& variant,
+Status check_overlap(const Operation& op, const Call& call, const kernels::Variant& variant,
                      std::size_t output) {
   const TensorView& written = call.operands[output];
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
@@ -214,7 +214,7 @@ Status check_overlap(const OpSpec& op, const Call& call, const kernels::Variant&
   return {};
 }
 
-Status check_workspace(const OpSpec& op, const Call& call, const kernels::Variant& variant) {
+Status check_workspace(const Operation& op, const Call& call, const kernels::Variant& variant) {
   const std::int64_t needed = workspace_needed(call, variant);
   if (needed == 0) return {};
   if (call.workspace == nullptr || call.workspace_bytes < needed) {
@@ -253,7 +253,7 @@ std::int64_t workspace_needed(const Call& call, const kernels::Variant& variant)
 }
 
 std::int64_t channels_of(const Call& call) {
-  const auto& operands = kernels::spec(call.op).operands;
+  const auto& operands = call.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].shape == OperandShape::kBroadcast) return call.operands[i].cols;
   }
@@ -261,7 +261,7 @@ std::int64_t channels_of(const Call& call) {
 }
 
 Result<kernels::Variant> check_shapes(const Call& call) {
-  const OpSpec& op = kernels::spec(call.op);
+  const Operation& op = *call.operation;
   const kernels::Variant variant = variant_of(call);
   DORAJIT_TRY(check_variant(op, variant));
   const TensorView& reference = call.operands.front();
@@ -288,7 +288,7 @@ Result<kernels::Variant> check_shapes(const Call& call) {
 
 Result<kernels::Variant> check_call(const Call& call) {
   DORAJIT_ASSIGN(const kernels::Variant variant, check_shapes(call));
-  const OpSpec& op = kernels::spec(call.op);
+  const Operation& op = *call.operation;
   const TensorView& reference = call.operands.front();
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     // Without elements only a sum is written: zeros.

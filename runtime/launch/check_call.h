@@ -11,7 +11,7 @@
 namespace dorajit::launch {
 
 struct Call {
-  kernels::Op op = kernels::Op::kCompose;
+  const kernels::Operation* operation = nullptr;
   kernels::Broadcast broadcast = kernels::Broadcast::kPerColumn;
   std::span<const TensorView> operands;  // in the registry's order
   std::span<const double> scalars;

@@ -1,12 +1,16 @@
 #include "runtime/launch/plan_table.h"
 
+#include <bit>
+
 namespace dorajit::launch {
 namespace {
 
 constexpr std::size_t kFirstCapacity = 256;  // a power of two, as every capacity
 
 std::size_t hash_of(const PlanKey& key) {
-  std::uint64_t mixed = key.what ^ (static_cast<std::uint64_t>(key.num_cols) * 0x9e3779b97f4a7c15U);
+  std::uint64_t mixed = key.what ^
+                        (static_cast<std::uint64_t>(key.num_cols) * 0x9e3779b97f4a7c15U) ^
+                        (std::bit_cast<std::uintptr_t>(key.operation) * 0xc2b2ae3d27d4eb4fU);
   mixed ^= mixed >> 32;
   mixed *= 0xd6e8feb86659fd93U;
   mixed ^= mixed >> 32;
@@ -16,10 +20,9 @@ std::size_t hash_of(const PlanKey& key) {
 }  // namespace
 
 PlanKey make_plan_key(const Problem& problem, const DeviceId& device) {
-  // 7 + 1 + 8 * 3 + 5 + 6 + 1 + 15 bits.
+  // 1 + 8 * 3 + 5 + 6 + 1 + 15 bits.
   static_assert(static_cast<int>(kernels::ElementType::kAbsent) < 8 && kernels::kMaxOperands == 8);
-  std::uint64_t what = static_cast<std::uint64_t>(problem.variant.op);
-  what = what << 1 | static_cast<std::uint64_t>(problem.variant.broadcast);
+  std::uint64_t what = static_cast<std::uint64_t>(problem.variant.broadcast);
   for (const kernels::ElementType type : problem.variant.types) {
     what = what << 3 | static_cast<std::uint64_t>(type);
   }
@@ -27,7 +30,7 @@ PlanKey make_plan_key(const Problem& problem, const DeviceId& device) {
   what = what << 6 | static_cast<std::uint64_t>(problem.row_bucket);
   what = what << 1 | static_cast<std::uint64_t>(device.kind);
   what = what << 15 | static_cast<std::uint64_t>(device.ordinal);
-  return {.what = what, .num_cols = problem.num_cols};
+  return {.operation = problem.variant.operation, .what = what, .num_cols = problem.num_cols};
 }
 
 // Open addressing; at most half full, so that a search ends soon at an empty slot.

@@ -17,7 +17,8 @@ namespace dorajit::launch {
 
 // A problem on a device, packed for comparison.
 struct PlanKey {
-  std::uint64_t what = 0;  // op, element types, alignment class, row bucket, device
+  const kernels::Operation* operation = nullptr;
+  std::uint64_t what = 0;  // element types, alignment class, row bucket, device
   std::int64_t num_cols = 0;
 
   friend bool operator==(const PlanKey&, const PlanKey&) = default;

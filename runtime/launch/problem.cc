@@ -22,7 +22,7 @@ int bucket_of(std::int64_t num_rows) {
 // What is accessed element by element, or not at all, limits no vector.
 bool limits_vectors(const kernels::Variant& variant, std::size_t operand) {
   if (!variant.has(operand)) return false;
-  switch (kernels::spec(variant.op).operands[operand].shape) {
+  switch (variant.operation->operands[operand].shape) {
     case kernels::OperandShape::kMatrix:
       return true;
     case kernels::OperandShape::kBroadcast:
@@ -88,7 +88,7 @@ Problem make_problem(const kernels::Variant& variant, std::span<const TensorView
 Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
                      std::int64_t num_rows, std::int64_t num_cols) {
   std::array<TensorView, kernels::kMaxOperands> operands{};
-  const auto& specs = kernels::spec(variant.op).operands;
+  const auto& specs = variant.operation->operands;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const bool matrix = specs[i].shape == kernels::OperandShape::kMatrix;
     if (!variant.has(i)) {

@@ -19,7 +19,7 @@ std::optional<std::int64_t> bytes_of(std::int64_t rows, std::int64_t row_stride,
 }
 
 kernels::ElementType widest_matrix_type(const kernels::Variant& variant) {
-  const auto& operands = kernels::spec(variant.op).operands;
+  const auto& operands = variant.operation->operands;
   kernels::ElementType widest = variant.types.front();
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].shape == kernels::OperandShape::kMatrix && variant.has(i) &&
@@ -45,7 +45,7 @@ Status check_size(const kernels::Variant& variant, std::int64_t num_rows, std::i
   return fail(StatusCode::kInvalidArgument,
               std::format("{}: {} rows x {} columns of {} take more than 2^47 bytes, which is all "
                           "that a process can address; give fewer",
-                          kernels::spec(variant.op).name, num_rows, num_cols, kernels::name(type)));
+                          variant.operation->name, num_rows, num_cols, kernels::name(type)));
 }
 
 Status check_size(const Problem& problem) {

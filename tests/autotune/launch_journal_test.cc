@@ -17,6 +17,7 @@
 #include "autotune/tuning_config_source.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
+#include "tests/variants.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -82,7 +83,8 @@ class LaunchJournalTest : public testing::Test {
   Statistics statistics_;
   tests::MemoryArtifactStore artifacts_;
   launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
-  launch::Problem problem_ = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 300);
+  launch::Problem problem_ =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 300);
 };
 
 TEST_F(LaunchJournalTest, WhatWasLeftIsNoCasualty) {
@@ -174,7 +176,8 @@ TEST_F(LaunchJournalTest, TheNextProcessRecordsItAndTheJournalForgetsIt) {
   EXPECT_EQ(find(problem_, store).rung, launch::Rung::kTuned);
   EXPECT_TRUE(LaunchJournal::open(directory_)->casualties(scope()).empty());
   EXPECT_EQ(quarantined_configs(*store, problem_.variant, device_.info()), std::vector{space()[2]});
-  const auto other = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 400);
+  const auto other =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
   EXPECT_EQ(find(other, store).rung, launch::Rung::kTuned) << "by the database alone";
 }
 

@@ -6,6 +6,7 @@
 #include "tests/cache/captured_log.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
+#include "tests/variants.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -52,7 +53,8 @@ class LockedConfigSourceTest : public testing::Test {
   tests::FakeDevice device_{2};
   tests::MemoryArtifactStore artifacts_;
   launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
-  launch::Problem problem_ = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 300);
+  launch::Problem problem_ =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 300);
   kernels::Config default_ =
       kernels::default_config(problem_.variant, device_.info().traits, problem_.vector_width);
   std::vector<cache::LockEntry> entries_;

@@ -9,6 +9,7 @@
 #include "kernel_templates/builtin_cpu.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
+#include "tests/variants.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -96,11 +97,13 @@ TEST(Verifier, SeesAWriteIntoThePaddingBetweenRows) {
   Statistics statistics;
   tests::MemoryArtifactStore artifacts;
   launch::KernelCache kernels(Settings{}, &artifacts, statistics);
-  launch::Problem problem = launch::make_problem({}, kernels::DeviceKind::kCpu, 8, 301);
+  launch::Problem problem =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 8, 301);
   problem.vector_width = 4;  // pads rows of 301 columns to 304
   auto verifier = Verifier::make(problem, device);
   ASSERT_TRUE(verifier);
-  auto ready = kernels.get(device, problem.variant, kernels::builtin_cpu_config({}));
+  auto ready =
+      kernels.get(device, problem.variant, kernels::builtin_cpu_config(tests::float_compose()));
   ASSERT_TRUE(ready);
   EXPECT_EQ(verifier->check(*ready), Result<cache::Verdict>(cache::Verdict::kOk));
   // The same kernel told of rows that are three columns longer.
@@ -137,10 +140,12 @@ TEST(Verifier, WatchesAKernelForAsLongAsItMayHarmTheProcess) {
   Statistics statistics;
   tests::MemoryArtifactStore artifacts;
   launch::KernelCache kernels(Settings{}, &artifacts, statistics);
-  const launch::Problem problem = launch::make_problem({}, kernels::DeviceKind::kCpu, 8, 300);
+  const launch::Problem problem =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 8, 300);
   auto verifier = Verifier::make(problem, device);
   ASSERT_TRUE(verifier);
-  const auto ready = kernels.get(device, problem.variant, kernels::builtin_cpu_config({}));
+  const auto ready =
+      kernels.get(device, problem.variant, kernels::builtin_cpu_config(tests::float_compose()));
   ASSERT_TRUE(ready);
   CountingWatch on_cpu(device);
   EXPECT_EQ(verifier->check(*ready, &on_cpu), Result<cache::Verdict>(cache::Verdict::kOk));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernel_templates/spaces.h"
+#include "tests/variants.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -20,7 +21,7 @@ constexpr const char* kA100 = "cuda/NVIDIA A100/sm_80/108 SMs/40960 KiB L2/80 Gi
 class NearestWinner : public testing::Test {
  protected:
   static Problem problem(std::int64_t rows, std::int64_t cols) {
-    return launch::make_problem({}, kernels::DeviceKind::kCuda, rows, cols);
+    return launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, rows, cols);
   }
 
   // A winner with config number `config` of the space.
@@ -37,7 +38,7 @@ class NearestWinner : public testing::Test {
 
   const kernels::SpaceTraits traits_{.kind = kernels::DeviceKind::kCuda, .processors = 132};
   const std::vector<kernels::Config> space_ =
-      kernels::config_space({}, traits_, 8, kernels::SpaceKind::kSlim);
+      kernels::config_space(tests::float_compose(), traits_, 8, kernels::SpaceKind::kSlim);
 };
 
 TEST_F(NearestWinner, IsTheFewestFactorsOfTwoAwayInColumnsAndRowsTogether) {

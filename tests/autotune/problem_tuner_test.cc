@@ -36,8 +36,9 @@ class ProblemTuner : public testing::Test {
   Statistics statistics_;
   tests::MemoryArtifactStore artifacts_;
   launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
-  launch::Problem problem_ = launch::make_problem({.op = kernels::Op::kCompose, .types = {}},
-                                                  kernels::DeviceKind::kCpu, 16, 300);
+  launch::Problem problem_ =
+      launch::make_problem({.operation = &kernels::operation("compose"), .types = {}},
+                           kernels::DeviceKind::kCpu, 16, 300);
 };
 
 TEST_F(ProblemTuner, ChoosesTheFastestConfig) {

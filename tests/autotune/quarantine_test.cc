@@ -6,6 +6,7 @@
 #include "runtime/base/hash.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
+#include "tests/variants.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -32,7 +33,8 @@ class Quarantine : public testing::Test {
   }
 
   tests::FakeDevice device_{2};
-  launch::Problem problem_ = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 300);
+  launch::Problem problem_ =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 300);
 };
 
 TEST_F(Quarantine, HoldsWhatEarlierTuningsOfTheVariantFoundBad) {

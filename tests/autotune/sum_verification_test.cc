@@ -16,7 +16,6 @@ namespace {
 
 using cache::Verdict;
 using kernels::Broadcast;
-using kernels::Op;
 using kernels::Variant;
 using tests::Misbehaviour;
 
@@ -36,7 +35,7 @@ class SumVerification : public testing::Test {
 
   // bf16 matrices, f32 gain and f32 sum.
   static Variant backward(Broadcast broadcast) {
-    Variant variant = tests::plain_mixes(Op::kBackward)[1];
+    Variant variant = tests::plain_mixes(kernels::operation("backward"))[1];
     variant.broadcast = broadcast;
     return variant;
   }
@@ -60,9 +59,9 @@ class SumVerification : public testing::Test {
 };
 
 TEST_F(SumVerification, AcceptsTheLibrarysOwnKernelsOfEveryOp) {
-  for (const kernels::OpSpec& one : kernels::offered_ops()) {
+  for (const kernels::Operation* one : kernels::offered_operations()) {
     for (const Variant& variant :
-         tests::in_both_broadcasts(tests::with_every_output_subset(tests::plain_mixes(one.op)))) {
+         tests::in_both_broadcasts(tests::with_every_subset(tests::plain_mixes(*one)))) {
       EXPECT_EQ(verify(variant, Misbehaviour::kNone), Result<Verdict>(Verdict::kOk))
           << to_text(variant);
     }

@@ -8,6 +8,7 @@
 #include "tests/cache/temporary_directory.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
+#include "tests/variants.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -38,7 +39,8 @@ class TuningConfigSourceTest : public testing::Test {
   tests::FakeDevice device_{2};
   tests::MemoryArtifactStore artifacts_;
   launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
-  launch::Problem problem_ = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 300);
+  launch::Problem problem_ =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 300);
 };
 
 TEST_F(TuningConfigSourceTest, TunesOnceAndThenAnswersFromTheDatabase) {
@@ -122,7 +124,8 @@ TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearest
   EXPECT_EQ(answer.config, space()[1]);
   EXPECT_EQ(answer.median_ns, 0) << "the time of another device is not this one's";
 
-  const auto larger = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 600);
+  const auto larger =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 600);
   store_->record({}, winner_of(larger, space()[2], environment));
   answer = make_source().find(problem_, device_, kernels_);
   EXPECT_EQ(answer.rung, Rung::kNearestShape);
@@ -179,7 +182,8 @@ TEST_F(TuningConfigSourceTest, AShippedWinnerComesBeforeAStaleOneAndOneOfOtherKe
 }
 
 TEST_F(TuningConfigSourceTest, AConfigThatMisbehavedHereIsNotTakenFromElsewhere) {
-  const auto other = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 400);
+  const auto other =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
   ship(winner_of(problem_, space()[2],
                  environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim)));
   device_.plant(space()[2], tests::Misbehaviour::kWrongBits);
@@ -193,7 +197,8 @@ TEST_F(TuningConfigSourceTest, AConfigThatMisbehavedHereIsNotTakenFromElsewhere)
 
 TEST_F(TuningConfigSourceTest, AShippedNeighbourAnswersWhereNothingMayBeTuned) {
   settings_.tune_policy = TunePolicy::kOff;
-  const auto larger = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 600);
+  const auto larger =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 600);
   ship(winner_of(larger, space()[2],
                  environment_of(larger, device_.info(), kernels::SpaceKind::kSlim)));
   const auto answer = make_source().find(problem_, device_, kernels_);
@@ -211,7 +216,8 @@ TEST_F(TuningConfigSourceTest, ABrokenDefaultIsReportedByItsUseNotByTuning) {
 TEST_F(TuningConfigSourceTest, AConfigFoundBadIsNotTriedAgainForAnotherShape) {
   device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
   make_source().find(problem_, device_, kernels_);
-  const auto other = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 400);
+  const auto other =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
   EXPECT_EQ(make_source().find(other, device_, kernels_).rung, Rung::kTuned);
   for (const auto& trial : store_->trials("fake", to_text(other))) {
     EXPECT_NE(trial.config, space()[1]);
@@ -231,7 +237,8 @@ TEST_F(TuningConfigSourceTest, AWinnerFoundBadAtAnotherShapeIsNotServedAnyMore) 
   device_.set_time_ns(space()[1], 0.5e6);
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
   device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
-  const auto other = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 400);
+  const auto other =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
   make_source().find(other, device_, kernels_);
   EXPECT_NE(make_source().find(problem_, device_, kernels_).config, space()[1]);
 }
@@ -257,7 +264,8 @@ TEST_F(TuningConfigSourceTest, PrintsWhatItFoundOnlyWhenAsked) {
   make_source().find(problem_, device_, kernels_);
   EXPECT_EQ(testing::internal::GetCapturedStderr().find("autotuning"), std::string::npos);
   settings_.print_autotuning = true;
-  const auto other = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 400);
+  const auto other =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
   testing::internal::CaptureStderr();
   make_source().find(other, device_, kernels_);
   EXPECT_NE(testing::internal::GetCapturedStderr().find(

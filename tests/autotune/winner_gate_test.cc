@@ -11,6 +11,7 @@
 #include "tests/cache/temporary_directory.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
+#include "tests/variants.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -69,7 +70,8 @@ class WinnerGateTest : public testing::Test {
   tests::FakeDevice device_{2};
   tests::MemoryArtifactStore artifacts_;
   launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
-  launch::Problem problem_ = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 300);
+  launch::Problem problem_ =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 300);
   const std::vector<kernels::Config> space_ =
       kernels::config_space(problem_.variant, device_.info().traits, 1, kernels::SpaceKind::kSlim);
   const kernels::Config config_ = space_[1];
@@ -98,10 +100,12 @@ TEST_F(WinnerGateTest, AnInvalidWinnerOfAnyDatabaseIsAbsentAndNamed) {
 
 TEST_F(WinnerGateTest, AWinnerWiderThanTheDataIsAlignedIsAbsent) {
   device_.pose_as_gpu();
-  const launch::Problem aligned = launch::make_problem({}, kernels::DeviceKind::kCuda, 16, 300);
+  const launch::Problem aligned =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, 16, 300);
   problem_ = aligned;
   problem_.vector_width = 1;
-  const auto wide = kernels::default_config({}, device_.info().traits, aligned.vector_width);
+  const auto wide =
+      kernels::default_config(tests::float_compose(), device_.info().traits, aligned.vector_width);
   ASSERT_GT(wide.vector_width, 1);
   ship(problem_, wide);
   EXPECT_EQ(explain()[1].answers, false);
@@ -127,7 +131,7 @@ TEST_F(WinnerGateTest, WhatThisMachineHasTunedIsNotVerifiedAgain) {
   EXPECT_EQ(downloads_of_find(), 0);
   EXPECT_EQ(find().config, config_);
   settings_.tune_policy = TunePolicy::kOff;
-  problem_ = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 600);
+  problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 600);
   EXPECT_EQ(downloads_of_find(), 0) << "nor as a neighbour";
   EXPECT_EQ(find().rung, Rung::kNearestShape);
 }
@@ -148,7 +152,7 @@ TEST_F(WinnerGateTest, AWinnerWithWrongBitsDoesNotServeAndIsQuarantined) {
 
 TEST_F(WinnerGateTest, ANeighbourFromElsewhereIsVerifiedForTheProblem) {
   device_.plant(config_, Misbehaviour::kWritesAfterOutput);
-  problem_ = launch::make_problem({}, kernels::DeviceKind::kCpu, 16, 600);
+  problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 600);
   EXPECT_EQ(find().rung, Rung::kDefault);
   ASSERT_EQ(store_->bad_trials("fake").size(), 1U);
   EXPECT_EQ(store_->bad_trials("fake")[0].verdict, cache::Verdict::kOutOfBounds);
@@ -181,7 +185,8 @@ TEST_F(WinnerGateTest, WithoutTimeOnlyWhatWasVerifiedServes) {
 
 TEST_F(WinnerGateTest, AWinnerThatDoesNotCompileIsAbsent) {
   device_.pose_as_gpu(9, 0);
-  ship(problem_, kernels::config_space({}, device_.info().traits, 1, kernels::SpaceKind::kSlim)[1]);
+  ship(problem_, kernels::config_space(tests::float_compose(), device_.info().traits, 1,
+                                       kernels::SpaceKind::kSlim)[1]);
   EXPECT_TRUE(explain()[1].answers);
   Settings without_nvrtc;
   without_nvrtc.nvrtc_path = "/nowhere";

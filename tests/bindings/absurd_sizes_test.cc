@@ -41,7 +41,7 @@ TEST_F(AbsurdSizesTest, WarmupRefuses) {
     const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
     dorajit_error* error = nullptr;
     const dorajit_status status =
-        dorajit_warmup(engine_.get(), DORAJIT_OP_COMPOSE, tensors.data(), 4, &error);
+        dorajit_warmup(engine_.get(), dorajit_operation_find("compose"), tensors.data(), 4, &error);
     expect_refused(take(status, error));
   }
 }
@@ -65,8 +65,8 @@ TEST_F(AbsurdSizesTest, ExplainAndWorkspaceRefuse) {
     dorajit_explanation explanation{};
     explanation.struct_size = sizeof explanation;
     dorajit_error* error = nullptr;
-    dorajit_status status =
-        dorajit_explain(engine_.get(), DORAJIT_OP_COMPOSE, tensors.data(), 4, &explanation, &error);
+    dorajit_status status = dorajit_explain(engine_.get(), dorajit_operation_find("compose"),
+                                            tensors.data(), 4, &explanation, &error);
     expect_refused(take(status, error));
     std::int64_t bytes = 0;
     status = dorajit_backward_workspace(matrix.get(), gain.get(), &bytes, &error);

@@ -175,7 +175,7 @@ TEST_F(ComposeResidualTest, GradientsAreThoseOfTheSum) {
 TEST_F(ComposeResidualTest, WarmedUpCallsCompileNothing) {
   for (const bool has_bias : {false, true}) {
     const auto given = has_bias ? std::optional(bias()) : std::nullopt;
-    engine_.warmup(Operation::kComposeResidual,
+    engine_.warmup("compose_residual",
                    {matrix(lora_), matrix(result_), gain(), given, matrix(out_), std::nullopt});
     const std::int64_t ready = engine_.statistics().builtin_kernels;
     EXPECT_EQ(ready, has_bias ? 2 : 1);
@@ -183,7 +183,7 @@ TEST_F(ComposeResidualTest, WarmedUpCallsCompileNothing) {
                              matrix(out_));
     EXPECT_EQ(engine_.statistics().builtin_kernels, ready);
   }
-  engine_.warmup(Operation::kResidualBackward,
+  engine_.warmup("residual_backward",
                  {matrix(lora_), std::nullopt, gain(), matrix(out_), matrix(inner_), std::nullopt});
 }
 

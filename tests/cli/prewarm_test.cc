@@ -70,7 +70,7 @@ TEST(CliPrewarm, KernelsOfACpuAreThereForItsProcesses) {
   settings.cache_dir = sandbox.cache_dir();
   settings.tune_policy = TunePolicy::kOff;
   const auto composition = bindings::compose_engine(settings);
-  const kernels::Variant variant{.op = kernels::Op::kCompose};
+  const kernels::Variant variant{.operation = &kernels::operation("compose")};
   ASSERT_TRUE(composition.engine->prepare(
       launch::make_problem(variant, kernels::DeviceKind::kCpu, 8, 512), {}));
   EXPECT_EQ(composition.engine->statistics().compilations, 0);

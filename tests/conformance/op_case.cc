@@ -24,7 +24,7 @@ constexpr int kWorkspaceFill = 0x5A;
 constexpr std::size_t kWorkspaceGuard = 272;  // leaves it aligned to 16 bytes and no more
 
 bool is_matrix(const kernels::Variant& variant, std::size_t operand) {
-  return kernels::spec(variant.op).operands[operand].shape == OperandShape::kMatrix;
+  return variant.operation->operands[operand].shape == OperandShape::kMatrix;
 }
 
 std::int64_t channels_of(const kernels::Variant& variant, const CaseSpec& spec) {
@@ -60,7 +60,7 @@ std::string to_text(const CaseSpec& spec) {
 
 int vector_width(const kernels::Variant& variant, const CaseSpec& spec, kernels::DeviceKind kind) {
   std::vector<launch::TensorView> views;
-  for (std::size_t i = 0; i < kernels::spec(variant.op).operands.size(); ++i) {
+  for (std::size_t i = 0; i < variant.operation->operands.size(); ++i) {
     const TensorShape shape = shape_of(variant, spec, i);
     const ElementType type = variant.types[i];
     // Device buffers start on 256-byte boundaries, so the misalignment alone decides.
@@ -78,7 +78,7 @@ int vector_width(const kernels::Variant& variant, const CaseSpec& spec, kernels:
 
 OpCase::OpCase(const kernels::Variant& variant, const CaseSpec& spec)
     : variant_(variant), spec_(spec) {
-  const auto& operands = kernels::spec(variant.op).operands;
+  const auto& operands = variant.operation->operands;
   std::mt19937 random(spec.seed);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const TensorShape shape = shape_of(variant, spec, i);
@@ -116,9 +116,9 @@ T OpCase::value(std::size_t operand, std::int64_t row, std::int64_t col) const {
 
 template <class T>
 void OpCase::evaluate() {
-  const auto& operands = kernels::spec(variant_.op).operands;
+  const auto& operands = variant_.operation->operands;
   const auto first_output = static_cast<std::size_t>(
-      std::ranges::find(operands, OperandRole::kOutput, &kernels::OperandSpec::role) -
+      std::ranges::find(operands, OperandRole::kOutput, &kernels::Operand::role) -
       operands.begin());
   const auto keep = [&](std::size_t output, std::int64_t row, std::int64_t col, T value) {
     const ElementType type = variant_.types[output];
@@ -129,7 +129,7 @@ void OpCase::evaluate() {
   for (std::int64_t row = 0; row < spec_.rows; ++row) {
     for (std::int64_t col = 0; col < spec_.cols; ++col) {
       const PlainOutputs<T> made =
-          plain_evaluate<T>(variant_.op,
+          plain_evaluate<T>(variant_.operation->name,
                             {value<T>(0, row, col), value<T>(1, row, col), value<T>(2, row, col),
                              first_output > 3 ? value<T>(3, row, col) : T(0)},
                             spec_.scale);
@@ -141,7 +141,7 @@ void OpCase::evaluate() {
     }
   }
   if (!variant_.has_sum()) return;
-  const auto sum = static_cast<std::size_t>(kernels::spec(variant_.op).sum_operand);
+  const auto sum = static_cast<std::size_t>(variant_.operation->sum_operand);
   std::int64_t channel = 0;
   for (const T total : plain_sums(terms, spec_.rows, spec_.cols, channels_of(variant_, spec_),
                                   variant_.broadcast)) {
@@ -186,7 +186,7 @@ Status OpCase::launch(device::Device& device, const launch::ReadyKernel& kernel,
 }
 
 std::string OpCase::compare(std::size_t operand, std::size_t output, HostTensor result) const {
-  const auto& operands = kernels::spec(variant_.op).operands;
+  const auto& operands = variant_.operation->operands;
   const HostTensor& before = tensors_[operand];
   const HostTensor& expected = expected_[output];
   for (std::int64_t row = 0; row < result.shape().rows; ++row) {
@@ -217,7 +217,7 @@ Result<std::string> OpCase::check(device::Device& device, const Placement& place
       std::string failure = compare(i, *output, std::move(result));
       if (!failure.empty()) return failure;
     } else if (result.bytes() != tensors_[i].bytes()) {
-      return std::format("`{}` was written", kernels::spec(variant_.op).operands[i].name);
+      return std::format("`{}` was written", variant_.operation->operands[i].name);
     }
   }
   if (buffers.workspace == nullptr) return std::string();

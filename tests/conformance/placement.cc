@@ -12,7 +12,7 @@ using kernels::OperandRole;
 using Pair = std::pair<std::size_t, std::size_t>;
 
 std::vector<Pair> pairs_of(const kernels::Variant& variant) {
-  const auto& operands = kernels::spec(variant.op).operands;
+  const auto& operands = variant.operation->operands;
   const auto is_matrix = [&](std::size_t i, OperandRole role) {
     return operands[i].role == role && operands[i].shape == kernels::OperandShape::kMatrix &&
            variant.has(i);
@@ -32,7 +32,7 @@ std::vector<Pair> pairs_of(const kernels::Variant& variant) {
 
 std::optional<std::size_t> Placement::output_at(const kernels::Variant& variant,
                                                 std::size_t operand) const {
-  const auto& operands = kernels::spec(variant.op).operands;
+  const auto& operands = variant.operation->operands;
   for (std::size_t output = 0; output < operands.size(); ++output) {
     if (operands[output].role != OperandRole::kOutput || !variant.has(output)) continue;
     if (over[output].value_or(output) == operand) return output;
@@ -56,7 +56,7 @@ std::vector<Placement> placements(const kernels::Variant& variant) {
 }
 
 std::string to_text(const kernels::Variant& variant, const Placement& placement) {
-  const auto& operands = kernels::spec(variant.op).operands;
+  const auto& operands = variant.operation->operands;
   std::string text;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (!placement.over[i]) continue;

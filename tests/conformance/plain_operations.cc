@@ -55,35 +55,33 @@ constexpr std::int64_t kRowsOfARun = 8;
 }  // namespace
 
 template <class T>
-PlainOutputs<T> plain_evaluate(kernels::Op op, const std::array<T, 4>& inputs, double scale) {
+PlainOutputs<T> plain_evaluate(std::string_view op, const std::array<T, 4>& inputs, double scale) {
   const auto rounded_scale = static_cast<T>(scale);
   const auto [first, second, third, fourth] = inputs;
-  switch (op) {
-    case kernels::Op::kCompose:
-      return {.stored = {compose(first, second, third, rounded_scale)}};
-    case kernels::Op::kComposeInner:
-      return {.stored = {compose(first, second, third, rounded_scale),
-                         plus(times(rounded_scale, first), second)}};
-    case kernels::Op::kBackward:
-      return {
-          .stored = {times(times(third, rounded_scale), first), times(plus(third, T(-1)), first)},
-          .term = times(second, first)};
-    case kernels::Op::kNormAssembly:
-      return {.stored = {norm(first, second, third, scale)}};
-    case kernels::Op::kComposeResidual:
-      return {.stored = {plus(second, compose(first, second, third, rounded_scale)),
-                         plus(times(rounded_scale, first), second)}};
-    case kernels::Op::kComposeBiasedResidual: {
-      const T base = plus(second, -fourth);
-      return {.stored = {plus(second, compose(first, base, third, rounded_scale)),
-                         plus(times(rounded_scale, first), base)}};
-    }
-    case kernels::Op::kResidualBackward:
-      return {.stored = {times(times(third, rounded_scale), first), times(third, first)},
-              .term = times(second, first)};
-    default:
-      return {};
+  if (op == "compose") {
+    return {.stored = {compose(first, second, third, rounded_scale)}};
   }
+  if (op == "compose_inner") {
+    return {.stored = {compose(first, second, third, rounded_scale),
+                       plus(times(rounded_scale, first), second)}};
+  }
+  if (op == "backward") {
+    return {.stored = {times(times(third, rounded_scale), first), times(plus(third, T(-1)), first)},
+            .term = times(second, first)};
+  }
+  if (op == "norm_assembly") {
+    return {.stored = {norm(first, second, third, scale)}};
+  }
+  if (op == "compose_residual") {
+    const T base = plus(second, -fourth);
+    return {.stored = {plus(second, compose(first, base, third, rounded_scale)),
+                       plus(times(rounded_scale, first), base)}};
+  }
+  if (op == "residual_backward") {
+    return {.stored = {times(times(third, rounded_scale), first), times(third, first)},
+            .term = times(second, first)};
+  }
+  return {};
 }
 
 template <class T>
@@ -115,8 +113,9 @@ std::vector<T> plain_sums(const std::vector<T>& terms, std::int64_t rows, std::i
   return sums;
 }
 
-template PlainOutputs<float> plain_evaluate(kernels::Op, const std::array<float, 4>&, double);
-template PlainOutputs<double> plain_evaluate(kernels::Op, const std::array<double, 4>&, double);
+template PlainOutputs<float> plain_evaluate(std::string_view, const std::array<float, 4>&, double);
+template PlainOutputs<double> plain_evaluate(std::string_view, const std::array<double, 4>&,
+                                             double);
 template std::vector<float> plain_sums(const std::vector<float>&, std::int64_t, std::int64_t,
                                        std::int64_t, kernels::Broadcast);
 template std::vector<double> plain_sums(const std::vector<double>&, std::int64_t, std::int64_t,

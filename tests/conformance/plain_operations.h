@@ -19,7 +19,7 @@ struct PlainOutputs {
 
 // What an op makes of one element, given its inputs in the registry's order.
 template <class T>
-PlainOutputs<T> plain_evaluate(kernels::Op op, const std::array<T, 4>& inputs, double scale);
+PlainOutputs<T> plain_evaluate(std::string_view op, const std::array<T, 4>& inputs, double scale);
 
 // The sum of every channel over terms that lie row by row.
 template <class T>

@@ -16,7 +16,6 @@ namespace {
 
 using kernels::Broadcast;
 using kernels::ElementType;
-using kernels::Op;
 using kernels::Variant;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -46,17 +45,19 @@ class Draw {
 };
 
 Variant draw_variant(Draw& draw) {
-  Variant variant{.op = draw.of({Op::kCompose, Op::kComposeInner, Op::kBackward, Op::kBackward,
-                                 Op::kNormAssembly, Op::kComposeResidual,
-                                 Op::kComposeBiasedResidual, Op::kResidualBackward})};
+  const std::string_view name =
+      draw.of({std::string_view("compose"), std::string_view("compose_inner"),
+               std::string_view("backward"), std::string_view("norm_assembly"),
+               std::string_view("compose_residual"), std::string_view("residual_backward")});
+  Variant variant{.operation = &kernels::operation(name)};
   const bool all_double = draw.one_in(8);
-  for (std::size_t i = 0; i < kernels::spec(variant.op).operands.size(); ++i) {
+  for (std::size_t i = 0; i < variant.operation->operands.size(); ++i) {
     variant.types[i] =
         all_double
             ? ElementType::kFloat64
             : draw.of({ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16});
   }
-  const Variants forms = in_both_broadcasts(with_every_output_subset({variant}));
+  const Variants forms = in_both_broadcasts(with_every_subset({variant}));
   return draw.of(std::span(forms));
 }
 

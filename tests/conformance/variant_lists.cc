@@ -8,7 +8,6 @@ namespace dorajit::tests {
 namespace {
 
 using kernels::ElementType;
-using kernels::Op;
 using kernels::OperandShape;
 using kernels::Presence;
 using kernels::Variant;
@@ -30,9 +29,9 @@ std::set<Pair> pairs_of(const Variant& variant) {
   return pairs;
 }
 
-// Leaves out the outputs whose bit in `dropped` is set, counting those that may be.
-Variant without_outputs(Variant variant, unsigned dropped) {
-  const auto& operands = kernels::spec(variant.op).operands;
+// Leaves out the operands whose bit in `dropped` is set, counting those that may be.
+Variant without(Variant variant, unsigned dropped) {
+  const auto& operands = variant.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].presence != Presence::kOptional) continue;
     if ((dropped & 1U) != 0) variant.types[i] = kAbsent;
@@ -47,14 +46,14 @@ Variant without_outputs(Variant variant, unsigned dropped) {
 
 }  // namespace
 
-Variants plain_mixes(Op op) {
-  const auto& operands = kernels::spec(op).operands;
+Variants plain_mixes(const kernels::Operation& op) {
+  const auto& operands = op.operands;
   Variants variants;
   for (const auto& [matrices, channels] :
        {std::pair(kFloat32, kFloat32), std::pair(kBfloat16, kFloat32),
         std::pair(kBfloat16, kBfloat16), std::pair(kFloat16, kFloat16),
         std::pair(kFloat64, kFloat64), std::pair(kFloat16, kFloat32)}) {
-    Variant variant{.op = op};
+    Variant variant{.operation = &op};
     for (std::size_t i = 0; i < operands.size(); ++i) {
       variant.types[i] = operands[i].shape == OperandShape::kMatrix ? matrices : channels;
     }
@@ -63,7 +62,7 @@ Variants plain_mixes(Op op) {
   return variants;
 }
 
-Variants sampled_mixes(Op op, std::size_t most) {
+Variants sampled_mixes(const kernels::Operation& op, std::size_t most) {
   const Variants all = kernels::all_variants(op);
   Variants variants = plain_mixes(op);
   std::set<Pair> missing;
@@ -96,13 +95,13 @@ Variants in_both_broadcasts(const Variants& variants) {
   return both;
 }
 
-Variants with_every_output_subset(const Variants& variants) {
+Variants with_every_subset(const Variants& variants) {
   Variants subsets;
   for (const Variant& variant : variants) {
-    const auto optional = std::ranges::count(kernels::spec(variant.op).operands,
-                                             Presence::kOptional, &kernels::OperandSpec::presence);
+    const auto optional = std::ranges::count(variant.operation->operands, Presence::kOptional,
+                                             &kernels::Operand::presence);
     for (unsigned dropped = 0; dropped < 1U << optional; ++dropped) {
-      const Variant subset = without_outputs(variant, dropped);
+      const Variant subset = without(variant, dropped);
       if (kernels::is_supported(subset)) add_once(subsets, subset);
     }
   }
@@ -113,7 +112,7 @@ Variants with_only_the_sum(const Variants& variants) {
   Variants sums;
   for (const Variant& variant : variants) {
     Variant sum = variant;
-    const auto& operands = kernels::spec(variant.op).operands;
+    const auto& operands = variant.operation->operands;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       const bool is_other_output = operands[i].role == kernels::OperandRole::kOutput &&
                                    operands[i].shape != OperandShape::kSum;

@@ -24,6 +24,7 @@
 #include "runtime/base/log.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/cache/small_disk.h"
+#include "tests/variants.h"
 
 namespace dorajit::tests {
 namespace {
@@ -201,7 +202,7 @@ bool becomes_true(const std::function<bool()>& condition) {
 }
 
 launch::Problem cpu_problem(std::int64_t cols) {
-  return launch::make_problem({}, kernels::DeviceKind::kCpu, 16, cols);
+  return launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, cols);
 }
 
 TuneRequest cpu_request(std::int64_t cols) {

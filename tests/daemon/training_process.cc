@@ -63,7 +63,8 @@ bool TrainingProcess::compose(Layer& layer) {
   const double scale = 0.7;
   std::ranges::fill(layer.out, 0.0F);
   const Status done = composition_.engine->run(
-      {.op = kernels::Op::kCompose, .operands = operands, .scalars = {&scale, 1}}, nullptr);
+      {.operation = &kernels::operation("compose"), .operands = operands, .scalars = {&scale, 1}},
+      nullptr);
   if (!done) return false;
   if (layer.first_out.empty()) layer.first_out = layer.out;
   return std::memcmp(layer.out.data(), layer.first_out.data(), layer.out.size() * sizeof(float)) ==

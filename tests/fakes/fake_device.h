@@ -140,7 +140,7 @@ class FakeDevice final : public device::Device {
 
   static void sum_partials_in_order(const kernels::Variant& variant, const kernels::Config& config,
                                     const kernels::KernelArguments& arguments) {
-    const auto sum = static_cast<std::size_t>(kernels::spec(variant.op).sum_operand);
+    const auto sum = static_cast<std::size_t>(variant.operation->sum_operand);
     const auto* partials = static_cast<const float*>(arguments.workspace);
     const auto layout =
         kernels::sum_layout(variant.broadcast, arguments.num_rows, arguments.num_cols,
@@ -156,7 +156,7 @@ class FakeDevice final : public device::Device {
 
   static void spoil(const kernels::Variant& variant, const kernels::Config& config,
                     const kernels::KernelArguments& arguments, Misbehaviour misbehaviour) {
-    const auto& operands = kernels::spec(variant.op).operands;
+    const auto& operands = variant.operation->operands;
     const bool has_second_stage =
         kernels::launch_shape(variant, config, arguments).finish_programs > 0;
     if (misbehaviour == Misbehaviour::kPartialsInOrder && has_second_stage) {
@@ -184,7 +184,7 @@ class FakeDevice final : public device::Device {
   // Writes what is not the kernel's to write.
   static void trespass(const kernels::Variant& variant, const kernels::KernelArguments& arguments,
                        Misbehaviour misbehaviour) {
-    const auto& operands = kernels::spec(variant.op).operands;
+    const auto& operands = variant.operation->operands;
     const auto first = [&](kernels::OperandRole role) {
       std::size_t i = 0;
       while (operands[i].role != role || !variant.has(i)) ++i;

@@ -85,7 +85,7 @@ TEST_F(Capture, RefusesAnUnknownProblemAndReplaysAKnownOne) {
                                make(16, 1024, 0)};
   const double scale = 3.0;
   const launch::Call call{
-      .op = kernels::Op::kCompose, .operands = operands, .scalars = {&scale, 1}};
+      .operation = &kernels::operation("compose"), .operands = operands, .scalars = {&scale, 1}};
   void* graph = nullptr;
   const Status refused = capture(call, graph);
   ASSERT_FALSE(refused);
@@ -112,7 +112,7 @@ TEST_F(Capture, ReplaysASumThatTakesTwoLaunches) {
   ASSERT_GT(bytes, 0);
   const TensorView workspace = make(1, bytes / 4, 0);
   const double scale = 0.5;
-  const launch::Call call{.op = kernels::Op::kBackward,
+  const launch::Call call{.operation = &kernels::operation("backward"),
                           .operands = operands,
                           .scalars = {&scale, 1},
                           .workspace = workspace.data,

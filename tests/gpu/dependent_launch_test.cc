@@ -12,7 +12,6 @@ namespace {
 
 using autotune::ScratchOperands;
 using autotune::ScratchShape;
-using kernels::Op;
 
 constexpr int kCalls = 100;
 
@@ -22,7 +21,7 @@ class DependentLaunch : public GpuTest {
   // all use one workspace.
   std::vector<float> sums_of_chain(const ScratchShape& shape, kernels::Broadcast broadcast,
                                    bool one_by_one) {
-    kernels::Variant variant = plain_mixes(Op::kBackward)[0];
+    kernels::Variant variant = plain_mixes(kernels::operation("backward"))[0];
     variant.broadcast = broadcast;
     auto operands = ScratchOperands::make(*device_, variant, shape);
     const auto kernel =

@@ -63,8 +63,9 @@ class EngineOnGpu : public GpuTest {
   Status run(Engine& engine, const std::array<TensorView, 4>& operands,
              device::Stream stream = nullptr) {
     const double scale = 0.5;
-    return engine.run({.op = kernels::Op::kCompose, .operands = operands, .scalars = {&scale, 1}},
-                      stream);
+    return engine.run(
+        {.operation = &kernels::operation("compose"), .operands = operands, .scalars = {&scale, 1}},
+        stream);
   }
 
   std::array<TensorView, 4> operands() const { return {view(0), view(1), view(2, 1), view(3)}; }

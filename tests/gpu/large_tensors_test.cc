@@ -8,7 +8,6 @@ namespace dorajit::tests {
 namespace {
 
 using kernels::Broadcast;
-using kernels::Op;
 using kernels::Variant;
 using enum kernels::ElementType;
 
@@ -60,7 +59,8 @@ class LargeTensors : public GpuTest {
 };
 
 TEST_F(LargeTensors, ComposeReachesTheLastRow) {
-  const Variant variant{.op = Op::kCompose, .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16}};
+  const Variant variant{.operation = &kernels::operation("compose"),
+                        .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16}};
   std::byte* lora = allocate(kMatrixBytes, 0);
   std::byte* base = allocate(kMatrixBytes, 0);
   std::byte* gain = allocate(kCols * 4, 0);
@@ -83,7 +83,7 @@ TEST_F(LargeTensors, ComposeReachesTheLastRow) {
 // Matrices of 3 make terms of 9, whose sums are integers below 2^24 times a power of two, and so
 // exact in every order. The last row of d_out is 1, so that it is seen whether it is counted.
 void LargeTensors::check_backward(Broadcast broadcast, std::int64_t channels) {
-  const Variant variant{.op = Op::kBackward,
+  const Variant variant{.operation = &kernels::operation("backward"),
                         .broadcast = broadcast,
                         .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16, kBfloat16, kFloat32}};
   constexpr int kThree = 0x40;  // both bytes of a bf16 3

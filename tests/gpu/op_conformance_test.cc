@@ -7,8 +7,6 @@
 namespace dorajit::tests {
 namespace {
 
-using kernels::Op;
-
 // Of backward, whose mixes times subsets times broadcasts are too many to compile.
 constexpr std::size_t kSampledMixes = 60;
 constexpr std::size_t kSampledMixesInFull = 20;  // times twelve configs
@@ -22,44 +20,49 @@ class OpsOnGpu : public GpuTest {
 };
 
 // f32, and bf16 with f32 channels.
-Variants widest_variants(Op op) {
+Variants widest_variants(const kernels::Operation& op) {
   Variants variants = plain_mixes(op);
   variants.resize(2);
   return in_both_broadcasts(variants);
 }
 
-Variants every_type_mix(Op op) { return in_both_broadcasts(kernels::all_variants(op)); }
+Variants every_type_mix(const kernels::Operation& op) {
+  return in_both_broadcasts(kernels::all_variants(op));
+}
 
 Variants sampled_gradients(std::size_t mixes) {
-  return in_both_broadcasts(with_every_output_subset(sampled_mixes(Op::kBackward, mixes)));
+  return in_both_broadcasts(
+      with_every_subset(sampled_mixes(kernels::operation("backward"), mixes)));
 }
 
 std::vector<Variants> plain_mixes_of_all_ops() {
   std::vector<Variants> all;
-  for (const kernels::OpSpec& one : kernels::offered_ops()) {
-    all.push_back(in_both_broadcasts(with_every_output_subset(plain_mixes(one.op))));
+  for (const kernels::Operation* one : kernels::offered_operations()) {
+    all.push_back(in_both_broadcasts(with_every_subset(plain_mixes(*one))));
   }
   return all;
 }
 
 TEST_F(OpsOnGpu, ComposeWithEveryConfigOfTheComprehensiveSpace) {
-  check({plain_mixes(Op::kCompose)[1]}, Configs::kComprehensive, CaseList::kFew);
+  check({plain_mixes(kernels::operation("compose"))[1]}, Configs::kComprehensive, CaseList::kFew);
 }
 TEST_F(OpsOnGpu, ComposeOfEveryTypeMix) {
-  check(every_type_mix(Op::kCompose), Configs::kOneInTurn, CaseList::kFew);
+  check(every_type_mix(kernels::operation("compose")), Configs::kOneInTurn, CaseList::kFew);
 }
 TEST_F(OpsOnGpu, ComposeInnerOfEveryTypeMix) {
-  check(every_type_mix(Op::kComposeInner), Configs::kOneInTurn, CaseList::kFew);
+  check(every_type_mix(kernels::operation("compose_inner")), Configs::kOneInTurn, CaseList::kFew);
 }
 TEST_F(OpsOnGpu, NormAssemblyOfEveryTypeMix) {
-  check(kernels::all_variants(Op::kNormAssembly), Configs::kOneInTurn, CaseList::kFew);
+  check(kernels::all_variants(kernels::operation("norm_assembly")), Configs::kOneInTurn,
+        CaseList::kFew);
 }
 TEST_F(OpsOnGpu, BackwardOfSampledTypeMixesWithEverySubsetOfItsOutputs) {
   check(sampled_gradients(kSampledMixes), Configs::kOneInTurn, CaseList::kFew);
 }
 TEST_F(OpsOnGpu, ResidualFormsOfSampledTypeMixesWithEverySubsetOfTheirOutputs) {
-  for (const Op op : {Op::kComposeResidual, Op::kComposeBiasedResidual, Op::kResidualBackward}) {
-    check(in_both_broadcasts(with_every_output_subset(sampled_mixes(op, kSampledMixes / 2))),
+  for (const std::string_view op : {"compose_residual", "residual_backward"}) {
+    check(in_both_broadcasts(
+              with_every_subset(sampled_mixes(kernels::operation(op), kSampledMixes / 2))),
           Configs::kOneInTurn, CaseList::kFew);
   }
 }
@@ -70,13 +73,15 @@ TEST_F(OpsOnGpu, PlainMixesInEveryCase) {
 }
 
 TEST_F(OpsOnGpu, RandomCalls) {
-  Variants variants = {plain_mixes(Op::kCompose)[1], plain_mixes(Op::kComposeInner)[5]};
+  Variants variants = {plain_mixes(kernels::operation("compose"))[1],
+                       plain_mixes(kernels::operation("compose_inner"))[5]};
   for (const kernels::Variant& variant :
-       with_every_output_subset({plain_mixes(Op::kBackward)[0], plain_mixes(Op::kBackward)[1]})) {
+       with_every_subset({plain_mixes(kernels::operation("backward"))[0],
+                          plain_mixes(kernels::operation("backward"))[1]})) {
     variants.push_back(variant);
   }
   variants = in_both_broadcasts(variants);
-  variants.push_back(plain_mixes(Op::kNormAssembly)[0]);
+  variants.push_back(plain_mixes(kernels::operation("norm_assembly"))[0]);
   const auto failures = check_random_cases(*device_, *kernels_, 1, 2000, variants);
   EXPECT_TRUE(failures.empty()) << join(failures);
 }
@@ -85,30 +90,32 @@ TEST_F(OpsOnGpu, RandomCalls) {
 class OpsOnGpuInFull : public OpsOnGpu {};
 
 TEST_F(OpsOnGpuInFull, ComposeWithEveryConfigOfTheComprehensiveSpace) {
-  check(widest_variants(Op::kCompose), Configs::kComprehensive, CaseList::kAll);
+  check(widest_variants(kernels::operation("compose")), Configs::kComprehensive, CaseList::kAll);
 }
 TEST_F(OpsOnGpuInFull, ComposeInnerWithEveryConfigOfTheComprehensiveSpace) {
-  check(widest_variants(Op::kComposeInner), Configs::kComprehensive, CaseList::kFew);
+  check(widest_variants(kernels::operation("compose_inner")), Configs::kComprehensive,
+        CaseList::kFew);
 }
 TEST_F(OpsOnGpuInFull, NormAssemblyWithEveryConfigOfTheComprehensiveSpace) {
-  check(widest_variants(Op::kNormAssembly), Configs::kComprehensive, CaseList::kFew);
+  check(widest_variants(kernels::operation("norm_assembly")), Configs::kComprehensive,
+        CaseList::kFew);
 }
 TEST_F(OpsOnGpuInFull, BackwardWithEveryConfigOfTheComprehensiveSpace) {
-  check(widest_variants(Op::kBackward), Configs::kComprehensive, CaseList::kFew);
+  check(widest_variants(kernels::operation("backward")), Configs::kComprehensive, CaseList::kFew);
 }
 TEST_F(OpsOnGpuInFull, ResidualFormsWithEveryConfigOfTheComprehensiveSpace) {
-  for (const Op op : {Op::kComposeResidual, Op::kComposeBiasedResidual, Op::kResidualBackward}) {
-    check(widest_variants(op), Configs::kComprehensive, CaseList::kFew);
+  for (const std::string_view op : {"compose_residual", "residual_backward"}) {
+    check(widest_variants(kernels::operation(op)), Configs::kComprehensive, CaseList::kFew);
   }
 }
 TEST_F(OpsOnGpuInFull, ComposeOfEveryTypeMix) {
-  check(every_type_mix(Op::kCompose), Configs::kSlim, CaseList::kFew);
+  check(every_type_mix(kernels::operation("compose")), Configs::kSlim, CaseList::kFew);
 }
 TEST_F(OpsOnGpuInFull, ComposeInnerOfEveryTypeMix) {
-  check(every_type_mix(Op::kComposeInner), Configs::kSlim, CaseList::kFew);
+  check(every_type_mix(kernels::operation("compose_inner")), Configs::kSlim, CaseList::kFew);
 }
 TEST_F(OpsOnGpuInFull, NormAssemblyOfEveryTypeMix) {
-  check(kernels::all_variants(Op::kNormAssembly), Configs::kSlim, CaseList::kFew);
+  check(kernels::all_variants(kernels::operation("norm_assembly")), Configs::kSlim, CaseList::kFew);
 }
 TEST_F(OpsOnGpuInFull, BackwardOfSampledTypeMixesWithEverySubsetOfItsOutputs) {
   check(sampled_gradients(kSampledMixesInFull), Configs::kSlim, CaseList::kFew);

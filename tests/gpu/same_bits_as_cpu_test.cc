@@ -11,7 +11,6 @@ namespace {
 
 using autotune::ScratchOperands;
 using autotune::ScratchShape;
-using kernels::Op;
 using kernels::Variant;
 
 class SameBitsAsCpu : public GpuTest {
@@ -65,27 +64,28 @@ class SameBitsAsCpu : public GpuTest {
 constexpr std::size_t kSampledMixes = 30;
 
 TEST_F(SameBitsAsCpu, ComposeOfEveryTypeMix) {
-  check(in_both_broadcasts(kernels::all_variants(Op::kCompose)),
+  check(in_both_broadcasts(kernels::all_variants(kernels::operation("compose"))),
         {.rows = 68, .cols = 1027, .seed = 5});
 }
 
 TEST_F(SameBitsAsCpu, SampledMixesOfOtherElementwiseOps) {
-  for (const Op op :
-       {Op::kComposeInner, Op::kNormAssembly, Op::kComposeResidual, Op::kComposeBiasedResidual}) {
-    check(in_both_broadcasts(sampled_mixes(op, kSampledMixes)),
+  for (const std::string_view op : {"compose_inner", "norm_assembly", "compose_residual"}) {
+    check(in_both_broadcasts(sampled_mixes(kernels::operation(op), kSampledMixes)),
           {.rows = 68, .cols = 1027, .seed = 6});
   }
 }
 
 TEST_F(SameBitsAsCpu, BackwardWithEverySubsetOfItsOutputs) {
-  check(in_both_broadcasts(with_every_output_subset(sampled_mixes(Op::kBackward, kSampledMixes))),
+  check(in_both_broadcasts(
+            with_every_subset(sampled_mixes(kernels::operation("backward"), kSampledMixes))),
         {.rows = 68, .cols = 1027, .seed = 7});
 }
 
 // Many partial sums of both kinds: 16 channels of 257 samples, of two spans each, along the rows.
 TEST_F(SameBitsAsCpu, SumsOverMillionsOfTerms) {
-  check(in_both_broadcasts(plain_mixes(Op::kBackward)), {.rows = 4112, .cols = 4133, .seed = 8});
-  check(in_both_broadcasts(with_only_the_sum(plain_mixes(Op::kBackward))),
+  check(in_both_broadcasts(plain_mixes(kernels::operation("backward"))),
+        {.rows = 4112, .cols = 4133, .seed = 8});
+  check(in_both_broadcasts(with_only_the_sum(plain_mixes(kernels::operation("backward")))),
         {.rows = 40000, .cols = 49, .seed = 9});
 }
 

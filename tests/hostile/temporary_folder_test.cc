@@ -9,6 +9,7 @@
 #include "runtime/compile/host_compiler.h"
 #include "tests/cache/temporary_directory.h"
 #include "tests/fakes/scoped_environment.h"
+#include "tests/variants.h"
 
 namespace dorajit::hostile {
 namespace {
@@ -35,8 +36,8 @@ TEST(HostileTemporaryFolder, CodeIsReadFromTheFolderThatWasMade) {
   setenv("TMPDIR", place.c_str(), 1);
   compile::HostCompiler host(compiler, nullptr);
   const auto artifact =
-      host.compile({.variant = {},
-                    .config = kernels::builtin_cpu_config({}),
+      host.compile({.variant = tests::float_compose(),
+                    .config = kernels::builtin_cpu_config(tests::float_compose()),
                     .target = {.kind = kernels::DeviceKind::kCpu, .arch = "native"}});
   ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
   EXPECT_EQ(artifact->code, "own");

@@ -10,15 +10,13 @@
 namespace dorajit::tests {
 namespace {
 
-using kernels::Op;
-
 // What a compilation costs limits these.
 Variants compiled_variants() {
-  Variants variants =
-      in_both_broadcasts({plain_mixes(Op::kBackward)[0], plain_mixes(Op::kBackward)[1],
-                          plain_mixes(Op::kComposeInner)[5]});
+  Variants variants = in_both_broadcasts({plain_mixes(kernels::operation("backward"))[0],
+                                          plain_mixes(kernels::operation("backward"))[1],
+                                          plain_mixes(kernels::operation("compose_inner"))[5]});
   for (const kernels::Variant& variant :
-       with_only_the_sum(in_both_broadcasts({plain_mixes(Op::kBackward)[1]}))) {
+       with_only_the_sum(in_both_broadcasts({plain_mixes(kernels::operation("backward"))[1]}))) {
     variants.push_back(variant);
   }
   return variants;

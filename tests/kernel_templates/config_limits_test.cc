@@ -14,7 +14,7 @@ const SpaceTraits kGpu{.kind = DeviceKind::kCuda, .processors = 132};
 const SpaceTraits kCpu{.kind = DeviceKind::kCpu, .processors = 8};
 constexpr int kHuge = std::numeric_limits<int>::max();
 
-Variant bf16(Op op) { return tests::plain_mixes(op)[1]; }
+Variant bf16(const Operation& op) { return tests::plain_mixes(op)[1]; }
 
 std::string why(const Variant& variant, const SpaceTraits& traits, const Config& config,
                 int width = 8) {
@@ -22,9 +22,9 @@ std::string why(const Variant& variant, const SpaceTraits& traits, const Config&
 }
 
 TEST(ConfigLimits, EverySpaceLiesWithin) {
-  for (const OpSpec& op : all_ops()) {
+  for (const Operation* op : all_operations()) {
     for (const Variant& variant :
-         tests::in_both_broadcasts(tests::with_every_output_subset(tests::plain_mixes(op.op)))) {
+         tests::in_both_broadcasts(tests::with_every_subset(tests::plain_mixes(*op)))) {
       for (const SpaceTraits& traits : {kGpu, kCpu}) {
         for (int width = widest_vector(variant, traits.kind); width >= 1; width /= 2) {
           for (const SpaceKind kind : {SpaceKind::kSlim, SpaceKind::kComprehensive}) {
@@ -41,43 +41,43 @@ TEST(ConfigLimits, EverySpaceLiesWithin) {
 
 // NVRTC takes minutes for it.
 TEST(ConfigLimits, ManyRowsInFlightAreInvalid) {
-  for (const Op op : {Op::kCompose, Op::kBackward}) {
-    Config config = default_config(bf16(op), kGpu, 8);
+  for (const std::string_view name : {"compose", "backward"}) {
+    Config config = default_config(bf16(operation(name)), kGpu, 8);
     config.rows_per_program = 512;
     config.unroll = 512;
-    EXPECT_NE(why(bf16(op), kGpu, config), "") << to_text(config);
+    EXPECT_NE(why(bf16(operation(name)), kGpu, config), "") << to_text(config);
   }
 }
 
 TEST(ConfigLimits, VectorsWiderThanTheDataIsAlignedAreInvalid) {
-  const Config config = default_config(bf16(Op::kCompose), kGpu, 8);
+  const Config config = default_config(bf16(operation("compose")), kGpu, 8);
   ASSERT_EQ(config.vector_width, 8);
-  EXPECT_EQ(why(bf16(Op::kCompose), kGpu, config, 8), "");
+  EXPECT_EQ(why(bf16(operation("compose")), kGpu, config, 8), "");
   for (const int width : {1, 2, 4}) {
-    EXPECT_EQ(why(bf16(Op::kCompose), kGpu, config, width),
+    EXPECT_EQ(why(bf16(operation("compose")), kGpu, config, width),
               "its vectors of 8 elements do not fit the data, which is aligned to " +
                   std::to_string(width));
   }
 }
 
 TEST(ConfigLimits, VectorsWiderThanAnAccessAreInvalid) {
-  Variant f64 = bf16(Op::kCompose);
+  Variant f64 = bf16(operation("compose"));
   f64.types.fill(ElementType::kFloat64);
-  const Config config = default_config(bf16(Op::kCompose), kGpu, 8);
+  const Config config = default_config(bf16(operation("compose")), kGpu, 8);
   EXPECT_NE(why(f64, kGpu, config), "");
 }
 
 TEST(ConfigLimits, MoreWorkersThanProcessorsAreInvalid) {
-  Config config = default_config(bf16(Op::kCompose), kCpu, 1);
-  EXPECT_EQ(why(bf16(Op::kCompose), kCpu, config), "");
+  Config config = default_config(bf16(operation("compose")), kCpu, 1);
+  EXPECT_EQ(why(bf16(operation("compose")), kCpu, config), "");
   config.num_warps = kCpu.processors + 1;
-  EXPECT_NE(why(bf16(Op::kCompose), kCpu, config), "");
+  EXPECT_NE(why(bf16(operation("compose")), kCpu, config), "");
 }
 
 TEST(ConfigLimits, NoFieldMayBeHugeZeroOrNegative) {
-  for (const Op op : {Op::kCompose, Op::kBackward}) {
+  for (const std::string_view name : {"compose", "backward"}) {
     for (const SpaceTraits& traits : {kGpu, kCpu}) {
-      for (const Variant& variant : tests::in_both_broadcasts({bf16(op)})) {
+      for (const Variant& variant : tests::in_both_broadcasts({bf16(operation(name))})) {
         for (const int value : {kHuge, 1 << 30, 0, -1, std::numeric_limits<int>::min()}) {
           for (int Config::* field :
                {&Config::block_size, &Config::num_warps, &Config::rows_per_program,

@@ -13,7 +13,6 @@
 namespace dorajit::tests {
 namespace {
 
-using kernels::Op;
 using kernels::Variant;
 using enum kernels::ElementType;
 
@@ -30,42 +29,41 @@ std::size_t type_pairs_of(const Variants& variants) {
 
 TEST(Coverage, SampledMixesBringEveryTwoTypesTogether) {
   constexpr std::size_t kMost = 30;
-  for (const kernels::OpSpec& one : kernels::offered_ops()) {
-    const Variants sampled = sampled_mixes(one.op, kMost);
+  for (const kernels::Operation* one : kernels::offered_operations()) {
+    const Variants sampled = sampled_mixes(*one, kMost);
     EXPECT_EQ(sampled.size(), kMost);
-    EXPECT_EQ(type_pairs_of(sampled), type_pairs_of(kernels::all_variants(one.op)));
+    EXPECT_EQ(type_pairs_of(sampled), type_pairs_of(kernels::all_variants(*one)));
     EXPECT_TRUE(std::ranges::all_of(sampled, kernels::is_supported));
     for (const Variant& variant : sampled) EXPECT_EQ(std::ranges::count(sampled, variant), 1);
   }
 }
 
 TEST(Coverage, OutputsOfBackwardHaveSevenSubsetsInTwoBroadcasts) {
-  const Variants subsets = with_every_output_subset({plain_mixes(Op::kBackward)[1]});
+  const Variants subsets = with_every_subset({plain_mixes(kernels::operation("backward"))[1]});
   EXPECT_EQ(subsets.size(), 7U);
   const Variants both = in_both_broadcasts(subsets);
   EXPECT_EQ(both.size(), 14U);
   EXPECT_TRUE(std::ranges::all_of(both, kernels::is_supported));
-  const Variants sums = with_only_the_sum(plain_mixes(Op::kBackward));
-  EXPECT_EQ(sums.size(), plain_mixes(Op::kBackward).size());
+  const Variants sums = with_only_the_sum(plain_mixes(kernels::operation("backward")));
+  EXPECT_EQ(sums.size(), plain_mixes(kernels::operation("backward")).size());
   EXPECT_TRUE(std::ranges::all_of(sums, kernels::is_supported));
-  EXPECT_TRUE(with_only_the_sum(plain_mixes(Op::kCompose)).empty());
+  EXPECT_TRUE(with_only_the_sum(plain_mixes(kernels::operation("compose"))).empty());
 }
 
 TEST(Coverage, OutputsLieOverEveryInputAndOverEveryTwo) {
-  const Variant same{.op = Op::kBackward, .types = {}};
+  const Variant same{.operation = &kernels::operation("backward"), .types = {}};
   EXPECT_EQ(placements(same).size(), 1U + 4 + 2);
-  const Variant mixed{.op = Op::kBackward,
+  const Variant mixed{.operation = &kernels::operation("backward"),
                       .types = {kFloat32, kBfloat16, kFloat32, kFloat32, kFloat16, kFloat32}};
   EXPECT_EQ(placements(mixed).size(), 1U + 1);
-  const Variant norm{.op = Op::kNormAssembly, .types = {}};
+  const Variant norm{.operation = &kernels::operation("norm_assembly"), .types = {}};
   EXPECT_EQ(placements(norm).size(), 1U + 3);
 }
 
 TEST(Coverage, CasesMeetTheWidestAndTheNarrowestVectors) {
   constexpr auto kCuda = kernels::DeviceKind::kCuda;
-  for (const kernels::OpSpec& one : kernels::offered_ops()) {
-    for (const Variant& variant :
-         in_both_broadcasts(with_every_output_subset(plain_mixes(one.op)))) {
+  for (const kernels::Operation* one : kernels::offered_operations()) {
+    for (const Variant& variant : in_both_broadcasts(with_every_subset(plain_mixes(*one)))) {
       const auto has_width = [&](CaseList list, int width) {
         return std::ranges::any_of(case_list(variant, list), [&](const CaseSpec& spec) {
           return vector_width(variant, spec, kCuda) == width;

@@ -13,32 +13,34 @@ namespace {
 
 using enum ElementType;
 
-const Variant kMixed{.op = Op::kCompose, .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16}};
+const Variant kMixed{.operation = &operation("compose"),
+                     .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16}};
 
 Variant backward(ElementType d_out, ElementType inner, ElementType gain, ElementType d_lora,
                  ElementType d_base, ElementType d_gain) {
-  return {.op = Op::kBackward, .types = {d_out, inner, gain, d_lora, d_base, d_gain}};
+  return {.operation = &operation("backward"),
+          .types = {d_out, inner, gain, d_lora, d_base, d_gain}};
 }
 
 TEST(Registry, OpsHaveEveryMixOfThreeTypesAndAllDoubles) {
-  EXPECT_EQ(all_variants(Op::kCompose).size(), 3U * 3 * 3 * 3 + 1);
-  EXPECT_EQ(all_variants(Op::kComposeInner).size(), 3U * 3 * 3 * 3 * 3 + 1);
-  EXPECT_EQ(all_variants(Op::kBackward).size(), 3U * 3 * 3 * 3 * 3 * 3 + 1);
-  EXPECT_EQ(all_variants(Op::kNormAssembly).size(), 3U * 3 * 3 * 3 + 1);
+  EXPECT_EQ(all_variants(operation("compose")).size(), 3U * 3 * 3 * 3 + 1);
+  EXPECT_EQ(all_variants(operation("compose_inner")).size(), 3U * 3 * 3 * 3 * 3 + 1);
+  EXPECT_EQ(all_variants(operation("backward")).size(), 3U * 3 * 3 * 3 * 3 * 3 + 1);
+  EXPECT_EQ(all_variants(operation("norm_assembly")).size(), 3U * 3 * 3 * 3 + 1);
 }
 
 TEST(Registry, OffersAllButThePassesThatComposeIsMeasuredAgainst) {
-  EXPECT_EQ(offered_ops().front().op, Op::kCompose);
-  EXPECT_EQ(offered_ops().back().op, Op::kResidualBackward);
+  EXPECT_EQ(offered_operations().front(), &operation("compose"));
+  EXPECT_EQ(offered_operations().back(), &operation("residual_backward"));
 }
 
 TEST(Registry, DoubleGoesOnlyWithDouble) {
-  EXPECT_FALSE(
-      is_supported({.op = Op::kCompose, .types = {kFloat64, kFloat32, kFloat32, kFloat32}}));
-  EXPECT_FALSE(
-      is_supported({.op = Op::kCompose, .types = {kFloat32, kFloat32, kFloat64, kFloat32}}));
-  EXPECT_TRUE(
-      is_supported({.op = Op::kCompose, .types = {kFloat64, kFloat64, kFloat64, kFloat64}}));
+  EXPECT_FALSE(is_supported(
+      {.operation = &operation("compose"), .types = {kFloat64, kFloat32, kFloat32, kFloat32}}));
+  EXPECT_FALSE(is_supported(
+      {.operation = &operation("compose"), .types = {kFloat32, kFloat32, kFloat64, kFloat32}}));
+  EXPECT_TRUE(is_supported(
+      {.operation = &operation("compose"), .types = {kFloat64, kFloat64, kFloat64, kFloat64}}));
   EXPECT_TRUE(is_supported(backward(kFloat64, kAbsent, kFloat64, kAbsent, kFloat64, kAbsent)));
   EXPECT_FALSE(is_supported(backward(kFloat64, kAbsent, kFloat64, kAbsent, kFloat32, kAbsent)));
 }
@@ -47,8 +49,8 @@ TEST(Registry, OutputsOfBackwardMayBeAbsentButNotAll) {
   EXPECT_TRUE(is_supported(backward(kBfloat16, kAbsent, kFloat32, kBfloat16, kAbsent, kAbsent)));
   EXPECT_TRUE(is_supported(backward(kBfloat16, kFloat16, kFloat32, kAbsent, kAbsent, kFloat32)));
   EXPECT_FALSE(is_supported(backward(kBfloat16, kAbsent, kFloat32, kAbsent, kAbsent, kAbsent)));
-  EXPECT_FALSE(is_supported(
-      {.op = Op::kComposeInner, .types = {kFloat32, kFloat32, kFloat32, kFloat32, kAbsent}}));
+  EXPECT_FALSE(is_supported({.operation = &operation("compose_inner"),
+                             .types = {kFloat32, kFloat32, kFloat32, kFloat32, kAbsent}}));
 }
 
 TEST(Registry, InnerIsThereExactlyWhenItIsSummed) {
@@ -59,17 +61,17 @@ TEST(Registry, InnerIsThereExactlyWhenItIsSummed) {
 TEST(Registry, RequiredInputsMayNotBeAbsent) {
   EXPECT_FALSE(is_supported(backward(kAbsent, kFloat32, kFloat32, kFloat32, kFloat32, kFloat32)));
   EXPECT_FALSE(is_supported(backward(kFloat32, kFloat32, kAbsent, kFloat32, kFloat32, kFloat32)));
-  EXPECT_FALSE(is_supported({.op = Op::kCompose, .types = {kFloat32, kAbsent}}));
+  EXPECT_FALSE(is_supported({.operation = &operation("compose"), .types = {kFloat32, kAbsent}}));
 }
 
 TEST(Registry, OnlyOpsWithABroadcastOperandHaveAPerRowForm) {
-  for (const OpSpec& one : all_ops()) {
-    Variant variant = all_variants(one.op).front();
+  for (const Operation* one : all_operations()) {
+    Variant variant = all_variants(*one).front();
     variant.broadcast = Broadcast::kPerRow;
-    EXPECT_EQ(is_supported(variant), one.has_broadcast) << one.name;
+    EXPECT_EQ(is_supported(variant), one->has_broadcast) << one->name;
   }
-  EXPECT_TRUE(spec(Op::kBackward).has_broadcast);
-  EXPECT_FALSE(spec(Op::kNormAssembly).has_broadcast);
+  EXPECT_TRUE(operation("backward").has_broadcast);
+  EXPECT_FALSE(operation("norm_assembly").has_broadcast);
 }
 
 TEST(Registry, ASumTakesATemplateOfItsOwnForEachBroadcast) {
@@ -82,15 +84,17 @@ TEST(Registry, ASumTakesATemplateOfItsOwnForEachBroadcast) {
   EXPECT_FALSE(variant.has_sum());
   EXPECT_EQ(template_kind(variant), TemplateKind::kElementwise);
   EXPECT_EQ(template_kind(kMixed), TemplateKind::kElementwise);
-  EXPECT_EQ(spec(Op::kBackward).sum_operand, 5);
-  EXPECT_EQ(spec(Op::kCompose).sum_operand, -1);
+  EXPECT_EQ(operation("backward").sum_operand, 5);
+  EXPECT_EQ(operation("compose").sum_operand, -1);
 }
 
-TEST(Registry, OpsStandAtTheirOwnIndex) {
-  for (const OpSpec& one : all_ops()) {
-    EXPECT_EQ(&spec(one.op), &one);
-    EXPECT_NE(one.reference, nullptr);
-    EXPECT_LE(one.operands.size(), static_cast<std::size_t>(kMaxOperands));
+TEST(Registry, OperationsAreFoundByName) {
+  EXPECT_EQ(find_operation("composed"), nullptr);
+  for (const Operation* one : all_operations()) {
+    EXPECT_EQ(find_operation(one->name), one);
+    EXPECT_FALSE(one->documentation.empty());
+    EXPECT_NE(one->reference, nullptr);
+    EXPECT_LE(one->operands.size(), static_cast<std::size_t>(kMaxOperands));
   }
 }
 
@@ -133,8 +137,8 @@ TEST(Registry, AnInstantiationNamesBroadcastAndAbsentOperands) {
 // One variant of each op and template.
 std::vector<Variant> variants_of_every_template() {
   std::vector<Variant> variants;
-  for (const OpSpec& one : all_ops()) variants.push_back(all_variants(one.op).front());
-  Variant rows = all_variants(Op::kBackward).front();
+  for (const Operation* one : all_operations()) variants.push_back(all_variants(*one).front());
+  Variant rows = all_variants(operation("backward")).front();
   rows.broadcast = Broadcast::kPerRow;
   variants.push_back(rows);
   variants.push_back(backward(kFloat32, kAbsent, kFloat32, kFloat32, kAbsent, kAbsent));
@@ -158,7 +162,7 @@ TEST(Registry, EverySourceThatATemplateIncludesIsEmbedded) {
 
 TEST(Registry, SourceIdentityDiffersByDeviceFormulaAndTemplate) {
   std::set<std::string> identities;
-  const Variant column_sums = all_variants(Op::kBackward).front();
+  const Variant column_sums = all_variants(operation("backward")).front();
   Variant row_sums = column_sums;
   row_sums.broadcast = Broadcast::kPerRow;
   const Variant no_sum = backward(kFloat32, kAbsent, kFloat32, kFloat32, kAbsent, kAbsent);
@@ -172,8 +176,8 @@ TEST(Registry, SourceIdentityDiffersByDeviceFormulaAndTemplate) {
 }
 
 TEST(Registry, TheLibraryHoldsACpuKernelForEveryVariantThatItOffers) {
-  for (const OpSpec& one : offered_ops()) {
-    for (Variant variant : all_variants(one.op)) {
+  for (const Operation* one : offered_operations()) {
+    for (Variant variant : all_variants(*one)) {
       for (const Broadcast broadcast : {Broadcast::kPerColumn, Broadcast::kPerRow}) {
         variant.broadcast = broadcast;
         const BuiltinKernel kernel = builtin_cpu_kernel(variant);
@@ -183,7 +187,7 @@ TEST(Registry, TheLibraryHoldsACpuKernelForEveryVariantThatItOffers) {
       }
     }
   }
-  EXPECT_EQ(builtin_cpu_kernel({.op = Op::kAdd, .types = {}}).run, nullptr);
+  EXPECT_EQ(builtin_cpu_kernel({.operation = &operation("add"), .types = {}}).run, nullptr);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "kernel_templates/config_text.h"
 #include "tests/conformance/variant_lists.h"
+#include "tests/variants.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -47,9 +48,9 @@ void check_space(const Variant& variant, const SpaceTraits& traits, int width, S
 }
 
 TEST(Spaces, HoldOnlyValidConfigsWithoutRepeatsTheDefaultFirst) {
-  for (const OpSpec& op : all_ops()) {
+  for (const Operation* op : all_operations()) {
     for (const Variant& variant :
-         tests::in_both_broadcasts(tests::with_every_output_subset(tests::plain_mixes(op.op)))) {
+         tests::in_both_broadcasts(tests::with_every_subset(tests::plain_mixes(*op)))) {
       for (const SpaceTraits& traits : {kGpu, kCpu, kSmallCpu, kLargeCpu}) {
         for (int width = widest_vector(variant, traits.kind); width >= 1; width /= 2) {
           check_space(variant, traits, width, SpaceKind::kSlim);
@@ -63,8 +64,8 @@ TEST(Spaces, HoldOnlyValidConfigsWithoutRepeatsTheDefaultFirst) {
 }
 
 TEST(Spaces, EveryMixOfTypesHasAValidDefault) {
-  for (const OpSpec& op : all_ops()) {
-    for (const Variant& variant : tests::in_both_broadcasts(all_variants(op.op))) {
+  for (const Operation* op : all_operations()) {
+    for (const Variant& variant : tests::in_both_broadcasts(all_variants(*op))) {
       for (const SpaceTraits& traits : {kGpu, kCpu}) {
         for (int width = widest_vector(variant, traits.kind); width >= 1; width /= 2) {
           const Config config = default_config(variant, traits, width);
@@ -80,13 +81,15 @@ TEST(Spaces, EveryMixOfTypesHasAValidDefault) {
 TEST(Spaces, VectorsAreSixteenBytesOfTheWidestMatrixAndAtMostEightElements) {
   using enum ElementType;
   const auto width = [](ElementType lora, ElementType gain) {
-    return widest_vector({.op = Op::kCompose, .types = {lora, kBfloat16, gain, kBfloat16}},
-                         DeviceKind::kCuda);
+    return widest_vector(
+        {.operation = &operation("compose"), .types = {lora, kBfloat16, gain, kBfloat16}},
+        DeviceKind::kCuda);
   };
   EXPECT_EQ(width(kBfloat16, kBfloat16), 8);
   EXPECT_EQ(width(kBfloat16, kFloat32), 8) << "the gain is read once and does not narrow the rest";
   EXPECT_EQ(width(kFloat32, kBfloat16), 4);
-  EXPECT_EQ(widest_vector({.op = Op::kCompose, .types = {kFloat64, kFloat64, kFloat64, kFloat64}},
+  EXPECT_EQ(widest_vector({.operation = &operation("compose"),
+                           .types = {kFloat64, kFloat64, kFloat64, kFloat64}},
                           DeviceKind::kCuda),
             2);
 }
@@ -94,7 +97,7 @@ TEST(Spaces, VectorsAreSixteenBytesOfTheWidestMatrixAndAtMostEightElements) {
 TEST(Spaces, WhatIsAbsentNarrowsNoVector) {
   using enum ElementType;
   const auto width = [](ElementType d_lora) {
-    return widest_vector({.op = Op::kBackward,
+    return widest_vector({.operation = &operation("backward"),
                           .types = {kBfloat16, kBfloat16, kFloat32, d_lora, kBfloat16, kFloat32}},
                          DeviceKind::kCuda);
   };
@@ -103,7 +106,7 @@ TEST(Spaces, WhatIsAbsentNarrowsNoVector) {
 }
 
 TEST(Spaces, CpuConfigsThatDifferInWorkersShareTheirCode) {
-  Config config = default_config({}, kCpu, 1);
+  Config config = default_config(tests::float_compose(), kCpu, 1);
   Config other = config;
   other.num_warps = 1;
   EXPECT_NE(config, other);
@@ -112,8 +115,9 @@ TEST(Spaces, CpuConfigsThatDifferInWorkersShareTheirCode) {
 }
 
 TEST(Spaces, OneProcessorMakesNoTwoWorkers) {
-  for (const Config& config : config_space({}, {.kind = DeviceKind::kCpu, .processors = 1}, 1,
-                                           SpaceKind::kComprehensive)) {
+  for (const Config& config :
+       config_space(tests::float_compose(), {.kind = DeviceKind::kCpu, .processors = 1}, 1,
+                    SpaceKind::kComprehensive)) {
     EXPECT_EQ(config.num_warps, 1);
   }
 }

@@ -138,7 +138,7 @@ TEST(SumLayout, WorkspaceServesEveryConfigAndIsAtMostAPercentOfTheMatrices) {
 }
 
 TEST(LaunchShape, ASecondStageRunsOnlyForSeveralPartialSumsOrNone) {
-  Variant variant{.op = Op::kBackward, .types = {}};
+  Variant variant{.operation = &operation("backward"), .types = {}};
   KernelArguments arguments{};
   arguments.num_cols = arguments.num_channels = 70;
   const auto shape = [&](std::int64_t rows) {
@@ -156,7 +156,8 @@ TEST(LaunchShape, ASecondStageRunsOnlyForSeveralPartialSumsOrNone) {
 }
 
 TEST(LaunchShape, RowSumsHaveAProgramForSeveralPartialSums) {
-  const Variant variant{.op = Op::kBackward, .broadcast = Broadcast::kPerRow, .types = {}};
+  const Variant variant{
+      .operation = &operation("backward"), .broadcast = Broadcast::kPerRow, .types = {}};
   KernelArguments arguments{};
   arguments.num_rows = 12;
   arguments.num_cols = kPartialColumns + 1;

@@ -80,7 +80,7 @@ class CheckBackwardCall : public testing::Test {
   std::array<TensorView, kOperands> operands_;
   std::vector<float> workspace_;
   std::array<double, 1> scalars_{1.0};
-  Call call_{.op = kernels::Op::kBackward, .operands = {}, .scalars = {}};
+  Call call_{.operation = &kernels::operation("backward"), .operands = {}, .scalars = {}};
 };
 
 TEST_F(CheckBackwardCall, AcceptsEveryCombinationOfOutputsButNone) {
@@ -240,7 +240,7 @@ TEST_F(CheckBackwardCall, WithoutElementsOnlyTheSumNeedsMemory) {
 
 TEST_F(CheckBackwardCall, AnOpWithoutChannelsHasNoPerRowForm) {
   gain() = inner();
-  const auto status = check_call({.op = kernels::Op::kNormAssembly,
+  const auto status = check_call({.operation = &kernels::operation("norm_assembly"),
                                   .broadcast = Broadcast::kPerRow,
                                   .operands = std::span(operands_).first(4),
                                   .scalars = scalars_});

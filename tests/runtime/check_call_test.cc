@@ -29,7 +29,8 @@ class CheckCall : public testing::Test {
   }
 
   Result<kernels::Variant> check() {
-    return check_call({.op = kernels::Op::kCompose, .operands = operands_, .scalars = scalars_});
+    return check_call(
+        {.operation = &kernels::operation("compose"), .operands = operands_, .scalars = scalars_});
   }
 
   void expect_refused(StatusCode code, const std::string& argument) {

@@ -13,6 +13,7 @@
 #include "runtime/compile/subprocess.h"
 #include "tests/fakes/memory_artifact_store.h"
 #include "tests/fakes/scoped_environment.h"
+#include "tests/variants.h"
 
 namespace dorajit::compile {
 namespace {
@@ -26,7 +27,9 @@ const Target kCpuTarget{.kind = DeviceKind::kCpu, .arch = "native"};
 constexpr std::chrono::milliseconds kLong{60'000};
 
 CompileRequest cpu_request() {
-  return {.variant = {}, .config = kernels::builtin_cpu_config({}), .target = kCpuTarget};
+  return {.variant = tests::float_compose(),
+          .config = kernels::builtin_cpu_config(tests::float_compose()),
+          .target = kCpuTarget};
 }
 
 class TemporaryFolder {
@@ -197,8 +200,9 @@ TEST_F(Nvrtc, HasANameAndABuildNumber) {
 }
 
 TEST_F(Nvrtc, AnInvalidConfigFailsOnTheTemplatesOwnAssertion) {
-  const auto artifact = compiler_->compile(
-      {.variant = {}, .config = {100, 4, 1, 4, 1}, .target = {DeviceKind::kCuda, "sm_90"}});
+  const auto artifact = compiler_->compile({.variant = tests::float_compose(),
+                                            .config = {100, 4, 1, 4, 1},
+                                            .target = {DeviceKind::kCuda, "sm_90"}});
   ASSERT_FALSE(artifact);
   EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
   EXPECT_NE(artifact.error().log.find("block_size must be a multiple"), std::string::npos)
@@ -206,19 +210,20 @@ TEST_F(Nvrtc, AnInvalidConfigFailsOnTheTemplatesOwnAssertion) {
 }
 
 TEST_F(Nvrtc, AnArchitectureOfTheFutureGetsPtx) {
-  const auto artifact =
-      compiler_->compile({.variant = {},
-                          .config = kernels::default_config({}, {.kind = DeviceKind::kCuda}, 4),
-                          .target = {DeviceKind::kCuda, "sm_999"}});
+  const auto artifact = compiler_->compile(
+      {.variant = tests::float_compose(),
+       .config = kernels::default_config(tests::float_compose(), {.kind = DeviceKind::kCuda}, 4),
+       .target = {DeviceKind::kCuda, "sm_999"}});
   ASSERT_TRUE(artifact) << artifact.error().message;
   EXPECT_NE(artifact->code.find(".target sm_"), std::string::npos);
 }
 
 TEST_F(Nvrtc, AnArchitectureOfThePastIsRefusedAndNamed) {
   for (const char* arch : {"sm_50", "pentium"}) {
-    const auto artifact = compiler_->compile({.variant = {},
-                                              .config = kernels::builtin_cpu_config({}),
-                                              .target = {DeviceKind::kCuda, arch}});
+    const auto artifact =
+        compiler_->compile({.variant = tests::float_compose(),
+                            .config = kernels::builtin_cpu_config(tests::float_compose()),
+                            .target = {DeviceKind::kCuda, arch}});
     ASSERT_FALSE(artifact);
     EXPECT_EQ(artifact.error().code, StatusCode::kUnsupported);
     EXPECT_NE(artifact.error().message.find(arch), std::string::npos);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/compile/host_compiler.h"
+#include "tests/variants.h"
 
 namespace dorajit {
 namespace {
@@ -15,8 +16,10 @@ TEST(DynamicLibrary, CodeOpenedFromMemoryOneAfterAnotherIsDistinct) {
   kernels::Config large = small;
   large.block_size = 128;
   const compile::Target target{.kind = kernels::DeviceKind::kCpu, .arch = "native"};
-  const auto first = compiler.compile({.variant = {}, .config = small, .target = target});
-  const auto second = compiler.compile({.variant = {}, .config = large, .target = target});
+  const auto first =
+      compiler.compile({.variant = tests::float_compose(), .config = small, .target = target});
+  const auto second =
+      compiler.compile({.variant = tests::float_compose(), .config = large, .target = target});
   ASSERT_TRUE(first && second);
   const auto one = DynamicLibrary::open_memory(first->code, "kernel");
   const auto two = DynamicLibrary::open_memory(second->code, "kernel");

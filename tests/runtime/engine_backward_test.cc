@@ -50,7 +50,7 @@ class EngineBackward : public testing::Test {
 
   Status run() {
     const double scale = 0.5;
-    return engine_.run({.op = kernels::Op::kBackward,
+    return engine_.run({.operation = &kernels::operation("backward"),
                         .broadcast = broadcast_,
                         .operands = views_,
                         .scalars = {&scale, 1},

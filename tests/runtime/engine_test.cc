@@ -52,8 +52,9 @@ class EngineTest : public testing::Test {
 
   Status run(Engine& engine, const std::array<TensorView, 4>& views) {
     const double scale = 0.5;
-    return engine.run({.op = kernels::Op::kCompose, .operands = views, .scalars = {&scale, 1}},
-                      nullptr);
+    return engine.run(
+        {.operation = &kernels::operation("compose"), .operands = views, .scalars = {&scale, 1}},
+        nullptr);
   }
 
   // lora 2, base 3, gain 4, scale 0.5: 3 * 3 + 4 * 1

@@ -11,7 +11,7 @@
 namespace dorajit::launch {
 namespace {
 
-const kernels::Variant kVariant{.op = kernels::Op::kCompose, .types = {}};
+const kernels::Variant kVariant{.operation = &kernels::operation("compose"), .types = {}};
 const kernels::Config kConfig = kernels::builtin_cpu_config(kVariant);
 
 class KernelCacheTest : public testing::Test {
@@ -65,7 +65,7 @@ TEST_F(KernelCacheTest, WithoutACompilerTheLibrarysOwnKernelServesWithItsOwnConf
 
 TEST_F(KernelCacheTest, CodeWithoutASecondStageIsNoSum) {
   KernelCache kernels(Settings{}, &artifacts_, statistics_);
-  const kernels::Variant sum{.op = kernels::Op::kBackward, .types = {}};
+  const kernels::Variant sum{.operation = &kernels::operation("backward"), .types = {}};
   const auto artifact = kernels.build(device_.info().target, kVariant, kConfig);
   ASSERT_TRUE(artifact);
   EXPECT_TRUE(device_.load(*artifact, kVariant));
@@ -80,7 +80,8 @@ TEST_F(KernelCacheTest, AnOpWithoutABuiltInKernelNeedsTheCompiler) {
   Settings settings;
   settings.host_compiler = "none";
   KernelCache kernels(settings, nullptr, statistics_);
-  const auto ready = kernels.get(device_, {.op = kernels::Op::kAdd, .types = {}}, kConfig);
+  const auto ready =
+      kernels.get(device_, {.operation = &kernels::operation("add"), .types = {}}, kConfig);
   ASSERT_FALSE(ready);
   EXPECT_EQ(ready.error().code, StatusCode::kNoCompiler);
 }

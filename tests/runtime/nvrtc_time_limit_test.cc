@@ -9,6 +9,7 @@
 #include "kernel_templates/spaces.h"
 #include "runtime/compile/nvrtc_compiler.h"
 #include "runtime/launch/kernel_cache.h"
+#include "tests/variants.h"
 
 namespace dorajit::compile {
 namespace {
@@ -23,8 +24,8 @@ constexpr const char* kEndsLate = "sm_80";
 constexpr const char* kEndsAtOnce = "sm_90";
 
 CompileRequest request_for(const char* arch) {
-  return {.variant = {},
-          .config = kernels::default_config({}, {.kind = DeviceKind::kCuda}, 4),
+  return {.variant = tests::float_compose(),
+          .config = kernels::default_config(tests::float_compose(), {.kind = DeviceKind::kCuda}, 4),
           .target = {.kind = DeviceKind::kCuda, .arch = arch}};
 }
 
@@ -74,7 +75,7 @@ TEST(NvrtcTimeLimitProcess, ACompilationThatNeverEndsDoesNotHoldUpTheExit) {
 
 // The config that made it necessary, which takes NVRTC minutes.
 kernels::Config endless_config() {
-  auto config = kernels::default_config({}, {.kind = DeviceKind::kCuda}, 4);
+  auto config = kernels::default_config(tests::float_compose(), {.kind = DeviceKind::kCuda}, 4);
   config.rows_per_program = 512;
   config.unroll = 512;
   return config;
@@ -99,7 +100,8 @@ TEST(NvrtcTimeLimit, AnEndlessConfigIsRefusedBeforeItIsCompiled) {
   Settings settings;
   settings.nvrtc_path = DORAJIT_FAKE_NVRTC;
   launch::KernelCache kernels(settings, nullptr, statistics);
-  const auto built = kernels.build({DeviceKind::kCuda, kEndsAtOnce}, {}, endless_config());
+  const auto built =
+      kernels.build({DeviceKind::kCuda, kEndsAtOnce}, tests::float_compose(), endless_config());
   ASSERT_FALSE(built);
   EXPECT_EQ(built.error().code, StatusCode::kUnsupported);
   EXPECT_THAT(built.error().message, HasSubstr("-r512-v4-u512-c0"));

@@ -42,12 +42,13 @@ TEST(PlanTable, ReplacesThePlanOfAKeyAndKeepsTheOldOneAlive) {
 
 TEST(PlanTable, KeysDifferInEveryPart) {
   using enum kernels::ElementType;
-  const Problem problem{.variant = {.op = kernels::Op::kCompose, .types = {kFloat32}},
-                        .vector_width = 4,
-                        .num_cols = 64,
-                        .row_bucket = 3};
+  const Problem problem{
+      .variant = {.operation = &kernels::operation("compose"), .types = {kFloat32}},
+      .vector_width = 4,
+      .num_cols = 64,
+      .row_bucket = 3};
   std::vector<Problem> others(7, problem);
-  others[0].variant.op = kernels::Op::kAdd;
+  others[0].variant.operation = &kernels::operation("add");
   others[1].variant.types[3] = kFloat16;
   others[2].vector_width = 8;
   others[3].num_cols = 65;

@@ -5,13 +5,15 @@
 #include <array>
 #include <bit>
 
+#include "tests/variants.h"
+
 namespace dorajit::launch {
 namespace {
 
 using enum kernels::ElementType;
 using kernels::DeviceKind;
 
-const kernels::Variant kMixed{.op = kernels::Op::kCompose,
+const kernels::Variant kMixed{.operation = &kernels::operation("compose"),
                               .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16}};
 
 TEST(Problem, BucketsRowsByTheNextPowerOfTwo) {
@@ -59,7 +61,7 @@ TEST(Problem, AlignmentClassIsTheWidestVectorThatEveryOperandAllows) {
 // The alignment class of backward with one operand a byte pair past a boundary.
 int width_with_misaligned(std::size_t operand, kernels::Broadcast broadcast, bool has_d_lora) {
   kernels::Variant variant{
-      .op = kernels::Op::kBackward,
+      .operation = &kernels::operation("backward"),
       .broadcast = broadcast,
       .types = {kBfloat16, kBfloat16, kBfloat16, kBfloat16, kBfloat16, kBfloat16}};
   if (!has_d_lora) variant.types[3] = kAbsent;
@@ -87,7 +89,7 @@ TEST(Problem, WhatIsNotAccessedInVectorsLimitsNone) {
 
 TEST(Problem, KeysNameBroadcastAndAbsentOperands) {
   const kernels::Variant variant{
-      .op = kernels::Op::kBackward,
+      .operation = &kernels::operation("backward"),
       .broadcast = kernels::Broadcast::kPerRow,
       .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16, kAbsent, kFloat32}};
   EXPECT_EQ(to_text(make_problem(variant, DeviceKind::kCuda, 64, 49)),
@@ -100,8 +102,8 @@ TEST(Problem, CpuProblemsHaveOneAlignmentClass) {
 
 TEST(Problem, TextIsParsedBack) {
   std::vector<Problem> problems;
-  for (const kernels::OpSpec& op : kernels::all_ops()) {
-    for (kernels::Variant variant : kernels::all_variants(op.op)) {
+  for (const kernels::Operation* op : kernels::all_operations()) {
+    for (kernels::Variant variant : kernels::all_variants(*op)) {
       problems.push_back(make_problem(variant, kernels::DeviceKind::kCuda, 513, 4096));
       variant.broadcast = kernels::Broadcast::kPerRow;
       problems.push_back(make_problem(variant, kernels::DeviceKind::kCpu, 1, 3));
@@ -113,7 +115,8 @@ TEST(Problem, TextIsParsedBack) {
 }
 
 TEST(Problem, OtherTextIsNoProblem) {
-  const std::string text = to_text(make_problem({}, kernels::DeviceKind::kCuda, 512, 4096));
+  const std::string text =
+      to_text(make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, 512, 4096));
   ASSERT_TRUE(parse_problem(text));
   for (std::size_t length = 0; length < text.size() - 1; ++length) {
     const auto parsed = parse_problem(text.substr(0, length));

@@ -10,7 +10,7 @@ namespace {
 using enum kernels::ElementType;
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-constexpr kernels::Variant kFloats{.op = kernels::Op::kCompose, .types = {}};
+const kernels::Variant kFloats{.operation = &kernels::operation("compose"), .types = {}};
 
 TensorView view_of(std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
                    kernels::ElementType type = kFloat32) {

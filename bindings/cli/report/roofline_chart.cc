@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 #include <format>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -115,20 +115,24 @@ Html point(std::size_t op, double x, double y, const Html& title) {
 }
 
 // An operation has the same mark on every page.
-std::size_t mark_of(kernels::Op op) { return static_cast<std::size_t>(op) % kShapes.size(); }
+std::size_t mark_of(const kernels::Operation* operation) {
+  const auto all = kernels::all_operations();
+  return static_cast<std::size_t>(std::ranges::find(all, operation) - all.begin()) % kShapes.size();
+}
 
 }  // namespace
 
 Html roofline_chart(const DeviceFindings& device) {
   std::vector<const ProblemFindings*> shown;
-  std::set<kernels::Op> ops;
+  std::map<std::size_t, std::string_view> legend_entries;  // by mark
   double least = HUGE_VAL;
   double most = 0;
   double fastest = device.memory ? device.memory->bytes_per_ns : 0;
   for (const ProblemFindings& found : device.problems) {
     if (!found.problem || !found.roofline || found.roofline->bytes <= 0) continue;
     shown.push_back(&found);
-    ops.insert(found.problem->variant.op);
+    const kernels::Operation* operation = found.problem->variant.operation;
+    legend_entries.emplace(mark_of(operation), operation->name);
     least = std::min(least, static_cast<double>(found.roofline->bytes));
     most = std::max(most, static_cast<double>(found.roofline->bytes));
     fastest = std::max(fastest, found.roofline->bytes_per_ns);
@@ -142,18 +146,18 @@ Html roofline_chart(const DeviceFindings& device) {
         fill("<title>{{text}}</title>",
              {{"text", Html::text(std::format("{}: {} GB/s", found->winner.problem,
                                               bandwidth_text(found->roofline->bytes_per_ns)))}});
-    inside += point(mark_of(found->problem->variant.op),
+    inside += point(mark_of(found->problem->variant.operation),
                     chart.x(static_cast<double>(found->roofline->bytes)),
                     chart.y(found->roofline->bytes_per_ns), title) +
               Html::markup("\n");
   }
   Html legend;
-  for (const kernels::Op op : ops) {
+  for (const auto& [mark, name] : legend_entries) {
     legend += Html::markup(
                   "<span><svg viewBox=\"-7 -7 14 14\" width=\"14\" height=\"14\" "
                   "aria-hidden=\"true\">") +
-              point(mark_of(op), 0, 0, {}) + Html::markup("</svg> ") +
-              Html::text(kernels::spec(op).name) + Html::markup("</span> ");
+              point(mark, 0, 0, {}) + Html::markup("</svg> ") + Html::text(name) +
+              Html::markup("</span> ");
   }
   return fill(R"(<figure class="roofline">
 <svg viewBox="0 0 {{width}} {{height}}" role="img" aria-label="Bandwidth of {{count}} winners over the bytes that they move; the table of winners has the same figures.">

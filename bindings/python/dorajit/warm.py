@@ -6,8 +6,7 @@ import torch
 
 from dorajit import _native, checks, dispatch, errors, expression
 
-_OPERATIONS = {"compose": 0, "compose_inner": 1, "backward": 2, "norm_assembly": 3,
-               "compose_residual": 4, "residual_backward": 5}
+_OPERATIONS = tuple(_native.call_counts())
 
 
 def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = False,
@@ -63,7 +62,7 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
         if answer.reason is not None:
             raise errors.UnsupportedError(f"warmup: {operation} runs in PyTorch: {answer.reason}",
                                           errors.UNSUPPORTED)
-        _native.warmup(_OPERATIONS[operation], operands)
+        _native.warmup(operation, operands)
 
 
 # Each gives a dispatch.Plan, and the operands that go with it in the order of the kernel's.

@@ -21,6 +21,16 @@ using at::Tensor;
 // Set by configure() and never dropped.
 inline const CallTable* calls = nullptr;
 
+// Found when `calls` is given.
+struct Operations {
+  NativeOperation* compose;
+  NativeOperation* compose_inner;
+  NativeOperation* compose_residual;
+  NativeOperation* backward;
+  NativeOperation* residual_backward;
+};
+inline Operations operations{};
+
 struct ElementType {
   std::uint8_t code;
   std::uint8_t bits;
@@ -73,7 +83,7 @@ void* raw_stream(const Stream& stream) {
 // One call of the extension. The tensors that are added have to outlive it.
 class Call {
  public:
-  Call(Operation operation, double scale) : call_{} {
+  Call(NativeOperation* operation, double scale) : call_{} {
     call_.operation = operation;
     call_.scale = scale;
   }
@@ -96,7 +106,11 @@ class Call {
     call_.workspace_bytes = bytes.numel();
   }
 
-  const BorrowedTensor& operator[](std::size_t i) const { return tensors_[i]; }
+  // Bytes that its sum needs, 0 without one; below 0 if no kernel takes the tensors.
+  std::int64_t workspace_bytes() {
+    call_.num_tensors = static_cast<std::int32_t>(count_);
+    return calls->workspace_bytes(call_);
+  }
 
   // Whether it was done; if not, nothing was. Raises what fails on every way. The caller holds no
   // GIL.
@@ -104,6 +118,7 @@ class Call {
     if (device.is_cuda()) {
       call_.stream = raw_stream(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
     }
+    call_.num_tensors = static_cast<std::int32_t>(count_);
     void* error = nullptr;
     const std::int32_t outcome = calls->run(call_, &error);
     if (outcome == kDone) return true;

@@ -6,16 +6,9 @@
 
 namespace dorajit::python {
 
-enum class Operation : std::int32_t {
-  // With the tensors that a call takes, in this order; those in brackets may be null.
-  kCompose,           // lora, base, gain, out
-  kComposeInner,      // lora, base, gain, out, inner
-  kComposeResidual,   // lora, result, gain, [bias], out, [inner]
-  kBackward,          // d_out, [inner], gain, [d_lora], [d_base], [d_gain]
-  kResidualBackward,  // the same
-};
+struct NativeOperation;
 
-inline constexpr int kMostBorrowedTensors = 6;
+inline constexpr int kMostBorrowedTensors = 8;
 
 // A dense tensor, borrowed. Types and devices are numbered as in DLPack.
 struct BorrowedTensor {
@@ -30,11 +23,13 @@ struct BorrowedTensor {
 };
 
 struct CallArguments {
-  Operation operation;
+  NativeOperation* operation;  // as CallTable::find() returned it
+  // In the order of its operands, null for those that are left out.
   const BorrowedTensor* tensors[kMostBorrowedTensors];
+  std::int32_t num_tensors;
   double scale;
   void* stream;     // raw, of the device of the tensors
-  void* workspace;  // of kBackward with d_gain: as many bytes as workspace_bytes() says
+  void* workspace;  // as many bytes as workspace_bytes() says
   std::int64_t workspace_bytes;
 };
 
@@ -44,11 +39,13 @@ inline constexpr std::int32_t kServedOtherwise = -1;  // nothing was done; Pytho
 
 // Thread-safe. Shapes are for the caller to compare: kernels tell rows and columns alone.
 struct CallTable {
+  // The operation of that name, or null. Lives as long as the process.
+  NativeOperation* (*find)(const char* name);
   // Enqueues what is to be done. For any other outcome than the two above, `error` is to be given
   // to raise(). The first call of a problem may take long, so the caller should hold no GIL.
   std::int32_t (*run)(const CallArguments& call, void** error);
-  // Of kBackward with d_gain; below 0 if no kernel takes the tensors.
-  std::int64_t (*workspace_bytes)(const BorrowedTensor& d_out, const BorrowedTensor& gain);
+  // Below 0 if no kernel takes the tensors.
+  std::int64_t (*workspace_bytes)(const CallArguments& call);
   // The current stream of a CUDA device, where PyTorch has none of its own to ask; false and a
   // Python error if that fails. Needs the GIL.
   bool (*current_stream)(std::int32_t device_index, void** stream);

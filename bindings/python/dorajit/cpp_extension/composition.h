@@ -46,10 +46,10 @@ inline bool compute(Composed& call) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const auto& [is_residual, scale, lora, base, gain, bias] = call.operands;
   const bool keeps_inner = call.is_node && gain.requires_grad();
-  const auto operation = is_residual   ? Operation::kComposeResidual
-                         : keeps_inner ? Operation::kComposeInner
-                                       : Operation::kCompose;
-  Call kernel(operation, scale);
+  Call kernel(is_residual   ? operations.compose_residual
+              : keeps_inner ? operations.compose_inner
+                            : operations.compose,
+              scale);
   if (!kernel.add(lora) || !kernel.add(base) || !kernel.add(gain)) return false;
   // Of two types the sum would have the wider.
   if (is_residual && lora.scalar_type() != base.scalar_type()) return false;
@@ -85,8 +85,7 @@ using Gradients = std::array<Tensor, 3>;
 // The gradients through out by a kernel, undefined where none is wanted; nothing if Python has to
 // see to it.
 inline std::optional<Gradients> try_to_differentiate(const Tensor& d_out, const Kept& kept) {
-  const auto operation = kept.is_residual ? Operation::kResidualBackward : Operation::kBackward;
-  Call kernel(operation, kept.scale);
+  Call kernel(kept.is_residual ? operations.residual_backward : operations.backward, kept.scale);
   if (!kernel.add(d_out) || !kernel.add(kept.wanted[2] ? kept.inner : Tensor()) ||
       !kernel.add(kept.gain)) {
     return {};
@@ -102,7 +101,7 @@ inline std::optional<Gradients> try_to_differentiate(const Tensor& d_out, const 
   }
   Tensor workspace;
   if (kept.wanted[2]) {
-    const std::int64_t bytes = calls->workspace_bytes(kernel[0], kernel[2]);
+    const std::int64_t bytes = kernel.workspace_bytes();
     if (bytes < 0) return {};
     if (bytes > 0) {
       workspace = at::empty({bytes}, d_out.options().dtype(at::kByte));

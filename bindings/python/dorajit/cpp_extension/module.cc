@@ -98,6 +98,11 @@ PyObject* configure(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t
   const void* const given = PyCapsule_GetPointer(arguments[0], kCallTableName);
   if (given == nullptr) return nullptr;
   calls = static_cast<const CallTable*>(given);
+  operations = {.compose = calls->find("compose"),
+                .compose_inner = calls->find("compose_inner"),
+                .compose_residual = calls->find("compose_residual"),
+                .backward = calls->find("backward"),
+                .residual_backward = calls->find("residual_backward")};
   differentiate = Py_NewRef(arguments[1]);
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS

@@ -1,0 +1,42 @@
+// The operations of the library as handles of the C ABI.
+#pragma once
+
+#include <dorajit/dorajit.h>
+
+#include <format>
+#include <span>
+#include <string_view>
+
+#include "bindings/c/error_handle.h"
+#include "kernel_templates/registry.h"
+
+namespace dorajit::bindings {
+
+// A handle is the address of the object itself.
+inline const dorajit_operation* to_handle(const kernels::Operation* operation) {
+  return reinterpret_cast<const dorajit_operation*>(operation);
+}
+
+inline const kernels::Operation* from_handle(const dorajit_operation* operation) {
+  return reinterpret_cast<const kernels::Operation*>(operation);
+}
+
+// The operation of a handle and its tensors, which have to be as many as it has operands.
+// `function` stands in messages.
+inline Result<const kernels::Operation*> check_tensor_count(std::string_view function,
+                                                            const dorajit_operation* handle,
+                                                            const DLTensor* const* tensors,
+                                                            std::int32_t num_tensors) {
+  DORAJIT_TRY(require(handle, function, "operation", "pass what dorajit_operation_find returns"));
+  const kernels::Operation* operation = from_handle(handle);
+  const std::size_t wanted = operation->operands.size();
+  if (tensors != nullptr && num_tensors >= 0 && static_cast<std::size_t>(num_tensors) == wanted) {
+    return operation;
+  }
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{}: `{}` has {} tensors but {} are given; pass all of them, NULL for "
+                          "those that are left out",
+                          function, operation->name, wanted, tensors == nullptr ? 0 : num_tensors));
+}
+
+}  // namespace dorajit::bindings

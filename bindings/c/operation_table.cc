@@ -1,0 +1,116 @@
+// What operations there are, and what each takes.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <format>
+
+#include "bindings/c/error_handle.h"
+#include "bindings/c/operation_handle.h"
+#include "bindings/c/sized_struct.h"
+#include "kernel_templates/registry.h"
+
+namespace dorajit::bindings {
+namespace {
+
+using kernels::Operation;
+
+const std::vector<const Operation*>& offered() {
+  static const std::vector<const Operation*> operations = kernels::offered_operations();
+  return operations;
+}
+
+// Copies as much as the caller has room for; the rest of its structure is zero.
+template <class Info>
+Status put(std::string_view function, const char* type, const Info& known, Info* info) {
+  DORAJIT_TRY(require(info, function, "info", "pass where the answer goes"));
+  const std::size_t wanted = info->struct_size;
+  DORAJIT_TRY(check_struct_size(function, "info", type, wanted, sizeof(std::size_t)));
+  std::memset(info, 0, wanted);
+  std::memcpy(info, &known, std::min(wanted, sizeof known));
+  info->struct_size = wanted;
+  return {};
+}
+
+const char* dimensions_of(const kernels::Operand& operand) {
+  return operand.shape == kernels::OperandShape::kMatrix ? "rows, cols" : "channels";
+}
+
+std::int32_t presence_of(const kernels::Operand& operand) {
+  switch (operand.presence) {
+    case kernels::Presence::kRequired:
+      return DORAJIT_OPERAND_REQUIRED;
+    case kernels::Presence::kOptional:
+      return DORAJIT_OPERAND_OPTIONAL;
+    case kernels::Presence::kForSum:
+      return DORAJIT_OPERAND_FOR_SUM;
+  }
+  return DORAJIT_OPERAND_REQUIRED;
+}
+
+Status describe(const dorajit_operation* handle, dorajit_operation_info* info) {
+  constexpr std::string_view kFunction = "operation_describe";
+  DORAJIT_TRY(require(handle, kFunction, "operation", "pass what dorajit_operation_find returns"));
+  const Operation& operation = *from_handle(handle);
+  return put(
+      kFunction, "dorajit_operation_info",
+      dorajit_operation_info{.struct_size = 0,
+                             .name = operation.name.data(),
+                             .documentation = operation.documentation.data(),
+                             .num_operands = static_cast<std::int32_t>(operation.operands.size()),
+                             .num_scalars = static_cast<std::int32_t>(operation.scalars.size())},
+      info);
+}
+
+Status describe_operand(const dorajit_operation* handle, std::int32_t index,
+                        dorajit_operand_info* info) {
+  constexpr std::string_view kFunction = "operation_operand";
+  DORAJIT_TRY(require(handle, kFunction, "operation", "pass what dorajit_operation_find returns"));
+  const Operation& operation = *from_handle(handle);
+  if (index < 0 || static_cast<std::size_t>(index) >= operation.operands.size()) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{}: `{}` has {} operands; index {} is out of range", kFunction,
+                            operation.name, operation.operands.size(), index));
+  }
+  const kernels::Operand& operand = operation.operands[static_cast<std::size_t>(index)];
+  return put(
+      kFunction, "dorajit_operand_info",
+      dorajit_operand_info{.struct_size = 0,
+                           .name = operand.name.data(),
+                           .dimensions = dimensions_of(operand),
+                           .is_output = operand.role == kernels::OperandRole::kOutput ? 1 : 0,
+                           .is_sum = operand.shape == kernels::OperandShape::kSum ? 1 : 0,
+                           .presence = presence_of(operand)},
+      info);
+}
+
+}  // namespace
+}  // namespace dorajit::bindings
+
+using dorajit::bindings::guarded;
+using dorajit::bindings::offered;
+using dorajit::bindings::to_handle;
+
+const dorajit_operation* dorajit_operation_find(const char* name) {
+  if (name == nullptr) return nullptr;
+  const auto* found = dorajit::kernels::find_operation(name);
+  return found != nullptr && found->is_offered ? to_handle(found) : nullptr;
+}
+
+std::int32_t dorajit_operation_count() { return static_cast<std::int32_t>(offered().size()); }
+
+const dorajit_operation* dorajit_operation_at(std::int32_t index) {
+  if (index < 0 || index >= dorajit_operation_count()) return nullptr;
+  return to_handle(offered()[static_cast<std::size_t>(index)]);
+}
+
+dorajit_status dorajit_operation_describe(const dorajit_operation* operation,
+                                          dorajit_operation_info* info, dorajit_error** error) {
+  return guarded(error, [&] { return dorajit::bindings::describe(operation, info); });
+}
+
+dorajit_status dorajit_operation_operand(const dorajit_operation* operation, std::int32_t index,
+                                         dorajit_operand_info* info, dorajit_error** error) {
+  return guarded(error,
+                 [&] { return dorajit::bindings::describe_operand(operation, index, info); });
+}

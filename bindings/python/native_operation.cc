@@ -1,0 +1,45 @@
+#include "bindings/python/native_operation.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace dorajit::python {
+namespace {
+
+std::deque<NativeOperation> read_operations() {
+  std::deque<NativeOperation> operations;
+  for (std::int32_t i = 0; i < dorajit_operation_count(); ++i) {
+    NativeOperation& one = operations.emplace_back();
+    one.handle = dorajit_operation_at(i);
+    one.info.struct_size = sizeof one.info;
+    dorajit_operation_describe(one.handle, &one.info, nullptr);
+    for (std::int32_t j = 0; j < one.info.num_operands; ++j) {
+      dorajit_operand_info& operand = one.operands.emplace_back();
+      operand.struct_size = sizeof operand;
+      dorajit_operation_operand(one.handle, j, &operand, nullptr);
+    }
+  }
+  return operations;
+}
+
+}  // namespace
+
+std::deque<NativeOperation>& native_operations() {
+  static std::deque<NativeOperation> operations = read_operations();
+  return operations;
+}
+
+NativeOperation* find_native_operation(std::string_view name) {
+  auto& all = native_operations();
+  const auto found =
+      std::ranges::find_if(all, [&](const NativeOperation& one) { return one.info.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+NativeOperation& native_operation(std::string_view name) {
+  NativeOperation* const found = find_native_operation(name);
+  if (found == nullptr) std::abort();
+  return *found;
+}
+
+}  // namespace dorajit::python

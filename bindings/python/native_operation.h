@@ -1,0 +1,35 @@
+// The operations of the library as the Python module sees them: what each takes, and how many of
+// its calls kernels served.
+#pragma once
+
+#include <dorajit/dorajit.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <string_view>
+#include <vector>
+
+namespace dorajit::python {
+
+struct NativeOperation {
+  const dorajit_operation* handle = nullptr;
+  dorajit_operation_info info{};
+  std::vector<dorajit_operand_info> operands;
+  std::atomic<std::int64_t> calls = 0;
+
+  [[nodiscard]] bool is_matrix(std::size_t operand) const {
+    return std::string_view(operands[operand].dimensions) == "rows, cols";
+  }
+};
+
+// In the library's order, made once. Thread-safe.
+std::deque<NativeOperation>& native_operations();
+
+// Null for a name that no operation has.
+NativeOperation* find_native_operation(std::string_view name);
+
+// The operation of a name that stands in the source: ends the process if there is none.
+NativeOperation& native_operation(std::string_view name);
+
+}  // namespace dorajit::python

@@ -1,0 +1,72 @@
+// The operations of the library as values of the C++ interface (dorajit.hpp).
+#ifndef DORAJIT_OPERATION_HPP_
+#define DORAJIT_OPERATION_HPP_
+
+#include <dorajit/dorajit.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <dorajit/error.hpp>
+#include <string>
+#include <vector>
+
+namespace dorajit {
+inline namespace v0 {
+
+// An operation of the library. Cheap to copy, and valid for as long as the library is loaded.
+class Operation {
+ public:
+  // By its name: engine.warmup("compose", ...). Error (kInvalidArgument) for a name that none has.
+  Operation(const char* name) : handle_(dorajit_operation_find(name)) {
+    if (handle_ != nullptr) return;
+    throw Error(Status::kInvalidArgument, std::string("there is no operation `") +
+                                              (name == nullptr ? "" : name) +
+                                              "`; Operation::all() has those that there are");
+  }
+
+  static std::vector<Operation> all() {
+    std::vector<Operation> operations;
+    for (std::int32_t i = 0; i < dorajit_operation_count(); ++i) {
+      operations.push_back(Operation(dorajit_operation_at(i)));
+    }
+    return operations;
+  }
+
+  const char* name() const { return info().name; }
+  const char* documentation() const { return info().documentation; }  // what it computes
+  std::int32_t num_scalars() const { return info().num_scalars; }
+
+  // What its tensors are called and have, in their order.
+  std::vector<dorajit_operand_info> operands() const {
+    std::vector<dorajit_operand_info> operands(static_cast<std::size_t>(info().num_operands));
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      operands[i].struct_size = sizeof operands[i];
+      detail::check([&](dorajit_error** error) {
+        return dorajit_operation_operand(handle_, static_cast<std::int32_t>(i), &operands[i],
+                                         error);
+      });
+    }
+    return operands;
+  }
+
+  // Of the C interface.
+  const dorajit_operation* get() const noexcept { return handle_; }
+
+ private:
+  explicit Operation(const dorajit_operation* handle) : handle_(handle) {}
+
+  dorajit_operation_info info() const {
+    dorajit_operation_info info{};
+    info.struct_size = sizeof info;
+    detail::check(
+        [&](dorajit_error** error) { return dorajit_operation_describe(handle_, &info, error); });
+    return info;
+  }
+
+  const dorajit_operation* handle_;
+};
+
+}  // namespace v0
+}  // namespace dorajit
+
+#endif  // DORAJIT_OPERATION_HPP_

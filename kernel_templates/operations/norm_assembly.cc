@@ -1,0 +1,31 @@
+#include "kernel_templates/math/norm_assembly.h"
+
+#include "kernel_templates/describe.h"
+
+namespace dorajit::kernels {
+namespace {
+
+using enum OperandRole;
+using enum OperandShape;
+
+constexpr Operand kOperands[] = {
+    {"w_norm_sq", kInput, kMatrix, Presence::kRequired, UsualType::kOfGain},
+    {"cross", kInput, kMatrix, Presence::kRequired, UsualType::kOfGain},
+    {"ba_norm_sq", kInput, kMatrix, Presence::kRequired, UsualType::kOfGain},
+    {"norm", kOutput, kMatrix},
+};
+constexpr std::string_view kScalars[] = {"scale"};
+
+}  // namespace
+
+extern constinit const Operation operation_norm_assembly = describe<NormAssembly>({
+    .name = "norm_assembly",
+    .documentation = "norm = sqrt(max(w_norm_sq + 2 scale * cross + scale^2 * ba_norm_sq, 0))",
+    .operands = kOperands,
+    .scalars = kScalars,
+    .formula = "NormAssembly",
+    .math_header = "math/norm_assembly.h",
+    .is_per_layer = true,
+});
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,33 @@
+#include "kernel_templates/math/residual_backward.h"
+
+#include "kernel_templates/describe.h"
+
+namespace dorajit::kernels {
+namespace {
+
+using enum OperandRole;
+using enum OperandShape;
+
+constexpr Operand kOperands[] = {
+    {"d_out", kInput, kMatrix},
+    {"inner", kInput, kMatrix, Presence::kForSum},
+    {"gain", kInput, kBroadcast},
+    {"d_lora", kOutput, kMatrix, Presence::kOptional},
+    {"d_result", kOutput, kMatrix, Presence::kOptional},
+    {"d_gain", kOutput, kSum, Presence::kOptional},
+};
+constexpr std::string_view kScalars[] = {"scale"};
+
+}  // namespace
+
+extern constinit const Operation operation_residual_backward = describe<ResidualBackward>({
+    .name = "residual_backward",
+    .documentation =
+        "d_lora = (gain * scale) * d_out, d_result = gain * d_out, d_gain = sum of inner * d_out",
+    .operands = kOperands,
+    .scalars = kScalars,
+    .formula = "ResidualBackward",
+    .math_header = "math/residual_backward.h",
+});
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,51 @@
+"""An operation that the library gets from a folder of its own runs from Python, too."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import dorajit
+import pytest
+from dorajit import _native
+
+# Where the package over such a library lies in a build tree.
+FOLDER = pathlib.Path(_native.__file__).parents[3] / "tests/added_operation"
+
+PROGRAM = """
+import torch
+from dorajit import _native, testing
+
+x, residual = torch.randn(37, 129), torch.randn(37, 129)
+gain, out = torch.rand(129), torch.empty(37, 129)
+_native.warmup("scaled_residual", [x, residual, gain, out])
+_native.scaled_residual(x, residual, gain, out, 0.75)
+assert torch.equal(out, gain * (0.75 * x) + residual)
+assert testing.launch_counts()["scaled_residual"] == 1
+assert "out = gain * (scale * x) + residual" in _native.scaled_residual.__doc__
+try:
+    _native.scaled_residual(x, residual, gain[1:], out, 0.75)
+except ValueError as error:
+    assert "129 columns" in str(error), error
+else:
+    raise AssertionError("a gain that is too short is taken")
+"""
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="this package lies in no build tree")
+@pytest.mark.parametrize("compiler", ["none", None])
+def test_is_called_compiled_and_counted(compiler, tmp_path):
+    variables = {name: value for name, value in os.environ.items() if name != "DORAJIT_CXX"}
+    if compiler is not None:
+        variables["DORAJIT_CXX"] = compiler
+    variables |= {"PYTHONPATH": str(FOLDER), "DORAJIT_CACHE_DIR": str(tmp_path),
+                  "DORAJIT_TUNE": "first_use", "DORAJIT_TUNE_SECONDS": "0.1"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "artifacts").is_dir() == (compiler is None)
+
+
+def test_is_not_in_the_library():
+    assert not hasattr(_native, "scaled_residual")
+    with pytest.raises(ValueError, match="scaled_residual"):
+        dorajit.warmup("scaled_residual")

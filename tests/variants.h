@@ -1,0 +1,13 @@
+// Variants that tests use where any would do.
+#pragma once
+
+#include "kernel_templates/registry.h"
+
+namespace dorajit::tests {
+
+// compose in f32.
+inline kernels::Variant float_compose() {
+  return {.operation = &kernels::operation("compose"), .types = {}};
+}
+
+}  // namespace dorajit::tests
