@@ -37,6 +37,9 @@ consteval int find_shape(std::span<const Operand> operands, OperandShape shape) 
   return -1;
 }
 
+// Never defined: a call in a constant expression does not compile.
+void refuse(const char* why);
+
 // Does not compile if the operands are not those of the formula, in its order.
 template <template <class> class Formula>
 consteval void check_operands(std::span<const Operand> operands) {
@@ -48,12 +51,12 @@ consteval void check_operands(std::span<const Operand> operands) {
     const int at = static_cast<int>(i);
     const bool is_broadcast = at >= F::kMatrixInputs && at < kFirstOutput;
     const bool is_sum = at >= kFirstOutput + F::kOutputs - F::kSums;
-    if ((operands[i].role == kOutput) != (at >= kFirstOutput)) throw "inputs come before outputs";
-    if ((operands[i].shape == kBroadcast) != is_broadcast) throw "matrix inputs come first";
-    if ((operands[i].shape == kSum) != is_sum) throw "a sum comes last";
+    if ((operands[i].role == kOutput) != (at >= kFirstOutput)) refuse("inputs come before outputs");
+    if ((operands[i].shape == kBroadcast) != is_broadcast) refuse("matrix inputs come first");
+    if ((operands[i].shape == kSum) != is_sum) refuse("a sum comes last");
   }
   if (static_cast<int>(operands.size()) != kFirstOutput + F::kOutputs) {
-    throw "each operand of the formula is described";
+    refuse("each operand of the formula is described");
   }
 }
 

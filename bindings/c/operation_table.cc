@@ -52,14 +52,12 @@ Status describe(const dorajit_operation* handle, dorajit_operation_info* info) {
   constexpr std::string_view kFunction = "operation_describe";
   DORAJIT_TRY(require(handle, kFunction, "operation", "pass what dorajit_operation_find returns"));
   const Operation& operation = *from_handle(handle);
-  return put(
-      kFunction, "dorajit_operation_info",
-      dorajit_operation_info{.struct_size = 0,
-                             .name = operation.name.data(),
-                             .documentation = operation.documentation.data(),
-                             .num_operands = static_cast<std::int32_t>(operation.operands.size()),
-                             .num_scalars = static_cast<std::int32_t>(operation.scalars.size())},
-      info);
+  dorajit_operation_info known{};
+  known.name = operation.name.data();  // a literal, which ends in NUL
+  known.documentation = operation.documentation.data();
+  known.num_operands = static_cast<std::int32_t>(operation.operands.size());
+  known.num_scalars = static_cast<std::int32_t>(operation.scalars.size());
+  return put(kFunction, "dorajit_operation_info", known, info);
 }
 
 Status describe_operand(const dorajit_operation* handle, std::int32_t index,
@@ -73,15 +71,13 @@ Status describe_operand(const dorajit_operation* handle, std::int32_t index,
                             operation.name, operation.operands.size(), index));
   }
   const kernels::Operand& operand = operation.operands[static_cast<std::size_t>(index)];
-  return put(
-      kFunction, "dorajit_operand_info",
-      dorajit_operand_info{.struct_size = 0,
-                           .name = operand.name.data(),
-                           .dimensions = dimensions_of(operand),
-                           .is_output = operand.role == kernels::OperandRole::kOutput ? 1 : 0,
-                           .is_sum = operand.shape == kernels::OperandShape::kSum ? 1 : 0,
-                           .presence = presence_of(operand)},
-      info);
+  dorajit_operand_info known{};
+  known.name = operand.name.data();  // a literal, which ends in NUL
+  known.dimensions = dimensions_of(operand);
+  known.is_output = operand.role == kernels::OperandRole::kOutput ? 1 : 0;
+  known.is_sum = operand.shape == kernels::OperandShape::kSum ? 1 : 0;
+  known.presence = presence_of(operand);
+  return put(kFunction, "dorajit_operand_info", known, info);
 }
 
 }  // namespace

@@ -104,12 +104,12 @@ Status workspace_of(std::string_view function, const Operation& operation,
   return {};
 }
 
-const Operation& kCompose = kernels::operation("compose");
-const Operation& kComposeInner = kernels::operation("compose_inner");
-const Operation& kBackward = kernels::operation("backward");
-const Operation& kNormAssembly = kernels::operation("norm_assembly");
-const Operation& kComposeResidual = kernels::operation("compose_residual");
-const Operation& kResidualBackward = kernels::operation("residual_backward");
+const Operation* const kCompose = &kernels::operation("compose");
+const Operation* const kComposeInner = &kernels::operation("compose_inner");
+const Operation* const kBackward = &kernels::operation("backward");
+const Operation* const kNormAssembly = &kernels::operation("norm_assembly");
+const Operation* const kComposeResidual = &kernels::operation("compose_residual");
+const Operation* const kResidualBackward = &kernels::operation("residual_backward");
 
 }  // namespace
 }  // namespace dorajit::bindings
@@ -146,21 +146,21 @@ dorajit_status dorajit_operation_workspace(const dorajit_operation* operation,
 dorajit_status dorajit_compose(dorajit_engine* engine, void* stream, const DLTensor* lora,
                                const DLTensor* base, const DLTensor* gain, double scale,
                                const DLTensor* out, dorajit_error** error) {
-  return call(engine, stream, kCompose, {lora, base, gain, out}, scale, {}, error);
+  return call(engine, stream, *kCompose, {lora, base, gain, out}, scale, {}, error);
 }
 
 dorajit_status dorajit_compose_inner(dorajit_engine* engine, void* stream, const DLTensor* lora,
                                      const DLTensor* base, const DLTensor* gain, double scale,
                                      const DLTensor* out, const DLTensor* inner,
                                      dorajit_error** error) {
-  return call(engine, stream, kComposeInner, {lora, base, gain, out, inner}, scale, {}, error);
+  return call(engine, stream, *kComposeInner, {lora, base, gain, out, inner}, scale, {}, error);
 }
 
 dorajit_status dorajit_backward_workspace(const DLTensor* d_out, const DLTensor* gain,
                                           std::int64_t* bytes, dorajit_error** error) {
   return guarded(error, [&] {
     const DLTensor* const tensors[] = {d_out, nullptr, gain};
-    return workspace_of("backward_workspace", kBackward, tensors, bytes);
+    return workspace_of("backward_workspace", *kBackward, tensors, bytes);
   });
 }
 
@@ -168,7 +168,7 @@ dorajit_status dorajit_residual_backward_workspace(const DLTensor* d_out, const 
                                                    std::int64_t* bytes, dorajit_error** error) {
   return guarded(error, [&] {
     const DLTensor* const tensors[] = {d_out, nullptr, gain};
-    return workspace_of("residual_backward_workspace", kResidualBackward, tensors, bytes);
+    return workspace_of("residual_backward_workspace", *kResidualBackward, tensors, bytes);
   });
 }
 
@@ -177,7 +177,7 @@ dorajit_status dorajit_backward(dorajit_engine* engine, void* stream, const DLTe
                                 const DLTensor* d_lora, const DLTensor* d_base,
                                 const DLTensor* d_gain, void* workspace,
                                 std::int64_t workspace_bytes, dorajit_error** error) {
-  return call(engine, stream, kBackward, {d_out, inner, gain, d_lora, d_base, d_gain}, scale,
+  return call(engine, stream, *kBackward, {d_out, inner, gain, d_lora, d_base, d_gain}, scale,
               {.data = workspace, .bytes = workspace_bytes}, error);
 }
 
@@ -185,7 +185,7 @@ dorajit_status dorajit_norm_assembly(dorajit_engine* engine, void* stream,
                                      const DLTensor* w_norm_sq, const DLTensor* cross,
                                      const DLTensor* ba_norm_sq, double scale, const DLTensor* norm,
                                      dorajit_error** error) {
-  return call(engine, stream, kNormAssembly, {w_norm_sq, cross, ba_norm_sq, norm}, scale, {},
+  return call(engine, stream, *kNormAssembly, {w_norm_sq, cross, ba_norm_sq, norm}, scale, {},
               error);
 }
 
@@ -193,7 +193,7 @@ dorajit_status dorajit_compose_residual(dorajit_engine* engine, void* stream, co
                                         const DLTensor* result, const DLTensor* gain,
                                         const DLTensor* bias, double scale, const DLTensor* out,
                                         const DLTensor* inner, dorajit_error** error) {
-  return call(engine, stream, kComposeResidual, {lora, result, gain, bias, out, inner}, scale, {},
+  return call(engine, stream, *kComposeResidual, {lora, result, gain, bias, out, inner}, scale, {},
               error);
 }
 
@@ -203,6 +203,6 @@ dorajit_status dorajit_residual_backward(dorajit_engine* engine, void* stream,
                                          const DLTensor* d_result, const DLTensor* d_gain,
                                          void* workspace, std::int64_t workspace_bytes,
                                          dorajit_error** error) {
-  return call(engine, stream, kResidualBackward, {d_out, inner, gain, d_lora, d_result, d_gain},
+  return call(engine, stream, *kResidualBackward, {d_out, inner, gain, d_lora, d_result, d_gain},
               scale, {.data = workspace, .bytes = workspace_bytes}, error);
 }
