@@ -14,6 +14,10 @@ import subprocess
 import sys
 
 
+# The static analyzer is four fifths of clang-tidy's time in its deep mode. The shallow mode still
+# follows null pointers and leaks within a function and the small functions that it calls.
+SHALLOW_ANALYZER = [f"--extra-arg={word}" for word in
+                    ("-Xclang", "-analyzer-config", "-Xclang", "mode=shallow")]
 PRECOMPILED = re.compile(r" -Winvalid-pch| -Xclang -include(-pch)? -Xclang \S+| -include \S+cmake_pch\S+")
 
 
@@ -50,7 +54,8 @@ def fingerprint(root, entry):
     if result.returncode != 0:
         return None
     checks = b"".join((root / name).read_bytes() for name in (".clang-tidy", "tests/.clang-tidy"))
-    return hashlib.sha256(b"\0".join([result.stdout, entry["command"].encode(), checks])).hexdigest()
+    command = " ".join([entry["command"], *SHALLOW_ANALYZER])
+    return hashlib.sha256(b"\0".join([result.stdout, command.encode(), checks])).hexdigest()
 
 
 def tidy(program, root, passed, name, entry):
@@ -58,8 +63,8 @@ def tidy(program, root, passed, name, entry):
     key = fingerprint(root, entry)
     if key and (passed / key).exists():
         return True
-    result = subprocess.run([program, "-p", str(passed), "--quiet", name], cwd=root,
-                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    result = subprocess.run([program, "-p", str(passed), "--quiet", *SHALLOW_ANALYZER, name],
+                            cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                             check=False)
     if key and result.returncode == 0:
         (passed / key).touch()
