@@ -27,8 +27,10 @@ dorajit_add_headers(xxhash xxhash.h "xxHash, its header (BSD-2-Clause)"
 dorajit_add_headers(dlpack dlpack/dlpack.h "DLPack (Apache-2.0)" libdlpack-dev dlpack dlpack-devel)
 dorajit_add_headers(sqlite sqlite3.h "SQLite (public domain)"
   libsqlite3-dev sqlite3 sqlite sqlite-libs)
-if(DORAJIT_BUILD_CLI)
+if(DORAJIT_BUILD_CLI OR DORAJIT_BUILD_DAEMON)
   dorajit_add_headers(cli11 CLI/CLI.hpp "CLI11 (BSD-3-Clause)" libcli11-dev cli11 cli11-devel)
+endif()
+if(DORAJIT_BUILD_DAEMON)
   dorajit_add_headers(uv uv.h "libuv (MIT)" libuv1-dev libuv libuv-devel)
   # The static archive where there is one, so that the daemon runs where libuv is not installed.
   find_library(DORAJIT_UV_LIBRARY NAMES libuv_a.a libuv.a uv REQUIRED)
