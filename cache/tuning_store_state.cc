@@ -169,12 +169,11 @@ bool TuningStore::State::write_unsaved() {
         return write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
           for (const auto& [trials, winner] : unsaved) {
             if (!winner) {
-              auto merged = merge_trials(connection, trials);
-              if (!merged) return std::unexpected(std::move(merged).error());
+              DORAJIT_TRY(merge_trials(connection, trials));
               continue;
             }
-            if (auto status = insert_trials(connection, trials); !status) return status;
-            if (auto status = put_winner(connection, *winner); !status) return status;
+            DORAJIT_TRY(insert_trials(connection, trials));
+            DORAJIT_TRY(put_winner(connection, *winner));
           }
           return {};
         });
