@@ -146,17 +146,12 @@ void note_measurements(const std::vector<Candidate*>& contestants, const Tournam
 // As many rows of the bucket as the memory allows, and as many sets as defeat the cache.
 Result<ScratchShape> measured_shape(const launch::Problem& problem, device::Device& device,
                                     const TuneLimits& limits) {
-  std::int64_t budget = limits.scratch_bytes;
-  std::int64_t most = budget;
-  if (budget == 0) {
-    DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
-    budget = std::min(kMostScratchBytes, free / 4);
-    most = budget;
-    if (device.info().traits.kind == kernels::DeviceKind::kCpu) {
-      budget = std::min(budget, kCpuCachesOfScratch * device.info().cache_bytes);
-    }
-  }
   const kernels::DeviceKind kind = device.info().traits.kind;
+  DORAJIT_ASSIGN(const std::int64_t most, scratch_budget(limits.scratch_bytes, device));
+  std::int64_t budget = most;
+  if (limits.scratch_bytes == 0 && kind == kernels::DeviceKind::kCpu) {
+    budget = std::min(budget, kCpuCachesOfScratch * device.info().cache_bytes);
+  }
   ScratchShape shape = scratch_shape(problem, kind, budget);
   DORAJIT_TRY(check_fits(problem, shape, kind, most));
   const std::int64_t set_bytes = ScratchOperands::bytes_per_set(problem.variant, shape, kind);
