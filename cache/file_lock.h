@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "cache/file_descriptor.h"
 #include "cache/file_error.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::cache {
 
