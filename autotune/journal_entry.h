@@ -1,34 +1,35 @@
 // Names a config in the launch journal while its kernel may take the process with it.
 #pragma once
 
-#include <string>
+#include <string_view>
 
-#include "autotune/verification.h"
 #include "cache/launch_journal.h"
 #include "kernel_templates/config.h"
-#include "runtime/launch/problem.h"
 
 namespace dorajit::autotune {
 
-// Does nothing where there is no journal. Refers to its arguments.
-class JournalEntry final : public Verifier::Watch {
- public:
-  JournalEntry(cache::LaunchJournal* journal, const std::string& scope,
-               const launch::Problem& problem, const kernels::Config& config)
-      : journal_(journal), scope_(scope), problem_(problem), config_(config) {}
+// What a launch is entered under.
+struct JournalPlace {
+  cache::LaunchJournal* journal = nullptr;  // null: nothing is entered
+  std::string_view scope{};
+  std::string_view problem{};
+  kernels::Config config{};
+};
 
-  void begin() override {
-    if (journal_ != nullptr) journal_->enter(scope_, to_text(problem_), config_);
+// Entered for as long as it lives.
+class JournalEntry {
+ public:
+  explicit JournalEntry(const JournalPlace& place) : journal_(place.journal) {
+    if (journal_ != nullptr) journal_->enter(place.scope, place.problem, place.config);
   }
-  void end() override {
+  ~JournalEntry() {
     if (journal_ != nullptr) journal_->leave();
   }
+  JournalEntry(const JournalEntry&) = delete;
+  JournalEntry& operator=(const JournalEntry&) = delete;
 
  private:
   cache::LaunchJournal* journal_;
-  const std::string& scope_;
-  const launch::Problem& problem_;
-  const kernels::Config& config_;
 };
 
 }  // namespace dorajit::autotune

@@ -30,7 +30,7 @@ std::string what_is_stale(const Environment& then, const Environment& now) {
   return text;
 }
 
-RungLook look_of(Rung rung, const Winner* winner, const LadderQuestion& question,
+RungLook look_of(Rung rung, const Winner* winner, const TuningSession& session,
                  std::string_view nothing) {
   RungLook look{.rung = rung};
   if (winner == nullptr) {
@@ -39,62 +39,60 @@ RungLook look_of(Rung rung, const Winner* winner, const LadderQuestion& question
   }
   look.winner = *winner;
   look.answers = true;
-  look.remark = what_is_stale(winner->environment, question.environment);
+  look.remark = what_is_stale(winner->environment, session.environment);
   look.is_stale = !look.remark.empty();
   return look;
 }
 
-// Of the problem itself.
-RungLook exact_look(Rung rung, const std::optional<Winner>& winner, const LadderQuestion& question,
+// Of the problem itself. Of the comprehensive space, only its own winners answer: others would do
+// for anybody else.
+RungLook exact_look(Rung rung, const std::optional<Winner>& winner, const TuningSession& session,
                     std::string_view nothing) {
-  RungLook look = look_of(rung, winner ? &*winner : nullptr, question, nothing);
+  RungLook look = look_of(rung, winner ? &*winner : nullptr, session, nothing);
   if (!look.answers) return look;
   // Other templates are other kernels: their winner says nothing certain about these.
-  if (winner->environment.templates != question.environment.templates) {
+  if (winner->environment.templates != session.environment.templates) {
     look.answers = false;
     look.remark = "tuned for other kernels, of another version";
-  } else if (question.only_same_space && winner->environment.space != question.environment.space) {
+  } else if (session.space_kind == kernels::SpaceKind::kComprehensive &&
+             winner->environment.space != session.environment.space) {
     look.answers = false;
     look.remark = "tuned over another space of configs";
   } else if (const std::string why =
-                 kernels::why_config_is_invalid(question.problem.variant, question.device.traits,
-                                                question.problem.vector_width, winner->config);
+                 kernels::why_config_is_invalid(session.problem.variant, session.device.traits,
+                                                session.problem.vector_width, winner->config);
              !why.empty()) {
     look.answers = false;
     look.remark = std::format("its config {} is invalid: {}", to_text(winner->config), why);
     const std::string where =
-        std::format("the winner of {} in the {}", to_text(question.problem), launch::name(rung));
+        std::format("the winner of {} in the {}", session.problem_text, launch::name(rung));
     log_once(LogLevel::kWarning, where, std::format("{} is not used: {}", where, look.remark));
   }
   return look;
 }
 
-bool is_quarantined(const Winner& winner, cache::TuningStore& store,
-                    const LadderQuestion& question) {
-  return std::ranges::contains(
-      quarantined_configs(store, question.problem.variant, question.device), winner.config);
-}
-
 }  // namespace
 
-std::vector<RungLook> look_up_exactly(cache::TuningStore& store, const LadderQuestion& question) {
-  const std::string problem = to_text(question.problem);
-  const std::string& device = question.device.fingerprint;
+std::vector<RungLook> look_up_exactly(cache::TuningStore& store, TuningSession& session) {
+  const std::string& problem = session.problem_text;
+  const std::string& device = session.device.fingerprint;
+  const auto history = store.find_history(device, problem, session.patience);
+  session.was_read = history.was_read;
+  session.quarantined = quarantined_configs(history.bad_trials, session);
   std::vector<RungLook> looks;
   const auto look = [&](Rung rung, const std::optional<Winner>& winner, std::string_view nothing) {
-    RungLook& found = looks.emplace_back(exact_look(rung, winner, question, nothing));
+    RungLook& found = looks.emplace_back(exact_look(rung, winner, session, nothing));
     // It may have been verified on another machine, or found out at another shape.
-    if (found.answers && is_quarantined(*found.winner, store, question)) {
+    if (found.answers && std::ranges::contains(session.quarantined, found.winner->config)) {
       found.answers = false;
       found.remark = "its config has misbehaved on this device";
-    } else if (found.answers && std::ranges::contains(question.rejected, found.winner->config)) {
+    } else if (found.answers && std::ranges::contains(session.rejected, found.winner->config)) {
       found.answers = false;
       found.remark = "its config could not be verified on this device";
     }
     return found.answers && !found.is_stale;
   };
-  if (look(Rung::kUserDatabase, store.find_winner(device, problem, question.patience),
-           "it was never tuned")) {
+  if (look(Rung::kUserDatabase, history.winner, "it was never tuned")) {
     return looks;
   }
   look(Rung::kShippedDatabase, store.find_overlay_winner(device, problem), "it is in none");
@@ -109,35 +107,31 @@ const RungLook& best_of(std::span<const RungLook> looks) {
   return any != looks.end() ? *any : looks.back();
 }
 
-std::vector<RungLook> look_at_neighbours(cache::TuningStore& store,
-                                         const LadderQuestion& question) {
-  const launch::Problem& problem = question.problem;
+std::vector<RungLook> look_at_neighbours(cache::TuningStore& store, TuningSession& session) {
+  const launch::Problem& problem = session.problem;
   std::vector<Winner> winners = store.winners_of_variant(to_text(problem.variant));
-  const auto quarantined = quarantined_configs(store, problem.variant, question.device);
   std::erase_if(winners, [&](const Winner& w) {
-    return std::ranges::contains(quarantined, w.config) ||
-           std::ranges::contains(question.rejected, w.config);
+    return std::ranges::contains(session.quarantined, w.config) ||
+           std::ranges::contains(session.rejected, w.config);
   });
   const Seeker seeker{.problem = problem,
-                      .device = question.device.fingerprint,
-                      .templates = question.environment.templates,
-                      .traits = question.device.traits};
+                      .device = session.device.fingerprint,
+                      .templates = session.environment.templates,
+                      .traits = session.device.traits};
   std::vector<RungLook> looks;
-  looks.push_back(look_of(Rung::kNearestShape, nearest_shape(winners, seeker), question,
+  looks.push_back(look_of(Rung::kNearestShape, nearest_shape(winners, seeker), session,
                           "no other shape was tuned"));
   if (looks.back().answers) return looks;
-  looks.push_back(look_of(Rung::kNearestDevice, nearest_device(winners, seeker), question,
+  looks.push_back(look_of(Rung::kNearestDevice, nearest_device(winners, seeker), session,
                           "it was tuned on no other device"));
   if (looks.back().answers) return looks;
   looks.push_back({.rung = Rung::kDefault, .answers = true});
   return looks;
 }
 
-launch::ConfigAnswer answer_of(const RungLook& look, const LadderQuestion& question) {
+launch::ConfigAnswer answer_of(const RungLook& look, const TuningSession& session) {
   if (!look.winner) {
-    return {.config = kernels::default_config(question.problem.variant, question.device.traits,
-                                              question.problem.vector_width),
-            .rung = look.rung};
+    return {.config = session.default_config(), .rung = look.rung};
   }
   launch::ConfigAnswer answer{.config = look.winner->config, .rung = look.rung};
   // Times of another shape or device are not this problem's.

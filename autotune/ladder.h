@@ -6,11 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "autotune/tuning_session.h"
 #include "cache/tuning_store.h"
-#include "kernel_templates/spaces.h"
-#include "runtime/device/device.h"
 #include "runtime/launch/config_source.h"
-#include "runtime/launch/problem.h"
 
 namespace dorajit::autotune {
 
@@ -23,27 +21,19 @@ struct RungLook {
   std::string remark{};                   // why it does not answer, or why it is stale
 };
 
-struct LadderQuestion {
-  const launch::Problem& problem;
-  const device::DeviceInfo& device;
-  const cache::Environment& environment;  // of a measurement made now
-  // Only winners of this very space answer exactly; others would do for anybody else.
-  bool only_same_space = false;
-  cache::Patience patience = cache::Patience::kShort;
-  std::vector<kernels::Config> rejected{};  // answer nowhere
-};
-
 // What the databases say of the very problem: the user's, then, unless that answers with what is
-// not stale, the shipped ones. best_of() tells which of them to take.
-std::vector<RungLook> look_up_exactly(cache::TuningStore& store, const LadderQuestion& question);
+// not stale, the shipped ones. best_of() tells which of them to take. Reads the user's database
+// once, and with it what is quarantined.
+std::vector<RungLook> look_up_exactly(cache::TuningStore& store, TuningSession& session);
 
 // The first that answers and is not stale, else the first that answers, else the last.
 const RungLook& best_of(std::span<const RungLook> looks);
 
-// The rungs below, down to the first that answers; the default config always does.
-std::vector<RungLook> look_at_neighbours(cache::TuningStore& store, const LadderQuestion& question);
+// The rungs below, after look_up_exactly(), down to the first that answers; the default config
+// always does.
+std::vector<RungLook> look_at_neighbours(cache::TuningStore& store, TuningSession& session);
 
 // The answer of a rung that answers.
-launch::ConfigAnswer answer_of(const RungLook& look, const LadderQuestion& question);
+launch::ConfigAnswer answer_of(const RungLook& look, const TuningSession& session);
 
 }  // namespace dorajit::autotune

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
-#include "runtime/base/unique_fd.h"
 #include "runtime/base/work_in_progress.h"
 
 namespace dorajit::autotune {
@@ -25,7 +25,7 @@ std::unexpected<Error> system_failure() {
 
 Status append(const std::string& path, std::string_view text) {
   // A pipe that nobody reads would hold the caller up, or end the process.
-  const UniqueFd file(
+  const FileDescriptor file(
       ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
   if (!file) return system_failure();
   struct stat what{};

@@ -9,7 +9,6 @@
 
 #include "autotune/journal_entry.h"
 #include "autotune/measurement.h"
-#include "autotune/quarantine.h"
 #include "autotune/robust_statistics.h"
 #include "autotune/scratch_operands.h"
 #include "autotune/tournament.h"
@@ -31,40 +30,50 @@ constexpr double kLeastMeasuringShare = 0.25;  // however long compiling and ver
 
 using Clock = std::chrono::steady_clock;
 
+// Where the session's configs are launched for the first time.
+struct FirstLaunches {
+  const TuningSession& session;
+  cache::LaunchJournal* journal;
+
+  [[nodiscard]] JournalPlace place_of(const Candidate& candidate) const {
+    return {.journal = journal,
+            .scope = session.scope,
+            .problem = session.problem_text,
+            .config = candidate.result.config};
+  }
+};
+
 // Drops a candidate that does not produce the right bits.
-void verify(Candidate& candidate, Verifier& verifier, const launch::Problem& problem,
-            cache::LaunchJournal* journal, const std::string& scope) {
-  JournalEntry entry(journal, scope, problem, candidate.result.config);
-  const auto checked = verifier.check(*candidate.kernel, &entry);
+void verify(Candidate& candidate, Verifier& verifier, const FirstLaunches& launches) {
+  const auto checked = verifier.check(*candidate.kernel, launches.place_of(candidate));
   const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
   if (verdict == Verdict::kOk) return;
   candidate.result.verdict = verdict;
   candidate.kernel.reset();
   log(LogLevel::kWarning,
       std::format("config {} of {} is quarantined: {}", to_text(candidate.result.config),
-                  to_text(problem), checked ? name(verdict) : checked.error().message));
+                  launches.session.problem_text,
+                  checked ? name(verdict) : checked.error().message));
 }
 
 // Before they are timed. Those that the time does not suffice for are left out.
 void verify_untimed(std::vector<Candidate>& candidates, Verifier& verifier,
-                    const launch::Problem& problem, cache::LaunchJournal* journal,
-                    const std::string& scope, Clock::time_point deadline) {
+                    const FirstLaunches& launches, Clock::time_point deadline) {
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (i > 0 && Clock::now() >= deadline) {
       candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(i), candidates.end());
       return;
     }
-    if (candidates[i].kernel) verify(candidates[i], verifier, problem, journal, scope);
+    if (candidates[i].kernel) verify(candidates[i], verifier, launches);
   }
 }
 
 // Once more, those that were timed often enough to win.
 void verify_timed(std::vector<Candidate>& candidates, Verifier& verifier,
-                  const launch::Problem& problem, cache::LaunchJournal* journal,
-                  const std::string& scope) {
+                  const FirstLaunches& launches) {
   for (Candidate& candidate : candidates) {
     if (candidate.kernel && candidate.result.samples >= kLeastSamples) {
-      verify(candidate, verifier, problem, journal, scope);
+      verify(candidate, verifier, launches);
     }
   }
 }
@@ -110,15 +119,12 @@ std::vector<Work> work_of(const std::vector<Candidate*>& contestants,
 // Launches each once on what it will be timed on: larger than what it was verified on, it may hang
 // here and nowhere else.
 void rehearse(const std::vector<Candidate*>& contestants, const std::vector<Work>& work,
-              device::Device& device, const launch::Problem& problem, cache::LaunchJournal* journal,
-              const std::string& scope) {
-  if (journal == nullptr) return;
+              device::Device& device, const FirstLaunches& launches) {
+  if (launches.journal == nullptr) return;
   for (std::size_t i = 0; i < contestants.size(); ++i) {
-    JournalEntry entry(journal, scope, problem, contestants[i]->result.config);
-    entry.begin();
+    const JournalEntry entry(launches.place_of(*contestants[i]));
     // What fails here fails again when it is timed, and is dropped there.
     if (work[i](device.own_stream(), 0)) (void)device.synchronize(device.own_stream());
-    entry.end();
   }
 }
 
@@ -146,17 +152,12 @@ void note_measurements(const std::vector<Candidate*>& contestants, const Tournam
 // As many rows of the bucket as the memory allows, and as many sets as defeat the cache.
 Result<ScratchShape> measured_shape(const launch::Problem& problem, device::Device& device,
                                     const TuneLimits& limits) {
-  std::int64_t budget = limits.scratch_bytes;
-  std::int64_t most = budget;
-  if (budget == 0) {
-    DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
-    budget = std::min(kMostScratchBytes, free / 4);
-    most = budget;
-    if (device.info().traits.kind == kernels::DeviceKind::kCpu) {
-      budget = std::min(budget, kCpuCachesOfScratch * device.info().cache_bytes);
-    }
-  }
   const kernels::DeviceKind kind = device.info().traits.kind;
+  DORAJIT_ASSIGN(const std::int64_t most, scratch_budget(limits.scratch_bytes, device));
+  std::int64_t budget = most;
+  if (limits.scratch_bytes == 0 && kind == kernels::DeviceKind::kCpu) {
+    budget = std::min(budget, kCpuCachesOfScratch * device.info().cache_bytes);
+  }
   ScratchShape shape = scratch_shape(problem, kind, budget);
   DORAJIT_TRY(check_fits(problem, shape, kind, most));
   const std::int64_t set_bytes = ScratchOperands::bytes_per_set(problem.variant, shape, kind);
@@ -175,12 +176,13 @@ std::unexpected<Error> default_is_broken(const launch::Problem& problem, const C
 
 // The configs that did not let an earlier process go on, of this space or another. Not the default,
 // which callers run with or without a tuning.
-std::vector<kernels::Config> casualties_of(cache::LaunchJournal* journal, const std::string& scope,
-                                           const kernels::Config& standard) {
+std::vector<kernels::Config> casualties_of(const FirstLaunches& launches) {
   std::vector<kernels::Config> found;
-  if (journal == nullptr) return found;
-  for (const kernels::Config& config : journal->casualties(scope)) {
-    if (config == standard || std::ranges::find(found, config) != found.end()) continue;
+  if (launches.journal == nullptr) return found;
+  for (const kernels::Config& config : launches.journal->casualties(launches.session.scope)) {
+    if (config == launches.session.default_config() ||
+        std::ranges::find(found, config) != found.end())
+      continue;
     found.push_back(config);
     log(LogLevel::kWarning, std::format("config {} is quarantined: a process that launched it for "
                                         "the first time did not go on",
@@ -200,17 +202,29 @@ std::vector<TrialResult> caught(const std::vector<Candidate>& candidates) {
   return found;
 }
 
+std::unexpected<TuneFailure> not_compared(const TuningSession& session, const TuneLimits& limits,
+                                          std::vector<TrialResult> trials) {
+  std::erase_if(trials, [](const TrialResult& trial) { return !cache::is_bad(trial.verdict); });
+  TuneFailure failure({.code = StatusCode::kUnsupported,
+                       .message = std::format("{} was not compared within {} s",
+                                              session.problem_text, limits.seconds),
+                       .log = {}},
+                      std::move(trials));
+  failure.is_inconclusive = true;
+  return std::unexpected(std::move(failure));
+}
+
 // Times the candidates that have a kernel and chooses among them.
 Result<Candidate*> choose(std::vector<Candidate>& candidates, Verifier& verifier,
-                          const launch::Problem& problem, device::Device& device,
-                          const ScratchShape& shape, const TuneLimits& limits,
-                          const std::string& scope, double seconds) {
+                          const FirstLaunches& launches, device::Device& device,
+                          const ScratchShape& shape, double seconds) {
+  const launch::Problem& problem = launches.session.problem;
   Candidate& standard = candidates.front();
   DORAJIT_ASSIGN(const ScratchOperands scratch,
                  ScratchOperands::make(device, problem.variant, shape));
   const std::vector<Candidate*> competing = contestants(candidates);
   const std::vector<Work> work = work_of(competing, scratch, device);
-  rehearse(competing, work, device, problem, limits.journal, scope);
+  rehearse(competing, work, device, launches);
   RoundSampler sampler(
       device, work,
       {.sets = scratch.sets(),
@@ -218,52 +232,50 @@ Result<Candidate*> choose(std::vector<Candidate>& candidates, Verifier& verifier
   Tournament tournament(competing.size());
   play(tournament, sampler, seconds);
   note_measurements(competing, tournament, sampler);
-  verify_timed(candidates, verifier, problem, limits.journal, scope);
+  verify_timed(candidates, verifier, launches);
   // What computed wrong bits only after a while has beaten nobody.
   while (standard.kernel && tournament.winner() != 0 && !competing[tournament.winner()]->kernel) {
     tournament.disqualify_challenger();
     play(tournament, sampler, seconds * kLeastMeasuringShare);
     note_measurements(competing, tournament, sampler);
-    verify_timed(candidates, verifier, problem, limits.journal, scope);
+    verify_timed(candidates, verifier, launches);
   }
   if (!standard.kernel) {
-    return fail(
-        StatusCode::kDriverError,
-        std::format("the default config of {} failed while it was measured", to_text(problem)));
+    return fail(StatusCode::kDriverError,
+                std::format("the default config of {} failed while it was measured",
+                            launches.session.problem_text));
   }
   return competing[tournament.winner()];
 }
 
 }  // namespace
 
-Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& device,
-                                launch::KernelCache& kernels, const TuneLimits& limits,
-                                Statistics& statistics, const TuneProgress& progress) {
+std::expected<TuneResult, TuneFailure> tune_problem(
+    const TuningSession& session, device::Device& device, launch::KernelCache& kernels,
+    const TuneLimits& limits, Statistics& statistics, const TuneProgress& progress) {
   const auto start = Clock::now();
+  const launch::Problem& problem = session.problem;
+  const FirstLaunches launches{.session = session, .journal = limits.journal};
   // The slim space is small enough to be compiled whole; the comprehensive one as far as time goes.
   const auto until = [&](double share) {
-    return limits.space == kernels::SpaceKind::kSlim
+    return session.space_kind == kernels::SpaceKind::kSlim
                ? Clock::time_point::max()
                : start +
                      std::chrono::duration_cast<Clock::duration>(Seconds(limits.seconds * share));
   };
-  const auto space = kernels::config_space(problem.variant, device.info().traits,
-                                           problem.vector_width, limits.space);
-  const std::string scope = quarantine_scope(problem.variant, device.info());
-  const std::vector<kernels::Config> casualties =
-      casualties_of(limits.journal, scope, space.front());
-  std::vector<kernels::Config> left_out = limits.left_out;
+  const std::vector<kernels::Config> casualties = casualties_of(launches);
+  std::vector<kernels::Config> left_out = session.quarantined;
   left_out.insert(left_out.end(), casualties.begin(), casualties.end());
   std::vector<Candidate> candidates;
   for (const kernels::Config& config :
-       choose_configs(space, limits.space, left_out, limits.candidates)) {
+       choose_configs(session.space, session.space_kind, left_out, limits.candidates)) {
     candidates.push_back({.result = {.config = config}, .kernel = {}});
   }
   Candidate& standard = candidates.front();
 
   DORAJIT_ASSIGN(ReadyKernel ready, kernels.get(device, problem.variant, standard.result.config));
   if (ready.is_builtin) {
-    return TuneResult{.winner = ready.config, .default_config = standard.result.config};
+    return not_compared(session, limits, {});
   }
   standard.kernel = std::move(ready);
   DORAJIT_ASSIGN(const ScratchShape shape, measured_shape(problem, device, limits));
@@ -272,26 +284,19 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
     return default_is_broken(problem, standard, checked);
   }
   make_kernels(candidates, problem, device, kernels, until(kCompilingShare), progress);
-  verify_untimed(candidates, verifier, problem, limits.journal, scope,
-                 until(1 - kLeastMeasuringShare));
+  verify_untimed(candidates, verifier, launches, until(1 - kLeastMeasuringShare));
 
   const Seconds spent = Clock::now() - start;
   const double left =
       std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
   std::vector<TrialResult> misbehaved = caught(candidates);
-  const auto chosen = choose(candidates, verifier, problem, device, shape, limits, scope, left);
-  if (!chosen) {
-    return TuneResult{.winner = standard.result.config,
-                      .default_config = standard.result.config,
-                      .failure = chosen.error(),
-                      .trials = std::move(misbehaved)};
-  }
+  const auto chosen = choose(candidates, verifier, launches, device, shape, left);
+  if (!chosen) return std::unexpected(TuneFailure(chosen.error(), std::move(misbehaved)));
   const Candidate* winner = *chosen;
   TuneResult result{.winner = winner->result.config,
                     .default_config = standard.result.config,
                     .winner_ns = winner->result.median_ns,
-                    .default_ns = standard.result.median_ns,
-                    .is_conclusive = standard.result.samples >= kLeastSamples};
+                    .default_ns = standard.result.median_ns};
   for (const Candidate& candidate : candidates) result.trials.push_back(candidate.result);
   for (const kernels::Config& config : casualties) {
     result.trials.push_back({.config = config, .verdict = Verdict::kDidNotFinish});
@@ -299,6 +304,9 @@ Result<TuneResult> tune_problem(const launch::Problem& problem, device::Device& 
   statistics.tuned_problems.fetch_add(1, std::memory_order_relaxed);
   statistics.trials.fetch_add(static_cast<std::int64_t>(candidates.size()),
                               std::memory_order_relaxed);
+  if (standard.result.samples < kLeastSamples) {
+    return not_compared(session, limits, std::move(result.trials));
+  }
   return result;
 }
 

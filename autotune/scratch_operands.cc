@@ -124,6 +124,12 @@ ScratchOperands::ScratchOperands(device::Device& device, const kernels::Variant&
       workspace_offset_(operand_bytes(variant, shape, device.info().traits.kind)),
       set_bytes_(bytes_per_set(variant, shape, device.info().traits.kind)) {}
 
+Result<std::int64_t> scratch_budget(std::int64_t scratch_bytes, device::Device& device) {
+  if (scratch_bytes > 0) return scratch_bytes;
+  DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
+  return std::min(kMostScratchBytes, free / 4);
+}
+
 ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,
                            std::int64_t bytes) {
   ScratchShape shape{.rows = problem.bucket_rows(),

@@ -29,6 +29,10 @@ struct ScratchShape {
 // What scratch operands take at most, unless the settings say otherwise.
 inline constexpr std::int64_t kMostScratchBytes = std::int64_t{2} << 30;
 
+// Bytes that scratch operands may take: what the settings say, or for 0, a quarter of the device's
+// free memory, and kMostScratchBytes at most.
+Result<std::int64_t> scratch_budget(std::int64_t scratch_bytes, device::Device& device);
+
 // As many rows of the problem's bucket as `bytes` allow for one set, but at least one.
 ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,
                            std::int64_t bytes);

@@ -1,6 +1,7 @@
 // Answers from the tuning database, tunes by policy, and otherwise climbs down the ladder.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "autotune/client/daemon_requests.h"
 #include "autotune/ladder.h"
 #include "autotune/problem_tuner.h"
+#include "autotune/tuning_session.h"
 #include "autotune/winner_gate.h"
 #include "cache/launch_journal.h"
 #include "cache/tuning_store.h"
@@ -17,10 +19,6 @@
 #include "runtime/launch/config_source.h"
 
 namespace dorajit::autotune {
-
-// What a measurement of this library means; a change makes earlier winners stale.
-inline constexpr const char* kTunerVersion = "2";
-inline constexpr const char* kMeasurementPolicy = "cold-cache tournament/2";
 
 class TuningConfigSource final : public launch::ConfigSource {
  public:
@@ -42,13 +40,13 @@ class TuningConfigSource final : public launch::ConfigSource {
 
  private:
   // Nothing where it failed or could not be compared within the budget.
-  std::optional<launch::ConfigAnswer> tune(const launch::Problem& problem, device::Device& device,
-                                           launch::KernelCache& kernels,
-                                           const cache::Environment& environment);
+  std::optional<launch::ConfigAnswer> tune(const TuningSession& session, device::Device& device,
+                                           launch::KernelCache& kernels);
+  void note_failure(const TuningSession& session, const TuneFailure& failure, std::int64_t now);
 
   // What `look_up` finds, with the best answer verified on this device.
-  using LookUp = std::vector<RungLook> (*)(cache::TuningStore&, const LadderQuestion&);
-  std::vector<RungLook> verified(LookUp look_up, LadderQuestion& question, device::Device& device,
+  using LookUp = std::vector<RungLook> (*)(cache::TuningStore&, TuningSession&);
+  std::vector<RungLook> verified(LookUp look_up, TuningSession& session, device::Device& device,
                                  launch::KernelCache& kernels);
 
   const Settings settings_;
@@ -63,9 +61,5 @@ class TuningConfigSource final : public launch::ConfigSource {
 
 // The space that the settings have searched.
 kernels::SpaceKind space_kind(const Settings& settings);
-
-// The circumstances under which winners of an op on a device are measured.
-cache::Environment environment_of(const launch::Problem& problem, const device::DeviceInfo& device,
-                                  kernels::SpaceKind space);
 
 }  // namespace dorajit::autotune

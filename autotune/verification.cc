@@ -45,22 +45,6 @@ std::vector<ScratchShape> deep_shapes(const launch::Problem& problem) {
            .seed = 15}};
 }
 
-// Lets a watch, if there is one, last as long as itself.
-class Watching {
- public:
-  explicit Watching(Verifier::Watch* watch) : watch_(watch) {
-    if (watch_ != nullptr) watch_->begin();
-  }
-  ~Watching() {
-    if (watch_ != nullptr) watch_->end();
-  }
-  Watching(const Watching&) = delete;
-  Watching& operator=(const Watching&) = delete;
-
- private:
-  Verifier::Watch* watch_;
-};
-
 }  // namespace
 
 Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& device,
@@ -94,20 +78,23 @@ Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& 
   return verifier;
 }
 
-Result<cache::Verdict> Verifier::check(const launch::ReadyKernel& kernel, Watch* watch) {
+Result<cache::Verdict> Verifier::check(const launch::ReadyKernel& kernel,
+                                       const JournalPlace& place) {
   using Difference = ScratchOperands::Difference;
   const bool shares_memory = device_->info().traits.kind == kernels::DeviceKind::kCpu;
   for (Case& one : cases_) {
     DORAJIT_TRY(one.operands.poison(0));
-    std::optional<Watching> watching(watch);
+    // Not while there is nothing to hold against the kernel: whoever is ended meanwhile would have
+    // others leave it out.
+    std::optional<JournalEntry> entry(place);
     DORAJIT_TRY(device_->launch(*kernel.kernel, kernel.config, one.operands.arguments(0),
                                 device_->own_stream()));
     DORAJIT_TRY(device_->synchronize(device_->own_stream()));
     // What a kernel has done to the memory of the process may show only after it has ended.
-    if (!shares_memory) watching.reset();
+    if (!shares_memory) entry.reset();
     DORAJIT_ASSIGN(const std::vector<std::byte> image, one.operands.read(0));
     const Difference difference = one.operands.compare(image, one.expected);
-    watching.reset();
+    entry.reset();
     if (difference == Difference::kNone) continue;
     // The next kernel is not to answer for what this one did to inputs and guards.
     DORAJIT_TRY(one.operands.restore(0, one.image));

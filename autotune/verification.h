@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "autotune/journal_entry.h"
 #include "autotune/scratch_operands.h"
 #include "cache/tuning_records.h"
 #include "runtime/base/error.h"
@@ -26,20 +27,11 @@ class Verifier {
   static Result<Verifier> make(const launch::Problem& problem, device::Device& device,
                                Deadline deadline = Deadline::max());
 
-  // Is told for how long a kernel that is launched may take the process with it. Not while there is
-  // nothing to hold against it: whoever is ended meanwhile would have it left out by others.
-  class Watch {
-   public:
-    virtual ~Watch() = default;
-    virtual void begin() = 0;
-    virtual void end() = 0;
-  };
-
-  // Runs the kernel on poisoned outputs, each time under the `watch` if there is one. kOk if every
+  // Runs the kernel on poisoned outputs, each time entered in the journal at `place`. kOk if every
   // byte is right, padding between rows untouched included; kWrongBits if not; kOutOfBounds if it
   // wrote anything that is not its to write: an input, or before or past an operand or the
   // workspace. An error if it cannot be launched.
-  Result<cache::Verdict> check(const launch::ReadyKernel& kernel, Watch* watch = nullptr);
+  Result<cache::Verdict> check(const launch::ReadyKernel& kernel, const JournalPlace& place = {});
 
  private:
   struct Case {

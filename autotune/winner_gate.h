@@ -4,24 +4,15 @@
 #include <memory>
 #include <mutex>
 
-#include "autotune/verification.h"
+#include "autotune/tuning_session.h"
 #include "cache/launch_journal.h"
 #include "cache/tuning_store.h"
 #include "cache/verified_configs.h"
 #include "runtime/base/settings.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/kernel_cache.h"
-#include "runtime/launch/problem.h"
 
 namespace dorajit::autotune {
-
-// Who asks, and what for.
-struct Candidacy {
-  const launch::Problem& problem;
-  device::Device& device;
-  launch::KernelCache& kernels;
-  const cache::Environment& environment;  // of a measurement made now
-};
 
 // A winner that was imported, shipped, or measured on another device or machine is run on scratch
 // operands and compared with the host reference, bit for bit, before it first serves: once per
@@ -32,15 +23,16 @@ class WinnerGate {
 
   // Whether the winner may serve the problem. Verifies it now if nobody on this machine has yet,
   // and if settings.tune_seconds allow for it. One that misbehaves is recorded as a bad trial.
-  bool admits(const cache::Winner& winner, const Candidacy& candidacy);
+  bool admits(const cache::Winner& winner, const TuningSession& session, device::Device& device,
+              launch::KernelCache& kernels);
 
   // It was verified on the device, in the course of a tuning.
-  void remember(const launch::Problem& problem, const kernels::Config& config,
-                const device::DeviceInfo& device, const cache::Environment& environment);
+  void remember(const kernels::Config& config, const TuningSession& session);
 
  private:
-  bool verify(const kernels::Config& config, const Candidacy& candidacy);
-  void condemn(const kernels::Config& config, cache::Verdict verdict, const Candidacy& candidacy);
+  bool verify(const kernels::Config& config, const TuningSession& session, device::Device& device,
+              launch::KernelCache& kernels);
+  void condemn(const kernels::Config& config, cache::Verdict verdict, const TuningSession& session);
 
   const double seconds_;
   cache::TuningStore& store_;

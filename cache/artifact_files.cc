@@ -11,8 +11,8 @@
 
 #include "cache/atomic_file.h"
 #include "cache/eviction.h"
-#include "cache/file_descriptor.h"
 #include "cache/file_error.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cache {

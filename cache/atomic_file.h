@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "cache/file_descriptor.h"
 #include "cache/file_error.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::cache {
 

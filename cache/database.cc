@@ -75,9 +75,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
   }
   for (int attempt = 0; attempt < kOpenAttempts; ++attempt) {
     WorkInProgress use(Work::kSqlite);
-    auto held_folder = hold_folder();
-    if (!held_folder) return std::unexpected(std::move(held_folder).error());
-    const HeldFolder folder = *std::move(held_folder);
+    DORAJIT_ASSIGN(const HeldFolder folder, hold_folder());
     const std::string file = file_in(folder);
     if (!is_writable_directory(folder->held_path())) {
       std::string reason = file_error("write to", directory_, errno).message;
@@ -113,9 +111,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
       continue;
     }
     held.reset();
-    if (auto repaired = repair(); !repaired) {
-      return std::unexpected(std::move(repaired).error());
-    }
+    DORAJIT_TRY(repair());
   }
   return unavailable(path_ + " keeps vanishing or being damaged");
 }
@@ -143,9 +139,7 @@ std::expected<Session, Unavailable> Database::open_for_reading(WorkInProgress us
 
 std::expected<void, Unavailable> Database::repair() {
   const WorkInProgress use(Work::kSqlite);
-  auto held_folder = hold_folder();
-  if (!held_folder) return std::unexpected(std::move(held_folder).error());
-  const HeldFolder folder = *std::move(held_folder);
+  DORAJIT_ASSIGN(const HeldFolder folder, hold_folder());
   const std::string file = file_in(folder);
   auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kExclusive, repair_wait_,
                                 FilePlace::kCacheFolder, folder->file_mode());

@@ -11,31 +11,29 @@ namespace dorajit::cache {
 namespace {
 
 SqliteStatus name_default(Connection& connection, const Trial& before, const Trial& after) {
-  auto statement = connection.prepare(
-      "UPDATE OR IGNORE trials SET default_config = ?1, checksum = ?2 WHERE checksum = ?3");
-  if (!statement) return std::unexpected(std::move(statement).error());
+  DORAJIT_ASSIGN(
+      auto statement,
+      connection.prepare(
+          "UPDATE OR IGNORE trials SET default_config = ?1, checksum = ?2 WHERE checksum = ?3"));
   const std::string config = kernels::to_text(*after.default_config);
-  statement->bind(1, config);
-  statement->bind(2, checksum(after));
-  statement->bind(3, checksum(before));
-  auto row = statement->step();
-  if (!row) return std::unexpected(std::move(row).error());
+  statement.bind(1, config);
+  statement.bind(2, checksum(after));
+  statement.bind(3, checksum(before));
+  DORAJIT_TRY(statement.step());
   return {};
 }
 
 }  // namespace
 
 SqliteStatus backfill_defaults(Connection& connection) {
-  auto winners = select_winners(connection);
-  if (!winners) return std::unexpected(std::move(winners).error());
-  for (const Winner& winner : *winners) {
-    auto trials = select_trials(connection, winner.device, winner.problem);
-    if (!trials) return std::unexpected(std::move(trials).error());
-    for (const Trial& trial : *trials) {
+  DORAJIT_ASSIGN(const auto winners, select_winners(connection));
+  for (const Winner& winner : winners) {
+    DORAJIT_ASSIGN(const auto trials, select_trials(connection, winner.device, winner.problem));
+    for (const Trial& trial : trials) {
       Trial named = trial;
       cache::name_default({&named, 1}, winner);
       if (named.default_config == trial.default_config) continue;
-      if (auto status = name_default(connection, trial, named); !status) return status;
+      DORAJIT_TRY(name_default(connection, trial, named));
     }
   }
   return {};

@@ -11,12 +11,10 @@ namespace {
 // Whether the winner is another one than before.
 SqliteResult<bool> derive_winner(Connection& connection, const std::string& device,
                                  const std::string& problem) {
-  auto trials = select_trials(connection, device, problem);
-  if (!trials) return std::unexpected(std::move(trials).error());
-  auto before = select_winner(connection, device, problem);
-  if (!before) return std::unexpected(std::move(before).error());
-  const auto after = choose_winner(*trials);
-  if (before->transform([](const Winner& winner) { return checksum(winner); }) ==
+  DORAJIT_ASSIGN(const auto trials, select_trials(connection, device, problem));
+  DORAJIT_ASSIGN(const auto before, select_winner(connection, device, problem));
+  const auto after = choose_winner(trials);
+  if (before.transform([](const Winner& winner) { return checksum(winner); }) ==
       after.transform([](const Winner& winner) { return checksum(winner); })) {
     return false;
   }
@@ -32,9 +30,8 @@ SqliteResult<std::int64_t> derive_winners_of(Connection& connection,
                                              const std::set<DeviceAndProblem>& pairs) {
   std::int64_t count = 0;
   for (const auto& [device, problem] : pairs) {
-    auto changed = derive_winner(connection, device, problem);
-    if (!changed) return std::unexpected(std::move(changed).error());
-    if (*changed) ++count;
+    DORAJIT_ASSIGN(const auto changed, derive_winner(connection, device, problem));
+    if (changed) ++count;
   }
   return count;
 }
@@ -44,30 +41,22 @@ SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const T
                                        const Progress& progress) {
   MergeCounts counts;
   std::set<DeviceAndProblem> touched;
-  auto status = insert_trials(connection, trials, [&](const Trial& trial, bool added) {
+  DORAJIT_TRY(insert_trials(connection, trials, [&](const Trial& trial, bool added) {
     ++(added ? counts.added : counts.known);
     if (added) touched.emplace(trial.device, trial.problem);
     if (each) each(trial, added);
     report(progress, counts.added + counts.known, std::ssize(trials));
-  });
-  if (!status) return std::unexpected(std::move(status).error());
-  auto winners = derive_winners_of(connection, touched);
-  if (!winners) return std::unexpected(std::move(winners).error());
-  counts.winners = *winners;
+  }));
+  DORAJIT_ASSIGN(counts.winners, derive_winners_of(connection, touched));
   return counts;
 }
 
 SqliteResult<std::int64_t> derive_winners(Connection& connection) {
-  auto trials = select_trials(connection);
-  if (!trials) return std::unexpected(std::move(trials).error());
-  if (auto status = connection.execute("DELETE FROM winners"); !status) {
-    return std::unexpected(std::move(status).error());
-  }
-  const auto winners = choose_winners(*trials);
+  DORAJIT_ASSIGN(const auto trials, select_trials(connection));
+  DORAJIT_TRY(connection.execute("DELETE FROM winners"));
+  const auto winners = choose_winners(trials);
   for (const Winner& winner : winners) {
-    if (auto status = put_winner(connection, winner); !status) {
-      return std::unexpected(std::move(status).error());
-    }
+    DORAJIT_TRY(put_winner(connection, winner));
   }
   return std::ssize(winners);
 }

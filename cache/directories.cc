@@ -6,8 +6,8 @@
 
 #include <cerrno>
 
-#include "cache/file_descriptor.h"
 #include "cache/file_error.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::cache {
 namespace {

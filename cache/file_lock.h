@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "cache/file_descriptor.h"
 #include "cache/file_error.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::cache {
 
@@ -29,6 +29,9 @@ class FileLock {
   FileLock(FileLock&& other) noexcept = default;
   FileLock& operator=(FileLock&& other) noexcept;
   ~FileLock() { release(); }
+
+  // Leaves a mark in the file: true if no earlier holder had left one.
+  [[nodiscard]] bool leave_mark() const;
 
  private:
   FileLock(FileDescriptor file, pid_t owner) : file_(std::move(file)), owner_(owner) {}

@@ -36,10 +36,8 @@ SqliteResult<Statement> prepare_with(Connection& connection, std::string_view sq
 
 template <class... Values>
 SqliteStatus run(Connection& connection, std::string_view sql, const Values&... values) {
-  auto statement = prepare_with(connection, sql, values...);
-  if (!statement) return std::unexpected(std::move(statement).error());
-  auto row = statement->step();
-  if (!row) return std::unexpected(std::move(row).error());
+  DORAJIT_ASSIGN(auto statement, prepare_with(connection, sql, values...));
+  DORAJIT_TRY(statement.step());
   return {};
 }
 
@@ -47,23 +45,20 @@ SqliteStatus run(Connection& connection, std::string_view sql, const Values&... 
 template <class... Values>
 SqliteResult<std::optional<std::int64_t>> ask(Connection& connection, std::string_view sql,
                                               const Values&... values) {
-  auto statement = prepare_with(connection, sql, values...);
-  if (!statement) return std::unexpected(std::move(statement).error());
-  auto row = statement->step();
-  if (!row) return std::unexpected(std::move(row).error());
-  return *row ? std::optional(statement->integer(0)) : std::nullopt;
+  DORAJIT_ASSIGN(auto statement, prepare_with(connection, sql, values...));
+  DORAJIT_ASSIGN(const auto row, statement.step());
+  return row ? std::optional(statement.integer(0)) : std::nullopt;
 }
 
 // `sql` takes a checksum and the import.
 SqliteStatus note_all(Connection& connection, std::span<const std::int64_t> checksums,
                       std::string_view sql, std::int64_t import) {
-  auto note = connection.prepare(sql);
-  if (!note) return std::unexpected(std::move(note).error());
+  DORAJIT_ASSIGN(auto note, connection.prepare(sql));
   for (const std::int64_t one : checksums) {
-    note->bind(1, one);
-    note->bind(2, import);
-    if (auto row = note->step(); !row) return std::unexpected(std::move(row).error());
-    note->reset();
+    note.bind(1, one);
+    note.bind(2, import);
+    DORAJIT_TRY(note.step());
+    note.reset();
   }
   return {};
 }
@@ -75,44 +70,37 @@ struct TrialRow {
 
 SqliteResult<std::vector<TrialRow>> brought_by_it_alone(Connection& connection,
                                                         std::int64_t import) {
-  auto statement = prepare_with(connection,
-                                "SELECT t.id, t.device, t.problem FROM import_trials i"
-                                " JOIN trials t ON t.checksum = i.trial WHERE i.import = ?1"
-                                " AND NOT EXISTS (SELECT 1 FROM import_trials o"
-                                " WHERE o.trial = i.trial AND o.import <> ?1)",
-                                import);
-  if (!statement) return std::unexpected(std::move(statement).error());
+  DORAJIT_ASSIGN(auto statement,
+                 prepare_with(connection,
+                              "SELECT t.id, t.device, t.problem FROM import_trials i"
+                              " JOIN trials t ON t.checksum = i.trial WHERE i.import = ?1"
+                              " AND NOT EXISTS (SELECT 1 FROM import_trials o"
+                              " WHERE o.trial = i.trial AND o.import <> ?1)",
+                              import));
   std::vector<TrialRow> rows;
-  for (;;) {
-    auto row = statement->step();
-    if (!row) return std::unexpected(std::move(row).error());
-    if (!*row) return rows;
-    rows.push_back({.id = statement->integer(0), .pair = {statement->text(1), statement->text(2)}});
-  }
+  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) {
+    rows.push_back({.id = row.integer(0), .pair = {row.text(1), row.text(2)}});
+  }));
+  return rows;
 }
 
 // Ids count from 1 without gaps, which salvage relies on: damage may hide the largest.
 SqliteStatus close_gaps(Connection& connection) {
   std::vector<std::int64_t> ids;
   {
-    auto statement = connection.prepare("SELECT id FROM trials NOT INDEXED ORDER BY id");
-    if (!statement) return std::unexpected(std::move(statement).error());
-    for (;;) {
-      auto row = statement->step();
-      if (!row) return std::unexpected(std::move(row).error());
-      if (!*row) break;
-      ids.push_back(statement->integer(0));
-    }
+    DORAJIT_ASSIGN(auto statement,
+                   connection.prepare("SELECT id FROM trials NOT INDEXED ORDER BY id"));
+    DORAJIT_TRY(
+        for_each_row(statement, [&](const Statement& row) { ids.push_back(row.integer(0)); }));
   }
-  auto move = connection.prepare("UPDATE trials SET id = ?1 WHERE id = ?2");
-  if (!move) return std::unexpected(std::move(move).error());
+  DORAJIT_ASSIGN(auto move, connection.prepare("UPDATE trials SET id = ?1 WHERE id = ?2"));
   std::int64_t next = 0;
   for (const std::int64_t id : ids) {
     if (id == ++next) continue;
-    move->bind(1, next);
-    move->bind(2, id);
-    if (auto row = move->step(); !row) return std::unexpected(std::move(row).error());
-    move->reset();
+    move.bind(1, next);
+    move.bind(2, id);
+    DORAJIT_TRY(move.step());
+    move.reset();
   }
   return {};
 }
@@ -124,92 +112,76 @@ SqliteResult<ImportCounts> import_trials(Connection& connection, std::span<const
   // Those that were new, and those that imports have brought: what the new import is noted with.
   std::vector<std::int64_t> added;
   std::vector<std::int64_t> known;
-  auto merged = merge_trials(
-      connection, trials,
-      [&](const Trial& trial, bool is_new) { (is_new ? added : known).push_back(checksum(trial)); },
-      progress);
-  if (!merged) return std::unexpected(std::move(merged).error());
-  ImportCounts counts{.trials = *merged, .id = {}};
+  const auto note = [&](const Trial& trial, bool is_new) {
+    (is_new ? added : known).push_back(checksum(trial));
+  };
+  ImportCounts counts;
+  DORAJIT_ASSIGN(counts.trials, merge_trials(connection, trials, note, progress));
   if (added.empty()) return counts;
 
   counts.id = make_id(trials, source);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  auto import =
+  DORAJIT_ASSIGN(
+      const auto import,
       ask(connection,
           "INSERT INTO imports (name, created_unix_s, source) VALUES (?1, ?2, ?3)"
           " RETURNING id",
           std::string_view(counts.id),
-          std::int64_t{std::chrono::duration_cast<std::chrono::seconds>(now).count()}, source);
-  if (!import) return std::unexpected(std::move(import).error());
-  if (auto status = note_all(connection, known,
-                             "INSERT OR IGNORE INTO import_trials (trial, import) SELECT ?1, ?2"
-                             " WHERE EXISTS (SELECT 1 FROM import_trials WHERE trial = ?1)",
-                             **import);
-      !status) {
-    return std::unexpected(std::move(status).error());
-  }
-  if (auto status =
-          note_all(connection, added,
-                   "INSERT OR IGNORE INTO import_trials (trial, import) VALUES (?1, ?2)", **import);
-      !status) {
-    return std::unexpected(std::move(status).error());
-  }
+          std::int64_t{std::chrono::duration_cast<std::chrono::seconds>(now).count()}, source));
+  DORAJIT_TRY(note_all(connection, known,
+                       "INSERT OR IGNORE INTO import_trials (trial, import) SELECT ?1, ?2"
+                       " WHERE EXISTS (SELECT 1 FROM import_trials WHERE trial = ?1)",
+                       *import));
+  DORAJIT_TRY(note_all(connection, added,
+                       "INSERT OR IGNORE INTO import_trials (trial, import) VALUES (?1, ?2)",
+                       *import));
   return counts;
 }
 
 SqliteResult<std::optional<UndoCounts>> undo_import(Connection& connection, std::string_view id) {
-  auto import = ask(connection, "SELECT id FROM imports WHERE name = ?1", id);
-  if (!import) return std::unexpected(std::move(import).error());
-  if (!*import) return std::optional<UndoCounts>();
-  auto rows = brought_by_it_alone(connection, **import);
-  if (!rows) return std::unexpected(std::move(rows).error());
-  auto listed = ask(connection, "SELECT count(*) FROM import_trials WHERE import = ?1", **import);
-  if (!listed) return std::unexpected(std::move(listed).error());
+  DORAJIT_ASSIGN(const auto import, ask(connection, "SELECT id FROM imports WHERE name = ?1", id));
+  if (!import) return std::optional<UndoCounts>();
+  DORAJIT_ASSIGN(const auto rows, brought_by_it_alone(connection, *import));
+  DORAJIT_ASSIGN(const auto listed,
+                 ask(connection, "SELECT count(*) FROM import_trials WHERE import = ?1", *import));
 
   std::set<DeviceAndProblem> touched;
-  auto removal = connection.prepare("DELETE FROM trials WHERE id = ?1");
-  if (!removal) return std::unexpected(std::move(removal).error());
-  for (const TrialRow& row : *rows) {
-    removal->bind(1, row.id);
-    if (auto done = removal->step(); !done) return std::unexpected(std::move(done).error());
-    removal->reset();
+  DORAJIT_ASSIGN(auto removal, connection.prepare("DELETE FROM trials WHERE id = ?1"));
+  for (const TrialRow& row : rows) {
+    removal.bind(1, row.id);
+    DORAJIT_TRY(removal.step());
+    removal.reset();
     touched.insert(row.pair);
   }
   for (const char* sql :
        {"DELETE FROM import_trials WHERE import = ?1", "DELETE FROM imports WHERE id = ?1"}) {
-    if (auto status = run(connection, sql, **import); !status) {
-      return std::unexpected(std::move(status).error());
-    }
+    DORAJIT_TRY(run(connection, sql, *import));
   }
-  auto winners = derive_winners_of(connection, touched);
-  if (!winners) return std::unexpected(std::move(winners).error());
-  if (auto status = close_gaps(connection); !status) {
-    return std::unexpected(std::move(status).error());
-  }
+  DORAJIT_ASSIGN(const auto winners, derive_winners_of(connection, touched));
+  DORAJIT_TRY(close_gaps(connection));
   return std::optional(UndoCounts{
-      .removed = std::ssize(*rows), .kept = **listed - std::ssize(*rows), .winners = *winners});
+      .removed = std::ssize(rows), .kept = *listed - std::ssize(rows), .winners = winners});
 }
 
 SqliteResult<std::vector<ImportRecord>> select_imports(Connection& connection) {
   std::vector<ImportRecord> records;
   // A database of an older schema that may not be written has none.
-  auto tables = connection.query_integer(
-      "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'imports'");
-  if (!tables) return std::unexpected(std::move(tables).error());
-  if (*tables == 0) return records;
-  auto statement = connection.prepare(
-      "SELECT i.name, i.created_unix_s, i.source, count(t.trial) FROM imports i"
-      " LEFT JOIN import_trials t ON t.import = i.id GROUP BY i.id ORDER BY i.id");
-  if (!statement) return std::unexpected(std::move(statement).error());
-  for (;;) {
-    auto row = statement->step();
-    if (!row) return std::unexpected(std::move(row).error());
-    if (!*row) return records;
-    records.push_back({.id = statement->text(0),
-                       .created_unix_s = statement->integer(1),
-                       .source = statement->text(2),
-                       .trials = statement->integer(3)});
-  }
+  DORAJIT_ASSIGN(
+      const auto tables,
+      connection.query_integer(
+          "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'imports'"));
+  if (tables == 0) return records;
+  DORAJIT_ASSIGN(auto statement,
+                 connection.prepare(
+                     "SELECT i.name, i.created_unix_s, i.source, count(t.trial) FROM imports i"
+                     " LEFT JOIN import_trials t ON t.import = i.id GROUP BY i.id ORDER BY i.id"));
+  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) {
+    records.push_back({.id = row.text(0),
+                       .created_unix_s = row.integer(1),
+                       .source = row.text(2),
+                       .trials = row.integer(3)});
+  }));
+  return records;
 }
 
 }  // namespace dorajit::cache

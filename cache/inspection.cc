@@ -42,9 +42,7 @@ SqliteResult<Marks> read_marks(Connection& connection) {
   Marks marks{.version = *version, .difference = {}};
   // A later schema may be one that this SQLite cannot even read.
   if (*version >= 1 && *version <= schema_version()) {
-    auto difference = difference_from_schema(connection, *version);
-    if (!difference) return std::unexpected(std::move(difference).error());
-    marks.difference = *std::move(difference);
+    DORAJIT_ASSIGN(marks.difference, difference_from_schema(connection, *version));
   }
   if (auto status = connection.execute("COMMIT"); !status) return std::unexpected(status.error());
   return marks;

@@ -12,13 +12,15 @@
 #include <system_error>
 #include <utility>
 
+#include "cache/text_lines.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/json_fields.h"
 
 namespace dorajit::cache {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = JsonFields::Json;
 
 constexpr const char* kFormatName = "dorajit-lock";
 constexpr std::int64_t kFormatVersion = 1;
@@ -49,27 +51,16 @@ std::string to_line(const LockEntry& entry) {
 std::optional<LockEntry> read_line(std::string_view text) {
   const Json line = Json::parse(text, nullptr, false);
   if (!line.is_object() || line.size() != kFieldCount) return std::nullopt;
+  JsonFields fields(line);
   LockEntry entry;
   for (const auto& [name, member, may_be_null] : kTexts) {
-    const auto found = line.find(name);
-    if (found == line.end()) return std::nullopt;
-    if (may_be_null && found->is_null()) continue;
-    if (!found->is_string()) return std::nullopt;
-    entry.*member = found->get<std::string>();
+    if (may_be_null && fields.is_null(name)) continue;
+    entry.*member = fields.text(name);
   }
-  const auto text_of_config = line.find("config");
-  if (text_of_config == line.end() || !text_of_config->is_string()) return std::nullopt;
-  const auto config = kernels::parse_config(text_of_config->get<std::string>());
-  if (!config) return std::nullopt;
+  const auto config = kernels::parse_config(fields.text("config"));
+  if (!config || !fields.fault().empty()) return std::nullopt;
   entry.config = *config;
   return entry;
-}
-
-std::string_view cut_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return line;
 }
 
 std::unexpected<Error> bad_text(std::string_view what) {

@@ -11,8 +11,8 @@
 
 #include "cache/atomic_file.h"
 #include "cache/directories.h"
-#include "cache/file_descriptor.h"
 #include "cache/file_error.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::cache {
 

@@ -42,21 +42,20 @@ Status to_status(const std::string& path, const SqliteStatus& status, FilePlace 
 }
 
 SqliteStatus fill(const std::string& path, const Salvaged& rows) {
-  auto connection = Connection::open(path, Connection::Mode::kReadWrite);
-  if (!connection) return std::unexpected(std::move(connection).error());
-  if (auto status = build_schema(*connection); !status) return status;
+  DORAJIT_ASSIGN(auto connection, Connection::open(path, Connection::Mode::kReadWrite));
+  DORAJIT_TRY(build_schema(connection));
   if (rows.trials.empty() && rows.winners.empty()) return {};
 
   const auto deadline = std::chrono::steady_clock::now() + kWaitForNewFile;
-  auto written = write_in_transaction(*connection, deadline, [&]() -> SqliteStatus {
-    if (auto status = insert_trials(*connection, rows.trials); !status) return status;
+  auto written = write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
+    DORAJIT_TRY(insert_trials(connection, rows.trials));
     for (const Winner& winner : rows.winners) {
-      if (auto status = put_winner(*connection, winner); !status) return status;
+      DORAJIT_TRY(put_winner(connection, winner));
     }
     return {};
   });
   if (!written) return written;
-  return connection->execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
 // The database under its temporary name, closed, with nothing beside it.

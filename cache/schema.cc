@@ -83,30 +83,28 @@ std::span<const Migration> migrations() { return kMigrations; }
 std::int64_t schema_version() { return migrations().back().version; }
 
 SqliteStatus migrate(Connection& connection, std::span<const Migration> steps) {
-  auto version = connection.query_integer("PRAGMA user_version");
-  if (!version) return std::unexpected(std::move(version).error());
+  DORAJIT_ASSIGN(const auto version, connection.query_integer("PRAGMA user_version"));
   for (const Migration& step : steps) {
-    if (step.version <= *version) continue;
-    if (auto status = connection.execute(step.sql); !status) return status;
+    if (step.version <= version) continue;
+    DORAJIT_TRY(connection.execute(step.sql));
     if (step.then != nullptr) {
-      if (auto status = step.then(connection); !status) return status;
+      DORAJIT_TRY(step.then(connection));
     }
     const std::string mark = std::format("PRAGMA user_version = {}", step.version);
-    if (auto status = connection.execute(mark.c_str()); !status) return status;
+    DORAJIT_TRY(connection.execute(mark.c_str()));
   }
   return {};
 }
 
 SqliteStatus build_schema(Connection& connection) {
   const std::string mark = std::format("PRAGMA application_id = {}", kApplicationId);
-  if (auto status = connection.execute("BEGIN IMMEDIATE"); !status) return status;
-  if (auto status = connection.execute(mark.c_str()); !status) return status;
-  if (auto status = migrate(connection, migrations()); !status) return status;
-  if (auto status = connection.execute("COMMIT"); !status) return status;
+  DORAJIT_TRY(connection.execute("BEGIN IMMEDIATE"));
+  DORAJIT_TRY(connection.execute(mark.c_str()));
+  DORAJIT_TRY(migrate(connection, migrations()));
+  DORAJIT_TRY(connection.execute("COMMIT"));
 
-  auto mode = connection.query_text("PRAGMA journal_mode = WAL");
-  if (!mode) return std::unexpected(std::move(mode).error());
-  if (*mode != "wal") {
+  DORAJIT_ASSIGN(const auto mode, connection.query_text("PRAGMA journal_mode = WAL"));
+  if (mode != "wal") {
     return std::unexpected(
         SqliteError{SQLITE_ERROR, "PRAGMA journal_mode = WAL: the file system cannot hold a WAL"});
   }

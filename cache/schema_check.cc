@@ -46,28 +46,22 @@ std::string without_blanks(std::string_view sql) {
 }
 
 SqliteResult<Definitions> read_definitions(Connection& connection) {
-  auto statement = connection.prepare("SELECT name, type, tbl_name, sql FROM sqlite_schema");
-  if (!statement) return std::unexpected(std::move(statement).error());
+  DORAJIT_ASSIGN(auto statement,
+                 connection.prepare("SELECT name, type, tbl_name, sql FROM sqlite_schema"));
   Definitions definitions;
-  for (;;) {
-    auto row = statement->step();
-    if (!row) return std::unexpected(std::move(row).error());
-    if (!*row) return definitions;
-    definitions[statement->text(0)] = {.type = statement->text(1),
-                                       .table = statement->text(2),
-                                       .sql = without_blanks(statement->text(3))};
-  }
+  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) {
+    definitions[row.text(0)] = {
+        .type = row.text(1), .table = row.text(2), .sql = without_blanks(row.text(3))};
+  }));
+  return definitions;
 }
 
 SqliteResult<Definitions> make_definitions(std::int64_t version) {
-  auto connection = Connection::open_in_memory();
-  if (!connection) return std::unexpected(std::move(connection).error());
+  DORAJIT_ASSIGN(auto connection, Connection::open_in_memory());
   std::size_t steps = 0;
   while (steps < migrations().size() && migrations()[steps].version <= version) ++steps;
-  if (auto status = migrate(*connection, migrations().first(steps)); !status) {
-    return std::unexpected(std::move(status).error());
-  }
-  return read_definitions(*connection);
+  DORAJIT_TRY(migrate(connection, migrations().first(steps)));
+  return read_definitions(connection);
 }
 
 // By version, from 0 on. Made once: it takes about a millisecond.
@@ -92,9 +86,8 @@ std::string shown(const Definition& definition, const std::string& name) {
 SqliteResult<std::string> difference_from_schema(Connection& connection, std::int64_t version) {
   const auto& expected = definitions_of(version);
   if (!expected) return std::unexpected(expected.error());
-  const auto found = read_definitions(connection);
-  if (!found) return std::unexpected(found.error());
-  for (const auto& [name, definition] : *found) {
+  DORAJIT_ASSIGN(const auto found, read_definitions(connection));
+  for (const auto& [name, definition] : found) {
     const auto known = expected->find(name);
     if (known == expected->end()) {
       return std::format("its {} is not part of schema version {}", shown(definition, name),
@@ -106,7 +99,7 @@ SqliteResult<std::string> difference_from_schema(Connection& connection, std::in
     }
   }
   for (const auto& [name, definition] : *expected) {
-    if (!found->contains(name)) {
+    if (!found.contains(name)) {
       return std::format("it has no {}, which schema version {} has", shown(definition, name),
                          version);
     }
@@ -115,10 +108,9 @@ SqliteResult<std::string> difference_from_schema(Connection& connection, std::in
 }
 
 SqliteResult<bool> is_table_of_schema(Connection& connection, const std::string& name) {
-  auto found = read_definitions(connection);
-  if (!found) return std::unexpected(std::move(found).error());
-  const auto table = found->find(name);
-  if (table == found->end()) return false;
+  DORAJIT_ASSIGN(const auto found, read_definitions(connection));
+  const auto table = found.find(name);
+  if (table == found.end()) return false;
   for (std::int64_t version = 1; version <= schema_version(); ++version) {
     const auto& known = definitions_of(version);
     if (!known) return std::unexpected(known.error());

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <format>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 #include "runtime/base/hash.h"
+#include "runtime/base/json_fields.h"
 
 namespace dorajit::cache {
 namespace {
@@ -31,18 +31,6 @@ constexpr ResourceField kResourceFields[] = {
 
 std::string magic(SealKind kind) {
   return kind == SealKind::kArtifact ? "dorajit-artifact" : "dorajit-note";
-}
-
-std::optional<std::string> text_field(const json& object, const char* name) {
-  const auto found = object.find(name);
-  if (found == object.end() || !found->is_string()) return std::nullopt;
-  return found->get<std::string>();
-}
-
-std::optional<std::int64_t> integer_field(const json& object, const char* name) {
-  const auto found = object.find(name);
-  if (found == object.end() || !found->is_number_integer()) return std::nullopt;
-  return found->get<std::int64_t>();
 }
 
 std::unexpected<UnsealFailure> damaged(std::string reason) {
@@ -73,24 +61,25 @@ std::expected<Artifact, UnsealFailure> unseal(SealKind kind, std::string_view ke
   if (end == std::string_view::npos) return damaged("its header is cut off");
   json header = json::parse(file.substr(0, end), nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return damaged("its header is not JSON");
-  if (text_field(header, "magic") != magic(kind)) return damaged("its header has another magic");
-  const auto format = integer_field(header, "format");
+  if (json_member<std::string>(header, "magic") != magic(kind))
+    return damaged("its header has another magic");
+  const auto format = json_member<std::int64_t>(header, "format");
   if (format > kFormat) {
     return std::unexpected(UnsealFailure{std::format("it has format {}", *format), true});
   }
 
-  const auto header_hash = text_field(header, kHeaderHash);
+  const auto header_hash = json_member<std::string>(header, kHeaderHash);
   header.erase(kHeaderHash);
   // Invalid UTF-8 in a damaged header must not throw here; replaced, it hashes differently.
   if (header_hash != hash_hex(header.dump(-1, ' ', false, json::error_handler_t::replace))) {
     return damaged("its header was altered");
   }
-  if (text_field(header, "key") != key) return damaged("it belongs to another key");
+  if (json_member<std::string>(header, "key") != key) return damaged("it belongs to another key");
   const std::string_view payload = file.substr(end + 1);
-  if (integer_field(header, "size") != static_cast<std::int64_t>(payload.size())) {
+  if (json_member<std::int64_t>(header, "size") != static_cast<std::int64_t>(payload.size())) {
     return damaged("its size is wrong");
   }
-  if (text_field(header, "xxh3_128") != hash_hex(payload))
+  if (json_member<std::string>(header, "xxh3_128") != hash_hex(payload))
     return damaged("its content was altered");
 
   Artifact content{std::string(payload), {}};
@@ -98,7 +87,7 @@ std::expected<Artifact, UnsealFailure> unseal(SealKind kind, std::string_view ke
   if (resources != header.end()) {
     for (const auto& field : kResourceFields) {
       content.resources.*field.member =
-          static_cast<int>(integer_field(*resources, field.name).value_or(0));
+          static_cast<int>(json_member<std::int64_t>(*resources, field.name).value_or(0));
     }
   }
   return content;

@@ -202,9 +202,8 @@ SqliteStatus Connection::execute(const char* sql) {
 SqliteResult<Statement> Connection::query_row(std::string_view sql) {
   auto statement = prepare(sql);
   if (!statement) return statement;
-  auto row = statement->step();
-  if (!row) return std::unexpected(std::move(row).error());
-  if (!*row) return sqlite_error(nullptr, sql, SQLITE_ERROR);
+  DORAJIT_ASSIGN(const auto row, statement->step());
+  if (!row) return sqlite_error(nullptr, sql, SQLITE_ERROR);
   return statement;
 }
 

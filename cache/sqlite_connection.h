@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/error.h"
+
 namespace dorajit::cache {
 
 struct SqliteError {
@@ -55,6 +57,16 @@ class Statement {
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
   int bind_result_ = SQLITE_OK;
 };
+
+// Calls `visit` for each row that is left.
+template <class Visit>
+SqliteStatus for_each_row(Statement& statement, Visit visit) {
+  for (;;) {
+    DORAJIT_ASSIGN(const bool has_row, statement.step());
+    if (!has_row) return {};
+    visit(statement);
+  }
+}
 
 // One database connection, for one thread at a time. Never creates a file.
 class Connection {

@@ -67,22 +67,18 @@ Inspection inspect_for_reading(const std::string& path) {
 }
 
 SqliteStatus read_rows(Connection& connection, TrialFile& file, const Progress& progress) {
-  auto trial_rows = connection.query_integer("SELECT count(*) FROM trials");
-  if (!trial_rows) return std::unexpected(std::move(trial_rows).error());
-  auto winner_rows = connection.query_integer("SELECT count(*) FROM winners");
-  if (!winner_rows) return std::unexpected(std::move(winner_rows).error());
-  auto trials =
-      select_trials(connection, [&](std::int64_t done) { report(progress, done, *trial_rows); });
-  if (!trials) return std::unexpected(std::move(trials).error());
-  auto winners = select_winners(connection);
-  if (!winners) return std::unexpected(std::move(winners).error());
-  file.trials = *std::move(trials);
+  DORAJIT_ASSIGN(const auto trial_rows, connection.query_integer("SELECT count(*) FROM trials"));
+  DORAJIT_ASSIGN(const auto winner_rows, connection.query_integer("SELECT count(*) FROM winners"));
+  DORAJIT_ASSIGN(file.trials, select_trials(connection, [&](std::int64_t done) {
+                   report(progress, done, trial_rows);
+                 }));
+  DORAJIT_ASSIGN(const auto winners, select_winners(connection));
   std::erase_if(file.trials, [latest = latest_plausible_time()](const Trial& trial) {
     return trial.created_unix_s > latest;
   });
-  file.winners = std::ssize(*winners);
-  file.bad_count = *trial_rows - std::ssize(file.trials) + *winner_rows - file.winners;
-  for (const Winner& winner : *winners) name_default(file.trials, winner);
+  file.winners = std::ssize(winners);
+  file.bad_count = trial_rows - std::ssize(file.trials) + winner_rows - file.winners;
+  for (const Winner& winner : winners) name_default(file.trials, winner);
   return {};
 }
 

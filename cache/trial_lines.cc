@@ -13,13 +13,15 @@
 #include <tuple>
 #include <utility>
 
+#include "cache/text_lines.h"
 #include "cache/trial_validity.h"
 #include "kernel_templates/config_text.h"
+#include "runtime/base/json_fields.h"
 
 namespace dorajit::cache {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = JsonFields::Json;
 template <class T>
 using Field = std::expected<T, std::string>;  // or what is wrong with it
 
@@ -83,91 +85,48 @@ auto order_of_lines(const Trial* trial) {
                                                checksum(*trial));
 }
 
-Field<std::string> text_field(const Json& line, const char* name) {
-  const auto found = line.find(name);
-  if (found == line.end() || !found->is_string()) {
-    return std::unexpected(std::format("\"{}\" is no text", name));
-  }
-  return found->get<std::string>();
+double read_time(JsonFields& fields, const char* name) {
+  if (fields.is_null(name)) return std::numeric_limits<double>::quiet_NaN();
+  const auto time = json_member<double>(fields.object(), name);
+  if (!time || *time < 0) fields.refuse(name, "is neither null nor a time");
+  return time.value_or(0);
 }
 
-Field<std::int64_t> count_field(const Json& line, const char* name, std::int64_t most) {
-  const auto found = line.find(name);
-  if (found == line.end() || !found->is_number_unsigned() ||
-      found->get<std::uint64_t>() > static_cast<std::uint64_t>(most)) {
-    return std::unexpected(std::format("\"{}\" is no integer from 0 to {}", name, most));
-  }
-  return found->get<std::int64_t>();
+Duel read_duel(JsonFields& fields) {
+  const Duel duel{.log_ratio = fields.number("log_ratio"),
+                  .standard_error = fields.number("log_ratio_error")};
+  if (duel.standard_error < 0) fields.refuse("log_ratio_error", "is negative");
+  return duel;
 }
 
-Field<double> time_field(const Json& line, const char* name) {
-  const auto found = line.find(name);
-  if (found != line.end() && found->is_null()) return std::numeric_limits<double>::quiet_NaN();
-  if (found == line.end() || !found->is_number() || found->get<double>() < 0) {
-    return std::unexpected(std::format("\"{}\" is neither null nor a time", name));
-  }
-  return found->get<double>();
-}
-
-Field<double> number_field(const Json& line, const char* name) {
-  const auto found = line.find(name);
-  if (found == line.end() || !found->is_number()) {
-    return std::unexpected(std::format("\"{}\" is no number", name));
-  }
-  return found->get<double>();
-}
-
-Field<Duel> duel_fields(const Json& line) {
-  return number_field(line, "log_ratio").and_then([&](double log_ratio) {
-    return number_field(line, "log_ratio_error").and_then([&](double error) -> Field<Duel> {
-      if (error < 0) return std::unexpected("\"log_ratio_error\" is negative");
-      return Duel{.log_ratio = log_ratio, .standard_error = error};
-    });
-  });
-}
-
-Field<kernels::Config> config_field(const Json& line, const char* name) {
-  return text_field(line, name).and_then([&](const std::string& text) -> Field<kernels::Config> {
-    if (const auto config = kernels::parse_config(text)) return *config;
-    return std::unexpected(std::format("\"{}\" is no config", name));
-  });
+kernels::Config read_config(JsonFields& fields, const char* name) {
+  const auto config = kernels::parse_config(fields.text(name));
+  if (!config) fields.refuse(name, "is no config");
+  return config.value_or(kernels::Config{});
 }
 
 Field<Trial> read_fields(const Json& line, std::int64_t latest) {
+  JsonFields fields(line);
   Trial trial;
-  std::string fault;
-  const auto take = [&]<class T>(auto& to, Field<T> field) {
-    if (field) {
-      to = static_cast<std::remove_cvref_t<decltype(to)>>(*std::move(field));
-    } else if (fault.empty()) {
-      fault = std::move(field).error();
-    }
-  };
-  std::string verdict;
-  std::string sum;
-  take(trial.device, text_field(line, "device"));
-  take(trial.problem, text_field(line, "problem"));
-  for (const auto& [name, member] : kEnvironment) {
-    take(trial.environment.*member, text_field(line, name));
-  }
-  take(trial.config, config_field(line, "config"));
-  if (const auto found = line.find("default_config"); found == line.end() || !found->is_null()) {
-    take(trial.default_config, config_field(line, "default_config"));
-  }
-  take(verdict, text_field(line, "verdict"));
-  take(trial.median_ns, time_field(line, "median_ns"));
-  take(trial.mad_ns, time_field(line, "mad_ns"));
-  take(trial.samples, count_field(line, "samples", kMostSamples));
-  if (line.contains("log_ratio")) take(trial.duel, duel_fields(line));
-  take(trial.created_unix_s, count_field(line, "created_unix_s", kMostUnixSeconds));
-  take(trial.host, text_field(line, "host"));
-  take(sum, text_field(line, "checksum"));
-  if (!fault.empty()) return std::unexpected(std::move(fault));
+  trial.device = fields.text("device");
+  trial.problem = fields.text("problem");
+  for (const auto& [name, member] : kEnvironment) trial.environment.*member = fields.text(name);
+  trial.config = read_config(fields, "config");
+  if (!fields.is_null("default_config"))
+    trial.default_config = read_config(fields, "default_config");
+  const auto verdict = parse_verdict(fields.text("verdict"));
+  trial.median_ns = read_time(fields, "median_ns");
+  trial.mad_ns = read_time(fields, "mad_ns");
+  trial.samples = static_cast<int>(fields.count("samples", kMostSamples));
+  if (line.contains("log_ratio")) trial.duel = read_duel(fields);
+  trial.created_unix_s = fields.count("created_unix_s", kMostUnixSeconds);
+  trial.host = fields.text("host");
+  const std::string sum = fields.text("checksum");
+  if (!fields.fault().empty()) return std::unexpected(fields.fault());
   if (line.size() != kFieldCount + (trial.duel ? kDuelFieldCount : 0))
     return std::unexpected("it has fields that are not known");
-  const auto known = parse_verdict(verdict);
-  if (!known) return std::unexpected("\"verdict\" is not known");
-  trial.verdict = *known;
+  if (!verdict) return std::unexpected("\"verdict\" is not known");
+  trial.verdict = *verdict;
   if (auto wrong = fault_of(trial); !wrong.empty()) return std::unexpected(std::move(wrong));
   if (sum != checksum_text(trial)) return std::unexpected("its checksum is wrong");
   if (trial.created_unix_s > latest) {
@@ -189,13 +148,11 @@ Json closing_line(std::int64_t trials) { return {{kClosing, kFormatName}, {"tria
 
 // What the closing line, if it is one, counts.
 std::optional<std::int64_t> closing_count(const Json& line) {
-  const auto end = line.find(kClosing);
-  const auto trials = line.find("trials");
-  if (line.size() != 2 || end == line.end() || *end != kFormatName || trials == line.end() ||
-      !trials->is_number_unsigned()) {
+  const auto trials = json_member<std::uint64_t>(line, "trials");
+  if (line.size() != 2 || json_member<std::string>(line, kClosing) != kFormatName || !trials) {
     return std::nullopt;
   }
-  return trials->get<std::int64_t>();
+  return static_cast<std::int64_t>(*trials);
 }
 
 Status check_header(std::string_view text) {
@@ -216,14 +173,6 @@ Status check_header(std::string_view text) {
   }
   if (version < 1) return fail(StatusCode::kIoError, "its version is not known");
   return {};
-}
-
-// Cuts the first line off `text`.
-std::string_view next_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return line;
 }
 
 constexpr const char* kUnclosed =
@@ -269,12 +218,12 @@ TrialText to_lines(std::span<const Trial> trials, const Progress& progress) {
 
 Result<ParsedTrials> parse_lines(std::string_view text, const Progress& progress) {
   const std::int64_t in_all = std::ssize(text);
-  DORAJIT_TRY(check_header(next_line(text)));
+  DORAJIT_TRY(check_header(cut_line(text)));
   const std::int64_t latest = latest_plausible_time();
   ParsedTrials parsed;
   parsed.damage = kUnclosed;
   for (std::int64_t number = 2; !text.empty(); ++number) {
-    const Field<Json> line = read_object(next_line(text));
+    const Field<Json> line = read_object(cut_line(text));
     report(progress, in_all - std::ssize(text), in_all);
     if (const auto count = line ? closing_count(*line) : std::nullopt) {
       parsed.damage = damage_of(*count, number - 2, text);

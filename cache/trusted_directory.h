@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "cache/file_descriptor.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::cache {
 

@@ -75,23 +75,6 @@ void bind_environment(Statement& statement, const Environment& environment) {
   statement.bind(7, environment.templates);
 }
 
-SqliteStatus run(Statement& statement) {
-  auto row = statement.step();
-  if (!row) return std::unexpected(std::move(row).error());
-  return {};
-}
-
-// Calls `visit` for each row that is left.
-template <class Visit>
-SqliteStatus for_each_row(Statement& statement, Visit visit) {
-  for (;;) {
-    auto row = statement.step();
-    if (!row) return std::unexpected(std::move(row).error());
-    if (!*row) return {};
-    visit(statement);
-  }
-}
-
 // What a database of each schema has, the newest first.
 constexpr const char* kTrialColumns[] = {
     DORAJIT_TRIAL_COLUMNS,
@@ -119,11 +102,10 @@ SqliteResult<std::vector<Trial>> read_trials(Statement& statement,
                                              const std::function<void(std::int64_t)>& each = {}) {
   std::vector<Trial> trials;
   std::int64_t rows = 0;
-  auto status = for_each_row(statement, [&](const Statement& row) {
+  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) {
     if (each) each(++rows);
     if (auto trial = read_trial(row)) trials.push_back(*std::move(trial));
-  });
-  if (!status) return std::unexpected(std::move(status).error());
+  }));
   return trials;
 }
 
@@ -131,158 +113,151 @@ SqliteResult<std::vector<Trial>> read_trials(Statement& statement,
 
 SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials,
                            const std::function<void(const Trial&, bool added)>& each) {
-  auto statement = connection.prepare(
-      "INSERT INTO trials (" DORAJIT_TRIAL_COLUMNS
-      ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
-      " nullif(?16, ''), ?17, ?18) ON CONFLICT (checksum) DO NOTHING RETURNING id");
-  if (!statement) return std::unexpected(std::move(statement).error());
+  DORAJIT_ASSIGN(auto statement,
+                 connection.prepare(
+                     "INSERT INTO trials (" DORAJIT_TRIAL_COLUMNS
+                     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
+                     " nullif(?16, ''), ?17, ?18) ON CONFLICT (checksum) DO NOTHING RETURNING id"));
   for (const Trial& trial : trials) {
     const std::string config = kernels::to_text(trial.config);
     const std::string default_config =
         trial.default_config ? kernels::to_text(*trial.default_config) : std::string();
-    statement->bind(1, trial.device);
-    statement->bind(2, trial.problem);
-    bind_environment(*statement, trial.environment);
-    statement->bind(8, config);
-    statement->bind(9, name(trial.verdict));
-    statement->bind(10, trial.median_ns);
-    statement->bind(11, trial.mad_ns);
-    statement->bind(12, std::int64_t{trial.samples});
-    statement->bind(13, trial.created_unix_s);
-    statement->bind(14, trial.host);
-    statement->bind(15, checksum(trial));
-    statement->bind(16, default_config);
-    statement->bind(17, trial.duel ? trial.duel->log_ratio : kNothing);
-    statement->bind(18, trial.duel ? trial.duel->standard_error : kNothing);
-    const auto added = statement->step();
-    if (!added) return std::unexpected(added.error());
-    statement->reset();
-    if (each) each(trial, *added);
+    statement.bind(1, trial.device);
+    statement.bind(2, trial.problem);
+    bind_environment(statement, trial.environment);
+    statement.bind(8, config);
+    statement.bind(9, name(trial.verdict));
+    statement.bind(10, trial.median_ns);
+    statement.bind(11, trial.mad_ns);
+    statement.bind(12, std::int64_t{trial.samples});
+    statement.bind(13, trial.created_unix_s);
+    statement.bind(14, trial.host);
+    statement.bind(15, checksum(trial));
+    statement.bind(16, default_config);
+    statement.bind(17, trial.duel ? trial.duel->log_ratio : kNothing);
+    statement.bind(18, trial.duel ? trial.duel->standard_error : kNothing);
+    DORAJIT_ASSIGN(const bool added, statement.step());
+    statement.reset();
+    if (each) each(trial, added);
   }
   return {};
 }
 
 SqliteStatus put_winner(Connection& connection, const Winner& winner) {
-  auto statement =
+  DORAJIT_ASSIGN(
+      auto statement,
       connection.prepare("INSERT OR REPLACE INTO winners (" DORAJIT_WINNER_COLUMNS
-                         ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)");
-  if (!statement) return std::unexpected(std::move(statement).error());
+                         ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"));
   const std::string config = kernels::to_text(winner.config);
   const std::string default_config = kernels::to_text(winner.default_config);
-  statement->bind(1, winner.device);
-  statement->bind(2, winner.problem);
-  bind_environment(*statement, winner.environment);
-  statement->bind(8, config);
-  statement->bind(9, default_config);
-  statement->bind(10, winner.median_ns);
-  statement->bind(11, winner.default_median_ns);
-  statement->bind(12, winner.created_unix_s);
-  statement->bind(13, checksum(winner));
-  return run(*statement);
+  statement.bind(1, winner.device);
+  statement.bind(2, winner.problem);
+  bind_environment(statement, winner.environment);
+  statement.bind(8, config);
+  statement.bind(9, default_config);
+  statement.bind(10, winner.median_ns);
+  statement.bind(11, winner.default_median_ns);
+  statement.bind(12, winner.created_unix_s);
+  statement.bind(13, checksum(winner));
+  DORAJIT_TRY(statement.step());
+  return {};
 }
 
 SqliteStatus delete_winner(Connection& connection, std::string_view device,
                            std::string_view problem) {
-  auto statement = connection.prepare("DELETE FROM winners WHERE device = ?1 AND problem = ?2");
-  if (!statement) return std::unexpected(std::move(statement).error());
-  statement->bind(1, device);
-  statement->bind(2, problem);
-  return run(*statement);
+  DORAJIT_ASSIGN(auto statement,
+                 connection.prepare("DELETE FROM winners WHERE device = ?1 AND problem = ?2"));
+  statement.bind(1, device);
+  statement.bind(2, problem);
+  DORAJIT_TRY(statement.step());
+  return {};
 }
 
 SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::string_view device,
                                                   std::string_view problem) {
-  auto statement = connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
-                                      " FROM winners WHERE device = ?1 AND problem = ?2");
-  if (!statement) return std::unexpected(std::move(statement).error());
-  statement->bind(1, device);
-  statement->bind(2, problem);
+  DORAJIT_ASSIGN(auto statement,
+                 connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
+                                    " FROM winners WHERE device = ?1 AND problem = ?2"));
+  statement.bind(1, device);
+  statement.bind(2, problem);
   std::optional<Winner> winner;
-  auto status = for_each_row(*statement, [&](const Statement& row) { winner = read_winner(row); });
-  if (!status) return std::unexpected(std::move(status).error());
+  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) { winner = read_winner(row); }));
   return winner;
 }
 
 SqliteResult<std::vector<Winner>> select_winners(Connection& connection) {
   std::vector<Winner> winners;
-  auto status = read_winners(connection, winners);
-  if (!status) return std::unexpected(std::move(status).error());
+  DORAJIT_TRY(read_winners(connection, winners));
   return winners;
 }
 
 SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connection,
                                                             std::string_view variant) {
-  auto statement =
+  DORAJIT_ASSIGN(
+      auto statement,
       connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
-                         " FROM winners WHERE problem BETWEEN ?1 AND ?2 ORDER BY device, problem");
-  if (!statement) return std::unexpected(std::move(statement).error());
+                         " FROM winners WHERE problem BETWEEN ?1 AND ?2 ORDER BY device, problem"));
   // Problems are named variant/...; '0' comes right after '/'.
   const std::string first = std::string(variant) + "/";
   const std::string last = std::string(variant) + "0";
-  statement->bind(1, first);
-  statement->bind(2, last);
+  statement.bind(1, first);
+  statement.bind(2, last);
   std::vector<Winner> winners;
-  if (auto status = append_winners(*statement, winners); !status) {
-    return std::unexpected(std::move(status).error());
-  }
+  DORAJIT_TRY(append_winners(statement, winners));
   return winners;
 }
 
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
                                                std::string_view problem) {
-  auto statement = prepare_trials(connection, "WHERE device = ?1 AND problem = ?2 ORDER BY id");
-  if (!statement) return std::unexpected(std::move(statement).error());
-  statement->bind(1, device);
-  statement->bind(2, problem);
-  return read_trials(*statement);
+  DORAJIT_ASSIGN(auto statement,
+                 prepare_trials(connection, "WHERE device = ?1 AND problem = ?2 ORDER BY id"));
+  statement.bind(1, device);
+  statement.bind(2, problem);
+  return read_trials(statement);
 }
 
 SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection,
                                                    std::string_view device) {
-  auto statement = prepare_trials(connection,
-                                  "WHERE device = ?1 AND verdict NOT IN ('ok', 'spills', "
-                                  "'failed_to_compile') ORDER BY id");
-  if (!statement) return std::unexpected(std::move(statement).error());
-  statement->bind(1, device);
-  auto trials = read_trials(*statement);
+  DORAJIT_ASSIGN(auto statement,
+                 prepare_trials(connection,
+                                "WHERE device = ?1 AND verdict NOT IN ('ok', 'spills', "
+                                "'failed_to_compile') ORDER BY id"));
+  statement.bind(1, device);
+  auto trials = read_trials(statement);
   if (trials) std::erase_if(*trials, [](const Trial& trial) { return !is_bad(trial.verdict); });
   return trials;
 }
 
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
                                                const std::function<void(std::int64_t)>& each) {
-  auto statement = prepare_trials(connection, "ORDER BY id");
-  if (!statement) return std::unexpected(std::move(statement).error());
-  return read_trials(*statement, each);
+  DORAJIT_ASSIGN(auto statement, prepare_trials(connection, "ORDER BY id"));
+  return read_trials(statement, each);
 }
 
 SqliteResult<std::int64_t> count_trials(Connection& connection) {
-  auto statement = prepare_trials(connection, "");
-  if (!statement) return std::unexpected(std::move(statement).error());
+  DORAJIT_ASSIGN(auto statement, prepare_trials(connection, ""));
   std::int64_t count = 0;
-  auto status = for_each_row(*statement, [&](const Statement& row) {
+  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) {
     if (read_trial(row)) ++count;
-  });
-  if (!status) return std::unexpected(std::move(status).error());
+  }));
   return count;
 }
 
 SqliteStatus read_trials_between(Connection& connection, std::int64_t first_id,
                                  std::int64_t last_id, std::vector<Trial>& rows) {
-  auto statement = prepare_trials(connection, "NOT INDEXED WHERE id BETWEEN ?1 AND ?2 ORDER BY id");
-  if (!statement) return std::unexpected(std::move(statement).error());
-  statement->bind(1, first_id);
-  statement->bind(2, last_id);
-  return for_each_row(*statement, [&](const Statement& row) {
+  DORAJIT_ASSIGN(auto statement,
+                 prepare_trials(connection, "NOT INDEXED WHERE id BETWEEN ?1 AND ?2 ORDER BY id"));
+  statement.bind(1, first_id);
+  statement.bind(2, last_id);
+  return for_each_row(statement, [&](const Statement& row) {
     if (auto trial = read_trial(row)) rows.push_back(*std::move(trial));
   });
 }
 
 SqliteStatus read_winners(Connection& connection, std::vector<Winner>& rows) {
-  auto statement =
-      connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS " FROM winners ORDER BY device, problem");
-  if (!statement) return std::unexpected(std::move(statement).error());
-  return append_winners(*statement, rows);
+  DORAJIT_ASSIGN(auto statement, connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
+                                                    " FROM winners ORDER BY device, problem"));
+  return append_winners(statement, rows);
 }
 
 #undef DORAJIT_TRIAL_COLUMNS

@@ -2,8 +2,13 @@
 
 #include <unistd.h>
 
+#include <iterator>
+#include <set>
 #include <utility>
 
+#include "cache/derivation.h"
+#include "cache/imports.h"
+#include "cache/tuning_rows.h"
 #include "cache/tuning_store_state.h"
 
 namespace dorajit::cache {
@@ -16,7 +21,7 @@ TuningStore::TuningStore(const std::string& cache_dir, const TuningStoreOptions&
 TuningStore::~TuningStore() {
   State* state = state_.load();
   // Inherited across a fork, its locks may be held by threads that are not here.
-  if (state->process() == ::getpid()) delete state;
+  if (state->process == ::getpid()) delete state;
 }
 
 std::unique_ptr<TuningStore> TuningStore::open(const std::string& cache_dir,
@@ -28,7 +33,7 @@ std::unique_ptr<TuningStore> TuningStore::open(const std::string& cache_dir,
 
 TuningStore::State& TuningStore::state() {
   State* current = state_.load();
-  if (current->process() == ::getpid()) return *current;
+  if (current->process == ::getpid()) return *current;
   // The parent's state is left as it is: destroying locks that may be held is undefined.
   auto child = current->copy_for_child();
   if (state_.compare_exchange_strong(current, child.get())) return *child.release();
@@ -37,61 +42,168 @@ TuningStore::State& TuningStore::state() {
 
 std::optional<Winner> TuningStore::find_winner(std::string_view device, std::string_view problem,
                                                Patience patience) {
-  return state().find_winner(device, problem, patience);
+  State& own = state();
+  {
+    const std::scoped_lock lock(own.mutex);
+    if (auto unsaved = own.memory.find_unsaved_winner(device, problem)) return unsaved;
+  }
+  auto winner = own.read(State::access_of(patience), [&](Connection& connection) {
+    return select_winner(connection, device, problem);
+  });
+  if (winner) return winner;
+  const std::scoped_lock lock(own.mutex);
+  return own.memory.find_winner(device, problem);
+}
+
+TuningStore::History TuningStore::find_history(std::string_view device, std::string_view problem,
+                                               Patience patience) {
+  State& own = state();
+  History history =
+      own.read(State::access_of(patience), [&](Connection& connection) -> SqliteResult<History> {
+        History found;
+        DORAJIT_ASSIGN(found.winner, select_winner(connection, device, problem));
+        DORAJIT_ASSIGN(found.bad_trials, select_bad_trials(connection, device));
+        found.was_read = true;
+        return found;
+      });
+  const std::scoped_lock lock(own.mutex);
+  if (auto unsaved = own.memory.find_unsaved_winner(device, problem)) {
+    history.winner = std::move(unsaved);
+  } else if (!history.winner) {
+    history.winner = own.memory.find_winner(device, problem);
+  }
+  own.append_remembered(
+      [&](const Trial& trial) { return trial.device == device && is_bad(trial.verdict); },
+      history.bad_trials);
+  return history;
 }
 
 std::optional<Winner> TuningStore::find_overlay_winner(std::string_view device,
                                                        std::string_view problem) {
-  return state().overlays().find_winner(device, problem);
+  return state().overlays.find_winner(device, problem);
 }
 
 void TuningStore::record(std::span<const Trial> trials, const Winner& winner) {
-  state().record(trials, winner);
+  State& own = state();
+  {
+    const std::scoped_lock lock(own.mutex);
+    own.memory.record(trials, winner);
+  }
+  const std::scoped_lock writer(own.writing);
+  own.write_unsaved();
 }
 
-MergeCounts TuningStore::merge(std::span<const Trial> trials) { return state().merge(trials); }
+MergeCounts TuningStore::merge(std::span<const Trial> trials) {
+  State& own = state();
+  const std::scoped_lock writer(own.writing);
+  const auto counts =
+      own.write([&](Connection& connection) { return merge_trials(connection, trials); });
+  if (counts) return *counts;
+  const std::scoped_lock lock(own.mutex);
+  return own.memory.merge(trials);
+}
 
 std::optional<ImportCounts> TuningStore::import_trials(std::span<const Trial> trials,
                                                        std::string_view source,
                                                        const Progress& progress) {
-  return state().import_trials(trials, source, progress);
+  State& own = state();
+  const std::scoped_lock writer(own.writing);
+  return own.write([&](Connection& connection) {
+    return cache::import_trials(connection, trials, source, progress);
+  });
 }
 
 std::optional<UndoCounts> TuningStore::undo_import(std::string_view id) {
-  return state().undo_import(id);
+  State& own = state();
+  const std::scoped_lock writer(own.writing);
+  return own.write([&](Connection& connection) { return cache::undo_import(connection, id); })
+      .value_or(std::nullopt);
 }
 
-std::vector<ImportRecord> TuningStore::imports() { return state().imports(); }
+std::vector<ImportRecord> TuningStore::imports() {
+  return state().read(State::Access::kPatientRead, select_imports);
+}
 
-std::optional<std::int64_t> TuningStore::rebuild_winners() { return state().rebuild_winners(); }
+std::optional<std::int64_t> TuningStore::rebuild_winners() {
+  State& own = state();
+  const std::scoped_lock writer(own.writing);
+  const auto count = own.write(derive_winners);
+  if (!count) return std::nullopt;
+  const std::scoped_lock lock(own.mutex);
+  own.memory.rebuild_winners();
+  return count;
+}
 
-std::vector<Winner> TuningStore::winners() { return state().winners(); }
+std::vector<Winner> TuningStore::winners() {
+  State& own = state();
+  return own.with_remembered(own.read(State::Access::kPatientRead, select_winners));
+}
 
 std::vector<Winner> TuningStore::winners_of_variant(std::string_view variant) {
-  std::vector<Winner> winners = state().winners_of_variant(variant);
-  for (Winner& winner : state().overlays().winners_of_variant(variant)) {
+  State& own = state();
+  auto winners = own.with_remembered(own.read(State::Access::kRead, [&](Connection& connection) {
+    return select_winners_of_variant(connection, variant);
+  }));
+  const std::string prefix = std::string(variant) + "/";
+  std::erase_if(winners, [&](const Winner& w) { return !w.problem.starts_with(prefix); });
+  for (Winner& winner : own.overlays.winners_of_variant(variant)) {
     winners.push_back(std::move(winner));
   }
   return winners;
 }
 
 std::vector<Trial> TuningStore::trials(std::string_view device, std::string_view problem) {
-  return state().trials(device, problem);
+  State& own = state();
+  auto trials = own.read(State::Access::kPatientRead, [&](Connection& connection) {
+    return select_trials(connection, device, problem);
+  });
+  const std::scoped_lock lock(own.mutex);
+  own.append_remembered(
+      [&](const Trial& trial) { return trial.device == device && trial.problem == problem; },
+      trials);
+  return trials;
 }
 
-std::vector<Trial> TuningStore::trials() { return state().trials(); }
+std::vector<Trial> TuningStore::trials() {
+  State& own = state();
+  auto trials = own.read(State::Access::kPatientRead,
+                         [](Connection& connection) { return select_trials(connection); });
+  const std::scoped_lock lock(own.mutex);
+  own.append_remembered([](const Trial&) { return true; }, trials);
+  return trials;
+}
 
 std::vector<Trial> TuningStore::bad_trials(std::string_view device) {
-  return state().bad_trials(device);
+  return find_history(device, {}).bad_trials;
 }
 
-std::int64_t TuningStore::trial_count() { return state().trial_count(); }
+std::int64_t TuningStore::trial_count() {
+  State& own = state();
+  const auto count = own.read(State::Access::kPatientRead, [](Connection& connection) {
+    return count_trials(connection).transform([](std::int64_t n) { return std::optional(n); });
+  });
+  const std::scoped_lock lock(own.mutex);
+  if (!count) return std::ssize(own.memory.trials());
+  std::set<std::int64_t> unsaved;
+  for (const auto& record : own.memory.unsaved()) {
+    for (const Trial& trial : record.trials) unsaved.insert(checksum(trial));
+  }
+  return *count + std::ssize(unsaved);
+}
 
-std::string TuningStore::location() { return state().location(); }
+std::string TuningStore::location() {
+  State& own = state();
+  const std::scoped_lock lock(own.mutex);
+  return own.database && own.in_use ? own.database->path() : "memory";
+}
 
-bool TuningStore::persistent() { return state().reason_not_persistent().empty(); }
+bool TuningStore::persistent() { return reason_not_persistent().empty(); }
 
-std::string TuningStore::reason_not_persistent() { return state().reason_not_persistent(); }
+std::string TuningStore::reason_not_persistent() {
+  State& own = state();
+  const std::scoped_lock lock(own.mutex);
+  return own.reason;
+}
 
 std::optional<TuningClaim> TuningStore::try_claim(std::string_view device,
                                                   std::string_view problem) {

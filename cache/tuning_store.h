@@ -56,16 +56,16 @@ struct ImportRecord {
   std::int64_t trials = 0;  // that undoing it would take out, or another import brought as well
 };
 
-// Thread-safe, shared by any number of processes, usable in a forked child. No call fails: what
-// cannot be kept on disk is kept in memory for the life of the process, written with a later
-// record() if the disk allows it again, and said once in the log. A lookup that reaches the
-// database takes some 300 us; callers keep what they found.
 // How long a lookup waits for others to let go of the database.
 enum class Patience {
   kShort,  // a miss costs little: a quarter of a second at most
   kLong,   // a miss costs a tuning: as long as a record waits
 };
 
+// Thread-safe, shared by any number of processes, usable in a forked child. No call fails: what
+// cannot be kept on disk is kept in memory for the life of the process, written with a later
+// record() if the disk allows it again, and said once in the log. A lookup that reaches the
+// database takes some 300 us; callers keep what they found.
 class TuningStore {
  public:
   // An empty `cache_dir` means memory only.
@@ -75,7 +75,17 @@ class TuningStore {
   TuningStore(const TuningStore&) = delete;
   TuningStore& operator=(const TuningStore&) = delete;
 
-  // Of the user's database, or what this process has recorded.
+  struct History {
+    std::optional<Winner> winner;
+    std::vector<Trial> bad_trials;
+    bool was_read = false;  // the database was; else memory alone answers
+  };
+
+  // The winner of a problem and the bad trials on its device, by one read of the user's database
+  // and with what this process has recorded.
+  History find_history(std::string_view device, std::string_view problem,
+                       Patience patience = Patience::kShort);
+  // The winner alone.
   std::optional<Winner> find_winner(std::string_view device, std::string_view problem,
                                     Patience patience = Patience::kShort);
   // Of the first overlay that has one.

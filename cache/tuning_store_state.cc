@@ -25,34 +25,25 @@ constexpr milliseconds kLongestReadWait{250};
 // After a wait in vain, this many waits pass before the database is tried again.
 constexpr int kRestingFactor = 10;
 
-// Those of `more` that are not in `trials`.
-void append_unknown(std::span<const Trial> more, std::vector<Trial>& trials) {
-  std::set<std::int64_t> known;
-  for (const Trial& trial : trials) known.insert(checksum(trial));
-  for (const Trial& trial : more) {
-    if (known.insert(checksum(trial)).second) trials.push_back(trial);
-  }
-}
-
 }  // namespace
 
 TuningStore::State::State(const std::string& cache_dir, const TuningStoreOptions& options)
-    : cache_dir_(cache_dir),
-      options_(options),
-      process_(::getpid()),
-      database_(cache_dir.empty()
-                    ? nullptr
-                    : std::make_unique<Database>(cache_dir, options.busy_wait, options.trust)),
-      overlays_(options.overlays, options.overlay_trust) {
-  if (!database_) reason_ = options.without_folder;
+    : process(::getpid()),
+      database(cache_dir.empty()
+                   ? nullptr
+                   : std::make_unique<Database>(cache_dir, options.busy_wait, options.trust)),
+      overlays(options.overlays, options.overlay_trust),
+      cache_dir_(cache_dir),
+      options_(options) {
+  if (!database) reason = options.without_folder;
 }
 
 std::unique_ptr<TuningStore::State> TuningStore::State::copy_for_child() {
   auto child = std::make_unique<State>(cache_dir_, options_);
-  if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) {
-    child->memory_ = memory_;
-    child->in_use_ = in_use_;
-    child->reason_ = reason_;
+  if (const std::unique_lock lock(mutex, std::try_to_lock); lock) {
+    child->memory = memory;
+    child->in_use = in_use;
+    child->reason = reason;
   }
   return child;
 }
@@ -63,10 +54,10 @@ milliseconds TuningStore::State::wait_of(Access access) const {
 }
 
 bool TuningStore::State::with_database(Access access, const Use& use) {
-  if (!database_ || is_resting(access)) return false;
+  if (!database || is_resting(access)) return false;
   const Deadline deadline = steady_clock::now() + wait_of(access);
   for (bool repaired = false;;) {
-    auto session = database_->open(deadline);
+    auto session = database->open(deadline);
     if (!session) {
       note_unavailable(access, session.error().reason, session.error().busy);
       return false;
@@ -87,7 +78,7 @@ bool TuningStore::State::with_database(Access access, const Use& use) {
     }
     session = std::unexpected(Unavailable{});  // repairing needs the file unused
     repaired = true;
-    if (auto result = database_->repair(); !result) {
+    if (auto result = database->repair(); !result) {
       note_unavailable(access, result.error().reason, result.error().busy);
       return false;
     }
@@ -98,70 +89,11 @@ void TuningStore::State::connect() {
   with_database(Access::kRead, [](Connection&, Deadline) { return SqliteStatus(); });
 }
 
-std::optional<Winner> TuningStore::State::find_winner(std::string_view device,
-                                                      std::string_view problem, Patience patience) {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (auto unsaved = memory_.find_unsaved_winner(device, problem)) return unsaved;
-  }
-  std::optional<Winner> winner;
-  with_database(patience == Patience::kShort ? Access::kRead : Access::kPatientRead,
-                [&](Connection& connection, Deadline) {
-                  return select_winner(connection, device, problem).transform([&](auto found) {
-                    winner = std::move(found);
-                  });
-                });
-  if (winner) return winner;
-  const std::scoped_lock lock(mutex_);
-  return memory_.find_winner(device, problem);
-}
-
-void TuningStore::State::record(std::span<const Trial> trials, const Winner& winner) {
-  {
-    const std::scoped_lock lock(mutex_);
-    memory_.record(trials, winner);
-  }
-  const std::scoped_lock writer(writing_);
-  write_unsaved();
-}
-
-MergeCounts TuningStore::State::merge(std::span<const Trial> trials) {
-  const std::scoped_lock writer(writing_);
-  MergeCounts counts;
-  const bool merged = write_unsaved() &&
-                      with_database(Access::kWrite, [&](Connection& connection, Deadline deadline) {
-                        return write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
-                          return merge_trials(connection, trials).transform([&](MergeCounts found) {
-                            counts = found;
-                          });
-                        });
-                      });
-  if (merged) return counts;
-  const std::scoped_lock lock(mutex_);
-  return memory_.merge(trials);
-}
-
-std::optional<std::int64_t> TuningStore::State::rebuild_winners() {
-  const std::scoped_lock writer(writing_);
-  std::int64_t count = 0;
-  const bool rebuilt =
-      write_unsaved() &&
-      with_database(Access::kWrite, [&](Connection& connection, Deadline deadline) {
-        return write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
-          return derive_winners(connection).transform([&](std::int64_t found) { count = found; });
-        });
-      });
-  if (!rebuilt) return std::nullopt;
-  const std::scoped_lock lock(mutex_);
-  memory_.rebuild_winners();
-  return count;
-}
-
 bool TuningStore::State::write_unsaved() {
   std::vector<TuningMemory::Unsaved> unsaved;
   {
-    const std::scoped_lock lock(mutex_);
-    unsaved = memory_.unsaved();
+    const std::scoped_lock lock(mutex);
+    unsaved = memory.unsaved();
   }
   if (unsaved.empty()) return true;
   const bool written =
@@ -169,53 +101,31 @@ bool TuningStore::State::write_unsaved() {
         return write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
           for (const auto& [trials, winner] : unsaved) {
             if (!winner) {
-              auto merged = merge_trials(connection, trials);
-              if (!merged) return std::unexpected(std::move(merged).error());
+              DORAJIT_TRY(merge_trials(connection, trials));
               continue;
             }
-            if (auto status = insert_trials(connection, trials); !status) return status;
-            if (auto status = put_winner(connection, *winner); !status) return status;
+            DORAJIT_TRY(insert_trials(connection, trials));
+            DORAJIT_TRY(put_winner(connection, *winner));
           }
           return {};
         });
       });
   if (!written) return false;
-  const std::scoped_lock lock(mutex_);
-  memory_.mark_saved(unsaved.size());
+  const std::scoped_lock lock(mutex);
+  memory.mark_saved(unsaved.size());
   return true;
-}
-
-std::vector<Winner> TuningStore::State::winners() {
-  std::vector<Winner> winners;
-  with_database(Access::kPatientRead, [&](Connection& connection, Deadline) {
-    return select_winners(connection).transform([&](auto found) { winners = std::move(found); });
-  });
-  return with_remembered(std::move(winners));
-}
-
-std::vector<Winner> TuningStore::State::winners_of_variant(std::string_view variant) {
-  std::vector<Winner> winners;
-  with_database(Access::kRead, [&](Connection& connection, Deadline) {
-    return select_winners_of_variant(connection, variant).transform([&](auto found) {
-      winners = std::move(found);
-    });
-  });
-  winners = with_remembered(std::move(winners));
-  const std::string prefix = std::string(variant) + "/";
-  std::erase_if(winners, [&](const Winner& w) { return !w.problem.starts_with(prefix); });
-  return winners;
 }
 
 std::vector<Winner> TuningStore::State::with_remembered(std::vector<Winner> winners) {
   std::map<std::pair<std::string, std::string>, Winner> merged;
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(mutex);
   for (Winner& winner : winners) {
     std::pair key(winner.device, winner.problem);
     merged.insert_or_assign(std::move(key), std::move(winner));
   }
   // The database may hold a later winner of another process, but not of what is unsaved.
-  for (Winner& winner : memory_.winners()) {
-    const bool unsaved = memory_.find_unsaved_winner(winner.device, winner.problem).has_value();
+  for (Winner& winner : memory.winners()) {
+    const bool unsaved = memory.find_unsaved_winner(winner.device, winner.problem).has_value();
     std::pair key(winner.device, winner.problem);
     if (unsaved) {
       merged.insert_or_assign(std::move(key), std::move(winner));
@@ -228,85 +138,28 @@ std::vector<Winner> TuningStore::State::with_remembered(std::vector<Winner> winn
   return all;
 }
 
-std::vector<Trial> TuningStore::State::trials(std::string_view device, std::string_view problem) {
-  std::vector<Trial> trials;
-  with_database(Access::kPatientRead, [&](Connection& connection, Deadline) {
-    return select_trials(connection, device, problem).transform([&](auto found) {
-      trials = std::move(found);
-    });
-  });
-  const std::scoped_lock lock(mutex_);
-  std::vector<Trial> remembered;
-  std::ranges::copy_if(memory_.trials(), std::back_inserter(remembered), [&](const Trial& trial) {
-    return trial.device == device && trial.problem == problem;
-  });
-  append_unknown(remembered, trials);
-  return trials;
-}
-
-std::vector<Trial> TuningStore::State::trials() {
-  std::vector<Trial> trials;
-  with_database(Access::kPatientRead, [&](Connection& connection, Deadline) {
-    return select_trials(connection).transform([&](auto found) { trials = std::move(found); });
-  });
-  const std::scoped_lock lock(mutex_);
-  append_unknown(memory_.trials(), trials);
-  return trials;
-}
-
-std::vector<Trial> TuningStore::State::bad_trials(std::string_view device) {
-  std::vector<Trial> trials;
-  with_database(Access::kRead, [&](Connection& connection, Deadline) {
-    return select_bad_trials(connection, device).transform([&](auto found) {
-      trials = std::move(found);
-    });
-  });
-  const std::scoped_lock lock(mutex_);
-  std::vector<Trial> remembered;
-  std::ranges::copy_if(memory_.trials(), std::back_inserter(remembered), [&](const Trial& trial) {
-    return trial.device == device && is_bad(trial.verdict);
-  });
-  append_unknown(remembered, trials);
-  return trials;
-}
-
-std::int64_t TuningStore::State::trial_count() {
-  std::int64_t count = 0;
-  const bool counted = with_database(Access::kPatientRead, [&](Connection& connection, Deadline) {
-    return count_trials(connection).transform([&](std::int64_t found) { count = found; });
-  });
-  const std::scoped_lock lock(mutex_);
-  if (!counted) return std::ssize(memory_.trials());
-  std::set<std::int64_t> unsaved;
-  for (const auto& record : memory_.unsaved()) {
-    for (const Trial& trial : record.trials) unsaved.insert(checksum(trial));
+void TuningStore::State::append_remembered(const std::function<bool(const Trial&)>& is_wanted,
+                                           std::vector<Trial>& trials) const {
+  std::set<std::int64_t> known;
+  for (const Trial& trial : trials) known.insert(checksum(trial));
+  for (const Trial& trial : memory.trials()) {
+    if (is_wanted(trial) && known.insert(checksum(trial)).second) trials.push_back(trial);
   }
-  return count + std::ssize(unsaved);
-}
-
-std::string TuningStore::State::location() {
-  const std::scoped_lock lock(mutex_);
-  return database_ && in_use_ ? database_->path() : "memory";
-}
-
-std::string TuningStore::State::reason_not_persistent() {
-  const std::scoped_lock lock(mutex_);
-  return reason_;
 }
 
 bool TuningStore::State::is_resting(Access access) {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(mutex);
   return steady_clock::now() < resting_until_[std::to_underlying(access)];
 }
 
-void TuningStore::State::note_unavailable(Access access, const std::string& reason, bool busy) {
+void TuningStore::State::note_unavailable(Access access, const std::string& why, bool busy) {
   // It says nothing of what is written, which waits longer.
   const bool is_missed_read = busy && access != Access::kWrite;
   {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(mutex);
     if (!is_missed_read) {
-      in_use_ = false;
-      reason_ = reason;
+      in_use = false;
+      reason = why;
     }
     if (busy) {
       resting_until_[std::to_underlying(access)] =
@@ -316,34 +169,34 @@ void TuningStore::State::note_unavailable(Access access, const std::string& reas
   if (is_missed_read) {
     // Where many processes start at once, some wait in vain; then the next rung answers.
     const LogLevel level = access == Access::kRead ? LogLevel::kDebug : LogLevel::kWarning;
-    return log_once(level, database_->path() + reason,
+    return log_once(level, database->path() + why,
                     std::format("{} could not be read within {} ms, and what it has is passed over "
                                 "this time: {}",
-                                database_->path(), wait_of(access).count(), reason));
+                                database->path(), wait_of(access).count(), why));
   }
-  log_once(LogLevel::kWarning, database_->path() + reason,
-           std::format("tuning results stay in memory for now, not in {}: {}", database_->path(),
-                       reason));
+  log_once(
+      LogLevel::kWarning, database->path() + why,
+      std::format("tuning results stay in memory for now, not in {}: {}", database->path(), why));
 }
 
 void TuningStore::State::note_available(Access access, bool read_only) {
-  std::string reason;
+  std::string why;
   {
-    const std::scoped_lock lock(mutex_);
-    in_use_ = true;
+    const std::scoped_lock lock(mutex);
+    in_use = true;
     if (read_only) {
-      reason = std::format(
+      why = std::format(
           "{} can be read but not written; free space on its disk, or set DORAJIT_CACHE_DIR to a "
           "writable folder to keep new results",
-          database_->path());
-      reason_ = reason;
-    } else if (access == Access::kWrite || memory_.unsaved().empty()) {
+          database->path());
+      reason = why;
+    } else if (access == Access::kWrite || memory.unsaved().empty()) {
       // A read says nothing about a disk that was too full to write to.
-      reason_.clear();
+      reason.clear();
     }
   }
   if (access == Access::kWrite && read_only) {
-    log_once(LogLevel::kWarning, reason, "new tuning results stay in memory: " + reason);
+    log_once(LogLevel::kWarning, why, "new tuning results stay in memory: " + why);
   }
 }
 

@@ -7,8 +7,8 @@
 #include <format>
 #include <optional>
 
-#include "cache/file_descriptor.h"
 #include "cache/file_error.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cache {

@@ -8,7 +8,6 @@
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/log.h"
-#include "runtime/base/scope_exit.h"
 #include "runtime/base/work_in_progress.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/device/cuda/cuda_device.h"
@@ -161,20 +160,8 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
                                             device::Device& device, bool anew) {
   DORAJIT_TRY(launch::check_size(problem));
   const WorkInProgress work(Work::kPreparing);
-  {
-    std::unique_lock lock(making_mutex_);
-    made_.wait(lock, [&] { return std::ranges::find(making_, key) == making_.end(); });
-    if (const LaunchPlan* plan = plans_.find(key); plan != nullptr && !anew) return plan;
-    making_.push_back(key);
-  }
-  // Also when something throws: the next caller must not wait for a plan that nobody makes.
-  const ScopeExit finished([&] {
-    {
-      const std::scoped_lock lock(making_mutex_);
-      std::erase(making_, key);
-    }
-    made_.notify_all();
-  });
+  const auto turn = making_.take_turn(key);
+  if (const LaunchPlan* plan = plans_.find(key); plan != nullptr && !anew) return plan;
   launch::ConfigAnswer answer = configs_->find(problem, device, kernels_);
   if (answer.refusal) return std::unexpected(*std::move(answer.refusal));
   auto ready = ready_kernel(kernels_, problem, device, answer.config);
@@ -187,7 +174,7 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
                          to_text(answer.config), to_text(problem), ready.error().message));
     answer = {.config = fallback, .rung = launch::Rung::kDefault};
     ready = kernels_.get(device, problem.variant, fallback);
-    if (!ready) return std::unexpected(std::move(ready).error());
+    DORAJIT_TRY(ready);
   }
   answer.config = ready->config;
   return plans_.insert({.key = key,

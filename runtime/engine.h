@@ -2,15 +2,14 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
 #include <vector>
 
 #include "runtime/base/artifact_store.h"
 #include "runtime/base/settings.h"
+#include "runtime/base/single_flight.h"
 #include "runtime/base/statistics.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/check_call.h"
@@ -81,9 +80,7 @@ class Engine {
 
   launch::KernelCache kernels_;
   launch::PlanTable plans_;
-  std::mutex making_mutex_;
-  std::condition_variable made_;
-  std::vector<launch::PlanKey> making_;  // under making_mutex_
+  SingleFlight<launch::PlanKey> making_;
   const std::unique_ptr<launch::ConfigSource> configs_;
 };
 

@@ -31,7 +31,7 @@ std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& fold
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) return nullptr;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return nullptr;
   // A daemon whose backlog is full (EAGAIN) is as good as none.
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
@@ -45,7 +45,7 @@ std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& fold
   return std::unique_ptr<DaemonConnection>(new DaemonConnection(std::move(socket), std::move(own)));
 }
 
-DaemonConnection::DaemonConnection(UniqueFd socket, protocol::Hello own)
+DaemonConnection::DaemonConnection(FileDescriptor socket, protocol::Hello own)
     : socket_(std::move(socket)),
       own_(std::move(own)),
       greeting_deadline_(steady_clock::now() + kTimeToGreet),

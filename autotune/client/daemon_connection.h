@@ -8,7 +8,7 @@
 
 #include "autotune/protocol/line_splitter.h"
 #include "autotune/protocol/messages.h"
-#include "runtime/base/unique_fd.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::autotune {
 
@@ -40,12 +40,12 @@ class DaemonConnection {
   [[nodiscard]] const std::string& refusal() const { return refusal_; }
 
  private:
-  DaemonConnection(UniqueFd socket, protocol::Hello own);
+  DaemonConnection(FileDescriptor socket, protocol::Hello own);
   bool send();
   bool take(const std::string& line, std::vector<protocol::Answer>& answers);
   bool take_hello(const protocol::Hello& hello);
 
-  UniqueFd socket_;
+  FileDescriptor socket_;
   const protocol::Hello own_;
   const std::chrono::steady_clock::time_point greeting_deadline_;
   std::string unsent_;

@@ -18,7 +18,7 @@
 #include "autotune/client/daemon_connection.h"
 #include "autotune/protocol/messages.h"
 #include "kernel_templates/spaces.h"
-#include "runtime/base/unique_fd.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/config_source.h"
 #include "runtime/launch/problem.h"
@@ -89,7 +89,7 @@ class DaemonRequests {
   const std::string folder_;
   const protocol::Hello own_;
   launch::ConfigSource::Listener listener_;
-  const UniqueFd wake_;  // an eventfd
+  const FileDescriptor wake_;  // an eventfd
   std::atomic<bool> is_ending_ = false;
   const pid_t opener_;              // who has said hello
   std::atomic<pid_t> process_ = 0;  // whose thread it is

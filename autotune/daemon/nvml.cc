@@ -1,20 +1,11 @@
 #include "autotune/daemon/nvml.h"
 
 #include <array>
-#include <optional>
 #include <utility>
-
-#include "runtime/base/dynamic_library.h"
 
 namespace dorajit::autotune {
 namespace {
 
-// As nvml.h has it; the library keeps its ABI.
-using NvmlDevice = void*;
-struct NvmlUtilization {
-  unsigned gpu = 0;
-  unsigned memory = 0;
-};
 constexpr int kNvmlSuccess = 0;
 
 template <class Function>
@@ -23,66 +14,53 @@ bool find(const DynamicLibrary& library, const char* name, Function& function) {
   return function != nullptr;
 }
 
-class OpenedNvml final : public Nvml {
- public:
-  explicit OpenedNvml(DynamicLibrary library) : library_(std::move(library)) {}
-  ~OpenedNvml() override {
-    if (is_up_) shutdown_();
-  }
-
-  bool start() {
-    const bool is_whole =
-        find(library_, "nvmlInit_v2", init_) && find(library_, "nvmlShutdown", shutdown_) &&
-        find(library_, "nvmlDeviceGetCount_v2", count_) &&
-        find(library_, "nvmlDeviceGetHandleByIndex_v2", device_at_) &&
-        find(library_, "nvmlDeviceGetName", name_) && find(library_, "nvmlDeviceGetUUID", uuid_) &&
-        find(library_, "nvmlDeviceGetUtilizationRates", utilization_);
-    is_up_ = is_whole && init_() == kNvmlSuccess;
-    return is_up_;
-  }
-
-  std::vector<Utilization> utilizations() override {
-    unsigned count = 0;
-    if (count_(&count) != kNvmlSuccess) return {};
-    std::vector<Utilization> found;
-    for (unsigned i = 0; i < count; ++i) {
-      if (auto one = utilization_of(i)) found.push_back(*std::move(one));
-    }
-    return found;
-  }
-
- private:
-  std::optional<Utilization> utilization_of(unsigned index) const {
-    NvmlDevice device = nullptr;
-    std::array<char, 96> name{};
-    std::array<char, 96> uuid{};
-    NvmlUtilization rates;
-    const bool is_known = device_at_(index, &device) == kNvmlSuccess &&
-                          name_(device, name.data(), name.size() - 1) == kNvmlSuccess &&
-                          uuid_(device, uuid.data(), uuid.size() - 1) == kNvmlSuccess &&
-                          utilization_(device, &rates) == kNvmlSuccess;
-    if (!is_known) return std::nullopt;
-    return Utilization{.name = name.data(), .uuid = uuid.data(), .percent = rates.gpu};
-  }
-
-  DynamicLibrary library_;
-  bool is_up_ = false;
-  int (*init_)() = nullptr;
-  int (*shutdown_)() = nullptr;
-  int (*count_)(unsigned*) = nullptr;
-  int (*device_at_)(unsigned, NvmlDevice*) = nullptr;
-  int (*name_)(NvmlDevice, char*, unsigned) = nullptr;
-  int (*uuid_)(NvmlDevice, char*, unsigned) = nullptr;
-  int (*utilization_)(NvmlDevice, NvmlUtilization*) = nullptr;
-};
-
 }  // namespace
+
+Nvml::Nvml(DynamicLibrary library) : library_(std::move(library)) {}
+
+Nvml::~Nvml() {
+  if (is_up_) shutdown_();
+}
 
 std::unique_ptr<Nvml> Nvml::open(const std::string& library) {
   auto opened = DynamicLibrary::open(library);
   if (!opened) return nullptr;
-  auto nvml = std::make_unique<OpenedNvml>(*std::move(opened));
+  std::unique_ptr<Nvml> nvml(new Nvml(*std::move(opened)));
   return nvml->start() ? std::move(nvml) : nullptr;
+}
+
+bool Nvml::start() {
+  const bool is_whole =
+      find(library_, "nvmlInit_v2", init_) && find(library_, "nvmlShutdown", shutdown_) &&
+      find(library_, "nvmlDeviceGetCount_v2", count_) &&
+      find(library_, "nvmlDeviceGetHandleByIndex_v2", device_at_) &&
+      find(library_, "nvmlDeviceGetName", name_) && find(library_, "nvmlDeviceGetUUID", uuid_) &&
+      find(library_, "nvmlDeviceGetUtilizationRates", utilization_);
+  is_up_ = is_whole && init_() == kNvmlSuccess;
+  return is_up_;
+}
+
+std::vector<Nvml::Utilization> Nvml::utilizations() {
+  unsigned count = 0;
+  if (count_(&count) != kNvmlSuccess) return {};
+  std::vector<Utilization> found;
+  for (unsigned i = 0; i < count; ++i) {
+    if (auto one = utilization_of(i)) found.push_back(*std::move(one));
+  }
+  return found;
+}
+
+std::optional<Nvml::Utilization> Nvml::utilization_of(unsigned index) const {
+  Device device = nullptr;
+  std::array<char, 96> name{};
+  std::array<char, 96> uuid{};
+  Rates rates;
+  const bool is_known = device_at_(index, &device) == kNvmlSuccess &&
+                        name_(device, name.data(), name.size() - 1) == kNvmlSuccess &&
+                        uuid_(device, uuid.data(), uuid.size() - 1) == kNvmlSuccess &&
+                        utilization_(device, &rates) == kNvmlSuccess;
+  if (!is_known) return std::nullopt;
+  return Utilization{.name = name.data(), .uuid = uuid.data(), .percent = rates.gpu};
 }
 
 }  // namespace dorajit::autotune

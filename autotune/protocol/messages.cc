@@ -3,14 +3,15 @@
 #include <filesystem>
 #include <format>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <system_error>
 #include <utility>
+
+#include "runtime/base/json_fields.h"
 
 namespace dorajit::autotune::protocol {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = JsonFields::Json;
 
 constexpr std::size_t kMostTextBytes = 1024;
 constexpr int kMostDepth = 4;
@@ -33,61 +34,24 @@ Json json_of(const Hello& hello) {
           {"tuning_dir", hello.tuning_dir}};
 }
 
-// Reads the members of one message. The first fault is kept.
-class Members {
- public:
-  explicit Members(const Json& object) : object_(object) {}
+kernels::SpaceKind read_space(JsonFields& fields) {
+  const std::string kind = fields.text("space", kMostTextBytes);
+  if (kind == "comprehensive") return kernels::SpaceKind::kComprehensive;
+  if (kind != "slim") fields.refuse("space", "is neither \"slim\" nor \"comprehensive\"");
+  return kernels::SpaceKind::kSlim;
+}
 
-  std::string text(const char* name, std::size_t most = kMostTextBytes) {
-    const auto found = object_.find(name);
-    if (found == object_.end() || !found->is_string()) return fault(name, "is no text");
-    const auto& text = found->get_ref<const std::string&>();
-    if (text.size() > most) return fault(name, "is too long");
-    return text;
-  }
+// `message`, unless something was wrong with it.
+template <class Message>
+Result<Message> checked(const JsonFields& fields, Message message) {
+  if (fields.fault().empty()) return message;
+  return fail(StatusCode::kInvalidArgument, "member " + fields.fault());
+}
 
-  double number(const char* name, double least, double most) {
-    const auto found = object_.find(name);
-    if (found == object_.end() || !found->is_number()) {
-      fault(name, "is no number");
-      return least;
-    }
-    const auto value = found->get<double>();
-    if (!(value >= least && value <= most)) {
-      fault(name, "is out of range");
-      return least;
-    }
-    return value;
-  }
-
-  kernels::SpaceKind space(const char* name) {
-    const std::string kind = text(name);
-    if (kind == "comprehensive") return kernels::SpaceKind::kComprehensive;
-    if (kind != "slim") fault(name, "is neither \"slim\" nor \"comprehensive\"");
-    return kernels::SpaceKind::kSlim;
-  }
-
-  // `message`, unless something was wrong with it.
-  template <class Message>
-  Result<Message> finish(Message message) {
-    if (!fault_.empty()) return fail(StatusCode::kInvalidArgument, fault_);
-    return message;
-  }
-
- private:
-  std::string fault(const char* name, const char* what) {
-    if (fault_.empty()) fault_ = std::format("member \"{}\" {}", name, what);
-    return {};
-  }
-
-  const Json& object_;
-  std::string fault_;
-};
-
-Hello read_hello(Members& members) {
-  return {.version = static_cast<int>(members.number("protocol", 1, 1e6)),
-          .release = members.text("release"),
-          .tuning_dir = members.text("tuning_dir", 4096)};
+Hello read_hello(JsonFields& fields) {
+  return {.version = static_cast<int>(fields.number("protocol", 1, 1e6)),
+          .release = fields.text("release", kMostTextBytes),
+          .tuning_dir = fields.text("tuning_dir", 4096)};
 }
 
 // Without the recursion that a hostile line could drive deep.
@@ -158,15 +122,15 @@ std::string to_line(const Answer& answer) {
 
 Result<Request> parse_request(std::string_view line) {
   DORAJIT_ASSIGN(const Json object, parse_object(line));
-  Members members(object);
-  const std::string type = members.text("type");
-  if (type == "hello") return members.finish<Request>(read_hello(members));
+  JsonFields fields(object);
+  const std::string type = fields.text("type", kMostTextBytes);
+  if (type == "hello") return checked<Request>(fields, read_hello(fields));
   if (type == "tune") {
-    return members.finish<Request>(TuneRequest{.problem = members.text("problem"),
-                                               .device = members.text("device"),
-                                               .space = members.space("space"),
-                                               .calls = members.number("calls", 0, kMostCalls),
-                                               .gain = members.number("gain", 0, 1)});
+    return checked<Request>(fields, TuneRequest{.problem = fields.text("problem", kMostTextBytes),
+                                                .device = fields.text("device", kMostTextBytes),
+                                                .space = read_space(fields),
+                                                .calls = fields.number("calls", 0, kMostCalls),
+                                                .gain = fields.number("gain", 0, 1)});
   }
   if (type == "status") return StatusRequest{};
   if (type == "metrics") return MetricsRequest{};
@@ -176,25 +140,27 @@ Result<Request> parse_request(std::string_view line) {
 
 Result<Answer> parse_answer(std::string_view line) {
   DORAJIT_ASSIGN(const Json object, parse_object(line));
-  Members members(object);
-  const std::string type = members.text("type");
-  if (type == "hello") return members.finish<Answer>(read_hello(members));
+  JsonFields fields(object);
+  const std::string type = fields.text("type", kMostTextBytes);
+  if (type == "hello") return checked<Answer>(fields, read_hello(fields));
   if (type == "tuned") {
-    return members.finish<Answer>(
-        Tuned{.problem = members.text("problem"),
-              .device = members.text("device"),
-              .config = members.text("config"),
-              .median_ns = members.number("median_ns", 0, kMostNanoseconds),
-              .default_median_ns = members.number("default_median_ns", 0, kMostNanoseconds)});
+    return checked<Answer>(
+        fields,
+        Tuned{.problem = fields.text("problem", kMostTextBytes),
+              .device = fields.text("device", kMostTextBytes),
+              .config = fields.text("config", kMostTextBytes),
+              .median_ns = fields.number("median_ns", 0, kMostNanoseconds),
+              .default_median_ns = fields.number("default_median_ns", 0, kMostNanoseconds)});
   }
   if (type == "failed") {
-    return members.finish<Answer>(Failed{.problem = members.text("problem"),
-                                         .device = members.text("device"),
-                                         .reason = members.text("reason", 4096)});
+    return checked<Answer>(fields, Failed{.problem = fields.text("problem", kMostTextBytes),
+                                          .device = fields.text("device", kMostTextBytes),
+                                          .reason = fields.text("reason", 4096)});
   }
-  if (type == "refused") return members.finish<Answer>(Refused{.reason = members.text("reason")});
+  if (type == "refused")
+    return checked<Answer>(fields, Refused{.reason = fields.text("reason", kMostTextBytes)});
   if (type == "text")
-    return members.finish<Answer>(Text{.text = members.text("text", kMostAnswerBytes)});
+    return checked<Answer>(fields, Text{.text = fields.text("text", kMostAnswerBytes)});
   return unknown_type(type);
 }
 

@@ -13,18 +13,11 @@
 namespace dorajit::cli {
 namespace {
 
-using autotune::kMostScratchBytes;
 using autotune::ScratchOperands;
 using autotune::ScratchShape;
 using kernels::Variant;
 
 constexpr std::int64_t kCopyAlignment = 4096;
-
-Result<std::int64_t> scratch_budget(const Settings& settings, device::Device& device) {
-  if (settings.scratch_bytes > 0) return settings.scratch_bytes;
-  DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
-  return std::min(kMostScratchBytes, free / 4);
-}
 
 // Pairs of regions to copy between, one pair per set.
 class CopyRegions {
@@ -90,7 +83,8 @@ Result<Comparison> compare(Engine& engine, device::Device& device, const launch:
                   kernels::default_config(variant, device.info().traits, problem.vector_width)));
   DORAJIT_ASSIGN(const launch::ReadyKernel tuned, kernels.get(device, variant, winner));
 
-  DORAJIT_ASSIGN(const std::int64_t budget, scratch_budget(engine.settings(), device));
+  DORAJIT_ASSIGN(const std::int64_t budget,
+                 autotune::scratch_budget(engine.settings().scratch_bytes, device));
   DORAJIT_ASSIGN(const ScratchShape shape,
                  fitting_shape(problem, device.info(), plan.rows, budget));
   const std::int64_t bytes = traffic(variant, shape.rows, shape.cols);

@@ -5,6 +5,7 @@
 
 #include "bindings/cli/table.h"
 #include "bindings/cli/text_format.h"
+#include "runtime/base/json_fields.h"
 
 namespace dorajit::cli {
 namespace {
@@ -12,18 +13,15 @@ namespace {
 constexpr std::size_t kMostJobsShown = 20;
 
 std::string text_in(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  return json_member<std::string>(object, name).value_or("");
 }
 
 double number_in(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_number() ? found->get<double>() : 0;
+  return json_member<double>(object, name).value_or(0);
 }
 
 bool is_true(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_boolean() && found->get<bool>();
+  return json_member<bool>(object, name).value_or(false);
 }
 
 std::int64_t count_in(const Json& object, const char* name) {

@@ -8,6 +8,8 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/base/json_fields.h"
+
 namespace dorajit::cli {
 namespace {
 
@@ -97,24 +99,24 @@ Result<std::optional<JsonObject>> JsonObject::object(const std::string& field) c
 }
 
 bool JsonObject::is_text(const std::string& field) const {
-  return has(field) && object_[field].is_string();
+  return json_member<std::string>(object_, field).has_value();
 }
 
 Result<std::optional<std::string>> JsonObject::text(const std::string& field) const {
   if (!has(field)) return std::nullopt;
-  if (!is_text(field)) return refuse(field, "a text");
-  return object_[field].get<std::string>();
+  if (auto text = json_member<std::string>(object_, field)) return text;
+  return refuse(field, "a text");
 }
 
 Result<std::optional<bool>> JsonObject::flag(const std::string& field) const {
   if (!has(field)) return std::nullopt;
-  if (!object_[field].is_boolean()) return refuse(field, "true or false");
-  return object_[field].get<bool>();
+  if (const auto flag = json_member<bool>(object_, field)) return flag;
+  return refuse(field, "true or false");
 }
 
 Result<std::optional<std::vector<std::string>>> JsonObject::texts(const std::string& field) const {
   if (!has(field)) return std::nullopt;
-  if (is_text(field)) return std::vector{object_[field].get<std::string>()};
+  if (auto text = json_member<std::string>(object_, field)) return std::vector{*std::move(text)};
   std::vector<std::string> texts;
   if (!object_[field].is_array()) return refuse(field, "a text or a list of texts");
   for (const Json& one : object_[field]) {
@@ -126,8 +128,7 @@ Result<std::optional<std::vector<std::string>>> JsonObject::texts(const std::str
 
 Result<std::optional<std::int64_t>> JsonObject::size(const std::string& field) const {
   if (!has(field)) return std::nullopt;
-  const Json& value = object_[field];
-  const std::int64_t number = value.is_number_integer() ? value.get<std::int64_t>() : 0;
+  const std::int64_t number = json_member<std::int64_t>(object_, field).value_or(0);
   if (number >= 1 && number <= kLargestSize) return number;
   return refuse(field, std::format("a whole number from 1 to {}", kLargestSize));
 }

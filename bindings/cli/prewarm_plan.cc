@@ -21,19 +21,14 @@ std::vector<kernels::Config> answers(const launch::Problem& problem,
                                      const device::DeviceInfo& device,
                                      const bindings::Composition& composition) {
   const Settings& settings = composition.engine->settings();
-  const cache::Environment environment =
-      autotune::environment_of(problem, device, autotune::space_kind(settings));
-  const autotune::LadderQuestion question{.problem = problem,
-                                          .device = device,
-                                          .environment = environment,
-                                          .only_same_space = settings.comprehensive};
+  autotune::TuningSession session(problem, device, autotune::space_kind(settings));
   std::vector<kernels::Config> configs;
-  for (const RungLook& look : look_up_exactly(*composition.store, question)) {
-    if (look.answers) configs.push_back(answer_of(look, question).config);
+  for (const RungLook& look : look_up_exactly(*composition.store, session)) {
+    if (look.answers) configs.push_back(answer_of(look, session).config);
   }
   if (!configs.empty()) return configs;
-  const std::vector<RungLook> looks = look_at_neighbours(*composition.store, question);
-  return {answer_of(looks.back(), question).config};
+  const std::vector<RungLook> looks = look_at_neighbours(*composition.store, session);
+  return {answer_of(looks.back(), session).config};
 }
 
 }  // namespace

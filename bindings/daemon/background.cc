@@ -35,23 +35,24 @@ bool wait_for_byte(int pipe) {
 
 // Locks and pipes of whoever started this process are not held for as long as it lives. What is
 // kept comes after the three streams, of which some may be closed.
-UniqueFd keep_only(UniqueFd own) {
+FileDescriptor keep_only(FileDescriptor own) {
   constexpr int kFirst = STDERR_FILENO + 1;
-  if (own.get() != kFirst && ::dup3(own.get(), kFirst, O_CLOEXEC) == kFirst) own = UniqueFd(kFirst);
+  if (own.get() != kFirst && ::dup3(own.get(), kFirst, O_CLOEXEC) == kFirst)
+    own = FileDescriptor(kFirst);
   ::closefrom(own.get() + 1);
   return own;
 }
 
-void replace(int stream, const UniqueFd& by) {
+void replace(int stream, const FileDescriptor& by) {
   if (by) ::dup2(by.get(), stream);
 }
 
 // Empty where it cannot be written, or the folder is not this user's alone.
-UniqueFd open_log(const std::string& folder) {
+FileDescriptor open_log(const std::string& folder) {
   const auto found = cache::TrustedDirectory::open(folder, {.variable = "DORAJIT_DAEMON_DIR"});
   if (!found || !*found) return {};
-  return UniqueFd(::openat((*found)->descriptor(), "dorajitd.log",
-                           O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  return FileDescriptor(::openat((*found)->descriptor(), "dorajitd.log",
+                                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
 }  // namespace
@@ -61,8 +62,8 @@ Result<Background> Background::enter() {
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     return fail(StatusCode::kIoError, std::format("pipe2: {}", std::strerror(errno)));
   }
-  UniqueFd read_end(ends[0]);
-  UniqueFd write_end(ends[1]);
+  FileDescriptor read_end(ends[0]);
+  FileDescriptor write_end(ends[1]);
   const pid_t child = ::fork();
   if (child < 0) return fail(StatusCode::kIoError, std::format("fork: {}", std::strerror(errno)));
   Background background;
@@ -78,12 +79,12 @@ Result<Background> Background::enter() {
 }
 
 void Background::settle(const std::string& folder) {
-  UniqueFd log = open_journal("dorajitd");
+  FileDescriptor log = open_journal("dorajitd");
   if (log) mark_priorities();
   if (!log) {
     log = open_log(folder);
   }
-  const UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const FileDescriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   replace(STDIN_FILENO, nothing);
   replace(STDOUT_FILENO, nothing);
   replace(STDERR_FILENO, log ? log : nothing);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runtime/base/error.h"
-#include "runtime/base/unique_fd.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::daemon {
 
@@ -24,7 +24,7 @@ class Background {
   void settle(const std::string& folder);
 
  private:
-  UniqueFd told_;
+  FileDescriptor told_;
   std::optional<int> parent_exit_code_;
 };
 

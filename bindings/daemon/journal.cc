@@ -39,11 +39,11 @@ void write_with_priority(LogLevel level, std::string_view message, void*) {
 
 }  // namespace
 
-UniqueFd open_journal(std::string_view identifier) {
+FileDescriptor open_journal(std::string_view identifier) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, kStream, sizeof address.sun_path - 1);
-  UniqueFd stream(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  FileDescriptor stream(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!stream ||
       ::connect(stream.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return {};

@@ -3,13 +3,13 @@
 
 #include <string_view>
 
-#include "runtime/base/unique_fd.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::daemon {
 
 // A stream whose lines appear in the journal under that name, with the priority that "<N>" at their
 // beginning says. Empty where there is no journal.
-UniqueFd open_journal(std::string_view identifier);
+FileDescriptor open_journal(std::string_view identifier);
 
 // Whether standard error is such a stream, as in a service of systemd.
 bool is_stderr_the_journal();

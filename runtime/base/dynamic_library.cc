@@ -11,7 +11,7 @@
 #include <format>
 #include <utility>
 
-#include "runtime/base/unique_fd.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit {
 namespace {
@@ -49,7 +49,7 @@ Result<DynamicLibrary> DynamicLibrary::find_loaded(const std::string& soname) {
 
 Result<DynamicLibrary> DynamicLibrary::open_memory(const std::string& code,
                                                    const std::string& label) {
-  const UniqueFd file(memfd_create(label.c_str(), MFD_CLOEXEC));
+  const FileDescriptor file(memfd_create(label.c_str(), MFD_CLOEXEC));
   if (!file) {
     return fail(StatusCode::kIoError,
                 std::format("memfd_create({}): {}", label, std::strerror(errno)));

@@ -30,8 +30,8 @@ std::string temporary_folder() {
   return base != nullptr && *base == '/' ? base : "/tmp";
 }
 
-UniqueFd open_folder(int folder, const char* name) {
-  return UniqueFd(::openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+FileDescriptor open_folder(int folder, const char* name) {
+  return FileDescriptor(::openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
 // Whether nobody but this user has ever been able to look into it.
@@ -50,7 +50,7 @@ void remove_contents(int folder) {
 }
 
 void remove_if_abandoned(int base, const char* name) {
-  const UniqueFd folder = open_folder(base, name);
+  const FileDescriptor folder = open_folder(base, name);
   struct stat found{};
   if (!folder || !is_private(folder.get(), found)) return;
   if (found.st_mtime + kAbandonedAfterSeconds >= std::time(nullptr)) return;
@@ -70,7 +70,7 @@ Status cannot_write(const std::string& path) {
 
 void PrivateFolder::remove_abandoned() {
   const std::string base = temporary_folder();
-  const UniqueFd folder(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor folder(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return;
   std::error_code error;
   fs::directory_iterator entry(std::format("/proc/self/fd/{}", folder.get()), error);
@@ -92,7 +92,7 @@ Result<PrivateFolder> PrivateFolder::make() {
                 std::format("cannot make a folder like {}: {}; set TMPDIR to a writable folder",
                             path, std::strerror(errno)));
   }
-  UniqueFd folder = open_folder(AT_FDCWD, path.c_str());
+  FileDescriptor folder = open_folder(AT_FDCWD, path.c_str());
   struct stat found{};
   // Held by another: one that has taken this name. Where there are no locks, none is removed
   // either.
@@ -124,8 +124,8 @@ Status PrivateFolder::write(const std::string& name, std::string_view text) cons
     ::mkdirat(descriptor(), name.substr(0, slash).c_str(), 0700);
   }
   const std::string path = path_ + "/" + name;
-  const UniqueFd file(::openat(descriptor(), name.c_str(),
-                               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const FileDescriptor file(::openat(descriptor(), name.c_str(),
+                                     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return cannot_write(path);
   while (!text.empty()) {
     const ssize_t written = ::write(file.get(), text.data(), text.size());
@@ -137,7 +137,8 @@ Status PrivateFolder::write(const std::string& name, std::string_view text) cons
 }
 
 std::string PrivateFolder::read(const std::string& name) const {
-  const UniqueFd file(::openat(descriptor(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const FileDescriptor file(
+      ::openat(descriptor(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   std::string bytes;
   char buffer[65536];
   for (ssize_t count = 0; file;) {

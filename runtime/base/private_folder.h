@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "runtime/base/error.h"
-#include "runtime/base/unique_fd.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit {
 
@@ -34,11 +34,11 @@ class PrivateFolder {
   [[nodiscard]] std::string read(const std::string& name) const;
 
  private:
-  PrivateFolder(std::string path, UniqueFd descriptor)
+  PrivateFolder(std::string path, FileDescriptor descriptor)
       : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
 
   std::string path_;  // empty: nothing to remove
-  UniqueFd descriptor_;
+  FileDescriptor descriptor_;
 };
 
 }  // namespace dorajit

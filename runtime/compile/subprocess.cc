@@ -13,7 +13,7 @@
 #include <format>
 #include <string_view>
 
-#include "runtime/base/unique_fd.h"
+#include "runtime/base/file_descriptor.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has it in no header
 
@@ -74,8 +74,8 @@ Result<ProcessResult> run_process(const std::vector<std::string>& argv,
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return fail(StatusCode::kIoError, std::format("pipe: {}", std::strerror(errno)));
   }
-  const UniqueFd reader(ends[0]);
-  UniqueFd writer(ends[1]);
+  const FileDescriptor reader(ends[0]);
+  FileDescriptor writer(ends[1]);
   FileActions actions;
   posix_spawn_file_actions_addopen(actions.get(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(actions.get(), writer.get(), STDOUT_FILENO);

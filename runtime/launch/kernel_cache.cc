@@ -8,7 +8,6 @@
 #include "kernel_templates/config_text.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
-#include "runtime/base/scope_exit.h"
 #include "runtime/device/cpu/cpu_device.h"
 
 namespace dorajit::launch {
@@ -110,27 +109,16 @@ Result<ReadyKernel> KernelCache::get(device::Device& device, const kernels::Vari
     if (info.traits.kind == DeviceKind::kCpu) ready.config.num_warps = config.num_warps;
     return ready;
   };
-  std::unique_lock lock(mutex_);
-  for (;;) {
+  const auto turn = making_.take_turn(key);
+  {
+    const std::scoped_lock lock(mutex_);
     if (const auto found = ready_.find(key); found != ready_.end()) {
       return with_launch_part(found->second);
     }
-    if (in_progress_.insert(key).second) break;
-    made_.wait(lock);
   }
-  lock.unlock();
-  // Also when something throws: the next caller must not wait for a kernel that nobody makes.
-  const ScopeExit finished([&] {
-    {
-      const std::scoped_lock relock(mutex_);
-      in_progress_.erase(key);
-    }
-    made_.notify_all();
-  });
   DORAJIT_ASSIGN(ReadyKernel made, make(device, variant, compiled));
-  lock.lock();
+  const std::scoped_lock lock(mutex_);
   ready_.emplace(key, made);
-  lock.unlock();
   return with_launch_part(std::move(made));
 }
 

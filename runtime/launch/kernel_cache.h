@@ -1,16 +1,15 @@
 // Loaded kernels by device and config: from memory, from the artifact store, or compiled now.
 #pragma once
 
-#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 
 #include "runtime/base/artifact_store.h"
 #include "runtime/base/error.h"
 #include "runtime/base/settings.h"
+#include "runtime/base/single_flight.h"
 #include "runtime/base/statistics.h"
 #include "runtime/compile/host_compiler.h"
 #include "runtime/compile/nvrtc_compiler.h"
@@ -63,10 +62,9 @@ class KernelCache {
   Statistics& statistics_;
   compile::NvrtcCompiler nvrtc_;
   compile::HostCompiler host_compiler_;
+  SingleFlight<std::string> making_;
   std::mutex mutex_;
-  std::condition_variable made_;
-  std::map<std::string, ReadyKernel, std::less<>> ready_;  // under mutex_, like in_progress_
-  std::set<std::string, std::less<>> in_progress_;
+  std::map<std::string, ReadyKernel, std::less<>> ready_;  // under mutex_
 };
 
 }  // namespace dorajit::launch

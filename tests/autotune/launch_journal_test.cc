@@ -37,11 +37,13 @@ class LaunchJournalTest : public testing::Test {
     return kernels::config_space(problem_.variant, device_.info().traits, 1,
                                  kernels::SpaceKind::kSlim);
   }
-  std::string scope() const { return quarantine_scope(problem_.variant, device_.info()); }
+  std::string scope() const {
+    return TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).scope;
+  }
 
-  Result<TuneResult> tune(LaunchJournal* journal) {
-    return tune_problem(problem_, device_, kernels_, {.seconds = 5, .journal = journal},
-                        statistics_);
+  std::expected<TuneResult, TuneFailure> tune(LaunchJournal* journal) {
+    return tune_problem(TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim), device_,
+                        kernels_, {.seconds = 5, .journal = journal}, statistics_);
   }
 
   // A process that runs `work`.
@@ -175,7 +177,9 @@ TEST_F(LaunchJournalTest, TheNextProcessRecordsItAndTheJournalForgetsIt) {
   const std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open("");
   EXPECT_EQ(find(problem_, store).rung, launch::Rung::kTuned);
   EXPECT_TRUE(LaunchJournal::open(directory_)->casualties(scope()).empty());
-  EXPECT_EQ(quarantined_configs(*store, problem_.variant, device_.info()), std::vector{space()[2]});
+  EXPECT_EQ(quarantined_configs(store->bad_trials("fake"),
+                                TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim)),
+            std::vector{space()[2]});
   const auto other =
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
   EXPECT_EQ(find(other, store).rung, launch::Rung::kTuned) << "by the database alone";

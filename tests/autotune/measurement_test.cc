@@ -112,17 +112,19 @@ TEST(Verifier, SeesAWriteIntoThePaddingBetweenRows) {
 }
 
 // How much is read back from a device while a kernel is watched, and how often one is.
-class CountingWatch final : public Verifier::Watch {
+class CountingWatch final : public cache::LaunchJournal {
  public:
   explicit CountingWatch(const tests::FakeDevice& device) : device_(device) {}
-  void begin() override {
+  void enter(std::string_view, std::string_view, const kernels::Config&) override {
     ++begun_;
     before_ = device_.downloads();
   }
-  void end() override {
+  void leave() override {
     ++ended_;
     downloads_ += device_.downloads() - before_;
   }
+  std::vector<kernels::Config> casualties(std::string_view) override { return {}; }
+  void forget(std::string_view, std::span<const kernels::Config>) override {}
   [[nodiscard]] int begun() const { return begun_; }
   [[nodiscard]] int ended() const { return ended_; }
   [[nodiscard]] int downloads() const { return downloads_; }
@@ -148,20 +150,22 @@ TEST(Verifier, WatchesAKernelForAsLongAsItMayHarmTheProcess) {
       kernels.get(device, problem.variant, kernels::builtin_cpu_config(tests::float_compose()));
   ASSERT_TRUE(ready);
   CountingWatch on_cpu(device);
-  EXPECT_EQ(verifier->check(*ready, &on_cpu), Result<cache::Verdict>(cache::Verdict::kOk));
+  EXPECT_EQ(verifier->check(*ready, {.journal = &on_cpu}),
+            Result<cache::Verdict>(cache::Verdict::kOk));
   EXPECT_GT(on_cpu.begun(), 1);
   EXPECT_EQ(on_cpu.ended(), on_cpu.begun());
   EXPECT_EQ(on_cpu.downloads(), on_cpu.begun()) << "until what it wrote was looked at";
 
   device.pose_as_gpu();
   CountingWatch on_gpu(device);
-  EXPECT_EQ(verifier->check(*ready, &on_gpu), Result<cache::Verdict>(cache::Verdict::kOk));
+  EXPECT_EQ(verifier->check(*ready, {.journal = &on_gpu}),
+            Result<cache::Verdict>(cache::Verdict::kOk));
   EXPECT_EQ(on_gpu.begun(), on_cpu.begun());
   EXPECT_EQ(on_gpu.downloads(), 0);
 
   device.plant(ready->config, tests::Misbehaviour::kFailsToLaunch);
   CountingWatch failing(device);
-  EXPECT_FALSE(verifier->check(*ready, &failing));
+  EXPECT_FALSE(verifier->check(*ready, {.journal = &failing}));
   EXPECT_EQ(failing.ended(), 1) << "it came back";
 }
 

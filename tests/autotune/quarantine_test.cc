@@ -44,7 +44,8 @@ TEST_F(Quarantine, HoldsWhatEarlierTuningsOfTheVariantFoundBad) {
       trial(999, 1, Verdict::kWrongBits),       trial(300, 5, Verdict::kSpills),
       trial(300, 6, Verdict::kFailedToCompile), trial(300, 7, Verdict::kDidNotFinish)};
   std::vector<int> blocks;
-  for (const auto& config : quarantined_configs(trials, problem_.variant, device_.info())) {
+  for (const auto& config : quarantined_configs(
+           trials, TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim))) {
     blocks.push_back(config.block_size);
   }
   EXPECT_EQ(blocks, (std::vector<int>{1, 3, 4, 7}));
@@ -55,7 +56,9 @@ TEST_F(Quarantine, OtherDevicesVariantsAndTemplatesSayNothing) {
   trials[0].device = "another";
   trials[1].environment.templates = "another";
   trials[2].problem = "another" + trials[2].problem;
-  EXPECT_TRUE(quarantined_configs(trials, problem_.variant, device_.info()).empty());
+  EXPECT_TRUE(quarantined_configs(
+                  trials, TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim))
+                  .empty());
 }
 
 TEST_F(Quarantine, IsFoundInTheStoreByProblemsOfOtherShapes) {
@@ -66,7 +69,9 @@ TEST_F(Quarantine, IsFoundInTheStoreByProblemsOfOtherShapes) {
   winner.device = bad.device;
   winner.environment = bad.environment;
   store->record(std::vector{bad}, winner);
-  EXPECT_EQ(quarantined_configs(*store, problem_.variant, device_.info()), std::vector{bad.config});
+  EXPECT_EQ(quarantined_configs(store->bad_trials("fake"),
+                                TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim)),
+            std::vector{bad.config});
 }
 
 TEST_F(Quarantine, WhatIsLeftOutIsNeitherLaunchedNorListedButTheDefaultIs) {
@@ -75,9 +80,9 @@ TEST_F(Quarantine, WhatIsLeftOutIsNeitherLaunchedNorListedButTheDefaultIs) {
   launch::KernelCache kernels(Settings{}, &artifacts, statistics);
   device_.set_time_ns(space()[3], 0.1e6);
   device_.plant(space()[3], tests::Misbehaviour::kCrashes);
-  const auto result =
-      tune_problem(problem_, device_, kernels,
-                   {.seconds = 5, .left_out = {space()[3], space().front()}}, statistics);
+  TuningSession session(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  session.quarantined = {space()[3], space().front()};
+  const auto result = tune_problem(session, device_, kernels, {.seconds = 5}, statistics);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result->winner, space().front());
   EXPECT_EQ(result->trials.size(), space().size() - 1);

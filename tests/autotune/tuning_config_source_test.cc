@@ -86,7 +86,7 @@ cache::Winner winner_of(const launch::Problem& problem, const kernels::Config& c
 }
 
 TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsServedWhereNothingMayBeTuned) {
-  auto environment = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   environment.driver = "an older one";
   store_->record({}, winner_of(problem_, space()[2], environment));
   settings_.tune_policy = TunePolicy::kOff;
@@ -102,7 +102,7 @@ TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsServedWhereNothingMayBeTu
 }
 
 TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsTunedAgainAndServedWhereThatFails) {
-  auto environment = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   environment.driver = "an older one";
   store_->record({}, winner_of(problem_, space()[2], environment));
   device_.plant(space().front(), tests::Misbehaviour::kFailsToLaunch);
@@ -115,7 +115,8 @@ TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsTunedAgainAndServedWhereT
 
 TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearestDevice) {
   settings_.tune_policy = TunePolicy::kOff;
-  const auto environment = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  const auto environment =
+      TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   auto elsewhere = winner_of(problem_, space()[1], environment);
   elsewhere.device = "fake/of a neighbour";
   store_->record({}, elsewhere);
@@ -152,14 +153,15 @@ TEST_F(TuningConfigSourceTest, ExplainsTheDefaultByWhatIsMissing) {
 }
 
 TEST_F(TuningConfigSourceTest, AWinnerOfOtherTemplatesIsNotServed) {
-  auto environment = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   environment.templates = "other kernels";
   store_->record({}, winner_of(problem_, space()[2], environment));
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kTuned);
 }
 
 TEST_F(TuningConfigSourceTest, AShippedWinnerAnswersWhatTheUserNeverTuned) {
-  const auto environment = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  const auto environment =
+      TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   ship(winner_of(problem_, space()[2], environment));
   const auto answer = make_source().find(problem_, device_, kernels_);
   EXPECT_EQ(answer.rung, Rung::kShippedDatabase);
@@ -168,7 +170,7 @@ TEST_F(TuningConfigSourceTest, AShippedWinnerAnswersWhatTheUserNeverTuned) {
 }
 
 TEST_F(TuningConfigSourceTest, AShippedWinnerComesBeforeAStaleOneAndOneOfOtherKernels) {
-  const auto now = environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim);
+  const auto now = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   ship(winner_of(problem_, space()[2], now));
   auto older = now;
   older.driver = "an older one";
@@ -185,7 +187,7 @@ TEST_F(TuningConfigSourceTest, AConfigThatMisbehavedHereIsNotTakenFromElsewhere)
   const auto other =
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
   ship(winner_of(problem_, space()[2],
-                 environment_of(problem_, device_.info(), kernels::SpaceKind::kSlim)));
+                 TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment));
   device_.plant(space()[2], tests::Misbehaviour::kWrongBits);
   make_source().find(other, device_, kernels_);
   settings_.tune_policy = TunePolicy::kOff;
@@ -200,7 +202,7 @@ TEST_F(TuningConfigSourceTest, AShippedNeighbourAnswersWhereNothingMayBeTuned) {
   const auto larger =
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 600);
   ship(winner_of(larger, space()[2],
-                 environment_of(larger, device_.info(), kernels::SpaceKind::kSlim)));
+                 TuningSession(larger, device_.info(), kernels::SpaceKind::kSlim).environment));
   const auto answer = make_source().find(problem_, device_, kernels_);
   EXPECT_EQ(answer.rung, Rung::kNearestShape);
   EXPECT_EQ(answer.config, space()[2]);

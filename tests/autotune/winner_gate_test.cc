@@ -47,7 +47,8 @@ class WinnerGateTest : public testing::Test {
   cache::Winner winner(const launch::Problem& problem, const kernels::Config& config) {
     return {.problem = to_text(problem),
             .device = "fake",
-            .environment = environment_of(problem, device_.info(), kernels::SpaceKind::kSlim),
+            .environment =
+                TuningSession(problem, device_.info(), kernels::SpaceKind::kSlim).environment,
             .config = config,
             .default_config = config,
             .median_ns = 1,

@@ -62,7 +62,7 @@ class Impostor {
     address.sun_family = AF_UNIX;
     const std::string path = socket_path(folder_);
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    listener_ = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    listener_ = FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(::listen(listener_.get(), 8), 0);
     thread_ = std::thread([this] { serve(); });
@@ -81,7 +81,7 @@ class Impostor {
  private:
   void serve() {
     for (;;) {
-      const UniqueFd socket(::accept(listener_.get(), nullptr, nullptr));
+      const FileDescriptor socket(::accept(listener_.get(), nullptr, nullptr));
       if (!socket) return;
       deed_(socket.get());
       ++visits_;
@@ -90,7 +90,7 @@ class Impostor {
 
   Deed deed_;
   std::string folder_;
-  UniqueFd listener_;
+  FileDescriptor listener_;
   std::atomic<int> visits_ = 0;
   std::thread thread_;
 };

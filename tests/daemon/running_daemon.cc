@@ -146,7 +146,7 @@ PlainClient::PlainClient(const std::string& socket_folder) {
   const std::string path = socket_path(socket_folder);
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   const auto connects = [&] {
-    socket_ = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    socket_ = FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const timeval limit{.tv_sec = kLongestWait.count(), .tv_usec = 0};
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     return ::connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;

@@ -15,7 +15,7 @@
 #include "autotune/daemon/worker_bench.h"
 #include "autotune/protocol/line_splitter.h"
 #include "autotune/protocol/messages.h"
-#include "runtime/base/unique_fd.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/launch/problem.h"
 
 namespace dorajit::tests {
@@ -116,7 +116,7 @@ class PlainClient {
  private:
   static void complain(const std::optional<autotune::protocol::Answer>& answer);
 
-  UniqueFd socket_;
+  FileDescriptor socket_;
   autotune::protocol::LineSplitter lines_{autotune::protocol::kMostAnswerBytes};
 };
 

@@ -100,7 +100,7 @@ class ActivatedDaemon {
     address.sun_family = AF_UNIX;
     const std::string path = autotune::protocol::socket_path(place_.socket_folder());
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    socket_ = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    socket_ = FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(::listen(socket_.get(), 8), 0);
   }
@@ -125,7 +125,7 @@ class ActivatedDaemon {
 
  private:
   RealDaemon place_;
-  UniqueFd socket_;
+  FileDescriptor socket_;
 };
 
 TEST(SystemdSocketProcess, ServesThoseWhoCameBeforeItAndLeavesTheSocket) {

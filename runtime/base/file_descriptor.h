@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace dorajit::cache {
+namespace dorajit {
 
 class FileDescriptor {
  public:
@@ -37,4 +37,4 @@ class FileDescriptor {
   int descriptor_ = -1;
 };
 
-}  // namespace dorajit::cache
+}  // namespace dorajit

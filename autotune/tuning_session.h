@@ -1,0 +1,42 @@
+// What the ladder, the gate, the tuner and the record share of one problem on one device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cache/tuning_store.h"
+#include "kernel_templates/spaces.h"
+#include "runtime/device/device.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::autotune {
+
+// What a measurement of this library means; a change makes earlier winners stale.
+inline constexpr const char* kTunerVersion = "2";
+inline constexpr const char* kMeasurementPolicy = "cold-cache tournament/2";
+
+// Made once per problem that is looked up or tuned: enumerates the space and hashes it and the
+// templates. Refers to the problem and the device.
+struct TuningSession {
+  TuningSession(const launch::Problem& tuned_problem, const device::DeviceInfo& tuned_device,
+                kernels::SpaceKind kind);
+
+  [[nodiscard]] const kernels::Config& default_config() const { return space.front(); }
+
+  const launch::Problem& problem;
+  const device::DeviceInfo& device;
+  const kernels::SpaceKind space_kind;
+  const std::string problem_text;
+  const std::vector<kernels::Config> space;  // the default first
+  const cache::Environment environment;      // of a measurement made now
+  // What a config's being good or bad depends on, beside the config: device, variant and templates.
+  const std::string scope;
+
+  // How long a look-up may wait for the database.
+  cache::Patience patience = cache::Patience::kShort;
+  bool was_read = false;                       // the last look-up reached the database
+  std::vector<kernels::Config> quarantined{};  // as of the last look-up: not to be tried again
+  std::vector<kernels::Config> rejected{};     // could not be verified; answer nowhere
+};
+
+}  // namespace dorajit::autotune

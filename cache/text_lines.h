@@ -1,0 +1,18 @@
+// Text that is read line by line.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+namespace dorajit::cache {
+
+// Cuts the first line off `text`.
+inline std::string_view cut_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return line;
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,89 @@
+// Members of JSON objects that somebody else wrote, read with their types checked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <format>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace dorajit {
+
+// Nothing where the member is missing or of another type. T is std::string, bool, double,
+// std::int64_t, or std::uint64_t for an integer that is not negative.
+template <class T, class Json>
+std::optional<T> json_member(const Json& object, std::string_view name) {
+  const auto found = object.find(name);
+  if (found == object.end()) return std::nullopt;
+  bool fits = false;
+  if constexpr (std::is_same_v<T, std::string>) fits = found->is_string();
+  if constexpr (std::is_same_v<T, bool>) fits = found->is_boolean();
+  if constexpr (std::is_same_v<T, double>) fits = found->is_number();
+  if constexpr (std::is_same_v<T, std::int64_t>) fits = found->is_number_integer();
+  if constexpr (std::is_same_v<T, std::uint64_t>) fits = found->is_number_unsigned();
+  return fits ? std::optional(found->template get<T>()) : std::nullopt;
+}
+
+// Reads the members of one object that all have to be right. The first fault is kept.
+class JsonFields {
+ public:
+  using Json = nlohmann::ordered_json;
+  static constexpr std::size_t kAnyLength = std::numeric_limits<std::size_t>::max();
+
+  explicit JsonFields(const Json& object) : object_(object) {}
+
+  std::string text(std::string_view name, std::size_t most_bytes = kAnyLength) {
+    auto found = json_member<std::string>(object_, name);
+    if (!found) refuse(name, "is no text");
+    if (found && found->size() > most_bytes) {
+      refuse(name, "is too long");
+      found.reset();
+    }
+    return std::move(found).value_or("");
+  }
+
+  double number(std::string_view name) {
+    const auto found = json_member<double>(object_, name);
+    if (!found) refuse(name, "is no number");
+    return found.value_or(0);
+  }
+
+  double number(std::string_view name, double least, double most) {
+    const double found = number(name);
+    if (found >= least && found <= most) return found;
+    refuse(name, "is out of range");
+    return least;
+  }
+
+  std::int64_t count(std::string_view name, std::int64_t most) {
+    const auto found = json_member<std::uint64_t>(object_, name);
+    if (found && *found <= static_cast<std::uint64_t>(most)) {
+      return static_cast<std::int64_t>(*found);
+    }
+    refuse(name, std::format("is no integer from 0 to {}", most));
+    return 0;
+  }
+
+  [[nodiscard]] bool is_null(std::string_view name) const {
+    const auto found = object_.find(name);
+    return found != object_.end() && found->is_null();
+  }
+
+  void refuse(std::string_view name, std::string_view what) {
+    if (fault_.empty()) fault_ = std::format("\"{}\" {}", name, what);
+  }
+
+  [[nodiscard]] const Json& object() const { return object_; }
+  // Empty: nothing was wrong.
+  [[nodiscard]] const std::string& fault() const { return fault_; }
+
+ private:
+  const Json& object_;
+  std::string fault_;
+};
+
+}  // namespace dorajit
