@@ -77,8 +77,10 @@ std::vector<RungLook> look_up_exactly(cache::TuningStore& store, TuningSession& 
   const std::string& problem = session.problem_text;
   const std::string& device = session.device.fingerprint;
   const auto history = store.find_history(device, problem, session.patience);
-  session.was_read = history.was_read;
-  session.quarantined = quarantined_configs(history.bad_trials, session);
+  // A look-up that cannot read the database takes nothing back.
+  for (const kernels::Config& config : quarantined_configs(history.bad_trials, session)) {
+    if (!std::ranges::contains(session.quarantined, config)) session.quarantined.push_back(config);
+  }
   std::vector<RungLook> looks;
   const auto look = [&](Rung rung, const std::optional<Winner>& winner, std::string_view nothing) {
     RungLook& found = looks.emplace_back(exact_look(rung, winner, session, nothing));

@@ -164,12 +164,11 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
         static_cast<std::int64_t>(settings_.tune_seconds * 1000) + 10'000);
     const auto claim =
         store_->wait_for_claim(session.device.fingerprint, session.problem_text, patience);
-    std::unique_lock lock(tuning_, std::try_to_lock);
-    // Whoever tuned since the database was read may have added this winner or bad configs.
-    const bool is_current = lock && claim && claim->is_first() && session.was_read;
-    if (!lock) lock.lock();
+    const std::scoped_lock lock(tuning_);
+    // Whoever tuned since the database was read may have added this winner, or bad configs of the
+    // variant.
     session.patience = cache::Patience::kLong;
-    if (!is_current) looks = verified(look_up_exactly, session, device, kernels);
+    looks = verified(look_up_exactly, session, device, kernels);
     if (is_fresh()) return answer_of(best_of(looks), session);
     if (claim) {
       if (auto tuned = tune(session, device, kernels)) return *std::move(tuned);

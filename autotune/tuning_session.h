@@ -34,8 +34,7 @@ struct TuningSession {
 
   // How long a look-up may wait for the database.
   cache::Patience patience = cache::Patience::kShort;
-  bool was_read = false;                       // the last look-up reached the database
-  std::vector<kernels::Config> quarantined{};  // as of the last look-up: not to be tried again
+  std::vector<kernels::Config> quarantined{};  // by any look-up so far: not to be tried again
   std::vector<kernels::Config> rejected{};     // could not be verified; answer nowhere
 };
 

@@ -48,12 +48,6 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
   return *this;
 }
 
-bool FileLock::leave_mark() const {
-  struct stat status{};
-  return ::fstat(file_.get(), &status) == 0 && status.st_size == 0 &&
-         ::pwrite(file_.get(), "1", 1, 0) == 1;
-}
-
 void FileLock::release() {
   if (!file_) return;
   // A child forked meanwhile shares the open file, so closing it here would not unlock it; and a

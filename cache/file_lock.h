@@ -30,9 +30,6 @@ class FileLock {
   FileLock& operator=(FileLock&& other) noexcept;
   ~FileLock() { release(); }
 
-  // Leaves a mark in the file: true if no earlier holder had left one.
-  [[nodiscard]] bool leave_mark() const;
-
  private:
   FileLock(FileDescriptor file, pid_t owner) : file_(std::move(file)), owner_(owner) {}
   void release();

@@ -69,10 +69,11 @@ Inspection inspect_for_reading(const std::string& path) {
 SqliteStatus read_rows(Connection& connection, TrialFile& file, const Progress& progress) {
   DORAJIT_ASSIGN(const auto trial_rows, connection.query_integer("SELECT count(*) FROM trials"));
   DORAJIT_ASSIGN(const auto winner_rows, connection.query_integer("SELECT count(*) FROM winners"));
-  DORAJIT_ASSIGN(file.trials, select_trials(connection, [&](std::int64_t done) {
+  DORAJIT_ASSIGN(auto trials, select_trials(connection, [&](std::int64_t done) {
                    report(progress, done, trial_rows);
                  }));
   DORAJIT_ASSIGN(const auto winners, select_winners(connection));
+  file.trials = std::move(trials);
   std::erase_if(file.trials, [latest = latest_plausible_time()](const Trial& trial) {
     return trial.created_unix_s > latest;
   });

@@ -21,15 +21,10 @@ class TuningClaim {
                                             std::string_view problem,
                                             std::chrono::milliseconds wait, const Trust& trust);
 
-  // Nobody had it before: what was read earlier still holds. False where that is not known.
-  [[nodiscard]] bool is_first() const { return is_first_; }
-
  private:
-  explicit TuningClaim(std::optional<FileLock> lock)
-      : lock_(std::move(lock)), is_first_(lock_ && lock_->leave_mark()) {}
+  explicit TuningClaim(std::optional<FileLock> lock) : lock_(std::move(lock)) {}
 
   std::optional<FileLock> lock_;
-  bool is_first_;
 };
 
 }  // namespace dorajit::cache

@@ -63,7 +63,6 @@ TuningStore::History TuningStore::find_history(std::string_view device, std::str
         History found;
         DORAJIT_ASSIGN(found.winner, select_winner(connection, device, problem));
         DORAJIT_ASSIGN(found.bad_trials, select_bad_trials(connection, device));
-        found.was_read = true;
         return found;
       });
   const std::scoped_lock lock(own.mutex);

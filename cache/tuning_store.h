@@ -78,7 +78,6 @@ class TuningStore {
   struct History {
     std::optional<Winner> winner;
     std::vector<Trial> bad_trials;
-    bool was_read = false;  // the database was; else memory alone answers
   };
 
   // The winner of a problem and the bad trials on its device, by one read of the user's database

@@ -31,16 +31,6 @@ TEST(TuningClaim, ExcludesWithinAProcess) {
   EXPECT_TRUE(store->try_claim("device", "problem"));
 }
 
-TEST(TuningClaim, IsFirstWhereNobodyHasHadItBefore) {
-  const TemporaryDirectory directory;
-  const auto store = TuningStore::open(directory.path());
-  EXPECT_TRUE(store->try_claim("device", "problem")->is_first());
-  EXPECT_FALSE(store->try_claim("device", "problem")->is_first());
-  EXPECT_TRUE(store->try_claim("device", "other")->is_first());
-  EXPECT_FALSE(TuningStore::open("")->try_claim("device", "problem")->is_first())
-      << "nobody to agree with";
-}
-
 TEST(TuningClaim, ThreadsTakeTurns) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
