@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernel_templates/config_limits.h"
+#include "kernel_templates/sizes.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -27,17 +28,23 @@ double distance(const launch::Problem& problem, const launch::Problem& other) {
   const auto factors = [](auto a, auto b) {
     return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
   };
-  return factors(problem.num_cols, other.num_cols) +
-         std::abs(problem.row_bucket - other.row_bucket) +
-         kHalvingOfVectors * factors(problem.vector_width, other.vector_width);
+  double sum = kHalvingOfVectors * factors(problem.vector_width, other.vector_width);
+  const kernels::Sizes sizes = problem.largest_sizes();
+  const kernels::Sizes others = other.largest_sizes();
+  const auto& dimensions = problem.variant.operation->dimensions;
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (dimensions[i].keying != kernels::Keying::kDerived) sum += factors(sizes[i], others[i]);
+  }
+  return sum;
 }
 
 // On a GPU a block wider than the matrix leaves threads idle: up to two thirds more time where the
 // winner's own matrix was wide enough for it.
 double misfit(const Seeker& seeker, const kernels::Config& config) {
   if (!seeker.device.starts_with("cuda/")) return 0;
-  const double blocks =
-      static_cast<double>(config.block_size) / static_cast<double>(seeker.problem.num_cols);
+  const kernels::OperandShape& matrix = seeker.problem.variant.operation->operands.front().shape;
+  const std::int64_t cols = kernels::row_length(matrix, seeker.problem.key);
+  const double blocks = static_cast<double>(config.block_size) / static_cast<double>(cols);
   return blocks > 1 ? kDoublingPastTheColumns * std::log2(blocks) : 0;
 }
 

@@ -5,8 +5,8 @@
 #include <format>
 #include <random>
 
-#include "kernel_templates/partial_sums.h"
 #include "kernel_templates/reference.h"
+#include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 
 namespace dorajit::autotune {
@@ -14,13 +14,10 @@ namespace {
 
 using kernels::ElementType;
 using kernels::OperandRole;
-using kernels::OperandShape;
 
 constexpr std::size_t kSetAlignment = 256;
 constexpr int kWidestAccess = 16;
 constexpr int kPoison = 0xA5;
-
-constexpr std::int64_t kMostChannels = 256;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -40,8 +37,7 @@ std::vector<std::byte> random_elements(const kernels::Operand& operand, ElementT
   std::vector<std::byte> bytes(count * size);
   const kernels::OperandArgument target{.data = bytes.data(), .row_stride = 0};
   for (std::size_t i = 0; i < distinct; ++i) {
-    const double value =
-        operand.shape == OperandShape::kBroadcast ? around_one(random) : around_zero(random);
+    const double value = operand.shape.is_matrix() ? around_zero(random) : around_one(random);
     kernels::store_element(target, type, 0, static_cast<long long>(i), value);
   }
   for (std::size_t done = distinct; done < count;) {
@@ -71,13 +67,12 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
     const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant.types[i]));
     const std::size_t access =
         std::min<std::size_t>(kWidestAccess, size * static_cast<std::size_t>(shape.vector_width));
-    const bool matrix = operands[i].shape == OperandShape::kMatrix;
-    const std::int64_t rows = matrix ? shape.rows : 1;
-    const auto stride = static_cast<std::size_t>(
-        matrix ? round_up(static_cast<std::size_t>(shape.cols), access / size) : 0);
-    const std::size_t elements = matrix
-                                     ? stride * static_cast<std::size_t>(rows)
-                                     : static_cast<std::size_t>(shape.channels(variant.broadcast));
+    const auto rows = static_cast<std::size_t>(kernels::num_rows(operands[i].shape, shape.sizes));
+    const auto length =
+        static_cast<std::size_t>(kernels::row_length(operands[i].shape, shape.sizes));
+    const bool matrix = operands[i].shape.is_matrix();
+    const std::size_t stride = matrix ? round_up(length, access / size) : 0;
+    const std::size_t elements = matrix ? stride * rows : length;
     layout.push_back({.offset = offset + (misaligned && access < kWidestAccess ? access : 0),
                       .bytes = elements * size,
                       .row_stride = static_cast<long long>(stride)});
@@ -87,17 +82,9 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
   return layout;
 }
 
-std::int64_t ScratchShape::channels(kernels::Broadcast broadcast) const {
-  if (broadcast == kernels::Broadcast::kPerColumn) return cols;
-  return std::min(rows & -rows, kMostChannels);
-}
-
 std::int64_t ScratchOperands::workspace_bytes(const kernels::Variant& variant,
                                               const ScratchShape& shape) {
-  if (!variant.has_sum()) return 0;
-  return kernels::sum_workspace_bytes(variant.broadcast, shape.rows, shape.cols,
-                                      shape.channels(variant.broadcast),
-                                      kernels::size_in_bytes(kernels::compute_type(variant)));
+  return kernels::workspace_bytes(variant, shape.sizes);
 }
 
 std::int64_t ScratchOperands::operand_bytes(const kernels::Variant& variant,
@@ -132,11 +119,24 @@ Result<std::int64_t> scratch_budget(std::int64_t scratch_bytes, device::Device& 
 
 ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,
                            std::int64_t bytes) {
-  ScratchShape shape{.rows = problem.bucket_rows(),
-                     .cols = problem.num_cols,
+  return fitting_shape(problem, problem.largest_sizes(), bytes, [&](const ScratchShape& shape) {
+    return ScratchOperands::bytes_per_set(problem.variant, shape, kind);
+  });
+}
+
+ScratchShape fitting_shape(const launch::Problem& problem, const kernels::Sizes& sizes,
+                           std::int64_t bytes,
+                           const std::function<std::int64_t(const ScratchShape&)>& bytes_of) {
+  const kernels::Variant& variant = problem.variant;
+  const auto& dimensions = variant.operation->dimensions;
+  ScratchShape shape{.sizes = kernels::with_derived(variant, sizes),
                      .vector_width = problem.vector_width};
-  while (shape.rows > 1 && ScratchOperands::bytes_per_set(problem.variant, shape, kind) > bytes) {
-    shape.rows /= 2;
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (dimensions[i].keying != kernels::Keying::kBucketed) continue;
+    while (shape.sizes[i] > 1 && bytes_of(shape) > bytes) {
+      shape.sizes[i] /= 2;
+      shape.sizes = kernels::with_derived(variant, shape.sizes);
+    }
   }
   return shape;
 }
@@ -147,9 +147,9 @@ Status check_fits(const launch::Problem& problem, const ScratchShape& shape,
   if (needed <= bytes) return {};
   return fail(
       StatusCode::kOutOfMemory,
-      std::format("operands of {} x {} elements take {} bytes, but scratch memory may take {}; "
-                  "raise DORAJIT_SCRATCH_BYTES to measure them",
-                  shape.rows, shape.cols, needed, bytes));
+      std::format("operands of {} take {} bytes, but scratch memory may take {}; raise "
+                  "DORAJIT_SCRATCH_BYTES to measure them",
+                  kernels::to_text(*problem.variant.operation, shape.sizes), needed, bytes));
 }
 
 Result<ScratchOperands> ScratchOperands::make(device::Device& device,
@@ -179,9 +179,9 @@ Status ScratchOperands::fill_inputs() {
 
 kernels::KernelArguments ScratchOperands::arguments(std::int64_t set) const {
   kernels::KernelArguments arguments{};
-  arguments.num_rows = shape_.rows;
-  arguments.num_cols = shape_.cols;
-  arguments.num_channels = shape_.channels(variant_.broadcast);
+  arguments.num_rows = shape_.sizes[0];
+  arguments.num_cols = shape_.sizes[1];
+  arguments.num_channels = shape_.sizes[2];
   arguments.workspace = buffer_->data() + set * set_bytes_ + workspace_offset_;
   std::ranges::fill(arguments.scalars, 0.5);
   for (std::size_t i = 0; i < layout_.size(); ++i) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -14,16 +15,11 @@
 namespace dorajit::autotune {
 
 struct ScratchShape {
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  std::int64_t sets = 1;  // independent copies, to rotate among
-  int vector_width = 1;   // the alignment class that the operands have, exactly
+  kernels::Sizes sizes{};  // of every dimension, derived ones included
+  std::int64_t sets = 1;   // independent copies, to rotate among
+  int vector_width = 1;    // the alignment class that the operands have, exactly
   std::uint64_t seed = 1;
   std::size_t guard_bytes = 256;  // before and after every operand and the workspace; in 256s
-
-  // Elements of a broadcast operand. Per row: the largest power of two, up to 256, that divides the
-  // rows.
-  [[nodiscard]] std::int64_t channels(kernels::Broadcast broadcast) const;
 };
 
 // What scratch operands take at most, unless the settings say otherwise.
@@ -33,9 +29,15 @@ inline constexpr std::int64_t kMostScratchBytes = std::int64_t{2} << 30;
 // free memory, and kMostScratchBytes at most.
 Result<std::int64_t> scratch_budget(std::int64_t scratch_bytes, device::Device& device);
 
-// As many rows of the problem's bucket as `bytes` allow for one set, but at least one.
+// The largest sizes of the problem, with bucketed ones halved until one set takes at most `bytes`;
+// they stay at least 1.
 ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,
                            std::int64_t bytes);
+
+// The same from other sizes. `bytes_of` says how many bytes a shape takes.
+ScratchShape fitting_shape(const launch::Problem& problem, const kernels::Sizes& sizes,
+                           std::int64_t bytes,
+                           const std::function<std::int64_t(const ScratchShape&)>& bytes_of);
 
 // kOutOfMemory unless one set of the shape fits `bytes`: of few very long rows, even one may not.
 Status check_fits(const launch::Problem& problem, const ScratchShape& shape,

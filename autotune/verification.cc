@@ -3,73 +3,30 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernel_templates/config_limits.h"
-#include "kernel_templates/partial_sums.h"
+#include "kernel_templates/verification_sizes.h"
 
 namespace dorajit::autotune {
 namespace {
 
-// Enough rows for two programs of the tallest elementwise config and a rest, few enough for the
-// host reference.
-constexpr std::int64_t kRows = 2 * kernels::kTallestElementwiseProgram + 12;
-constexpr std::int64_t kReferenceElements = 1 << 20;
-
-// Longer rows are cut to that, and end where they did in a vector or block of any config.
-constexpr std::int64_t kMostCols = kReferenceElements;
-constexpr std::int64_t kWidestBlock = 1 << 16;
-
 constexpr std::size_t kGuardBytes = 4096;
-
-constexpr std::int64_t kTallestProgram = kernels::kTallestSumProgram;
-
-// Shapes that give every config seven partial sums, the last of them cut short. With three bits set
-// in their number, as in that of the last one's leaves, no wrong order of the tree gives the right
-// sum. Few columns leave it to a second shape to fill whole blocks.
-std::vector<ScratchShape> deep_shapes(const launch::Problem& problem) {
-  if (problem.variant.broadcast == kernels::Broadcast::kPerRow) {
-    const std::int64_t cols =
-        std::min<std::int64_t>(problem.num_cols, 6 * kernels::kPartialColumns + 37);
-    const std::int64_t samples_per_partial =
-        kernels::sum_layout(kernels::Broadcast::kPerRow, 1, cols, 1, 1).rows_per_partial;
-    // Odd, so that the scratch operands take all the channels and no fewer samples. One channel
-    // alone may have the right sum by chance.
-    const std::int64_t samples = 6 * samples_per_partial + (samples_per_partial > 11 ? 11 : 1);
-    const std::int64_t channels = samples * cols * 16 <= kReferenceElements ? 16 : 4;
-    return {{.rows = channels * samples, .cols = cols, .seed = 14}};
-  }
-  return {{.rows = 6 * kTallestProgram + 85,
-           .cols = std::min<std::int64_t>(problem.num_cols, 19),
-           .seed = 14},
-          {.rows = kTallestProgram + 85,
-           .cols = std::min<std::int64_t>(problem.num_cols, 261),
-           .seed = 15}};
-}
+constexpr std::uint64_t kFirstSeed = 11;
 
 }  // namespace
 
 Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& device,
                                 Deadline deadline) {
   Verifier verifier(device);
-  const std::int64_t cols = problem.num_cols <= kMostCols
-                                ? problem.num_cols
-                                : kMostCols + problem.num_cols % kWidestBlock;
-  const std::int64_t rows = std::clamp<std::int64_t>(kReferenceElements / cols, 1, kRows);
-  const std::int64_t ragged_cols = cols > 3 ? cols - 3 : cols;
-  std::vector<ScratchShape> shapes = {
-      {.rows = rows, .cols = cols, .seed = 11},
-      {.rows = rows, .cols = cols, .seed = 12},
-      {.rows = std::max<std::int64_t>(1, rows / 2), .cols = ragged_cols, .seed = 13}};
-  if (problem.variant.has_sum()) {
-    for (const ScratchShape& deep : deep_shapes(problem)) shapes.push_back(deep);
-  }
-  for (ScratchShape aligned : shapes) {
+  std::uint64_t seed = kFirstSeed;
+  for (const kernels::Sizes& sizes :
+       kernels::verification_sizes(problem.variant, problem.largest_sizes())) {
+    const ScratchShape shape{.sizes = sizes,
+                             .vector_width = problem.vector_width,
+                             .seed = seed++,
+                             .guard_bytes = kGuardBytes};
     if (std::chrono::steady_clock::now() >= deadline) {
       return fail(StatusCode::kUnsupported, "the time for it was spent");
     }
-    aligned.vector_width = problem.vector_width;
-    aligned.guard_bytes = kGuardBytes;
-    DORAJIT_ASSIGN(ScratchOperands operands,
-                   ScratchOperands::make(device, problem.variant, aligned));
+    DORAJIT_ASSIGN(ScratchOperands operands, ScratchOperands::make(device, problem.variant, shape));
     DORAJIT_ASSIGN(const std::vector<std::byte> outputs, operands.reference_outputs(0));
     DORAJIT_ASSIGN(std::vector<std::byte> image, operands.read(0));
     std::vector<std::byte> expected = operands.with_outputs(image, outputs);

@@ -7,32 +7,35 @@
 #include "kernel_templates/builtin_kernels.h"
 #include "kernel_templates/reference.h"
 #include "kernel_templates/registry.h"
+#include "kernel_templates/sizes.h"
 
 namespace dorajit::kernels {
+
+// The dimensions of every operation that a formula defines, in the order of KernelArguments. There
+// is a channel for each column or for each row of a sample, as the variant's Broadcast says.
+inline constexpr Dimension kElementwiseDimensions[] = {
+    {.name = "rows", .keying = Keying::kBucketed, .mark = 'r'},
+    {.name = "cols", .keying = Keying::kExact, .mark = 'c'},
+    {.name = "channels", .keying = Keying::kDerived},
+};
+inline constexpr OperandShape kMatrix = {.text = "rows, cols", .outer = kRows, .inner = kCols};
+inline constexpr OperandShape kPerChannel = {.text = "channels", .inner = kChannels};
 
 // What the formula does not say.
 struct Description {
   std::string_view name;
   std::string_view documentation;
-  std::span<const Operand> operands;  // matrix inputs, broadcast inputs, matrix outputs, a sum
+  std::span<const Operand> operands;  // matrix inputs, inputs per channel, matrix outputs, a sum
   std::span<const std::string_view> scalars;
   std::string_view formula;      // the class template's name
   std::string_view math_header;  // which declares it
   bool is_per_layer = false;
 };
 
-consteval int count_operands(std::span<const Operand> operands, OperandRole role,
-                             OperandShape shape) {
-  int count = 0;
-  for (const Operand& operand : operands) {
-    count += operand.role == role && operand.shape == shape ? 1 : 0;
-  }
-  return count;
-}
-
-consteval int find_shape(std::span<const Operand> operands, OperandShape shape) {
+// The first operand per channel that has the role, or -1.
+consteval int find_per_channel(std::span<const Operand> operands, OperandRole role) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].shape == shape) return static_cast<int>(i);
+    if (operands[i].shape == kPerChannel && operands[i].role == role) return static_cast<int>(i);
   }
   return -1;
 }
@@ -44,7 +47,6 @@ void refuse(const char* why);
 template <template <class> class Formula>
 consteval void check_operands(std::span<const Operand> operands) {
   using enum OperandRole;
-  using enum OperandShape;
   using F = Formula<float>;
   constexpr int kFirstOutput = F::kMatrixInputs + F::kBroadcastInputs;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -52,8 +54,10 @@ consteval void check_operands(std::span<const Operand> operands) {
     const bool is_broadcast = at >= F::kMatrixInputs && at < kFirstOutput;
     const bool is_sum = at >= kFirstOutput + F::kOutputs - F::kSums;
     if ((operands[i].role == kOutput) != (at >= kFirstOutput)) refuse("inputs come before outputs");
-    if ((operands[i].shape == kBroadcast) != is_broadcast) refuse("matrix inputs come first");
-    if ((operands[i].shape == kSum) != is_sum) refuse("a sum comes last");
+    const bool is_per_channel = operands[i].shape == kPerChannel;
+    if (is_per_channel == (operands[i].shape == kMatrix)) refuse("an operand has a known shape");
+    if (at < kFirstOutput && is_per_channel != is_broadcast) refuse("matrix inputs come first");
+    if (at >= kFirstOutput && is_per_channel != is_sum) refuse("a sum comes last");
   }
   if (static_cast<int>(operands.size()) != kFirstOutput + F::kOutputs) {
     refuse("each operand of the formula is described");
@@ -66,6 +70,7 @@ consteval Operation describe(const Description& text) {
   check_operands<Formula>(text.operands);
   return {.name = text.name,
           .documentation = text.documentation,
+          .dimensions = kElementwiseDimensions,
           .operands = text.operands,
           .scalars = text.scalars,
           .formula = text.formula,
@@ -73,9 +78,9 @@ consteval Operation describe(const Description& text) {
           .reference = evaluate_reference<Formula>,
           .builtin = builtin_kernel_of<Formula>,
           .is_offered = true,
-          .sum_operand = find_shape(text.operands, OperandShape::kSum),
+          .sum_operand = find_per_channel(text.operands, OperandRole::kOutput),
           .is_per_layer = text.is_per_layer,
-          .has_broadcast = find_shape(text.operands, OperandShape::kBroadcast) >= 0};
+          .has_broadcast = find_per_channel(text.operands, OperandRole::kInput) >= 0};
 }
 
 // A pass over memory that only measurements launch, and only through a compiler.

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,10 +24,35 @@ enum class DeviceKind : int { kCpu = 0, kCuda = 1 };
 
 enum class OperandRole { kInput, kOutput };
 
-enum class OperandShape {
-  kMatrix,     // rows x columns
-  kBroadcast,  // one element per channel: per column or per row, as the variant says
-  kSum,        // one element per channel, summed over the matrix
+// How the key of a problem holds the size of a dimension.
+enum class Keying {
+  kExact,
+  kBucketed,  // rounded up to a power of two
+  kDerived,   // not at all: it follows from the other sizes and the variant
+};
+
+// A named size of an operation. Operands that share a dimension must agree on its size.
+struct Dimension {
+  std::string_view name;
+  Keying keying;
+  char mark = '\0';  // stands before the size in the text of a problem: "c4096"; 0 if derived
+};
+
+inline constexpr std::size_t kMaxDimensions = 3;  // as many sizes as KernelArguments has
+
+// The sizes of an operation's dimensions, in its order; 0 beyond them.
+using Sizes = std::array<std::int64_t, kMaxDimensions>;
+
+// Which dimensions an operand has, as indices into those of its operation.
+struct OperandShape {
+  std::string_view text;  // "rows, cols"; ends with a null character
+  int outer = -1;         // one for each row; -1 for a vector
+  int inner = 0;          // one for each element of a row; contiguous
+
+  [[nodiscard]] constexpr bool is_matrix() const { return outer >= 0; }
+  friend constexpr bool operator==(const OperandShape& a, const OperandShape& b) {
+    return a.outer == b.outer && a.inner == b.inner;
+  }
 };
 
 enum class Presence {
@@ -42,8 +69,7 @@ struct Operand {
   OperandRole role;
   OperandShape shape;
   Presence presence = Presence::kRequired;
-  UsualType usual_type =
-      shape == OperandShape::kMatrix ? UsualType::kOfActivations : UsualType::kOfGain;
+  UsualType usual_type = shape.is_matrix() ? UsualType::kOfActivations : UsualType::kOfGain;
 };
 
 struct Variant;
@@ -64,7 +90,8 @@ struct BuiltinKernel {
 // Immutable, and there for as long as the process is.
 struct Operation {
   std::string_view name;
-  std::string_view documentation;     // one line: what is computed
+  std::string_view documentation;  // one line: what is computed
+  std::span<const Dimension> dimensions;
   std::span<const Operand> operands;  // in the order of KernelArguments::operands
   std::span<const std::string_view> scalars;
   std::string_view formula;      // class template in the header

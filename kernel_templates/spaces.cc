@@ -209,7 +209,7 @@ int widest_vector(const Variant& variant, DeviceKind kind) {
   int largest = 1;
   const Operation& s = *variant.operation;
   for (std::size_t i = 0; i < s.operands.size(); ++i) {
-    if (s.operands[i].shape == OperandShape::kMatrix && variant.has(i)) {
+    if (s.operands[i].shape.is_matrix() && variant.has(i)) {
       largest = std::max(largest, size_in_bytes(variant.types[i]));
     }
   }

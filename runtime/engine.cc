@@ -6,6 +6,7 @@
 
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/log.h"
 #include "runtime/base/work_in_progress.h"
@@ -31,11 +32,11 @@ DeviceId device_at(std::size_t slot) {
   return {.kind = DeviceKind::kCuda, .ordinal = static_cast<int>(slot) - 1};
 }
 
-kernels::KernelArguments make_arguments(const launch::Call& call) {
+kernels::KernelArguments make_arguments(const launch::Call& call, const kernels::Sizes& sizes) {
   kernels::KernelArguments arguments{};
-  arguments.num_rows = call.operands.front().rows;
-  arguments.num_cols = call.operands.front().cols;
-  arguments.num_channels = launch::channels_of(call);
+  arguments.num_rows = sizes[0];
+  arguments.num_cols = sizes[1];
+  arguments.num_channels = sizes[2];
   arguments.workspace = call.workspace;
   std::ranges::copy(call.scalars, arguments.scalars);
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
@@ -47,18 +48,12 @@ kernels::KernelArguments make_arguments(const launch::Call& call) {
   return arguments;
 }
 
-bool launches_nothing(const launch::Call& call, const kernels::Variant& variant) {
-  const launch::TensorView& first = call.operands.front();
-  const bool is_empty = first.rows == 0 || first.cols == 0;
-  return is_empty && (!variant.has_sum() || launch::channels_of(call) == 0);
-}
-
 // That the device can reach what the call names.
-Status check_pointers(const launch::Call& call, const kernels::Variant& variant,
+Status check_pointers(const launch::Call& call, const launch::CheckedCall& checked,
                       device::Device& device) {
   const kernels::Operation& op = *call.operation;
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
-    if (!variant.has(i) || call.operands[i].data == nullptr) continue;
+    if (!checked.variant.has(i) || call.operands[i].data == nullptr) continue;
     if (auto reachable = device.check_pointer(call.operands[i].data); !reachable) {
       if (reachable.error().code != StatusCode::kWrongDevice) return reachable;
       return fail(reachable.error().code,
@@ -66,7 +61,7 @@ Status check_pointers(const launch::Call& call, const kernels::Variant& variant,
                               reachable.error().message));
     }
   }
-  if (launch::workspace_needed(call, variant) == 0) return {};
+  if (kernels::workspace_bytes(checked.variant, checked.sizes) == 0) return {};
   auto reachable = device.check_pointer(call.workspace);
   if (reachable) return {};
   return fail(reachable.error().code,
@@ -122,15 +117,16 @@ Result<device::Device*> Engine::device(const DeviceId& id) {
 int Engine::cuda_device_count() { return device::CudaDevice::count().value_or(0); }
 
 Status Engine::run(const launch::Call& call, device::Stream stream) {
-  DORAJIT_ASSIGN(const kernels::Variant variant, launch::check_call(call));
-  if (launches_nothing(call, variant)) return {};
+  DORAJIT_ASSIGN(const launch::CheckedCall checked, launch::check_call(call));
+  const auto& [variant, sizes] = checked;
+  if (kernels::writes_nothing(variant, sizes)) return {};
   const launch::TensorView& first = call.operands.front();
-  const Problem problem = launch::make_problem(variant, call.operands);
+  const Problem problem = launch::make_problem(variant, sizes, call.operands);
 
   DORAJIT_ASSIGN(device::Device * device, this->device(first.device));
-  if (!settings_.vouches_for_devices) DORAJIT_TRY(check_pointers(call, variant, *device));
+  if (!settings_.vouches_for_devices) DORAJIT_TRY(check_pointers(call, checked, *device));
   DORAJIT_ASSIGN(const LaunchPlan* plan, find_plan(problem, first.device, stream));
-  const kernels::KernelArguments arguments = make_arguments(call);
+  const kernels::KernelArguments arguments = make_arguments(call, sizes);
   DORAJIT_TRY(device->launch(*plan->kernel, plan->answer.config, arguments, stream));
   statistics_->launches.fetch_add(1, std::memory_order_relaxed);
   if (plan->answer.launches) plan->answer.launches->fetch_add(1, std::memory_order_relaxed);
@@ -198,16 +194,17 @@ void Engine::renew_plan(const Problem& problem, device::Device& device) {
 }
 
 Status Engine::warm_up(const launch::Call& call) {
-  DORAJIT_ASSIGN(const kernels::Variant variant, launch::check_shapes(call));
-  if (launches_nothing(call, variant)) return {};
-  const Problem problem = launch::make_problem(variant, call.operands);
+  DORAJIT_ASSIGN(const launch::CheckedCall checked, launch::check_shapes(call));
+  const auto& [variant, sizes] = checked;
+  if (kernels::writes_nothing(variant, sizes)) return {};
+  const Problem problem = launch::make_problem(variant, sizes, call.operands);
   DORAJIT_TRY(prepare(problem, call.operands.front().device));
   return {};
 }
 
 Result<const LaunchPlan*> Engine::find_ready(const launch::Call& call) const {
-  DORAJIT_ASSIGN(const kernels::Variant variant, launch::check_shapes(call));
-  const Problem problem = launch::make_problem(variant, call.operands);
+  DORAJIT_ASSIGN(const launch::CheckedCall checked, launch::check_shapes(call));
+  const Problem problem = launch::make_problem(checked.variant, checked.sizes, call.operands);
   return plans_.find(launch::make_plan_key(problem, call.operands.front().device));
 }
 

@@ -19,6 +19,7 @@
 #include "autotune/protocol/socket_place.h"
 #include "cache/file_lock.h"
 #include "cache/output_file.h"
+#include "kernel_templates/sizes.h"
 #include "runtime/base/log.h"
 #include "runtime/launch/problem.h"
 
@@ -132,8 +133,7 @@ void Daemon::accept_job(Waiter id, const protocol::TuneRequest& request) {
   if (!problem || request.device.empty()) return refuse("it is no problem of a device");
   const Job job{.problem = request.problem, .device = request.device, .space = request.space};
   // Kernels are bound by memory, so a problem's time is its size.
-  const double size =
-      static_cast<double>(problem->bucket_rows()) * static_cast<double>(problem->num_cols);
+  const double size = kernels::num_elements(problem->variant, problem->largest_sizes());
   if (!queue_.offer(job, request.calls * size * request.gain, id)) {
     return refuse("the queue is full");
   }

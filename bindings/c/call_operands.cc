@@ -10,9 +10,14 @@
 namespace dorajit::bindings {
 namespace {
 
-using kernels::OperandShape;
 using kernels::Operation;
 using kernels::Presence;
+
+bool have_one_shape(const Operation& operation) {
+  return std::ranges::all_of(operation.operands, [&](const kernels::Operand& operand) {
+    return operand.shape == operation.operands.front().shape;
+  });
+}
 
 // One element per channel: all dimensions of the tensor, flattened into one row.
 Result<launch::TensorView> channels_from_dlpack(const Operation& operation, std::size_t operand,
@@ -24,14 +29,20 @@ Result<launch::TensorView> channels_from_dlpack(const Operation& operation, std:
 
 }  // namespace
 
+bool is_input_per_channel(const Operation& operation, std::size_t operand) {
+  const kernels::Operand& known = operation.operands[operand];
+  const auto dimension = static_cast<std::size_t>(known.shape.inner);
+  return known.role == kernels::OperandRole::kInput && !known.shape.is_matrix() &&
+         operation.dimensions[dimension].keying == kernels::Keying::kDerived;
+}
+
 Result<Operands> operands_from_dlpack(const Operation& operation,
                                       std::span<const DLTensor* const> tensors) {
   Operands operands;
   ChannelLayout layout;
   std::string_view broadcast_before;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (operation.operands[i].shape == OperandShape::kBroadcast && tensors[i] != nullptr &&
-        tensors.front() != nullptr) {
+    if (is_input_per_channel(operation, i) && tensors[i] != nullptr && tensors.front() != nullptr) {
       const std::string_view name = operation.operands[i].name;
       DORAJIT_ASSIGN(const ChannelLayout found,
                      channel_layout(operation.name, name, *tensors.front(), *tensors[i]));
@@ -45,8 +56,8 @@ Result<Operands> operands_from_dlpack(const Operation& operation,
       broadcast_before = name;
     }
   }
-  // Without a broadcast operand nothing tells rows from columns, and one row is the fastest shape.
-  if (!operation.has_broadcast && tensors.front() != nullptr) {
+  // Where all operands are alike nothing tells rows from columns, and one row is the fastest shape.
+  if (have_one_shape(operation) && tensors.front() != nullptr) {
     layout.column_dims = std::max(tensors.front()->ndim, 1);
   }
   operands.broadcast = layout.broadcast;
@@ -57,7 +68,7 @@ Result<Operands> operands_from_dlpack(const Operation& operation,
     const bool is_left_out = tensors[i] == nullptr && presence != Presence::kRequired;
     if (is_left_out || (presence == Presence::kForSum && !has_sum)) {
       operands.views[i].type = kernels::ElementType::kAbsent;
-    } else if (operation.operands[i].shape == OperandShape::kMatrix) {
+    } else if (operation.operands[i].shape.is_matrix()) {
       DORAJIT_ASSIGN(operands.views[i],
                      tensor_from_dlpack(operation.name, operation.operands[i].name, tensors[i],
                                         layout.column_dims));

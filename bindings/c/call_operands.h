@@ -13,6 +13,9 @@
 
 namespace dorajit::bindings {
 
+// Whether an operand is an input with one element per channel.
+bool is_input_per_channel(const kernels::Operation& operation, std::size_t operand);
+
 struct Operands {
   std::array<launch::TensorView, kernels::kMaxOperands> views;
   kernels::Broadcast broadcast = kernels::Broadcast::kPerColumn;

@@ -32,10 +32,6 @@ Status put(std::string_view function, const char* type, const Info& known, Info*
   return {};
 }
 
-const char* dimensions_of(const kernels::Operand& operand) {
-  return operand.shape == kernels::OperandShape::kMatrix ? "rows, cols" : "channels";
-}
-
 std::int32_t presence_of(const kernels::Operand& operand) {
   switch (operand.presence) {
     case kernels::Presence::kRequired:
@@ -73,9 +69,9 @@ Status describe_operand(const dorajit_operation* handle, std::int32_t index,
   const kernels::Operand& operand = operation.operands[static_cast<std::size_t>(index)];
   dorajit_operand_info known{};
   known.name = operand.name.data();  // a literal, which ends in NUL
-  known.dimensions = dimensions_of(operand);
+  known.dimensions = operand.shape.text.data();
   known.is_output = operand.role == kernels::OperandRole::kOutput ? 1 : 0;
-  known.is_sum = operand.shape == kernels::OperandShape::kSum ? 1 : 0;
+  known.is_sum = index == operation.sum_operand ? 1 : 0;
   known.presence = presence_of(operand);
   return put(kFunction, "dorajit_operand_info", known, info);
 }

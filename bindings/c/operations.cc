@@ -73,7 +73,7 @@ Status workspace_of(std::string_view function, const Operation& operation,
   std::array<const DLTensor*, kernels::kMaxOperands> known{};
   std::size_t broadcast = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const bool is_broadcast = operation.operands[i].shape == kernels::OperandShape::kBroadcast;
+    const bool is_broadcast = is_input_per_channel(operation, i);
     if (is_broadcast && broadcast == 0) broadcast = i;
     if (i == 0 || is_broadcast) known[i] = tensors[i];
   }

@@ -8,6 +8,7 @@
 #include "autotune/scratch_operands.h"
 #include "bindings/cli/traffic.h"
 #include "bindings/cli/unfused_passes.h"
+#include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 
 namespace dorajit::cli {
@@ -50,23 +51,27 @@ class CopyRegions {
   std::unique_ptr<device::Buffer> buffer_;
 };
 
-// Rows and sets that fit the budget.
-Result<ScratchShape> fitting_shape(const launch::Problem& problem, const device::DeviceInfo& info,
-                                   std::int64_t rows, std::int64_t budget) {
-  ScratchShape shape{.rows = rows, .cols = problem.num_cols, .vector_width = problem.vector_width};
-  const auto set_bytes = [&] {
+// Sizes and sets that fit the budget.
+Result<ScratchShape> measured_shape(const launch::Problem& problem, const device::DeviceInfo& info,
+                                    std::int64_t rows, std::int64_t budget) {
+  const auto set_bytes = [&](const ScratchShape& shape) {
     return ScratchOperands::bytes_per_set(problem.variant, shape, info.traits.kind) +
-           CopyRegions::bytes_per_set(traffic(problem.variant, shape.rows, shape.cols) / 2);
+           CopyRegions::bytes_per_set(traffic(problem.variant, shape.sizes) / 2);
   };
-  const auto temporary = [&] {
-    return UnfusedPasses::temporary_bytes(problem.variant, shape.rows, shape.cols);
+  const auto temporary = [&](const ScratchShape& shape) {
+    return UnfusedPasses::temporary_bytes(problem.variant, shape.sizes);
   };
-  while (shape.rows > 1 && set_bytes() + temporary() > budget) shape.rows /= 2;
+  kernels::Sizes sizes = problem.largest_sizes();
+  sizes[kernels::kRows] = rows;
+  ScratchShape shape = autotune::fitting_shape(
+      problem, sizes, budget,
+      [&](const ScratchShape& smaller) { return set_bytes(smaller) + temporary(smaller); });
   DORAJIT_TRY(autotune::check_fits(problem, shape, info.traits.kind, budget));
   // The operands alone must defeat the cache: a launch touches nothing of the copy's regions.
   const std::int64_t operand_bytes =
       ScratchOperands::bytes_per_set(problem.variant, shape, info.traits.kind);
-  const std::int64_t affordable = std::max<std::int64_t>((budget - temporary()) / set_bytes(), 1);
+  const std::int64_t affordable =
+      std::max<std::int64_t>((budget - temporary(shape)) / set_bytes(shape), 1);
   shape.sets = autotune::sets_for_cold_cache(info, operand_bytes, affordable * operand_bytes);
   return shape;
 }
@@ -86,12 +91,11 @@ Result<Comparison> compare(Engine& engine, device::Device& device, const launch:
   DORAJIT_ASSIGN(const std::int64_t budget,
                  autotune::scratch_budget(engine.settings().scratch_bytes, device));
   DORAJIT_ASSIGN(const ScratchShape shape,
-                 fitting_shape(problem, device.info(), plan.rows, budget));
-  const std::int64_t bytes = traffic(variant, shape.rows, shape.cols);
+                 measured_shape(problem, device.info(), plan.rows, budget));
+  const std::int64_t bytes = traffic(variant, shape.sizes);
   DORAJIT_ASSIGN(const ScratchOperands scratch, ScratchOperands::make(device, variant, shape));
-  DORAJIT_ASSIGN(
-      const UnfusedPasses unfused,
-      UnfusedPasses::make(device, kernels, variant, problem.vector_width, shape.rows, shape.cols));
+  DORAJIT_ASSIGN(const UnfusedPasses unfused,
+                 UnfusedPasses::make(device, kernels, variant, problem.vector_width, shape.sizes));
   DORAJIT_ASSIGN(const CopyRegions regions, CopyRegions::make(device, bytes / 2, shape.sets));
 
   const auto launch = [&](const launch::ReadyKernel& ready) {
@@ -114,7 +118,7 @@ Result<Comparison> compare(Engine& engine, device::Device& device, const launch:
        .sets = shape.sets,
        .settling_launches = autotune::launches_to_settle(device.info(), scratch.set_bytes())});
   for (const autotune::Measurement& one : measured) DORAJIT_TRY(one.status);
-  return Comparison{.rows = shape.rows,
+  return Comparison{.rows = shape.sizes[kernels::kRows],
                     .sets = shape.sets,
                     .bytes = bytes,
                     .default_config = standard.config,

@@ -24,7 +24,7 @@ Result<DemoRow> do_problem(const LayerProblem& layer, const kernels::Variant& va
                            const ChosenDevice& chosen, Engine& engine, double seconds,
                            ProgressBar& progress) {
   const launch::Problem problem =
-      launch::make_problem(variant, chosen.id.kind, layer.tokens, layer.out_features);
+      launch::make_problem(variant, chosen.id.kind, {layer.tokens, layer.out_features});
   progress.show(std::format("tuning {} x {}", layer.tokens, layer.out_features));
   DORAJIT_ASSIGN(const launch::ConfigAnswer answer, engine.prepare(problem, chosen.id));
   progress.advance();

@@ -173,8 +173,9 @@ Result<std::vector<launch::Problem>> PrewarmProblems::on(kernels::DeviceKind kin
   for (const kernels::Variant& variant : variants_) {
     for (const Shape& shape : shapes_) {
       const std::int64_t rows = variant.operation->is_per_layer ? 1 : shape.rows;
-      DORAJIT_TRY(launch::check_size(variant, rows, shape.cols));
-      const launch::Problem problem = launch::make_problem(variant, kind, rows, shape.cols);
+      const kernels::Sizes sizes = {rows, shape.cols};
+      DORAJIT_TRY(launch::check_size(variant, sizes));
+      const launch::Problem problem = launch::make_problem(variant, kind, sizes);
       if (!std::ranges::contains(problems, problem)) problems.push_back(problem);
     }
   }

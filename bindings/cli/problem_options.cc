@@ -93,7 +93,7 @@ Status check_problem_options(const ProblemOptions& options, const std::string& c
   DORAJIT_ASSIGN(const std::vector<Shape> shapes, wanted_shapes(options));
   DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
   for (const Shape& shape : shapes) {
-    DORAJIT_TRY(launch::check_size(variant, shape.rows, shape.cols));
+    DORAJIT_TRY(launch::check_size(variant, {shape.rows, shape.cols}));
   }
   if (!shapes.empty() || !options.file.empty()) return {};
   return fail(
@@ -112,7 +112,7 @@ Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options
     DORAJIT_ASSIGN(wanted, read_problems(options.file));
   }
   for (const Shape& shape : shapes) {
-    wanted.push_back(launch::make_problem(variant, kind, shape.rows, shape.cols));
+    wanted.push_back(launch::make_problem(variant, kind, {shape.rows, shape.cols}));
   }
   std::vector<launch::Problem> problems;
   for (launch::Problem& problem : wanted) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "autotune/scratch_operands.h"
+#include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 
 namespace dorajit::cli {
@@ -27,13 +28,12 @@ Status check_shape(Engine& engine, device::Device& device, const launch::DeviceI
   const auto& specs = kVariant.operation->operands;
   std::vector<launch::TensorView> operands;
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    const bool matrix = specs[i].shape == kernels::OperandShape::kMatrix;
     operands.push_back({.data = arguments.operands[i].data,
                         .type = kVariant.types[i],
                         .device = id,
-                        .rows = matrix ? shape.rows : 1,
-                        .cols = shape.cols,
-                        .row_stride = matrix ? arguments.operands[i].row_stride : 0});
+                        .rows = kernels::num_rows(specs[i].shape, shape.sizes),
+                        .cols = kernels::row_length(specs[i].shape, shape.sizes),
+                        .row_stride = arguments.operands[i].row_stride});
   }
   const std::array<double, 1> scalars = {arguments.scalars[0]};
   DORAJIT_TRY(
@@ -44,9 +44,8 @@ Status check_shape(Engine& engine, device::Device& device, const launch::DeviceI
   DORAJIT_ASSIGN(const std::vector<std::byte> expected, scratch.reference_outputs(0));
   if (outputs == expected) return {};
   return fail(StatusCode::kInternal,
-              std::format("compose of {} rows x {} columns does not give the reference's bits; "
-                          "please report this",
-                          shape.rows, shape.cols));
+              std::format("compose of {} does not give the reference's bits; please report this",
+                          kernels::to_text(*kVariant.operation, shape.sizes)));
 }
 
 }  // namespace
@@ -55,8 +54,8 @@ Status run_self_test(Engine& engine, const launch::DeviceId& id) {
   DORAJIT_ASSIGN(device::Device * device, engine.device(id));
   const int widest = kernels::widest_vector(kVariant, id.kind);
   DORAJIT_TRY(check_shape(engine, *device, id,
-                          {.rows = 37, .cols = 2048, .vector_width = widest, .seed = 1}));
-  return check_shape(engine, *device, id, {.rows = 5, .cols = 1027, .vector_width = 1, .seed = 2});
+                          {.sizes = {37, 2048, 2048}, .vector_width = widest, .seed = 1}));
+  return check_shape(engine, *device, id, {.sizes = {5, 1027, 1027}, .vector_width = 1, .seed = 2});
 }
 
 }  // namespace dorajit::cli

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "kernel_templates/sizes.h"
 namespace dorajit::cli {
 
 void add_shard_option(CLI::App& app, std::string& text) {
@@ -37,10 +38,12 @@ std::vector<launch::Problem> part_of(const std::vector<launch::Problem>& problem
   const auto less = [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
   };
-  using Keyed = std::pair<std::int64_t, std::string>;  // elements and name
+  using Keyed = std::pair<double, std::string>;  // elements and name
   std::map<Keyed, launch::Problem, decltype(less)> ordered;
   for (const launch::Problem& problem : problems) {
-    ordered.try_emplace({problem.num_cols * problem.bucket_rows(), to_text(problem)}, problem);
+    ordered.try_emplace(
+        {kernels::num_elements(problem.variant, problem.largest_sizes()), to_text(problem)},
+        problem);
   }
   std::vector<launch::Problem> part;
   int turn = 0;

@@ -2,14 +2,18 @@
 
 #include <cstddef>
 
+#include "kernel_templates/sizes.h"
+
 namespace dorajit::cli {
 
-std::int64_t traffic(const kernels::Variant& variant, std::int64_t rows, std::int64_t cols) {
+std::int64_t traffic(const kernels::Variant& variant, const kernels::Sizes& sizes) {
   std::int64_t bytes = 0;
   const auto& operands = variant.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    const bool matrix = operands[i].shape == kernels::OperandShape::kMatrix;
-    bytes += (matrix ? rows : 1) * cols * kernels::size_in_bytes(variant.types[i]);
+    if (!variant.has(i)) continue;
+    bytes += kernels::num_rows(operands[i].shape, sizes) *
+             kernels::row_length(operands[i].shape, sizes) *
+             kernels::size_in_bytes(variant.types[i]);
   }
   return bytes;
 }

@@ -8,6 +8,6 @@
 namespace dorajit::cli {
 
 // Every element of every operand crosses the memory bus once.
-std::int64_t traffic(const kernels::Variant& variant, std::int64_t rows, std::int64_t cols);
+std::int64_t traffic(const kernels::Variant& variant, const kernels::Sizes& sizes);
 
 }  // namespace dorajit::cli

@@ -15,6 +15,7 @@
 #include "bindings/cli/trials_table.h"
 #include "bindings/cli/tuning.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/sizes.h"
 
 namespace dorajit::cli {
 namespace {
@@ -28,8 +29,8 @@ struct Tuned {
 
 Json tuned_json(const Tuned& tuned) {
   Json row = {{"problem", to_text(tuned.problem)},
-              {"rows_up_to", tuned.problem.bucket_rows()},
-              {"cols", tuned.problem.num_cols},
+              {"rows_up_to", tuned.problem.largest_sizes()[kernels::kRows]},
+              {"cols", tuned.problem.largest_sizes()[kernels::kCols]},
               {"rung", name(tuned.answer.rung)},
               {"config", to_text(tuned.answer.config)},
               {"median_ns", tuned.answer.median_ns},

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 
 namespace dorajit::cli {
@@ -19,14 +20,14 @@ enum Operand : std::size_t { kLora, kBase, kGain, kOut };
 
 }  // namespace
 
-std::int64_t UnfusedPasses::temporary_bytes(const Variant& compose, std::int64_t rows,
-                                            std::int64_t cols) {
-  return rows * cols * kernels::size_in_bytes(compose.types[kOut]);
+std::int64_t UnfusedPasses::temporary_bytes(const Variant& compose, const kernels::Sizes& sizes) {
+  return sizes[kernels::kRows] * sizes[kernels::kCols] *
+         kernels::size_in_bytes(compose.types[kOut]);
 }
 
 Result<UnfusedPasses> UnfusedPasses::make(device::Device& device, launch::KernelCache& kernels,
                                           const Variant& compose, int vector_width,
-                                          std::int64_t rows, std::int64_t cols) {
+                                          const kernels::Sizes& sizes) {
   const auto& types = compose.types;
   const ElementType out = types[kOut];
   const std::array<Variant, kNumPasses> variants = {
@@ -41,10 +42,10 @@ Result<UnfusedPasses> UnfusedPasses::make(device::Device& device, launch::Kernel
         kernels::default_config(variants[i], device.info().traits, vector_width);
     DORAJIT_ASSIGN(passes.passes_[i], kernels.get(device, variants[i], config));
   }
-  const std::int64_t bytes = temporary_bytes(compose, rows, cols);
+  const std::int64_t bytes = temporary_bytes(compose, sizes);
   DORAJIT_ASSIGN(passes.temporary_, device.allocate(static_cast<std::size_t>(bytes)));
   DORAJIT_TRY(device.fill(passes.temporary_->data(), 0, passes.temporary_->size()));
-  passes.row_stride_ = cols;
+  passes.row_stride_ = sizes[kernels::kCols];
   return passes;
 }
 

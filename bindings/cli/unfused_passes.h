@@ -17,17 +17,16 @@ namespace dorajit::cli {
 // out = t + u. t lives in the output, so that one temporary, of the output's type, is enough.
 class UnfusedPasses {
  public:
-  // For matrices of rows x cols. `device` must outlive this.
+  // For matrices of those sizes. `device` must outlive this.
   static Result<UnfusedPasses> make(device::Device& device, launch::KernelCache& kernels,
                                     const kernels::Variant& compose, int vector_width,
-                                    std::int64_t rows, std::int64_t cols);
+                                    const kernels::Sizes& sizes);
 
   // Enqueues the passes on the operands of a `compose` launch.
   Status run(const kernels::KernelArguments& compose, device::Stream stream) const;
 
   // Of the temporary.
-  static std::int64_t temporary_bytes(const kernels::Variant& compose, std::int64_t rows,
-                                      std::int64_t cols);
+  static std::int64_t temporary_bytes(const kernels::Variant& compose, const kernels::Sizes& sizes);
 
  private:
   enum Pass { kScaleLora, kGainLora, kGainBase, kSum, kNumPasses };

@@ -96,8 +96,8 @@ Result<kernels::Variant> make_variant(const VariantOptions& options) {
     }
     for (std::size_t i = 0; i < op->operands.size(); ++i) {
       const kernels::Operand& operand = op->operands[i];
-      const bool is_like_gain = operand.shape != kernels::OperandShape::kMatrix &&
-                                operand.usual_type == kernels::UsualType::kOfGain;
+      const bool is_like_gain =
+          !operand.shape.is_matrix() && operand.usual_type == kernels::UsualType::kOfGain;
       variant.types[i] = is_like_gain ? gain : type;
     }
   }

@@ -6,12 +6,11 @@ namespace dorajit::kernels {
 namespace {
 
 using enum OperandRole;
-using enum OperandShape;
 
 constexpr Operand kOperands[] = {
     {"lora", kInput, kMatrix},
     {"base", kInput, kMatrix},
-    {"gain", kInput, kBroadcast},
+    {"gain", kInput, kPerChannel},
     {"out", kOutput, kMatrix},
 };
 constexpr std::string_view kScalars[] = {"scale"};

@@ -6,10 +6,9 @@ namespace dorajit::kernels {
 namespace {
 
 using enum OperandRole;
-using enum OperandShape;
 
 constexpr Operand kOperands[] = {
-    {"lora", kInput, kMatrix}, {"base", kInput, kMatrix},   {"gain", kInput, kBroadcast},
+    {"lora", kInput, kMatrix}, {"base", kInput, kMatrix},   {"gain", kInput, kPerChannel},
     {"out", kOutput, kMatrix}, {"inner", kOutput, kMatrix},
 };
 constexpr std::string_view kScalars[] = {"scale"};

@@ -6,13 +6,12 @@ namespace dorajit::kernels {
 namespace {
 
 using enum OperandRole;
-using enum OperandShape;
 
 constexpr Operand kOperands[] = {
     {"lora", kInput, kMatrix},
     {"result", kInput, kMatrix},
-    {"gain", kInput, kBroadcast},
-    {"bias", kInput, kBroadcast, Presence::kOptional, UsualType::kOfActivations},
+    {"gain", kInput, kPerChannel},
+    {"bias", kInput, kPerChannel, Presence::kOptional, UsualType::kOfActivations},
     {"out", kOutput, kMatrix},
     {"inner", kOutput, kMatrix, Presence::kOptional},
 };

@@ -6,7 +6,6 @@ namespace dorajit::kernels {
 namespace {
 
 using enum OperandRole;
-using enum OperandShape;
 
 constexpr Operand kOperands[] = {
     {"w_norm_sq", kInput, kMatrix, Presence::kRequired, UsualType::kOfGain},

@@ -6,15 +6,14 @@ namespace dorajit::kernels {
 namespace {
 
 using enum OperandRole;
-using enum OperandShape;
 
 constexpr Operand kOperands[] = {
     {"d_out", kInput, kMatrix},
     {"inner", kInput, kMatrix, Presence::kForSum},
-    {"gain", kInput, kBroadcast},
+    {"gain", kInput, kPerChannel},
     {"d_lora", kOutput, kMatrix, Presence::kOptional},
     {"d_result", kOutput, kMatrix, Presence::kOptional},
-    {"d_gain", kOutput, kSum, Presence::kOptional},
+    {"d_gain", kOutput, kPerChannel, Presence::kOptional},
 };
 constexpr std::string_view kScalars[] = {"scale"};
 

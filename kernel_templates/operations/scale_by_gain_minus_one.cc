@@ -5,11 +5,10 @@ namespace dorajit::kernels {
 namespace {
 
 using enum OperandRole;
-using enum OperandShape;
 
 constexpr Operand kOperands[] = {
     {"x", kInput, kMatrix},
-    {"gain", kInput, kBroadcast},
+    {"gain", kInput, kPerChannel},
     {"y", kOutput, kMatrix},
 };
 

@@ -6,7 +6,7 @@
 #include <format>
 #include <string>
 
-#include "kernel_templates/partial_sums.h"
+#include "kernel_templates/sizes.h"
 #include "runtime/launch/size_limit.h"
 
 namespace dorajit::launch {
@@ -15,7 +15,6 @@ namespace {
 using kernels::Broadcast;
 using kernels::Operand;
 using kernels::OperandRole;
-using kernels::OperandShape;
 using kernels::Operation;
 using kernels::Presence;
 
@@ -72,39 +71,94 @@ bool overlaps(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-Status check_channels(const Operation& op, const Operand& operand, const TensorView& tensor,
-                      const Operand& first, const TensorView& reference, Broadcast broadcast) {
-  if (broadcast == Broadcast::kPerColumn) {
-    if (tensor.rows == 1 && tensor.cols == reference.cols) return {};
+// The sizes of a call's dimensions, bound by its operands one after the other.
+struct Binding {
+  const Call& call;
+  kernels::Sizes sizes{};
+  std::array<int, kernels::kMaxDimensions> bound_by{-1, -1, -1};  // an operand; -1 before
+
+  [[nodiscard]] bool is_bound(int dimension) const { return bound_by[at(dimension)] >= 0; }
+  static std::size_t at(int dimension) { return static_cast<std::size_t>(dimension); }
+};
+
+// A dimension whose size another operand gave in another way.
+std::unexpected<Error> refuse_size(const Binding& binding, const Operand& operand,
+                                   const TensorView& tensor, int dimension, std::int64_t size) {
+  const Operation& op = *binding.call.operation;
+  const auto by = static_cast<std::size_t>(binding.bound_by[Binding::at(dimension)]);
+  const Operand& other = op.operands[by];
+  const TensorView& there = binding.call.operands[by];
+  if (operand.shape == other.shape) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
-                  std::format("has {} x {} elements but `{}` has {} columns; give one element per "
-                              "column",
-                              tensor.rows, tensor.cols, first.name, reference.cols));
+                  std::format("is {} x {} but `{}` is {} x {}; give both the same shape",
+                              tensor.rows, tensor.cols, other.name, there.rows, there.cols));
   }
-  const bool divides = tensor.cols > 0 ? reference.rows % tensor.cols == 0 : reference.rows == 0;
-  if (tensor.rows == 1 && divides) return {};
   return refuse(StatusCode::kInvalidArgument, op, operand,
-                std::format("has {} x {} elements but `{}` has {} rows, which is no multiple; give "
-                            "one element per channel, the same channels for every sample",
-                            tensor.rows, tensor.cols, first.name, reference.rows));
+                std::format("has {} `{}` but `{}` has {}; give both as many", size,
+                            op.dimensions[Binding::at(dimension)].name, other.name,
+                            binding.sizes[Binding::at(dimension)]));
 }
 
-Status check_shape(const Operation& op, const Operand& operand, const TensorView& tensor,
-                   const Operand& first, const TensorView& reference, Broadcast broadcast) {
+Status bind(Binding& binding, std::size_t index, int dimension, std::int64_t size) {
+  if (!binding.is_bound(dimension)) {
+    binding.sizes[Binding::at(dimension)] = size;
+    binding.bound_by[Binding::at(dimension)] = static_cast<int>(index);
+    return {};
+  }
+  if (binding.sizes[Binding::at(dimension)] == size) return {};
+  return refuse_size(binding, binding.call.operation->operands[index], binding.call.operands[index],
+                     dimension, size);
+}
+
+// Channels lie along the columns of the first operand, or along its rows, sample by sample.
+Status bind_channels(Binding& binding, std::size_t index) {
+  const Operation& op = *binding.call.operation;
+  const Operand& operand = op.operands[index];
+  const TensorView& tensor = binding.call.operands[index];
+  const Operand& first = op.operands.front();
+  const TensorView& reference = binding.call.operands.front();
+  const bool is_row = tensor.rows == 1;
+  if (binding.call.broadcast == Broadcast::kPerColumn) {
+    if (!is_row || tensor.cols != reference.cols) {
+      return refuse(StatusCode::kInvalidArgument, op, operand,
+                    std::format("has {} x {} elements but `{}` has {} columns; give one element "
+                                "per column",
+                                tensor.rows, tensor.cols, first.name, reference.cols));
+    }
+  } else if (!is_row ||
+             !(tensor.cols > 0 ? reference.rows % tensor.cols == 0 : reference.rows == 0)) {
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("has {} x {} elements but `{}` has {} rows, which is no multiple; "
+                              "give one element per channel, the same channels for every sample",
+                              tensor.rows, tensor.cols, first.name, reference.rows));
+  }
+  const int channels = operand.shape.inner;
+  if (binding.is_bound(channels) && binding.sizes[Binding::at(channels)] != tensor.cols) {
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("has {} elements but there are {} channels", tensor.cols,
+                              binding.sizes[Binding::at(channels)]));
+  }
+  return bind(binding, index, channels, tensor.cols);
+}
+
+Status check_shape(Binding& binding, std::size_t index) {
+  const Operation& op = *binding.call.operation;
+  const Operand& operand = op.operands[index];
+  const TensorView& tensor = binding.call.operands[index];
   if (tensor.rows < 0 || tensor.cols < 0) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("has a negative size ({} x {})", tensor.rows, tensor.cols));
   }
-  if (operand.shape == OperandShape::kMatrix) {
-    if (tensor.rows != reference.rows || tensor.cols != reference.cols) {
-      return refuse(
-          StatusCode::kInvalidArgument, op, operand,
-          std::format("is {} x {} but `{}` is {} x {}; give both the same shape", tensor.rows,
-                      tensor.cols, first.name, reference.rows, reference.cols));
-    }
-    return {};
+  const kernels::Dimension& inner = op.dimensions[Binding::at(operand.shape.inner)];
+  if (inner.keying == kernels::Keying::kDerived) return bind_channels(binding, index);
+  if (operand.shape.is_matrix()) {
+    DORAJIT_TRY(bind(binding, index, operand.shape.outer, tensor.rows));
+  } else if (tensor.rows != 1) {
+    return refuse(
+        StatusCode::kInvalidArgument, op, operand,
+        std::format("is {} x {}; give a vector of `{}`", tensor.rows, tensor.cols, inner.name));
   }
-  return check_channels(op, operand, tensor, first, reference, broadcast);
+  return bind(binding, index, operand.shape.inner, tensor.cols);
 }
 
 Status check_memory(const Operation& op, const Operand& operand, const TensorView& tensor) {
@@ -198,14 +252,14 @@ Status check_overlap(const Operation& op, const Call& call, const kernels::Varia
         !overlaps(written, call.operands[i])) {
       continue;
     }
-    const bool in_place = op.operands[i].role == OperandRole::kInput &&
-                          op.operands[i].shape == OperandShape::kMatrix &&
-                          op.operands[output].shape == OperandShape::kMatrix &&
-                          is_same(written, call.operands[i]);
-    if (in_place) continue;
+    const bool may_be_in_place =
+        op.operands[i].role == OperandRole::kInput && op.operands[output].shape.is_matrix();
+    if (may_be_in_place && op.operands[i].shape == op.operands[output].shape &&
+        is_same(written, call.operands[i])) {
+      continue;
+    }
     const std::string_view remedy =
-        op.operands[output].shape == OperandShape::kMatrix &&
-                op.operands[i].role == OperandRole::kInput
+        may_be_in_place
             ? "pass exactly that tensor (same address, type and strides) or memory of its own"
             : "pass memory of its own";
     return refuse(StatusCode::kInvalidArgument, op, op.operands[output],
@@ -214,15 +268,15 @@ Status check_overlap(const Operation& op, const Call& call, const kernels::Varia
   return {};
 }
 
-Status check_workspace(const Operation& op, const Call& call, const kernels::Variant& variant) {
-  const std::int64_t needed = workspace_needed(call, variant);
+Status check_workspace(const Operation& op, const Call& call, const CheckedCall& checked) {
+  const kernels::Variant& variant = checked.variant;
+  const std::int64_t needed = kernels::workspace_bytes(variant, checked.sizes);
   if (needed == 0) return {};
   if (call.workspace == nullptr || call.workspace_bytes < needed) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("{}: `workspace` has {} bytes but {} are needed; ask "
-                            "dorajit_{}_workspace how many",
-                            op.name, call.workspace == nullptr ? 0 : call.workspace_bytes, needed,
-                            op.name));
+                            "dorajit_operation_workspace how many",
+                            op.name, call.workspace == nullptr ? 0 : call.workspace_bytes, needed));
   }
   const auto begin = std::bit_cast<std::uintptr_t>(call.workspace);
   if (begin % kWorkspaceAlignment != 0) {
@@ -245,36 +299,16 @@ Status check_workspace(const Operation& op, const Call& call, const kernels::Var
 
 }  // namespace
 
-std::int64_t workspace_needed(const Call& call, const kernels::Variant& variant) {
-  if (!variant.has_sum()) return 0;
-  const TensorView& matrix = call.operands.front();
-  return kernels::sum_workspace_bytes(call.broadcast, matrix.rows, matrix.cols, channels_of(call),
-                                      kernels::size_in_bytes(kernels::compute_type(variant)));
-}
-
-std::int64_t channels_of(const Call& call) {
-  const auto& operands = call.operation->operands;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].shape == OperandShape::kBroadcast) return call.operands[i].cols;
-  }
-  return call.operands.front().cols;
-}
-
-Result<kernels::Variant> check_shapes(const Call& call) {
+Result<CheckedCall> check_shapes(const Call& call) {
   const Operation& op = *call.operation;
   const kernels::Variant variant = variant_of(call);
   DORAJIT_TRY(check_variant(op, variant));
   const TensorView& reference = call.operands.front();
+  Binding binding{.call = call};
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     if (!variant.has(i)) continue;
     const TensorView& tensor = call.operands[i];
-    DORAJIT_TRY(
-        check_shape(op, op.operands[i], tensor, op.operands.front(), reference, call.broadcast));
-    if (op.operands[i].shape != OperandShape::kMatrix && tensor.cols != channels_of(call)) {
-      return refuse(
-          StatusCode::kInvalidArgument, op, op.operands[i],
-          std::format("has {} elements but there are {} channels", tensor.cols, channels_of(call)));
-    }
+    DORAJIT_TRY(check_shape(binding, i));
     DORAJIT_TRY(check_span(op, op.operands[i], tensor));
     if (tensor.device != reference.device) {
       return refuse(StatusCode::kWrongDevice, op, op.operands[i],
@@ -283,17 +317,20 @@ Result<kernels::Variant> check_shapes(const Call& call) {
                                 device_name(reference.device)));
     }
   }
-  return variant;
+  // Without an operand per channel nothing tells how many there are, and no kernel asks.
+  for (std::size_t i = 0; i < op.dimensions.size(); ++i) {
+    if (binding.bound_by[i] < 0) binding.sizes[i] = reference.cols;
+  }
+  return CheckedCall{.variant = variant, .sizes = binding.sizes};
 }
 
-Result<kernels::Variant> check_call(const Call& call) {
-  DORAJIT_ASSIGN(const kernels::Variant variant, check_shapes(call));
+Result<CheckedCall> check_call(const Call& call) {
+  DORAJIT_ASSIGN(const CheckedCall checked, check_shapes(call));
   const Operation& op = *call.operation;
-  const TensorView& reference = call.operands.front();
+  const kernels::Variant& variant = checked.variant;
+  const bool is_launched = !kernels::writes_nothing(variant, checked.sizes);
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
-    // Without elements only a sum is written: zeros.
-    if (!variant.has(i) || call.operands[i].cols == 0) continue;
-    if (is_empty(reference) && op.operands[i].shape != OperandShape::kSum) continue;
+    if (!is_launched || !variant.has(i) || is_empty(call.operands[i])) continue;
     DORAJIT_TRY(check_memory(op, op.operands[i], call.operands[i]));
   }
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
@@ -301,8 +338,8 @@ Result<kernels::Variant> check_call(const Call& call) {
     if (!is_output || !variant.has(i) || is_empty(call.operands[i])) continue;
     DORAJIT_TRY(check_overlap(op, call, variant, i));
   }
-  if (!is_empty(reference)) DORAJIT_TRY(check_workspace(op, call, variant));
-  return variant;
+  if (is_launched) DORAJIT_TRY(check_workspace(op, call, checked));
+  return checked;
 }
 
 }  // namespace dorajit::launch

@@ -19,21 +19,20 @@ struct Call {
   std::int64_t workspace_bytes = 0;
 };
 
-// The elements of the call's broadcast operands and sums.
-std::int64_t channels_of(const Call& call);
-
-// Bytes of workspace that the call needs, 0 when it may have none.
-std::int64_t workspace_needed(const Call& call, const kernels::Variant& variant);
+// What a call that was checked computes.
+struct CheckedCall {
+  kernels::Variant variant;  // leaves out what nothing reads
+  kernels::Sizes sizes;      // of every dimension
+};
 
 // Checks which operands there are, their shapes, sizes, element types and devices: all that does
-// not depend on their memory. Returns the variant of the call.
-Result<kernels::Variant> check_shapes(const Call& call);
+// not depend on their memory.
+Result<CheckedCall> check_shapes(const Call& call);
 
 // Checks shapes, sizes, element types, devices, null and misaligned pointers, strides, overlap and
 // the workspace. A matrix output may be exactly a matrix input (same address, type and stride) and
 // may overlap nothing else; sums and workspace overlap nothing. Messages name the op and the
-// operand and say what to do. Returns the variant of the call, which leaves out what nothing
-// reads. Allocates only for an error.
-Result<kernels::Variant> check_call(const Call& call);
+// operand and say what to do. Allocates only for an error.
+Result<CheckedCall> check_call(const Call& call);
 
 }  // namespace dorajit::launch

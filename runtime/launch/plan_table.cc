@@ -8,9 +8,11 @@ namespace {
 constexpr std::size_t kFirstCapacity = 256;  // a power of two, as every capacity
 
 std::size_t hash_of(const PlanKey& key) {
-  std::uint64_t mixed = key.what ^
-                        (static_cast<std::uint64_t>(key.num_cols) * 0x9e3779b97f4a7c15U) ^
-                        (std::bit_cast<std::uintptr_t>(key.operation) * 0xc2b2ae3d27d4eb4fU);
+  std::uint64_t mixed =
+      key.what ^ (std::bit_cast<std::uintptr_t>(key.operation) * 0xc2b2ae3d27d4eb4fU);
+  for (const std::int64_t size : key.sizes) {
+    mixed = std::rotl(mixed, 21) ^ (static_cast<std::uint64_t>(size) * 0x9e3779b97f4a7c15U);
+  }
   mixed ^= mixed >> 32;
   mixed *= 0xd6e8feb86659fd93U;
   mixed ^= mixed >> 32;
@@ -20,17 +22,16 @@ std::size_t hash_of(const PlanKey& key) {
 }  // namespace
 
 PlanKey make_plan_key(const Problem& problem, const DeviceId& device) {
-  // 1 + 8 * 3 + 5 + 6 + 1 + 15 bits.
+  // 1 + 8 * 3 + 5 + 1 + 15 bits.
   static_assert(static_cast<int>(kernels::ElementType::kAbsent) < 8 && kernels::kMaxOperands == 8);
   std::uint64_t what = static_cast<std::uint64_t>(problem.variant.broadcast);
   for (const kernels::ElementType type : problem.variant.types) {
     what = what << 3 | static_cast<std::uint64_t>(type);
   }
   what = what << 5 | static_cast<std::uint64_t>(problem.vector_width);
-  what = what << 6 | static_cast<std::uint64_t>(problem.row_bucket);
   what = what << 1 | static_cast<std::uint64_t>(device.kind);
   what = what << 15 | static_cast<std::uint64_t>(device.ordinal);
-  return {.operation = problem.variant.operation, .what = what, .num_cols = problem.num_cols};
+  return {.operation = problem.variant.operation, .what = what, .sizes = problem.key};
 }
 
 // Open addressing; at most half full, so that a search ends soon at an empty slot.

@@ -18,8 +18,8 @@ namespace dorajit::launch {
 // A problem on a device, packed for comparison.
 struct PlanKey {
   const kernels::Operation* operation = nullptr;
-  std::uint64_t what = 0;  // element types, alignment class, row bucket, device
-  std::int64_t num_cols = 0;
+  std::uint64_t what = 0;  // element types, alignment class, device
+  kernels::Sizes sizes{};  // as the problem's key has them
 
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };

@@ -4,33 +4,32 @@
 #include <bit>
 #include <charconv>
 #include <format>
+#include <ranges>
 #include <system_error>
+#include <vector>
 
+#include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/launch/size_limit.h"
 
 namespace dorajit::launch {
 namespace {
 
+using kernels::Keying;
+
 constexpr std::int64_t kWidestAccess = 16;  // bytes
 
-int bucket_of(std::int64_t num_rows) {
-  return static_cast<int>(
-      std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(num_rows, 1) - 1)));
+std::int64_t bucket_of(std::int64_t size) {
+  return std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1) - 1));
 }
 
 // What is accessed element by element, or not at all, limits no vector.
 bool limits_vectors(const kernels::Variant& variant, std::size_t operand) {
   if (!variant.has(operand)) return false;
-  switch (variant.operation->operands[operand].shape) {
-    case kernels::OperandShape::kMatrix:
-      return true;
-    case kernels::OperandShape::kBroadcast:
-      return variant.broadcast == kernels::Broadcast::kPerColumn;
-    case kernels::OperandShape::kSum:
-      return false;
-  }
-  return true;
+  const kernels::Operand& known = variant.operation->operands[operand];
+  if (known.shape.is_matrix()) return true;
+  return known.role == kernels::OperandRole::kInput &&
+         variant.broadcast == kernels::Broadcast::kPerColumn;
 }
 
 bool allows(const TensorView& tensor, int width) {
@@ -40,57 +39,97 @@ bool allows(const TensorView& tensor, int width) {
   return address % access == 0 && (tensor.rows <= 1 || tensor.row_stride * size % access == 0);
 }
 
-// Reads the number behind the last `mark` of a text that ends with it; returns what stands before.
+// Takes "/" and the mark and the number that text ends with off its end.
 template <class Number>
-std::optional<std::string_view> take_number(std::string_view text, std::string_view mark,
-                                            Number& number) {
-  const std::size_t at = text.rfind(mark);
-  if (at == std::string_view::npos) return std::nullopt;
-  const std::string_view digits = text.substr(at + mark.size());
+bool take_number(std::string_view& text, char mark, Number& number) {
+  const std::size_t at = text.rfind('/');
+  if (at == std::string_view::npos || at + 1 == text.size() || text[at + 1] != mark) return false;
+  const std::string_view digits = text.substr(at + 2);
   const auto [end, error] = std::from_chars(digits.begin(), digits.end(), number);
-  if (error != std::errc() || end != digits.end()) return std::nullopt;
-  return text.substr(0, at);
+  if (error != std::errc() || end != digits.end()) return false;
+  text = text.substr(0, at);
+  return true;
+}
+
+// The indices of the dimensions in the order in which the text of a problem has them: exact ones
+// first.
+std::vector<std::size_t> keyed_dimensions(const kernels::Operation& operation) {
+  std::vector<std::size_t> keyed;
+  for (const Keying keying : {Keying::kExact, Keying::kBucketed}) {
+    for (std::size_t i = 0; i < operation.dimensions.size(); ++i) {
+      if (operation.dimensions[i].keying == keying) keyed.push_back(i);
+    }
+  }
+  return keyed;
 }
 
 }  // namespace
 
 std::string to_text(const Problem& problem) {
-  return std::format("{}/v{}/c{}/r{}", kernels::to_text(problem.variant), problem.vector_width,
-                     problem.num_cols, problem.row_bucket);
+  const kernels::Operation& operation = *problem.variant.operation;
+  std::string text = std::format("{}/v{}", kernels::to_text(problem.variant), problem.vector_width);
+  for (const std::size_t i : keyed_dimensions(operation)) {
+    text += std::format("/{}{}", operation.dimensions[i].mark, problem.key[i]);
+  }
+  return text;
 }
 
 std::optional<Problem> parse_problem(std::string_view text) {
+  const kernels::Operation* const operation =
+      kernels::find_operation(text.substr(0, text.find_first_of("./")));
+  if (operation == nullptr) return std::nullopt;
   Problem problem;
-  const auto columns = take_number(text, "/r", problem.row_bucket);
-  const auto width = columns ? take_number(*columns, "/c", problem.num_cols) : columns;
-  const auto variant = width ? take_number(*width, "/v", problem.vector_width) : width;
-  const auto parsed = variant ? kernels::parse_variant(*variant) : std::nullopt;
-  if (!parsed) return std::nullopt;
-  problem.variant = *parsed;
-  const bool is_possible = problem.num_cols >= 1 && problem.row_bucket >= 0 &&
-                           check_size(problem) && problem.vector_width >= 1;
+  std::string_view rest = text;
+  for (const std::size_t i : keyed_dimensions(*operation) | std::views::reverse) {
+    const kernels::Dimension& dimension = operation->dimensions[i];
+    const std::int64_t least = dimension.keying == Keying::kExact ? 1 : 0;
+    if (!take_number(rest, dimension.mark, problem.key[i]) || problem.key[i] < least) {
+      return std::nullopt;
+    }
+  }
+  if (!take_number(rest, 'v', problem.vector_width)) return std::nullopt;
+  const auto variant = kernels::parse_variant(rest);
+  if (!variant) return std::nullopt;
+  problem.variant = *variant;
+  const bool is_possible = problem.vector_width >= 1 && check_size(problem);
   return is_possible && to_text(problem) == text ? std::optional(problem) : std::nullopt;
 }
 
-Problem make_problem(const kernels::Variant& variant, std::span<const TensorView> operands) {
-  const TensorView& matrix = operands.front();
-  int width = kernels::widest_vector(variant, matrix.device.kind);
+kernels::Sizes Problem::largest_sizes() const {
+  kernels::Sizes sizes = key;
+  for (std::size_t i = 0; i < variant.operation->dimensions.size(); ++i) {
+    if (variant.operation->dimensions[i].keying == Keying::kBucketed) {
+      sizes[i] = std::int64_t{1} << key[i];
+    }
+  }
+  return kernels::with_derived(variant, sizes);
+}
+
+Problem make_problem(const kernels::Variant& variant, const kernels::Sizes& sizes,
+                     std::span<const TensorView> operands) {
+  int width = kernels::widest_vector(variant, operands.front().device.kind);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (!limits_vectors(variant, i)) continue;
     while (width > 1 && !allows(operands[i], width)) width /= 2;
   }
-  return {.variant = variant,
-          .vector_width = width,
-          .num_cols = std::max<std::int64_t>(matrix.cols, 1),
-          .row_bucket = bucket_of(matrix.rows)};
+  Problem problem{.variant = variant, .vector_width = width};
+  const auto& dimensions = variant.operation->dimensions;
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (dimensions[i].keying == Keying::kExact) {
+      problem.key[i] = std::max<std::int64_t>(sizes[i], 1);
+    } else if (dimensions[i].keying == Keying::kBucketed) {
+      problem.key[i] = bucket_of(sizes[i]);
+    }
+  }
+  return problem;
 }
 
 Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
-                     std::int64_t num_rows, std::int64_t num_cols) {
+                     const kernels::Sizes& sizes) {
+  const kernels::Sizes whole = kernels::with_derived(variant, sizes);
   std::array<TensorView, kernels::kMaxOperands> operands{};
   const auto& specs = variant.operation->operands;
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    const bool matrix = specs[i].shape == kernels::OperandShape::kMatrix;
     if (!variant.has(i)) {
       operands[i].type = kernels::ElementType::kAbsent;
       continue;
@@ -98,11 +137,11 @@ Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
     operands[i] = {.data = nullptr,
                    .type = variant.types[i],
                    .device = {.kind = kind, .ordinal = 0},
-                   .rows = matrix ? num_rows : 1,
-                   .cols = num_cols,
-                   .row_stride = num_cols};
+                   .rows = kernels::num_rows(specs[i].shape, whole),
+                   .cols = kernels::row_length(specs[i].shape, whole),
+                   .row_stride = kernels::row_length(specs[i].shape, whole)};
   }
-  return make_problem(variant, std::span(operands).first(specs.size()));
+  return make_problem(variant, whole, std::span(operands).first(specs.size()));
 }
 
 }  // namespace dorajit::launch

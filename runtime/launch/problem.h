@@ -14,11 +14,13 @@ namespace dorajit::launch {
 
 struct Problem {
   kernels::Variant variant{};
-  int vector_width = 1;       // alignment class: the widest vector that every operand allows
-  std::int64_t num_cols = 0;  // exact, but at least 1
-  int row_bucket = 0;         // the number of rows is at most 2^row_bucket
+  int vector_width = 1;  // alignment class: the widest vector that every operand allows
+  // By dimension of the operation: of an exact one its size, but at least 1; of a bucketed one the
+  // exponent b of sizes up to 2^b; of a derived one 0.
+  kernels::Sizes key{};
 
-  [[nodiscard]] std::int64_t bucket_rows() const { return std::int64_t{1} << row_bucket; }
+  // The largest sizes that the problem covers.
+  [[nodiscard]] kernels::Sizes largest_sizes() const;
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
@@ -30,10 +32,11 @@ std::string to_text(const Problem& problem);
 std::optional<Problem> parse_problem(std::string_view text);
 
 // The key of a call whose operands were checked. The same for lookup and for tuning.
-Problem make_problem(const kernels::Variant& variant, std::span<const TensorView> operands);
+Problem make_problem(const kernels::Variant& variant, const kernels::Sizes& sizes,
+                     std::span<const TensorView> operands);
 
-// The key of a call on contiguous tensors with fully aligned data.
+// The key of a call on contiguous tensors with fully aligned data. Derived sizes need not be given.
 Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
-                     std::int64_t num_rows, std::int64_t num_cols);
+                     const kernels::Sizes& sizes);
 
 }  // namespace dorajit::launch

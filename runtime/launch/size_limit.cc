@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <format>
 
+#include "kernel_templates/sizes.h"
+
 namespace dorajit::launch {
 namespace {
 
@@ -18,18 +20,6 @@ std::optional<std::int64_t> bytes_of(std::int64_t rows, std::int64_t row_stride,
   return bytes;
 }
 
-kernels::ElementType widest_matrix_type(const kernels::Variant& variant) {
-  const auto& operands = variant.operation->operands;
-  kernels::ElementType widest = variant.types.front();
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].shape == kernels::OperandShape::kMatrix && variant.has(i) &&
-        kernels::size_in_bytes(variant.types[i]) > kernels::size_in_bytes(widest)) {
-      widest = variant.types[i];
-    }
-  }
-  return widest;
-}
-
 }  // namespace
 
 std::optional<std::int64_t> span_bytes(const TensorView& tensor) {
@@ -39,20 +29,34 @@ std::optional<std::int64_t> span_bytes(const TensorView& tensor) {
   return bytes_of(tensor.rows, stride, kernels::size_in_bytes(tensor.type));
 }
 
-Status check_size(const kernels::Variant& variant, std::int64_t num_rows, std::int64_t num_cols) {
-  const kernels::ElementType type = widest_matrix_type(variant);
-  if (bytes_of(num_rows, num_cols, kernels::size_in_bytes(type))) return {};
-  return fail(StatusCode::kInvalidArgument,
-              std::format("{}: {} rows x {} columns of {} take more than 2^47 bytes, which is all "
-                          "that a process can address; give fewer",
-                          variant.operation->name, num_rows, num_cols, kernels::name(type)));
+Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes) {
+  const kernels::Operation& op = *variant.operation;
+  const kernels::Sizes whole = kernels::with_derived(variant, sizes);
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    const kernels::OperandShape& shape = op.operands[i].shape;
+    if (!variant.has(i) ||
+        bytes_of(kernels::num_rows(shape, whole), kernels::row_length(shape, whole),
+                 kernels::size_in_bytes(variant.types[i]))) {
+      continue;
+    }
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{}: {} of {} take more than 2^47 bytes, which is all that a process "
+                            "can address; give fewer",
+                            op.name, kernels::to_text(op, sizes), kernels::name(variant.types[i])));
+  }
+  return {};
 }
 
 Status check_size(const Problem& problem) {
-  // The fewest rows of the bucket; above 2^61 of them no row has room.
-  const int bucket = std::min(problem.row_bucket, 62);
-  const std::int64_t rows = bucket == 0 ? 1 : (std::int64_t{1} << (bucket - 1)) + 1;
-  return check_size(problem.variant, rows, problem.num_cols);
+  kernels::Sizes fewest = problem.key;
+  const auto& dimensions = problem.variant.operation->dimensions;
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (dimensions[i].keying != kernels::Keying::kBucketed) continue;
+    // Above 2^61 of them nothing has room.
+    const auto bucket = std::min<std::int64_t>(problem.key[i], 62);
+    fewest[i] = bucket == 0 ? 1 : (std::int64_t{1} << (bucket - 1)) + 1;
+  }
+  return check_size(problem.variant, fewest);
 }
 
 }  // namespace dorajit::launch

@@ -19,10 +19,10 @@ inline constexpr std::int64_t kMostOperandBytes = std::int64_t{1} << 47;
 // not negative.
 std::optional<std::int64_t> span_bytes(const TensorView& tensor);
 
-// kInvalidArgument for matrices beyond kMostOperandBytes.
-Status check_size(const kernels::Variant& variant, std::int64_t num_rows, std::int64_t num_cols);
+// kInvalidArgument for operands beyond kMostOperandBytes. Derived sizes need not be given.
+Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes);
 
-// The same for a problem that only such matrices have.
+// The same for a problem that only such operands have.
 Status check_size(const Problem& problem);
 
 }  // namespace dorajit::launch

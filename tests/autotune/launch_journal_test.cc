@@ -86,7 +86,7 @@ class LaunchJournalTest : public testing::Test {
   tests::MemoryArtifactStore artifacts_;
   launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
   launch::Problem problem_ =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 300);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
 };
 
 TEST_F(LaunchJournalTest, WhatWasLeftIsNoCasualty) {
@@ -181,7 +181,7 @@ TEST_F(LaunchJournalTest, TheNextProcessRecordsItAndTheJournalForgetsIt) {
                                 TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim)),
             std::vector{space()[2]});
   const auto other =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
   EXPECT_EQ(find(other, store).rung, launch::Rung::kTuned) << "by the database alone";
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernel_templates/sizes.h"
 #include "tests/cache/captured_log.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
@@ -54,7 +55,7 @@ class LockedConfigSourceTest : public testing::Test {
   tests::MemoryArtifactStore artifacts_;
   launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
   launch::Problem problem_ =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 300);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
   kernels::Config default_ =
       kernels::default_config(problem_.variant, device_.info().traits, problem_.vector_width);
   std::vector<cache::LockEntry> entries_;
@@ -81,23 +82,23 @@ TEST_F(LockedConfigSourceTest, WhatIsNotInTheFileRunsItsDefaultOrFails) {
   expect_miss("it has nothing for this on fake", Rung::kDefault, default_);
   freeze(other_config());
   entries_[0].device = "another";
-  problem_.num_cols = 301;
+  problem_.key[kernels::kCols] = 301;
   expect_miss("it has nothing for this on fake", Rung::kDefault, default_);
 }
 
 TEST_F(LockedConfigSourceTest, CodeThatIsAnotherIsAMissWithTheConfigOfTheFile) {
   freeze(other_config());
   const auto frozen = entries_;
-  problem_.row_bucket = 5;
+  problem_.key[kernels::kRows] = 5;
   entries_[0].problem = to_text(problem_);
   entries_[0].code = std::string(32, '0');
   expect_miss("its code was 00000000000000000000000000000000 and is " + frozen[0].code,
               Rung::kLocked, other_config());
-  problem_.row_bucket = 6;
+  problem_.key[kernels::kRows] = 6;
   entries_[0].problem = to_text(problem_);
   entries_[0].artifact = std::string(32, '1');
   expect_miss("its artifact was 11111111111111111111111111111111", Rung::kLocked, other_config());
-  problem_.row_bucket = 7;
+  problem_.key[kernels::kRows] = 7;
   entries_[0].problem = to_text(problem_);
   entries_[0].compiler = "another compiler 1.0";
   expect_miss("its compiler was another compiler 1.0", Rung::kLocked, other_config());
@@ -112,7 +113,7 @@ TEST_F(LockedConfigSourceTest, VectorsThatDoNotFitTheDataAreNeverUsed) {
 // The library's own kernel would serve in its place, which is another config.
 TEST_F(LockedConfigSourceTest, ConfigsThatDoNotCompileAreNotUsed) {
   freeze(other_config());
-  problem_.row_bucket = 9;
+  problem_.key[kernels::kRows] = 9;
   entries_[0].problem = to_text(problem_);
   entries_[0].config.block_size = -4;
   expect_miss("-r1-v1-u1-c0 is invalid: its template does not allow it", Rung::kDefault, default_);

@@ -98,7 +98,7 @@ TEST(Verifier, SeesAWriteIntoThePaddingBetweenRows) {
   tests::MemoryArtifactStore artifacts;
   launch::KernelCache kernels(Settings{}, &artifacts, statistics);
   launch::Problem problem =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 8, 301);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {8, 301});
   problem.vector_width = 4;  // pads rows of 301 columns to 304
   auto verifier = Verifier::make(problem, device);
   ASSERT_TRUE(verifier);
@@ -143,7 +143,7 @@ TEST(Verifier, WatchesAKernelForAsLongAsItMayHarmTheProcess) {
   tests::MemoryArtifactStore artifacts;
   launch::KernelCache kernels(Settings{}, &artifacts, statistics);
   const launch::Problem problem =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 8, 300);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {8, 300});
   auto verifier = Verifier::make(problem, device);
   ASSERT_TRUE(verifier);
   const auto ready =

@@ -21,7 +21,7 @@ constexpr const char* kA100 = "cuda/NVIDIA A100/sm_80/108 SMs/40960 KiB L2/80 Gi
 class NearestWinner : public testing::Test {
  protected:
   static Problem problem(std::int64_t rows, std::int64_t cols) {
-    return launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, rows, cols);
+    return launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, {rows, cols});
   }
 
   // A winner with config number `config` of the space.

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "autotune/verification.h"
+#include "kernel_templates/sizes.h"
 #include "tests/fakes/fake_device.h"
 #include "tests/fakes/memory_artifact_store.h"
 
@@ -39,7 +40,7 @@ class ProblemTuner : public testing::Test {
   launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
   launch::Problem problem_ =
       launch::make_problem({.operation = &kernels::operation("compose"), .types = {}},
-                           kernels::DeviceKind::kCpu, 16, 300);
+                           kernels::DeviceKind::kCpu, {16, 300});
 };
 
 TEST_F(ProblemTuner, ChoosesTheFastestConfig) {
@@ -54,7 +55,7 @@ TEST_F(ProblemTuner, ChoosesTheFastestConfig) {
 }
 
 TEST_F(ProblemTuner, RowsThatDoNotFitTheScratchMemoryAreNotTuned) {
-  problem_.num_cols = std::int64_t{1} << 28;
+  problem_.key[kernels::kCols] = std::int64_t{1} << 28;
   const auto refused = tune();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, StatusCode::kOutOfMemory);
@@ -63,7 +64,7 @@ TEST_F(ProblemTuner, RowsThatDoNotFitTheScratchMemoryAreNotTuned) {
 }
 
 TEST_F(ProblemTuner, LongRowsAreVerifiedOnFewerColumns) {
-  problem_.num_cols = (std::int64_t{3} << 20) + 5;
+  problem_.key[kernels::kCols] = (std::int64_t{3} << 20) + 5;
   problem_.vector_width = 1;
   const auto verifier = Verifier::make(problem_, device_);
   ASSERT_TRUE(verifier) << verifier.error().message;

@@ -18,7 +18,7 @@ class Quarantine : public testing::Test {
   cache::Trial trial(std::int64_t cols, int block_size, Verdict verdict) const {
     cache::Trial trial;
     trial.problem =
-        to_text(launch::make_problem(problem_.variant, kernels::DeviceKind::kCpu, 16, cols));
+        to_text(launch::make_problem(problem_.variant, kernels::DeviceKind::kCpu, {16, cols}));
     trial.device = "fake";
     trial.environment.templates =
         hash_hex(kernels::source_identity(problem_.variant, kernels::DeviceKind::kCpu));
@@ -34,7 +34,7 @@ class Quarantine : public testing::Test {
 
   tests::FakeDevice device_{2};
   launch::Problem problem_ =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 300);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
 };
 
 TEST_F(Quarantine, HoldsWhatEarlierTuningsOfTheVariantFoundBad) {

@@ -9,6 +9,7 @@
 
 #include "autotune/nearest_winner.h"
 #include "autotune/tuning_config_source.h"
+#include "kernel_templates/sizes.h"
 #include "runtime/base/hash.h"
 #include "tests/autotune/recorded_trials.h"
 
@@ -49,9 +50,9 @@ TEST(ShippedDatabases, AreWholeAndOfTheseKernels) {
 
 double distance(const Problem& problem, const Winner& other) {
   const Problem there = launch::parse_problem(other.problem).value();
-  return std::abs(std::log2(static_cast<double>(problem.num_cols) /
-                            static_cast<double>(there.num_cols))) +
-         std::abs(problem.row_bucket - there.row_bucket);
+  return std::abs(std::log2(static_cast<double>(problem.key[kernels::kCols]) /
+                            static_cast<double>(there.key[kernels::kCols]))) +
+         static_cast<double>(std::abs(problem.key[kernels::kRows] - there.key[kernels::kRows]));
 }
 
 // What each problem would cost that had neighbours at least `least` factors of two away only, by

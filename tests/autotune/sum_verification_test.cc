@@ -30,7 +30,7 @@ Settings without_compiler() {
 class SumVerification : public testing::Test {
  protected:
   static launch::Problem problem_of(const Variant& variant, std::int64_t cols = 70) {
-    return launch::make_problem(variant, kernels::DeviceKind::kCpu, 64, cols);
+    return launch::make_problem(variant, kernels::DeviceKind::kCpu, {64, cols});
   }
 
   // bf16 matrices, f32 gain and f32 sum.
@@ -117,7 +117,7 @@ TEST_F(SumVerification, SeesAWrongBitInAnOutputBesideTheSum) {
 // Else a kernel that leaves a partial sum out would find the right one of the kernel before.
 TEST_F(SumVerification, PoisonsThePartialSumsOfTheLastLaunch) {
   const Variant variant = backward(Broadcast::kPerColumn);
-  auto operands = ScratchOperands::make(device_, variant, {.rows = 600, .cols = 8});
+  auto operands = ScratchOperands::make(device_, variant, {.sizes = {600, 8, 8}});
   ASSERT_TRUE(operands);
   const auto arguments = operands->arguments(0);
   const auto partial_sums = [&] {

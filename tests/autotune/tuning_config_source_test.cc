@@ -40,7 +40,7 @@ class TuningConfigSourceTest : public testing::Test {
   tests::MemoryArtifactStore artifacts_;
   launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
   launch::Problem problem_ =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 300);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
 };
 
 TEST_F(TuningConfigSourceTest, TunesOnceAndThenAnswersFromTheDatabase) {
@@ -126,7 +126,7 @@ TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearest
   EXPECT_EQ(answer.median_ns, 0) << "the time of another device is not this one's";
 
   const auto larger =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 600);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
   store_->record({}, winner_of(larger, space()[2], environment));
   answer = make_source().find(problem_, device_, kernels_);
   EXPECT_EQ(answer.rung, Rung::kNearestShape);
@@ -185,7 +185,7 @@ TEST_F(TuningConfigSourceTest, AShippedWinnerComesBeforeAStaleOneAndOneOfOtherKe
 
 TEST_F(TuningConfigSourceTest, AConfigThatMisbehavedHereIsNotTakenFromElsewhere) {
   const auto other =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
   ship(winner_of(problem_, space()[2],
                  TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment));
   device_.plant(space()[2], tests::Misbehaviour::kWrongBits);
@@ -200,7 +200,7 @@ TEST_F(TuningConfigSourceTest, AConfigThatMisbehavedHereIsNotTakenFromElsewhere)
 TEST_F(TuningConfigSourceTest, AShippedNeighbourAnswersWhereNothingMayBeTuned) {
   settings_.tune_policy = TunePolicy::kOff;
   const auto larger =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 600);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
   ship(winner_of(larger, space()[2],
                  TuningSession(larger, device_.info(), kernels::SpaceKind::kSlim).environment));
   const auto answer = make_source().find(problem_, device_, kernels_);
@@ -219,7 +219,7 @@ TEST_F(TuningConfigSourceTest, AConfigFoundBadIsNotTriedAgainForAnotherShape) {
   device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
   make_source().find(problem_, device_, kernels_);
   const auto other =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
   EXPECT_EQ(make_source().find(other, device_, kernels_).rung, Rung::kTuned);
   for (const auto& trial : store_->trials("fake", to_text(other))) {
     EXPECT_NE(trial.config, space()[1]);
@@ -240,7 +240,7 @@ TEST_F(TuningConfigSourceTest, AWinnerFoundBadAtAnotherShapeIsNotServedAnyMore) 
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
   device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
   const auto other =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
   make_source().find(other, device_, kernels_);
   EXPECT_NE(make_source().find(problem_, device_, kernels_).config, space()[1]);
 }
@@ -267,7 +267,7 @@ TEST_F(TuningConfigSourceTest, PrintsWhatItFoundOnlyWhenAsked) {
   EXPECT_EQ(testing::internal::GetCapturedStderr().find("autotuning"), std::string::npos);
   settings_.print_autotuning = true;
   const auto other =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 400);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
   testing::internal::CaptureStderr();
   make_source().find(other, device_, kernels_);
   EXPECT_NE(testing::internal::GetCapturedStderr().find(

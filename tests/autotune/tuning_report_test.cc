@@ -9,7 +9,7 @@ namespace {
 
 TEST(TuningReport, NamesKernelKeyTimeAndBestConfig) {
   const launch::Problem problem =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 300);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
   const TuneResult result{.winner = {.block_size = 512, .num_warps = 2},
                           .default_config = {.block_size = 1024, .num_warps = 1},
                           .winner_ns = 1500,

@@ -72,7 +72,7 @@ class WinnerGateTest : public testing::Test {
   tests::MemoryArtifactStore artifacts_;
   launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
   launch::Problem problem_ =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 300);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
   const std::vector<kernels::Config> space_ =
       kernels::config_space(problem_.variant, device_.info().traits, 1, kernels::SpaceKind::kSlim);
   const kernels::Config config_ = space_[1];
@@ -102,7 +102,7 @@ TEST_F(WinnerGateTest, AnInvalidWinnerOfAnyDatabaseIsAbsentAndNamed) {
 TEST_F(WinnerGateTest, AWinnerWiderThanTheDataIsAlignedIsAbsent) {
   device_.pose_as_gpu();
   const launch::Problem aligned =
-      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, 16, 300);
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, {16, 300});
   problem_ = aligned;
   problem_.vector_width = 1;
   const auto wide =
@@ -132,7 +132,7 @@ TEST_F(WinnerGateTest, WhatThisMachineHasTunedIsNotVerifiedAgain) {
   EXPECT_EQ(downloads_of_find(), 0);
   EXPECT_EQ(find().config, config_);
   settings_.tune_policy = TunePolicy::kOff;
-  problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 600);
+  problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
   EXPECT_EQ(downloads_of_find(), 0) << "nor as a neighbour";
   EXPECT_EQ(find().rung, Rung::kNearestShape);
 }
@@ -153,7 +153,7 @@ TEST_F(WinnerGateTest, AWinnerWithWrongBitsDoesNotServeAndIsQuarantined) {
 
 TEST_F(WinnerGateTest, ANeighbourFromElsewhereIsVerifiedForTheProblem) {
   device_.plant(config_, Misbehaviour::kWritesAfterOutput);
-  problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, 600);
+  problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
   EXPECT_EQ(find().rung, Rung::kDefault);
   ASSERT_EQ(store_->bad_trials("fake").size(), 1U);
   EXPECT_EQ(store_->bad_trials("fake")[0].verdict, cache::Verdict::kOutOfBounds);

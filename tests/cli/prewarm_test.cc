@@ -72,7 +72,7 @@ TEST(CliPrewarm, KernelsOfACpuAreThereForItsProcesses) {
   const auto composition = bindings::compose_engine(settings);
   const kernels::Variant variant{.operation = &kernels::operation("compose")};
   ASSERT_TRUE(composition.engine->prepare(
-      launch::make_problem(variant, kernels::DeviceKind::kCpu, 8, 512), {}));
+      launch::make_problem(variant, kernels::DeviceKind::kCpu, {8, 512}), {}));
   EXPECT_EQ(composition.engine->statistics().compilations, 0);
   EXPECT_EQ(composition.engine->statistics().artifact_hits, 1);
   const auto tuned =

@@ -18,13 +18,12 @@ namespace {
 using kernels::Broadcast;
 using kernels::ElementType;
 using kernels::OperandRole;
-using kernels::OperandShape;
 
 constexpr int kWorkspaceFill = 0x5A;
 constexpr std::size_t kWorkspaceGuard = 272;  // leaves it aligned to 16 bytes and no more
 
 bool is_matrix(const kernels::Variant& variant, std::size_t operand) {
-  return variant.operation->operands[operand].shape == OperandShape::kMatrix;
+  return variant.operation->operands[operand].shape.is_matrix();
 }
 
 std::int64_t channels_of(const kernels::Variant& variant, const CaseSpec& spec) {
@@ -73,7 +72,7 @@ int vector_width(const kernels::Variant& variant, const CaseSpec& spec, kernels:
                      .cols = shape.cols,
                      .row_stride = shape.cols + shape.row_padding});
   }
-  return launch::make_problem(variant, views).vector_width;
+  return launch::make_problem(variant, {}, views).vector_width;
 }
 
 OpCase::OpCase(const kernels::Variant& variant, const CaseSpec& spec)

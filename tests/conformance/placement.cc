@@ -14,8 +14,7 @@ using Pair = std::pair<std::size_t, std::size_t>;
 std::vector<Pair> pairs_of(const kernels::Variant& variant) {
   const auto& operands = variant.operation->operands;
   const auto is_matrix = [&](std::size_t i, OperandRole role) {
-    return operands[i].role == role && operands[i].shape == kernels::OperandShape::kMatrix &&
-           variant.has(i);
+    return operands[i].role == role && operands[i].shape.is_matrix() && variant.has(i);
   };
   std::vector<Pair> pairs;
   for (std::size_t output = 0; output < operands.size(); ++output) {

@@ -8,7 +8,6 @@ namespace dorajit::tests {
 namespace {
 
 using kernels::ElementType;
-using kernels::OperandShape;
 using kernels::Presence;
 using kernels::Variant;
 using enum kernels::ElementType;
@@ -55,7 +54,7 @@ Variants plain_mixes(const kernels::Operation& op) {
         std::pair(kFloat64, kFloat64), std::pair(kFloat16, kFloat32)}) {
     Variant variant{.operation = &op};
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      variant.types[i] = operands[i].shape == OperandShape::kMatrix ? matrices : channels;
+      variant.types[i] = operands[i].shape.is_matrix() ? matrices : channels;
     }
     add_once(variants, variant);
   }
@@ -115,7 +114,7 @@ Variants with_only_the_sum(const Variants& variants) {
     const auto& operands = variant.operation->operands;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       const bool is_other_output = operands[i].role == kernels::OperandRole::kOutput &&
-                                   operands[i].shape != OperandShape::kSum;
+                                   static_cast<int>(i) != variant.operation->sum_operand;
       if (is_other_output) sum.types[i] = kAbsent;
     }
     if (sum.has_sum()) add_once(sums, sum);

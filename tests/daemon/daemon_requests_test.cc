@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "autotune/protocol/socket_place.h"
+#include "kernel_templates/sizes.h"
 #include "tests/cache/child_process.h"
 #include "tests/daemon/running_daemon.h"
 #include "tests/fakes/fake_device.h"
@@ -37,7 +38,7 @@ class Winners {
   void listen_to(DaemonRequests& requests) {
     requests.set_listener([this](const launch::Problem& problem, device::Device&) {
       const std::scoped_lock lock(mutex_);
-      cols_.insert(problem.num_cols);
+      cols_.insert(problem.key[kernels::kCols]);
     });
   }
   bool have(std::int64_t cols) {
@@ -228,7 +229,7 @@ TEST(DaemonRequestsThread, ALyingDaemonTellsOfNothingThatWasNotAsked) {
   {
     DaemonRequests requests(impostor.folder(), kHello);
     requests.set_listener([&](const launch::Problem& problem, device::Device&) {
-      EXPECT_EQ(problem.num_cols, 64);
+      EXPECT_EQ(problem.key[kernels::kCols], 64);
       ++told;
     });
     ASSERT_TRUE(requests.ask(cpu_problem(64), device, kSlim, 1));

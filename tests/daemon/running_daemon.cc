@@ -202,7 +202,7 @@ bool becomes_true(const std::function<bool()>& condition) {
 }
 
 launch::Problem cpu_problem(std::int64_t cols) {
-  return launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, 16, cols);
+  return launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, cols});
 }
 
 TuneRequest cpu_request(std::int64_t cols) {

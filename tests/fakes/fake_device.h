@@ -166,7 +166,7 @@ class FakeDevice final : public device::Device {
       if (operands[i].role != kernels::OperandRole::kOutput || !variant.has(i)) continue;
       auto* data = static_cast<std::byte*>(arguments.operands[i].data);
       if (misbehaviour == Misbehaviour::kWrongBits) return flip_lowest_bit(data);
-      if (operands[i].shape != kernels::OperandShape::kSum) continue;
+      if (static_cast<int>(i) != variant.operation->sum_operand) continue;
       if (misbehaviour == Misbehaviour::kWrongSum ||
           (misbehaviour == Misbehaviour::kWrongSecondStage && has_second_stage)) {
         flip_lowest_bit(data +

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "autotune/scratch_operands.h"
+#include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "tests/conformance/variant_lists.h"
 #include "tests/gpu/gpu_fixture.h"
@@ -27,7 +28,7 @@ class DependentLaunch : public GpuTest {
     const auto kernel =
         kernels_->get(*device_, variant,
                       kernels::default_config(variant, device_->info().traits, shape.vector_width));
-    const auto channels = static_cast<std::size_t>(shape.channels(broadcast));
+    const auto channels = static_cast<std::size_t>(shape.sizes[kernels::kChannels]);
     auto sums = device_->allocate(kCalls * channels * sizeof(float));
     EXPECT_TRUE(operands && kernel && sums);
     EXPECT_TRUE(device_->fill((*sums)->data(), 0xA5, (*sums)->size()));
@@ -61,12 +62,12 @@ class DependentLaunch : public GpuTest {
 };
 
 TEST_F(DependentLaunch, SumsPerColumnOfOneWaveAndOfManyWaitForTheirFirstStage) {
-  check({.rows = 2048, .cols = 512, .vector_width = 4}, kernels::Broadcast::kPerColumn);
-  check({.rows = 8192, .cols = 4096, .vector_width = 4}, kernels::Broadcast::kPerColumn);
+  check({.sizes = {2048, 512, 512}, .vector_width = 4}, kernels::Broadcast::kPerColumn);
+  check({.sizes = {8192, 4096, 4096}, .vector_width = 4}, kernels::Broadcast::kPerColumn);
 }
 
 TEST_F(DependentLaunch, SumsPerRowWaitForTheirFirstStage) {
-  check({.rows = 131072, .cols = 48, .vector_width = 4}, kernels::Broadcast::kPerRow);
+  check({.sizes = {131072, 48, 256}, .vector_width = 4}, kernels::Broadcast::kPerRow);
 }
 
 }  // namespace

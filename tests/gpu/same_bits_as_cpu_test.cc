@@ -1,6 +1,7 @@
 // The library's own CPU kernels and the GPU on the very same inputs, whole outputs compared.
 #include "autotune/scratch_operands.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/sizes.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/conformance/parallel_for.h"
 #include "tests/conformance/variant_lists.h"
@@ -29,10 +30,11 @@ class SameBitsAsCpu : public GpuTest {
   // into compiling.
   void check(const Variants& variants, const ScratchShape& shape) {
     parallel_for(variants.size(), [&](std::size_t i) {
-      ScratchShape wide = shape;
-      wide.vector_width = kernels::widest_vector(variants[i], kernels::DeviceKind::kCuda);
-      check_one(variants[i], shape);
-      check_one(variants[i], wide);
+      ScratchShape whole = shape;
+      whole.sizes = kernels::with_derived(variants[i], shape.sizes);
+      check_one(variants[i], whole);
+      whole.vector_width = kernels::widest_vector(variants[i], kernels::DeviceKind::kCuda);
+      check_one(variants[i], whole);
     });
   }
 
@@ -65,28 +67,28 @@ constexpr std::size_t kSampledMixes = 30;
 
 TEST_F(SameBitsAsCpu, ComposeOfEveryTypeMix) {
   check(in_both_broadcasts(kernels::all_variants(kernels::operation("compose"))),
-        {.rows = 68, .cols = 1027, .seed = 5});
+        {.sizes = {68, 1027}, .seed = 5});
 }
 
 TEST_F(SameBitsAsCpu, SampledMixesOfOtherElementwiseOps) {
   for (const std::string_view op : {"compose_inner", "norm_assembly", "compose_residual"}) {
     check(in_both_broadcasts(sampled_mixes(kernels::operation(op), kSampledMixes)),
-          {.rows = 68, .cols = 1027, .seed = 6});
+          {.sizes = {68, 1027}, .seed = 6});
   }
 }
 
 TEST_F(SameBitsAsCpu, BackwardWithEverySubsetOfItsOutputs) {
   check(in_both_broadcasts(
             with_every_subset(sampled_mixes(kernels::operation("backward"), kSampledMixes))),
-        {.rows = 68, .cols = 1027, .seed = 7});
+        {.sizes = {68, 1027}, .seed = 7});
 }
 
 // Many partial sums of both kinds: 16 channels of 257 samples, of two spans each, along the rows.
 TEST_F(SameBitsAsCpu, SumsOverMillionsOfTerms) {
   check(in_both_broadcasts(plain_mixes(kernels::operation("backward"))),
-        {.rows = 4112, .cols = 4133, .seed = 8});
+        {.sizes = {4112, 4133}, .seed = 8});
   check(in_both_broadcasts(with_only_the_sum(plain_mixes(kernels::operation("backward")))),
-        {.rows = 40000, .cols = 49, .seed = 9});
+        {.sizes = {40000, 49}, .seed = 9});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernel_templates/partial_sums.h"
+#include "kernel_templates/sizes.h"
 #include "runtime/launch/check_call.h"
 
 namespace dorajit::launch {
@@ -49,7 +50,7 @@ class CheckBackwardCall : public testing::Test {
 
   static void leave_out(TensorView& operand) { operand = {.type = kAbsent, .device = {}}; }
 
-  Result<kernels::Variant> check() {
+  Result<CheckedCall> check() {
     call_.operands = operands_;
     call_.scalars = scalars_;
     return check_call(call_);
@@ -107,9 +108,9 @@ TEST_F(CheckBackwardCall, DoesNotLookAtInnerWhenNothingIsSummed) {
   inner().data = nullptr;
   inner().cols = 1;
   inner().type = kFloat64;
-  const auto variant = check();
-  ASSERT_TRUE(variant) << variant.error().message;
-  EXPECT_FALSE(variant->has(1));
+  const auto checked = check();
+  ASSERT_TRUE(checked) << checked.error().message;
+  EXPECT_FALSE(checked->variant.has(1));
 }
 
 TEST_F(CheckBackwardCall, NamesARequiredOperandThatIsMissing) {
@@ -218,11 +219,13 @@ TEST_F(CheckBackwardCall, RefusesAGainPerRowThatDoesNotDivideTheRows) {
 }
 
 TEST_F(CheckBackwardCall, CountsChannelsByTheGain) {
-  expect_accepted();
-  EXPECT_EQ(channels_of(call_), kCols);
+  const auto channels = [this] {
+    expect_accepted();
+    return check()->sizes[kernels::kChannels];
+  };
+  EXPECT_EQ(channels(), kCols);
   lay_channels_along_the_rows(150);
-  expect_accepted();
-  EXPECT_EQ(channels_of(call_), 150);
+  EXPECT_EQ(channels(), 150);
 }
 
 TEST_F(CheckBackwardCall, WithoutElementsOnlyTheSumNeedsMemory) {

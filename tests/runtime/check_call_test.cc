@@ -28,7 +28,7 @@ class CheckCall : public testing::Test {
     }
   }
 
-  Result<kernels::Variant> check() {
+  Result<CheckedCall> check() {
     return check_call(
         {.operation = &kernels::operation("compose"), .operands = operands_, .scalars = scalars_});
   }

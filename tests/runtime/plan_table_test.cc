@@ -5,11 +5,13 @@
 #include <atomic>
 #include <thread>
 
+#include "kernel_templates/sizes.h"
+
 namespace dorajit::launch {
 namespace {
 
 LaunchPlan plan_for(std::int64_t cols, int block_size = 1) {
-  Problem problem{.num_cols = cols};
+  Problem problem{.key = {0, cols}};
   kernels::Config config;
   config.block_size = block_size;
   return {.key = make_plan_key(problem, {}),
@@ -27,7 +29,7 @@ TEST(PlanTable, FindsWhatWasInsertedAlsoAfterGrowing) {
   for (std::int64_t cols = 1; cols <= 2000; ++cols) {
     const LaunchPlan* plan = table.find(plan_for(cols).key);
     ASSERT_NE(plan, nullptr);
-    EXPECT_EQ(plan->problem.num_cols, cols);
+    EXPECT_EQ(plan->problem.key[kernels::kCols], cols);
   }
   EXPECT_EQ(table.find(plan_for(2001).key), nullptr);
 }
@@ -45,14 +47,13 @@ TEST(PlanTable, KeysDifferInEveryPart) {
   const Problem problem{
       .variant = {.operation = &kernels::operation("compose"), .types = {kFloat32}},
       .vector_width = 4,
-      .num_cols = 64,
-      .row_bucket = 3};
+      .key = {3, 64}};
   std::vector<Problem> others(7, problem);
   others[0].variant.operation = &kernels::operation("add");
   others[1].variant.types[3] = kFloat16;
   others[2].vector_width = 8;
-  others[3].num_cols = 65;
-  others[4].row_bucket = 4;
+  others[3].key[kernels::kCols] = 65;
+  others[4].key[kernels::kRows] = 4;
   others[5].variant.broadcast = kernels::Broadcast::kPerRow;
   others[6].variant.types[3] = kAbsent;
   const PlanKey key = make_plan_key(problem, {});
@@ -73,7 +74,7 @@ TEST(PlanTableConcurrency, ReadersSeeWholePlansWhileWritersInsertAndReplace) {
         for (std::int64_t cols = 1; cols <= 600; ++cols) {
           const LaunchPlan* plan = table.find(plan_for(cols).key);
           if (plan == nullptr) continue;
-          ASSERT_EQ(plan->problem.num_cols, cols);
+          ASSERT_EQ(plan->problem.key[kernels::kCols], cols);
           ++found;
         }
       }

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 
+#include "kernel_templates/sizes.h"
 #include "tests/variants.h"
 
 namespace dorajit::launch {
@@ -18,7 +19,7 @@ const kernels::Variant kMixed{.operation = &kernels::operation("compose"),
 
 TEST(Problem, BucketsRowsByTheNextPowerOfTwo) {
   const auto bucket = [](std::int64_t rows) {
-    return make_problem(kMixed, DeviceKind::kCuda, rows, 64).row_bucket;
+    return make_problem(kMixed, DeviceKind::kCuda, {rows, 64}).key[kernels::kRows];
   };
   EXPECT_EQ(bucket(1), 0);
   EXPECT_EQ(bucket(2), 1);
@@ -29,7 +30,7 @@ TEST(Problem, BucketsRowsByTheNextPowerOfTwo) {
 }
 
 TEST(Problem, HasAReadableKey) {
-  EXPECT_EQ(to_text(make_problem(kMixed, DeviceKind::kCuda, 4096, 4096)),
+  EXPECT_EQ(to_text(make_problem(kMixed, DeviceKind::kCuda, {4096, 4096})),
             "compose/bf16,bf16,f32,bf16/v8/c4096/r12");
 }
 
@@ -45,7 +46,7 @@ int width_of(std::uintptr_t address, std::int64_t row_stride, std::int64_t rows 
   }
   operands[3].data = std::bit_cast<void*>(address);
   operands[3].row_stride = row_stride;
-  return make_problem(kMixed, operands).vector_width;
+  return make_problem(kMixed, {}, operands).vector_width;
 }
 
 TEST(Problem, AlignmentClassIsTheWidestVectorThatEveryOperandAllows) {
@@ -74,7 +75,7 @@ int width_with_misaligned(std::size_t operand, kernels::Broadcast broadcast, boo
                    .cols = 128,
                    .row_stride = 128};
   }
-  return make_problem(variant, operands).vector_width;
+  return make_problem(variant, {}, operands).vector_width;
 }
 
 TEST(Problem, WhatIsNotAccessedInVectorsLimitsNone) {
@@ -92,21 +93,21 @@ TEST(Problem, KeysNameBroadcastAndAbsentOperands) {
       .operation = &kernels::operation("backward"),
       .broadcast = kernels::Broadcast::kPerRow,
       .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16, kAbsent, kFloat32}};
-  EXPECT_EQ(to_text(make_problem(variant, DeviceKind::kCuda, 64, 49)),
+  EXPECT_EQ(to_text(make_problem(variant, DeviceKind::kCuda, {64, 49})),
             "backward.rows/bf16,bf16,f32,bf16,-,f32/v1/c49/r6");
 }
 
 TEST(Problem, CpuProblemsHaveOneAlignmentClass) {
-  EXPECT_EQ(make_problem(kMixed, DeviceKind::kCpu, 4, 64).vector_width, 1);
+  EXPECT_EQ(make_problem(kMixed, DeviceKind::kCpu, {4, 64}).vector_width, 1);
 }
 
 TEST(Problem, TextIsParsedBack) {
   std::vector<Problem> problems;
   for (const kernels::Operation* op : kernels::all_operations()) {
     for (kernels::Variant variant : kernels::all_variants(*op)) {
-      problems.push_back(make_problem(variant, kernels::DeviceKind::kCuda, 513, 4096));
+      problems.push_back(make_problem(variant, kernels::DeviceKind::kCuda, {513, 4096}));
       variant.broadcast = kernels::Broadcast::kPerRow;
-      problems.push_back(make_problem(variant, kernels::DeviceKind::kCpu, 1, 3));
+      problems.push_back(make_problem(variant, kernels::DeviceKind::kCpu, {1, 3}));
     }
   }
   for (const Problem& problem : problems) {
@@ -116,7 +117,7 @@ TEST(Problem, TextIsParsedBack) {
 
 TEST(Problem, OtherTextIsNoProblem) {
   const std::string text =
-      to_text(make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, 512, 4096));
+      to_text(make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, {512, 4096}));
   ASSERT_TRUE(parse_problem(text));
   for (std::size_t length = 0; length < text.size() - 1; ++length) {
     const auto parsed = parse_problem(text.substr(0, length));

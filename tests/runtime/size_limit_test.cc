@@ -42,12 +42,12 @@ TEST(SizeLimit, SpanEndsWhereAProcessCanAddressNoMore) {
 }
 
 TEST(SizeLimit, ProblemsThatNoCallCanHaveAreRefused) {
-  EXPECT_TRUE(check_size(kFloats, power(20), power(20)));
-  EXPECT_TRUE(check_size({.variant = kFloats, .num_cols = power(45), .row_bucket = 0}));
-  EXPECT_FALSE(check_size({.variant = kFloats, .num_cols = power(45) + 1, .row_bucket = 0}));
-  EXPECT_FALSE(check_size({.variant = kFloats, .num_cols = power(28), .row_bucket = 32}));
-  for (const int bucket : {61, 62, 63}) {
-    const auto refused = check_size({.variant = kFloats, .num_cols = 1, .row_bucket = bucket});
+  EXPECT_TRUE(check_size(kFloats, {power(20), power(20)}));
+  EXPECT_TRUE(check_size({.variant = kFloats, .key = {0, power(45)}}));
+  EXPECT_FALSE(check_size({.variant = kFloats, .key = {0, power(45) + 1}}));
+  EXPECT_FALSE(check_size({.variant = kFloats, .key = {32, power(28)}}));
+  for (const std::int64_t bucket : {61, 62, 63}) {
+    const auto refused = check_size({.variant = kFloats, .key = {bucket, 1}});
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, StatusCode::kInvalidArgument);
     EXPECT_NE(refused.error().message.find("2^47 bytes"), std::string::npos);
@@ -59,7 +59,8 @@ TEST(SizeLimit, TheProblemOfAnAllowedTensorIsAllowed) {
   for (const std::int64_t rows : {power(15), power(14) + 1, power(15) - 1}) {
     const TensorView view = view_of(rows, power(30), power(30));
     ASSERT_TRUE(span_bytes(view));
-    EXPECT_TRUE(check_size(make_problem(kFloats, kernels::DeviceKind::kCpu, view.rows, view.cols)));
+    EXPECT_TRUE(
+        check_size(make_problem(kFloats, kernels::DeviceKind::kCpu, {view.rows, view.cols})));
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "autotune/scratch_operands.h"
 #include "bindings/cli/traffic.h"
+#include "kernel_templates/sizes.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/significance.h"
 
@@ -40,10 +41,10 @@ std::optional<Roofline> roofline_of(const launch::Problem& problem, const cache:
   const std::int64_t most = is_cpu ? kCertainCpuBytes : autotune::kMostScratchBytes;
   const autotune::ScratchShape shape = autotune::scratch_shape(problem, kind, most);
   const bool was_cut =
-      shape.rows < problem.bucket_rows() ||
+      shape.sizes != problem.largest_sizes() ||
       autotune::ScratchOperands::bytes_per_set(problem.variant, shape, kind) > most;
   if (is_cpu && was_cut) return std::nullopt;
-  const std::int64_t bytes = traffic(problem.variant, shape.rows, shape.cols);
+  const std::int64_t bytes = traffic(problem.variant, shape.sizes);
   return Roofline{.bytes = bytes, .bytes_per_ns = static_cast<double>(bytes) / winner.median_ns};
 }
 
@@ -89,11 +90,11 @@ ProblemFindings findings_of(const SourcedWinner& sourced, std::vector<cache::Tri
 // Problems of a variant side by side, the small ones first; unknown keys at the end.
 auto place_of(const ProblemFindings& found) {
   if (!found.problem) {
-    return std::tuple(true, found.winner.problem, std::int64_t{0}, 0);
+    return std::tuple(true, found.winner.problem, std::int64_t{0}, std::int64_t{0});
   }
   return std::tuple(
       false, to_text(found.problem->variant) + "/" + std::to_string(found.problem->vector_width),
-      found.problem->num_cols, found.problem->row_bucket);
+      found.problem->key[kernels::kCols], found.problem->key[kernels::kRows]);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "bindings/cli/text_format.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/sizes.h"
 
 namespace dorajit::cli::report {
 namespace {
@@ -154,8 +155,9 @@ Html config_map(std::span<const ProblemFindings> problems) {
   }
   Html rows;
   for (const ProblemFindings& found : problems.first(std::min(problems.size(), kMostProblems))) {
+    const kernels::Sizes sizes = found.problem->largest_sizes();
     rows += Html::markup(std::format("<tr><th scope=\"row\">{} × {}<td class=\"num\">{}",
-                                     found.problem->bucket_rows(), found.problem->num_cols,
+                                     sizes[kernels::kRows], sizes[kernels::kCols],
                                      duration_text(best_of(found))));
     for (const kernels::Config& config : configs) rows += config_cell(found, config);
   }

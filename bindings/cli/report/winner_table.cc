@@ -9,6 +9,7 @@
 
 #include "bindings/cli/text_format.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/sizes.h"
 
 namespace dorajit::cli::report {
 namespace {
@@ -39,15 +40,16 @@ Html names_of(const ProblemFindings& found) {
                 {{"key", Html::text(found.winner.problem)}});
   }
   const std::string variant = to_text(found.problem->variant);
+  const kernels::Sizes sizes = found.problem->largest_sizes();
   const std::size_t slash = variant.find('/');
   return fill("<th scope=\"row\">{{op}}<td class=\"types\">{{types}}",
               {{"op", Html::text(variant.substr(0, slash))},
                {"types",
                 Html::text(slash == variant.npos ? "" : types_text(variant.substr(slash + 1)))}}) +
-         number_cell(static_cast<double>(found.problem->bucket_rows()),
-                     std::to_string(found.problem->bucket_rows())) +
-         number_cell(static_cast<double>(found.problem->num_cols),
-                     std::to_string(found.problem->num_cols));
+         number_cell(static_cast<double>(sizes[kernels::kRows]),
+                     std::to_string(sizes[kernels::kRows])) +
+         number_cell(static_cast<double>(sizes[kernels::kCols]),
+                     std::to_string(sizes[kernels::kCols]));
 }
 
 Html row_of(const ProblemFindings& found, const DeviceFindings& device) {

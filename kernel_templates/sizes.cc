@@ -1,0 +1,63 @@
+#include "kernel_templates/sizes.h"
+
+#include <algorithm>
+#include <format>
+
+#include "kernel_templates/partial_sums.h"
+
+namespace dorajit::kernels {
+namespace {
+
+constexpr std::int64_t kMostChannels = 256;
+
+}  // namespace
+
+Sizes with_derived(const Variant& variant, Sizes sizes) {
+  const auto& dimensions = variant.operation->dimensions;
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (dimensions[i].keying != Keying::kDerived) continue;
+    const std::int64_t rows = sizes[kRows];
+    sizes[i] = variant.broadcast == Broadcast::kPerColumn ? sizes[kCols]
+                                                          : std::min(rows & -rows, kMostChannels);
+  }
+  return sizes;
+}
+
+double num_elements(const Variant& variant, const Sizes& sizes) {
+  const auto& operands = variant.operation->operands;
+  double count = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!variant.has(i)) continue;
+    count += static_cast<double>(num_rows(operands[i].shape, sizes)) *
+             static_cast<double>(row_length(operands[i].shape, sizes));
+  }
+  return count;
+}
+
+bool writes_nothing(const Variant& variant, const Sizes& sizes) {
+  const auto& operands = variant.operation->operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput || !variant.has(i)) continue;
+    const OperandShape& shape = operands[i].shape;
+    if (num_rows(shape, sizes) > 0 && row_length(shape, sizes) > 0) return false;
+  }
+  return true;
+}
+
+std::int64_t workspace_bytes(const Variant& variant, const Sizes& sizes) {
+  if (!variant.has_sum() || sizes[kRows] == 0 || sizes[kCols] == 0) return 0;
+  return sum_workspace_bytes(variant.broadcast, sizes[kRows], sizes[kCols], sizes[kChannels],
+                             size_in_bytes(compute_type(variant)));
+}
+
+std::string to_text(const Operation& operation, const Sizes& sizes) {
+  std::string text;
+  for (std::size_t i = 0; i < operation.dimensions.size(); ++i) {
+    if (operation.dimensions[i].keying == Keying::kDerived) continue;
+    if (!text.empty()) text += " x ";
+    text += std::format("{} {}", sizes[i], operation.dimensions[i].name);
+  }
+  return text;
+}
+
+}  // namespace dorajit::kernels
