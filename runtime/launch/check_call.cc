@@ -81,6 +81,11 @@ struct Binding {
   static std::size_t at(int dimension) { return static_cast<std::size_t>(dimension); }
 };
 
+bool has_derived_size(const Operation& op, const Operand& operand) {
+  const kernels::Dimension& inner = op.dimensions[Binding::at(operand.shape.inner)];
+  return inner.keying == kernels::Keying::kDerived;
+}
+
 // A dimension whose size another operand gave in another way.
 std::unexpected<Error> refuse_size(const Binding& binding, const Operand& operand,
                                    const TensorView& tensor, int dimension, std::int64_t size) {
@@ -149,14 +154,13 @@ Status check_shape(Binding& binding, std::size_t index) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("has a negative size ({} x {})", tensor.rows, tensor.cols));
   }
-  const kernels::Dimension& inner = op.dimensions[Binding::at(operand.shape.inner)];
-  if (inner.keying == kernels::Keying::kDerived) return bind_channels(binding, index);
+  if (has_derived_size(op, operand)) return bind_channels(binding, index);
   if (operand.shape.is_matrix()) {
     DORAJIT_TRY(bind(binding, index, operand.shape.outer, tensor.rows));
   } else if (tensor.rows != 1) {
-    return refuse(
-        StatusCode::kInvalidArgument, op, operand,
-        std::format("is {} x {}; give a vector of `{}`", tensor.rows, tensor.cols, inner.name));
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("is {} x {}; give a vector of `{}`", tensor.rows, tensor.cols,
+                              op.dimensions[Binding::at(operand.shape.inner)].name));
   }
   return bind(binding, index, operand.shape.inner, tensor.cols);
 }
@@ -331,6 +335,10 @@ Result<CheckedCall> check_call(const Call& call) {
   const bool is_launched = !kernels::writes_nothing(variant, checked.sizes);
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     if (!is_launched || !variant.has(i) || is_empty(call.operands[i])) continue;
+    // What is broadcast over no elements is not read.
+    const bool is_broadcast =
+        op.operands[i].role == OperandRole::kInput && has_derived_size(op, op.operands[i]);
+    if (is_broadcast && is_empty(call.operands.front())) continue;
     DORAJIT_TRY(check_memory(op, op.operands[i], call.operands[i]));
   }
   for (std::size_t i = 0; i < op.operands.size(); ++i) {

@@ -169,7 +169,7 @@ TEST_F(CheckBackwardCall, SaysHowLargeTheWorkspaceMustBe) {
   const std::int64_t needed = call_.workspace_bytes;
   ASSERT_EQ(needed, 3 * kCols * 4);
   call_.workspace_bytes = needed - 1;
-  expect_refused({"`workspace`", "95 bytes", "96 are needed", "dorajit_backward_workspace"});
+  expect_refused({"`workspace`", "95 bytes", "96 are needed", "dorajit_operation_workspace"});
   call_.workspace_bytes = needed + 1;
   expect_accepted();
   call_.workspace = nullptr;
