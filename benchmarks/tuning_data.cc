@@ -33,15 +33,21 @@ constexpr int kDatabases = 100;
 constexpr int kTrialsOfADatabase = 10'000;
 constexpr const char* kDevice = "cuda/NVIDIA H200/sm_90/132 SMs/61440 KiB L2/140 GiB";
 
+dorajit::kernels::Variant compose() {
+  using enum dorajit::kernels::ElementType;
+  return {.operation = &dorajit::kernels::operation("compose"),
+          .types = {kBfloat16, kBfloat16, kFloat32, kBfloat16}};
+}
+
 const std::vector<Config>& space() {
   static const std::vector<Config> configs = dorajit::kernels::config_space(
-      {}, {.kind = dorajit::kernels::DeviceKind::kCuda, .processors = 132}, 8,
+      compose(), {.kind = dorajit::kernels::DeviceKind::kCuda, .processors = 132}, 8,
       dorajit::kernels::SpaceKind::kSlim);
   return configs;
 }
 
 Problem problem(int i) {
-  return {.vector_width = 8, .num_cols = 64 + 64 * (i / 16), .row_bucket = i % 16};
+  return {.variant = compose(), .vector_width = 8, .key = {i % 16, 64 + 64 * (i / 16)}};
 }
 
 // One tuning of a problem: a trial of each config.
