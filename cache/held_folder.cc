@@ -40,19 +40,39 @@ const char* make() {
   return sqlite3_vfs_register(own, 0) == SQLITE_OK ? own->zName : nullptr;
 }
 
+using FolderId = std::pair<dev_t, ino_t>;
+
+struct CountedFolder {
+  explicit CountedFolder(TrustedDirectory opened) : directory(std::move(opened)) {}
+
+  TrustedDirectory directory;
+  int users = 0;
+};
+
+// Neither is destroyed, so that a thread that outlives main() can still let go of a folder.
+std::mutex& folders_mutex() {
+  static auto& mutex = *new std::mutex();
+  return mutex;
+}
+std::map<FolderId, CountedFolder>& folders() {  // under folders_mutex()
+  static auto& folders = *new std::map<FolderId, CountedFolder>();
+  return folders;
+}
+
+void let_go(const FolderId& id) {
+  const std::scoped_lock lock(folders_mutex());
+  const auto held = folders().find(id);
+  if (--held->second.users == 0) folders().erase(held);
+}
+
 }  // namespace
 
 HeldFolder hold(TrustedDirectory folder) {
-  static auto& mutex = *new std::mutex();
-  static auto& held =
-      *new std::map<std::pair<dev_t, ino_t>, std::weak_ptr<const TrustedDirectory>>();
-  const std::scoped_lock lock(mutex);
-  std::erase_if(held, [](const auto& entry) { return entry.second.expired(); });
-  auto& known = held[{folder.status().st_dev, folder.status().st_ino}];
-  if (HeldFolder shared = known.lock()) return shared;
-  auto shared = std::make_shared<const TrustedDirectory>(std::move(folder));
-  known = shared;
-  return shared;
+  const std::scoped_lock lock(folders_mutex());
+  const FolderId id{folder.status().st_dev, folder.status().st_ino};
+  CountedFolder& held = folders().try_emplace(id, std::move(folder)).first->second;
+  ++held.users;
+  return {&held.directory, [id](const TrustedDirectory* /*held*/) { let_go(id); }};
 }
 
 const char* held_folder_vfs() {
