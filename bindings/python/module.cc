@@ -6,9 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bindings/python/call_route.h"
 #include "bindings/python/call_table.h"
-#include "bindings/python/direct_calls.h"
+#include "bindings/python/eligibility.h"
 #include "bindings/python/engines.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/operations.h"
@@ -35,7 +34,6 @@ py::dict statistics() {
 
 void configure(const py::sequence& dtypes, const py::object& byte_type,
                const py::object& empty_like, const py::object& is_neg,
-               const py::object& count_change, const py::object& in_inference,
                const py::object& current_stream, const py::object& exchange_api,
                const py::function& make_exception) {
   constexpr std::array<DLDataType, Torch::kTypes> kTypes = {{
@@ -51,8 +49,6 @@ void configure(const py::sequence& dtypes, const py::object& byte_type,
   torch().byte_type = byte_type.inc_ref().ptr();
   torch().empty_like = empty_like.inc_ref().ptr();
   torch().is_neg = is_neg.inc_ref().ptr();
-  torch().count_change = count_change.inc_ref().ptr();
-  torch().in_inference = in_inference.inc_ref().ptr();
   torch().current_stream = current_stream.is_none() ? nullptr : current_stream.inc_ref().ptr();
   torch().exchange = exchange_api_in(exchange_api.inc_ref().ptr());
   set_exception_factory(make_exception);
@@ -75,19 +71,17 @@ PYBIND11_MODULE(_native, module) {
   module.attr("__version__") = DORAJIT_VERSION;
   module.def(
       "configure", &native::configure, arg("dtypes"), arg("byte_type"), arg("empty_like"),
-      arg("is_neg"), arg("count_change"), arg("in_inference"), arg("current_stream"),
-      arg("exchange_api"), arg("make_exception"),
+      arg("is_neg"), arg("current_stream"), arg("exchange_api"), arg("make_exception"),
       "(Sequence[dtype], dtype, Callable[[Tensor], Tensor], Callable[[Tensor], bool], "
-      "Callable[[Tensor], None], Callable[[], bool], Callable[[int], int] | None, object | None, "
+      "Callable[[int], int] | None, object | None, "
       "Callable[[int, str, str], BaseException]) -> None\n\n"
       "Tells the extension of the PyTorch that is loaded: float32, float16, bfloat16, float64; "
-      "uint8; torch.empty_like; whether a tensor's negation was put off; what counts a tensor's "
-      "changes; whether inference mode is on; device index -> raw stream, or None without CUDA; "
+      "uint8; torch.empty_like; whether a tensor's negation was put off; device index -> raw "
+      "stream, or None without CUDA; "
       "its capsule of DLPack's C exchange API, or None; (status, message, log) -> exception.");
   native::dtype_alone();
   native::add_operations(module);
-  native::add_direct_calls(module);
-  native::add_call_route(module);
+  native::add_eligibility(module);
   native::add_call_table(module);
   module.def("statistics", &native::statistics,
              "() -> dict[str, int]\n\n"

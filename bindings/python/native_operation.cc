@@ -1,7 +1,7 @@
 #include "bindings/python/native_operation.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstddef>
 
 namespace dorajit::python {
 namespace {
@@ -24,6 +24,16 @@ std::deque<NativeOperation> read_operations() {
 
 }  // namespace
 
+std::size_t NativeOperation::model_of(std::size_t output) const {
+  std::size_t input = 0;
+  while (std::string_view(operands[input].dimensions) != operands[output].dimensions) ++input;
+  return input < output ? input : 0;
+}
+
+bool NativeOperation::has_sum() const {
+  return std::ranges::any_of(operands, [](const auto& one) { return one.is_sum != 0; });
+}
+
 std::deque<NativeOperation>& native_operations() {
   static std::deque<NativeOperation> operations = read_operations();
   return operations;
@@ -34,12 +44,6 @@ NativeOperation* find_native_operation(std::string_view name) {
   const auto found =
       std::ranges::find_if(all, [&](const NativeOperation& one) { return one.info.name == name; });
   return found == all.end() ? nullptr : &*found;
-}
-
-NativeOperation& native_operation(std::string_view name) {
-  NativeOperation* const found = find_native_operation(name);
-  if (found == nullptr) std::abort();
-  return *found;
 }
 
 }  // namespace dorajit::python

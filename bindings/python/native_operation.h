@@ -5,6 +5,7 @@
 #include <dorajit/dorajit.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string_view>
@@ -21,6 +22,9 @@ struct NativeOperation {
   [[nodiscard]] bool is_matrix(std::size_t operand) const {
     return std::string_view(operands[operand].dimensions) == "rows, cols";
   }
+  // The first input with the dimensions of an output, after which the output is allocated.
+  [[nodiscard]] std::size_t model_of(std::size_t output) const;
+  [[nodiscard]] bool has_sum() const;
 };
 
 // In the library's order, made once. Thread-safe.
@@ -28,8 +32,5 @@ std::deque<NativeOperation>& native_operations();
 
 // Null for a name that no operation has.
 NativeOperation* find_native_operation(std::string_view name);
-
-// The operation of a name that stands in the source: ends the process if there is none.
-NativeOperation& native_operation(std::string_view name);
 
 }  // namespace dorajit::python

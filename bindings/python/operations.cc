@@ -25,23 +25,55 @@ namespace py = pybind11;
 
 constexpr std::size_t kMostOperands = 8;
 
-// Reads the named argument, or raises DORAJIT_UNSUPPORTED.
-void read(const char* operation, const char* argument, py::handle tensor, TorchTensor& into) {
-  if (into.read(tensor)) return;
+[[noreturn]] void refuse(const char* operation, const char* argument) {
   raise(DORAJIT_UNSUPPORTED,
         std::string(operation) + ": argument `" + argument +
             "` is no dense float16, bfloat16, float32 or float64 tensor of the CPU or a CUDA "
             "device");
 }
 
-// The tensors of a call, null for None where an operand may be left out.
+// Reads the named argument, or raises DORAJIT_UNSUPPORTED.
+void read(const char* operation, const char* argument, py::handle tensor, TorchTensor& into) {
+  if (!into.read(tensor)) refuse(operation, argument);
+}
+
+// The same of one that was allocated for the call.
+void read_result(const char* operation, const char* argument, py::handle tensor,
+                 TorchTensor& into) {
+  if (!into.read_result(tensor)) refuse(operation, argument);
+}
+
+py::object owned(PyObject* made) {
+  if (made == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(made);
+}
+
+// A tensor of that element type, otherwise like another.
+py::object empty_like(PyObject* tensor, PyObject* dtype) {
+  static PyObject* const name = PyUnicode_InternFromString("dtype");
+  if (owned(PyObject_GetAttr(tensor, name)).ptr() == dtype) {
+    return owned(PyObject_CallOneArg(torch().empty_like, tensor));
+  }
+  const std::array<PyObject*, 2> arguments = {tensor, dtype};
+  return owned(PyObject_Vectorcall(torch().empty_like, arguments.data(), 1, dtype_alone()));
+}
+
+// The tensors of a call, null for None where an operand may be left out. An output that is an
+// element type is allocated.
 class Operands {
  public:
-  Operands(const NativeOperation& operation, std::span<PyObject* const> tensors) {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
+  Operands(const NativeOperation& operation, std::span<PyObject* const> arguments) {
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
       const dorajit_operand_info& operand = operation.operands[i];
-      if (tensors[i] == Py_None && operand.presence != DORAJIT_OPERAND_REQUIRED) continue;
-      read(operation.info.name, operand.name, tensors[i], tensors_[i]);
+      PyObject* const given = arguments[i];
+      if (given == Py_None && operand.presence != DORAJIT_OPERAND_REQUIRED) continue;
+      if (operand.is_output != 0 && is_kernel_dtype(given)) {
+        made_[i] = empty_like(arguments[operation.model_of(i)], given);
+        read_result(operation.info.name, operand.name, made_[i], tensors_[i]);
+      } else {
+        read(operation.info.name, operand.name, given, tensors_[i]);
+        if (operand.is_output != 0) made_[i] = py::reinterpret_borrow<py::object>(given);
+      }
       pointers_[i] = &tensors_[i].dl();
     }
   }
@@ -51,9 +83,24 @@ class Operands {
   [[nodiscard]] const DLTensor* const* data() const { return pointers_.data(); }
   const DLTensor* operator[](std::size_t i) const { return pointers_[i]; }
 
+  // The output, or a tuple of several with None for those that were left out.
+  [[nodiscard]] py::object outputs(const NativeOperation& operation) const {
+    const std::size_t count = operation.operands.size();
+    std::size_t first = 0;
+    while (operation.operands[first].is_output == 0) ++first;
+    if (first + 1 == count) return made_[first];
+    const py::object all = owned(PyTuple_New(static_cast<Py_ssize_t>(count - first)));
+    for (std::size_t i = first; i < count; ++i) {
+      PyObject* const one = made_[i] ? made_[i].ptr() : Py_None;
+      PyTuple_SET_ITEM(all.ptr(), static_cast<Py_ssize_t>(i - first), Py_NewRef(one));
+    }
+    return all;
+  }
+
  private:
   std::array<TorchTensor, kMostOperands> tensors_;
   std::array<const DLTensor*, kMostOperands> pointers_{};
+  std::array<py::object, kMostOperands> made_;
 };
 
 // Raises DORAJIT_INVALID_ARGUMENT for matrices of several shapes, of which kernels tell rows and
@@ -67,22 +114,26 @@ void demand_one_shape(const NativeOperation& operation, const Operands& operands
 }
 
 // Tensors in the order of the operands, then the scale.
-void run_operation(NativeOperation& operation, std::span<PyObject* const> tensors, double scale) {
+py::object run_operation(NativeOperation& operation, std::span<PyObject* const> tensors,
+                         double scale) {
   const auto count = static_cast<std::int32_t>(tensors.size());
   const Operands operands(operation, tensors);
   demand_one_shape(operation, operands);
   std::int64_t bytes = 0;
-  check([&](dorajit_error** error) {
-    return dorajit_operation_workspace(operation.handle, operands.data(), count, &bytes, error);
-  });
   TorchMemory workspace;
-  if (bytes > 0) workspace = TorchMemory(tensors[0], bytes);
+  if (operation.has_sum()) {
+    check([&](dorajit_error** error) {
+      return dorajit_operation_workspace(operation.handle, operands.data(), count, &bytes, error);
+    });
+    if (bytes > 0) workspace = TorchMemory(tensors[0], bytes);
+  }
   void* const stream = current_stream(operands[0]->device);
   run([&](dorajit_engine* engine, dorajit_error** error) {
     return dorajit_launch(engine, stream, operation.handle, operands.data(), count, &scale,
                           operation.info.num_scalars, workspace.data(), bytes, error);
   });
   count_call(operation);
+  return operands.outputs(operation);
 }
 
 constexpr const char* kCapsuleName = "dorajit.operation";
@@ -99,8 +150,7 @@ PyObject* call_operation(PyObject* self, PyObject* const* arguments, Py_ssize_t 
   const double scale = PyFloat_AsDouble(arguments[tensors]);
   if (scale == -1 && PyErr_Occurred() != nullptr) return nullptr;
   return with_python_errors([&] {
-    run_operation(*operation, std::span(arguments, tensors), scale);
-    return Py_NewRef(Py_None);
+    return run_operation(*operation, std::span(arguments, tensors), scale).release().ptr();
   });
 }
 
@@ -108,16 +158,23 @@ PyObject* call_operation(PyObject* self, PyObject* const* arguments, Py_ssize_t 
 std::string documentation_of(const NativeOperation& operation) {
   std::string names;
   std::string types;
+  std::string results;
+  int num_results = 0;
   for (const dorajit_operand_info& operand : operation.operands) {
-    const bool is_required = operand.presence == DORAJIT_OPERAND_REQUIRED;
+    const char* const none = operand.presence == DORAJIT_OPERAND_REQUIRED ? "" : " | None";
     names += std::format("{}, ", operand.name);
-    types += is_required ? "Tensor, " : "Tensor | None, ";
+    types += std::format("Tensor{}{}, ", operand.is_output != 0 ? " | dtype" : "", none);
+    if (operand.is_output == 0) continue;
+    results += std::format("{}Tensor{}", num_results++ > 0 ? ", " : "", none);
   }
-  return std::format("{}($module, {}scale, /)\n--\n\n({}float) -> None\n\n{}", operation.info.name,
-                     names, types, operation.info.documentation);
+  return std::format(
+      "{}($module, {}scale, /)\n--\n\n({}float) -> {}\n\n{}\n\nAn output that is an element "
+      "type is allocated.",
+      operation.info.name, names, types,
+      num_results == 1 ? results : std::format("tuple[{}]", results), operation.info.documentation);
 }
 
-// A function of the module for each operation, which writes into tensors that are given.
+// A function of the module for each operation.
 void add_functions(py::module_& module) {
   static std::deque<std::pair<std::string, PyMethodDef>> methods;  // Python keeps their addresses
   for (NativeOperation& operation : native_operations()) {
@@ -129,6 +186,20 @@ void add_functions(py::module_& module) {
     if (function == nullptr) throw py::error_already_set();
     module.attr(operation.info.name) = py::reinterpret_steal<py::object>(function);
   }
+}
+
+// (name, what it computes, (operand, its dimensions, whether an output, whether required)...)
+py::list described_operations() {
+  py::list all;
+  for (const NativeOperation& operation : native_operations()) {
+    py::list operands;
+    for (const dorajit_operand_info& operand : operation.operands) {
+      operands.append(py::make_tuple(operand.name, operand.dimensions, operand.is_output != 0,
+                                     operand.presence == DORAJIT_OPERAND_REQUIRED));
+    }
+    all.append(py::make_tuple(operation.info.name, operation.info.documentation, operands));
+  }
+  return all;
 }
 
 void warmup(const std::string& name, const py::sequence& tensors) {
@@ -158,6 +229,10 @@ void count_call(NativeOperation& operation) {
 
 void add_operations(py::module_& module) {
   add_functions(module);
+  module.def("operations", &described_operations,
+             "() -> list[tuple[str, str, list[tuple[str, str, bool, bool]]]]\n\n"
+             "Name, documentation and operands of each operation, an operand being its name, its "
+             "dimensions, whether it is an output, and whether it is required.");
   module.def("warmup", &warmup, py::arg("operation"), py::arg("tensors"),
              "(str, Sequence[Tensor | None]) -> None\n\n"
              "Makes ready what a call of the operation with such tensors would launch.");

@@ -17,7 +17,6 @@ struct Names {
   PyObject* stride = PyUnicode_InternFromString("stride");
   PyObject* is_cuda = PyUnicode_InternFromString("is_cuda");
   PyObject* is_cpu = PyUnicode_InternFromString("is_cpu");
-  PyObject* is_inference = PyUnicode_InternFromString("is_inference");
   PyObject* get_device = PyUnicode_InternFromString("get_device");
   PyObject* new_empty = PyUnicode_InternFromString("new_empty");
   PyObject* dtype_alone = PyTuple_Pack(1, dtype);
@@ -71,6 +70,8 @@ Torch& torch() {
   static Torch* const kept = new Torch;
   return *kept;
 }
+
+bool is_kernel_dtype(const PyObject* object) { return find_type(object) != nullptr; }
 
 bool TorchTensor::read_shape(PyObject* tensor) {
   const py::object shape = attribute(tensor, names().shape);
@@ -159,15 +160,6 @@ bool have_one_shape(std::initializer_list<const DLTensor*> tensors) {
     return one == nullptr ||
            (one->ndim == first.ndim && std::equal(one->shape, one->shape + one->ndim, first.shape));
   });
-}
-
-bool is_frozen_by_inference(py::handle tensor) {
-  const py::object is_made_there = call(tensor.ptr(), names().is_inference);
-  if (!is_made_there) throw py::error_already_set();
-  if (is_made_there.ptr() == Py_False) return false;
-  const auto is_on = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(torch().in_inference));
-  if (!is_on) throw py::error_already_set();
-  return is_on.ptr() == Py_False;
 }
 
 TorchMemory::TorchMemory(py::handle like, std::int64_t bytes) {

@@ -28,8 +28,6 @@ struct Torch {
   PyObject* byte_type = nullptr;          // torch.uint8
   PyObject* empty_like = nullptr;         // torch.empty_like
   PyObject* is_neg = nullptr;             // of a tensor
-  PyObject* count_change = nullptr;       // of a tensor's elements, as autograd has to know
-  PyObject* in_inference = nullptr;       // whether inference mode is on
   PyObject* current_stream = nullptr;     // device index -> stream; null without CUDA
   const ExchangeApi* exchange = nullptr;  // null: everything is read through Python
 };
@@ -40,6 +38,9 @@ PyObject* dtype_alone();
 
 // Filled once by configure(); its references are never dropped.
 Torch& torch();
+
+// Whether it is an element type of PyTorch's that kernels have.
+bool is_kernel_dtype(const PyObject* object);
 
 // Borrowed: valid while the Python object lives and is not resized.
 class TorchTensor {
@@ -70,10 +71,6 @@ class TorchTensor {
 // Whether those that are there, not null, have the shape of the first: kernels tell rows and
 // columns alone.
 bool have_one_shape(std::initializer_list<const DLTensor*> tensors);
-
-// Whether the tensor may not be written now: made in inference mode, and this is outside of it.
-// Needs the GIL; throws error_already_set.
-bool is_frozen_by_inference(pybind11::handle tensor);
 
 // Bytes from PyTorch's allocator, which may be dropped as soon as the work that uses them is
 // enqueued.

@@ -14,14 +14,23 @@ FOLDER = pathlib.Path(_native.__file__).parents[3] / "tests/added_operation"
 
 PROGRAM = """
 import torch
+import dorajit
 from dorajit import _native, testing
 
 x, residual = torch.randn(37, 129), torch.randn(37, 129)
 gain, out = torch.rand(129), torch.empty(37, 129)
-_native.warmup("scaled_residual", [x, residual, gain, out])
+operator = torch.ops.dorajit.scaled_residual
+dorajit.warmup("scaled_residual", x, residual, gain)
 _native.scaled_residual(x, residual, gain, out, 0.75)
 assert torch.equal(out, gain * (0.75 * x) + residual)
 assert testing.launch_counts()["scaled_residual"] == 1
+assert torch.equal(_native.scaled_residual(x, residual, gain, torch.float32, 0.75), out)
+assert torch.equal(operator(x, residual, gain, 0.75), out)
+assert testing.launch_counts()["scaled_residual"] == 3
+torch.library.opcheck(operator.default, (x, residual, gain, 0.75),
+                      test_utils=("test_schema", "test_faketensor"))
+assert "Tensor x, Tensor residual, Tensor gain, float scale) -> Tensor" in str(operator.default._schema)
+assert dorajit.explain_dispatch(x, residual, gain, "scaled_residual").path == "native"
 assert "out = gain * (scale * x) + residual" in _native.scaled_residual.__doc__
 try:
     _native.scaled_residual(x, residual, gain[1:], out, 0.75)

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from dorajit import dropout as dropped
-from dorajit import thresholds, tracing
+from dorajit import eligibility, thresholds
 from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -134,7 +134,7 @@ class Products(TorchDispatchMode):
 def test_products_stay_in_the_budget(device, monkeypatch, rows, out):
     budget = max(rows * out // 3, 64 * rows) * 4
     monkeypatch.setattr(thresholds, "get_dora_forward_threshold_bytes", lambda: budget)
-    monkeypatch.setattr(tracing, "is_watched", lambda: False)  # but by the mode that counts bytes
+    monkeypatch.setattr(eligibility, "is_observed", lambda: False)  # but by the mode that counts bytes
     x = torch.randn(rows, 8, device=device, requires_grad=True)
     lora = torch.randn(rows, out, device=device, requires_grad=True)
     with Products() as products:

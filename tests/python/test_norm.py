@@ -3,7 +3,7 @@
 import dorajit
 import pytest
 import torch
-from dorajit import norm, norm_cache, tracing
+from dorajit import eligibility, norm, norm_cache
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
@@ -92,7 +92,7 @@ class Peak(torch.utils._python_dispatch.TorchDispatchMode):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_temporaries_stay_in_the_budget(monkeypatch, dtype):
-    monkeypatch.setattr(tracing, "is_watched", lambda: False)  # but by the mode that counts bytes
+    monkeypatch.setattr(eligibility, "is_observed", lambda: False)  # but by the mode that counts bytes
     given = factors(3000, 1500, 32, "cpu", dtype)
     with Peak() as peak:
         dorajit.weight_norm(*given, 0.5, chunk_mb=2)

@@ -12,11 +12,10 @@ import typing
 
 import torch
 
-from dorajit import _native, cpp_extension, dispatch, expression, registration, run, tracing
+from dorajit import checks, cpp_extension, dispatch, eligibility, expression, run
+from dorajit.eligibility import Route
 
 _ops = torch.ops.dorajit
-_is_compiling = torch.compiler.is_compiling
-_route = _native.route
 _is_batch = torch._C._functorch.is_legacy_batchedtensor  # of autograd.grad(is_grads_batched=True)
 
 
@@ -26,10 +25,12 @@ def _backward_pass(name, kernel, formula):
     a transform of torch.func or a batch of gradients, for which it has no rules, `formula`."""
     def backward(d_out, inner, gain, scale, wanted, *types):
         inner = inner if wanted[2] else None
-        if not _is_compiling() and _route(d_out, d_out if inner is None else inner, gain, scale) == 1:
+        route = eligibility.route(d_out, d_out if inner is None else inner, gain, scale)
+        if route is Route.EAGER:
             return kernel(d_out, inner, gain, scale, wanted, *types)
-        if tracing.has_transform() or (not _is_compiling() and _is_batch(d_out)):
-            dispatch.require_native(name, registration.TRANSFORMED)
+        is_compiling = eligibility.is_compiling()
+        if eligibility.has_transform() or (not is_compiling and _is_batch(d_out)):
+            dispatch.require_native(name, eligibility.TRANSFORMED)
             return formula(d_out, inner, gain, scale, wanted, *types)
         with torch._C.DisableTorchFunctionSubclass():  # as PyTorch's own backward passes
             results = iter(getattr(_ops, name)(d_out, inner, gain, scale, list(wanted[:3]), *types))
@@ -88,13 +89,16 @@ _apply = super(torch.autograd.Function, Compose).apply
 _apply_residual = super(torch.autograd.Function, ComposeResidual).apply
 
 
-def compose(lora, base, gain, scale):
-    """run.compose in a new tensor, as a node."""
-    return _apply(lora, base, gain, scale, False)[0]
-
-
-def compose_into(lora, base, gain, scale):
-    """run.compose in lora's memory, as a node."""
+def compose(lora, base, gain, scale, inplace=False):
+    """run.compose in a new tensor or in lora's memory, as a node."""
+    if not inplace:
+        return _apply(lora, base, gain, scale, False)[0]
+    checks.writable("fused_dora_compose", lora)
+    if lora.is_leaf and lora.requires_grad:
+        raise RuntimeError("fused_dora_compose: argument `lora` is a leaf that requires grad, which "
+                           "may not be written in place; pass inplace=False")
+    if lora._is_view() or lora.is_inference():  # of which copy_ knows what is allowed
+        return lora.copy_(compose(lora, base, gain, scale))
     return _apply(lora, base, gain, scale, True)[0]
 
 

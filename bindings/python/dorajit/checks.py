@@ -102,58 +102,33 @@ def broadcasts(function, name, tensor, over_name, over):
                          "channel")
 
 
-def compose(function, lora, base, mag_norm_scale):
-    """What every operation on a lora and a base result demands."""
-    tensors(function, lora=lora, base=base, mag_norm_scale=mag_norm_scale)
-    same_device(function, lora=lora, base=base, mag_norm_scale=mag_norm_scale)
-    same_shape(function, lora=lora, base=base)
-    broadcasts(function, "mag_norm_scale", mag_norm_scale, "lora", lora)
-    if not lora.is_complex() and (base.is_complex() or mag_norm_scale.is_complex()):
-        raise TypeError(f"{function}: argument `lora` is real but others are complex; make it "
+def operands(function, operation, inputs):
+    """What an operation demands of its inputs, None for those that are left out (dorajit.operation)."""
+    given = operation.given(inputs)
+    tensors(function, **given)
+    if not operation.has_channels:
+        for name, tensor in given.items():
+            if tensor.is_complex():
+                raise TypeError(f"{function}: argument `{name}` is complex; pass real numbers")
+    same_device(function, **given)
+    matrices = {one.python_name: given[one.python_name] for one in operation.inputs
+                if one.is_matrix and one.python_name in given}
+    same_shape(function, **matrices)
+    if not operation.has_channels:
+        return
+    first_name, first = next(iter(matrices.items()))
+    (gain_name, gain), *others = ((name, tensor) for name, tensor in given.items() if name not in matrices)
+    broadcasts(function, gain_name, gain, first_name, first)
+    if (operation.is_composition and not first.is_complex()
+            and any(one.is_complex() for one in given.values())):
+        raise TypeError(f"{function}: argument `{first_name}` is real but others are complex; make it "
                         "complex, since the result has its element type")
+    for name, other in others:
+        as_many(function, name, other, gain_name, gain)
 
 
-def compose_residual(function, lora, result, mag_norm_scale, bias):
-    """What fused_dora_compose_residual demands; `bias` may be None."""
-    given = {"lora": lora, "result": result, "mag_norm_scale": mag_norm_scale}
-    if bias is not None:
-        given["bias"] = bias
-    tensors(function, **given)
-    same_device(function, **given)
-    same_shape(function, lora=lora, result=result)
-    broadcasts(function, "mag_norm_scale", mag_norm_scale, "lora", lora)
-    if not lora.is_complex() and any(one.is_complex() for one in given.values()):
-        raise TypeError(f"{function}: argument `lora` is real but others are complex; make it complex")
-    if bias is not None:
-        as_many(function, bias, mag_norm_scale)
-
-
-def as_many(function, bias, mag_norm_scale):
-    """Raises ValueError for a bias of another number of elements."""
-    if bias.numel() != mag_norm_scale.numel():
-        raise ValueError(f"{function}: argument `bias` has shape {tuple(bias.shape)} but "
-                         f"`mag_norm_scale` has {tuple(mag_norm_scale.shape)}; give both one element "
-                         "per channel")
-
-
-def backward(function, d_out, inner, mag_norm_scale):
-    """What compose_backward demands; `inner` may be None."""
-    given = {"d_out": d_out, "mag_norm_scale": mag_norm_scale}
-    if inner is not None:
-        given["inner"] = inner
-    tensors(function, **given)
-    same_device(function, **given)
-    if inner is not None:
-        same_shape(function, d_out=d_out, inner=inner)
-    broadcasts(function, "mag_norm_scale", mag_norm_scale, "d_out", d_out)
-
-
-def norm_assembly(function, w_norm_sq, cross_term, ba_norm_sq):
-    """What fused_norm_assembly demands."""
-    given = {"w_norm_sq": w_norm_sq, "cross_term": cross_term, "ba_norm_sq": ba_norm_sq}
-    tensors(function, **given)
-    for name, tensor in given.items():
-        if tensor.is_complex():
-            raise TypeError(f"{function}: argument `{name}` is complex; squared norms are real")
-    same_device(function, **given)
-    same_shape(function, **given)
+def as_many(function, name, tensor, gain_name, gain):
+    """Raises ValueError for a tensor of another number of elements than the gain has."""
+    if tensor.numel() != gain.numel():
+        raise ValueError(f"{function}: argument `{name}` has shape {tuple(tensor.shape)} but "
+                         f"`{gain_name}` has {tuple(gain.shape)}; give both one element per channel")

@@ -15,7 +15,7 @@ from dorajit.control import state
 _MOST_DIMS = 16  # of the extension's tensor reader
 _KERNEL_TYPES = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
 _DEVICES = ("cpu", "cuda") if torch.version.hip is None else ("cpu",)
-RETRIED = (errors.InvalidArgumentError, errors.UnsupportedError, errors.WrongDeviceError)
+_REFUSED = (errors.InvalidArgumentError, errors.UnsupportedError, errors.WrongDeviceError)
 _MISSING = (errors.NoDriverError, errors.NoCompilerError)
 
 
@@ -37,31 +37,26 @@ class Plan(typing.NamedTuple):
     reason: typing.Optional[str] = None  # why no kernel will do
     strides_only: bool = False           # compact copies would do
     changed: bool = False                # the views are not the tensors themselves
-    matrices: tuple = ()
-    gain: typing.Optional[torch.Tensor] = None
+    operands: tuple = ()                 # inputs and outputs, None for those that are left out
 
 
-def plan(matrices, gain=None):
-    """How a kernel could serve these tensors.
-
-    Args:
-        matrices: name -> tensor, all of one shape; None for those that are left out.
-        gain: one element per channel; None for operations without one, whose tensors must be
-            contiguous.
-    """
-    given = {name: tensor for name, tensor in matrices.items() if tensor is not None}
-    named = given if gain is None else {**given, "mag_norm_scale": gain}
-    reason = next(filter(None, (unfit(name, tensor) for name, tensor in named.items())), None)
-    if reason is None and len({tensor.dtype is torch.float64 for tensor in named.values()}) > 1:
+def plan(operation, inputs, outputs=()):
+    """How a kernel could serve a call of the operation with these tensors, None for those that are left
+    out. Operations without channels take contiguous ones."""
+    operands = operation.inputs + operation.outputs
+    tensors = (*inputs, *outputs, *(None,) * (len(operation.outputs) - len(outputs)))
+    given = {one.python_name: tensor for one, tensor in zip(operands, tensors) if tensor is not None}
+    reason = next(filter(None, (unfit(name, tensor) for name, tensor in given.items())), None)
+    if reason is None and len({tensor.dtype is torch.float64 for tensor in given.values()}) > 1:
         reason = "float64 operands are mixed with others"
     if reason is not None:
         return Plan(reason)
-    if gain is None:
-        loose = next((name for name, one in given.items() if not one.is_contiguous()), None)
-        added = int(next(iter(given.values())).dim() == 0)
-        return Plan(loose and f"`{loose}` is not contiguous", loose is not None, added > 0,
-                    tuple(_grown(one, added) for one in given.values()))
-    return _plan_views(matrices, given, gain)
+    if operation.has_channels:
+        return _plan_views(operands, tensors)
+    loose = next((name for name, one in given.items() if not one.is_contiguous()), None)
+    added = int(inputs[0].dim() == 0)
+    return Plan(loose and f"`{loose}` is not contiguous", loose is not None, added > 0,
+                tuple(_grown(one, added) for one in tensors))
 
 
 def unfit(name, tensor):
@@ -93,27 +88,38 @@ def _has_memory(tensor):
     return True
 
 
-def _plan_views(matrices, given, gain):
-    dims = next(iter(given.values())).dim()
-    wide = gain.reshape((1,) * (dims - gain.dim()) + tuple(gain.shape[max(gain.dim() - dims, 0):]))
+def _plan_views(operands, tensors):
+    matrices = {one.python_name: tensor for one, tensor in zip(operands, tensors)
+                if one.is_matrix and tensor is not None}
+    gain = next(tensor for one, tensor in zip(operands, tensors) if not one.is_matrix)
+    dims = next(iter(matrices.values())).dim()
     added = max(2 - dims, 0)
+
+    def along_channels(tensor):
+        """A tensor of one element per channel, with as many dimensions as the views of matrices."""
+        beside = over_channels(tensor, gain)
+        wide = beside.reshape((1,) * (dims - gain.dim()) + tuple(gain.shape[max(gain.dim() - dims, 0):]))
+        wide = _grown(wide, added)
+        return wide if wide.is_contiguous() else wide.contiguous()
+
+    wide = along_channels(gain)
     if sum(size != 1 for size in wide.shape) > 1:
         return Plan("`mag_norm_scale` varies along more than one dimension")
+    per_channel = [tensor for one, tensor in zip(operands, tensors)
+                   if not one.is_matrix and tensor is not None]
+    is_new = (any(one.shape != gain.shape or along_channels(one).data_ptr() != one.data_ptr()
+                  for one in per_channel) or (gain.dim() <= 1 and gain.numel() == 1))
     views = {name: _grown(tensor, added) for name, tensor in matrices.items()}
-    wide = _grown(wide, added)
-    wide = wide if wide.is_contiguous() else wide.contiguous()
-    is_new = wide.data_ptr() != gain.data_ptr() or (gain.dim() <= 1 and gain.numel() == 1)
     in_order = list(range(wide.dim()))
     reasons = []
-    for order in (in_order, _memory_order(views[next(iter(given))])):
-        turned = {name: tensor.permute(*order) for name, tensor in views.items()
-                  if tensor is not None}
-        turned_gain = wide.permute(*order)
-        reasons.append(_loose(turned, turned_gain))
+    for order in (in_order, _memory_order(next(iter(views.values())))):
+        turned = {name: tensor.permute(*order) for name, tensor in views.items()}
+        reasons.append(_loose(turned, wide.permute(*order)))
         if reasons[-1] is None:
-            changed = added > 0 or is_new or order != in_order
-            return Plan(changed=changed, matrices=tuple(map(turned.get, matrices)),
-                        gain=turned_gain)
+            return Plan(changed=added > 0 or is_new or order != in_order, operands=tuple(
+                None if tensor is None else
+                turned[one.python_name] if one.is_matrix else along_channels(tensor).permute(*order)
+                for one, tensor in zip(operands, tensors)))
     return Plan(reasons[0], strides_only=True)
 
 
@@ -164,7 +170,7 @@ def _flattens(tensor, column_dims):
     return True
 
 
-def retry(error, matrices, gain=None):
+def retry(error, operation, inputs, outputs):
     """What to do after the native library refused a call with these tensors, which are valid.
 
     Returns:
@@ -174,83 +180,47 @@ def retry(error, matrices, gain=None):
         The error, if the tensors are such as a kernel takes, so that it is about something else.
     """
     if isinstance(error, _MISSING):
-        warnings.warn(f"{error}. Until then this runs in PyTorch.", RuntimeWarning, stacklevel=4)
-        answer = Plan(str(error))
-    elif isinstance(error, RETRIED):
-        answer = plan(matrices, gain)
-        if answer.reason is None and not answer.changed:
-            raise error
-    else:
+        warnings.warn(f"{error}. Until then this runs in PyTorch.", RuntimeWarning, stacklevel=6)
+        return Plan(str(error))
+    if not isinstance(error, _REFUSED):
+        raise error
+    answer = plan(operation, inputs, outputs)
+    if answer.reason is None and not answer.changed:
         raise error
     return answer
 
 
-def over_channels(bias, gain):
-    """The bias in the gain's shape, if it has as many elements."""
-    return bias.reshape(gain.shape) if bias.numel() == gain.numel() else bias
+def over_channels(tensor, gain):
+    """The tensor in the gain's shape, if it has as many elements."""
+    return tensor.reshape(gain.shape) if tensor.numel() == gain.numel() else tensor
 
 
-def plan_bias(matrices, gain, bias):
-    """A Plan, whose `gain` is the bias as a kernel takes it beside the gain."""
-    reason = unfit("bias", bias)
-    if reason is not None:
-        return Plan(reason)
-    answer = plan(matrices, over_channels(bias, gain).contiguous())
-    if answer.reason is not None:
-        answer = answer._replace(reason=answer.reason.replace("mag_norm_scale", "bias"))
-    return answer
-
-
-def retry_with_bias(error, matrices, gain, bias):
-    """As retry, of an operation with a bias or None: a Plan, and the bias that goes with it."""
-    if bias is None:
-        return retry(error, matrices, gain), None
-    biased = plan_bias(matrices, gain, bias)
-    if biased.reason is not None:
-        return biased, None
-    # Where the bias was all that was wrong, the rest fits as it is.
-    is_changed = bias.shape != gain.shape or not bias.is_contiguous()
-    answer = (plan(matrices, gain) if is_changed and isinstance(error, RETRIED)
-              else retry(error, matrices, gain))
-    return answer, biased.gain
-
-
-def require_native(operation, answer):
+def require_native(function, answer):
     """Raises FallbackError inside `dorajit.force_native()`."""
     if state.forced:
-        raise errors.FallbackError(f"{operation}: would run in PyTorch: {answer.reason}",
+        raise errors.FallbackError(f"{function}: would run in PyTorch: {answer.reason}",
                                    errors.UNSUPPORTED)
 
 
-def explain(operation, tensors, why_plain):
-    """The way that a call of the operation with these tensors takes; see explain_dispatch. `why_plain`
-    gives the reason for PyTorch's own operations whatever kernels could do, or None."""
-    matrices, gain, is_backward = dict(tensors), None, False
-    if operation == "norm_assembly":
-        checks.norm_assembly(operation, *matrices.values())
-    else:
-        gain = matrices.pop("mag_norm_scale")
-        is_backward = "d_out" in matrices
-        if is_backward:
-            checks.backward(operation, *matrices.values(), gain)
-        elif "result" in matrices:
-            checks.compose_residual(operation, *matrices.values(), gain, None)
-        else:
-            checks.compose(operation, *matrices.values(), gain)
-    reason = why_plain()
+def explain(operation, tensors, why_expression):
+    """The way that a call of the operation with its first inputs takes; see explain_dispatch.
+    `why_expression` gives the reason for PyTorch's own operations whatever kernels could do, or None."""
+    inputs = (*tensors, *(None,) * (len(operation.inputs) - len(tensors)))
+    checks.operands(operation.name, operation, inputs)
+    reason = why_expression()
     if reason is not None:
         return Dispatch("torch", reason)
     if not state.enabled:
         return Dispatch("torch", "kernels are switched off (PEFT_DORA_FUSED=0 or "
                                  "dorajit.disabled())")
-    if (operation in ("compose", "compose_inner", "compose_residual") and not state.fused_backward
-            and torch.is_grad_enabled() and any(one.requires_grad for one in tensors.values())):
+    if (operation.is_composition and not state.fused_backward
+            and torch.is_grad_enabled() and any(one.requires_grad for one in tensors)):
         return Dispatch("torch", "a graph is built, and that of the kernels is switched off "
                                  "(PEFT_DORA_FUSED_BACKWARD=0)")
-    answer = plan(matrices, gain)
+    answer = plan(operation, inputs)
     if answer.reason is None:
         return Dispatch("native", "a kernel takes other views of the tensors" if answer.changed
                         else "a kernel takes the tensors as they are")
-    if is_backward and answer.strides_only:
+    if operation.makes_gradients and answer.strides_only:
         return Dispatch("native", f"a kernel takes compact copies: {answer.reason}")
     return Dispatch("torch", answer.reason)

@@ -7,7 +7,7 @@ memory at a time, forward and backward.
 import torch
 import torch.nn.functional as F
 
-from dorajit import autograd, expression, precision, run, thresholds, tiers, tracing
+from dorajit import autograd, eligibility, expression, precision, run, thresholds, tiers
 from dorajit.control import state
 
 _ALIGNED = 64
@@ -34,7 +34,7 @@ def delta(x, weight, lora, gain, scale, fresh=False):
     if not torch.is_grad_enabled():
         gain = gain.detach()  # so that nothing is kept for a backward pass
     at_once = weight.shape[0]
-    if not (weight.requires_grad or tracing.is_watched()):  # which cannot look up the budget either
+    if not (weight.requires_grad or eligibility.is_observed()):  # which cannot look up the budget either
         rows = lora.numel() // max(lora.shape[-1], 1)
         at_once = columns_at_once(rows, weight.shape[0], lora.element_size())
     if at_once >= weight.shape[0]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from dorajit.operation import PYTHON_NAMES
+
 
 class Error(RuntimeError):
     """What the native library reports.
@@ -82,7 +84,8 @@ _BY_STATUS = {
     10: CacheError,
 }
 # The C interface's names of what Python calls otherwise.
-_NAMES = {"`gain`": "`mag_norm_scale`", "`cross`": "`cross_term`", "dorajit_warmup": "dorajit.warmup"}
+_NAMES = {**{f"`{native}`": f"`{python}`" for native, python in PYTHON_NAMES.items()},
+          "dorajit_warmup": "dorajit.warmup"}
 
 
 def needs_torch(what, cause):

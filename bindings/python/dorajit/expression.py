@@ -158,3 +158,31 @@ def norm_assembly_backward(d_norm, w_norm_sq, cross_term, ba_norm_sq, scale, wan
     factors = 1.0, 2.0 * scale, scale * scale
     return [rounded(factor * d_square, term.dtype) if want else None
             for factor, term, want in zip(factors, terms, wanted)]
+
+
+def result_type(operation, *inputs):
+    """The element type of what an operation computes of these inputs."""
+    return sum_type(*inputs[:2]) if operation == "compose_residual" else inputs[0].dtype
+
+
+def outputs(operation, inputs, scale, types):
+    """The outputs of an operation of that name, None where `types` is; or None if it is none of these.
+
+    Args:
+        types: the element type of each output, or None.
+    """
+    wanted = tuple(one is not None for one in types)
+    if operation == "compose":
+        return (compose(*inputs, scale),)
+    if operation == "compose_inner":
+        return compose_inner(*inputs, scale)
+    if operation == "compose_residual":
+        out, inner = compose_residual(*inputs, scale, types[0])
+        return out, inner if wanted[1] else None
+    if operation == "backward":
+        return backward(*inputs, scale, wanted, types[1])
+    if operation == "residual_backward":
+        return residual_backward(*inputs, scale, wanted, types[0], types[1])
+    if operation == "norm_assembly":
+        return (norm_assembly(*inputs, scale),)
+    return None

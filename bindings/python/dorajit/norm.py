@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from dorajit import checks, norm_cache, precision, run, thresholds, tracing
+from dorajit import checks, eligibility, norm_cache, precision, run, thresholds
 from dorajit.sharded import engines
 
 _ALIGNED = 64
@@ -48,7 +48,7 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
             parameter that FSDP or ZeRO-3 has taken apart is not gathered.
     """
     operands = weight, lora_A, lora_B
-    if tracing.is_compiling() or (tracing.is_watched()
+    if eligibility.is_compiling() or (eligibility.is_observed()
                                   and not any(map(engines.is_dtensor, operands))):
         return torch.ops.dorajit.weight_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
                                              scale, chunk_mb)

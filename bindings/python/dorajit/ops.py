@@ -9,17 +9,16 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from dorajit import (_native, autograd, checks, cpp_extension, dispatch, expression, library, run,
-                     tracing)
+from dorajit import (autograd, checks, cpp_extension, dispatch, eligibility, expression, library, run)
 from dorajit.control import state
+from dorajit.eligibility import Route
+from dorajit.operation import operations
 
 # Bound once, since each of them is called on every call.
-_is_compiling = tracing.is_compiling
+_is_compiling = eligibility.is_compiling
 _increment_version = torch.autograd.graph.increment_version
-# Who has a say in a call: the library alone (1), autograd too (2), or a subclass, mode, trace or
-# transform of PyTorch (0).
-route = _route = _native.route
-_compose_directly = _native.compose_directly
+_route = eligibility.route
+_composition_route = eligibility.composition_route
 
 
 def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale: float,
@@ -46,29 +45,46 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
         dorajit.CompileError: a compiler refused the kernel; `log` has what it said.
         dorajit.CaptureUnsafeError: a CUDA graph is being captured and the kernel is not loaded.
     """
-    if _is_compiling():
-        return library.compose(lora, base, mag_norm_scale, scale, inplace)
-    if state.enabled:
-        extension = cpp_extension.module
-        if extension is not None and state.fused_backward:
-            out = extension.compose(lora, base, mag_norm_scale, scale, inplace)
+    if cpp_extension.module is not None and not _is_compiling():
+        if state.enabled and state.fused_backward:
+            out = cpp_extension.module.compose(lora, base, mag_norm_scale, scale, inplace)
             if out is not None:
                 return out
-        route = _compose_directly(lora, base, mag_norm_scale, scale, inplace)
-        if type(route) is not int:
-            return route
-    else:
-        route = _route(lora, base, mag_norm_scale, scale)
-    if route == 0:
-        return _compose_indirectly(lora, base, mag_norm_scale, scale, inplace)
-    if route == 2:
-        return _compose_with_graph(lora, base, mag_norm_scale, scale, inplace)
-    if not inplace:
-        return run.compose(lora, base, mag_norm_scale, scale)
-    checks.not_frozen("fused_dora_compose", lora)
-    run.compose(lora, base, mag_norm_scale, scale, lora)
-    _increment_version(lora)
-    return lora
+    route = _composition_route(lora, base, mag_norm_scale, scale)
+    if route is Route.EAGER:
+        if not inplace:
+            return run.compose(lora, base, mag_norm_scale, scale)
+        checks.not_frozen("fused_dora_compose", lora)
+        run.compose(lora, base, mag_norm_scale, scale, lora)
+        _increment_version(lora)
+        return lora
+    if route is Route.EAGER_WITH_GRAPH and not lora.is_complex():
+        return autograd.compose(lora, base, mag_norm_scale, scale, inplace)
+    if route is Route.OPERATOR and _is_compiling():  # the operator checks its arguments
+        return library.compose(lora, base, mag_norm_scale, scale, inplace)
+    scale = _checked("fused_dora_compose", "compose", (lora, base, mag_norm_scale), scale)
+    if inplace:
+        checks.writable("fused_dora_compose", lora)
+    if route is Route.OPERATOR:
+        return library.compose(lora, base, mag_norm_scale, scale, inplace)
+    result = expression.compose(lora, base, mag_norm_scale, scale)
+    return lora.copy_(result) if inplace else result
+
+
+def _checked(function, operation, tensors, scale):
+    """The scale as a float, of a call that does not launch at once.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        FallbackError: there is no kernel, inside `dorajit.force_native()`.
+    """
+    operation = operations[operation]
+    scale = checks.scale(function, scale)
+    checks.operands(function, operation, tensors)
+    eligibility.allow_expression(function, *tensors)
+    if tensors[0].is_complex():
+        dispatch.require_native(function, dispatch.plan(operation, tensors))
+    return scale
 
 
 def fused_dora_compose_autograd(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
@@ -93,17 +109,15 @@ def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, mag_norm_scale: Ten
 
     Args and errors as those of fused_dora_compose.
     """
-    if _is_compiling():
-        return library.compose_inner(lora, base, mag_norm_scale, scale)
-    route = _route(lora, base, mag_norm_scale, scale)
-    if route == 1:
-        return run.compose_inner(lora, base, mag_norm_scale, scale)
-    if route == 0:
-        scale = checks.scale("fused_dora_forward_and_inner", scale)
-        checks.compose("fused_dora_forward_and_inner", lora, base, mag_norm_scale)
-    if tracing.takes_plain_formula("fused_dora_forward_and_inner", lora, base, mag_norm_scale):
-        return expression.compose_inner(lora, base, mag_norm_scale, scale)
-    return library.compose_inner(lora, base, mag_norm_scale, scale)
+    tensors = lora, base, mag_norm_scale
+    route = _composition_route(*tensors, scale)
+    if route is Route.EAGER:
+        return run.compose_inner(*tensors, scale)
+    if not _is_compiling() or route is Route.EXPRESSION:
+        scale = _checked("fused_dora_forward_and_inner", "compose_inner", tensors, scale)
+    if route is Route.EXPRESSION:
+        return expression.compose_inner(*tensors, scale)
+    return library.compose_inner(*tensors, scale)
 
 
 class FusedDoRAComposeFunction:
@@ -144,17 +158,13 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], mag_norm_scale: Ten
     if inner is None and needs_mag_grad:
         raise TypeError("compose_backward: argument `inner` is None, from which the gradient of "
                         "mag_norm_scale is summed")
-    if _is_compiling():
-        return library.backward(d_out, inner, mag_norm_scale, scale, wanted)
-    third = d_out if inner is None else inner
-    route = _route(d_out, third, mag_norm_scale, scale)
-    if route == 1:
+    route = _route(d_out, d_out if inner is None else inner, mag_norm_scale, scale)
+    if route is Route.EAGER:
         return run.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype)
-    if route == 0:
-        scale = checks.scale("compose_backward", scale)
-        checks.backward("compose_backward", d_out, inner, mag_norm_scale)
-    if tracing.takes_plain_formula("compose_backward", d_out, third, mag_norm_scale):
-        return expression.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype)
+    if not _is_compiling() or route is Route.EXPRESSION:
+        scale = _checked("compose_backward", "backward", (d_out, inner, mag_norm_scale), scale)
+    if route is Route.EXPRESSION:
+        return tuple(expression.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype))
     return library.backward(d_out, inner, mag_norm_scale, scale, wanted)
 
 
@@ -175,17 +185,15 @@ def fused_norm_assembly(w_norm_sq: Tensor, cross_term: Tensor, ba_norm_sq: Tenso
 
     Errors as those of fused_dora_compose.
     """
-    if _is_compiling():
-        return (library.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
-    route = _route(w_norm_sq, cross_term, ba_norm_sq, scale)
-    if route == 1:
-        return (run.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
-    if route == 0:
-        scale = checks.scale("fused_norm_assembly", scale)
-        checks.norm_assembly("fused_norm_assembly", w_norm_sq, cross_term, ba_norm_sq)
-    if tracing.takes_plain_formula("fused_norm_assembly", w_norm_sq, cross_term, ba_norm_sq):
-        return (expression.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
-    return (library.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
+    terms = w_norm_sq, cross_term, ba_norm_sq
+    route = _route(*terms, scale)
+    if route is Route.EAGER:
+        return (run.norm_assembly(*terms, scale),)
+    if not _is_compiling() or route is Route.EXPRESSION:
+        scale = _checked("fused_norm_assembly", "norm_assembly", terms, scale)
+    if route is Route.EXPRESSION:
+        return (expression.norm_assembly(*terms, scale),)
+    return (library.norm_assembly(*terms, scale),)
 
 
 def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
@@ -207,46 +215,9 @@ def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
     Raises:
         TypeError, ValueError: what the call itself would raise; ValueError for another operation.
     """
-    names = {"compose": ("lora", "base", "mag_norm_scale"),
-             "compose_inner": ("lora", "base", "mag_norm_scale"),
-             "compose_residual": ("lora", "result", "mag_norm_scale"),
-             "backward": ("d_out", "inner", "mag_norm_scale"),
-             "residual_backward": ("d_out", "inner", "mag_norm_scale"),
-             "norm_assembly": ("w_norm_sq", "cross_term", "ba_norm_sq")}
-    if not isinstance(operation, str) or operation not in names:
+    if not isinstance(operation, str) or operation not in operations:
         raise ValueError(f"explain_dispatch: argument `operation` is {operation!r}; give one of "
-                         f"{', '.join(map(repr, names))}")
-    tensors = dict(zip(names[operation], (lora, base, mag_norm_scale)))
-    return dispatch.explain(operation, tensors, lambda: tracing.why_plain(lora, base, mag_norm_scale))
-
-
-def _compose_with_graph(lora, base, mag_norm_scale, scale, inplace):
-    """Eager, with an operand that requires grad."""
-    if inplace:
-        checks.writable("fused_dora_compose", lora)
-    if not state.fused_backward or lora.is_complex():
-        checks.compose("fused_dora_compose", lora, base, mag_norm_scale)
-        if lora.is_complex():
-            dispatch.require_native("fused_dora_compose", dispatch.plan({"lora": lora}, mag_norm_scale))
-        result = expression.compose(lora, base, mag_norm_scale, scale)
-        return lora.copy_(result) if inplace else result
-    if not inplace:
-        return autograd.compose(lora, base, mag_norm_scale, scale)
-    if lora.is_leaf and lora.requires_grad:
-        raise RuntimeError("fused_dora_compose: argument `lora` is a leaf that requires grad, which "
-                           "may not be written in place; pass inplace=False")
-    if lora._is_view() or lora.is_inference():  # of which copy_ knows what is allowed
-        return lora.copy_(autograd.compose(lora, base, mag_norm_scale, scale))
-    return autograd.compose_into(lora, base, mag_norm_scale, scale)
-
-
-def _compose_indirectly(lora, base, mag_norm_scale, scale, inplace):
-    """Where something besides autograd has a say, or an argument is wrong."""
-    scale = checks.scale("fused_dora_compose", scale)
-    checks.compose("fused_dora_compose", lora, base, mag_norm_scale)
-    if inplace:
-        checks.writable("fused_dora_compose", lora)
-    if tracing.takes_plain_formula("fused_dora_compose", lora, base, mag_norm_scale):
-        result = expression.compose(lora, base, mag_norm_scale, scale)
-        return lora.copy_(result) if inplace else result
-    return library.compose(lora, base, mag_norm_scale, scale, inplace)
+                         f"{', '.join(map(repr, operations))}")
+    tensors = lora, base, mag_norm_scale
+    return dispatch.explain(operations[operation], tensors,
+                            lambda: eligibility.why_expression(*tensors))

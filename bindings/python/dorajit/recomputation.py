@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dorajit import fork_lock, norm_cache, tracing
+from dorajit import eligibility, fork_lock, norm_cache
 
 _lock = fork_lock.make()
 _kept = weakref.WeakKeyDictionary()  # layer -> Pass
@@ -33,7 +33,7 @@ def norms(layer, operands, scale, compute):
         scale: what else they depend on.
         compute: makes the norms, one number per row.
     """
-    if tracing.is_watched():
+    if eligibility.is_observed():
         return compute()
     states = tuple(map(norm_cache.state, operands))
     key = None if None in states else (scale, states)

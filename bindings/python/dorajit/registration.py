@@ -6,11 +6,10 @@ PyTorch would drop the tangents, and leaves autograd out where an operator write
 
 import torch
 
-from dorajit import dispatch, tracing
+from dorajit import dispatch, eligibility
 
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 _below_in_place = torch._C._AutoDispatchBelowADInplaceOrView
-TRANSFORMED = dispatch.Plan("a transform of torch.func or forward-mode differentiation is active")
 
 
 class Library(torch.library.Library):
@@ -30,7 +29,7 @@ class Library(torch.library.Library):
         operator = getattr(getattr(torch.ops, self.ns), name)
 
         def autograd(_, target, *operands):
-            if builds_graph(target, *operands) or tracing.is_transformed((target, *operands)):
+            if eligibility.builds_graph(target, *operands) or eligibility.is_transformed((target, *operands)):
                 target.copy_(functional(target, *operands))  # which knows what is allowed
             else:
                 with _below_autograd():
@@ -51,16 +50,10 @@ class Library(torch.library.Library):
         super().impl(op_name, fn, dispatch_key, **options)
 
 
-def builds_graph(*operands):
-    """Whether autograd follows one of the tensors among them."""
-    return torch.is_grad_enabled() and any(
-        isinstance(one, torch.Tensor) and one.requires_grad for one in operands)
-
-
 def _or_plain(name, differentiable, plain):
     def kernel(keyset, *operands):
-        if not tracing.is_transformed(operands):
+        if not eligibility.is_transformed(operands):
             return differentiable(keyset, *operands)
-        dispatch.require_native(name, TRANSFORMED)
+        dispatch.require_native(name, eligibility.TRANSFORMED)
         return plain(*operands)
     return kernel

@@ -11,8 +11,10 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from dorajit import autograd, checks, cpp_extension, dispatch, expression, library, ops, run, tracing
+from dorajit import (autograd, checks, cpp_extension, dispatch, eligibility, expression, library, ops, run)
 from dorajit.control import state
+from dorajit.eligibility import Route
+from dorajit.operation import operations
 
 _NAME = "fused_dora_compose_residual"
 
@@ -34,27 +36,25 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, mag_norm_scale: Te
 
     Errors as those of fused_dora_compose.
     """
-    if tracing.is_compiling():  # the operator checks its arguments
-        if (_has_one_node(lora, bias) and not tracing.is_transforming()
-                and (state.fused_backward or not torch.is_grad_enabled())):
-            return library.compose_residual(lora, result, mag_norm_scale, bias, scale)
-    else:
-        extension = cpp_extension.module
-        if extension is not None and state.enabled and state.fused_backward:
-            out = extension.compose_residual(lora, result, mag_norm_scale, bias, scale)
-            if out is not None:
-                return out
-        operands = ((lora, result, mag_norm_scale) if bias is None else
-                    (lora, result, mag_norm_scale, bias))
-        route = ops.route(*operands, scale)
-        if route == 1:
-            return run.compose_residual(lora, result, mag_norm_scale, bias, scale, False)[0]
-        if route == 2 and state.fused_backward and _has_one_node(lora, bias):
+    is_compiling = eligibility.is_compiling()
+    if cpp_extension.module is not None and not is_compiling and state.enabled and state.fused_backward:
+        out = cpp_extension.module.compose_residual(lora, result, mag_norm_scale, bias, scale)
+        if out is not None:
+            return out
+    operands = (lora, result, mag_norm_scale) if bias is None else (lora, result, mag_norm_scale, bias)
+    route = eligibility.composition_route(*operands, scale)
+    if route is Route.EAGER:
+        return run.compose_residual(lora, result, mag_norm_scale, bias, scale, False)[0]
+    if _has_one_node(lora, bias):
+        if route is Route.EAGER_WITH_GRAPH:
             return autograd.compose_residual(lora, result, mag_norm_scale, bias, scale)
+        if route is Route.OPERATOR and is_compiling:  # the operator checks its arguments
+            return library.compose_residual(lora, result, mag_norm_scale, bias, scale)
+    if not is_compiling:
         scale = checks.scale(_NAME, scale)
-        checks.compose_residual(_NAME, lora, result, mag_norm_scale, bias)
-        plain = tracing.takes_plain_formula(_NAME, *operands)
-        if route == 0 and not plain and _has_one_node(lora, bias):
+        checks.operands(_NAME, operations["compose_residual"], (lora, result, mag_norm_scale, bias))
+        eligibility.allow_expression(_NAME, *operands)
+        if route is Route.OPERATOR and _has_one_node(lora, bias):
             return library.compose_residual(lora, result, mag_norm_scale, bias, scale)
     return apart(lora, result, mag_norm_scale, bias, scale, ops.fused_dora_compose_autograd)
 
@@ -68,6 +68,6 @@ def apart(lora, result, gain, bias, scale, compose):
     """The sum by several operations, of which `compose` makes what is added to the base result."""
     base = result
     if bias is not None:
-        checks.as_many(_NAME, bias, gain)
+        checks.as_many(_NAME, "bias", bias, "mag_norm_scale", gain)
         base = result - expression.over(dispatch.over_channels(bias, gain), result)
     return result + compose(lora.to(expression.sum_type(lora, result)), base, gain, scale)

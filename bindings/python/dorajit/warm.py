@@ -4,9 +4,8 @@ from typing import Optional
 
 import torch
 
-from dorajit import _native, checks, dispatch, errors, expression
-
-_OPERATIONS = tuple(_native.call_counts())
+from dorajit import _native, checks, dispatch, errors, expression, run
+from dorajit.operation import operations
 
 
 def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = False,
@@ -36,82 +35,48 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
         dorajit.UnsupportedError: such calls run in PyTorch.
         dorajit.Error: nothing could be made ready.
     """
-    if not isinstance(operation, str) or operation not in _OPERATIONS:
+    if not isinstance(operation, str) or operation not in operations:
         raise ValueError(f"warmup: argument `operation` is {operation!r}; give one of "
-                         f"{', '.join(map(repr, _OPERATIONS))}")
-    counts = (3, 4) if operation == "compose_residual" else (3,)
+                         f"{', '.join(map(repr, operations))}")
     if types is not None and not (isinstance(types, (tuple, list)) and len(types) == 2
                                   and all(isinstance(one, torch.dtype) for one in types)):
         raise TypeError(f"warmup: argument `types` is {types!r}; give two element types, of lora and of "
                         "the base result")
-    if len(tensors) not in counts:
-        raise TypeError(f"warmup: {operation} has {' or '.join(map(str, counts))} tensors, not "
-                        f"{len(tensors)}")
+    described = operations[operation]
+    most = len(described.inputs)
+    least = most - sum(not one.is_required for one in described.inputs) * described.is_composition
+    if not least <= len(tensors) <= most:
+        counts = str(most) if least == most else f"{least} to {most}"
+        raise TypeError(f"warmup: {operation} has {counts} tensors, not {len(tensors)}")
     if not isinstance(wanted, (tuple, list)) or len(wanted) != 3:
         raise TypeError(f"warmup: argument `wanted` is {wanted!r}; give three flags, for lora, base and "
                         "the magnitude")
-    if operation == "norm_assembly":
-        calls = [_norm_assembly(*tensors)]
-    elif operation == "compose_residual":
-        calls = [_compose_residual(*tensors, keeps_inner=keeps_inner) for keeps_inner in (False, True)]
-    elif operation in ("backward", "residual_backward"):
-        calls = [_backward(*tensors, wanted, types)]
-    else:
-        calls = [_compose(operation, *tensors, inplace)]
-    for answer, operands in calls:
+    inputs = (*tensors, *(None,) * (most - len(tensors)))
+    if described.makes_gradients and inputs[1] is None and wanted[2]:
+        raise TypeError("warmup: argument `inner` is None, from which the gradient of mag_norm_scale is "
+                        "summed")
+    if described.makes_gradients and not wanted[2]:
+        inputs = (inputs[0], None, *inputs[2:])
+    checks.operands("warmup", described, inputs)
+    for outputs in _outputs(described, inputs, inplace, wanted, types):
+        answer = dispatch.plan(described, inputs, run.allocated(described, inputs, outputs))
+        if answer.strides_only and described.makes_gradients:
+            inputs = tuple(one if one is None else one.contiguous() for one in inputs)
+            answer = dispatch.plan(described, inputs, run.allocated(described, inputs, outputs))
         if answer.reason is not None:
             raise errors.UnsupportedError(f"warmup: {operation} runs in PyTorch: {answer.reason}",
                                           errors.UNSUPPORTED)
-        _native.warmup(operation, operands)
+        _native.warmup(operation, answer.operands)
 
 
-# Each gives a dispatch.Plan, and the operands that go with it in the order of the kernel's.
-
-def _norm_assembly(w_norm_sq, cross_term, ba_norm_sq):
-    checks.norm_assembly("warmup", w_norm_sq, cross_term, ba_norm_sq)
-    answer = dispatch.plan({"w_norm_sq": w_norm_sq, "cross_term": cross_term,
-                            "ba_norm_sq": ba_norm_sq, "norm": torch.empty_like(w_norm_sq)})
-    return answer, answer.matrices
-
-
-def _compose(operation, lora, base, gain, inplace):
-    checks.compose("warmup", lora, base, gain)
-    matrices = {"lora": lora, "base": base, "out": lora if inplace else torch.empty_like(lora)}
-    if operation == "compose_inner":
-        matrices["inner"] = torch.empty_like(lora)
-    answer = dispatch.plan(matrices, gain)
-    return answer, (*answer.matrices[:2], answer.gain, *answer.matrices[2:])
-
-
-def _compose_residual(lora, result, gain, bias=None, *, keeps_inner):
-    checks.compose_residual("warmup", lora, result, gain, bias)
-    out = torch.empty_like(lora, dtype=expression.sum_type(lora, result))
-    matrices = {"lora": lora, "result": result, "out": out,
-                "inner": torch.empty_like(out) if keeps_inner else None}
-    answer = dispatch.plan(matrices, gain)
-    biased = None
-    if bias is not None and answer.reason is None:
-        of_bias = dispatch.plan_bias(matrices, gain, bias)
-        answer = answer._replace(reason=of_bias.reason)
-        biased = of_bias.gain
-    return answer, (*answer.matrices[:2], answer.gain, biased, *answer.matrices[2:])
-
-
-def _backward(d_out, inner, gain, wanted, types):
-    if inner is None and wanted[2]:
-        raise TypeError("warmup: argument `inner` is None, from which the gradient of mag_norm_scale is "
-                        "summed")
-    inner = inner if wanted[2] else None
-    checks.backward("warmup", d_out, inner, gain)
-    types = types or (d_out.dtype, d_out.dtype)
-    def matrices():
-        return {"d_out": d_out, "inner": inner,
-                "d_lora": torch.empty_like(d_out, dtype=types[0]) if wanted[0] else None,
-                "d_base": torch.empty_like(d_out, dtype=types[1]) if wanted[1] else None}
-    answer = dispatch.plan(matrices(), gain)
-    if answer.strides_only:
-        d_out = d_out.contiguous()
-        inner = None if inner is None else inner.contiguous()
-        answer = dispatch.plan(matrices(), gain)
-    d_gain = torch.empty_like(answer.gain) if wanted[2] and answer.reason is None else None
-    return answer, (*answer.matrices[:2], answer.gain, *answer.matrices[2:], d_gain)
+def _outputs(operation, inputs, inplace, wanted, types):
+    """The outputs of each call to come, as for run.launch: with and without those that may be left out."""
+    if operation.makes_gradients:
+        types = (*(types or (inputs[0].dtype,) * 2), inputs[2].dtype)
+        return [tuple(dtype if want else None for dtype, want in zip(types, wanted))]
+    dtype = expression.result_type(operation.name, *inputs)
+    first, *rest = operation.outputs
+    made = [inputs[0] if inplace and first.name == "out" else dtype]
+    every = tuple(made + [dtype] * len(rest))
+    required = tuple(made + [dtype if one.is_required else None for one in rest])
+    return [required] if required == every else [required, every]

@@ -33,7 +33,7 @@ except ImportError as error:
 
 _NAME = "dorajit_cpp_extension"
 _SOURCES = tuple(pathlib.Path(__file__).with_name(name)
-                 for name in ("module.cc", "call.h", "call_table.h", "composition.h", "watchers.h"))
+                 for name in ("module.cc", "call.h", "call_table.h", "composition.h"))
 _LONGEST_BUILD_S = 3600
 
 # The module that was compiled, or None: what `load` and `build` leave here is in force.

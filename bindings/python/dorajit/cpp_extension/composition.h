@@ -12,7 +12,6 @@
 #include <optional>
 
 #include "call.h"
-#include "watchers.h"
 
 namespace dorajit::python {
 
@@ -136,6 +135,14 @@ inline Gradients differentiate_in_python(const Tensor& d_out, const Tensor& d_in
   }
 }
 
+// Of a backward pass, in the thread that runs it.
+inline bool is_observed() {
+  const pybind11::gil_scoped_acquire gil;
+  const int found = calls->is_observed();
+  if (found < 0) throw_python_error();
+  return found != 0;
+}
+
 struct Composition : torch::autograd::Function<Composition> {
   // Compiled autograd may trace backward: tensors without memory go to Python, operation by
   // operation.
@@ -174,10 +181,7 @@ struct Composition : torch::autograd::Function<Composition> {
     const Tensor& d_out = gradients[0];
     const Tensor d_inner = gradients.size() > 1 ? gradients[1] : Tensor();
     std::optional<Gradients> found;
-    const bool may_be_direct = d_out.defined() && !d_inner.defined() &&
-                               !at::GradMode::is_enabled() && !is_watched() &&
-                               !is_any({&d_out, &kept.gain, &kept.inner}, has_tangent);
-    if (may_be_direct) {
+    if (d_out.defined() && !d_inner.defined() && !at::GradMode::is_enabled() && !is_observed()) {
       found = try_to_differentiate(d_out, kept);
     }
     if (!found) found = differentiate_in_python(d_out, d_inner, kept);

@@ -6,14 +6,19 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
-#include <array>
+#include <initializer_list>
 
 #include "call.h"
 #include "composition.h"
-#include "watchers.h"
 
 namespace dorajit::python {
 namespace {
+
+// Of the tensors that are defined.
+bool is_any(std::initializer_list<const Tensor*> tensors, bool (*holds)(const Tensor&)) {
+  return std::ranges::any_of(tensors,
+                             [&](const Tensor* one) { return one->defined() && holds(*one); });
+}
 
 bool requires_grad(const Tensor& tensor) { return tensor.requires_grad(); }
 
@@ -32,9 +37,9 @@ PyObject* result_with_node(Composed& call) {
 
 // The result, or None if Python has to see to it.
 PyObject* compose(const Operands& of, bool is_in_place) {
-  if (is_watched() || is_any({&of.lora, &of.base, &of.gain, &of.bias}, has_tangent)) {
-    Py_RETURN_NONE;
-  }
+  const int is_observed = calls->is_observed();
+  if (is_observed < 0) return nullptr;
+  if (is_observed != 0) Py_RETURN_NONE;
   const bool is_node =
       at::GradMode::is_enabled() && is_any({&of.lora, &of.base, &of.gain}, requires_grad);
   const bool is_trained_bias =

@@ -8,7 +8,7 @@ import torch
 from peft.tuners.lora import dora
 from peft.utils.other import transpose
 
-from dorajit import dropout, gain, norm, recomputation, tiers, tracing
+from dorajit import dropout, eligibility, gain, norm, recomputation, tiers
 from dorajit.peft import declined
 from dorajit.sharded import engines, gather
 
@@ -255,7 +255,7 @@ def _unknown(layer, lora_A, lora_B, kind):
 def unfit(weight):
     if not isinstance(weight, torch.Tensor):
         return f"the weight is a {type(weight).__name__}"
-    if type(weight) not in _PLAIN and not tracing.is_compiling() and not engines.is_dtensor(weight) and (
+    if type(weight) not in _PLAIN and not eligibility.is_compiling() and not engines.is_dtensor(weight) and (
             type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__):
         return f"the weight is a {type(weight).__name__}, which does its own dispatch"
     return None
