@@ -96,8 +96,8 @@ install_nvrtc() {
   fetch_from_pypi "$package"
 }
 
-setup_key() { printf '%s\n' "${clang_packages[*]} ${lint_packages[*]} ${base_packages[*]}" "$nvrtc_13" \
-  "$clang_tidy" "$(cat /etc/os-release 2>/dev/null)" |
+setup_key() { printf '%s\n' "${clang_packages[*]} ${base_packages[*]}" "$nvrtc_13" \
+  "$(cat /etc/os-release 2>/dev/null)" |
   sha256sum | cut -d' ' -f1; }
 
 run_setup() {
@@ -105,12 +105,9 @@ run_setup() {
   notices=()
   mkdir -p "$state"
   if command -v dpkg-query >/dev/null; then
-    install_packages "${base_packages[@]}" "${clang_packages[@]}" "${lint_packages[@]}"
+    install_packages "${base_packages[@]}" "${clang_packages[@]}"
     mapfile -t missing < <(missing_packages "${base_packages[@]}")
     ((${#missing[@]} == 0)) || die "these packages are needed and could not be installed: ${missing[*]}"
-    mapfile -t missing < <(missing_packages "${lint_packages[@]}")
-    ((${#missing[@]} == 0)) || notices+=("${missing[*]} could not be installed: ./dev lint leaves out
-what needs it")
   else
     say "this is no Debian or Ubuntu: have these or their like installed: ${base_packages[*]}"
   fi
@@ -121,12 +118,6 @@ what needs it")
     nvrtc=$(find_nvrtc)
     [[ -n $nvrtc ]] || notices+=("NVRTC is missing and PyPI did not provide it: tests that compile
 CUDA kernels and 'dorajit compile' are left out")
-  fi
-  if [[ ! -x $state/venv/bin/clang-tidy ]]; then
-    say "fetching $clang_tidy from PyPI"
-    fetch_from_pypi "$clang_tidy"
-    [[ -x $state/venv/bin/clang-tidy ]] || notices+=("clang-tidy could not be had from PyPI: ./dev lint
-leaves it out")
   fi
   notices=("${notices[@]//$'\n'/ }")
   { printf 'key=%q compiler=%q nvrtc=%q\n' "$(setup_key)" "$compiler" "$nvrtc"
@@ -145,6 +136,18 @@ setup() {
   [[ $compiler == clang++-19 ]] ||
     toolchain=("-DCMAKE_CXX_COMPILER=$compiler" "-DCMAKE_C_COMPILER=${compiler/g++/gcc}")
   [[ -n ${DORAJIT_NVRTC:-} || -z $nvrtc ]] || export DORAJIT_NVRTC=$nvrtc
+}
+
+# setup, and the tools of ./dev lint and ./dev format, without which those leave out what needs them.
+setup_with_lint() {
+  setup
+  ! command -v dpkg-query >/dev/null || install_packages "${lint_packages[@]}"
+  [[ -x $state/venv/bin/clang-tidy ]] || {
+    say "fetching $clang_tidy from PyPI"
+    fetch_from_pypi "$clang_tidy"
+  }
+  command -v clang-format-19 >/dev/null || say "clang-format-19 could not be installed"
+  [[ -x $state/venv/bin/clang-tidy ]] || say "clang-tidy could not be had from PyPI"
 }
 
 # setup, and what the Python package needs: PyTorch and its like are fetched for those commands alone that

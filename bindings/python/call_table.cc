@@ -10,7 +10,6 @@
 #include <string>
 
 #include "bindings/python/dorajit/cpp_extension/call_table.h"
-#include "bindings/python/eligibility.h"
 #include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/native_operation.h"
@@ -113,7 +112,6 @@ void raise_outcome(std::int32_t outcome, void* error) {
 
 constexpr CallTable kCalls = {.find = find_operation,
                               .run = run_call,
-                              .is_observed = is_call_observed,
                               .workspace_bytes = workspace_bytes,
                               .current_stream = current_cuda_stream,
                               .raise = raise_outcome};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "bindings/python/positional_function.h"
@@ -15,15 +16,10 @@ namespace py = pybind11;
 // What of PyTorch tells it, and the answers. Borrowed for the life of the process.
 struct Eligibility {
   std::array<PyObject*, 2> plain_types{};  // torch.Tensor and torch.nn.Parameter
-  // Callables: how many dispatch modes there are, whether the dispatcher includes a key, the tracer
-  // or None, the level of torch.func's transforms or None, whether a graph is built.
-  PyObject* mode_count = nullptr;
-  PyObject* is_key_included = nullptr;
-  PyObject* tracing_state = nullptr;
-  PyObject* transform_level = nullptr;
   PyObject* is_grad_enabled = nullptr;
-  PyObject* pre_dispatch = nullptr;  // the key of dispatch modes that come before autograd
-  PyObject* forward_ad = nullptr;    // the variables of torch.autograd.forward_ad
+  PyObject* included_keys = nullptr;  // the set of keys that this thread adds to each dispatch
+  std::uint64_t observers = 0;        // those in it that stand for somebody
+  PyObject* forward_ad = nullptr;     // the variables of torch.autograd.forward_ad
   // Route.EAGER, Route.EAGER_WITH_GRAPH, and what tells the other routes apart.
   PyObject* eager = nullptr;
   PyObject* eager_with_graph = nullptr;
@@ -51,17 +47,17 @@ bool has_forward_level() {
   return level != nullptr && PyLong_AsLong(level) >= 0;
 }
 
-// Without forward-mode differentiation.
-int are_operations_observed() {
-  const py::object modes = result_of(kept().mode_count);
-  const auto early_modes = py::reinterpret_steal<py::object>(
-      PyObject_CallOneArg(kept().is_key_included, kept().pre_dispatch));
-  const py::object tracer = result_of(kept().tracing_state);
-  const py::object level = result_of(kept().transform_level);
-  if (!modes || !early_modes || !tracer || !level) return -1;
-  const bool is_observed = PyLong_AsLong(modes.ptr()) != 0 || early_modes.ptr() == Py_True ||
-                           !tracer.is_none() || !level.is_none();
-  return is_observed ? 1 : 0;
+// Whether an observer's key is among those of this thread; below 0: a Python error is set.
+int is_observer_included() {
+  static PyObject* const raw_repr = PyUnicode_InternFromString("raw_repr");
+  const py::object keys = result_of(kept().included_keys);
+  if (!keys) return -1;
+  const auto bits =
+      py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(keys.ptr(), raw_repr));
+  if (!bits) return -1;
+  const std::uint64_t found = PyLong_AsUnsignedLongLong(bits.ptr());
+  if (found == static_cast<std::uint64_t>(-1) && PyErr_Occurred() != nullptr) return -1;
+  return (found & kept().observers) != 0 ? 1 : 0;
 }
 
 // Whether autograd follows one of the tensors; below 0: a Python error is set.
@@ -83,7 +79,7 @@ PyObject* route(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcep
   const std::span tensors(arguments, static_cast<std::size_t>(count - 1));
   int is_observed = 1;
   if (PyFloat_CheckExact(arguments[count - 1]) && std::ranges::all_of(tensors, is_plain)) {
-    is_observed = is_call_observed();
+    is_observed = has_forward_level() ? 1 : is_observer_included();
     if (is_observed < 0) return nullptr;
   }
   if (is_observed != 0) {
@@ -96,24 +92,20 @@ PyObject* route(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcep
 }
 
 bool is_observed() {
-  const int found = are_operations_observed();
+  const int found = is_observer_included();
   if (found < 0) throw py::error_already_set();
   return found != 0;
 }
 
 void configure_eligibility(const py::type& tensor, const py::type& parameter,
-                           const py::object& mode_count, const py::object& is_key_included,
-                           const py::object& pre_dispatch, const py::object& tracing_state,
-                           const py::object& transform_level, const py::object& is_grad_enabled,
-                           const py::dict& forward_ad, const py::object& eager,
-                           const py::object& eager_with_graph, const py::object& observed_route) {
+                           const py::object& is_grad_enabled, const py::object& included_keys,
+                           std::uint64_t observers, const py::dict& forward_ad,
+                           const py::object& eager, const py::object& eager_with_graph,
+                           const py::object& observed_route) {
   kept() = {.plain_types = {tensor.inc_ref().ptr(), parameter.inc_ref().ptr()},
-            .mode_count = mode_count.inc_ref().ptr(),
-            .is_key_included = is_key_included.inc_ref().ptr(),
-            .tracing_state = tracing_state.inc_ref().ptr(),
-            .transform_level = transform_level.inc_ref().ptr(),
             .is_grad_enabled = is_grad_enabled.inc_ref().ptr(),
-            .pre_dispatch = pre_dispatch.inc_ref().ptr(),
+            .included_keys = included_keys.inc_ref().ptr(),
+            .observers = observers,
             .forward_ad = forward_ad.inc_ref().ptr(),
             .eager = eager.inc_ref().ptr(),
             .eager_with_graph = eager_with_graph.inc_ref().ptr(),
@@ -121,11 +113,6 @@ void configure_eligibility(const py::type& tensor, const py::type& parameter,
 }
 
 }  // namespace
-
-int is_call_observed() {
-  const int found = are_operations_observed();
-  return found == 0 && has_forward_level() ? 1 : found;
-}
 
 void add_eligibility(py::module_& module) {
   using py::arg;
@@ -142,18 +129,15 @@ void add_eligibility(py::module_& module) {
              "Whether a mode, a tracer or a transform of PyTorch sees operations one by one.");
   module.def(
       "configure_eligibility", &configure_eligibility, arg("tensor"), arg("parameter"),
-      arg("mode_count"), arg("is_key_included"), arg("pre_dispatch"), arg("tracing_state"),
-      arg("transform_level"), arg("is_grad_enabled"), arg("forward_ad"), arg("eager"),
-      arg("eager_with_graph"), arg("observed_route"),
-      "(type, type, Callable[[], int], Callable[[object], bool], object, Callable[[], object], "
-      "Callable[[], object], Callable[[], bool], dict[str, Any], object, object, "
+      arg("is_grad_enabled"), arg("included_keys"), arg("observers"), arg("forward_ad"),
+      arg("eager"), arg("eager_with_graph"), arg("observed_route"),
+      "(type, type, Callable[[], bool], Callable[[], object], int, dict[str, Any], object, object, "
       "Callable[..., object]) -> None\n\n"
-      "Tells the extension how to find the route of a call: the plain types of tensors; functions "
-      "for the number of dispatch modes, whether the dispatcher includes a key; the key of modes "
-      "before autograd; functions for the tracer, the level of transforms, whether a graph is "
-      "built; the variables of torch.autograd.forward_ad; the routes of calls that nobody "
-      "observes; "
-      "a function for the route of the others.");
+      "Tells the extension how to find the route of a call: the plain types of tensors; whether a "
+      "graph is built; the set of keys that this thread includes, and those among them that stand "
+      "for an observer; the variables of torch.autograd.forward_ad; the routes of calls that "
+      "nobody "
+      "observes; a function for the route of the others.");
 }
 
 }  // namespace dorajit::python

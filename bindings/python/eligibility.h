@@ -5,10 +5,6 @@
 
 namespace dorajit::python {
 
-// 1 if operations are seen one by one by a mode, a tracer or a transform of PyTorch, or if
-// forward-mode differentiation is on; 0 if not; below 0: a Python error is set. Needs the GIL.
-int is_call_observed();
-
 // Adds `route`, `is_observed` and `configure_eligibility`, which has to be called first.
 void add_eligibility(pybind11::module_& module);
 

@@ -6,6 +6,15 @@
 namespace dorajit::python {
 namespace {
 
+std::size_t model_of(const NativeOperation& operation, const dorajit_operand_info& output) {
+  const auto found = std::ranges::find_if(operation.operands, [&](const auto& one) {
+    return one.is_output == 0 && std::string_view(one.dimensions) == output.dimensions;
+  });
+  return found == operation.operands.end()
+             ? 0
+             : static_cast<std::size_t>(found - operation.operands.begin());
+}
+
 std::deque<NativeOperation> read_operations() {
   std::deque<NativeOperation> operations;
   for (std::int32_t i = 0; i < dorajit_operation_count(); ++i) {
@@ -17,22 +26,16 @@ std::deque<NativeOperation> read_operations() {
       dorajit_operand_info& operand = one.operands.emplace_back();
       operand.struct_size = sizeof operand;
       dorajit_operation_operand(one.handle, j, &operand, nullptr);
+      one.has_sum = one.has_sum || operand.is_sum != 0;
+    }
+    for (const dorajit_operand_info& operand : one.operands) {
+      one.models.push_back(model_of(one, operand));
     }
   }
   return operations;
 }
 
 }  // namespace
-
-std::size_t NativeOperation::model_of(std::size_t output) const {
-  std::size_t input = 0;
-  while (std::string_view(operands[input].dimensions) != operands[output].dimensions) ++input;
-  return input < output ? input : 0;
-}
-
-bool NativeOperation::has_sum() const {
-  return std::ranges::any_of(operands, [](const auto& one) { return one.is_sum != 0; });
-}
 
 std::deque<NativeOperation>& native_operations() {
   static std::deque<NativeOperation> operations = read_operations();

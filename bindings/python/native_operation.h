@@ -17,14 +17,14 @@ struct NativeOperation {
   const dorajit_operation* handle = nullptr;
   dorajit_operation_info info{};
   std::vector<dorajit_operand_info> operands;
+  // By operand: the first input with the dimensions of an output, after which it is allocated.
+  std::vector<std::size_t> models;
+  bool has_sum = false;
   std::atomic<std::int64_t> calls = 0;
 
   [[nodiscard]] bool is_matrix(std::size_t operand) const {
     return std::string_view(operands[operand].dimensions) == "rows, cols";
   }
-  // The first input with the dimensions of an output, after which the output is allocated.
-  [[nodiscard]] std::size_t model_of(std::size_t output) const;
-  [[nodiscard]] bool has_sum() const;
 };
 
 // In the library's order, made once. Thread-safe.

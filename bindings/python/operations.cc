@@ -49,13 +49,14 @@ py::object owned(PyObject* made) {
 }
 
 // A tensor of that element type, otherwise like another.
-py::object empty_like(PyObject* tensor, PyObject* dtype) {
-  static PyObject* const name = PyUnicode_InternFromString("dtype");
-  if (owned(PyObject_GetAttr(tensor, name)).ptr() == dtype) {
-    return owned(PyObject_CallOneArg(torch().empty_like, tensor));
-  }
+py::object empty_like(PyObject* tensor, bool is_of_that_type, PyObject* dtype) {
+  if (is_of_that_type) return owned(PyObject_CallOneArg(torch().empty_like, tensor));
   const std::array<PyObject*, 2> arguments = {tensor, dtype};
   return owned(PyObject_Vectorcall(torch().empty_like, arguments.data(), 1, dtype_alone()));
+}
+
+bool are_equal(const DLDataType& a, const DLDataType& b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
 // The tensors of a call, null for None where an operand may be left out. An output that is an
@@ -67,14 +68,8 @@ class Operands {
       const dorajit_operand_info& operand = operation.operands[i];
       PyObject* const given = arguments[i];
       if (given == Py_None && operand.presence != DORAJIT_OPERAND_REQUIRED) continue;
-      if (operand.is_output != 0 && is_kernel_dtype(given)) {
-        made_[i] = empty_like(arguments[operation.model_of(i)], given);
-        read_result(operation.info.name, operand.name, made_[i], tensors_[i]);
-      } else {
-        read(operation.info.name, operand.name, given, tensors_[i]);
-        if (operand.is_output != 0) made_[i] = py::reinterpret_borrow<py::object>(given);
-      }
-      pointers_[i] = &tensors_[i].dl();
+      pointers_[i] =
+          operand.is_output != 0 ? add_output(operation, arguments, i) : add(operation, given, i);
     }
   }
   Operands(const Operands&) = delete;
@@ -98,6 +93,25 @@ class Operands {
   }
 
  private:
+  const DLTensor* add(const NativeOperation& operation, PyObject* given, std::size_t i) {
+    read(operation.info.name, operation.operands[i].name, given, tensors_[i]);
+    return &tensors_[i].dl();
+  }
+
+  const DLTensor* add_output(const NativeOperation& operation, std::span<PyObject* const> arguments,
+                             std::size_t i) {
+    const std::size_t model = operation.models[i];
+    if (const DLDataType* const type = kernel_type_of(arguments[i])) {
+      made_[i] =
+          empty_like(arguments[model], are_equal(*type, pointers_[model]->dtype), arguments[i]);
+      read_result(operation.info.name, operation.operands[i].name, made_[i], tensors_[i]);
+      return &tensors_[i].dl();
+    }
+    made_[i] = py::reinterpret_borrow<py::object>(arguments[i]);
+    const bool is_in_place = arguments[i] == arguments[model];
+    return is_in_place ? pointers_[model] : add(operation, arguments[i], i);
+  }
+
   std::array<TorchTensor, kMostOperands> tensors_;
   std::array<const DLTensor*, kMostOperands> pointers_{};
   std::array<py::object, kMostOperands> made_;
@@ -121,7 +135,7 @@ py::object run_operation(NativeOperation& operation, std::span<PyObject* const> 
   demand_one_shape(operation, operands);
   std::int64_t bytes = 0;
   TorchMemory workspace;
-  if (operation.has_sum()) {
+  if (operation.has_sum) {
     check([&](dorajit_error** error) {
       return dorajit_operation_workspace(operation.handle, operands.data(), count, &bytes, error);
     });

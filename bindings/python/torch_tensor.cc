@@ -55,13 +55,6 @@ bool is_kernel_type(const DLDataType& type) {
   });
 }
 
-const DLDataType* find_type(const PyObject* dtype) {
-  for (const Torch::Type& type : torch().types) {
-    if (type.dtype == dtype) return &type.dl;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 PyObject* dtype_alone() { return names().dtype_alone; }
@@ -71,7 +64,12 @@ Torch& torch() {
   return *kept;
 }
 
-bool is_kernel_dtype(const PyObject* object) { return find_type(object) != nullptr; }
+const DLDataType* kernel_type_of(const PyObject* dtype) {
+  for (const Torch::Type& type : torch().types) {
+    if (type.dtype == dtype) return &type.dl;
+  }
+  return nullptr;
+}
 
 bool TorchTensor::read_shape(PyObject* tensor) {
   const py::object shape = attribute(tensor, names().shape);
@@ -105,7 +103,7 @@ bool TorchTensor::read_device(PyObject* tensor) {
 
 bool TorchTensor::read_attributes(PyObject* tensor) {
   const py::object dtype = attribute(tensor, names().dtype);
-  const DLDataType* const type = dtype ? find_type(dtype.ptr()) : nullptr;
+  const DLDataType* const type = dtype ? kernel_type_of(dtype.ptr()) : nullptr;
   if (type == nullptr) return false;
   dl_.dtype = *type;
   if (!read_device(tensor) || !read_shape(tensor)) return false;

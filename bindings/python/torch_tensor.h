@@ -39,8 +39,8 @@ PyObject* dtype_alone();
 // Filled once by configure(); its references are never dropped.
 Torch& torch();
 
-// Whether it is an element type of PyTorch's that kernels have.
-bool is_kernel_dtype(const PyObject* object);
+// Null for what is no element type of PyTorch's that kernels have.
+const DLDataType* kernel_type_of(const PyObject* dtype);
 
 // Borrowed: valid while the Python object lives and is not resized.
 class TorchTensor {

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 import dorajit
-from dorajit import _native, autograd, cpp_extension
+from dorajit import _native, autograd, cpp_extension, eligibility
 from reference import SCALE, operands
 
 
@@ -27,9 +27,9 @@ def alone(compiled):
     """Python is not asked for backward passes, which the extension may leave to it."""
     def differentiate(*arguments):
         raise AssertionError("left to Python")
-    compiled.configure(_native.call_table(), differentiate)
+    compiled.configure(_native.call_table(), eligibility.OBSERVERS, differentiate)
     yield
-    compiled.configure(_native.call_table(), autograd._differentiate)
+    compiled.configure(_native.call_table(), eligibility.OBSERVERS, autograd._differentiate)
 
 
 def is_compiled(out):

@@ -25,10 +25,10 @@ def _backward_pass(name, kernel, formula):
     a transform of torch.func or a batch of gradients, for which it has no rules, `formula`."""
     def backward(d_out, inner, gain, scale, wanted, *types):
         inner = inner if wanted[2] else None
-        route = eligibility.route(d_out, d_out if inner is None else inner, gain, scale)
-        if route is Route.EAGER:
-            return kernel(d_out, inner, gain, scale, wanted, *types)
         is_compiling = eligibility.is_compiling()
+        third = d_out if inner is None else inner
+        if not is_compiling and eligibility.eager_route(d_out, third, gain, scale) is Route.EAGER:
+            return kernel(d_out, inner, gain, scale, wanted, *types)
         if eligibility.has_transform() or (not is_compiling and _is_batch(d_out)):
             dispatch.require_native(name, eligibility.TRANSFORMED)
             return formula(d_out, inner, gain, scale, wanted, *types)
@@ -144,4 +144,4 @@ def _differentiate(is_residual, d_out, d_inner, saved, scale, wanted, lora_dtype
                      residual_backward if is_residual else backward)
 
 
-cpp_extension.load(_differentiate)
+cpp_extension.load(eligibility.OBSERVERS, _differentiate)

@@ -7,6 +7,8 @@ refuses the tensors, as dorajit.dispatch explains, is replaced by the same expre
 """
 
 import enum
+import functools
+import operator
 
 import torch
 from torch.autograd import forward_ad as _forward_ad
@@ -25,10 +27,18 @@ class Route(enum.Enum):
     EXPRESSION = "PyTorch's own operations"
 
 
+def _bits(name):
+    return torch._C.DispatchKeySet(torch._C._parse_dispatch_key(name)).raw_repr()
+
+
+# Dispatch keys that a thread includes while somebody observes its operations one by one: dispatch modes,
+# those before autograd (make_fx), torch.jit.trace, and the transforms of torch.func.
+OBSERVERS = functools.reduce(operator.or_, map(_bits, (
+    "Python", "PreDispatch", "Tracer", "FuncTorchDynamicLayerFrontMode")))
+
 is_compiling = torch.compiler.is_compiling
 is_jit_tracing = torch._C._is_tracing
 _transform_level = torch._C._functorch.maybe_current_level
-_native_route = _native.route
 
 
 def has_transform():
@@ -70,7 +80,11 @@ def route(*tensors_and_scale):
     """The Route of a call of an operation with these tensors and this scale."""
     if is_compiling():
         return Route.EXPRESSION if is_transforming() else Route.OPERATOR
-    return _native_route(*tensors_and_scale)
+    return eager_route(*tensors_and_scale)
+
+
+# The same of a call that no compiler traces, without Python.
+eager_route = _native.route
 
 
 def composition_route(*tensors_and_scale):
@@ -113,12 +127,9 @@ def allow_expression(function, *tensors):
 _native.configure_eligibility(
     tensor=torch.Tensor,
     parameter=torch.nn.Parameter,
-    mode_count=torch._C._len_torch_dispatch_stack,
-    is_key_included=torch._C._dispatch_tls_is_dispatch_key_included,
-    pre_dispatch=torch._C.DispatchKey.PreDispatch,
-    tracing_state=torch._C._get_tracing_state,
-    transform_level=_transform_level,
     is_grad_enabled=torch.is_grad_enabled,
+    included_keys=torch._C._dispatch_tls_local_include_set,
+    observers=OBSERVERS,
     forward_ad=vars(_forward_ad),
     eager=Route.EAGER,
     eager_with_graph=Route.EAGER_WITH_GRAPH,

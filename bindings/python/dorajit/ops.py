@@ -17,8 +17,8 @@ from dorajit.operation import operations
 # Bound once, since each of them is called on every call.
 _is_compiling = eligibility.is_compiling
 _increment_version = torch.autograd.graph.increment_version
-_route = eligibility.route
-_composition_route = eligibility.composition_route
+_eager_route, _EAGER = eligibility.eager_route, Route.EAGER
+_run_compose = run.compose
 
 
 def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale: float,
@@ -45,19 +45,21 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
         dorajit.CompileError: a compiler refused the kernel; `log` has what it said.
         dorajit.CaptureUnsafeError: a CUDA graph is being captured and the kernel is not loaded.
     """
-    if cpp_extension.module is not None and not _is_compiling():
-        if state.enabled and state.fused_backward:
-            out = cpp_extension.module.compose(lora, base, mag_norm_scale, scale, inplace)
+    if not _is_compiling():
+        extension = cpp_extension.module
+        if extension is not None and state.enabled and state.fused_backward:
+            out = extension.compose(lora, base, mag_norm_scale, scale, inplace)
             if out is not None:
                 return out
-    route = _composition_route(lora, base, mag_norm_scale, scale)
-    if route is Route.EAGER:
-        if not inplace:
-            return run.compose(lora, base, mag_norm_scale, scale)
-        checks.not_frozen("fused_dora_compose", lora)
-        run.compose(lora, base, mag_norm_scale, scale, lora)
-        _increment_version(lora)
-        return lora
+        if _eager_route(lora, base, mag_norm_scale, scale) is _EAGER:
+            if not inplace:
+                return _run_compose(lora, base, mag_norm_scale, scale)
+            if lora.is_inference():
+                checks.not_frozen("fused_dora_compose", lora)
+            _run_compose(lora, base, mag_norm_scale, scale, lora)
+            _increment_version(lora)
+            return lora
+    route = eligibility.composition_route(lora, base, mag_norm_scale, scale)
     if route is Route.EAGER_WITH_GRAPH and not lora.is_complex():
         return autograd.compose(lora, base, mag_norm_scale, scale, inplace)
     if route is Route.OPERATOR and _is_compiling():  # the operator checks its arguments
@@ -109,10 +111,10 @@ def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, mag_norm_scale: Ten
 
     Args and errors as those of fused_dora_compose.
     """
+    if not _is_compiling() and _eager_route(lora, base, mag_norm_scale, scale) is _EAGER:
+        return run.compose_inner(lora, base, mag_norm_scale, scale)
     tensors = lora, base, mag_norm_scale
-    route = _composition_route(*tensors, scale)
-    if route is Route.EAGER:
-        return run.compose_inner(*tensors, scale)
+    route = eligibility.composition_route(*tensors, scale)
     if not _is_compiling() or route is Route.EXPRESSION:
         scale = _checked("fused_dora_forward_and_inner", "compose_inner", tensors, scale)
     if route is Route.EXPRESSION:
@@ -158,9 +160,10 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], mag_norm_scale: Ten
     if inner is None and needs_mag_grad:
         raise TypeError("compose_backward: argument `inner` is None, from which the gradient of "
                         "mag_norm_scale is summed")
-    route = _route(d_out, d_out if inner is None else inner, mag_norm_scale, scale)
-    if route is Route.EAGER:
+    third = d_out if inner is None else inner
+    if not _is_compiling() and _eager_route(d_out, third, mag_norm_scale, scale) is _EAGER:
         return run.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype)
+    route = eligibility.route(d_out, third, mag_norm_scale, scale)
     if not _is_compiling() or route is Route.EXPRESSION:
         scale = _checked("compose_backward", "backward", (d_out, inner, mag_norm_scale), scale)
     if route is Route.EXPRESSION:
@@ -185,10 +188,10 @@ def fused_norm_assembly(w_norm_sq: Tensor, cross_term: Tensor, ba_norm_sq: Tenso
 
     Errors as those of fused_dora_compose.
     """
+    if not _is_compiling() and _eager_route(w_norm_sq, cross_term, ba_norm_sq, scale) is _EAGER:
+        return (run.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
     terms = w_norm_sq, cross_term, ba_norm_sq
-    route = _route(*terms, scale)
-    if route is Route.EAGER:
-        return (run.norm_assembly(*terms, scale),)
+    route = eligibility.route(*terms, scale)
     if not _is_compiling() or route is Route.EXPRESSION:
         scale = _checked("fused_norm_assembly", "norm_assembly", terms, scale)
     if route is Route.EXPRESSION:

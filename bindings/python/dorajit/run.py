@@ -11,6 +11,7 @@ from dorajit.control import state
 from dorajit.operation import operations
 
 _compose, _compose_inner = operations["compose"], operations["compose_inner"]
+_native_compose = _compose.launch
 _compose_residual, _norm_assembly = operations["compose_residual"], operations["norm_assembly"]
 _backward, _residual_backward = operations["backward"], operations["residual_backward"]
 
@@ -31,13 +32,15 @@ def launch(operation, inputs, outputs, scale):
         try:
             return operation.launch(*inputs, *outputs, scale)
         except errors.Error as error:
-            checks.operands(operation.name, operation, inputs)
             return _launch_over_views(error, operation, inputs, outputs, scale)
     checks.operands(operation.name, operation, inputs)
     return None
 
 
 def _launch_over_views(error, operation, inputs, outputs, scale):
+    checks.operands(operation.name, operation, inputs)
+    if all(one is None for one in outputs):
+        return None
     unfit = next(filter(None, map(dispatch.unfit, operation.given(inputs), operation.given(inputs).values())),
                  None)
     if unfit is not None:
@@ -65,7 +68,7 @@ def outputs(operation, inputs, scale, types):
     """
     if operation.makes_gradients and types[-1] is None:  # nothing is summed
         inputs = tuple(tensor if one.is_required else None for one, tensor in zip(operation.inputs, inputs))
-    made = launch(operation, inputs, types, scale) if any(types) else None
+    made = launch(operation, inputs, types, scale)
     if made is None:
         made = expression.outputs(operation.name, inputs, scale, types)
     elif len(types) == 1:
@@ -86,7 +89,14 @@ def allocated(operation, inputs, outputs):
 
 def compose(lora, base, gain, scale, out=None):
     """(gain - 1) * base + gain * (scale * lora) in a new tensor, or in `out`, which may be lora."""
-    made = launch(_compose, (lora, base, gain), (lora.dtype if out is None else out,), scale)
+    output = lora.dtype if out is None else out
+    if state.enabled:
+        try:  # as launch does, without packing what every call of a model passes
+            return _native_compose(lora, base, gain, output, scale)
+        except errors.Error as error:
+            made = _launch_over_views(error, _compose, (lora, base, gain), (output,), scale)
+    else:
+        made = launch(_compose, (lora, base, gain), (output,), scale)
     if made is not None:
         return made
     result = expression.compose(lora, base, gain, scale)
@@ -128,7 +138,9 @@ def backward(d_out, inner, gain, scale, wanted, base_dtype):
     d_lora has the type of d_out. inner is neither needed nor read without d_gain.
     """
     inner = inner if wanted[2] else None
-    made = _gradients(_backward, d_out, inner, gain, scale, wanted, d_out.dtype, base_dtype)
+    types = (d_out.dtype if wanted[0] else None, base_dtype if wanted[1] else None,
+             gain.dtype if wanted[2] else None)
+    made = launch(_backward, (d_out, inner, gain), types, scale)
     return made or expression.backward(d_out, inner, gain, scale, wanted, base_dtype)
 
 
@@ -136,18 +148,10 @@ def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtyp
     """The gradients for lora and the base result, in these types, and gain; None where `wanted` is
     false. Otherwise as backward."""
     inner = inner if wanted[2] else None
-    types = lora_dtype, result_dtype
-    made = _gradients(_residual_backward, d_out, inner, gain, scale, wanted, *types)
-    return made or expression.residual_backward(d_out, inner, gain, scale, wanted, *types)
-
-
-def _gradients(operation, d_out, inner, gain, scale, wanted, lora_dtype, base_dtype):
-    if not any(wanted[:3]):
-        checks.operands(operation.name, operation, (d_out, inner, gain))
-        return None
-    outputs = (lora_dtype if wanted[0] else None, base_dtype if wanted[1] else None,
-               gain.dtype if wanted[2] else None)
-    return launch(operation, (d_out, inner, gain), outputs, scale)
+    types = (lora_dtype if wanted[0] else None, result_dtype if wanted[1] else None,
+             gain.dtype if wanted[2] else None)
+    made = launch(_residual_backward, (d_out, inner, gain), types, scale)
+    return made or expression.residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype)
 
 
 def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):

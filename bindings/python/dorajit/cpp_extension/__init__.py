@@ -38,17 +38,18 @@ _LONGEST_BUILD_S = 3600
 
 # The module that was compiled, or None: what `load` and `build` leave here is in force.
 module = None
-_differentiate = None
+_observers = _differentiate = None
 
 
-def load(differentiate):
+def load(observers, differentiate):
     """Takes what `build` has made, if it has; never fails.
 
     Args:
+        observers: dorajit.eligibility.OBSERVERS.
         differentiate: the backward pass where the extension may not do it (dorajit.autograd).
     """
-    global _differentiate
-    _differentiate = differentiate
+    global _observers, _differentiate
+    _observers, _differentiate = observers, differentiate
     path = None
     try:
         path = _find()
@@ -213,7 +214,7 @@ def _use(path):
         loader = importlib.machinery.ExtensionFileLoader(_NAME, f"/proc/self/fd/{folder}/{path.name}")
         found = importlib.util.module_from_spec(importlib.util.spec_from_loader(_NAME, loader))
         loader.exec_module(found)
-    found.configure(_native.call_table(), _differentiate)
+    found.configure(_native.call_table(), _observers, _differentiate)
     module = found
 
 

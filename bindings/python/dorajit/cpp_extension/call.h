@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 
 #include "call_table.h"
@@ -20,6 +22,10 @@ using at::Tensor;
 
 // Set by configure() and never dropped.
 inline const CallTable* calls = nullptr;
+
+// Of eligibility.py: the keys, among those that a thread includes, that stand for an observer of
+// its operations. Set by configure().
+inline std::uint64_t observers = 0;
 
 // Found when `calls` is given.
 struct Operations {
@@ -59,6 +65,20 @@ inline bool is_plain(const Tensor& tensor) {
          !tensor.is_neg() && !tensor._is_zerotensor() &&
          !tensor.unsafeGetTensorImpl()->is_python_dispatch() &&
          (tensor.is_cpu() || tensor.is_cuda());
+}
+
+// Whether somebody besides autograd observes the calls of this thread.
+inline bool is_observed() {
+  return (c10::impl::tls_local_dispatch_key_set().included_.raw_repr() & observers) != 0;
+}
+
+// Whether forward-mode differentiation follows the tensor.
+inline bool has_tangent(const Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
+
+// Of the tensors that are defined.
+inline bool is_any(std::initializer_list<const Tensor*> tensors, bool (*holds)(const Tensor&)) {
+  return std::ranges::any_of(tensors,
+                             [&](const Tensor* one) { return one->defined() && holds(*one); });
 }
 
 [[noreturn]] inline void throw_python_error() {

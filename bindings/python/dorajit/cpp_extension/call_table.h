@@ -44,9 +44,6 @@ struct CallTable {
   // Enqueues what is to be done. For any other outcome than the two above, `error` is to be given
   // to raise(). The first call of a problem may take long, so the caller should hold no GIL.
   std::int32_t (*run)(const CallArguments& call, void** error);
-  // 1 if somebody besides autograd observes the call, so that it is for Python; 0 if not; below 0:
-  // a Python error is set. Needs the GIL.
-  int (*is_observed)();
   // Below 0 if no kernel takes the tensors.
   std::int64_t (*workspace_bytes)(const CallArguments& call);
   // The current stream of a CUDA device, where PyTorch has none of its own to ask; false and a

@@ -135,14 +135,6 @@ inline Gradients differentiate_in_python(const Tensor& d_out, const Tensor& d_in
   }
 }
 
-// Of a backward pass, in the thread that runs it.
-inline bool is_observed() {
-  const pybind11::gil_scoped_acquire gil;
-  const int found = calls->is_observed();
-  if (found < 0) throw_python_error();
-  return found != 0;
-}
-
 struct Composition : torch::autograd::Function<Composition> {
   // Compiled autograd may trace backward: tensors without memory go to Python, operation by
   // operation.
@@ -181,9 +173,10 @@ struct Composition : torch::autograd::Function<Composition> {
     const Tensor& d_out = gradients[0];
     const Tensor d_inner = gradients.size() > 1 ? gradients[1] : Tensor();
     std::optional<Gradients> found;
-    if (d_out.defined() && !d_inner.defined() && !at::GradMode::is_enabled() && !is_observed()) {
-      found = try_to_differentiate(d_out, kept);
-    }
+    const bool may_be_direct = d_out.defined() && !d_inner.defined() &&
+                               !at::GradMode::is_enabled() && !is_observed() &&
+                               !is_any({&d_out, &kept.gain, &kept.inner}, has_tangent);
+    if (may_be_direct) found = try_to_differentiate(d_out, kept);
     if (!found) found = differentiate_in_python(d_out, d_inner, kept);
     return {(*found)[0], (*found)[1], (*found)[2], Tensor()};
   }

@@ -6,19 +6,12 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "call.h"
 #include "composition.h"
 
 namespace dorajit::python {
 namespace {
-
-// Of the tensors that are defined.
-bool is_any(std::initializer_list<const Tensor*> tensors, bool (*holds)(const Tensor&)) {
-  return std::ranges::any_of(tensors,
-                             [&](const Tensor* one) { return one->defined() && holds(*one); });
-}
 
 bool requires_grad(const Tensor& tensor) { return tensor.requires_grad(); }
 
@@ -37,9 +30,9 @@ PyObject* result_with_node(Composed& call) {
 
 // The result, or None if Python has to see to it.
 PyObject* compose(const Operands& of, bool is_in_place) {
-  const int is_observed = calls->is_observed();
-  if (is_observed < 0) return nullptr;
-  if (is_observed != 0) Py_RETURN_NONE;
+  if (is_observed() || is_any({&of.lora, &of.base, &of.gain, &of.bias}, has_tangent)) {
+    Py_RETURN_NONE;
+  }
   const bool is_node =
       at::GradMode::is_enabled() && is_any({&of.lora, &of.base, &of.gain}, requires_grad);
   const bool is_trained_bias =
@@ -96,19 +89,21 @@ PyObject* compose_residual(PyObject* /*module*/, PyObject* const* arguments, Py_
   END_HANDLE_TH_ERRORS
 }
 
-// (capsule of CallTable, Python's backward)
+// (capsule of CallTable, keys of observers, Python's backward)
 PyObject* configure(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
-  TORCH_CHECK_TYPE(count == 2, "takes a capsule and a function");
+  TORCH_CHECK_TYPE(count == 3, "takes a capsule, a number and a function");
   const void* const given = PyCapsule_GetPointer(arguments[0], kCallTableName);
   if (given == nullptr) return nullptr;
+  observers = PyLong_AsUnsignedLongLong(arguments[1]);
+  if (PyErr_Occurred() != nullptr) return nullptr;
   calls = static_cast<const CallTable*>(given);
   operations = {.compose = calls->find("compose"),
                 .compose_inner = calls->find("compose_inner"),
                 .compose_residual = calls->find("compose_residual"),
                 .backward = calls->find("backward"),
                 .residual_backward = calls->find("residual_backward")};
-  differentiate = Py_NewRef(arguments[1]);
+  differentiate = Py_NewRef(arguments[2]);
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
@@ -125,7 +120,7 @@ PyMethodDef method(const char* name, _PyCFunctionFast function, const char* docu
 PyMODINIT_FUNC PyInit_dorajit_cpp_extension() {
   namespace python = dorajit::python;
   static PyMethodDef methods[] = {
-      python::method("configure", python::configure, "(calls, differentiate) -> None"),
+      python::method("configure", python::configure, "(calls, observers, differentiate) -> None"),
       python::method("compose", python::compose,
                      "(lora, base, gain, scale, inplace) -> Tensor | None"),
       python::method("compose_residual", python::compose_residual,
