@@ -9,7 +9,7 @@ using enum OperandRole;
 
 constexpr Operand kOperands[] = {
     {"w_norm_sq", kInput, kMatrix, Presence::kRequired, UsualType::kOfGain},
-    {"cross_term", kInput, kMatrix, Presence::kRequired, UsualType::kOfGain},
+    {"cross", kInput, kMatrix, Presence::kRequired, UsualType::kOfGain},
     {"ba_norm_sq", kInput, kMatrix, Presence::kRequired, UsualType::kOfGain},
     {"norm", kOutput, kMatrix},
 };
@@ -19,7 +19,7 @@ constexpr std::string_view kScalars[] = {"scale"};
 
 extern constinit const Operation operation_norm_assembly = describe<NormAssembly>({
     .name = "norm_assembly",
-    .documentation = "norm = sqrt(max(w_norm_sq + 2 scale * cross_term + scale^2 * ba_norm_sq, 0))",
+    .documentation = "norm = sqrt(max(w_norm_sq + 2 scale * cross + scale^2 * ba_norm_sq, 0))",
     .operands = kOperands,
     .scalars = kScalars,
     .formula = "NormAssembly",

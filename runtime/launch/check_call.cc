@@ -7,6 +7,8 @@
 #include <string>
 
 #include "kernel_templates/sizes.h"
+#include "runtime/launch/dimension_sizes.h"
+#include "runtime/launch/refusal.h"
 #include "runtime/launch/size_limit.h"
 
 namespace dorajit::launch {
@@ -23,11 +25,6 @@ constexpr std::uintptr_t kWorkspaceAlignment = 16;
 std::string device_name(const DeviceId& device) {
   return device.kind == kernels::DeviceKind::kCpu ? "the CPU"
                                                   : std::format("CUDA device {}", device.ordinal);
-}
-
-std::unexpected<Error> refuse(StatusCode code, const Operation& op, const Operand& operand,
-                              std::string_view what) {
-  return fail(code, std::format("{}: argument `{}` {}", op.name, operand.name, what));
 }
 
 std::uintptr_t address(const TensorView& tensor) {
@@ -69,100 +66,6 @@ bool overlaps(const TensorView& a, const TensorView& b) {
            offset + static_cast<std::uintptr_t>(row_bytes(b)) > stride;
   }
   return true;
-}
-
-// The sizes of a call's dimensions, bound by its operands one after the other.
-struct Binding {
-  const Call& call;
-  kernels::Sizes sizes{};
-  std::array<int, kernels::kMaxDimensions> bound_by{-1, -1, -1};  // an operand; -1 before
-
-  [[nodiscard]] bool is_bound(int dimension) const { return bound_by[at(dimension)] >= 0; }
-  static std::size_t at(int dimension) { return static_cast<std::size_t>(dimension); }
-};
-
-bool has_derived_size(const Operation& op, const Operand& operand) {
-  const kernels::Dimension& inner = op.dimensions[Binding::at(operand.shape.inner)];
-  return inner.keying == kernels::Keying::kDerived;
-}
-
-// A dimension whose size another operand gave in another way.
-std::unexpected<Error> refuse_size(const Binding& binding, const Operand& operand,
-                                   const TensorView& tensor, int dimension, std::int64_t size) {
-  const Operation& op = *binding.call.operation;
-  const auto by = static_cast<std::size_t>(binding.bound_by[Binding::at(dimension)]);
-  const Operand& other = op.operands[by];
-  const TensorView& there = binding.call.operands[by];
-  if (operand.shape == other.shape) {
-    return refuse(StatusCode::kInvalidArgument, op, operand,
-                  std::format("is {} x {} but `{}` is {} x {}; give both the same shape",
-                              tensor.rows, tensor.cols, other.name, there.rows, there.cols));
-  }
-  return refuse(StatusCode::kInvalidArgument, op, operand,
-                std::format("has {} `{}` but `{}` has {}; give both as many", size,
-                            op.dimensions[Binding::at(dimension)].name, other.name,
-                            binding.sizes[Binding::at(dimension)]));
-}
-
-Status bind(Binding& binding, std::size_t index, int dimension, std::int64_t size) {
-  if (!binding.is_bound(dimension)) {
-    binding.sizes[Binding::at(dimension)] = size;
-    binding.bound_by[Binding::at(dimension)] = static_cast<int>(index);
-    return {};
-  }
-  if (binding.sizes[Binding::at(dimension)] == size) return {};
-  return refuse_size(binding, binding.call.operation->operands[index], binding.call.operands[index],
-                     dimension, size);
-}
-
-// Channels lie along the columns of the first operand, or along its rows, sample by sample.
-Status bind_channels(Binding& binding, std::size_t index) {
-  const Operation& op = *binding.call.operation;
-  const Operand& operand = op.operands[index];
-  const TensorView& tensor = binding.call.operands[index];
-  const Operand& first = op.operands.front();
-  const TensorView& reference = binding.call.operands.front();
-  const bool is_row = tensor.rows == 1;
-  if (binding.call.broadcast == Broadcast::kPerColumn) {
-    if (!is_row || tensor.cols != reference.cols) {
-      return refuse(StatusCode::kInvalidArgument, op, operand,
-                    std::format("has {} x {} elements but `{}` has {} columns; give one element "
-                                "per column",
-                                tensor.rows, tensor.cols, first.name, reference.cols));
-    }
-  } else if (!is_row ||
-             !(tensor.cols > 0 ? reference.rows % tensor.cols == 0 : reference.rows == 0)) {
-    return refuse(StatusCode::kInvalidArgument, op, operand,
-                  std::format("has {} x {} elements but `{}` has {} rows, which is no multiple; "
-                              "give one element per channel, the same channels for every sample",
-                              tensor.rows, tensor.cols, first.name, reference.rows));
-  }
-  const int channels = operand.shape.inner;
-  if (binding.is_bound(channels) && binding.sizes[Binding::at(channels)] != tensor.cols) {
-    return refuse(StatusCode::kInvalidArgument, op, operand,
-                  std::format("has {} elements but there are {} channels", tensor.cols,
-                              binding.sizes[Binding::at(channels)]));
-  }
-  return bind(binding, index, channels, tensor.cols);
-}
-
-Status check_shape(Binding& binding, std::size_t index) {
-  const Operation& op = *binding.call.operation;
-  const Operand& operand = op.operands[index];
-  const TensorView& tensor = binding.call.operands[index];
-  if (tensor.rows < 0 || tensor.cols < 0) {
-    return refuse(StatusCode::kInvalidArgument, op, operand,
-                  std::format("has a negative size ({} x {})", tensor.rows, tensor.cols));
-  }
-  if (has_derived_size(op, operand)) return bind_channels(binding, index);
-  if (operand.shape.is_matrix()) {
-    DORAJIT_TRY(bind(binding, index, operand.shape.outer, tensor.rows));
-  } else if (tensor.rows != 1) {
-    return refuse(StatusCode::kInvalidArgument, op, operand,
-                  std::format("is {} x {}; give a vector of `{}`", tensor.rows, tensor.cols,
-                              op.dimensions[Binding::at(operand.shape.inner)].name));
-  }
-  return bind(binding, index, operand.shape.inner, tensor.cols);
 }
 
 Status check_memory(const Operation& op, const Operand& operand, const TensorView& tensor) {
@@ -308,11 +211,11 @@ Result<CheckedCall> check_shapes(const Call& call) {
   const kernels::Variant variant = variant_of(call);
   DORAJIT_TRY(check_variant(op, variant));
   const TensorView& reference = call.operands.front();
-  Binding binding{.call = call};
+  DimensionSizes sizes(call);
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     if (!variant.has(i)) continue;
     const TensorView& tensor = call.operands[i];
-    DORAJIT_TRY(check_shape(binding, i));
+    DORAJIT_TRY(sizes.bind(i));
     DORAJIT_TRY(check_span(op, op.operands[i], tensor));
     if (tensor.device != reference.device) {
       return refuse(StatusCode::kWrongDevice, op, op.operands[i],
@@ -321,11 +224,7 @@ Result<CheckedCall> check_shapes(const Call& call) {
                                 device_name(reference.device)));
     }
   }
-  // Without an operand per channel nothing tells how many there are, and no kernel asks.
-  for (std::size_t i = 0; i < op.dimensions.size(); ++i) {
-    if (binding.bound_by[i] < 0) binding.sizes[i] = reference.cols;
-  }
-  return CheckedCall{.variant = variant, .sizes = binding.sizes};
+  return CheckedCall{.variant = variant, .sizes = sizes.all()};
 }
 
 Result<CheckedCall> check_call(const Call& call) {

@@ -11,7 +11,7 @@ import pytest
 
 import dorajit
 import processes
-from dorajit import autograd, cpp_extension
+from dorajit import autograd, cpp_extension, eligibility
 
 _USE = """
 from dorajit import _native, autograd, cpp_extension
@@ -149,7 +149,7 @@ def test_a_file_that_others_could_have_written_is_not_loaded(kept):
         assert used(cache) == WITHOUT
         os.chown(cache, 0, 0)
         own = "import os; os.seteuid(12345)\nfrom dorajit import autograd, cpp_extension\n"
-        program = own + "cpp_extension.module = None; cpp_extension.load(None); print(cpp_extension.module)"
+        program = own + "cpp_extension.module = None; cpp_extension.load(0, None); print(cpp_extension.module)"
         assert used(cache, program) == "None"
 
 
@@ -197,7 +197,7 @@ def test_what_keeps_it_from_being_made(tmp_path, monkeypatch):
         patch.setenv("DORAJIT_TUNE", "sometimes")
         with pytest.raises(dorajit.InvalidArgumentError, match="DORAJIT_TUNE"):
             cpp_extension.build()
-        cpp_extension.load(autograd._differentiate)
+        cpp_extension.load(eligibility.OBSERVERS, autograd._differentiate)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(dorajit.CacheError, match="DORAJIT_CACHE_DIR"):

@@ -22,7 +22,7 @@ def backward(
     d_base: Tensor | dtype | None, d_gain: Tensor | dtype | None, scale: float, /
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]: ...
 def norm_assembly(
-    w_norm_sq: Tensor, cross_term: Tensor, ba_norm_sq: Tensor, norm: Tensor | dtype, scale: float, /
+    w_norm_sq: Tensor, cross: Tensor, ba_norm_sq: Tensor, norm: Tensor | dtype, scale: float, /
 ) -> Tensor: ...
 def compose_residual(
     lora: Tensor, result: Tensor, gain: Tensor, bias: Tensor | None, out: Tensor | dtype,

@@ -26,12 +26,14 @@ _library = registration.Library("dorajit", "DEF")
 
 # --- schemas, and what they run ------------------------------------------------------------------
 
+_NAMES = {"cross": "cross_term"}  # of operands that operators call otherwise than the table
 # Element types of gradients that a call names; the others are those of their inputs.
 _FREE_TYPES = {"backward": ("base_dtype",), "residual_backward": ("lora_dtype", "result_dtype")}
 
 
 def _schema(name, operation, num_outputs):
-    inputs = [f"Tensor{'' if one.is_required else '?'} {one.name}" for one in operation.inputs]
+    inputs = [f"Tensor{'' if one.is_required else '?'} {_NAMES.get(one.name, one.name)}"
+              for one in operation.inputs]
     if operation.makes_gradients:
         types = [f"ScalarType {one}" for one in _FREE_TYPES.get(operation.name, ())]
         return f"{name}({', '.join([*inputs, 'float scale', 'bool[] wanted', *types])}) -> Tensor[]"

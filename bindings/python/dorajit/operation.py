@@ -5,7 +5,7 @@ from typing import Callable, NamedTuple
 from dorajit import _native
 
 # Operands that Python's functions call otherwise.
-PYTHON_NAMES = {"gain": "mag_norm_scale"}
+PYTHON_NAMES = {"gain": "mag_norm_scale", "cross": "cross_term"}
 _MATRIX = "rows, cols"
 
 
@@ -13,7 +13,7 @@ class Operand(NamedTuple):
     """A tensor of an operation.
 
     Attributes:
-        name: in the table and in operators.
+        name: in the table.
         python_name: in public functions and messages.
         is_matrix: of the shape that all matrices of the call have; else it has one element per channel.
         is_required: may not be left out.

@@ -68,6 +68,8 @@ def apart(lora, result, gain, bias, scale, compose):
     """The sum by several operations, of which `compose` makes what is added to the base result."""
     base = result
     if bias is not None:
-        checks.as_many(_NAME, "bias", bias, "mag_norm_scale", gain)
+        if bias.numel() != gain.numel():  # in words that a compiler which gives up here repeats
+            raise ValueError(f"{_NAME}: argument `bias` has shape {tuple(bias.shape)} but `mag_norm_scale` "
+                             f"has {tuple(gain.shape)}; give both one element per channel")
         base = result - expression.over(dispatch.over_channels(bias, gain), result)
     return result + compose(lora.to(expression.sum_type(lora, result)), base, gain, scale)

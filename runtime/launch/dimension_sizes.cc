@@ -1,0 +1,111 @@
+#include "runtime/launch/dimension_sizes.h"
+
+#include <format>
+
+#include "runtime/launch/refusal.h"
+
+namespace dorajit::launch {
+namespace {
+
+using kernels::Broadcast;
+using kernels::Operand;
+using kernels::Operation;
+
+std::size_t at(int dimension) { return static_cast<std::size_t>(dimension); }
+
+}  // namespace
+
+bool has_derived_size(const Operation& operation, const Operand& operand) {
+  return operation.dimensions[at(operand.shape.inner)].keying == kernels::Keying::kDerived;
+}
+
+bool DimensionSizes::is_bound(int dimension) const { return bound_by_[at(dimension)] >= 0; }
+
+// A dimension whose size another operand gave in another way.
+std::unexpected<Error> DimensionSizes::refuse_size(std::size_t index, int dimension,
+                                                   std::int64_t size) const {
+  const Operation& op = *call_.operation;
+  const Operand& operand = op.operands[index];
+  const TensorView& tensor = call_.operands[index];
+  const std::size_t by = at(bound_by_[at(dimension)]);
+  const Operand& other = op.operands[by];
+  const TensorView& there = call_.operands[by];
+  if (operand.shape == other.shape) {
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("is {} x {} but `{}` is {} x {}; give both the same shape",
+                              tensor.rows, tensor.cols, other.name, there.rows, there.cols));
+  }
+  return refuse(StatusCode::kInvalidArgument, op, operand,
+                std::format("has {} `{}` but `{}` has {}; give both as many", size,
+                            op.dimensions[at(dimension)].name, other.name, sizes_[at(dimension)]));
+}
+
+Status DimensionSizes::bind_dimension(std::size_t index, int dimension, std::int64_t size) {
+  if (!is_bound(dimension)) {
+    sizes_[at(dimension)] = size;
+    bound_by_[at(dimension)] = static_cast<int>(index);
+    return {};
+  }
+  if (sizes_[at(dimension)] == size) return {};
+  return refuse_size(index, dimension, size);
+}
+
+// Channels lie along the columns of the first operand, or along its rows, sample by sample.
+Status DimensionSizes::bind_channels(std::size_t index) {
+  const Operation& op = *call_.operation;
+  const Operand& operand = op.operands[index];
+  const TensorView& tensor = call_.operands[index];
+  const Operand& first = op.operands.front();
+  const TensorView& reference = call_.operands.front();
+  const bool is_row = tensor.rows == 1;
+  if (call_.broadcast == Broadcast::kPerColumn) {
+    if (!is_row || tensor.cols != reference.cols) {
+      return refuse(StatusCode::kInvalidArgument, op, operand,
+                    std::format("has {} x {} elements but `{}` has {} columns; give one element "
+                                "per column",
+                                tensor.rows, tensor.cols, first.name, reference.cols));
+    }
+  } else if (!is_row ||
+             !(tensor.cols > 0 ? reference.rows % tensor.cols == 0 : reference.rows == 0)) {
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("has {} x {} elements but `{}` has {} rows, which is no multiple; "
+                              "give one element per channel, the same channels for every sample",
+                              tensor.rows, tensor.cols, first.name, reference.rows));
+  }
+  const int channels = operand.shape.inner;
+  if (is_bound(channels) && sizes_[at(channels)] != tensor.cols) {
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("has {} elements but there are {} channels", tensor.cols,
+                              sizes_[at(channels)]));
+  }
+  return bind_dimension(index, channels, tensor.cols);
+}
+
+Status DimensionSizes::bind(std::size_t index) {
+  const Operation& op = *call_.operation;
+  const Operand& operand = op.operands[index];
+  const TensorView& tensor = call_.operands[index];
+  if (tensor.rows < 0 || tensor.cols < 0) {
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("has a negative size ({} x {})", tensor.rows, tensor.cols));
+  }
+  if (has_derived_size(op, operand)) return bind_channels(index);
+  if (operand.shape.is_matrix()) {
+    DORAJIT_TRY(bind_dimension(index, operand.shape.outer, tensor.rows));
+  } else if (tensor.rows != 1) {
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("is {} x {}; give a vector of `{}`", tensor.rows, tensor.cols,
+                              op.dimensions[at(operand.shape.inner)].name));
+  }
+  return bind_dimension(index, operand.shape.inner, tensor.cols);
+}
+
+kernels::Sizes DimensionSizes::all() const {
+  kernels::Sizes sizes = sizes_;
+  for (std::size_t i = 0; i < call_.operation->dimensions.size(); ++i) {
+    if (bound_by_[i] < 0) sizes[i] = call_.operands.front().cols;
+  }
+  return sizes;
+}
+
+}  // namespace dorajit::launch
