@@ -1,12 +1,15 @@
 """Every header compiles by itself: headers_alone.py {public,internal,templates} ROOT ...
 
 public     C11 (dorajit.h) and C++17, with gcc and g++, all warnings as errors
-internal   with the project's own compiler and flags, which follow ROOT
+internal   with the project's own compiler and flags, which follow ROOT; but for those that their source
+           includes first, which `./dev lint` compiles without precompiled headers
 templates  what the CPU's JIT compiler reads, as C++20, with each compiler that follows ROOT
 """
 
 import concurrent.futures
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +20,12 @@ _WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 _INTERNAL = ("runtime/", "cache/", "autotune/", "bindings/", "kernel_templates/", "tests/")
 # Need the headers of Python and pybind11, which only the build of the package asks for.
 _WITH_PYTHON = "bindings/python/"
+
+
+def _is_first_of_its_source(root, header):
+    source = pathlib.Path(root, header).with_suffix(".cc")
+    first = re.search(r'^#include "([^"]+)"', source.read_text(), re.MULTILINE) if source.is_file() else None
+    return first is not None and first[1] == header
 
 
 def _jobs(what, root, arguments):
@@ -32,7 +41,8 @@ def _jobs(what, root, arguments):
                     yield name, ["gcc", "-xc", "-std=c11", *_WARNINGS, *include]
     elif what == "internal":
         for header in headers:
-            if header.startswith(_INTERNAL) and not header.startswith(_WITH_PYTHON):
+            if (header.startswith(_INTERNAL) and not header.startswith(_WITH_PYTHON)
+                    and not _is_first_of_its_source(root, header)):
                 yield header, [*arguments, "-xc++"]
     elif what == "templates":
         flags = ["-xc++", "-std=c++20", "-ffp-contract=off", *_WARNINGS, f"-I{root}/kernel_templates"]
