@@ -1,6 +1,6 @@
 #include "kernel_templates/builtin_cpu.h"
 
-#include "kernel_templates/builtin_kernels.h"
+#include "kernel_templates/template.h"
 
 namespace dorajit::kernels {
 
@@ -9,16 +9,6 @@ BuiltinKernel builtin_cpu_kernel(const Variant& variant) {
   return has_one ? variant.operation->builtin(variant) : BuiltinKernel{};
 }
 
-Config builtin_cpu_config(const Variant& variant) {
-  switch (template_kind(variant)) {
-    case TemplateKind::kElementwise:
-      return kBuiltinElementwise;
-    case TemplateKind::kColumnSums:
-      return kBuiltinColumnSums;
-    case TemplateKind::kRowSums:
-      return kBuiltinRowSums;
-  }
-  return kBuiltinElementwise;
-}
+Config builtin_cpu_config(const Variant& variant) { return template_of(variant).builtin_config; }
 
 }  // namespace dorajit::kernels

@@ -2,16 +2,13 @@
 // looked up at run time. What operations/*.cc put into the table.
 #pragma once
 
+#include "kernel_templates/builtin_configs.h"
 #include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/cpu/column_sums.h"
 #include "kernel_templates/cpu/elementwise.h"
 #include "kernel_templates/cpu/row_sums.h"
 
 namespace dorajit::kernels {
-
-inline constexpr Config kBuiltinElementwise{.block_size = 4096};
-inline constexpr Config kBuiltinColumnSums{.block_size = 4096, .rows_per_program = 256};
-inline constexpr Config kBuiltinRowSums{.block_size = 4096, .rows_per_program = 16};
 
 inline constexpr long long kBuiltinTile = 512;
 

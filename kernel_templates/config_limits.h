@@ -9,10 +9,6 @@
 
 namespace dorajit::kernels {
 
-// Rows of one program at most. Verification has shapes for them (autotune/verification.cc).
-inline constexpr int kTallestElementwiseProgram = 16;
-inline constexpr int kTallestSumProgram = 2048;
-
 // Why a config must not be compiled for data of that alignment class on that device; empty if it
 // may. Checks the conditions that the templates assert, and bounds what they leave open: the code
 // that is generated for a thread, the rows of a program and the workers of a CPU. Every space lies

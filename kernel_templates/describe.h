@@ -8,6 +8,7 @@
 #include "kernel_templates/reference.h"
 #include "kernel_templates/registry.h"
 #include "kernel_templates/sizes.h"
+#include "kernel_templates/templates/formula_templates.h"
 
 namespace dorajit::kernels {
 
@@ -76,6 +77,7 @@ consteval Operation describe(const Description& text) {
           .formula = text.formula,
           .math_header = text.math_header,
           .reference = evaluate_reference<Formula>,
+          .select_template = formula_template,
           .builtin = builtin_kernel_of<Formula>,
           .is_offered = true,
           .sum_operand = find_per_channel(text.operands, OperandRole::kOutput),

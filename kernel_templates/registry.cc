@@ -7,26 +7,10 @@
 #include <iterator>
 
 #include "kernel_templates/embedded_sources.h"
+#include "kernel_templates/template.h"
 
 namespace dorajit::kernels {
 namespace {
-
-struct TemplateSources {
-  std::string_view cuda;
-  std::string_view cpu;
-  std::string_view entry_macro;  // defined by both
-};
-
-// In the order of TemplateKind.
-constexpr TemplateSources kTemplates[] = {
-    {"cuda/elementwise.cuh", "cpu/elementwise.h", "DORAJIT_ELEMENTWISE_KERNEL"},
-    {"cuda/column_sums.cuh", "cpu/column_sums.h", "DORAJIT_COLUMN_SUMS_KERNEL"},
-    {"cuda/row_sums.cuh", "cpu/row_sums.h", "DORAJIT_ROW_SUMS_KERNEL"},
-};
-
-const TemplateSources& sources_of(const Variant& variant) {
-  return kTemplates[static_cast<std::size_t>(template_kind(variant))];
-}
 
 constexpr std::string_view kTypeNames[] = {"f32", "bf16", "f16", "f64", "-"};
 constexpr std::string_view kTypeConstants[] = {"kFloat32", "kBfloat16", "kFloat16", "kFloat64",
@@ -130,12 +114,6 @@ ElementType compute_type(const Variant& variant) {
              : ElementType::kFloat32;
 }
 
-TemplateKind template_kind(const Variant& variant) {
-  if (!variant.has_sum()) return TemplateKind::kElementwise;
-  return variant.broadcast == Broadcast::kPerRow ? TemplateKind::kRowSums
-                                                 : TemplateKind::kColumnSums;
-}
-
 std::vector<Variant> all_variants(const Operation& operation) {
   const std::size_t operands = operation.operands.size();
   std::size_t combinations = 1;
@@ -154,8 +132,9 @@ std::vector<Variant> all_variants(const Operation& operation) {
 }
 
 std::vector<std::string_view> source_roots(const Variant& variant, DeviceKind kind) {
-  const TemplateSources& sources = sources_of(variant);
-  return {variant.operation->math_header, kind == DeviceKind::kCuda ? sources.cuda : sources.cpu};
+  const Template& used = template_of(variant);
+  return {variant.operation->math_header,
+          kind == DeviceKind::kCuda ? used.cuda_source : used.cpu_source};
 }
 
 std::string source_identity(const Variant& variant, DeviceKind kind) {
@@ -174,7 +153,7 @@ std::string instantiation(const Variant& variant, const Config& config, DeviceKi
   text += std::format(
       "{}(dorajit::kernels::{}, (dorajit::kernels::Config{{{}, {}, {}, {}, {}, "
       "static_cast<dorajit::kernels::CachePolicy>({})}}), dorajit::kernels::Broadcast::{}",
-      sources_of(variant).entry_macro, variant.operation->formula, config.block_size,
+      template_of(variant).entry_macro, variant.operation->formula, config.block_size,
       config.num_warps, config.rows_per_program, config.vector_width, config.unroll,
       static_cast<int>(config.cache_policy),
       variant.broadcast == Broadcast::kPerRow ? "kPerRow" : "kPerColumn");

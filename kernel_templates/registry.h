@@ -72,6 +72,7 @@ struct Operand {
   UsualType usual_type = shape.is_matrix() ? UsualType::kOfActivations : UsualType::kOfGain;
 };
 
+struct Template;
 struct Variant;
 
 // Computes a variant in plain loops over arguments in host memory, with the very formula that the
@@ -97,6 +98,7 @@ struct Operation {
   std::string_view formula;      // class template in the header
   std::string_view math_header;  // "math/compose.h"
   ReferenceFunction reference;
+  const Template& (*select_template)(const Variant& variant);
   BuiltinKernel (*builtin)(const Variant& variant);  // null: the library holds no CPU kernel of it
   bool is_offered;     // by the public interfaces, which leave out what only measurements use
   int sum_operand;     // the index of the operand that is a sum, or -1
@@ -150,10 +152,6 @@ ElementType compute_type(const Variant& variant);
 
 // Every supported variant of an operation with all its operands, per column.
 std::vector<Variant> all_variants(const Operation& operation);
-
-// The template that serves a variant.
-enum class TemplateKind { kElementwise, kColumnSums, kRowSums };
-TemplateKind template_kind(const Variant& variant);
 
 // The sources that a kernel of this variant is compiled from on a kind of device, and the names and
 // content hashes of all that they include.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <format>
 
-#include "kernel_templates/partial_sums.h"
+#include "kernel_templates/template.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -45,9 +45,7 @@ bool writes_nothing(const Variant& variant, const Sizes& sizes) {
 }
 
 std::int64_t workspace_bytes(const Variant& variant, const Sizes& sizes) {
-  if (!variant.has_sum() || sizes[kRows] == 0 || sizes[kCols] == 0) return 0;
-  return sum_workspace_bytes(variant.broadcast, sizes[kRows], sizes[kCols], sizes[kChannels],
-                             size_in_bytes(compute_type(variant)));
+  return template_of(variant).workspace_bytes(variant, sizes);
 }
 
 std::string to_text(const Operation& operation, const Sizes& sizes) {

@@ -1,13 +1,13 @@
 #include "tests/conformance/case_lists.h"
 
 #include "kernel_templates/partial_sums.h"
+#include "kernel_templates/templates/formula_templates.h"
 
 namespace dorajit::tests {
 namespace {
 
 using kernels::Broadcast;
 using kernels::kPartialColumns;
-using kernels::TemplateKind;
 
 struct Shape {
   std::int64_t rows;
@@ -89,14 +89,9 @@ Shapes row_sum_shapes() {
 }
 
 Shapes shapes_of(const kernels::Variant& variant) {
-  switch (kernels::template_kind(variant)) {
-    case TemplateKind::kColumnSums:
-      return column_sum_shapes();
-    case TemplateKind::kRowSums:
-      return row_sum_shapes();
-    case TemplateKind::kElementwise:
-      break;
-  }
+  const kernels::Template* const used = &kernels::template_of(variant);
+  if (used == &kernels::column_sums_template) return column_sum_shapes();
+  if (used == &kernels::row_sums_template) return row_sum_shapes();
   return variant.broadcast == Broadcast::kPerRow ? row_shapes() : column_shapes();
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/embedded_sources.h"
+#include "kernel_templates/template.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -77,13 +78,13 @@ TEST(Registry, OnlyOpsWithABroadcastOperandHaveAPerRowForm) {
 TEST(Registry, ASumTakesATemplateOfItsOwnForEachBroadcast) {
   Variant variant = backward(kFloat32, kFloat32, kFloat32, kFloat32, kFloat32, kFloat32);
   EXPECT_TRUE(variant.has_sum());
-  EXPECT_EQ(template_kind(variant), TemplateKind::kColumnSums);
+  EXPECT_EQ(template_of(variant).name, "column_sums");
   variant.broadcast = Broadcast::kPerRow;
-  EXPECT_EQ(template_kind(variant), TemplateKind::kRowSums);
+  EXPECT_EQ(template_of(variant).name, "row_sums");
   variant.types[1] = variant.types[5] = kAbsent;
   EXPECT_FALSE(variant.has_sum());
-  EXPECT_EQ(template_kind(variant), TemplateKind::kElementwise);
-  EXPECT_EQ(template_kind(kMixed), TemplateKind::kElementwise);
+  EXPECT_EQ(template_of(variant).name, "elementwise");
+  EXPECT_EQ(template_of(kMixed).name, "elementwise");
   EXPECT_EQ(operation("backward").sum_operand, 5);
   EXPECT_EQ(operation("compose").sum_operand, -1);
 }

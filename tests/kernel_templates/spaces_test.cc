@@ -6,6 +6,7 @@
 #include <array>
 
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/templates/formula_templates.h"
 #include "tests/conformance/variant_lists.h"
 #include "tests/variants.h"
 
@@ -20,18 +21,14 @@ constexpr std::size_t kMostSlimConfigs = 12;
 
 // What the template that serves the variant asserts.
 bool is_valid(const Variant& variant, const Config& config, DeviceKind kind) {
-  switch (template_kind(variant)) {
-    case TemplateKind::kElementwise:
-      return kind == DeviceKind::kCuda ? is_valid_for_cuda_elementwise(config)
-                                       : is_valid_for_cpu(config);
-    case TemplateKind::kColumnSums:
-      return kind == DeviceKind::kCuda ? is_valid_for_cuda_column_sums(config)
-                                       : is_valid_for_cpu_column_sums(config);
-    case TemplateKind::kRowSums:
-      return kind == DeviceKind::kCuda ? is_valid_for_cuda_row_sums(config)
-                                       : is_valid_for_cpu(config);
+  const Template* const used = &template_of(variant);
+  if (used == &column_sums_template) {
+    return kind == DeviceKind::kCuda ? is_valid_for_cuda_column_sums(config)
+                                     : is_valid_for_cpu_column_sums(config);
   }
-  return false;
+  if (kind == DeviceKind::kCpu) return is_valid_for_cpu(config);
+  return used == &row_sums_template ? is_valid_for_cuda_row_sums(config)
+                                    : is_valid_for_cuda_elementwise(config);
 }
 
 void check_space(const Variant& variant, const SpaceTraits& traits, int width, SpaceKind kind) {

@@ -1,0 +1,43 @@
+// What a kernel template is to the host: its sources, its configs, its launches and what it needs.
+//
+// An operation names the template that serves a variant of it; templates/ has an object for each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel_templates/launch_shape.h"
+#include "kernel_templates/registry.h"
+#include "kernel_templates/spaces.h"
+
+namespace dorajit::kernels {
+
+// Immutable, and there for as long as the process is. The functions are called through those of
+// the same names in launch_shape.h, spaces.h, config_limits.h, sizes.h and verification_sizes.h,
+// which say what they return.
+struct Template {
+  std::string_view name;
+  std::string_view cuda_source;  // "cuda/elementwise.cuh"
+  std::string_view cpu_source;
+  std::string_view entry_macro;  // defined by both sources
+  Config builtin_config;         // of the CPU kernels that the library holds
+
+  Config (*default_config)(const Variant& variant, const SpaceTraits& traits, int vector_width);
+  std::vector<Config> (*config_space)(const Variant& variant, const SpaceTraits& traits,
+                                      int vector_width, SpaceKind kind);
+  std::string (*why_config_is_invalid)(const Variant& variant, DeviceKind kind,
+                                       const Config& config);
+  LaunchShape (*launch_shape)(const Variant& variant, const Config& config,
+                              const KernelArguments& arguments);
+  std::int64_t (*workspace_bytes)(const Variant& variant, const Sizes& sizes);
+  std::vector<Sizes> (*verification_sizes)(const Variant& variant, const Sizes& problem);
+};
+
+// The template that serves a variant.
+inline const Template& template_of(const Variant& variant) {
+  return variant.operation->select_template(variant);
+}
+
+}  // namespace dorajit::kernels

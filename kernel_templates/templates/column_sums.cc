@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "kernel_templates/builtin_configs.h"
+#include "kernel_templates/sizes.h"
+#include "kernel_templates/templates/formula_templates.h"
+#include "kernel_templates/templates/streaming_configs.h"
+#include "kernel_templates/templates/sums.h"
+#include "kernel_templates/templates/verified_matrices.h"
+
+namespace dorajit::kernels {
+namespace {
+
+using enum CachePolicy;
+
+// Threads side by side along the columns, the rest along the rows.
+Config sums_config(int warps, int column_lanes, int rows, int unroll, CachePolicy policy,
+                   int width) {
+  return cuda_config(warps, column_lanes, rows, unroll, policy, width);
+}
+
+int half_width(int width) { return width > 1 ? width / 2 : 1; }
+
+void add_slim(std::vector<Config>& space, int width) {
+  const int half = half_width(width);
+  for (const Config& config : {
+           sums_config(16, 16, 256, 8, kDefault, width),
+           sums_config(8, 8, 256, 4, kDefault, width),
+           sums_config(8, 8, 256, 8, kStreamLoads, width),
+           sums_config(4, 4, 256, 8, kDefault, width),
+           sums_config(8, 4, 512, 8, kDefault, width),
+           sums_config(16, 16, 512, 4, kDefault, width),
+           sums_config(8, 16, 2048, 8, kDefault, width),
+           sums_config(8, 32, 2048, 8, kDefault, width),
+           sums_config(8, 16, 256, 2, kDefault, width),
+           sums_config(8, 32, 2048, 4, kDefault, half),
+           sums_config(16, 64, 2048, 4, kDefault, half),
+       }) {
+    add_once(space, config);
+  }
+}
+
+void add_grid(std::vector<Config>& space, int width) {
+  for (const int warps : {2, 4, 8, 16}) {
+    for (const int lanes : {4, 8, 16, 32, 64}) {
+      for (const int rows : {256, 512, 1024, 2048}) {
+        for (const int unroll : {1, 2, 4, 8}) {
+          for (const CachePolicy policy : {kDefault, kStreamAll, kStreamLoads}) {
+            const Config config = sums_config(warps, lanes, rows, unroll, policy, width);
+            if (is_valid_for_cuda_column_sums(config)) add_once(space, config);
+          }
+        }
+      }
+    }
+  }
+}
+
+void add_cuda_configs(std::vector<Config>& space, int width, SpaceKind kind) {
+  if (kind == SpaceKind::kSlim) return add_slim(space, width);
+  add_grid(space, width);
+}
+
+Config default_cuda_config(int width) { return sums_config(16, 16, 256, 4, kDefault, width); }
+
+CpuChoices cpu_choices(SpaceKind kind) {
+  if (kind == SpaceKind::kSlim) return {{1024, 4096}, {256}, {kDefault}};
+  return {{1024, 4096, 16384}, {256, 512, 1024}, {kDefault}};
+}
+
+constexpr StreamingSpace kSpace = {.builtin = kBuiltinColumnSums,
+                                   .default_cuda_config = default_cuda_config,
+                                   .add_cuda_configs = add_cuda_configs,
+                                   .cpu_choices = cpu_choices};
+
+Config choose_default(const Variant& variant, const SpaceTraits& traits, int vector_width) {
+  return default_config(kSpace, variant, traits, vector_width);
+}
+
+std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& traits,
+                                 int vector_width, SpaceKind kind) {
+  return config_space(kSpace, variant, traits, vector_width, kind);
+}
+
+std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& config) {
+  const bool is_valid = kind == DeviceKind::kCpu ? is_valid_for_cpu_column_sums(config)
+                                                 : is_valid_for_cuda_column_sums(config);
+  if (!is_valid) return kFailsAssertions;
+  return why_beyond_limits(variant, kind, config, kTallestSumProgram);
+}
+
+LaunchShape shape_launch(const Variant& variant, const Config& config,
+                         const KernelArguments& arguments) {
+  return {.column_programs = divide_up(arguments.num_cols, config.block_size),
+          .row_programs = divide_up(arguments.num_rows, config.rows_per_program),
+          .finish_programs = finish_programs(variant, config, arguments)};
+}
+
+// Shapes that give every config seven partial sums, the last of them cut short. With three bits set
+// in their number, as in that of the last one's leaves, no wrong order of the tree gives the right
+// sum. Few columns leave it to a second shape to fill whole blocks.
+std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& problem) {
+  constexpr std::int64_t kTallest = kTallestSumProgram;
+  const std::int64_t few = std::min<std::int64_t>(problem[kCols], 19);
+  const std::int64_t many = std::min<std::int64_t>(problem[kCols], 261);
+  std::vector<Sizes> sizes = verified_matrices(variant, problem);
+  sizes.push_back({6 * kTallest + 85, few, few});
+  sizes.push_back({kTallest + 85, many, many});
+  return sizes;
+}
+
+}  // namespace
+
+constinit const Template column_sums_template = {
+    .name = "column_sums",
+    .cuda_source = "cuda/column_sums.cuh",
+    .cpu_source = "cpu/column_sums.h",
+    .entry_macro = "DORAJIT_COLUMN_SUMS_KERNEL",
+    .builtin_config = kBuiltinColumnSums,
+    .default_config = choose_default,
+    .config_space = list_configs,
+    .why_config_is_invalid = why_invalid,
+    .launch_shape = shape_launch,
+    .workspace_bytes = sum_workspace,
+    .verification_sizes = list_verification_sizes,
+};
+
+}  // namespace dorajit::kernels

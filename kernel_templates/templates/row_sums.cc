@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "kernel_templates/builtin_configs.h"
+#include "kernel_templates/sizes.h"
+#include "kernel_templates/templates/formula_templates.h"
+#include "kernel_templates/templates/streaming_configs.h"
+#include "kernel_templates/templates/sums.h"
+#include "kernel_templates/templates/verified_matrices.h"
+
+namespace dorajit::kernels {
+namespace {
+
+using enum CachePolicy;
+
+// Lanes per row, and passes over the columns in flight.
+Config sums_config(int warps, int lanes, int unroll, CachePolicy policy, int width) {
+  return cuda_config(warps, lanes, warps * kThreadsPerWarp / lanes, unroll, policy, width);
+}
+
+void add_cuda_configs(std::vector<Config>& space, int width, SpaceKind kind) {
+  for (const int warps : {4, 8}) {
+    for (const int lanes : {8, 32}) {
+      for (const int unroll : {1, 2, 4}) {
+        if (kind == SpaceKind::kSlim && unroll == 1) continue;
+        for (const CachePolicy policy : {kDefault, kStreamAll}) {
+          if (kind == SpaceKind::kSlim && warps == 8 && policy == kStreamAll) continue;
+          const Config config = sums_config(warps, lanes, unroll, policy, width);
+          if (is_valid_for_cuda_row_sums(config)) add_once(space, config);
+        }
+      }
+    }
+  }
+}
+
+Config default_cuda_config(int width) { return sums_config(4, 32, 2, kDefault, width); }
+
+CpuChoices cpu_choices(SpaceKind kind) {
+  if (kind == SpaceKind::kSlim) return {{4096}, {1, 16}, {kDefault}};
+  return {{4096}, {1, 4, 16, 64}, {kDefault}};
+}
+
+constexpr StreamingSpace kSpace = {.builtin = kBuiltinRowSums,
+                                   .default_cuda_config = default_cuda_config,
+                                   .add_cuda_configs = add_cuda_configs,
+                                   .cpu_choices = cpu_choices};
+
+Config choose_default(const Variant& variant, const SpaceTraits& traits, int vector_width) {
+  return default_config(kSpace, variant, traits, vector_width);
+}
+
+std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& traits,
+                                 int vector_width, SpaceKind kind) {
+  return config_space(kSpace, variant, traits, vector_width, kind);
+}
+
+std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& config) {
+  const bool is_valid =
+      kind == DeviceKind::kCpu ? is_valid_for_cpu(config) : is_valid_for_cuda_row_sums(config);
+  if (!is_valid) return kFailsAssertions;
+  return why_beyond_limits(variant, kind, config, kTallestSumProgram);
+}
+
+LaunchShape shape_launch(const Variant& variant, const Config& config,
+                         const KernelArguments& arguments) {
+  const SumLayout layout = layout_of(variant, config, arguments);
+  return {.column_programs =
+              divide_up(layout.count() * arguments.num_channels, config.rows_per_program),
+          .row_programs = 1,
+          .finish_programs = finish_programs(variant, config, arguments)};
+}
+
+// With a shape that gives every config seven partial sums, the last of them cut short: see the
+// column sums.
+std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& problem) {
+  std::vector<Sizes> sizes = verified_matrices(variant, problem);
+  const std::int64_t cols = std::min<std::int64_t>(problem[kCols], 6 * kPartialColumns + 37);
+  const std::int64_t samples_per_partial =
+      sum_layout(Broadcast::kPerRow, 1, cols, 1, 1).rows_per_partial;
+  // Odd, so that the scratch operands take all the channels and no fewer samples. One channel
+  // alone may have the right sum by chance.
+  const std::int64_t samples = 6 * samples_per_partial + (samples_per_partial > 11 ? 11 : 1);
+  const std::int64_t channels = samples * cols * 16 <= kReferenceElements ? 16 : 4;
+  sizes.push_back({channels * samples, cols, channels});
+  return sizes;
+}
+
+}  // namespace
+
+constinit const Template row_sums_template = {
+    .name = "row_sums",
+    .cuda_source = "cuda/row_sums.cuh",
+    .cpu_source = "cpu/row_sums.h",
+    .entry_macro = "DORAJIT_ROW_SUMS_KERNEL",
+    .builtin_config = kBuiltinRowSums,
+    .default_config = choose_default,
+    .config_space = list_configs,
+    .why_config_is_invalid = why_invalid,
+    .launch_shape = shape_launch,
+    .workspace_bytes = sum_workspace,
+    .verification_sizes = list_verification_sizes,
+};
+
+}  // namespace dorajit::kernels

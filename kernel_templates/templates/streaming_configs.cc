@@ -1,0 +1,113 @@
+#include "kernel_templates/templates/streaming_configs.h"
+
+#include <algorithm>
+#include <format>
+
+namespace dorajit::kernels {
+namespace {
+
+// The code of a thread, and the time to compile it, grow with these. No space has more than 8.
+constexpr int kMostUnroll = 8;
+constexpr int kWidestCpuBlock = 1 << 16;
+
+Config cpu_config(int block_size, int workers, int rows, CachePolicy policy) {
+  return {.block_size = block_size,
+          .num_warps = workers,
+          .rows_per_program = rows,
+          .vector_width = 1,
+          .unroll = 1,
+          .cache_policy = policy};
+}
+
+// One, all, and something between; of the comprehensive space 2, 8, 32 and so on.
+std::vector<int> worker_choices(int processors, SpaceKind kind) {
+  std::vector<int> choices = {1};
+  if (kind == SpaceKind::kComprehensive) {
+    for (int workers = 2; workers < processors; workers *= 4) choices.push_back(workers);
+  } else {
+    int middle = 1;
+    while (middle * middle < processors) middle *= 2;
+    if (middle > 1 && middle < processors) choices.push_back(middle);
+  }
+  if (processors > 1) choices.push_back(processors);
+  return choices;
+}
+
+void add_cpu(std::vector<Config>& space, const CpuChoices& choices, int processors,
+             SpaceKind kind) {
+  for (const int block : choices.blocks) {
+    for (const int rows : choices.rows) {
+      for (const CachePolicy policy : choices.policies) {
+        for (const int workers : worker_choices(processors, kind)) {
+          add_once(space, cpu_config(block, workers, rows, policy));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Config cuda_config(int warps, int lanes, int rows, int unroll, CachePolicy policy, int width) {
+  return {.block_size = lanes * width,
+          .num_warps = warps,
+          .rows_per_program = rows,
+          .vector_width = width,
+          .unroll = unroll,
+          .cache_policy = policy};
+}
+
+void add_once(std::vector<Config>& space, const Config& config) {
+  if (std::ranges::find(space, config) == space.end()) space.push_back(config);
+}
+
+Config default_config(const StreamingSpace& space, const Variant& variant,
+                      const SpaceTraits& traits, int vector_width) {
+  if (traits.kind == DeviceKind::kCuda) {
+    return space.default_cuda_config(std::min(vector_width, widest_vector(variant, traits.kind)));
+  }
+  Config config = space.builtin;
+  config.num_warps = traits.processors;
+  return config;
+}
+
+std::vector<Config> config_space(const StreamingSpace& space, const Variant& variant,
+                                 const SpaceTraits& traits, int vector_width, SpaceKind kind) {
+  std::vector<Config> configs = {default_config(space, variant, traits, vector_width)};
+  if (traits.kind == DeviceKind::kCpu) {
+    add_cpu(configs, space.cpu_choices(kind), traits.processors, kind);
+    return configs;
+  }
+  const int width = configs.front().vector_width;
+  space.add_cuda_configs(configs, width, kind);
+  if (kind == SpaceKind::kComprehensive && width > 1) {
+    space.add_cuda_configs(configs, width / 2, kind);
+  }
+  return configs;
+}
+
+std::string why_beyond_limits(const Variant& variant, DeviceKind kind, const Config& config,
+                              int tallest_program) {
+  if (config.cache_policy < CachePolicy::kDefault ||
+      config.cache_policy > CachePolicy::kStreamLoads) {
+    return "it has an unknown cache policy";
+  }
+  const int widest = widest_vector(variant, kind);
+  if (config.vector_width > widest) {
+    return std::format("its vectors of {} elements are wider than {}", config.vector_width, widest);
+  }
+  if (config.unroll > kMostUnroll) {
+    return std::format("it has {} rows in flight, more than {}", config.unroll, kMostUnroll);
+  }
+  if (config.rows_per_program > tallest_program) {
+    return std::format("its programs of {} rows are taller than {}", config.rows_per_program,
+                       tallest_program);
+  }
+  if (kind == DeviceKind::kCpu && config.block_size > kWidestCpuBlock) {
+    return std::format("its programs of {} columns are wider than {}", config.block_size,
+                       kWidestCpuBlock);
+  }
+  return {};
+}
+
+}  // namespace dorajit::kernels

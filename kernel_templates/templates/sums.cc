@@ -1,0 +1,25 @@
+#include "kernel_templates/templates/sums.h"
+
+#include "kernel_templates/sizes.h"
+
+namespace dorajit::kernels {
+
+SumLayout layout_of(const Variant& variant, const Config& config,
+                    const KernelArguments& arguments) {
+  return sum_layout(variant.broadcast, arguments.num_rows, arguments.num_cols,
+                    arguments.num_channels, config.rows_per_program);
+}
+
+long long finish_programs(const Variant& variant, const Config& config,
+                          const KernelArguments& arguments) {
+  if (layout_of(variant, config, arguments).count() == 1) return 0;
+  return divide_up(arguments.num_channels, kChannelsPerFinish);
+}
+
+std::int64_t sum_workspace(const Variant& variant, const Sizes& sizes) {
+  if (sizes[kRows] == 0 || sizes[kCols] == 0) return 0;
+  return sum_workspace_bytes(variant.broadcast, sizes[kRows], sizes[kCols], sizes[kChannels],
+                             size_in_bytes(compute_type(variant)));
+}
+
+}  // namespace dorajit::kernels

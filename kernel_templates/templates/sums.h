@@ -1,0 +1,20 @@
+// What the templates that sum have in common: partial sums in the workspace, and a second stage.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel_templates/launch_shape.h"
+#include "kernel_templates/partial_sums.h"
+#include "kernel_templates/registry.h"
+
+namespace dorajit::kernels {
+
+SumLayout layout_of(const Variant& variant, const Config& config, const KernelArguments& arguments);
+
+// Of the second stage; 0 where each sum is whole after the first.
+long long finish_programs(const Variant& variant, const Config& config,
+                          const KernelArguments& arguments);
+
+std::int64_t sum_workspace(const Variant& variant, const Sizes& sizes);
+
+}  // namespace dorajit::kernels
