@@ -44,7 +44,8 @@ double misfit(const Seeker& seeker, const kernels::Config& config) {
   if (!seeker.device.starts_with("cuda/")) return 0;
   const kernels::OperandShape& matrix = seeker.problem.variant.operation->operands.front().shape;
   const std::int64_t cols = kernels::row_length(matrix, seeker.problem.key);
-  const double blocks = static_cast<double>(config.block_size) / static_cast<double>(cols);
+  const double blocks =
+      static_cast<double>(config[kernels::kColumnsOfProgram]) / static_cast<double>(cols);
   return blocks > 1 ? kDoublingPastTheColumns * std::log2(blocks) : 0;
 }
 

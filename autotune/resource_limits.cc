@@ -20,7 +20,7 @@ std::optional<cache::Verdict> verdict_by_resources(const ResourceUsage& used,
                                                    kernels::DeviceKind kind) {
   if (used.spill_store_bytes > 0 || used.spill_load_bytes > 0) return cache::Verdict::kSpills;
   if (kind == kernels::DeviceKind::kCuda &&
-      (registers_of_block(used.registers, config.num_warps) > kRegistersPerBlock ||
+      (registers_of_block(used.registers, config[kernels::kWarps]) > kRegistersPerBlock ||
        used.shared_bytes > kStaticSharedBytes)) {
     return cache::Verdict::kFailedToLaunch;
   }

@@ -179,9 +179,9 @@ Status ScratchOperands::fill_inputs() {
 
 kernels::KernelArguments ScratchOperands::arguments(std::int64_t set) const {
   kernels::KernelArguments arguments{};
-  arguments.num_rows = shape_.sizes[0];
-  arguments.num_cols = shape_.sizes[1];
-  arguments.num_channels = shape_.sizes[2];
+  arguments.sizes[kernels::kRows] = shape_.sizes[0];
+  arguments.sizes[kernels::kCols] = shape_.sizes[1];
+  arguments.sizes[kernels::kChannels] = shape_.sizes[2];
   arguments.workspace = buffer_->data() + set * set_bytes_ + workspace_offset_;
   std::ranges::fill(arguments.scalars, 0.5);
   for (std::size_t i = 0; i < layout_.size(); ++i) {

@@ -23,7 +23,7 @@ import timing
 # Operation -> what instantiates its default kernel for bf16 activations and an f32 gain, columns and
 # rows that a program covers, threads, and the operands in the registry's order (m: a matrix, g: one
 # element per column).
-_CONFIG = "(k::Config{%s, k::CachePolicy::kDefault})"
+_CONFIG = "(k::StreamingConfig{%s, k::CachePolicy::kDefault})"
 _KERNELS = {
     "compose": ("ELEMENTWISE", "Compose", _CONFIG % "1024, 4, 1, 8, 1", 1024, 1, 128, "mmgm"),
     "compose_inner": ("ELEMENTWISE", "ComposeInner", _CONFIG % "1024, 4, 1, 8, 1", 1024, 1, 128,

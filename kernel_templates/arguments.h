@@ -3,8 +3,15 @@
 
 namespace dorajit::kernels {
 
+// The dimensions of an operation that a formula defines, as indices into its sizes.
+inline constexpr int kRows = 0;
+inline constexpr int kCols = 1;
+inline constexpr int kChannels = 2;  // elements of a broadcast operand, and of a sum; broadcast.h
+
 inline constexpr int kMaxOperands = 8;
 inline constexpr int kMaxScalars = 2;
+inline constexpr int kMaxDimensions = 3;
+inline constexpr int kThreadsPerWarp = 32;
 
 struct OperandArgument {
   void* data;            // first element
@@ -12,12 +19,10 @@ struct OperandArgument {
 };
 
 // Passed by value to CUDA kernels and by pointer to CPU kernels. Operands stand in the order in
-// which the registry lists them: matrix inputs, broadcast inputs, outputs.
+// which the registry lists them: inputs before outputs.
 struct KernelArguments {
-  long long num_rows;
-  long long num_cols;
-  long long num_channels;  // elements of a broadcast operand, and of a sum; see broadcast.h
-  void* workspace;         // partial sums (partial_sums.h); null where none are kept
+  long long sizes[kMaxDimensions];  // of the operation's dimensions, in its order
+  void* workspace;                  // partial sums (partial_sums.h); null where none are kept
   double scalars[kMaxScalars];
   OperandArgument operands[kMaxOperands];
 };

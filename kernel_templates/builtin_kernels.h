@@ -144,7 +144,7 @@ struct Builtin {
 
   static void finish(const Variant& variant, const KernelArguments& arguments, long long first,
                      long long last) {
-    constexpr Config kConfig =
+    constexpr StreamingConfig kConfig =
         kBroadcast == Broadcast::kPerColumn ? kBuiltinColumnSums : kBuiltinRowSums;
     FinishSums<Spans, kConfig, kBroadcast>::run(Spans{&variant}, arguments, first, last);
   }

@@ -1,81 +1,66 @@
-// The tunables of one kernel: one plain struct, shared by the host and by every template.
-//
-// Read by NVRTC and by any C++20 host compiler, so nothing of theirs may be included here.
+// What the tuner chooses for a kernel: integers that its template names.
 #pragma once
 
-#include "partial_sums.h"
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <span>
 
 namespace dorajit::kernels {
 
-// How loads and stores treat the caches.
-enum class CachePolicy : int {
-  kDefault = 0,
-  kStreamAll = 1,    // loads and stores are evicted first (CPU: non-temporal stores)
-  kStreamLoads = 2,  // only loads are evicted first, so that the output stays for its reader
+// Marks that mean the same in every template which has them.
+inline constexpr char kColumnsOfProgram = 'b';
+inline constexpr char kRowsOfProgram = 'r';
+inline constexpr char kWarps = 'w';        // CUDA: warps of a program; CPU: workers of a launch
+inline constexpr char kVectorWidth = 'v';  // elements of the widest access
+
+struct Tunable {
+  char mark = '\0';  // a lower-case letter
+  int value = 0;
+
+  friend constexpr bool operator==(const Tunable&, const Tunable&) = default;
 };
 
-// A config never changes a bit of the output; it only changes how fast it is made.
-struct Config {
-  int block_size = 1;        // columns covered by one program
-  int num_warps = 1;         // CUDA: warps per program; CPU: worker threads per launch
-  int rows_per_program = 1;  // rows covered by one program
-  int vector_width = 1;      // elements moved by one access
-  int unroll = 1;            // rows whose loads are in flight together
-  CachePolicy cache_policy = CachePolicy::kDefault;
+// A config never changes a bit of the output; it only changes how fast it is made. The default has
+// no tunables, and no template takes it.
+class Config {
+ public:
+  static constexpr std::size_t kMostTunables = 8;
+
+  constexpr Config() = default;
+
+  // In the template's order, each mark once; at most kMostTunables.
+  constexpr Config(std::initializer_list<Tunable> tunables) {
+    for (const Tunable& tunable : tunables) append(tunable);
+  }
+
+  constexpr void append(const Tunable& tunable) { tunables_[count_++] = tunable; }
+
+  [[nodiscard]] constexpr std::span<const Tunable> tunables() const {
+    return std::span(tunables_).first(count_);
+  }
+
+  // 0 without such a tunable.
+  [[nodiscard]] constexpr int operator[](char mark) const {
+    for (const Tunable& tunable : tunables()) {
+      if (tunable.mark == mark) return tunable.value;
+    }
+    return 0;
+  }
+
+  // Does nothing without such a tunable.
+  constexpr void set(char mark, int value) {
+    for (Tunable& tunable : std::span(tunables_).first(count_)) {
+      if (tunable.mark == mark) tunable.value = value;
+    }
+  }
 
   friend constexpr bool operator==(const Config&, const Config&) = default;
+
+ private:
+  std::array<Tunable, kMostTunables> tunables_{};
+  std::size_t count_ = 0;
 };
-
-inline constexpr int kThreadsPerWarp = 32;
-
-constexpr bool is_power_of_two(long long value) { return value > 0 && (value & (value - 1)) == 0; }
-
-// The conditions under which the CUDA templates compile. The templates assert them; the tuner
-// prunes by them, so that both sides read the same text.
-constexpr bool is_valid_for_cuda(const Config& config) {
-  return config.num_warps >= 1 && config.num_warps <= 32 && config.vector_width <= 16 &&
-         is_power_of_two(config.vector_width) && config.rows_per_program >= 1 &&
-         config.unroll >= 1 && config.rows_per_program % config.unroll == 0 &&
-         config.block_size >= 1 && config.block_size % config.vector_width == 0;
-}
-
-// All threads side by side along the columns.
-constexpr bool is_valid_for_cuda_elementwise(const Config& config) {
-  return is_valid_for_cuda(config) &&
-         config.block_size % (config.num_warps * kThreadsPerWarp * config.vector_width) == 0;
-}
-
-// Threads in lanes of columns and lanes of rows; each sums whole subtrees.
-constexpr bool is_valid_for_cuda_column_sums(const Config& config) {
-  if (!is_valid_for_cuda(config) || !is_power_of_two(config.num_warps) ||
-      !is_power_of_two(config.block_size) || !is_power_of_two(config.rows_per_program) ||
-      !is_power_of_two(config.unroll)) {
-    return false;
-  }
-  const int threads = config.num_warps * kThreadsPerWarp;
-  const int column_lanes = config.block_size / config.vector_width;
-  return column_lanes <= threads && config.rows_per_program >= kLeastPartialTerms &&
-         config.rows_per_program / (threads / column_lanes) >= kRunLength &&
-         config.unroll <= kRunLength;
-}
-
-// A group of lanes of one warp for each row; rows_per_program is the number of groups.
-constexpr bool is_valid_for_cuda_row_sums(const Config& config) {
-  if (!is_valid_for_cuda(config) || !is_power_of_two(config.block_size)) return false;
-  const int lanes = config.block_size / config.vector_width;
-  return lanes <= kThreadsPerWarp &&
-         static_cast<long long>(config.block_size) * config.unroll <= kPartialColumns &&
-         config.rows_per_program == config.num_warps * kThreadsPerWarp / lanes;
-}
-
-constexpr bool is_valid_for_cpu(const Config& config) {
-  return config.block_size >= 1 && config.num_warps >= 1 && config.rows_per_program >= 1 &&
-         config.vector_width == 1 && config.unroll == 1;
-}
-
-constexpr bool is_valid_for_cpu_column_sums(const Config& config) {
-  return is_valid_for_cpu(config) && is_power_of_two(config.rows_per_program) &&
-         config.rows_per_program >= kLeastPartialTerms;
-}
 
 }  // namespace dorajit::kernels

@@ -12,12 +12,12 @@ std::string why_config_is_invalid(const Variant& variant, DeviceKind kind, const
 
 std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
                                   int vector_width, const Config& config) {
-  if (config.vector_width > vector_width) {
+  if (config[kVectorWidth] > vector_width) {
     return std::format("its vectors of {} elements do not fit the data, which is aligned to {}",
-                       config.vector_width, vector_width);
+                       config[kVectorWidth], vector_width);
   }
-  if (traits.kind == DeviceKind::kCpu && config.num_warps > traits.processors) {
-    return std::format("its {} workers are more than the {} processors", config.num_warps,
+  if (traits.kind == DeviceKind::kCpu && config[kWarps] > traits.processors) {
+    return std::format("its {} workers are more than the {} processors", config[kWarps],
                        traits.processors);
   }
   return why_config_is_invalid(variant, traits.kind, config);

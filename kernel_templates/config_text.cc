@@ -1,36 +1,52 @@
 #include "kernel_templates/config_text.h"
 
-#include <array>
 #include <charconv>
 #include <format>
 
 namespace dorajit::kernels {
+namespace {
+
+// Takes a mark and its number off the front of `text`.
+std::optional<Tunable> take_tunable(std::string_view& text) {
+  if (text.empty() || text.front() < 'a' || text.front() > 'z') return std::nullopt;
+  Tunable tunable{.mark = text.front()};
+  text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.begin(), text.end(), tunable.value);
+  if (error != std::errc{}) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.begin()));
+  return tunable;
+}
+
+bool has(const Config& config, char mark) {
+  return std::ranges::contains(config.tunables(), mark, &Tunable::mark);
+}
+
+}  // namespace
 
 std::string to_text(const Config& config) {
-  return std::format("b{}-w{}-r{}-v{}-u{}-c{}", config.block_size, config.num_warps,
-                     config.rows_per_program, config.vector_width, config.unroll,
-                     static_cast<int>(config.cache_policy));
+  std::string text;
+  for (const auto& [mark, value] : config.tunables()) {
+    if (!text.empty()) text.push_back('-');
+    text += std::format("{}{}", mark, value);
+  }
+  return text;
 }
 
 std::optional<Config> parse_config(std::string_view text) {
-  const std::string_view original = text;
-  constexpr std::string_view kTags = "bwrvuc";
-  std::array<int, kTags.size()> values{};
-  for (std::size_t i = 0; i < kTags.size(); ++i) {
-    if (i > 0) {
-      if (!text.starts_with('-')) return std::nullopt;
-      text.remove_prefix(1);
+  Config config;
+  for (std::string_view rest = text; config.tunables().empty() || !rest.empty();) {
+    if (!config.tunables().empty()) {
+      if (!rest.starts_with('-')) return std::nullopt;
+      rest.remove_prefix(1);
     }
-    if (!text.starts_with(kTags[i])) return std::nullopt;
-    text.remove_prefix(1);
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), values[i]);
-    if (error != std::errc{}) return std::nullopt;
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    const auto tunable = take_tunable(rest);
+    if (!tunable || has(config, tunable->mark) ||
+        config.tunables().size() == Config::kMostTunables) {
+      return std::nullopt;
+    }
+    config.append(*tunable);
   }
-  if (!text.empty() || values[5] < 0 || values[5] > 2) return std::nullopt;
-  const Config config{values[0], values[1], values[2],
-                      values[3], values[4], static_cast<CachePolicy>(values[5])};
-  if (to_text(config) != original) return std::nullopt;
+  if (to_text(config) != text) return std::nullopt;
   return config;
 }
 

@@ -93,12 +93,13 @@ void evaluate_as(const KernelArguments& arguments, const Variant& variant) {
   constexpr std::size_t kInputs = F::kMatrixInputs + F::kBroadcastInputs;
   constexpr std::size_t kStored = F::kOutputs - F::kSums;
   const F formula(arguments.scalars);
-  const auto channels = static_cast<std::size_t>(variant.has_sum() ? arguments.num_channels : 0);
+  const auto channels =
+      static_cast<std::size_t>(variant.has_sum() ? arguments.sizes[kChannels] : 0);
   std::vector<std::vector<std::vector<T>>> terms(channels);  // by channel and leaf
-  for (long long row = 0; row < arguments.num_rows; ++row) {
-    for (long long col = 0; col < arguments.num_cols; ++col) {
+  for (long long row = 0; row < arguments.sizes[kRows]; ++row) {
+    for (long long col = 0; col < arguments.sizes[kCols]; ++col) {
       const long long channel =
-          variant.broadcast == Broadcast::kPerRow ? row % arguments.num_channels : col;
+          variant.broadcast == Broadcast::kPerRow ? row % arguments.sizes[kChannels] : col;
       T input[kInputs];
       T output[F::kOutputs];
       for (std::size_t i = 0; i < kInputs; ++i) {

@@ -150,13 +150,10 @@ std::string instantiation(const Variant& variant, const Config& config, DeviceKi
   for (const std::string_view root : source_roots(variant, kind)) {
     text += std::format("#include \"{}\"\n", root);
   }
-  text += std::format(
-      "{}(dorajit::kernels::{}, (dorajit::kernels::Config{{{}, {}, {}, {}, {}, "
-      "static_cast<dorajit::kernels::CachePolicy>({})}}), dorajit::kernels::Broadcast::{}",
-      template_of(variant).entry_macro, variant.operation->formula, config.block_size,
-      config.num_warps, config.rows_per_program, config.vector_width, config.unroll,
-      static_cast<int>(config.cache_policy),
-      variant.broadcast == Broadcast::kPerRow ? "kPerRow" : "kPerColumn");
+  const Template& used = template_of(variant);
+  text += std::format("{}(dorajit::kernels::{}, ({}), dorajit::kernels::Broadcast::{}",
+                      used.entry_macro, variant.operation->formula, used.config_expression(config),
+                      variant.broadcast == Broadcast::kPerRow ? "kPerRow" : "kPerColumn");
   for (const ElementType type : variant.operand_types()) {
     text += std::format(", dorajit::kernels::ElementType::{}",
                         kTypeConstants[static_cast<std::size_t>(type)]);

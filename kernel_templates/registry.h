@@ -38,8 +38,6 @@ struct Dimension {
   char mark = '\0';  // stands before the size in the text of a problem: "c4096"; 0 if derived
 };
 
-inline constexpr std::size_t kMaxDimensions = 3;  // as many sizes as KernelArguments has
-
 // The sizes of an operation's dimensions, in its order; 0 beyond them.
 using Sizes = std::array<std::int64_t, kMaxDimensions>;
 

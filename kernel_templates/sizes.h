@@ -8,11 +8,6 @@
 
 namespace dorajit::kernels {
 
-// Indices of the dimensions of operations that a formula defines (describe.h).
-inline constexpr int kRows = 0;
-inline constexpr int kCols = 1;
-inline constexpr int kChannels = 2;
-
 // The sizes with those of derived dimensions filled in. Channels per row: the largest power of two,
 // up to 256, that divides the rows.
 Sizes with_derived(const Variant& variant, Sizes sizes);

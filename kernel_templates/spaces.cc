@@ -35,7 +35,7 @@ std::vector<Config> config_space(const Variant& variant, const SpaceTraits& trai
 
 Config compiled_part(const Config& config, DeviceKind kind) {
   Config compiled = config;
-  if (kind == DeviceKind::kCpu) compiled.num_warps = 1;
+  if (kind == DeviceKind::kCpu) compiled.set(kWarps, 1);
   return compiled;
 }
 

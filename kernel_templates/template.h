@@ -29,6 +29,7 @@ struct Template {
                                       int vector_width, SpaceKind kind);
   std::string (*why_config_is_invalid)(const Variant& variant, DeviceKind kind,
                                        const Config& config);
+  std::string (*config_expression)(const Config& config);  // in the generated source
   LaunchShape (*launch_shape)(const Variant& variant, const Config& config,
                               const KernelArguments& arguments);
   std::int64_t (*workspace_bytes)(const Variant& variant, const Sizes& sizes);

@@ -34,9 +34,7 @@ DeviceId device_at(std::size_t slot) {
 
 kernels::KernelArguments make_arguments(const launch::Call& call, const kernels::Sizes& sizes) {
   kernels::KernelArguments arguments{};
-  arguments.num_rows = sizes[0];
-  arguments.num_cols = sizes[1];
-  arguments.num_channels = sizes[2];
+  std::ranges::copy(sizes, arguments.sizes);
   arguments.workspace = call.workspace;
   std::ranges::copy(call.scalars, arguments.scalars);
   for (std::size_t i = 0; i < call.operands.size(); ++i) {

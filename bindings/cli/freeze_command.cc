@@ -41,7 +41,7 @@ Result<std::vector<cache::LockEntry>> as_here(const std::vector<cache::LockEntry
       return fail(StatusCode::kIoError, std::format("\"{}\" is no problem", entry.problem));
     }
     auto found =
-        entry.config.vector_width <= problem->vector_width
+        entry.config[kernels::kVectorWidth] <= problem->vector_width
             ? autotune::fingerprint_of(*problem, entry.config, *chosen.device, engine.kernels())
             : fail(StatusCode::kIoError,
                    std::format("{}: its vectors do not fit the problem", entry.problem));

@@ -1,5 +1,6 @@
 #include "bindings/cli/unfused_passes.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <initializer_list>
 #include <utility>
@@ -53,9 +54,7 @@ Status UnfusedPasses::run(const KernelArguments& compose, device::Stream stream)
   const OperandArgument base_part{.data = temporary_->data(), .row_stride = row_stride_};
   const auto launch = [&](Pass pass, std::initializer_list<OperandArgument> operands) {
     KernelArguments arguments{};
-    arguments.num_rows = compose.num_rows;
-    arguments.num_cols = compose.num_cols;
-    arguments.num_channels = compose.num_channels;
+    std::ranges::copy(compose.sizes, arguments.sizes);
     arguments.scalars[0] = compose.scalars[0];
     std::size_t next = 0;
     for (const OperandArgument& operand : operands) arguments.operands[next++] = operand;

@@ -8,7 +8,7 @@
 
 namespace dorajit::kernels {
 
-template <class Spans, Config kConfig>
+template <class Spans, StreamingConfig kConfig>
 struct ColumnSumsPrograms {
   static_assert(is_valid_for_cpu_column_sums(kConfig),
                 "rows_per_program must be a power of two and at least 256");
@@ -39,8 +39,8 @@ struct ColumnSumsPrograms {
   static void run_tile(const Spans& spans, const KernelArguments& arguments, const F& formula,
                        const SumLayout& layout, long long group, long long col, long long count) {
     const long long first_row = group * kConfig.rows_per_program;
-    const long long last_row = arguments.num_rows - first_row < kConfig.rows_per_program
-                                   ? arguments.num_rows
+    const long long last_row = arguments.sizes[kRows] - first_row < kConfig.rows_per_program
+                                   ? arguments.sizes[kRows]
                                    : first_row + kConfig.rows_per_program;
     TileSum<T, kLevels, kTile> sum;
     alignas(64) T node[kTile];
@@ -60,14 +60,14 @@ struct ColumnSumsPrograms {
                   long long last_program) {
     const F formula(arguments.scalars);
     const SumLayout layout =
-        sum_layout(Broadcast::kPerColumn, arguments.num_rows, arguments.num_cols,
-                   arguments.num_cols, kConfig.rows_per_program);
-    const long long column_blocks = divide_up(arguments.num_cols, kConfig.block_size);
+        sum_layout(Broadcast::kPerColumn, arguments.sizes[kRows], arguments.sizes[kCols],
+                   arguments.sizes[kCols], kConfig.rows_per_program);
+    const long long column_blocks = divide_up(arguments.sizes[kCols], kConfig.block_size);
     for (long long program = first_program; program < last_program; ++program) {
       const long long first_col = program % column_blocks * kConfig.block_size;
-      const long long last_col = first_col + kConfig.block_size < arguments.num_cols
+      const long long last_col = first_col + kConfig.block_size < arguments.sizes[kCols]
                                      ? first_col + kConfig.block_size
-                                     : arguments.num_cols;
+                                     : arguments.sizes[kCols];
       for (long long col = first_col; col < last_col; col += kTile) {
         run_tile(spans, arguments, formula, layout, program / column_blocks, col,
                  last_col - col < kTile ? last_col - col : kTile);

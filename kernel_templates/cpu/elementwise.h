@@ -35,7 +35,7 @@ inline void finish_streaming() {
 #endif
 }
 
-template <class Spans, Config kConfig, Broadcast kBroadcast>
+template <class Spans, StreamingConfig kConfig, Broadcast kBroadcast>
 struct ElementwisePrograms {
   static_assert(is_valid_for_cpu(kConfig), "CPU configs have vector_width 1 and unroll 1");
 
@@ -71,16 +71,16 @@ struct ElementwisePrograms {
                   long long last_program) {
     const F formula(arguments.scalars);
     const long long column_blocks =
-        (arguments.num_cols + kConfig.block_size - 1) / kConfig.block_size;
+        (arguments.sizes[kCols] + kConfig.block_size - 1) / kConfig.block_size;
     for (long long program = first_program; program < last_program; ++program) {
       const long long first_col = program % column_blocks * kConfig.block_size;
       const long long first_row = program / column_blocks * kConfig.rows_per_program;
-      const long long last_col = first_col + kConfig.block_size < arguments.num_cols
+      const long long last_col = first_col + kConfig.block_size < arguments.sizes[kCols]
                                      ? first_col + kConfig.block_size
-                                     : arguments.num_cols;
-      const long long last_row = first_row + kConfig.rows_per_program < arguments.num_rows
+                                     : arguments.sizes[kCols];
+      const long long last_row = first_row + kConfig.rows_per_program < arguments.sizes[kRows]
                                      ? first_row + kConfig.rows_per_program
-                                     : arguments.num_rows;
+                                     : arguments.sizes[kRows];
       for (long long row = first_row; row < last_row; ++row) {
         run_row(spans, arguments, formula, row, first_col, last_col);
       }

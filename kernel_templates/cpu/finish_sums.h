@@ -15,11 +15,11 @@ inline void put_sum(const Spans& spans, const KernelArguments& arguments, const 
   if (layout.count() == 1) {
     spans.put_sum(arguments, channel, T(0) + sum);
   } else {
-    static_cast<T*>(arguments.workspace)[index * arguments.num_channels + channel] = sum;
+    static_cast<T*>(arguments.workspace)[index * arguments.sizes[kChannels] + channel] = sum;
   }
 }
 
-template <class Spans, Config kConfig, Broadcast kBroadcast>
+template <class Spans, StreamingConfig kConfig, Broadcast kBroadcast>
 struct FinishSums {
   using T = typename Spans::T;
 
@@ -29,8 +29,8 @@ struct FinishSums {
   // Finishes channels [first, last).
   static void run(const Spans& spans, const KernelArguments& arguments, long long first,
                   long long last) {
-    const SumLayout layout = sum_layout(kBroadcast, arguments.num_rows, arguments.num_cols,
-                                        arguments.num_channels, kConfig.rows_per_program);
+    const SumLayout layout = sum_layout(kBroadcast, arguments.sizes[kRows], arguments.sizes[kCols],
+                                        arguments.sizes[kChannels], kConfig.rows_per_program);
     const T* partial_sums = static_cast<const T*>(arguments.workspace);
     for (long long channel = first; channel < last; channel += kTile) {
       const long long count = last - channel < kTile ? last - channel : kTile;
@@ -41,7 +41,7 @@ struct FinishSums {
         for (long long span = 0; span < layout.spans; ++span) {
           const long long index = group * layout.spans + span;
           for (long long i = 0; i < count; ++i) {
-            node[i] = partial_sums[index * arguments.num_channels + channel + i];
+            node[i] = partial_sums[index * arguments.sizes[kChannels] + channel + i];
           }
           row.push(span, node, count);
         }

@@ -6,8 +6,8 @@
 
 #include "arguments.h"
 #include "broadcast.h"
-#include "config.h"
 #include "cpu/elements.h"
+#include "streaming_config.h"
 
 #if defined(__clang__)
 #define DORAJIT_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
@@ -117,7 +117,8 @@ inline typename Spans::Pointers point_at(const Spans& spans, const KernelArgumen
     const OperandArgument& operand = arguments.operands[i];
     const bool is_broadcast = i >= Order::kMatrixInputs && i < Order::kFirstOutput;
     long long at = row * operand.row_stride + col;
-    if (is_broadcast) at = kBroadcast == Broadcast::kPerRow ? row % arguments.num_channels : col;
+    if (is_broadcast)
+      at = kBroadcast == Broadcast::kPerRow ? row % arguments.sizes[kChannels] : col;
     pointers.data[i] = operand.data == nullptr
                            ? nullptr
                            : static_cast<char*>(operand.data) + at * spans.element_size(i);

@@ -6,7 +6,7 @@
 
 namespace dorajit::kernels {
 
-template <class Spans, Config kConfig>
+template <class Spans, StreamingConfig kConfig>
 struct RowSumsPrograms {
   static_assert(is_valid_for_cpu(kConfig), "CPU configs have vector_width 1 and unroll 1");
 
@@ -17,18 +17,19 @@ struct RowSumsPrograms {
 
   static void run_task(const Spans& spans, const KernelArguments& arguments, const F& formula,
                        const SumLayout& layout, long long task) {
-    const long long channels = arguments.num_channels;
+    const long long channels = arguments.sizes[kChannels];
     if (channels <= 0 || layout.spans <= 0) __builtin_unreachable();  // else there is no task
     const long long channel = task % channels;
     const long long index = task / channels;
-    const long long samples = arguments.num_rows / channels;
+    const long long samples = arguments.sizes[kRows] / channels;
     const long long first_sample = index / layout.spans * layout.rows_per_partial;
     const long long last_sample = first_sample + layout.rows_per_partial < samples
                                       ? first_sample + layout.rows_per_partial
                                       : samples;
     const long long col = index % layout.spans * kPartialColumns;
-    const long long count =
-        arguments.num_cols - col < kPartialColumns ? arguments.num_cols - col : kPartialColumns;
+    const long long count = arguments.sizes[kCols] - col < kPartialColumns
+                                ? arguments.sizes[kCols] - col
+                                : kPartialColumns;
     TileSum<T, kLevels, 1> sum;
     alignas(64) T terms[kPartialColumns];
     for (long long sample = first_sample; sample < last_sample; ++sample) {
@@ -45,9 +46,10 @@ struct RowSumsPrograms {
   static void run(const Spans& spans, const KernelArguments& arguments, long long first_program,
                   long long last_program) {
     const F formula(arguments.scalars);
-    const SumLayout layout = sum_layout(Broadcast::kPerRow, arguments.num_rows, arguments.num_cols,
-                                        arguments.num_channels, kConfig.rows_per_program);
-    const long long tasks = layout.count() * arguments.num_channels;
+    const SumLayout layout =
+        sum_layout(Broadcast::kPerRow, arguments.sizes[kRows], arguments.sizes[kCols],
+                   arguments.sizes[kChannels], kConfig.rows_per_program);
+    const long long tasks = layout.count() * arguments.sizes[kChannels];
     const long long last_task = last_program * kConfig.rows_per_program < tasks
                                     ? last_program * kConfig.rows_per_program
                                     : tasks;

@@ -109,15 +109,15 @@ struct ColumnLane {
   static __device__ __forceinline__ void sum(const KernelArguments& arguments, const F& formula,
                                              long long first_row, long long col,
                                              T (&node)[kWidth]) {
-    if (first_row + kRuns * kRunLength <= arguments.num_rows) {
+    if (first_row + kRuns * kRunLength <= arguments.sizes[kRows]) {
       sum_whole(arguments, formula, first_row, col, node);
     } else {
-      sum_cut(arguments, formula, first_row, arguments.num_rows, col, node);
+      sum_cut(arguments, formula, first_row, arguments.sizes[kRows], col, node);
     }
   }
 };
 
-template <template <class> class Formula, Config kConfig, ElementType... kTypes>
+template <template <class> class Formula, StreamingConfig kConfig, ElementType... kTypes>
 struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
   using Op = Operands<Formula, kConfig, kTypes...>;
   using Op::kThreads;
@@ -136,7 +136,7 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
   static constexpr int kRowsPerLane = kConfig.rows_per_program / kRowLanes;
   static constexpr int kRuns = kRowsPerLane / kRunLength;
 
-  static constexpr Config kNarrow{
+  static constexpr StreamingConfig kNarrow{
       kConfig.block_size, kConfig.num_warps, kConfig.rows_per_program, 1, 1, kConfig.cache_policy};
   using WholeLane = ColumnLane<Op, kRuns>;
   using NarrowLane = ColumnLane<Operands<Formula, kNarrow, kTypes...>, kRuns>;
@@ -154,7 +154,7 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) node[i] = absent_term<T>();
 #pragma unroll 1
-    for (int i = 0; i < kWidth && col + i < arguments.num_cols; ++i) {
+    for (int i = 0; i < kWidth && col + i < arguments.sizes[kCols]; ++i) {
       T one[1];
       NarrowLane::sum(arguments, formula, first_row, col + i, one);
 #pragma unroll
@@ -166,8 +166,8 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
     __shared__ T nodes[kRowLanes][kConfig.block_size];
     const F formula(arguments.scalars);
     const SumLayout layout =
-        sum_layout(Broadcast::kPerColumn, arguments.num_rows, arguments.num_cols,
-                   arguments.num_cols, kConfig.rows_per_program);
+        sum_layout(Broadcast::kPerColumn, arguments.sizes[kRows], arguments.sizes[kCols],
+                   arguments.sizes[kCols], kConfig.rows_per_program);
     const int column_lane = threadIdx.x % kColumnLanes;
     const int row_lane = threadIdx.x / kColumnLanes;
     const long long stride = static_cast<long long>(gridDim.x) * kConfig.block_size;
@@ -178,7 +178,7 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
       long long group = blockIdx.y;
       do {
         T node[kWidth];
-        sum_lane(arguments, formula, block_start + kConfig.block_size <= arguments.num_cols,
+        sum_lane(arguments, formula, block_start + kConfig.block_size <= arguments.sizes[kCols],
                  group * kConfig.rows_per_program + row_lane * kRowsPerLane, col, node);
 #pragma unroll
         for (int i = 0; i < kWidth; ++i) nodes[row_lane][column_lane * kWidth + i] = node[i];
@@ -187,7 +187,7 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
           T lanes[kRowLanes];
 #pragma unroll
           for (int lane = 0; lane < kRowLanes; ++lane) lanes[lane] = nodes[lane][c];
-          if (block_start + c < arguments.num_cols) {
+          if (block_start + c < arguments.sizes[kCols]) {
             put_sum<Op>(arguments, layout, group, block_start + c,
                         sum_of_neighbours<kRowLanes>(lanes));
           }
@@ -196,7 +196,7 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
         group += gridDim.y;
       } while (group < layout.row_groups);
       block_start += stride;
-    } while (block_start < arguments.num_cols);
+    } while (block_start < arguments.sizes[kCols]);
   }
 };
 

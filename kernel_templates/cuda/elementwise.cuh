@@ -10,7 +10,7 @@
 
 namespace dorajit::kernels {
 
-template <template <class> class Formula, Config kConfig, Broadcast kBroadcast,
+template <template <class> class Formula, StreamingConfig kConfig, Broadcast kBroadcast,
           ElementType... kTypes>
 struct ElementwiseKernel : Operands<Formula, kConfig, kTypes...> {
   using Op = Operands<Formula, kConfig, kTypes...>;
@@ -41,7 +41,7 @@ struct ElementwiseKernel : Operands<Formula, kConfig, kTypes...> {
 #pragma unroll
       for (int u = 0; u < kRows; ++u) {
         if constexpr (kPerRow) {
-          row_values[u].load(arguments, channel_of_row(row + u, arguments.num_channels));
+          row_values[u].load(arguments, channel_of_row(row + u, arguments.sizes[kChannels]));
         }
 #pragma unroll
         for (int v = 0; v < kVectors; ++v) {
@@ -100,7 +100,7 @@ struct ElementwiseKernel : Operands<Formula, kConfig, kTypes...> {
                                                       const F& formula, const Columns& columns,
                                                       long long first_row, long long row,
                                                       long long col, long long remaining) {
-    const long long num_rows = arguments.num_rows;
+    const long long num_rows = arguments.sizes[kRows];
     const long long stride = static_cast<long long>(gridDim.y) * kConfig.rows_per_program;
     for (;;) {
       long long last_row = first_row + kConfig.rows_per_program;
@@ -122,8 +122,8 @@ struct ElementwiseKernel : Operands<Formula, kConfig, kTypes...> {
   }
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments) {
-    const long long num_rows = arguments.num_rows;
-    const long long num_cols = arguments.num_cols;
+    const long long num_rows = arguments.sizes[kRows];
+    const long long num_cols = arguments.sizes[kCols];
     const long long column_stride = static_cast<long long>(gridDim.x) * kConfig.block_size;
     const long long row_stride = static_cast<long long>(gridDim.y) * kConfig.rows_per_program;
     const long long first_row = static_cast<long long>(blockIdx.y) * kConfig.rows_per_program;

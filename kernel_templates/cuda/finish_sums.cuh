@@ -30,12 +30,12 @@ __device__ __forceinline__ void put_sum(const KernelArguments& arguments, const 
   if (layout.count() == 1) {
     put_final_sum<Op>(arguments, channel, sum);
   } else {
-    static_cast<typename Op::T*>(arguments.workspace)[index * arguments.num_channels + channel] =
-        sum;
+    static_cast<typename Op::T*>(
+        arguments.workspace)[index * arguments.sizes[kChannels] + channel] = sum;
   }
 }
 
-template <template <class> class Formula, Config kConfig, Broadcast kBroadcast,
+template <template <class> class Formula, StreamingConfig kConfig, Broadcast kBroadcast,
           ElementType... kTypes>
 struct FinishSumsKernel {
   using Op = Operands<Formula, kConfig, kTypes...>;
@@ -54,7 +54,8 @@ struct FinishSumsKernel {
       const long long span = (first + i) - (group << span_bits);
       node[0] = absent_term<T>();
       if (group < layout.row_groups && span < layout.spans) {
-        node[0] = partial_sums[(group * layout.spans + span) * arguments.num_channels + channel];
+        node[0] =
+            partial_sums[(group * layout.spans + span) * arguments.sizes[kChannels] + channel];
       }
       sum.push(i, node);
     }
@@ -63,8 +64,8 @@ struct FinishSumsKernel {
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments) {
     __shared__ T nodes[kFinishLanes][kChannelsPerFinish];
-    const SumLayout layout = sum_layout(kBroadcast, arguments.num_rows, arguments.num_cols,
-                                        arguments.num_channels, kConfig.rows_per_program);
+    const SumLayout layout = sum_layout(kBroadcast, arguments.sizes[kRows], arguments.sizes[kCols],
+                                        arguments.sizes[kChannels], kConfig.rows_per_program);
     int span_bits = 0;
     while ((1LL << span_bits) < layout.spans) ++span_bits;
     const long long leaves = power_of_two_up(layout.row_groups) << span_bits;
@@ -74,14 +75,14 @@ struct FinishSumsKernel {
     const long long stride = static_cast<long long>(gridDim.x) * kChannelsPerFinish;
     wait_for_first_stage();
     for (long long first = static_cast<long long>(blockIdx.x) * kChannelsPerFinish;
-         first < arguments.num_channels; first += stride) {
+         first < arguments.sizes[kChannels]; first += stride) {
       const long long channel = first + column;
-      if (channel < arguments.num_channels) {
+      if (channel < arguments.sizes[kChannels]) {
         nodes[lane][column] =
             sum_leaves(arguments, layout, channel, lane * per_lane, per_lane, span_bits);
       }
       __syncthreads();
-      if (lane == 0 && channel < arguments.num_channels) {
+      if (lane == 0 && channel < arguments.sizes[kChannels]) {
         T lanes[kFinishLanes];
 #pragma unroll
         for (int i = 0; i < kFinishLanes; ++i) lanes[i] = nodes[i][column];

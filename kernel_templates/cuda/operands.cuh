@@ -4,12 +4,12 @@
 
 #include "arguments.h"
 #include "broadcast.h"
-#include "config.h"
 #include "cuda/vector_access.cuh"
+#include "streaming_config.h"
 
 namespace dorajit::kernels {
 
-template <template <class> class Formula, Config kConfig, ElementType... kTypes>
+template <template <class> class Formula, StreamingConfig kConfig, ElementType... kTypes>
 struct Operands {
   static_assert(is_valid_for_cuda(kConfig),
                 "block_size must be a multiple of vector_width, and rows_per_program of unroll");

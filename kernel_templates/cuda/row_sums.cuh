@@ -12,7 +12,7 @@
 
 namespace dorajit::kernels {
 
-template <template <class> class Formula, Config kConfig, ElementType... kTypes>
+template <template <class> class Formula, StreamingConfig kConfig, ElementType... kTypes>
 struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
   using Op = Operands<Formula, kConfig, kTypes...>;
   using Op::kThreads;
@@ -105,18 +105,18 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
   static __device__ __forceinline__ void run_task(const KernelArguments& arguments,
                                                   const F& formula, const SumLayout& layout,
                                                   long long task, int lane, unsigned mask) {
-    const long long channels = arguments.num_channels;
+    const long long channels = arguments.sizes[kChannels];
     const long long channel = channel_of_row(task, channels);
     const long long index = task / channels;
     const long long span = channel_of_row(index, layout.spans);
     const long long group = index / layout.spans;
-    const long long samples = arguments.num_rows / channels;
+    const long long samples = arguments.sizes[kRows] / channels;
     const long long first_sample = group * layout.rows_per_partial;
     long long last_sample = first_sample + layout.rows_per_partial;
     if (last_sample > samples) last_sample = samples;
     const long long first_col = span * kPartialColumns;
     long long last_col = first_col + kPartialColumns;
-    if (last_col > arguments.num_cols) last_col = arguments.num_cols;
+    if (last_col > arguments.sizes[kCols]) last_col = arguments.sizes[kCols];
 
     RowValues<Op> values;
     values.load(arguments, channel);
@@ -134,11 +134,12 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments) {
     const F formula(arguments.scalars);
-    const SumLayout layout = sum_layout(Broadcast::kPerRow, arguments.num_rows, arguments.num_cols,
-                                        arguments.num_channels, kConfig.rows_per_program);
+    const SumLayout layout =
+        sum_layout(Broadcast::kPerRow, arguments.sizes[kRows], arguments.sizes[kCols],
+                   arguments.sizes[kChannels], kConfig.rows_per_program);
     const int lane = threadIdx.x % kLanes;
     const unsigned mask = group_mask(threadIdx.x % kThreadsPerWarp);
-    const long long tasks = layout.count() * arguments.num_channels;
+    const long long tasks = layout.count() * arguments.sizes[kChannels];
     const long long stride = static_cast<long long>(gridDim.x) * kConfig.rows_per_program;
     let_second_stage_start();
     for (long long task =

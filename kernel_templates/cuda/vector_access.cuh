@@ -4,8 +4,8 @@
 // registers. Outputs may alias inputs, so the read-only data path is never used.
 #pragma once
 
-#include "config.h"
 #include "cuda/elements.cuh"
+#include "streaming_config.h"
 
 namespace dorajit::kernels {
 

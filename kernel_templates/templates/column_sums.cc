@@ -14,8 +14,8 @@ namespace {
 using enum CachePolicy;
 
 // Threads side by side along the columns, the rest along the rows.
-Config sums_config(int warps, int column_lanes, int rows, int unroll, CachePolicy policy,
-                   int width) {
+StreamingConfig sums_config(int warps, int column_lanes, int rows, int unroll, CachePolicy policy,
+                            int width) {
   return cuda_config(warps, column_lanes, rows, unroll, policy, width);
 }
 
@@ -23,7 +23,7 @@ int half_width(int width) { return width > 1 ? width / 2 : 1; }
 
 void add_slim(std::vector<Config>& space, int width) {
   const int half = half_width(width);
-  for (const Config& config : {
+  for (const StreamingConfig& config : {
            sums_config(16, 16, 256, 8, kDefault, width),
            sums_config(8, 8, 256, 4, kDefault, width),
            sums_config(8, 8, 256, 8, kStreamLoads, width),
@@ -46,7 +46,7 @@ void add_grid(std::vector<Config>& space, int width) {
       for (const int rows : {256, 512, 1024, 2048}) {
         for (const int unroll : {1, 2, 4, 8}) {
           for (const CachePolicy policy : {kDefault, kStreamAll, kStreamLoads}) {
-            const Config config = sums_config(warps, lanes, rows, unroll, policy, width);
+            const StreamingConfig config = sums_config(warps, lanes, rows, unroll, policy, width);
             if (is_valid_for_cuda_column_sums(config)) add_once(space, config);
           }
         }
@@ -60,7 +60,9 @@ void add_cuda_configs(std::vector<Config>& space, int width, SpaceKind kind) {
   add_grid(space, width);
 }
 
-Config default_cuda_config(int width) { return sums_config(16, 16, 256, 4, kDefault, width); }
+StreamingConfig default_cuda_config(int width) {
+  return sums_config(16, 16, 256, 4, kDefault, width);
+}
 
 CpuChoices cpu_choices(SpaceKind kind) {
   if (kind == SpaceKind::kSlim) return {{1024, 4096}, {256}, {kDefault}};
@@ -81,17 +83,19 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
   return config_space(kSpace, variant, traits, vector_width, kind);
 }
 
-std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& config) {
-  const bool is_valid = kind == DeviceKind::kCpu ? is_valid_for_cpu_column_sums(config)
-                                                 : is_valid_for_cuda_column_sums(config);
-  if (!is_valid) return kFailsAssertions;
-  return why_beyond_limits(variant, kind, config, kTallestSumProgram);
+std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& named) {
+  const auto config = as_streaming(named);
+  if (!config) return kNotAllowed;
+  const bool is_valid = kind == DeviceKind::kCpu ? is_valid_for_cpu_column_sums(*config)
+                                                 : is_valid_for_cuda_column_sums(*config);
+  if (!is_valid) return kNotAllowed;
+  return why_beyond_limits(variant, kind, *config, kTallestSumProgram);
 }
 
 LaunchShape shape_launch(const Variant& variant, const Config& config,
                          const KernelArguments& arguments) {
-  return {.column_programs = divide_up(arguments.num_cols, config.block_size),
-          .row_programs = divide_up(arguments.num_rows, config.rows_per_program),
+  return {.column_programs = divide_up(arguments.sizes[kCols], config[kColumnsOfProgram]),
+          .row_programs = divide_up(arguments.sizes[kRows], config[kRowsOfProgram]),
           .finish_programs = finish_programs(variant, config, arguments)};
 }
 
@@ -115,10 +119,11 @@ constinit const Template column_sums_template = {
     .cuda_source = "cuda/column_sums.cuh",
     .cpu_source = "cpu/column_sums.h",
     .entry_macro = "DORAJIT_COLUMN_SUMS_KERNEL",
-    .builtin_config = kBuiltinColumnSums,
+    .builtin_config = as_config(kBuiltinColumnSums),
     .default_config = choose_default,
     .config_space = list_configs,
     .why_config_is_invalid = why_invalid,
+    .config_expression = streaming_expression,
     .launch_shape = shape_launch,
     .workspace_bytes = sum_workspace,
     .verification_sizes = list_verification_sizes,

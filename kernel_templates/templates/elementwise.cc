@@ -15,8 +15,8 @@ constexpr int kMostVectorsInFlight = 8;
 
 // In the terms that matter for bandwidth: how many vectors a thread moves per row, and how many
 // rows it has in flight.
-Config streaming_config(int warps, int vectors, int rows, int unroll, CachePolicy policy,
-                        int width) {
+StreamingConfig streaming_config(int warps, int vectors, int rows, int unroll, CachePolicy policy,
+                                 int width) {
   return cuda_config(warps, warps * kThreadsPerWarp * vectors, rows, unroll, policy, width);
 }
 
@@ -26,7 +26,7 @@ int half_width(int width) { return width > 1 ? width / 2 : 1; }
 // measured (docs/performance.md), and what differs most from that for other GPUs.
 void add_slim(std::vector<Config>& space, int width) {
   const int half = half_width(width);
-  for (const Config& config : {
+  for (const StreamingConfig& config : {
            streaming_config(1, 1, 1, 1, kDefault, half),
            streaming_config(2, 1, 1, 1, kDefault, width),
            streaming_config(2, 1, 1, 1, kStreamLoads, width),
@@ -63,7 +63,9 @@ void add_cuda_configs(std::vector<Config>& space, int width, SpaceKind kind) {
   add_grid(space, width);
 }
 
-Config default_cuda_config(int width) { return streaming_config(4, 1, 1, 1, kDefault, width); }
+StreamingConfig default_cuda_config(int width) {
+  return streaming_config(4, 1, 1, 1, kDefault, width);
+}
 
 CpuChoices cpu_choices(SpaceKind kind) {
   if (kind == SpaceKind::kSlim) return {{4096}, {1, 4}, {kDefault, kStreamAll}};
@@ -85,27 +87,29 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
 }
 
 // Of a CUDA config that meets the assertions.
-int vectors_in_flight(const Config& config) {
+int vectors_in_flight(const StreamingConfig& config) {
   const int of_a_row =
       config.block_size / (config.num_warps * kThreadsPerWarp * config.vector_width);
   return of_a_row <= kMostVectorsInFlight ? of_a_row * config.unroll : of_a_row;
 }
 
-std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& config) {
+std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& named) {
+  const auto config = as_streaming(named);
+  if (!config) return kNotAllowed;
   const bool is_valid =
-      kind == DeviceKind::kCpu ? is_valid_for_cpu(config) : is_valid_for_cuda_elementwise(config);
-  if (!is_valid) return kFailsAssertions;
-  std::string why = why_beyond_limits(variant, kind, config, kTallestElementwiseProgram);
+      kind == DeviceKind::kCpu ? is_valid_for_cpu(*config) : is_valid_for_cuda_elementwise(*config);
+  if (!is_valid) return kNotAllowed;
+  std::string why = why_beyond_limits(variant, kind, *config, kTallestElementwiseProgram);
   if (why.empty() && kind == DeviceKind::kCuda &&
-      vectors_in_flight(config) > kMostVectorsInFlight) {
+      vectors_in_flight(*config) > kMostVectorsInFlight) {
     why = std::format("its threads have more than {} vectors in flight", kMostVectorsInFlight);
   }
   return why;
 }
 
 LaunchShape shape_launch(const Variant&, const Config& config, const KernelArguments& arguments) {
-  return {.column_programs = divide_up(arguments.num_cols, config.block_size),
-          .row_programs = divide_up(arguments.num_rows, config.rows_per_program)};
+  return {.column_programs = divide_up(arguments.sizes[kCols], config[kColumnsOfProgram]),
+          .row_programs = divide_up(arguments.sizes[kRows], config[kRowsOfProgram])};
 }
 
 std::int64_t no_workspace(const Variant&, const Sizes&) { return 0; }
@@ -117,10 +121,11 @@ constinit const Template elementwise_template = {
     .cuda_source = "cuda/elementwise.cuh",
     .cpu_source = "cpu/elementwise.h",
     .entry_macro = "DORAJIT_ELEMENTWISE_KERNEL",
-    .builtin_config = kBuiltinElementwise,
+    .builtin_config = as_config(kBuiltinElementwise),
     .default_config = choose_default,
     .config_space = list_configs,
     .why_config_is_invalid = why_invalid,
+    .config_expression = streaming_expression,
     .launch_shape = shape_launch,
     .workspace_bytes = no_workspace,
     .verification_sizes = verified_matrices,

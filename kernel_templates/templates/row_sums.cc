@@ -14,7 +14,7 @@ namespace {
 using enum CachePolicy;
 
 // Lanes per row, and passes over the columns in flight.
-Config sums_config(int warps, int lanes, int unroll, CachePolicy policy, int width) {
+StreamingConfig sums_config(int warps, int lanes, int unroll, CachePolicy policy, int width) {
   return cuda_config(warps, lanes, warps * kThreadsPerWarp / lanes, unroll, policy, width);
 }
 
@@ -25,7 +25,7 @@ void add_cuda_configs(std::vector<Config>& space, int width, SpaceKind kind) {
         if (kind == SpaceKind::kSlim && unroll == 1) continue;
         for (const CachePolicy policy : {kDefault, kStreamAll}) {
           if (kind == SpaceKind::kSlim && warps == 8 && policy == kStreamAll) continue;
-          const Config config = sums_config(warps, lanes, unroll, policy, width);
+          const StreamingConfig config = sums_config(warps, lanes, unroll, policy, width);
           if (is_valid_for_cuda_row_sums(config)) add_once(space, config);
         }
       }
@@ -33,7 +33,7 @@ void add_cuda_configs(std::vector<Config>& space, int width, SpaceKind kind) {
   }
 }
 
-Config default_cuda_config(int width) { return sums_config(4, 32, 2, kDefault, width); }
+StreamingConfig default_cuda_config(int width) { return sums_config(4, 32, 2, kDefault, width); }
 
 CpuChoices cpu_choices(SpaceKind kind) {
   if (kind == SpaceKind::kSlim) return {{4096}, {1, 16}, {kDefault}};
@@ -54,18 +54,20 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
   return config_space(kSpace, variant, traits, vector_width, kind);
 }
 
-std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& config) {
+std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& named) {
+  const auto config = as_streaming(named);
+  if (!config) return kNotAllowed;
   const bool is_valid =
-      kind == DeviceKind::kCpu ? is_valid_for_cpu(config) : is_valid_for_cuda_row_sums(config);
-  if (!is_valid) return kFailsAssertions;
-  return why_beyond_limits(variant, kind, config, kTallestSumProgram);
+      kind == DeviceKind::kCpu ? is_valid_for_cpu(*config) : is_valid_for_cuda_row_sums(*config);
+  if (!is_valid) return kNotAllowed;
+  return why_beyond_limits(variant, kind, *config, kTallestSumProgram);
 }
 
 LaunchShape shape_launch(const Variant& variant, const Config& config,
                          const KernelArguments& arguments) {
   const SumLayout layout = layout_of(variant, config, arguments);
   return {.column_programs =
-              divide_up(layout.count() * arguments.num_channels, config.rows_per_program),
+              divide_up(layout.count() * arguments.sizes[kChannels], config[kRowsOfProgram]),
           .row_programs = 1,
           .finish_programs = finish_programs(variant, config, arguments)};
 }
@@ -92,10 +94,11 @@ constinit const Template row_sums_template = {
     .cuda_source = "cuda/row_sums.cuh",
     .cpu_source = "cpu/row_sums.h",
     .entry_macro = "DORAJIT_ROW_SUMS_KERNEL",
-    .builtin_config = kBuiltinRowSums,
+    .builtin_config = as_config(kBuiltinRowSums),
     .default_config = choose_default,
     .config_space = list_configs,
     .why_config_is_invalid = why_invalid,
+    .config_expression = streaming_expression,
     .launch_shape = shape_launch,
     .workspace_bytes = sum_workspace,
     .verification_sizes = list_verification_sizes,

@@ -10,7 +10,7 @@ namespace {
 constexpr int kMostUnroll = 8;
 constexpr int kWidestCpuBlock = 1 << 16;
 
-Config cpu_config(int block_size, int workers, int rows, CachePolicy policy) {
+StreamingConfig cpu_config(int block_size, int workers, int rows, CachePolicy policy) {
   return {.block_size = block_size,
           .num_warps = workers,
           .rows_per_program = rows,
@@ -48,7 +48,8 @@ void add_cpu(std::vector<Config>& space, const CpuChoices& choices, int processo
 
 }  // namespace
 
-Config cuda_config(int warps, int lanes, int rows, int unroll, CachePolicy policy, int width) {
+StreamingConfig cuda_config(int warps, int lanes, int rows, int unroll, CachePolicy policy,
+                            int width) {
   return {.block_size = lanes * width,
           .num_warps = warps,
           .rows_per_program = rows,
@@ -57,17 +58,38 @@ Config cuda_config(int warps, int lanes, int rows, int unroll, CachePolicy polic
           .cache_policy = policy};
 }
 
-void add_once(std::vector<Config>& space, const Config& config) {
-  if (std::ranges::find(space, config) == space.end()) space.push_back(config);
+std::optional<StreamingConfig> as_streaming(const Config& config) {
+  const StreamingConfig streaming{.block_size = config[kColumnsOfProgram],
+                                  .num_warps = config[kWarps],
+                                  .rows_per_program = config[kRowsOfProgram],
+                                  .vector_width = config[kVectorWidth],
+                                  .unroll = config[kUnroll],
+                                  .cache_policy = static_cast<CachePolicy>(config[kCaching])};
+  if (as_config(streaming) != config) return std::nullopt;
+  return streaming;
+}
+
+std::string streaming_expression(const Config& config) {
+  return std::format(
+      "dorajit::kernels::StreamingConfig{{{}, {}, {}, {}, {}, "
+      "static_cast<dorajit::kernels::CachePolicy>({})}}",
+      config[kColumnsOfProgram], config[kWarps], config[kRowsOfProgram], config[kVectorWidth],
+      config[kUnroll], config[kCaching]);
+}
+
+void add_once(std::vector<Config>& space, const StreamingConfig& config) {
+  const Config named = as_config(config);
+  if (!std::ranges::contains(space, named)) space.push_back(named);
 }
 
 Config default_config(const StreamingSpace& space, const Variant& variant,
                       const SpaceTraits& traits, int vector_width) {
   if (traits.kind == DeviceKind::kCuda) {
-    return space.default_cuda_config(std::min(vector_width, widest_vector(variant, traits.kind)));
+    return as_config(
+        space.default_cuda_config(std::min(vector_width, widest_vector(variant, traits.kind))));
   }
-  Config config = space.builtin;
-  config.num_warps = traits.processors;
+  Config config = as_config(space.builtin);
+  config.set(kWarps, traits.processors);
   return config;
 }
 
@@ -78,7 +100,7 @@ std::vector<Config> config_space(const StreamingSpace& space, const Variant& var
     add_cpu(configs, space.cpu_choices(kind), traits.processors, kind);
     return configs;
   }
-  const int width = configs.front().vector_width;
+  const int width = configs.front()[kVectorWidth];
   space.add_cuda_configs(configs, width, kind);
   if (kind == SpaceKind::kComprehensive && width > 1) {
     space.add_cuda_configs(configs, width / 2, kind);
@@ -86,8 +108,8 @@ std::vector<Config> config_space(const StreamingSpace& space, const Variant& var
   return configs;
 }
 
-std::string why_beyond_limits(const Variant& variant, DeviceKind kind, const Config& config,
-                              int tallest_program) {
+std::string why_beyond_limits(const Variant& variant, DeviceKind kind,
+                              const StreamingConfig& config, int tallest_program) {
   if (config.cache_policy < CachePolicy::kDefault ||
       config.cache_policy > CachePolicy::kStreamLoads) {
     return "it has an unknown cache policy";

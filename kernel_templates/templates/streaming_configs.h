@@ -1,10 +1,13 @@
 // What the configs of templates that stream matrices through have in common.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "kernel_templates/config.h"
 #include "kernel_templates/spaces.h"
+#include "kernel_templates/streaming_config.h"
 
 namespace dorajit::kernels {
 
@@ -12,11 +15,31 @@ namespace dorajit::kernels {
 inline constexpr int kTallestElementwiseProgram = 16;
 inline constexpr int kTallestSumProgram = 2048;
 
+inline constexpr char kUnroll = 'u';
+inline constexpr char kCaching = 'c';
+
+// As the tunables b, w, r, v, u and c.
+constexpr Config as_config(const StreamingConfig& config) {
+  return {{kColumnsOfProgram, config.block_size},
+          {kWarps, config.num_warps},
+          {kRowsOfProgram, config.rows_per_program},
+          {kVectorWidth, config.vector_width},
+          {kUnroll, config.unroll},
+          {kCaching, static_cast<int>(config.cache_policy)}};
+}
+
+// The inverse; nothing for a config with other tunables.
+std::optional<StreamingConfig> as_streaming(const Config& config);
+
+// As an expression of the generated source.
+std::string streaming_expression(const Config& config);
+
 // A CUDA config with `lanes` vectors side by side along the columns.
-Config cuda_config(int warps, int lanes, int rows, int unroll, CachePolicy policy, int width);
+StreamingConfig cuda_config(int warps, int lanes, int rows, int unroll, CachePolicy policy,
+                            int width);
 
 // Adds the config unless the space has it.
-void add_once(std::vector<Config>& space, const Config& config);
+void add_once(std::vector<Config>& space, const StreamingConfig& config);
 
 // What is to be tried on a CPU, beside numbers of workers.
 struct CpuChoices {
@@ -27,8 +50,8 @@ struct CpuChoices {
 
 // How one template fills its space.
 struct StreamingSpace {
-  Config builtin;  // the CPU's default but for its workers
-  Config (*default_cuda_config)(int width);
+  StreamingConfig builtin;  // the CPU's default but for its workers
+  StreamingConfig (*default_cuda_config)(int width);
   void (*add_cuda_configs)(std::vector<Config>& space, int width, SpaceKind kind);
   CpuChoices (*cpu_choices)(SpaceKind kind);
 };
@@ -38,11 +61,12 @@ Config default_config(const StreamingSpace& space, const Variant& variant,
 std::vector<Config> config_space(const StreamingSpace& space, const Variant& variant,
                                  const SpaceTraits& traits, int vector_width, SpaceKind kind);
 
+// What a template says of a config that is not its own, or fails its assertions.
+inline constexpr const char* kNotAllowed = "its template does not allow it";
+
 // Why a config that meets the template's assertions is refused all the same: what it leaves open
 // has bounds. Empty if it is not.
-std::string why_beyond_limits(const Variant& variant, DeviceKind kind, const Config& config,
-                              int tallest_program);
-
-inline constexpr const char* kFailsAssertions = "its template does not allow it";
+std::string why_beyond_limits(const Variant& variant, DeviceKind kind,
+                              const StreamingConfig& config, int tallest_program);
 
 }  // namespace dorajit::kernels

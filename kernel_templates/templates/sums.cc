@@ -6,14 +6,14 @@ namespace dorajit::kernels {
 
 SumLayout layout_of(const Variant& variant, const Config& config,
                     const KernelArguments& arguments) {
-  return sum_layout(variant.broadcast, arguments.num_rows, arguments.num_cols,
-                    arguments.num_channels, config.rows_per_program);
+  return sum_layout(variant.broadcast, arguments.sizes[kRows], arguments.sizes[kCols],
+                    arguments.sizes[kChannels], config[kRowsOfProgram]);
 }
 
 long long finish_programs(const Variant& variant, const Config& config,
                           const KernelArguments& arguments) {
   if (layout_of(variant, config, arguments).count() == 1) return 0;
-  return divide_up(arguments.num_channels, kChannelsPerFinish);
+  return divide_up(arguments.sizes[kChannels], kChannelsPerFinish);
 }
 
 std::int64_t sum_workspace(const Variant& variant, const Sizes& sizes) {

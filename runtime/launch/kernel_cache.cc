@@ -106,7 +106,8 @@ Result<ReadyKernel> KernelCache::get(device::Device& device, const kernels::Vari
   const std::string key = std::format("{}:{}/{}/{}", static_cast<int>(info.traits.kind),
                                       info.ordinal, to_text(variant), to_text(compiled));
   auto with_launch_part = [&](ReadyKernel ready) {
-    if (info.traits.kind == DeviceKind::kCpu) ready.config.num_warps = config.num_warps;
+    if (info.traits.kind == DeviceKind::kCpu)
+      ready.config.set(kernels::kWarps, config[kernels::kWarps]);
     return ready;
   };
   const auto turn = making_.take_turn(key);

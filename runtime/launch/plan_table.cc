@@ -97,7 +97,7 @@ const LaunchPlan* PlanTable::find_substitute(const Problem& problem,
   const std::scoped_lock lock(mutex_);
   for (const auto& plan : plans_) {
     if (plan->device == &device && plan->problem.variant == problem.variant &&
-        plan->answer.config.vector_width <= problem.vector_width) {
+        plan->answer.config[kernels::kVectorWidth] <= problem.vector_width) {
       return plan.get();
     }
   }

@@ -90,7 +90,7 @@ class LaunchJournalTest : public testing::Test {
 };
 
 TEST_F(LaunchJournalTest, WhatWasLeftIsNoCasualty) {
-  const kernels::Config config{.block_size = 7};
+  const kernels::Config config{{kernels::kColumnsOfProgram, 7}};
   wait_for(fork_child([&] {
     auto* journal = LaunchJournal::open(directory_).release();  // no orderly end
     journal->enter("scope", "problem", config);
@@ -100,14 +100,14 @@ TEST_F(LaunchJournalTest, WhatWasLeftIsNoCasualty) {
 }
 
 TEST_F(LaunchJournalTest, WhatADeadProcessEnteredIsOneUntilItIsForgotten) {
-  const kernels::Config config{.block_size = 7};
+  const kernels::Config config{{kernels::kColumnsOfProgram, 7}};
   wait_for(fork_child(
       [&] { LaunchJournal::open(directory_).release()->enter("scope", "problem", config); }));
   const auto journal = LaunchJournal::open(directory_);
   EXPECT_EQ(journal->casualties("scope"), std::vector{config});
   EXPECT_TRUE(journal->casualties("another scope").empty());
   journal->forget("another scope", std::vector{config});
-  journal->forget("scope", std::vector{kernels::Config{.block_size = 8}});
+  journal->forget("scope", std::vector{kernels::Config{{kernels::kColumnsOfProgram, 8}}});
   EXPECT_EQ(journal->casualties("scope"), std::vector{config});
   journal->forget("scope", std::vector{config});
   EXPECT_TRUE(journal->casualties("scope").empty());

@@ -106,7 +106,7 @@ TEST_F(LockedConfigSourceTest, CodeThatIsAnotherIsAMissWithTheConfigOfTheFile) {
 
 TEST_F(LockedConfigSourceTest, VectorsThatDoNotFitTheDataAreNeverUsed) {
   freeze(other_config());
-  entries_[0].config.vector_width = 16;
+  entries_[0].config.set(kernels::kVectorWidth, 16);
   expect_miss("its vectors of 16 elements do not fit", Rung::kDefault, default_);
 }
 
@@ -115,7 +115,7 @@ TEST_F(LockedConfigSourceTest, ConfigsThatDoNotCompileAreNotUsed) {
   freeze(other_config());
   problem_.key[kernels::kRows] = 9;
   entries_[0].problem = to_text(problem_);
-  entries_[0].config.block_size = -4;
+  entries_[0].config.set(kernels::kColumnsOfProgram, -4);
   expect_miss("-r1-v1-u1-c0 is invalid: its template does not allow it", Rung::kDefault, default_);
 }
 

@@ -53,10 +53,11 @@ TEST_F(NearestWinner, IsTheFewestFactorsOfTwoAwayInColumnsAndRowsTogether) {
 TEST_F(NearestWinner, ABlockThatFitsIsWorthAFewFactorsOfTwo) {
   const Problem wanted = problem(512, 512);
   Winner wide = winner(problem(512, 1024), 0);
-  wide.config.block_size = 1024;
+  wide.config.set(kernels::kColumnsOfProgram, 1024);
   Winner fitting = winner(problem(512, 4096), 0);
-  fitting.config.block_size = 512;
-  fitting.config.num_warps = wide.config.num_warps = 2;
+  fitting.config.set(kernels::kColumnsOfProgram, 512);
+  fitting.config.set(kernels::kWarps, 2);
+  wide.config.set(kernels::kWarps, 2);
   const std::vector<Winner> winners = {wide, fitting};
   EXPECT_EQ(nearest_shape(winners, seeker(wanted)), &winners[1]);
   EXPECT_EQ(nearest_shape(std::span(winners).first(1), seeker(wanted)), winners.data());
@@ -69,7 +70,7 @@ TEST_F(NearestWinner, OtherVariantsKernelsDevicesAndConfigsDoNotAnswer) {
   Winner old = winner(wanted, 0);
   old.environment.templates = "then";
   Winner strange = winner(wanted, 0);
-  strange.config.num_warps = 31;
+  strange.config.set(kernels::kWarps, 31);
   Winner unreadable = winner(wanted, 0);
   unreadable.problem = "compose/of another version";
   const std::vector<Winner> winners = {winner(other_types, 0), old, strange, unreadable,

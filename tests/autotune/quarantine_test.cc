@@ -22,7 +22,7 @@ class Quarantine : public testing::Test {
     trial.device = "fake";
     trial.environment.templates =
         hash_hex(kernels::source_identity(problem_.variant, kernels::DeviceKind::kCpu));
-    trial.config.block_size = block_size;
+    trial.config = {{kernels::kColumnsOfProgram, block_size}};
     trial.verdict = verdict;
     return trial;
   }
@@ -46,7 +46,7 @@ TEST_F(Quarantine, HoldsWhatEarlierTuningsOfTheVariantFoundBad) {
   std::vector<int> blocks;
   for (const auto& config : quarantined_configs(
            trials, TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim))) {
-    blocks.push_back(config.block_size);
+    blocks.push_back(config[kernels::kColumnsOfProgram]);
   }
   EXPECT_EQ(blocks, (std::vector<int>{1, 3, 4, 7}));
 }
@@ -90,12 +90,13 @@ TEST_F(Quarantine, WhatIsLeftOutIsNeitherLaunchedNorListedButTheDefaultIs) {
 
 TEST_F(Quarantine, ChoosesTheFirstOfASlimSpaceAndTheSpreadOfAComprehensiveOne) {
   std::vector<kernels::Config> space(10);
-  for (int i = 0; i < 10; ++i) space[static_cast<std::size_t>(i)].block_size = i;
+  for (int i = 0; i < 10; ++i)
+    space[static_cast<std::size_t>(i)] = {{kernels::kColumnsOfProgram, i}};
   const auto blocks = [&](kernels::SpaceKind kind, std::vector<kernels::Config> left_out,
                           int most) {
     std::vector<int> chosen;
     for (const auto& config : choose_configs(space, kind, left_out, most)) {
-      chosen.push_back(config.block_size);
+      chosen.push_back(config[kernels::kColumnsOfProgram]);
     }
     return chosen;
   };

@@ -8,8 +8,8 @@ namespace {
 using cache::Verdict;
 using kernels::DeviceKind;
 
-constexpr kernels::Config kEightWarps{.num_warps = 8};
-constexpr kernels::Config kThirtyTwoWarps{.num_warps = 32};
+constexpr kernels::Config kEightWarps{{kernels::kWarps, 8}};
+constexpr kernels::Config kThirtyTwoWarps{{kernels::kWarps, 32}};
 
 TEST(ResourceLimits, FiguresOfAnOrdinaryKernelSayNothingAgainstIt) {
   EXPECT_FALSE(verdict_by_resources({}, kEightWarps, DeviceKind::kCpu));

@@ -6,6 +6,7 @@
 
 #include "autotune/tuning_config_source.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/templates/streaming_configs.h"
 #include "tests/cache/captured_log.h"
 #include "tests/cache/child_process.h"
 #include "tests/cache/temporary_directory.h"
@@ -80,8 +81,8 @@ class WinnerGateTest : public testing::Test {
 
 TEST_F(WinnerGateTest, AnInvalidWinnerOfAnyDatabaseIsAbsentAndNamed) {
   kernels::Config invalid = config_;
-  invalid.unroll = 512;
-  invalid.rows_per_program = 512;
+  invalid.set(kernels::kUnroll, 512);
+  invalid.set(kernels::kRowsOfProgram, 512);
   for (const bool is_shipped : {false, true}) {
     SCOPED_TRACE(is_shipped);
     if (is_shipped) {
@@ -107,7 +108,7 @@ TEST_F(WinnerGateTest, AWinnerWiderThanTheDataIsAlignedIsAbsent) {
   problem_.vector_width = 1;
   const auto wide =
       kernels::default_config(tests::float_compose(), device_.info().traits, aligned.vector_width);
-  ASSERT_GT(wide.vector_width, 1);
+  ASSERT_GT(wide[kernels::kVectorWidth], 1);
   ship(problem_, wide);
   EXPECT_EQ(explain()[1].answers, false);
   EXPECT_THAT(explain()[1].remark, HasSubstr("do not fit the data"));

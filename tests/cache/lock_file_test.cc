@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "kernel_templates/templates/streaming_configs.h"
 #include "tests/cache/temporary_directory.h"
 
 namespace dorajit::cache {
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 LockEntry entry(const std::string& device, const std::string& problem) {
   return {.device = device,
           .problem = problem,
-          .config = {.block_size = 2048, .num_warps = 8, .vector_width = 8},
+          .config = kernels::as_config({.block_size = 2048, .num_warps = 8, .vector_width = 8}),
           .compiler = "nvrtc 13.0",
           .artifact = std::string(32, 'a'),
           .code = std::string(32, 'c')};
@@ -82,7 +83,7 @@ TEST(LockFile, DifferencesNameEveryField) {
   const LockEntry first = entry("cuda", "p/1");
   EXPECT_TRUE(differences(first, first).empty());
   LockEntry second = first;
-  second.config.num_warps = 4;
+  second.config.set(kernels::kWarps, 4);
   second.compiler = "nvrtc 13.1";
   second.artifact[0] = 'b';
   second.code = "";

@@ -19,7 +19,7 @@ inline Environment sample_environment() {
 }
 
 inline kernels::Config sample_config(int i) {
-  return {256 * (1 + i % 8), 4 + i % 4, 1, 8, 1, kernels::CachePolicy::kStreamAll};
+  return {{'b', 256 * (1 + i % 8)}, {'w', 4 + i % 4}, {'r', 1}, {'v', 8}, {'u', 1}, {'c', 1}};
 }
 
 inline Trial sample_trial(int problem, int i) {

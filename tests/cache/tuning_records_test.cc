@@ -32,7 +32,7 @@ TEST(TuningRecords, EveryFieldOfATrialChangesItsChecksum) {
       [](Trial& t) { t.environment.space += 'x'; },
       [](Trial& t) { t.environment.tuner += 'x'; },
       [](Trial& t) { t.environment.templates += 'x'; },
-      [](Trial& t) { t.config.unroll = 2; },
+      [](Trial& t) { t.config.set('u', 2); },
       [](Trial& t) { t.verdict = Verdict::kSpills; },
       [](Trial& t) { t.median_ns += 1e-9; },
       [](Trial& t) { t.mad_ns += 1e-9; },

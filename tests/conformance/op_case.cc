@@ -169,9 +169,9 @@ Status OpCase::launch(device::Device& device, const launch::ReadyKernel& kernel,
                       const Placement& placement, OpBuffers& buffers) const {
   DORAJIT_TRY(upload(device, buffers));
   kernels::KernelArguments arguments{};
-  arguments.num_rows = spec_.rows;
-  arguments.num_cols = spec_.cols;
-  arguments.num_channels = channels_of(variant_, spec_);
+  arguments.sizes[kernels::kRows] = spec_.rows;
+  arguments.sizes[kernels::kCols] = spec_.cols;
+  arguments.sizes[kernels::kChannels] = channels_of(variant_, spec_);
   arguments.scalars[0] = spec_.scale;
   if (workspace_bytes() > 0) arguments.workspace = buffers.workspace->data() + kWorkspaceGuard;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

@@ -93,7 +93,7 @@ class FakeDevice final : public device::Device {
     }
     if (misbehaviour == Misbehaviour::kCrashes) ::_exit(139);
     kernels::KernelArguments stretched = arguments;
-    stretched.num_cols += extra_columns_;
+    stretched.sizes[kernels::kCols] += extra_columns_;
     DORAJIT_TRY(cpu_.launch(kernel, config, stretched, stream));
     spoil(kernel.variant(), config, arguments, misbehaviour);
     trespass(kernel.variant(), arguments, misbehaviour);
@@ -142,14 +142,14 @@ class FakeDevice final : public device::Device {
                                     const kernels::KernelArguments& arguments) {
     const auto sum = static_cast<std::size_t>(variant.operation->sum_operand);
     const auto* partials = static_cast<const float*>(arguments.workspace);
-    const auto layout =
-        kernels::sum_layout(variant.broadcast, arguments.num_rows, arguments.num_cols,
-                            arguments.num_channels, config.rows_per_program);
-    for (long long channel = 0; channel < arguments.num_channels; ++channel) {
+    const auto layout = kernels::sum_layout(
+        variant.broadcast, arguments.sizes[kernels::kRows], arguments.sizes[kernels::kCols],
+        arguments.sizes[kernels::kChannels], config[kernels::kRowsOfProgram]);
+    for (long long channel = 0; channel < arguments.sizes[kernels::kChannels]; ++channel) {
       float& total = static_cast<float*>(arguments.operands[sum].data)[channel];
       total = 0;
       for (long long i = 0; i < layout.count(); ++i) {
-        total += partials[i * arguments.num_channels + channel];
+        total += partials[i * arguments.sizes[kernels::kChannels] + channel];
       }
     }
   }
@@ -169,15 +169,16 @@ class FakeDevice final : public device::Device {
       if (static_cast<int>(i) != variant.operation->sum_operand) continue;
       if (misbehaviour == Misbehaviour::kWrongSum ||
           (misbehaviour == Misbehaviour::kWrongSecondStage && has_second_stage)) {
-        flip_lowest_bit(data +
-                        (arguments.num_channels - 1) * kernels::size_in_bytes(variant.types[i]));
+        flip_lowest_bit(data + (arguments.sizes[kernels::kChannels] - 1) *
+                                   kernels::size_in_bytes(variant.types[i]));
       }
     }
   }
 
   static std::size_t matrix_bytes(const kernels::Variant& variant,
                                   const kernels::KernelArguments& arguments, std::size_t operand) {
-    return static_cast<std::size_t>(arguments.num_rows * arguments.operands[operand].row_stride) *
+    return static_cast<std::size_t>(arguments.sizes[kernels::kRows] *
+                                    arguments.operands[operand].row_stride) *
            static_cast<std::size_t>(kernels::size_in_bytes(variant.types[operand]));
   }
 
@@ -201,8 +202,9 @@ class FakeDevice final : public device::Device {
         if (!variant.has_sum()) return;
         return flip_lowest_bit(
             static_cast<std::byte*>(arguments.workspace) +
-            kernels::sum_workspace_bytes(variant.broadcast, arguments.num_rows, arguments.num_cols,
-                                         arguments.num_channels,
+            kernels::sum_workspace_bytes(variant.broadcast, arguments.sizes[kernels::kRows],
+                                         arguments.sizes[kernels::kCols],
+                                         arguments.sizes[kernels::kChannels],
                                          kernels::size_in_bytes(kernels::compute_type(variant))));
       case Misbehaviour::kModifiesInput:
         return flip_lowest_bit(arguments.operands[first(kernels::OperandRole::kInput)].data);

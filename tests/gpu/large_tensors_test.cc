@@ -70,9 +70,7 @@ TEST_F(LargeTensors, ComposeReachesTheLastRow) {
   }
   // base = 1 in the last row; with gain 0 and lora 0 its result is -1 everywhere.
   set_row(base, kRows - 1, row_of(0x3f80));
-  launch(variant, {.num_rows = kRows,
-                   .num_cols = kCols,
-                   .num_channels = kCols,
+  launch(variant, {.sizes = {kRows, kCols, kCols},
                    .workspace = nullptr,
                    .scalars = {1, 0},
                    .operands = {{lora, kCols}, {base, kCols}, {gain, 0}, {out, kCols}}});
@@ -102,9 +100,7 @@ void LargeTensors::check_backward(Broadcast broadcast, std::int64_t channels) {
                                   0xA5);
   ASSERT_TRUE(device_->upload(gain, twos.data(), twos.size() * 4));
   set_row(d_out, kRows - 1, row_of(0x3f80));
-  launch(variant, {.num_rows = kRows,
-                   .num_cols = kCols,
-                   .num_channels = channels,
+  launch(variant, {.sizes = {kRows, kCols, channels},
                    .workspace = workspace,
                    .scalars = {2, 0},
                    .operands = {{d_out, kCols},

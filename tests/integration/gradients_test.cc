@@ -53,9 +53,7 @@ class Gradients : public testing::TestWithParam<Broadcast> {
     Matrix workspace(static_cast<std::size_t>(kernels::sum_workspace_bytes(
                          GetParam(), shape_.rows, shape_.cols, shape_.channels, sizeof(double))) /
                      sizeof(double));
-    kernels::KernelArguments arguments{.num_rows = shape_.rows,
-                                       .num_cols = shape_.cols,
-                                       .num_channels = shape_.channels,
+    kernels::KernelArguments arguments{.sizes = {shape_.rows, shape_.cols, shape_.channels},
                                        .workspace = workspace.data(),
                                        .scalars = {kScale},
                                        .operands = {}};

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/templates/streaming_configs.h"
 #include "tests/conformance/variant_lists.h"
 
 namespace dorajit::kernels {
@@ -43,15 +44,15 @@ TEST(ConfigLimits, EverySpaceLiesWithin) {
 TEST(ConfigLimits, ManyRowsInFlightAreInvalid) {
   for (const std::string_view name : {"compose", "backward"}) {
     Config config = default_config(bf16(operation(name)), kGpu, 8);
-    config.rows_per_program = 512;
-    config.unroll = 512;
+    config.set(kRowsOfProgram, 512);
+    config.set(kUnroll, 512);
     EXPECT_NE(why(bf16(operation(name)), kGpu, config), "") << to_text(config);
   }
 }
 
 TEST(ConfigLimits, VectorsWiderThanTheDataIsAlignedAreInvalid) {
   const Config config = default_config(bf16(operation("compose")), kGpu, 8);
-  ASSERT_EQ(config.vector_width, 8);
+  ASSERT_EQ(config[kVectorWidth], 8);
   EXPECT_EQ(why(bf16(operation("compose")), kGpu, config, 8), "");
   for (const int width : {1, 2, 4}) {
     EXPECT_EQ(why(bf16(operation("compose")), kGpu, config, width),
@@ -70,8 +71,17 @@ TEST(ConfigLimits, VectorsWiderThanAnAccessAreInvalid) {
 TEST(ConfigLimits, MoreWorkersThanProcessorsAreInvalid) {
   Config config = default_config(bf16(operation("compose")), kCpu, 1);
   EXPECT_EQ(why(bf16(operation("compose")), kCpu, config), "");
-  config.num_warps = kCpu.processors + 1;
+  config.set(kWarps, kCpu.processors + 1);
   EXPECT_NE(why(bf16(operation("compose")), kCpu, config), "");
+}
+
+TEST(ConfigLimits, AConfigOfAnotherTemplateIsInvalid) {
+  for (const char* name : {"compose", "backward"}) {
+    for (const char* text : {"m128-n256", "b1024-w4-r1-v8-u1", "b1024-w4-r1-v8-u1-c0-s2"}) {
+      EXPECT_NE(why(bf16(operation(name)), kGpu, parse_config(text).value()), "") << text;
+    }
+    EXPECT_NE(why(bf16(operation(name)), kGpu, Config{}), "");
+  }
 }
 
 TEST(ConfigLimits, NoFieldMayBeHugeZeroOrNegative) {
@@ -79,17 +89,18 @@ TEST(ConfigLimits, NoFieldMayBeHugeZeroOrNegative) {
     for (const SpaceTraits& traits : {kGpu, kCpu}) {
       for (const Variant& variant : tests::in_both_broadcasts({bf16(operation(name))})) {
         for (const int value : {kHuge, 1 << 30, 0, -1, std::numeric_limits<int>::min()}) {
-          for (int Config::* field :
-               {&Config::block_size, &Config::num_warps, &Config::rows_per_program,
-                &Config::vector_width, &Config::unroll}) {
+          for (const char mark :
+               {kColumnsOfProgram, kWarps, kRowsOfProgram, kVectorWidth, kUnroll}) {
             Config config = default_config(variant, traits, 8);
-            config.*field = value;
+            config.set(mark, value);
             EXPECT_NE(why(variant, traits, config), "") << to_text(variant) << to_text(config);
           }
         }
         Config config = default_config(variant, traits, 8);
-        config.cache_policy = static_cast<CachePolicy>(3);
-        EXPECT_NE(why(variant, traits, config), "");
+        for (const int policy : {-1, 3}) {
+          config.set(kCaching, policy);
+          EXPECT_NE(why(variant, traits, config), "");
+        }
       }
     }
   }

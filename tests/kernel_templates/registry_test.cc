@@ -8,6 +8,7 @@
 #include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/embedded_sources.h"
 #include "kernel_templates/template.h"
+#include "kernel_templates/templates/streaming_configs.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -115,11 +116,11 @@ TEST(Registry, VariantsReadAsOpBroadcastAndTypes) {
 }
 
 TEST(Registry, AnInstantiationIsTwoIncludesAndOneLine) {
-  const std::string text =
-      instantiation(kMixed, {2048, 8, 1, 8, 1, CachePolicy::kStreamAll}, DeviceKind::kCuda);
+  const std::string text = instantiation(
+      kMixed, as_config({2048, 8, 1, 8, 1, CachePolicy::kStreamAll}), DeviceKind::kCuda);
   EXPECT_EQ(std::ranges::count(text, '\n'), 3);
   EXPECT_TRUE(text.starts_with("#include \"math/compose.h\"\n#include \"cuda/elementwise.cuh\"\n"));
-  EXPECT_NE(text.find("Config{2048, 8, 1, 8, 1, "), std::string::npos);
+  EXPECT_NE(text.find("StreamingConfig{2048, 8, 1, 8, 1, "), std::string::npos);
   EXPECT_NE(text.find("ElementType::kFloat32"), std::string::npos);
   EXPECT_NE(text.find("Broadcast::kPerColumn"), std::string::npos);
 }
@@ -127,7 +128,7 @@ TEST(Registry, AnInstantiationIsTwoIncludesAndOneLine) {
 TEST(Registry, AnInstantiationNamesBroadcastAndAbsentOperands) {
   Variant variant = backward(kBfloat16, kBfloat16, kFloat32, kAbsent, kAbsent, kFloat32);
   variant.broadcast = Broadcast::kPerRow;
-  const std::string text = instantiation(variant, {}, DeviceKind::kCpu);
+  const std::string text = instantiation(variant, as_config({}), DeviceKind::kCpu);
   EXPECT_TRUE(text.starts_with("#include \"math/backward.h\"\n#include \"cpu/row_sums.h\"\n"));
   EXPECT_NE(text.find("DORAJIT_ROW_SUMS_KERNEL("), std::string::npos);
   EXPECT_NE(text.find("Broadcast::kPerRow"), std::string::npos);

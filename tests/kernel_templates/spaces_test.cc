@@ -7,6 +7,7 @@
 
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/templates/formula_templates.h"
+#include "kernel_templates/templates/streaming_configs.h"
 #include "tests/conformance/variant_lists.h"
 #include "tests/variants.h"
 
@@ -20,7 +21,8 @@ const SpaceTraits kLargeCpu{.kind = DeviceKind::kCpu, .processors = 255};
 constexpr std::size_t kMostSlimConfigs = 12;
 
 // What the template that serves the variant asserts.
-bool is_valid(const Variant& variant, const Config& config, DeviceKind kind) {
+bool is_valid(const Variant& variant, const Config& named, DeviceKind kind) {
+  const StreamingConfig config = as_streaming(named).value();
   const Template* const used = &template_of(variant);
   if (used == &column_sums_template) {
     return kind == DeviceKind::kCuda ? is_valid_for_cuda_column_sums(config)
@@ -38,7 +40,7 @@ void check_space(const Variant& variant, const SpaceTraits& traits, int width, S
   EXPECT_EQ(space.front(), default_config(variant, traits, width));
   for (const Config& config : space) {
     EXPECT_TRUE(is_valid(variant, config, traits.kind)) << to_text(config);
-    EXPECT_LE(config.vector_width, width);
+    EXPECT_LE(config[kVectorWidth], width);
     EXPECT_EQ(std::ranges::count(space, config), 1) << to_text(config);
   }
   if (kind == SpaceKind::kSlim) EXPECT_LE(space.size(), kMostSlimConfigs);
@@ -68,7 +70,7 @@ TEST(Spaces, EveryMixOfTypesHasAValidDefault) {
           const Config config = default_config(variant, traits, width);
           EXPECT_TRUE(is_valid(variant, config, traits.kind))
               << to_text(variant) << " " << to_text(config);
-          EXPECT_EQ(config.vector_width, width);
+          EXPECT_EQ(config[kVectorWidth], width);
         }
       }
     }
@@ -105,7 +107,7 @@ TEST(Spaces, WhatIsAbsentNarrowsNoVector) {
 TEST(Spaces, CpuConfigsThatDifferInWorkersShareTheirCode) {
   Config config = default_config(tests::float_compose(), kCpu, 1);
   Config other = config;
-  other.num_warps = 1;
+  other.set(kWarps, 1);
   EXPECT_NE(config, other);
   EXPECT_EQ(compiled_part(config, DeviceKind::kCpu), compiled_part(other, DeviceKind::kCpu));
   EXPECT_NE(compiled_part(config, DeviceKind::kCuda), compiled_part(other, DeviceKind::kCuda));
@@ -115,7 +117,7 @@ TEST(Spaces, OneProcessorMakesNoTwoWorkers) {
   for (const Config& config :
        config_space(tests::float_compose(), {.kind = DeviceKind::kCpu, .processors = 1}, 1,
                     SpaceKind::kComprehensive)) {
-    EXPECT_EQ(config.num_warps, 1);
+    EXPECT_EQ(config[kWarps], 1);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "kernel_templates/math/pairwise_sum.h"
 #include "kernel_templates/partial_sums.h"
 #include "kernel_templates/reference.h"
+#include "kernel_templates/templates/streaming_configs.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -140,10 +141,10 @@ TEST(SumLayout, WorkspaceServesEveryConfigAndIsAtMostAPercentOfTheMatrices) {
 TEST(LaunchShape, ASecondStageRunsOnlyForSeveralPartialSumsOrNone) {
   Variant variant{.operation = &operation("backward"), .types = {}};
   KernelArguments arguments{};
-  arguments.num_cols = arguments.num_channels = 70;
+  arguments.sizes[kernels::kCols] = arguments.sizes[kernels::kChannels] = 70;
   const auto shape = [&](std::int64_t rows) {
-    arguments.num_rows = rows;
-    return launch_shape(variant, {.block_size = 64, .rows_per_program = 256}, arguments);
+    arguments.sizes[kernels::kRows] = rows;
+    return launch_shape(variant, as_config({.block_size = 64, .rows_per_program = 256}), arguments);
   };
   EXPECT_EQ(shape(256).finish_programs, 0);
   EXPECT_EQ(shape(256).programs(), 2);
@@ -159,11 +160,11 @@ TEST(LaunchShape, RowSumsHaveAProgramForSeveralPartialSums) {
   const Variant variant{
       .operation = &operation("backward"), .broadcast = Broadcast::kPerRow, .types = {}};
   KernelArguments arguments{};
-  arguments.num_rows = 12;
-  arguments.num_cols = kPartialColumns + 1;
-  arguments.num_channels = 4;
+  arguments.sizes[kernels::kRows] = 12;
+  arguments.sizes[kernels::kCols] = kPartialColumns + 1;
+  arguments.sizes[kernels::kChannels] = 4;
   const LaunchShape shape =
-      launch_shape(variant, {.block_size = 128, .rows_per_program = 16}, arguments);
+      launch_shape(variant, as_config({.block_size = 128, .rows_per_program = 16}), arguments);
   EXPECT_EQ(shape.programs(), 2) << "3 samples, 2 spans and 4 channels make 24 partial sums";
   EXPECT_EQ(shape.finish_programs, 1);
 }

@@ -7,6 +7,7 @@
 
 #include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/spaces.h"
+#include "kernel_templates/templates/streaming_configs.h"
 #include "runtime/compile/file_identity.h"
 #include "runtime/compile/host_compiler.h"
 #include "runtime/compile/nvrtc_compiler.h"
@@ -117,7 +118,7 @@ TEST(HostCompiler, AMissingCompilerIsNamed) {
 
 TEST(HostCompiler, AnInvalidConfigFailsOnTheTemplatesOwnAssertion) {
   CompileRequest request = cpu_request();
-  request.config.vector_width = 3;
+  request.config.set(kernels::kVectorWidth, 3);
   HostCompiler compiler("", nullptr);
   const auto artifact = compiler.compile(request);
   ASSERT_FALSE(artifact);
@@ -140,7 +141,7 @@ TEST(ArtifactKey, DependsOnEverythingThatDecidesTheCode) {
   EXPECT_NE(key, artifact_key(request, "-O2", "c++ 1"));
   EXPECT_NE(key, artifact_key(request, "-O3", "c++ 2"));
   CompileRequest other = request;
-  other.config.block_size = 64;
+  other.config.set(kernels::kColumnsOfProgram, 64);
   EXPECT_NE(key, artifact_key(other, "-O3", "c++ 1"));
   other = request;
   other.variant.types[0] = kFloat16;
@@ -201,7 +202,7 @@ TEST_F(Nvrtc, HasANameAndABuildNumber) {
 
 TEST_F(Nvrtc, AnInvalidConfigFailsOnTheTemplatesOwnAssertion) {
   const auto artifact = compiler_->compile({.variant = tests::float_compose(),
-                                            .config = {100, 4, 1, 4, 1},
+                                            .config = kernels::as_config({100, 4, 1, 4, 1}),
                                             .target = {DeviceKind::kCuda, "sm_90"}});
   ASSERT_FALSE(artifact);
   EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernel_templates/templates/streaming_configs.h"
 #include "runtime/compile/host_compiler.h"
 #include "tests/variants.h"
 
@@ -11,10 +12,9 @@ namespace {
 // dlopen() knows libraries by their path, and /proc/self/fd/N names another file once N is reused.
 TEST(DynamicLibrary, CodeOpenedFromMemoryOneAfterAnotherIsDistinct) {
   compile::HostCompiler compiler("", nullptr);
-  const kernels::Config small{
-      .block_size = 64, .num_warps = 1, .rows_per_program = 1, .vector_width = 1, .unroll = 1};
+  const kernels::Config small = kernels::as_config({.block_size = 64});
   kernels::Config large = small;
-  large.block_size = 128;
+  large.set(kernels::kColumnsOfProgram, 128);
   const compile::Target target{.kind = kernels::DeviceKind::kCpu, .arch = "native"};
   const auto first =
       compiler.compile({.variant = tests::float_compose(), .config = small, .target = target});

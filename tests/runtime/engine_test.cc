@@ -23,7 +23,7 @@ class ImpossibleConfigs final : public launch::ConfigSource {
   launch::ConfigAnswer find(const launch::Problem&, device::Device&,
                             launch::KernelCache&) override {
     kernels::Config config;
-    config.vector_width = 3;
+    config.set(kernels::kVectorWidth, 3);
     return {.config = config, .rung = launch::Rung::kUserDatabase};
   }
 };

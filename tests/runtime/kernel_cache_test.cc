@@ -42,10 +42,10 @@ TEST_F(KernelCacheTest, ConfigsThatDifferInWorkersShareOneCompilationAndKeepThei
   KernelCache kernels(Settings{}, &artifacts_, statistics_);
   kernels::Config config = kConfig;
   for (const int workers : {1, 2, 7}) {
-    config.num_warps = workers;
+    config.set(kernels::kWarps, workers);
     const auto ready = kernels.get(device_, kVariant, config);
     ASSERT_TRUE(ready);
-    EXPECT_EQ(ready->config.num_warps, workers);
+    EXPECT_EQ(ready->config[kernels::kWarps], workers);
   }
   EXPECT_EQ(statistics_.compilations, 1);
 }
@@ -55,11 +55,11 @@ TEST_F(KernelCacheTest, WithoutACompilerTheLibrarysOwnKernelServesWithItsOwnConf
   settings.host_compiler = "none";
   KernelCache kernels(settings, &artifacts_, statistics_);
   kernels::Config config = kConfig;
-  config.block_size = 64;
+  config.set(kernels::kColumnsOfProgram, 64);
   const auto ready = kernels.get(device_, kVariant, config);
   ASSERT_TRUE(ready);
   EXPECT_TRUE(ready->is_builtin);
-  EXPECT_EQ(ready->config.block_size, kConfig.block_size);
+  EXPECT_EQ(ready->config[kernels::kColumnsOfProgram], kConfig[kernels::kColumnsOfProgram]);
   EXPECT_EQ(statistics_.compilations, 0);
 }
 

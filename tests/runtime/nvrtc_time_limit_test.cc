@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "kernel_templates/spaces.h"
+#include "kernel_templates/templates/streaming_configs.h"
 #include "runtime/compile/nvrtc_compiler.h"
 #include "runtime/launch/kernel_cache.h"
 #include "tests/variants.h"
@@ -76,8 +77,8 @@ TEST(NvrtcTimeLimitProcess, ACompilationThatNeverEndsDoesNotHoldUpTheExit) {
 // The config that made it necessary, which takes NVRTC minutes.
 kernels::Config endless_config() {
   auto config = kernels::default_config(tests::float_compose(), {.kind = DeviceKind::kCuda}, 4);
-  config.rows_per_program = 512;
-  config.unroll = 512;
+  config.set(kernels::kRowsOfProgram, 512);
+  config.set(kernels::kUnroll, 512);
   return config;
 }
 

@@ -12,8 +12,7 @@ namespace {
 
 LaunchPlan plan_for(std::int64_t cols, int block_size = 1) {
   Problem problem{.key = {0, cols}};
-  kernels::Config config;
-  config.block_size = block_size;
+  const kernels::Config config{{kernels::kColumnsOfProgram, block_size}};
   return {.key = make_plan_key(problem, {}),
           .problem = problem,
           .device = nullptr,
@@ -38,8 +37,8 @@ TEST(PlanTable, ReplacesThePlanOfAKeyAndKeepsTheOldOneAlive) {
   PlanTable table;
   const LaunchPlan* old = table.insert(plan_for(7, 128));
   table.insert(plan_for(7, 256));
-  EXPECT_EQ(old->answer.config.block_size, 128);
-  EXPECT_EQ(table.find(old->key)->answer.config.block_size, 256);
+  EXPECT_EQ(old->answer.config[kernels::kColumnsOfProgram], 128);
+  EXPECT_EQ(table.find(old->key)->answer.config[kernels::kColumnsOfProgram], 256);
 }
 
 TEST(PlanTable, KeysDifferInEveryPart) {

@@ -81,11 +81,12 @@ Html geometry_map(std::span<const ProblemFindings> problems, bool is_cpu) {
     for (const cache::Trial& trial : found.trials) {
       if (!was_measured(trial)) continue;
       const kernels::Config& config = trial.config;
-      const Geometry geometry{config.num_warps, config.rows_per_program};
-      blocks.insert(config.block_size);
+      const Geometry geometry{config[kernels::kWarps], config[kernels::kRowsOfProgram]};
+      blocks.insert(config[kernels::kColumnsOfProgram]);
       geometries.insert(geometry);
       // The first is the fastest.
-      fastest.try_emplace({config.block_size, geometry}, trial.median_ns / best_of(found));
+      fastest.try_emplace({config[kernels::kColumnsOfProgram], geometry},
+                          trial.median_ns / best_of(found));
     }
     for (const auto& [place, ratio] : fastest) cells[place].add(ratio);
   }

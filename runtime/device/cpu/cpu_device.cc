@@ -138,12 +138,12 @@ Status CpuDevice::launch(const LoadedKernel& kernel, const kernels::Config& conf
                          const kernels::KernelArguments& arguments, Stream) {
   const auto& own = static_cast<const CpuKernel&>(kernel);
   const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
-  const double elements =
-      static_cast<double>(arguments.num_rows) * static_cast<double>(arguments.num_cols);
+  const double elements = static_cast<double>(arguments.sizes[kernels::kRows]) *
+                          static_cast<double>(arguments.sizes[kernels::kCols]);
   const auto grains = static_cast<long long>(elements / kGrainElements) + 1;
   const auto workers_for = [&](long long total) {
     return static_cast<int>(
-        std::min({static_cast<long long>(std::max(config.num_warps, 1)), total, grains}));
+        std::min({static_cast<long long>(std::max(config[kernels::kWarps], 1)), total, grains}));
   };
   run_on(pool_, {.function = own.run(),
                  .variant = own.variant(),
@@ -154,7 +154,7 @@ Status CpuDevice::launch(const LoadedKernel& kernel, const kernels::Config& conf
     run_on(pool_, {.function = own.finish(),
                    .variant = own.variant(),
                    .arguments = arguments,
-                   .total = arguments.num_channels,
+                   .total = arguments.sizes[kernels::kChannels],
                    .workers = workers_for(shape.finish_programs)});
   }
   return {};

@@ -228,7 +228,7 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
   };
   if (shape.programs() > 0) {
     DORAJIT_TRY(launch_grid(own.run(), shape.column_programs, shape.row_programs,
-                            config.num_warps * kernels::kThreadsPerWarp, false));
+                            config[kernels::kWarps] * kernels::kThreadsPerWarp, false));
   }
   if (shape.finish_programs == 0) return {};
   const bool early = launches_early_ && own.finish_waits() && shape.programs() > 0;
