@@ -14,7 +14,6 @@ namespace {
 using cache::Winner;
 
 constexpr double kHalvingOfVectors = 2;
-constexpr double kDoublingPastTheColumns = 8;
 
 bool can_answer(const Winner& winner, const Seeker& seeker) {
   return winner.environment.templates == seeker.templates &&
@@ -36,17 +35,6 @@ double distance(const launch::Problem& problem, const launch::Problem& other) {
     if (dimensions[i].keying != kernels::Keying::kDerived) sum += factors(sizes[i], others[i]);
   }
   return sum;
-}
-
-// On a GPU a block wider than the matrix leaves threads idle: up to two thirds more time where the
-// winner's own matrix was wide enough for it.
-double misfit(const Seeker& seeker, const kernels::Config& config) {
-  if (!seeker.device.starts_with("cuda/")) return 0;
-  const kernels::OperandShape& matrix = seeker.problem.variant.operation->operands.front().shape;
-  const std::int64_t cols = kernels::row_length(matrix, seeker.problem.key);
-  const double blocks =
-      static_cast<double>(config[kernels::kColumnsOfProgram]) / static_cast<double>(cols);
-  return blocks > 1 ? kDoublingPastTheColumns * std::log2(blocks) : 0;
 }
 
 std::string_view kind_of(std::string_view fingerprint) {
@@ -75,7 +63,9 @@ const Winner* nearest_shape(std::span<const Winner> winners, const Seeker& seeke
     if (winner.device != seeker.device || !can_answer(winner, seeker)) continue;
     const auto problem = launch::parse_problem(winner.problem);
     if (!problem || problem->variant != seeker.problem.variant) continue;
-    const double away = distance(seeker.problem, *problem) + misfit(seeker, winner.config);
+    const double away = distance(seeker.problem, *problem) +
+                        kernels::misfit(problem->variant, seeker.traits,
+                                        seeker.problem.largest_sizes(), winner.config);
     if (away < least) {
       least = away;
       nearest = &winner;

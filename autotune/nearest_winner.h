@@ -20,9 +20,9 @@ struct Seeker {
 };
 
 // Of the device's winners of the same variant, the one whose shape is the fewest factors of two
-// away, columns and rows together; null if there is none. A problem of another alignment class
-// counts as two factors of two away for each halving of the vectors, and a config whose block is
-// wider than the problem's matrix as eight for each doubling.
+// away, all dimensions together; null if there is none. A problem of another alignment class counts
+// as two factors of two away for each halving of the vectors, and a config as much as its template
+// says that it does not fit the problem.
 const cache::Winner* nearest_shape(std::span<const cache::Winner> winners, const Seeker& seeker);
 
 // Of the winners of the same problem on other devices of the kind, the one on the device that has

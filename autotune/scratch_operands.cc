@@ -37,7 +37,8 @@ std::vector<std::byte> random_elements(const kernels::Operand& operand, ElementT
   std::vector<std::byte> bytes(count * size);
   const kernels::OperandArgument target{.data = bytes.data(), .row_stride = 0};
   for (std::size_t i = 0; i < distinct; ++i) {
-    const double value = operand.shape.is_matrix() ? around_zero(random) : around_one(random);
+    const bool is_around_one = operand.samples == kernels::Samples::kAroundOne;
+    const double value = is_around_one ? around_one(random) : around_zero(random);
     kernels::store_element(target, type, 0, static_cast<long long>(i), value);
   }
   for (std::size_t done = distinct; done < count;) {
@@ -179,9 +180,7 @@ Status ScratchOperands::fill_inputs() {
 
 kernels::KernelArguments ScratchOperands::arguments(std::int64_t set) const {
   kernels::KernelArguments arguments{};
-  arguments.sizes[kernels::kRows] = shape_.sizes[0];
-  arguments.sizes[kernels::kCols] = shape_.sizes[1];
-  arguments.sizes[kernels::kChannels] = shape_.sizes[2];
+  std::ranges::copy(shape_.sizes, arguments.sizes);
   arguments.workspace = buffer_->data() + set * set_bytes_ + workspace_offset_;
   std::ranges::fill(arguments.scalars, 0.5);
   for (std::size_t i = 0; i < layout_.size(); ++i) {

@@ -43,8 +43,8 @@ ScratchShape fitting_shape(const launch::Problem& problem, const kernels::Sizes&
 Status check_fits(const launch::Problem& problem, const ScratchShape& shape,
                   kernels::DeviceKind kind, std::int64_t bytes);
 
-// Several sets of operands of one variant, inputs filled with reproducible finite values around
-// those that training meets (gains around 1, as the paper measured them), in one allocation.
+// Several sets of operands of one variant, inputs filled with reproducible finite values as their
+// entries in the table say, in one allocation.
 // Outputs are poisoned, and so are the guards between the operands, which no kernel may write.
 class ScratchOperands {
  public:

@@ -6,8 +6,9 @@
 
 namespace dorajit::kernels {
 
-std::string why_config_is_invalid(const Variant& variant, DeviceKind kind, const Config& config) {
-  return template_of(variant).why_config_is_invalid(variant, kind, config);
+std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
+                                  const Config& config) {
+  return template_of(variant).why_config_is_invalid(variant, traits, config);
 }
 
 std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
@@ -20,7 +21,7 @@ std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& tra
     return std::format("its {} workers are more than the {} processors", config[kWarps],
                        traits.processors);
   }
-  return why_config_is_invalid(variant, traits.kind, config);
+  return why_config_is_invalid(variant, traits, config);
 }
 
 }  // namespace dorajit::kernels

@@ -17,7 +17,9 @@ namespace dorajit::kernels {
 std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
                                   int vector_width, const Config& config);
 
-// The same without data and device: why no kernel of the variant can have the config.
-std::string why_config_is_invalid(const Variant& variant, DeviceKind kind, const Config& config);
+// The same without data and with no regard to processors: why no kernel of the variant can have the
+// config on devices of that kind and architecture.
+std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
+                                  const Config& config);
 
 }  // namespace dorajit::kernels

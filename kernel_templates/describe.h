@@ -1,10 +1,12 @@
 // Makes the object of an operation from its description and its formula.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string_view>
 
 #include "kernel_templates/builtin_kernels.h"
+#include "kernel_templates/operation_rules.h"
 #include "kernel_templates/reference.h"
 #include "kernel_templates/registry.h"
 #include "kernel_templates/sizes.h"
@@ -14,11 +16,19 @@ namespace dorajit::kernels {
 
 // The dimensions of every operation that a formula defines, in the order of KernelArguments. There
 // is a channel for each column or for each row of a sample, as the variant's Broadcast says.
+inline constexpr Dimension kLayerColumns = {
+    .name = "cols", .keying = Keying::kExact, .mark = 'c', .layer_size = LayerSize::kOutFeatures};
+inline constexpr Dimension kDerivedChannels = {
+    .name = "channels", .keying = Keying::kDerived, .columns = kCols, .rows = kRows};
 inline constexpr Dimension kElementwiseDimensions[] = {
-    {.name = "rows", .keying = Keying::kBucketed, .mark = 'r'},
-    {.name = "cols", .keying = Keying::kExact, .mark = 'c'},
-    {.name = "channels", .keying = Keying::kDerived},
-};
+    {.name = "rows", .keying = Keying::kBucketed, .mark = 'r', .layer_size = LayerSize::kTokens},
+    kLayerColumns,
+    kDerivedChannels};
+// Of one that is called for a layer and not for its activations.
+inline constexpr Dimension kPerLayerDimensions[] = {
+    {.name = "rows", .keying = Keying::kBucketed, .mark = 'r', .layer_size = LayerSize::kOne},
+    kLayerColumns,
+    kDerivedChannels};
 inline constexpr OperandShape kMatrix = {.text = "rows, cols", .outer = kRows, .inner = kCols};
 inline constexpr OperandShape kPerChannel = {.text = "channels", .inner = kChannels};
 
@@ -30,7 +40,7 @@ struct Description {
   std::span<const std::string_view> scalars;
   std::string_view formula;      // the class template's name
   std::string_view math_header;  // which declares it
-  bool is_per_layer = false;
+  bool is_per_layer = false;     // on one row
 };
 
 // The first operand per channel that has the role, or -1.
@@ -40,9 +50,6 @@ consteval int find_per_channel(std::span<const Operand> operands, OperandRole ro
   }
   return -1;
 }
-
-// Never defined: a call in a constant expression does not compile.
-void refuse(const char* why);
 
 // Does not compile if the operands are not those of the formula, in its order.
 template <template <class> class Formula>
@@ -69,20 +76,21 @@ consteval void check_operands(std::span<const Operand> operands) {
 template <template <class> class Formula>
 consteval Operation describe(const Description& text) {
   check_operands<Formula>(text.operands);
-  return {.name = text.name,
-          .documentation = text.documentation,
-          .dimensions = kElementwiseDimensions,
-          .operands = text.operands,
-          .scalars = text.scalars,
-          .formula = text.formula,
-          .math_header = text.math_header,
-          .reference = evaluate_reference<Formula>,
-          .select_template = formula_template,
-          .builtin = builtin_kernel_of<Formula>,
-          .is_offered = true,
-          .sum_operand = find_per_channel(text.operands, OperandRole::kOutput),
-          .is_per_layer = text.is_per_layer,
-          .has_broadcast = find_per_channel(text.operands, OperandRole::kInput) >= 0};
+  return checked({.name = text.name,
+                  .documentation = text.documentation,
+                  .dimensions = text.is_per_layer ? kPerLayerDimensions : kElementwiseDimensions,
+                  .operands = text.operands,
+                  .scalars = text.scalars,
+                  .formula = text.formula,
+                  .math_header = text.math_header,
+                  .reference = evaluate_reference<Formula>,
+                  .select_template = formula_template,
+                  .builtin = builtin_kernel_of<Formula>,
+                  .sum_operand = find_per_channel(text.operands, OperandRole::kOutput),
+                  .has_broadcast = find_per_channel(text.operands, OperandRole::kInput) >= 0,
+                  .is_one_row = std::ranges::all_of(text.operands, [](const Operand& operand) {
+                    return operand.shape == kMatrix;
+                  })});
 }
 
 // A pass over memory that only measurements launch, and only through a compiler.

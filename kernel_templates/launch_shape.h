@@ -1,5 +1,5 @@
-// How many programs a launch has, which follows from the variant's template, the config and the
-// sizes.
+// How large the stages of a launch are, which follows from the variant's template, the config and
+// the sizes.
 #pragma once
 
 #include "kernel_templates/arguments.h"
@@ -8,12 +8,20 @@
 
 namespace dorajit::kernels {
 
-struct LaunchShape {
-  long long column_programs = 0;  // side by side along the columns, numbered fastest
-  long long row_programs = 0;
-  long long finish_programs = 0;  // of the second stage; 0 where there is none
+// A CPU runs programs in any order and in ranges, and numbers them with x fastest.
+struct StageShape {
+  long long grid_x = 0;
+  long long grid_y = 1;
+  int threads = 0;       // of a program on CUDA
+  int shared_bytes = 0;  // dynamic shared memory of a program on CUDA; 48 KiB at most
 
-  [[nodiscard]] long long programs() const { return column_programs * row_programs; }
+  [[nodiscard]] long long programs() const { return grid_x * grid_y; }
+};
+
+struct LaunchShape {
+  StageShape run;
+  StageShape finish{};  // of the second stage; without programs where there is none
+  double work = 0;      // elements that it goes through, by which a CPU decides on workers
 };
 
 LaunchShape launch_shape(const Variant& variant, const Config& config,

@@ -105,7 +105,8 @@ bool is_supported(const Variant& variant) {
     present += variant.has(i) ? 1 : 0;
   }
   const auto doubles = std::ranges::count(variant.operand_types(), ElementType::kFloat64);
-  return writes && (doubles == 0 || doubles == present);
+  return writes && (doubles == 0 || doubles == present) &&
+         (op.why_unsupported == nullptr || op.why_unsupported(variant).empty());
 }
 
 ElementType compute_type(const Variant& variant) {
@@ -133,8 +134,10 @@ std::vector<Variant> all_variants(const Operation& operation) {
 
 std::vector<std::string_view> source_roots(const Variant& variant, DeviceKind kind) {
   const Template& used = template_of(variant);
-  return {variant.operation->math_header,
-          kind == DeviceKind::kCuda ? used.cuda_source : used.cpu_source};
+  std::vector<std::string_view> roots;
+  if (!variant.operation->math_header.empty()) roots.push_back(variant.operation->math_header);
+  roots.push_back(kind == DeviceKind::kCuda ? used.cuda_source : used.cpu_source);
+  return roots;
 }
 
 std::string source_identity(const Variant& variant, DeviceKind kind) {
@@ -151,9 +154,14 @@ std::string instantiation(const Variant& variant, const Config& config, DeviceKi
     text += std::format("#include \"{}\"\n", root);
   }
   const Template& used = template_of(variant);
-  text += std::format("{}(dorajit::kernels::{}, ({}), dorajit::kernels::Broadcast::{}",
-                      used.entry_macro, variant.operation->formula, used.config_expression(config),
-                      variant.broadcast == Broadcast::kPerRow ? "kPerRow" : "kPerColumn");
+  const std::string expression = used.config_expression(config);
+  if (variant.operation->formula.empty()) {
+    text += std::format("{}(({})", used.entry_macro, expression);
+  } else {
+    text += std::format("{}(dorajit::kernels::{}, ({}), dorajit::kernels::Broadcast::{}",
+                        used.entry_macro, variant.operation->formula, expression,
+                        variant.broadcast == Broadcast::kPerRow ? "kPerRow" : "kPerColumn");
+  }
   for (const ElementType type : variant.operand_types()) {
     text += std::format(", dorajit::kernels::ElementType::{}",
                         kTypeConstants[static_cast<std::size_t>(type)]);

@@ -31,11 +31,24 @@ enum class Keying {
   kDerived,   // not at all: it follows from the other sizes and the variant
 };
 
+// What a model's layer gives a dimension, so that the problems of a model follow from its layers.
+enum class LayerSize {
+  kNone,  // nothing: no problem of the operation follows from a layer
+  kOne,
+  kTokens,
+  kOutFeatures,
+};
+
 // A named size of an operation. Operands that share a dimension must agree on its size.
 struct Dimension {
   std::string_view name;
   Keying keying;
   char mark = '\0';  // stands before the size in the text of a problem: "c4096"; 0 if derived
+  LayerSize layer_size = LayerSize::kNone;
+  // Of a derived one, the dimensions that it is counted along, as indices: as large as the first
+  // per column, a divisor of the second per row.
+  int columns = -1;
+  int rows = -1;
 };
 
 // The sizes of an operation's dimensions, in its order; 0 beyond them.
@@ -62,12 +75,18 @@ enum class Presence {
 // The element type that a model's layer gives an operand.
 enum class UsualType { kOfActivations, kOfGain };
 
+// What tuning fills an input with: normally distributed values, with a deviation of 1 around zero, of
+// 0.0015 around one, as trained gains were measured.
+enum class Samples { kAroundZero, kAroundOne };
+
 struct Operand {
   std::string_view name;  // ends with a null character, as every name of the table
   OperandRole role;
   OperandShape shape;
   Presence presence = Presence::kRequired;
   UsualType usual_type = shape.is_matrix() ? UsualType::kOfActivations : UsualType::kOfGain;
+  Samples samples = !shape.is_matrix() && usual_type == UsualType::kOfGain ? Samples::kAroundOne
+                                                                           : Samples::kAroundZero;
 };
 
 struct Template;
@@ -78,7 +97,7 @@ struct Variant;
 using ReferenceFunction = void (*)(const KernelArguments& arguments, const Variant& variant);
 
 // A kernel that was compiled into the library, for every mix of element types. `run` takes programs
-// [first, last), `finish` the channels of a sum; it is null where there is no sum.
+// [first, last) of the first stage, `finish` those of the second; it is null where there is none.
 struct BuiltinKernel {
   using Function = void (*)(const Variant& variant, const KernelArguments& arguments,
                             long long first, long long last);
@@ -93,15 +112,21 @@ struct Operation {
   std::span<const Dimension> dimensions;
   std::span<const Operand> operands;  // in the order of KernelArguments::operands
   std::span<const std::string_view> scalars;
-  std::string_view formula;      // class template in the header
-  std::string_view math_header;  // "math/compose.h"
+  // Class template in the header "math/compose.h"; both are empty where the template alone is the
+  // kernel.
+  std::string_view formula{};
+  std::string_view math_header{};
   ReferenceFunction reference;
   const Template& (*select_template)(const Variant& variant);
-  BuiltinKernel (*builtin)(const Variant& variant);  // null: the library holds no CPU kernel of it
-  bool is_offered;     // by the public interfaces, which leave out what only measurements use
-  int sum_operand;     // the index of the operand that is a sum, or -1
-  bool is_per_layer;   // called for a layer and not for its activations: on one row
-  bool has_broadcast;  // whether an operand is broadcast
+  // Null: the library holds no CPU kernel of it.
+  BuiltinKernel (*builtin)(const Variant& variant) = nullptr;
+  // Beyond what is_supported() asks of every operation: why the variant is not served, as in
+  // "`gain` needs `magnitude`"; empty if it is. Null: there is nothing more to ask.
+  std::string_view (*why_unsupported)(const Variant& variant) = nullptr;
+  bool is_offered = true;      // by the public interfaces; not what only measurements use
+  int sum_operand = -1;        // the index of the operand that is a sum, or -1
+  bool has_broadcast = false;  // whether an operand is broadcast
+  bool is_one_row = false;     // the same for any shape: its tensors are taken for one long row
 };
 
 // All operations, in the order in which CMake lists operations/*.cc. Usable during the
@@ -141,8 +166,8 @@ std::optional<Variant> parse_variant(std::string_view text);
 std::string to_text(const Variant& variant);
 
 // Whether the operation serves the variant: f64 goes only with f64, every other mix is allowed;
-// what is absent may be; something is written; and only operations with a broadcast operand have a
-// per-row form.
+// what is absent may be; something is written; only operations with a broadcast operand have a
+// per-row form; and the operation has nothing against it.
 bool is_supported(const Variant& variant);
 
 // f64 when any operand is, else f32.
@@ -151,8 +176,8 @@ ElementType compute_type(const Variant& variant);
 // Every supported variant of an operation with all its operands, per column.
 std::vector<Variant> all_variants(const Operation& operation);
 
-// The sources that a kernel of this variant is compiled from on a kind of device, and the names and
-// content hashes of all that they include.
+// The sources that a kernel of this variant is compiled from on a kind of device, the formula's
+// first if there is one, and the names and content hashes of all that they include.
 std::vector<std::string_view> source_roots(const Variant& variant, DeviceKind kind);
 std::string source_identity(const Variant& variant, DeviceKind kind);
 

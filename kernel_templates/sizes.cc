@@ -16,9 +16,12 @@ Sizes with_derived(const Variant& variant, Sizes sizes) {
   const auto& dimensions = variant.operation->dimensions;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
     if (dimensions[i].keying != Keying::kDerived) continue;
-    const std::int64_t rows = sizes[kRows];
-    sizes[i] = variant.broadcast == Broadcast::kPerColumn ? sizes[kCols]
-                                                          : std::min(rows & -rows, kMostChannels);
+    if (variant.broadcast == Broadcast::kPerColumn) {
+      sizes[i] = sizes[static_cast<std::size_t>(dimensions[i].columns)];
+    } else {
+      const std::int64_t rows = sizes[static_cast<std::size_t>(dimensions[i].rows)];
+      sizes[i] = std::min(rows & -rows, kMostChannels);
+    }
   }
   return sizes;
 }

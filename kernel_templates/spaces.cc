@@ -33,6 +33,12 @@ std::vector<Config> config_space(const Variant& variant, const SpaceTraits& trai
   return template_of(variant).config_space(variant, traits, vector_width, kind);
 }
 
+double misfit(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
+              const Config& config) {
+  const auto own = template_of(variant).misfit;
+  return own == nullptr ? 0 : own(variant, traits, sizes, config);
+}
+
 Config compiled_part(const Config& config, DeviceKind kind) {
   Config compiled = config;
   if (kind == DeviceKind::kCpu) compiled.set(kWarps, 1);

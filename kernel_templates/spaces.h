@@ -13,7 +13,8 @@ enum class SpaceKind { kSlim, kComprehensive };
 // What a space needs to know of a device.
 struct SpaceTraits {
   DeviceKind kind = DeviceKind::kCpu;
-  int processors = 1;  // SMs, or CPU threads worth using
+  int processors = 1;    // SMs, or CPU threads worth using
+  int architecture = 0;  // compute capability, 90 for 9.0; 0 on a CPU
 };
 
 // The widest vector, in elements, that any config of the variant uses: 16 bytes of its widest
@@ -27,6 +28,11 @@ Config default_config(const Variant& variant, const SpaceTraits& traits, int vec
 // Every config to try for problems of that alignment class, the default first, without repeats.
 std::vector<Config> config_space(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind);
+
+// How badly a config, which may have won elsewhere, fits the sizes on a device like that: in
+// factors of two of distance between sizes (autotune/nearest_winner.h). 0 if it fits.
+double misfit(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
+              const Config& config);
 
 // The config as far as the compiler sees it: what only matters at launch is set to a fixed value,
 // so that configs which differ in nothing else share one artifact.

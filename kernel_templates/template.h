@@ -21,19 +21,25 @@ struct Template {
   std::string_view name;
   std::string_view cuda_source;  // "cuda/elementwise.cuh"
   std::string_view cpu_source;
-  std::string_view entry_macro;  // defined by both sources
-  Config builtin_config;         // of the CPU kernels that the library holds
+  // Defined by both sources; takes (formula, (config), broadcast, element types...), or, for
+  // operations without a formula, ((config), element types...).
+  std::string_view entry_macro;
+  bool has_second_stage = false;  // whether its kernels export `dorajit_finish`
+  Config builtin_config{};        // of the CPU kernels that the library holds
 
   Config (*default_config)(const Variant& variant, const SpaceTraits& traits, int vector_width);
   std::vector<Config> (*config_space)(const Variant& variant, const SpaceTraits& traits,
                                       int vector_width, SpaceKind kind);
-  std::string (*why_config_is_invalid)(const Variant& variant, DeviceKind kind,
+  std::string (*why_config_is_invalid)(const Variant& variant, const SpaceTraits& traits,
                                        const Config& config);
   std::string (*config_expression)(const Config& config);  // in the generated source
   LaunchShape (*launch_shape)(const Variant& variant, const Config& config,
                               const KernelArguments& arguments);
   std::int64_t (*workspace_bytes)(const Variant& variant, const Sizes& sizes);
   std::vector<Sizes> (*verification_sizes)(const Variant& variant, const Sizes& problem);
+  // Null: every config fits every size as well as another.
+  double (*misfit)(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
+                   const Config& config) = nullptr;
 };
 
 // The template that serves a variant.

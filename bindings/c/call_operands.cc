@@ -13,15 +13,9 @@ namespace {
 using kernels::Operation;
 using kernels::Presence;
 
-bool have_one_shape(const Operation& operation) {
-  return std::ranges::all_of(operation.operands, [&](const kernels::Operand& operand) {
-    return operand.shape == operation.operands.front().shape;
-  });
-}
-
-// One element per channel: all dimensions of the tensor, flattened into one row.
-Result<launch::TensorView> channels_from_dlpack(const Operation& operation, std::size_t operand,
-                                                const DLTensor* tensor) {
+// All dimensions of the tensor, flattened into one row.
+Result<launch::TensorView> vector_from_dlpack(const Operation& operation, std::size_t operand,
+                                              const DLTensor* tensor) {
   const int all = tensor == nullptr ? 1 : tensor->ndim;
   return tensor_from_dlpack(operation.name, operation.operands[operand].name, tensor,
                             std::max(all, 1));
@@ -56,8 +50,8 @@ Result<Operands> operands_from_dlpack(const Operation& operation,
       broadcast_before = name;
     }
   }
-  // Where all operands are alike nothing tells rows from columns, and one row is the fastest shape.
-  if (have_one_shape(operation) && tensors.front() != nullptr) {
+  // One row is the fastest shape.
+  if (operation.is_one_row && tensors.front() != nullptr) {
     layout.column_dims = std::max(tensors.front()->ndim, 1);
   }
   operands.broadcast = layout.broadcast;
@@ -73,7 +67,7 @@ Result<Operands> operands_from_dlpack(const Operation& operation,
                      tensor_from_dlpack(operation.name, operation.operands[i].name, tensors[i],
                                         layout.column_dims));
     } else {
-      DORAJIT_ASSIGN(operands.views[i], channels_from_dlpack(operation, i, tensors[i]));
+      DORAJIT_ASSIGN(operands.views[i], vector_from_dlpack(operation, i, tensors[i]));
     }
   }
   return operands;

@@ -9,6 +9,7 @@
 #include "bindings/c/error_handle.h"
 #include "bindings/c/operation_handle.h"
 #include "kernel_templates/partial_sums.h"
+#include "kernel_templates/sizes.h"
 #include "runtime/launch/check_call.h"
 #include "runtime/launch/size_limit.h"
 
@@ -65,9 +66,29 @@ dorajit_status call(dorajit_engine* engine, void* stream, const Operation& opera
   });
 }
 
-// How many bytes a sum over the matrix needs; `function` stands in messages.
-Status workspace_of(std::string_view function, const Operation& operation,
-                    std::span<const DLTensor* const> tensors, std::int64_t* bytes) {
+// How many bytes a call with these tensors needs.
+Status workspace_of(const dorajit_operation* handle, const DLTensor* const* tensors,
+                    std::int32_t num_tensors, std::int64_t* bytes) {
+  constexpr std::string_view kFunction = "operation_workspace";
+  DORAJIT_ASSIGN(const Operation* operation,
+                 check_tensor_count(kFunction, handle, tensors, num_tensors));
+  DORAJIT_TRY(require(bytes, kFunction, "bytes", "pass where the size goes"));
+  const std::size_t count = operation->operands.size();
+  DORAJIT_ASSIGN(const Operands operands,
+                 operands_from_dlpack(*operation, std::span(tensors, count)));
+  DORAJIT_ASSIGN(const launch::CheckedCall checked,
+                 launch::check_shapes({.operation = operation,
+                                       .broadcast = operands.broadcast,
+                                       .operands = std::span(operands.views).first(count),
+                                       .scalars = {}}));
+  *bytes = kernels::workspace_bytes(checked.variant, checked.sizes);
+  return {};
+}
+
+// How many bytes the sum of a function that has a name of its own needs, of whose tensors only the
+// matrix and the one that is broadcast are known; `function` stands in messages.
+Status sum_workspace_of(std::string_view function, const Operation& operation,
+                        std::span<const DLTensor* const> tensors, std::int64_t* bytes) {
   DORAJIT_TRY(require(bytes, function, "bytes", "pass where the size goes"));
   // Of the other tensors nothing is known yet.
   std::array<const DLTensor*, kernels::kMaxOperands> known{};
@@ -130,17 +151,7 @@ dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
 dorajit_status dorajit_operation_workspace(const dorajit_operation* operation,
                                            const DLTensor* const* tensors, std::int32_t num_tensors,
                                            std::int64_t* bytes, dorajit_error** error) {
-  return guarded(error, [&]() -> dorajit::Status {
-    constexpr std::string_view kFunction = "operation_workspace";
-    DORAJIT_ASSIGN(const Operation* known,
-                   check_tensor_count(kFunction, operation, tensors, num_tensors));
-    DORAJIT_TRY(require(bytes, kFunction, "bytes", "pass where the size goes"));
-    if (known->sum_operand < 0 || tensors[known->sum_operand] == nullptr) {
-      *bytes = 0;
-      return {};
-    }
-    return workspace_of(kFunction, *known, std::span(tensors, known->operands.size()), bytes);
-  });
+  return guarded(error, [&] { return workspace_of(operation, tensors, num_tensors, bytes); });
 }
 
 dorajit_status dorajit_compose(dorajit_engine* engine, void* stream, const DLTensor* lora,
@@ -160,7 +171,7 @@ dorajit_status dorajit_backward_workspace(const DLTensor* d_out, const DLTensor*
                                           std::int64_t* bytes, dorajit_error** error) {
   return guarded(error, [&] {
     const DLTensor* const tensors[] = {d_out, nullptr, gain};
-    return workspace_of("backward_workspace", *kBackward, tensors, bytes);
+    return sum_workspace_of("backward_workspace", *kBackward, tensors, bytes);
   });
 }
 
@@ -168,7 +179,7 @@ dorajit_status dorajit_residual_backward_workspace(const DLTensor* d_out, const 
                                                    std::int64_t* bytes, dorajit_error** error) {
   return guarded(error, [&] {
     const DLTensor* const tensors[] = {d_out, nullptr, gain};
-    return workspace_of("residual_backward_workspace", *kResidualBackward, tensors, bytes);
+    return sum_workspace_of("residual_backward_workspace", *kResidualBackward, tensors, bytes);
   });
 }
 

@@ -21,7 +21,7 @@ std::vector<ArtifactBuild> plan_builds(const compile::Target& target,
                                        int processors, kernels::SpaceKind space) {
   std::vector<ArtifactBuild> builds;
   for (const kernels::Config& config : kernels::config_space(
-           variant, {.kind = target.kind, .processors = processors}, vector_width, space)) {
+           variant, compile::traits_of(target, processors), vector_width, space)) {
     const kernels::Config compiled = kernels::compiled_part(config, target.kind);
     if (std::ranges::find(builds, compiled, &ArtifactBuild::config) != builds.end()) continue;
     builds.push_back(

@@ -55,7 +55,7 @@ std::vector<device::DeviceInfo> devices_of(const compile::Target& target,
   }
   if (fingerprints.empty() && here == nullptr) fingerprints.insert(std::format("cuda{}", part));
   for (const std::string& fingerprint : fingerprints) {
-    devices.push_back({.traits = {.kind = target.kind, .processors = 1},
+    devices.push_back({.traits = compile::traits_of(target),
                        .name = fingerprint,
                        .fingerprint = fingerprint,
                        .driver_version = {},

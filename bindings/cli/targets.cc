@@ -1,17 +1,15 @@
 #include "bindings/cli/targets.h"
 
 #include <algorithm>
-#include <charconv>
 #include <format>
-#include <system_error>
 #include <vector>
 
 namespace dorajit::cli {
 namespace {
 
+using compile::cuda_arch_number;
 using kernels::DeviceKind;
 
-constexpr std::string_view kCudaArch = "sm_";
 constexpr std::string_view kNativeCpu = "native-cpu";
 
 // That NVRTC made code for once: an older release of it does.
@@ -43,16 +41,6 @@ Status check_supported(compile::NvrtcCompiler& nvrtc, const std::string& arch, i
 }
 
 }  // namespace
-
-std::optional<int> cuda_arch_number(std::string_view arch) {
-  if (!arch.starts_with(kCudaArch)) return std::nullopt;
-  arch.remove_prefix(kCudaArch.size());
-  if (arch.ends_with('a') || arch.ends_with('f')) arch.remove_suffix(1);
-  int number = 0;
-  const auto [end, error] = std::from_chars(arch.data(), arch.data() + arch.size(), number);
-  if (error != std::errc{} || end != arch.data() + arch.size() || number <= 0) return std::nullopt;
-  return number;
-}
 
 Result<compile::Target> make_target(Engine& engine, const std::string& arch) {
   if (arch == kNativeCpu || arch == "cpu") {

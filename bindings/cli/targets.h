@@ -1,18 +1,13 @@
 // What --arch names.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "runtime/base/error.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/engine.h"
 
 namespace dorajit::cli {
-
-// The number in "sm_90a"; nothing for what is no architecture.
-std::optional<int> cuda_arch_number(std::string_view arch);
 
 // The target of `arch` as it stands. kInvalidArgument for what is no architecture; kNoCompiler
 // where there is no compiler or it makes nothing at all for that architecture.

@@ -26,9 +26,14 @@ struct FinishSums {
   static constexpr int kTile = 64;
   static constexpr int kLevels = 48;
 
-  // Finishes channels [first, last).
-  static void run(const Spans& spans, const KernelArguments& arguments, long long first,
-                  long long last) {
+  // Runs programs [first_program, last_program), each of which finishes kChannelsPerFinish channels.
+  static void run(const Spans& spans, const KernelArguments& arguments, long long first_program,
+                  long long last_program) {
+    const long long channels = arguments.sizes[kChannels];
+    const long long first = first_program * kChannelsPerFinish;
+    const long long last = last_program * kChannelsPerFinish < channels
+                               ? last_program * kChannelsPerFinish
+                               : channels;
     const SumLayout layout = sum_layout(kBroadcast, arguments.sizes[kRows], arguments.sizes[kCols],
                                         arguments.sizes[kChannels], kConfig.rows_per_program);
     const T* partial_sums = static_cast<const T*>(arguments.workspace);
@@ -60,9 +65,9 @@ struct FinishSums {
 
 #define DORAJIT_FINISH_SUMS_KERNEL(formula, config, broadcast, ...)                           \
   extern "C" __attribute__((visibility("default"))) void dorajit_finish(                      \
-      const dorajit::kernels::KernelArguments* arguments, long long first_channel,            \
-      long long last_channel) {                                                               \
+      const dorajit::kernels::KernelArguments* arguments, long long first_program,            \
+      long long last_program) {                                                               \
     using Spans = dorajit::kernels::TypedSpans<formula, broadcast, __VA_ARGS__>;              \
     dorajit::kernels::FinishSums<Spans, config, broadcast>::run(Spans{}, *arguments,          \
-                                                                first_channel, last_channel); \
+                                                                first_program, last_program); \
   }

@@ -83,7 +83,8 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
   return config_space(kSpace, variant, traits, vector_width, kind);
 }
 
-std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& named) {
+std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const Config& named) {
+  const DeviceKind kind = traits.kind;
   const auto config = as_streaming(named);
   if (!config) return kNotAllowed;
   const bool is_valid = kind == DeviceKind::kCpu ? is_valid_for_cpu_column_sums(*config)
@@ -94,9 +95,9 @@ std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& n
 
 LaunchShape shape_launch(const Variant& variant, const Config& config,
                          const KernelArguments& arguments) {
-  return {.column_programs = divide_up(arguments.sizes[kCols], config[kColumnsOfProgram]),
-          .row_programs = divide_up(arguments.sizes[kRows], config[kRowsOfProgram]),
-          .finish_programs = finish_programs(variant, config, arguments)};
+  return {.run = matrix_stage(config, arguments),
+          .finish = finish_stage(variant, config, arguments),
+          .work = elements_of_matrix(arguments)};
 }
 
 // Shapes that give every config seven partial sums, the last of them cut short. With three bits set
@@ -119,6 +120,7 @@ constinit const Template column_sums_template = {
     .cuda_source = "cuda/column_sums.cuh",
     .cpu_source = "cpu/column_sums.h",
     .entry_macro = "DORAJIT_COLUMN_SUMS_KERNEL",
+    .has_second_stage = true,
     .builtin_config = as_config(kBuiltinColumnSums),
     .default_config = choose_default,
     .config_space = list_configs,
@@ -127,6 +129,7 @@ constinit const Template column_sums_template = {
     .launch_shape = shape_launch,
     .workspace_bytes = sum_workspace,
     .verification_sizes = list_verification_sizes,
+    .misfit = streaming_misfit,
 };
 
 }  // namespace dorajit::kernels

@@ -93,7 +93,8 @@ int vectors_in_flight(const StreamingConfig& config) {
   return of_a_row <= kMostVectorsInFlight ? of_a_row * config.unroll : of_a_row;
 }
 
-std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& named) {
+std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const Config& named) {
+  const DeviceKind kind = traits.kind;
   const auto config = as_streaming(named);
   if (!config) return kNotAllowed;
   const bool is_valid =
@@ -108,8 +109,7 @@ std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& n
 }
 
 LaunchShape shape_launch(const Variant&, const Config& config, const KernelArguments& arguments) {
-  return {.column_programs = divide_up(arguments.sizes[kCols], config[kColumnsOfProgram]),
-          .row_programs = divide_up(arguments.sizes[kRows], config[kRowsOfProgram])};
+  return {.run = matrix_stage(config, arguments), .work = elements_of_matrix(arguments)};
 }
 
 std::int64_t no_workspace(const Variant&, const Sizes&) { return 0; }
@@ -129,6 +129,7 @@ constinit const Template elementwise_template = {
     .launch_shape = shape_launch,
     .workspace_bytes = no_workspace,
     .verification_sizes = verified_matrices,
+    .misfit = streaming_misfit,
 };
 
 }  // namespace dorajit::kernels

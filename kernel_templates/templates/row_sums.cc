@@ -54,7 +54,8 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
   return config_space(kSpace, variant, traits, vector_width, kind);
 }
 
-std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& named) {
+std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const Config& named) {
+  const DeviceKind kind = traits.kind;
   const auto config = as_streaming(named);
   if (!config) return kNotAllowed;
   const bool is_valid =
@@ -66,10 +67,11 @@ std::string why_invalid(const Variant& variant, DeviceKind kind, const Config& n
 LaunchShape shape_launch(const Variant& variant, const Config& config,
                          const KernelArguments& arguments) {
   const SumLayout layout = layout_of(variant, config, arguments);
-  return {.column_programs =
-              divide_up(layout.count() * arguments.sizes[kChannels], config[kRowsOfProgram]),
-          .row_programs = 1,
-          .finish_programs = finish_programs(variant, config, arguments)};
+  return {.run = {.grid_x = divide_up(layout.count() * arguments.sizes[kChannels],
+                                      config[kRowsOfProgram]),
+                  .threads = config[kWarps] * kThreadsPerWarp},
+          .finish = finish_stage(variant, config, arguments),
+          .work = elements_of_matrix(arguments)};
 }
 
 // With a shape that gives every config seven partial sums, the last of them cut short: see the
@@ -94,6 +96,7 @@ constinit const Template row_sums_template = {
     .cuda_source = "cuda/row_sums.cuh",
     .cpu_source = "cpu/row_sums.h",
     .entry_macro = "DORAJIT_ROW_SUMS_KERNEL",
+    .has_second_stage = true,
     .builtin_config = as_config(kBuiltinRowSums),
     .default_config = choose_default,
     .config_space = list_configs,
@@ -102,6 +105,7 @@ constinit const Template row_sums_template = {
     .launch_shape = shape_launch,
     .workspace_bytes = sum_workspace,
     .verification_sizes = list_verification_sizes,
+    .misfit = streaming_misfit,
 };
 
 }  // namespace dorajit::kernels

@@ -1,6 +1,7 @@
 #include "kernel_templates/templates/streaming_configs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <format>
 
 namespace dorajit::kernels {
@@ -106,6 +107,25 @@ std::vector<Config> config_space(const StreamingSpace& space, const Variant& var
     space.add_cuda_configs(configs, width / 2, kind);
   }
   return configs;
+}
+
+StageShape matrix_stage(const Config& config, const KernelArguments& arguments) {
+  return {.grid_x = divide_up(arguments.sizes[kCols], config[kColumnsOfProgram]),
+          .grid_y = divide_up(arguments.sizes[kRows], config[kRowsOfProgram]),
+          .threads = config[kWarps] * kThreadsPerWarp};
+}
+
+double elements_of_matrix(const KernelArguments& arguments) {
+  return static_cast<double>(arguments.sizes[kRows]) * static_cast<double>(arguments.sizes[kCols]);
+}
+
+double streaming_misfit(const Variant&, const SpaceTraits& traits, const Sizes& sizes,
+                        const Config& config) {
+  constexpr double kDoublingPastTheColumns = 8;
+  if (traits.kind == DeviceKind::kCpu) return 0;
+  const double blocks =
+      static_cast<double>(config[kColumnsOfProgram]) / static_cast<double>(sizes[kCols]);
+  return blocks > 1 ? kDoublingPastTheColumns * std::log2(blocks) : 0;
 }
 
 std::string why_beyond_limits(const Variant& variant, DeviceKind kind,

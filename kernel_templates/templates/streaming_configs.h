@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernel_templates/config.h"
+#include "kernel_templates/launch_shape.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/streaming_config.h"
 
@@ -60,6 +61,15 @@ Config default_config(const StreamingSpace& space, const Variant& variant,
                       const SpaceTraits& traits, int vector_width);
 std::vector<Config> config_space(const StreamingSpace& space, const Variant& variant,
                                  const SpaceTraits& traits, int vector_width, SpaceKind kind);
+
+// A program for each block of columns of each group of rows.
+StageShape matrix_stage(const Config& config, const KernelArguments& arguments);
+double elements_of_matrix(const KernelArguments& arguments);
+
+// A GPU's block that is wider than the matrix leaves threads idle: up to two thirds more time where
+// the winner's own matrix was wide enough for it.
+double streaming_misfit(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
+                        const Config& config);
 
 // What a template says of a config that is not its own, or fails its assertions.
 inline constexpr const char* kNotAllowed = "its template does not allow it";

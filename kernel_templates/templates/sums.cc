@@ -10,10 +10,11 @@ SumLayout layout_of(const Variant& variant, const Config& config,
                     arguments.sizes[kChannels], config[kRowsOfProgram]);
 }
 
-long long finish_programs(const Variant& variant, const Config& config,
-                          const KernelArguments& arguments) {
-  if (layout_of(variant, config, arguments).count() == 1) return 0;
-  return divide_up(arguments.sizes[kChannels], kChannelsPerFinish);
+StageShape finish_stage(const Variant& variant, const Config& config,
+                        const KernelArguments& arguments) {
+  if (layout_of(variant, config, arguments).count() == 1) return {};
+  return {.grid_x = divide_up(arguments.sizes[kChannels], kChannelsPerFinish),
+          .threads = kFinishLanes * kChannelsPerFinish};
 }
 
 std::int64_t sum_workspace(const Variant& variant, const Sizes& sizes) {

@@ -11,9 +11,9 @@ namespace dorajit::kernels {
 
 SumLayout layout_of(const Variant& variant, const Config& config, const KernelArguments& arguments);
 
-// Of the second stage; 0 where each sum is whole after the first.
-long long finish_programs(const Variant& variant, const Config& config,
-                          const KernelArguments& arguments);
+// The second stage; without programs where each sum is whole after the first.
+StageShape finish_stage(const Variant& variant, const Config& config,
+                        const KernelArguments& arguments);
 
 std::int64_t sum_workspace(const Variant& variant, const Sizes& sizes);
 

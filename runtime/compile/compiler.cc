@@ -1,6 +1,8 @@
 #include "runtime/compile/compiler.h"
 
+#include <charconv>
 #include <format>
+#include <system_error>
 
 #include "runtime/base/hash.h"
 
@@ -8,6 +10,24 @@ namespace dorajit::compile {
 
 Target cuda_target(int major, int minor) {
   return {.kind = kernels::DeviceKind::kCuda, .arch = std::format("sm_{}{}", major, minor)};
+}
+
+std::optional<int> cuda_arch_number(std::string_view arch) {
+  constexpr std::string_view kPrefix = "sm_";
+  if (!arch.starts_with(kPrefix)) return std::nullopt;
+  arch.remove_prefix(kPrefix.size());
+  if (arch.ends_with('a') || arch.ends_with('f')) arch.remove_suffix(1);
+  int number = 0;
+  const auto [end, error] = std::from_chars(arch.data(), arch.data() + arch.size(), number);
+  if (error != std::errc{} || end != arch.data() + arch.size() || number <= 0) return std::nullopt;
+  return number;
+}
+
+kernels::SpaceTraits traits_of(const Target& target, int processors) {
+  const bool is_cpu = target.kind == kernels::DeviceKind::kCpu;
+  return {.kind = target.kind,
+          .processors = processors,
+          .architecture = is_cpu ? 0 : cuda_arch_number(target.arch).value_or(0)};
 }
 
 std::string artifact_key(const CompileRequest& request, const std::string& options,

@@ -1,9 +1,12 @@
 // Turns a kernel's template into code for a target. Needs no device.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "kernel_templates/registry.h"
+#include "kernel_templates/spaces.h"
 #include "runtime/base/artifact_store.h"
 #include "runtime/base/error.h"
 
@@ -18,6 +21,12 @@ struct Target {
 // there is no suffix; whoever compiles ahead of a device names it alike, or the device does not
 // find it.
 Target cuda_target(int major, int minor);
+
+// The number in "sm_90a"; nothing for what is no architecture.
+std::optional<int> cuda_arch_number(std::string_view arch);
+
+// What is known of every device of the target. How many processors it has is not.
+kernels::SpaceTraits traits_of(const Target& target, int processors = 1);
 
 struct CompileRequest {
   kernels::Variant variant;

@@ -77,15 +77,8 @@ class Program {
   NvrtcProgram handle_ = nullptr;
 };
 
-// 90 for "sm_90" and "sm_90a"; 0 for what is no architecture.
-int arch_number(std::string_view arch) {
-  constexpr std::string_view kPrefix = "sm_";
-  int number = 0;
-  if (arch.starts_with(kPrefix)) {
-    std::from_chars(arch.data() + kPrefix.size(), arch.data() + arch.size(), number);
-  }
-  return number;
-}
+// 0 for what is no architecture.
+int arch_number(std::string_view arch) { return cuda_arch_number(arch).value_or(0); }
 
 // The largest number that stands before the phrase: the report has one for each entry point.
 int largest_before(std::string_view log, std::string_view phrase) {

@@ -145,6 +145,12 @@ Status check_variant(const Operation& op, const kernels::Variant& variant) {
                             op.name));
   }
   if (kernels::is_supported(variant)) return {};
+  if (op.why_unsupported != nullptr) {
+    if (const std::string_view why = op.why_unsupported(variant); !why.empty()) {
+      return fail(StatusCode::kUnsupported,
+                  std::format("{}: {} ({})", op.name, why, kernels::to_text(variant)));
+    }
+  }
   return fail(StatusCode::kUnsupported,
               std::format("{}: no kernel mixes f64 with other element types ({}); give all "
                           "operands f64, or none",

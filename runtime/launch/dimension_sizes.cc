@@ -50,29 +50,31 @@ Status DimensionSizes::bind_dimension(std::size_t index, int dimension, std::int
   return refuse_size(index, dimension, size);
 }
 
-// Channels lie along the columns of the first operand, or along its rows, sample by sample.
+// Channels lie along the columns of a matrix, or along its rows, sample by sample.
 Status DimensionSizes::bind_channels(std::size_t index) {
   const Operation& op = *call_.operation;
   const Operand& operand = op.operands[index];
   const TensorView& tensor = call_.operands[index];
-  const Operand& first = op.operands.front();
-  const TensorView& reference = call_.operands.front();
+  const int channels = operand.shape.inner;
+  const kernels::Dimension& derived = op.dimensions[at(channels)];
+  const bool is_per_column = call_.broadcast == Broadcast::kPerColumn;
+  const std::size_t along = at(is_per_column ? derived.columns : derived.rows);
+  const std::int64_t size = sizes_[along];
+  const std::string_view matrix = op.operands[at(bound_by_[along])].name;
   const bool is_row = tensor.rows == 1;
-  if (call_.broadcast == Broadcast::kPerColumn) {
-    if (!is_row || tensor.cols != reference.cols) {
+  if (is_per_column) {
+    if (!is_row || tensor.cols != size) {
       return refuse(StatusCode::kInvalidArgument, op, operand,
                     std::format("has {} x {} elements but `{}` has {} columns; give one element "
                                 "per column",
-                                tensor.rows, tensor.cols, first.name, reference.cols));
+                                tensor.rows, tensor.cols, matrix, size));
     }
-  } else if (!is_row ||
-             !(tensor.cols > 0 ? reference.rows % tensor.cols == 0 : reference.rows == 0)) {
+  } else if (!is_row || !(tensor.cols > 0 ? size % tensor.cols == 0 : size == 0)) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("has {} x {} elements but `{}` has {} rows, which is no multiple; "
                               "give one element per channel, the same channels for every sample",
-                              tensor.rows, tensor.cols, first.name, reference.rows));
+                              tensor.rows, tensor.cols, matrix, size));
   }
-  const int channels = operand.shape.inner;
   if (is_bound(channels) && sizes_[at(channels)] != tensor.cols) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("has {} elements but there are {} channels", tensor.cols,
@@ -101,9 +103,11 @@ Status DimensionSizes::bind(std::size_t index) {
 }
 
 kernels::Sizes DimensionSizes::all() const {
+  const kernels::Sizes whole = kernels::with_derived(
+      {.operation = call_.operation, .broadcast = call_.broadcast}, sizes_);
   kernels::Sizes sizes = sizes_;
   for (std::size_t i = 0; i < call_.operation->dimensions.size(); ++i) {
-    if (bound_by_[i] < 0) sizes[i] = call_.operands.front().cols;
+    if (bound_by_[i] < 0) sizes[i] = whole[i];
   }
   return sizes;
 }

@@ -11,7 +11,7 @@
 
 namespace dorajit::launch {
 
-// Whether the operand has one element per channel, of which the first operand says where it lies.
+// Whether the operand has one element per channel: its dimension is derived from two others.
 bool has_derived_size(const kernels::Operation& operation, const kernels::Operand& operand);
 
 // Binds the dimensions of one operand after the other: the first that has a dimension gives its
@@ -24,8 +24,8 @@ class DimensionSizes {
   // dimensions or with the operands before it.
   Status bind(std::size_t operand);
 
-  // Those of every dimension. A dimension that no operand has is as large as the columns of the
-  // first: without an operand per channel nothing tells how many there are, and no kernel asks.
+  // Those of every dimension. Of a dimension whose operands are all left out nothing is known, and no
+  // kernel asks: a derived one is as large as with_derived() has it, another 0.
   [[nodiscard]] kernels::Sizes all() const;
 
  private:
@@ -38,6 +38,7 @@ class DimensionSizes {
   const Call& call_;
   kernels::Sizes sizes_{};
   std::array<int, kernels::kMaxDimensions> bound_by_{-1, -1, -1};  // an operand; -1 before
+  static_assert(kernels::kMaxDimensions == 3);
 };
 
 }  // namespace dorajit::launch

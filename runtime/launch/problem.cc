@@ -26,10 +26,18 @@ std::int64_t bucket_of(std::int64_t size) {
 // What is accessed element by element, or not at all, limits no vector.
 bool limits_vectors(const kernels::Variant& variant, std::size_t operand) {
   if (!variant.has(operand)) return false;
-  const kernels::Operand& known = variant.operation->operands[operand];
+  const kernels::Operation& operation = *variant.operation;
+  const kernels::Operand& known = operation.operands[operand];
   if (known.shape.is_matrix()) return true;
-  return known.role == kernels::OperandRole::kInput &&
-         variant.broadcast == kernels::Broadcast::kPerColumn;
+  if (known.role == kernels::OperandRole::kOutput) return false;
+  const auto dimension = static_cast<std::size_t>(known.shape.inner);
+  if (operation.dimensions[dimension].keying == Keying::kDerived) {
+    return variant.broadcast == kernels::Broadcast::kPerColumn;
+  }
+  // It is read beside a row of a matrix, or with one element for each.
+  return std::ranges::any_of(operation.operands, [&](const kernels::Operand& other) {
+    return other.shape.is_matrix() && other.shape.inner == known.shape.inner;
+  });
 }
 
 bool allows(const TensorView& tensor, int width) {

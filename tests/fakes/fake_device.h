@@ -158,7 +158,7 @@ class FakeDevice final : public device::Device {
                     const kernels::KernelArguments& arguments, Misbehaviour misbehaviour) {
     const auto& operands = variant.operation->operands;
     const bool has_second_stage =
-        kernels::launch_shape(variant, config, arguments).finish_programs > 0;
+        kernels::launch_shape(variant, config, arguments).finish.programs() > 0;
     if (misbehaviour == Misbehaviour::kPartialsInOrder && has_second_stage) {
       return sum_partials_in_order(variant, config, arguments);
     }

@@ -146,14 +146,15 @@ TEST(LaunchShape, ASecondStageRunsOnlyForSeveralPartialSumsOrNone) {
     arguments.sizes[kernels::kRows] = rows;
     return launch_shape(variant, as_config({.block_size = 64, .rows_per_program = 256}), arguments);
   };
-  EXPECT_EQ(shape(256).finish_programs, 0);
-  EXPECT_EQ(shape(256).programs(), 2);
-  EXPECT_EQ(shape(257).finish_programs, divide_up(70, kChannelsPerFinish));
-  EXPECT_EQ(shape(257).programs(), 4);
-  EXPECT_EQ(shape(0).programs(), 0);
-  EXPECT_EQ(shape(0).finish_programs, divide_up(70, kChannelsPerFinish)) << "it writes zeros";
+  EXPECT_EQ(shape(256).finish.programs(), 0);
+  EXPECT_EQ(shape(256).run.programs(), 2);
+  EXPECT_EQ(shape(257).finish.programs(), divide_up(70, kChannelsPerFinish));
+  EXPECT_EQ(shape(257).finish.threads, kChannelsPerFinish * kFinishLanes);
+  EXPECT_EQ(shape(257).run.programs(), 4);
+  EXPECT_EQ(shape(0).run.programs(), 0);
+  EXPECT_EQ(shape(0).finish.programs(), divide_up(70, kChannelsPerFinish)) << "it writes zeros";
   variant.types[1] = variant.types[5] = ElementType::kAbsent;
-  EXPECT_EQ(shape(257).finish_programs, 0);
+  EXPECT_EQ(shape(257).finish.programs(), 0);
 }
 
 TEST(LaunchShape, RowSumsHaveAProgramForSeveralPartialSums) {
@@ -165,8 +166,8 @@ TEST(LaunchShape, RowSumsHaveAProgramForSeveralPartialSums) {
   arguments.sizes[kernels::kChannels] = 4;
   const LaunchShape shape =
       launch_shape(variant, as_config({.block_size = 128, .rows_per_program = 16}), arguments);
-  EXPECT_EQ(shape.programs(), 2) << "3 samples, 2 spans and 4 channels make 24 partial sums";
-  EXPECT_EQ(shape.finish_programs, 1);
+  EXPECT_EQ(shape.run.programs(), 2) << "3 samples, 2 spans and 4 channels make 24 partial sums";
+  EXPECT_EQ(shape.finish.programs(), 1);
 }
 
 }  // namespace

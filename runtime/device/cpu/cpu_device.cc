@@ -11,13 +11,14 @@
 
 #include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/launch_shape.h"
+#include "kernel_templates/template.h"
 #include "runtime/base/dynamic_library.h"
 #include "runtime/device/cpu/cpu_info.h"
 
 namespace dorajit::device {
 namespace {
 
-// What a compiled kernel exports: runs programs, or finishes channels, [first, last).
+// What a compiled kernel exports: runs programs [first, last) of a stage.
 using CompiledFunction = void (*)(const kernels::KernelArguments* arguments, long long first,
                                   long long last);
 
@@ -128,8 +129,10 @@ Result<std::shared_ptr<const LoadedKernel>> CpuDevice::load(const Artifact& arti
   }
   auto* run = reinterpret_cast<CompiledFunction>(library->symbol("dorajit_kernel"));
   auto* finish = reinterpret_cast<CompiledFunction>(library->symbol("dorajit_finish"));
-  if (run == nullptr || (variant.has_sum() && finish == nullptr)) {
-    return fail(StatusCode::kDriverError, "a compiled CPU kernel has no dorajit_kernel");
+  if (run == nullptr || (kernels::template_of(variant).has_second_stage && finish == nullptr)) {
+    return fail(StatusCode::kDriverError,
+                std::format("a compiled CPU kernel has no {}; please report this",
+                            run == nullptr ? "dorajit_kernel" : "dorajit_finish"));
   }
   return std::make_shared<CpuKernel>(variant, *std::move(library), run, finish);
 }
@@ -138,25 +141,17 @@ Status CpuDevice::launch(const LoadedKernel& kernel, const kernels::Config& conf
                          const kernels::KernelArguments& arguments, Stream) {
   const auto& own = static_cast<const CpuKernel&>(kernel);
   const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
-  const double elements = static_cast<double>(arguments.sizes[kernels::kRows]) *
-                          static_cast<double>(arguments.sizes[kernels::kCols]);
-  const auto grains = static_cast<long long>(elements / kGrainElements) + 1;
-  const auto workers_for = [&](long long total) {
-    return static_cast<int>(
-        std::min({static_cast<long long>(std::max(config[kernels::kWarps], 1)), total, grains}));
-  };
-  run_on(pool_, {.function = own.run(),
-                 .variant = own.variant(),
-                 .arguments = arguments,
-                 .total = shape.programs(),
-                 .workers = workers_for(shape.programs())});
-  if (shape.finish_programs > 0) {
-    run_on(pool_, {.function = own.finish(),
+  const auto grains = static_cast<long long>(shape.work / kGrainElements) + 1;
+  const auto run_stage = [&](const RangeFunction& function, long long programs) {
+    const long long wanted = std::max(config[kernels::kWarps], 1);
+    run_on(pool_, {.function = function,
                    .variant = own.variant(),
                    .arguments = arguments,
-                   .total = arguments.sizes[kernels::kChannels],
-                   .workers = workers_for(shape.finish_programs)});
-  }
+                   .total = programs,
+                   .workers = static_cast<int>(std::min({wanted, programs, grains}))});
+  };
+  run_stage(own.run(), shape.run.programs());
+  run_stage(own.finish(), shape.finish.programs());
   return {};
 }
 

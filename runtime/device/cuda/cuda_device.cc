@@ -7,7 +7,7 @@
 
 #include "kernel_templates/dependent_launch.h"
 #include "kernel_templates/launch_shape.h"
-#include "kernel_templates/partial_sums.h"
+#include "kernel_templates/template.h"
 #include "runtime/device/cuda/captured_work.h"
 
 namespace dorajit::device {
@@ -24,7 +24,6 @@ constexpr long long kWidestGrid = (1LL << 31) - 1;
 constexpr long long kTallestGrid = 65535;
 // The first driver that captures such launches into graphs.
 constexpr int kDriverForEarlyLaunches = 12030;
-constexpr int kFinishThreads = kernels::kFinishLanes * kernels::kChannelsPerFinish;
 
 CuDevicePtr address(const void* pointer) { return std::bit_cast<CuDevicePtr>(pointer); }
 
@@ -43,7 +42,7 @@ class CudaKernel final : public LoadedKernel {
 
   Status find_functions() {
     DORAJIT_CUDA_TRY(driver_, module_get_function, &run_, module_, "dorajit_kernel");
-    if (!variant().has_sum()) return {};
+    if (!kernels::template_of(variant()).has_second_stage) return {};
     DORAJIT_CUDA_TRY(driver_, module_get_function, &finish_, module_, "dorajit_finish");
     int compiled_for = 0;
     DORAJIT_CUDA_TRY(driver_, function_get_attribute, &compiled_for,
@@ -62,7 +61,7 @@ class CudaKernel final : public LoadedKernel {
   driver::CuContext context_;
   driver::CuModule module_;
   driver::CuFunction run_ = nullptr;
-  driver::CuFunction finish_ = nullptr;  // the second stage of a sum
+  driver::CuFunction finish_ = nullptr;  // the second stage, where there is one
   bool finish_waits_ = false;
 };
 
@@ -174,7 +173,9 @@ Status CudaDevice::read_info(int ordinal) {
   launches_early_ = driver_version >= kDriverForEarlyLaunches &&
                     10 * major + minor >= DORAJIT_DEPENDENT_LAUNCH_ARCH;
   pageable_access_ = attribute(DeviceAttribute::kPageableMemoryAccess) != 0;
-  info_ = {.traits = {.kind = kernels::DeviceKind::kCuda, .processors = processors},
+  info_ = {.traits = {.kind = kernels::DeviceKind::kCuda,
+                      .processors = processors,
+                      .architecture = 10 * major + minor},
            .ordinal = ordinal,
            .name = name,
            // A MIG slice shows its profile in its name, and its share in what follows.
@@ -206,19 +207,19 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
   const auto& own = static_cast<const CudaKernel&>(kernel);
   const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
   // Programs stride over what a grid cannot cover.
-  const auto launch_grid = [&](driver::CuFunction function, long long width, long long height,
-                               int threads, bool early) -> Status {
+  const auto launch_stage = [&](driver::CuFunction function, const kernels::StageShape& stage,
+                                bool early) -> Status {
     driver::LaunchAttribute overlaps{.id = driver::kAttributeProgrammaticStreamSerialization,
                                      .padding = 0,
                                      .value = {.allowed = 1}};
     const driver::LaunchConfig launch_config{
-        .grid_x = static_cast<unsigned>(std::min(width, kWidestGrid)),
-        .grid_y = static_cast<unsigned>(std::min(height, kTallestGrid)),
+        .grid_x = static_cast<unsigned>(std::min(stage.grid_x, kWidestGrid)),
+        .grid_y = static_cast<unsigned>(std::min(stage.grid_y, kTallestGrid)),
         .grid_z = 1,
-        .block_x = static_cast<unsigned>(threads),
+        .block_x = static_cast<unsigned>(stage.threads),
         .block_y = 1,
         .block_z = 1,
-        .shared_bytes = 0,
+        .shared_bytes = static_cast<unsigned>(stage.shared_bytes),
         .stream = as_stream(stream),
         .attributes = &overlaps,
         .num_attributes = early ? 1U : 0U};
@@ -226,13 +227,11 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
     DORAJIT_CUDA_TRY(driver_, launch_kernel, &launch_config, function, parameters, nullptr);
     return {};
   };
-  if (shape.programs() > 0) {
-    DORAJIT_TRY(launch_grid(own.run(), shape.column_programs, shape.row_programs,
-                            config[kernels::kWarps] * kernels::kThreadsPerWarp, false));
-  }
-  if (shape.finish_programs == 0) return {};
-  const bool early = launches_early_ && own.finish_waits() && shape.programs() > 0;
-  return launch_grid(own.finish(), shape.finish_programs, 1, kFinishThreads, early);
+  const bool has_first = shape.run.programs() > 0;
+  if (has_first) DORAJIT_TRY(launch_stage(own.run(), shape.run, false));
+  if (shape.finish.programs() == 0) return {};
+  return launch_stage(own.finish(), shape.finish,
+                      launches_early_ && own.finish_waits() && has_first);
 }
 
 bool CudaDevice::is_capturing(Stream stream) {
