@@ -52,7 +52,7 @@ struct Duel {
 
 // One measured config. Trials are only ever added; two that agree in every field are one fact.
 struct Trial {
-  std::string problem;  // canonical problem key, "compose/bf16,bf16,f32,bf16/v8/c4096/r12"
+  std::string problem;  // canonical problem key, "OP/bf16,bf16,f32,bf16/v8/c4096/r12"
   std::string device;   // device fingerprint
   Environment environment;
   kernels::Config config{};

@@ -1,11 +1,13 @@
 # Brings a machine to where the project builds: sourced by ./dev, with its variables and functions.
 # shellcheck shell=bash disable=SC2154
 
-clang_packages=(clang-19 libc++-19-dev libc++abi-19-dev libclang-rt-19-dev lld-19)
+clang_packages=(clang-19 libc++-19-dev libc++abi-19-dev lld-19)
 lint_packages=(clang-format-19)
 # From PyPI: since 22 it passes over system headers, which takes a third of the time.
 clang_tidy='clang-tidy==23.1.4'
-base_packages=(cmake ninja-build make g++ pkg-config python3 python3-venv googletest libcli11-dev
+# What tests and sanitizers need, and a program does not.
+test_packages=(googletest libclang-rt-19-dev)
+base_packages=(cmake ninja-build make g++ pkg-config python3 python3-venv libcli11-dev
   nlohmann-json3-dev libxxhash-dev libdlpack-dev libsqlite3-dev libuv1-dev git ca-certificates)
 nvrtc_13='nvidia-cuda-nvrtc==13.0.*'
 nvrtc_12='nvidia-cuda-nvrtc-cu12'
@@ -96,16 +98,20 @@ install_nvrtc() {
   fetch_from_pypi "$package"
 }
 
-setup_key() { printf '%s\n' "${clang_packages[*]} ${base_packages[*]}" "$nvrtc_13" \
+# setup_key SCOPE
+setup_key() { printf '%s\n' "$1" "${clang_packages[*]} ${base_packages[*]} ${test_packages[*]}" "$nvrtc_13" \
   "$(cat /etc/os-release 2>/dev/null)" |
   sha256sum | cut -d' ' -f1; }
 
+# run_setup SCOPE: "whole", or "program" for what one that is only run needs: no tests, and NVRTC
+# where there is a GPU.
 run_setup() {
-  local missing
+  local missing scope=$1
   notices=()
   mkdir -p "$state"
   if command -v dpkg-query >/dev/null; then
     install_packages "${base_packages[@]}" "${clang_packages[@]}"
+    [[ $scope == program ]] || install_packages "${test_packages[@]}"
     mapfile -t missing < <(missing_packages "${base_packages[@]}")
     ((${#missing[@]} == 0)) || die "these packages are needed and could not be installed: ${missing[*]}"
   else
@@ -113,24 +119,26 @@ run_setup() {
   fi
   choose_compiler
   nvrtc=$(find_nvrtc)
-  if [[ -z $nvrtc && -z ${DORAJIT_NVRTC:-} ]]; then
+  if [[ -z $nvrtc && -z ${DORAJIT_NVRTC:-} ]] && { [[ $scope == whole ]] || has_gpu; }; then
     install_nvrtc
     nvrtc=$(find_nvrtc)
     [[ -n $nvrtc ]] || notices+=("NVRTC is missing and PyPI did not provide it: tests that compile
 CUDA kernels and 'dorajit compile' are left out")
   fi
   notices=("${notices[@]//$'\n'/ }")
-  { printf 'key=%q compiler=%q nvrtc=%q\n' "$(setup_key)" "$compiler" "$nvrtc"
+  { printf 'key=%q compiler=%q nvrtc=%q\n' "$(setup_key "$scope")" "$compiler" "$nvrtc"
     printf 'notices=('; printf '%q ' "${notices[@]}"; printf ')\n'; } >"$state/setup"
 }
 
-# Brings the machine up to date, if need be, and sets: compiler, nvrtc, toolchain, DORAJIT_NVRTC.
+# setup [SCOPE]: brings the machine up to date, if need be, and sets: compiler, nvrtc, toolchain,
+# DORAJIT_NVRTC.
 setup() {
-  local key=none notice
+  local key=none notice scope=${1:-whole}
   # shellcheck source=/dev/null
   [[ ! -f $state/setup ]] || source "$state/setup"
-  [[ $key == "$(setup_key)" && ( -z $nvrtc || -d $nvrtc ) ]] && command -v "$compiler" >/dev/null ||
-    run_setup
+  [[ ( $key == "$(setup_key whole)" || $key == "$(setup_key "$scope")" ) &&
+    ( -z $nvrtc || -d $nvrtc ) ]] && command -v "$compiler" >/dev/null ||
+    run_setup "$scope"
   for notice in "${notices[@]}"; do [[ -z $notice ]] || say "$notice"; done
   toolchain=()
   [[ $compiler == clang++-19 ]] ||

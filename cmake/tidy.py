@@ -31,8 +31,15 @@ def read_commands(build_tree):
 
 
 def sources(root, entries, wanted):
-    """Pairs of a source of our own, relative to `root`, and its compile command."""
+    """Pairs of a source of our own, relative to `root`, and its compile command.
+
+    A source that several targets compile is looked at once, as the first of them compiles it.
+    """
+    seen = set()
     for entry in entries:
+        if entry["file"] in seen:
+            continue
+        seen.add(entry["file"])
         path = pathlib.Path(entry["file"])
         if path.is_relative_to(root) and not path.is_relative_to(root / "build"):
             name = str(path.relative_to(root))

@@ -24,7 +24,7 @@ struct Problem {
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
-// "compose/bf16,bf16,f32,bf16/v8/c4096/r12"
+// "OP/bf16,bf16,f32,bf16/v8/c4096/r12"
 std::string to_text(const Problem& problem);
 
 // The inverse; nothing for text that to_text() does not produce, nor for sizes that check_size()

@@ -9,7 +9,7 @@
 
 namespace dorajit::launch {
 
-// "compose: argument `lora` is missing; pass a tensor", of which `what` is the end.
+// "OP: argument `x` is missing; pass a tensor", of which `what` is the end.
 std::unexpected<Error> refuse(StatusCode code, const kernels::Operation& operation,
                               const kernels::Operand& operand, std::string_view what);
 

@@ -7,6 +7,7 @@ import unittest
 import docs_rule
 import file_rule
 import include_rule
+import names_rule
 
 GOOD_TREE = {
     "kernel_templates/config.h": "#pragma once\n",
@@ -38,7 +39,7 @@ class RulesTest(unittest.TestCase):
         self.assertTrue(found[0].startswith(file), found[0])
 
     def test_a_good_tree_passes(self):
-        for rule in (include_rule, file_rule, docs_rule):
+        for rule in (include_rule, file_rule, docs_rule, names_rule):
             self.assertEqual(self.violations(rule, {}), [])
 
     def test_includes_point_down_the_layers(self):
@@ -77,6 +78,16 @@ class RulesTest(unittest.TestCase):
     def test_files_are_finished(self):
         for mark in ("TO" + "DO", "FIX" + "ME"):
             self.assert_rejects(file_rule, "cache/bad.cc", f"\n// {mark}: later\n")
+
+    def test_no_layer_below_mentions_an_operation(self):
+        table = {"kernel_templates/CMakeLists.txt": 'set(DORAJIT_OPERATIONS compose add CACHE INTERNAL "")'}
+        for text in ('operation("compose")', '// "compose/f32"', "// of DoRA", "TensorView lora;"):
+            with self.subTest(text=text):
+                found = self.violations(names_rule, {**table, "runtime/bad.cc": text})
+                self.assertEqual(len(found), 1, found)
+        right = {"runtime/good.cc": 'compose_engine(); say("dorajit"); // exploration',
+                 "bindings/c/operations.cc": 'operation("compose")'}
+        self.assertEqual(self.violations(names_rule, {**table, **right}), [])
 
     def test_links_lead_somewhere(self):
         self.assert_rejects(docs_rule, "docs/a.md", "[b](b.md#there)")
