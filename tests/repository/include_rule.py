@@ -17,8 +17,8 @@ _ALLOWED = {
     "include/": ["include/"],
 }
 # What the JIT compilers read: no toolkit or system header, and names relative to the folder.
-_JIT_SOURCES = re.compile(r"kernel_templates/((math|cuda)/|(config|element_type|arguments)\.h$)")
-_EMBEDDED = re.compile(r"kernel_templates/((math|cuda|cpu)/.*h$|(config|element_type|arguments)\.h$)")
+_JIT_SOURCES = re.compile(r"kernel_templates/((math|cuda)/|(streaming_config|partial_sums|broadcast|element_type|arguments)\.h$)")
+_EMBEDDED = re.compile(r"kernel_templates/((math|cuda|cpu)/.*h$|(streaming_config|partial_sums|broadcast|element_type|arguments)\.h$)")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 _SEARCH_PATH = ["", "include/", "kernel_templates/"]
 

@@ -10,7 +10,7 @@ _FOLDERS = ("runtime/", "autotune/", "cache/", "bindings/c/")
 _ALLOWED = {"bindings/c/operations.cc"}
 _LIST = re.compile(r"set\(DORAJIT_OPERATIONS\s+([^)]*?)\s+CACHE")
 # Environment variables keep their names.
-_METHOD = re.compile(r"(?<![A-Z]_)dora(?!jit)|(?<!exp)lora", re.IGNORECASE)
+_METHOD = re.compile(r"dora(?!jit|_autotune)|(?<!exp)lora", re.IGNORECASE)
 
 
 def _operations(root):

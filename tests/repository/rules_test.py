@@ -10,10 +10,10 @@ import include_rule
 import names_rule
 
 GOOD_TREE = {
-    "kernel_templates/config.h": "#pragma once\n",
-    "kernel_templates/math/compose.h": '#include "config.h"\n',
+    "kernel_templates/streaming_config.h": "#pragma once\n",
+    "kernel_templates/math/compose.h": '#include "streaming_config.h"\n',
     "kernel_templates/cpu/elementwise.h": '#include <emmintrin.h>\n#include "math/compose.h"\n',
-    "kernel_templates/registry.h": '#include <string>\n#include "kernel_templates/config.h"\n',
+    "kernel_templates/registry.h": '#include <string>\n#include "kernel_templates/streaming_config.h"\n',
     "runtime/base/error.h": "#include <string>\n",
     "runtime/launch/engine.h": '#include "runtime/base/error.h"\n#include "math/compose.h"\n',
     "cache/tuning_store.h": '#include <sqlite3.h>\n#include "runtime/base/error.h"\n',
@@ -61,12 +61,12 @@ class RulesTest(unittest.TestCase):
         self.assert_rejects(include_rule, "autotune/bad.cc", "#include <sqlite3.h>\n")
 
     def test_templates_include_no_system_header(self):
-        for file in ("math/bad.h", "cuda/bad.cuh", "config.h", "element_type.h", "arguments.h"):
+        for file in ("math/bad.h", "cuda/bad.cuh", "streaming_config.h", "element_type.h", "arguments.h"):
             self.assert_rejects(include_rule, f"kernel_templates/{file}", "#include <cstdint>\n")
 
     def test_templates_name_each_other_as_the_jit_compilers_find_them(self):
         self.assert_rejects(include_rule, "kernel_templates/cuda/bad.cuh",
-                            '#include "kernel_templates/config.h"\n')
+                            '#include "kernel_templates/streaming_config.h"\n')
 
     def test_an_include_must_exist(self):
         self.assert_rejects(include_rule, "cache/bad.cc", '#include "cache/missing.h"\n')
