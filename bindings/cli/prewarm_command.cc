@@ -146,7 +146,7 @@ Status PrewarmCommand::list(const Invocation& invocation, const PrewarmProblems&
   const bool is_for_cpu = archs_.empty()
                               ? invocation.device == "cpu"
                               : std::ranges::none_of(archs_, [](const std::string& arch) {
-                                  return cuda_arch_number(arch).has_value();
+                                  return compile::cuda_arch_number(arch).has_value();
                                 });
   DORAJIT_ASSIGN(const std::vector<launch::Problem> listed,
                  problems.on(is_for_cpu ? DeviceKind::kCpu : DeviceKind::kCuda));
