@@ -53,7 +53,7 @@ class CopyRegions {
 
 // Sizes and sets that fit the budget.
 Result<ScratchShape> measured_shape(const launch::Problem& problem, const device::DeviceInfo& info,
-                                    std::int64_t rows, std::int64_t budget) {
+                                    const kernels::Sizes& sizes, std::int64_t budget) {
   const auto set_bytes = [&](const ScratchShape& shape) {
     return ScratchOperands::bytes_per_set(problem.variant, shape, info.traits.kind) +
            CopyRegions::bytes_per_set(traffic(problem.variant, shape.sizes) / 2);
@@ -61,8 +61,6 @@ Result<ScratchShape> measured_shape(const launch::Problem& problem, const device
   const auto temporary = [&](const ScratchShape& shape) {
     return UnfusedPasses::temporary_bytes(problem.variant, shape.sizes);
   };
-  kernels::Sizes sizes = problem.largest_sizes();
-  sizes[kernels::kRows] = rows;
   ScratchShape shape = autotune::fitting_shape(
       problem, sizes, budget,
       [&](const ScratchShape& smaller) { return set_bytes(smaller) + temporary(smaller); });
@@ -91,7 +89,7 @@ Result<Comparison> compare(Engine& engine, device::Device& device, const launch:
   DORAJIT_ASSIGN(const std::int64_t budget,
                  autotune::scratch_budget(engine.settings().scratch_bytes, device));
   DORAJIT_ASSIGN(const ScratchShape shape,
-                 measured_shape(problem, device.info(), plan.rows, budget));
+                 measured_shape(problem, device.info(), plan.sizes, budget));
   const std::int64_t bytes = traffic(variant, shape.sizes);
   DORAJIT_ASSIGN(const ScratchOperands scratch, ScratchOperands::make(device, variant, shape));
   DORAJIT_ASSIGN(const UnfusedPasses unfused,
@@ -118,7 +116,7 @@ Result<Comparison> compare(Engine& engine, device::Device& device, const launch:
        .sets = shape.sets,
        .settling_launches = autotune::launches_to_settle(device.info(), scratch.set_bytes())});
   for (const autotune::Measurement& one : measured) DORAJIT_TRY(one.status);
-  return Comparison{.rows = shape.sizes[kernels::kRows],
+  return Comparison{.sizes = shape.sizes,
                     .sets = shape.sets,
                     .bytes = bytes,
                     .default_config = standard.config,

@@ -12,13 +12,13 @@
 namespace dorajit::cli {
 
 struct ComparisonPlan {
-  std::int64_t rows = 0;  // as many as memory allows are measured
-  double seconds = 1.0;   // for the measurement
+  kernels::Sizes sizes{};  // of bucketed ones, as much as memory allows is measured
+  double seconds = 1.0;    // for the measurement
   int rounds = 24;
 };
 
 struct Comparison {
-  std::int64_t rows = 0;   // measured
+  kernels::Sizes sizes{};  // measured
   std::int64_t sets = 0;   // of operands, rotated so that the cache stays cold
   std::int64_t bytes = 0;  // that one composition reads and writes
   kernels::Config default_config{};

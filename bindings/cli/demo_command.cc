@@ -23,15 +23,15 @@ constexpr double kQuickSeconds = 0.25;
 Result<DemoRow> do_problem(const LayerProblem& layer, const kernels::Variant& variant,
                            const ChosenDevice& chosen, Engine& engine, double seconds,
                            ProgressBar& progress) {
-  const launch::Problem problem =
-      launch::make_problem(variant, chosen.id.kind, {layer.tokens, layer.out_features});
+  const kernels::Sizes sizes = {layer.tokens, layer.out_features};  // of a composition
+  const launch::Problem problem = launch::make_problem(variant, chosen.id.kind, sizes);
   progress.show(std::format("tuning {} x {}", layer.tokens, layer.out_features));
   DORAJIT_ASSIGN(const launch::ConfigAnswer answer, engine.prepare(problem, chosen.id));
   progress.advance();
   progress.show(std::format("measuring {} x {}", layer.tokens, layer.out_features));
   DORAJIT_ASSIGN(const Comparison comparison,
                  compare(engine, *chosen.device, problem, answer.config,
-                         {.rows = layer.tokens, .seconds = seconds}));
+                         {.sizes = sizes, .seconds = seconds}));
   progress.advance();
   return DemoRow{.layer = layer, .problem = problem, .answer = answer, .comparison = comparison};
 }

@@ -31,7 +31,7 @@ std::string rows_text(const std::vector<DemoRow>& rows) {
                {"layers"}});
   for (const DemoRow& row : rows) {
     const Comparison& comparison = row.comparison;
-    table.add_row({std::format("{} x {}", comparison.rows, row.layer.out_features),
+    table.add_row({std::format("{} x {}", comparison.sizes.front(), row.layer.out_features),
                    to_text(comparison.default_config), to_text(comparison.winner_config),
                    duration_text(comparison.winner.median_ns),
                    ratio_text(comparison.over_default()), ratio_text(comparison.over_unfused()),
@@ -49,11 +49,11 @@ std::string rows_text(const std::vector<DemoRow>& rows) {
 std::string fewer_rows_note(const std::vector<DemoRow>& rows) {
   std::string note;
   for (const DemoRow& row : rows) {
-    if (row.comparison.rows == row.layer.tokens) continue;
+    if (row.comparison.sizes.front() == row.layer.tokens) continue;
     note += std::format(
         "{} x {} was measured on {} rows: scratch memory is limited "
         "(DORAJIT_SCRATCH_BYTES)\n",
-        row.layer.tokens, row.layer.out_features, row.comparison.rows);
+        row.layer.tokens, row.layer.out_features, row.comparison.sizes.front());
   }
   return note;
 }
@@ -90,7 +90,7 @@ Json row_json(const DemoRow& row) {
   return {{"problem", to_text(row.problem)},
           {"rows", row.layer.tokens},
           {"cols", row.layer.out_features},
-          {"measured_rows", comparison.rows},
+          {"measured_rows", comparison.sizes.front()},
           {"operand_sets", comparison.sets},
           {"layers", std::move(layers)},
           {"rung", name(row.answer.rung)},

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kThisMachine = "this machine";
 
 bool names_problems(const ProblemOptions& options) {
-  return options.rows != 0 || options.cols != 0 || !options.shapes.empty() || !options.file.empty();
+  return names_any(options.sizes) || !options.shapes.empty() || !options.file.empty();
 }
 
 bindings::Composition compose_untuned(const Invocation& invocation) {

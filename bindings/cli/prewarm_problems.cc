@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <format>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "bindings/cli/model_config.h"
+#include "bindings/cli/shapes.h"
 #include "kernel_templates/registry.h"
 #include "runtime/launch/size_limit.h"
 
@@ -132,8 +134,7 @@ Status PrewarmProblems::read_model(const PrewarmOptions& options) {
   const std::span<const std::int64_t> tokens =
       options.tokens.empty() ? std::span<const std::int64_t>(kTokens) : options.tokens;
   for (const LayerProblem& layer : layer_problems({&*model_, 1}, tokens)) {
-    shapes_.push_back({.rows = layer.tokens, .cols = layer.out_features});
-    DORAJIT_TRY(check_shape(shapes_.back()));
+    wanted_.push_back({.listed = {}, .tokens = layer.tokens, .out_features = layer.out_features});
   }
   DORAJIT_ASSIGN(
       variants_,
@@ -152,8 +153,14 @@ Result<PrewarmProblems> PrewarmProblems::read(const PrewarmOptions& options) {
   }
   problems.file_ = options.file;
   for (const std::string& text : options.shapes) {
-    DORAJIT_ASSIGN(const Shape shape, parse_shape(text));
-    problems.shapes_.push_back(shape);
+    // Which operations it is for shows by how many sizes there are.
+    DORAJIT_ASSIGN(std::vector<std::int64_t> listed,
+                   parse_shape(text, *kernels::offered_operations().front()));
+    if (std::ranges::any_of(listed, [](std::int64_t size) { return size < 1; })) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("--shapes {}: every size must be at least 1", text));
+    }
+    problems.wanted_.push_back({.listed = std::move(listed)});
   }
   if (!options.model.empty()) {
     DORAJIT_TRY(problems.read_model(options));
@@ -161,6 +168,37 @@ Result<PrewarmProblems> PrewarmProblems::read(const PrewarmOptions& options) {
     DORAJIT_ASSIGN(problems.variants_, make_variants(options, "bf16"));
   }
   return problems;
+}
+
+// Nothing where that gives a dimension no size, or there are more sizes than dimensions.
+std::optional<kernels::Sizes> PrewarmProblems::sizes_of(const kernels::Operation& operation,
+                                                        const Wanted& wanted) {
+  kernels::Sizes sizes{};
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < operation.dimensions.size(); ++i) {
+    const kernels::Dimension& dimension = operation.dimensions[i];
+    if (dimension.keying == kernels::Keying::kDerived) continue;
+    if (!wanted.listed.empty()) {
+      if (next == wanted.listed.size()) return std::nullopt;
+      sizes[i] = wanted.listed[next++];
+    }
+    switch (dimension.layer_size) {
+      case kernels::LayerSize::kNone:
+        if (wanted.listed.empty()) return std::nullopt;
+        break;
+      case kernels::LayerSize::kOne:
+        sizes[i] = 1;
+        break;
+      case kernels::LayerSize::kTokens:
+        if (wanted.listed.empty()) sizes[i] = wanted.tokens;
+        break;
+      case kernels::LayerSize::kOutFeatures:
+        if (wanted.listed.empty()) sizes[i] = wanted.out_features;
+        break;
+    }
+  }
+  if (next != wanted.listed.size()) return std::nullopt;
+  return sizes;
 }
 
 Result<std::vector<launch::Problem>> PrewarmProblems::on(kernels::DeviceKind kind) const {
@@ -171,15 +209,20 @@ Result<std::vector<launch::Problem>> PrewarmProblems::on(kernels::DeviceKind kin
   }
   std::vector<launch::Problem> problems;
   for (const kernels::Variant& variant : variants_) {
-    for (const Shape& shape : shapes_) {
-      const std::int64_t rows = variant.operation->is_per_layer ? 1 : shape.rows;
-      const kernels::Sizes sizes = {rows, shape.cols};
-      DORAJIT_TRY(launch::check_size(variant, sizes));
-      const launch::Problem problem = launch::make_problem(variant, kind, sizes);
+    for (const Wanted& wanted : wanted_) {
+      const auto sizes = sizes_of(*variant.operation, wanted);
+      if (!sizes) continue;
+      DORAJIT_TRY(launch::check_size(variant, *sizes));
+      const launch::Problem problem = launch::make_problem(variant, kind, *sizes);
       if (!std::ranges::contains(problems, problem)) problems.push_back(problem);
     }
   }
-  return problems;
+  if (!problems.empty()) return problems;
+  return fail(StatusCode::kInvalidArgument,
+              wanted_.front().listed.empty()
+                  ? "no problem of these operations follows from the layers of a model; list sizes "
+                    "with --shapes"
+                  : "no operation here has as many sizes as --shapes gives; name it with --op");
 }
 
 }  // namespace dorajit::cli

@@ -9,7 +9,6 @@
 #include "bindings/cli/adapter_config.h"
 #include "bindings/cli/model_layers.h"
 #include "bindings/cli/problem_options.h"
-#include "bindings/cli/shapes.h"
 #include "runtime/launch/problem.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): not ours
@@ -51,7 +50,16 @@ class PrewarmProblems {
 
   std::optional<Model> model_;  // what is adapted of it
   std::optional<AdapterConfig> adapter_;
-  std::vector<Shape> shapes_;
+  // What a shape of the command line gives the dimensions of any operation, or a layer of a model.
+  struct Wanted {
+    std::vector<std::int64_t> listed;  // empty of a layer
+    std::int64_t tokens = 0;
+    std::int64_t out_features = 0;
+  };
+  static std::optional<kernels::Sizes> sizes_of(const kernels::Operation& operation,
+                                                const Wanted& wanted);
+
+  std::vector<Wanted> wanted_;
   std::vector<kernels::Variant> variants_;
   std::string file_;
 };

@@ -17,17 +17,19 @@
 namespace dorajit::cli {
 namespace {
 
-Result<std::vector<Shape>> wanted_shapes(const ProblemOptions& options) {
-  std::vector<Shape> shapes;
-  if (options.rows != 0 || options.cols != 0) {
-    shapes.push_back({.rows = options.rows, .cols = options.cols});
-    DORAJIT_TRY(check_shape(shapes.back()));
-  }
+Result<std::vector<kernels::Sizes>> wanted_sizes(const ProblemOptions& options,
+                                                 const kernels::Operation& operation) {
+  std::vector<kernels::Sizes> wanted;
   for (const std::string& text : options.shapes) {
-    DORAJIT_ASSIGN(const Shape shape, parse_shape(text));
-    shapes.push_back(shape);
+    DORAJIT_ASSIGN(const std::vector<std::int64_t> listed, parse_shape(text, operation));
+    DORAJIT_ASSIGN(const kernels::Sizes sizes, make_sizes(operation, listed, options.sizes));
+    wanted.push_back(sizes);
   }
-  return shapes;
+  if (options.shapes.empty() && names_any(options.sizes)) {
+    DORAJIT_ASSIGN(const kernels::Sizes sizes, make_sizes(operation, {}, options.sizes));
+    wanted.push_back(sizes);
+  }
+  return wanted;
 }
 
 // Without what other systems' editors put around a line.
@@ -74,13 +76,10 @@ Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
 }  // namespace
 
 void add_problem_options(CLI::App& app, ProblemOptions& options) {
-  CLI::Option* rows =
-      app.add_option("--rows", options.rows, "Rows (tokens) of a problem")->option_text("R");
-  CLI::Option* cols = app.add_option("--cols", options.cols, "Columns (out features) of a problem")
-                          ->option_text("C");
-  rows->needs(cols);
-  cols->needs(rows);
-  app.add_option("--shape", options.shapes, "A problem as ROWSxCOLS; may be repeated")
+  add_size_options(app, options.sizes);
+  app.add_option("--shape", options.shapes,
+                 "The sizes of a problem, as ROWSxCOLS; what it leaves out has an option of its "
+                 "own; may be repeated")
       ->option_text("RxC")
       ->delimiter(',');
   app.add_option("--from", options.file, "Problems from a file, one a line as `show` names them")
@@ -90,29 +89,28 @@ void add_problem_options(CLI::App& app, ProblemOptions& options) {
 }
 
 Status check_problem_options(const ProblemOptions& options, const std::string& command) {
-  DORAJIT_ASSIGN(const std::vector<Shape> shapes, wanted_shapes(options));
   DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
-  for (const Shape& shape : shapes) {
-    DORAJIT_TRY(launch::check_size(variant, {shape.rows, shape.cols}));
-  }
-  if (!shapes.empty() || !options.file.empty()) return {};
-  return fail(
-      StatusCode::kInvalidArgument,
-      std::format("{} needs a problem: --rows R --cols C, --shape RxC or --from FILE", command));
+  DORAJIT_ASSIGN(const std::vector<kernels::Sizes> wanted,
+                 wanted_sizes(options, *variant.operation));
+  for (const kernels::Sizes& sizes : wanted) DORAJIT_TRY(launch::check_size(variant, sizes));
+  if (!wanted.empty() || !options.file.empty()) return {};
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{} needs a problem: {}, --shape RxC or --from FILE", command,
+                          size_options_text(*variant.operation)));
 }
 
 Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options,
                                                    kernels::DeviceKind kind,
                                                    const std::string& command) {
   DORAJIT_TRY(check_problem_options(options, command));
-  DORAJIT_ASSIGN(const std::vector<Shape> shapes, wanted_shapes(options));
   DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
+  DORAJIT_ASSIGN(const std::vector<kernels::Sizes> all, wanted_sizes(options, *variant.operation));
   std::vector<launch::Problem> wanted;
   if (!options.file.empty()) {
     DORAJIT_ASSIGN(wanted, read_problems(options.file));
   }
-  for (const Shape& shape : shapes) {
-    wanted.push_back(launch::make_problem(variant, kind, {shape.rows, shape.cols}));
+  for (const kernels::Sizes& sizes : all) {
+    wanted.push_back(launch::make_problem(variant, kind, sizes));
   }
   std::vector<launch::Problem> problems;
   for (launch::Problem& problem : wanted) {

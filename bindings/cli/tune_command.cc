@@ -29,8 +29,6 @@ struct Tuned {
 
 Json tuned_json(const Tuned& tuned) {
   Json row = {{"problem", to_text(tuned.problem)},
-              {"rows_up_to", tuned.problem.largest_sizes()[kernels::kRows]},
-              {"cols", tuned.problem.largest_sizes()[kernels::kCols]},
               {"rung", name(tuned.answer.rung)},
               {"config", to_text(tuned.answer.config)},
               {"median_ns", tuned.answer.median_ns},
@@ -38,6 +36,13 @@ Json tuned_json(const Tuned& tuned) {
               {"trials_measured", tuned.answer.trials},
               {"winner", nullptr},
               {"trials", Json::array()}};
+  const kernels::Sizes sizes = tuned.problem.largest_sizes();
+  const auto& dimensions = tuned.problem.variant.operation->dimensions;
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (dimensions[i].keying == kernels::Keying::kDerived) continue;
+    const bool is_bucketed = dimensions[i].keying == kernels::Keying::kBucketed;
+    row[std::string(dimensions[i].name) + (is_bucketed ? "_up_to" : "")] = sizes[i];
+  }
   if (tuned.winner) {
     row["winner"] = to_json(*tuned.winner);
     row["trials"] = trials_json(tuned.trials, *tuned.winner);

@@ -90,11 +90,18 @@ ProblemFindings findings_of(const SourcedWinner& sourced, std::vector<cache::Tri
 // Problems of a variant side by side, the small ones first; unknown keys at the end.
 auto place_of(const ProblemFindings& found) {
   if (!found.problem) {
-    return std::tuple(true, found.winner.problem, std::int64_t{0}, std::int64_t{0});
+    return std::tuple(true, found.winner.problem, std::vector<std::int64_t>{});
+  }
+  std::vector<std::int64_t> sizes;  // those that are exact first
+  for (const kernels::Keying keying : {kernels::Keying::kExact, kernels::Keying::kBucketed}) {
+    const auto& dimensions = found.problem->variant.operation->dimensions;
+    for (std::size_t i = 0; i < dimensions.size(); ++i) {
+      if (dimensions[i].keying == keying) sizes.push_back(found.problem->key[i]);
+    }
   }
   return std::tuple(
       false, to_text(found.problem->variant) + "/" + std::to_string(found.problem->vector_width),
-      found.problem->key[kernels::kCols], found.problem->key[kernels::kRows]);
+      sizes);
 }
 
 }  // namespace

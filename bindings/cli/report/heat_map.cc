@@ -146,6 +146,35 @@ Html config_cell(const ProblemFindings& found, const kernels::Config& config) {
   return fill("<td class=\"hx\">{{verdict}}", {{"verdict", Html::text(name(trial->verdict))}});
 }
 
+// By the dimensions that the problem's key has: "512 × 4096".
+std::string size_text(const launch::Problem& problem) {
+  const kernels::Sizes sizes = problem.largest_sizes();
+  std::string text;
+  for (std::size_t i = 0; i < problem.variant.operation->dimensions.size(); ++i) {
+    if (problem.variant.operation->dimensions[i].keying == kernels::Keying::kDerived) continue;
+    text += std::format("{}{}", text.empty() ? "" : " × ", sizes[i]);
+  }
+  return text;
+}
+
+// Their names: "rows × cols".
+std::string dimension_text(const kernels::Operation& operation) {
+  std::string text;
+  for (const kernels::Dimension& dimension : operation.dimensions) {
+    if (dimension.keying == kernels::Keying::kDerived) continue;
+    text += std::format("{}{}", text.empty() ? "" : " × ", dimension.name);
+  }
+  return text;
+}
+
+// Whether the configs have the tunables that geometry_map() is about.
+bool has_geometry(std::span<const ProblemFindings> problems) {
+  return std::ranges::all_of(problems, [](const ProblemFindings& found) {
+    return found.winner.config[kernels::kColumnsOfProgram] > 0 &&
+           found.winner.config[kernels::kRowsOfProgram] > 0;
+  });
+}
+
 Html config_map(std::span<const ProblemFindings> problems) {
   const auto [configs, left_out] = configs_of(problems);
   Html heading;
@@ -156,10 +185,8 @@ Html config_map(std::span<const ProblemFindings> problems) {
   }
   Html rows;
   for (const ProblemFindings& found : problems.first(std::min(problems.size(), kMostProblems))) {
-    const kernels::Sizes sizes = found.problem->largest_sizes();
-    rows += Html::markup(std::format("<tr><th scope=\"row\">{} × {}<td class=\"num\">{}",
-                                     sizes[kernels::kRows], sizes[kernels::kCols],
-                                     duration_text(best_of(found))));
+    rows += Html::markup(std::format("<tr><th scope=\"row\">{}<td class=\"num\">{}",
+                                     size_text(*found.problem), duration_text(best_of(found))));
     for (const kernels::Config& config : configs) rows += config_cell(found, config);
   }
   std::string remark;
@@ -167,17 +194,24 @@ Html config_map(std::span<const ProblemFindings> problems) {
   if (problems.size() > kMostProblems) {
     remark += std::format(" The first {} of {} problems.", kMostProblems, problems.size());
   }
-  return fill(R"(<div class="scroll"><table class="heat wide">
+  return fill(
+      R"(<div class="scroll"><table class="heat wide">
 <caption>By problem and config: time relative to the problem’s best.{{remark}}</caption>
-<thead><tr><th scope="col">rows × columns<th scope="col">best{{heading}}</thead><tbody>{{rows}}</tbody></table></div>
+<thead><tr><th scope="col">{{dimensions}}<th scope="col">best{{heading}}</thead><tbody>{{rows}}</tbody></table></div>
 )",
-              {{"remark", Html::text(remark)}, {"heading", heading}, {"rows", rows}});
+      {{"remark", Html::text(remark)},
+       {"dimensions", Html::text(dimension_text(*problems.front().problem->variant.operation))},
+       {"heading", heading},
+       {"rows", rows}});
 }
 
 }  // namespace
 
 Html heat_maps(std::span<const ProblemFindings> problems) {
-  Html maps = geometry_map(problems, problems.front().winner.device.starts_with("cpu/"));
+  Html maps;
+  if (has_geometry(problems)) {
+    maps = geometry_map(problems, problems.front().winner.device.starts_with("cpu/"));
+  }
   maps += config_map(problems);
   return maps;
 }

@@ -34,22 +34,33 @@ std::string types_text(const std::string& types) {
   return same == types ? first : types;
 }
 
+// The first size of the problem, and the others.
+Html size_cells(const launch::Problem& problem) {
+  const kernels::Sizes sizes = problem.largest_sizes();
+  const auto& dimensions = problem.variant.operation->dimensions;
+  std::string others;
+  std::int64_t last = 0;
+  for (std::size_t i = 1; i < dimensions.size(); ++i) {
+    if (dimensions[i].keying == kernels::Keying::kDerived) continue;
+    others += std::format("{}{}", others.empty() ? "" : " × ", sizes[i]);
+    last = sizes[i];
+  }
+  return number_cell(static_cast<double>(sizes[0]), std::to_string(sizes[0])) +
+         number_cell(static_cast<double>(last), others);
+}
+
 Html names_of(const ProblemFindings& found) {
   if (!found.problem) {
     return fill("<th scope=\"row\" colspan=\"4\">{{key}}",
                 {{"key", Html::text(found.winner.problem)}});
   }
   const std::string variant = to_text(found.problem->variant);
-  const kernels::Sizes sizes = found.problem->largest_sizes();
   const std::size_t slash = variant.find('/');
   return fill("<th scope=\"row\">{{op}}<td class=\"types\">{{types}}",
               {{"op", Html::text(variant.substr(0, slash))},
                {"types",
                 Html::text(slash == variant.npos ? "" : types_text(variant.substr(slash + 1)))}}) +
-         number_cell(static_cast<double>(sizes[kernels::kRows]),
-                     std::to_string(sizes[kernels::kRows])) +
-         number_cell(static_cast<double>(sizes[kernels::kCols]),
-                     std::to_string(sizes[kernels::kCols]));
+         size_cells(*found.problem);
 }
 
 Html row_of(const ProblemFindings& found, const DeviceFindings& device) {
