@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <cstring>
 #include <format>
+#include <map>
+#include <string_view>
+#include <vector>
 
 #include "bindings/c/error_handle.h"
 #include "bindings/c/operation_handle.h"
@@ -32,6 +35,21 @@ Status put(std::string_view function, const char* type, const Info& known, Info*
   return {};
 }
 
+// The names of an operation's scalars as C has them. Never dropped, as C may keep them.
+const char* const* scalar_names(const Operation& wanted) {
+  using Names = std::vector<const char*>;
+  static const auto* const all = [] {
+    auto* names = new std::map<const Operation*, Names>;
+    for (const Operation* const one : offered()) {
+      // Literals, which end in NUL.
+      for (const std::string_view name : one->scalars) (*names)[one].push_back(name.data());
+    }
+    return names;
+  }();
+  const auto found = all->find(&wanted);
+  return found == all->end() ? nullptr : found->second.data();
+}
+
 std::int32_t presence_of(const kernels::Operand& operand) {
   switch (operand.presence) {
     case kernels::Presence::kRequired:
@@ -53,6 +71,7 @@ Status describe(const dorajit_operation* handle, dorajit_operation_info* info) {
   known.documentation = operation.documentation.data();
   known.num_operands = static_cast<std::int32_t>(operation.operands.size());
   known.num_scalars = static_cast<std::int32_t>(operation.scalars.size());
+  known.scalars = scalar_names(operation);
   return put(kFunction, "dorajit_operation_info", known, info);
 }
 
@@ -73,6 +92,9 @@ Status describe_operand(const dorajit_operation* handle, std::int32_t index,
   known.is_output = operand.role == kernels::OperandRole::kOutput ? 1 : 0;
   known.is_sum = index == operation.sum_operand ? 1 : 0;
   known.presence = presence_of(operand);
+  const auto inner = static_cast<std::size_t>(operand.shape.inner);
+  const bool is_derived = operation.dimensions[inner].keying == kernels::Keying::kDerived;
+  known.is_per_channel = !operand.shape.is_matrix() && is_derived ? 1 : 0;
   return put(kFunction, "dorajit_operand_info", known, info);
 }
 

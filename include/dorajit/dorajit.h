@@ -258,9 +258,10 @@ DORAJIT_API const dorajit_operation* dorajit_operation_at(int32_t index);
 typedef struct dorajit_operation_info {
   size_t struct_size;
   const char* name;
-  const char* documentation; /* what it computes, in one line */
-  int32_t num_operands;      /* tensors of a call */
-  int32_t num_scalars;       /* float64 factors of a call */
+  const char* documentation;  /* what it computes, in one line */
+  int32_t num_operands;       /* tensors of a call */
+  int32_t num_scalars;        /* float64 factors of a call */
+  const char* const* scalars; /* their names, num_scalars of them */
 } dorajit_operation_info;
 
 DORAJIT_API dorajit_status dorajit_operation_describe(const dorajit_operation* operation,
@@ -281,6 +282,7 @@ typedef struct dorajit_operand_info {
   int32_t is_output;      /* 0 or 1 */
   int32_t is_sum;         /* 0 or 1: an output with the sum over a channel */
   int32_t presence;       /* DORAJIT_OPERAND_... */
+  int32_t is_per_channel; /* 0 or 1: one element per channel of the first operand, as a gain has */
 } dorajit_operand_info;
 
 DORAJIT_API dorajit_status dorajit_operation_operand(const dorajit_operation* operation,

@@ -36,6 +36,12 @@ class Operation {
   const char* documentation() const { return info().documentation; }  // what it computes
   std::int32_t num_scalars() const { return info().num_scalars; }
 
+  // What its scalars are called, in their order.
+  std::vector<const char*> scalars() const {
+    const dorajit_operation_info known = info();
+    return {known.scalars, known.scalars + known.num_scalars};
+  }
+
   // What its tensors are called and have, in their order.
   std::vector<dorajit_operand_info> operands() const {
     std::vector<dorajit_operand_info> operands(static_cast<std::size_t>(info().num_operands));

@@ -5,6 +5,7 @@
 
 #include <dorajit/dorajit.hpp>
 #include <string>
+#include <vector>
 
 #include "tests/bindings/c_abi_fixture.h"
 
@@ -60,8 +61,31 @@ TEST_F(AddedOperation, IsDescribed) {
   ASSERT_EQ(operands.size(), 4U);
   EXPECT_STREQ(operands[1].name, "residual");
   EXPECT_STREQ(operands[2].dimensions, "channels");
+  EXPECT_EQ(operands[1].is_per_channel, 0);
+  EXPECT_EQ(operands[2].is_per_channel, 1);
   EXPECT_EQ(operands[3].is_output, 1);
   EXPECT_EQ(Operation::all().back().get(), operation.get());
+}
+
+TEST_F(AddedOperation, NamesEachOfItsScalars) {
+  const std::vector<const char*> names = Operation("weighted_sum").scalars();
+  ASSERT_EQ(names.size(), 2U);
+  EXPECT_STREQ(names[0], "alpha");
+  EXPECT_STREQ(names[1], "beta");
+}
+
+TEST_F(AddedOperation, TakesEachOfItsScalars) {
+  dorajit::Engine engine(options(""));
+  out_.poison();
+  engine.launch(nullptr, "weighted_sum",
+                {ConstTensorRef(x_.data(), {kRows, kCols}, type_),
+                 ConstTensorRef(residual_.data(), {kRows, kCols}, type_),
+                 TensorRef(out_.data(), {kRows, kCols}, type_)},
+                {0.75, -0.5});
+  for (std::size_t i = 0; i < out_.size(); ++i) {
+    const auto first = 0.75F * static_cast<float>(x_.get(i));
+    ASSERT_EQ(out_.get(i), first + -0.5F * static_cast<float>(residual_.get(i))) << i;
+  }
 }
 
 TEST_F(AddedOperation, RunsWithoutACompiler) {
