@@ -10,6 +10,7 @@
 #include <string>
 
 #include "bindings/python/dorajit/cpp_extension/call_table.h"
+#include "bindings/python/eligibility.h"
 #include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/native_operation.h"
@@ -68,7 +69,7 @@ std::int32_t run_call(const CallArguments& call, void** error) {
   const dorajit_status status = run_with_engine(
       [&](dorajit_engine* engine, dorajit_error** error) {
         return dorajit_launch(engine, call.stream, call.operation->handle, tensors.data(),
-                              call.num_tensors, &call.scale, 1, call.workspace,
+                              call.num_tensors, call.scalars, call.num_scalars, call.workspace,
                               call.workspace_bytes, error);
       },
       &what);
@@ -110,11 +111,15 @@ void raise_outcome(std::int32_t outcome, void* error) {
   without_exceptions([&] { check(outcome, static_cast<dorajit_error*>(error)); });
 }
 
-constexpr CallTable kCalls = {.find = find_operation,
-                              .run = run_call,
-                              .workspace_bytes = workspace_bytes,
-                              .current_stream = current_cuda_stream,
-                              .raise = raise_outcome};
+const CallTable& calls() {
+  static const CallTable table = {.observers = &observers(),
+                                  .find = find_operation,
+                                  .run = run_call,
+                                  .workspace_bytes = workspace_bytes,
+                                  .current_stream = current_cuda_stream,
+                                  .raise = raise_outcome};
+  return table;
+}
 
 std::string cache_folder() {
   const Result<Settings> settings = Settings::from_environment();
@@ -128,7 +133,7 @@ std::string cache_folder() {
 
 void add_call_table(py::module_& module) {
   module.def(
-      "call_table", [] { return py::capsule(&kCalls, kCallTableName); },
+      "call_table", [] { return py::capsule(&calls(), kCallTableName); },
       "() -> object\n\n"
       "A capsule of what the C++ extension calls (cpp_extension/call_table.h).");
   module.def(

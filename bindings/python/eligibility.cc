@@ -20,10 +20,6 @@ struct Eligibility {
   PyObject* included_keys = nullptr;  // the set of keys that this thread adds to each dispatch
   std::uint64_t observers = 0;        // those in it that stand for somebody
   PyObject* forward_ad = nullptr;     // the variables of torch.autograd.forward_ad
-  // Route.EAGER, Route.EAGER_WITH_GRAPH, and what tells the other routes apart.
-  PyObject* eager = nullptr;
-  PyObject* eager_with_graph = nullptr;
-  PyObject* observed_route = nullptr;
 };
 
 Eligibility& kept() {
@@ -40,7 +36,7 @@ bool is_plain(PyObject* tensor) {
          kept().plain_types.end();
 }
 
-// Below zero where there is none.
+// Whether forward-mode differentiation is on; which tensors it follows, eligibility.py finds out.
 bool has_forward_level() {
   static PyObject* const name = PyUnicode_InternFromString("_current_level");
   PyObject* const level = PyDict_GetItem(kept().forward_ad, name);
@@ -74,21 +70,32 @@ int builds_graph(std::span<PyObject* const> tensors) {
   return 0;
 }
 
-PyObject* route(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
+// 1 or 0; below 0: a Python error is set.
+int is_node(std::span<PyObject* const> tensors, PyObject* scale) {
+  if (!PyFloat_CheckExact(scale) || !std::ranges::all_of(tensors, is_plain)) return 0;
+  if (has_forward_level()) return 0;
+  const int is_observed = is_observer_included();
+  return is_observed > 0 ? 0 : is_observed < 0 ? -1 : 1;
+}
+
+// As is_node, of the arguments of a call, the scale last, and without a graph if `is_alone`.
+PyObject* judge(PyObject* const* arguments, Py_ssize_t count, bool is_alone) noexcept {
   if (count < 2) return PyErr_Format(PyExc_TypeError, "takes tensors and a scale");
   const std::span tensors(arguments, static_cast<std::size_t>(count - 1));
-  int is_observed = 1;
-  if (PyFloat_CheckExact(arguments[count - 1]) && std::ranges::all_of(tensors, is_plain)) {
-    is_observed = has_forward_level() ? 1 : is_observer_included();
-    if (is_observed < 0) return nullptr;
+  int found = is_node(tensors, arguments[count - 1]);
+  if (found > 0 && is_alone) {
+    const int has_graph = builds_graph(tensors);
+    found = has_graph > 0 ? 0 : has_graph < 0 ? -1 : 1;
   }
-  if (is_observed != 0) {
-    return PyObject_Vectorcall(kept().observed_route, arguments, static_cast<std::size_t>(count),
-                               nullptr);
-  }
-  const int has_graph = builds_graph(tensors);
-  if (has_graph < 0) return nullptr;
-  return Py_NewRef(has_graph != 0 ? kept().eager_with_graph : kept().eager);
+  return found < 0 ? nullptr : Py_NewRef(found > 0 ? Py_True : Py_False);
+}
+
+PyObject* is_one_node(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
+  return judge(arguments, count, false);
+}
+
+PyObject* is_one_launch(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
+  return judge(arguments, count, true);
 }
 
 bool is_observed() {
@@ -99,17 +106,12 @@ bool is_observed() {
 
 void configure_eligibility(const py::type& tensor, const py::type& parameter,
                            const py::object& is_grad_enabled, const py::object& included_keys,
-                           std::uint64_t observers, const py::dict& forward_ad,
-                           const py::object& eager, const py::object& eager_with_graph,
-                           const py::object& observed_route) {
+                           std::uint64_t observers, const py::dict& forward_ad) {
   kept() = {.plain_types = {tensor.inc_ref().ptr(), parameter.inc_ref().ptr()},
             .is_grad_enabled = is_grad_enabled.inc_ref().ptr(),
             .included_keys = included_keys.inc_ref().ptr(),
             .observers = observers,
-            .forward_ad = forward_ad.inc_ref().ptr(),
-            .eager = eager.inc_ref().ptr(),
-            .eager_with_graph = eager_with_graph.inc_ref().ptr(),
-            .observed_route = observed_route.inc_ref().ptr()};
+            .forward_ad = forward_ad.inc_ref().ptr()};
 }
 
 }  // namespace
@@ -117,10 +119,15 @@ void configure_eligibility(const py::type& tensor, const py::type& parameter,
 void add_eligibility(py::module_& module) {
   using py::arg;
   static std::array methods = {
-      fast_method("route", route,
-                  "route($module, /, *tensors_and_scale)\n--\n\n"
-                  "(*Any) -> Any\n\n"
-                  "The Route of an eager call with these arguments."),
+      fast_method(
+          "is_one_node", is_one_node,
+          "is_one_node($module, /, *tensors_and_scale)\n--\n\n"
+          "(*Any) -> bool\n\n"
+          "Whether nobody but autograd observes an eager call of plain tensors and a float."),
+      fast_method("is_one_launch", is_one_launch,
+                  "is_one_launch($module, /, *tensors_and_scale)\n--\n\n"
+                  "(*Any) -> bool\n\n"
+                  "The same, and that no graph is built."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();
@@ -130,14 +137,12 @@ void add_eligibility(py::module_& module) {
   module.def(
       "configure_eligibility", &configure_eligibility, arg("tensor"), arg("parameter"),
       arg("is_grad_enabled"), arg("included_keys"), arg("observers"), arg("forward_ad"),
-      arg("eager"), arg("eager_with_graph"), arg("observed_route"),
-      "(type, type, Callable[[], bool], Callable[[], object], int, dict[str, Any], object, object, "
-      "Callable[..., object]) -> None\n\n"
+      "(type, type, Callable[[], bool], Callable[[], object], int, dict[str, Any]) -> None\n\n"
       "Tells the extension how to find the route of a call: the plain types of tensors; whether a "
       "graph is built; the set of keys that this thread includes, and those among them that stand "
-      "for an observer; the variables of torch.autograd.forward_ad; the routes of calls that "
-      "nobody "
-      "observes; a function for the route of the others.");
+      "for an observer; the variables of torch.autograd.forward_ad.");
 }
+
+const std::uint64_t& observers() { return kept().observers; }
 
 }  // namespace dorajit::python

@@ -6,13 +6,11 @@
 namespace dorajit::python {
 namespace {
 
-std::size_t model_of(const NativeOperation& operation, const dorajit_operand_info& output) {
+std::size_t model_of(const NativeOperation& operation, const dorajit_operand_info& operand) {
   const auto found = std::ranges::find_if(operation.operands, [&](const auto& one) {
-    return one.is_output == 0 && std::string_view(one.dimensions) == output.dimensions;
+    return std::string_view(one.dimensions) == operand.dimensions;
   });
-  return found == operation.operands.end()
-             ? 0
-             : static_cast<std::size_t>(found - operation.operands.begin());
+  return static_cast<std::size_t>(found - operation.operands.begin());
 }
 
 std::deque<NativeOperation> read_operations() {

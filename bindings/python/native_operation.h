@@ -17,14 +17,11 @@ struct NativeOperation {
   const dorajit_operation* handle = nullptr;
   dorajit_operation_info info{};
   std::vector<dorajit_operand_info> operands;
-  // By operand: the first input with the dimensions of an output, after which it is allocated.
+  // By operand: the first one with the same dimensions. An output is allocated after it, if it is
+  // an input.
   std::vector<std::size_t> models;
   bool has_sum = false;
   std::atomic<std::int64_t> calls = 0;
-
-  [[nodiscard]] bool is_matrix(std::size_t operand) const {
-    return std::string_view(operands[operand].dimensions) == "rows, cols";
-  }
 };
 
 // In the library's order, made once. Thread-safe.

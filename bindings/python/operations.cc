@@ -24,6 +24,7 @@ namespace {
 namespace py = pybind11;
 
 constexpr std::size_t kMostOperands = 8;
+constexpr std::size_t kMostScalars = 8;
 
 [[noreturn]] void refuse(const char* operation, const char* argument) {
   raise(DORAJIT_UNSUPPORTED,
@@ -46,6 +47,14 @@ void read_result(const char* operation, const char* argument, py::handle tensor,
 py::object owned(PyObject* made) {
   if (made == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(made);
+}
+
+[[noreturn]] void refuse_to_allocate(const NativeOperation& operation, std::size_t output) {
+  raise(DORAJIT_INVALID_ARGUMENT,
+        std::format("{}: argument `{}` is an element type, but no input has its dimensions, {}; "
+                    "give a tensor",
+                    operation.info.name, operation.operands[output].name,
+                    operation.operands[output].dimensions));
 }
 
 // A tensor of that element type, otherwise like another.
@@ -101,14 +110,16 @@ class Operands {
   const DLTensor* add_output(const NativeOperation& operation, std::span<PyObject* const> arguments,
                              std::size_t i) {
     const std::size_t model = operation.models[i];
+    const bool has_model = operation.operands[model].is_output == 0 && pointers_[model] != nullptr;
     if (const DLDataType* const type = kernel_type_of(arguments[i])) {
+      if (!has_model) refuse_to_allocate(operation, i);
       made_[i] =
           empty_like(arguments[model], are_equal(*type, pointers_[model]->dtype), arguments[i]);
       read_result(operation.info.name, operation.operands[i].name, made_[i], tensors_[i]);
       return &tensors_[i].dl();
     }
     made_[i] = py::reinterpret_borrow<py::object>(arguments[i]);
-    const bool is_in_place = arguments[i] == arguments[model];
+    const bool is_in_place = has_model && arguments[i] == arguments[model];
     return is_in_place ? pointers_[model] : add(operation, arguments[i], i);
   }
 
@@ -117,22 +128,27 @@ class Operands {
   std::array<py::object, kMostOperands> made_;
 };
 
-// Raises DORAJIT_INVALID_ARGUMENT for matrices of several shapes, of which kernels tell rows and
-// columns alone.
-void demand_one_shape(const NativeOperation& operation, const Operands& operands) {
+// Raises DORAJIT_INVALID_ARGUMENT for operands of the same dimensions that differ in shape: the
+// library sees their rows and columns alone. Whether others agree it finds out by itself.
+void demand_equal_shapes(const NativeOperation& operation, const Operands& operands) {
   for (std::size_t i = 1; i < operation.operands.size(); ++i) {
-    if (!operation.is_matrix(i) || have_one_shape({operands[0], operands[i]})) continue;
-    raise(DORAJIT_INVALID_ARGUMENT, std::string(operation.info.name) +
-                                        ": the tensors have different shapes; give all the same");
+    const std::size_t model = operation.models[i];
+    if (operands[i] == nullptr || operands[model] == nullptr) continue;
+    if (operation.operands[i].is_per_channel != 0) continue;
+    if (have_one_shape(*operands[model], *operands[i])) continue;
+    raise(DORAJIT_INVALID_ARGUMENT,
+          std::format("{}: arguments `{}` and `{}` have different shapes; give both the same",
+                      operation.info.name, operation.operands[model].name,
+                      operation.operands[i].name));
   }
 }
 
-// Tensors in the order of the operands, then the scale.
+// Tensors in the order of the operands.
 py::object run_operation(NativeOperation& operation, std::span<PyObject* const> tensors,
-                         double scale) {
+                         const double* scalars) {
   const auto count = static_cast<std::int32_t>(tensors.size());
   const Operands operands(operation, tensors);
-  demand_one_shape(operation, operands);
+  demand_equal_shapes(operation, operands);
   std::int64_t bytes = 0;
   TorchMemory workspace;
   if (operation.has_sum) {
@@ -143,7 +159,7 @@ py::object run_operation(NativeOperation& operation, std::span<PyObject* const> 
   }
   void* const stream = current_stream(operands[0]->device);
   run([&](dorajit_engine* engine, dorajit_error** error) {
-    return dorajit_launch(engine, stream, operation.handle, operands.data(), count, &scale,
+    return dorajit_launch(engine, stream, operation.handle, operands.data(), count, scalars,
                           operation.info.num_scalars, workspace.data(), bytes, error);
   });
   count_call(operation);
@@ -152,20 +168,29 @@ py::object run_operation(NativeOperation& operation, std::span<PyObject* const> 
 
 constexpr const char* kCapsuleName = "dorajit.operation";
 
-// Of every operation; `self` is the capsule of a NativeOperation.
+// Of every operation, with its tensors and then its scalars; `self` is the capsule of a
+// NativeOperation.
 PyObject* call_operation(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
   auto* operation = static_cast<NativeOperation*>(PyCapsule_GetPointer(self, kCapsuleName));
   if (operation == nullptr) return nullptr;
   const std::size_t tensors = operation->operands.size();
-  if (count != static_cast<Py_ssize_t>(tensors) + 1) {
+  const auto num_scalars = static_cast<std::size_t>(operation->info.num_scalars);
+  if (count != static_cast<Py_ssize_t>(tensors + num_scalars)) {
     return PyErr_Format(PyExc_TypeError, "takes %zd arguments, not %zd",
-                        static_cast<Py_ssize_t>(tensors) + 1, count);
+                        static_cast<Py_ssize_t>(tensors + num_scalars), count);
   }
-  const double scale = PyFloat_AsDouble(arguments[tensors]);
-  if (scale == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  std::array<double, kMostScalars> scalars;
+  for (std::size_t i = 0; i < num_scalars; ++i) {
+    scalars[i] = PyFloat_AsDouble(arguments[tensors + i]);
+    if (scalars[i] == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  }
   return with_python_errors([&] {
-    return run_operation(*operation, std::span(arguments, tensors), scale).release().ptr();
+    return run_operation(*operation, std::span(arguments, tensors), scalars.data()).release().ptr();
   });
+}
+
+std::span<const char* const> scalars_of(const NativeOperation& operation) {
+  return {operation.info.scalars, static_cast<std::size_t>(operation.info.num_scalars)};
 }
 
 // The names and types that make_stub.py reads, and what is computed.
@@ -173,17 +198,26 @@ std::string documentation_of(const NativeOperation& operation) {
   std::string names;
   std::string types;
   std::string results;
+  const auto add = [](std::string& list, std::string_view one) {
+    if (!list.empty()) list += ", ";
+    list += one;
+  };
   int num_results = 0;
   for (const dorajit_operand_info& operand : operation.operands) {
     const char* const none = operand.presence == DORAJIT_OPERAND_REQUIRED ? "" : " | None";
-    names += std::format("{}, ", operand.name);
-    types += std::format("Tensor{}{}, ", operand.is_output != 0 ? " | dtype" : "", none);
+    add(names, operand.name);
+    add(types, std::format("Tensor{}{}", operand.is_output != 0 ? " | dtype" : "", none));
     if (operand.is_output == 0) continue;
-    results += std::format("{}Tensor{}", num_results++ > 0 ? ", " : "", none);
+    add(results, std::format("Tensor{}", none));
+    ++num_results;
+  }
+  for (const char* const scalar : scalars_of(operation)) {
+    add(names, scalar);
+    add(types, "float");
   }
   return std::format(
-      "{}($module, {}scale, /)\n--\n\n({}float) -> {}\n\n{}\n\nAn output that is an element "
-      "type is allocated.",
+      "{}($module, {}, /)\n--\n\n({}) -> {}\n\n{}\n\nAn output that is an element type is "
+      "allocated.",
       operation.info.name, names, types,
       num_results == 1 ? results : std::format("tuple[{}]", results), operation.info.documentation);
 }
@@ -202,16 +236,28 @@ void add_functions(py::module_& module) {
   }
 }
 
-// (name, what it computes, (operand, its dimensions, whether an output, whether required)...)
+py::dict described(const dorajit_operand_info& operand) {
+  using py::arg;
+  return py::dict(arg("name") = operand.name,
+                  arg("dimensions") = py::tuple(py::str(operand.dimensions).attr("split")(", ")),
+                  arg("is_output") = operand.is_output != 0,
+                  arg("is_required") = operand.presence == DORAJIT_OPERAND_REQUIRED,
+                  arg("is_for_sum") = operand.presence == DORAJIT_OPERAND_FOR_SUM,
+                  arg("is_sum") = operand.is_sum != 0,
+                  arg("is_per_channel") = operand.is_per_channel != 0);
+}
+
 py::list described_operations() {
   py::list all;
   for (const NativeOperation& operation : native_operations()) {
     py::list operands;
     for (const dorajit_operand_info& operand : operation.operands) {
-      operands.append(py::make_tuple(operand.name, operand.dimensions, operand.is_output != 0,
-                                     operand.presence == DORAJIT_OPERAND_REQUIRED));
+      operands.append(described(operand));
     }
-    all.append(py::make_tuple(operation.info.name, operation.info.documentation, operands));
+    py::list scalars;
+    for (const char* const scalar : scalars_of(operation)) scalars.append(scalar);
+    all.append(
+        py::make_tuple(operation.info.name, operation.info.documentation, operands, scalars));
   }
   return all;
 }
@@ -244,9 +290,10 @@ void count_call(NativeOperation& operation) {
 void add_operations(py::module_& module) {
   add_functions(module);
   module.def("operations", &described_operations,
-             "() -> list[tuple[str, str, list[tuple[str, str, bool, bool]]]]\n\n"
-             "Name, documentation and operands of each operation, an operand being its name, its "
-             "dimensions, whether it is an output, and whether it is required.");
+             "() -> list[tuple[str, str, list[dict[str, Any]], list[str]]]\n\n"
+             "Name, documentation, operands and the names of the scalars of each operation. An "
+             "operand has its name, the names of its dimensions, and whether it is an output, "
+             "required, needed for the sum alone, the sum, and one element per channel.");
   module.def("warmup", &warmup, py::arg("operation"), py::arg("tensors"),
              "(str, Sequence[Tensor | None]) -> None\n\n"
              "Makes ready what a call of the operation with such tensors would launch.");

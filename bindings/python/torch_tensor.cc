@@ -152,12 +152,8 @@ bool TorchTensor::read_result(py::handle tensor) {
   return is_read;
 }
 
-bool have_one_shape(std::initializer_list<const DLTensor*> tensors) {
-  const DLTensor& first = **tensors.begin();
-  return std::ranges::all_of(tensors, [&](const DLTensor* one) {
-    return one == nullptr ||
-           (one->ndim == first.ndim && std::equal(one->shape, one->shape + one->ndim, first.shape));
-  });
+bool have_one_shape(const DLTensor& a, const DLTensor& b) {
+  return a.ndim == b.ndim && std::equal(a.shape, a.shape + a.ndim, b.shape);
 }
 
 TorchMemory::TorchMemory(py::handle like, std::int64_t bytes) {

@@ -9,7 +9,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 
 #include "bindings/python/exchange_api.h"
 
@@ -68,9 +67,7 @@ class TorchTensor {
   std::array<std::int64_t, kMostDims> strides_;
 };
 
-// Whether those that are there, not null, have the shape of the first: kernels tell rows and
-// columns alone.
-bool have_one_shape(std::initializer_list<const DLTensor*> tensors);
+bool have_one_shape(const DLTensor& a, const DLTensor& b);
 
 // Bytes from PyTorch's allocator, which may be dropped as soon as the work that uses them is
 // enqueued.

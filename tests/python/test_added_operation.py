@@ -32,6 +32,23 @@ torch.library.opcheck(operator.default, (x, residual, gain, 0.75),
 assert "Tensor x, Tensor residual, Tensor gain, float scale) -> Tensor" in str(operator.default._schema)
 assert dorajit.explain_dispatch(x, residual, gain, "scaled_residual").path == "native"
 assert "out = gain * (scale * x) + residual" in _native.scaled_residual.__doc__
+# Two scalars, none of them a gain's, and no operand with channels.
+y = torch.empty_like(x)
+weighted = torch.ops.dorajit.weighted_sum
+dorajit.warmup("weighted_sum", x, residual)
+_native.weighted_sum(x, residual, y, 0.75, -0.5)
+assert torch.equal(y, 0.75 * x + -0.5 * residual)
+assert torch.equal(weighted(x, residual, 0.75, -0.5), y)
+assert testing.launch_counts()["weighted_sum"] == 2
+assert "Tensor x, Tensor y, float alpha, float beta) -> Tensor" in str(weighted.default._schema)
+assert dorajit.explain_dispatch(x, residual, operation="weighted_sum").path == "native"
+for arguments in ((x, residual, y, 0.75), (x, residual, y, 0.75, None)):
+    try:
+        _native.weighted_sum(*arguments)
+    except TypeError:
+        pass
+    else:
+        raise AssertionError("a scalar may be left out")
 try:
     _native.scaled_residual(x, residual, gain[1:], out, 0.75)
 except ValueError as error:

@@ -27,9 +27,9 @@ def alone(compiled):
     """Python is not asked for backward passes, which the extension may leave to it."""
     def differentiate(*arguments):
         raise AssertionError("left to Python")
-    compiled.configure(_native.call_table(), eligibility.OBSERVERS, differentiate)
+    compiled.configure(_native.call_table(), differentiate)
     yield
-    compiled.configure(_native.call_table(), eligibility.OBSERVERS, autograd._differentiate)
+    compiled.configure(_native.call_table(), autograd._differentiate)
 
 
 def is_compiled(out):

@@ -197,7 +197,7 @@ def test_what_keeps_it_from_being_made(tmp_path, monkeypatch):
         patch.setenv("DORAJIT_TUNE", "sometimes")
         with pytest.raises(dorajit.InvalidArgumentError, match="DORAJIT_TUNE"):
             cpp_extension.build()
-        cpp_extension.load(eligibility.OBSERVERS, autograd._differentiate)
+        cpp_extension.load(autograd._differentiate)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(dorajit.CacheError, match="DORAJIT_CACHE_DIR"):

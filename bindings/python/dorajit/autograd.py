@@ -12,34 +12,32 @@ import typing
 
 import torch
 
-from dorajit import checks, cpp_extension, dispatch, eligibility, expression, run
+from dorajit import checks, cpp_extension, eligibility, expression, routes, run
 from dorajit.eligibility import Route
-
-_ops = torch.ops.dorajit
-_is_batch = torch._C._functorch.is_legacy_batchedtensor  # of autograd.grad(is_grads_batched=True)
+from dorajit.operation import operations
 
 
-def _backward_pass(name, kernel, formula):
-    """What computes the gradients through out, with run's signature: `kernel` where only autograd has a
-    say; else the operator, which is a node of the graph itself and seen by who looks at operations, or in
-    a transform of torch.func or a batch of gradients, for which it has no rules, `formula`."""
+def _backward_pass(operation):
+    """What computes the gradients through out, by the route that the gradients at hand take: a backward pass
+    asks anew who observes it."""
     def backward(d_out, inner, gain, scale, wanted, *types):
-        inner = inner if wanted[2] else None
-        is_compiling = eligibility.is_compiling()
-        third = d_out if inner is None else inner
-        if not is_compiling and eligibility.eager_route(d_out, third, gain, scale) is Route.EAGER:
-            return kernel(d_out, inner, gain, scale, wanted, *types)
-        if eligibility.has_transform() or (not is_compiling and _is_batch(d_out)):
-            dispatch.require_native(name, eligibility.TRANSFORMED)
-            return formula(d_out, inner, gain, scale, wanted, *types)
+        inputs = operation.needed((d_out, inner, gain), wanted[2])
+        given = tuple(one for one in inputs if one is not None)
+        route = eligibility.route(*given, scale)
+        if route is Route.EXPRESSION:
+            eligibility.allow_expression(operation.name, *given)
+        call = operation, inputs, (scale,), (tuple(wanted[:3]), *types)
+        if route is not Route.OPERATOR:
+            return routes.outputs(route, *call)
         with torch._C.DisableTorchFunctionSubclass():  # as PyTorch's own backward passes
-            results = iter(getattr(_ops, name)(d_out, inner, gain, scale, list(wanted[:3]), *types))
-        return [next(results) if want else None for want in wanted[:3]]
+            return routes.outputs(route, *call)
     return backward
 
 
-backward = _backward_pass("backward", run.backward, expression.backward)
-residual_backward = _backward_pass("residual_backward", run.residual_backward, expression.residual_backward)
+# Name of an operation -> what computes it.
+backward_passes = {name: _backward_pass(operations[name]) for name in {
+    one.backward for one in expression.formulas.values() if one.backward is not None}}
+backward, residual_backward = backward_passes["backward"], backward_passes["residual_backward"]
 
 
 class Compose(torch.autograd.Function):
@@ -144,4 +142,4 @@ def _differentiate(is_residual, d_out, d_inner, saved, scale, wanted, lora_dtype
                      residual_backward if is_residual else backward)
 
 
-cpp_extension.load(eligibility.OBSERVERS, _differentiate)
+cpp_extension.load(_differentiate)

@@ -111,13 +111,12 @@ def operands(function, operation, inputs):
             if tensor.is_complex():
                 raise TypeError(f"{function}: argument `{name}` is complex; pass real numbers")
     same_device(function, **given)
-    matrices = {one.python_name: given[one.python_name] for one in operation.inputs
-                if one.is_matrix and one.python_name in given}
-    same_shape(function, **matrices)
+    pairs = [(one, given[one.python_name]) for one in operation.inputs if one.python_name in given]
+    agree(function, [pair for pair in pairs if not pair[0].is_per_channel])
     if not operation.has_channels:
         return
-    first_name, first = next(iter(matrices.items()))
-    (gain_name, gain), *others = ((name, tensor) for name, tensor in given.items() if name not in matrices)
+    first_name, first = next(iter(given.items()))
+    (gain_name, gain), *others = ((one.python_name, tensor) for one, tensor in pairs if one.is_per_channel)
     broadcasts(function, gain_name, gain, first_name, first)
     if (operation.is_composition and not first.is_complex()
             and any(one.is_complex() for one in given.values())):
@@ -125,6 +124,24 @@ def operands(function, operation, inputs):
                         "complex, since the result has its element type")
     for name, other in others:
         as_many(function, name, other, gain_name, gain)
+
+
+def agree(function, pairs):
+    """Raises ValueError for the first of the operands with their tensors that has another shape than one of
+    the same dimensions, or another size than one that shares a dimension."""
+    alike = {}
+    for operand, tensor in pairs:
+        first_name, first = alike.setdefault(operand.dimensions, (operand.python_name, tensor))
+        same_shape(function, **{first_name: first, operand.python_name: tensor})
+    if len(alike) < 2:
+        return
+    known = {}
+    for operand, tensor in pairs:
+        for dimension, size in operand.sizes(tensor).items():
+            name, other = known.setdefault(dimension, (operand.python_name, size))
+            if size != other:
+                raise ValueError(f"{function}: argument `{operand.python_name}` has {size} `{dimension}` but "
+                                 f"`{name}` has {other}; give both as many")
 
 
 def as_many(function, name, tensor, gain_name, gain):

@@ -51,6 +51,8 @@ def plan(operation, inputs, outputs=()):
         reason = "float64 operands are mixed with others"
     if reason is not None:
         return Plan(reason)
+    if not operation.has_one_shape:
+        return _plan_rows(operands, tensors)
     if operation.has_channels:
         return _plan_views(operands, tensors)
     loose = next((name for name, one in given.items() if not one.is_contiguous()), None)
@@ -88,10 +90,24 @@ def _has_memory(tensor):
     return True
 
 
+def _plan_rows(operands, tensors):
+    """Of operands of several shapes, whose last dimension is a row and whose vectors are one row."""
+    for operand, tensor in zip(operands, tensors):
+        if tensor is None:
+            continue
+        is_fit = (_flattens(tensor, min(tensor.dim(), 1)) if len(operand.dimensions) > 1
+                  else tensor.is_contiguous())
+        if not is_fit:
+            return Plan(f"`{operand.python_name}` has strides {tensor.stride()} over the shape "
+                        f"{tuple(tensor.shape)}, which are no rows of contiguous elements a constant stride "
+                        "apart", strides_only=True)
+    return Plan(operands=tuple(tensors))
+
+
 def _plan_views(operands, tensors):
     matrices = {one.python_name: tensor for one, tensor in zip(operands, tensors)
-                if one.is_matrix and tensor is not None}
-    gain = next(tensor for one, tensor in zip(operands, tensors) if not one.is_matrix)
+                if not one.is_per_channel and tensor is not None}
+    gain = next(tensor for one, tensor in zip(operands, tensors) if one.is_per_channel)
     dims = next(iter(matrices.values())).dim()
     added = max(2 - dims, 0)
 
@@ -106,7 +122,7 @@ def _plan_views(operands, tensors):
     if sum(size != 1 for size in wide.shape) > 1:
         return Plan("`mag_norm_scale` varies along more than one dimension")
     per_channel = [tensor for one, tensor in zip(operands, tensors)
-                   if not one.is_matrix and tensor is not None]
+                   if one.is_per_channel and tensor is not None]
     is_new = (any(one.shape != gain.shape or along_channels(one).data_ptr() != one.data_ptr()
                   for one in per_channel) or (gain.dim() <= 1 and gain.numel() == 1))
     views = {name: _grown(tensor, added) for name, tensor in matrices.items()}
@@ -118,7 +134,7 @@ def _plan_views(operands, tensors):
         if reasons[-1] is None:
             return Plan(changed=added > 0 or is_new or order != in_order, operands=tuple(
                 None if tensor is None else
-                turned[one.python_name] if one.is_matrix else along_channels(tensor).permute(*order)
+                turned[one.python_name] if not one.is_per_channel else along_channels(tensor).permute(*order)
                 for one, tensor in zip(operands, tensors)))
     return Plan(reasons[0], strides_only=True)
 
@@ -202,21 +218,13 @@ def require_native(function, answer):
                                    errors.UNSUPPORTED)
 
 
-def explain(operation, tensors, why_expression):
-    """The way that a call of the operation with its first inputs takes; see explain_dispatch.
-    `why_expression` gives the reason for PyTorch's own operations whatever kernels could do, or None."""
-    inputs = (*tensors, *(None,) * (len(operation.inputs) - len(tensors)))
+def explain(operation, inputs, why_expression):
+    """The way that a call of the operation with these inputs takes; see explain_dispatch. `why_expression`
+    gives the reason for PyTorch's own operations whatever kernels could do, or None."""
     checks.operands(operation.name, operation, inputs)
     reason = why_expression()
     if reason is not None:
         return Dispatch("torch", reason)
-    if not state.enabled:
-        return Dispatch("torch", "kernels are switched off (PEFT_DORA_FUSED=0 or "
-                                 "dorajit.disabled())")
-    if (operation.is_composition and not state.fused_backward
-            and torch.is_grad_enabled() and any(one.requires_grad for one in tensors)):
-        return Dispatch("torch", "a graph is built, and that of the kernels is switched off "
-                                 "(PEFT_DORA_FUSED_BACKWARD=0)")
     answer = plan(operation, inputs)
     if answer.reason is None:
         return Dispatch("native", "a kernel takes other views of the tensors" if answer.changed

@@ -1,9 +1,12 @@
-"""Which route a call takes. There are three, of which the first has two forms (docs/python.md).
+"""Which route a call takes, decided here alone. There are three (docs/python.md, "Routes").
 
-A call that nobody observes launches its kernel at once, as a node of autograd's graph where one is
-built. What a compiler, a mode or a subclass of tensors is to see goes through the operators of
-torch.library. What has no rule for those is an expression of PyTorch's own operations. A kernel that then
-refuses the tensors, as dorajit.dispatch explains, is replaced by the same expression on any route.
+A call that nobody observes launches its kernel at once, as a node of autograd's graph where one is built.
+What a compiler, a mode or a subclass of tensors is to see goes through the operators of torch.library. What
+has no rule for those is an expression of PyTorch's own operations. A kernel that then refuses the tensors,
+as dorajit.dispatch explains, is replaced by the same expression on any route.
+
+The C++ extension serves a part of the first route and has the same tests in C++
+(cpp_extension/eligibility.h); it reads OBSERVERS from here.
 """
 
 import enum
@@ -21,8 +24,7 @@ from dorajit.sharded import engines
 class Route(enum.Enum):
     """How a call is run."""
 
-    EAGER = "one launch"
-    EAGER_WITH_GRAPH = "one launch and a node of autograd's graph"
+    NATIVE = "one launch, and a node of autograd's graph where one is built"
     OPERATOR = "an operator of torch.library"
     EXPRESSION = "PyTorch's own operations"
 
@@ -35,32 +37,44 @@ def _bits(name):
 # those before autograd (make_fx), torch.jit.trace, and the transforms of torch.func.
 OBSERVERS = functools.reduce(operator.or_, map(_bits, (
     "Python", "PreDispatch", "Tracer", "FuncTorchDynamicLayerFrontMode")))
+_TRANSFORM = "a transform of torch.func or forward-mode differentiation is active"
 
 is_compiling = torch.compiler.is_compiling
-is_jit_tracing = torch._C._is_tracing
+_is_jit_tracing = torch._C._is_tracing
 _transform_level = torch._C._functorch.maybe_current_level
+_is_batch = torch._C._functorch.is_legacy_batchedtensor  # of autograd.grad(is_grads_batched=True)
+
+# Whether a call with these tensors and this scale, which no compiler traces, is one launch and nothing
+# else: nobody observes it and no graph is built. Asked first, since most calls are.
+is_one_launch = _native.is_one_launch
 
 
-def has_transform():
-    """Inside a transform of torch.func."""
-    return _transform_level() is not None
+def route(*tensors_and_scale, has_node=False, constant=None):
+    """The Route of a call of an operation with these tensors and this scale.
+
+    Args:
+        has_node: whether the caller has a node of autograd's graph for it, which
+            PEFT_DORA_FUSED_BACKWARD=0 turns into the expression. Otherwise a graph is the operator's.
+        constant: a tensor that the node and the operator have no gradient for.
+    """
+    tensors = tensors_and_scale[:-1]
+    if has_node and builds_graph(*tensors) and not _has_fused_graph(tensors[0], constant):
+        return Route.EXPRESSION
+    is_native = _native.is_one_node if has_node else _native.is_one_launch
+    if not is_compiling() and is_native(*tensors_and_scale):
+        return Route.NATIVE
+    return Route.OPERATOR if why_expression(*tensors) is None else Route.EXPRESSION
 
 
-# What torch.compiler.assume_constant_result does, which would import the whole compiler: the answer
-# holds where it was traced, and a compiled function is guarded by the transforms around it.
-has_transform._dynamo_marked_constant = True
+def _has_fused_graph(first, constant):
+    is_complex = isinstance(first, torch.Tensor) and first.is_complex()
+    return state.fused_backward and not is_complex and not builds_graph(constant)
 
 
-def is_transforming():
-    """Inside a transform of torch.func, or under forward-mode differentiation."""
-    return has_transform() or _forward_ad._current_level >= 0
-
-
-def is_transformed(operands):
-    """Whether a transform of torch.func is active, or forward-mode differentiation follows an operand."""
-    return _transform_level() is not None or (_forward_ad._current_level >= 0 and any(
-        isinstance(one, torch.Tensor) and _forward_ad.unpack_dual(one).tangent is not None
-        for one in operands))
+def constant_route(*tensors):
+    """The same of what autograd and transforms take for a constant."""
+    is_seen = is_compiling() or (is_observed() and not any(map(engines.is_dtensor, tensors)))
+    return Route.OPERATOR if is_seen else Route.NATIVE
 
 
 def is_observed():
@@ -76,34 +90,41 @@ def builds_graph(*operands):
         isinstance(one, torch.Tensor) and one.requires_grad for one in operands)
 
 
-def route(*tensors_and_scale):
-    """The Route of a call of an operation with these tensors and this scale."""
-    if is_compiling():
-        return Route.EXPRESSION if is_transforming() else Route.OPERATOR
-    return eager_route(*tensors_and_scale)
+def keeps_inner(gain):
+    """Whether the operator makes inner for a backward pass. Not in a trace of torch.jit, which compares it
+    with one that builds no graph."""
+    return builds_graph(gain) and (is_compiling() or not _is_jit_tracing())
 
 
-# The same of a call that no compiler traces, without Python.
-eager_route = _native.route
+def is_transformed(operands):
+    """Whether a transform of torch.func is active, forward-mode differentiation follows an operand, or
+    one stands for a batch of gradients."""
+    return _has_transform() or _has_tangent(operands) or any(
+        isinstance(one, torch.Tensor) and _is_batch(one) for one in operands)
 
 
-def composition_route(*tensors_and_scale):
-    """The same of a composition, whose graph PEFT_DORA_FUSED_BACKWARD=0 wants in PyTorch's operations."""
-    found = route(*tensors_and_scale)
-    if found is Route.EAGER or state.fused_backward or not builds_graph(*tensors_and_scale[:-1]):
-        return found
-    return Route.EXPRESSION
+def _has_transform():
+    return _transform_level() is not None
 
 
-def _observed_route(*tensors_and_scale):
-    """Of an eager call that somebody observes, or with an argument that is wrong."""
-    return Route.OPERATOR if why_expression(*tensors_and_scale[:-1]) is None else Route.EXPRESSION
+# What torch.compiler.assume_constant_result does, which would import the whole compiler: the answer
+# holds where it was traced, and a compiled function is guarded by the transforms around it.
+_has_transform._dynamo_marked_constant = True
+
+
+def _has_tangent(operands):
+    """Whether forward-mode differentiation follows an operand; of a traced call, which tensors do not
+    tell, whether it may."""
+    if _forward_ad._current_level < 0:
+        return False
+    return is_compiling() or any(
+        isinstance(one, torch.Tensor) and _forward_ad.unpack_dual(one).tangent is not None for one in operands)
 
 
 def why_expression(*tensors):
     """Why the tensors are for PyTorch's own operations whatever kernels could do, in words, or None."""
     if is_compiling():  # which does not look into operators that are differentiated in Python
-        return _TRANSFORM if is_transforming() else None
+        return _TRANSFORM if _has_transform() or _has_tangent(tensors) else None
     if is_transformed(tensors):
         return _TRANSFORM
     if any(map(engines.is_dtensor, tensors)):
@@ -113,8 +134,14 @@ def why_expression(*tensors):
     return None
 
 
-_TRANSFORM = "a transform of torch.func or forward-mode differentiation is active"
-TRANSFORMED = dispatch.Plan(_TRANSFORM)
+def why_switched_off(*tensors):
+    """Which switch wants PyTorch's own operations for a composition of these tensors, or None."""
+    if not state.enabled:
+        return "kernels are switched off (PEFT_DORA_FUSED=0 or dorajit.disabled())"
+    if not state.fused_backward and builds_graph(*tensors):
+        return ("a graph is built, and that of the kernels is switched off "
+                "(PEFT_DORA_FUSED_BACKWARD=0)")
+    return None
 
 
 def allow_expression(function, *tensors):
@@ -130,7 +157,4 @@ _native.configure_eligibility(
     is_grad_enabled=torch.is_grad_enabled,
     included_keys=torch._C._dispatch_tls_local_include_set,
     observers=OBSERVERS,
-    forward_ad=vars(_forward_ad),
-    eager=Route.EAGER,
-    eager_with_graph=Route.EAGER_WITH_GRAPH,
-    observed_route=_observed_route)
+    forward_ad=vars(_forward_ad))

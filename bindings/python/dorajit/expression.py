@@ -2,12 +2,84 @@
 
 Arithmetic is done in float32, in float64 if an operand is float64, in complex numbers if one is
 complex; results are rounded once. Everything here is differentiable as often as one likes, and works
-on any device, layout and tensor subclass and under torch.func.
+on any device, layout and tensor subclass and under torch.func. Above each stands what else PyTorch has to
+know of the operation: `formulas` is all that the operators of torch.library are made of.
 """
+
+import functools
+from typing import Callable, NamedTuple, Optional
 
 import torch
 
 _DENSE = (torch.strided, torch.jagged)
+
+
+class Formula(NamedTuple):
+    """An operation in PyTorch's operations.
+
+    Attributes:
+        compute: (*inputs, *scalars, *more) -> the output, or all of them; `more`, where the operation makes
+            gradients, which of them are wanted and the free element types.
+        result_type: (*inputs) -> the element type of what is computed, but for gradients.
+        free_types: output -> what operators call its element type, which their callers name; other
+            gradients are of the types of the inputs after which they are allocated.
+        gradients: (gradients of the outputs, *inputs, *scalars, wanted) -> those of the inputs, None where
+            they are not wanted.
+        backward: instead of it for a composition, the operation of its backward pass, which is given inner.
+    """
+
+    compute: Callable
+    result_type: Callable
+    free_types: dict[str, str]
+    gradients: Optional[Callable]
+    backward: Optional[str]
+
+
+formulas = {}  # name of an operation -> its Formula
+
+
+def _formula(name, result_type=lambda first, *_: first.dtype, free_types=(), gradients=None, backward=None):
+    """Registers what it stands above."""
+    def register(compute):
+        formulas[name] = Formula(compute, result_type, dict(free_types), gradients, backward)
+        return compute
+    return register
+
+
+def output_types(operation, inputs, more=(), num_outputs=None):
+    """The element type of each output of a call, None where it is left out.
+
+    Args:
+        more: as for Formula.compute.
+        num_outputs: how many there are, where it makes no gradients; None: those that are required.
+    """
+    formula = formulas.get(operation.name)
+    if operation.makes_gradients:
+        wanted, *free = more
+        named = dict(zip(formula.free_types if formula else (), free))
+        models = [operation.model_of(one, inputs) for one in operation.outputs]
+        types = [named.get(one.name) or (inputs[0] if model is None else model).dtype
+                 for one, model in zip(operation.outputs, models)]
+        return [dtype if want else None for dtype, want in zip(types, wanted)]
+    if num_outputs is None:
+        num_outputs = sum(one.is_required for one in operation.outputs)
+    dtype = formula.result_type(*inputs) if formula else inputs[0].dtype
+    return [dtype] * num_outputs + [None] * (len(operation.outputs) - num_outputs)
+
+
+def outputs(operation, inputs, scalars, more=(), num_outputs=None):
+    """The outputs of an operation, None for those that are left out as for output_types; or None if the
+    operation has no formula here."""
+    formula = formulas.get(operation.name)
+    if formula is None:
+        return None
+    made = formula.compute(*inputs, *scalars, *more)
+    if operation.makes_gradients:
+        return tuple(made)
+    made = made if isinstance(made, tuple) else (made,)
+    if num_outputs is None:
+        num_outputs = sum(one.is_required for one in operation.outputs)
+    return made[:num_outputs] + (None,) * (len(operation.outputs) - num_outputs)
 
 
 def compute_type(*tensors):
@@ -45,6 +117,7 @@ def rounded(result, dtype):
     return result.to(dtype)
 
 
+@_formula("compose", backward="backward")
 def compose(lora, base, gain, scale):
     """(gain - 1) * base + gain * (scale * lora), in lora's element type."""
     dtype = lora.dtype
@@ -53,6 +126,7 @@ def compose(lora, base, gain, scale):
     return rounded((gain - 1) * base + gain * (scale * lora), dtype)
 
 
+@_formula("compose_inner", backward="backward")
 def compose_inner(lora, base, gain, scale):
     """compose, and scale * lora + base, both in lora's element type."""
     dtype = lora.dtype
@@ -63,46 +137,7 @@ def compose_inner(lora, base, gain, scale):
     return rounded(out, dtype), rounded(scaled + base, dtype)
 
 
-def backward(d_out, inner, gain, scale, wanted, base_dtype):
-    """The gradients of compose for lora, base and gain; None where `wanted` is false."""
-    dtype, gain_dtype, gain_shape = d_out.dtype, gain.dtype, gain.shape
-    if wanted[2]:
-        d_out, inner, gain = _widened(d_out, inner, gain)
-    else:
-        d_out, gain = _widened(d_out, gain)
-    gain = over(gain, d_out)
-    d_lora = rounded((gain * scale).conj() * d_out, dtype) if wanted[0] else None
-    d_base = rounded((gain - 1).conj() * d_out, base_dtype) if wanted[1] else None
-    d_gain = None
-    if wanted[2]:
-        total = (inner.conj() * d_out).sum_to_size(gain.shape)
-        d_gain = rounded(total, gain_dtype).reshape(gain_shape)
-    return d_lora, d_base, d_gain
-
-
-def compose_residual(lora, result, gain, bias, scale, dtype):
-    """result + compose over result - bias, and scale * lora + (result - bias), both of the element
-    type; the bias may be None."""
-    lora, result, gain, *biases = _widened(lora, result, gain, *(() if bias is None else (bias,)))
-    gain = over(gain, lora)
-    base = result - over(biases[0].reshape(gain.shape), lora) if biases else result
-    scaled = scale * lora
-    out = result + ((gain - 1) * base + gain * scaled)
-    return rounded(out, dtype), rounded(scaled + base, dtype)
-
-
-def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype):
-    """The gradients of compose_residual for lora and result, in these types, and gain; None where
-    `wanted` is false."""
-    d_lora, _, d_gain = backward(d_out, inner, gain, scale, (wanted[0], False, wanted[2]), None)
-    d_result = None
-    if wanted[1]:
-        wide, wide_gain = _widened(d_out, gain)
-        d_result = rounded(over(wide_gain, wide).conj() * wide, result_dtype)
-    return None if d_lora is None else d_lora.to(lora_dtype), d_result, d_gain
-
-
-def second_backward(d_out, inner, gain, scale, gradients, wanted, is_residual=False):
+def second_backward(gradients, d_out, inner, gain, scale, wanted, is_residual=False):
     """The gradients of backward, or residual_backward, for d_out, inner and gain; None where `wanted`
     is false.
 
@@ -137,17 +172,54 @@ def second_backward(d_out, inner, gain, scale, gradients, wanted, is_residual=Fa
     return to_d_out, to_inner, to_gain
 
 
-def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
-    """sqrt(max((w_norm_sq + 2 scale * cross_term) + scale^2 * ba_norm_sq, 0)), NaN kept."""
-    dtype = w_norm_sq.dtype
-    w, cross, ba = _widened(w_norm_sq, cross_term, ba_norm_sq)
-    square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
-    # PyTorch's square root of float32 may be off by a unit; that of float64, rounded, is not.
-    return rounded(square.clamp_min(0).double().sqrt().to(square.dtype), dtype)
+@_formula("backward", free_types={"d_base": "base_dtype"}, gradients=second_backward)
+def backward(d_out, inner, gain, scale, wanted, base_dtype):
+    """The gradients of compose for lora, base and gain; None where `wanted` is false."""
+    dtype, gain_dtype, gain_shape = d_out.dtype, gain.dtype, gain.shape
+    if wanted[2]:
+        d_out, inner, gain = _widened(d_out, inner, gain)
+    else:
+        d_out, gain = _widened(d_out, gain)
+    gain = over(gain, d_out)
+    d_lora = rounded((gain * scale).conj() * d_out, dtype) if wanted[0] else None
+    d_base = rounded((gain - 1).conj() * d_out, base_dtype) if wanted[1] else None
+    d_gain = None
+    if wanted[2]:
+        total = (inner.conj() * d_out).sum_to_size(gain.shape)
+        d_gain = rounded(total, gain_dtype).reshape(gain_shape)
+    return d_lora, d_base, d_gain
 
 
-def norm_assembly_backward(d_norm, w_norm_sq, cross_term, ba_norm_sq, scale, wanted):
-    """The gradients of norm_assembly for its terms; None where `wanted` is false."""
+@_formula("compose_residual", result_type=lambda lora, result, *_: sum_type(lora, result),
+          backward="residual_backward")
+def compose_residual(lora, result, gain, bias, scale, dtype=None):
+    """result + compose over result - bias, and scale * lora + (result - bias), both of the element
+    type or, without one, of that of result + lora; the bias may be None."""
+    dtype = dtype or sum_type(lora, result)
+    lora, result, gain, *biases = _widened(lora, result, gain, *(() if bias is None else (bias,)))
+    gain = over(gain, lora)
+    base = result - over(biases[0].reshape(gain.shape), lora) if biases else result
+    scaled = scale * lora
+    out = result + ((gain - 1) * base + gain * scaled)
+    return rounded(out, dtype), rounded(scaled + base, dtype)
+
+
+@_formula("residual_backward", free_types={"d_lora": "lora_dtype", "d_result": "result_dtype"},
+          gradients=functools.partial(second_backward, is_residual=True))
+def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype):
+    """The gradients of compose_residual for lora and result, in these types, and gain; None where
+    `wanted` is false."""
+    d_lora, _, d_gain = backward(d_out, inner, gain, scale, (wanted[0], False, wanted[2]), None)
+    d_result = None
+    if wanted[1]:
+        wide, wide_gain = _widened(d_out, gain)
+        d_result = rounded(over(wide_gain, wide).conj() * wide, result_dtype)
+    return None if d_lora is None else d_lora.to(lora_dtype), d_result, d_gain
+
+
+def norm_assembly_backward(gradients, w_norm_sq, cross_term, ba_norm_sq, scale, wanted):
+    """The gradients of norm_assembly for its terms, given that of the norm; None where `wanted` is false."""
+    d_norm, = gradients
     terms = w_norm_sq, cross_term, ba_norm_sq
     w, cross, ba = _widened(*terms)
     square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
@@ -160,29 +232,11 @@ def norm_assembly_backward(d_norm, w_norm_sq, cross_term, ba_norm_sq, scale, wan
             for factor, term, want in zip(factors, terms, wanted)]
 
 
-def result_type(operation, *inputs):
-    """The element type of what an operation computes of these inputs."""
-    return sum_type(*inputs[:2]) if operation == "compose_residual" else inputs[0].dtype
-
-
-def outputs(operation, inputs, scale, types):
-    """The outputs of an operation of that name, None where `types` is; or None if it is none of these.
-
-    Args:
-        types: the element type of each output, or None.
-    """
-    wanted = tuple(one is not None for one in types)
-    if operation == "compose":
-        return (compose(*inputs, scale),)
-    if operation == "compose_inner":
-        return compose_inner(*inputs, scale)
-    if operation == "compose_residual":
-        out, inner = compose_residual(*inputs, scale, types[0])
-        return out, inner if wanted[1] else None
-    if operation == "backward":
-        return backward(*inputs, scale, wanted, types[1])
-    if operation == "residual_backward":
-        return residual_backward(*inputs, scale, wanted, types[0], types[1])
-    if operation == "norm_assembly":
-        return (norm_assembly(*inputs, scale),)
-    return None
+@_formula("norm_assembly", gradients=norm_assembly_backward)
+def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
+    """sqrt(max((w_norm_sq + 2 scale * cross_term) + scale^2 * ba_norm_sq, 0)), NaN kept."""
+    dtype = w_norm_sq.dtype
+    w, cross, ba = _widened(w_norm_sq, cross_term, ba_norm_sq)
+    square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
+    # PyTorch's square root of float32 may be off by a unit; that of float64, rounded, is not.
+    return rounded(square.clamp_min(0).double().sqrt().to(square.dtype), dtype)

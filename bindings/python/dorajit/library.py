@@ -26,45 +26,28 @@ _library = registration.Library("dorajit", "DEF")
 
 # --- schemas, and what they run ------------------------------------------------------------------
 
-_NAMES = {"cross": "cross_term"}  # of operands that operators call otherwise than the table
-# Element types of gradients that a call names; the others are those of their inputs.
-_FREE_TYPES = {"backward": ("base_dtype",), "residual_backward": ("lora_dtype", "result_dtype")}
-
 
 def _schema(name, operation, num_outputs):
-    inputs = [f"Tensor{'' if one.is_required else '?'} {_NAMES.get(one.name, one.name)}"
-              for one in operation.inputs]
+    inputs = [f"Tensor{'' if one.is_required else '?'} {one.operator_name}" for one in operation.inputs]
+    inputs += [f"float {one}" for one in operation.scalars]
     if operation.makes_gradients:
-        types = [f"ScalarType {one}" for one in _FREE_TYPES.get(operation.name, ())]
-        return f"{name}({', '.join([*inputs, 'float scale', 'bool[] wanted', *types])}) -> Tensor[]"
+        formula = expression.formulas.get(operation.name)
+        types = [f"ScalarType {one}" for one in (formula.free_types.values() if formula else ())]
+        return f"{name}({', '.join([*inputs, 'bool[] wanted', *types])}) -> Tensor[]"
     results = ", ".join(["Tensor"] * num_outputs)
-    return f"{name}({', '.join([*inputs, 'float scale'])}) -> {results if num_outputs == 1 else f'({results})'}"
+    return f"{name}({', '.join(inputs)}) -> {results if num_outputs == 1 else f'({results})'}"
 
 
-def _output_types(operation, num_outputs, inputs, more):
-    """The element type of each output, None where it is left out. `more` are the arguments after the
-    scale."""
-    if operation.makes_gradients:
-        wanted, *free = more
-        types = [operation.model_of(one, inputs).dtype for one in operation.outputs]
-        matrices = [i for i, one in enumerate(operation.outputs) if one.is_matrix]
-        for i, dtype in zip(matrices[len(matrices) - len(free):], free):
-            types[i] = dtype
-        return [dtype if want else None for dtype, want in zip(types, wanted)]
-    dtype = expression.result_type(operation.name, *inputs)
-    return [dtype] * num_outputs + [None] * (len(operation.outputs) - num_outputs)
-
-
-def _outputs_of(operation, inputs, outputs):
-    """What an operator returns: the outputs that are there, laid out as its fake implementation promises."""
-    outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
-    made = [_laid_out(one, operation.model_of(operand, inputs))
-            for operand, one in zip(operation.outputs, outputs) if one is not None]
+def _returned(operation, outputs):
+    """The outputs that are there, as an operator returns them."""
+    made = [one for one in outputs if one is not None]
     return made if operation.makes_gradients else made[0] if len(made) == 1 else tuple(made)
 
 
 def _laid_out(result, like):
     """The result with the strides that the fake implementations promise."""
+    if like is None:
+        return result.contiguous()
     if like.layout is not torch.strided:
         return result
     strides = torch.empty_like(like, device="meta").stride()  # which takes no memory
@@ -74,31 +57,31 @@ def _laid_out(result, like):
 
 
 def _split(operation, arguments):
+    """The inputs, the scalars, and what follows them."""
     count = len(operation.inputs)
-    return arguments[:count], arguments[count], arguments[count + 1:]
+    after = count + len(operation.scalars)
+    return arguments[:count], arguments[count:after], arguments[after:]
 
 
 def _run(operation, num_outputs, *arguments):
-    inputs, scale, more = _split(operation, arguments)
-    types = _output_types(operation, num_outputs, inputs, more)
-    return _outputs_of(operation, inputs, run.outputs(operation, inputs, scale, types))
+    inputs, scalars, more = _split(operation, arguments)
+    outputs = run.outputs(operation, inputs, scalars, more, num_outputs)
+    return _returned(operation, [None if one is None else _laid_out(one, operation.model_of(operand, inputs))
+                                 for operand, one in zip(operation.outputs, outputs)])
 
 
 def _fake(operation, num_outputs, *arguments):
     inputs, _, more = _split(operation, arguments)
     checks.operands(operation.name, operation, inputs)
-    types = _output_types(operation, num_outputs, inputs, more)
-    made = [torch.empty_like(operation.model_of(operand, inputs), dtype=dtype)
-            for operand, dtype in zip(operation.outputs, types) if dtype is not None]
-    return made if operation.makes_gradients else made[0] if len(made) == 1 else tuple(made)
+    types = expression.output_types(operation, inputs, more, num_outputs)
+    return _returned(operation, [None if dtype is None else run.new_output(operation, operand, inputs, dtype)
+                                 for operand, dtype in zip(operation.outputs, types)])
 
 
 def _expression(operation, num_outputs, *arguments):
-    inputs, scale, more = _split(operation, arguments)
+    inputs, scalars, more = _split(operation, arguments)
     checks.operands(operation.name, operation, inputs)
-    types = _output_types(operation, num_outputs, inputs, more)
-    made = [one for one in expression.outputs(operation.name, inputs, scale, types) if one is not None]
-    return made if operation.makes_gradients else made[0] if len(made) == 1 else tuple(made)
+    return _returned(operation, expression.outputs(operation, inputs, scalars, more, num_outputs))
 
 
 def _compose_into(lora, base, gain, scale):
@@ -155,51 +138,44 @@ class _Composition:
         return *autograd.gradients(ctx, d_out, d_inner, self._backward), *(None,) * ctx.more
 
 
-_composition = _Composition("compose_inner", autograd.backward, lambda lora, base: (base.dtype,))
-_over_residual = _Composition("compose_residual_inner", autograd.residual_backward,
-                              lambda lora, result: (lora.dtype, result.dtype))
+class _ByFormula:
+    """How an operation is differentiated whose formula has `gradients`."""
+
+    def __init__(self, operation, gradients):
+        self._operation, self._gradients = operation, gradients
+
+    def save(self, ctx, inputs, output):
+        tensors, ctx.scalars, ctx.more = _split(self._operation, inputs)
+        ctx.save_for_backward(*tensors)
+
+    def differentiate(self, ctx, *given):
+        if self._operation.makes_gradients:
+            given, wanted = iter(given[0]), ctx.more[0]
+            given = [next(given) if want else None for want in wanted]
+        tensors = ctx.saved_tensors
+        found = self._gradients(given, *tensors, *ctx.scalars, ctx.needs_input_grad[:len(tensors)])
+        return *found, *(None,) * (len(ctx.scalars) + len(ctx.more))
 
 
-def _save_for_backward(ctx, inputs, output):
-    d_out, inner, gain, ctx.scale, ctx.wanted, *types = inputs
-    ctx.types = len(types)
-    ctx.save_for_backward(d_out, gain, inner)
-
-
-def _differentiate_backward(ctx, gradients, is_residual=False):
-    d_out, gain, inner = ctx.saved_tensors
-    given = iter(gradients)
-    gradients = [next(given) if want else None for want in ctx.wanted]
-    return *expression.second_backward(d_out, inner, gain, ctx.scale, gradients,
-                                       ctx.needs_input_grad[:3], is_residual), *(None,) * (2 + ctx.types)
-
-
-def _differentiate_residual_backward(ctx, gradients):
-    return _differentiate_backward(ctx, gradients, True)
-
-
-def _save_for_norm_assembly(ctx, inputs, output):
-    *terms, ctx.scale = inputs
-    ctx.save_for_backward(*terms)
-
-
-def _differentiate_norm_assembly(ctx, d_norm):
-    terms = ctx.saved_tensors
-    return *expression.norm_assembly_backward(d_norm, *terms, ctx.scale, ctx.needs_input_grad[:3]), None
+def _derivative(operation, num_outputs):
+    """(differentiate, save) for torch.library.register_autograd; None: it is not differentiable."""
+    formula = expression.formulas.get(operation.name)
+    if formula is None:
+        return None
+    if formula.gradients is not None:
+        by_formula = _ByFormula(operation, formula.gradients)
+        return by_formula.differentiate, by_formula.save
+    backward = operations[formula.backward]
+    free = expression.formulas[formula.backward].free_types
+    composition = _Composition(
+        f"{operation.name.removesuffix('_inner')}_inner", autograd.backward_passes[formula.backward],
+        lambda *of: tuple(one.dtype for one, output in zip(of, backward.outputs) if output.name in free))
+    if num_outputs > 1:
+        return composition.differentiate_inner, composition.save_inner
+    return composition.differentiate, composition.save
 
 
 # --- registration --------------------------------------------------------------------------------
-
-_DIFFERENTIABLE = {
-    "compose": (_composition.differentiate, _composition.save),
-    "compose_inner": (_composition.differentiate_inner, _composition.save_inner),
-    "backward": (_differentiate_backward, _save_for_backward),
-    "norm_assembly": (_differentiate_norm_assembly, _save_for_norm_assembly),
-    "compose_residual": (_over_residual.differentiate, _over_residual.save),
-    "compose_residual_inner": (_over_residual.differentiate_inner, _over_residual.save_inner),
-    "residual_backward": (_differentiate_residual_backward, _save_for_backward),
-}
-
 
 def _define(name, schema, run_it, fake):
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -221,9 +197,8 @@ for _operation in operations.values():
     for _name, _count in _variants(_operation):
         _define(_name, _schema(_name, _operation, _count), functools.partial(_run, _operation, _count),
                 functools.partial(_fake, _operation, _count))
-        if _name in _DIFFERENTIABLE:
-            _library.register_autograd(_name, functools.partial(_expression, _operation, _count),
-                                       *_DIFFERENTIABLE[_name])
+        if _pair := _derivative(_operation, _count):
+            _library.register_autograd(_name, functools.partial(_expression, _operation, _count), *_pair)
 _define("compose_", "compose_(Tensor(a!) lora, Tensor base, Tensor gain, float scale) -> ()",
         _compose_into, _fake_compose_into)
 # Of the two that which keeps inner: the other keeps lora, to be written.
@@ -239,40 +214,13 @@ def compose(lora, base, gain, scale, inplace):
             return lora.copy_(compose(lora, base, gain, scale, False))
         _ops.compose_(lora, base, gain, scale)
         return lora
-    if _keeps_inner(gain):
+    if eligibility.keeps_inner(gain):
         return _ops.compose_inner(lora, base, gain, scale)[0]
     return _ops.compose(lora, base, gain, scale)
 
 
-def _keeps_inner(gain):
-    """Whether inner is made for a backward pass. Not in a trace of torch.jit, which compares it with one
-    that builds no graph."""
-    return (torch.is_grad_enabled() and gain.requires_grad
-            and (eligibility.is_compiling() or not eligibility.is_jit_tracing()))
-
-
-def compose_inner(lora, base, gain, scale):
-    """As compose, for fused_dora_forward_and_inner."""
-    return _ops.compose_inner(lora, base, gain, scale)
-
-
-def backward(d_out, inner, gain, scale, wanted):
-    """As compose, for compose_backward."""
-    results = _ops.backward(d_out, inner if wanted[2] else None, gain, scale, wanted, d_out.dtype)
-    placed, position = [], 0
-    for want in wanted:
-        placed.append(results[position] if want else None)
-        position += int(want)
-    return tuple(placed)
-
-
-def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
-    """As compose, for fused_norm_assembly."""
-    return _ops.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale)
-
-
 def compose_residual(lora, result, gain, bias, scale):
     """As compose, for fused_dora_compose_residual."""
-    if _keeps_inner(gain):
+    if eligibility.keeps_inner(gain):
         return _ops.compose_residual_inner(lora, result, gain, bias, scale)[0]
     return _ops.compose_residual(lora, result, gain, bias, scale)

@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 
 from dorajit import checks, eligibility, norm_cache, precision, run, thresholds
+from dorajit.eligibility import Route
+from dorajit.operation import operations
 from dorajit.sharded import engines
 
 _ALIGNED = 64
 _MOST_PIECES = 16
+_norm_assembly = operations["norm_assembly"]
 
 
 def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
@@ -48,8 +51,7 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
             parameter that FSDP or ZeRO-3 has taken apart is not gathered.
     """
     operands = weight, lora_A, lora_B
-    if eligibility.is_compiling() or (eligibility.is_observed()
-                                  and not any(map(engines.is_dtensor, operands))):
+    if eligibility.constant_route(*operands) is Route.OPERATOR:
         return torch.ops.dorajit.weight_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
                                              scale, chunk_mb)
     return _computed(*operands, scale, chunk_mb, weight if frozen is None else frozen)
@@ -64,7 +66,12 @@ def _computed(weight, lora_A, lora_B, scale, chunk_mb, frozen):
         return dtensor_norm.weight_norm(weight, lora_A, lora_B, scale, budget, frozen)
     matrix, a, b = (one.detach().flatten(1) for one in (weight, lora_A, lora_B))
     with precision.full(matrix.device.type):
-        return run.norm_assembly(*sums(matrix, a, b, scale, budget, frozen), scale)
+        return assembled(sums(matrix, a, b, scale, budget, frozen), scale)
+
+
+def assembled(terms, scale):
+    """The norms from the three sums."""
+    return run.outputs(_norm_assembly, tuple(terms), (scale,))[0]
 
 
 def _check(weight, lora_A, lora_B):

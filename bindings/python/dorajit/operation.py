@@ -4,9 +4,9 @@ from typing import Callable, NamedTuple
 
 from dorajit import _native
 
-# Operands that Python's functions call otherwise.
+# Operands that Python's functions call otherwise, and those of them that operators call as the table does.
 PYTHON_NAMES = {"gain": "mag_norm_scale", "cross": "cross_term"}
-_MATRIX = "rows, cols"
+_AS_IN_TABLE = frozenset({"gain"})
 
 
 class Operand(NamedTuple):
@@ -14,36 +14,67 @@ class Operand(NamedTuple):
 
     Attributes:
         name: in the table.
-        python_name: in public functions and messages.
-        is_matrix: of the shape that all matrices of the call have; else it has one element per channel.
+        dimensions: their names. All dimensions of a tensor before its last are the first of two; all
+            dimensions of a tensor are the only one of a vector.
         is_required: may not be left out.
+        is_for_sum: an input that only the sum needs.
+        is_sum: an output with the sum over a channel.
+        is_per_channel: has one element per channel and is broadcast over the first input.
     """
 
     name: str
-    python_name: str
-    is_matrix: bool
-    is_required: bool
+    dimensions: tuple[str, ...]
+    is_required: bool = True
+    is_for_sum: bool = False
+    is_sum: bool = False
+    is_per_channel: bool = False
+
+    @property
+    def python_name(self):
+        """In public functions and messages."""
+        return PYTHON_NAMES.get(self.name, self.name)
+
+    @property
+    def operator_name(self):
+        """In the schemas of operators."""
+        return self.name if self.name in _AS_IN_TABLE else self.python_name
+
+    def sizes(self, tensor):
+        """Name of a dimension -> how much of it the tensor has."""
+        if len(self.dimensions) == 1:
+            return {self.dimensions[0]: tensor.numel()}
+        outer, inner = self.dimensions
+        return {outer: tensor.shape[:-1].numel(), inner: tensor.shape[-1] if tensor.dim() else 1}
 
 
 class Operation(NamedTuple):
     """One operation.
 
     Attributes:
-        launch: (*inputs, *outputs, scale) -> the output, or a tuple of several. An output is a tensor to
-            be written, an element type of a tensor to be allocated, or None where it is left out. Raises
-            dorajit.Error for what no kernel takes.
+        scalars: their names.
+        launch: (*inputs, *outputs, *scalars) -> the output, or a tuple of several. An output is a tensor
+            to be written, an element type of a tensor to be allocated, or None where it is left out.
+            Raises dorajit.Error for what no kernel takes.
+        has_models: whether each output has the dimensions of an input.
     """
 
     name: str
     documentation: str
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
+    scalars: tuple[str, ...]
     launch: Callable
+    has_models: bool = True
 
     @property
     def has_channels(self):
-        """Whether an operand has one element per channel."""
-        return not all(one.is_matrix for one in self.inputs)
+        """Whether an input has one element per channel."""
+        return any(one.is_per_channel for one in self.inputs)
+
+    @property
+    def has_one_shape(self):
+        """Whether all tensors but those with one element per channel are of one shape."""
+        return len({one.dimensions for one in self.inputs + self.outputs if not one.is_per_channel}) == 1
 
     @property
     def is_composition(self):
@@ -61,16 +92,37 @@ class Operation(NamedTuple):
                 if tensor is not None or operand.is_required}
 
     def model_of(self, output, inputs):
-        """The input after which an output is allocated: the first of its dimensions."""
+        """The input after which an output is allocated, the first of its dimensions; None if there is
+        none."""
         return next((tensor for operand, tensor in zip(self.inputs, inputs)
-                     if operand.is_matrix == output.is_matrix and tensor is not None), inputs[0])
+                     if operand.dimensions == output.dimensions and tensor is not None), None)
+
+    def shape_of(self, output, inputs):
+        """That of an output which has no model: its dimensions are as long as in the inputs."""
+        return tuple(size for dimension in output.dimensions for size in next(
+            _extent(operand, dimension, tensor) for operand, tensor in zip(self.inputs, inputs)
+            if tensor is not None and dimension in operand.dimensions))
+
+    def needed(self, inputs, is_summed):
+        """The inputs without those that only a sum needs, unless there is one."""
+        return inputs if is_summed else tuple(
+            None if one.is_for_sum else tensor for one, tensor in zip(self.inputs, inputs))
 
 
-def _described(name, documentation, operands):
-    made = [(Operand(operand, PYTHON_NAMES.get(operand, operand), dimensions == _MATRIX, is_required),
-             is_output) for operand, dimensions, is_output, is_required in operands]
-    return Operation(name, documentation, tuple(one for one, is_output in made if not is_output),
-                     tuple(one for one, is_output in made if is_output), getattr(_native, name))
+def _extent(operand, dimension, tensor):
+    """The sizes of a tensor that are one dimension of its operand."""
+    if len(operand.dimensions) == 1:
+        return tuple(tensor.shape)
+    return tuple(tensor.shape[:-1] if dimension == operand.dimensions[0] else tensor.shape[-1:])
+
+
+def _described(name, documentation, operands, scalars):
+    inputs, outputs = [], []
+    for one in operands:
+        (outputs if one.pop("is_output") else inputs).append(Operand(**one))
+    known = {one.dimensions for one in inputs}
+    return Operation(name, documentation, tuple(inputs), tuple(outputs), tuple(scalars), getattr(_native, name),
+                     all(one.dimensions in known for one in outputs))
 
 
 operations = {name: _described(name, *rest) for name, *rest in _native.operations()}

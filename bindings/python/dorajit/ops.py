@@ -4,12 +4,13 @@ The formulas are from arXiv:2603.22276: section 3.1 and appendix C (compose), se
 inner), section 3.2 and appendix C.2 (backward), section 2 and appendix C.3 (norm assembly).
 """
 
+from collections.abc import Sequence
 from typing import Optional
 
 import torch
 from torch import Tensor
 
-from dorajit import (autograd, checks, cpp_extension, dispatch, eligibility, expression, library, run)
+from dorajit import (autograd, checks, cpp_extension, dispatch, eligibility, expression, library, routes, run)
 from dorajit.control import state
 from dorajit.eligibility import Route
 from dorajit.operation import operations
@@ -17,7 +18,7 @@ from dorajit.operation import operations
 # Bound once, since each of them is called on every call.
 _is_compiling = eligibility.is_compiling
 _increment_version = torch.autograd.graph.increment_version
-_eager_route, _EAGER = eligibility.eager_route, Route.EAGER
+_is_one_launch = eligibility.is_one_launch
 _run_compose = run.compose
 
 
@@ -51,7 +52,7 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
             out = extension.compose(lora, base, mag_norm_scale, scale, inplace)
             if out is not None:
                 return out
-        if _eager_route(lora, base, mag_norm_scale, scale) is _EAGER:
+        if _is_one_launch(lora, base, mag_norm_scale, scale):
             if not inplace:
                 return _run_compose(lora, base, mag_norm_scale, scale)
             if lora.is_inference():
@@ -59,12 +60,12 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
             _run_compose(lora, base, mag_norm_scale, scale, lora)
             _increment_version(lora)
             return lora
-    route = eligibility.composition_route(lora, base, mag_norm_scale, scale)
-    if route is Route.EAGER_WITH_GRAPH and not lora.is_complex():
+    route = eligibility.route(lora, base, mag_norm_scale, scale, has_node=True)
+    if route is Route.NATIVE:
         return autograd.compose(lora, base, mag_norm_scale, scale, inplace)
     if route is Route.OPERATOR and _is_compiling():  # the operator checks its arguments
         return library.compose(lora, base, mag_norm_scale, scale, inplace)
-    scale = _checked("fused_dora_compose", "compose", (lora, base, mag_norm_scale), scale)
+    scale = _checked("fused_dora_compose", operations["compose"], (lora, base, mag_norm_scale), scale)
     if inplace:
         checks.writable("fused_dora_compose", lora)
     if route is Route.OPERATOR:
@@ -80,13 +81,20 @@ def _checked(function, operation, tensors, scale):
         TypeError, ValueError: an argument is wrong.
         FallbackError: there is no kernel, inside `dorajit.force_native()`.
     """
-    operation = operations[operation]
     scale = checks.scale(function, scale)
     checks.operands(function, operation, tensors)
-    eligibility.allow_expression(function, *tensors)
+    eligibility.allow_expression(function, *operation.given(tensors).values())
     if tensors[0].is_complex():
         dispatch.require_native(function, dispatch.plan(operation, tensors))
     return scale
+
+
+def _called(function, operation, inputs, scale, more=()):
+    """The outputs of a call whose graph, where one is built, is the operator's."""
+    route = eligibility.route(*operation.given(inputs).values(), scale)
+    if route is not Route.NATIVE and (route is Route.EXPRESSION or not _is_compiling()):
+        scale = _checked(function, operation, inputs, scale)
+    return routes.outputs(route, operation, inputs, (scale,), more)
 
 
 def fused_dora_compose_autograd(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
@@ -111,15 +119,11 @@ def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, mag_norm_scale: Ten
 
     Args and errors as those of fused_dora_compose.
     """
-    if not _is_compiling() and _eager_route(lora, base, mag_norm_scale, scale) is _EAGER:
-        return run.compose_inner(lora, base, mag_norm_scale, scale)
     tensors = lora, base, mag_norm_scale
-    route = eligibility.composition_route(*tensors, scale)
-    if not _is_compiling() or route is Route.EXPRESSION:
-        scale = _checked("fused_dora_forward_and_inner", "compose_inner", tensors, scale)
-    if route is Route.EXPRESSION:
+    if eligibility.builds_graph(*tensors) and not state.fused_backward:
+        scale = _checked("fused_dora_forward_and_inner", operations["compose_inner"], tensors, scale)
         return expression.compose_inner(*tensors, scale)
-    return library.compose_inner(*tensors, scale)
+    return _called("fused_dora_forward_and_inner", operations["compose_inner"], tensors, scale)
 
 
 class FusedDoRAComposeFunction:
@@ -160,15 +164,8 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], mag_norm_scale: Ten
     if inner is None and needs_mag_grad:
         raise TypeError("compose_backward: argument `inner` is None, from which the gradient of "
                         "mag_norm_scale is summed")
-    third = d_out if inner is None else inner
-    if not _is_compiling() and _eager_route(d_out, third, mag_norm_scale, scale) is _EAGER:
-        return run.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype)
-    route = eligibility.route(d_out, third, mag_norm_scale, scale)
-    if not _is_compiling() or route is Route.EXPRESSION:
-        scale = _checked("compose_backward", "backward", (d_out, inner, mag_norm_scale), scale)
-    if route is Route.EXPRESSION:
-        return tuple(expression.backward(d_out, inner, mag_norm_scale, scale, wanted, d_out.dtype))
-    return library.backward(d_out, inner, mag_norm_scale, scale, wanted)
+    return _called("compose_backward", operations["backward"], (d_out, inner, mag_norm_scale), scale,
+                   (wanted, d_out.dtype if isinstance(d_out, Tensor) else None))
 
 
 def fused_norm_assembly(w_norm_sq: Tensor, cross_term: Tensor, ba_norm_sq: Tensor,
@@ -188,19 +185,13 @@ def fused_norm_assembly(w_norm_sq: Tensor, cross_term: Tensor, ba_norm_sq: Tenso
 
     Errors as those of fused_dora_compose.
     """
-    if not _is_compiling() and _eager_route(w_norm_sq, cross_term, ba_norm_sq, scale) is _EAGER:
-        return (run.norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale),)
     terms = w_norm_sq, cross_term, ba_norm_sq
-    route = eligibility.route(*terms, scale)
-    if not _is_compiling() or route is Route.EXPRESSION:
-        scale = _checked("fused_norm_assembly", "norm_assembly", terms, scale)
-    if route is Route.EXPRESSION:
-        return (expression.norm_assembly(*terms, scale),)
-    return (library.norm_assembly(*terms, scale),)
+    return _called("fused_norm_assembly", operations["norm_assembly"], terms, scale)
 
 
-def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
-                     operation: str = "compose") -> dispatch.Dispatch:
+def explain_dispatch(lora: Tensor, base: Optional[Tensor] = None, mag_norm_scale: Optional[Tensor] = None,
+                     operation: str = "compose", *, others: Sequence[Optional[Tensor]] = ()
+                     ) -> dispatch.Dispatch:
     """Whether a call with such tensors would run in a kernel or in plain PyTorch, and why.
 
     Nothing is computed or compiled.
@@ -208,9 +199,10 @@ def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
     Args:
         lora, base, mag_norm_scale: the operands; for "compose_residual": lora, result and
             mag_norm_scale, for "backward" and "residual_backward": d_out, inner and mag_norm_scale, for
-            "norm_assembly": w_norm_sq, cross_term and ba_norm_sq.
-        operation: "compose", "compose_inner", "compose_residual", "backward", "residual_backward" or
-            "norm_assembly".
+            "norm_assembly": w_norm_sq, cross_term and ba_norm_sq. In general the first inputs of the
+            operation; None for those that it does not have or that are left out.
+        operation: the name of any operation (`dorajit.testing.launch_counts()` has them all).
+        others: its further inputs, as the bias of "compose_residual".
 
     Returns:
         Dispatch(path, reason), path being "native" or "torch".
@@ -221,6 +213,16 @@ def explain_dispatch(lora: Tensor, base: Tensor, mag_norm_scale: Tensor,
     if not isinstance(operation, str) or operation not in operations:
         raise ValueError(f"explain_dispatch: argument `operation` is {operation!r}; give one of "
                          f"{', '.join(map(repr, operations))}")
-    tensors = lora, base, mag_norm_scale
-    return dispatch.explain(operations[operation], tensors,
-                            lambda: eligibility.why_expression(*tensors))
+    described = operations[operation]
+    given = lora, base, mag_norm_scale, *others
+    count = len(described.inputs)
+    inputs = (given + (None,) * count)[:count]
+    if any(one is not None for one in given[count:]):
+        raise TypeError(f"explain_dispatch: {operation} has {count} tensors, not {len(given)}")
+    tensors = described.given(inputs).values()
+
+    def why_expression():
+        reason = eligibility.why_expression(*tensors)
+        graph = tensors if described.is_composition else ()
+        return eligibility.why_switched_off(*graph) if reason is None else reason
+    return dispatch.explain(described, inputs, why_expression)

@@ -8,7 +8,6 @@ three more (arXiv:2603.22276, appendix A, has the caller add the two).
 
 from typing import Optional
 
-import torch
 from torch import Tensor
 
 from dorajit import (autograd, checks, cpp_extension, dispatch, eligibility, expression, library, ops, run)
@@ -42,26 +41,20 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, mag_norm_scale: Te
         if out is not None:
             return out
     operands = (lora, result, mag_norm_scale) if bias is None else (lora, result, mag_norm_scale, bias)
-    route = eligibility.composition_route(*operands, scale)
-    if route is Route.EAGER:
+    if not is_compiling and eligibility.is_one_launch(*operands, scale):
         return run.compose_residual(lora, result, mag_norm_scale, bias, scale, False)[0]
-    if _has_one_node(lora, bias):
-        if route is Route.EAGER_WITH_GRAPH:
-            return autograd.compose_residual(lora, result, mag_norm_scale, bias, scale)
-        if route is Route.OPERATOR and is_compiling:  # the operator checks its arguments
-            return library.compose_residual(lora, result, mag_norm_scale, bias, scale)
+    route = eligibility.route(*operands, scale, has_node=True, constant=bias)
+    if route is Route.NATIVE:
+        return autograd.compose_residual(lora, result, mag_norm_scale, bias, scale)
+    if route is Route.OPERATOR and is_compiling:  # the operator checks its arguments
+        return library.compose_residual(lora, result, mag_norm_scale, bias, scale)
     if not is_compiling:
         scale = checks.scale(_NAME, scale)
         checks.operands(_NAME, operations["compose_residual"], (lora, result, mag_norm_scale, bias))
         eligibility.allow_expression(_NAME, *operands)
-        if route is Route.OPERATOR and _has_one_node(lora, bias):
+        if route is Route.OPERATOR:
             return library.compose_residual(lora, result, mag_norm_scale, bias, scale)
     return apart(lora, result, mag_norm_scale, bias, scale, ops.fused_dora_compose_autograd)
-
-
-def _has_one_node(lora, bias):
-    is_trained = torch.is_grad_enabled() and getattr(bias, "requires_grad", False)
-    return not lora.is_complex() and not is_trained
 
 
 def apart(lora, result, gain, bias, scale, compose):

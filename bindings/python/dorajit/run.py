@@ -12,11 +12,10 @@ from dorajit.operation import operations
 
 _compose, _compose_inner = operations["compose"], operations["compose_inner"]
 _native_compose = _compose.launch
-_compose_residual, _norm_assembly = operations["compose_residual"], operations["norm_assembly"]
-_backward, _residual_backward = operations["backward"], operations["residual_backward"]
+_compose_residual = operations["compose_residual"]
 
 
-def launch(operation, inputs, outputs, scale):
+def launch(operation, inputs, outputs, *scalars):
     """The outputs of the operation by a kernel, as Operation.launch gives them; None if PyTorch is to do it.
 
     Args:
@@ -30,14 +29,22 @@ def launch(operation, inputs, outputs, scale):
     """
     if state.enabled:
         try:
-            return operation.launch(*inputs, *outputs, scale)
+            return operation.launch(*inputs, *_with_models(operation, inputs, outputs), *scalars)
         except errors.Error as error:
-            return _launch_over_views(error, operation, inputs, outputs, scale)
+            return _launch_over_views(error, operation, inputs, outputs, scalars)
     checks.operands(operation.name, operation, inputs)
     return None
 
 
-def _launch_over_views(error, operation, inputs, outputs, scale):
+def _with_models(operation, inputs, outputs):
+    """The outputs, those allocated that the extension has no input to allocate after."""
+    if operation.has_models:
+        return outputs
+    checks.operands(operation.name, operation, inputs)
+    return allocated(operation, inputs, outputs)
+
+
+def _launch_over_views(error, operation, inputs, outputs, scalars):
     checks.operands(operation.name, operation, inputs)
     if all(one is None for one in outputs):
         return None
@@ -55,22 +62,24 @@ def _launch_over_views(error, operation, inputs, outputs, scale):
     if answer.reason is not None:
         dispatch.require_native(operation.name, answer)
         return None
-    operation.launch(*answer.operands, scale)
+    operation.launch(*answer.operands, *scalars)
     return made if len(made) > 1 else made[0]
 
 
-def outputs(operation, inputs, scale, types):
-    """The outputs as a tuple, each of its element type, None where that is None.
+def outputs(operation, inputs, scalars, more=(), num_outputs=None):
+    """All outputs of an operation, None for those that are left out: `more` and `num_outputs` as for
+    expression.output_types.
 
     Raises:
         dorajit.UnsupportedError: no kernel takes the inputs, and the operation is no expression of
             PyTorch's.
     """
-    if operation.makes_gradients and types[-1] is None:  # nothing is summed
-        inputs = tuple(tensor if one.is_required else None for one, tensor in zip(operation.inputs, inputs))
-    made = launch(operation, inputs, types, scale)
+    types = expression.output_types(operation, inputs, more, num_outputs)
+    if operation.makes_gradients:
+        inputs = operation.needed(inputs, types[-1] is not None)
+    made = launch(operation, inputs, types, *scalars)
     if made is None:
-        made = expression.outputs(operation.name, inputs, scale, types)
+        made = expression.outputs(operation, inputs, scalars, more, num_outputs)
     elif len(types) == 1:
         made = (made,)
     if made is None:
@@ -80,11 +89,18 @@ def outputs(operation, inputs, scale, types):
 
 
 def allocated(operation, inputs, outputs):
-    """The outputs with tensors for element types, like the first input of the same dimensions."""
+    """The outputs with tensors for element types."""
     return tuple(
-        torch.empty_like(operation.model_of(operand, inputs), dtype=output)
-        if isinstance(output, torch.dtype) else output
+        new_output(operation, operand, inputs, output) if isinstance(output, torch.dtype) else output
         for operand, output in zip(operation.outputs, outputs))
+
+
+def new_output(operation, output, inputs, dtype):
+    """A tensor for an output, like the first input of the same dimensions if there is one."""
+    model = operation.model_of(output, inputs)
+    if model is not None:
+        return torch.empty_like(model, dtype=dtype)
+    return inputs[0].new_empty(operation.shape_of(output, inputs), dtype=dtype)
 
 
 def compose(lora, base, gain, scale, out=None):
@@ -94,7 +110,7 @@ def compose(lora, base, gain, scale, out=None):
         try:  # as launch does, without packing what every call of a model passes
             return _native_compose(lora, base, gain, output, scale)
         except errors.Error as error:
-            made = _launch_over_views(error, _compose, (lora, base, gain), (output,), scale)
+            made = _launch_over_views(error, _compose, (lora, base, gain), (output,), (scale,))
     else:
         made = launch(_compose, (lora, base, gain), (output,), scale)
     if made is not None:
@@ -130,32 +146,3 @@ def compose_residual(lora, result, gain, bias, scale, keeps_inner):
         return made
     out, inner = expression.compose_residual(lora, result, gain, bias, scale, dtype)
     return out, inner if keeps_inner else None
-
-
-def backward(d_out, inner, gain, scale, wanted, base_dtype):
-    """The gradients for lora, base and gain; None where `wanted` is false.
-
-    d_lora has the type of d_out. inner is neither needed nor read without d_gain.
-    """
-    inner = inner if wanted[2] else None
-    types = (d_out.dtype if wanted[0] else None, base_dtype if wanted[1] else None,
-             gain.dtype if wanted[2] else None)
-    made = launch(_backward, (d_out, inner, gain), types, scale)
-    return made or expression.backward(d_out, inner, gain, scale, wanted, base_dtype)
-
-
-def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype):
-    """The gradients for lora and the base result, in these types, and gain; None where `wanted` is
-    false. Otherwise as backward."""
-    inner = inner if wanted[2] else None
-    types = (lora_dtype if wanted[0] else None, result_dtype if wanted[1] else None,
-             gain.dtype if wanted[2] else None)
-    made = launch(_residual_backward, (d_out, inner, gain), types, scale)
-    return made or expression.residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype)
-
-
-def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
-    """The row norms of W + scale B A in a new tensor."""
-    terms = w_norm_sq, cross_term, ba_norm_sq
-    made = launch(_norm_assembly, terms, (w_norm_sq.dtype,), scale)
-    return expression.norm_assembly(*terms, scale) if made is None else made

@@ -6,8 +6,7 @@ from dorajit import _native
 def launch_counts() -> dict[str, int]:
     """Operation -> how many calls of this process a kernel has served.
 
-    The operations are "compose", "compose_inner", "backward", "norm_assembly", "compose_residual" and
-    "residual_backward".
+    All operations of the library are there, as "compose" and "backward".
     """
     return _native.call_counts()
 

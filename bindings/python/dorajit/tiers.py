@@ -2,8 +2,7 @@
 
 import torch
 
-from dorajit import expression, ops, residual
-from dorajit.control import state
+from dorajit import eligibility, expression, ops, residual
 from dorajit.sharded import engines
 
 _has_any_global_hook = torch.nn.modules.module._has_any_global_hook
@@ -19,11 +18,10 @@ def tier(lora, base, gain):
     PEFT_DORA_FUSED=0 and, in training, PEFT_DORA_FUSED_BACKWARD=0, and with DTensors. What no kernel takes
     (dorajit.explain_dispatch) runs in PyTorch inside the first two as well.
     """
-    if not state.enabled or any(map(engines.is_dtensor, (lora, base, gain))):
+    tensors = lora, base, gain
+    if eligibility.why_switched_off(*tensors) is not None or any(map(engines.is_dtensor, tensors)):
         return EAGER
-    if torch.is_grad_enabled() and (lora.requires_grad or base.requires_grad or gain.requires_grad):
-        return TRAINING if state.fused_backward else EAGER
-    return INFERENCE
+    return TRAINING if eligibility.builds_graph(*tensors) else INFERENCE
 
 
 def total(lora, result, gain, scale, bias=None):

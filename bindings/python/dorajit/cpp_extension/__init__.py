@@ -33,23 +33,22 @@ except ImportError as error:
 
 _NAME = "dorajit_cpp_extension"
 _SOURCES = tuple(pathlib.Path(__file__).with_name(name)
-                 for name in ("module.cc", "call.h", "call_table.h", "composition.h"))
+                 for name in ("module.cc", "call.h", "call_table.h", "composition.h", "eligibility.h"))
 _LONGEST_BUILD_S = 3600
 
 # The module that was compiled, or None: what `load` and `build` leave here is in force.
 module = None
-_observers = _differentiate = None
+_differentiate = None
 
 
-def load(observers, differentiate):
+def load(differentiate):
     """Takes what `build` has made, if it has; never fails.
 
     Args:
-        observers: dorajit.eligibility.OBSERVERS.
         differentiate: the backward pass where the extension may not do it (dorajit.autograd).
     """
-    global _observers, _differentiate
-    _observers, _differentiate = observers, differentiate
+    global _differentiate
+    _differentiate = differentiate
     path = None
     try:
         path = _find()
@@ -214,7 +213,7 @@ def _use(path):
         loader = importlib.machinery.ExtensionFileLoader(_NAME, f"/proc/self/fd/{folder}/{path.name}")
         found = importlib.util.module_from_spec(importlib.util.spec_from_loader(_NAME, loader))
         loader.exec_module(found)
-    found.configure(_native.call_table(), _observers, _differentiate)
+    found.configure(_native.call_table(), _differentiate)
     module = found
 
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
@@ -11,21 +10,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 
 #include "call_table.h"
+#include "eligibility.h"
 
 namespace dorajit::python {
-
-using at::Tensor;
-
-// Set by configure() and never dropped.
-inline const CallTable* calls = nullptr;
-
-// Of eligibility.py: the keys, among those that a thread includes, that stand for an observer of
-// its operations. Set by configure().
-inline std::uint64_t observers = 0;
 
 // Found when `calls` is given.
 struct Operations {
@@ -67,20 +57,6 @@ inline bool is_plain(const Tensor& tensor) {
          (tensor.is_cpu() || tensor.is_cuda());
 }
 
-// Whether somebody besides autograd observes the calls of this thread.
-inline bool is_observed() {
-  return (c10::impl::tls_local_dispatch_key_set().included_.raw_repr() & observers) != 0;
-}
-
-// Whether forward-mode differentiation follows the tensor.
-inline bool has_tangent(const Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
-
-// Of the tensors that are defined.
-inline bool is_any(std::initializer_list<const Tensor*> tensors, bool (*holds)(const Tensor&)) {
-  return std::ranges::any_of(tensors,
-                             [&](const Tensor* one) { return one->defined() && holds(*one); });
-}
-
 [[noreturn]] inline void throw_python_error() {
   python_error raised;
   raised.persist();
@@ -103,9 +79,10 @@ void* raw_stream(const Stream& stream) {
 // One call of the extension. The tensors that are added have to outlive it.
 class Call {
  public:
-  Call(NativeOperation* operation, double scale) : call_{} {
+  Call(NativeOperation* operation, double scale) : call_{}, scale_(scale) {
     call_.operation = operation;
-    call_.scale = scale;
+    call_.scalars = &scale_;
+    call_.num_scalars = 1;
   }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -184,6 +161,7 @@ class Call {
   }
 
   CallArguments call_;
+  double scale_;
   std::array<BorrowedTensor, kMostBorrowedTensors> tensors_;
   std::array<Extents, kMostBorrowedTensors> extents_;
   std::size_t count_ = 0;

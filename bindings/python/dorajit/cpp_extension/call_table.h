@@ -27,7 +27,8 @@ struct CallArguments {
   // In the order of its operands, null for those that are left out.
   const BorrowedTensor* tensors[kMostBorrowedTensors];
   std::int32_t num_tensors;
-  double scale;
+  const double* scalars;  // those that the operation has
+  std::int32_t num_scalars;
   void* stream;     // raw, of the device of the tensors
   void* workspace;  // as many bytes as workspace_bytes() says
   std::int64_t workspace_bytes;
@@ -39,6 +40,9 @@ inline constexpr std::int32_t kServedOtherwise = -1;  // nothing was done; Pytho
 
 // Thread-safe. Shapes are for the caller to compare: kernels tell rows and columns alone.
 struct CallTable {
+  // The keys, among those that a thread includes, that stand for an observer of its operations
+  // (eligibility.py lists them).
+  const std::uint64_t* observers;
   // The operation of that name, or null. Lives as long as the process.
   NativeOperation* (*find)(const char* name);
   // Enqueues what is to be done. For any other outcome than the two above, `error` is to be given

@@ -174,8 +174,7 @@ struct Composition : torch::autograd::Function<Composition> {
     const Tensor d_inner = gradients.size() > 1 ? gradients[1] : Tensor();
     std::optional<Gradients> found;
     const bool may_be_direct = d_out.defined() && !d_inner.defined() &&
-                               !at::GradMode::is_enabled() && !is_observed() &&
-                               !is_any({&d_out, &kept.gain, &kept.inner}, has_tangent);
+                               route({&d_out, &kept.gain, &kept.inner}) == Route::kLaunch;
     if (may_be_direct) found = try_to_differentiate(d_out, kept);
     if (!found) found = differentiate_in_python(d_out, d_inner, kept);
     return {(*found)[0], (*found)[1], (*found)[2], Tensor()};

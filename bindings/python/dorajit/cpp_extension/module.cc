@@ -13,8 +13,6 @@
 namespace dorajit::python {
 namespace {
 
-bool requires_grad(const Tensor& tensor) { return tensor.requires_grad(); }
-
 PyObject* result_with_node(Composed& call) {
   try {
     const Operands& of = call.operands;
@@ -30,13 +28,11 @@ PyObject* result_with_node(Composed& call) {
 
 // The result, or None if Python has to see to it.
 PyObject* compose(const Operands& of, bool is_in_place) {
-  if (is_observed() || is_any({&of.lora, &of.base, &of.gain, &of.bias}, has_tangent)) {
-    Py_RETURN_NONE;
-  }
-  const bool is_node =
-      at::GradMode::is_enabled() && is_any({&of.lora, &of.base, &of.gain}, requires_grad);
-  const bool is_trained_bias =
-      at::GradMode::is_enabled() && of.bias.defined() && of.bias.requires_grad();
+  const Route found = route({&of.lora, &of.base, &of.gain, &of.bias});
+  if (found == Route::kElsewhere) Py_RETURN_NONE;
+  const bool is_node = found == Route::kNode;
+  // The node has no gradient for it.
+  const bool is_trained_bias = is_node && of.bias.defined() && of.bias.requires_grad();
   const bool is_frozen = is_in_place && of.lora.is_inference() && !c10::InferenceMode::is_enabled();
   if ((is_node && is_in_place) || is_trained_bias || is_frozen) Py_RETURN_NONE;
   Composed call = {.operands = of, .is_in_place = is_in_place, .is_node = is_node};
@@ -89,21 +85,19 @@ PyObject* compose_residual(PyObject* /*module*/, PyObject* const* arguments, Py_
   END_HANDLE_TH_ERRORS
 }
 
-// (capsule of CallTable, keys of observers, Python's backward)
+// (capsule of CallTable, Python's backward)
 PyObject* configure(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
-  TORCH_CHECK_TYPE(count == 3, "takes a capsule, a number and a function");
+  TORCH_CHECK_TYPE(count == 2, "takes a capsule and a function");
   const void* const given = PyCapsule_GetPointer(arguments[0], kCallTableName);
   if (given == nullptr) return nullptr;
-  observers = PyLong_AsUnsignedLongLong(arguments[1]);
-  if (PyErr_Occurred() != nullptr) return nullptr;
   calls = static_cast<const CallTable*>(given);
   operations = {.compose = calls->find("compose"),
                 .compose_inner = calls->find("compose_inner"),
                 .compose_residual = calls->find("compose_residual"),
                 .backward = calls->find("backward"),
                 .residual_backward = calls->find("residual_backward")};
-  differentiate = Py_NewRef(arguments[2]);
+  differentiate = Py_NewRef(arguments[1]);
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
@@ -120,7 +114,7 @@ PyMethodDef method(const char* name, _PyCFunctionFast function, const char* docu
 PyMODINIT_FUNC PyInit_dorajit_cpp_extension() {
   namespace python = dorajit::python;
   static PyMethodDef methods[] = {
-      python::method("configure", python::configure, "(calls, observers, differentiate) -> None"),
+      python::method("configure", python::configure, "(calls, differentiate) -> None"),
       python::method("compose", python::compose,
                      "(lora, base, gain, scale, inplace) -> Tensor | None"),
       python::method("compose_residual", python::compose_residual,

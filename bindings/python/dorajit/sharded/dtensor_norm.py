@@ -39,15 +39,15 @@ def weight_norm(weight, lora_A, lora_B, scale, budget, frozen):
         if not engines.is_dtensor(weight):
             factors = (_whole(one).detach().flatten(1) for one in (lora_A, lora_B))
             with precision.full(weight.device.type):
-                return run.norm_assembly(*norm.sums(weight.detach().flatten(1), *factors, scale,
-                                                    budget, frozen), scale)
+                return norm.assembled(norm.sums(weight.detach().flatten(1), *factors, scale, budget,
+                                                frozen), scale)
         matrix, a, b, here = operands(weight, lora_A, lora_B, needs_factors=scale != 0)
         dtype = norm.sum_type(weight, lora_A, lora_B)
         with precision.full(matrix.device.type):
             terms = torch.stack(norm.sums(matrix.flatten(1), a.flatten(1), b.flatten(1), scale, budget,
                                           frozen, local(frozen), dtype))
             sum_over(terms, weight.device_mesh, here.reduced)
-            norms = run.norm_assembly(*terms.unbind(), scale)
+            norms = norm.assembled(terms.unbind(), scale)
         return DTensor.from_local(norms, weight.device_mesh, here.by_rows, run_check=False,
                                   shape=torch.Size((weight.shape[0],)), stride=(1,))
 

@@ -1,0 +1,74 @@
+"""Operations as the library's table describes them: checks, sizes and types follow from their names."""
+
+import dorajit
+import pytest
+import torch
+from dorajit import checks, dispatch, run
+from dorajit.operation import Operand, Operation, operations
+
+# A low-rank product, whose output is of no input's dimensions.
+LAUNCHED = []
+LOW_RANK = Operation(
+    "low_rank", "y = x @ A.T @ B.T + bias",
+    (Operand("x", ("tokens", "in")), Operand("A", ("rank", "in")), Operand("B", ("out", "rank")),
+     Operand("bias", ("out",))),
+    (Operand("y", ("tokens", "out")), Operand("norms", ("out",))), ("alpha", "beta"),
+    lambda *arguments: LAUNCHED.append(arguments) or arguments[4:6], has_models=False)
+
+
+def tensors():
+    return torch.randn(2, 3, 8), torch.randn(4, 8), torch.randn(6, 4), torch.randn(6)
+
+
+def test_operands_that_share_dimensions_agree():
+    checks.operands("f", LOW_RANK, tensors())
+
+
+@pytest.mark.parametrize("at, wrong, message", [
+    (1, torch.randn(4, 7), "`A` has 7 `in` but `x` has 8"),
+    (2, torch.randn(6, 5), "`B` has 5 `rank` but `A` has 4"),
+    (3, torch.randn(5), "`bias` has 5 `out` but `B` has 6"),
+    (3, torch.randn(()), "`bias` has 1 `out` but `B` has 6"),
+])
+def test_a_size_that_differs_is_named(at, wrong, message):
+    given = [*tensors()]
+    given[at] = wrong
+    with pytest.raises(ValueError, match=message):
+        checks.operands("f", LOW_RANK, tuple(given))
+
+
+def test_operands_of_the_same_dimensions_have_one_shape():
+    terms = torch.rand(2, 8), torch.rand(4, 4), torch.rand(2, 8)
+    with pytest.raises(ValueError, match="`cross_term` has shape"):
+        checks.operands("f", operations["norm_assembly"], terms)
+
+
+def test_outputs_get_their_sizes_from_the_inputs():
+    LAUNCHED.clear()
+    y, norms = run.launch(LOW_RANK, tensors(), (torch.float32, torch.float64), 0.5, 0.25)
+    assert y.shape == (2, 3, 6) and norms.shape == (6,) and norms.dtype is torch.float64
+    assert LAUNCHED[0][-2:] == (0.5, 0.25)
+
+
+def test_rows_may_lie_apart_and_their_elements_may_not():
+    x, a, b, bias = tensors()
+    assert dispatch.plan(LOW_RANK, (x, torch.randn(4, 16)[:, :8], b, bias)).reason is None
+    assert "`A` has strides" in dispatch.plan(LOW_RANK, (x, torch.randn(8, 4).T, b, bias)).reason
+    assert "`bias` has strides" in dispatch.plan(LOW_RANK, (x, a, b, torch.randn(12)[::2])).reason
+
+
+def test_explain_takes_as_many_tensors_as_the_operation_has():
+    lora, gain = torch.randn(4, 8), torch.rand(8)
+    assert dorajit.explain_dispatch(lora, lora, gain, "compose_residual", others=(gain,)).path == "native"
+    answer = dorajit.explain_dispatch(lora, lora, gain, "compose_residual", others=(gain.to_sparse(),))
+    assert answer.path == "torch" and "`bias` has the layout" in answer.reason
+    assert dorajit.explain_dispatch(lora, None, gain, "backward").path == "native"
+    with pytest.raises(TypeError, match="compose has 3 tensors, not 4"):
+        dorajit.explain_dispatch(lora, lora, gain, others=(gain,))
+
+
+def test_schemas_name_the_scalars_of_the_table():
+    for name, operation in operations.items():
+        schema = getattr(torch.ops.dorajit, name).default._schema
+        floats = [one.name for one in schema.arguments if str(one.type) == "float"]
+        assert floats == list(operation.scalars) == ["scale"]

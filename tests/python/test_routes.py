@@ -1,0 +1,124 @@
+"""The route of a call, by everything that may observe it."""
+
+import dorajit
+import pytest
+import torch
+from dorajit import eligibility, testing
+from dorajit.eligibility import Route
+from reference import SCALE, operands
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Own(torch.Tensor):
+    pass
+
+
+class Dispatching(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+class Overriding(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+def inside(mode):
+    def observe(ask, lora):
+        with mode():
+            ask(lora)
+    return observe
+
+
+def in_a_graph(ask, lora):
+    ask(lora.clone().requires_grad_())
+
+
+def traced(ask, lora):
+    make_fx(lambda one: ask(one) + one)(lora)
+
+
+def traced_by_jit(ask, lora):
+    torch.jit.trace(lambda one: ask(one) + one, lora, check_trace=False)
+
+
+def compiled(ask, lora):
+    torch._dynamo.reset()
+    torch.compile(ask, backend="eager")(lora)
+
+
+def forward_mode(ask, lora):
+    with torch.autograd.forward_ad.dual_level():
+        ask(torch.autograd.forward_ad.make_dual(lora, lora))
+
+
+def forward_mode_of_others(ask, lora):
+    with torch.autograd.forward_ad.dual_level():
+        ask(lora)
+
+
+OBSERVED = [
+    (lambda ask, lora: ask(lora), Route.NATIVE, True),
+    (in_a_graph, Route.NATIVE, False),
+    (inside(Overriding), Route.NATIVE, True),
+    (inside(Dispatching), Route.OPERATOR, False),
+    (traced, Route.OPERATOR, False),
+    (traced_by_jit, Route.OPERATOR, False),
+    (compiled, Route.OPERATOR, None),
+    (forward_mode_of_others, Route.OPERATOR, False),
+    (lambda ask, lora: ask(lora.as_subclass(Own)), Route.OPERATOR, False),
+    (forward_mode, Route.EXPRESSION, False),
+    (lambda ask, lora: torch.vmap(lambda one: ask(one) + one)(lora[None]), Route.EXPRESSION, False),
+    (lambda ask, lora: torch.func.grad(lambda one: (ask(one) + one).sum())(lora), Route.EXPRESSION, False),
+    (lambda ask, lora: torch.func.jvp(lambda one: ask(one) + one, (lora,), (lora,)), Route.EXPRESSION, False),
+]
+NAMES = ["plain", "grad", "function mode", "dispatch mode", "make_fx", "jit trace", "compile",
+         "forward mode of others", "subclass", "forward mode", "vmap", "func.grad", "jvp"]
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("observe, route, is_one_launch", OBSERVED, ids=NAMES)
+def test_the_route_follows_from_who_observes(observe, route, is_one_launch):
+    lora, base, gain = operands((4, 6), "cpu")
+    found = []
+
+    def ask(one):
+        found.append(eligibility.route(one, base, gain, SCALE, has_node=True))
+        if is_one_launch is not None:
+            assert eligibility.is_one_launch(one, base, gain, SCALE) == is_one_launch
+        return one
+    observe(ask, lora)
+    assert found == [route]
+
+
+@pytest.mark.parametrize("change, options", [
+    (lambda lora, base, gain: (lora.requires_grad_(), base, gain), {}),
+    (lambda lora, base, gain: (lora.to(torch.complex64).requires_grad_(), base, gain), {"has_node": True}),
+])
+def test_a_graph_without_a_node_is_no_native_route(change, options):
+    tensors = change(*operands((4, 6), "cpu"))
+    expected = Route.EXPRESSION if options else Route.OPERATOR
+    assert eligibility.route(*tensors, SCALE, **options) is expected
+
+
+def test_a_trained_constant_has_no_node():
+    lora, base, gain = operands((4, 6), "cpu", grad=True)
+    bias = gain.detach().clone()
+    given = lora, base, gain, bias, SCALE
+    assert eligibility.route(*given, has_node=True, constant=bias) is Route.NATIVE
+    assert eligibility.route(*given, has_node=True, constant=bias.requires_grad_()) is Route.EXPRESSION
+
+
+def test_the_switch_of_the_backward_pass_is_for_graphs(without_switches, monkeypatch):
+    monkeypatch.setenv("PEFT_DORA_FUSED_BACKWARD", "0")
+    dorajit.invalidate_environment()
+    lora, base, gain = operands((4, 6), "cpu")
+    assert eligibility.route(lora, base, gain, SCALE, has_node=True) is Route.NATIVE
+    assert eligibility.route(lora.requires_grad_(), base, gain, SCALE, has_node=True) is Route.EXPRESSION
+
+
+def test_a_scale_that_is_no_float_is_not_launched_at_once():
+    assert not eligibility.is_one_launch(*operands((4, 6), "cpu"), 1)
+    assert testing.launch_counts().keys() >= {"compose", "backward"}
