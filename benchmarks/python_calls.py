@@ -8,7 +8,8 @@ it. Contenders take turns in random order; times are medians of batches. The fir
 which compiles, is not counted. Ratios are a contender's time over dorajit's. Beside the time that
 passes stands the processors' time, of all threads together: autograd runs a GPU's backward pass in
 a thread of its own, and waiting for that to begin is in the first and not in the second. The C++
-extension is compiled first; "in Python" is dorajit without it.
+extension is compiled first; "in Python" is dorajit without it. Of the package only public functions are
+used, so that an older one is measured by another PYTHONPATH: take turns, and give --package a name.
 """
 
 import argparse
@@ -94,6 +95,7 @@ def backward(d_out, inner, gain):
 def residual(lora, result, gain):
     contenders = {
         "dorajit": lambda: dorajit.fused_dora_compose_residual(lora, result, gain, SCALE),
+        "in Python": in_python(lambda: dorajit.fused_dora_compose_residual(lora, result, gain, SCALE)),
         "compose and add": lambda: result + dorajit.fused_dora_compose(lora, result, gain, SCALE,
                                                                        False),
         "eager": lambda: result + expression(lora, result, gain)}
@@ -212,6 +214,8 @@ def main():
     parser.add_argument("--type", default="float32")
     parser.add_argument("--calls", type=int, default=200, help="per batch")
     parser.add_argument("--batches", type=int, default=51)
+    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), metavar="CALL")
+    parser.add_argument("--package", default=dorajit.__version__, help="what the report calls it")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -220,13 +224,14 @@ def main():
         from peers import backward_two_stage, compose as compose_peer, norm_assembly as norm_peer
         PEERS.update(backward_two_stage=backward_two_stage, compose=compose_peer,
                      norm_assembly=norm_peer)
-    report = {"device": arguments.device, "torch": torch.__version__, "type": arguments.type,
+    report = {"package": arguments.package, "device": arguments.device, "torch": torch.__version__, "type": arguments.type,
               "rows": arguments.rows, "cols": arguments.cols, "load": os.getloadavg()[0],
               "results": []}
     print(f"{arguments.device}, {arguments.type} {arguments.rows}x{arguments.cols}, PyTorch "
           f"{torch.__version__}, load {report['load']:.1f}; microseconds a call (over dorajit's)")
     with dorajit.force_native():
-        for name, case in CASES.items():
+        for name in arguments.only:
+            case = CASES[name]
             result = {"call": name}
             for what, medians in zip(("", "_cpu"), measure(name, case(*operands(arguments)), arguments)):
                 ratios = {who: value / medians["dorajit"] for who, value in medians.items()}
