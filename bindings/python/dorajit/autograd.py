@@ -21,8 +21,8 @@ def _backward_pass(operation):
     """What computes the gradients through out, by the route that the gradients at hand take: a backward pass
     asks anew who observes it."""
     def backward(d_out, inner, gain, scale, wanted, *types):
-        inputs = operation.needed((d_out, inner, gain), wanted[2])
-        given = tuple(one for one in inputs if one is not None)
+        inputs = d_out, inner if wanted[2] else None, gain
+        given = (d_out, gain) if inputs[1] is None else inputs
         route = eligibility.route(*given, scale)
         if route is Route.EXPRESSION:
             eligibility.allow_expression(operation.name, *given)

@@ -58,7 +58,7 @@ def route(*tensors_and_scale, has_node=False, constant=None):
         constant: a tensor that the node and the operator have no gradient for.
     """
     tensors = tensors_and_scale[:-1]
-    if has_node and builds_graph(*tensors) and not _has_fused_graph(tensors[0], constant):
+    if has_node and not _has_fused_graph(tensors[0], constant) and builds_graph(*tensors):
         return Route.EXPRESSION
     is_native = _native.is_one_node if has_node else _native.is_one_launch
     if not is_compiling() and is_native(*tensors_and_scale):

@@ -57,10 +57,8 @@ def output_types(operation, inputs, more=(), num_outputs=None):
     if operation.makes_gradients:
         wanted, *free = more
         named = dict(zip(formula.free_types if formula else (), free))
-        models = [operation.model_of(one, inputs) for one in operation.outputs]
-        types = [named.get(one.name) or (inputs[0] if model is None else model).dtype
-                 for one, model in zip(operation.outputs, models)]
-        return [dtype if want else None for dtype, want in zip(types, wanted)]
+        return [None if not want else named.get(one.name) or inputs[model].dtype
+                for one, model, want in zip(operation.outputs, operation.models, wanted)]
     if num_outputs is None:
         num_outputs = sum(one.is_required for one in operation.outputs)
     dtype = formula.result_type(*inputs) if formula else inputs[0].dtype

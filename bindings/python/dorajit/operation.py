@@ -1,5 +1,7 @@
 """The library's operations, as its table describes them."""
 
+import dataclasses
+import functools
 from typing import Callable, NamedTuple
 
 from dorajit import _native
@@ -47,7 +49,8 @@ class Operand(NamedTuple):
         return {outer: tensor.shape[:-1].numel(), inner: tensor.shape[-1] if tensor.dim() else 1}
 
 
-class Operation(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Operation:
     """One operation.
 
     Attributes:
@@ -66,25 +69,32 @@ class Operation(NamedTuple):
     launch: Callable
     has_models: bool = True
 
-    @property
+    @functools.cached_property
     def has_channels(self):
         """Whether an input has one element per channel."""
         return any(one.is_per_channel for one in self.inputs)
 
-    @property
+    @functools.cached_property
     def has_one_shape(self):
         """Whether all tensors but those with one element per channel are of one shape."""
         return len({one.dimensions for one in self.inputs + self.outputs if not one.is_per_channel}) == 1
 
-    @property
+    @functools.cached_property
     def is_composition(self):
         """Whether it makes a matrix of matrices and channels whatever else is left out."""
         return self.has_channels and self.outputs[0].is_required
 
-    @property
+    @functools.cached_property
     def makes_gradients(self):
         """Whether each of its outputs may be left out."""
         return not any(one.is_required for one in self.outputs)
+
+    @functools.cached_property
+    def models(self):
+        """By output: the place of the first input of its dimensions that may not be left out; 0 if there is
+        none."""
+        return tuple(next((i for i, one in enumerate(self.inputs) if one.is_required
+                           and one.dimensions == output.dimensions), 0) for output in self.outputs)
 
     def given(self, inputs):
         """Python's names -> the tensors, without those that are left out."""
