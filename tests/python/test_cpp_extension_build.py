@@ -149,7 +149,7 @@ def test_a_file_that_others_could_have_written_is_not_loaded(kept):
         assert used(cache) == WITHOUT
         os.chown(cache, 0, 0)
         own = "import os; os.seteuid(12345)\nfrom dorajit import autograd, cpp_extension\n"
-        program = own + "cpp_extension.module = None; cpp_extension.load(0, None); print(cpp_extension.module)"
+        program = own + "cpp_extension.module = None; cpp_extension.load(None); print(cpp_extension.module)"
         assert used(cache, program) == "None"
 
 
