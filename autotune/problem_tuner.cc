@@ -78,7 +78,6 @@ void verify_timed(std::vector<Candidate>& candidates, Verifier& verifier,
   }
 }
 
-using Seconds = std::chrono::duration<double>;
 
 // Plays the tournament within `seconds`, of which each stage gets its part and hands on what it
 // does not use.

@@ -103,7 +103,7 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const TuningSession& sessio
     return std::nullopt;
   }
   // First: a winner that a killed process left in the store must not be verified again.
-  gate_.remember(tuned->winner, session);
+  gate_.remember(tuned->winner, session, kernels);
   store_->record(records_of(tuned->trials, session, now), {.problem = session.problem_text,
                                                            .device = session.device.fingerprint,
                                                            .environment = session.environment,
@@ -113,7 +113,7 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const TuningSession& sessio
                                                            .default_median_ns = tuned->default_ns,
                                                            .created_unix_s = now});
   journal_->forget(session.scope, configs_of(tuned->trials));
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  const Seconds spent = std::chrono::steady_clock::now() - start;
   if (settings_.print_autotuning) {
     const std::string report = tuning_report(session.problem, *tuned, spent.count());
     std::fwrite(report.data(), 1, report.size(), stderr);
@@ -145,6 +145,7 @@ std::vector<RungLook> TuningConfigSource::verified(LookUp look_up, TuningSession
 ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::Device& device,
                                       launch::KernelCache& kernels) {
   TuningSession session(problem, device.info(), space_kind(settings_));
+  session.verifying_left = Seconds(settings_.tune_seconds);
   std::vector<RungLook> looks = verified(look_up_exactly, session, device, kernels);
   const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0;
   const auto is_known = [&] { return best_of(looks).answers; };

@@ -1,6 +1,7 @@
 // What the ladder, the gate, the tuner and the record share of one problem on one device.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace dorajit::autotune {
 // What a measurement of this library means; a change makes earlier winners stale.
 inline constexpr const char* kTunerVersion = "2";
 inline constexpr const char* kMeasurementPolicy = "cold-cache tournament/2";
+
+using Seconds = std::chrono::duration<double>;
 
 // Made once per problem that is looked up or tuned: enumerates the space and hashes it and the
 // templates. Refers to the problem and the device.
@@ -32,6 +35,9 @@ struct TuningSession {
   // What a config's being good or bad depends on, beside the config: device, variant and templates.
   const std::string scope;
 
+  // What is left of the time for verifying winners that this machine has not measured, for all of
+  // them together. Without any only those serve that were verified before.
+  Seconds verifying_left{0};
   // How long a look-up may wait for the database.
   cache::Patience patience = cache::Patience::kShort;
   std::vector<kernels::Config> quarantined{};  // by any look-up so far: not to be tried again

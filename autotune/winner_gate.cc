@@ -18,12 +18,18 @@ namespace {
 
 using cache::Verdict;
 
-// The machine is part of it: folders are copied, and containers made of images.
+// Everything that decides the code that runs and what runs it. The machine is part of it: folders
+// are copied, and containers made of images.
 std::string key_of(std::string_view problem, const kernels::Config& config,
-                   const TuningSession& session) {
-  return Hasher("verified/1")
+                   const TuningSession& session, launch::KernelCache& kernels) {
+  // Without a compiler nothing can be verified, so no key ever holds this text.
+  const std::string compiler =
+      kernels.compiler_identity(session.device.target).value_or("no compiler");
+  return Hasher("verified/2")
       .add("host", host_mark())
       .add("device", session.device.fingerprint)
+      .add("driver", session.environment.driver)
+      .add("compiler", compiler)
       .add("templates", session.environment.templates)
       .add("problem", problem)
       .add("config", to_text(config))
@@ -33,42 +39,44 @@ std::string key_of(std::string_view problem, const kernels::Config& config,
 }  // namespace
 
 WinnerGate::WinnerGate(const Settings& settings, cache::TuningStore& store)
-    : seconds_(settings.tune_seconds),
-      store_(store),
+    : store_(store),
       verified_(settings.tuning_dir, {.group = settings.trust_group}),
       journal_(cache::LaunchJournal::open(settings.tuning_dir, {.group = settings.trust_group})) {}
 
-void WinnerGate::remember(const kernels::Config& config, const TuningSession& session) {
-  verified_.add(key_of(session.problem_text, config, session));
+void WinnerGate::remember(const kernels::Config& config, const TuningSession& session,
+                          launch::KernelCache& kernels) {
+  verified_.add(key_of(session.problem_text, config, session, kernels));
 }
 
-bool WinnerGate::admits(const cache::Winner& winner, const TuningSession& session,
-                        device::Device& device, launch::KernelCache& kernels) {
+bool WinnerGate::admits(const cache::Winner& winner, TuningSession& session, device::Device& device,
+                        launch::KernelCache& kernels) {
   const kernels::Config& config = winner.config;
   // Callers run that one with or without a database.
   if (config == session.default_config()) return true;
   // A neighbour that serves its own problem on this device serves this one, too.
   const auto is_verified = [&](std::string_view of) {
-    return verified_.contains(key_of(of, config, session));
+    return verified_.contains(key_of(of, config, session, kernels));
   };
   if (is_verified(session.problem_text) || is_verified(winner.problem)) return true;
-  if (seconds_ == 0) return false;
+  if (session.verifying_left <= Seconds::zero()) return false;
   const std::scoped_lock lock(verifying_);
   if (is_verified(session.problem_text)) return true;
-  if (!verify(config, session, device, kernels)) return false;
-  remember(config, session);
-  return true;
+  const auto start = std::chrono::steady_clock::now();
+  const Finding finding = verify(config, session, device, kernels);
+  session.verifying_left -= std::chrono::steady_clock::now() - start;
+  if (finding == Finding::kRight) remember(config, session, kernels);
+  return finding != Finding::kRefused;
 }
 
 // Call with verifying_ held.
-bool WinnerGate::verify(const kernels::Config& config, const TuningSession& session,
-                        device::Device& device, launch::KernelCache& kernels) {
+WinnerGate::Finding WinnerGate::verify(const kernels::Config& config, const TuningSession& session,
+                                       device::Device& device, launch::KernelCache& kernels) {
   const auto start = std::chrono::steady_clock::now();
   const std::string what = std::format("config {} of {}", to_text(config), session.problem_text);
   const auto refuse = [&](std::string_view why) {
     log_once(LogLevel::kWarning, what,
              std::format("{} comes from a database and is not used: {}", what, why));
-    return false;
+    return Finding::kRefused;
   };
   if (std::ranges::contains(journal_->casualties(session.scope), config)) {
     condemn(config, Verdict::kDidNotFinish, session);
@@ -77,9 +85,9 @@ bool WinnerGate::verify(const kernels::Config& config, const TuningSession& sess
   }
   const auto kernel = kernels.get(device, session.problem.variant, config);
   if (!kernel) return refuse(kernel.error().message);
-  if (kernel->is_builtin) return true;
-  const auto budget = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-      std::chrono::duration<double>(seconds_));
+  if (kernel->is_builtin) return Finding::kNotRun;
+  const auto budget =
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(session.verifying_left);
   auto verifier = Verifier::make(session.problem, device, start + budget);
   if (!verifier) {
     return refuse(std::format("it could not be verified: {}", verifier.error().message));
@@ -90,10 +98,10 @@ bool WinnerGate::verify(const kernels::Config& config, const TuningSession& sess
                                                  .config = config});
   const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
   if (verdict == Verdict::kOk) {
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    const Seconds spent = std::chrono::steady_clock::now() - start;
     log(LogLevel::kInfo,
         std::format("{} comes from a database and was verified in {:.2f} s", what, spent.count()));
-    return true;
+    return Finding::kRight;
   }
   condemn(config, verdict, session);
   return refuse(checked ? std::format("it is quarantined: {}", name(verdict))

@@ -16,25 +16,31 @@ namespace dorajit::autotune {
 
 // A winner that was imported, shipped, or measured on another device or machine is run on scratch
 // operands and compared with the host reference, bit for bit, before it first serves: once per
-// machine, device, kernel templates, problem and config. Thread-safe.
+// machine, device, driver, compiler, kernel templates, problem and config. Thread-safe.
 class WinnerGate {
  public:
   WinnerGate(const Settings& settings, cache::TuningStore& store);
 
   // Whether the winner may serve the problem. Verifies it now if nobody on this machine has yet,
-  // and if settings.tune_seconds allow for it. One that misbehaves is recorded as a bad trial.
-  bool admits(const cache::Winner& winner, const TuningSession& session, device::Device& device,
+  // and if the session has time left for that. One that misbehaves is recorded as a bad trial.
+  bool admits(const cache::Winner& winner, TuningSession& session, device::Device& device,
               launch::KernelCache& kernels);
 
   // It was verified on the device, in the course of a tuning.
-  void remember(const kernels::Config& config, const TuningSession& session);
+  void remember(const kernels::Config& config, const TuningSession& session,
+                launch::KernelCache& kernels);
 
  private:
-  bool verify(const kernels::Config& config, const TuningSession& session, device::Device& device,
-              launch::KernelCache& kernels);
+  enum class Finding {
+    kRight,
+    kNotRun,  // a kernel of the library itself serves in its place, so the config proved nothing
+    kRefused,
+  };
+
+  Finding verify(const kernels::Config& config, const TuningSession& session,
+                 device::Device& device, launch::KernelCache& kernels);
   void condemn(const kernels::Config& config, cache::Verdict verdict, const TuningSession& session);
 
-  const double seconds_;
   cache::TuningStore& store_;
   const cache::VerifiedConfigs verified_;
   std::mutex verifying_;

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <format>
+#include <set>
+#include <utility>
 
 #include "autotune/tuning_config_source.h"
 #include "kernel_templates/config_text.h"
@@ -30,8 +33,9 @@ class WinnerGateTest : public testing::Test {
     ship(problem_, config_);
   }
 
-  launch::ConfigAnswer find() {
-    return TuningConfigSource(settings_, store_, statistics_).find(problem_, device_, kernels_);
+  launch::ConfigAnswer find() { return find(kernels_); }
+  launch::ConfigAnswer find(launch::KernelCache& kernels) {
+    return TuningConfigSource(settings_, store_, statistics_).find(problem_, device_, kernels);
   }
 
   std::vector<RungLook> explain() {
@@ -58,9 +62,10 @@ class WinnerGateTest : public testing::Test {
   }
 
   // What one find() of a winner that was verified reads back from the device.
-  int downloads_of_find() {
+  int downloads_of_find() { return downloads_of_find(kernels_); }
+  int downloads_of_find(launch::KernelCache& kernels) {
     const int before = device_.downloads();
-    find();
+    find(kernels);
     return device_.downloads() - before;
   }
 
@@ -125,6 +130,37 @@ TEST_F(WinnerGateTest, AWinnerFromElsewhereIsVerifiedOnce) {
   EXPECT_EQ(store_->trial_count(), 0);
 }
 
+TEST_F(WinnerGateTest, AWinnerThatOnlyABuiltinKernelServedIsVerifiedLater) {
+  Settings without_compiler;
+  without_compiler.host_compiler = "none";
+  launch::KernelCache builtin(without_compiler, nullptr, statistics_);
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_EQ(find(builtin).rung, Rung::kShippedDatabase);
+    EXPECT_EQ(downloads_of_find(builtin), 0);
+  }
+  EXPECT_GT(downloads_of_find(), 0);
+  EXPECT_EQ(downloads_of_find(), 0);
+}
+
+TEST_F(WinnerGateTest, AWinnerIsVerifiedAnewByEachCompilerAndDriver) {
+  find();
+  const std::string file = directory_.file("other-c++");
+  cache::write_file(file,
+                    "#!/bin/sh\n"
+                    "[ \"$1\" = --version ] && echo other 1.0 && exit\n"
+                    "exec c++ \"$@\"\n");
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  Settings settings;
+  settings.host_compiler = file;
+  launch::KernelCache other(settings, nullptr, statistics_);
+  EXPECT_GT(downloads_of_find(other), 0);
+  EXPECT_EQ(downloads_of_find(other), 0);
+  EXPECT_EQ(downloads_of_find(), 0);
+  device_.set_driver("another");
+  EXPECT_GT(downloads_of_find(), 0);
+  EXPECT_EQ(downloads_of_find(), 0);
+}
+
 TEST_F(WinnerGateTest, WhatThisMachineHasTunedIsNotVerifiedAgain) {
   settings_.tune_policy = TunePolicy::kFirstUse;
   store_ = cache::TuningStore::open(settings_.tuning_dir);
@@ -183,6 +219,28 @@ TEST_F(WinnerGateTest, WithoutTimeOnlyWhatWasVerifiedServes) {
   EXPECT_EQ(find().config, config_);
   settings_.tune_seconds = 0;
   EXPECT_EQ(find().config, config_);
+}
+
+TEST_F(WinnerGateTest, TheTimeIsForAllWinnersTogether) {
+  const std::string folder = directory_.file("many");
+  const auto many = cache::TuningStore::open(folder);
+  // Every config but the default, which needs no verification.
+  std::set<std::string> compiled = {
+      to_text(kernels::compiled_part(space_.front(), kernels::DeviceKind::kCpu))};
+  std::int64_t cols = 310;
+  for (const kernels::Config& config : kernels::config_space(
+           problem_.variant, device_.info().traits, 1, kernels::SpaceKind::kComprehensive)) {
+    if (!compiled.insert(to_text(kernels::compiled_part(config, kernels::DeviceKind::kCpu))).second)
+      continue;
+    many->record({}, winner(launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu,
+                                                 {16, cols++}),
+                            config));
+  }
+  ASSERT_GE(compiled.size(), 15U);
+  store_ = cache::TuningStore::open(settings_.tuning_dir, {.overlays = {folder + "/tuning.db"}});
+  settings_.tune_seconds = 1e-9;
+  EXPECT_EQ(find().rung, Rung::kDefault);
+  EXPECT_EQ(statistics_.compilations, 1);
 }
 
 TEST_F(WinnerGateTest, AWinnerThatDoesNotCompileIsAbsent) {

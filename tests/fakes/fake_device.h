@@ -60,6 +60,7 @@ class FakeDevice final : public device::Device {
     pose_as_gpu();
     info_.target = compile::cuda_target(major, minor);
   }
+  void set_driver(const std::string& version) { info_.driver_version = version; }
   [[nodiscard]] int copies() const { return copies_; }
   // By one allocation.
   [[nodiscard]] std::size_t most_allocated() const { return most_allocated_; }
