@@ -50,26 +50,13 @@ SqliteResult<std::optional<std::int64_t>> ask(Connection& connection, std::strin
   return row ? std::optional(statement.integer(0)) : std::nullopt;
 }
 
-// `sql` takes a checksum and the import.
-SqliteStatus note_all(Connection& connection, std::span<const std::int64_t> checksums,
-                      std::string_view sql, std::int64_t import) {
-  DORAJIT_ASSIGN(auto note, connection.prepare(sql));
-  for (const std::int64_t one : checksums) {
-    note.bind(1, one);
-    note.bind(2, import);
-    DORAJIT_TRY(note.step());
-    note.reset();
-  }
-  return {};
-}
-
 struct TrialRow {
   std::int64_t id = 0;
   DeviceAndProblem pair;
 };
 
-SqliteResult<std::vector<TrialRow>> brought_by_it_alone(Connection& connection,
-                                                        std::int64_t import) {
+// Earlier versions noted a trial with each import that brought it: there the last one takes it out.
+SqliteResult<std::vector<TrialRow>> noted_by_it_alone(Connection& connection, std::int64_t import) {
   DORAJIT_ASSIGN(auto statement,
                  prepare_with(connection,
                               "SELECT t.id, t.device, t.problem FROM import_trials i"
@@ -109,11 +96,9 @@ SqliteStatus close_gaps(Connection& connection) {
 
 SqliteResult<ImportCounts> import_trials(Connection& connection, std::span<const Trial> trials,
                                          std::string_view source, const Progress& progress) {
-  // Those that were new, and those that imports have brought: what the new import is noted with.
   std::vector<std::int64_t> added;
-  std::vector<std::int64_t> known;
   const auto note = [&](const Trial& trial, bool is_new) {
-    (is_new ? added : known).push_back(checksum(trial));
+    if (is_new) added.push_back(checksum(trial));
   };
   ImportCounts counts;
   DORAJIT_ASSIGN(counts.trials, merge_trials(connection, trials, note, progress));
@@ -128,20 +113,21 @@ SqliteResult<ImportCounts> import_trials(Connection& connection, std::span<const
           " RETURNING id",
           std::string_view(counts.id),
           std::int64_t{std::chrono::duration_cast<std::chrono::seconds>(now).count()}, source));
-  DORAJIT_TRY(note_all(connection, known,
-                       "INSERT OR IGNORE INTO import_trials (trial, import) SELECT ?1, ?2"
-                       " WHERE EXISTS (SELECT 1 FROM import_trials WHERE trial = ?1)",
-                       *import));
-  DORAJIT_TRY(note_all(connection, added,
-                       "INSERT OR IGNORE INTO import_trials (trial, import) VALUES (?1, ?2)",
-                       *import));
+  DORAJIT_ASSIGN(auto noted, connection.prepare("INSERT OR IGNORE INTO import_trials"
+                                                " (trial, import) VALUES (?1, ?2)"));
+  for (const std::int64_t one : added) {
+    noted.bind(1, one);
+    noted.bind(2, *import);
+    DORAJIT_TRY(noted.step());
+    noted.reset();
+  }
   return counts;
 }
 
 SqliteResult<std::optional<UndoCounts>> undo_import(Connection& connection, std::string_view id) {
   DORAJIT_ASSIGN(const auto import, ask(connection, "SELECT id FROM imports WHERE name = ?1", id));
   if (!import) return std::optional<UndoCounts>();
-  DORAJIT_ASSIGN(const auto rows, brought_by_it_alone(connection, *import));
+  DORAJIT_ASSIGN(const auto rows, noted_by_it_alone(connection, *import));
   DORAJIT_ASSIGN(const auto listed,
                  ask(connection, "SELECT count(*) FROM import_trials WHERE import = ?1", *import));
 

@@ -15,14 +15,13 @@
 
 namespace dorajit::cache {
 
-// Adds the trials, derives winners, and notes which trials this import brought: those that were
-// new, and those that are there by other imports only. Where no trial is new nothing changes, and
-// there is no id.
+// Adds the trials, derives winners, and notes which trials this import added. Where no trial is new
+// nothing changes, and there is no id.
 SqliteResult<ImportCounts> import_trials(Connection& connection, std::span<const Trial> trials,
                                          std::string_view source, const Progress& progress);
 
-// Takes out the trials that the import alone brought, derives the winners of their problems anew
-// and forgets the import. Nothing where there is no such import.
+// Takes out the trials that the import added, derives the winners of their problems anew and
+// forgets the import. Nothing where there is no such import.
 SqliteResult<std::optional<UndoCounts>> undo_import(Connection& connection, std::string_view id);
 
 // The oldest first.

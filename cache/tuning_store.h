@@ -45,7 +45,7 @@ struct ImportCounts {
 
 struct UndoCounts {
   std::int64_t removed = 0;  // trials
-  std::int64_t kept = 0;     // trials that another import brought as well
+  std::int64_t kept = 0;     // trials that an import of an earlier version is noted with as well
   std::int64_t winners = 0;  // problems whose winner is another now, or none
 };
 
@@ -53,7 +53,7 @@ struct ImportRecord {
   std::string id;
   std::int64_t created_unix_s = 0;
   std::string source;
-  std::int64_t trials = 0;  // that undoing it would take out, or another import brought as well
+  std::int64_t trials = 0;  // that it added
 };
 
 // How long a lookup waits for others to let go of the database.

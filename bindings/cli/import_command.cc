@@ -128,9 +128,12 @@ Result<ExitCode> ImportCommand::undo(const Invocation& invocation) const {
     print_document(document);
     return ExitCode::kOk;
   }
-  print(std::format("{} taken out of {}, {} kept that another import brought as well; {} changed\n",
-                    count_text(counts->removed, "trial"), store.location(), counts->kept,
-                    count_text(counts->winners, "winner")));
+  const std::string kept =
+      counts->kept == 0
+          ? ""
+          : std::format(", {} kept that another import brought as well", counts->kept);
+  print(std::format("{} taken out of {}{}; {} changed\n", count_text(counts->removed, "trial"),
+                    store.location(), kept, count_text(counts->winners, "winner")));
   return ExitCode::kOk;
 }
 

@@ -95,27 +95,54 @@ TEST_F(Imports, KnownTrialsChangeNothing) {
   EXPECT_EQ(store_->undo_import(id)->removed, 2000);
 }
 
-TEST_F(Imports, WhatSeveralBroughtGoesWithTheLast) {
+TEST_F(Imports, AnImportNotesWhatItAddedAlone) {
+  auto trials = sample_trials(1, 2000);
+  import(trials);
+  RawDatabase raw(directory_.file("tuning.db"));
+  EXPECT_EQ(raw.ask("SELECT count(*) FROM import_trials"), "2000");
+  const auto before = std::filesystem::file_size(directory_.file("tuning.db"));
+  trials.push_back(sample_trial(2, 1));
+  import(trials);
+  EXPECT_EQ(raw.ask("SELECT count(*) FROM import_trials"), "2001");
+  EXPECT_EQ(store_->imports().at(1).trials, 1);
+  EXPECT_LT(std::filesystem::file_size(directory_.file("tuning.db")), before + 20'000);
+}
+
+TEST_F(Imports, WhatSeveralBroughtGoesWithTheOneThatAddedIt) {
   RandomTrials random(42);
   const auto a = random.runs(3, 2);
   auto b = random.runs(3, 2);
+  const auto only_b = b;
   b.insert(b.end(), a.begin(), a.end());
   const Content empty = content();
   const std::string first = import(a);
   const Content with_a = content();
   const std::string second = import(b);
-  const Content with_both = content();
+  EXPECT_EQ(import(a), "") << "all of it is there";
   const auto undone = store_->undo_import(first);
-  EXPECT_EQ(undone->removed, 0);
-  EXPECT_GT(undone->kept, 0);
-  EXPECT_EQ(content(), with_both);
-  EXPECT_EQ(import(a), "") << "all of it is there by the second";
+  EXPECT_GT(undone->removed, 0);
+  EXPECT_EQ(undone->kept, 0);
+  expect_dense_ids();
+  EXPECT_EQ(to_lines(store_->trials()).trials, std::ssize(only_b));
   EXPECT_GT(store_->undo_import(second)->removed, 0);
   EXPECT_EQ(content(), empty);
   EXPECT_NE(import(a), "");
   EXPECT_EQ(content(), with_a);
   store_->undo_import(store_->imports().at(0).id);
   EXPECT_TRUE(store_->imports().empty());
+}
+
+TEST_F(Imports, WhatAnEarlierVersionNotedWithSeveralGoesWithTheLast) {
+  const auto trials = sample_trials(1, 3);
+  const std::string first = import(trials);
+  const std::string second = import({sample_trial(2, 1)});
+  ASSERT_TRUE(RawDatabase(directory_.file("tuning.db"))
+                  .run("INSERT INTO import_trials (trial, import)"
+                       " SELECT trial, 2 FROM import_trials WHERE import = 1"));
+  const auto undone = store_->undo_import(first);
+  EXPECT_EQ(undone->removed, 0);
+  EXPECT_EQ(undone->kept, 3);
+  EXPECT_EQ(store_->undo_import(second)->removed, 4);
 }
 
 TEST_F(Imports, WhatWasTunedLaterStays) {
