@@ -78,7 +78,6 @@ void verify_timed(std::vector<Candidate>& candidates, Verifier& verifier,
   }
 }
 
-
 // Plays the tournament within `seconds`, of which each stage gets its part and hands on what it
 // does not use.
 void play(Tournament& tournament, RoundSampler& sampler, double seconds) {

@@ -75,8 +75,8 @@ enum class Presence {
 // The element type that a model's layer gives an operand.
 enum class UsualType { kOfActivations, kOfGain };
 
-// What tuning fills an input with: normally distributed values, with a deviation of 1 around zero, of
-// 0.0015 around one, as trained gains were measured.
+// What tuning fills an input with: normally distributed values, with a deviation of 1 around zero,
+// of 0.0015 around one, as trained gains were measured.
 enum class Samples { kAroundZero, kAroundOne };
 
 struct Operand {

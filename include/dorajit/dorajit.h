@@ -289,9 +289,9 @@ DORAJIT_API dorajit_status dorajit_operation_operand(const dorajit_operation* op
                                                      int32_t index, dorajit_operand_info* info,
                                                      dorajit_error** error);
 
-/* Bytes of workspace that a call with these tensors needs, which serve every config; often 0. tensors
- * as for dorajit_launch, all that the call needs; of them only shapes, strides, element types and
- * devices are looked at, and `data` may be NULL. On failure *bytes is left alone. */
+/* Bytes of workspace that a call with these tensors needs, which serve every config; often 0.
+ * tensors as for dorajit_launch, all that the call needs; of them only shapes, strides, element
+ * types and devices are looked at, and `data` may be NULL. On failure *bytes is left alone. */
 DORAJIT_API dorajit_status dorajit_operation_workspace(const dorajit_operation* operation,
                                                        const DLTensor* const* tensors,
                                                        int32_t num_tensors, int64_t* bytes,

@@ -26,14 +26,14 @@ struct FinishSums {
   static constexpr int kTile = 64;
   static constexpr int kLevels = 48;
 
-  // Runs programs [first_program, last_program), each of which finishes kChannelsPerFinish channels.
+  // Runs programs [first_program, last_program), each of which finishes kChannelsPerFinish
+  // channels.
   static void run(const Spans& spans, const KernelArguments& arguments, long long first_program,
                   long long last_program) {
     const long long channels = arguments.sizes[kChannels];
     const long long first = first_program * kChannelsPerFinish;
-    const long long last = last_program * kChannelsPerFinish < channels
-                               ? last_program * kChannelsPerFinish
-                               : channels;
+    const long long last =
+        last_program * kChannelsPerFinish < channels ? last_program * kChannelsPerFinish : channels;
     const SumLayout layout = sum_layout(kBroadcast, arguments.sizes[kRows], arguments.sizes[kCols],
                                         arguments.sizes[kChannels], kConfig.rows_per_program);
     const T* partial_sums = static_cast<const T*>(arguments.workspace);

@@ -103,8 +103,8 @@ Status DimensionSizes::bind(std::size_t index) {
 }
 
 kernels::Sizes DimensionSizes::all() const {
-  const kernels::Sizes whole = kernels::with_derived(
-      {.operation = call_.operation, .broadcast = call_.broadcast}, sizes_);
+  const kernels::Sizes whole =
+      kernels::with_derived({.operation = call_.operation, .broadcast = call_.broadcast}, sizes_);
   kernels::Sizes sizes = sizes_;
   for (std::size_t i = 0; i < call_.operation->dimensions.size(); ++i) {
     if (bound_by_[i] < 0) sizes[i] = whole[i];

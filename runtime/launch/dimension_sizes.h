@@ -24,8 +24,8 @@ class DimensionSizes {
   // dimensions or with the operands before it.
   Status bind(std::size_t operand);
 
-  // Those of every dimension. Of a dimension whose operands are all left out nothing is known, and no
-  // kernel asks: a derived one is as large as with_derived() has it, another 0.
+  // Those of every dimension. Of a dimension whose operands are all left out nothing is known, and
+  // no kernel asks: a derived one is as large as with_derived() has it, another 0.
   [[nodiscard]] kernels::Sizes all() const;
 
  private:

@@ -50,9 +50,8 @@ bool KernelCache::is_kept(const compile::Target& target, const kernels::Variant&
 
 Result<Artifact> KernelCache::build(const compile::CompileRequest& request,
                                     const std::string& key) {
-  if (const std::string why =
-          kernels::why_config_is_invalid(request.variant, compile::traits_of(request.target),
-                                         request.config);
+  if (const std::string why = kernels::why_config_is_invalid(
+          request.variant, compile::traits_of(request.target), request.config);
       !why.empty()) {
     return fail(StatusCode::kUnsupported,
                 std::format("config {} of {} is invalid: {}", to_text(request.config),
