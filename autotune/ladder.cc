@@ -58,9 +58,9 @@ RungLook exact_look(Rung rung, const std::optional<Winner>& winner, const Tuning
              winner->environment.space != session.environment.space) {
     look.answers = false;
     look.remark = "tuned over another space of configs";
-  } else if (const std::string why =
-                 kernels::why_config_is_invalid(session.problem.variant, session.device.traits,
-                                                session.problem.vector_width, winner->config);
+  } else if (const std::string why = kernels::why_config_is_invalid(
+                 session.problem.variant, session.device.traits, session.problem.vector_width,
+                 session.problem.largest_sizes(), winner->config);
              !why.empty()) {
     look.answers = false;
     look.remark = std::format("its config {} is invalid: {}", to_text(winner->config), why);

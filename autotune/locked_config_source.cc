@@ -36,8 +36,9 @@ std::string why_not_as_locked(const cache::LockEntry& locked, const launch::Prob
                               device::Device& device, launch::KernelCache& kernels,
                               bool& has_config) {
   has_config = false;
-  if (const std::string why = kernels::why_config_is_invalid(problem.variant, device.info().traits,
-                                                             problem.vector_width, locked.config);
+  if (const std::string why = kernels::why_config_is_invalid(
+          problem.variant, device.info().traits, problem.vector_width, problem.largest_sizes(),
+          locked.config);
       !why.empty()) {
     return std::format("its config {} is invalid: {}", to_text(locked.config), why);
   }

@@ -18,7 +18,8 @@ constexpr double kHalvingOfVectors = 2;
 bool can_answer(const Winner& winner, const Seeker& seeker) {
   return winner.environment.templates == seeker.templates &&
          kernels::why_config_is_invalid(seeker.problem.variant, seeker.traits,
-                                        seeker.problem.vector_width, winner.config)
+                                        seeker.problem.vector_width, seeker.problem.largest_sizes(),
+                                        winner.config)
              .empty();
 }
 

@@ -1,6 +1,7 @@
 #include "autotune/scratch_operands.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <format>
 #include <random>
@@ -47,6 +48,18 @@ std::vector<std::byte> random_elements(const kernels::Operand& operand, ElementT
     done += step;
   }
   return bytes;
+}
+
+// How far rounding to a type takes a number, relative to it.
+double rounding_of(ElementType type) {
+  switch (type) {
+    case ElementType::kBfloat16:
+      return 0x1p-8;
+    case ElementType::kFloat16:
+      return 0x1p-11;
+    default:
+      return 0;
+  }
 }
 
 }  // namespace
@@ -258,8 +271,28 @@ std::vector<std::byte> ScratchOperands::with_outputs(std::vector<std::byte> imag
   return image;
 }
 
+bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> image,
+                              std::span<const std::byte> expected) const {
+  const ElementType type = variant_.types[operand];
+  const auto size = static_cast<std::size_t>(kernels::size_in_bytes(type));
+  const double allowed = variant_.operation->tolerance + rounding_of(type);
+  const auto element = [&](std::span<const std::byte> bytes, std::size_t at) {
+    const kernels::OperandArgument place{.data = const_cast<std::byte*>(bytes.data() + at),
+                                         .row_stride = 0};
+    return kernels::load_element<double>(place, type, 0, 0);
+  };
+  for (std::size_t i = 0; i < layout_[operand].bytes; i += size) {
+    const double wanted = element(expected, layout_[operand].offset + i);
+    // Of a NaN on one side alone the distance is a NaN.
+    const double distance = std::abs(element(image, layout_[operand].offset + i) - wanted);
+    if (!(distance <= allowed * std::abs(wanted))) return false;
+  }
+  return true;
+}
+
 ScratchOperands::Difference ScratchOperands::compare(std::span<const std::byte> image,
-                                                     std::span<const std::byte> expected) const {
+                                                     std::span<const std::byte> expected,
+                                                     Closeness closeness) const {
   const auto differs = [&](std::size_t begin, std::size_t end) {
     return !std::ranges::equal(image.subspan(begin, end - begin),
                                expected.subspan(begin, end - begin));
@@ -276,7 +309,8 @@ ScratchOperands::Difference ScratchOperands::compare(std::span<const std::byte> 
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
     elsewhere_differs |= step_over(layout_[i].offset, layout_[i].bytes);
-    outputs_differ |= differs(layout_[i].offset, begin);
+    outputs_differ |= closeness == Closeness::kBitForBit ? differs(layout_[i].offset, begin)
+                                                         : !is_near(i, image, expected);
   }
   elsewhere_differs |= step_over(static_cast<std::size_t>(workspace_offset_),
                                  static_cast<std::size_t>(workspace_bytes(variant_, shape_)));

@@ -77,14 +77,21 @@ class ScratchOperands {
 
   // What two images of a set differ in, beside the workspace.
   enum class Difference { kNone, kOutputs, kElsewhere };
+  // How like the expected ones outputs must be; everything else must be equal.
+  enum class Closeness { kBitForBit, kWithinTolerance };
   [[nodiscard]] Difference compare(std::span<const std::byte> image,
-                                   std::span<const std::byte> expected) const;
+                                   std::span<const std::byte> expected,
+                                   Closeness closeness = Closeness::kBitForBit) const;
 
   // Bytes that one set takes.
   static std::int64_t bytes_per_set(const kernels::Variant& variant, const ScratchShape& shape,
                                     kernels::DeviceKind kind);
 
  private:
+  // Whether each element of an output is within the operation's tolerance.
+  [[nodiscard]] bool is_near(std::size_t operand, std::span<const std::byte> image,
+                             std::span<const std::byte> expected) const;
+
   struct Layout {
     std::size_t offset;  // of an operand within a set
     std::size_t bytes;

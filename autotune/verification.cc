@@ -30,7 +30,11 @@ Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& 
     DORAJIT_ASSIGN(const std::vector<std::byte> outputs, operands.reference_outputs(0));
     DORAJIT_ASSIGN(std::vector<std::byte> image, operands.read(0));
     std::vector<std::byte> expected = operands.with_outputs(image, outputs);
-    verifier.cases_.push_back({std::move(operands), std::move(image), std::move(expected)});
+    const auto closeness = problem.variant.operation->tolerance > 0
+                               ? ScratchOperands::Closeness::kWithinTolerance
+                               : ScratchOperands::Closeness::kBitForBit;
+    verifier.cases_.push_back(
+        {std::move(operands), std::move(image), std::move(expected), closeness});
   }
   return verifier;
 }
@@ -49,10 +53,16 @@ Result<cache::Verdict> Verifier::check(const launch::ReadyKernel& kernel,
     DORAJIT_TRY(device_->synchronize(device_->own_stream()));
     // What a kernel has done to the memory of the process may show only after it has ended.
     if (!shares_memory) entry.reset();
-    DORAJIT_ASSIGN(const std::vector<std::byte> image, one.operands.read(0));
-    const Difference difference = one.operands.compare(image, one.expected);
+    DORAJIT_ASSIGN(std::vector<std::byte> image, one.operands.read(0));
+    const Difference difference = one.operands.compare(image, one.expected, one.closeness);
     entry.reset();
-    if (difference == Difference::kNone) continue;
+    if (difference == Difference::kNone) {
+      if (one.closeness == ScratchOperands::Closeness::kWithinTolerance) {
+        one.expected = std::move(image);
+        one.closeness = ScratchOperands::Closeness::kBitForBit;
+      }
+      continue;
+    }
     // The next kernel is not to answer for what this one did to inputs and guards.
     DORAJIT_TRY(one.operands.restore(0, one.image));
     return difference == Difference::kOutputs ? cache::Verdict::kWrongBits

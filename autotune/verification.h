@@ -27,6 +27,9 @@ class Verifier {
   static Result<Verifier> make(const launch::Problem& problem, device::Device& device,
                                Deadline deadline = Deadline::max());
 
+  // Where the operation has a tolerance, the first kernel that is within it of the reference says
+  // which bits the others must give.
+  //
   // Runs the kernel on poisoned outputs, each time entered in the journal at `place`. kOk if every
   // byte is right, padding between rows untouched included; kWrongBits if not; kOutOfBounds if it
   // wrote anything that is not its to write: an input, or before or past an operand or the
@@ -38,6 +41,7 @@ class Verifier {
     ScratchOperands operands;
     std::vector<std::byte> image;     // of the operands before a launch
     std::vector<std::byte> expected;  // and after it
+    ScratchOperands::Closeness closeness;
   };
 
   explicit Verifier(device::Device& device) : device_(&device) {}

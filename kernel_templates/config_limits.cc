@@ -12,7 +12,7 @@ std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& tra
 }
 
 std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& traits,
-                                  int vector_width, const Config& config) {
+                                  int vector_width, const Sizes& sizes, const Config& config) {
   if (config[kVectorWidth] > vector_width) {
     return std::format("its vectors of {} elements do not fit the data, which is aligned to {}",
                        config[kVectorWidth], vector_width);
@@ -21,7 +21,9 @@ std::string why_config_is_invalid(const Variant& variant, const SpaceTraits& tra
     return std::format("its {} workers are more than the {} processors", config[kWarps],
                        traits.processors);
   }
-  return why_config_is_invalid(variant, traits, config);
+  const std::string why = why_config_is_invalid(variant, traits, config);
+  const auto why_not = template_of(variant).why_config_does_not_fit;
+  return why.empty() && why_not != nullptr ? why_not(variant, traits, sizes, config) : why;
 }
 
 }  // namespace dorajit::kernels

@@ -13,7 +13,7 @@ struct StageShape {
   long long grid_x = 0;
   long long grid_y = 1;
   int threads = 0;       // of a program on CUDA
-  int shared_bytes = 0;  // dynamic shared memory of a program on CUDA; 48 KiB at most
+  int shared_bytes = 0;  // dynamic shared memory of a program on CUDA
 
   [[nodiscard]] long long programs() const { return grid_x * grid_y; }
 };

@@ -49,6 +49,7 @@ struct Dimension {
   // per column, a divisor of the second per row.
   int columns = -1;
   int rows = -1;
+  std::int64_t most = 0;  // calls with a larger size are refused; 0: any size is served
 };
 
 // The sizes of an operation's dimensions, in its order; 0 beyond them.
@@ -87,6 +88,8 @@ struct Operand {
   UsualType usual_type = shape.is_matrix() ? UsualType::kOfActivations : UsualType::kOfGain;
   Samples samples = !shape.is_matrix() && usual_type == UsualType::kOfGain ? Samples::kAroundOne
                                                                            : Samples::kAroundZero;
+  // Whether kernels read it in vectors whose width the alignment class limits.
+  bool limits_vectors = true;
 };
 
 struct Template;
@@ -127,6 +130,9 @@ struct Operation {
   int sum_operand = -1;        // the index of the operand that is a sum, or -1
   bool has_broadcast = false;  // whether an operand is broadcast
   bool is_one_row = false;     // the same for any shape: its tensors are taken for one long row
+  // How far from the reference an output may be, relative to it, beyond its rounding. 0: no bit may
+  // differ. Two configs always give the same bits.
+  double tolerance = 0;
 };
 
 // All operations, in the order in which CMake lists operations/*.cc. Usable during the

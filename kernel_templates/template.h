@@ -3,6 +3,7 @@
 // An operation names the template that serves a variant of it; templates/ has an object for each.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "kernel_templates/launch_shape.h"
 #include "kernel_templates/registry.h"
 #include "kernel_templates/spaces.h"
+#include "kernel_templates/tensor_box.h"
 
 namespace dorajit::kernels {
 
@@ -25,7 +27,10 @@ struct Template {
   // operations without a formula, ((config), element types...).
   std::string_view entry_macro;
   bool has_second_stage = false;  // whether its kernels export `dorajit_finish`
-  Config builtin_config{};        // of the CPU kernels that the library holds
+  // An architecture of which its kernels use instructions that no later one has, as in 90 for
+  // sm_90a; 0: none.
+  int specific_architecture = 0;
+  Config builtin_config{};  // of the CPU kernels that the library holds
 
   Config (*default_config)(const Variant& variant, const SpaceTraits& traits, int vector_width);
   std::vector<Config> (*config_space)(const Variant& variant, const SpaceTraits& traits,
@@ -37,6 +42,13 @@ struct Template {
                               const KernelArguments& arguments);
   std::int64_t (*workspace_bytes)(const Variant& variant, const Sizes& sizes);
   std::vector<Sizes> (*verification_sizes)(const Variant& variant, const Sizes& problem);
+  // Why a config cannot run on those sizes, such as "its tiles of rank 1024 take 300 KiB of shared
+  // memory"; empty if it can. Null: every config runs on every size.
+  std::string (*why_config_does_not_fit)(const Variant& variant, const SpaceTraits& traits,
+                                         const Sizes& sizes, const Config& config) = nullptr;
+  // The tensor maps that its CUDA kernels take behind the arguments. Null: they take none.
+  std::array<TensorBox, kTensorMaps> (*tensor_boxes)(const Variant& variant, const Config& config,
+                                                     const KernelArguments& arguments) = nullptr;
   // Null: every config fits every size as well as another.
   double (*misfit)(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                    const Config& config) = nullptr;

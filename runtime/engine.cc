@@ -69,8 +69,8 @@ Status check_pointers(const launch::Call& call, const launch::CheckedCall& check
 // Whatever the config source says, no access may be wider than the data is aligned.
 Result<launch::ReadyKernel> ready_kernel(launch::KernelCache& kernels, const Problem& problem,
                                          device::Device& device, const kernels::Config& config) {
-  const std::string why = kernels::why_config_is_invalid(problem.variant, device.info().traits,
-                                                         problem.vector_width, config);
+  const std::string why = kernels::why_config_is_invalid(
+      problem.variant, device.info().traits, problem.vector_width, problem.largest_sizes(), config);
   if (!why.empty()) return fail(StatusCode::kUnsupported, why);
   return kernels.get(device, problem.variant, config);
 }

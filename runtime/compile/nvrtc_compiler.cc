@@ -8,6 +8,7 @@
 
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/embedded_sources.h"
+#include "kernel_templates/template.h"
 #include "runtime/compile/file_identity.h"
 
 namespace dorajit::compile {
@@ -170,6 +171,13 @@ Result<T> within(std::chrono::milliseconds limit, const NvrtcLibrary& nvrtc, std
                           what, nvrtc.path(), kMostAbandonedThreads));
 }
 
+// The request's architecture, with its own instructions where the kernel uses them.
+std::string arch_of(const CompileRequest& request) {
+  const int specific = kernels::template_of(request.variant).specific_architecture;
+  const std::string& arch = request.target.arch;
+  return specific > 0 && arch == std::format("sm_{}", specific) ? arch + "a" : arch;
+}
+
 }  // namespace
 
 ResourceUsage parse_resource_report(std::string_view log) {
@@ -217,7 +225,7 @@ Result<std::string> NvrtcCompiler::identity() {
 }
 
 std::string NvrtcCompiler::options(const CompileRequest& request) const {
-  std::string text = "--gpu-architecture=" + request.target.arch;
+  std::string text = "--gpu-architecture=" + arch_of(request);
   for (const char* option : kOptions) text.append(" ").append(option);
   return text.append(" if it spills: ").append(kIfItSpills);
 }
@@ -236,7 +244,7 @@ Result<std::vector<std::string>> NvrtcCompiler::supported_archs() {
 Result<Artifact> NvrtcCompiler::compile(const CompileRequest& request) {
   DORAJIT_ASSIGN(const NvrtcLibrary* nvrtc, library());
   DORAJIT_ASSIGN(const std::vector<std::string> known, supported_archs());
-  const std::string& wanted = request.target.arch;
+  const std::string wanted = arch_of(request);
   const bool native =
       std::ranges::find(known, wanted.substr(0, wanted.find_first_of("af"))) != known.end();
   if (!native && arch_number(wanted) < arch_number(known.back())) {

@@ -55,6 +55,10 @@ Result<const CudaDriver*> CudaDriver::open() {
   if (driver->member == nullptr) missing = symbol_name;
   DORAJIT_CUDA_FUNCTIONS(DORAJIT_LOAD)
 #undef DORAJIT_LOAD
+#define DORAJIT_LOAD_NEWER(member, symbol_name, parameters) \
+  driver->member = reinterpret_cast<CuResult(*) parameters>(library.symbol(symbol_name));
+  DORAJIT_NEWER_CUDA_FUNCTIONS(DORAJIT_LOAD_NEWER)
+#undef DORAJIT_LOAD_NEWER
   library.keep_forever();
   if (missing != nullptr) {
     return fail(StatusCode::kNoDriver,

@@ -33,10 +33,28 @@ enum class DeviceAttribute : int {
   kComputeCapabilityMajor = 75,
   kComputeCapabilityMinor = 76,
   kPageableMemoryAccess = 88,
+  kSharedMemoryPerBlockOptIn = 97,
 };
 
 // What a function was compiled for, as in 90 for sm_90.
-enum class FunctionAttribute : int { kPtxVersion = 5, kBinaryVersion = 6 };
+enum class FunctionAttribute : int {
+  kSharedBytes = 1,  // static
+  kPtxVersion = 5,
+  kBinaryVersion = 6,
+  kMostDynamicSharedBytes = 8,
+};
+
+// CUtensorMap, and the numbers with which it is encoded.
+struct alignas(64) TensorMap {
+  unsigned long long words[16];
+};
+inline constexpr int kTensorMapFloat16 = 6;
+inline constexpr int kTensorMapFloat32 = 7;
+inline constexpr int kTensorMapBfloat16 = 9;
+inline constexpr int kTensorMapNotInterleaved = 0;
+inline constexpr int kTensorMapSwizzle128 = 3;
+inline constexpr int kTensorMapPromotion256 = 3;
+inline constexpr int kTensorMapZeros = 0;
 
 // CUlaunchAttribute and CUlaunchConfig.
 inline constexpr int kAttributeProgrammaticStreamSerialization = 6;
@@ -86,6 +104,7 @@ inline constexpr int kCaptureRelaxed = 2;
   X(module_unload, "cuModuleUnload", (CuModule))                                                   \
   X(module_get_function, "cuModuleGetFunction", (CuFunction*, CuModule, const char*))              \
   X(function_get_attribute, "cuFuncGetAttribute", (int*, FunctionAttribute, CuFunction))           \
+  X(function_set_attribute, "cuFuncSetAttribute", (CuFunction, FunctionAttribute, int))            \
   X(launch_kernel, "cuLaunchKernelEx", (const LaunchConfig*, CuFunction, void**, void**))          \
   X(mem_get_info, "cuMemGetInfo_v2", (std::size_t*, std::size_t*))                                 \
   X(mem_alloc, "cuMemAlloc_v2", (CuDevicePtr*, std::size_t))                                       \
@@ -113,6 +132,12 @@ inline constexpr int kCaptureRelaxed = 2;
   X(event_record, "cuEventRecord", (CuEvent, CuStream))                                            \
   X(event_synchronize, "cuEventSynchronize", (CuEvent))                                            \
   X(event_elapsed_time, "cuEventElapsedTime", (float*, CuEvent, CuEvent))
+
+// What drivers before CUDA 12 lack; null there.
+#define DORAJIT_NEWER_CUDA_FUNCTIONS(X)                                                            \
+  X(tensor_map_encode, "cuTensorMapEncodeTiled",                                                   \
+    (TensorMap*, int, unsigned, void*, const unsigned long long*, const unsigned long long*,       \
+     const unsigned*, const unsigned*, int, int, int, int))
 // clang-format on
 
 // The function table. Immutable once opened, so any thread may call through it.
@@ -126,6 +151,7 @@ class CudaDriver {
   CuResult(*member) parameters = nullptr;           \
   static constexpr const char* symbol_of_##member = symbol;
   DORAJIT_CUDA_FUNCTIONS(DORAJIT_DECLARE)
+  DORAJIT_NEWER_CUDA_FUNCTIONS(DORAJIT_DECLARE)
 #undef DORAJIT_DECLARE
 
   // An error for a failed call: "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (out of memory)".

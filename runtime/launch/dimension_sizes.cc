@@ -42,6 +42,12 @@ std::unexpected<Error> DimensionSizes::refuse_size(std::size_t index, int dimens
 
 Status DimensionSizes::bind_dimension(std::size_t index, int dimension, std::int64_t size) {
   if (!is_bound(dimension)) {
+    const kernels::Dimension& known = call_.operation->dimensions[at(dimension)];
+    if (known.most > 0 && size > known.most) {
+      return refuse(
+          StatusCode::kUnsupported, *call_.operation, call_.operation->operands[index],
+          std::format("has {} `{}`, but at most {} are served", size, known.name, known.most));
+    }
     sizes_[at(dimension)] = size;
     bound_by_[at(dimension)] = static_cast<int>(index);
     return {};

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -124,6 +125,31 @@ TEST_F(NvrtcConfigs, EveryConfigOfTheSlimSpaceCompilesWithoutSpills) {
         if (!kEveryMix && i % mixes.size() != mix) continue;
         if (i % one_in(mixes[mix]) != 0) continue;
         tasks.push_back({mixes[mix], space[i], kArchitectures[turn++ % std::size(kArchitectures)]});
+      }
+    }
+  }
+  expect_no_spills(tasks);
+}
+
+// The configs and the instructions of weight_norm follow from the architecture.
+TEST_F(NvrtcConfigs, EveryConfigOfWeightNormCompilesWithoutSpills) {
+  using enum kernels::ElementType;
+  std::vector<Task> tasks;
+  for (const auto& types :
+       {std::array{kBfloat16, kBfloat16, kBfloat16}, std::array{kFloat32, kFloat16, kFloat16},
+        std::array{kBfloat16, kFloat32, kFloat32}}) {
+    Variant variant{.operation = &kernels::operation("weight_norm"),
+                    .types = {types[0], types[1], types[2], kFloat32, kFloat32, kAbsent, kFloat32}};
+    for (const char* arch : {"sm_75", "sm_80", "sm_90", "sm_120"}) {
+      const Target target{DeviceKind::kCuda, arch};
+      const int widest = kernels::widest_vector(variant, DeviceKind::kCuda);
+      for (const int width : {widest, 1}) {
+        for (const Config& config :
+             kernels::config_space(variant, traits_of(target), width, kernels::SpaceKind::kSlim)) {
+          const bool is_one_of_many = config['p'] != 4 && config['p'] != 0;
+          if (is_one_of_many && !kEveryMix) continue;  // parts are a number in the code
+          tasks.push_back({variant, config, arch});
+        }
       }
     }
   }

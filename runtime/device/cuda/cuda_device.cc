@@ -9,6 +9,7 @@
 #include "kernel_templates/launch_shape.h"
 #include "kernel_templates/template.h"
 #include "runtime/device/cuda/captured_work.h"
+#include "runtime/device/cuda/tensor_maps.h"
 
 namespace dorajit::device {
 namespace {
@@ -40,8 +41,15 @@ class CudaKernel final : public LoadedKernel {
     if (scope.status()) driver_.module_unload(module_);
   }
 
-  Status find_functions() {
+  // `most_shared_bytes`: of a program, static and dynamic.
+  Status find_functions(int most_shared_bytes) {
     DORAJIT_CUDA_TRY(driver_, module_get_function, &run_, module_, "dorajit_kernel");
+    int static_bytes = 0;
+    DORAJIT_CUDA_TRY(driver_, function_get_attribute, &static_bytes,
+                     driver::FunctionAttribute::kSharedBytes, run_);
+    DORAJIT_CUDA_TRY(driver_, function_set_attribute, run_,
+                     driver::FunctionAttribute::kMostDynamicSharedBytes,
+                     most_shared_bytes - static_bytes);
     if (!kernels::template_of(variant()).has_second_stage) return {};
     DORAJIT_CUDA_TRY(driver_, module_get_function, &finish_, module_, "dorajit_finish");
     int compiled_for = 0;
@@ -172,6 +180,7 @@ Status CudaDevice::read_info(int ordinal) {
   DORAJIT_CUDA_TRY(driver_, driver_get_version, &driver_version);
   launches_early_ = driver_version >= kDriverForEarlyLaunches &&
                     10 * major + minor >= DORAJIT_DEPENDENT_LAUNCH_ARCH;
+  most_shared_bytes_ = attribute(DeviceAttribute::kSharedMemoryPerBlockOptIn);
   pageable_access_ = attribute(DeviceAttribute::kPageableMemoryAccess) != 0;
   info_ = {.traits = {.kind = kernels::DeviceKind::kCuda,
                       .processors = processors,
@@ -196,7 +205,7 @@ Result<std::shared_ptr<const LoadedKernel>> CudaDevice::load(const Artifact& art
   driver::CuModule module = nullptr;
   DORAJIT_CUDA_TRY(driver_, module_load_data, &module, artifact.code.c_str());
   auto kernel = std::make_shared<CudaKernel>(variant, driver_, context_, module);
-  DORAJIT_TRY(kernel->find_functions());
+  DORAJIT_TRY(kernel->find_functions(most_shared_bytes_));
   return kernel;
 }
 
@@ -207,6 +216,10 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
   const auto& own = static_cast<const CudaKernel&>(kernel);
   const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
   // Programs stride over what a grid cannot cover.
+  TensorMaps maps;
+  if (const auto boxes_of = kernels::template_of(own.variant()).tensor_boxes; boxes_of != nullptr) {
+    DORAJIT_ASSIGN(maps, encode_tensor_maps(driver_, boxes_of(own.variant(), config, arguments)));
+  }
   const auto launch_stage = [&](driver::CuFunction function, const kernels::StageShape& stage,
                                 bool early) -> Status {
     driver::LaunchAttribute overlaps{.id = driver::kAttributeProgrammaticStreamSerialization,
@@ -223,7 +236,9 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
         .stream = as_stream(stream),
         .attributes = &overlaps,
         .num_attributes = early ? 1U : 0U};
-    void* parameters[] = {const_cast<kernels::KernelArguments*>(&arguments)};
+    // A kernel without tensor maps does not look at those.
+    void* parameters[] = {const_cast<kernels::KernelArguments*>(&arguments), &maps[0], &maps[1],
+                          &maps[2]};
     DORAJIT_CUDA_TRY(driver_, launch_kernel, &launch_config, function, parameters, nullptr);
     return {};
   };

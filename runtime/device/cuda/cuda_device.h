@@ -45,6 +45,7 @@ class CudaDevice final : public Device {
   driver::CuDevice device_;
   driver::CuContext context_;
   driver::CuStream own_stream_ = nullptr;  // never waits for the caller's streams, nor they for it
+  int most_shared_bytes_ = 0;  // of a program, where its kernel asks for more than is usual
   bool pageable_access_ = false;
   bool launches_early_ = false;  // kernels that wait for what they need themselves
   DeviceInfo info_;

@@ -1,0 +1,123 @@
+// The product of a block of rows of B with a span of columns of A, on the CPU.
+//
+// Elements of the product are sums over k in ascending order, one multiply-add each, so the sizes
+// of blocks and tiles change no bit. A block of k is packed in the compute type: B in rows, A in
+// panels as wide as a tile, whose rows follow one another; a panel stays in the L1 cache while the
+// rows of B pass by.
+#pragma once
+
+#include "cpu/pack.h"
+#include "math/weight_norm.h"
+
+namespace dorajit::kernels {
+
+// Tiles of the product that fill the registers and leave some for A and B.
+template <int kBytes>
+struct ProductTile {
+  static constexpr int kRows = 4;
+  static constexpr int kPacks = 3;  // 12 of 16 registers
+};
+template <>
+struct ProductTile<64> {
+  static constexpr int kRows = 8;
+  static constexpr int kPacks = 2;  // a panel of A takes 16 KB
+};
+
+template <class T, int kBlockRows, int kBytes>
+struct PackedProduct {
+  using P = Pack<T, kBytes>;
+  using Tile = ProductTile<kBytes>;
+
+  static constexpr int kDepth = 128;  // of a block of k
+  static constexpr int kPacks = kNormSpan / P::kWidth;
+  static constexpr int kPanels = (kPacks + Tile::kPacks - 1) / Tile::kPacks;
+  static constexpr int kLastPanel = kPacks - (kPanels - 1) * Tile::kPacks;
+  static_assert(kBlockRows % Tile::kRows == 0, "a block of rows is a multiple of a tile's");
+
+  alignas(64) T packed_a[kDepth * kNormSpan];
+  alignas(64) T packed_b[kBlockRows][kDepth];
+  alignas(64) T product[kBlockRows][kNormSpan];
+
+  // Where panels begin does not depend on the depth in use.
+  static constexpr int panel_offset(int panel) { return panel * Tile::kPacks * P::kWidth * kDepth; }
+
+  // A tile of which kTilePacks packs lie in this panel. `begins` says that this is the first block.
+  template <int kTilePacks>
+  static DORAJIT_FORMULA void add_tile(const T* a, const T* b, long long depth, bool begins,
+                                       T* to) {
+    P sum[Tile::kRows][kTilePacks];
+    if (begins) {
+      DORAJIT_UNROLL_FULLY
+      for (int row = 0; row < Tile::kRows; ++row) {
+        DORAJIT_UNROLL_FULLY
+        for (int i = 0; i < kTilePacks; ++i) sum[row][i].fill(T(0));
+      }
+    } else {
+      DORAJIT_UNROLL_FULLY
+      for (int row = 0; row < Tile::kRows; ++row) {
+        DORAJIT_UNROLL_FULLY
+        for (int i = 0; i < kTilePacks; ++i) {
+          sum[row][i].load(to + row * kNormSpan + i * P::kWidth);
+        }
+      }
+    }
+    for (long long k = 0; k < depth; ++k) {
+      P column[kTilePacks];
+      DORAJIT_UNROLL_FULLY
+      for (int i = 0; i < kTilePacks; ++i) column[i].load(a + (k * kTilePacks + i) * P::kWidth);
+      DORAJIT_UNROLL_FULLY
+      for (int row = 0; row < Tile::kRows; ++row) {
+        P factor;
+        factor.fill(b[static_cast<long long>(row) * kDepth + k]);
+        DORAJIT_UNROLL_FULLY
+        for (int i = 0; i < kTilePacks; ++i) multiply_add(factor, column[i], sum[row][i]);
+      }
+    }
+    DORAJIT_UNROLL_FULLY
+    for (int row = 0; row < Tile::kRows; ++row) {
+      DORAJIT_UNROLL_FULLY
+      for (int i = 0; i < kTilePacks; ++i) {
+        sum[row][i].store(to + row * kNormSpan + i * P::kWidth);
+      }
+    }
+  }
+
+  template <int kTilePacks, class BeforeTile>
+  DORAJIT_FORMULA void add_panel(int panel, int rows, long long depth, bool begins,
+                                 const BeforeTile& before_tile) {
+    constexpr int kTilesOfBlock = kBlockRows / Tile::kRows;
+    for (int row = 0; row < rows; row += Tile::kRows) {
+      before_tile(panel * kTilesOfBlock + row / Tile::kRows);
+      add_tile<kTilePacks>(packed_a + panel_offset(panel), packed_b[row], depth, begins,
+                           product[row] + panel * Tile::kPacks * P::kWidth);
+    }
+  }
+
+  // Adds the packed block to the product's first `rows` rows, rounded up to tiles.
+  // `before_tile(i)` is called for tile i of kPanels * kBlockRows / Tile::kRows.
+  template <class BeforeTile>
+  DORAJIT_FORMULA void add_block(int rows, long long depth, bool begins,
+                                 const BeforeTile& before_tile) {
+    constexpr int kWholePanels = kLastPanel == Tile::kPacks ? kPanels : kPanels - 1;
+    for (int panel = 0; panel < kWholePanels; ++panel) {
+      add_panel<Tile::kPacks>(panel, rows, depth, begins, before_tile);
+    }
+    if constexpr (kWholePanels < kPanels) {
+      add_panel<kLastPanel>(kPanels - 1, rows, depth, begins, before_tile);
+    }
+  }
+
+  // Packs row k of the block of A; `row` has kNormSpan elements.
+  DORAJIT_FORMULA void pack_a(long long k, const T* row) {
+    DORAJIT_UNROLL_FULLY
+    for (int i = 0; i < kPacks; ++i) {
+      const int panel = i / Tile::kPacks;
+      const int panel_packs = panel + 1 < kPanels ? Tile::kPacks : kLastPanel;
+      P pack;
+      pack.load(row + i * P::kWidth);
+      pack.store(packed_a + panel_offset(panel) + (k * panel_packs + i % Tile::kPacks) * P::kWidth);
+    }
+  }
+};
+
+}  // namespace dorajit::kernels

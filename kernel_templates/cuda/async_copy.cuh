@@ -1,0 +1,81 @@
+// Tiles that the copy engine (TMA) brings to shared memory, and the barriers that say when they are
+// there: sm_90 and newer.
+#pragma once
+
+namespace dorajit::kernels {
+
+// A CUtensorMap, which the host encodes; passed to a kernel by value.
+struct alignas(64) TensorMap {
+  unsigned long long words[16];
+};
+
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+// An mbarrier in shared memory. Its phases alternate in parity; a barrier that nothing has
+// completed yet is in phase 0, so that waiting for the end of a phase before it, of parity 1,
+// returns at once.
+struct Barrier {
+  unsigned address;
+
+  __device__ __forceinline__ void initialise(unsigned arrivals) const {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(arrivals));
+  }
+  __device__ __forceinline__ void arrive() const {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+  }
+  // Arrives, and makes the phase last until so many bytes more have come.
+  __device__ __forceinline__ void arrive_and_expect(unsigned bytes) const {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes)
+                 : "memory");
+  }
+  __device__ __forceinline__ void wait(unsigned parity) const {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n"
+        "}" ::"r"(address),
+        "r"(parity)
+        : "memory");
+  }
+};
+
+// Makes initialised barriers visible to the copy engine; a __syncthreads() must follow.
+__device__ __forceinline__ void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Orders this thread's stores to shared memory before what the tensor cores and the copy engine
+// read after the next barrier.
+__device__ __forceinline__ void publish_shared_stores() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Starts the copy of the map's box at (column, row); elements beyond the tensor arrive as zeros.
+__device__ __forceinline__ void copy_box(unsigned to, const TensorMap& map, int column, int row,
+                                         Barrier full) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(full.address)
+      : "memory");
+}
+
+// The place in a ring of buffers, and the parity of the phase that its barriers are in.
+template <int kBuffers>
+struct RingPosition {
+  int index = 0;
+  unsigned parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++index == kBuffers) {
+      index = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,47 @@
+// Fragments of 16-bit tiles: from shared memory to registers, and products by one warp: sm_80 and
+// newer.
+#pragma once
+
+#include "element_type.h"
+
+namespace dorajit::kernels {
+
+// Four 8 x 8 matrices; lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i. Lane t
+// holds of each the elements 2 (t % 4) + {0, 1} of row t / 4.
+__device__ __forceinline__ void load_fragments(unsigned address, unsigned (&fragments)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(fragments[0]), "=r"(fragments[1]), "=r"(fragments[2]), "=r"(fragments[3])
+               : "r"(address)
+               : "memory");
+}
+
+// The same, each matrix transposed.
+__device__ __forceinline__ void load_fragments_transposed(unsigned address,
+                                                          unsigned (&fragments)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(fragments[0]), "=r"(fragments[1]), "=r"(fragments[2]), "=r"(fragments[3])
+               : "r"(address)
+               : "memory");
+}
+
+// sum += left * right of 16 rows, 8 columns and 16 of k. Lane t holds of rows t / 4 (+ 8) the
+// columns 2 (t % 4) + {0, 1} in elements {0, 1} (+ 2).
+template <ElementType kType>
+__device__ __forceinline__ void multiply_fragments(float (&sum)[4], const unsigned (&left)[4],
+                                                   unsigned right_low, unsigned right_high) {
+  if constexpr (kType == ElementType::kBfloat16) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7},"
+        " {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right_low), "r"(right_high));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7},"
+        " {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right_low), "r"(right_high));
+  }
+}
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,37 @@
+// The kernel of weight_norm that a config asks for.
+#pragma once
+
+#include "cuda/weight_norm_mma.cuh"
+#include "cuda/weight_norm_scalar.cuh"
+#include "cuda/weight_norm_wgmma.cuh"
+
+namespace dorajit::kernels {
+
+template <WeightNormConfig kConfig, ElementType... kTypes>
+constexpr auto choose_weight_norm() {
+  if constexpr (kConfig.instruction == NormInstruction::kWgmma) {
+    return WeightNormWgmma<kConfig, kTypes...>();
+  } else if constexpr (kConfig.instruction == NormInstruction::kMma) {
+    return WeightNormMma<kConfig, kTypes...>();
+  } else {
+    return WeightNormScalar<kConfig, kTypes...>();
+  }
+}
+
+template <WeightNormConfig kConfig, ElementType... kTypes>
+using WeightNormKernel = decltype(choose_weight_norm<kConfig, kTypes...>());
+
+}  // namespace dorajit::kernels
+
+// What is generated per kernel. `config` stands in parentheses.
+#define DORAJIT_WEIGHT_NORM_KERNEL(config, ...)                                             \
+  extern "C" __global__ void __launch_bounds__(                                             \
+      dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::kThreads, 1)                 \
+      dorajit_kernel(const __grid_constant__ dorajit::kernels::KernelArguments arguments,   \
+                     const __grid_constant__ dorajit::kernels::TensorMap weight,            \
+                     const __grid_constant__ dorajit::kernels::TensorMap lora_a,            \
+                     const __grid_constant__ dorajit::kernels::TensorMap lora_b) {          \
+    dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::run(arguments, weight, lora_a, \
+                                                                 lora_b);                   \
+  }                                                                                         \
+  DORAJIT_WEIGHT_NORM_SECOND_STAGE(config.most_parts, __VA_ARGS__)

@@ -1,0 +1,260 @@
+// weight_norm by mma.sync, for A and B of one 16-bit type and any alignment: sm_80 and newer.
+//
+// A program has `rows` rows, 32 of them a warp, and a part of the columns. Tiles of A and B go
+// through a ring of buffers in shared memory; W comes straight to the registers that square and
+// sum.
+#pragma once
+
+#include "cuda/async_copy.cuh"
+#include "cuda/matrix_fragments.cuh"
+#include "cuda/norm_fragments.cuh"
+#include "cuda/weight_norm_rows.cuh"
+#include "weight_norm_config.h"
+
+namespace dorajit::kernels {
+
+// Rows are padded by 16 bytes, so that the eight rows of a fragment lie in different banks.
+template <WeightNormConfig kConfig>
+struct MmaSharedMemory {
+  static constexpr int kPitchA = kConfig.columns + kMmaPad;
+  static constexpr int kPitchB = kConfig.rank_step + kMmaPad;
+  static constexpr int kBytesA = kConfig.rank_step * kPitchA * 2;
+  static constexpr int kBytesB = kConfig.rows * kPitchB * 2;
+  static constexpr int kStageBytes = kBytesA + kBytesB;
+  static_assert(kConfig.stages * kStageBytes == mma_shared_bytes(kConfig));
+};
+
+template <WeightNormConfig kConfig, ElementType... kTypes>
+struct WeightNormMma {
+  using Op = WeightNormOperands<kTypes...>;
+  using Memory = MmaSharedMemory<kConfig>;
+  using Bits = unsigned short;
+  static constexpr ElementType kFactorType = Op::kType[Op::kLoraA];
+  static constexpr ElementType kWeightType = Op::kType[Op::kWeight];
+  static_assert(kFactorType == Op::kType[Op::kLoraB], "both factors have one type");
+
+  static constexpr int kWarpRows = 32;
+  static constexpr int kThreads = kConfig.rows / kWarpRows * 32;
+  static constexpr int kSlabs = kWarpRows / 16;
+  static constexpr int kEights = kConfig.columns / 8;
+
+  struct Task {
+    long long first_row;
+    long long first_tile;
+    long long last_tile;
+    long long steps;  // of the rank; 0 where B A does not count
+  };
+
+  // Copies a tile of kTileRows by kTileColumns elements, `remaining` of which lie in the matrix.
+  // Aligned data is copied asynchronously.
+  template <int kTileRows, int kTileColumns, int kPitch, bool kIsAligned>
+  static __device__ __forceinline__ void copy_tile(const OperandArgument& operand, long long row,
+                                                   long long column, long long rows,
+                                                   long long columns, unsigned to) {
+    constexpr int kChunks = kTileColumns / 8;
+    const Bits* const data = static_cast<const Bits*>(operand.data);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kTileRows * kChunks; i += kThreads) {
+      const int tile_row = i / kChunks;
+      const int tile_column = i % kChunks * 8;
+      const long long left = row + tile_row < rows ? columns - column - tile_column : 0;
+      const unsigned into = to + (tile_row * kPitch + tile_column) * 2;
+      const Bits* from = data + (row + tile_row) * operand.row_stride + column + tile_column;
+      if constexpr (kIsAligned) {
+        const int bytes = left >= 8 ? 16 : left > 0 ? static_cast<int>(left) * 2 : 0;
+        if (bytes == 0) from = data;
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(into), "l"(from),
+                     "r"(bytes)
+                     : "memory");
+      } else {
+        unsigned words[4] = {0, 0, 0, 0};
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+          if (e < left) words[e / 2] |= static_cast<unsigned>(from[e]) << (e % 2 * 16);
+        }
+        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(into), "r"(words[0]),
+                     "r"(words[1]), "r"(words[2]), "r"(words[3])
+                     : "memory");
+      }
+    }
+  }
+
+  template <bool kIsAligned>
+  static __device__ __forceinline__ void copy_factor(const KernelArguments& arguments,
+                                                     const Task& task, long long k, unsigned to) {
+    copy_tile<kConfig.rows, kConfig.rank_step, Memory::kPitchB, kIsAligned>(
+        arguments.operands[Op::kLoraB], task.first_row, k, arguments.sizes[kNormRows],
+        arguments.sizes[kNormRank], to);
+  }
+
+  // Starts to fill a buffer for step `index` of the program, counted over its tiles.
+  static __device__ __forceinline__ void start_stage(const KernelArguments& arguments,
+                                                     const Task& task, unsigned shared,
+                                                     long long index) {
+    if (index < (task.last_tile - task.first_tile) * task.steps) {
+      const long long column = (task.first_tile + index / task.steps) * kConfig.columns;
+      const long long k = index % task.steps * kConfig.rank_step;
+      const unsigned to =
+          shared + static_cast<unsigned>(index % kConfig.stages) * Memory::kStageBytes;
+      copy_tile<kConfig.rank_step, kConfig.columns, Memory::kPitchA, kConfig.vector_width == 8>(
+          arguments.operands[Op::kLoraA], k, column, arguments.sizes[kNormRank],
+          arguments.sizes[kNormColumns], to);
+      if (Op::is_factor_aligned(arguments)) {
+        copy_factor<true>(arguments, task, k, to + Memory::kBytesA);
+      } else {
+        copy_factor<false>(arguments, task, k, to + Memory::kBytesA);
+      }
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+
+  using Products = float[kSlabs][kEights][4];
+
+  static __device__ __forceinline__ void multiply_stage(unsigned stage, Products& products) {
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    const unsigned tile_a = stage + (lane % 16 * Memory::kPitchA + lane / 16 * 8) * 2;
+    const unsigned tile_b = stage + Memory::kBytesA +
+                            ((warp * kWarpRows + lane % 16) * Memory::kPitchB + lane / 16 * 8) * 2;
+#pragma unroll
+    for (int k = 0; k < kConfig.rank_step; k += 16) {
+      unsigned left[kSlabs][4];
+#pragma unroll
+      for (int slab = 0; slab < kSlabs; ++slab) {
+        load_fragments(tile_b + (slab * 16 * Memory::kPitchB + k) * 2, left[slab]);
+      }
+#pragma unroll
+      for (int eight = 0; eight < kEights; eight += 2) {
+        unsigned right[4];
+        load_fragments_transposed(tile_a + (k * Memory::kPitchA + eight * 8) * 2, right);
+#pragma unroll
+        for (int slab = 0; slab < kSlabs; ++slab) {
+          multiply_fragments<kFactorType>(products[slab][eight], left[slab], right[0], right[1]);
+          multiply_fragments<kFactorType>(products[slab][eight + 1], left[slab], right[2],
+                                          right[3]);
+        }
+      }
+    }
+  }
+
+  using Weight = Element<kWeightType>;
+  struct alignas(2 * sizeof(typename Weight::Bits)) Pair {
+    typename Weight::Bits elements[2];
+  };
+  // What this lane adds of a tile, as it lies in memory.
+  using Weights = Pair[kSlabs][2][kEights];
+
+  // Loads early, so that the products hide the latency. Elements beyond W are zeros.
+  static __device__ __forceinline__ void load_weights(const KernelArguments& arguments,
+                                                      long long first_row, long long first_column,
+                                                      Weights& weights) {
+    const OperandArgument& operand = arguments.operands[Op::kWeight];
+    const int lane = threadIdx.x % 32;
+    const long long column = first_column + lane % 4 * 2;
+    const bool is_whole = first_row + kConfig.rows <= arguments.sizes[kNormRows] &&
+                          first_column + kConfig.columns <= arguments.sizes[kNormColumns];
+#pragma unroll
+    for (int slab = 0; slab < kSlabs; ++slab) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const long long row =
+            first_row + threadIdx.x / 32 * kWarpRows + slab * 16 + lane / 4 + h * 8;
+        const auto* const from = static_cast<const typename Weight::Bits*>(operand.data) +
+                                 row * operand.row_stride + column;
+        if (is_whole && kConfig.vector_width >= 2) {
+#pragma unroll
+          for (int eight = 0; eight < kEights; ++eight) {
+            weights[slab][h][eight] = *reinterpret_cast<const Pair*>(from + eight * 8);
+          }
+        } else {
+          const long long left =
+              row < arguments.sizes[kNormRows] ? arguments.sizes[kNormColumns] - column : 0;
+#pragma unroll
+          for (int eight = 0; eight < kEights; ++eight) {
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+              typename Weight::Bits bits = 0;
+              if (eight * 8 + e < left) bits = from[eight * 8 + e];
+              weights[slab][h][eight].elements[e] = bits;
+            }
+          }
+        }
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void add_tile(float scale, const Products& products,
+                                                  const Weights& weights,
+                                                  NormFragments (&sums)[kSlabs]) {
+#pragma unroll
+    for (int slab = 0; slab < kSlabs; ++slab) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+#pragma unroll
+        for (int eight = 0; eight < kEights; ++eight) {
+          const float found[2] = {products[slab][eight][2 * h], products[slab][eight][2 * h + 1]};
+          const Pair& pair = weights[slab][h][eight];
+          const float wide[2] = {Weight::widen(pair.elements[0]), Weight::widen(pair.elements[1])};
+          sums[slab].add(h, scale, found, wide);
+        }
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void run(const KernelArguments& arguments, const TensorMap&,
+                                             const TensorMap&, const TensorMap&) {
+    extern __shared__ unsigned char memory[];
+    const unsigned shared = shared_address(memory);
+    const long long columns = arguments.sizes[kNormColumns];
+    const float scale = static_cast<float>(arguments.scalars[0]);
+    const NormParts parts = norm_parts(columns, kConfig.most_parts);
+    const long long tiles = (columns + kConfig.columns - 1) / kConfig.columns;
+    const long long tiles_of_part = parts.columns() / kConfig.columns;
+    const long long first_tile = blockIdx.y * tiles_of_part;
+    const long long last_tile =
+        first_tile + tiles_of_part < tiles ? first_tile + tiles_of_part : tiles;
+    const long long rank = scale == 0.0F ? 0 : arguments.sizes[kNormRank];
+    const Task task{static_cast<long long>(blockIdx.x) * kConfig.rows, first_tile, last_tile,
+                    (rank + kConfig.rank_step - 1) / kConfig.rank_step};
+    let_second_stage_start();
+    NormFragments sums[kSlabs];
+    long long index = 0;
+    if (task.steps > 0) {
+      for (int i = 0; i < kConfig.stages - 1; ++i) start_stage(arguments, task, shared, i);
+    }
+    for (long long tile = task.first_tile; tile < task.last_tile; ++tile) {
+      Weights weights;
+      load_weights(arguments, task.first_row, tile * kConfig.columns, weights);
+      Products products = {};
+#pragma unroll 1
+      for (long long step = 0; step < task.steps; ++step, ++index) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(kConfig.stages - 2) : "memory");
+        __syncthreads();
+        start_stage(arguments, task, shared, index + kConfig.stages - 1);
+        multiply_stage(shared + static_cast<unsigned>(index % kConfig.stages) * Memory::kStageBytes,
+                       products);
+      }
+      add_tile(scale, products, weights, sums);
+      if ((tile + 1) * kConfig.columns % kNormSpan == 0 || tile + 1 == task.last_tile) {
+#pragma unroll
+        for (int slab = 0; slab < kSlabs; ++slab) sums[slab].end_span();
+      }
+    }
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int slab = 0; slab < kSlabs; ++slab) {
+      float roots[NormFragments::kRows];
+      sums[slab].root(roots);
+#pragma unroll
+      for (int h = 0; h < NormFragments::kRows; ++h) {
+        const long long row =
+            task.first_row + threadIdx.x / 32 * kWarpRows + slab * 16 + lane / 4 + h * 8;
+        if (lane % 4 == 0 && row < arguments.sizes[kNormRows]) {
+          Op::finish_part(arguments, parts, blockIdx.y, row, roots[h]);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,108 @@
+// What every kernel of weight_norm does with the sum of a row: the operands, the outputs, and the
+// second stage, which adds the parts of a row.
+#pragma once
+
+#include "arguments.h"
+#include "cuda/dependent_launch.cuh"
+#include "cuda/elements.cuh"
+#include "math/weight_norm.h"
+
+namespace dorajit::kernels {
+
+template <ElementType... kTypes>
+struct WeightNormOperands {
+  enum : int { kWeight, kLoraA, kLoraB, kMagnitude, kNorm, kNormSquare, kGain };
+  static constexpr ElementType kType[] = {kTypes...};
+  static_assert(sizeof...(kTypes) == kGain + 1, "one element type per operand");
+
+  static constexpr bool is_double() {
+    for (const ElementType type : kType) {
+      if (type == ElementType::kFloat64) return true;
+    }
+    return false;
+  }
+  template <bool kDouble, class Wide, class Single>
+  struct Choice {
+    using Type = Single;
+  };
+  template <class Wide, class Single>
+  struct Choice<true, Wide, Single> {
+    using Type = Wide;
+  };
+  using T = typename Choice<is_double(), double, float>::Type;
+
+  template <int kOperand>
+  using Bits = typename Element<kType[kOperand]>::Bits;
+
+  // Whether 16-bit B can be read 16 bytes at a time. The alignment class says nothing of B, whose
+  // rows are short, so kernels ask this.
+  static __device__ __forceinline__ bool is_factor_aligned(const KernelArguments& arguments) {
+    const OperandArgument& operand = arguments.operands[kLoraB];
+    return ((reinterpret_cast<unsigned long long>(operand.data) |
+             static_cast<unsigned long long>(operand.row_stride * 2)) &
+            15) == 0;
+  }
+
+  template <int kOperand>
+  static __device__ __forceinline__ void store(const KernelArguments& arguments, long long row,
+                                               T value) {
+    if constexpr (kType[kOperand] != ElementType::kAbsent) {
+      static_cast<Bits<kOperand>*>(arguments.operands[kOperand].data)[row] =
+          Element<kType[kOperand]>::narrow(value);
+    }
+  }
+
+  // The outputs of a row, of the sum of its squares.
+  static __device__ __forceinline__ void finish_row(const KernelArguments& arguments, long long row,
+                                                    T square) {
+    const T norm = square_root(square);
+    store<kNorm>(arguments, row, norm);
+    store<kNormSquare>(arguments, row, square);
+    if constexpr (kType[kGain] != ElementType::kAbsent) {
+      using Magnitude = Element<kType[kMagnitude]>;
+      const T magnitude = Magnitude::widen(
+          static_cast<const Bits<kMagnitude>*>(arguments.operands[kMagnitude].data)[row]);
+      store<kGain>(arguments, row,
+                   gain_of<T>(magnitude, Magnitude::widen(Magnitude::narrow(norm)),
+                              static_cast<T>(least_norm(kType[kMagnitude]))));
+    }
+  }
+
+  // The sum of part `part` of a row: kept for the second stage, unless the row has but one.
+  static __device__ __forceinline__ void finish_part(const KernelArguments& arguments,
+                                                     const NormParts& parts, long long part,
+                                                     long long row, T square) {
+    if (parts.count == 1) {
+      finish_row(arguments, row, T(0) + square);
+    } else {
+      static_cast<T*>(arguments.workspace)[part * arguments.sizes[kNormRows] + row] = square;
+    }
+  }
+
+  static __device__ __forceinline__ void run_second_stage(const KernelArguments& arguments,
+                                                          int most_parts) {
+    const long long rows = arguments.sizes[kNormRows];
+    const NormParts parts = norm_parts(arguments.sizes[kNormColumns], most_parts);
+    const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+    wait_for_first_stage();
+    for (long long row = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; row < rows;
+         row += stride) {
+      T sums[kMostNormParts];
+#pragma unroll
+      for (int part = 0; part < kMostNormParts; ++part) {
+        sums[part] = part < parts.count
+                         ? static_cast<const T*>(arguments.workspace)[part * rows + row]
+                         : absent_term<T>();
+      }
+      finish_row(arguments, row, T(0) + sum_of_neighbours<kMostNormParts>(sums));
+    }
+  }
+};
+
+}  // namespace dorajit::kernels
+
+#define DORAJIT_WEIGHT_NORM_SECOND_STAGE(most_parts, ...)                                       \
+  extern "C" __global__ void __launch_bounds__(dorajit::kernels::kNormFinishThreads)            \
+      dorajit_finish(const __grid_constant__ dorajit::kernels::KernelArguments arguments) {     \
+    dorajit::kernels::WeightNormOperands<__VA_ARGS__>::run_second_stage(arguments, most_parts); \
+  }

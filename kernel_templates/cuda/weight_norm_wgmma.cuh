@@ -1,0 +1,338 @@
+// weight_norm by wgmma, for A, B of one 16-bit type: sm_90a.
+//
+// A program has `rows` rows and a part of the columns. Its rows of B stay in shared memory. One
+// warp brings them and tiles of A by TMA, another units of W (128 bytes by `rows`), through a ring
+// of buffers each; the other warpgroups take 64 rows each: they multiply, add W, square and sum in
+// registers. W and A are aligned to 16 bytes, and so are their rows; B need not be.
+#pragma once
+
+#include "cuda/async_copy.cuh"
+#include "cuda/matrix_fragments.cuh"
+#include "cuda/norm_fragments.cuh"
+#include "cuda/weight_norm_rows.cuh"
+#include "cuda/wgmma.cuh"
+#include "weight_norm_config.h"
+
+namespace dorajit::kernels {
+
+// Where a program's shared memory holds what, in bytes from an address that is aligned to 1024.
+template <WeightNormConfig kConfig>
+struct WgmmaSharedMemory {
+  static constexpr int kRowBytes = kWgmmaRowBytes;
+  static constexpr int kBlockBytes = kConfig.rows * kRowBytes;  // 64 of the rank, of B
+  static constexpr int kStageBytes = kConfig.rank_step * kConfig.columns * 2;
+  static constexpr int kUnitBytes = kConfig.rows * kRowBytes;
+
+  static constexpr int kStages = 0;
+  static constexpr int kUnits = kStages + kConfig.stages * kStageBytes;
+  static constexpr int kFactor = kUnits + kConfig.weight_units * kUnitBytes;
+
+  static constexpr int barriers(long long rank) {
+    return kFactor + wgmma_blocks(rank) * kBlockBytes;
+  }
+  static_assert(1024 + barriers(64) + 8 * wgmma_barriers(kConfig) ==
+                wgmma_shared_bytes(kConfig, 64));
+};
+
+template <WeightNormConfig kConfig, ElementType... kTypes>
+struct WeightNormWgmma {
+  using Op = WeightNormOperands<kTypes...>;
+  using Memory = WgmmaSharedMemory<kConfig>;
+  static constexpr ElementType kFactorType = Op::kType[Op::kLoraA];
+  static constexpr ElementType kWeightType = Op::kType[Op::kWeight];
+  static_assert(kFactorType == Op::kType[Op::kLoraB], "both factors have one type");
+  static_assert(kConfig.columns == kWgmmaColumns, "a tile is as wide as an instruction");
+
+  static constexpr int kGroups = kConfig.rows / 64;  // of four warps, that multiply
+  static constexpr int kGroupThreads = 128;
+  static constexpr int kThreads = (kGroups + 1) * kGroupThreads;
+  static constexpr int kUnitColumns = Memory::kRowBytes / size_in_bytes(kWeightType);
+  static constexpr int kUnitsPerTile = kConfig.columns / kUnitColumns;
+  static constexpr int kSteps = kConfig.rank_step / 16;
+
+  struct Rings {
+    unsigned base;
+    unsigned barriers;
+
+    __device__ __forceinline__ Barrier barrier(int i) const { return {barriers + 8 * i}; }
+    __device__ __forceinline__ Barrier factor_full() const { return barrier(0); }
+    __device__ __forceinline__ Barrier stage_full(int i) const { return barrier(1 + i); }
+    __device__ __forceinline__ Barrier stage_empty(int i) const {
+      return barrier(1 + kConfig.stages + i);
+    }
+    __device__ __forceinline__ Barrier unit_full(int i) const {
+      return barrier(1 + 2 * kConfig.stages + i);
+    }
+    __device__ __forceinline__ Barrier unit_empty(int i) const {
+      return barrier(1 + 2 * kConfig.stages + kConfig.weight_units + i);
+    }
+    __device__ __forceinline__ unsigned stage(int i) const {
+      return base + Memory::kStages + i * Memory::kStageBytes;
+    }
+    __device__ __forceinline__ unsigned unit(int i) const {
+      return base + Memory::kUnits + i * Memory::kUnitBytes;
+    }
+    __device__ __forceinline__ unsigned factor() const { return base + Memory::kFactor; }
+
+    __device__ __forceinline__ void initialise() const {
+      factor_full().initialise(1);
+      for (int i = 0; i < kConfig.stages; ++i) {
+        stage_full(i).initialise(1);
+        stage_empty(i).initialise(kGroups);
+      }
+      for (int i = 0; i < kConfig.weight_units; ++i) {
+        unit_full(i).initialise(1);
+        unit_empty(i).initialise(kGroups * 4);
+      }
+      publish_barriers();
+    }
+  };
+
+  // What a program computes.
+  struct Task {
+    long long first_row;
+    int first_tile;
+    int last_tile;
+    int rank;  // 0 where B A does not count
+
+    __device__ __forceinline__ int rank_stages() const {
+      return (rank + kConfig.rank_step - 1) / kConfig.rank_step;
+    }
+  };
+
+  static __device__ __forceinline__ void bring_factor(const Task& task, const Rings& rings,
+                                                      const TensorMap& map) {
+    const int blocks = wgmma_blocks(task.rank);
+    rings.factor_full().arrive_and_expect(blocks * Memory::kBlockBytes);
+    for (int block = 0; block < blocks; ++block) {
+      copy_box(rings.factor() + block * Memory::kBlockBytes, map, block * 64,
+               static_cast<int>(task.first_row), rings.factor_full());
+    }
+  }
+
+  static __device__ __forceinline__ void bring_stages(const Task& task, const Rings& rings,
+                                                      const TensorMap& map) {
+    RingPosition<kConfig.stages> at;
+    for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
+      for (int step = 0; step < task.rank_stages(); ++step) {
+        rings.stage_empty(at.index).wait(at.parity ^ 1);
+        rings.stage_full(at.index).arrive_and_expect(Memory::kStageBytes);
+        for (int block = 0; block < kConfig.columns / 64; ++block) {
+          copy_box(rings.stage(at.index) + block * kConfig.rank_step * Memory::kRowBytes, map,
+                   tile * kConfig.columns + block * 64, step * kConfig.rank_step,
+                   rings.stage_full(at.index));
+        }
+        at.advance();
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void bring_units(const Task& task, const Rings& rings,
+                                                     const TensorMap& map) {
+    RingPosition<kConfig.weight_units> at;
+    for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
+      for (int unit = 0; unit < kUnitsPerTile; ++unit) {
+        rings.unit_empty(at.index).wait(at.parity ^ 1);
+        rings.unit_full(at.index).arrive_and_expect(Memory::kUnitBytes);
+        copy_box(rings.unit(at.index), map, tile * kConfig.columns + unit * kUnitColumns,
+                 static_cast<int>(task.first_row), rings.unit_full(at.index));
+        at.advance();
+      }
+    }
+  }
+
+  // The program's rows of B, of any alignment, by all threads that multiply.
+  static __device__ __forceinline__ void load_factor(const KernelArguments& arguments,
+                                                     const Task& task, const Rings& rings) {
+    const OperandArgument& operand = arguments.operands[Op::kLoraB];
+    const auto* const data = static_cast<const unsigned short*>(operand.data);
+    const int pairs = wgmma_blocks(task.rank) * 32;  // of neighbouring elements, of a row
+    for (int row = threadIdx.x / 32; row < kConfig.rows; row += kGroups * 4) {
+      const bool is_row = task.first_row + row < arguments.sizes[kNormRows];
+      const unsigned short* const from = data + (task.first_row + row) * operand.row_stride;
+      for (int pair = threadIdx.x % 32; pair < pairs; pair += 32) {
+        const unsigned low = is_row && 2 * pair < task.rank ? from[2 * pair] : 0;
+        const unsigned high = is_row && 2 * pair + 1 < task.rank ? from[2 * pair + 1] : 0;
+        const unsigned to = rings.factor() + pair / 32 * Memory::kBlockBytes +
+                            row * Memory::kRowBytes + ((pair % 32 / 4) ^ (row % 8)) * 16 +
+                            pair % 4 * 4;
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(low | high << 16) : "memory");
+      }
+    }
+    publish_shared_stores();
+    asm volatile("bar.sync 1, %0;" ::"n"(kGroups * kGroupThreads) : "memory");
+  }
+
+  using Products = float[kConfig.columns / 2];
+
+  static __device__ __forceinline__ void keep_in_registers(Products& products) {
+#pragma unroll
+    for (int i = 0; i < kConfig.columns / 2; ++i) asm volatile("" : "+f"(products[i])::"memory");
+  }
+
+  // A tile of B A of this warpgroup's rows.
+  static __device__ __forceinline__ void multiply_tile(const Task& task, const Rings& rings,
+                                                       int group, RingPosition<kConfig.stages>& at,
+                                                       Products& products) {
+    const bool releases = threadIdx.x % kGroupThreads == 0;
+    int unreleased = -1;
+    for (int step = 0; step < task.rank_stages(); ++step) {
+      rings.stage_full(at.index).wait(at.parity);
+      const int k = step * kConfig.rank_step;
+      const unsigned factor = rings.factor() + k / 64 * Memory::kBlockBytes +
+                              group * 64 * Memory::kRowBytes + k % 64 * 2;
+      keep_in_registers(products);
+      begin_products();
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) {
+        Wgmma<kFactorType>::multiply(
+            products, describe_tile(factor + i * 32, 16),
+            describe_tile(rings.stage(at.index) + i * 16 * Memory::kRowBytes,
+                          kConfig.rank_step * Memory::kRowBytes),
+            step + i > 0);
+      }
+      commit_products();
+      if (unreleased >= 0) {
+        wait_for_products<1>();
+        if (releases) rings.stage_empty(unreleased).arrive();
+      }
+      unreleased = at.index;
+      at.advance();
+    }
+    keep_in_registers(products);
+    wait_for_products<0>();
+    keep_in_registers(products);
+    if (releases && unreleased >= 0) rings.stage_empty(unreleased).arrive();
+  }
+
+  // Adds the columns of one unit of W: 16 at a time.
+  static __device__ __forceinline__ void add_unit(unsigned unit, int group, float scale,
+                                                  const float* products, Barrier empty,
+                                                  NormFragments& sums) {
+    constexpr int kRowBytes = Memory::kRowBytes;
+    const int warp = threadIdx.x % kGroupThreads / 32;
+    const int lane = threadIdx.x % 32;
+    const int first = group * 64 + warp * 16;
+    if constexpr (size_in_bytes(kWeightType) == 2) {
+      const int row = first + lane % 16;
+      unsigned weights[4][4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        load_fragments(unit + row * kRowBytes + (((2 * i + lane / 16) ^ (row % 8)) * 16),
+                       weights[i]);
+      }
+      __syncwarp();
+      if (lane == 0) empty.arrive();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+          const float pair[2] = {
+              Element<kWeightType>::widen(static_cast<unsigned short>(weights[i][part])),
+              Element<kWeightType>::widen(static_cast<unsigned short>(weights[i][part] >> 16))};
+          const float found[2] = {products[8 * i + 2 * part], products[8 * i + 2 * part + 1]};
+          sums.add(part % 2, scale, found, pair);
+        }
+      }
+    } else {
+      float weights[4][2][2];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int row = first + lane / 4 + 8 * h;
+          const int chunk = 2 * j + lane % 4 / 2;
+          const unsigned from = unit + row * kRowBytes + ((chunk ^ (row % 8)) * 16) + lane % 2 * 8;
+          asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                       : "=f"(weights[j][h][0]), "=f"(weights[j][h][1])
+                       : "r"(from)
+                       : "memory");
+        }
+      }
+      __syncwarp();
+      if (lane == 0) empty.arrive();
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const float found[2] = {products[4 * j + 2 * h], products[4 * j + 2 * h + 1]};
+          sums.add(h, scale, found, weights[j][h]);
+        }
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void sum_rows(const KernelArguments& arguments,
+                                                  const NormParts& parts, const Task& task,
+                                                  const Rings& rings, int group) {
+    const float scale = static_cast<float>(arguments.scalars[0]);
+    if (task.rank > 0) {
+      if (Op::is_factor_aligned(arguments)) {
+        rings.factor_full().wait(0);
+      } else {
+        load_factor(arguments, task, rings);
+      }
+    }
+    RingPosition<kConfig.stages> stage;
+    RingPosition<kConfig.weight_units> unit;
+    NormFragments sums;
+    Products products = {};
+    for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
+      if (task.rank > 0) multiply_tile(task, rings, group, stage, products);
+#pragma unroll
+      for (int i = 0; i < kUnitsPerTile; ++i) {
+        rings.unit_full(unit.index).wait(unit.parity);
+        add_unit(rings.unit(unit.index), group, scale, products + i * kUnitColumns / 2,
+                 rings.unit_empty(unit.index), sums);
+        unit.advance();
+      }
+      if ((tile + 1) * kConfig.columns % kNormSpan == 0 || tile + 1 == task.last_tile) {
+        sums.end_span();
+      }
+    }
+    float roots[NormFragments::kRows];
+    sums.root(roots);
+    const int lane = threadIdx.x % 32;
+    const long long row =
+        task.first_row + group * 64 + threadIdx.x % kGroupThreads / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int h = 0; h < NormFragments::kRows; ++h) {
+      if (lane % 4 == 0 && row + 8 * h < arguments.sizes[kNormRows]) {
+        Op::finish_part(arguments, parts, blockIdx.y, row + 8 * h, roots[h]);
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void run(const KernelArguments& arguments,
+                                             const TensorMap& weight, const TensorMap& lora_a,
+                                             const TensorMap& lora_b) {
+    extern __shared__ unsigned char shared[];
+    const long long columns = arguments.sizes[kNormColumns];
+    const NormParts parts = norm_parts(columns, kConfig.most_parts);
+    const int tiles = static_cast<int>((columns + kConfig.columns - 1) / kConfig.columns);
+    const int tiles_of_part = static_cast<int>(parts.columns() / kConfig.columns);
+    const int first_tile = static_cast<int>(blockIdx.y) * tiles_of_part;
+    const int last_tile = first_tile + tiles_of_part;
+    const Task task{static_cast<long long>(blockIdx.x) * kConfig.rows, first_tile,
+                    last_tile < tiles ? last_tile : tiles,
+                    static_cast<float>(arguments.scalars[0]) == 0.0F
+                        ? 0
+                        : static_cast<int>(arguments.sizes[kNormRank])};
+    const unsigned base = (shared_address(shared) + 1023) & ~1023U;
+    const Rings rings{base, base + Memory::barriers(task.rank)};
+    let_second_stage_start();
+    if (threadIdx.x == 0) rings.initialise();
+    __syncthreads();
+    const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
+    if (group < kGroups) {
+      sum_rows(arguments, parts, task, rings, group);
+    } else if (threadIdx.x == kGroups * kGroupThreads) {
+      if (task.rank > 0 && Op::is_factor_aligned(arguments)) bring_factor(task, rings, lora_b);
+      bring_stages(task, rings, lora_a);
+    } else if (threadIdx.x == kGroups * kGroupThreads + 32) {
+      bring_units(task, rings, weight);
+    }
+  }
+};
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,97 @@
+// The squared norms of the rows of W + s B A, in the order in which every kernel sums them.
+//
+// The columns of a row are cut into spans of 256. Within a span there are eight chains; column j
+// belongs to chain j mod 8. A chain starts at 0 and takes its columns in ascending order:
+//
+//     v = s * (B A)_ij + W_ij        rounded once
+//     chain = v * v + chain          rounded once
+//
+// The eight chains go up a balanced binary tree (pairwise_sum.h), and so do the spans, up to 1024
+// of them; the roots above 1024 spans are added in order. A part of a row is an aligned power of
+// two of spans, so that its sum is a node of the tree, whoever computes it; rows of more than 1024
+// spans have one part. Columns beyond the last add the square of 0.
+#pragma once
+
+#include "element_type.h"
+#include "math/fused_multiply_add.h"
+#include "math/pairwise_sum.h"
+#include "math/square_root.h"
+
+namespace dorajit::kernels {
+
+// The dimensions of weight_norm, as indices into its sizes.
+inline constexpr int kNormRows = 0;
+inline constexpr int kNormColumns = 1;
+inline constexpr int kNormRank = 2;
+
+inline constexpr int kNormSpan = 256;
+inline constexpr int kNormChains = 8;
+// Parts of a row whose sums are kept in the workspace until the second stage adds them.
+inline constexpr int kMostNormParts = 8;
+// A tree has 2^10 spans, which are 262144 columns.
+inline constexpr int kNormLevels = 10;
+inline constexpr int kNormTree = 1 << kNormLevels;
+
+inline constexpr int kNormFinishThreads = 128;  // of the second stage
+
+// The sums of spans, for kWidth rows side by side.
+template <class T, int kWidth>
+struct SpanSums {
+  PairwiseSum<T, kNormLevels, kWidth> tree;
+  int in_tree = 0;
+  T total[kWidth] = {};
+
+  // The spans come in order; `node` is used up.
+  DORAJIT_FORMULA void push(T (&node)[kWidth]) {
+    tree.push(in_tree++, node);
+    if (in_tree < kNormTree) return;
+    DORAJIT_UNROLL
+    for (int i = 0; i < kWidth; ++i) total[i] = total[i] + node[i];
+    in_tree = 0;
+  }
+
+  DORAJIT_FORMULA void root(T (&sums)[kWidth]) const {
+    tree.root(in_tree, sums);
+    DORAJIT_UNROLL
+    for (int i = 0; i < kWidth; ++i) sums[i] = total[i] + sums[i];
+  }
+};
+
+// How the columns are cut into at most `most` parts.
+struct NormParts {
+  long long spans;  // of a part; a power of two, or a multiple of a tree
+  long long count;  // at least 1
+
+  [[nodiscard]] constexpr long long columns() const { return spans * kNormSpan; }
+};
+
+constexpr NormParts norm_parts(long long columns, int most) {
+  const long long spans = (columns + kNormSpan - 1) / kNormSpan;
+  if (spans > kNormTree) return {(spans + kNormTree - 1) / kNormTree * kNormTree, 1};
+  NormParts parts{1, spans};
+  while (parts.count > most) {
+    parts.spans *= 2;
+    parts.count = (spans + parts.spans - 1) / parts.spans;
+  }
+  if (parts.count < 1) parts.count = 1;
+  return parts;
+}
+
+template <class T>
+DORAJIT_FORMULA T add_to_chain(T scale, T product, T weight, T chain) {
+  const T value = fused_multiply_add(scale, product, weight);
+  return fused_multiply_add(value, value, chain);
+}
+
+// The least norm that a magnitude of a type is divided by.
+constexpr double least_norm(ElementType magnitude) {
+  return magnitude == ElementType::kFloat16 || magnitude == ElementType::kBfloat16 ? 1e-6 : 1e-12;
+}
+
+// The gain of a row; `norm` was rounded to the type of the magnitude and widened again.
+template <class T>
+DORAJIT_FORMULA T gain_of(T magnitude, T norm, T least) {
+  return magnitude / (norm < least ? least : norm);  // NaN stays
+}
+
+}  // namespace dorajit::kernels

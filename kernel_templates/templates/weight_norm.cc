@@ -1,0 +1,369 @@
+#include "kernel_templates/templates/weight_norm.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <format>
+#include <initializer_list>
+#include <optional>
+
+#include "kernel_templates/partial_sums.h"
+
+namespace dorajit::kernels {
+namespace {
+
+using enum NormInstruction;
+
+constexpr char kInstruction = 'i';
+constexpr char kRankStep = 'k';
+constexpr char kStages = 's';
+constexpr char kWeightUnits = 'u';
+constexpr char kMostParts = 'p';
+
+enum Operand : std::size_t { kWeight, kLoraA, kLoraB };
+
+constexpr int kFirstTensorCores = 80;  // that multiply bf16
+constexpr int kWgmmaArchitecture = 90;
+constexpr int kWidestVector = 8;
+constexpr int kBuiltinRows = 64;
+constexpr const char* kNotAllowed = "its template does not allow it";
+
+// All of the dynamic shared memory that a program may ask for.
+long long most_shared_bytes(int architecture) {
+  constexpr long long kKibi = 1024;
+  switch (architecture) {
+    case 80:
+    case 87:
+      return 163 * kKibi;
+    case 90:
+    case 100:
+    case 103:
+    case 110:
+      return 227 * kKibi;
+    default:
+      return 99 * kKibi;
+  }
+}
+
+bool uses_tensor_cores(const Variant& variant, const SpaceTraits& traits) {
+  const ElementType a = variant.types[kLoraA];
+  return traits.architecture >= kFirstTensorCores && a == variant.types[kLoraB] &&
+         size_in_bytes(a) == 2;
+}
+
+// Whether the copy engine can bring W and A: both are then aligned to 16 bytes.
+bool can_use_wgmma(const Variant& variant, const SpaceTraits& traits) {
+  return traits.architecture == kWgmmaArchitecture && uses_tensor_cores(variant, traits) &&
+         size_in_bytes(variant.types[kWeight]) == 2;
+}
+
+Config cpu_config(int rows, int workers) { return {{kWarps, workers}, {kRowsOfProgram, rows}}; }
+
+WeightNormConfig from(const Config& config) {
+  return {.instruction = static_cast<NormInstruction>(config[kInstruction]),
+          .rows = config[kRowsOfProgram],
+          .columns = config[kColumnsOfProgram],
+          .rank_step = config[kRankStep],
+          .stages = config[kStages],
+          .weight_units = config[kWeightUnits],
+          .most_parts = config[kMostParts],
+          .vector_width = config[kVectorWidth]};
+}
+
+WeightNormConfig wgmma(int rows, int rank_step, int stages, int units, int parts) {
+  return {.instruction = kWgmma,
+          .rows = rows,
+          .columns = 128,
+          .rank_step = rank_step,
+          .stages = stages,
+          .weight_units = units,
+          .most_parts = parts,
+          .vector_width = kWidestVector};
+}
+
+// Copies of narrow elements leave no registers for longer steps.
+int most_rank_step(int vector_width) { return vector_width == kWidestVector ? 64 : 32; }
+
+WeightNormConfig mma(int rows, int rank_step, int stages, int parts, int vector_width) {
+  return {.instruction = kMma,
+          .rows = rows,
+          .columns = 64,
+          .rank_step = rank_step,
+          .stages = stages,
+          .most_parts = parts,
+          .vector_width = vector_width};
+}
+
+WeightNormConfig scalar(int parts) {
+  return {.instruction = kScalar, .stages = 0, .most_parts = parts};
+}
+
+// The default serves every rank.
+Config choose_default(const Variant& variant, const SpaceTraits& traits, int vector_width) {
+  if (traits.kind == DeviceKind::kCpu) return cpu_config(kBuiltinRows, traits.processors);
+  if (!uses_tensor_cores(variant, traits)) return as_config(scalar(4));
+  if (vector_width == kWidestVector && can_use_wgmma(variant, traits)) {
+    return as_config(wgmma(64, 64, 3, 4, 4));
+  }
+  return as_config(mma(64, 32, 3, 4, vector_width));
+}
+
+void add_once(std::vector<Config>& space, const Config& config) {
+  if (!std::ranges::contains(space, config)) space.push_back(config);
+}
+
+void add_cpu(std::vector<Config>& space, int processors, SpaceKind kind) {
+  for (const int rows : {128, 64, 32, 16}) {
+    for (int workers = processors; workers >= 1; workers /= 2) {
+      add_once(space, cpu_config(rows, workers));
+      if (kind == SpaceKind::kSlim && processors / workers >= 2) break;
+    }
+  }
+}
+
+void add_wgmma(std::vector<Config>& space, SpaceKind kind) {
+  if (kind == SpaceKind::kSlim) {
+    for (const WeightNormConfig& config :
+         {wgmma(128, 64, 6, 2, 1), wgmma(128, 64, 6, 2, 2), wgmma(128, 64, 6, 2, 4),
+          wgmma(128, 64, 6, 2, 8), wgmma(64, 64, 4, 8, 2), wgmma(64, 64, 4, 8, 4),
+          wgmma(64, 16, 4, 8, 2), wgmma(64, 16, 4, 8, 8), wgmma(128, 16, 4, 6, 1),
+          wgmma(128, 16, 4, 6, 2), wgmma(128, 16, 4, 6, 4)}) {
+      add_once(space, as_config(config));
+    }
+    return;
+  }
+  for (const int rows : {64, 128}) {
+    for (const int rank_step : {16, 32, 64}) {
+      for (const int stages : {3, 4, 6, 8}) {
+        for (const int units : {2, 4, 6, 8, 12}) {
+          for (const int parts : {1, 2, 4, 8}) {
+            add_once(space, as_config(wgmma(rows, rank_step, stages, units, parts)));
+          }
+        }
+      }
+    }
+  }
+}
+
+void add_mma(std::vector<Config>& space, int vector_width, SpaceKind kind) {
+  const bool is_slim = kind == SpaceKind::kSlim;
+  for (const int parts : {1, 2, 4, 8}) {
+    add_once(space, as_config(mma(64, most_rank_step(vector_width), 3, parts, vector_width)));
+    add_once(space, as_config(mma(64, 16, 4, parts, vector_width)));
+    if (is_slim) continue;
+    for (const int rows : {64, 128}) {
+      for (const int rank_step : {16, 32, 64}) {
+        if (rank_step > most_rank_step(vector_width)) continue;
+        for (const int stages : {2, 3, 4}) {
+          add_once(space, as_config(mma(rows, rank_step, stages, parts, vector_width)));
+        }
+      }
+    }
+  }
+}
+
+std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& traits,
+                                 int vector_width, SpaceKind kind) {
+  std::vector<Config> space = {choose_default(variant, traits, vector_width)};
+  if (traits.kind == DeviceKind::kCpu) {
+    add_cpu(space, traits.processors, kind);
+  } else if (!uses_tensor_cores(variant, traits)) {
+    for (const int parts : {1, 2, 8}) add_once(space, as_config(scalar(parts)));
+  } else if (vector_width == kWidestVector && can_use_wgmma(variant, traits)) {
+    add_wgmma(space, kind);
+  } else {
+    add_mma(space, vector_width, kind);
+  }
+  std::erase_if(space, [&](const Config& config) {
+    return !weight_norm_template.why_config_is_invalid(variant, traits, config).empty();
+  });
+  return space;
+}
+
+bool is_among(int value, std::initializer_list<int> values) {
+  return std::ranges::contains(values, value);
+}
+
+bool has_known_sizes(const WeightNormConfig& config) {
+  if (!is_among(config.most_parts, {1, 2, 4, 8}) ||
+      !is_among(config.vector_width, {1, 2, 4, kWidestVector})) {
+    return false;
+  }
+  switch (config.instruction) {
+    case kScalar:
+      return config == scalar(config.most_parts);
+    case kMma:
+      return config.columns == 64 && is_among(config.rows, {64, 128}) &&
+             is_among(config.rank_step, {16, 32, 64}) &&
+             config.rank_step <= most_rank_step(config.vector_width) && config.stages >= 2 &&
+             config.stages <= 8 && config.weight_units == 0;
+    case kWgmma:
+      return config.columns == 128 && is_among(config.rows, {64, 128}) &&
+             is_among(config.rank_step, {16, 32, 64}) && config.stages >= 2 &&
+             config.stages <= 16 && config.weight_units >= 1 && config.weight_units <= 16 &&
+             config.vector_width == kWidestVector;
+  }
+  return false;
+}
+
+std::string why_beyond(long long wanted, const SpaceTraits& traits) {
+  const long long most = most_shared_bytes(traits.architecture);
+  if (wanted <= most) return {};
+  return std::format("its tiles take {} bytes of shared memory, of which there are {}", wanted,
+                     most);
+}
+
+std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const Config& config) {
+  if (traits.kind == DeviceKind::kCpu) {
+    const bool is_own = config == cpu_config(config[kRowsOfProgram], config[kWarps]) &&
+                        is_among(config[kRowsOfProgram], {16, 32, 64, 128}) && config[kWarps] >= 1;
+    return is_own ? "" : kNotAllowed;
+  }
+  const WeightNormConfig own = from(config);
+  if (as_config(own) != config || !has_known_sizes(own)) return kNotAllowed;
+  if ((own.instruction == kScalar) == uses_tensor_cores(variant, traits)) {
+    return "its instruction is not the one for these element types on this architecture";
+  }
+  if (own.instruction == kWgmma && !can_use_wgmma(variant, traits)) {
+    return "it uses wgmma, which needs sm_90 and W of 16 bits";
+  }
+  if (own.instruction == kScalar) return {};
+  return why_beyond(own.instruction == kWgmma ? wgmma_shared_bytes(own, 1) : mma_shared_bytes(own),
+                    traits);
+}
+
+std::string why_not_for(const Variant&, const SpaceTraits& traits, const Sizes& sizes,
+                        const Config& config) {
+  const WeightNormConfig own = from(config);
+  if (traits.kind == DeviceKind::kCpu || own.instruction != kWgmma) return {};
+  return why_beyond(wgmma_shared_bytes(own, sizes[kNormRank]), traits);
+}
+
+std::string expression(const Config& config) {
+  if (config[kWarps] > 0) {
+    return std::format("dorajit::kernels::WeightNormConfig{{.rows = {}}}", config[kRowsOfProgram]);
+  }
+  return std::format(
+      "dorajit::kernels::WeightNormConfig{{static_cast<dorajit::kernels::NormInstruction>({}), {}, "
+      "{}, {}, {}, {}, {}, {}}}",
+      config[kInstruction], config[kRowsOfProgram], config[kColumnsOfProgram], config[kRankStep],
+      config[kStages], config[kWeightUnits], config[kMostParts], config[kVectorWidth]);
+}
+
+// Threads and dynamic shared memory of a program.
+StageShape program_shape(const WeightNormConfig& config, long long rank) {
+  switch (config.instruction) {
+    case kWgmma:
+      return {.threads = (config.rows / 64 + 1) * 128,
+              .shared_bytes = static_cast<int>(wgmma_shared_bytes(config, rank))};
+    case kMma:
+      return {.threads = config.rows, .shared_bytes = static_cast<int>(mma_shared_bytes(config))};
+    case kScalar:
+      break;
+  }
+  return {.threads = config.rows / 4 * kNormChains};
+}
+
+LaunchShape shape_launch(const Variant&, const Config& config, const KernelArguments& arguments) {
+  const long long rows = arguments.sizes[kNormRows];
+  const long long columns = arguments.sizes[kNormColumns];
+  const long long rank = arguments.scalars[0] == 0 ? 0 : arguments.sizes[kNormRank];
+  constexpr double kProductsOfAnElement = 8;  // that take as long as its share of W
+  const double work = static_cast<double>(rows) * static_cast<double>(columns) *
+                      (1 + static_cast<double>(rank) / kProductsOfAnElement);
+  const long long blocks = divide_up(rows, config[kRowsOfProgram]);
+  if (config[kWarps] > 0) return {.run = {.grid_x = blocks}, .work = work};
+  const NormParts parts = norm_parts(columns, config[kMostParts]);
+  LaunchShape shape{.run = program_shape(from(config), rank), .work = work};
+  shape.run.grid_x = blocks;
+  shape.run.grid_y = parts.count;
+  if (parts.count > 1) {
+    shape.finish = {.grid_x = divide_up(rows, kNormFinishThreads), .threads = kNormFinishThreads};
+  }
+  return shape;
+}
+
+std::int64_t part_bytes(const Variant& variant, const Sizes& sizes) {
+  const long long parts = norm_parts(sizes[kNormColumns], kMostNormParts).count;
+  return parts > 1 ? parts * sizes[kNormRows] * size_in_bytes(compute_type(variant)) : 0;
+}
+
+TensorBox box_of(const KernelArguments& arguments, const Variant& variant, Operand operand,
+                 long long rows, long long columns, int box_rows) {
+  const OperandArgument& argument = arguments.operands[operand];
+  const int size = size_in_bytes(variant.types[operand]);
+  // The stride of a single row is nobody's; maps want one all the same.
+  const long long stride =
+      argument.row_stride > 0 ? argument.row_stride * size : divide_up(columns * size, 16) * 16;
+  if (rows == 0 || columns == 0 || std::bit_cast<std::uintptr_t>(argument.data) % 16 != 0 ||
+      stride % 16 != 0) {
+    return {};
+  }
+  return {.data = argument.data,
+          .type = variant.types[operand],
+          .rows = rows,
+          .columns = columns,
+          .row_bytes = stride,
+          .box_rows = box_rows};
+}
+
+std::array<TensorBox, kTensorMaps> list_boxes(const Variant& variant, const Config& config,
+                                              const KernelArguments& arguments) {
+  const WeightNormConfig own = from(config);
+  if (own.instruction != kWgmma) return {};
+  const auto [rows, columns, rank] = arguments.sizes;
+  return {box_of(arguments, variant, kWeight, rows, columns, own.rows),
+          box_of(arguments, variant, kLoraA, rank, columns, own.rank_step),
+          box_of(arguments, variant, kLoraB, rows, rank, own.rows)};
+}
+
+// Rows that no program of any config divides, several spans of columns and an end within one, all
+// of the rank; few enough for the host.
+std::vector<Sizes> list_verification_sizes(const Variant&, const Sizes& problem) {
+  constexpr std::int64_t kMostColumns = 2048;
+  constexpr std::int64_t kMostProducts = 1 << 26;
+  const std::int64_t columns = problem[kNormColumns] <= kMostColumns
+                                   ? problem[kNormColumns]
+                                   : kMostColumns + problem[kNormColumns] % kNormSpan;
+  const std::int64_t rank = problem[kNormRank];
+  const std::int64_t rows =
+      std::clamp<std::int64_t>(kMostProducts / (columns * (rank + 1)), 3, 195);
+  return {{rows, columns, rank},
+          {rows, columns, rank},
+          {std::max<std::int64_t>(1, rows / 2), std::max<std::int64_t>(1, columns - 3), rank}};
+}
+
+}  // namespace
+
+Config as_config(const WeightNormConfig& config) {
+  return {{kInstruction, static_cast<int>(config.instruction)},
+          {kRowsOfProgram, config.rows},
+          {kColumnsOfProgram, config.columns},
+          {kRankStep, config.rank_step},
+          {kStages, config.stages},
+          {kWeightUnits, config.weight_units},
+          {kMostParts, config.most_parts},
+          {kVectorWidth, config.vector_width}};
+}
+
+extern constinit const Template weight_norm_template = {
+    .name = "weight_norm",
+    .cuda_source = "cuda/weight_norm.cuh",
+    .cpu_source = "cpu/weight_norm.h",
+    .entry_macro = "DORAJIT_WEIGHT_NORM_KERNEL",
+    .has_second_stage = true,
+    .specific_architecture = kWgmmaArchitecture,
+    .builtin_config = {{kWarps, 1}, {kRowsOfProgram, kBuiltinRows}},
+    .default_config = choose_default,
+    .config_space = list_configs,
+    .why_config_is_invalid = why_invalid,
+    .config_expression = expression,
+    .launch_shape = shape_launch,
+    .workspace_bytes = part_bytes,
+    .verification_sizes = list_verification_sizes,
+    .why_config_does_not_fit = why_not_for,
+    .tensor_boxes = list_boxes,
+};
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,58 @@
+// The tunables of the weight_norm kernels, shared by host and device.
+//
+// Read by NVRTC and by any C++20 host compiler, so nothing of theirs may be included here.
+#pragma once
+
+#include "math/weight_norm.h"
+
+namespace dorajit::kernels {
+
+// What multiplies the tiles of B and A.
+enum class NormInstruction : int {
+  kScalar = 0,  // multiply-adds in the compute type
+  kMma = 1,     // mma.sync, sm_80 and newer
+  kWgmma = 2,   // wgmma from shared memory that TMA fills, sm_90a
+};
+
+// A config never changes a bit of the output, but for the instruction, which follows from the
+// element types and the architecture.
+struct WeightNormConfig {
+  NormInstruction instruction = NormInstruction::kScalar;
+  int rows = 64;         // of a program
+  int columns = 64;      // of a tile
+  int rank_step = 16;    // of the rank, that one stage holds
+  int stages = 2;        // of tiles of A in flight
+  int weight_units = 0;  // wgmma: units of W in flight, of 128 bytes by `rows`
+  int most_parts = 1;    // of a row
+  int vector_width = 1;  // elements of the widest access to A, B and W
+
+  friend constexpr bool operator==(const WeightNormConfig&, const WeightNormConfig&) = default;
+};
+
+// Shared memory of a program that multiplies by wgmma: its rows of B, rings of tiles of A and of
+// units of W, and their barriers (cuda/weight_norm_wgmma.cuh).
+inline constexpr int kWgmmaRowBytes = 128;
+
+constexpr int wgmma_blocks(long long rank) { return static_cast<int>((rank + 63) / 64); }
+
+constexpr int wgmma_barriers(const WeightNormConfig& config) {
+  return 1 + 2 * (config.stages + config.weight_units);
+}
+
+// 1024 bytes more than the sum of the parts, so that the first can be aligned.
+constexpr long long wgmma_shared_bytes(const WeightNormConfig& config, long long rank) {
+  const long long rows = static_cast<long long>(config.rows) * kWgmmaRowBytes;
+  return 1024 + static_cast<long long>(config.stages) * config.rank_step * config.columns * 2 +
+         rows * config.weight_units + rows * wgmma_blocks(rank) + 8LL * wgmma_barriers(config);
+}
+
+// The same by mma.sync, whatever the rank: a ring of tiles of A and B with padded rows.
+inline constexpr int kMmaPad = 8;  // elements
+
+constexpr long long mma_shared_bytes(const WeightNormConfig& config) {
+  return 2LL * config.stages *
+         (config.rank_step * (config.columns + kMmaPad) +
+          config.rows * (config.rank_step + kMmaPad));
+}
+
+}  // namespace dorajit::kernels

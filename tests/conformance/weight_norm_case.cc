@@ -1,0 +1,261 @@
+#include "tests/conformance/weight_norm_case.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <format>
+#include <memory>
+#include <optional>
+#include <random>
+
+#include "kernel_templates/config_limits.h"
+#include "kernel_templates/config_text.h"
+#include "kernel_templates/reference.h"
+#include "kernel_templates/sizes.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::tests {
+namespace {
+
+using kernels::ElementType;
+
+enum Operand : std::size_t { kWeight, kLoraA, kLoraB, kMagnitude, kNorm, kSquare, kGain, kCount };
+
+constexpr std::size_t kGuardBytes = 256;
+constexpr std::byte kPoison{0xA5};
+
+// A matrix on the host and on the device, with guards around it.
+struct Tensor {
+  ElementType type = ElementType::kAbsent;
+  std::int64_t rows = 1;
+  std::int64_t columns = 0;
+  std::int64_t stride = 0;
+  std::size_t begin = 0;         // bytes before the first element
+  std::vector<std::byte> bytes;  // guards included
+  std::unique_ptr<device::Buffer> buffer;
+
+  Tensor(ElementType of, std::int64_t height, std::int64_t width, const WeightNormCase& one)
+      : type(of), rows(height), columns(width), stride(width + one.row_padding) {
+    const auto size = static_cast<std::size_t>(kernels::size_in_bytes(type));
+    begin = kGuardBytes + static_cast<std::size_t>(one.misalignment) * size;
+    bytes.assign(begin + static_cast<std::size_t>(rows * stride) * size + kGuardBytes, kPoison);
+  }
+
+  [[nodiscard]] kernels::OperandArgument at(std::byte* base) const {
+    return {.data = base + begin, .row_stride = rows > 1 ? stride : 0};
+  }
+  void set(std::int64_t row, std::int64_t column, double value) {
+    kernels::store_element(on_host(), type, row, column, value);
+  }
+  [[nodiscard]] double get(std::int64_t row, std::int64_t column) {
+    return kernels::load_element<double>(on_host(), type, row, column);
+  }
+  [[nodiscard]] kernels::OperandArgument on_host() {
+    return {.data = bytes.data() + begin, .row_stride = stride};
+  }
+  template <class Value>
+  void fill(const Value& value) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t column = 0; column < columns; ++column) set(row, column, value());
+    }
+  }
+};
+
+class Call {
+ public:
+  Call(const std::vector<ElementType>& types, const WeightNormCase& one) : case_(one) {
+    variant_.operation = &kernels::operation("weight_norm");
+    is_double_ = types.front() == ElementType::kFloat64;
+    std::ranges::copy(types, variant_.types.begin());
+    const ElementType wide = is_double_ ? ElementType::kFloat64 : ElementType::kFloat32;
+    for (std::size_t i = kMagnitude; i < kCount; ++i) variant_.types[i] = wide;
+    tensors_.emplace_back(types[kWeight], one.rows, one.columns, one);
+    tensors_.emplace_back(types[kLoraA], one.rank, one.columns, one);
+    tensors_.emplace_back(types[kLoraB], one.rows, one.rank, one);
+    const WeightNormCase plain{};
+    for (std::size_t i = kMagnitude; i < kCount; ++i)
+      tensors_.emplace_back(wide, 1, one.rows, plain);
+    fill();
+  }
+
+  [[nodiscard]] const kernels::Variant& variant() const { return variant_; }
+
+  [[nodiscard]] kernels::Sizes sizes() const { return {case_.rows, case_.columns, case_.rank}; }
+
+  [[nodiscard]] int vector_width(kernels::DeviceKind kind) const {
+    std::array<launch::TensorView, kCount> views{};
+    for (std::size_t i = 0; i < kCount; ++i) {
+      views[i] = {.data = std::bit_cast<void*>(tensors_[i].begin),
+                  .type = tensors_[i].type,
+                  .device = {.kind = kind, .ordinal = 0},
+                  .rows = tensors_[i].rows,
+                  .cols = tensors_[i].columns,
+                  .row_stride = tensors_[i].stride};
+    }
+    return launch::make_problem(variant_, sizes(), views).vector_width;
+  }
+
+  Status upload(device::Device& device) {
+    for (Tensor& tensor : tensors_) {
+      DORAJIT_ASSIGN(tensor.buffer, device.allocate(tensor.bytes.size()));
+      DORAJIT_TRY(device.upload(tensor.buffer->data(), tensor.bytes.data(), tensor.bytes.size()));
+    }
+    const auto bytes = static_cast<std::size_t>(kernels::workspace_bytes(variant_, sizes()));
+    DORAJIT_ASSIGN(workspace_, device.allocate(bytes + kGuardBytes));
+    return {};
+  }
+
+  // What is wrong with what the kernel wrote; empty if nothing is. The norms are kept.
+  Result<std::string> run(device::Device& device, const launch::ReadyKernel& ready,
+                          std::vector<double>& norms) {
+    DORAJIT_TRY(device.fill(workspace_->data(), 0xA5, workspace_->size()));
+    kernels::KernelArguments arguments{};
+    std::ranges::copy(sizes(), arguments.sizes);
+    arguments.workspace = workspace_->data();
+    arguments.scalars[0] = case_.scale;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      if (i >= kNorm) {
+        DORAJIT_TRY(device.upload(tensors_[i].buffer->data(), tensors_[i].bytes.data(),
+                                  tensors_[i].bytes.size()));
+      }
+      arguments.operands[i] = tensors_[i].at(tensors_[i].buffer->data());
+    }
+    DORAJIT_TRY(device.launch(*ready.kernel, ready.config, arguments, device.own_stream()));
+    DORAJIT_TRY(device.synchronize(device.own_stream()));
+    std::string wrong;
+    std::vector<Tensor> written;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const WeightNormCase& layout = i < kMagnitude ? case_ : plain_;
+      Tensor now(tensors_[i].type, tensors_[i].rows, tensors_[i].columns, layout);
+      DORAJIT_TRY(device.download(now.bytes.data(), tensors_[i].buffer->data(), now.bytes.size()));
+      if (i < kNorm && now.bytes != tensors_[i].bytes) wrong = "an input was written";
+      const auto guard = static_cast<std::ptrdiff_t>(kGuardBytes);
+      const auto is_poison = [](std::byte byte) { return byte == kPoison; };
+      if (!std::all_of(now.bytes.begin(), now.bytes.begin() + guard, is_poison) ||
+          !std::all_of(now.bytes.end() - guard, now.bytes.end(), is_poison)) {
+        wrong = "a guard was written";
+      }
+      written.push_back(std::move(now));
+    }
+    std::vector<std::byte> after(kGuardBytes);
+    DORAJIT_TRY(device.download(
+        after.data(), workspace_->data() + (workspace_->size() - kGuardBytes), kGuardBytes));
+    if (std::ranges::any_of(after, [](std::byte byte) { return byte != kPoison; })) {
+      wrong = "the workspace was overrun";
+    }
+    norms.clear();
+    for (std::int64_t row = 0; row < case_.rows; ++row) {
+      norms.push_back(written[kNorm].get(0, row));
+      if (wrong.empty()) wrong = why_wrong(written, row);
+    }
+    return wrong;
+  }
+
+ private:
+  void fill() {
+    std::mt19937 random(17);
+    std::normal_distribution<double> normal;
+    tensors_[kLoraA].fill([&] { return normal(random) * 0.1; });
+    tensors_[kLoraB].fill([&] { return case_.has_zero_b ? 0.0 : normal(random) * 0.1; });
+    tensors_[kMagnitude].fill([&] { return 1 + normal(random) * 0.0015; });
+    for (std::int64_t row = 0; row < case_.rows; ++row) {
+      std::vector<double> products(static_cast<std::size_t>(case_.columns));
+      std::vector<double> sizes(static_cast<std::size_t>(case_.columns));
+      for (std::int64_t k = 0; k < case_.rank && case_.scale != 0; ++k) {
+        const double factor = tensors_[kLoraB].get(row, k);
+        for (std::int64_t column = 0; column < case_.columns; ++column) {
+          const double product = factor * tensors_[kLoraA].get(k, column);
+          products[static_cast<std::size_t>(column)] += product;
+          sizes[static_cast<std::size_t>(column)] += std::abs(product);
+        }
+      }
+      double square = 0;
+      double weights = 0;
+      double magnitudes = 0;
+      for (std::int64_t column = 0; column < case_.columns; ++column) {
+        const double product = case_.scale * products[static_cast<std::size_t>(column)];
+        tensors_[kWeight].set(row, column,
+                              case_.cancels ? -product * 1.001 : normal(random) * 0.02);
+        const double weight = tensors_[kWeight].get(row, column);
+        square += (weight + product) * (weight + product);
+        weights += weight * weight;
+        const double size = case_.scale * sizes[static_cast<std::size_t>(column)];
+        magnitudes += size * size;
+      }
+      norms_.push_back(std::sqrt(square));
+      units_.push_back(std::sqrt(weights) + std::sqrt(magnitudes));
+    }
+  }
+
+  std::string why_wrong(std::vector<Tensor>& written, std::int64_t row) {
+    const auto at = static_cast<std::size_t>(row);
+    const double norm = written[kNorm].get(0, row);
+    const double error = std::abs(norm - norms_[at]) / std::max(units_[at], 1e-30);
+    if (!(error <= (is_double_ ? 1e-13 : 5e-7))) {
+      return std::format("row {}: {} instead of {}, off by {}", row, norm, norms_[at], error);
+    }
+    const double square = written[kSquare].get(0, row);
+    const double gain = written[kGain].get(0, row);
+    const double magnitude = tensors_[kMagnitude].get(0, row);
+    const double root = is_double_ ? std::sqrt(square) : std::sqrt(static_cast<float>(square));
+    const double quotient =
+        is_double_ ? magnitude / std::max(norm, 1e-12)
+                   : static_cast<float>(magnitude) / std::max(static_cast<float>(norm), 1e-12F);
+    if (norm != root) return std::format("row {}: the norm is not the root of {}", row, square);
+    if (gain != quotient) return std::format("row {}: gain {} instead of {}", row, gain, quotient);
+    return {};
+  }
+
+  WeightNormCase case_;
+  WeightNormCase plain_{};
+  bool is_double_ = false;
+  kernels::Variant variant_{};
+  std::vector<Tensor> tensors_;
+  std::vector<double> norms_;
+  std::vector<double> units_;
+  std::unique_ptr<device::Buffer> workspace_;
+};
+
+}  // namespace
+
+WeightNormOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
+                                  const std::vector<ElementType>& types, const WeightNormCase& one,
+                                  kernels::SpaceKind space) {
+  Call call(types, one);
+  WeightNormOutcome outcome;
+  const auto& traits = device.info().traits;
+  const int width = call.vector_width(traits.kind);
+  if (auto uploaded = call.upload(device); !uploaded) {
+    outcome.failures.push_back(uploaded.error().message);
+    return outcome;
+  }
+  std::optional<std::vector<double>> expected;
+  for (const kernels::Config& config :
+       kernels::config_space(call.variant(), traits, width, space)) {
+    if (!kernels::why_config_is_invalid(call.variant(), traits, width, call.sizes(), config)
+             .empty()) {
+      continue;
+    }
+    ++outcome.configs;
+    const std::string name =
+        std::format("{} x {}, rank {}, {} with {}: ", one.rows, one.columns, one.rank,
+                    kernels::to_text(call.variant()), kernels::to_text(config));
+    const auto ready = kernels.get(device, call.variant(), config);
+    if (!ready) {
+      outcome.failures.push_back(name + ready.error().message);
+      continue;
+    }
+    const auto wrong = call.run(device, *ready, outcome.norms);
+    if (!wrong || !wrong->empty()) {
+      outcome.failures.push_back(name + (wrong ? *wrong : wrong.error().message));
+    } else if (expected && *expected != outcome.norms) {
+      outcome.failures.push_back(name + "other bits than another config's");
+    }
+    if (!expected) expected = outcome.norms;
+  }
+  return outcome;
+}
+
+}  // namespace dorajit::tests

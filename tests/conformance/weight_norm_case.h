@@ -1,0 +1,39 @@
+// Calls of weight_norm, held against float64.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernel_templates/spaces.h"
+#include "runtime/device/device.h"
+#include "runtime/launch/kernel_cache.h"
+
+namespace dorajit::tests {
+
+struct WeightNormCase {
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+  std::int64_t rank = 0;
+  std::int64_t row_padding = 0;   // elements between the rows of each matrix
+  std::int64_t misalignment = 0;  // elements before the first of each matrix
+  double scale = 0.7;
+  bool has_zero_b = false;
+  bool cancels = false;  // whether W is about -scale * B A
+};
+
+struct WeightNormOutcome {
+  std::vector<std::string> failures;
+  std::vector<double> norms;  // which every config gave
+  int configs = 0;
+};
+
+// Runs every config of the space that serves the case's alignment. Outputs are f32 (f64 with f64),
+// with a magnitude and a gain. A norm may be off by 5e-7 (f64: 1e-13) of ||W_i|| + |s| || |B| |A|
+// ||_i; two configs may not differ in a bit, and nothing but the outputs and the workspace may be
+// written.
+WeightNormOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
+                                  const std::vector<kernels::ElementType>& factors_and_weight,
+                                  const WeightNormCase& one, kernels::SpaceKind space);
+
+}  // namespace dorajit::tests

@@ -1,0 +1,35 @@
+// The cases that weight_norm is tried on, on every device.
+#pragma once
+
+#include <vector>
+
+#include "kernel_templates/element_type.h"
+#include "tests/conformance/weight_norm_case.h"
+
+namespace dorajit::tests {
+
+// Whole and ragged tiles, several parts, rows that are aligned to less than a vector, no rank, no
+// scale, a B of zeros, and a W that B A all but cancels.
+inline std::vector<WeightNormCase> weight_norm_cases() {
+  return {
+      {.rows = 130, .columns = 1024, .rank = 16},
+      {.rows = 64, .columns = 2048, .rank = 72, .row_padding = 8},
+      {.rows = 77, .columns = 777, .rank = 33, .row_padding = 3, .misalignment = 1},
+      {.rows = 3, .columns = 4104, .rank = 4},
+      {.rows = 1, .columns = 1, .rank = 1},
+      {.rows = 65, .columns = 520, .rank = 0},
+      {.rows = 65, .columns = 520, .rank = 8, .scale = 0},
+      {.rows = 65, .columns = 520, .rank = 24, .has_zero_b = true},
+      {.rows = 65, .columns = 512, .rank = 24, .cancels = true},
+  };
+}
+
+// Weight, A and B.
+inline std::vector<std::vector<kernels::ElementType>> weight_norm_types() {
+  using enum kernels::ElementType;
+  return {{kBfloat16, kBfloat16, kBfloat16}, {kFloat32, kBfloat16, kBfloat16},
+          {kFloat16, kFloat16, kFloat16},    {kFloat32, kFloat32, kFloat32},
+          {kBfloat16, kFloat32, kFloat16},   {kFloat64, kFloat64, kFloat64}};
+}
+
+}  // namespace dorajit::tests

@@ -1,0 +1,61 @@
+// weight_norm on an NVIDIA GPU: within its error bound, the same bits by every config, and with a B
+// of zeros those of the CPU.
+#include "runtime/device/cpu/cpu_device.h"
+#include "tests/conformance/weight_norm_cases.h"
+#include "tests/gpu/gpu_fixture.h"
+
+namespace dorajit::tests {
+namespace {
+
+class WeightNormOnGpu : public GpuTest {
+ protected:
+  WeightNormOutcome run(const std::vector<kernels::ElementType>& types, const WeightNormCase& one,
+                        kernels::SpaceKind space = kernels::SpaceKind::kSlim) {
+    WeightNormOutcome outcome = run_weight_norm(*device_, *kernels_, types, one, space);
+    EXPECT_TRUE(outcome.failures.empty()) << join(outcome.failures);
+    EXPECT_GT(outcome.configs, 0);
+    return outcome;
+  }
+};
+
+TEST_F(WeightNormOnGpu, EveryConfigOfTheSlimSpaceKeepsTheBoundAndTheBits) {
+  for (const auto& types : weight_norm_types()) {
+    for (const WeightNormCase& one : weight_norm_cases()) run(types, one);
+  }
+}
+
+TEST_F(WeightNormOnGpu, AlignmentChangesNoBit) {
+  using enum kernels::ElementType;
+  WeightNormCase aligned{.rows = 130, .columns = 1024, .rank = 40};
+  WeightNormCase shifted = aligned;
+  shifted.misalignment = 1;
+  EXPECT_EQ(run({kBfloat16, kBfloat16, kBfloat16}, aligned).norms,
+            run({kBfloat16, kBfloat16, kBfloat16}, shifted).norms);
+}
+
+TEST_F(WeightNormOnGpu, ABOfZerosGivesTheBitsOfTheCpu) {
+  device::CpuDevice cpu;
+  Statistics statistics;
+  launch::KernelCache kernels{Settings{}, nullptr, statistics};
+  const WeightNormCase one{.rows = 65, .columns = 1300, .rank = 24, .has_zero_b = true};
+  for (const auto& types : weight_norm_types()) {
+    EXPECT_EQ(run(types, one).norms,
+              run_weight_norm(cpu, kernels, types, one, kernels::SpaceKind::kSlim).norms);
+  }
+}
+
+TEST_F(WeightNormOnGpu, LargestRanksAreServed) {
+  using enum kernels::ElementType;
+  for (const std::int64_t rank : {768, 1024}) {
+    run({kBfloat16, kBfloat16, kBfloat16}, {.rows = 200, .columns = 600, .rank = rank});
+  }
+}
+
+TEST_F(WeightNormOnGpu, InFullEveryConfigOfTheComprehensiveSpace) {
+  using enum kernels::ElementType;
+  run({kBfloat16, kBfloat16, kBfloat16}, {.rows = 130, .columns = 1024, .rank = 72},
+      kernels::SpaceKind::kComprehensive);
+}
+
+}  // namespace
+}  // namespace dorajit::tests

@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "kernel_templates/config_limits.h"
+#include "kernel_templates/config_text.h"
+#include "kernel_templates/sizes.h"
+#include "kernel_templates/spaces.h"
+#include "kernel_templates/weight_norm_config.h"
+
+namespace dorajit::kernels {
+namespace {
+
+using enum ElementType;
+
+Variant weight_norm(ElementType weight, ElementType a, ElementType b) {
+  Variant variant{.operation = &operation("weight_norm"),
+                  .types = {weight, a, b, kAbsent, kFloat32, kAbsent, kAbsent}};
+  if (weight == kFloat64) variant.types[4] = kFloat64;
+  return variant;
+}
+
+SpaceTraits gpu(int architecture) {
+  return {.kind = DeviceKind::kCuda, .processors = 132, .architecture = architecture};
+}
+
+constexpr SpaceTraits kCpu{.kind = DeviceKind::kCpu, .processors = 6};
+constexpr Sizes kLargestRank = {4096, 4096, 1024};
+
+std::set<int> instructions(const Variant& variant, const SpaceTraits& traits, int width) {
+  std::set<int> found;
+  for (const Config& config : config_space(variant, traits, width, SpaceKind::kComprehensive)) {
+    found.insert(config['i']);
+  }
+  return found;
+}
+
+TEST(WeightNormConfigs, SpacesHoldValidConfigsOnceTheDefaultFirst) {
+  for (const Variant& variant :
+       {weight_norm(kBfloat16, kBfloat16, kBfloat16), weight_norm(kFloat32, kFloat16, kFloat16),
+        weight_norm(kBfloat16, kFloat32, kFloat32), weight_norm(kFloat64, kFloat64, kFloat64)}) {
+    for (const SpaceTraits& traits : {gpu(75), gpu(80), gpu(86), gpu(90), gpu(120), kCpu}) {
+      for (const int width : {1, 2, 4, 8}) {
+        for (const SpaceKind kind : {SpaceKind::kSlim, SpaceKind::kComprehensive}) {
+          const auto space = config_space(variant, traits, width, kind);
+          ASSERT_FALSE(space.empty());
+          EXPECT_EQ(space.front(), default_config(variant, traits, width));
+          EXPECT_EQ(why_config_is_invalid(variant, traits, width, kLargestRank, space.front()), "")
+              << "the default serves every rank";
+          for (const Config& config : space) {
+            EXPECT_EQ(why_config_is_invalid(variant, traits, config), "") << to_text(config);
+            EXPECT_EQ(std::ranges::count(space, config), 1) << to_text(config);
+            EXPECT_LE(config['v'], width);
+            EXPECT_EQ(parse_config(to_text(config)), config);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(WeightNormConfigs, TypesAndArchitectureDecideOnTheInstruction) {
+  const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
+  const Variant mixed = weight_norm(kBfloat16, kBfloat16, kFloat16);
+  constexpr int kScalar = static_cast<int>(NormInstruction::kScalar);
+  constexpr int kMma = static_cast<int>(NormInstruction::kMma);
+  constexpr int kWgmma = static_cast<int>(NormInstruction::kWgmma);
+  EXPECT_EQ(instructions(halves, gpu(75), 8), std::set{kScalar});
+  EXPECT_EQ(instructions(halves, gpu(80), 8), std::set{kMma});
+  EXPECT_EQ(instructions(halves, gpu(90), 8), std::set{kWgmma});
+  EXPECT_EQ(instructions(halves, gpu(90), 4), std::set{kMma});
+  EXPECT_EQ(instructions(halves, gpu(120), 8), std::set{kMma});
+  EXPECT_EQ(instructions(mixed, gpu(90), 8), std::set{kScalar});
+  const Config tensor = default_config(halves, gpu(90), 8);
+  EXPECT_NE(why_config_is_invalid(mixed, gpu(90), tensor), "");
+  EXPECT_NE(why_config_is_invalid(halves, gpu(80), tensor), "");
+  EXPECT_NE(why_config_is_invalid(halves, gpu(90), default_config(mixed, gpu(90), 8)), "");
+}
+
+TEST(WeightNormConfigs, AConfigWhoseTilesDoNotFitTheRankIsInvalidForIt) {
+  const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
+  const auto config = parse_config("i2-r128-b128-k64-s6-u2-p2-v8");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(why_config_is_invalid(halves, gpu(90), 8, {4096, 4096, 384}, *config), "");
+  EXPECT_NE(why_config_is_invalid(halves, gpu(90), 8, {4096, 4096, 448}, *config).find("shared"),
+            std::string::npos);
+}
+
+TEST(WeightNormConfigs, WorkspaceServesEveryConfigAndIsAtMostEightSumsARow) {
+  const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
+  EXPECT_EQ(workspace_bytes(halves, {100, 256, 16}), 0);
+  for (const std::int64_t columns : {257, 1000, 4096, 14336, 262144, 262145, 1 << 20}) {
+    EXPECT_LE(workspace_bytes(halves, {100, columns, 16}), 8 * 4 * 100);
+    for (const int parts : {1, 2, 4, 8}) {
+      EXPECT_LE(norm_parts(columns, parts).count * 100 * 4,
+                std::max<std::int64_t>(workspace_bytes(halves, {100, columns, 16}), 400));
+    }
+  }
+}
+
+TEST(WeightNormConfigs, PartsAreNodesOfTheTreeAndCoverTheRow) {
+  for (const std::int64_t columns : {0, 1, 255, 256, 257, 4096, 14336, 262144, 262145, 1 << 20}) {
+    for (const int most : {1, 2, 4, 8}) {
+      const NormParts parts = norm_parts(columns, most);
+      EXPECT_LE(parts.count, most);
+      EXPECT_GE(parts.count, 1);
+      EXPECT_GE(parts.count * parts.columns(), columns);
+      if (parts.count > 1) EXPECT_TRUE((parts.spans & (parts.spans - 1)) == 0);
+    }
+  }
+}
+
+TEST(WeightNormConfigs, AGainAndAMagnitudeGoTogether) {
+  Variant variant = weight_norm(kBfloat16, kBfloat16, kBfloat16);
+  variant.types[6] = kFloat32;
+  EXPECT_FALSE(is_supported(variant));
+  variant.types[3] = kFloat32;
+  EXPECT_TRUE(is_supported(variant));
+  variant.types[6] = kAbsent;
+  EXPECT_FALSE(is_supported(variant));
+}
+
+}  // namespace
+}  // namespace dorajit::kernels
