@@ -171,10 +171,10 @@ TEST_F(Interruption, ImportsAreWholeOrNone) {
 
 // At any time, that is, also while nothing is written.
 TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
-  write_trials(file("big.jsonl"), 1000, 250);
+  write_trials(file("big.jsonl"), 1000, 100);
   ASSERT_EQ(sandbox_.run({"import", file("big.jsonl")}).exit_code, 0);
   const std::string before = sandbox_.run({"export"}).out;
-  write_trials(file("more.jsonl"), 2000, 250);
+  write_trials(file("more.jsonl"), 2000, 100);
   ASSERT_EQ(sandbox_
                 .run({"import", "--into", file("whole"), file("big.jsonl"), file("more.jsonl"),
                       file("a.jsonl")})
