@@ -37,6 +37,8 @@ enum class LayerSize {
   kOne,
   kTokens,
   kOutFeatures,
+  kInFeatures,
+  kRank,
 };
 
 // A named size of an operation. Operands that share a dimension must agree on its size.
@@ -74,7 +76,11 @@ enum class Presence {
 };
 
 // The element type that a model's layer gives an operand.
-enum class UsualType { kOfActivations, kOfGain };
+enum class UsualType {
+  kOfActivations,
+  kOfGain,
+  kOfSums,  // f32, or f64 beside f64, whatever the layer has
+};
 
 // What tuning fills an input with: normally distributed values, with a deviation of 1 around zero,
 // of 0.0015 around one, as trained gains were measured.
@@ -128,6 +134,9 @@ struct Operation {
   std::string_view (*why_unsupported)(const Variant& variant) = nullptr;
   bool is_offered = true;      // by the public interfaces; not what only measurements use
   int sum_operand = -1;        // the index of the operand that is a sum, or -1
+  // Which of the optional operands calls usually give together, a bit for the index of each. Empty:
+  // all of them, all but the inputs, all but the outputs, and none.
+  std::span<const unsigned> usual_forms{};
   bool has_broadcast = false;  // whether an operand is broadcast
   bool is_one_row = false;     // the same for any shape: its tensors are taken for one long row
   // How far from the reference an output may be, relative to it, beyond its rounding. 0: no bit may

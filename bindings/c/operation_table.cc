@@ -72,6 +72,9 @@ Status describe(const dorajit_operation* handle, dorajit_operation_info* info) {
   known.num_operands = static_cast<std::int32_t>(operation.operands.size());
   known.num_scalars = static_cast<std::int32_t>(operation.scalars.size());
   known.scalars = scalar_names(operation);
+  // Of those with a formula, a sum alone has a second stage.
+  const bool may_need_workspace = operation.sum_operand >= 0 || operation.formula.empty();
+  known.may_need_workspace = may_need_workspace ? 1 : 0;
   return put(kFunction, "dorajit_operation_info", known, info);
 }
 

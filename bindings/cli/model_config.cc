@@ -47,18 +47,18 @@ Result<Projections> read_experts(const JsonObject& config, const BlockSizes& siz
   DORAJIT_ASSIGN(const auto experts, config.size("num_experts"));
   Projections found;
   if (local_experts) {
-    found = {{"block_sparse_moe.gate", *local_experts},
-             {"block_sparse_moe.experts.0.w1", sizes.intermediate},
-             {"block_sparse_moe.experts.0.w2", sizes.hidden},
-             {"block_sparse_moe.experts.0.w3", sizes.intermediate}};
+    found = {{"block_sparse_moe.gate", *local_experts, sizes.hidden},
+             {"block_sparse_moe.experts.0.w1", sizes.intermediate, sizes.hidden},
+             {"block_sparse_moe.experts.0.w2", sizes.hidden, sizes.intermediate},
+             {"block_sparse_moe.experts.0.w3", sizes.intermediate, sizes.hidden}};
   } else if (experts) {
     DORAJIT_ASSIGN(const std::int64_t width, config.required_size("moe_intermediate_size"));
     found = gated_projections("mlp.experts.0", width, sizes.hidden);
-    found.push_back({"mlp.gate", *experts});
+    found.push_back({"mlp.gate", *experts, sizes.hidden});
     DORAJIT_ASSIGN(const auto shared, config.size("shared_expert_intermediate_size"));
     if (shared) {
       append(found, gated_projections("mlp.shared_expert", *shared, sizes.hidden));
-      found.push_back({"mlp.shared_expert_gate", 1});
+      found.push_back({"mlp.shared_expert_gate", 1, sizes.hidden});
     }
   }
   return found;
@@ -86,29 +86,31 @@ Result<Projections> read_like_llama(const JsonObject& config) {
 Result<Projections> read_phi3(const JsonObject& config) {
   DORAJIT_ASSIGN(const BlockSizes sizes, read_block_sizes(config));
   DORAJIT_ASSIGN(const std::int64_t intermediate, config.required_size("intermediate_size"));
-  return Projections{
-      {"self_attn.qkv_proj", (sizes.heads + 2 * sizes.key_value_heads) * sizes.head_dim},
-      {"self_attn.o_proj", sizes.hidden},
-      {"mlp.gate_up_proj", 2 * intermediate},
-      {"mlp.down_proj", sizes.hidden}};
+  const std::int64_t queries = sizes.heads * sizes.head_dim;
+  const std::int64_t keys = sizes.key_value_heads * sizes.head_dim;
+  return Projections{{"self_attn.qkv_proj", queries + 2 * keys, sizes.hidden},
+                     {"self_attn.o_proj", sizes.hidden, queries},
+                     {"mlp.gate_up_proj", 2 * intermediate, sizes.hidden},
+                     {"mlp.down_proj", sizes.hidden, intermediate}};
 }
 
 Result<Projections> read_gpt_neox(const JsonObject& config) {
   DORAJIT_ASSIGN(const std::int64_t hidden, config.required_size("hidden_size"));
   DORAJIT_ASSIGN(const std::int64_t intermediate, config.required_size("intermediate_size"));
-  return Projections{{"attention.query_key_value", 3 * hidden},
-                     {"attention.dense", hidden},
-                     {"mlp.dense_h_to_4h", intermediate},
-                     {"mlp.dense_4h_to_h", hidden}};
+  return Projections{{"attention.query_key_value", 3 * hidden, hidden},
+                     {"attention.dense", hidden, hidden},
+                     {"mlp.dense_h_to_4h", intermediate, hidden},
+                     {"mlp.dense_4h_to_h", hidden, intermediate}};
 }
 
 Result<Projections> read_gpt2(const JsonObject& config) {
   DORAJIT_ASSIGN(const std::int64_t hidden, config.required_size("n_embd"));
-  DORAJIT_ASSIGN(const auto inner, config.size("n_inner"));
-  return Projections{{"attn.c_attn", 3 * hidden},
-                     {"attn.c_proj", hidden},
-                     {"mlp.c_fc", inner.value_or(4 * hidden)},
-                     {"mlp.c_proj", hidden}};
+  DORAJIT_ASSIGN(const auto own_inner, config.size("n_inner"));
+  const std::int64_t inner = own_inner.value_or(4 * hidden);
+  return Projections{{"attn.c_attn", 3 * hidden, hidden},
+                     {"attn.c_proj", hidden, hidden},
+                     {"mlp.c_fc", inner, hidden},
+                     {"mlp.c_proj", hidden, inner}};
 }
 
 Result<Projections> read_projections(const JsonObject& config, std::string_view type) {
@@ -155,7 +157,9 @@ Result<ModelConfig> read_model_config(const std::string& path) {
   read.model.name = own_type ? *own_type : outer_type.value_or("");
   DORAJIT_ASSIGN(read.model.projections, read_projections(config, read.model.name));
   DORAJIT_ASSIGN(const auto vocabulary, config.size("vocab_size"));
-  if (vocabulary) read.only_by_name.push_back({"lm_head", *vocabulary});
+  DORAJIT_ASSIGN(const auto hidden,
+                 config.size(read.model.name == "gpt2" ? "n_embd" : "hidden_size"));
+  if (vocabulary) read.only_by_name.push_back({"lm_head", *vocabulary, hidden.value_or(0)});
   DORAJIT_ASSIGN(read.type, read_type(config));
   if (!read.type && text_config) {
     DORAJIT_ASSIGN(read.type, read_type(file));

@@ -34,17 +34,18 @@ void add_use(LayerProblem& problem, std::string_view model, std::string_view pro
 
 std::vector<Projection> attention_projections(const BlockSizes& sizes) {
   const std::int64_t keys = sizes.key_value_heads * sizes.head_dim;
-  return {{"self_attn.q_proj", sizes.heads * sizes.head_dim},
-          {"self_attn.k_proj", keys},
-          {"self_attn.v_proj", keys},
-          {"self_attn.o_proj", sizes.hidden}};
+  const std::int64_t queries = sizes.heads * sizes.head_dim;
+  return {{"self_attn.q_proj", queries, sizes.hidden},
+          {"self_attn.k_proj", keys, sizes.hidden},
+          {"self_attn.v_proj", keys, sizes.hidden},
+          {"self_attn.o_proj", sizes.hidden, queries}};
 }
 
 std::vector<Projection> gated_projections(const std::string& module, std::int64_t width,
                                           std::int64_t hidden) {
-  return {{module + ".gate_proj", width},
-          {module + ".up_proj", width},
-          {module + ".down_proj", hidden}};
+  return {{module + ".gate_proj", width, hidden},
+          {module + ".up_proj", width, hidden},
+          {module + ".down_proj", hidden, width}};
 }
 
 std::span<const Model> models() {

@@ -12,6 +12,7 @@ namespace dorajit::cli {
 struct Projection {
   std::string path;           // of the module in its block, "mlp.gate_proj"
   std::int64_t out_features;  // columns of the composition
+  std::int64_t in_features;
 };
 
 struct Model {

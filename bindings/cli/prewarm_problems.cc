@@ -32,10 +32,23 @@ void add_once(std::vector<kernels::Variant>& variants, const kernels::Variant& v
   if (!std::ranges::contains(variants, variant)) variants.push_back(variant);
 }
 
-// As of a layer without what is an optional input, and as for inference: without the outputs that a
-// backward pass is for.
+// As the operation says, or as of a layer without what is an optional input, and as for inference:
+// without the outputs that a backward pass is for.
 std::vector<kernels::Variant> forms_of(const kernels::Variant& whole) {
   using kernels::OperandRole;
+  const std::span<const unsigned> usual = whole.operation->usual_forms;
+  if (!usual.empty()) {
+    std::vector<kernels::Variant> forms;
+    for (const unsigned given : usual) {
+      kernels::Variant& form = forms.emplace_back(whole);
+      for (std::size_t i = 0; i < whole.operation->operands.size(); ++i) {
+        const bool is_optional =
+            whole.operation->operands[i].presence == kernels::Presence::kOptional;
+        if (is_optional && (given >> i & 1U) == 0) form.types[i] = ElementType::kAbsent;
+      }
+    }
+    return forms;
+  }
   const auto without = [](kernels::Variant variant, OperandRole role) {
     const auto& operands = variant.operation->operands;
     for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -111,6 +124,12 @@ void add_prewarm_options(CLI::App& app, PrewarmOptions& options) {
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->needs(model);
+  app.add_option("--rank", options.ranks,
+                 "Ranks of the model's adapters, for the norms of its weights [that of --adapter]")
+      ->option_text("R,...")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->needs(model);
   app.add_option("--shapes,--shape", options.shapes, "Sizes as ROWSxCOLS instead")
       ->option_text("RxC,...")
       ->delimiter(',')
@@ -135,6 +154,16 @@ Status PrewarmProblems::read_model(const PrewarmOptions& options) {
       options.tokens.empty() ? std::span<const std::int64_t>(kTokens) : options.tokens;
   for (const LayerProblem& layer : layer_problems({&*model_, 1}, tokens)) {
     wanted_.push_back({.listed = {}, .tokens = layer.tokens, .out_features = layer.out_features});
+  }
+  std::vector<std::int64_t> ranks = options.ranks;
+  if (ranks.empty() && adapter_ && adapter_->rank) ranks.push_back(*adapter_->rank);
+  for (const std::int64_t rank : ranks) {
+    for (const Projection& projection : model_->projections) {
+      wanted_.push_back({.listed = {},
+                         .out_features = projection.out_features,
+                         .in_features = projection.in_features,
+                         .rank = rank});
+    }
   }
   DORAJIT_ASSIGN(
       variants_,
@@ -170,6 +199,23 @@ Result<PrewarmProblems> PrewarmProblems::read(const PrewarmOptions& options) {
   return problems;
 }
 
+std::int64_t PrewarmProblems::Wanted::of_layer(kernels::LayerSize size) const {
+  switch (size) {
+    case kernels::LayerSize::kTokens:
+      return tokens;
+    case kernels::LayerSize::kOutFeatures:
+      return out_features;
+    case kernels::LayerSize::kInFeatures:
+      return in_features;
+    case kernels::LayerSize::kRank:
+      return rank;
+    case kernels::LayerSize::kOne:
+    case kernels::LayerSize::kNone:
+      break;
+  }
+  return 0;
+}
+
 // Nothing where that gives a dimension no size, or there are more sizes than dimensions.
 std::optional<kernels::Sizes> PrewarmProblems::sizes_of(const kernels::Operation& operation,
                                                         const Wanted& wanted) {
@@ -182,20 +228,11 @@ std::optional<kernels::Sizes> PrewarmProblems::sizes_of(const kernels::Operation
       if (next == wanted.listed.size()) return std::nullopt;
       sizes[i] = wanted.listed[next++];
     }
-    switch (dimension.layer_size) {
-      case kernels::LayerSize::kNone:
-        if (wanted.listed.empty()) return std::nullopt;
-        break;
-      case kernels::LayerSize::kOne:
-        sizes[i] = 1;
-        break;
-      case kernels::LayerSize::kTokens:
-        if (wanted.listed.empty()) sizes[i] = wanted.tokens;
-        break;
-      case kernels::LayerSize::kOutFeatures:
-        if (wanted.listed.empty()) sizes[i] = wanted.out_features;
-        break;
-    }
+    if (dimension.layer_size == kernels::LayerSize::kOne) sizes[i] = 1;
+    if (sizes[i] == 0) sizes[i] = wanted.of_layer(dimension.layer_size);
+    const bool is_too_large = wanted.listed.empty() && dimension.most > 0 &&
+                              sizes[i] > dimension.most;  // which the layer does without
+    if (sizes[i] == 0 || is_too_large) return std::nullopt;
   }
   if (next != wanted.listed.size()) return std::nullopt;
   return sizes;
@@ -221,7 +258,7 @@ Result<std::vector<launch::Problem>> PrewarmProblems::on(kernels::DeviceKind kin
   return fail(StatusCode::kInvalidArgument,
               wanted_.front().listed.empty()
                   ? "no problem of these operations follows from the layers of a model; list sizes "
-                    "with --shapes"
+                    "with --shapes, and a norm's rank with --rank or --adapter"
                   : "no operation here has as many sizes as --shapes gives; name it with --op");
 }
 

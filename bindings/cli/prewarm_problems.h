@@ -21,6 +21,7 @@ struct PrewarmOptions {
   std::string model;    // config.json or its folder
   std::string adapter;  // adapter_config.json or its folder
   std::vector<std::int64_t> tokens;
+  std::vector<std::int64_t> ranks;
   std::vector<std::string> shapes;
   std::string file;  // of problems, one a line
   std::vector<std::string> ops;
@@ -28,7 +29,7 @@ struct PrewarmOptions {
   VariantOptions variant{.op = {}, .type = {}, .gain_type = {}, .types = {}};
 };
 
-// Declares --model, --adapter, --tokens, --shapes, --from, --op and what add_variant_options()
+// Declares --model, --adapter, --tokens, --rank, --shapes, --from, --op and what add_variant_options()
 // declares.
 void add_prewarm_options(CLI::App& app, PrewarmOptions& options);
 
@@ -55,6 +56,11 @@ class PrewarmProblems {
     std::vector<std::int64_t> listed;  // empty of a layer
     std::int64_t tokens = 0;
     std::int64_t out_features = 0;
+    std::int64_t in_features = 0;
+    std::int64_t rank = 0;
+
+    // 0: a layer gives no such size.
+    [[nodiscard]] std::int64_t of_layer(kernels::LayerSize size) const;
   };
   static std::optional<kernels::Sizes> sizes_of(const kernels::Operation& operation,
                                                 const Wanted& wanted);

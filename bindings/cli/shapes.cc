@@ -13,6 +13,13 @@ bool is_given(const kernels::Dimension& dimension) {
   return dimension.keying != kernels::Keying::kDerived;
 }
 
+// "--out-features" for `out_features`.
+std::string option_of(std::string_view dimension) {
+  std::string option = "--" + std::string(dimension);
+  std::ranges::replace(option, '_', '-');
+  return option;
+}
+
 std::string upper(std::string_view text) {
   std::string raised(text);
   std::ranges::transform(raised, raised.begin(), [](unsigned char c) { return std::toupper(c); });
@@ -27,7 +34,7 @@ void add_size_options(CLI::App& app, NamedSizes& sizes) {
       if (!is_given(dimension)) continue;
       const auto [size, is_new] = sizes.try_emplace(std::string(dimension.name), 0);
       if (!is_new) continue;
-      app.add_option("--" + size->first, size->second,
+      app.add_option(option_of(size->first), size->second,
                      std::format("A problem's size along `{}`", dimension.name))
           ->option_text(upper(dimension.name.substr(0, 1)));
     }
@@ -50,7 +57,7 @@ std::string size_options_text(const kernels::Operation& operation) {
   std::string text;
   for (const kernels::Dimension& dimension : operation.dimensions) {
     if (!is_given(dimension)) continue;
-    text += std::format("{}--{} {}", text.empty() ? "" : " ", dimension.name,
+    text += std::format("{}{} {}", text.empty() ? "" : " ", option_of(dimension.name),
                         upper(dimension.name.substr(0, 1)));
   }
   return text;
@@ -86,16 +93,16 @@ Result<kernels::Sizes> make_sizes(const kernels::Operation& operation,
     const bool is_listed = next < listed.size();
     if (is_listed && size != 0) {
       return fail(StatusCode::kInvalidArgument,
-                  std::format("--shape and --{} both give `{}` of {}; give it once", dimension.name,
-                              dimension.name, operation.name));
+                  std::format("--shape and {} both give `{}` of {}; give it once",
+                              option_of(dimension.name), dimension.name, operation.name));
     }
     if (!is_listed && size == 0) {
       const auto given =
           std::ranges::find_if(named, [](const auto& one) { return one.second != 0; });
       return fail(StatusCode::kInvalidArgument,
-                  std::format("{} requires --{}: the sizes of {} are {}",
-                              given == named.end() ? "--shape" : "--" + given->first,
-                              dimension.name, operation.name, shape_form(operation)));
+                  std::format("{} requires {}: the sizes of {} are {}",
+                              given == named.end() ? "--shape" : option_of(given->first),
+                              option_of(dimension.name), operation.name, shape_form(operation)));
     }
     sizes[i] = is_listed ? listed[next++] : size;
     if (sizes[i] > 0) continue;
@@ -107,7 +114,7 @@ Result<kernels::Sizes> make_sizes(const kernels::Operation& operation,
     if (size != 0 &&
         !std::ranges::contains(operation.dimensions, name, &kernels::Dimension::name)) {
       return fail(StatusCode::kInvalidArgument,
-                  std::format("--{} is no size of {}, which has {}", name, operation.name,
+                  std::format("{} is no size of {}, which has {}", option_of(name), operation.name,
                               shape_form(operation)));
     }
   }

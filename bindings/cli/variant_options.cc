@@ -98,7 +98,8 @@ Result<kernels::Variant> make_variant(const VariantOptions& options) {
       const kernels::Operand& operand = op->operands[i];
       const bool is_like_gain =
           !operand.shape.is_matrix() && operand.usual_type == kernels::UsualType::kOfGain;
-      variant.types[i] = is_like_gain ? gain : type;
+      const bool is_sum = operand.usual_type == kernels::UsualType::kOfSums;
+      variant.types[i] = is_like_gain ? gain : is_sum ? usual_gain : type;
     }
   }
   if (!kernels::is_supported(variant)) {

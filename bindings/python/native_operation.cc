@@ -24,7 +24,6 @@ std::deque<NativeOperation> read_operations() {
       dorajit_operand_info& operand = one.operands.emplace_back();
       operand.struct_size = sizeof operand;
       dorajit_operation_operand(one.handle, j, &operand, nullptr);
-      one.has_sum = one.has_sum || operand.is_sum != 0;
     }
     for (const dorajit_operand_info& operand : one.operands) {
       one.models.push_back(model_of(one, operand));

@@ -20,7 +20,6 @@ struct NativeOperation {
   // By operand: the first one with the same dimensions. An output is allocated after it, if it is
   // an input.
   std::vector<std::size_t> models;
-  bool has_sum = false;
   std::atomic<std::int64_t> calls = 0;
 };
 

@@ -151,7 +151,7 @@ py::object run_operation(NativeOperation& operation, std::span<PyObject* const> 
   demand_equal_shapes(operation, operands);
   std::int64_t bytes = 0;
   TorchMemory workspace;
-  if (operation.has_sum) {
+  if (operation.info.may_need_workspace != 0) {
     check([&](dorajit_error** error) {
       return dorajit_operation_workspace(operation.handle, operands.data(), count, &bytes, error);
     });

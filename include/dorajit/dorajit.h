@@ -262,6 +262,7 @@ typedef struct dorajit_operation_info {
   int32_t num_operands;       /* tensors of a call */
   int32_t num_scalars;        /* float64 factors of a call */
   const char* const* scalars; /* their names, num_scalars of them */
+  int32_t may_need_workspace; /* 0 or 1: 0 where dorajit_operation_workspace always says 0 bytes */
 } dorajit_operation_info;
 
 DORAJIT_API dorajit_status dorajit_operation_describe(const dorajit_operation* operation,

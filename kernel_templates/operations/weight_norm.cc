@@ -15,30 +15,51 @@ namespace {
 using enum OperandRole;
 
 constexpr Dimension kDimensions[] = {
-    {.name = "out", .keying = Keying::kBucketed, .mark = 'o'},
-    {.name = "in", .keying = Keying::kExact, .mark = 'i'},
-    {.name = "rank", .keying = Keying::kExact, .mark = 'k', .most = 1024},
+    {.name = "out_features",
+     .keying = Keying::kBucketed,
+     .mark = 'o',
+     .layer_size = LayerSize::kOutFeatures},
+    {.name = "in_features",
+     .keying = Keying::kExact,
+     .mark = 'i',
+     .layer_size = LayerSize::kInFeatures},
+    {.name = "rank",
+     .keying = Keying::kExact,
+     .mark = 'k',
+     .layer_size = LayerSize::kRank,
+     .most = 1024},
 };
-constexpr OperandShape kOutIn = {.text = "out, in", .outer = kNormRows, .inner = kNormColumns};
-constexpr OperandShape kRankIn = {.text = "rank, in", .outer = kNormRank, .inner = kNormColumns};
-constexpr OperandShape kOutRank = {.text = "out, rank", .outer = kNormRows, .inner = kNormRank};
-constexpr OperandShape kOut = {.text = "out", .inner = kNormRows};
+constexpr OperandShape kOutIn = {
+    .text = "out_features, in_features", .outer = kNormRows, .inner = kNormColumns};
+constexpr OperandShape kRankIn = {
+    .text = "rank, in_features", .outer = kNormRank, .inner = kNormColumns};
+constexpr OperandShape kOutRank = {
+    .text = "out_features, rank", .outer = kNormRows, .inner = kNormRank};
+constexpr OperandShape kOut = {.text = "out_features", .inner = kNormRows};
 
 constexpr Operand kOperands[] = {
     {"weight", kInput, kOutIn},
-    {"lora_A", kInput, kRankIn},
+    // Factors are trained, and so of the magnitude's type.
+    {.name = "lora_A", .role = kInput, .shape = kRankIn, .usual_type = UsualType::kOfGain},
     // Its rows are short: kernels find out at run time how it is aligned.
-    {.name = "lora_B", .role = kInput, .shape = kOutRank, .limits_vectors = false},
+    {.name = "lora_B",
+     .role = kInput,
+     .shape = kOutRank,
+     .usual_type = UsualType::kOfGain,
+     .limits_vectors = false},
     {.name = "magnitude",
      .role = kInput,
      .shape = kOut,
      .presence = Presence::kOptional,
      .limits_vectors = false},
-    {"norm", kOutput, kOut, Presence::kOptional},
-    {"norm_square", kOutput, kOut, Presence::kOptional},
+    {"norm", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
+    {"norm_square", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
     {"gain", kOutput, kOut, Presence::kOptional},
 };
 constexpr std::string_view kScalars[] = {"scale"};
+
+constexpr unsigned kUsualForms[] = {1U << kNormNorm, 1U << kNormSquare,
+                                    1U << kNormMagnitude | 1U << kNormGain};
 
 // Elements in double, row by row.
 std::vector<double> widened(const KernelArguments& arguments, const Variant& variant, int operand,
@@ -118,7 +139,7 @@ extern constinit const Operation operation_weight_norm = checked({
     .select_template = select,
     .builtin = builtin_weight_norm,
     .why_unsupported = why_not,
-    .is_offered = false,
+    .usual_forms = kUsualForms,
     .tolerance = 1e-5,
 });
 

@@ -21,6 +21,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::IsSupersetOf;
 using testing::Not;
 using testing::Pair;
 using testing::StartsWith;
@@ -138,6 +139,27 @@ TEST_F(CliModelFiles, ProblemsAreThoseOfADoraLayer) {
     EXPECT_TRUE(problems.contains(expected)) << expected;
   }
   EXPECT_FALSE(problems.contains("norm_assembly/f32,f32,f32,bf16/v4/c14336/r9"));
+}
+
+TEST_F(CliModelFiles, NormsAreOfTheWeightsAndTheRank) {
+  const auto norms = [this](std::vector<std::string> options) {
+    options.insert(options.end(), {"--op", "weight_norm"});
+    return list(std::move(options))["problems"].get<std::vector<std::string>>();
+  };
+  const auto of_adapter = norms({"--model", model("llama"), "--adapter", model("adapter")});
+  // Three layers; norm, its square, or the gain; an adapter in f32, and one like the weight.
+  EXPECT_EQ(of_adapter.size(), 3 * 3 * 2);
+  for (const char* expected : {"weight_norm/bf16,f32,f32,-,f32,-,-/v4/o12/i4096/k16",
+                               "weight_norm/bf16,bf16,bf16,-,f32,-,-/v8/o10/i4096/k16",
+                               "weight_norm/bf16,f32,f32,-,-,f32,-/v4/o12/i14336/k16",
+                               "weight_norm/bf16,bf16,bf16,bf16,-,-,bf16/v8/o12/i4096/k16"}) {
+    EXPECT_THAT(of_adapter, Contains(expected));
+  }
+  EXPECT_THAT(norms({"--model", model("llama"), "--rank", "8,64"}),
+              IsSupersetOf({"weight_norm/bf16,f32,f32,-,f32,-,-/v4/o14/i4096/k8",
+                            "weight_norm/bf16,f32,f32,-,f32,-,-/v4/o14/i4096/k64"}));
+  EXPECT_THAT(refused({"--model", model("llama"), "--op", "weight_norm"}).err,
+              HasSubstr("--rank or --adapter"));
 }
 
 TEST_F(CliModelFiles, TypesAreTheModelsUnlessTheyAreNamed) {

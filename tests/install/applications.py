@@ -40,7 +40,7 @@ def run_example(program, cache_dir):
 
 def check_examples(installation, source, scratch):
     ways = {"find_package": build_with_cmake, "pkg-config": build_with_pkg_config}
-    for name in ("compose_c", "compose_cpp", "train_cpp"):
+    for name in ("compose_c", "compose_cpp", "layer_cpp", "train_cpp"):
         program = name.split("_")[0]
         for way, build_example in ways.items():
             folder = scratch / f"{name}-{way}"

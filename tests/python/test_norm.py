@@ -202,7 +202,7 @@ def test_squares_are_made_once(device, monkeypatch):
 
 def test_the_operator_of_compiled_code_keeps_nothing(device):
     weight, a, b = factors(20, 30, 4, device)
-    found = torch.ops.dorajit.weight_norm(weight, a, b, 0.5, None)
+    found = torch.ops.dorajit.factored_norm(weight, a, b, 0.5, None)
     assert_norm(found, exact(weight, a, b, 0.5))
     assert not norm_cache.kept(weight)
 

@@ -34,7 +34,7 @@ def test_a_traced_norm_follows_its_arguments(device, mode):
     graph = make_fx(lambda *of: dorajit.weight_norm(*of, SCALE), tracing_mode=mode)(*factors(device))
     given = factors(device)
     torch.testing.assert_close(graph(*given), dense_norm(*given))
-    assert "dorajit.weight_norm.default" in [str(node.target) for node in graph.graph.nodes]
+    assert "dorajit.factored_norm.default" in [str(node.target) for node in graph.graph.nodes]
 
 
 def test_a_norm_under_functionalization(device):
@@ -70,7 +70,7 @@ def test_an_ensemble_of_adapters(device):
 @pytest.mark.parametrize("saved, dropout", [
     *((saved, dropout) for dropout in (0.0, 0.5) for saved in (
         "aten.zeros.default", "aten.slice.Tensor", "aten.mm.out", "aten.mm.default", "aten.add_.Tensor",
-        "dorajit.weight_norm.default")), ("every", 0.0)])
+        "dorajit.factored_norm.default")), ("every", 0.0)])
 def test_selective_checkpointing_may_save_anything(device, saved, dropout):
     def policy(context, op, *args, **kwargs):
         return (CheckpointPolicy.MUST_SAVE if saved in ("every", str(op))

@@ -11,6 +11,8 @@ from typing import Callable, NamedTuple, Optional
 
 import torch
 
+from dorajit.gain import gain as gain_of
+
 _DENSE = (torch.strided, torch.jagged)
 
 
@@ -238,3 +240,17 @@ def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
     square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
     # PyTorch's square root of float32 may be off by a unit; that of float64, rounded, is not.
     return rounded(square.clamp_min(0).double().sqrt().to(square.dtype), dtype)
+
+
+@_formula("weight_norm", free_types={"norm": "norm_dtype", "norm_square": "square_dtype",
+                                     "gain": "gain_dtype"})
+def weight_norm(weight, lora_A, lora_B, magnitude, scale, wanted, *types):
+    """The norms of the rows of weight + scale * lora_B @ lora_A, their squares, and magnitude over the
+    norms, in these types; None where `wanted` is false.
+
+    In float64, which no setting of the process makes less: squares of what is left of two large terms are
+    summed."""
+    update = lora_B.double() @ lora_A.double()
+    square = (weight.double() + scale * update).square().sum(-1)
+    made = square.sqrt(), square, None if magnitude is None else gain_of(magnitude, square.sqrt())
+    return tuple(rounded(one, dtype) if want else None for one, want, dtype in zip(made, wanted, types))

@@ -160,7 +160,7 @@ class _ByFormula:
 def _derivative(operation, num_outputs):
     """(differentiate, save) for torch.library.register_autograd; None: it is not differentiable."""
     formula = expression.formulas.get(operation.name)
-    if formula is None:
+    if formula is None or (formula.gradients is None and formula.backward is None):
         return None
     if formula.gradients is not None:
         by_formula = _ByFormula(operation, formula.gradients)

@@ -52,8 +52,8 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
     """
     operands = weight, lora_A, lora_B
     if eligibility.constant_route(*operands) is Route.OPERATOR:
-        return torch.ops.dorajit.weight_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
-                                             scale, chunk_mb)
+        return torch.ops.dorajit.factored_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
+                                               scale, chunk_mb)
     return _computed(*operands, scale, chunk_mb, weight if frozen is None else frozen)
 
 
@@ -262,7 +262,7 @@ def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):
 
 
 _library = torch.library.Library("dorajit", "FRAGMENT")
-_library.define("weight_norm(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, "
+_library.define("factored_norm(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, "
                 "int? chunk_mb) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-_library.impl("weight_norm", _operator, "CompositeExplicitAutograd")
-torch.library.register_fake("dorajit::weight_norm", _fake_operator, lib=_library)
+_library.impl("factored_norm", _operator, "CompositeExplicitAutograd")
+torch.library.register_fake("dorajit::factored_norm", _fake_operator, lib=_library)

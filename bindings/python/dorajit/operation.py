@@ -58,7 +58,7 @@ class Operation:
         launch: (*inputs, *outputs, *scalars) -> the output, or a tuple of several. An output is a tensor
             to be written, an element type of a tensor to be allocated, or None where it is left out.
             Raises dorajit.Error for what no kernel takes.
-        has_models: whether each output has the dimensions of an input.
+        has_models: whether each output has the dimensions of an input that may not be left out.
     """
 
     name: str
@@ -130,7 +130,7 @@ def _described(name, documentation, operands, scalars):
     inputs, outputs = [], []
     for one in operands:
         (outputs if one.pop("is_output") else inputs).append(Operand(**one))
-    known = {one.dimensions for one in inputs}
+    known = {one.dimensions for one in inputs if one.is_required}
     return Operation(name, documentation, tuple(inputs), tuple(outputs), tuple(scalars), getattr(_native, name),
                      all(one.dimensions in known for one in outputs))
 

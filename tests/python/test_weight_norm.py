@@ -1,0 +1,88 @@
+"""The operation weight_norm: norms of the rows of W + s B A by one kernel."""
+
+import pytest
+import torch
+from dorajit import errors, run
+from dorajit.control import force_native
+from dorajit.operation import operations
+
+WEIGHT_NORM = operations["weight_norm"]
+SCALE = -0.75
+F32, BF16, F16, F64 = torch.float32, torch.bfloat16, torch.float16, torch.float64
+
+
+def factors(out, columns, rank, types, device="cpu"):
+    shapes = (out, columns), (rank, columns), (out, rank)
+    torch.manual_seed(out + columns + rank)
+    return [torch.randn(shape).to(device, dtype) for shape, dtype in zip(shapes, types)]
+
+
+def exact(weight, a, b):
+    return torch.linalg.vector_norm(weight.double() + SCALE * (b.double() @ a.double()), dim=1)
+
+
+def call(given, magnitude, wanted, types=(F32, F32, F32)):
+    return torch.ops.dorajit.weight_norm(*given, magnitude, SCALE, wanted, *types)
+
+
+@pytest.mark.parametrize("types", [(BF16, BF16, BF16), (BF16, F32, F32), (F16, F16, F16), (F32, BF16, F32),
+                                   (F32, F32, F32)])
+@pytest.mark.parametrize("out, columns, rank", [(8, 16, 1), (33, 130, 7), (128, 256, 64)])
+def test_each_output_alone_and_with_the_others(device, out, columns, rank, types):
+    given = factors(out, columns, rank, types, device)
+    norms, magnitude = exact(*given), torch.rand(out, device=device) + 0.5
+    with force_native():
+        norm, = call(given, None, [True, False, False])
+        square, = call(given, None, [False, True, False])
+        gain, = call(given, magnitude, [False, False, True])
+        together = call(given, magnitude, [True, True, True])
+    torch.testing.assert_close(norm.double(), norms, rtol=2e-6, atol=0)
+    torch.testing.assert_close(square.double(), norms.square(), rtol=4e-6, atol=0)
+    torch.testing.assert_close(gain.double(), magnitude / norms, rtol=3e-6, atol=0)
+    for one, other in zip(together, (norm, square, gain)):
+        assert torch.equal(one, other)
+
+
+def test_float64_is_computed_in_float64(device):
+    given = factors(9, 33, 5, (F64, F64, F64), device)
+    norm, = call(given, None, [True, False, False], (F64, F64, F64))
+    torch.testing.assert_close(norm, exact(*given), rtol=1e-14, atol=0)
+
+
+def test_what_is_left_of_two_large_terms_is_right(device):
+    weight = torch.randn(64, 256, device=device)
+    b, a = torch.linalg.qr(weight)  # weight = b @ a, but for a thousandth of a thousandth
+    norm, = torch.ops.dorajit.weight_norm(weight, a.contiguous(), b.contiguous(), None, -1.0,
+                                          [True, False, False], F32, F32, F32)
+    left = torch.linalg.vector_norm(weight.double() - b.double() @ a.double(), dim=1)
+    torch.testing.assert_close(norm.double(), left, rtol=0, atol=2e-6 * weight.norm(dim=1).max().item())
+
+
+def test_the_expression_agrees_with_the_kernel(device):
+    import dorajit
+    given = factors(40, 96, 12, (BF16, BF16, BF16), device)
+    magnitude = torch.rand(40, device=device)
+    by_kernel = call(given, magnitude, [True, True, True])
+    with dorajit.disabled():
+        by_expression = call(given, magnitude, [True, True, True])
+    for one, other in zip(by_kernel, by_expression):
+        torch.testing.assert_close(one, other, rtol=3e-6, atol=0)
+
+
+def test_compiled_code_calls_it(device):
+    given = factors(16, 64, 4, (F32, F32, F32), device)
+    compiled = torch.compile(lambda *of: call(of, None, [True, False, False])[0], fullgraph=True,
+                             backend="aot_eager")
+    assert torch.equal(compiled(*given), call(given, None, [True, False, False])[0])
+
+
+def test_a_gain_needs_its_magnitude(device):
+    given = factors(16, 64, 4, (F32, F32, F32), device)
+    with pytest.raises(errors.Error, match="`gain` is made of `magnitude`"), force_native():
+        run.launch(WEIGHT_NORM, (*given, None), (None, None, F32), SCALE)
+
+
+def test_factors_that_do_not_go_together_are_named(device):
+    weight, a, b = factors(16, 64, 4, (F32, F32, F32), device)
+    with pytest.raises(ValueError, match="`lora_B`"):
+        call((weight, a, b[:, :3].contiguous()), None, [True, False, False])
