@@ -149,15 +149,15 @@ TEST_F(CliModelFiles, NormsAreOfTheWeightsAndTheRank) {
   const auto of_adapter = norms({"--model", model("llama"), "--adapter", model("adapter")});
   // Three layers; norm, its square, or the gain; an adapter in f32, and one like the weight.
   EXPECT_EQ(of_adapter.size(), 3 * 3 * 2);
-  for (const char* expected : {"weight_norm/bf16,f32,f32,-,f32,-,-/v4/o12/i4096/k16",
-                               "weight_norm/bf16,bf16,bf16,-,f32,-,-/v8/o10/i4096/k16",
-                               "weight_norm/bf16,f32,f32,-,-,f32,-/v4/o12/i14336/k16",
-                               "weight_norm/bf16,bf16,bf16,bf16,-,-,bf16/v8/o12/i4096/k16"}) {
+  for (const char* expected : {"weight_norm/bf16,f32,f32,-,f32,-,-/v4/i4096/k16/o12",
+                               "weight_norm/bf16,bf16,bf16,-,f32,-,-/v8/i4096/k16/o10",
+                               "weight_norm/bf16,f32,f32,-,-,f32,-/v4/i14336/k16/o12",
+                               "weight_norm/bf16,bf16,bf16,bf16,-,-,bf16/v8/i4096/k16/o12"}) {
     EXPECT_THAT(of_adapter, Contains(expected));
   }
   EXPECT_THAT(norms({"--model", model("llama"), "--rank", "8,64"}),
-              IsSupersetOf({"weight_norm/bf16,f32,f32,-,f32,-,-/v4/o14/i4096/k8",
-                            "weight_norm/bf16,f32,f32,-,f32,-,-/v4/o14/i4096/k64"}));
+              IsSupersetOf({"weight_norm/bf16,f32,f32,-,f32,-,-/v4/i4096/k8/o14",
+                            "weight_norm/bf16,f32,f32,-,f32,-,-/v4/i4096/k64/o14"}));
   EXPECT_THAT(refused({"--model", model("llama"), "--op", "weight_norm"}).err,
               HasSubstr("--rank or --adapter"));
 }
