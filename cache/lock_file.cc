@@ -16,6 +16,7 @@
 #include "kernel_templates/config_text.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/json_fields.h"
+#include "runtime/base/printable_text.h"
 
 namespace dorajit::cache {
 namespace {
@@ -56,6 +57,7 @@ std::optional<LockEntry> read_line(std::string_view text) {
   for (const auto& [name, member, may_be_null] : kTexts) {
     if (may_be_null && fields.is_null(name)) continue;
     entry.*member = fields.text(name);
+    if (!is_printable_line(entry.*member)) return std::nullopt;  // messages show it
   }
   const auto config = kernels::parse_config(fields.text("config"));
   if (!config || !fields.fault().empty()) return std::nullopt;

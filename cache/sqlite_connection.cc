@@ -8,6 +8,7 @@
 
 #include "cache/file_error.h"
 #include "cache/held_folder.h"
+#include "runtime/base/printable_text.h"
 
 namespace dorajit::cache {
 namespace {
@@ -48,9 +49,11 @@ std::string_view symbol(int code) {
 }
 
 std::unexpected<SqliteError> sqlite_error(sqlite3* handle, std::string_view what, int code) {
-  return std::unexpected(SqliteError{
-      code & 0xff, std::format("{}: {} ({})", what, symbol(code & 0xff),
-                               handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code))});
+  // SQLite quotes names that it found in the file.
+  const std::string message =
+      printable_line(handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code));
+  return std::unexpected(
+      SqliteError{code & 0xff, std::format("{}: {} ({})", what, symbol(code & 0xff), message)});
 }
 
 std::int64_t size_of(const std::string& path) {

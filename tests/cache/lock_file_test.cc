@@ -25,7 +25,7 @@ LockEntry entry(const std::string& device, const std::string& problem) {
 }
 
 std::vector<LockEntry> entries() {
-  LockEntry builtin = entry("cpu \"x\"\n", "p/2");
+  LockEntry builtin = entry("cpu \"x\"", "p/2");
   builtin.compiler = builtin.artifact = builtin.code = "";
   return {entry("cuda", "p/2"), entry("cuda", "p/1"), builtin};
 }
@@ -63,6 +63,22 @@ TEST(LockFile, SaysWhatIsWrong) {
   newer.replace(newer.find("\"version\":1"), 11, "\"version\":2");
   EXPECT_THAT(why(newer), HasSubstr("version 2"));
   EXPECT_THAT(why(to_lock_text(entries()) + "x"), HasSubstr("digest"));
+}
+
+TEST(LockFile, TextsThatCouldCommandATerminalAreRefused) {
+  const std::vector<std::pair<std::string, std::string LockEntry::*>> texts = {
+      {"device", &LockEntry::device},
+      {"problem", &LockEntry::problem},
+      {"compiler", &LockEntry::compiler},
+      {"artifact", &LockEntry::artifact},
+      {"code", &LockEntry::code}};
+  for (const auto& [name, member] : texts) {
+    LockEntry forged = entry("cuda", "p/1");
+    forged.*member += "\x1b[2J\n";
+    const auto read = parse_lock_text(to_lock_text(std::vector{forged}));
+    ASSERT_FALSE(read) << name;
+    EXPECT_THAT(read.error().message, HasSubstr("its line 2 is no problem with its config"));
+  }
 }
 
 TEST(LockFile, ThatCannotBeReadIsNamed) {

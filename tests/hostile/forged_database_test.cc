@@ -130,5 +130,16 @@ TEST_F(ForgedDatabase, NamesInItCannotCommandATerminal) {
   EXPECT_EQ(file->damage, "its table \"a\\u001b[2J\\u000ab\" is not part of schema version 4");
 }
 
+TEST_F(ForgedDatabase, NamesThatSqliteQuotesCannotCommandATerminal) {
+  const auto file =
+      read_trial_file(make({.name = "schema that does not parse",
+                            .sql = "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES"
+                                   " ('table', 'a\x1b[2J\nb', 'a', 0, 'CREATE TABLE a (')",
+                            .salvaged = 5}) +
+                      "/tuning.db");
+  ASSERT_TRUE(file);
+  EXPECT_TRUE(file->damage.contains("(a\\u001b[2J\\u000ab)")) << file->damage;
+}
+
 }  // namespace
 }  // namespace dorajit::cache
