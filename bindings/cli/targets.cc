@@ -12,9 +12,10 @@ using kernels::DeviceKind;
 
 constexpr std::string_view kNativeCpu = "native-cpu";
 
-// That NVRTC made code for once: an older release of it does.
-constexpr int kDroppedArchs[] = {10, 11, 12, 13, 20, 21, 30, 32, 35, 37,
-                                 50, 52, 53, 60, 61, 62, 70, 72, 75};
+// All that there were below kOldestCurrentArch. Some release of NVRTC makes code for each.
+constexpr int kFormerArchs[] = {10, 11, 12, 13, 20, 21, 30, 32, 35, 37,
+                                50, 52, 53, 60, 61, 62, 70, 72, 75};
+constexpr int kOldestCurrentArch = 80;
 
 std::string joined(const std::vector<std::string>& texts) {
   std::string text;
@@ -22,19 +23,25 @@ std::string joined(const std::vector<std::string>& texts) {
   return text;
 }
 
+// Whatever is installed.
+Status check_exists(compile::NvrtcCompiler& nvrtc, const std::string& arch, int number) {
+  if (number >= kOldestCurrentArch || std::ranges::contains(kFormerArchs, number)) return {};
+  const auto known = nvrtc.supported_archs();
+  const auto identity = nvrtc.identity();
+  return fail(StatusCode::kInvalidArgument,
+              std::format("--arch {}: there is no such architecture; {}", arch,
+                          known && identity ? std::format("{} knows {}", *identity, joined(*known))
+                                            : "examples: sm_80, sm_90a"));
+}
+
 // Newer architectures than the library's newest are served with PTX; older ones not at all.
 Status check_supported(compile::NvrtcCompiler& nvrtc, const std::string& arch, int number) {
+  DORAJIT_ASSIGN(const std::string identity, nvrtc.identity());
   DORAJIT_ASSIGN(const std::vector<std::string> known, nvrtc.supported_archs());
   const bool is_older = std::ranges::all_of(known, [number](const std::string& one) {
     return number < cuda_arch_number(one).value_or(0);
   });
   if (!is_older) return {};
-  DORAJIT_ASSIGN(const std::string identity, nvrtc.identity());
-  if (!std::ranges::contains(kDroppedArchs, number)) {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("--arch {}: there is no such architecture; {} knows {}", arch, identity,
-                            joined(known)));
-  }
   return fail(StatusCode::kNoCompiler,
               std::format("{} makes no code for {}; it knows {}; set DORAJIT_NVRTC to an older one",
                           identity, arch, joined(known)));
@@ -54,8 +61,9 @@ Result<compile::Target> make_target(Engine& engine, const std::string& arch) {
         StatusCode::kInvalidArgument,
         std::format("--arch {} is no architecture; examples: sm_80, sm_90a, {}", arch, kNativeCpu));
   }
-  DORAJIT_TRY(engine.kernels().nvrtc().identity());
-  DORAJIT_TRY(check_supported(engine.kernels().nvrtc(), arch, *number));
+  compile::NvrtcCompiler& nvrtc = engine.kernels().nvrtc();
+  DORAJIT_TRY(check_exists(nvrtc, arch, *number));
+  DORAJIT_TRY(check_supported(nvrtc, arch, *number));
   return compile::Target{.kind = DeviceKind::kCuda, .arch = arch};
 }
 

@@ -165,6 +165,18 @@ TEST(CliPrewarm, ArchitectureThatIsNone) {
   EXPECT_THAT(result.err, HasSubstr("--arch pentium is no architecture"));
 }
 
+TEST(CliPrewarm, ArchitectureThatNeverWasIsWrongUsageWithoutNvrtcToo) {
+  CliSandbox sandbox;
+  sandbox.set("DORAJIT_NVRTC", "/nowhere");
+  const std::vector<std::vector<std::string>> commands = {
+      {"prewarm", "--arch", "sm_42", "--shapes", "2x64"}, {"compile", "--arch", "sm_42"}};
+  for (const std::vector<std::string>& command : commands) {
+    const CliResult never = sandbox.run(command);
+    EXPECT_EQ(never.exit_code, kUsage) << command[0];
+    EXPECT_THAT(never.err, HasSubstr("--arch sm_42: there is no such architecture; examples"));
+  }
+}
+
 // With NVRTC, without a GPU.
 class CliPrewarmCuda : public testing::Test {
  protected:
