@@ -12,6 +12,8 @@
 #include "bindings/cli/progress_bar.h"
 #include "bindings/cli/text_format.h"
 #include "cache/output_file.h"
+#include "kernel_templates/config_limits.h"
+#include "kernel_templates/config_text.h"
 
 namespace dorajit::cli {
 namespace {
@@ -40,11 +42,14 @@ Result<std::vector<cache::LockEntry>> as_here(const std::vector<cache::LockEntry
     if (!problem) {
       return fail(StatusCode::kIoError, std::format("\"{}\" is no problem", entry.problem));
     }
+    const std::string why = kernels::why_config_is_invalid(
+        problem->variant, chosen.device->info().traits, problem->vector_width,
+        problem->largest_sizes(), entry.config);
     auto found =
-        entry.config[kernels::kVectorWidth] <= problem->vector_width
+        why.empty()
             ? autotune::fingerprint_of(*problem, entry.config, *chosen.device, engine.kernels())
-            : fail(StatusCode::kIoError,
-                   std::format("{}: its vectors do not fit the problem", entry.problem));
+            : fail(StatusCode::kIoError, std::format("{}: its config {} is invalid: {}",
+                                                     entry.problem, to_text(entry.config), why));
     if (found) {
       here.push_back(*std::move(found));
     } else {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "cache/lock_file.h"
 #include "kernel_templates/config_text.h"
@@ -123,6 +124,18 @@ TEST_F(CliFreeze, ChecksAMachineAgainstAFile) {
   const CliResult missing = sandbox_.run({"freeze", "--check", file("b.lock"), "--device", "cpu"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_THAT(missing.out, HasSubstr("not in this machine"));
+}
+
+TEST_F(CliFreeze, AConfigThatCannotRunHereDiffers) {
+  freeze(file("a.lock"), "4x64");
+  auto larger = entries(file("a.lock"));
+  larger[0].config.set(kernels::kWarps, static_cast<int>(std::thread::hardware_concurrency()) + 1);
+  std::ofstream(file("b.lock")) << cache::to_lock_text(larger);
+  const CliResult checked = sandbox_.run({"freeze", "--check", file("b.lock"), "--device", "cpu"});
+  EXPECT_EQ(checked.exit_code, 1);
+  EXPECT_THAT(checked.err, HasSubstr(larger[0].problem + ": its config "));
+  EXPECT_THAT(checked.err, HasSubstr("workers are more than the"));
+  EXPECT_THAT(checked.out, HasSubstr("not in this machine"));
 }
 
 TEST_F(CliFreeze, TheDoctorReadsTheFileThatHolds) {
