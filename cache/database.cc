@@ -30,8 +30,8 @@ std::unexpected<Unavailable> unavailable(std::string reason) {
   return std::unexpected(Unavailable{std::move(reason), false});
 }
 
-std::unexpected<Unavailable> newer(std::string_view reason) {
-  return unavailable(std::format("{} or set another DORAJIT_CACHE_DIR", reason));
+std::unexpected<Unavailable> newer(std::string_view reason, FilePlace place) {
+  return unavailable(std::format("{} or {}", reason, choice_of(place, "another folder")));
 }
 
 std::unexpected<Unavailable> busy(std::string reason) {
@@ -78,20 +78,21 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
     DORAJIT_ASSIGN(const HeldFolder folder, hold_folder());
     const std::string file = file_in(folder);
     if (!is_writable_directory(folder->held_path())) {
-      std::string reason = file_error("write to", directory_, errno).message;
+      std::string reason = file_error("write to", directory_, errno, trust_.place).message;
       return open_for_reading(std::move(use), folder, std::move(reason));
     }
     auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kShared, left(deadline),
-                                  FilePlace::kCacheFolder, folder->file_mode());
+                                  trust_.place, folder->file_mode());
     if (lock && !*lock) return busy(path_ + ".lock was held for too long");
     // Without locks on this file system nobody sets the file aside either.
     std::optional<FileLock> held;
     if (lock) held = *std::move(lock);
 
     const auto depth = checked_.load() ? CheckDepth::kMarks : CheckDepth::kStructure;
-    Inspection found = inspect(file, Connection::Mode::kReadWrite, depth, left(deadline));
+    Inspection found =
+        inspect(file, Connection::Mode::kReadWrite, depth, left(deadline), trust_.place);
     if (found.state == FileState::kBusy) return busy(std::move(found.reason));
-    if (found.state == FileState::kNewer) return newer(found.reason);
+    if (found.state == FileState::kNewer) return newer(found.reason, trust_.place);
     if (found.state == FileState::kUnusable) {
       return open_for_reading(std::move(use), folder, std::move(found.reason));
     }
@@ -105,7 +106,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
       return Session(std::move(use), folder, std::move(held), std::move(connection), read_only);
     }
     if (found.state == FileState::kAbsent && !has_orphans(file)) {
-      if (auto made = publish_new_database(file, folder->file_mode()); !made) {
+      if (auto made = publish_new_database(file, trust_.place, folder->file_mode()); !made) {
         return unavailable(made.error().message);
       }
       continue;
@@ -120,15 +121,17 @@ std::expected<Session, Unavailable> Database::open_for_reading(WorkInProgress us
                                                                HeldFolder folder,
                                                                std::string why_not_writing) {
   std::optional<FileLock> held;
-  if (auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kShared, milliseconds(0));
+  if (auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kShared, milliseconds(0),
+                                    trust_.place);
       lock) {
     held = *std::move(lock);
   }
   // A WAL needs files beside the database. Where they can be had, reading through them sees the
   // newest commits; where not, nobody can be writing, and the file alone serves.
   for (const auto mode : {Connection::Mode::kReadOnly, Connection::Mode::kImmutable}) {
-    Inspection found = inspect(file_in(folder), mode, CheckDepth::kMarks, milliseconds(0));
-    if (found.state == FileState::kNewer) return newer(found.reason);
+    Inspection found =
+        inspect(file_in(folder), mode, CheckDepth::kMarks, milliseconds(0), trust_.place);
+    if (found.state == FileState::kNewer) return newer(found.reason, trust_.place);
     if (found.state == FileState::kUsable) {
       return Session(std::move(use), std::move(folder), std::move(held),
                      *std::move(found.connection), true);
@@ -142,15 +145,17 @@ std::expected<void, Unavailable> Database::repair() {
   DORAJIT_ASSIGN(const HeldFolder folder, hold_folder());
   const std::string file = file_in(folder);
   auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kExclusive, repair_wait_,
-                                FilePlace::kCacheFolder, folder->file_mode());
+                                trust_.place, folder->file_mode());
   // Without locks nobody can know that the file is unused.
   if (!lock) return unavailable(lock.error().message);
   if (!*lock) return busy(path_ + ".lock was held for too long");
 
-  Inspection found = inspect(file, Connection::Mode::kReadWrite, CheckDepth::kWhole, repair_wait_);
+  Inspection found =
+      inspect(file, Connection::Mode::kReadWrite, CheckDepth::kWhole, repair_wait_, trust_.place);
   if (found.state == FileState::kAbsent) remove_orphans(file);
   if (found.state == FileState::kDamaged) {
-    if (auto made = replace_damaged_database(file, found.reason, folder->file_mode()); !made) {
+    if (auto made = replace_damaged_database(file, found.reason, trust_.place, folder->file_mode());
+        !made) {
       return unavailable(made.error().message);
     }
   }

@@ -19,7 +19,7 @@ bool is_directory(const std::string& path) {
 
 }  // namespace
 
-Status make_private_directories(const std::string& path) {
+Status make_private_directories(const std::string& path, FilePlace place) {
   if (is_directory(path)) return {};
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string prefix = path.substr(0, end);
@@ -28,7 +28,7 @@ Status make_private_directories(const std::string& path) {
     if (::mkdir(prefix.c_str(), 0700) != 0) {
       const int error_number = errno == EEXIST ? ENOTDIR : errno;
       if (!is_directory(prefix)) {
-        return std::unexpected(file_error("create folder", prefix, error_number));
+        return std::unexpected(file_error("create folder", prefix, error_number, place));
       }
     }
     if (end == std::string::npos) return {};

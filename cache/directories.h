@@ -10,7 +10,7 @@ namespace dorajit::cache {
 
 // Makes `path` and what is missing above it, readable by nobody else (0700). A folder that is
 // there already keeps its mode.
-Status make_private_directories(const std::string& path);
+Status make_private_directories(const std::string& path, FilePlace place = FilePlace::kCacheFolder);
 
 // Makes one folder (0700) where everybody may make some. An error where what has the name is no
 // folder of this user's, is a symbolic link, or can be written by others, DORAJIT_TRUST_GROUP or

@@ -7,22 +7,22 @@
 #include <system_error>
 
 namespace dorajit::cache {
-namespace {
 
-// "set DORAJIT_CACHE_DIR to a folder with room"
-std::string choose(FilePlace place, std::string_view folder) {
+std::string choice_of(FilePlace place, std::string_view folder) {
   switch (place) {
+    case FilePlace::kDatabases:
+      return std::format("set DORAJIT_DATABASES to {}", folder);
     case FilePlace::kDaemonFolder:
       return std::format("set DORAJIT_DAEMON_DIR to {}", folder);
     case FilePlace::kNamed:
       return std::format("name a file in {}", folder);
+    case FilePlace::kNamedFolder:
+      return std::format("name {}", folder);
     case FilePlace::kCacheFolder:
       break;
   }
   return std::format("set DORAJIT_CACHE_DIR to {}", folder);
 }
-
-}  // namespace
 
 std::string shown_path(std::string_view path) {
   if (!path.starts_with(kHeldFolders)) return std::string(path);
@@ -36,7 +36,7 @@ std::string remedy(int error_number, FilePlace place) {
   switch (error_number) {
     case ENOSPC:
     case EDQUOT:
-      return "free space there or " + choose(place, "a folder with room");
+      return "free space there or " + choice_of(place, "a folder with room");
     case EFBIG:
       return "raise the file size limit (ulimit -f)";
     case EMFILE:
@@ -48,9 +48,9 @@ std::string remedy(int error_number, FilePlace place) {
     case ENOTDIR:
     case ENOENT:
     case EEXIST:
-      return choose(place, "a writable folder");
+      return choice_of(place, "a writable folder");
     default:
-      return "check that file system or " + choose(place, "a folder on another one");
+      return "check that file system or " + choice_of(place, "a folder on another one");
   }
 }
 

@@ -17,9 +17,14 @@ std::string shown_path(std::string_view path);
 // Who said where a file is.
 enum class FilePlace {
   kCacheFolder,   // DORAJIT_CACHE_DIR
+  kDatabases,     // DORAJIT_DATABASES
   kDaemonFolder,  // DORAJIT_DAEMON_DIR
   kNamed,         // whoever named the file itself, by an option for instance
+  kNamedFolder,   // whoever named its folder
 };
+
+// How to have another place instead: "set DORAJIT_CACHE_DIR to a folder with room".
+std::string choice_of(FilePlace place, std::string_view folder);
 
 // What to do about an errno value of such a file: "free space there or set DORAJIT_CACHE_DIR ...".
 std::string remedy(int error_number, FilePlace place = FilePlace::kCacheFolder);

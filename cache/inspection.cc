@@ -59,13 +59,13 @@ const char* check_statement(CheckDepth depth, off_t bytes) {
 }  // namespace
 
 Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth depth,
-                   std::chrono::milliseconds wait) {
+                   std::chrono::milliseconds wait, FilePlace place) {
   // Only stat() is used beside SQLite: closing a descriptor of the file would drop the locks that
   // SQLite holds on it in this process.
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) return outcome(FileState::kAbsent, {});
-    return outcome(FileState::kUnusable, file_error("stat", path, errno).message);
+    return outcome(FileState::kUnusable, file_error("stat", path, errno, place).message);
   }
   if (!S_ISREG(info.st_mode))
     return outcome(FileState::kUnusable, shown_path(path) + " is not a file");

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "cache/file_error.h"
 #include "cache/sqlite_connection.h"
 
 namespace dorajit::cache {
@@ -33,6 +34,6 @@ struct Inspection {
 };
 
 Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth depth,
-                   std::chrono::milliseconds wait);
+                   std::chrono::milliseconds wait, FilePlace place);
 
 }  // namespace dorajit::cache

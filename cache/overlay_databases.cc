@@ -32,8 +32,9 @@ Result<OpenOverlay> open_overlay(const std::string& path, const Trust& trust, Ch
   const std::string name = std::filesystem::path(path).filename();
   DORAJIT_TRY(folder->check_file(name));
   OpenOverlay overlay{.folder = hold(*std::move(folder)), .inspection = {}};
-  overlay.inspection = inspect(overlay.folder->held_path() + "/" + name,
-                               Connection::Mode::kImmutable, depth, std::chrono::milliseconds(0));
+  overlay.inspection =
+      inspect(overlay.folder->held_path() + "/" + name, Connection::Mode::kImmutable, depth,
+              std::chrono::milliseconds(0), trust.place);
   if (overlay.inspection.state == FileState::kUsable) return overlay;
   return fail(StatusCode::kIoError,
               overlay.inspection.state == FileState::kAbsent ? kAbsent : overlay.inspection.reason);

@@ -17,7 +17,7 @@
 
 namespace dorajit::cache {
 
-inline constexpr Trust kOverlayTrust{.variable = "DORAJIT_DATABASES"};
+inline constexpr Trust kOverlayTrust{.place = FilePlace::kDatabases};
 
 // The *.db of a folder, in the order of their names. Empty for no folder; where it cannot be read,
 // or `trust` does not let it pass, a warning says so.

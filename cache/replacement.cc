@@ -105,9 +105,9 @@ void remove_orphans(const std::string& path) {
   for (const char* companion : kCompanions) ::unlink((path + companion).c_str());
 }
 
-Status publish_new_database(const std::string& path, mode_t mode) {
+Status publish_new_database(const std::string& path, FilePlace place, mode_t mode) {
   remove_stale_temporaries(parent_directory(path));
-  DORAJIT_ASSIGN(AtomicFile file, make_database(path, {}, FilePlace::kCacheFolder, mode));
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, {}, place, mode));
   DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
   (void)published;
   return {};
@@ -122,10 +122,11 @@ Status write_shipped_database(const std::string& path, std::span<const Trial> tr
   return file.publish_replacing();
 }
 
-Status replace_damaged_database(const std::string& path, const std::string& reason, mode_t mode) {
+Status replace_damaged_database(const std::string& path, const std::string& reason, FilePlace place,
+                                mode_t mode) {
   remove_stale_temporaries(parent_directory(path));
   const Salvaged rows = salvage(path);
-  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, FilePlace::kCacheFolder, mode));
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, place, mode));
 
   // Reading the file has left a WAL with nothing in it, and an index of that nothing.
   if (is_empty(path + "-wal")) {
@@ -137,11 +138,11 @@ Status replace_damaged_database(const std::string& path, const std::string& reas
   // after it, the next one finds no file and no WAL that it could mistake for its own.
   for (const char* companion : kCompanions) {
     if (::rename((path + companion).c_str(), (aside + companion).c_str()) != 0 && errno != ENOENT) {
-      return std::unexpected(file_error("set aside", path + companion, errno));
+      return std::unexpected(file_error("set aside", path + companion, errno, place));
     }
   }
   if (::rename(path.c_str(), aside.c_str()) != 0) {
-    return std::unexpected(file_error("set aside", path, errno));
+    return std::unexpected(file_error("set aside", path, errno, place));
   }
   DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
   const std::string kept = shown_path(aside);

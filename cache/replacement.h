@@ -5,13 +5,14 @@
 
 #include <string>
 
+#include "cache/file_error.h"
 #include "runtime/base/error.h"
 
 namespace dorajit::cache {
 
 // Makes a complete, empty database and publishes it as `path`. Another one published meanwhile is
 // success, so this needs no lock. `mode` is the file's.
-Status publish_new_database(const std::string& path, mode_t mode);
+Status publish_new_database(const std::string& path, FilePlace place, mode_t mode);
 
 // Whether a WAL lies at `path` whose database is gone. SQLite would apply it to a new database.
 bool has_orphans(const std::string& path);
@@ -22,6 +23,7 @@ void remove_orphans(const std::string& path);
 // Sets the damaged file at `path` aside as `path`.corrupt-<UTC time>, its WAL with it, and puts in
 // its place a database of what could be salvaged. When no new database can be made, the old file
 // stays where it is. Call only under the exclusive lock: nobody may have `path` open.
-Status replace_damaged_database(const std::string& path, const std::string& reason, mode_t mode);
+Status replace_damaged_database(const std::string& path, const std::string& reason, FilePlace place,
+                                mode_t mode);
 
 }  // namespace dorajit::cache

@@ -61,9 +61,11 @@ Result<std::string> read_bytes(const std::string& path) {
 
 // Through the WAL where that can be read, so that the newest commits are there.
 Inspection inspect_for_reading(const std::string& path) {
-  Inspection found = inspect(path, Connection::Mode::kReadOnly, CheckDepth::kWhole, kWaitForOthers);
+  Inspection found = inspect(path, Connection::Mode::kReadOnly, CheckDepth::kWhole, kWaitForOthers,
+                             FilePlace::kNamed);
   if (found.state != FileState::kUnusable) return found;
-  return inspect(path, Connection::Mode::kImmutable, CheckDepth::kWhole, kWaitForOthers);
+  return inspect(path, Connection::Mode::kImmutable, CheckDepth::kWhole, kWaitForOthers,
+                 FilePlace::kNamed);
 }
 
 SqliteStatus read_rows(Connection& connection, TrialFile& file, const Progress& progress) {

@@ -26,9 +26,8 @@ bool is_trusted_owner(const struct stat& found, const struct stat* folder, const
 Status refuse(const std::string& path, std::string_view what, std::string_view remedy,
               const Trust& trust) {
   return fail(StatusCode::kIoError,
-              std::format("{} {}, so others could have put code or tuning results there; {}, or "
-                          "set {} to a folder of your own",
-                          path, what, remedy, trust.variable));
+              std::format("{} {}, so others could have put code or tuning results there; {}, or {}",
+                          path, what, remedy, choice_of(trust.place, "a folder of your own")));
 }
 
 // `folder` is what it lies in, or null for the topmost folder.
@@ -39,9 +38,8 @@ Status check(const struct stat& found, const std::string& path, const struct sta
     return fail(
         StatusCode::kIoError,
         std::format("{} is a symbolic link, and none is followed inside a folder of code or "
-                    "tuning results; put what it leads to in its place, or set {} to that "
-                    "folder",
-                    path, trust.variable));
+                    "tuning results; put what it leads to in its place, or {}",
+                    path, choice_of(trust.place, "that folder")));
   }
   if (!is_trusted_owner(found, folder, trust)) {
     return refuse(path,
@@ -84,10 +82,10 @@ TrustedDirectory::Found TrustedDirectory::open_at(const TrustedDirectory* parent
       }
     }
     if (error_number == ENOTDIR) return std::nullopt;
-    return std::unexpected(file_error("open folder", path, error_number));
+    return std::unexpected(file_error("open folder", path, error_number, trust.place));
   }
   if (::fstat(descriptor.get(), &found) != 0) {
-    return std::unexpected(file_error("look at folder", path, errno));
+    return std::unexpected(file_error("look at folder", path, errno, trust.place));
   }
   DORAJIT_TRY(check(found, path, around, trust));
   return TrustedDirectory(std::move(descriptor), path, found, trust);
@@ -98,9 +96,9 @@ TrustedDirectory::Found TrustedDirectory::open(const std::string& path, const Tr
 }
 
 Result<TrustedDirectory> TrustedDirectory::make(const std::string& path, const Trust& trust) {
-  DORAJIT_TRY(make_private_directories(path));
+  DORAJIT_TRY(make_private_directories(path, trust.place));
   DORAJIT_ASSIGN(auto found, open(path, trust));
-  if (!found) return std::unexpected(file_error("open folder", path, ENOENT));
+  if (!found) return std::unexpected(file_error("open folder", path, ENOENT, trust.place));
   return *std::move(found);
 }
 
@@ -117,8 +115,8 @@ Result<TrustedDirectory> TrustedDirectory::make_and_enter(const std::string& nam
     ::fstat(found->descriptor(), &found->status_);
   }
   if (found) return *std::move(found);
-  return std::unexpected(
-      file_error("create folder", path_of(name), error_number == EEXIST ? ENOTDIR : error_number));
+  return std::unexpected(file_error("create folder", path_of(name),
+                                    error_number == EEXIST ? ENOTDIR : error_number, trust_.place));
 }
 
 Result<std::optional<FileDescriptor>> TrustedDirectory::open_file(const std::string& name) const {
@@ -129,11 +127,11 @@ Result<std::optional<FileDescriptor>> TrustedDirectory::open_file(const std::str
     const int error_number = errno;
     if (error_number == ENOENT) return std::nullopt;
     DORAJIT_TRY(check_file(name));
-    return std::unexpected(file_error("open", path_of(name), error_number));
+    return std::unexpected(file_error("open", path_of(name), error_number, trust_.place));
   }
   struct stat found{};
   if (::fstat(file.get(), &found) != 0) {
-    return std::unexpected(file_error("look at", path_of(name), errno));
+    return std::unexpected(file_error("look at", path_of(name), errno, trust_.place));
   }
   DORAJIT_TRY(check(found, path_of(name), &status_, trust_));
   return file;
@@ -145,7 +143,7 @@ Status TrustedDirectory::check_file(const std::string& name) const {
     return check(found, path_of(name), &status_, trust_);
   }
   if (errno == ENOENT) return {};
-  return std::unexpected(file_error("look at", path_of(name), errno));
+  return std::unexpected(file_error("look at", path_of(name), errno, trust_.place));
 }
 
 mode_t TrustedDirectory::file_mode() const { return is_shared(status_, trust_) ? 0660 : 0600; }

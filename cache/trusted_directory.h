@@ -6,8 +6,8 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
+#include "cache/file_error.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file_descriptor.h"
 
@@ -16,8 +16,8 @@ namespace dorajit::cache {
 // Who may have written what a process is about to use, besides its own user and root.
 struct Trust {
   bool group = false;  // members of the group that may write a folder (DORAJIT_TRUST_GROUP)
-  std::optional<uid_t> owner{};                     // one more user
-  std::string_view variable = "DORAJIT_CACHE_DIR";  // names another folder: for messages
+  std::optional<uid_t> owner{};               // one more user
+  FilePlace place = FilePlace::kCacheFolder;  // for messages
 };
 
 // An open folder that was checked through its descriptor. What lies in it is reached through that

@@ -186,9 +186,8 @@ void TuningStore::State::note_available(Access access, bool read_only) {
     in_use = true;
     if (read_only) {
       why = std::format(
-          "{} can be read but not written; free space on its disk, or set DORAJIT_CACHE_DIR to a "
-          "writable folder to keep new results",
-          database->path());
+          "{} can be read but not written; free space on its disk, or {} to keep new results",
+          database->path(), choice_of(options_.trust.place, "a writable folder"));
       reason = why;
     } else if (access == Access::kWrite || memory.unsaved().empty()) {
       // A read says nothing about a disk that was too full to write to.

@@ -99,8 +99,10 @@ Result<ExitCode> ImportCommand::import_files(const Invocation& invocation) const
 Result<ExitCode> ImportCommand::ship(const Invocation& invocation) const {
   ProgressBar progress(!invocation.json);
   DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(files_, partial_, progress));
-  const auto store = cache::TuningStore::open(std::filesystem::absolute(folder_).string(),
-                                              {.trust = bindings::trust_of(invocation.settings)});
+  cache::Trust trust = bindings::trust_of(invocation.settings);
+  trust.place = cache::FilePlace::kNamedFolder;
+  const auto store =
+      cache::TuningStore::open(std::filesystem::absolute(folder_).string(), {.trust = trust});
   const cache::MergeCounts counts = store->merge(all_trials(inputs));
   progress.hide();
   if (!store->persistent()) return nothing_kept("imported", *store);

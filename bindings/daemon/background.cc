@@ -49,7 +49,8 @@ void replace(int stream, const FileDescriptor& by) {
 
 // Empty where it cannot be written, or the folder is not this user's alone.
 FileDescriptor open_log(const std::string& folder) {
-  const auto found = cache::TrustedDirectory::open(folder, {.variable = "DORAJIT_DAEMON_DIR"});
+  const auto found =
+      cache::TrustedDirectory::open(folder, {.place = cache::FilePlace::kDaemonFolder});
   if (!found || !*found) return {};
   return FileDescriptor(::openat((*found)->descriptor(), "dorajitd.log",
                                  O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));

@@ -285,5 +285,25 @@ TEST(CliCache, NothingIsImportedWhereNothingCanBeKept) {
   EXPECT_THAT(imported.err, HasSubstr("nothing was imported"));
 }
 
+TEST(CliCache, AFolderToShipThatCannotBeUsedIsNamedOtherwise) {
+  const CliSandbox sandbox;
+  const std::string trials = sandbox.folder() + "/x.jsonl";
+  write_file(trials,
+             "{\"format\":\"dorajit-trials\",\"version\":1}\n"
+             "{\"end\":\"dorajit-trials\",\"trials\":0}\n");
+  const CliResult missing = sandbox.run({"import", "--into", "/dev/null/shipped", trials});
+  EXPECT_EQ(missing.exit_code, kFailed);
+  EXPECT_THAT(missing.err, HasSubstr("Not a directory; name a writable folder"));
+  const std::string open = sandbox.folder() + "/open";
+  std::filesystem::create_directory(open);
+  std::filesystem::permissions(open, std::filesystem::perms::all);
+  const CliResult refused = sandbox.run({"import", "--into", open, trials});
+  EXPECT_EQ(refused.exit_code, kFailed);
+  EXPECT_THAT(refused.err, HasSubstr("(chmod go-w), or name a folder of your own"));
+  for (const CliResult& result : {missing, refused}) {
+    EXPECT_THAT(result.err, testing::Not(HasSubstr("DORAJIT_CACHE_DIR")));
+  }
+}
+
 }  // namespace
 }  // namespace dorajit::test

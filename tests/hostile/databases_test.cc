@@ -64,6 +64,22 @@ TEST_F(HostileDatabases, ElsewhereAreNotRead) {
   expect_refused(file_, "is a symbolic link");
 }
 
+TEST_F(HostileDatabases, ThatCannotBeOpenedNameTheVariableThatSetsThem) {
+  if (!is_root()) GTEST_SKIP() << "only root can become another user";
+  // Trusted, as root's, and closed to others.
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0700), 0);
+  const int status = run_as(kNobody, [&] {
+    CapturedLog log;
+    CHILD_CHECK(!serve());
+    CHILD_CHECK(log.count(folder_ + ": Permission denied; set DORAJIT_DATABASES to") == 1);
+    CHILD_CHECK(log.count("DORAJIT_CACHE_DIR") == 0);
+    return 0;
+  });
+  if (status == cache::kChildSkips) GTEST_SKIP() << "becoming another user is not permitted here";
+  EXPECT_EQ(status, 0);
+}
+
 TEST_F(HostileDatabases, OfAnotherAreReadOnlyIfTheLibraryIsTheirs) {
   if (!is_root()) GTEST_SKIP() << "only root can give files away";
   ASSERT_EQ(::chown(file_.c_str(), kAttacker, kAttacker), 0);
