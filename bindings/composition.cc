@@ -29,7 +29,9 @@ std::string path_of(const Folder& folder) { return folder.value_or(std::string()
 
 // The folder to keep things in. One that may only be read is kept: what is in it serves.
 Folder usable_cache_dir(const std::string& cache_dir, const cache::Trust& trust) {
-  if (cache_dir.empty()) return fail(StatusCode::kIoError, "no cache folder is set");
+  if (cache_dir.empty()) {
+    return fail(StatusCode::kIoError, "no cache folder is set; set DORAJIT_CACHE_DIR to one");
+  }
   const auto made = cache::TrustedDirectory::make(cache_dir, trust);
   if (made) return cache_dir;
   log_once(LogLevel::kWarning, cache_dir,

@@ -107,7 +107,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
     }
     if (found.state == FileState::kAbsent && !has_orphans(file)) {
       if (auto made = publish_new_database(file, trust_.place, folder->file_mode()); !made) {
-        return unavailable(made.error().message);
+        return std::unexpected(Unavailable{.reason = made.error().message, .absent = true});
       }
       continue;
     }
@@ -128,16 +128,21 @@ std::expected<Session, Unavailable> Database::open_for_reading(WorkInProgress us
   }
   // A WAL needs files beside the database. Where they can be had, reading through them sees the
   // newest commits; where not, nobody can be writing, and the file alone serves.
+  Inspection found;
   for (const auto mode : {Connection::Mode::kReadOnly, Connection::Mode::kImmutable}) {
-    Inspection found =
-        inspect(file_in(folder), mode, CheckDepth::kMarks, milliseconds(0), trust_.place);
+    found = inspect(file_in(folder), mode, CheckDepth::kMarks, milliseconds(0), trust_.place);
     if (found.state == FileState::kNewer) return newer(found.reason, trust_.place);
     if (found.state == FileState::kUsable) {
       return Session(std::move(use), std::move(folder), std::move(held),
                      *std::move(found.connection), true);
     }
   }
-  return unavailable(std::move(why_not_writing));
+  Unavailable why{.reason = std::move(why_not_writing),
+                  .absent = found.state == FileState::kAbsent};
+  if (!why.absent && found.reason != why.reason) {
+    why.reason = std::format("{}, and {}", found.reason, why.reason);
+  }
+  return std::unexpected(std::move(why));
 }
 
 std::expected<void, Unavailable> Database::repair() {

@@ -21,7 +21,8 @@ using Deadline = std::chrono::steady_clock::time_point;
 // Why the database cannot be used just now.
 struct Unavailable {
   std::string reason;
-  bool busy = false;  // others were in the way for all of the wait
+  bool busy = false;    // others were in the way for all of the wait
+  bool absent = false;  // there is none, and none can be made
 };
 
 // An open database. Meant for one operation: while it lives, the file cannot be set aside.

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <format>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -202,6 +203,21 @@ std::string TuningStore::reason_not_persistent() {
   State& own = state();
   const std::scoped_lock lock(own.mutex);
   return own.reason;
+}
+
+Status TuningStore::readable() {
+  State& own = state();
+  const std::scoped_lock lock(own.mutex);
+  if (!own.unread) return {};
+  if (!own.database) {
+    return fail(StatusCode::kIoError,
+                std::format("there is no tuning database to read: {}", own.unread->reason));
+  }
+  return fail(StatusCode::kIoError,
+              std::format("cannot read the tuning database {}: {}; {}", own.database->path(),
+                          own.unread->reason,
+                          own.unread->busy ? "try again when other processes are done with it"
+                                           : "`dorajit doctor` checks the cache folder"));
 }
 
 std::optional<TuningClaim> TuningStore::try_claim(std::string_view device,

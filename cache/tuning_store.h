@@ -16,6 +16,7 @@
 #include "cache/trusted_directory.h"
 #include "cache/tuning_claim.h"
 #include "cache/tuning_records.h"
+#include "runtime/base/error.h"
 
 namespace dorajit::cache {
 
@@ -134,6 +135,10 @@ class TuningStore {
   bool persistent();
   // Empty if persistent().
   std::string reason_not_persistent();
+
+  // kIoError if the last lookup could not read the database, so that what it returned may lack what
+  // is there. For those to whom that is a failure; it says what to do.
+  Status readable();
 
   // The right to tune a problem; nothing while another thread or process has it.
   std::optional<TuningClaim> try_claim(std::string_view device, std::string_view problem);

@@ -35,7 +35,9 @@ TuningStore::State::State(const std::string& cache_dir, const TuningStoreOptions
       overlays(options.overlays, options.overlay_trust),
       cache_dir_(cache_dir),
       options_(options) {
-  if (!database) reason = options.without_folder;
+  if (database) return;
+  reason = options.without_folder;
+  unread = Unavailable{.reason = reason};
 }
 
 std::unique_ptr<TuningStore::State> TuningStore::State::copy_for_child() {
@@ -44,6 +46,7 @@ std::unique_ptr<TuningStore::State> TuningStore::State::copy_for_child() {
     child->memory = memory;
     child->in_use = in_use;
     child->reason = reason;
+    child->unread = unread;
   }
   return child;
 }
@@ -59,7 +62,7 @@ bool TuningStore::State::with_database(Access access, const Use& use) {
   for (bool repaired = false;;) {
     auto session = database->open(deadline);
     if (!session) {
-      note_unavailable(access, session.error().reason, session.error().busy);
+      note_unavailable(access, session.error());
       return false;
     }
     const bool read_only = session->read_only();
@@ -73,13 +76,13 @@ bool TuningStore::State::with_database(Access access, const Use& use) {
       return true;
     }
     if (!is_damage(status.error()) || read_only || repaired) {
-      note_unavailable(access, status.error().message, is_busy(status.error()));
+      note_unavailable(access, {.reason = status.error().message, .busy = is_busy(status.error())});
       return false;
     }
     session = std::unexpected(Unavailable{});  // repairing needs the file unused
     repaired = true;
     if (auto result = database->repair(); !result) {
-      note_unavailable(access, result.error().reason, result.error().busy);
+      note_unavailable(access, result.error());
       return false;
     }
   }
@@ -152,16 +155,20 @@ bool TuningStore::State::is_resting(Access access) {
   return steady_clock::now() < resting_until_[std::to_underlying(access)];
 }
 
-void TuningStore::State::note_unavailable(Access access, const std::string& why, bool busy) {
+void TuningStore::State::note_unavailable(Access access, const Unavailable& why) {
   // It says nothing of what is written, which waits longer.
-  const bool is_missed_read = busy && access != Access::kWrite;
+  const bool is_missed_read = why.busy && access != Access::kWrite;
   {
     const std::scoped_lock lock(mutex);
     if (!is_missed_read) {
       in_use = false;
-      reason = why;
+      reason = why.reason;
     }
-    if (busy) {
+    if (access != Access::kWrite) {
+      // A database that does not exist holds nothing that a read could miss.
+      unread = why.absent ? std::nullopt : std::optional(why);
+    }
+    if (why.busy) {
       resting_until_[std::to_underlying(access)] =
           steady_clock::now() + kRestingFactor * wait_of(access);
     }
@@ -169,14 +176,14 @@ void TuningStore::State::note_unavailable(Access access, const std::string& why,
   if (is_missed_read) {
     // Where many processes start at once, some wait in vain; then the next rung answers.
     const LogLevel level = access == Access::kRead ? LogLevel::kDebug : LogLevel::kWarning;
-    return log_once(level, database->path() + why,
+    return log_once(level, database->path() + why.reason,
                     std::format("{} could not be read within {} ms, and what it has is passed over "
                                 "this time: {}",
-                                database->path(), wait_of(access).count(), why));
+                                database->path(), wait_of(access).count(), why.reason));
   }
-  log_once(
-      LogLevel::kWarning, database->path() + why,
-      std::format("tuning results stay in memory for now, not in {}: {}", database->path(), why));
+  log_once(LogLevel::kWarning, database->path() + why.reason,
+           std::format("tuning results stay in memory for now, not in {}: {}", database->path(),
+                       why.reason));
 }
 
 void TuningStore::State::note_available(Access access, bool read_only) {
@@ -184,6 +191,7 @@ void TuningStore::State::note_available(Access access, bool read_only) {
   {
     const std::scoped_lock lock(mutex);
     in_use = true;
+    unread.reset();
     if (read_only) {
       why = std::format(
           "{} can be read but not written; free space on its disk, or {} to keep new results",

@@ -84,6 +84,7 @@ class TuningStore::State {
   TuningMemory memory;
   bool in_use = false;  // the last attempt to open the database succeeded
   std::string reason;   // why the last write failed or the next one would; empty: it did not
+  std::optional<Unavailable> unread;  // why the last read failed
 
  private:
   using Use = std::function<SqliteStatus(Connection&, Deadline)>;
@@ -92,7 +93,7 @@ class TuningStore::State {
 
   // False when the database could not be used; the reason has been noted and said.
   bool with_database(Access access, const Use& use);
-  void note_unavailable(Access access, const std::string& why, bool busy);
+  void note_unavailable(Access access, const Unavailable& why);
   void note_available(Access access, bool read_only);
   bool is_resting(Access access);
 

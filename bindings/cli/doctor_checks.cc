@@ -110,6 +110,8 @@ Finding check_database(cache::TuningStore& store) {
   if (!store.persistent()) {
     finding.condition = Condition::kWarning;
     finding.what += "; not kept: " + store.reason_not_persistent();
+  } else if (const Status read = store.readable(); !read) {  // others are in the way
+    return failure(finding.subject, Condition::kWarning, read.error());
   }
   return finding;
 }

@@ -37,6 +37,7 @@ Result<ExitCode> ExportCommand::run(const Invocation& invocation) {
   ProgressBar progress(!invocation.json);
   progress.show("reading the database");
   std::vector<cache::Trial> trials = store.trials();
+  DORAJIT_TRY(store.readable());
   std::erase_if(trials, [&](const cache::Trial& trial) {
     return !trial.device.contains(device_name_) ||
            (!only_device.empty() && trial.device != only_device);
@@ -47,6 +48,7 @@ Result<ExitCode> ExportCommand::run(const Invocation& invocation) {
     progress.hide();
     print_bytes(text.lines);
     print_note(std::format("{} from {}", count_text(text.trials, "trial"), store.location()));
+    if (text.left_out > 0) print_note(left_out_text(text.left_out));
     return ExitCode::kOk;
   }
   DORAJIT_ASSIGN(const cache::TrialText text,
@@ -61,6 +63,7 @@ Result<ExitCode> ExportCommand::run(const Invocation& invocation) {
   } else {
     print(std::format("{} from {} written to {}\n", count_text(text.trials, "trial"),
                       store.location(), out_));
+    if (text.left_out > 0) print(left_out_text(text.left_out) + "\n");
   }
   return ExitCode::kOk;
 }

@@ -116,7 +116,9 @@ Result<std::vector<launch::Problem>> FreezeCommand::wanted_problems(
     const ChosenDevice& chosen, cache::TuningStore& store) const {
   if (names_problems(options_)) return make_problems(options_, chosen.id.kind, "freeze");
   std::vector<launch::Problem> problems;
-  for (const cache::Winner& winner : store.winners()) {
+  const std::vector<cache::Winner> winners = store.winners();
+  DORAJIT_TRY(store.readable());
+  for (const cache::Winner& winner : winners) {
     if (winner.device != chosen.device->info().fingerprint) continue;
     if (const auto problem = launch::parse_problem(winner.problem)) problems.push_back(*problem);
   }

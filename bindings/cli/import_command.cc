@@ -142,6 +142,7 @@ Result<ExitCode> ImportCommand::undo(const Invocation& invocation) const {
 Result<ExitCode> ImportCommand::list(const Invocation& invocation) {
   const auto composition = bindings::compose_engine(invocation.settings);
   const auto imports = composition.store->imports();
+  DORAJIT_TRY(composition.store->readable());
   if (invocation.json) {
     Json document = begin_document("import");
     document["database"] = composition.store->location();

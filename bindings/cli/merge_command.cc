@@ -51,6 +51,7 @@ Result<ExitCode> MergeCommand::run(const Invocation& invocation) {
     print(std::format("{} from {} written to {}, which prove {}\n",
                       count_text(text.trials, "trial"), count_text(std::ssize(inputs), "file"),
                       out_, count_text(winners, "winner")));
+    if (text.left_out > 0) print(left_out_text(text.left_out) + "\n");
   }
   return ExitCode::kOk;
 }

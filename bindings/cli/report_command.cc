@@ -43,15 +43,15 @@ Result<Read> read_files(std::span<const std::string> paths, bool partial, bool w
   return read;
 }
 
-Read read_store(cache::TuningStore& store, const Settings& settings) {
+Result<Read> read_store(cache::TuningStore& store, const Settings& settings) {
   Read read;
+  auto trials = store.trials();
+  DORAJIT_TRY(store.readable());
+  auto winners = store.winners();
+  DORAJIT_TRY(store.readable());
   read.sources.push_back(
-      {.name = "user database", .trials = store.trials(), .winners = store.winners()});
-  read.facts.origin = store.persistent() ? store.location()
-                                         : std::format(
-                                               "memory, since the tuning database cannot "
-                                               "be used ({})",
-                                               store.reason_not_persistent());
+      {.name = "user database", .trials = std::move(trials), .winners = std::move(winners)});
+  read.facts.origin = store.location();
   if (!settings.shipped_databases.empty()) {
     read.facts.remark =
         std::format("The databases in {} are shown with --from.", settings.shipped_databases);
@@ -102,7 +102,9 @@ Result<ExitCode> ReportCommand::run(const Invocation& invocation) {
   if (files_.empty() || !invocation.device.empty()) {
     const auto composition = bindings::compose_engine(invocation.settings);
     DORAJIT_ASSIGN(only_device, fingerprint_asked_for(*composition.engine, invocation.device));
-    if (files_.empty()) read = read_store(*composition.store, invocation.settings);
+    if (files_.empty()) {
+      DORAJIT_ASSIGN(read, read_store(*composition.store, invocation.settings));
+    }
   }
   if (!files_.empty()) {
     DORAJIT_ASSIGN(read, read_files(files_, partial_, !invocation.json));

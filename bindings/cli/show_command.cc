@@ -1,6 +1,7 @@
 #include "bindings/cli/show_command.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <format>
 #include <string>
 #include <vector>
@@ -32,13 +33,16 @@ std::string winners_text(const std::vector<cache::Winner>& winners) {
   return table.text();
 }
 
-Json winners_json(const std::vector<cache::Winner>& winners, cache::TuningStore& store,
-                  bool with_trials) {
+Result<Json> winners_json(const std::vector<cache::Winner>& winners, cache::TuningStore& store,
+                          bool with_trials) {
   Json rows = Json::array();
   for (const cache::Winner& winner : winners) {
     Json row = to_json(winner);
     row["age_s"] = age_of(winner);
-    if (with_trials) row["trials"] = trials_json(trials_of(winner, store), winner);
+    if (with_trials) {
+      row["trials"] = trials_json(trials_of(winner, store), winner);
+      DORAJIT_TRY(store.readable());
+    }
     rows.push_back(std::move(row));
   }
   return rows;
@@ -63,6 +67,9 @@ Result<ExitCode> ShowCommand::run(const Invocation& invocation) {
   DORAJIT_ASSIGN(const std::string only_device,
                  fingerprint_asked_for(*composition.engine, invocation.device));
   std::vector<cache::Winner> winners = store.winners();
+  DORAJIT_TRY(store.readable());
+  const std::int64_t trial_count = store.trial_count();
+  DORAJIT_TRY(store.readable());
   std::erase_if(winners, [&](const cache::Winner& winner) {
     return !winner.device.contains(fingerprint_) ||
            (!only_device.empty() && winner.device != only_device);
@@ -71,21 +78,23 @@ Result<ExitCode> ShowCommand::run(const Invocation& invocation) {
   if (invocation.json) {
     Json document = begin_document("show");
     document["database"] = describe(store);
-    document["database"]["trials"] = store.trial_count();
-    document["winners"] = winners_json(winners, store, with_trials_);
+    document["database"]["trials"] = trial_count;
+    DORAJIT_ASSIGN(document["winners"], winners_json(winners, store, with_trials_));
     print_document(document);
     return ExitCode::kOk;
   }
   if (!winners.empty()) print(winners_text(winners));
   if (with_trials_) {
     for (const cache::Winner& winner : winners) {
+      const std::vector<cache::Trial> trials = trials_of(winner, store);
+      DORAJIT_TRY(store.readable());
       print(std::format("\n{} on {}\n{}", winner.problem, winner.device,
-                        trials_text(trials_of(winner, store), winner)));
+                        trials_text(trials, winner)));
     }
   }
   print(std::format("{}{} from {} in {}\n", winners.empty() ? "" : "\n",
-                    count_text(std::ssize(winners), "winner"),
-                    count_text(store.trial_count(), "trial"), store.location()));
+                    count_text(std::ssize(winners), "winner"), count_text(trial_count, "trial"),
+                    store.location()));
   if (winners.empty()) print("`dorajit tune --help` says how to add some\n");
   return ExitCode::kOk;
 }
