@@ -27,7 +27,7 @@ std::string_view label(LogLevel level) {
 
 void write_to_stderr(LogLevel level, std::string_view message, void*) {
   std::string line = "dorajit: ";
-  line.append(label(level)).append(": ").append(printable_text(message)).append("\n");
+  line.append(label(level)).append(": ").append(message).append("\n");
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
@@ -76,7 +76,8 @@ void log(LogLevel level, std::string_view message) {
   const WorkInProgress work(Work::kLogging);
   LogState& own = state();
   const std::scoped_lock lock(own.mutex);
-  own.sink.load()(level, message, own.context);
+  // A message may quote a file or a variable, whatever the sink does with it.
+  own.sink.load()(level, printable_line(message), own.context);
 }
 
 void log_once(LogLevel level, std::string_view key, std::string_view message) {

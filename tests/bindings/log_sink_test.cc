@@ -26,6 +26,18 @@ TEST_F(LogSinkTest, ReceivesLevelAndWholeLine) {
   EXPECT_EQ(capture.lines()[1].level, DORAJIT_LOG_INFO);
 }
 
+TEST_F(LogSinkTest, ReceivesPrintableLines) {
+  {
+    const LogCapture capture;
+    log(LogLevel::kWarning, "a\x1b[2J\ndorajit: error: forged \xff\u00e9");
+    ASSERT_EQ(capture.lines().size(), 1U);
+    EXPECT_EQ(capture.lines()[0].message, "a\\u001b[2J\\u000adorajit: error: forged \\xff\u00e9");
+  }
+  testing::internal::CaptureStderr();
+  log(LogLevel::kWarning, "a\nb");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "dorajit: warning: a\\u000ab\n");
+}
+
 TEST_F(LogSinkTest, TheLastSinkReceives) {
   const LogCapture first;
   {
