@@ -23,6 +23,12 @@ print(cpp_extension.module is not None, out.grad_fn.name().rpartition(":")[2])
 
 
 QUIETLY = "import warnings; warnings.simplefilter('ignore')\n" + processes._START
+WARNINGS = """
+import warnings
+with warnings.catch_warnings(record=True) as said:
+    import dorajit
+print(*(str(one.message) for one in said))
+"""
 WITHOUT = "False ComposeBackward"
 WITH = "True Composition>"
 
@@ -110,25 +116,26 @@ def test_a_file_that_is_no_such_module_costs_a_warning(kept, copying):
     file.write_bytes(b"\x7fELF nonsense")
     wrong = file.rename(file.with_name(f"{cpp_extension._digest(file.read_bytes())}.so"))
     assert used(cache, start=QUIETLY) == WITHOUT
-    program = """
-import warnings
-with warnings.catch_warnings(record=True) as said:
-    import dorajit
-print(*(str(one.message) for one in said))
-"""
-    printed = used(cache, program, start="")
+    printed = used(cache, WARNINGS, start="")
     assert str(wrong) in printed and "python -m dorajit.cpp_extension" in printed
     file = make(cache, copying)
     assert not wrong.exists() and used(cache) == WITH
 
 
-def test_a_file_that_others_could_have_written_is_not_loaded(kept):
+def test_a_file_that_others_could_have_written_is_not_loaded_and_a_warning_says_so(kept):
     cache, file = kept
+
+    def is_refused(path):
+        printed = used(cache, WARNINGS, start="")
+        assert f"not loaded, since {path} is a link or others could have put code there" in printed
+        assert "chmod 700" in printed and "DORAJIT_CACHE_DIR" in printed
+        return used(cache, start=QUIETLY) == WITHOUT
+
     for path, mode in ((file, 0o666), (file.parent, 0o770), (file.parent.parent, 0o707), (cache, 0o707),
                        (cache, 0o1777), (cache, 0o770)):
         before = path.stat().st_mode & 0o777
         path.chmod(mode)
-        assert used(cache) == WITHOUT
+        assert is_refused(path)
         path.chmod(before)
     cache.chmod(0o770)
     assert used(cache, DORAJIT_TRUST_GROUP="1") == WITH
@@ -137,20 +144,27 @@ def test_a_file_that_others_could_have_written_is_not_loaded(kept):
     for path in file, file.parent, file.parent.parent:
         path.rename(elsewhere)
         path.symlink_to(elsewhere)
-        assert used(cache) == WITHOUT
+        assert is_refused(path)
         path.unlink()
         elsewhere.rename(path)
     assert used(cache) == WITH
     if os.geteuid() == 0:  # who may give files away, and take the place of others
         os.chown(file, 12345, 12345)
-        assert used(cache) == WITHOUT
+        assert is_refused(file)
         os.chown(file, 0, 0)
         os.chown(cache, 12345, 12345)
-        assert used(cache) == WITHOUT
+        assert is_refused(cache)
         os.chown(cache, 0, 0)
         own = "import os; os.seteuid(12345)\nfrom dorajit import autograd, cpp_extension\n"
         program = own + "cpp_extension.module = None; cpp_extension.load(None); print(cpp_extension.module)"
         assert used(cache, program) == "None"
+
+
+def test_a_folder_of_others_without_an_extension_costs_no_warning(kept):
+    cache, file = kept
+    file.unlink()
+    cache.chmod(0o707)
+    assert used(cache, WARNINGS, start="") == ""
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])

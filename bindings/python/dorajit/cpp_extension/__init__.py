@@ -54,6 +54,11 @@ def load(differentiate):
         path = _find()
         if path is not None:
             _use(path)
+        elif (refused := _refused()) is not None:
+            warnings.warn(f"the C++ extension is not loaded, since {refused} is a link or others could have put "
+                          "code there; calls go through Python. If you trust what is in it, make it yours and "
+                          "chmod 700 it; else remove it and run: python -m dorajit.cpp_extension. Or set "
+                          "DORAJIT_CACHE_DIR to a folder of your own", RuntimeWarning, stacklevel=2)
     except PermissionError:  # a cache folder of somebody else
         pass
     except errors.Error:  # the environment is wrong, of which the first call will tell
@@ -181,6 +186,29 @@ def _untrusted():
             opened = _open(stack, name, flags, opened)
             if opened is None:
                 return path
+    return None
+
+
+def _refused():
+    """What keeps an extension that is there from being loaded: the first of its folders and files that does not
+    pass, or None."""
+    if not _native.cache_folder() or torch.version.hip is not None:
+        return None
+    folder = _folder()
+    try:
+        files = sorted(name for name in os.listdir(folder) if name.endswith(".so"))
+    except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError):
+        return None
+    if not files:
+        return None
+    untrusted = _untrusted()
+    if untrusted is not None:
+        return untrusted
+    with contextlib.ExitStack() as stack:
+        opened = _open_folder(stack, folder)
+        for name in files if opened is not None else ():
+            if _open(stack, name, os.O_NOFOLLOW, opened) is None:
+                return folder / name
     return None
 
 
