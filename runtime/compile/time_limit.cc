@@ -18,8 +18,26 @@
 namespace dorajit::compile {
 namespace {
 
-constinit std::atomic<int> abandoned_threads = 0;
-constinit std::atomic<pid_t> abandoned_in = 0;
+// A forked child has a copy of its parent's, and none of the threads.
+struct Abandoned {
+  pid_t process = 0;
+  int threads = 0;  // of that process
+};
+constinit std::atomic<Abandoned> abandoned = Abandoned{};
+
+int threads_of(const Abandoned& seen, pid_t process) {
+  return seen.process == process ? seen.threads : 0;
+}
+
+int abandoned_threads() { return threads_of(abandoned, ::getpid()); }
+
+void add_abandoned_threads(int change) {
+  const pid_t own = ::getpid();
+  Abandoned seen = abandoned;
+  while (!abandoned.compare_exchange_weak(
+      seen, {.process = own, .threads = threads_of(seen, own) + change})) {
+  }
+}
 
 // What the two threads share.
 struct Job {
@@ -44,7 +62,7 @@ void run(Job& job) {
     const std::scoped_lock lock(job.mutex);
     job.is_done = true;
     job.thrown = thrown;
-    if (job.is_abandoned) --abandoned_threads;
+    if (job.is_abandoned) add_abandoned_threads(-1);
   }
   job.finished.notify_all();
 }
@@ -68,13 +86,12 @@ void keep_this_library() {
 
 // A library whose destructors have run crashes the thread that is still inside it.
 void end_without_destructors(int status, void*) {
-  if (abandoned_threads == 0 || abandoned_in != ::getpid()) return;
+  if (abandoned_threads() == 0) return;
   std::fflush(nullptr);
   ::_exit(status);
 }
 
 void protect_exit() {
-  abandoned_in = ::getpid();
   // Registered after the libraries that the work uses, so called before their destructors.
   [[maybe_unused]] static const int registered = ::on_exit(end_without_destructors, nullptr);
 }
@@ -82,7 +99,7 @@ void protect_exit() {
 }  // namespace
 
 Outcome run_within(std::chrono::milliseconds limit, std::function<void()> work) {
-  if (abandoned_threads >= kMostAbandonedThreads) return Outcome::kRefused;
+  if (abandoned_threads() >= kMostAbandonedThreads) return Outcome::kRefused;
   const auto job = std::make_shared<Job>(std::move(work));
   std::thread thread;
   try {
@@ -99,7 +116,7 @@ Outcome run_within(std::chrono::milliseconds limit, std::function<void()> work) 
     return Outcome::kDone;
   }
   job->is_abandoned = true;
-  ++abandoned_threads;
+  add_abandoned_threads(1);
   lock.unlock();
   thread.detach();
   keep_this_library();

@@ -12,7 +12,7 @@ namespace dorajit::compile {
 // Of one compilation. The slowest takes a few seconds.
 inline constexpr std::chrono::seconds kCompileTimeLimit{60};
 
-// How many threads may be left behind by run_within() in a process.
+// How many threads may be left behind by run_within() in a process. A forked child has left none.
 inline constexpr int kMostAbandonedThreads = 4;
 
 enum class Outcome {

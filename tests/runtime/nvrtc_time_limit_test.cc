@@ -3,13 +3,16 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/templates/streaming_configs.h"
 #include "runtime/compile/nvrtc_compiler.h"
 #include "runtime/launch/kernel_cache.h"
+#include "tests/cache/child_process.h"
 #include "tests/variants.h"
 
 namespace dorajit::compile {
@@ -58,6 +61,32 @@ TEST(NvrtcTimeLimitThread, FewThreadsAreLeftBehind) {
     compiles = compiler.compile(request_for(kEndsAtOnce)).has_value();
   }
   EXPECT_TRUE(compiles) << "they came back";
+}
+
+TEST(NvrtcTimeLimitFork, AChildHasLeftNoThreadsBehind) {
+  const auto is_over = std::make_shared<std::atomic<bool>>(false);
+  const auto last_until_over = [is_over] {
+    while (!*is_over) std::this_thread::sleep_for(milliseconds(1));
+  };
+  // An earlier test of this process may have left some behind.
+  while (run_within(milliseconds(1), last_until_over) != Outcome::kRefused) {
+  }
+  EXPECT_EQ(cache::run_in_child([&] {
+              for (int i = 0; i < kMostAbandonedThreads; ++i) {
+                CHILD_CHECK(run_within(milliseconds(1), last_until_over) == Outcome::kTooLate);
+              }
+              CHILD_CHECK(run_within(milliseconds(1), [] {}) == Outcome::kRefused);
+              return 0;
+            }),
+            0);
+  *is_over = true;
+  const auto deadline = steady_clock::now() + std::chrono::seconds(20);
+  Outcome outcome = Outcome::kRefused;
+  while (outcome != Outcome::kDone && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(2));
+    outcome = run_within(milliseconds(1000), [] {});
+  }
+  EXPECT_EQ(outcome, Outcome::kDone);
 }
 
 TEST(NvrtcTimeLimitThread, WhatTheWorkThrowsIsThrownToTheCaller) {
