@@ -27,9 +27,8 @@ std::size_t slot_of(const DeviceId& id) {
   return id.kind == DeviceKind::kCpu ? 0 : static_cast<std::size_t>(id.ordinal) + 1;
 }
 
-DeviceId device_at(std::size_t slot) {
-  if (slot == 0) return {.kind = DeviceKind::kCpu};
-  return {.kind = DeviceKind::kCuda, .ordinal = static_cast<int>(slot) - 1};
+DeviceId id_of(const device::Device& device) {
+  return {.kind = device.info().traits.kind, .ordinal = device.info().ordinal};
 }
 
 kernels::KernelArguments make_arguments(const launch::Call& call, const kernels::Sizes& sizes) {
@@ -73,6 +72,10 @@ Result<launch::ReadyKernel> ready_kernel(launch::KernelCache& kernels, const Pro
       problem.variant, device.info().traits, problem.vector_width, problem.largest_sizes(), config);
   if (!why.empty()) return fail(StatusCode::kUnsupported, why);
   return kernels.get(device, problem.variant, config);
+}
+
+bool differs(const launch::ConfigAnswer& one, const launch::ConfigAnswer& other) {
+  return one.config != other.config || one.rung != other.rung;
 }
 
 }  // namespace
@@ -123,7 +126,7 @@ Status Engine::run(const launch::Call& call, device::Stream stream) {
 
   DORAJIT_ASSIGN(device::Device * device, this->device(first.device));
   if (!settings_.vouches_for_devices) DORAJIT_TRY(check_pointers(call, checked, *device));
-  DORAJIT_ASSIGN(const LaunchPlan* plan, find_plan(problem, first.device, stream));
+  DORAJIT_ASSIGN(const LaunchPlan* plan, find_plan(problem, first.device, *device, stream));
   const kernels::KernelArguments arguments = make_arguments(call, sizes);
   DORAJIT_TRY(device->launch(*plan->kernel, plan->answer.config, arguments, stream));
   statistics_->launches.fetch_add(1, std::memory_order_relaxed);
@@ -132,13 +135,12 @@ Status Engine::run(const launch::Call& call, device::Stream stream) {
 }
 
 Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const DeviceId& id,
-                                            device::Stream stream) {
+                                            device::Device& device, device::Stream stream) {
   const launch::PlanKey key = launch::make_plan_key(problem, id);
   if (const LaunchPlan* plan = plans_.find(key)) return plan;
   const WorkInProgress work(Work::kPreparing);
-  DORAJIT_ASSIGN(device::Device * device, this->device(id));
-  if (device->is_capturing(stream)) {
-    if (const LaunchPlan* plan = plans_.find_substitute(problem, *device)) return plan;
+  if (device.is_capturing(stream)) {
+    if (const LaunchPlan* plan = plans_.find_substitute(problem, device)) return plan;
     return fail(
         StatusCode::kCaptureUnsafe,
         std::format(
@@ -147,7 +149,7 @@ Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const Device
             "again",
             to_text(problem)));
   }
-  return make_plan(key, problem, *device);
+  return make_plan(key, problem, device);
 }
 
 Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Problem& problem,
@@ -155,7 +157,8 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
   DORAJIT_TRY(launch::check_size(problem));
   const WorkInProgress work(Work::kPreparing);
   const auto turn = making_.take_turn(key);
-  if (const LaunchPlan* plan = plans_.find(key); plan != nullptr && !anew) return plan;
+  const LaunchPlan* const present = plans_.find(key);
+  if (present != nullptr && !anew) return present;
   launch::ConfigAnswer answer = configs_->find(problem, device, kernels_);
   if (answer.refusal) return std::unexpected(*std::move(answer.refusal));
   auto ready = ready_kernel(kernels_, problem, device, answer.config);
@@ -171,24 +174,22 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
     DORAJIT_TRY(ready);
   }
   answer.config = ready->config;
-  return plans_.insert({.key = key,
-                        .problem = problem,
-                        .device = &device,
-                        .kernel = ready->kernel,
-                        .answer = answer,
-                        .problem_text = to_text(problem),
-                        .config_text = to_text(answer.config)});
+  const LaunchPlan* const made = plans_.insert({.key = key,
+                                                .problem = problem,
+                                                .device = &device,
+                                                .kernel = ready->kernel,
+                                                .answer = answer,
+                                                .problem_text = to_text(problem),
+                                                .config_text = to_text(answer.config)});
+  if (present != nullptr && differs(present->answer, made->answer)) {
+    statistics_->renewed_plans.fetch_add(1, std::memory_order_relaxed);
+  }
+  return made;
 }
 
 void Engine::renew_plan(const Problem& problem, device::Device& device) {
-  for (std::size_t slot = 0; slot < opened_.size(); ++slot) {
-    if (opened_[slot].load(std::memory_order_acquire) != &device) continue;
-    const launch::PlanKey key = launch::make_plan_key(problem, device_at(slot));
-    // The plan that is there serves on where this fails.
-    if (make_plan(key, problem, device, true)) {
-      statistics_->renewed_plans.fetch_add(1, std::memory_order_relaxed);
-    }
-  }
+  // The plan that is there serves on where this fails.
+  (void)make_plan(launch::make_plan_key(problem, id_of(device)), problem, device, true);
 }
 
 Status Engine::warm_up(const launch::Call& call) {

@@ -65,7 +65,8 @@ class Engine {
   // Puts what the config source answers by now in the place of the plan.
   void renew_plan(const launch::Problem& problem, device::Device& device);
   Result<const launch::LaunchPlan*> find_plan(const launch::Problem& problem,
-                                              const launch::DeviceId& id, device::Stream stream);
+                                              const launch::DeviceId& id, device::Device& device,
+                                              device::Stream stream);
 
   static constexpr int kMostDevices = 64;
 

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <format>
+#include <functional>
 #include <thread>
+#include <utility>
 
+#include "runtime/device/cpu/cpu_device.h"
 #include "runtime/driver/cuda_driver.h"
 #include "tests/fakes/memory_artifact_store.h"
 
@@ -17,15 +21,32 @@ constexpr std::int64_t kRows = 6;
 constexpr std::int64_t kCols = 40;
 constexpr launch::DeviceId kCpu{};
 
-// A source whose answer no kernel can be compiled for.
-class ImpossibleConfigs final : public launch::ConfigSource {
+// Answers as it is told, and tells its listener when the answer changes.
+class ToldConfigs final : public launch::ConfigSource {
  public:
-  launch::ConfigAnswer find(const launch::Problem&, device::Device&,
-                            launch::KernelCache&) override {
-    kernels::Config config;
-    config.set(kernels::kVectorWidth, 3);
-    return {.config = config, .rung = launch::Rung::kUserDatabase};
+  using Change = std::function<void(launch::ConfigAnswer&)>;  // of the default answer
+  explicit ToldConfigs(Change change) : change_(std::move(change)) {}
+
+  launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
+                            launch::KernelCache& kernels) override {
+    problem_ = problem;
+    device_ = &device;
+    launch::ConfigAnswer answer = launch::DefaultConfigs().find(problem, device, kernels);
+    change_(answer);
+    return answer;
   }
+  void set_listener(Listener listener) override { listener_ = std::move(listener); }
+
+  void answer_with(Change change) {
+    change_ = std::move(change);
+    listener_(problem_, *device_);
+  }
+
+ private:
+  Change change_;
+  launch::Problem problem_;
+  device::Device* device_ = nullptr;
+  Listener listener_;
 };
 
 class EngineTest : public testing::Test {
@@ -56,6 +77,18 @@ class EngineTest : public testing::Test {
         {.operation = &kernels::operation("compose"), .operands = views, .scalars = {&scale, 1}},
         nullptr);
   }
+
+  // What a call runs by now.
+  launch::ConfigAnswer find_ready(Engine& engine) {
+    const auto views = operands();
+    const double scale = 0.5;
+    const auto plan = engine.find_ready(
+        {.operation = &kernels::operation("compose"), .operands = views, .scalars = {&scale, 1}});
+    EXPECT_TRUE(plan && *plan != nullptr);
+    return plan && *plan != nullptr ? (*plan)->answer : launch::ConfigAnswer{};
+  }
+
+  static int processors() { return device::CpuDevice().info().traits.processors; }
 
   // lora 2, base 3, gain 4, scale 0.5: 3 * 3 + 4 * 1
   static constexpr float kExpected = 13.0F;
@@ -92,11 +125,64 @@ TEST_F(EngineTest, ARefusedCallWritesNothing) {
   EXPECT_EQ(memory_[3], std::vector<float>(kRows * kCols, 5.0F));
 }
 
-TEST_F(EngineTest, FallsBackToTheDefaultConfigWhenTheAnswerCannotBeCompiled) {
-  auto engine = make_engine(std::make_unique<ImpossibleConfigs>());
-  const auto status = run(*engine, operands());
-  ASSERT_TRUE(status) << status.error().message;
+TEST_F(EngineTest, ConfigsThatAreInvalidHereGiveWayToTheDefault) {
+  const struct {
+    char tunable;
+    int value;
+  } wrongs[] = {{kernels::kWarps, processors() + 1},    // workers
+                {kernels::kWarps, 1 << 20},             //
+                {kernels::kWarps, 0},                   //
+                {kernels::kWarps, -1},                  //
+                {kernels::kVectorWidth, 3},             // no power of two
+                {kernels::kVectorWidth, 16},            // wider than the data is aligned
+                {kernels::kColumnsOfProgram, 0},        //
+                {kernels::kColumnsOfProgram, 1 << 30},  //
+                {kernels::kRowsOfProgram, -1}};
+  for (const auto& [tunable, value] : wrongs) {
+    SCOPED_TRACE(std::format("{}{}", tunable, value));
+    auto engine =
+        make_engine(std::make_unique<ToldConfigs>([tunable, value](launch::ConfigAnswer& answer) {
+          answer.config.set(tunable, value);
+          answer.rung = launch::Rung::kUserDatabase;
+        }));
+    const auto status = run(*engine, operands());
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_EQ(memory_[3], std::vector<float>(kRows * kCols, kExpected));
+    const auto plan = find_ready(*engine);
+    EXPECT_EQ(plan.rung, launch::Rung::kDefault);
+    EXPECT_NE(plan.config[tunable], value);
+  }
+}
+
+TEST_F(EngineTest, AConfigWithoutTunablesGivesWayToTheDefault) {
+  auto engine = make_engine(
+      std::make_unique<ToldConfigs>([](launch::ConfigAnswer& answer) { answer.config = {}; }));
+  ASSERT_TRUE(run(*engine, operands()));
   EXPECT_EQ(memory_[3], std::vector<float>(kRows * kCols, kExpected));
+}
+
+TEST_F(EngineTest, OnlyPlansThatChangeAreCountedAsRenewed) {
+  const auto unchanged = [](launch::ConfigAnswer&) {};
+  auto source = std::make_unique<ToldConfigs>(unchanged);
+  ToldConfigs& configs = *source;
+  auto engine = make_engine(std::move(source));
+  ASSERT_TRUE(run(*engine, operands()));
+  const auto renewed = [&] { return engine->statistics().renewed_plans.load(); };
+  configs.answer_with(unchanged);
+  EXPECT_EQ(renewed(), 0);
+  const auto found = [](launch::ConfigAnswer& answer) {
+    answer.rung = launch::Rung::kUserDatabase;
+  };
+  configs.answer_with(found);
+  EXPECT_EQ(renewed(), 1) << "another rung";
+  configs.answer_with(found);
+  EXPECT_EQ(renewed(), 1);
+  configs.answer_with([&](launch::ConfigAnswer& answer) {
+    found(answer);
+    answer.config.set(kernels::kColumnsOfProgram, answer.config[kernels::kColumnsOfProgram] / 2);
+  });
+  EXPECT_EQ(renewed(), 2) << "another config";
+  EXPECT_EQ(find_ready(*engine).rung, launch::Rung::kUserDatabase);
 }
 
 TEST_F(EngineTest, CallsOnCudaTensorsSayWhatIsMissingWithoutADriver) {
