@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/cli/report/operation_mark.h"
 #include "bindings/cli/text_format.h"
 
 namespace dorajit::cli::report {
@@ -93,38 +94,17 @@ Html roof(const Chart& chart, const KnownBandwidth& memory) {
        {"peak", Html::text(bandwidth_text(memory.bytes_per_ns))}});
 }
 
-// Operations differ in shape as well as in colour, which style.css has one of for each shape.
-constexpr std::array<std::string_view, 8> kShapes = {
-    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0",                  // circle
-    "M-4-4h8v8h-8z",                                      // square
-    "M0-5L5 4H-5z",                                       // triangle
-    "M0-5.5L5.5 0 0 5.5-5.5 0z",                          // diamond
-    "M0 5L5-4H-5z",                                       // triangle on its tip
-    "M-1.7-5h3.4v3.3H5v3.4H1.7V5h-3.4V1.7H-5v-3.4h3.3z",  // plus
-    "M0-5.5L1.5-1.7 5.2-1.7 2.4.9 3.4 4.6 0 2.4-3.4 4.6-2.4.9-5.2-1.7-1.5-1.7z",  // star
-    "M-5 0L-2.5-4.3H2.5L5 0 2.5 4.3H-2.5z"};                                      // hexagon
-
-Html point(std::size_t op, double x, double y, const Html& title) {
-  return fill(
-      R"svg(<path class="p{{op}}" d="{{shape}}" transform="translate({{x}} {{y}})">{{title}}</path>)svg",
-      {{"op", Html::text(std::to_string(op))},
-       {"shape", Html::text(kShapes.at(op))},
-       {"x", Html::text(std::format("{:.1f}", x))},
-       {"y", Html::text(std::format("{:.1f}", y))},
-       {"title", title}});
-}
-
 // An operation has the same mark on every page.
-std::size_t mark_of(const kernels::Operation* operation) {
+std::size_t index_of(const kernels::Operation* operation) {
   const auto all = kernels::all_operations();
-  return static_cast<std::size_t>(std::ranges::find(all, operation) - all.begin()) % kShapes.size();
+  return static_cast<std::size_t>(std::ranges::find(all, operation) - all.begin());
 }
 
 }  // namespace
 
 Html roofline_chart(const DeviceFindings& device) {
   std::vector<const ProblemFindings*> shown;
-  std::map<std::size_t, std::string_view> legend_entries;  // by mark
+  std::map<std::size_t, std::string_view> legend_entries;  // by operation
   double least = HUGE_VAL;
   double most = 0;
   double fastest = device.memory ? device.memory->bytes_per_ns : 0;
@@ -132,7 +112,7 @@ Html roofline_chart(const DeviceFindings& device) {
     if (!found.problem || !found.roofline || found.roofline->bytes <= 0) continue;
     shown.push_back(&found);
     const kernels::Operation* operation = found.problem->variant.operation;
-    legend_entries.emplace(mark_of(operation), operation->name);
+    legend_entries.emplace(index_of(operation), operation->name);
     least = std::min(least, static_cast<double>(found.roofline->bytes));
     most = std::max(most, static_cast<double>(found.roofline->bytes));
     fastest = std::max(fastest, found.roofline->bytes_per_ns);
@@ -146,17 +126,17 @@ Html roofline_chart(const DeviceFindings& device) {
         fill("<title>{{text}}</title>",
              {{"text", Html::text(std::format("{}: {} GB/s", found->winner.problem,
                                               bandwidth_text(found->roofline->bytes_per_ns)))}});
-    inside += point(mark_of(found->problem->variant.operation),
-                    chart.x(static_cast<double>(found->roofline->bytes)),
-                    chart.y(found->roofline->bytes_per_ns), title) +
+    inside += operation_mark(index_of(found->problem->variant.operation),
+                             chart.x(static_cast<double>(found->roofline->bytes)),
+                             chart.y(found->roofline->bytes_per_ns), title) +
               Html::markup("\n");
   }
   Html legend;
-  for (const auto& [mark, name] : legend_entries) {
+  for (const auto& [operation, name] : legend_entries) {
     legend += Html::markup(
                   "<span><svg viewBox=\"-7 -7 14 14\" width=\"14\" height=\"14\" "
                   "aria-hidden=\"true\">") +
-              point(mark, 0, 0, {}) + Html::markup("</svg> ") + Html::text(name) +
+              operation_mark(operation, 0, 0) + Html::markup("</svg> ") + Html::text(name) +
               Html::markup("</span> ");
   }
   return fill(R"(<figure class="roofline">
