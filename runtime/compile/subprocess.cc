@@ -52,8 +52,9 @@ bool read_all(int fd, std::chrono::steady_clock::time_point deadline, std::strin
 // This process's, with a PATH where it has none: a compiler looks for its parts, as a shell would.
 // TMPDIR is the folder that the program runs in, where it has one of its own.
 std::vector<char*> environment(bool has_own_folder) {
-  static std::string standard = std::format("PATH={}", kStandardPath);
-  static std::string own_folder = "TMPDIR=.";
+  // Never destroyed: a thread may be compiling while the process exits.
+  static auto& standard = *new std::string(std::format("PATH={}", kStandardPath));
+  static auto& own_folder = *new std::string("TMPDIR=.");
   std::vector<char*> variables;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     if (!has_own_folder || !std::string_view(*variable).starts_with("TMPDIR=")) {
