@@ -60,8 +60,10 @@ class LiveRequests {
     if (live == nullptr) return;
     const auto deadline = steady_clock::now() + DaemonRequests::kLongestFarewell;
     const std::scoped_lock lock(live->mutex_);
-    for (DaemonRequests* requests : live->all_) requests->begin_farewell();
-    for (DaemonRequests* requests : live->all_) requests->await_farewell(deadline);
+    // Each is sent what its socket takes before one that takes no more is waited for.
+    for (DaemonRequests* requests : live->all_) requests->bid_farewell(steady_clock::now());
+    for (DaemonRequests* requests : live->all_) requests->bid_farewell(deadline);
+    for (DaemonRequests* requests : live->all_) requests->await_thread(deadline);
   }
 
   static constinit ForkRenewed<LiveRequests, Work::kPreparing> of_process;
@@ -95,18 +97,33 @@ void DaemonRequests::close() {
     static_cast<void>(std::make_unique<std::thread>(std::move(thread_)).release());
     return;
   }
-  begin_farewell();
+  bid_farewell(steady_clock::now() + kLongestFarewell);
   thread_.join();
 }
 
-void DaemonRequests::begin_farewell() {
+// Sends what is left to say, if the daemon takes it. Not the thread's business, which may be making
+// a winner's kernel ready.
+void DaemonRequests::bid_farewell(Moment deadline) {
   // A child that has it of its parent has no thread.
   if (process_ != ::getpid()) return;
   is_ending_ = true;
   wake();
+  const std::unique_lock turn(talk_, deadline);
+  if (!turn) return;
+  exchange_news();
+  next_report_ = {};
+  report_launches();
+  std::vector<protocol::Answer> answers;
+  while (connection_ != nullptr && connection_->serve(answers) && connection_->has_unsent()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+    if (left.count() <= 0) return;
+    pollfd writable{.fd = connection_->socket(), .events = POLLOUT, .revents = 0};
+    (void)::poll(&writable, 1, static_cast<int>(left.count()));
+  }
 }
 
-void DaemonRequests::await_farewell(Moment deadline) {
+// What a thread uses that goes on during the exit is destroyed behind its back.
+void DaemonRequests::await_thread(Moment deadline) {
   if (process_ != ::getpid()) return;
   std::unique_lock lock(mutex_);
   ended_.wait_until(lock, deadline, [this] { return has_ended_; });
@@ -189,35 +206,32 @@ void DaemonRequests::start_thread() {
 }
 
 void DaemonRequests::serve() {
-  std::vector<protocol::Answer> answers;
   while (!is_ending_) {
-    exchange_news();
-    report_launches();
-    if (connection_ != nullptr && !connection_->serve(answers)) lose_connection();
-    for (const protocol::Answer& answer : std::exchange(answers, {})) settle(answer);
+    for (const Question& question : talk()) {
+      for (device::Device* device : question.devices) {
+        if (listener_ && !is_ending_) listener_(question.problem, *device);
+      }
+    }
     if (!is_ending_) wait();
   }
-  bid_farewell();
-  {
-    const std::scoped_lock lock(mutex_);
-    has_ended_ = true;
-  }
+  const std::scoped_lock lock(mutex_);
+  has_ended_ = true;
   ended_.notify_all();
 }
 
-// Sends what is left to say, if the daemon takes it.
-void DaemonRequests::bid_farewell() {
-  const Moment deadline = steady_clock::now() + kLongestFarewell;
+// Says what is new, and hears which winners have arrived.
+std::vector<DaemonRequests::Question> DaemonRequests::talk() {
+  std::vector<Question> arrived;
+  const std::scoped_lock turn(talk_);
+  if (is_ending_) return arrived;  // the rest is the farewell's
   exchange_news();
-  next_report_ = {};
   report_launches();
   std::vector<protocol::Answer> answers;
-  while (connection_ != nullptr && connection_->serve(answers) && connection_->has_unsent()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
-    if (left.count() <= 0) return;
-    pollfd writable{.fd = connection_->socket(), .events = POLLOUT, .revents = 0};
-    (void)::poll(&writable, 1, static_cast<int>(left.count()));
+  if (connection_ != nullptr && !connection_->serve(answers)) lose_connection();
+  for (const protocol::Answer& answer : answers) {
+    if (auto question = settle(answer)) arrived.push_back(*std::move(question));
   }
+  return arrived;
 }
 
 void DaemonRequests::exchange_news() {
@@ -251,22 +265,26 @@ void DaemonRequests::report_launches() {
   }
 }
 
-void DaemonRequests::wait() const {
+void DaemonRequests::wait() {
   std::array<pollfd, 2> wanted{};
   wanted[0] = {.fd = wake_.get(), .events = POLLIN, .revents = 0};
   wanted[1] = {.fd = -1, .events = 0, .revents = 0};  // passed over
   int patience_ms = -1;
-  if (connection_ != nullptr) {
-    wanted[1].fd = connection_->socket();
-    wanted[1].events = connection_->wanted_events();
-    patience_ms = connection_->patience_ms();
-    constexpr auto kReportMs = static_cast<int>(std::chrono::milliseconds(kReportInterval).count());
-    if (patience_ms < 0 && !unanswered_.empty()) patience_ms = kReportMs;
-  } else if (!unanswered_.empty()) {
-    const std::scoped_lock lock(mutex_);
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(try_after_ - steady_clock::now());
-    patience_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  {
+    const std::scoped_lock turn(talk_);
+    if (connection_ != nullptr) {
+      wanted[1].fd = connection_->socket();
+      wanted[1].events = connection_->wanted_events();
+      patience_ms = connection_->patience_ms();
+      constexpr auto kReportMs =
+          static_cast<int>(std::chrono::milliseconds(kReportInterval).count());
+      if (patience_ms < 0 && !unanswered_.empty()) patience_ms = kReportMs;
+    } else if (!unanswered_.empty()) {
+      const std::scoped_lock lock(mutex_);
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(try_after_ - steady_clock::now());
+      patience_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    }
   }
   (void)::poll(wanted.data(), wanted.size(), patience_ms);
   std::uint64_t count = 0;
@@ -280,24 +298,20 @@ void DaemonRequests::lose_connection() {
   is_connected_ = false;
 }
 
-void DaemonRequests::settle(const protocol::Answer& answer) {
+// The question, if the answer is that its winner has arrived.
+std::optional<DaemonRequests::Question> DaemonRequests::settle(const protocol::Answer& answer) {
   if (const auto* failed = std::get_if<protocol::Failed>(&answer)) {
-    if (unanswered_.erase({failed->problem, failed->device}) == 0) return;
+    if (unanswered_.erase({failed->problem, failed->device}) == 0) return std::nullopt;
     log(LogLevel::kInfo,
         std::format("the daemon does not tune {}: {}", failed->problem, failed->reason));
-    return;
+    return std::nullopt;
   }
   const auto* tuned = std::get_if<protocol::Tuned>(&answer);
-  if (tuned == nullptr || unanswered_.erase({tuned->problem, tuned->device}) == 0) return;
-  Question question;
-  {
-    const std::scoped_lock lock(mutex_);
-    question = asked_.at({tuned->problem, tuned->device});  // it stays, and is not asked again
+  if (tuned == nullptr || unanswered_.erase({tuned->problem, tuned->device}) == 0) {
+    return std::nullopt;
   }
-  if (!listener_) return;
-  for (device::Device* device : question.devices) {
-    if (!is_ending_) listener_(question.problem, *device);
-  }
+  const std::scoped_lock lock(mutex_);
+  return asked_.at({tuned->problem, tuned->device});  // it stays, and is not asked again
 }
 
 }  // namespace dorajit::autotune

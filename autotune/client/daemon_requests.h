@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -77,14 +78,15 @@ class DaemonRequests {
   void start_thread();
   void wake() const;
   void serve();
-  void begin_farewell();
-  void await_farewell(Moment deadline);
-  void bid_farewell();
+  std::vector<Question> talk();
+  void wait();
+  void bid_farewell(Moment deadline);
+  void await_thread(Moment deadline);
+  // Call these with talk_ held.
   void exchange_news();
   void report_launches();
-  void wait() const;
   void lose_connection();
-  void settle(const protocol::Answer& answer);
+  std::optional<Question> settle(const protocol::Answer& answer);
 
   const std::string folder_;
   const protocol::Hello own_;
@@ -100,13 +102,15 @@ class DaemonRequests {
   std::unique_ptr<DaemonConnection> fresh_;  // under mutex_: for the thread to take
   bool is_connected_ = false;                // under mutex_
   Moment try_after_{};                       // under mutex_
-  bool has_ended_ = false;                   // under mutex_: the thread has sent the last
+  bool has_ended_ = false;                   // under mutex_: the thread
   std::condition_variable ended_;
 
-  // The thread's own.
-  std::unique_ptr<DaemonConnection> connection_;
-  std::map<Key, Unanswered> unanswered_;
-  Moment next_report_{};
+  // Taken before mutex_; not held while a listener is told or a socket waited for, but in
+  // farewells.
+  std::timed_mutex talk_;
+  std::unique_ptr<DaemonConnection> connection_;  // under talk_
+  std::map<Key, Unanswered> unanswered_;          // under talk_
+  Moment next_report_{};                          // under talk_
   std::thread thread_;
 };
 

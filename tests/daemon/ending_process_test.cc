@@ -3,9 +3,11 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <format>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,13 +54,41 @@ TEST(EndingProcess, DISABLED_AsksAndEnds) {
   }
 }
 
-int asks_and_ends(const RunningDaemon& daemon, int cols, const std::string& end) {
+// The same, of one whose thread is at work when it ends.
+TEST(EndingProcess, DISABLED_AsksWithABusyListenerAndEnds) {
+  static FakeDevice device{2};
+  const bool is_kept = variable("TEST_END").starts_with("keeps");
+  static auto requests = std::make_unique<DaemonRequests>(
+      variable("TEST_DAEMON_DIR"), autotune::protocol::own_hello(variable("TEST_CACHE_DIR")));
+  static std::atomic<int> told = 0;
+  static std::atomic<bool> may_go_on = false;
+  requests->set_listener([](const launch::Problem&, device::Device&) {
+    ++told;
+    while (!may_go_on) std::this_thread::sleep_for(milliseconds(1));
+  });
+  ASSERT_TRUE(requests->ask(cpu_problem(64), device, kSlim, 1));
+  ASSERT_TRUE(becomes_true([] { return told == 1; }));
+  ASSERT_TRUE(requests->ask(cpu_problem(65), device, kSlim, 1));
+  if (is_kept) return static_cast<void>(requests.release());
+  std::thread closer([] { requests->close(); });
+  PlainClient client(variable("TEST_DAEMON_DIR"));
+  client.send(
+      autotune::protocol::Request(autotune::protocol::own_hello(variable("TEST_CACHE_DIR"))));
+  client.expect<autotune::protocol::Hello>();
+  EXPECT_TRUE(becomes_true([&] { return client.status()["tuned"] == 2; }));
+  may_go_on = true;
+  closer.join();
+  requests.reset();
+}
+
+int asks_and_ends(const RunningDaemon& daemon, int cols, const std::string& end,
+                  const std::string& program = "AsksAndEnds") {
   const auto run = compile::run_process(
       {"/usr/bin/env", "TEST_DAEMON_DIR=" + daemon.socket_folder(),
        "TEST_CACHE_DIR=" + daemon.cache_dir(), std::format("TEST_COLS={}", cols), "TEST_END=" + end,
        "ASAN_OPTIONS=detect_leaks=0", "TSAN_OPTIONS=report_thread_leaks=0",
        std::filesystem::read_symlink("/proc/self/exe").string(),
-       "--gtest_filter=EndingProcess.DISABLED_AsksAndEnds", "--gtest_also_run_disabled_tests"},
+       "--gtest_filter=EndingProcess.DISABLED_" + program, "--gtest_also_run_disabled_tests"},
       std::chrono::seconds(60));
   if (!run) return -1;
   if (run->exit_code != 0) ADD_FAILURE() << run->output;
@@ -89,6 +119,16 @@ TEST(EndingProcess, WithItsEngineDestroyedReachesTheDaemon) {
 
 TEST(EndingProcess, WithAnEngineThatIsNeverDestroyedReachesTheDaemon) {
   expect_all_to_reach_the_daemon("keeps its engine");
+}
+
+TEST(EndingProcess, WithAListenerThatIsBusyReachesTheDaemon) {
+  for (const std::string end : {"keeps its requests", "closes its requests"}) {
+    SCOPED_TRACE(end);
+    const ScriptedDaemon daemon;
+    PlainClient client(daemon);
+    EXPECT_EQ(asks_and_ends(daemon, 64, end, "AsksWithABusyListenerAndEnds"), 0);
+    EXPECT_TRUE(becomes_true([&] { return client.status()["tuned"] == 2; }));
+  }
 }
 
 TEST(EndingProcess, TellsOfItsLaunches) {
