@@ -2,10 +2,12 @@
 #include <exception>
 
 #include "bindings/cli/output.h"
+#include "bindings/cli/standard_streams.h"
 #include "bindings/daemon/daemon_command_line.h"
 
 int main(int argc, char** argv) {
   using dorajit::cli::ExitCode;
+  dorajit::cli::reserve_standard_streams();
   try {
     std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
     return static_cast<int>(dorajit::daemon::run_daemon_command_line(argc, argv));

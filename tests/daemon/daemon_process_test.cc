@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <format>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -55,6 +56,19 @@ TEST(DaemonProcess, SaysWhatItCannotTune) {
   EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no problem"));
   client.send(TuneRequest{.problem = problem(96), .device = "a device of elsewhere"});
   EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no such device"));
+}
+
+TEST(DaemonProcess, StartedWithClosedStreamsOpensNothingInTheirPlace) {
+  RealDaemon daemon({}, false);
+  daemon.close_streams();
+  daemon.start();
+  PlainClient client(daemon);
+  client.send(cpu_request(96));
+  EXPECT_EQ(client.expect<Tuned>().problem, problem(96));
+  for (int stream = 0; stream < 3; ++stream) {
+    EXPECT_EQ(std::filesystem::read_symlink(std::format("/proc/{}/fd/{}", daemon.pid(), stream)),
+              "/dev/null");
+  }
 }
 
 TEST(DaemonProcess, OfTwoOneLeads) {

@@ -105,6 +105,9 @@ void RealDaemon::run() const {
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (!has_streams_) ::close(stream);
+  }
   ::execv(DORAJITD, pointers.data());
 }
 

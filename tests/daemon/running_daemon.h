@@ -63,6 +63,8 @@ class RealDaemon final : public RunningDaemon {
   }
   // Gives it a cache folder on a file system of that size, which the test does not see.
   void set_disk(const std::string& size) { disk_ = size; }
+  // Starts it without the descriptors 0, 1 and 2.
+  void close_streams() { has_streams_ = false; }
   [[nodiscard]] std::vector<std::string> command() const;
 
  private:
@@ -70,6 +72,7 @@ class RealDaemon final : public RunningDaemon {
 
   std::vector<std::string> arguments_;
   std::string disk_;
+  bool has_streams_ = true;
   std::vector<std::pair<std::string, std::string>> variables_;
 };
 
