@@ -130,7 +130,10 @@ void Daemon::accept_job(Waiter id, const protocol::TuneRequest& request) {
     desk_.send(id, protocol::Failed{request.problem, request.device, reason});
   };
   const auto problem = launch::parse_problem(request.problem);
-  if (!problem || request.device.empty()) return refuse("it is no problem of a device");
+  if (!problem || request.device.empty()) {
+    return refuse(
+        "invalid problem key, or no device; an operand of more than 2^47 bytes is invalid, too");
+  }
   const Job job{.problem = request.problem, .device = request.device, .space = request.space};
   // Kernels are bound by memory, so a problem's time is its size.
   const double size = kernels::num_elements(problem->variant, problem->largest_sizes());

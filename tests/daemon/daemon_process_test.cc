@@ -50,12 +50,36 @@ TEST(DaemonProcess, SaysWhatItCannotTune) {
   const RealDaemon daemon;
   PlainClient client(daemon);
   client.send(TuneRequest{.problem = "nonsense", .device = "gpu"});
-  EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no problem"));
-  client.send(TuneRequest{.problem = "compose/f32,f32,f32,f32/v1/c268435456/r32",
-                          .device = cpu_fingerprint()});
-  EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no problem"));
+  EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("invalid problem key"));
+  client.send(TuneRequest{.problem = problem(96), .device = ""});
+  EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no device"));
   client.send(TuneRequest{.problem = problem(96), .device = "a device of elsewhere"});
   EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no such device"));
+}
+
+TEST(DaemonProcess, RefusesAbsurdSizesByNameAndServesOn) {
+  const RealDaemon daemon;
+  PlainClient client(daemon);
+  const std::vector<std::string> absurd = {
+      "compose/f32,f32,f32,f32/v1/c1/r62",          // 2^61 + 1 rows
+      "compose/f32,f32,f32,f32/v1/c3/r62",          //
+      "compose/f32,f32,f32,f32/v1/c268435456/r32",  // 2^32 x 2^28
+      "compose/f32,f32,f32,f32/v1/c70368744177664/r0",
+      "compose/f32,f32,f32,f32/v1/c9223372036854775807/r63",
+      "compose/f32,f32,f32,f32/v1/c1/r64",
+      "compose/f32,f32,f32,f32/v1/c1/r9223372036854775807",
+      "compose/f32,f32,f32,f32/v1/c18446744073709551617/r3"};
+  for (const std::string& key : absurd) {
+    client.send(TuneRequest{.problem = key, .device = cpu_fingerprint()});
+    const auto failed = client.expect<Failed>();
+    EXPECT_EQ(failed.problem, key);
+    EXPECT_THAT(failed.reason, HasSubstr("2^47 bytes"));
+  }
+  client.send(cpu_request(96));
+  EXPECT_EQ(client.expect<Tuned>().problem, problem(96));
+  const auto status = client.status();
+  EXPECT_EQ(status["workers_lost"], 0);
+  EXPECT_EQ(status["requests"], absurd.size() + 1);
 }
 
 TEST(DaemonProcess, StartedWithClosedStreamsOpensNothingInTheirPlace) {
