@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-
-#include "cache/file_error.h"
-#include "runtime/base/file_descriptor.h"
+#include <format>
+#include <utility>
 
 namespace dorajit::cache {
 namespace {
@@ -35,19 +34,29 @@ Status make_private_directories(const std::string& path, FilePlace place) {
   }
 }
 
-Status make_own_directory(const std::string& path, FilePlace place) {
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return std::unexpected(file_error("create folder", path, errno, place));
-  }
-  const FileDescriptor folder(
-      ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+Result<std::optional<FileDescriptor>> open_own_directory(const std::string& path) {
+  FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder && errno == ENOENT) return std::nullopt;
   struct stat info{};
   if (folder && ::fstat(folder.get(), &info) == 0 && info.st_uid == ::geteuid() &&
       (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
-    return {};
+    return folder;
   }
   return fail(StatusCode::kIoError,
               path + " is not a folder that only this user can write; remove it");
+}
+
+Result<FileDescriptor> make_own_directory(const std::string& path, FilePlace place) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return std::unexpected(file_error("create folder", path, errno, place));
+  }
+  DORAJIT_ASSIGN(auto found, open_own_directory(path));
+  if (found) return *std::move(found);
+  return std::unexpected(file_error("open folder", path, ENOENT, place));
+}
+
+std::string held_path(const FileDescriptor& folder) {
+  return std::format("{}{}", kHeldFolders, folder.get());
 }
 
 bool is_writable_directory(const std::string& path) {

@@ -1,10 +1,12 @@
 // Folders of the cache.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cache/file_error.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::cache {
 
@@ -12,10 +14,18 @@ namespace dorajit::cache {
 // there already keeps its mode.
 Status make_private_directories(const std::string& path, FilePlace place = FilePlace::kCacheFolder);
 
-// Makes one folder (0700) where everybody may make some. An error where what has the name is no
-// folder of this user's, is a symbolic link, or can be written by others, DORAJIT_TRUST_GROUP or
-// not.
-Status make_own_directory(const std::string& path, FilePlace place = FilePlace::kCacheFolder);
+// Opens one folder where everybody may make some; nothing where there is none. An error where what
+// has the name is no folder of this user's, is a symbolic link, or can be written by others,
+// DORAJIT_TRUST_GROUP or not. The descriptor is that of the folder that was checked: whoever goes
+// through it (held_path) is not led to one that takes its name later.
+Result<std::optional<FileDescriptor>> open_own_directory(const std::string& path);
+
+// The same, made first (0700) where it is missing.
+Result<FileDescriptor> make_own_directory(const std::string& path,
+                                          FilePlace place = FilePlace::kCacheFolder);
+
+// An open folder, for calls that take a path: good as long as the descriptor is open.
+std::string held_path(const FileDescriptor& folder);
 
 // Whether this process may create files in `path`.
 bool is_writable_directory(const std::string& path);

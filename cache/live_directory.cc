@@ -60,7 +60,8 @@ std::string live_directory(const std::string& cache_dir) {
 
 Status make_live_directory(const std::string& live_dir) {
   DORAJIT_TRY(make_own_directory(parent_directory(live_dir)));
-  return make_own_directory(live_dir);
+  DORAJIT_TRY(make_own_directory(live_dir));
+  return {};
 }
 
 }  // namespace dorajit::cache

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "autotune/protocol/socket_place.h"
+#include "cache/directories.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::autotune {
@@ -26,10 +27,16 @@ constexpr int kMostReads = 64;  // of 4 KiB in a row
 
 std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& folder,
                                                          protocol::Hello own) {
-  const std::string path = protocol::socket_path(folder);
+  // Another user who owns the folder could lead to any socket of this user.
+  const auto opened = cache::open_own_directory(folder);
+  if (!opened) {
+    log_once(LogLevel::kInfo, folder, "no daemon is asked: " + opened.error().message);
+    return nullptr;
+  }
+  if (!*opened) return nullptr;
+  const std::string path = protocol::socket_path(cache::held_path(**opened));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return nullptr;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return nullptr;
@@ -38,8 +45,8 @@ std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& fold
     return nullptr;
   }
   if (!protocol::is_peer_this_user(socket.get())) {
-    log_once(LogLevel::kWarning, path,
-             std::format("another user's process listens on {}, and is not asked", path));
+    log_once(LogLevel::kWarning, folder,
+             std::format("another user's process listens in {}, and is not asked", folder));
     return nullptr;
   }
   return std::unique_ptr<DaemonConnection>(new DaemonConnection(std::move(socket), std::move(own)));

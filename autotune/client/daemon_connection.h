@@ -16,7 +16,7 @@ namespace dorajit::autotune {
 // the other side is, does or sends can do more harm than to end the connection.
 class DaemonConnection {
  public:
-  // Null where no process of this user listens in that folder.
+  // Null where no process of this user listens in that folder, or others may write the folder.
   static std::unique_ptr<DaemonConnection> open(const std::string& folder, protocol::Hello own);
 
   // Sent with the next serve(). The hello goes first by itself.

@@ -17,6 +17,7 @@
 #include "autotune/daemon/listening_socket.h"
 #include "autotune/daemon/uv_handles.h"
 #include "autotune/protocol/socket_place.h"
+#include "cache/directories.h"
 #include "cache/file_lock.h"
 #include "cache/output_file.h"
 #include "kernel_templates/sizes.h"
@@ -34,8 +35,10 @@ constexpr std::chrono::seconds kMetricsInterval{5};
 
 class Daemon {
  public:
-  Daemon(const DaemonOptions& options, DeviceLoad& load)
+  // `folder` is the open one of the socket.
+  Daemon(const DaemonOptions& options, const FileDescriptor& folder, DeviceLoad& load)
       : options_(options),
+        folder_(folder),
         load_(load),
         queue_({.jobs = options.most_jobs}),
         desk_(&loop_, options.hello, options.most_clients,
@@ -61,6 +64,7 @@ class Daemon {
   [[nodiscard]] DaemonSnapshot snapshot() const;
 
   const DaemonOptions& options_;
+  const FileDescriptor& folder_;
   DeviceLoad& load_;
   uv_loop_t loop_{};
   JobQueue queue_;
@@ -99,7 +103,7 @@ Status Daemon::watch_signals() {
 
 Status Daemon::open() {
   DORAJIT_ASSIGN(listener_,
-                 ListeningSocket::open(&loop_, options_.folder, options_.socket,
+                 ListeningSocket::open(&loop_, cache::held_path(folder_), options_.socket,
                                        [this](uv_stream_t* listener) { desk_.welcome(listener); }));
   DORAJIT_TRY(watch_signals());
   ticker_ = std::make_unique<Timer>(&loop_, [this] { tick(); });
@@ -245,7 +249,7 @@ Result<DaemonEnd> Daemon::run() {
   const Status opened = open();
   if (opened) {
     log(LogLevel::kInfo, "listening in " + options_.folder);
-    if (options_.on_ready) options_.on_ready();
+    if (options_.on_ready) options_.on_ready(folder_.get());
     uv_run(&loop_, UV_RUN_DEFAULT);
   }
   listener_.reset();
@@ -262,14 +266,19 @@ Result<DaemonEnd> Daemon::run() {
 }  // namespace
 
 Result<DaemonEnd> run_daemon(const DaemonOptions& options, DeviceLoad& load) {
-  DORAJIT_TRY(protocol::make_socket_folder(options.folder));
-  DORAJIT_ASSIGN(const auto leader,
-                 cache::FileLock::acquire(
-                     protocol::leader_lock_path(options.folder), cache::FileLock::Mode::kExclusive,
-                     std::chrono::milliseconds(0), cache::FilePlace::kDaemonFolder));
+  // Clients have to fit it into the limit, although the daemon goes through the open folder.
+  if (options.socket < 0) {
+    DORAJIT_TRY(protocol::check_socket_path(protocol::socket_path(options.folder)));
+  }
+  DORAJIT_ASSIGN(const FileDescriptor folder, protocol::make_socket_folder(options.folder));
+  DORAJIT_ASSIGN(
+      const auto leader,
+      cache::FileLock::acquire(protocol::leader_lock_path(cache::held_path(folder)),
+                               cache::FileLock::Mode::kExclusive, std::chrono::milliseconds(0),
+                               cache::FilePlace::kDaemonFolder));
   if (!leader) return DaemonEnd::kAnotherLeads;
   ::signal(SIGPIPE, SIG_IGN);
-  return Daemon(options, load).run();
+  return Daemon(options, folder, load).run();
 }
 
 }  // namespace dorajit::autotune

@@ -20,9 +20,10 @@ struct DaemonOptions {
   std::chrono::milliseconds idle_exit{0};  // without clients and jobs; 0: never
   std::size_t most_clients = 1024;
   std::size_t most_jobs = 10'000;
-  std::string metrics_file{};        // rewritten every few seconds; empty: none
-  int socket = -1;                   // that listens already; -1: one is made
-  std::function<void()> on_ready{};  // clients can connect from now on; may be empty
+  std::string metrics_file{};  // rewritten every few seconds; empty: none
+  int socket = -1;             // that listens already; -1: one is made
+  // Clients can connect from now on; is given the open folder. May be empty.
+  std::function<void(int folder)> on_ready{};
 };
 
 enum class DaemonEnd {

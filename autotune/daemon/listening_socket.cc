@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autotune/protocol/socket_place.h"
+#include "cache/file_error.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -26,10 +27,9 @@ ListeningSocket::~ListeningSocket() {
 }
 
 Status ListeningSocket::make(const std::string& path) {
-  DORAJIT_TRY(protocol::check_socket_path(path));
   ::unlink(path.c_str());
   if (const int code = uv_pipe_bind(handle_.get(), path.c_str()); code != 0) {
-    return uv_failure("making the socket " + path, code);
+    return uv_failure("making the socket " + cache::shown_path(path), code);
   }
   own_path_ = path;
   ::chmod(path.c_str(), S_IRUSR | S_IWUSR);
@@ -51,7 +51,7 @@ Result<std::unique_ptr<ListeningSocket>> ListeningSocket::open(uv_loop_t* loop,
   };
   const int code =
       uv_listen(reinterpret_cast<uv_stream_t*>(socket->handle_.get()), kBacklog, arrived);
-  if (code != 0) return uv_failure("listening in " + folder, code);
+  if (code != 0) return uv_failure("listening in " + cache::shown_path(folder), code);
   return socket;
 }
 

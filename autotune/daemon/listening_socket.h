@@ -17,8 +17,9 @@ class ListeningSocket {
  public:
   using OnArrival = std::function<void(uv_stream_t* listener)>;  // is to accept
 
-  // Makes the socket of that folder, in the place of one that is left over: call with the leader's
-  // lock held. A descriptor that listens already (`inherited`, or -1) is taken instead.
+  // Makes the socket of that folder, which is open (cache::held_path) for as long as the loop has
+  // handles, in the place of one that is left over: call with the leader's lock held. A descriptor
+  // that listens already (`inherited`, or -1) is taken instead.
   static Result<std::unique_ptr<ListeningSocket>> open(uv_loop_t* loop, const std::string& folder,
                                                        int inherited, OnArrival on_arrival);
   ListeningSocket(const ListeningSocket&) = delete;

@@ -1,10 +1,13 @@
 #include "autotune/protocol/socket_place.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <format>
 #include <string_view>
@@ -46,13 +49,12 @@ Status check_socket_path(const std::string& path) {
                           path, path.size(), kMostPathBytes));
 }
 
-Status make_socket_folder(const std::string& folder) {
-  DORAJIT_TRY(cache::make_own_directory(folder, cache::FilePlace::kDaemonFolder));
-  std::error_code error;
-  std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
-  if (!error) return {};
+Result<FileDescriptor> make_socket_folder(const std::string& folder) {
+  DORAJIT_ASSIGN(FileDescriptor opened,
+                 cache::make_own_directory(folder, cache::FilePlace::kDaemonFolder));
+  if (::fchmod(opened.get(), S_IRWXU) == 0) return opened;
   return fail(StatusCode::kIoError,
-              std::format("cannot close {} to others: {}", folder, error.message()));
+              std::format("cannot close {} to others: {}", folder, std::strerror(errno)));
 }
 
 bool is_peer_this_user(int socket) {

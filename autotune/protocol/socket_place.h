@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace dorajit::autotune::protocol {
 
@@ -18,8 +19,9 @@ std::string leader_lock_path(const std::string& folder);
 // Whether a socket of that name fits the system's limit; the error names a shorter place.
 Status check_socket_path(const std::string& path);
 
-// Makes the folder, of mode 0700. An error where it is not this user's alone.
-Status make_socket_folder(const std::string& folder);
+// Makes the folder, of mode 0700, and opens it (cache/directories.h). An error where it is not this
+// user's alone.
+Result<FileDescriptor> make_socket_folder(const std::string& folder);
 
 // Whether the process at the other end of a connected Unix socket runs as this user.
 bool is_peer_this_user(int socket);

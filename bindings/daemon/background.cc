@@ -12,7 +12,6 @@
 
 #include "bindings/cli/exit_code.h"
 #include "bindings/daemon/journal.h"
-#include "cache/trusted_directory.h"
 
 namespace dorajit::daemon {
 namespace {
@@ -47,12 +46,9 @@ void replace(int stream, const FileDescriptor& by) {
   if (by) ::dup2(by.get(), stream);
 }
 
-// Empty where it cannot be written, or the folder is not this user's alone.
-FileDescriptor open_log(const std::string& folder) {
-  const auto found =
-      cache::TrustedDirectory::open(folder, {.place = cache::FilePlace::kDaemonFolder});
-  if (!found || !*found) return {};
-  return FileDescriptor(::openat((*found)->descriptor(), "dorajitd.log",
+// Empty where it cannot be written.
+FileDescriptor open_log(int folder) {
+  return FileDescriptor(::openat(folder, "dorajitd.log",
                                  O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
@@ -79,7 +75,7 @@ Result<Background> Background::enter() {
   return background;
 }
 
-void Background::settle(const std::string& folder) {
+void Background::settle(int folder) {
   FileDescriptor log = open_journal("dorajitd");
   if (log) mark_priorities();
   if (!log) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file_descriptor.h"
@@ -20,8 +19,8 @@ class Background {
   [[nodiscard]] std::optional<int> parent_exit_code() const { return parent_exit_code_; }
 
   // In the child: leaves the terminal alone and tells the parent. Messages go to the journal where
-  // there is one, else to the end of dorajitd.log in that folder, which nobody else may write.
-  void settle(const std::string& folder);
+  // there is one, else to the end of dorajitd.log in that open folder, which nobody else may write.
+  void settle(int folder);
 
  private:
   FileDescriptor told_;

@@ -149,7 +149,7 @@ Result<ExitCode> serve(const Settings& settings, const Options& options) {
   DORAJIT_ASSIGN(const std::string tuning_dir, make_tuning_dir(settings));
   daemon.hello = autotune::protocol::own_hello(tuning_dir);
   if (!options.is_in_foreground && socket < 0) {
-    daemon.on_ready = [&] { background.settle(daemon.folder); };
+    daemon.on_ready = [&](int folder) { background.settle(folder); };
   }
   const auto load = autotune::DeviceLoad::of_this_machine();
   DORAJIT_ASSIGN(const DaemonEnd end, autotune::run_daemon(daemon, *load));

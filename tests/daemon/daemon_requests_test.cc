@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -209,6 +210,34 @@ TEST(DaemonRequestsThread, AnImpostorIsLeftAlone) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_FALSE(winners.have(64));
   }
+}
+
+TEST(DaemonRequestsThread, AFolderThatIsNotThisUsersAloneIsLeftAlone) {
+  const Impostor impostor([](int socket) {
+    hear(socket);
+    say(socket, to_line(Answer(kHello)));
+    while (!hear(socket).empty()) {
+    }
+  });
+  FakeDevice device{2};
+  const auto is_asked_in = [&](const std::string& folder) {
+    return DaemonRequests(folder, kHello).ask(cpu_problem(64), device, kSlim, 1) != nullptr;
+  };
+  EXPECT_TRUE(is_asked_in(impostor.folder()));
+  ASSERT_TRUE(becomes_true([&] { return impostor.visits() == 1; }));
+  const std::string link = impostor.folder() + "/link";
+  std::filesystem::create_symlink(impostor.folder(), link);
+  EXPECT_FALSE(is_asked_in(link));
+  for (const mode_t mode : {0720, 0702}) {
+    ASSERT_EQ(::chmod(impostor.folder().c_str(), mode), 0);
+    EXPECT_FALSE(is_asked_in(impostor.folder()));
+  }
+  ASSERT_EQ(::chmod(impostor.folder().c_str(), 0700), 0);
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(impostor.folder().c_str(), 65534, 65534), 0);
+    EXPECT_FALSE(is_asked_in(impostor.folder()));
+  }
+  EXPECT_EQ(impostor.visits(), 1);
 }
 
 TEST(DaemonRequestsThread, ALyingDaemonTellsOfNothingThatWasNotAsked) {

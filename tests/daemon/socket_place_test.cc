@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -56,6 +57,22 @@ TEST(SocketPlaceProcess, AFolderOfAnotherUserIsRefused) {
   daemon.start();
   EXPECT_EQ(daemon.wait(), 1) << daemon.log();
   EXPECT_THAT(daemon.log(), HasSubstr(daemon.socket_folder()));
+}
+
+TEST(SocketPlaceProcess, WhatTakesTheNameOfItsFolderIsLeftAlone) {
+  RealDaemon daemon;
+  {
+    const PlainClient client(daemon);
+  }
+  const std::string away = daemon.folder() + "/away";
+  std::filesystem::rename(daemon.socket_folder(), away);
+  std::filesystem::create_directory(daemon.socket_folder());
+  const std::string other = socket_path(daemon.socket_folder());
+  std::ofstream(other) << "another's";
+  daemon.signal(SIGTERM);
+  EXPECT_EQ(daemon.wait(), 0) << daemon.log();
+  EXPECT_TRUE(std::filesystem::exists(other));
+  EXPECT_FALSE(std::filesystem::exists(socket_path(away)));
 }
 
 TEST(SocketPlaceProcess, AFolderThatIsOpenToOthersIsClosed) {
