@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <format>
-#include <optional>
 #include <ostream>
 
 #include "cache/artifact_files.h"
@@ -13,6 +12,7 @@
 #include "tests/cache/captured_log.h"
 #include "tests/cache/sample_records.h"
 #include "tests/cache/temporary_directory.h"
+#include "tests/hostile/attacks.h"
 #include "tests/hostile/hostile_users.h"
 
 namespace dorajit::hostile {
@@ -25,8 +25,6 @@ using cache::TuningStore;
 
 const std::string kKey(32, 'a');
 
-enum class What { kOwner, kMode, kLink };
-
 // What an attacker has done to a file or folder of the cache, and what is said of it.
 struct Attack {
   const char* name;
@@ -36,10 +34,6 @@ struct Attack {
   const char* said;
 };
 
-constexpr const char* kForeign = "belongs to user 54321";
-constexpr const char* kEverybody = "can be written by everybody";
-constexpr const char* kGroup = "DORAJIT_TRUST_GROUP=1";
-constexpr const char* kLinked = "is a symbolic link";
 constexpr const char* kFile = "artifacts/aa/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.art";
 
 constexpr Attack kFolderAttacks[] = {
@@ -83,14 +77,14 @@ std::vector<Case> cases(std::initializer_list<std::span<const Attack>> attacks) 
   std::vector<Case> all;
   for (const auto& some : attacks) {
     for (const Attack& attack : some) {
-      for (const uid_t victim : {uid_t{0}, kNobody}) all.push_back({victim, attack});
+      for (const uid_t victim : {uid_t{0}, ordinary_user()}) all.push_back({victim, attack});
     }
   }
   return all;
 }
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {
-  return std::format("{}To{}", info.param.attack.name, info.param.victim == 0 ? "Root" : "Nobody");
+  return std::format("{}To{}", info.param.attack.name, info.param.victim == 0 ? "Root" : "User");
 }
 
 std::unique_ptr<TuningStore> open_store(const std::string& folder, const Trust& trust = {}) {
@@ -129,18 +123,7 @@ class HostileCache {
   void suffer(const Attack& attack) const {
     const std::string target = file(attack.path);
     if (!cache::file_exists(target)) cache::write_file(target, "planted");
-    switch (attack.what) {
-      case What::kOwner:
-        ASSERT_EQ(::chown(target.c_str(), kAttacker, kAttacker), 0);
-        break;
-      case What::kMode:
-        ASSERT_EQ(::chmod(target.c_str(), attack.mode), 0);
-        break;
-      case What::kLink:
-        std::filesystem::rename(target, beside());
-        std::filesystem::create_symlink(beside(), target);
-        break;
-    }
+    apply(attack.what, attack.mode, target, beside());
   }
 
  private:
@@ -148,20 +131,12 @@ class HostileCache {
   cache::TemporaryDirectory directory_;
 };
 
-std::optional<std::string> why_not(const Case& one) {
-  if (one.victim == ::geteuid() || is_root()) {
-    if (one.attack.what == What::kOwner && !is_root()) return "only root can give files away";
-    return std::nullopt;
-  }
-  return "only root can be another user";
-}
-
 class HostileCodeProcess : public testing::TestWithParam<Case> {};
 class HostileWinnersProcess : public testing::TestWithParam<Case> {};
 
 TEST_P(HostileCodeProcess, IsNotReadAndOneWarningSaysWhy) {
   const auto& [victim, attack] = GetParam();
-  if (const auto reason = why_not(GetParam())) GTEST_SKIP() << *reason;
+  if (const auto reason = why_not(victim, attack.what)) GTEST_SKIP() << *reason;
   const HostileCache cache(victim);
   cache.suffer(attack);
   EXPECT_EQ(run_as(victim,
@@ -180,7 +155,7 @@ TEST_P(HostileCodeProcess, IsNotReadAndOneWarningSaysWhy) {
 
 TEST_P(HostileWinnersProcess, AreNotReadAndWorkGoesOnInMemory) {
   const auto& [victim, attack] = GetParam();
-  if (const auto reason = why_not(GetParam())) GTEST_SKIP() << *reason;
+  if (const auto reason = why_not(victim, attack.what)) GTEST_SKIP() << *reason;
   const HostileCache cache(victim);
   cache.suffer(attack);
   EXPECT_EQ(run_as(victim,

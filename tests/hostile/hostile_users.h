@@ -19,6 +19,9 @@ inline constexpr gid_t kOtherGroup = 54323;
 
 inline bool is_root() { return ::geteuid() == 0; }
 
+// The user without rights that a test can be.
+inline uid_t ordinary_user() { return is_root() ? kNobody : ::geteuid(); }
+
 inline bool become(uid_t user) {
   if (user == ::geteuid()) return true;
   return ::setgroups(1, &kSharedGroup) == 0 && ::setresgid(user, user, user) == 0 &&

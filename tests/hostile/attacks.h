@@ -1,0 +1,77 @@
+// What is done to files and folders that a process is about to use, and what it says of them.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "tests/cache/temporary_directory.h"
+#include "tests/hostile/hostile_users.h"
+
+namespace dorajit::hostile {
+
+enum class What {
+  kOwner,  // belongs to another user
+  kMode,   // has rights for others
+  kLink,   // lies elsewhere, with a symbolic link in its place
+  kFifo,   // the others: is of another kind, or of a size that no memory holds
+  kDirectory,
+  kPlainFile,
+  kEndless,
+};
+
+inline constexpr const char* kForeign = "belongs to user 54321";
+inline constexpr const char* kEverybody = "can be written by everybody";
+inline constexpr const char* kGroup = "DORAJIT_TRUST_GROUP=1";
+inline constexpr const char* kLinked = "is a symbolic link";
+
+// Whether others may have written what is there, or hold it.
+inline bool is_foreign(What what) {
+  return what == What::kOwner || what == What::kMode || what == What::kLink;
+}
+
+// `elsewhere` is where kLink puts what was at `target`. What is of another kind belongs to `owner`.
+inline void apply(What what, unsigned mode, const std::string& target, const std::string& elsewhere,
+                  uid_t owner = ::geteuid()) {
+  namespace fs = std::filesystem;
+  constexpr off_t kEndlessBytes = off_t{1} << 40;
+  if (!is_foreign(what)) fs::remove_all(target);
+  switch (what) {
+    case What::kOwner:
+      ASSERT_EQ(::chown(target.c_str(), kAttacker, kAttacker), 0);
+      return;
+    case What::kMode:
+      ASSERT_EQ(::chmod(target.c_str(), mode), 0);
+      return;
+    case What::kLink:
+      fs::rename(target, elsewhere);
+      fs::create_symlink(elsewhere, target);
+      return;
+    case What::kFifo:
+      ASSERT_EQ(::mkfifo(target.c_str(), mode), 0);
+      break;
+    case What::kDirectory:
+      fs::create_directory(target);
+      break;
+    case What::kPlainFile:
+    case What::kEndless:
+      cache::write_file(target, "");
+      ASSERT_EQ(::chmod(target.c_str(), 0600), 0);
+      if (what == What::kEndless) ASSERT_EQ(::truncate(target.c_str(), kEndlessBytes), 0);
+      break;
+  }
+  ASSERT_EQ(::chown(target.c_str(), owner, static_cast<gid_t>(owner)), 0);
+}
+
+// Why this process cannot try that.
+inline std::optional<std::string> why_not(uid_t victim, What what) {
+  if (victim != ::geteuid() && !is_root()) return "only root can be another user";
+  if (what == What::kOwner && !is_root()) return "only root can give files away";
+  return std::nullopt;
+}
+
+}  // namespace dorajit::hostile
