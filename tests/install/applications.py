@@ -10,7 +10,8 @@ from installation import cache_entry, clean_environment, expect, run, say, tool
 COMPILERS = (("g++",), ("clang++", "clang++-19"))
 CALLS = ("engine_create", "compose", "compose_inner", "compose_residual", "backward",
          "residual_backward", "backward_workspace", "residual_backward_workspace", "norm_assembly",
-         "warmup", "explain", "engine_statistics")
+         "warmup", "explain", "launch", "workspace_bytes", "operation", "operands",
+         "engine_statistics")
 
 
 def build_with_cmake(installation, example, folder, *definitions, compiler="g++"):

@@ -2,6 +2,7 @@
 // wrong. Prints "FUNCTION: MESSAGE" lines, and the version as the macros and the package have it.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <dorajit/dorajit.hpp>
 #include <utility>
 
@@ -55,9 +56,16 @@ int main() {
   expect_failure("norm_assembly",
                  [&] { engine.norm_assembly(nullptr, matrix, matrix, wrong, 1, matrix); });
   expect_failure("warmup", [&] { engine.warmup("compose", {matrix}); });
-  expect_failure("explain", [&] {
-    static_cast<void>(engine.explain("compose", {matrix}));
+  expect_failure("explain", [&] { static_cast<void>(engine.explain("compose", {matrix})); });
+  expect_failure("launch", [&] { engine.launch(nullptr, "compose", {matrix}, {1}); });
+  expect_failure("workspace_bytes", [&] {
+    static_cast<void>(dorajit::Engine::workspace_bytes("backward", {matrix}));
   });
+  expect_failure("operation", [] { static_cast<void>(dorajit::Operation("x")); });
+  // No constructor makes one without an operation; memory that was overwritten does.
+  dorajit::Operation lost("compose");
+  std::memset(static_cast<void*>(&lost), 0, sizeof lost);
+  expect_failure("operands", [&] { static_cast<void>(lost.operands()); });
   const dorajit::Engine elsewhere = std::move(engine);
   expect_failure("engine_statistics", [&] { static_cast<void>(engine.statistics()); });
 
