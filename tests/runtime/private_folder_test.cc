@@ -69,6 +69,22 @@ TEST_F(PrivateFolderProcess, WhatAKilledProcessLeftIsRemovedWhenItIsOld) {
   EXPECT_FALSE(fs::exists(left));
 }
 
+// Only the first make() of a process looks for it, so that it has to be a new process, which a
+// death test of this style is.
+TEST_F(PrivateFolderProcess, WhatAKilledProcessLeftIsRemovedByTheFirstThatIsMade) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const std::string left = abandon();
+        age(left);
+        const bool was_made = PrivateFolder::make().has_value();
+        const bool is_gone = !fs::exists(left);
+        fs::remove_all(directory_.path());
+        ::_exit(was_made && is_gone ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST_F(PrivateFolderProcess, WhatIsInUseOrOfAnotherKindStays) {
   const auto used = PrivateFolder::make();
   ASSERT_TRUE(used);
