@@ -1,18 +1,15 @@
 #include "cache/artifact_files.h"
 
-#include <sys/stat.h>
+#include <sys/types.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <format>
 #include <string_view>
 #include <vector>
 
 #include "cache/atomic_file.h"
 #include "cache/eviction.h"
-#include "cache/file_error.h"
-#include "runtime/base/file_descriptor.h"
+#include "cache/regular_file.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cache {
@@ -67,21 +64,8 @@ Result<std::optional<std::string>> read_and_touch(const TrustedDirectory& folder
                                                   const std::string& name) {
   DORAJIT_ASSIGN(const auto file, folder.open_file(name));
   if (!file) return std::nullopt;
-  const std::string path = folder.path() + "/" + name;
-  struct stat info{};
-  if (::fstat(file->get(), &info) != 0) return std::unexpected(file_error("stat", path, errno));
-  if (!S_ISREG(info.st_mode) || info.st_size > kMaxFileBytes) return std::string();
-
-  std::string bytes(static_cast<std::size_t>(info.st_size), '\0');
-  std::size_t filled = 0;
-  while (filled < bytes.size()) {
-    const ssize_t count = ::read(file->get(), bytes.data() + filled, bytes.size() - filled);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return std::unexpected(file_error("read", path, errno));
-    if (count == 0) break;
-    filled += static_cast<std::size_t>(count);
-  }
-  bytes.resize(filled);
+  DORAJIT_ASSIGN(std::string bytes,
+                 read_regular_file(*file, folder.path() + "/" + name, kMaxFileBytes));
   ::futimens(file->get(), nullptr);
   return bytes;
 }
@@ -120,9 +104,10 @@ std::optional<Artifact> ArtifactFiles::load(SealKind kind, const std::string& ke
                          content.error().reason));
     return std::nullopt;
   }
-  ::unlinkat((*folder)->descriptor(), place.name.c_str(), 0);
+  const bool is_gone = ::unlinkat((*folder)->descriptor(), place.name.c_str(), 0) == 0;
   log_once(LogLevel::kWarning, path,
-           std::format("deleted {}: {}; it will be made again", path, content.error().reason));
+           std::format("{} {}: {}; it will be made again", is_gone ? "deleted" : "passed over",
+                       path, content.error().reason));
   return std::nullopt;
 }
 

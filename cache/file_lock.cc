@@ -18,12 +18,14 @@ using std::chrono::steady_clock;
 Result<std::optional<FileLock>> FileLock::acquire(const std::string& path, Mode mode,
                                                   milliseconds wait, FilePlace place,
                                                   mode_t permissions) {
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  // O_NONBLOCK: opening a FIFO of that name must not wait for a writer.
+  constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | kFlags, 0600));
   if (file && permissions != 0600) ::fchmod(file.get(), permissions);  // fails on another's
   if (!file) {
     const int error_number = errno;
     // Someone else's file, or a read-only folder: a lock needs no right to write.
-    file = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    file = FileDescriptor(::open(path.c_str(), O_RDONLY | kFlags));
     if (!file) return std::unexpected(file_error("open", path, error_number, place));
   }
   const int operation = (mode == Mode::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB;

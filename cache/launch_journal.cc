@@ -9,12 +9,13 @@
 #include <chrono>
 #include <filesystem>
 #include <format>
-#include <fstream>
 #include <optional>
 #include <system_error>
 
 #include "cache/file_error.h"
 #include "cache/file_lock.h"
+#include "cache/regular_file.h"
+#include "cache/text_lines.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/log.h"
 
@@ -25,6 +26,7 @@ constexpr std::string_view kMark = "dorajit launch journal 1";
 constexpr const char* kFolder = "journal";
 constexpr std::string_view kSuffix = ".entry";
 constexpr std::chrono::milliseconds kNoWait{0};
+constexpr off_t kMaxEntryBytes = 65536;  // an entry has less than a thousand
 
 struct Entry {
   std::string scope;
@@ -37,19 +39,19 @@ std::string text_of(std::string_view scope, std::string_view problem,
 }
 
 // Nothing for what is empty, cut off or not an entry.
-std::optional<Entry> parse(const std::string& path) {
-  std::ifstream file(path);
-  std::string mark;
-  std::string scope;
-  std::string problem;
-  std::string config_text;
-  std::string end;
-  for (std::string* line : {&mark, &scope, &problem, &config_text, &end}) {
-    if (!std::getline(file, *line)) return std::nullopt;
-  }
-  const auto config = kernels::parse_config(config_text);
-  if (mark != kMark || end != "end" || !config) return std::nullopt;
-  return Entry{.scope = scope, .config = *config};
+std::optional<Entry> parse(std::string_view text) {
+  const std::string_view mark = cut_line(text);
+  const std::string_view scope = cut_line(text);
+  cut_line(text);  // the problem
+  const auto config = kernels::parse_config(cut_line(text));
+  if (mark != kMark || text != "end\n" || !config) return std::nullopt;
+  return Entry{.scope = std::string(scope), .config = *config};
+}
+
+Result<std::string> read_entry(const TrustedDirectory& journal, const std::string& name) {
+  DORAJIT_ASSIGN(const auto file, journal.open_file(name));
+  if (!file) return std::string();
+  return read_regular_file(*file, journal.path() + "/" + name, kMaxEntryBytes);
 }
 
 // A file of this process, locked for as long as it lives, which is how others know that it does.
@@ -58,23 +60,24 @@ class OpenEntry {
   static Result<OpenEntry> create(const std::string& cache_dir, const Trust& trust) {
     static std::atomic<int> count{0};
     DORAJIT_ASSIGN(const auto cache, TrustedDirectory::make(cache_dir, trust));
-    DORAJIT_ASSIGN(const auto journal, cache.make_and_enter(kFolder));
+    DORAJIT_ASSIGN(TrustedDirectory journal, cache.make_and_enter(kFolder));
     const auto now = std::chrono::system_clock::now().time_since_epoch().count();
-    const std::string name = std::format("{}-{}-{}{}", ::getpid(), now, count++, kSuffix);
+    std::string name = std::format("{}-{}-{}{}", ::getpid(), now, count++, kSuffix);
     DORAJIT_ASSIGN(std::optional<FileLock> lock,
                    FileLock::acquire(journal.held_path() + "/" + name, FileLock::Mode::kExclusive,
                                      kNoWait, FilePlace::kCacheFolder, journal.file_mode()));
     FileDescriptor file(
         ::openat(journal.descriptor(), name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
-    std::string path = journal.path() + "/" + name;
-    if (!lock || !file) return std::unexpected(file_error("write", path, errno));
-    return OpenEntry(std::move(path), *std::move(lock), std::move(file));
+    if (!lock || !file) {
+      return std::unexpected(file_error("write", journal.path() + "/" + name, errno));
+    }
+    return OpenEntry(std::move(journal), std::move(name), *std::move(lock), std::move(file));
   }
 
   OpenEntry(OpenEntry&&) noexcept = default;
   OpenEntry& operator=(OpenEntry&&) = delete;
   ~OpenEntry() {
-    if (file_ && owner_ == ::getpid()) ::unlink(path_.c_str());
+    if (file_ && owner_ == ::getpid()) ::unlinkat(journal_.descriptor(), name_.c_str(), 0);
   }
 
   [[nodiscard]] pid_t owner() const { return owner_; }
@@ -86,10 +89,14 @@ class OpenEntry {
   }
 
  private:
-  OpenEntry(std::string path, FileLock lock, FileDescriptor file)
-      : path_(std::move(path)), lock_(std::move(lock)), file_(std::move(file)) {}
+  OpenEntry(TrustedDirectory journal, std::string name, FileLock lock, FileDescriptor file)
+      : journal_(std::move(journal)),
+        name_(std::move(name)),
+        lock_(std::move(lock)),
+        file_(std::move(file)) {}
 
-  std::string path_;
+  TrustedDirectory journal_;  // held: another folder may have taken its name
+  std::string name_;
   FileLock lock_;
   FileDescriptor file_;
   pid_t owner_ = ::getpid();
@@ -145,11 +152,20 @@ class FileJournal final : public LaunchJournal {
     std::error_code error;
     std::filesystem::directory_iterator file((*journal)->held_path(), error);
     for (; !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
-      const std::string path = file->path().native();
-      if (!path.ends_with(kSuffix) || !(*journal)->check_file(file->path().filename())) continue;
-      const auto lock = FileLock::acquire(path, FileLock::Mode::kExclusive, kNoWait);
+      const std::string name = file->path().filename();
+      if (!name.ends_with(kSuffix)) continue;
+      if (const Status passed = (*journal)->check_file(name); !passed) {
+        complain(passed.error().message);
+        continue;
+      }
+      const auto lock = FileLock::acquire(file->path(), FileLock::Mode::kExclusive, kNoWait);
       if (!lock || !*lock) continue;
-      if (!keep(parse(path))) ::unlink(path.c_str());
+      const auto text = read_entry(**journal, name);
+      if (!text) {
+        complain(text.error().message);
+        continue;
+      }
+      if (!keep(parse(*text))) ::unlinkat((*journal)->descriptor(), name.c_str(), 0);
     }
   }
 

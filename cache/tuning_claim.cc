@@ -17,9 +17,11 @@ std::optional<TuningClaim> TuningClaim::acquire(const std::string& cache_dir,
   auto lock = [&]() -> Result<std::optional<FileLock>> {
     DORAJIT_ASSIGN(const auto cache, TrustedDirectory::make(cache_dir, trust));
     DORAJIT_ASSIGN(const auto locks, cache.make_and_enter("locks"));
-    return FileLock::acquire(std::format("{}/{}.lock", locks.held_path(), key),
-                             FileLock::Mode::kExclusive, wait, FilePlace::kCacheFolder,
-                             locks.file_mode());
+    const std::string name = key + ".lock";
+    // Whoever else may open the file could hold the lock for ever.
+    DORAJIT_TRY(locks.check_file(name));
+    return FileLock::acquire(locks.held_path() + "/" + name, FileLock::Mode::kExclusive, wait,
+                             FilePlace::kCacheFolder, locks.file_mode());
   }();
   if (!lock) {
     log_once(LogLevel::kWarning, directory,

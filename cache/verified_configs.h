@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "cache/trusted_directory.h"
+#include "runtime/base/log.h"
 
 namespace dorajit::cache {
 
@@ -22,6 +23,7 @@ class VerifiedConfigs {
 
  private:
   [[nodiscard]] Status create(std::string_view key) const;
+  void complain(LogLevel level, const Error& error) const;
 
   std::string cache_dir_;  // empty: nothing is remembered
   Trust trust_;
