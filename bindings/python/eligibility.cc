@@ -13,13 +13,21 @@ namespace {
 
 namespace py = pybind11;
 
+// A function of PyTorch, with an argument if it takes one, that gives `quiet` while a kind of
+// observer is away.
+struct Sign {
+  PyObject* function = nullptr;
+  PyObject* argument = nullptr;
+  PyObject* quiet = nullptr;
+};
+
 // What of PyTorch tells it, and the answers. Borrowed for the life of the process.
 struct Eligibility {
   std::array<PyObject*, 2> plain_types{};  // torch.Tensor and torch.nn.Parameter
   PyObject* is_grad_enabled = nullptr;
-  PyObject* included_keys = nullptr;  // the set of keys that this thread adds to each dispatch
-  std::uint64_t observers = 0;        // those in it that stand for somebody
-  PyObject* forward_ad = nullptr;     // the variables of torch.autograd.forward_ad
+  std::array<Sign, 4> signs{};
+  std::uint64_t observers = 0;     // the dispatch keys that stand for somebody
+  PyObject* forward_ad = nullptr;  // the variables of torch.autograd.forward_ad
 };
 
 Eligibility& kept() {
@@ -43,17 +51,16 @@ bool has_forward_level() {
   return level != nullptr && PyLong_AsLong(level) >= 0;
 }
 
-// Whether an observer's key is among those of this thread; below 0: a Python error is set.
-int is_observer_included() {
-  static PyObject* const raw_repr = PyUnicode_InternFromString("raw_repr");
-  const py::object keys = result_of(kept().included_keys);
-  if (!keys) return -1;
-  const auto bits =
-      py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(keys.ptr(), raw_repr));
-  if (!bits) return -1;
-  const std::uint64_t found = PyLong_AsUnsignedLongLong(bits.ptr());
-  if (found == static_cast<std::uint64_t>(-1) && PyErr_Occurred() != nullptr) return -1;
-  return (found & kept().observers) != 0 ? 1 : 0;
+// Whether somebody observes the operations of this thread; below 0: a Python error is set.
+int has_observer() {
+  for (const Sign& sign : kept().signs) {
+    const auto found = py::reinterpret_steal<py::object>(
+        sign.argument == nullptr ? PyObject_CallNoArgs(sign.function)
+                                 : PyObject_CallOneArg(sign.function, sign.argument));
+    if (!found) return -1;
+    if (found.ptr() != sign.quiet) return 1;
+  }
+  return 0;
 }
 
 // Whether autograd follows one of the tensors; below 0: a Python error is set.
@@ -70,48 +77,33 @@ int builds_graph(std::span<PyObject* const> tensors) {
   return 0;
 }
 
-// 1 or 0; below 0: a Python error is set.
-int is_node(std::span<PyObject* const> tensors, PyObject* scale) {
-  if (!PyFloat_CheckExact(scale) || !std::ranges::all_of(tensors, is_plain)) return 0;
-  if (has_forward_level()) return 0;
-  const int is_observed = is_observer_included();
-  return is_observed > 0 ? 0 : is_observed < 0 ? -1 : 1;
-}
-
-// As is_node, of the arguments of a call, the scale last, and without a graph if `is_alone`.
-PyObject* judge(PyObject* const* arguments, Py_ssize_t count, bool is_alone) noexcept {
+PyObject* who_sees_call(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
   if (count < 2) return PyErr_Format(PyExc_TypeError, "takes tensors and a scale");
-  const std::span tensors(arguments, static_cast<std::size_t>(count - 1));
-  int found = is_node(tensors, arguments[count - 1]);
-  if (found > 0 && is_alone) {
-    const int has_graph = builds_graph(tensors);
-    found = has_graph > 0 ? 0 : has_graph < 0 ? -1 : 1;
-  }
-  return found < 0 ? nullptr : Py_NewRef(found > 0 ? Py_True : Py_False);
-}
-
-PyObject* is_one_node(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  return judge(arguments, count, false);
-}
-
-PyObject* is_one_launch(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  return judge(arguments, count, true);
+  const auto tensors = static_cast<std::size_t>(count - 1);
+  const int found = who_sees({arguments, tensors}, {arguments + tensors, 1});
+  return found < 0 ? nullptr : PyLong_FromLong(found);
 }
 
 bool is_observed() {
-  const int found = is_observer_included();
+  const int found = has_observer();
   if (found < 0) throw py::error_already_set();
   return found != 0;
 }
 
 void configure_eligibility(const py::type& tensor, const py::type& parameter,
-                           const py::object& is_grad_enabled, const py::object& included_keys,
+                           const py::object& is_grad_enabled, const py::list& signs,
                            std::uint64_t observers, const py::dict& forward_ad) {
   kept() = {.plain_types = {tensor.inc_ref().ptr(), parameter.inc_ref().ptr()},
             .is_grad_enabled = is_grad_enabled.inc_ref().ptr(),
-            .included_keys = included_keys.inc_ref().ptr(),
             .observers = observers,
             .forward_ad = forward_ad.inc_ref().ptr()};
+  if (signs.size() != kept().signs.size()) throw py::value_error("signs: give four");
+  for (std::size_t i = 0; i < signs.size(); ++i) {
+    const py::tuple sign = signs[i];  // (function, quiet) or (function, quiet, argument)
+    kept().signs[i] = {.function = py::object(sign[0]).release().ptr(),
+                       .argument = sign.size() > 2 ? py::object(sign[2]).release().ptr() : nullptr,
+                       .quiet = py::object(sign[1]).release().ptr()};
+  }
 }
 
 }  // namespace
@@ -120,14 +112,11 @@ void add_eligibility(py::module_& module) {
   using py::arg;
   static std::array methods = {
       fast_method(
-          "is_one_node", is_one_node,
-          "is_one_node($module, /, *tensors_and_scale)\n--\n\n"
-          "(*Any) -> bool\n\n"
-          "Whether nobody but autograd observes an eager call of plain tensors and a float."),
-      fast_method("is_one_launch", is_one_launch,
-                  "is_one_launch($module, /, *tensors_and_scale)\n--\n\n"
-                  "(*Any) -> bool\n\n"
-                  "The same, and that no graph is built."),
+          "who_sees", who_sees_call,
+          "who_sees($module, /, *tensors_and_scale)\n--\n\n"
+          "(*Any) -> int\n\n"
+          "Who sees an eager call of plain tensors and a float: 1 nobody, 2 autograd alone, "
+          "0 somebody else; 0 for what is not plain as well."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();
@@ -136,11 +125,23 @@ void add_eligibility(py::module_& module) {
              "Whether a mode, a tracer or a transform of PyTorch sees operations one by one.");
   module.def(
       "configure_eligibility", &configure_eligibility, arg("tensor"), arg("parameter"),
-      arg("is_grad_enabled"), arg("included_keys"), arg("observers"), arg("forward_ad"),
-      "(type, type, Callable[[], bool], Callable[[], object], int, dict[str, Any]) -> None\n\n"
+      arg("is_grad_enabled"), arg("signs"), arg("observers"), arg("forward_ad"),
+      "(type, type, Callable[[], bool], list[tuple[Any, ...]], int, dict[str, Any]) -> None\n\n"
       "Tells the extension how to find the route of a call: the plain types of tensors; whether a "
-      "graph is built; the set of keys that this thread includes, and those among them that stand "
-      "for an observer; the variables of torch.autograd.forward_ad.");
+      "graph is built; by kind of observer a function, what it gives while there is none, and its "
+      "argument if it takes one; their dispatch keys; the variables of torch.autograd.forward_ad.");
+}
+
+int who_sees(std::span<PyObject* const> tensors, std::span<PyObject* const> scalars) {
+  const auto is_float = [](PyObject* scalar) { return PyFloat_CheckExact(scalar) != 0; };
+  if (!std::ranges::all_of(scalars, is_float) || !std::ranges::all_of(tensors, is_plain)) {
+    return kSomebody;
+  }
+  if (has_forward_level()) return kSomebody;
+  const int is_observed = has_observer();
+  if (is_observed != 0) return is_observed < 0 ? -1 : kSomebody;
+  const int has_graph = builds_graph(tensors);
+  return has_graph < 0 ? -1 : has_graph > 0 ? kAutograd : kNobody;
 }
 
 const std::uint64_t& observers() { return kept().observers; }

@@ -4,12 +4,19 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <span>
 
 namespace dorajit::python {
 
-// Adds `is_one_node`, `is_one_launch`, `is_observed` and `configure_eligibility`, which has to be
-// called first.
+// Adds `who_sees`, `is_observed` and `configure_eligibility`, which has to be called first.
 void add_eligibility(pybind11::module_& module);
+
+// Who sees a call one by one. A call that nobody sees is one launch and nothing else.
+enum Seen : int { kSomebody = 0, kNobody = 1, kAutograd = 2 };
+
+// Of an eager call of these tensors and scalars, kSomebody if one of them is not plain; below 0: a
+// Python error is set.
+int who_sees(std::span<PyObject* const> tensors, std::span<PyObject* const> scalars);
 
 // The dispatch keys, among those that a thread includes, that stand for an observer of its
 // operations. Lives as long as the process; 0 until configure_eligibility has set it.

@@ -34,8 +34,9 @@ py::dict statistics() {
 
 void configure(const py::sequence& dtypes, const py::object& byte_type,
                const py::object& empty_like, const py::object& is_neg,
-               const py::object& current_stream, const py::object& exchange_api,
-               const py::function& make_exception) {
+               const py::object& is_inference, const py::object& in_inference,
+               const py::object& count_change, const py::object& current_stream,
+               const py::object& exchange_api, const py::function& make_exception) {
   constexpr std::array<DLDataType, Torch::kTypes> kTypes = {{
       {.code = kDLFloat, .bits = 32, .lanes = 1},
       {.code = kDLFloat, .bits = 16, .lanes = 1},
@@ -49,6 +50,9 @@ void configure(const py::sequence& dtypes, const py::object& byte_type,
   torch().byte_type = byte_type.inc_ref().ptr();
   torch().empty_like = empty_like.inc_ref().ptr();
   torch().is_neg = is_neg.inc_ref().ptr();
+  torch().is_inference = is_inference.inc_ref().ptr();
+  torch().in_inference = in_inference.inc_ref().ptr();
+  torch().count_change = count_change.inc_ref().ptr();
   torch().current_stream = current_stream.is_none() ? nullptr : current_stream.inc_ref().ptr();
   torch().exchange = exchange_api_in(exchange_api.inc_ref().ptr());
   set_exception_factory(make_exception);
@@ -71,12 +75,17 @@ PYBIND11_MODULE(_native, module) {
   module.attr("__version__") = DORAJIT_VERSION;
   module.def(
       "configure", &native::configure, arg("dtypes"), arg("byte_type"), arg("empty_like"),
-      arg("is_neg"), arg("current_stream"), arg("exchange_api"), arg("make_exception"),
+      arg("is_neg"), arg("is_inference"), arg("in_inference"), arg("count_change"),
+      arg("current_stream"), arg("exchange_api"), arg("make_exception"),
       "(Sequence[dtype], dtype, Callable[[Tensor], Tensor], Callable[[Tensor], bool], "
+      "Callable[[Tensor], bool], Callable[[], bool], Callable[[Tensor], None], "
       "Callable[[int], int] | None, object | None, "
       "Callable[[int, str, str], BaseException]) -> None\n\n"
       "Tells the extension of the PyTorch that is loaded: float32, float16, bfloat16, float64; "
-      "uint8; torch.empty_like; whether a tensor's negation was put off; device index -> raw "
+      "uint8; torch.empty_like; whether a tensor's negation was put off, and whether "
+      "it was made in inference mode; whether that is on; a function to be told of a tensor that "
+      "was "
+      "written; device index -> raw "
       "stream, or None without CUDA; "
       "its capsule of DLPack's C exchange API, or None; (status, message, log) -> exception.");
   native::dtype_alone();

@@ -23,7 +23,7 @@ PyObject* with_python_errors(const Body& body) noexcept {
 
 // For PyModule_AddFunctions(). The documentation begins with names and types, which make_stub.py
 // reads:
-//   "scaled($module, lora, scale, /)\n--\n\n"
+//   "scaled($module, matrix, factor, /)\n--\n\n"
 //   "(Tensor, float) -> None\n\n"
 //   "What it does."
 inline PyMethodDef fast_method(const char* name, _PyCFunctionFast function,

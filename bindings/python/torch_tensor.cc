@@ -156,6 +156,16 @@ bool have_one_shape(const DLTensor& a, const DLTensor& b) {
   return a.ndim == b.ndim && std::equal(a.shape, a.shape + a.ndim, b.shape);
 }
 
+bool is_frozen_by_inference(PyObject* tensor) {
+  const auto is_on = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(torch().in_inference));
+  if (!is_on) throw py::error_already_set();
+  if (is_on.ptr() == Py_True) return false;
+  const auto is_made_there =
+      py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().is_inference, tensor));
+  if (!is_made_there) throw py::error_already_set();
+  return is_made_there.ptr() == Py_True;
+}
+
 TorchMemory::TorchMemory(py::handle like, std::int64_t bytes) {
   const py::object size = py::reinterpret_steal<py::object>(PyLong_FromLongLong(bytes));
   std::array<PyObject*, 3> arguments = {like.ptr(), size.ptr(), torch().byte_type};

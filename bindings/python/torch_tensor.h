@@ -27,6 +27,9 @@ struct Torch {
   PyObject* byte_type = nullptr;          // torch.uint8
   PyObject* empty_like = nullptr;         // torch.empty_like
   PyObject* is_neg = nullptr;             // of a tensor
+  PyObject* is_inference = nullptr;       // of a tensor
+  PyObject* in_inference = nullptr;       // whether the thread is in inference mode
+  PyObject* count_change = nullptr;       // of a tensor that was written
   PyObject* current_stream = nullptr;     // device index -> stream; null without CUDA
   const ExchangeApi* exchange = nullptr;  // null: everything is read through Python
 };
@@ -68,6 +71,10 @@ class TorchTensor {
 };
 
 bool have_one_shape(const DLTensor& a, const DLTensor& b);
+
+// Whether PyTorch forbids that the tensor, made in inference mode, is written. Needs the GIL;
+// throws error_already_set.
+bool is_frozen_by_inference(PyObject* tensor);
 
 // Bytes from PyTorch's allocator, which may be dropped as soon as the work that uses them is
 // enqueued.

@@ -5,6 +5,7 @@ import pytest
 import torch
 from dorajit import eligibility, testing
 from dorajit.eligibility import Route
+from dorajit.operation import operations
 from reference import SCALE, operands
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
@@ -59,6 +60,10 @@ def forward_mode_of_others(ask, lora):
         ask(lora)
 
 
+def is_in_forward_mode():
+    return torch.autograd.forward_ad._current_level >= 0
+
+
 OBSERVED = [
     (lambda ask, lora: ask(lora), Route.NATIVE, True),
     (in_a_graph, Route.NATIVE, False),
@@ -87,7 +92,13 @@ def test_the_route_follows_from_who_observes(observe, route, is_one_launch):
     def ask(one):
         found.append(eligibility.route(one, base, gain, SCALE, has_node=True))
         if is_one_launch is not None:
-            assert eligibility.is_one_launch(one, base, gain, SCALE) == is_one_launch
+            seen = eligibility.who_sees(one, base, gain, SCALE)
+            assert (seen == eligibility.NOBODY) == is_one_launch
+            # The extension asks by itself, with the same answer, and the C++ extension the keys.
+            assert (type(operations["compose"].at_once(one, base, gain, True, SCALE)) is int) != is_one_launch
+            if seen == eligibility.SOMEBODY and type(one) is torch.Tensor and not is_in_forward_mode():
+                keys = torch._C._dispatch_tls_local_include_set().raw_repr()
+                assert keys & eligibility.OBSERVERS
         return one
     observe(ask, lora)
     assert found == [route]
@@ -120,5 +131,38 @@ def test_the_switch_of_the_backward_pass_is_for_graphs(without_switches, monkeyp
 
 
 def test_a_scale_that_is_no_float_is_not_launched_at_once():
-    assert not eligibility.is_one_launch(*operands((4, 6), "cpu"), 1)
+    assert eligibility.who_sees(*operands((4, 6), "cpu"), 1) == eligibility.SOMEBODY
     assert testing.launch_counts().keys() >= {"compose", "backward"}
+
+
+def test_a_call_at_once_writes_as_an_operation_of_pytorch():
+    lora, base, gain = operands((4, 6), "cpu")
+    at_once = operations["compose"].at_once
+    expected = dorajit.fused_dora_compose(lora, base, gain, SCALE, False)
+    before = lora._version
+    assert at_once(lora, base, gain, lora, SCALE) is lora
+    assert lora._version == before + 1 and lora.equal(expected)
+    with torch.inference_mode():
+        frozen = expected.clone()
+        assert at_once(frozen, base, gain, frozen, SCALE) is frozen
+    kept = frozen.clone()
+    assert at_once(frozen, base, gain, frozen, SCALE) == eligibility.NOBODY and frozen.equal(kept)
+
+
+def test_a_call_at_once_leaves_alone_what_no_kernel_takes():
+    lora, base, gain = operands((4, 6), "cpu")
+    at_once, counted = operations["compose"].at_once, testing.launch_counts()
+    for given in ((lora.int(), base, gain), (lora, base[:2], gain), (lora, base, None)):
+        assert type(at_once(*given, True, SCALE)) is int
+    with pytest.raises(dorajit.Error, match="different shapes"):
+        operations["compose"].launch(lora, base[:2], gain, True, SCALE)
+    assert testing.launch_counts() == counted
+
+
+def test_outputs_that_are_true_have_the_type_of_the_first_input_of_their_dimensions():
+    lora, base, gain = operands((4, 6), "cpu")
+    d_lora, d_base, d_gain = operations["backward"].launch(lora.double(), None, gain.double(), True, False, False,
+                                                           SCALE)
+    assert d_lora.dtype is torch.float64 and d_base is None and d_gain is None
+    out, inner = operations["compose_inner"].launch(lora.bfloat16(), base, gain, True, torch.float32, SCALE)
+    assert (out.dtype, inner.dtype) == (torch.bfloat16, torch.float32)

@@ -7,39 +7,64 @@ from torch import Tensor, dtype
 __version__: str
 def configure(
     dtypes: Sequence[dtype], byte_type: dtype, empty_like: Callable[[Tensor], Tensor],
-    is_neg: Callable[[Tensor], bool], current_stream: Callable[[int], int] | None,
-    exchange_api: object | None, make_exception: Callable[[int, str, str], BaseException]
+    is_neg: Callable[[Tensor], bool], is_inference: Callable[[Tensor], bool],
+    in_inference: Callable[[], bool], count_change: Callable[[Tensor], None],
+    current_stream: Callable[[int], int] | None, exchange_api: object | None,
+    make_exception: Callable[[int, str, str], BaseException]
 ) -> None: ...
 def compose(
-    lora: Tensor, base: Tensor, gain: Tensor, out: Tensor | dtype, scale: float, /
+    lora: Tensor, base: Tensor, gain: Tensor, out: Tensor | dtype | bool, scale: float, /
 ) -> Tensor: ...
+def compose_at_once(
+    lora: Tensor, base: Tensor, gain: Tensor, out: Tensor | dtype | bool, scale: float, /
+) -> Tensor | int: ...
 def compose_inner(
-    lora: Tensor, base: Tensor, gain: Tensor, out: Tensor | dtype, inner: Tensor | dtype,
-    scale: float, /
+    lora: Tensor, base: Tensor, gain: Tensor, out: Tensor | dtype | bool,
+    inner: Tensor | dtype | bool, scale: float, /
 ) -> tuple[Tensor, Tensor]: ...
+def compose_inner_at_once(
+    lora: Tensor, base: Tensor, gain: Tensor, out: Tensor | dtype | bool,
+    inner: Tensor | dtype | bool, scale: float, /
+) -> tuple[Tensor, Tensor] | int: ...
 def backward(
-    d_out: Tensor, inner: Tensor | None, gain: Tensor, d_lora: Tensor | dtype | None,
-    d_base: Tensor | dtype | None, d_gain: Tensor | dtype | None, scale: float, /
+    d_out: Tensor, inner: Tensor | None, gain: Tensor, d_lora: Tensor | dtype | bool | None,
+    d_base: Tensor | dtype | bool | None, d_gain: Tensor | dtype | bool | None, scale: float, /
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]: ...
+def backward_at_once(
+    d_out: Tensor, inner: Tensor | None, gain: Tensor, d_lora: Tensor | dtype | bool | None,
+    d_base: Tensor | dtype | bool | None, d_gain: Tensor | dtype | bool | None, scale: float, /
+) -> tuple[Tensor | None, Tensor | None, Tensor | None] | int: ...
 def norm_assembly(
-    w_norm_sq: Tensor, cross: Tensor, ba_norm_sq: Tensor, norm: Tensor | dtype, scale: float, /
+    w_norm_sq: Tensor, cross: Tensor, ba_norm_sq: Tensor, norm: Tensor | dtype | bool, scale: float,
+    /
 ) -> Tensor: ...
+def norm_assembly_at_once(
+    w_norm_sq: Tensor, cross: Tensor, ba_norm_sq: Tensor, norm: Tensor | dtype | bool, scale: float,
+    /
+) -> Tensor | int: ...
 def compose_residual(
-    lora: Tensor, result: Tensor, gain: Tensor, bias: Tensor | None, out: Tensor | dtype,
-    inner: Tensor | dtype | None, scale: float, /
+    lora: Tensor, result: Tensor, gain: Tensor, bias: Tensor | None, out: Tensor | dtype | bool,
+    inner: Tensor | dtype | bool | None, scale: float, /
 ) -> tuple[Tensor, Tensor | None]: ...
+def compose_residual_at_once(
+    lora: Tensor, result: Tensor, gain: Tensor, bias: Tensor | None, out: Tensor | dtype | bool,
+    inner: Tensor | dtype | bool | None, scale: float, /
+) -> tuple[Tensor, Tensor | None] | int: ...
 def residual_backward(
-    d_out: Tensor, inner: Tensor | None, gain: Tensor, d_lora: Tensor | dtype | None,
-    d_result: Tensor | dtype | None, d_gain: Tensor | dtype | None, scale: float, /
+    d_out: Tensor, inner: Tensor | None, gain: Tensor, d_lora: Tensor | dtype | bool | None,
+    d_result: Tensor | dtype | bool | None, d_gain: Tensor | dtype | bool | None, scale: float, /
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]: ...
+def residual_backward_at_once(
+    d_out: Tensor, inner: Tensor | None, gain: Tensor, d_lora: Tensor | dtype | bool | None,
+    d_result: Tensor | dtype | bool | None, d_gain: Tensor | dtype | bool | None, scale: float, /
+) -> tuple[Tensor | None, Tensor | None, Tensor | None] | int: ...
 def operations() -> list[tuple[str, str, list[dict[str, Any]], list[str]]]: ...
 def warmup(operation: str, tensors: Sequence[Tensor | None]) -> None: ...
-def is_one_node(*tensors_and_scale: Any) -> bool: ...
-def is_one_launch(*tensors_and_scale: Any) -> bool: ...
+def who_sees(*tensors_and_scale: Any) -> int: ...
 def is_observed() -> bool: ...
 def configure_eligibility(
     tensor: type, parameter: type, is_grad_enabled: Callable[[], bool],
-    included_keys: Callable[[], object], observers: int, forward_ad: dict[str, Any]
+    signs: list[tuple[Any, ...]], observers: int, forward_ad: dict[str, Any]
 ) -> None: ...
 def call_table() -> object: ...
 def allow_call_table(is_on: bool) -> None: ...

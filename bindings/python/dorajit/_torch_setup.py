@@ -12,6 +12,9 @@ def configure(exchange_api):
         byte_type=torch.uint8,
         empty_like=torch.empty_like,
         is_neg=torch.Tensor.is_neg,
+        is_inference=torch.Tensor.is_inference,
+        in_inference=torch.is_inference_mode_enabled,
+        count_change=torch.autograd.graph.increment_version,
         current_stream=getattr(torch._C, "_cuda_getCurrentRawStream", None),
         exchange_api=exchange_api,
         make_exception=errors.from_status)

@@ -12,22 +12,30 @@ import typing
 
 import torch
 
-from dorajit import checks, cpp_extension, eligibility, expression, routes, run
-from dorajit.eligibility import Route
+from dorajit import checks, compositions, cpp_extension, eligibility, expression, routes
+from dorajit.control import state
+from dorajit.eligibility import EXPRESSION, OPERATOR, is_compiling
 from dorajit.operation import operations
 
 
 def _backward_pass(operation):
     """What computes the gradients through out, by the route that the gradients at hand take: a backward pass
     asks anew who observes it."""
+    at_once, places = operation.at_once, expression.places_of_types(operation)
+
     def backward(d_out, inner, gain, scale, wanted, *types):
         inputs = d_out, inner if wanted[2] else None, gain
+        if state.enabled and not is_compiling():
+            outputs = [types[place - 1] if want and place else want for place, want in zip(places, wanted)]
+            made = at_once(*inputs, *outputs, scale)
+            if type(made) is not int:
+                return made
         given = (d_out, gain) if inputs[1] is None else inputs
         route = eligibility.route(*given, scale)
-        if route is Route.EXPRESSION:
+        if route is EXPRESSION:
             eligibility.allow_expression(operation.name, *given)
         call = operation, inputs, (scale,), (tuple(wanted[:3]), *types)
-        if route is not Route.OPERATOR:
+        if route is not OPERATOR:
             return routes.outputs(route, *call)
         with torch._C.DisableTorchFunctionSubclass():  # as PyTorch's own backward passes
             return routes.outputs(route, *call)
@@ -41,7 +49,7 @@ backward, residual_backward = backward_passes["backward"], backward_passes["resi
 
 
 class Compose(torch.autograd.Function):
-    """Of run.compose and run.compose_inner."""
+    """Of compositions.compose and compositions.compose_inner."""
 
     @staticmethod
     def forward(ctx, lora, base, mag_norm_scale, scale, inplace):
@@ -51,9 +59,9 @@ class Compose(torch.autograd.Function):
         out = lora if inplace else None
         inner = None
         if ctx.needs_input_grad[2]:
-            out, inner = run.compose_inner(lora, base, mag_norm_scale, scale, out)
+            out, inner = compositions.compose_inner(lora, base, mag_norm_scale, scale, out)
         else:
-            out = run.compose(lora, base, mag_norm_scale, scale, out)
+            out = compositions.compose(lora, base, mag_norm_scale, scale, out)
         ctx.save_for_backward(mag_norm_scale, inner)
         if inplace:
             ctx.mark_dirty(lora)
@@ -65,15 +73,15 @@ class Compose(torch.autograd.Function):
 
 
 class ComposeResidual(torch.autograd.Function):
-    """Of run.compose_residual, of which the bias is a constant."""
+    """Of compositions.compose_residual, of which the bias is a constant."""
 
     @staticmethod
     def forward(ctx, lora, result, mag_norm_scale, bias, scale):
         ctx.scale = scale
         ctx.types = lora.dtype, result.dtype
         ctx.set_materialize_grads(False)
-        out, inner = run.compose_residual(lora, result, mag_norm_scale, bias, scale,
-                                          ctx.needs_input_grad[2])
+        out, inner = compositions.compose_residual(lora, result, mag_norm_scale, bias, scale,
+                                                   ctx.needs_input_grad[2])
         ctx.save_for_backward(mag_norm_scale, inner)
         return out, inner
 
@@ -88,10 +96,10 @@ _apply_residual = super(torch.autograd.Function, ComposeResidual).apply
 
 
 def compose(lora, base, gain, scale, inplace=False):
-    """run.compose in a new tensor or in lora's memory, as a node."""
+    """That of compositions in a new tensor or in lora's memory, as a node."""
     if not inplace:
         return _apply(lora, base, gain, scale, False)[0]
-    checks.writable("fused_dora_compose", lora)
+    checks.writable("fused_dora_compose", "lora", lora)
     if lora.is_leaf and lora.requires_grad:
         raise RuntimeError("fused_dora_compose: argument `lora` is a leaf that requires grad, which "
                            "may not be written in place; pass inplace=False")
@@ -101,7 +109,7 @@ def compose(lora, base, gain, scale, inplace=False):
 
 
 def compose_residual(lora, result, gain, bias, scale):
-    """run.compose_residual, as a node."""
+    """That of compositions, as a node."""
     return _apply_residual(lora, result, gain, bias, scale)[0]
 
 

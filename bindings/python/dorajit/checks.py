@@ -59,18 +59,18 @@ def freed(tensor):
             "FullyShardedDataParallel.summon_full_params")
 
 
-def writable(function, lora):
-    """Raises ValueError for a lora that a result cannot be written into."""
-    if lora.layout is not torch.strided:
-        raise ValueError(f"{function}: argument `lora` has the layout {lora.layout}, which cannot be "
+def writable(function, name, tensor):
+    """Raises ValueError for a tensor that a result cannot be written into."""
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"{function}: argument `{name}` has the layout {tensor.layout}, which cannot be "
                          "written in place; pass inplace=False")
 
 
-def not_frozen(function, lora):
+def not_frozen(function, name, tensor):
     """Raises RuntimeError for an inference tensor that is to be written outside of inference mode."""
-    if lora.is_inference() and not torch.is_inference_mode_enabled():
-        raise RuntimeError(f"{function}: argument `lora` is an inference tensor, which may not be written in "
-                           "place outside of inference mode; pass a clone")
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        raise RuntimeError(f"{function}: argument `{name}` is an inference tensor, which may not be written "
+                           "in place outside of inference mode; pass a clone")
 
 
 def same_device(function, **arguments):

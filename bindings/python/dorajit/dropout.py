@@ -7,7 +7,7 @@ memory at a time, forward and backward.
 import torch
 import torch.nn.functional as F
 
-from dorajit import autograd, eligibility, expression, precision, run, thresholds, tiers
+from dorajit import autograd, compositions, eligibility, expression, precision, thresholds, tiers
 from dorajit.control import state
 
 _ALIGNED = 64
@@ -97,14 +97,14 @@ def _is_fused():
 
 def _compose(lora, base, gain, scale, out):
     if _is_fused():
-        run.compose(lora, base, gain, scale, out)
+        compositions.compose(lora, base, gain, scale, out)
     else:
         out.copy_(expression.compose(lora, base, gain, scale))
 
 
 def _compose_inner(lora, base, gain, scale, out):
     if _is_fused():
-        return run.compose_inner(lora, base, gain, scale, out)[1]
+        return compositions.compose_inner(lora, base, gain, scale, out)[1]
     result, inner = expression.compose_inner(lora, base, gain, scale)
     out.copy_(result)
     return inner

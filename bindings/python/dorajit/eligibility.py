@@ -29,6 +29,10 @@ class Route(enum.Enum):
     EXPRESSION = "PyTorch's own operations"
 
 
+# Reading a member of an Enum runs Python, up to Python 3.11.
+NATIVE, OPERATOR, EXPRESSION = Route
+
+
 def _bits(name):
     return torch._C.DispatchKeySet(torch._C._parse_dispatch_key(name)).raw_repr()
 
@@ -37,6 +41,12 @@ def _bits(name):
 # those before autograd (make_fx), torch.jit.trace, and the transforms of torch.func.
 OBSERVERS = functools.reduce(operator.or_, map(_bits, (
     "Python", "PreDispatch", "Tracer", "FuncTorchDynamicLayerFrontMode")))
+# The same observers for a thread that asks from Python, to which the set of its keys is an object that has
+# to be made: functions, what they give while nobody is there, and an argument.
+_SIGNS = [(torch._C._len_torch_dispatch_stack, 0),
+          (torch._C._dispatch_tls_is_dispatch_key_included, False, torch._C.DispatchKey.PreDispatch),
+          (torch._C._is_tracing, False),
+          (torch._C._functorch.maybe_current_level, None)]
 _TRANSFORM = "a transform of torch.func or forward-mode differentiation is active"
 
 is_compiling = torch.compiler.is_compiling
@@ -44,9 +54,11 @@ _is_jit_tracing = torch._C._is_tracing
 _transform_level = torch._C._functorch.maybe_current_level
 _is_batch = torch._C._functorch.is_legacy_batchedtensor  # of autograd.grad(is_grads_batched=True)
 
-# Whether a call with these tensors and this scale, which no compiler traces, is one launch and nothing
-# else: nobody observes it and no graph is built. Asked first, since most calls are.
-is_one_launch = _native.is_one_launch
+# Who sees a call with these tensors and this scale, which no compiler traces: a call that nobody sees is
+# one launch and nothing else, one that autograd alone sees may be a node. SOMEBODY stands for arguments as
+# well that are no plain tensors and no float.
+who_sees = _native.who_sees
+SOMEBODY, NOBODY, AUTOGRAD = range(3)
 
 
 def route(*tensors_and_scale, has_node=False, constant=None):
@@ -58,23 +70,25 @@ def route(*tensors_and_scale, has_node=False, constant=None):
         constant: a tensor that the node and the operator have no gradient for.
     """
     tensors = tensors_and_scale[:-1]
-    if has_node and not _has_fused_graph(tensors[0], constant) and builds_graph(*tensors):
-        return Route.EXPRESSION
-    is_native = _native.is_one_node if has_node else _native.is_one_launch
-    if not is_compiling() and is_native(*tensors_and_scale):
-        return Route.NATIVE
-    return Route.OPERATOR if why_expression(*tensors) is None else Route.EXPRESSION
+    if has_node and not has_fused_graph(tensors[0], constant) and builds_graph(*tensors):
+        return EXPRESSION
+    if not is_compiling():
+        seen = who_sees(*tensors_and_scale)
+        if seen == NOBODY or (seen == AUTOGRAD and has_node):
+            return NATIVE
+    return OPERATOR if why_expression(*tensors) is None else EXPRESSION
 
 
-def _has_fused_graph(first, constant):
+def has_fused_graph(first, constant=None):
+    """Whether the node is the graph of a call, where one is built, of a tensor like the first."""
     is_complex = isinstance(first, torch.Tensor) and first.is_complex()
-    return state.fused_backward and not is_complex and not builds_graph(constant)
+    return state.fused_backward and not is_complex and (constant is None or not builds_graph(constant))
 
 
 def constant_route(*tensors):
     """The same of what autograd and transforms take for a constant."""
     is_seen = is_compiling() or (is_observed() and not any(map(engines.is_dtensor, tensors)))
-    return Route.OPERATOR if is_seen else Route.NATIVE
+    return OPERATOR if is_seen else NATIVE
 
 
 def is_observed():
@@ -155,6 +169,6 @@ _native.configure_eligibility(
     tensor=torch.Tensor,
     parameter=torch.nn.Parameter,
     is_grad_enabled=torch.is_grad_enabled,
-    included_keys=torch._C._dispatch_tls_local_include_set,
+    signs=_SIGNS,
     observers=OBSERVERS,
     forward_ad=vars(_forward_ad))

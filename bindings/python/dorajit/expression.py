@@ -55,16 +55,24 @@ def output_types(operation, inputs, more=(), num_outputs=None):
         more: as for Formula.compute.
         num_outputs: how many there are, where it makes no gradients; None: those that are required.
     """
-    formula = formulas.get(operation.name)
     if operation.makes_gradients:
-        wanted, *free = more
-        named = dict(zip(formula.free_types if formula else (), free))
-        return [None if not want else named.get(one.name) or inputs[model].dtype
-                for one, model, want in zip(operation.outputs, operation.models, wanted)]
+        wanted = more[0]
+        return [None if not want else more[place] if place else inputs[model].dtype for place, model, want
+                in zip(places_of_types(operation), operation.models, wanted)]
+    formula = formulas.get(operation.name)
     if num_outputs is None:
-        num_outputs = sum(one.is_required for one in operation.outputs)
+        num_outputs = operation.num_required
     dtype = formula.result_type(*inputs) if formula else inputs[0].dtype
     return [dtype] * num_outputs + [None] * (len(operation.outputs) - num_outputs)
+
+
+@functools.cache
+def places_of_types(operation):
+    """By output of an operation that makes gradients: where its element type stands in `more`, 0 if it is
+    not free."""
+    formula = formulas.get(operation.name)
+    places = {name: place for place, name in enumerate(formula.free_types if formula else (), 1)}
+    return [places.get(one.name, 0) for one in operation.outputs]
 
 
 def outputs(operation, inputs, scalars, more=(), num_outputs=None):
@@ -78,7 +86,7 @@ def outputs(operation, inputs, scalars, more=(), num_outputs=None):
         return tuple(made)
     made = made if isinstance(made, tuple) else (made,)
     if num_outputs is None:
-        num_outputs = sum(one.is_required for one in operation.outputs)
+        num_outputs = operation.num_required
     return made[:num_outputs] + (None,) * (len(operation.outputs) - num_outputs)
 
 

@@ -17,7 +17,7 @@ import functools
 
 import torch
 
-from dorajit import autograd, checks, eligibility, expression, registration, run
+from dorajit import autograd, checks, compositions, eligibility, expression, registration, run
 from dorajit.operation import operations
 
 _ops = torch.ops.dorajit
@@ -85,8 +85,8 @@ def _expression(operation, num_outputs, *arguments):
 
 
 def _compose_into(lora, base, gain, scale):
-    checks.not_frozen("compose_", lora)
-    run.compose(lora, base, gain, scale, lora)
+    checks.not_frozen("compose_", "lora", lora)
+    compositions.compose(lora, base, gain, scale, lora)
 
 
 def _fake_compose_into(*arguments):
@@ -186,7 +186,7 @@ def _define(name, schema, run_it, fake):
 
 def _variants(operation):
     """Name -> how many outputs it makes."""
-    required = sum(one.is_required for one in operation.outputs)
+    required = operation.num_required
     yield operation.name, required
     if required:
         for count, output in enumerate(operation.outputs[required:], required + 1):

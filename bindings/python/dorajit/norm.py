@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dorajit import checks, eligibility, norm_cache, precision, run, thresholds
-from dorajit.eligibility import Route
+from dorajit.eligibility import OPERATOR
 from dorajit.operation import operations
 from dorajit.sharded import engines
 
@@ -51,7 +51,7 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
             parameter that FSDP or ZeRO-3 has taken apart is not gathered.
     """
     operands = weight, lora_A, lora_B
-    if eligibility.constant_route(*operands) is Route.OPERATOR:
+    if eligibility.constant_route(*operands) is OPERATOR:
         return torch.ops.dorajit.factored_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
                                                scale, chunk_mb)
     return _computed(*operands, scale, chunk_mb, weight if frozen is None else frozen)

@@ -56,8 +56,10 @@ class Operation:
     Attributes:
         scalars: their names.
         launch: (*inputs, *outputs, *scalars) -> the output, or a tuple of several. An output is a tensor
-            to be written, an element type of a tensor to be allocated, or None where it is left out.
-            Raises dorajit.Error for what no kernel takes.
+            to be written, an element type of a tensor to be allocated, True for that of the first input
+            of its dimensions, or None where it is left out. Raises dorajit.Error for what no kernel takes.
+        at_once: the same as all that a call is, where nobody sees it and a kernel serves it; else who sees
+            it, an int (dorajit.eligibility), and nothing was done.
         has_models: whether each output has the dimensions of an input that may not be left out.
     """
 
@@ -67,6 +69,7 @@ class Operation:
     outputs: tuple[Operand, ...]
     scalars: tuple[str, ...]
     launch: Callable
+    at_once: Callable
     has_models: bool = True
 
     @functools.cached_property
@@ -85,9 +88,14 @@ class Operation:
         return self.has_channels and self.outputs[0].is_required
 
     @functools.cached_property
+    def num_required(self):
+        """How many outputs may not be left out; they are the first."""
+        return sum(one.is_required for one in self.outputs)
+
+    @functools.cached_property
     def makes_gradients(self):
         """Whether each of its outputs may be left out."""
-        return not any(one.is_required for one in self.outputs)
+        return self.num_required == 0
 
     @functools.cached_property
     def models(self):
@@ -132,7 +140,7 @@ def _described(name, documentation, operands, scalars):
         (outputs if one.pop("is_output") else inputs).append(Operand(**one))
     known = {one.dimensions for one in inputs if one.is_required}
     return Operation(name, documentation, tuple(inputs), tuple(outputs), tuple(scalars), getattr(_native, name),
-                     all(one.dimensions in known for one in outputs))
+                     getattr(_native, f"{name}_at_once"), all(one.dimensions in known for one in outputs))
 
 
 operations = {name: _described(name, *rest) for name, *rest in _native.operations()}

@@ -10,16 +10,19 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from dorajit import (autograd, checks, cpp_extension, dispatch, eligibility, expression, library, routes, run)
+from dorajit import (autograd, checks, compositions, cpp_extension, dispatch, eligibility, expression,
+                     library, routes)
 from dorajit.control import state
-from dorajit.eligibility import Route
+from dorajit.eligibility import AUTOGRAD, EXPRESSION, NATIVE, NOBODY, OPERATOR
 from dorajit.operation import operations
 
 # Bound once, since each of them is called on every call.
 _is_compiling = eligibility.is_compiling
 _increment_version = torch.autograd.graph.increment_version
-_is_one_launch = eligibility.is_one_launch
-_run_compose = run.compose
+_who_sees = eligibility.who_sees
+_compose_at_once = operations["compose"].at_once
+_compose_inner, _backward = operations["compose_inner"], operations["backward"]
+_norm_assembly = operations["norm_assembly"]
 
 
 def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale: float,
@@ -47,31 +50,41 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
         dorajit.CaptureUnsafeError: a CUDA graph is being captured and the kernel is not loaded.
     """
     if not _is_compiling():
-        extension = cpp_extension.module
-        if extension is not None and state.enabled and state.fused_backward:
-            out = extension.compose(lora, base, mag_norm_scale, scale, inplace)
-            if out is not None:
-                return out
-        if _is_one_launch(lora, base, mag_norm_scale, scale):
-            if not inplace:
-                return _run_compose(lora, base, mag_norm_scale, scale)
-            if lora.is_inference():
-                checks.not_frozen("fused_dora_compose", lora)
-            _run_compose(lora, base, mag_norm_scale, scale, lora)
-            _increment_version(lora)
-            return lora
+        if state.enabled:
+            extension = cpp_extension.module
+            if extension is not None and state.fused_backward:
+                out = extension.compose(lora, base, mag_norm_scale, scale, inplace)
+                if out is not None:
+                    return out
+            made = _compose_at_once(lora, base, mag_norm_scale, lora if inplace else True, scale)
+            if type(made) is not int:
+                return made
+        else:
+            made = _who_sees(lora, base, mag_norm_scale, scale)
+        if made == NOBODY:
+            return _alone(lora, base, mag_norm_scale, scale, inplace)
+        if made == AUTOGRAD and eligibility.has_fused_graph(lora):
+            return autograd.compose(lora, base, mag_norm_scale, scale, inplace)
     route = eligibility.route(lora, base, mag_norm_scale, scale, has_node=True)
-    if route is Route.NATIVE:
-        return autograd.compose(lora, base, mag_norm_scale, scale, inplace)
-    if route is Route.OPERATOR and _is_compiling():  # the operator checks its arguments
+    if route is OPERATOR and _is_compiling():  # the operator checks its arguments
         return library.compose(lora, base, mag_norm_scale, scale, inplace)
     scale = _checked("fused_dora_compose", operations["compose"], (lora, base, mag_norm_scale), scale)
     if inplace:
-        checks.writable("fused_dora_compose", lora)
-    if route is Route.OPERATOR:
+        checks.writable("fused_dora_compose", "lora", lora)
+    if route is OPERATOR:
         return library.compose(lora, base, mag_norm_scale, scale, inplace)
     result = expression.compose(lora, base, mag_norm_scale, scale)
     return lora.copy_(result) if inplace else result
+
+
+def _alone(lora, base, gain, scale, inplace):
+    """A call that nobody sees and that does not launch at once."""
+    if not inplace:
+        return compositions.compose(lora, base, gain, scale)
+    checks.not_frozen("fused_dora_compose", "lora", lora)
+    compositions.compose(lora, base, gain, scale, lora)
+    _increment_version(lora)
+    return lora
 
 
 def _checked(function, operation, tensors, scale):
@@ -89,10 +102,15 @@ def _checked(function, operation, tensors, scale):
     return scale
 
 
-def _called(function, operation, inputs, scale, more=()):
-    """The outputs of a call whose graph, where one is built, is the operator's."""
+def _called(function, operation, inputs, scale, outputs, more=()):
+    """The outputs of a call whose graph, where one is built, is the operator's; `outputs` as for
+    Operation.launch."""
+    if state.enabled and not _is_compiling():
+        made = operation.at_once(*inputs, *outputs, scale)
+        if type(made) is not int:
+            return made if type(made) is tuple else (made,)
     route = eligibility.route(*operation.given(inputs).values(), scale)
-    if route is not Route.NATIVE and (route is Route.EXPRESSION or not _is_compiling()):
+    if route is not NATIVE and (route is EXPRESSION or not _is_compiling()):
         scale = _checked(function, operation, inputs, scale)
     return routes.outputs(route, operation, inputs, (scale,), more)
 
@@ -120,10 +138,10 @@ def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, mag_norm_scale: Ten
     Args and errors as those of fused_dora_compose.
     """
     tensors = lora, base, mag_norm_scale
-    if eligibility.builds_graph(*tensors) and not state.fused_backward:
-        scale = _checked("fused_dora_forward_and_inner", operations["compose_inner"], tensors, scale)
+    if not state.fused_backward and eligibility.builds_graph(*tensors):
+        scale = _checked("fused_dora_forward_and_inner", _compose_inner, tensors, scale)
         return expression.compose_inner(*tensors, scale)
-    return _called("fused_dora_forward_and_inner", operations["compose_inner"], tensors, scale)
+    return _called("fused_dora_forward_and_inner", _compose_inner, tensors, scale, (True, True))
 
 
 class FusedDoRAComposeFunction:
@@ -164,7 +182,8 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], mag_norm_scale: Ten
     if inner is None and needs_mag_grad:
         raise TypeError("compose_backward: argument `inner` is None, from which the gradient of "
                         "mag_norm_scale is summed")
-    return _called("compose_backward", operations["backward"], (d_out, inner, mag_norm_scale), scale,
+    inputs = d_out, inner if wanted[2] else None, mag_norm_scale
+    return _called("compose_backward", _backward, inputs, scale, wanted,
                    (wanted, d_out.dtype if isinstance(d_out, Tensor) else None))
 
 
@@ -186,7 +205,7 @@ def fused_norm_assembly(w_norm_sq: Tensor, cross_term: Tensor, ba_norm_sq: Tenso
     Errors as those of fused_dora_compose.
     """
     terms = w_norm_sq, cross_term, ba_norm_sq
-    return _called("fused_norm_assembly", operations["norm_assembly"], terms, scale)
+    return _called("fused_norm_assembly", _norm_assembly, terms, scale, (True,))
 
 
 def explain_dispatch(lora: Tensor, base: Optional[Tensor] = None, mag_norm_scale: Optional[Tensor] = None,

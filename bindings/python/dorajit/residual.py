@@ -10,9 +10,10 @@ from typing import Optional
 
 from torch import Tensor
 
-from dorajit import (autograd, checks, cpp_extension, dispatch, eligibility, expression, library, ops, run)
+from dorajit import (autograd, checks, compositions, cpp_extension, dispatch, eligibility, expression,
+                     library, ops)
 from dorajit.control import state
-from dorajit.eligibility import Route
+from dorajit.eligibility import AUTOGRAD, NOBODY, OPERATOR
 from dorajit.operation import operations
 
 _NAME = "fused_dora_compose_residual"
@@ -41,18 +42,20 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, mag_norm_scale: Te
         if out is not None:
             return out
     operands = (lora, result, mag_norm_scale) if bias is None else (lora, result, mag_norm_scale, bias)
-    if not is_compiling and eligibility.is_one_launch(*operands, scale):
-        return run.compose_residual(lora, result, mag_norm_scale, bias, scale, False)[0]
+    if not is_compiling:
+        seen = eligibility.who_sees(*operands, scale)
+        if seen == NOBODY:
+            return compositions.compose_residual(lora, result, mag_norm_scale, bias, scale, False)[0]
+        if seen == AUTOGRAD and eligibility.has_fused_graph(lora, bias):
+            return autograd.compose_residual(lora, result, mag_norm_scale, bias, scale)
     route = eligibility.route(*operands, scale, has_node=True, constant=bias)
-    if route is Route.NATIVE:
-        return autograd.compose_residual(lora, result, mag_norm_scale, bias, scale)
-    if route is Route.OPERATOR and is_compiling:  # the operator checks its arguments
+    if route is OPERATOR and is_compiling:  # the operator checks its arguments
         return library.compose_residual(lora, result, mag_norm_scale, bias, scale)
     if not is_compiling:
         scale = checks.scale(_NAME, scale)
         checks.operands(_NAME, operations["compose_residual"], (lora, result, mag_norm_scale, bias))
         eligibility.allow_expression(_NAME, *operands)
-        if route is Route.OPERATOR:
+        if route is OPERATOR:
             return library.compose_residual(lora, result, mag_norm_scale, bias, scale)
     return apart(lora, result, mag_norm_scale, bias, scale, ops.fused_dora_compose_autograd)
 

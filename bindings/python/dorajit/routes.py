@@ -3,7 +3,7 @@
 import torch
 
 from dorajit import expression, run
-from dorajit.eligibility import Route
+from dorajit.eligibility import EXPRESSION, NATIVE
 
 _ops = torch.ops.dorajit
 
@@ -15,9 +15,9 @@ def outputs(route, operation, inputs, scalars, more=()):
         inputs: the tensors, None for those that are left out.
         more: where it makes gradients, which are wanted and the free element types.
     """
-    if route is Route.NATIVE:
+    if route is NATIVE:
         return run.outputs(operation, inputs, scalars, more)
-    if route is Route.EXPRESSION:
+    if route is EXPRESSION:
         return expression.outputs(operation, inputs, scalars, more)
     if not operation.makes_gradients:
         made = getattr(_ops, operation.name)(*inputs, *scalars)

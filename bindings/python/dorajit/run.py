@@ -1,18 +1,12 @@
-"""Each operation once, without autograd: by a kernel, or in PyTorch where no kernel will do.
+"""Any operation once, without autograd: by a kernel, or in PyTorch where no kernel will do.
 
-Arguments are those of the public functions (dorajit.ops). Results that are not given are allocated by
-PyTorch, with the layout that torch.empty_like gives them.
+Results that are not given are allocated by PyTorch, with the layout that torch.empty_like gives them.
 """
 
 import torch
 
 from dorajit import checks, dispatch, errors, expression
 from dorajit.control import state
-from dorajit.operation import operations
-
-_compose, _compose_inner = operations["compose"], operations["compose_inner"]
-_native_compose = _compose.launch
-_compose_residual = operations["compose_residual"]
 
 
 def launch(operation, inputs, outputs, *scalars):
@@ -29,22 +23,23 @@ def launch(operation, inputs, outputs, *scalars):
     """
     if state.enabled:
         try:
-            return operation.launch(*inputs, *_with_models(operation, inputs, outputs), *scalars)
+            if not operation.has_models:
+                outputs = _checked_and_allocated(operation, inputs, outputs)
+            return operation.launch(*inputs, *outputs, *scalars)
         except errors.Error as error:
-            return _launch_over_views(error, operation, inputs, outputs, scalars)
+            return launch_over_views(error, operation, inputs, outputs, scalars)
     checks.operands(operation.name, operation, inputs)
     return None
 
 
-def _with_models(operation, inputs, outputs):
-    """The outputs, those allocated that the extension has no input to allocate after."""
-    if operation.has_models:
-        return outputs
+def _checked_and_allocated(operation, inputs, outputs):
+    """The outputs, for some of which the extension has no input to allocate them after."""
     checks.operands(operation.name, operation, inputs)
     return allocated(operation, inputs, outputs)
 
 
-def _launch_over_views(error, operation, inputs, outputs, scalars):
+def launch_over_views(error, operation, inputs, outputs, scalars):
+    """As launch, after the error with which the extension refused the tensors as they are."""
     checks.operands(operation.name, operation, inputs)
     if all(one is None for one in outputs):
         return None
@@ -101,48 +96,3 @@ def new_output(operation, output, inputs, dtype):
     if model is not None:
         return torch.empty_like(model, dtype=dtype)
     return inputs[0].new_empty(operation.shape_of(output, inputs), dtype=dtype)
-
-
-def compose(lora, base, gain, scale, out=None):
-    """(gain - 1) * base + gain * (scale * lora) in a new tensor, or in `out`, which may be lora."""
-    output = lora.dtype if out is None else out
-    if state.enabled:
-        try:  # as launch does, without packing what every call of a model passes
-            return _native_compose(lora, base, gain, output, scale)
-        except errors.Error as error:
-            made = _launch_over_views(error, _compose, (lora, base, gain), (output,), (scale,))
-    else:
-        made = launch(_compose, (lora, base, gain), (output,), scale)
-    if made is not None:
-        return made
-    result = expression.compose(lora, base, gain, scale)
-    return result if out is None else _written(result, out)
-
-
-def compose_inner(lora, base, gain, scale, out=None):
-    """compose, and scale * lora + base in a new tensor of lora's type."""
-    outputs = lora.dtype if out is None else out, lora.dtype
-    made = launch(_compose_inner, (lora, base, gain), outputs, scale)
-    if made is not None:
-        return made
-    result, inner = expression.compose_inner(lora, base, gain, scale)
-    return (result if out is None else _written(result, out)), inner
-
-
-def _written(result, out):
-    checks.writable("fused_dora_compose", out)
-    return out.copy_(result)
-
-
-def compose_residual(lora, result, gain, bias, scale, keeps_inner):
-    """result + compose over base = result - bias in a new tensor of the type of result + lora, and
-    scale * lora + base in that type or None; the bias may be None."""
-    if bias is not None and bias.dim() != gain.dim():
-        bias = dispatch.over_channels(bias, gain)
-    dtype = expression.sum_type(lora, result)
-    made = launch(_compose_residual, (lora, result, gain, bias), (dtype, dtype if keeps_inner else None),
-                  scale)
-    if made is not None:
-        return made
-    out, inner = expression.compose_residual(lora, result, gain, bias, scale, dtype)
-    return out, inner if keeps_inner else None

@@ -6,7 +6,7 @@ from dorajit import _native
 def launch_counts() -> dict[str, int]:
     """Operation -> how many calls of this process a kernel has served.
 
-    All operations of the library are there, as "compose" and "backward".
+    All operations of the library are there, by their names in its table.
     """
     return _native.call_counts()
 

@@ -1,0 +1,127 @@
+#include "bindings/python/operands.h"
+
+#include <format>
+#include <string>
+
+#include "bindings/python/native_error.h"
+
+namespace dorajit::python {
+namespace {
+
+namespace py = pybind11;
+
+py::object owned(PyObject* made) {
+  if (made == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(made);
+}
+
+[[noreturn]] void refuse_to_allocate(const NativeOperation& operation, std::size_t output) {
+  raise(DORAJIT_INVALID_ARGUMENT,
+        std::format("{}: argument `{}` is an element type, but no input has its dimensions, {}; "
+                    "give a tensor",
+                    operation.info.name, operation.operands[output].name,
+                    operation.operands[output].dimensions));
+}
+
+// A tensor of that element type, otherwise like another.
+py::object empty_like(PyObject* tensor, bool is_of_that_type, PyObject* dtype) {
+  if (is_of_that_type) return owned(PyObject_CallOneArg(torch().empty_like, tensor));
+  const std::array<PyObject*, 2> arguments = {tensor, dtype};
+  return owned(PyObject_Vectorcall(torch().empty_like, arguments.data(), 1, dtype_alone()));
+}
+
+bool are_equal(const DLDataType& a, const DLDataType& b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
+}  // namespace
+
+void refuse(const char* operation, const char* argument) {
+  raise(DORAJIT_UNSUPPORTED,
+        std::string(operation) + ": argument `" + argument +
+            "` is no dense float16, bfloat16, float32 or float64 tensor of the CPU or a CUDA "
+            "device");
+}
+
+bool is_left_out(const dorajit_operand_info& operand, PyObject* given) {
+  return (given == Py_None || given == Py_False) && operand.presence != DORAJIT_OPERAND_REQUIRED;
+}
+
+bool Operands::read(const NativeOperation& operation, std::span<PyObject* const> arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const dorajit_operand_info& operand = operation.operands[i];
+    if (is_left_out(operand, arguments[i])) continue;
+    const bool is_read =
+        operand.is_output != 0 ? add_output(operation, arguments, i) : add(arguments[i], i);
+    if (!is_read) {
+      refused_ = i;
+      return false;
+    }
+  }
+  return have_equal_shapes(operation);
+}
+
+void Operands::why_not(const NativeOperation& operation) const {
+  const dorajit_operand_info& operand = operation.operands[refused_];
+  if (is_without_model_) refuse_to_allocate(operation, refused_);
+  if (pointers_[refused_] == nullptr) refuse(operation.info.name, operand.name);
+  raise(DORAJIT_INVALID_ARGUMENT,
+        std::format("{}: arguments `{}` and `{}` have different shapes; give both the same",
+                    operation.info.name, operation.operands[operation.models[refused_]].name,
+                    operand.name));
+}
+
+py::object Operands::outputs(const NativeOperation& operation) const {
+  const std::size_t count = operation.operands.size();
+  std::size_t first = 0;
+  while (operation.operands[first].is_output == 0) ++first;
+  if (first + 1 == count) return made_[first];
+  const py::object all = owned(PyTuple_New(static_cast<Py_ssize_t>(count - first)));
+  for (std::size_t i = first; i < count; ++i) {
+    PyObject* const one = made_[i] ? made_[i].ptr() : Py_None;
+    PyTuple_SET_ITEM(all.ptr(), static_cast<Py_ssize_t>(i - first), Py_NewRef(one));
+  }
+  return all;
+}
+
+bool Operands::add(PyObject* given, std::size_t i) {
+  if (!tensors_[i].read(given)) return false;
+  pointers_[i] = &tensors_[i].dl();
+  return true;
+}
+
+bool Operands::add_output(const NativeOperation& operation, std::span<PyObject* const> arguments,
+                          std::size_t i) {
+  const std::size_t model = operation.models[i];
+  const bool has_model = operation.operands[model].is_output == 0 && pointers_[model] != nullptr;
+  const bool is_as_model = arguments[i] == Py_True;
+  const DLDataType* const type = is_as_model ? nullptr : kernel_type_of(arguments[i]);
+  if (is_as_model || type != nullptr) {
+    is_without_model_ = !has_model;
+    if (is_without_model_) return false;
+    const bool is_of_that_type = is_as_model || are_equal(*type, pointers_[model]->dtype);
+    made_[i] = empty_like(arguments[model], is_of_that_type, arguments[i]);
+    if (!tensors_[i].read_result(made_[i])) return false;
+    pointers_[i] = &tensors_[i].dl();
+    return true;
+  }
+  made_[i] = py::reinterpret_borrow<py::object>(arguments[i]);
+  if (!has_model || arguments[i] != arguments[model]) return add(arguments[i], i);
+  pointers_[i] = pointers_[model];
+  return true;
+}
+
+// The library sees rows and columns of operands alone; whether others agree it finds out by itself.
+bool Operands::have_equal_shapes(const NativeOperation& operation) {
+  for (std::size_t i = 1; i < operation.operands.size(); ++i) {
+    const std::size_t model = operation.models[i];
+    if (pointers_[i] == nullptr || pointers_[model] == nullptr) continue;
+    if (operation.operands[i].is_per_channel != 0) continue;
+    if (have_one_shape(*pointers_[model], *pointers_[i])) continue;
+    refused_ = i;
+    return false;
+  }
+  return true;
+}
+
+}  // namespace dorajit::python

@@ -1,0 +1,56 @@
+// The tensors of a call of an operation, as Python passes them.
+#pragma once
+
+#include <dlpack/dlpack.h>
+#include <dorajit/dorajit.h>
+#include <pybind11/pybind11.h>
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "bindings/python/native_operation.h"
+#include "bindings/python/torch_tensor.h"
+
+namespace dorajit::python {
+
+inline constexpr std::size_t kMostOperands = 8;
+
+// Raises DORAJIT_UNSUPPORTED for the named argument.
+[[noreturn]] void refuse(const char* operation, const char* argument);
+
+// Whether an argument stands for no tensor: None or False, where the operand may be left out.
+bool is_left_out(const dorajit_operand_info& operand, PyObject* given);
+
+// The tensors of a call, null where an operand is left out. An output that is an element type, or
+// True for that of the input after which it is allocated, is allocated. Needs the GIL.
+class Operands {
+ public:
+  Operands() = default;
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
+
+  // Whether the library can be asked; else why_not() raises the reason.
+  bool read(const NativeOperation& operation, std::span<PyObject* const> arguments);
+  [[noreturn]] void why_not(const NativeOperation& operation) const;
+
+  [[nodiscard]] const DLTensor* const* data() const { return pointers_.data(); }
+  const DLTensor* operator[](std::size_t i) const { return pointers_[i]; }
+
+  // The output, or a tuple of several with None for those that were left out.
+  [[nodiscard]] pybind11::object outputs(const NativeOperation& operation) const;
+
+ private:
+  bool add(PyObject* given, std::size_t i);
+  bool add_output(const NativeOperation& operation, std::span<PyObject* const> arguments,
+                  std::size_t i);
+  bool have_equal_shapes(const NativeOperation& operation);
+
+  std::array<TorchTensor, kMostOperands> tensors_;
+  std::array<const DLTensor*, kMostOperands> pointers_{};
+  std::array<pybind11::object, kMostOperands> made_;
+  std::size_t refused_ = 0;
+  bool is_without_model_ = false;
+};
+
+}  // namespace dorajit::python
