@@ -5,12 +5,18 @@ import sys
 
 import project_files
 
-# bindings/c/operations.cc has the functions of dorajit.h that are named after operations.
-_FOLDERS = ("runtime/", "autotune/", "cache/", "bindings/c/")
-_ALLOWED = {"bindings/c/operations.cc"}
+_FOLDERS = ("runtime/", "autotune/", "cache/", "bindings/c/", "bindings/python/")
+_PACKAGE = "bindings/python/dorajit/"
+# bindings/c/operations.cc has the functions of dorajit.h that are named after operations. Of the Python
+# package, what is about DoRA: its public functions, their formulas and what knows an operation by its
+# tensors, and the norms, the layers and the patch for PEFT, with their settings.
+_ALLOWED = ("bindings/c/operations.cc", *(_PACKAGE + name for name in (
+    "__init__.py", "autograd.py", "compositions.py", "cpp_extension/composition.h", "cpp_extension/module.cc",
+    "dropout.py", "expression.py", "gain.py", "library.py", "nn/", "norm.py", "ops.py", "peft/", "residual.py",
+    "sharded/", "thresholds.py", "tiers.py", "warm.py")))
 _LIST = re.compile(r"set\(DORAJIT_OPERATIONS\s+([^)]*?)\s+CACHE")
 # Environment variables keep their names.
-_METHOD = re.compile(r"dora(?!jit|_autotune)|(?<!exp)lora", re.IGNORECASE)
+_METHOD = re.compile(r"(?<!peft_)dora(?!jit|_autotune)|(?<!exp)lora", re.IGNORECASE)
 
 
 def _operations(root):
@@ -23,14 +29,19 @@ def _operations(root):
     return [name for name in listed[1].split() if name != "add"] if listed else []
 
 
+def _checked_files(root):
+    for path in project_files.project_files(root):
+        is_source = path.suffix in project_files.CXX_SUFFIXES or path.suffix == ".py"
+        if is_source and str(path).startswith(_FOLDERS) and not str(path).startswith(_ALLOWED):
+            yield path
+
+
 def violations(root):
     names = "|".join(_operations(root)) or "(?!)"
     # In quotes, as names are written: "backward" and the like are words, too.
     named = re.compile(rf"[\"`](?:{names}|d_out|d_gain)[\"`/.:]")
     found = []
-    for path in project_files.cxx_files(root):
-        if not str(path).startswith(_FOLDERS) or str(path) in _ALLOWED:
-            continue
+    for path in _checked_files(root):
         for number, line in enumerate(project_files.read(root, path).splitlines(), start=1):
             mention = _METHOD.search(line) or named.search(line)
             if mention:

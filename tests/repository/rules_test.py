@@ -82,11 +82,14 @@ class RulesTest(unittest.TestCase):
     def test_no_layer_below_mentions_an_operation(self):
         table = {"kernel_templates/CMakeLists.txt": 'set(DORAJIT_OPERATIONS compose add CACHE INTERNAL "")'}
         for text in ('operation("compose")', '// "compose/f32"', "// of DoRA", "TensorView lora;"):
-            with self.subTest(text=text):
-                found = self.violations(names_rule, {**table, "runtime/bad.cc": text})
-                self.assertEqual(len(found), 1, found)
+            for path in ("runtime/bad.cc", "bindings/python/bad.h", "bindings/python/dorajit/bad.py"):
+                with self.subTest(text=text, path=path):
+                    found = self.violations(names_rule, {**table, path: text})
+                    self.assertEqual(len(found), 1, found)
         right = {"runtime/good.cc": 'compose_engine(); say("dorajit"); // exploration',
-                 "bindings/c/operations.cc": 'operation("compose")'}
+                 "bindings/c/operations.cc": 'operation("compose")',
+                 "bindings/python/dorajit/good.py": "PEFT_DORA_FUSED",
+                 "bindings/python/dorajit/nn/layer.py": "lora"}
         self.assertEqual(self.violations(names_rule, {**table, **right}), [])
 
     def test_links_lead_somewhere(self):
