@@ -1,9 +1,10 @@
 // The composition as a framework without a fused kernel makes it: four passes over memory.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "kernel_templates/arguments.h"
 #include "kernel_templates/registry.h"
@@ -29,12 +30,16 @@ class UnfusedPasses {
   static std::int64_t temporary_bytes(const kernels::Variant& compose, const kernels::Sizes& sizes);
 
  private:
-  enum Pass { kScaleLora, kGainLora, kGainBase, kSum, kNumPasses };
-
   explicit UnfusedPasses(device::Device& device) : device_(&device) {}
 
+  struct ReadyPass {
+    launch::ReadyKernel kernel;
+    std::vector<std::size_t> places;  // of its operands among compose's and, behind, the temporary
+  };
+
   device::Device* device_;
-  std::array<launch::ReadyKernel, kNumPasses> passes_;
+  std::size_t temporary_place_ = 0;
+  std::vector<ReadyPass> passes_;
   std::unique_ptr<device::Buffer> temporary_;
   long long row_stride_ = 0;
 };
