@@ -7,7 +7,8 @@ and the queue is emptied between batches; on a CPU the kernel's few hundred nano
 it. Contenders take turns in random order; times are medians of batches. The first call of each,
 which compiles, is not counted. Ratios are a contender's time over dorajit's. Beside the time that
 passes stands the processors' time, of all threads together: autograd runs a GPU's backward pass in
-a thread of its own, and waiting for that to begin is in the first and not in the second. The C++
+a thread of its own, and waiting for that to begin is in the first and not in the second. The least of
+the latter ("least cpu") is what others on the same machine disturb least. The C++
 extension is compiled first; "in Python" is dorajit without it. Of the package only public functions are
 used, so that an older one is measured by another PYTHONPATH: take turns, and give --package a name.
 """
@@ -185,7 +186,7 @@ WITH_GRAD = {name for name in CASES if name.startswith("forward+backward")}
 
 
 def measure(name, contenders, arguments):
-    """Contender -> median microseconds a call: that pass, and of the processors."""
+    """Contender -> microseconds a call: median of those that pass and of the processors', least of these."""
     passed, worked = ({who: [] for who in contenders} for _ in range(2))
     # Around a whole batch: entering it takes 2 us, a third of the shortest call.
     with torch.set_grad_enabled(name in WITH_GRAD):
@@ -201,8 +202,8 @@ def measure(name, contenders, arguments):
                     run()
                 worked[who].append((time.process_time() - start_of_work) / arguments.calls * 1e6)
                 passed[who].append((time.perf_counter() - start) / arguments.calls * 1e6)
-    return tuple({who: statistics.median(values) for who, values in times.items()}
-                 for times in (passed, worked))
+    return tuple({who: choose(values) for who, values in times.items()} for choose, times in (
+        (statistics.median, passed), (statistics.median, worked), (min, worked)))
 
 
 def main():
@@ -233,11 +234,12 @@ def main():
         for name in arguments.only:
             case = CASES[name]
             result = {"call": name}
-            for what, medians in zip(("", "_cpu"), measure(name, case(*operands(arguments)), arguments)):
-                ratios = {who: value / medians["dorajit"] for who, value in medians.items()}
-                result |= {f"median{what}_us": medians, f"over_dorajit{what}": ratios}
-                print(f"{name + what.replace('_', ', '):>32}  " + "  ".join(
-                    f"{who} {value:.2f} ({ratios[who]:.2f})" for who, value in medians.items()),
+            measured = measure(name, case(*operands(arguments)), arguments)
+            for what, times in zip(("median", "median_cpu", "least_cpu"), measured):
+                ratios = {who: value / times["dorajit"] for who, value in times.items()}
+                result |= {f"{what}_us": times, f"over_dorajit{what.removeprefix('median')}": ratios}
+                print(f"{name}, {what.replace('_', ' '):<10}  " + "  ".join(
+                    f"{who} {value:.2f} ({ratios[who]:.2f})" for who, value in times.items()),
                     flush=True)
             report["results"].append(result)
     if arguments.json:
