@@ -132,8 +132,8 @@ struct Operation {
   // Beyond what is_supported() asks of every operation: why the variant is not served, as in
   // "`gain` needs `magnitude`"; empty if it is. Null: there is nothing more to ask.
   std::string_view (*why_unsupported)(const Variant& variant) = nullptr;
-  bool is_offered = true;      // by the public interfaces; not what only measurements use
-  int sum_operand = -1;        // the index of the operand that is a sum, or -1
+  bool is_offered = true;  // by the public interfaces; not what only measurements use
+  int sum_operand = -1;    // the index of the operand that is a sum, or -1
   // Which of the optional operands calls usually give together, a bit for the index of each. Empty:
   // all of them, all but the inputs, all but the outputs, and none.
   std::span<const unsigned> usual_forms{};

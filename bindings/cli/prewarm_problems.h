@@ -29,8 +29,8 @@ struct PrewarmOptions {
   VariantOptions variant{.op = {}, .type = {}, .gain_type = {}, .types = {}};
 };
 
-// Declares --model, --adapter, --tokens, --rank, --shapes, --from, --op and what add_variant_options()
-// declares.
+// Declares --model, --adapter, --tokens, --rank, --shapes, --from, --op and what
+// add_variant_options() declares.
 void add_prewarm_options(CLI::App& app, PrewarmOptions& options);
 
 // What the options name, before it is known for which kind of device.
