@@ -58,6 +58,13 @@ void add_own_environment(const fs::path& own, std::vector<std::string>& found) {
   }
 }
 
+// Whether everybody may put folders there, sticky bit or not.
+bool is_open_to_all(const fs::path& folder) {
+  std::error_code error;
+  const fs::perms mode = fs::status(folder, error).permissions();
+  return !error && (mode & fs::perms::others_write) != fs::perms::none;
+}
+
 // NVRTC opens its builtins by bare name, which fails outside the system's search path, unless the
 // process has them already.
 void preload_builtins(const fs::path& library) {
@@ -82,8 +89,10 @@ std::vector<std::string> NvrtcLibrary::candidates(const std::string& hint) {
     }
     return found;
   }
-  // Of the Python environment that this code is installed in, as a package or as a program.
-  if (const fs::path own = folder_of_this_code(); !own.empty()) {
+  // Of the Python environment that this code is installed in, as a package or as a program. What
+  // lies beside its folder in /tmp is anybody's.
+  if (const fs::path own = folder_of_this_code();
+      !own.empty() && !is_open_to_all(own.parent_path())) {
     add_wheels(own.parent_path(), found);
     add_python_wheels(own.parent_path(), found);
     add_own_environment(own, found);
