@@ -9,6 +9,8 @@
 #include <format>
 #include <utility>
 
+#include "runtime/base/printable_text.h"
+
 namespace dorajit::cli {
 namespace {
 
@@ -89,9 +91,10 @@ void ProgressBar::draw() {
   constexpr int kWidth = 24;
   is_drawn_ = true;
   const std::int64_t filled = std::min(done_, total_) * kWidth / total_;
-  write(std::format(
-      "{}[{}{}] {}/{} {}", kClearLine, std::string(static_cast<std::size_t>(filled), '#'),
-      std::string(static_cast<std::size_t>(kWidth - filled), '.'), done_, total_, activity_));
+  write(std::format("{}[{}{}] {}/{} {}", kClearLine,
+                    std::string(static_cast<std::size_t>(filled), '#'),
+                    std::string(static_cast<std::size_t>(kWidth - filled), '.'), done_, total_,
+                    printable_line(activity_)));
 }
 
 void ProgressBar::write_log(LogLevel level, std::string_view message, void* context) {

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "cache/trial_lines.h"
 #include "cli_sandbox.h"
+#include "tests/cache/sample_records.h"
 
 namespace dorajit::test {
 namespace {
@@ -85,6 +87,17 @@ TEST_F(CliLostOutput, NamesCannotCommandTheTerminal) {
   EXPECT_EQ(result.exit_code, kFailed);
   EXPECT_THAT(result.err, HasSubstr("no\\u001b[31m.jsonl"));
   EXPECT_EQ(result.err.find('\x1b'), std::string::npos);
+}
+
+TEST(CliProgressBar, NamesInItCannotCommandTheTerminal) {
+  CliSandbox sandbox;
+  sandbox.set("TERM", "xterm");
+  const std::string file = sandbox.folder() + "/no\x1b[31m.jsonl";
+  std::ofstream(file) << cache::to_lines(cache::sample_trials(1, 2)).lines;
+  const CliResult result = sandbox.run_on_terminal({"import", file});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("reading " + sandbox.folder() + "/no\\u001b[31m.jsonl"));
+  EXPECT_EQ(result.err.find("\x1b[31m"), std::string::npos);
 }
 
 }  // namespace
