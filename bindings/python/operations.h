@@ -5,7 +5,8 @@
 
 namespace dorajit::python {
 
-// Adds a function for each operation, which writes into tensors that are given, and warmup.
+// Adds the two functions of operation_call.h for each operation, the table of operations and
+// warmup.
 void add_operations(pybind11::module_& module);
 
 // Operation -> calls that a kernel served.
