@@ -45,6 +45,12 @@ Variant without(Variant variant, unsigned dropped) {
 
 }  // namespace
 
+std::vector<const kernels::Operation*> operations_with_a_formula() {
+  std::vector<const kernels::Operation*> found = kernels::offered_operations();
+  std::erase_if(found, [](const kernels::Operation* one) { return one->formula.empty(); });
+  return found;
+}
+
 Variants plain_mixes(const kernels::Operation& op) {
   const auto& operands = op.operands;
   Variants variants;

@@ -9,6 +9,9 @@ namespace dorajit::tests {
 
 using Variants = std::vector<kernels::Variant>;
 
+// Those that are offered and computed element by element, which the cases here are for.
+std::vector<const kernels::Operation*> operations_with_a_formula();
+
 // Every operand there and per column: each type alone, bf16 and f16 matrices with f32 channels.
 Variants plain_mixes(const kernels::Operation& op);
 

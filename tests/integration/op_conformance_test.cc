@@ -86,7 +86,7 @@ TEST_F(OpsOnCpu, EveryConfigOfTheComprehensiveSpace) {
   }
 }
 TEST_F(OpsOnCpu, BuiltInKernelsOfEveryTypeMix) {
-  for (const kernels::Operation* one : kernels::offered_operations()) {
+  for (const kernels::Operation* one : operations_with_a_formula()) {
     const bool is_residual = one->name.contains("residual");
     check_builtin(in_both_broadcasts(is_residual ? sampled_mixes(*one, kManyMixes)
                                                  : kernels::all_variants(*one)),
@@ -94,7 +94,7 @@ TEST_F(OpsOnCpu, BuiltInKernelsOfEveryTypeMix) {
   }
 }
 TEST_F(OpsOnCpu, BuiltInKernelsOfPlainMixesInEveryCase) {
-  for (const kernels::Operation* one : kernels::offered_operations()) {
+  for (const kernels::Operation* one : operations_with_a_formula()) {
     check_builtin(in_both_broadcasts(with_every_subset(plain_mixes(*one))), CaseList::kAll);
   }
 }

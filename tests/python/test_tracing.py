@@ -157,7 +157,7 @@ def test_force_native_tells_of_transforms(function):
     (lambda *of: dorajit.fused_dora_compose_residual(*of, SCALE), "compose_residual"),
     (lambda *of: dorajit.fused_dora_forward_and_inner(*of, SCALE)[1], "compose_inner"),
     (lambda lora, base, gain: dorajit.fused_norm_assembly(gain, gain, gain, SCALE)[0], "norm_assembly"),
-    (lambda lora, base, gain: dorajit.weight_norm(lora, base[:2], lora[:, :2], SCALE), "weight_norm"),
+    (lambda lora, base, gain: dorajit.weight_norm(lora, base[:2], lora[:, :2], SCALE), "factored_norm"),
 ])
 def test_traces_before_autograd_have_the_operators(function, name, way):
     tensors = torch.randn(4, 6), torch.randn(4, 6), torch.rand(6)

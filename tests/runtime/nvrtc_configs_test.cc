@@ -44,7 +44,7 @@ std::vector<Config> slim_space(const Variant& variant) {
 // alone.
 std::vector<Variants> forms() {
   std::vector<Variants> forms;
-  for (const kernels::Operation* one : kernels::offered_operations()) {
+  for (const kernels::Operation* one : tests::operations_with_a_formula()) {
     const Variants mixes = tests::plain_mixes(*one);
     for (const Variants& outputs : {mixes, tests::with_only_the_sum(mixes)}) {
       const Variants both = tests::in_both_broadcasts(outputs);
