@@ -38,6 +38,16 @@ def launches():
     return since
 
 
+@pytest.fixture
+def layer_launches(launches):
+    """The same of layers, whose norm is one of two operations: which is a matter of speed."""
+    def since():
+        counts = launches()
+        norms = counts.pop("weight_norm", 0) + counts.pop("norm_assembly", 0)
+        return {**counts, **({"norm": norms} if norms else {})}
+    return since
+
+
 @pytest.fixture(scope="session")
 def compiled_extension():
     """The C++ extension for this PyTorch; not in force."""

@@ -39,33 +39,33 @@ def formula(x, weight, lora, gain):
 
 @pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.parametrize("fused", [True, False])
-def test_gradients_are_the_derivatives(device, sliced, launches, turned, fused):
+def test_gradients_are_the_derivatives(device, sliced, layer_launches, turned, fused):
     x, weight, lora, gain = operands(device, turned=turned)
     def slow(*given):
         return dropped.delta(given[0], weight, given[1], given[2], SCALE)
     if fused:
         assert torch.autograd.gradcheck(slow, (x, lora, gain), fast_mode=True)
-        assert launches()["backward"] % 3 == 0
+        assert layer_launches()["backward"] % 3 == 0
     else:
         with dorajit.disabled():
             assert torch.autograd.gradcheck(slow, (x, lora, gain), fast_mode=True)
-        assert launches() == {}
+        assert layer_launches() == {}
 
 
 @pytest.mark.parametrize("dtype, step", [(torch.float64, 1e-12), (torch.float32, 1e-5),
                                          (torch.bfloat16, 3e-2), (torch.float16, 4e-3)])
 @pytest.mark.parametrize("grads", [(True, True, True), (False, True, True), (True, False, True),
                                    (True, True, False), (False, False, True)])
-def test_against_float64(device, sliced, launches, dtype, step, grads):
+def test_against_float64(device, sliced, layer_launches, dtype, step, grads):
     given = operands(device, dtype, grads=grads)
     wanted = [one for one in given if one.requires_grad]
-    launches()
+    layer_launches()
     out = dropped.delta(*given, SCALE)
-    assert launches() == {"compose_inner" if grads[2] else "compose": 3}
+    assert layer_launches() == {"compose_inner" if grads[2] else "compose": 3}
     expected = formula(*given)
     seed = torch.randn_like(out)
     found = torch.autograd.grad(out, wanted, seed)
-    assert launches() == {"backward": 3}
+    assert layer_launches() == {"backward": 3}
     exact = torch.autograd.grad(expected, wanted, seed.double())
     assert out.dtype == dtype
     for one, other in zip((out, *found), (expected, *exact)):
@@ -73,11 +73,11 @@ def test_against_float64(device, sliced, launches, dtype, step, grads):
         torch.testing.assert_close(one.double(), other.double(), rtol=step, atol=step * scale)
 
 
-def test_without_a_graph(device, sliced, launches):
+def test_without_a_graph(device, sliced, layer_launches):
     given = operands(device, torch.float32)
     with torch.no_grad():
         out = dropped.delta(*given, SCALE)
-    assert launches() == {"compose": 3}
+    assert layer_launches() == {"compose": 3}
     torch.testing.assert_close(out.double(), formula(*given), rtol=1e-5, atol=1e-5)
 
 
@@ -101,11 +101,11 @@ def test_inputs_whose_rows_are_not_in_order(device, sliced):
 
 
 @pytest.mark.parametrize("dtype, step", [(torch.float64, 1e-12), (torch.float32, 0.1)])
-def test_autocast_leaves_float64_alone(device, sliced, launches, dtype, step):
+def test_autocast_leaves_float64_alone(device, sliced, layer_launches, dtype, step):
     given = operands(device, dtype)
     with torch.autocast(device, torch.bfloat16):
         out = dropped.delta(*given, SCALE)
-    assert launches() == {"compose_inner": 3}
+    assert layer_launches() == {"compose_inner": 3}
     torch.testing.assert_close(out.double(), formula(*given), rtol=step, atol=step)
     assert torch.allclose(out.double(), formula(*given), rtol=1e-5, atol=1e-5) == (step < 0.1)
 
@@ -143,7 +143,7 @@ def test_products_stay_in_the_budget(device, monkeypatch, rows, out):
     assert 0 < products.largest <= budget
 
 
-def test_the_threshold_slices_a_layer_of_peft(device, launches, monkeypatch):
+def test_the_threshold_slices_a_layer_of_peft(device, layer_launches, monkeypatch):
     peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
     torch.manual_seed(2)
     base = torch.nn.Sequential(torch.nn.Linear(8, 1088, device=device))
@@ -162,9 +162,9 @@ def test_the_threshold_slices_a_layer_of_peft(device, launches, monkeypatch):
         try:
             for mb, slices in ((16, 2), (256, 1)):  # 1024 of 1088 columns of 4096 rows are 16 MB
                 dorajit.set_dora_forward_threshold_mb(mb)
-                launches()
+                layer_launches()
                 found = step()
-                assert launches() == {"norm_assembly": 1, "compose_inner": slices, "backward": slices}
+                assert layer_launches() == {"norm": 1, "compose_inner": slices, "backward": slices}
                 for one, other in zip(found, expected):
                     scale = other.abs().max().item()
                     torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * scale)

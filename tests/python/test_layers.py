@@ -66,10 +66,10 @@ def test_a_new_adapter_changes_nothing(device, kind, dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_and_gradients(device, launches, kind):
+def test_values_and_gradients(device, layer_launches, kind):
     layer, x = layer_and_input(kind, device)
     train_a_bit(layer)
-    launches()
+    layer_launches()
     out = layer(x)
     expected = functional(layer, x)
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
@@ -77,7 +77,7 @@ def test_values_and_gradients(device, launches, kind):
     assert len(trained) == 3
     seed = torch.randn_like(out)
     found = torch.autograd.grad(out, trained, seed)
-    assert launches() == {"norm_assembly": 1, "compose_residual": 1, "residual_backward": 1}
+    assert layer_launches() == {"norm": 1, "compose_residual": 1, "residual_backward": 1}
     for one, other in zip(found, torch.autograd.grad(expected, trained, seed)):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
@@ -130,16 +130,16 @@ def test_float32_magnitudes_over_bfloat16(device):
     torch.testing.assert_close(layer(x).float(), wide(x.float()), rtol=2e-2, atol=2e-2)
 
 
-def test_the_inference_tier_launches_one_kernel(device, launches):
+def test_the_inference_tier_launches_one_kernel(device, layer_launches):
     layer, x = layer_and_input("linear", device)
     with torch.no_grad():
         layer(x)
-    assert launches()["compose_residual"] == 1
+    assert layer_launches()["compose_residual"] == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("fused", [True, False])
-def test_sliced_dropout(device, launches, monkeypatch, dtype, fused):
+def test_sliced_dropout(device, layer_launches, monkeypatch, dtype, fused):
     x = torch.randn(3, 40, 20, device=device).to(dtype).requires_grad_()
     weight = torch.randn(200, 20, device=device).to(dtype)
     lora = torch.randn(3, 40, 200, device=device).to(dtype).requires_grad_()
@@ -151,14 +151,14 @@ def test_sliced_dropout(device, launches, monkeypatch, dtype, fused):
     whole = run()
     budget = 120 * 70 * x.element_size()
     monkeypatch.setattr(dropped.thresholds, "get_dora_forward_threshold_bytes", lambda: budget)
-    launches()
+    layer_launches()
     if fused:
         sliced = run()
-        assert launches() == {"compose_inner": 4, "backward": 4}  # of 64, 64, 64 and 8 columns
+        assert layer_launches() == {"compose_inner": 4, "backward": 4}  # of 64, 64, 64 and 8 columns
     else:
         with dorajit.disabled():
             sliced = run()
-        assert launches() == {}
+        assert layer_launches() == {}
     step = 1e-4 if dtype == torch.float32 else 5e-2
     for one, other in zip(sliced, whole):
         torch.testing.assert_close(one.float(), other.float(), rtol=step, atol=step * 4)

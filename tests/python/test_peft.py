@@ -19,22 +19,22 @@ from perturbed import perturb
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("lora_dropout", [0.0, 0.5])
-def test_same_numbers_in_float32(device, launches, kind, bias, lora_dropout):
+def test_same_numbers_in_float32(device, layer_launches, kind, bias, lora_dropout):
     model = perturb(adapted(kind, device, bias=bias, lora_dropout=lora_dropout))
     x = model.base_model.model.example(device)
     expected = results(model, x)
-    launches()
+    layer_launches()
     with dorajit.patch_peft(strict=True) as patch:
         found = results(model, x)
         # The base result of the dropped-out input is not what the delta is added to.
         apart = lora_dropout > 0 and kind != "embedding"
         ops = ("compose_inner", "backward") if apart else ("compose_residual", "residual_backward")
-        assert launches() == {"norm_assembly": 1, **dict.fromkeys(ops, 1)}
+        assert layer_launches() == {"norm": 1, **dict.fromkeys(ops, 1)}
     assert not patch.refused
     assert_same(found, expected, 1e-5)
     # The same again, but for convolutions of a GPU, which need not be.
     assert_same(results(model, x), expected, 0 if device == "cpu" else 1e-5)
-    assert launches() == {}
+    assert layer_launches() == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -177,14 +177,14 @@ def test_checkpoints_go_both_ways(device, tmp_path, kind, patched_saves, low_cpu
         torch.testing.assert_close(loaded(x), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_undo_and_nesting(device, launches):
+def test_undo_and_nesting(device, layer_launches):
     model = adapted("linear", device)
     x = model.base_model.model.example(device)
     methods = {name: vars(dora.DoraLinearLayer)[name] for name in ("forward", "update_layer")}
     def native():
-        launches()
+        layer_launches()
         model(x)
-        return bool(launches())
+        return bool(layer_launches())
     outer = dorajit.patch_peft()
     with dorajit.patch_peft() as inner:
         assert native()
@@ -197,43 +197,43 @@ def test_undo_and_nesting(device, launches):
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
-def test_one_model_only(device, launches, kind):
+def test_one_model_only(device, layer_launches, kind):
     one, other = adapted(kind, device), adapted(kind, device)
     x = one.base_model.model.example(device)
     patch = dorajit.patch_peft(one)
-    launches()
+    layer_launches()
     other(x)
-    assert launches() == {}
+    assert layer_launches() == {}
     one(x)
-    assert launches()
+    assert layer_launches()
     with dorajit.patch_peft(one):
         pass
     one(x)
-    assert launches()
+    assert layer_launches()
     patch.undo()
     one(x)
-    assert launches() == {}
+    assert layer_launches() == {}
     with pytest.raises(ValueError, match="has no DoRA layers"):
         dorajit.patch_peft(nn.Linear(2, 2))
 
 
-def test_switched_off(device, launches):
+def test_switched_off(device, layer_launches):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     expected = results(model, x)
     with dorajit.patch_peft(), dorajit.disabled():
-        launches()
+        layer_launches()
         assert_same(results(model, x), expected, 1e-5)
-        assert launches() == {}
+        assert layer_launches() == {}
 
 
-def test_gradient_checkpointing(device, launches):
+def test_gradient_checkpointing(device, layer_launches):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft():
         expected = results(model, x)
         dorajit.forget_weight_norms()  # that pass was not recomputed
-        launches()
+        layer_launches()
         found = results(Checkpointed(model), x)
-        assert launches() == {"norm_assembly": 1, "compose_residual": 2, "residual_backward": 1}
+        assert layer_launches() == {"norm": 1, "compose_residual": 2, "residual_backward": 1}
     assert torch.equal(found[0], expected[0]) and torch.equal(found[2], expected[2])

@@ -76,7 +76,7 @@ def test_magnitudes_that_were_loaded_are_not_made_anew(device):
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
-def test_adapters_are_switched(device, launches, kind):
+def test_adapters_are_switched(device, layer_launches, kind):
     model = adapted(kind, device)
     model.add_adapter("other", config())
     model.add_adapter("plain", LoraConfig(target_modules=["layer"], r=2))
@@ -95,9 +95,9 @@ def test_adapters_are_switched(device, launches, kind):
         return found
     expected = outputs()
     with patched():
-        launches()
+        layer_launches()
         found = outputs()
-        assert launches()["compose_residual"] == 5  # two alone, two together, and one beside a plain LoRA
+        assert layer_launches()["compose_residual"] == 5  # two alone, two together, and one beside a plain LoRA
     for one, other in zip(found, expected):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
     assert torch.equal(found[-1], expected[-1])
@@ -167,7 +167,7 @@ def test_norms_are_those_of_the_weight_after_olora(device, is_dora, whole):
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv1d_gpt2"])
-def test_ephemeral_offload(device, launches, monkeypatch, kind):
+def test_ephemeral_offload(device, layer_launches, monkeypatch, kind):
     """Without a GPU, what PEFT would send there stays where it is."""
     asked, to = [], torch.Tensor.to
     def stay(self, *args, **kwargs):
@@ -180,9 +180,9 @@ def test_ephemeral_offload(device, launches, monkeypatch, kind):
     runtime = LoraRuntimeConfig(ephemeral_gpu_offload=True)
     def made(by_ours):
         with patched(by_ours):
-            launches()
+            layer_launches()
             model = adapted(kind, "cpu", runtime_config=runtime)
-            assert bool(launches()) == by_ours
+            assert bool(layer_launches()) == by_ours
         return layer_of(model).lora_magnitude_vector["default"].weight
     ours, theirs = made(True), made(False)
     assert ours.device == theirs.device == torch.device("cpu")
@@ -192,20 +192,20 @@ def test_ephemeral_offload(device, launches, monkeypatch, kind):
 
 @needs_caching
 @pytest.mark.parametrize("kind", KINDS)
-def test_dora_caching(device, launches, kind):
+def test_dora_caching(device, layer_launches, kind):
     from peft.helpers import DoraCaching
     model = perturb(adapted(kind, device)).eval()
     x = model.base_model.model.example(device)
     with torch.no_grad(), patched():
         expected = model(x)
         with DoraCaching():
-            launches()
+            layer_launches()
             assert torch.equal(model(x), expected) and torch.equal(model(x), expected)
-            assert launches()["norm_assembly"] == 1
+            assert layer_launches()["norm"] == 1
             model.train()
             model(x)
             model(x)
-            assert launches()["norm_assembly"] == 2
+            assert layer_launches()["norm"] == 2
 
 
 @needs_caching

@@ -15,7 +15,7 @@ from peft_models import adapted, assert_same, results
 from perturbed import perturb
 
 
-def test_an_old_or_strange_version_is_left_alone(monkeypatch, device, launches):
+def test_an_old_or_strange_version_is_left_alone(monkeypatch, device, layer_launches):
     for version, words in (("0.17.1", "0.18 is the oldest"), ("odd", "not known")):
         monkeypatch.setattr(peft, "__version__", version)
         with pytest.warns(RuntimeWarning, match=words):
@@ -28,7 +28,7 @@ def test_an_old_or_strange_version_is_left_alone(monkeypatch, device, launches):
     dorajit.patch_peft(strict=True).undo()
 
 
-def test_an_unknown_signature_is_left_alone(monkeypatch, device, launches):
+def test_an_unknown_signature_is_left_alone(monkeypatch, device, layer_launches):
     original = dora.DoraLinearLayer.forward
     def forward(self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
                 adapter_name="default", novelty=None):
@@ -41,8 +41,8 @@ def test_an_unknown_signature_is_left_alone(monkeypatch, device, launches):
     with pytest.warns(RuntimeWarning, match="novelty"):
         patch = dorajit.patch_peft()
     assert set(patch.refused) == {"DoraLinearLayer.forward"}
-    launches()
-    assert torch.equal(model(x), expected) and launches() == {}
+    layer_launches()
+    assert torch.equal(model(x), expected) and layer_launches() == {}
     patch.undo()
 
 
@@ -86,7 +86,7 @@ def test_each_method_may_be_unknown_by_itself(monkeypatch, device, label):
     assert getattr(owner, name) is changed
 
 
-def test_an_unknown_factor_is_left_to_peft(device, launches):
+def test_an_unknown_factor_is_left_to_peft(device, layer_launches):
     Strange = type(f"Strange_{device}", (nn.Linear,), {})  # each is warned of once
     model = perturb(adapted("linear", device))
     layer = model.base_model.model.layer
@@ -94,10 +94,10 @@ def test_an_unknown_factor_is_left_to_peft(device, launches):
     expected = model(x)
     layer.lora_A["default"].__class__ = Strange
     with dorajit.patch_peft() as patch:
-        launches()
+        layer_launches()
         with pytest.warns(RuntimeWarning, match="`lora_A` is a .*Strange"):
             assert torch.equal(model(x), expected)
-        assert launches() == {} and any("Strange" in reason for reason in patch.declined)
+        assert layer_launches() == {} and any("Strange" in reason for reason in patch.declined)
 
 
 def test_who_looks_at_what_a_layer_returns_is_shown_it(device):
@@ -143,29 +143,29 @@ class Quantized(nn.Linear):
         return self.weight.detach().mul(64).round().div(64)
 
 
-def test_a_quantized_base_is_dequantized_by_peft(device, launches):
+def test_a_quantized_base_is_dequantized_by_peft(device, layer_launches):
     model = perturb(adapted("linear", device, lora_dropout=0.5))
     x = model.base_model.model.example(device)
     model.base_model.model.layer.base_layer.__class__ = Quantized
     expected = results(model, x)
     with dorajit.patch_peft(strict=True):
-        launches()
+        layer_launches()
         assert_same(results(model, x), expected, 1e-5)
-        assert launches()["norm_assembly"] == 1
+        assert layer_launches()["norm"] == 1
 
 
-def test_compiled_without_a_break(device, launches):
+def test_compiled_without_a_break(device, layer_launches):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft(strict=True):
         expected = model(x)
         compiled = torch.compile(model.base_model.model.layer, fullgraph=True, backend="aot_eager")
-        launches()
+        layer_launches()
         out = compiled(x)
-        assert launches() == {"norm_assembly": 1, "compose_residual": 1}
+        assert layer_launches() == {"norm": 1, "compose_residual": 1}
         torch.testing.assert_close(out, expected)
         out.sum().backward()
-        assert launches() == {"residual_backward": 1}
+        assert layer_launches() == {"residual_backward": 1}
 
 
 @pytest.mark.parametrize("model", [3, "model", torch.nn.Linear])

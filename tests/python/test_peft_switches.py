@@ -13,21 +13,21 @@ pytest.importorskip("peft", reason="PEFT is not installed: pip install peft tran
 from peft_models import KINDS, adapted, assert_same, results
 from perturbed import perturb
 
-TRAINING = {"norm_assembly": 1, "compose_residual": 1, "residual_backward": 1}
-INFERENCE = {"norm_assembly": 1, "compose_residual": 1}
-NORM = {"norm_assembly": 1}
+TRAINING = {"norm": 1, "compose_residual": 1, "residual_backward": 1}
+INFERENCE = {"norm": 1, "compose_residual": 1}
+NORM = {"norm": 1}
 
 pytestmark = pytest.mark.usefixtures("without_switches")
 
 
-def ran(model, x, launches):
-    """What a training step launches, then what inference does."""
-    launches()
+def ran(model, x, layer_launches):
+    """What a training step layer_launches, then what inference does."""
+    layer_launches()
     results(model, x)
-    training = launches()
+    training = layer_launches()
     with torch.no_grad():
         model(x)
-    return training, launches()
+    return training, layer_launches()
 
 
 @pytest.mark.parametrize("variable, text, training, inference", [
@@ -40,39 +40,39 @@ def ran(model, x, launches):
     ("PEFT_DORA_FUSED_BACKWARD", "1", TRAINING, INFERENCE),
     ("PEFT_DORA_FUSED_BACKWARD", "TRUE", TRAINING, INFERENCE)])
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
-def test_what_values_switch(device, launches, monkeypatch, kind, variable, text, training, inference):
+def test_what_values_switch(device, layer_launches, monkeypatch, kind, variable, text, training, inference):
     model = perturb(adapted(kind, device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft(strict=True):
         expected = results(model, x)
         monkeypatch.setenv(variable, text)
         dorajit.invalidate_environment()
-        assert ran(model, x, launches) == (training, inference)
+        assert ran(model, x, layer_launches) == (training, inference)
         assert_same(results(model, x), expected, 1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lora_dropout", [0.0, 0.5])
-def test_off_is_off_from_the_first_adapter_to_merging(device, launches, monkeypatch, kind,
+def test_off_is_off_from_the_first_adapter_to_merging(device, layer_launches, monkeypatch, kind,
                                                       lora_dropout):
     monkeypatch.setenv("PEFT_DORA_FUSED", "0")
     dorajit.invalidate_environment()
-    launches()
+    layer_launches()
     with dorajit.patch_peft(strict=True):
         model = perturb(adapted(kind, device, lora_dropout=lora_dropout))
         x = model.base_model.model.example(device)
         found = results(model, x)
         with torch.no_grad():
             model.merge_adapter()
-    assert launches() == {}
+    assert layer_launches() == {}
     model = perturb(adapted(kind, device, lora_dropout=lora_dropout))
     assert_same(found, results(model, x), 1e-5)
-    assert launches() == {}
+    assert layer_launches() == {}
 
 
 @pytest.mark.parametrize("variable", ["PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD"])
 @pytest.mark.parametrize("text", ["2", "no", "off", "yes"])
-def test_a_value_that_means_nothing_warns_and_counts_as_unset(device, launches, monkeypatch, variable,
+def test_a_value_that_means_nothing_warns_and_counts_as_unset(device, layer_launches, monkeypatch, variable,
                                                               text):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
@@ -80,25 +80,25 @@ def test_a_value_that_means_nothing_warns_and_counts_as_unset(device, launches, 
     with pytest.warns(RuntimeWarning, match=f"{variable} is '{text}'"):
         dorajit.invalidate_environment()
     with dorajit.patch_peft(strict=True):
-        assert ran(model, x, launches) == (TRAINING, INFERENCE)
+        assert ran(model, x, layer_launches) == (TRAINING, INFERENCE)
 
 
-def test_variables_are_read_once(device, launches, monkeypatch):
+def test_variables_are_read_once(device, layer_launches, monkeypatch):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft(strict=True):
-        assert ran(model, x, launches) == (TRAINING, INFERENCE)
+        assert ran(model, x, layer_launches) == (TRAINING, INFERENCE)
         monkeypatch.setenv("PEFT_DORA_FUSED", "0")
-        assert ran(model, x, launches) == (TRAINING, INFERENCE)
+        assert ran(model, x, layer_launches) == (TRAINING, INFERENCE)
         dorajit.invalidate_environment()
-        assert ran(model, x, launches) == ({}, {})
+        assert ran(model, x, layer_launches) == ({}, {})
         monkeypatch.delenv("PEFT_DORA_FUSED")
-        assert ran(model, x, launches) == ({}, {})
+        assert ran(model, x, layer_launches) == ({}, {})
         dorajit.invalidate_environment()
-        assert ran(model, x, launches) == (TRAINING, INFERENCE)
+        assert ran(model, x, layer_launches) == (TRAINING, INFERENCE)
 
 
-def test_a_switch_between_forward_and_backward(device, launches, monkeypatch):
+def test_a_switch_between_forward_and_backward(device, layer_launches, monkeypatch):
     """A graph that was made with kernels has right gradients after they are switched off."""
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
@@ -107,11 +107,11 @@ def test_a_switch_between_forward_and_backward(device, launches, monkeypatch):
         model.zero_grad()
         torch.manual_seed(11)
         out = model(x)
-        launches()
+        layer_launches()
         with dorajit.disabled():
             torch.manual_seed(11)
             out.backward(torch.randn_like(out))
-        assert launches() == {}
+        assert layer_launches() == {}
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
             torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-5, atol=1e-5)

@@ -1,4 +1,7 @@
-"""The norms of the rows of W + scale B A, without B A: algorithm 1 of arXiv:2603.22276.
+"""The norms of the rows of W + scale B A, without B A in memory.
+
+On a GPU one kernel multiplies, adds and sums tile by tile, and cancels nothing (docs/numerics.md). What it
+does not serve, or serves more slowly, follows algorithm 1 of arXiv:2603.22276:
 
     ||W + s B A||^2 = ||W||^2 + 2 s <W, B A> + s^2 ||B A||^2,   each by rows
     <W, B A> = (B * U) 1 with U = W A^T,    ||B A||^2 = (B G * B) 1 with G = A A^T
@@ -11,13 +14,21 @@ import torch
 from torch import Tensor
 
 from dorajit import checks, eligibility, norm_cache, precision, run, thresholds
+from dorajit.control import state
 from dorajit.eligibility import OPERATOR
 from dorajit.operation import operations
 from dorajit.sharded import engines
 
 _ALIGNED = 64
 _MOST_PIECES = 16
-_norm_assembly = operations["norm_assembly"]
+_norm_assembly, _weight_norm = operations["norm_assembly"], operations["weight_norm"]
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+_TYPES = _HALVES | {torch.float32, torch.float64}
+_PLAIN = frozenset({Tensor, torch.nn.Parameter})
+_MOST_RANK = 1024
+# Beyond it products of float32 factors, which no tensor core takes, cost more than the memory's passes
+# that the kernel saves (docs/performance.md).
+_MOST_RANK_WITHOUT_TENSOR_CORES = 16
 
 
 def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
@@ -65,8 +76,27 @@ def _computed(weight, lora_A, lora_B, scale, chunk_mb, frozen):
         from dorajit.sharded import dtensor_norm
         return dtensor_norm.weight_norm(weight, lora_A, lora_B, scale, budget, frozen)
     matrix, a, b = (one.detach().flatten(1) for one in (weight, lora_A, lora_B))
+    if _is_for_kernel(matrix, a, b):
+        made = run.launch(_weight_norm, (matrix, a, b, None), (sum_type(matrix, a, b), None, None), scale)
+        if made is not None:
+            return made[0]
     with precision.full(matrix.device.type):
         return assembled(sums(matrix, a, b, scale, budget, frozen), scale)
+
+
+def _is_for_kernel(matrix, a, b):
+    """Whether weight_norm takes these matrices as they lie, and is faster than the factored form."""
+    given = matrix, a, b
+    rank = a.shape[0]
+    if not (matrix.is_cuda and state.enabled and rank and matrix.numel() and rank <= _MOST_RANK):
+        return False
+    if any(type(one) not in _PLAIN or one.dtype not in _TYPES or one.stride(1) != 1 for one in given):
+        return False
+    types = {one.dtype for one in given}
+    if torch.float64 in types and len(types) > 1:
+        return False
+    is_on_tensor_cores = len(types) == 1 and matrix.dtype in _HALVES
+    return is_on_tensor_cores or rank <= _MOST_RANK_WITHOUT_TENSOR_CORES
 
 
 def assembled(terms, scale):

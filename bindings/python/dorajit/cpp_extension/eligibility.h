@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ inline Route route(std::initializer_list<const Tensor*> tensors) {
                                [&](const Tensor* one) { return one->defined() && holds(*one); });
   };
   if (is_observed() || is_any(has_tangent)) return Route::kElsewhere;
-  return at::GradMode::is_enabled() && is_any(requires_grad) ? Route::kNode : Route::kLaunch;
+  return c10::GradMode::is_enabled() && is_any(requires_grad) ? Route::kNode : Route::kLaunch;
 }
 
 }  // namespace dorajit::python
