@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   using dorajit::cli::ExitCode;
   dorajit::cli::reserve_standard_streams();
   try {
+    std::signal(SIGPIPE, SIG_IGN);  // so is a reader that has gone
     std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
     return static_cast<int>(dorajit::daemon::run_daemon_command_line(argc, argv));
   } catch (const std::exception& error) {

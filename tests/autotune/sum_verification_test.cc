@@ -59,7 +59,7 @@ class SumVerification : public testing::Test {
 };
 
 TEST_F(SumVerification, AcceptsTheLibrarysOwnKernelsOfEveryOp) {
-  for (const kernels::Operation* one : kernels::offered_operations()) {
+  for (const kernels::Operation* one : tests::operations_with_a_formula()) {
     for (const Variant& variant :
          tests::in_both_broadcasts(tests::with_every_subset(tests::plain_mixes(*one)))) {
       EXPECT_EQ(verify(variant, Misbehaviour::kNone), Result<Verdict>(Verdict::kOk))

@@ -160,6 +160,20 @@ def test_a_file_that_others_could_have_written_is_not_loaded_and_a_warning_says_
         assert used(cache, program) == "None"
 
 
+@pytest.mark.parametrize("around, group, made", [(0o2770, "1", 0o2770), (0o770, "1", 0o770), (0o700, "1", 0o700),
+                                                 (0o2770, "0", 0o700)])
+def test_a_trusted_group_may_write_where_it_may_write_around(tmp_path, monkeypatch, around, group, made):
+    monkeypatch.setenv("DORAJIT_TRUST_GROUP", group)
+    tmp_path.chmod(around)
+    folder = tmp_path / "cpp_extensions"
+    cpp_extension._make_folder(folder)
+    expected = made | around & 0o2000  # which folders inherit, whoever makes them
+    assert folder.stat().st_mode & 0o7777 == expected
+    folder.chmod(0o500)
+    cpp_extension._make_folder(folder)
+    assert folder.stat().st_mode & 0o777 == 0o500
+
+
 def test_a_folder_of_others_without_an_extension_costs_no_warning(kept):
     cache, file = kept
     file.unlink()

@@ -265,7 +265,7 @@ def _compile(compiler):
                f"-L{root / 'lib'}", "-ltorch_python", "-ltorch_cpu", "-lc10", "-o"]
     folder = _folder()
     for one in folder.parent.parent, folder.parent, folder:
-        one.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(one)
     _remove_abandoned(folder.parent.glob(".building-*"))
     with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as scratch:
         made = pathlib.Path(scratch, "made.so")
@@ -279,6 +279,18 @@ def _compile(compiler):
         path = folder / f"{_digest(made.read_bytes())}.so"
         os.replace(made, path)
     return path
+
+
+def _make_folder(folder):
+    """Makes a folder of the cache unless it is there: this user's, and its group's where a group that is trusted
+    has the folder around it, as the library makes its own."""
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        return
+    around = folder.parent.stat().st_mode
+    if os.environ.get("DORAJIT_TRUST_GROUP") == "1" and around & stat.S_IWGRP:
+        folder.chmod(0o770 | around & stat.S_ISGID)
 
 
 def _remove_abandoned(scratch_folders):
