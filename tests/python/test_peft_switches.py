@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("without_switches")
 
 
 def ran(model, x, layer_launches):
-    """What a training step layer_launches, then what inference does."""
+    """What a training step launches, then what inference does."""
     layer_launches()
     results(model, x)
     training = layer_launches()

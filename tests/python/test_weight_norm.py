@@ -86,3 +86,15 @@ def test_factors_that_do_not_go_together_are_named(device):
     weight, a, b = factors(16, 64, 4, (F32, F32, F32), device)
     with pytest.raises(ValueError, match="`lora_B`"):
         call((weight, a, b[:, :3].contiguous()), None, [True, False, False])
+
+
+def test_the_results_are_constants_of_autograd(device):
+    given = [one.requires_grad_() for one in factors(16, 64, 4, (F32, F32, F32), device)]
+    assert not any(one.requires_grad for one in call(given, torch.rand(16, device=device), [True, True, True]))
+
+
+def test_a_gain_without_its_magnitude_is_refused_by_the_expression_too(device):
+    import dorajit
+    given = factors(16, 64, 4, (F32, F32, F32), device)
+    with dorajit.disabled(), pytest.raises(ValueError, match="pass it"):
+        call(given, None, [False, False, True])

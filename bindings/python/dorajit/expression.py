@@ -258,6 +258,8 @@ def weight_norm(weight, lora_A, lora_B, magnitude, scale, wanted, *types):
 
     In float64, which no setting of the process makes less: squares of what is left of two large terms are
     summed."""
+    if wanted[2] and magnitude is None:
+        raise ValueError("weight_norm: the gain is made of argument `magnitude`; pass it")
     update = lora_B.double() @ lora_A.double()
     square = (weight.double() + scale * update).square().sum(-1)
     made = square.sqrt(), square, None if magnitude is None else gain_of(magnitude, square.sqrt())

@@ -158,7 +158,8 @@ class _ByFormula:
 
 
 def _derivative(operation, num_outputs):
-    """(differentiate, save) for torch.library.register_autograd; None: it is not differentiable."""
+    """(differentiate, save) for torch.library.register_autograd; None: it has no formula here, or its results
+    are constants."""
     formula = expression.formulas.get(operation.name)
     if formula is None or (formula.gradients is None and formula.backward is None):
         return None
@@ -199,6 +200,8 @@ for _operation in operations.values():
                 functools.partial(_fake, _operation, _count))
         if _pair := _derivative(_operation, _count):
             _library.register_autograd(_name, functools.partial(_expression, _operation, _count), *_pair)
+        elif _operation.name in expression.formulas:
+            _library.register_constant(_name)
 _define("compose_", "compose_(Tensor(a!) lora, Tensor base, Tensor gain, float scale) -> ()",
         _compose_into, _fake_compose_into)
 # Of the two that which keeps inner: the other keeps lora, to be written.

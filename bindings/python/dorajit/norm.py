@@ -7,13 +7,14 @@ does not serve, or serves more slowly, follows algorithm 1 of arXiv:2603.22276:
     <W, B A> = (B * U) 1 with U = W A^T,    ||B A||^2 = (B G * B) 1 with G = A A^T
 """
 
+import functools
 import math
 from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
-from dorajit import checks, eligibility, norm_cache, precision, run, thresholds
+from dorajit import checks, eligibility, errors, norm_cache, precision, run, thresholds
 from dorajit.control import state
 from dorajit.eligibility import OPERATOR
 from dorajit.operation import operations
@@ -77,7 +78,10 @@ def _computed(weight, lora_A, lora_B, scale, chunk_mb, frozen):
         return dtensor_norm.weight_norm(weight, lora_A, lora_B, scale, budget, frozen)
     matrix, a, b = (one.detach().flatten(1) for one in (weight, lora_A, lora_B))
     if _is_for_kernel(matrix, a, b):
-        made = run.launch(_weight_norm, (matrix, a, b, None), (sum_type(matrix, a, b), None, None), scale)
+        try:
+            made = run.launch(_weight_norm, (matrix, a, b, None), (sum_type(matrix, a, b), None, None), scale)
+        except errors.CaptureUnsafeError:  # not compiled yet: PyTorch's operations may be captured
+            made = None
         if made is not None:
             return made[0]
     with precision.full(matrix.device.type):
@@ -92,11 +96,19 @@ def _is_for_kernel(matrix, a, b):
         return False
     if any(type(one) not in _PLAIN or one.dtype not in _TYPES or one.stride(1) != 1 for one in given):
         return False
+    if not _has_tensor_cores(matrix.device):
+        return False
     types = {one.dtype for one in given}
     if torch.float64 in types and len(types) > 1:
         return False
     is_on_tensor_cores = len(types) == 1 and matrix.dtype in _HALVES
     return is_on_tensor_cores or rank <= _MOST_RANK_WITHOUT_TENSOR_CORES
+
+
+@functools.cache
+def _has_tensor_cores(device):
+    """Of the kind that the kernel uses for 16-bit types."""
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def assembled(terms, scale):

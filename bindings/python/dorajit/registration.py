@@ -24,6 +24,16 @@ class Library(torch.library.Library):
         self._plain[name] = plain
         torch.library.register_autograd(f"{self.ns}::{name}", differentiate, setup_context=save, lib=self)
 
+    def register_constant(self, name):
+        """Of an operator whose results autograd takes for constants."""
+        operator = getattr(getattr(torch.ops, self.ns), name)
+
+        def autograd(*operands):
+            with _below_autograd():
+                return operator(*operands)
+
+        super().impl(name, autograd, "Autograd")
+
     def register_in_place(self, name, functional):
         """Of an operator that writes into its first operand what `functional` gives."""
         operator = getattr(getattr(torch.ops, self.ns), name)
