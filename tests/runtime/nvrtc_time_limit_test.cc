@@ -63,7 +63,7 @@ TEST(NvrtcTimeLimitThread, FewThreadsAreLeftBehind) {
   EXPECT_TRUE(compiles) << "they came back";
 }
 
-TEST(NvrtcTimeLimitFork, AChildHasLeftNoThreadsBehind) {
+TEST(NvrtcTimeLimitFork, AChildHasLeftNoneBehind) {
   const auto is_over = std::make_shared<std::atomic<bool>>(false);
   const auto last_until_over = [is_over] {
     while (!*is_over) std::this_thread::sleep_for(milliseconds(1));
