@@ -34,9 +34,13 @@ Status make_private_directories(const std::string& path, FilePlace place) {
   }
 }
 
-Result<std::optional<FileDescriptor>> open_own_directory(const std::string& path) {
+Result<std::optional<FileDescriptor>> open_own_directory(const std::string& path, FilePlace place) {
   FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!folder && errno == ENOENT) return std::nullopt;
+  // No folder, a link, or another user's; else it is not the folder that is at fault.
+  if (!folder && errno != ENOTDIR && errno != ELOOP && errno != EACCES) {
+    return std::unexpected(file_error("open folder", path, errno, place));
+  }
   struct stat info{};
   if (folder && ::fstat(folder.get(), &info) == 0 && info.st_uid == ::geteuid() &&
       (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) {
@@ -50,7 +54,7 @@ Result<FileDescriptor> make_own_directory(const std::string& path, FilePlace pla
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return std::unexpected(file_error("create folder", path, errno, place));
   }
-  DORAJIT_ASSIGN(auto found, open_own_directory(path));
+  DORAJIT_ASSIGN(auto found, open_own_directory(path, place));
   if (found) return *std::move(found);
   return std::unexpected(file_error("open folder", path, ENOENT, place));
 }

@@ -18,7 +18,8 @@ Status make_private_directories(const std::string& path, FilePlace place = FileP
 // has the name is no folder of this user's, is a symbolic link, or can be written by others,
 // DORAJIT_TRUST_GROUP or not. The descriptor is that of the folder that was checked: whoever goes
 // through it (held_path) is not led to one that takes its name later.
-Result<std::optional<FileDescriptor>> open_own_directory(const std::string& path);
+Result<std::optional<FileDescriptor>> open_own_directory(const std::string& path,
+                                                         FilePlace place = FilePlace::kCacheFolder);
 
 // The same, made first (0700) where it is missing.
 Result<FileDescriptor> make_own_directory(const std::string& path,

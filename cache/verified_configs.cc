@@ -40,7 +40,9 @@ Status VerifiedConfigs::create(std::string_view key) const {
   const std::string name(key);
   // What is there is not what contains() accepts, unless another process has just added it. A FIFO
   // must not be opened for writing: that waits for a reader.
-  ::unlinkat(folder.descriptor(), name.c_str(), 0);
+  if (::unlinkat(folder.descriptor(), name.c_str(), 0) != 0 && errno != ENOENT) {
+    return std::unexpected(file_error("replace", folder.path() + "/" + name, errno));
+  }
   const FileDescriptor file(::openat(folder.descriptor(), name.c_str(),
                                      O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, folder.file_mode()));
   if (file || errno == EEXIST) return {};

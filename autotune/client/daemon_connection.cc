@@ -28,7 +28,7 @@ constexpr int kMostReads = 64;  // of 4 KiB in a row
 std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& folder,
                                                          protocol::Hello own) {
   // Another user who owns the folder could lead to any socket of this user.
-  const auto opened = cache::open_own_directory(folder);
+  const auto opened = cache::open_own_directory(folder, cache::FilePlace::kDaemonFolder);
   if (!opened) {
     log_once(LogLevel::kInfo, folder, "no daemon is asked: " + opened.error().message);
     return nullptr;

@@ -266,7 +266,8 @@ Result<DaemonEnd> Daemon::run() {
 }  // namespace
 
 Result<DaemonEnd> run_daemon(const DaemonOptions& options, DeviceLoad& load) {
-  // Clients have to fit it into the limit, although the daemon goes through the open folder.
+  // Programs that connect by the path have to fit it into the limit; ours go through the open
+  // folder.
   if (options.socket < 0) {
     DORAJIT_TRY(protocol::check_socket_path(protocol::socket_path(options.folder)));
   }

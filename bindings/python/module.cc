@@ -82,11 +82,10 @@ PYBIND11_MODULE(_native, module) {
       "Callable[[int], int] | None, object | None, "
       "Callable[[int, str, str], BaseException]) -> None\n\n"
       "Tells the extension of the PyTorch that is loaded: float32, float16, bfloat16, float64; "
-      "uint8; torch.empty_like; whether a tensor's negation was put off, and whether "
-      "it was made in inference mode; whether that is on; a function to be told of a tensor that "
-      "was "
-      "written; device index -> raw "
-      "stream, or None without CUDA; "
+      "uint8; torch.empty_like; whether a tensor's negation was put off, and whether it was made "
+      "in "
+      "inference mode; whether that is on; a function to be told of a tensor that was written; "
+      "device index -> raw stream, or None without CUDA; "
       "its capsule of DLPack's C exchange API, or None; (status, message, log) -> exception.");
   native::dtype_alone();
   native::add_operations(module);
