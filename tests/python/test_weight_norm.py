@@ -78,7 +78,7 @@ def test_compiled_code_calls_it(device):
 
 def test_a_gain_needs_its_magnitude(device):
     given = factors(16, 64, 4, (F32, F32, F32), device)
-    with pytest.raises(errors.Error, match="is made of `magnitude`; pass it"), force_native():
+    with pytest.raises(errors.Error, match="`gain` is made of `magnitude`; pass it"), force_native():
         run.launch(WEIGHT_NORM, (*given, None), (None, None, F32), SCALE)
 
 

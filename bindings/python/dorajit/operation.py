@@ -9,6 +9,8 @@ from dorajit import _native
 # Operands that Python's functions call otherwise, and those of them that operators call as the table does.
 PYTHON_NAMES = {"gain": "mag_norm_scale", "cross": "cross_term"}
 _AS_IN_TABLE = frozenset({"gain"})
+# Those that only operands with one element per channel are called: the gain that norms make keeps its name.
+_ONLY_PER_CHANNEL = frozenset({"gain"})
 
 
 class Operand(NamedTuple):
@@ -34,6 +36,8 @@ class Operand(NamedTuple):
     @property
     def python_name(self):
         """In public functions and messages."""
+        if self.name in _ONLY_PER_CHANNEL and not self.is_per_channel:
+            return self.name
         return PYTHON_NAMES.get(self.name, self.name)
 
     @property
