@@ -17,6 +17,11 @@ from dorajit import norm, recomputation
 pytestmark = pytest.mark.usefixtures("way")
 
 
+@pytest.fixture(autouse=True)
+def forgotten():
+    recomputation._kept.clear()
+
+
 @pytest.fixture
 def made(monkeypatch):
     """Counts the norms that are computed."""
@@ -45,7 +50,7 @@ def gradients(layer, x, step):
 def test_the_recomputation_takes_the_norms_of_the_pass(device, made, reentrant):
     layer, x = layer_and_input(device)
     wanted = gradients(layer, x, lambda layer, x: layer(x))
-    dorajit.forget_weight_norms()
+    recomputation._kept.clear()  # that pass was not recomputed
     for _ in range(2):
         del made[:]
         found = gradients(layer, x, lambda layer, x: checkpoint(layer, x, use_reentrant=reentrant))
@@ -64,9 +69,7 @@ def test_each_forward_pass_and_each_change_makes_norms_anew(device, made, name):
     torch.autograd.grad(out.sum(), layer.lora_magnitude_vector)
     assert len(made) == 2
     first = layer.gain()
-    with torch.no_grad():
-        weight.data.mul_(1.5)  # which PyTorch does not count
-        dorajit.forget_weight_norms(weight)
+    weight.data.mul_(1.5)  # which PyTorch does not count
     assert not torch.equal(layer.gain(), first)
 
 
@@ -79,11 +82,21 @@ def test_another_scale_is_another_norm(device, made):
     assert len(made) == 2
 
 
+@pytest.mark.parametrize("training, grad, kept", [(True, True, 0), (False, False, 0), (False, True, 0), (True, False, 1)])
+def test_only_a_pass_that_may_run_again_keeps_its_norms(device, training, grad, kept):
+    """Reentrant checkpoints run the layer without a graph."""
+    layer, x = layer_and_input(device)
+    layer.train(training)
+    with torch.set_grad_enabled(grad):
+        layer(x)
+    assert len([one for one in recomputation._kept.values() if one.norms is not None]) == kept
+
+
 def test_the_norms_end_with_the_layer(device):
     layer, x = layer_and_input(device)
-    layer(x)
+    out = checkpoint(layer, x, use_reentrant=False)
     kept = weakref.ref(recomputation._kept[layer].norms)
-    del layer
+    del layer, out
     gc.collect()
     assert kept() is None
 
@@ -119,15 +132,6 @@ def test_passes_that_write_their_own_weights(device, reentrant):
         torch.testing.assert_close(x.grad, wanted[0])
 
 
-def test_forgetting_forgets_them_too(device, made):
-    layer, x = layer_and_input(device)
-    del made[:]
-    out = checkpoint(layer, x, use_reentrant=False)
-    dorajit.forget_weight_norms()
-    torch.autograd.grad(out.sum(), layer.lora_magnitude_vector)
-    assert len(made) == 2
-
-
 @pytest.mark.parametrize("operation", ["_to_copy", "mm", "bmm", "addmm", "empty_like"])
 def test_selective_checkpointing(device, operation):
     layer, x = layer_and_input(device)
@@ -140,13 +144,12 @@ def test_selective_checkpointing(device, operation):
         return CheckpointPolicy.MUST_SAVE if called is kept else CheckpointPolicy.PREFER_RECOMPUTE
 
     wanted = gradients(layer, x, lambda layer, x: layer(x))
-    for _ in range(2):  # the first pass also makes what is kept for good
+    for _ in range(2):
         found = gradients(layer, x, lambda layer, x: checkpoint(
             layer, x, use_reentrant=False,
             context_fn=functools.partial(create_selective_checkpoint_contexts, save,
                                          allow_cache_entry_mutation=True)))
         assert all(map(torch.equal, found, wanted))
-        dorajit.forget_weight_norms()
 
 
 def _mixed_forward(layer, x):

@@ -4,7 +4,7 @@ import dorajit
 import pytest
 import ranks as processes
 import torch
-from dorajit import norm, norm_cache
+from dorajit import norm_kernel
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
@@ -112,47 +112,64 @@ def _a_small_budget(rank, device):
                     exact(*whole))
 
 
-# --- what travels, and what is kept --------------------------------------------------------------
+# --- what travels --------------------------------------------------------------------------------
 
 def _the_weight_does_not_travel(rank, device):
     from torch.distributed.tensor.debug import CommDebugMode
     mesh, sent = mesh_of(device, (2,)), []
-    whole = factors(device, 640, 640, 4)
     all_reduce = torch.distributed.all_reduce
     torch.distributed.all_reduce = lambda tensor, **group: (sent.append(tensor.numel()),
                                                             all_reduce(tensor, **group))
-    a, b = whole[1:]
-    for placement, expected in ((ROWS, []), (COLUMNS, [3 * 640])):
-        weight = distribute_tensor(whole[0], mesh, [placement])
-        sent.clear()
-        with CommDebugMode() as calls:
-            found = dorajit.weight_norm(weight, a, b, SCALE)
-        assert sent == expected
-        assert not [name for name in calls.get_comm_counts() if "gather" in str(name)]
-        assert_norm(found.full_tensor(), exact(*whole))
+    for low_rank in (4, 24):  # by the kernel; by the factored form in float32
+        whole = factors(device, 640, 640, low_rank)
+        for placement, expected in ((ROWS, []), (COLUMNS, [640])):
+            weight = distribute_tensor(whole[0], mesh, [placement])
+            sent.clear()
+            with CommDebugMode() as calls:
+                found = dorajit.weight_norm(weight, *whole[1:], SCALE)
+            assert sent == expected
+            assert not [name for name in calls.get_comm_counts() if "gather" in str(name)]
+            assert_norm(found.full_tensor(), exact(*whole))
 
 
-def _squares_of_a_part_are_made_once(rank, device):
-    made, squares = [], norm._squares
-    norm._squares = lambda *args: made.append(1) or squares(*args)
+def _ranks_need_not_go_the_same_way(rank, device):
+    """The kernel may serve the part of one rank alone."""
+    mesh = mesh_of(device, (2,))
+    served, norm_kernel.serves = norm_kernel.serves, lambda *of: rank == 0 and served(*of)
+    try:
+        for whole in (factors(device), factors(device, 37, 1), factors(device, 40, 90, 5, torch.bfloat16)):
+            found = dorajit.weight_norm(distribute_tensor(whole[0], mesh, [COLUMNS]), *whole[1:], SCALE)
+            assert_norm(found.full_tensor(), exact(*whole))
+            assert same_everywhere(found.full_tensor())
+    finally:
+        norm_kernel.serves = served
+
+
+def _a_weight_that_is_written_to(rank, device):
     mesh = mesh_of(device, (2,))
     for placement in (ROWS, COLUMNS):
         whole = factors(device)
         weight = torch.nn.Parameter(distribute_tensor(whole[0], mesh, [placement]), requires_grad=False)
-        for _ in range(3):
-            dorajit.weight_norm(weight, *whole[1:], SCALE)
-        assert len(made) == 1 and norm_cache.kept(weight)
+        dorajit.weight_norm(weight, *whole[1:], SCALE)
         with torch.no_grad():
             weight.mul_(2)
         assert_norm(dorajit.weight_norm(weight, *whole[1:], SCALE).full_tensor(),
                     exact(whole[0] * 2, *whole[1:]))
-        # One rank's part alone: the others still have kept sums, and all of them still meet.
         if rank == 0:
             weight.to_local().data.mul_(0)
-            dorajit.forget_weight_norms(weight)
         found = dorajit.weight_norm(weight, *whole[1:], SCALE)
         assert_norm(found.full_tensor(), exact(weight.full_tensor(), *whole[1:]))
-        made.clear()
+
+
+def _what_the_factors_nearly_cancel(rank, device):
+    """In the kernel, whose parts add up to what is left of two large terms."""
+    mesh = mesh_of(device, (2,))
+    weight = torch.randn(64, 256, device=device)
+    b, a = torch.linalg.qr(weight)
+    b, a = b[:, :16].contiguous(), a[:16].contiguous()
+    weight = b @ a
+    found = dorajit.weight_norm(distribute_tensor(weight, mesh, [COLUMNS]), a, b, -1.0)
+    assert (found.full_tensor().double() - exact(weight, a, b, -1.0)).abs().max() < 2e-6 * weight.norm(dim=1).max()
 
 
 def _what_is_not_finite_stays_so(rank, device):
@@ -167,7 +184,8 @@ def _what_is_not_finite_stays_so(rank, device):
 
 @pytest.mark.parametrize("body", [
     _plain_weight_and_sharded_factors, _convolutions_and_transposed_embeddings, _a_small_budget,
-    _the_weight_does_not_travel, _squares_of_a_part_are_made_once, _what_is_not_finite_stays_so])
+    _the_weight_does_not_travel, _ranks_need_not_go_the_same_way, _a_weight_that_is_written_to,
+    _what_the_factors_nearly_cancel, _what_is_not_finite_stays_so])
 @processes.on(2)
 def test_dtensors(body, ranks, device, tmp_path):
     processes.run(body, ranks, device, tmp_path)

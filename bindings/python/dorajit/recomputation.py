@@ -6,15 +6,18 @@ from typing import NamedTuple, Optional
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dorajit import eligibility, fork_lock, norm_cache
+from dorajit import eligibility, fork_lock
+from dorajit.sharded import engines
 
 _lock = fork_lock.make()
 _kept = weakref.WeakKeyDictionary()  # layer -> Pass
+# Of a PyTorch that does not tell, any pass may be one inside a checkpoint.
+_top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
 
 
 class Pass(NamedTuple):
-    """The only forward pass of a layer that no backward pass has met; `norms` is None if there were
-    several."""
+    """The only forward pass of a layer that a backward pass may run again and none has; `norms` is None if there
+    were several."""
 
     key: Optional[tuple] = None
     storages: tuple = ()
@@ -24,8 +27,9 @@ class Pass(NamedTuple):
 def norms(layer, operands, scale, compute):
     """compute(), or inside a backward pass what it gave in the one forward pass before it.
 
-    A forward pass always computes. It is taken again once, if nothing that PyTorch counts has changed
-    and the layer had no other forward pass since, so that it cannot be another's.
+    A forward pass always computes, and what it gave is kept only if it may be one inside a checkpoint. It is taken
+    again once, if nothing that PyTorch counts has changed and the layer had no other such pass since, so that it
+    cannot be another's.
 
     Args:
         layer: the module whose norms these are.
@@ -35,24 +39,44 @@ def norms(layer, operands, scale, compute):
     """
     if eligibility.is_observed():
         return compute()
-    states = tuple(map(norm_cache.state, operands))
+    is_in_backward = torch._C._current_graph_task_id() >= 0
+    # Checkpoints run a pass under hooks for what it saves, or without a graph.
+    is_saved_by_hooks = _top_hooks(False) is not None
+    if not is_in_backward and not is_saved_by_hooks and torch.is_grad_enabled():
+        return compute()
+    states = tuple(map(_state, operands))
     key = None if None in states else (scale, states)
-    if torch._C._current_graph_task_id() >= 0:
+    if is_in_backward:
         with _lock:
             found = _kept.pop(layer, Pass())
         is_it = (key is not None and found.key == key
                  and not any(storage.expired() for storage in found.storages))
         return found.norms if is_it else compute()
+    is_wanted = key is not None and (is_saved_by_hooks or layer.training)
     # Weak references keep the addresses of storages, by which states know them, from being others'.
-    storages = () if key is None else tuple(StorageWeakRef(one.untyped_storage()) for one in operands)
+    storages = tuple(StorageWeakRef(one.untyped_storage()) for one in operands) if is_wanted else ()
     made = compute()
     with _lock:
-        is_alone = key is not None and layer not in _kept
+        is_alone = is_wanted and layer not in _kept
         _kept[layer] = Pass(key, storages, made) if is_alone else Pass()
     return made
 
 
-def forget():
-    """Drops all norms."""
-    with _lock:
-        _kept.clear()
+def _state(weight):
+    """What differs if the elements may: None for a tensor that does not tell, and while a dispatch mode
+    is active, which may count the operations of a call, as selective checkpointing does."""
+    if torch._C._len_torch_dispatch_stack():
+        return None
+    if weight.is_inference() or torch._C._functorch.is_functorch_wrapped_tensor(weight):
+        return None
+    if type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return None
+    if weight.layout is not torch.strided or not weight.numel() or engines.writes_unseen(weight):
+        return None
+    stream = 0
+    if weight.is_cuda:
+        if torch.cuda.is_current_stream_capturing():  # a replay would not notice a new weight
+            return None
+        stream = torch.cuda.current_stream(weight.device).cuda_stream
+    return (stream, weight._version, weight.untyped_storage()._cdata, weight.storage_offset(), weight.dtype,
+            weight.device, tuple(weight.shape), weight.stride())

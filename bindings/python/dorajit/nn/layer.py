@@ -66,7 +66,7 @@ class DoRALayer(nn.Module):
         """||W + s B A|| by rows, a constant for autograd. Collective where W lies on several ranks."""
         with gather.whole(self):
             weight, a, b = self._factors()
-            return norm.weight_norm(weight, a, b, self.scaling, frozen=self.base_layer.weight)
+            return norm.weight_norm(weight, a, b, self.scaling)
 
     def gain(self) -> Tensor:
         """magnitude / norm, differentiable for the magnitude."""
@@ -117,7 +117,6 @@ class DoRALayer(nn.Module):
         here = merging.local(weight)
         self._kept_weight = here.to("cpu", copy=True) if keep else None
         here.copy_(self._to_weight(merged).reshape(here.shape))
-        norm.norm_cache.forget_weight_norms(weight)
         self.merged = True
 
     @torch.no_grad()
@@ -135,20 +134,9 @@ class DoRALayer(nn.Module):
         weight = self.base_layer.weight
         gather.require_writable(type(self).__name__ + ".unmerge", "base_layer.weight", weight)
         merging.local(weight).copy_(self._kept_weight)
-        norm.norm_cache.forget_weight_norms(weight)
         self._kept_weight, self.merged = None, False
 
-    def _apply(self, fn, *args, **kwargs):
-        self._let_go()
-        return super()._apply(fn, *args, **kwargs)
-
-    def _let_go(self):
-        """PyTorch may be about to swap the weight for another, and may not while others refer to it."""
-        for weight in self.base_layer.parameters(recurse=False):
-            norm.norm_cache.forget_weight_norms(weight)
-
     def _load_from_state_dict(self, state_dict, prefix, *args):
-        self._let_go()
         renamed = {}
         for name in self._adapter_names():
             stem = name.removesuffix(".weight")

@@ -22,13 +22,6 @@ KNOWN = {
     "DoraLinearLayer.get_weight_norm": _NORM,
     "_DoraConvNdLayer.get_weight_norm": _NORM,
     "BaseTuner._cast_adapter_dtype": [("self", "adapter_name", "autocast_adapter_dtype")],
-    "LoraLayer.olora_init": [("self", "adapter_name")],
-    "Linear.merge": [("self", "safe_merge", "adapter_names")],
-    "Linear.unmerge": [("self",)],
-    "Embedding.merge": [("self", "safe_merge", "adapter_names")],
-    "Embedding.unmerge": [("self",)],
-    "_ConvNd.merge": [("self", "safe_merge", "adapter_names")],
-    "_ConvNd.unmerge": [("self",)],
 }
 
 

@@ -166,16 +166,6 @@ def _divisor(layer, norms):
     return norms.to(layer.weight.dtype).clamp_min(gain.eps(layer.weight.dtype))
 
 
-def writing(original, self, *args, **kwargs):
-    """merge, unmerge and olora_init, which may write to the base weight through its .data."""
-    try:
-        return original(self, *args, **kwargs)
-    finally:
-        weight = getattr(self.get_base_layer(), "weight", None)
-        if isinstance(weight, torch.Tensor):
-            norm.norm_cache.forget_weight_norms(weight)
-
-
 def _dense_norm(weight, lora_weight, scaling):
     wide = torch.promote_types(torch.float32, torch.promote_types(weight.dtype, lora_weight.dtype))
     norms = torch.empty(weight.shape[0], dtype=wide, device=weight.device)
@@ -201,18 +191,18 @@ def _norms(layer, weight, a, b, scaling, base_layer, adapter_name):
             return found
     elif getattr(layer, "_dora_cache", None):
         layer._cache_clear()
-    frozen = stored(base_layer)
+    kept = stored(base_layer)
     norms = recomputation.norms(
-        layer, (weight if frozen is None else frozen, a, b), scaling,
-        lambda: norm.weight_norm(weight, a, b, scaling, frozen=frozen))
+        layer, (weight if kept is None else kept, a, b), scaling,
+        lambda: norm.weight_norm(weight, a, b, scaling))
     if caching:
         layer._cache_store(key, norms)
     return norms
 
 
 def stored(base_layer):
-    """The tensor that the base layer keeps its weight in, under which norms are kept; None if it has
-    another form. A layer of HQQ has no `weight`."""
+    """The tensor that the base layer keeps its weight in; None if it has another form. A layer of HQQ has no
+    `weight`."""
     kept = getattr(base_layer, "W_q", None)
     kept = getattr(base_layer, "weight", None) if kept is None else kept
     return kept if isinstance(kept, torch.Tensor) else None

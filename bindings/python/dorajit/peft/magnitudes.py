@@ -48,8 +48,7 @@ def _norms(layer, base_layer, lora_A, lora_B, scaling):
             return None
         if weight.dim() == 2:
             weight = transpose(weight, layer.fan_in_fan_out)
-        norms = norm.weight_norm(weight.to(lora_A.device), lora_A, lora_B, scaling,
-                                 frozen=stored if weight.device == lora_A.device else None)
+        norms = norm.weight_norm(weight.to(lora_A.device), lora_A, lora_B, scaling)
     if weight.dim() > 2:
         norms = norms.view(1, -1, *(1,) * (weight.dim() - 2))
     return norms, weight.dtype

@@ -8,7 +8,6 @@ from typing import Optional
 import torch
 
 from dorajit import fork_lock
-from dorajit.norm_cache import forget_weight_norms
 from dorajit.peft import declined, gates
 
 _lock = fork_lock.make()
@@ -56,7 +55,6 @@ class Patch:
                 else:
                     vars(layer).pop(_MARK, None)
             _patches.remove(self)
-            forget_weight_norms()  # what PEFT merges from now on is not seen here
             if not _patches:
                 _restore()
 
@@ -127,7 +125,7 @@ def _targets(peft):
     if found is None or found < gates.OLDEST:
         return {}, {"peft": f"PEFT {peft.__version__} is not known; 0.18 is the oldest that is"}
     try:
-        from peft.tuners.lora import dora, layer, variants
+        from peft.tuners.lora import dora, variants
         from peft.tuners.tuners_utils import BaseTuner
         from dorajit.peft import layers, magnitudes
         wanted = {
@@ -139,11 +137,8 @@ def _targets(peft):
             (dora.DoraLinearLayer, "update_layer"): magnitudes.update_layer,
             (dora.DoraLinearLayer, "get_weight_norm"): layers.linear_norm,
             (dora._DoraConvNdLayer, "get_weight_norm"): layers.conv_norm,
-            (layer.LoraLayer, "olora_init"): layers.writing,
             (BaseTuner, "_cast_adapter_dtype"): magnitudes.cast_adapter_dtype,
         }
-        for owner in (layer.Linear, layer.Embedding, layer._ConvNd):
-            wanted[owner, "merge"] = wanted[owner, "unmerge"] = layers.writing
     except (ImportError, AttributeError) as error:
         return {}, {"peft": f"it is not laid out as known ({error})"}
     targets, refused = {}, {}

@@ -27,7 +27,7 @@ def magnitudes(model):
                 weight = transpose(weight, layer.fan_in_fan_out)
             if layer.weight.device != weight.device or a.device != weight.device:
                 continue
-            norms = norm.weight_norm(weight, a, b, 0.0, frozen=module.get_base_layer().weight)
+            norms = norm.weight_norm(weight, a, b, 0.0)
             norms = norms.reshape(layer.weight.shape)
             step = max(1e-6, *(torch.finfo(one.dtype).eps for one in (weight, layer.weight)))
             if ((layer.weight - norms).abs() <= step * norms).all():

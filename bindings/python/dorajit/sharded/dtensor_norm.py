@@ -1,7 +1,7 @@
 """The weight norm of DTensors: each rank sums over its own part, and sums are summed over the mesh.
 
-All three terms of the norm's square are sums over columns, so those of a part of the columns are
-partial sums of the same kind. Only they, three numbers per row, and the low-rank factors travel.
+The square of a norm is a sum over columns, so the squares of parts of the columns add up to it. Only they, one
+number per row, and the low-rank factors travel.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ import torch.distributed
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from dorajit import norm, precision, run
+from dorajit import norm
 from dorajit.sharded import engines, part
 
 
@@ -24,7 +24,7 @@ class Operands(NamedTuple):
     part: part.Part
 
 
-def weight_norm(weight, lora_A, lora_B, scale, budget, frozen):
+def weight_norm(weight, lora_A, lora_B, scale, budget):
     """norm.weight_norm where an argument is a DTensor. A collective call over the weight's mesh.
 
     Args:
@@ -35,20 +35,20 @@ def weight_norm(weight, lora_A, lora_B, scale, budget, frozen):
         [out]: a DTensor over the weight's mesh, sharded as the rows of the weight are; a plain tensor
         if the weight is one.
     """
+    dtype = norm.sum_type(weight, lora_A, lora_B)
     with torch.no_grad():
         if not engines.is_dtensor(weight):
-            factors = (_whole(one).detach().flatten(1) for one in (lora_A, lora_B))
-            with precision.full(weight.device.type):
-                return norm.assembled(norm.sums(weight.detach().flatten(1), *factors, scale, budget,
-                                                frozen), scale)
-        matrix, a, b, here = operands(weight, lora_A, lora_B, needs_factors=scale != 0)
-        dtype = norm.sum_type(weight, lora_A, lora_B)
-        with precision.full(matrix.device.type):
-            terms = torch.stack(norm.sums(matrix.flatten(1), a.flatten(1), b.flatten(1), scale, budget,
-                                          frozen, local(frozen), dtype))
-            sum_over(terms, weight.device_mesh, here.reduced)
-            norms = norm.assembled(terms.unbind(), scale)
-        return DTensor.from_local(norms, weight.device_mesh, here.by_rows, run_check=False,
+            return norm.norms(*norm.matrices(weight, _whole(lora_A), _whole(lora_B)), scale, budget, dtype)
+        *here, place = operands(weight, lora_A, lora_B, needs_factors=scale != 0)
+        call = *norm.matrices(*here), scale, budget, dtype
+        if place.reduced:
+            # One vector, however each rank made its own: a part of the columns may be such as no kernel takes.
+            norms = norm.squares(*call)
+            sum_over(norms, weight.device_mesh, place.reduced)
+            norms.clamp_min_(0).sqrt_()
+        else:
+            norms = norm.norms(*call)
+        return DTensor.from_local(norms, weight.device_mesh, place.by_rows, run_check=False,
                                   shape=torch.Size((weight.shape[0],)), stride=(1,))
 
 

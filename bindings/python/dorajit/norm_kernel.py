@@ -1,0 +1,107 @@
+"""Norms of rows by the kernel weight_norm: which calls it serves, and how they reach it."""
+
+import functools
+from typing import NamedTuple
+
+import torch
+
+from dorajit import errors, run
+from dorajit.control import state
+from dorajit.operation import operations
+
+_weight_norm = operations["weight_norm"]
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+_ALIGNED = 64
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+_TYPES = _HALVES | {torch.float32, torch.float64}
+
+
+class Served(NamedTuple):
+    """Calls for which the kernel is no slower than the factored form.
+
+    Attributes:
+        device: type of the device.
+        weight, factors: element types.
+        most_rank: the highest rank.
+        is_of_one_type: whether the weight and its factors are to be of one type.
+        copies: whether a weight without rows of contiguous elements, as a transposed one, is copied for it.
+        capability: the least of a CUDA device.
+    """
+
+    device: str
+    weight: frozenset
+    factors: frozenset
+    most_rank: int
+    is_of_one_type: bool = False
+    copies: bool = False
+    capability: tuple[int, int] = (0, 0)
+
+
+# Measured: docs/performance.md. Without tensor cores, beyond some rank products cost more than the passes over
+# memory that the kernel saves. The factors of a rank of 0 are of the weight's type.
+SERVED = (
+    Served("cuda", _HALVES, _HALVES, 1024, is_of_one_type=True, copies=True, capability=(8, 0)),
+    Served("cuda", _TYPES, _TYPES, 16, copies=True, capability=(8, 0)),
+    Served("cpu", _TYPES, _TYPES, 16),
+)
+
+
+def serves(matrix, a, b, dtype):
+    """Whether the kernel takes these matrices for results of that type, and is no slower than the factored form."""
+    given = matrix, a, b
+    if not state.enabled or not matrix.numel() or any(type(one) not in _PLAIN for one in given):
+        return False
+    if len({one is torch.float64 for one in (matrix.dtype, a.dtype, b.dtype, dtype)}) > 1:
+        return False
+    return any(map(functools.partial(_is_served, *given), SERVED))
+
+
+def _is_served(matrix, a, b, rule):
+    return (matrix.device.type == rule.device and a.shape[0] <= rule.most_rank
+            and matrix.dtype in rule.weight and a.dtype in rule.factors and b.dtype in rule.factors
+            and not (rule.is_of_one_type and not matrix.dtype == a.dtype == b.dtype)
+            and (rule.copies or _has_rows(matrix))
+            and _has_capability(matrix.device, rule.capability))
+
+
+@functools.cache
+def _has_capability(device, least):
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= least
+
+
+def norms(matrix, a, b, scale, budget, dtype, squared=False):
+    """The norms of the rows of matrix + scale * b @ a, or their squares; None where the factored form is to make
+    them.
+
+    The kernel reads rows of contiguous elements. A matrix that has none is copied so many rows at a time as the
+    budget holds, which changes no bit.
+    """
+    if scale == 0 or not a.shape[0]:
+        a, b = matrix.new_empty((0, matrix.shape[1])), matrix.new_empty((matrix.shape[0], 0))
+    if not serves(matrix, a, b, dtype):
+        return None
+    a, b = (one if _has_rows(one) else one.contiguous() for one in (a, b))
+    if _has_rows(matrix):
+        return _launched(matrix, a, b, scale, dtype, squared)
+    made = matrix.new_empty(matrix.shape[0], dtype=dtype)
+    at_once = max(budget // (matrix.shape[1] * matrix.element_size()) // _ALIGNED, 1) * _ALIGNED
+    for rows in zip(*(one.split(at_once) for one in (matrix, b, made))):
+        if _launched(rows[0].contiguous(), a, rows[1], scale, rows[2], squared) is None:
+            return None
+    return made
+
+
+def _has_rows(matrix):
+    """Whether rows are of contiguous elements and do not overlap."""
+    rows, columns = matrix.shape
+    return (columns <= 1 or matrix.stride(1) == 1) and (rows <= 1 or matrix.stride(0) >= columns)
+
+
+def _launched(matrix, a, b, scale, into, squared):
+    """The norms or squares, in a tensor or of an element type; None if no kernel can be launched now."""
+    outputs = (None, into, None) if squared else (into, None, None)
+    try:
+        made = run.launch(_weight_norm, (matrix, a, b, None), outputs, scale)
+    except errors.CaptureUnsafeError:  # not compiled yet: PyTorch's operations may be captured
+        return None
+    return made if made is None else made[1 if squared else 0]

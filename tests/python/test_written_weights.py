@@ -1,0 +1,169 @@
+"""Layers after their weights were written to, in ways of which PyTorch counts some: the norm is that of the weight
+as it is. Nothing of it is kept from one forward pass to the next."""
+
+import copy
+
+import dorajit
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.utils.checkpoint import checkpoint
+
+RANKS = [4, 24]  # by the kernel; in float32 by the factored form
+
+
+def _flat(layer, new):
+    """All weights become views of one buffer, as an optimizer of sharded states has them, which is written then."""
+    parameters = [one for one in layer.parameters() if one.dim() > 1]
+    flat = parameters_to_vector(parameters).detach().clone()
+    start = 0
+    for one in parameters:
+        one.data = flat[start:start + one.numel()].view_as(one)
+        start += one.numel()
+    yield
+    flat.copy_(torch.cat([new[one].flatten() for one in parameters]))
+
+
+def _each(write):
+    """A way that writes one weight after another."""
+    def way(layer, new):
+        yield
+        for one in layer.parameters():
+            if one.dim() > 1:
+                write(one, new[one])
+    return way
+
+
+def _vector(layer, new):
+    yield
+    vector_to_parameters(torch.cat([new.get(one, one.detach()).flatten() for one in layer.parameters()]),
+                         layer.parameters())
+
+
+def _loaded(assign):
+    def way(layer, new):
+        yield
+        states = {name: new.get(one, one.detach()).clone() for name, one in layer.named_parameters()}
+        layer.load_state_dict(states, assign=assign)
+    return way
+
+
+def _foreach(layer, new):
+    yield
+    torch._foreach_copy_([one.data for one in new], list(new.values()))
+
+
+def _alias(layer, new):
+    """A tensor that was assigned to .data, as diffusers' EMA does when it restores."""
+    kept = {one: one.detach().clone() for one in new}
+    for one, alias in kept.items():
+        one.data = alias
+    yield
+    for one, alias in kept.items():
+        alias.copy_(new[one])
+
+
+def _fused(layer, new):
+    """Fused optimizers do not count what they write."""
+    trained = [one.requires_grad_() for one in new]
+    yield
+    for one in trained:
+        one.grad = one.detach() - new[one]
+    torch.optim.SGD(trained, lr=1.0, fused=True).step()
+
+
+@torch.no_grad()
+def _swap(one, new):
+    torch.utils.swap_tensors(one, nn.Parameter(new.clone(), requires_grad=one.requires_grad))
+
+
+def _numpy(one, new):
+    one.detach().cpu().numpy()[...] = new.cpu().numpy()
+
+
+@torch.no_grad()
+def _set(one, new):
+    one.set_(new.clone())
+
+
+@torch.no_grad()
+def _in_place(one, new):
+    one.copy_(new)
+
+
+WAYS = {
+    "copy_ without a graph": _each(_in_place),
+    "data.copy_": _each(lambda one, new: one.data.copy_(new)),
+    "in-place arithmetic on data": _each(lambda one, new: one.data.mul_(0).add_(new)),
+    "other data": _each(lambda one, new: setattr(one, "data", new.clone())),
+    "an alias that was assigned to data": _alias,
+    "detach().copy_": _each(lambda one, new: one.detach().copy_(new)),
+    "set_": _each(_set),
+    "swap_tensors": _each(_swap),
+    "numpy": _each(_numpy),
+    "dlpack": _each(lambda one, new: torch.from_dlpack(one.detach()).copy_(new)),
+    "vector_to_parameters": _vector,
+    "load_state_dict": _loaded(False),
+    "load_state_dict with assign": _loaded(True),
+    "_foreach_copy_ of data": _foreach,
+    "a flat buffer": _flat,
+    "a fused optimizer": _fused,
+}
+
+
+def layer_of(kind, rank, device):
+    if kind == "linear":
+        return dorajit.nn.DoRALinear(nn.Linear(32, 40, device=device), rank), torch.randn(5, 32, device=device)
+    if kind == "conv":
+        return (dorajit.nn.DoRAConv2d(nn.Conv2d(4, 40, 3, device=device), rank),
+                torch.randn(2, 4, 6, 6, device=device))
+    return (dorajit.nn.DoRAEmbedding(nn.Embedding(32, 40, device=device), rank),
+            torch.randint(32, (5,), device=device))
+
+
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize("kind", ["linear", "conv", "embedding"])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_output_is_that_of_a_fresh_layer(device, way, kind, rank):
+    if way == "numpy" and device != "cpu":
+        pytest.skip("NumPy has no view of a GPU's memory")
+    layer, x = layer_of(kind, rank, device)
+    new = {one: torch.randn_like(one).mul_(0.2) for one in layer.parameters() if one.dim() > 1}
+    values = [new.get(one, one.detach()).clone() for one in layer.parameters()]
+    write = WAYS[way](layer, new)
+    next(write)
+    for _ in range(2):
+        before = layer(x).detach()
+    next(write, None)
+    fresh = layer_of(kind, rank, device)[0]
+    for one, value in zip(fresh.parameters(), values):
+        one.data.copy_(value)
+    expected = fresh(x).detach()
+    assert not torch.allclose(before, expected)
+    for forward in layer, lambda x: checkpoint(layer, x, use_reentrant=False):
+        torch.testing.assert_close(forward(x).detach(), expected)
+
+
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_output_of_peft_is_that_of_a_fresh_model(device, way, rank):
+    peft = pytest.importorskip("peft")
+    if way == "numpy" and device != "cpu":
+        pytest.skip("NumPy has no view of a GPU's memory")
+    model = peft.get_peft_model(nn.Sequential(nn.Linear(32, 40, device=device)), peft.LoraConfig(
+        use_dora=True, r=rank, target_modules=["0"], init_lora_weights=False))
+    x = torch.randn(5, 32, device=device)
+    new = {one: torch.randn_like(one).mul_(0.2) for one in model.parameters() if one.dim() > 1}
+    values = [new.get(one, one.detach()).clone() for one in model.parameters()]
+    fresh = copy.deepcopy(model)
+    for one, value in zip(fresh.parameters(), values):
+        one.data.copy_(value)
+    expected = fresh(x).detach()  # by PEFT
+    with dorajit.patch_peft():
+        write = WAYS[way](model, new)
+        next(write)
+        before = model(x).detach()
+        next(write, None)
+        assert not torch.allclose(before, expected)
+        torch.testing.assert_close(model(x).detach(), expected, rtol=1e-5, atol=1e-5)
