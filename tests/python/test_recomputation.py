@@ -82,7 +82,8 @@ def test_another_scale_is_another_norm(device, made):
     assert len(made) == 2
 
 
-@pytest.mark.parametrize("training, grad, kept", [(True, True, 0), (False, False, 0), (False, True, 0), (True, False, 1)])
+@pytest.mark.parametrize("training, grad, kept", [(True, True, 0), (False, False, 0), (False, True, 0),
+                                                  (True, False, 1)])
 def test_only_a_pass_that_may_run_again_keeps_its_norms(device, training, grad, kept):
     """Reentrant checkpoints run the layer without a graph."""
     layer, x = layer_and_input(device)
