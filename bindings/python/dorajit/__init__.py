@@ -27,7 +27,8 @@ __all__ = ["cache", "disabled", "force_native", "tuning", "CacheError", "Capture
 _without_torch = len(__all__)
 __all__ += ["fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
             "fused_dora_compose_autograd", "fused_dora_compose_residual", "compose_backward",
-            "FusedDoRAComposeFunction", "explain_dispatch", "warmup", "weight_norm", "nn", "patch_peft", "Dispatch", "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb",
+            "FusedDoRAComposeFunction", "explain_dispatch", "warmup", "weight_norm", "nn",
+            "patch_peft", "Dispatch", "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb",
             "get_dora_norm_threshold_bytes", "set_dora_forward_threshold_mb",
             "get_dora_forward_threshold_mb", "get_dora_forward_threshold_bytes", "invalidate_environment"]
 _NEED_TORCH = __all__[_without_torch:]
