@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <ranges>
 
 namespace dorajit::python {
 namespace {
@@ -11,6 +12,15 @@ std::size_t model_of(const NativeOperation& operation, const dorajit_operand_inf
     return std::string_view(one.dimensions) == operand.dimensions;
   });
   return static_cast<std::size_t>(found - operation.operands.begin());
+}
+
+// "rows, cols" -> its names.
+std::vector<std::string> names_in(std::string_view list) {
+  std::vector<std::string> names;
+  for (const auto name : std::views::split(list, std::string_view(", "))) {
+    names.emplace_back(name.begin(), name.end());
+  }
+  return names;
 }
 
 std::deque<NativeOperation> read_operations() {
@@ -27,6 +37,7 @@ std::deque<NativeOperation> read_operations() {
     }
     for (const dorajit_operand_info& operand : one.operands) {
       one.models.push_back(model_of(one, operand));
+      one.dimensions.push_back(names_in(operand.dimensions));
     }
   }
   return operations;

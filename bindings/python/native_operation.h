@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct NativeOperation {
   // By operand: the first one with the same dimensions. An output is allocated after it, if it is
   // an input.
   std::vector<std::size_t> models;
+  std::vector<std::vector<std::string>> dimensions;  // by operand, their names
   std::atomic<std::int64_t> calls = 0;
 };
 

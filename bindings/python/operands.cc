@@ -1,7 +1,11 @@
 #include "bindings/python/operands.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <format>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "bindings/python/native_error.h"
 
@@ -16,11 +20,47 @@ py::object owned(PyObject* made) {
 }
 
 [[noreturn]] void refuse_to_allocate(const NativeOperation& operation, std::size_t output) {
-  raise(DORAJIT_INVALID_ARGUMENT,
-        std::format("{}: argument `{}` is an element type, but no input has its dimensions, {}; "
-                    "give a tensor",
-                    operation.info.name, operation.operands[output].name,
-                    operation.operands[output].dimensions));
+  raise(
+      DORAJIT_INVALID_ARGUMENT,
+      std::format("{}: argument `{}` is not given as a tensor, and no input tells its sizes ({}); "
+                  "give a tensor, or an element type and the inputs that have them",
+                  operation.info.name, operation.operands[output].name,
+                  operation.operands[output].dimensions));
+}
+
+// The sizes that make up one dimension of an operand: the last of a matrix's, all others, or all of
+// a vector's.
+std::span<const std::int64_t> sizes_of(const DLTensor& tensor, std::size_t place,
+                                       std::size_t places) {
+  const std::span<const std::int64_t> all(tensor.shape, static_cast<std::size_t>(tensor.ndim));
+  if (places == 1) return all;
+  const std::size_t outer = all.empty() ? 0 : all.size() - 1;
+  return place == 0 ? all.first(outer) : all.subspan(outer);
+}
+
+// The shape of an output as its dimensions are in the inputs that are given. Null: none has one of
+// them.
+py::object shape_of(const NativeOperation& operation, std::size_t output,
+                    std::span<const DLTensor* const> tensors) {
+  std::vector<std::int64_t> sizes;
+  for (const std::string& name : operation.dimensions[output]) {
+    bool is_found = false;
+    for (std::size_t i = 0; i < tensors.size() && !is_found; ++i) {
+      if (tensors[i] == nullptr || operation.operands[i].is_output != 0) continue;
+      const std::vector<std::string>& names = operation.dimensions[i];
+      const auto place = static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
+      if (place == names.size()) continue;
+      std::ranges::copy(sizes_of(*tensors[i], place, names.size()), std::back_inserter(sizes));
+      is_found = true;
+    }
+    if (!is_found) return {};
+  }
+  py::object shape = owned(PyTuple_New(static_cast<Py_ssize_t>(sizes.size())));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    PyTuple_SET_ITEM(shape.ptr(), static_cast<Py_ssize_t>(i),
+                     owned(PyLong_FromLongLong(sizes[i])).release().ptr());
+  }
+  return shape;
 }
 
 // A tensor of that element type, otherwise like another.
@@ -28,6 +68,12 @@ py::object empty_like(PyObject* tensor, bool is_of_that_type, PyObject* dtype) {
   if (is_of_that_type) return owned(PyObject_CallOneArg(torch().empty_like, tensor));
   const std::array<PyObject*, 2> arguments = {tensor, dtype};
   return owned(PyObject_Vectorcall(torch().empty_like, arguments.data(), 1, dtype_alone()));
+}
+
+py::object new_empty(PyObject* like, PyObject* shape, PyObject* dtype) {
+  static PyObject* const name = PyUnicode_InternFromString("new_empty");
+  const std::array<PyObject*, 3> arguments = {like, shape, dtype};
+  return owned(PyObject_VectorcallMethod(name, arguments.data(), 2, dtype_alone()));
 }
 
 bool are_equal(const DLDataType& a, const DLDataType& b) {
@@ -63,7 +109,7 @@ bool Operands::read(const NativeOperation& operation, std::span<PyObject* const>
 
 void Operands::why_not(const NativeOperation& operation) const {
   const dorajit_operand_info& operand = operation.operands[refused_];
-  if (is_without_model_) refuse_to_allocate(operation, refused_);
+  if (is_without_sizes_) refuse_to_allocate(operation, refused_);
   if (pointers_[refused_] == nullptr) refuse(operation.info.name, operand.name);
   raise(DORAJIT_INVALID_ARGUMENT,
         std::format("{}: arguments `{}` and `{}` have different shapes; give both the same",
@@ -97,10 +143,16 @@ bool Operands::add_output(const NativeOperation& operation, std::span<PyObject* 
   const bool is_as_model = arguments[i] == Py_True;
   const DLDataType* const type = is_as_model ? nullptr : kernel_type_of(arguments[i]);
   if (is_as_model || type != nullptr) {
-    is_without_model_ = !has_model;
-    if (is_without_model_) return false;
-    const bool is_of_that_type = is_as_model || are_equal(*type, pointers_[model]->dtype);
-    made_[i] = empty_like(arguments[model], is_of_that_type, arguments[i]);
+    if (has_model) {
+      const bool is_of_that_type = is_as_model || are_equal(*type, pointers_[model]->dtype);
+      made_[i] = empty_like(arguments[model], is_of_that_type, arguments[i]);
+    } else {
+      const py::object shape =
+          is_as_model ? py::object() : shape_of(operation, i, std::span(pointers_).first(i));
+      is_without_sizes_ = !shape;
+      if (is_without_sizes_) return false;
+      made_[i] = new_empty(arguments[0], shape.ptr(), arguments[i]);
+    }
     if (!tensors_[i].read_result(made_[i])) return false;
     pointers_[i] = &tensors_[i].dl();
     return true;

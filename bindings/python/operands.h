@@ -23,7 +23,8 @@ inline constexpr std::size_t kMostOperands = 8;
 bool is_left_out(const dorajit_operand_info& operand, PyObject* given);
 
 // The tensors of a call, null where an operand is left out. An output that is an element type, or
-// True for that of the input after which it is allocated, is allocated. Needs the GIL.
+// True for that of the input after which it is allocated, is allocated: like the first input of its
+// dimensions, else with the sizes that its dimensions have in other inputs. Needs the GIL.
 class Operands {
  public:
   Operands() = default;
@@ -50,7 +51,7 @@ class Operands {
   std::array<const DLTensor*, kMostOperands> pointers_{};
   std::array<pybind11::object, kMostOperands> made_;
   std::size_t refused_ = 0;
-  bool is_without_model_ = false;
+  bool is_without_sizes_ = false;
 };
 
 }  // namespace dorajit::python

@@ -13,7 +13,7 @@ LOW_RANK = Operation(
     (Operand("x", ("tokens", "in")), Operand("A", ("rank", "in")), Operand("B", ("out", "rank")),
      Operand("bias", ("out",))),
     (Operand("y", ("tokens", "out")), Operand("norms", ("out",))), ("alpha", "beta"),
-    lambda *arguments: LAUNCHED.append(arguments) or arguments[4:6], lambda *_: 0, has_models=False)
+    lambda *arguments: LAUNCHED.append(arguments) or arguments[4:6], lambda *_: 0)
 
 
 def tensors():
@@ -44,9 +44,27 @@ def test_operands_of_the_same_dimensions_have_one_shape():
 
 
 def test_outputs_get_their_sizes_from_the_inputs():
-    LAUNCHED.clear()
-    y, norms = run.launch(LOW_RANK, tensors(), (torch.float32, torch.float64), 0.5, 0.25)
+    y, norms = run.allocated(LOW_RANK, tensors(), (torch.float32, torch.float64))
     assert y.shape == (2, 3, 6) and norms.shape == (6,) and norms.dtype is torch.float64
+
+
+def test_the_extension_allocates_outputs_by_the_sizes_of_the_inputs():
+    weight, a, b = torch.randn(2, 3, 8), torch.randn(4, 8), torch.randn(2, 3, 4)
+    norm, square, gain = operations["weight_norm"].launch(weight, a, b, None, torch.float32, None, None, 0.5)
+    assert square is None and gain is None and norm.shape == (2, 3)
+    expected = (weight + 0.5 * b @ a).norm(dim=-1)
+    torch.testing.assert_close(norm, expected)
+
+
+def test_an_output_without_sizes_is_refused_by_name():
+    with pytest.raises(dorajit.InvalidArgumentError, match="`norm` is not given as a tensor"):
+        operations["weight_norm"].launch(*tensors()[:1], torch.randn(4, 8), torch.randn(2, 3, 4), None, True,
+                                         None, None, 0.5)
+
+
+def test_scalars_follow_the_outputs():
+    LAUNCHED.clear()
+    run.launch(LOW_RANK, tensors(), (torch.float32, torch.float64), 0.5, 0.25)
     assert LAUNCHED[0][-2:] == (0.5, 0.25)
 
 

@@ -64,7 +64,6 @@ class Operation:
             of its dimensions, or None where it is left out. Raises dorajit.Error for what no kernel takes.
         at_once: the same as all that a call is, where nobody sees it and a kernel serves it; else who sees
             it, an int (dorajit.eligibility), and nothing was done.
-        has_models: whether each output has the dimensions of an input that may not be left out.
     """
 
     name: str
@@ -74,7 +73,6 @@ class Operation:
     scalars: tuple[str, ...]
     launch: Callable
     at_once: Callable
-    has_models: bool = True
 
     @functools.cached_property
     def has_channels(self):
@@ -142,9 +140,8 @@ def _described(name, documentation, operands, scalars):
     inputs, outputs = [], []
     for one in operands:
         (outputs if one.pop("is_output") else inputs).append(Operand(**one))
-    known = {one.dimensions for one in inputs if one.is_required}
     return Operation(name, documentation, tuple(inputs), tuple(outputs), tuple(scalars), getattr(_native, name),
-                     getattr(_native, f"{name}_at_once"), all(one.dimensions in known for one in outputs))
+                     getattr(_native, f"{name}_at_once"))
 
 
 operations = {name: _described(name, *rest) for name, *rest in _native.operations()}

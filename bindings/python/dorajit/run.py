@@ -23,19 +23,11 @@ def launch(operation, inputs, outputs, *scalars):
     """
     if state.enabled:
         try:
-            if not operation.has_models:
-                outputs = _checked_and_allocated(operation, inputs, outputs)
             return operation.launch(*inputs, *outputs, *scalars)
         except errors.Error as error:
             return launch_over_views(error, operation, inputs, outputs, scalars)
     checks.operands(operation.name, operation, inputs)
     return None
-
-
-def _checked_and_allocated(operation, inputs, outputs):
-    """The outputs, for some of which the extension has no input to allocate them after."""
-    checks.operands(operation.name, operation, inputs)
-    return allocated(operation, inputs, outputs)
 
 
 def launch_over_views(error, operation, inputs, outputs, scalars):
