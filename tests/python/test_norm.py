@@ -195,6 +195,27 @@ def test_the_kernel_reads_a_transposed_weight_in_copies_within_the_budget(device
     assert torch.equal(found, expected)
 
 
+def test_a_call_that_needs_no_preparation_is_one_launch_and_nothing_else(device, launches, monkeypatch):
+    given = [torch.nn.Parameter(one) for one in factors(20, 30, 4, device)]
+    expected = norm_kernel.norms(*(one.detach() for one in given), 0.5, 1 << 20, torch.float32)
+    launches()
+    monkeypatch.setattr(norm, "_computed", None)
+    found = dorajit.weight_norm(*given, 0.5)
+    assert launches() == {"weight_norm": 1}
+    assert torch.equal(found, expected) and not found.requires_grad
+
+
+@pytest.mark.parametrize("prepare, scale", [
+    (lambda one: one, 2), (lambda one: one, 0.0), (lambda one: one.T.contiguous().T, 0.5),
+    (lambda one: one[..., None], 0.5), (lambda one: one.double() if one.shape == (20, 30) else one, 0.5),
+    (lambda one: one[:, :0] if one.shape == (20, 4) else one[:0] if one.shape == (4, 30) else one, 0.5),
+    (lambda one: one[:, :0] if one.shape[1] == 30 else one, 0.5),
+], ids=["an int", "no scale", "transposed", "convolutions", "types", "no rank", "no columns"])
+def test_a_call_that_needs_preparation_gets_it(device, prepare, scale):
+    given = [prepare(one) for one in factors(20, 30, 4, device)]
+    assert_norm(dorajit.weight_norm(*given, scale), exact(*(one.flatten(1) for one in given), scale))
+
+
 # --- what is kept --------------------------------------------------------------------------------
 
 def living():

@@ -53,7 +53,8 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
     if eligibility.constant_route(*operands) is OPERATOR:
         return torch.ops.dorajit.factored_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
                                                scale, chunk_mb)
-    return _computed(*operands, scale, chunk_mb)
+    made = norm_kernel.at_once(*operands, scale) if chunk_mb is None else None
+    return made if made is not None else _computed(*operands, scale, chunk_mb)
 
 
 def _computed(weight, lora_A, lora_B, scale, chunk_mb):

@@ -10,6 +10,7 @@ from dorajit.control import state
 from dorajit.operation import operations
 
 _weight_norm = operations["weight_norm"]
+_launch = _weight_norm.launch
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _ALIGNED = 64
 _HALVES = frozenset({torch.float16, torch.bfloat16})
@@ -59,15 +60,53 @@ def serves(matrix, a, b, dtype):
 
 def _is_served(matrix, a, b, rule):
     return (matrix.device.type == rule.device and a.shape[0] <= rule.most_rank
-            and matrix.dtype in rule.weight and a.dtype in rule.factors and b.dtype in rule.factors
-            and not (rule.is_of_one_type and not matrix.dtype == a.dtype == b.dtype)
+            and _has_types(matrix.dtype, a.dtype, b.dtype, rule)
             and (rule.copies or _has_rows(matrix))
             and _has_capability(matrix.device, rule.capability))
+
+
+def _has_types(weight, a, b, rule):
+    return (weight in rule.weight and a in rule.factors and b in rule.factors
+            and not (rule.is_of_one_type and not weight == a == b))
 
 
 @functools.cache
 def _has_capability(device, least):
     return device.type != "cuda" or torch.cuda.get_device_capability(device) >= least
+
+
+class _MostRanks(dict):
+    """(type of the weight, of A, of B, device of the weight) -> the highest rank that the kernel serves where the
+    weight has rows, and the element type of its norms."""
+
+    def __missing__(self, key):
+        *types, device = key
+        doubles = {one is torch.float64 for one in types}
+        served = [rule.most_rank for rule in SERVED if _has_types(*types, rule)
+                  and device.type == rule.device and _has_capability(device, rule.capability)]
+        found = self[key] = (max(served) if served and len(doubles) == 1 else 0,
+                             torch.float64 if True in doubles else torch.float32)
+        return found
+
+
+_most_ranks = _MostRanks()
+
+
+def at_once(weight, a, b, scale):
+    """The norms of a call that needs no preparation: of matrices, by a float that is not 0. None for other
+    calls, and for those that are refused, about which nothing has been said yet."""
+    if type(scale) is not float or scale == 0 or not state.enabled:
+        return None
+    for one in (weight, a, b):
+        if type(one) not in _PLAIN or one.dim() != 2 or not one.numel():
+            return None
+    most_rank, dtype = _most_ranks[weight.dtype, a.dtype, b.dtype, weight.device]
+    if a.shape[0] > most_rank:
+        return None
+    try:
+        return _launch(weight, a, b, None, dtype, None, None, scale)[0]
+    except errors.Error:
+        return None
 
 
 def norms(matrix, a, b, scale, budget, dtype, squared=False):
