@@ -76,6 +76,34 @@ def test_compiled_code_calls_it(device):
     assert torch.equal(compiled(*given), call(given, None, [True, False, False])[0])
 
 
+@pytest.mark.parametrize("types", [(BF16, BF16, BF16), (F32, F32, F32)])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_what_is_not_finite_stays_in_its_row(device, types, wrong):
+    given = factors(130, 700, 40, types, device)
+    given[0][3, 699] = given[0][129, 0] = wrong
+    given[2][70, 39] = wrong
+    norm, = call(given, None, [True, False, False])
+    assert (~norm.isfinite()).nonzero().flatten().tolist() == [3, 70, 129]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("types", [(BF16, BF16, BF16), (BF16, F32, F32)])
+@pytest.mark.parametrize("out, columns, rank", [(200, 4096, 16), (1024, 1024, 384)])
+def test_a_graph_replays_it_over_new_values(out, columns, rank, types):
+    given, others = factors(out, columns, rank, types, "cuda"), factors(out, columns, rank, types, "cuda")
+    for one in others:
+        one.mul_(2)
+    magnitude = torch.rand(out, device="cuda")
+    expected = call(others, magnitude, [True, False, True])
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = call(given, magnitude, [True, False, True])
+    for one, other in zip(given, others):
+        one.copy_(other)
+    graph.replay()
+    assert all(map(torch.equal, found, expected))
+
+
 def test_a_gain_needs_its_magnitude(device):
     given = factors(16, 64, 4, (F32, F32, F32), device)
     with pytest.raises(errors.Error, match="`gain` is made of `magnitude`; pass it"), force_native():
