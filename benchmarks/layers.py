@@ -1,13 +1,15 @@
 """A training step of a stack of Llama-shaped layers: LoRA, DoRA by PEFT, DoRA patched by dorajit.
 
-    PYTHONPATH=build/release/bindings/python python3 layers.py [--device cuda] [--json FILE]
-    ... layers.py --device cpu --width 64 --inner 96 --kv 32 --tokens 32 --rank 8 --layers 2
+    PYTHONPATH=build/release/bindings/python python3 layers.py [--device cuda] [--ranks 16 384] [--json FILE]
+    ... layers.py --device cpu --width 64 --inner 96 --kv 32 --tokens 32 --ranks 8 --layers 2
 
-Seven projections per layer have adapters; attention is PyTorch's. The base is bf16, layers are
-checkpointed. Adapters are bf16, and then float32 under bf16 autocast, as the Trainer of transformers
+Seven projections per layer have adapters; attention is PyTorch's. The base is bf16; layers are
+checkpointed, and then not. Adapters are bf16, and then float32 under bf16 autocast, as the Trainer of transformers
 has them. All contenders have the same weights, a B that is not zero and magnitudes off the norms, and
-take turns in random order. Reported are the median time of forward and backward, the peak of
-PyTorch's allocator, and the cosine of the output with that of PEFT's DoRA computed in float32.
+take turns in random order. Reported of forward and backward: the median time; the median until the host has
+enqueued both ("CPU", from an idle GPU); the sum of kernel times and their number, by PyTorch's profiler; the peak
+of PyTorch's allocator; beside them the median time of a forward pass without gradients, and the cosine of the
+output with that of PEFT's DoRA computed in float32. With --compiled MODE both passes run under torch.compile.
 """
 
 import argparse
@@ -61,23 +63,25 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    """The layers, each checkpointed while gradients are computed."""
+    """The layers, each checkpointed while gradients are computed, unless told otherwise."""
 
     def __init__(self, options):
         super().__init__()
+        self.is_checkpointed = True
         self.layers = nn.ModuleList(Layer(options) for _ in range(options.layers))
 
     def forward(self, x):
+        is_checkpointed = self.is_checkpointed and torch.is_grad_enabled()
         for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant=False) if torch.is_grad_enabled() else layer(x)
+            x = checkpoint(layer, x, use_reentrant=False) if is_checkpointed else layer(x)
         return x
 
 
-def make(options, use_dora, float32_adapters, dtype=torch.bfloat16):
+def make(options, rank, use_dora, float32_adapters, dtype=torch.bfloat16):
     torch.manual_seed(0)
     with torch.device(options.device):
         base = Stack(options).to(dtype)
-    config = LoraConfig(use_dora=use_dora, r=options.rank, lora_alpha=options.rank // 2,
+    config = LoraConfig(use_dora=use_dora, r=rank, lora_alpha=max(rank // 2, 1),
                         use_rslora=True, target_modules=list(PROJECTIONS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -97,24 +101,25 @@ def make(options, use_dora, float32_adapters, dtype=torch.bfloat16):
 class Contender:
     """One way to do the step."""
 
-    def __init__(self, name, options, use_dora, patched, float32_adapters):
-        self.name, self.options, self.autocast = name, options, float32_adapters
-        self.model = make(options, use_dora, float32_adapters)
+    def __init__(self, name, options, rank, use_dora, patched, float32_adapters):
+        self.name, self.device, self.autocast = name, options.device, float32_adapters
+        self.model = make(options, rank, use_dora, float32_adapters)
+        self.stack = self.model.base_model.model
         if patched:
             dorajit.patch_peft(self.model, strict=True)  # this one only, and for good
-        self.times, self.peak = [], 0
+        self.run = torch.compile(self.model, mode=options.compiled) if options.compiled else self.model
 
     def settings(self):
-        return torch.autocast(self.options.device, dtype=torch.bfloat16, enabled=self.autocast)
+        return torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.autocast)
 
     def step(self, x):
         with self.settings():
-            self.model(x).float().square().mean().backward()
+            self.run(x).float().square().mean().backward()
         self.model.zero_grad(set_to_none=True)
 
     def output(self, x):
         with torch.no_grad(), self.settings():
-            return self.model(x)
+            return self.run(x)
 
 
 def synchronize(device):
@@ -122,75 +127,103 @@ def synchronize(device):
         torch.cuda.synchronize()
 
 
+def timed(function, x, device):
+    """Seconds until the host is done, and until the device is."""
+    synchronize(device)
+    start = time.perf_counter()
+    function(x)
+    enqueued = time.perf_counter() - start
+    synchronize(device)
+    return enqueued, time.perf_counter() - start
+
+
+def on_device(contender, x):
+    """Megabytes at the peak of a step beyond what is there before, milliseconds of kernels, and their number."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    contender.step(x)
+    peak = (torch.cuda.max_memory_allocated() - before) / (1 << 20)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        contender.step(x)
+        torch.cuda.synchronize()
+    found = [one for one in profile.events() if one.device_type == torch.autograd.DeviceType.CUDA]
+    return {"peak_megabytes": round(peak), "gpu_ms": round(sum(one.device_time_total for one in found) / 1e3, 2),
+            "kernels": len(found)}
+
+
 def measure(contenders, x, options):
+    """Name -> what is reported."""
+    steps, forwards = ({one.name: [] for one in contenders} for _ in range(2))
     for contender in contenders:
         for _ in range(options.warmup):
             contender.step(x)
+            contender.output(x)
     for _ in range(options.repeats):
         for contender in random.sample(contenders, len(contenders)):
-            synchronize(options.device)
-            start = time.perf_counter()
-            contender.step(x)
-            synchronize(options.device)
-            contender.times.append(time.perf_counter() - start)
-    if options.device == "cuda":
-        for contender in contenders:
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            contender.step(x)
-            contender.peak = torch.cuda.max_memory_allocated() - before
+            steps[contender.name].append(timed(contender.step, x, options.device))
+            forwards[contender.name].append(timed(contender.output, x, options.device))
+    found = {}
+    for contender in contenders:
+        cpu, wall = (round(1e3 * statistics.median(one), 2) for one in zip(*steps[contender.name]))
+        _, forward = (round(1e3 * statistics.median(one), 2) for one in zip(*forwards[contender.name]))
+        found[contender.name] = {"wall_ms": wall, "cpu_ms": cpu, "forward_ms": forward}
+        if options.device == "cuda":
+            found[contender.name] |= on_device(contender, x)
+    return found
 
 
 def cosine(one, other):
     return F.cosine_similarity(one.double().flatten(), other.double().flatten(), dim=0).item()
 
 
-def exact_output(contender, x, options):
+def exact_output(contender, x, options, rank):
     """PEFT's DoRA in float32, with the contender's parameters."""
-    model = make(options, "dora" in contender.name.lower(), True, torch.float32)
+    model = make(options, rank, "dora" in contender.name.lower(), True, torch.float32)
     model.load_state_dict(contender.model.state_dict())
     with torch.no_grad():
         return model(x.float())
 
 
-def report(contenders, x, options):
-    rows = []
-    for contender in contenders:
-        found = contender.output(x)
-        rows.append({"name": contender.name,
-                     "milliseconds": 1e3 * statistics.median(contender.times),
-                     "peak_megabytes": contender.peak / (1 << 20),
-                     "cosine": cosine(found, exact_output(contender, x, options))})
-        print(f"{contender.name:44} {rows[-1]['milliseconds']:9.2f} ms "
-              f"{rows[-1]['peak_megabytes']:9.0f} MB   cosine {rows[-1]['cosine']:.8f}")
-    return rows
-
-
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    for name, value in (("width", 4096), ("inner", 12288), ("kv", 1024), ("tokens", 4096),
-                        ("rank", 384), ("layers", 4), ("batch", 1), ("repeats", 10), ("warmup", 3)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--json", metavar="FILE")
-    return parser.parse_args()
-
-
-def main():
-    options = arguments()
+def rows_of(rank, x, options):
     # name, DoRA, patched, float32 adapters under autocast
-    contenders = [Contender(name, options, *how) for name, *how in (
+    contenders = [Contender(name, options, rank, *how) for name, *how in (
         ("LoRA, PEFT", False, False, False),
         ("DoRA, PEFT", True, False, False),
         ("DoRA, dorajit", True, True, False),
         ("LoRA, PEFT, fp32 adapters, autocast", False, False, True),
         ("DoRA, PEFT, fp32 adapters, autocast", True, False, True),
         ("DoRA, dorajit, fp32 adapters, autocast", True, True, True))]
+    cosines = {one.name: cosine(one.output(x), exact_output(one, x, options, rank)) for one in contenders}
+    for is_checkpointed in (True, False):
+        for one in contenders:
+            one.stack.is_checkpointed = is_checkpointed
+        for name, found in measure(contenders, x, options).items():
+            yield {"rank": rank, "checkpointed": is_checkpointed, "name": name, **found, "cosine": cosines[name]}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    for name, value in (("width", 4096), ("inner", 12288), ("kv", 1024), ("tokens", 4096),
+                        ("layers", 4), ("batch", 1), ("repeats", 10), ("warmup", 3)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[16, 64, 384])
+    parser.add_argument("--compiled", metavar="MODE", help="of torch.compile: default, reduce-overhead")
+    parser.add_argument("--package", default=dorajit.__version__, help="what the report calls it")
+    parser.add_argument("--json", metavar="FILE")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
     torch.manual_seed(2)
     x = torch.randn(options.batch, options.tokens, options.width, device=options.device).bfloat16()
-    measure(contenders, x, options)
-    rows = report(contenders, x, options)
+    rows = []
+    for rank in options.ranks:
+        for row in rows_of(rank, x, options):
+            rows.append(row)
+            print(json.dumps(row), flush=True)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"options": vars(options), "torch": torch.__version__,

@@ -1,0 +1,107 @@
+"""Generation with adapters that are not merged, by transformers: LoRA, DoRA by PEFT, DoRA patched by dorajit.
+
+    python3 generation.py [--rank 16] [--batches 1 8] [--json FILE]
+
+A Llama of a few layers of full width, bf16, greedy. Reported are the median milliseconds a token, and of those how
+many the GPU computes; the same inside PEFT's DoraCaching; and how many of the tokens are those of PEFT's DoRA.
+"""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import statistics
+import sys
+import time
+import warnings
+
+# transformers looks for a package `kernels`, which the file of that name here is not.
+sys.path[:] = [path for path in sys.path if pathlib.Path(path) != pathlib.Path(__file__).parent]
+
+import torch
+from peft import LoraConfig, get_peft_model
+from peft.helpers import DoraCaching
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import dorajit
+
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+def make(options, use_dora):
+    torch.manual_seed(0)
+    config = LlamaConfig(hidden_size=4096, intermediate_size=12288, num_hidden_layers=options.layers,
+                         num_attention_heads=32, num_key_value_heads=8, vocab_size=32000)
+    with torch.device("cuda"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = get_peft_model(LlamaForCausalLM(config).bfloat16(), LoraConfig(
+            use_dora=use_dora, r=options.rank, lora_alpha=2 * options.rank, target_modules=list(PROJECTIONS)))
+    with torch.no_grad():
+        for name, one in sorted(model.named_parameters()):
+            if "lora_B" in name:
+                one.normal_(std=1e-2)
+    return model.eval()
+
+
+def generate(model, prompt, tokens):
+    return model.generate(input_ids=prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=tokens,
+                          min_new_tokens=tokens, do_sample=False, pad_token_id=0)
+
+
+def measure(model, prompt, tokens, repeats):
+    """The tokens, and what is reported."""
+    for _ in range(2):
+        found = generate(model, prompt, tokens)
+    times = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        generate(model, prompt, tokens)
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) / tokens * 1e3)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        generate(model, prompt, tokens)
+        torch.cuda.synchronize()
+    busy = sum(one.device_time_total for one in profile.events()
+               if one.device_type == torch.autograd.DeviceType.CUDA) / 1e3 / tokens
+    return found, {"ms_a_token": round(statistics.median(times), 2), "gpu_ms_a_token": round(busy, 2)}
+
+
+def rows_of(models, batch, options):
+    prompt = torch.randint(0, 32000, (batch, 128), device="cuda")
+    expected = None
+    for name, model in models.items():
+        for caching in (False,) if "LoRA" in name else (False, True):
+            with DoraCaching() if caching else contextlib.nullcontext():
+                found, row = measure(model, prompt, options.tokens, options.repeats)
+            expected = found if name == "DoRA, PEFT" and expected is None else expected
+            same = None if expected is None else round((found == expected).float().mean().item(), 4)
+            yield {"batch": batch, "name": name, "caching": caching, **row, "share_of_same_tokens": same}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in (("rank", 16), ("layers", 4), ("tokens", 48), ("repeats", 3)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--package", default=dorajit.__version__, help="what the report calls it")
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    models = {"LoRA, PEFT": make(options, False), "DoRA, PEFT": make(options, True),
+              "DoRA, dorajit": make(options, True)}
+    dorajit.patch_peft(models["DoRA, dorajit"], strict=True)
+    rows = []
+    with torch.no_grad():
+        for batch in options.batches:
+            for row in rows_of(models, batch, options):
+                rows.append(row)
+                print(json.dumps(row), flush=True)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"options": vars(options), "device": torch.cuda.get_device_name(),
+                       "torch": torch.__version__, "rows": rows}, file, indent=1)
+            file.write("\n")
+
+
+if __name__ == "__main__":
+    main()
