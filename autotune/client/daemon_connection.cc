@@ -13,7 +13,6 @@
 
 #include "autotune/protocol/socket_place.h"
 #include "cache/directories.h"
-#include "runtime/base/log.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -25,12 +24,18 @@ constexpr int kMostReads = 64;  // of 4 KiB in a row
 
 }  // namespace
 
+void say(const Remarks& remarks) {
+  for (const Remark& remark : remarks) log_once(remark.level, remark.key, remark.text);
+}
+
 std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& folder,
-                                                         protocol::Hello own) {
+                                                         protocol::Hello own, Remarks& remarks) {
   // Another user who owns the folder could lead to any socket of this user.
   const auto opened = cache::open_own_directory(folder, cache::FilePlace::kDaemonFolder);
   if (!opened) {
-    log_once(LogLevel::kInfo, folder, "no daemon is asked: " + opened.error().message);
+    remarks.push_back({.level = LogLevel::kInfo,
+                       .key = folder,
+                       .text = "no daemon is asked: " + opened.error().message});
     return nullptr;
   }
   if (!*opened) return nullptr;
@@ -45,8 +50,10 @@ std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& fold
     return nullptr;
   }
   if (!protocol::is_peer_this_user(socket.get())) {
-    log_once(LogLevel::kWarning, folder,
-             std::format("another user's process listens in {}, and is not asked", folder));
+    remarks.push_back(
+        {.level = LogLevel::kWarning,
+         .key = folder,
+         .text = std::format("another user's process listens in {}, and is not asked", folder)});
     return nullptr;
   }
   return std::unique_ptr<DaemonConnection>(new DaemonConnection(std::move(socket), std::move(own)));

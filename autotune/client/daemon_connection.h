@@ -9,15 +9,29 @@
 #include "autotune/protocol/line_splitter.h"
 #include "autotune/protocol/messages.h"
 #include "runtime/base/file_descriptor.h"
+#include "runtime/base/log.h"
 
 namespace dorajit::autotune {
+
+// What a person should hear once in a process. Who takes it says it where saying may take its time:
+// not under a lock, nor between what the daemon is told.
+struct Remark {
+  LogLevel level = LogLevel::kInfo;
+  std::string key;
+  std::string text;
+};
+using Remarks = std::vector<Remark>;
+
+void say(const Remarks& remarks);
 
 // Waits for nothing; poll socket() for wanted_events() between calls. Not thread-safe. Nothing that
 // the other side is, does or sends can do more harm than to end the connection.
 class DaemonConnection {
  public:
-  // Null where no process of this user listens in that folder, or others may write the folder.
-  static std::unique_ptr<DaemonConnection> open(const std::string& folder, protocol::Hello own);
+  // Null where no process of this user listens in that folder, or others may write the folder. Adds
+  // to `remarks` what should not go unsaid of that.
+  static std::unique_ptr<DaemonConnection> open(const std::string& folder, protocol::Hello own,
+                                                Remarks& remarks);
 
   // Sent with the next serve(). The hello goes first by itself.
   void ask(const protocol::Request& request) { unsent_ += to_line(request); }

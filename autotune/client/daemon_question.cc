@@ -17,7 +17,9 @@ Result<std::string> ask_daemon(const std::string& folder, const protocol::Hello&
                                const protocol::Request& request,
                                std::chrono::milliseconds patience) {
   DORAJIT_TRY(protocol::check_socket_path(protocol::socket_path(folder)));
-  const auto connection = DaemonConnection::open(folder, own);
+  Remarks remarks;
+  const auto connection = DaemonConnection::open(folder, own, remarks);
+  say(remarks);
   if (connection == nullptr) {
     return fail(StatusCode::kIoError,
                 std::format("no daemon listens in {}; start one with `dorajitd`", folder));

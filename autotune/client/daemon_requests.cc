@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstdlib>
 #include <format>
 #include <memory>
@@ -60,10 +59,8 @@ class LiveRequests {
     if (live == nullptr) return;
     const auto deadline = steady_clock::now() + DaemonRequests::kLongestFarewell;
     const std::scoped_lock lock(live->mutex_);
-    // Each is sent what its socket takes before one that takes no more is waited for.
-    for (DaemonRequests* requests : live->all_) requests->bid_farewell(steady_clock::now());
-    for (DaemonRequests* requests : live->all_) requests->bid_farewell(deadline);
-    for (DaemonRequests* requests : live->all_) requests->await_thread(deadline);
+    for (DaemonRequests* requests : live->all_) requests->end(deadline);
+    for (DaemonRequests* requests : live->all_) requests->await_threads(deadline);
   }
 
   static constinit ForkRenewed<LiveRequests, Work::kPreparing> of_process;
@@ -79,9 +76,11 @@ DaemonRequests::DaemonRequests(std::string folder, protocol::Hello own)
     : folder_(std::move(folder)),
       own_(std::move(own)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      opener_(::getpid()),
-      fresh_(DaemonConnection::open(folder_, own_)) {
-  (void)fits_so_far();
+      opener_(::getpid()) {
+  Remarks remarks;
+  fresh_ = DaemonConnection::open(folder_, own_, remarks);
+  (void)fits_so_far(remarks);
+  say(remarks);
   LiveRequests::add(this);
 }
 
@@ -91,42 +90,28 @@ DaemonRequests::~DaemonRequests() {
 }
 
 void DaemonRequests::close() {
-  if (!thread_.joinable()) return;
-  if (process_ != ::getpid()) {
-    // It lives in the parent, and here there is nothing that could be joined or detached.
-    static_cast<void>(std::make_unique<std::thread>(std::move(thread_)).release());
-    return;
-  }
-  bid_farewell(steady_clock::now() + kLongestFarewell);
-  thread_.join();
+  end(steady_clock::now() + kLongestFarewell);
+  conversation_.join();
+  errands_.close();
 }
 
-// Sends what is left to say, if the daemon takes it. Not the thread's business, which may be making
-// a winner's kernel ready.
-void DaemonRequests::bid_farewell(Moment deadline) {
-  // A child that has it of its parent has no thread.
-  if (process_ != ::getpid()) return;
-  is_ending_ = true;
-  wake();
-  const std::unique_lock turn(talk_, deadline);
-  if (!turn) return;
-  exchange_news();
-  next_report_ = {};
-  report_launches();
-  std::vector<protocol::Answer> answers;
-  while (connection_ != nullptr && connection_->serve(answers) && connection_->has_unsent()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
-    if (left.count() <= 0) return;
-    pollfd writable{.fd = connection_->socket(), .events = POLLOUT, .revents = 0};
-    (void)::poll(&writable, 1, static_cast<int>(left.count()));
+void DaemonRequests::end(Moment deadline) {
+  // A child that has it of its parent has no threads, and perhaps a mutex that is never released.
+  if (!conversation_.is_here()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (is_ending_) return;
+    farewell_deadline_ = deadline;
+    is_ending_ = true;
   }
+  errands_.end();
+  wake();
 }
 
 // What a thread uses that goes on during the exit is destroyed behind its back.
-void DaemonRequests::await_thread(Moment deadline) {
-  if (process_ != ::getpid()) return;
-  std::unique_lock lock(mutex_);
-  ended_.wait_until(lock, deadline, [this] { return has_ended_; });
+void DaemonRequests::await_threads(Moment deadline) {
+  conversation_.await(deadline);
+  errands_.await(deadline);
 }
 
 void DaemonRequests::wake() const {
@@ -137,9 +122,11 @@ void DaemonRequests::wake() const {
 DaemonRequests::Launches DaemonRequests::ask(const launch::Problem& problem, device::Device& device,
                                              kernels::SpaceKind space, double gain) {
   // Checked first: in a child, the mutex may be that of a thread which is not there.
-  if (process_ != 0 && process_ != ::getpid()) return nullptr;
+  if (conversation_.is_of_a_parent()) return nullptr;
   Key key(to_text(problem), device.info().fingerprint);
   auto launches = std::make_shared<std::atomic<std::int64_t>>(0);
+  Remarks remarks;
+  const ScopeExit said([&] { say(remarks); });
   {
     const std::scoped_lock lock(mutex_);
     if (const auto found = asked_.find(key); found != asked_.end()) {
@@ -147,7 +134,7 @@ DaemonRequests::Launches DaemonRequests::ask(const launch::Problem& problem, dev
       if (std::ranges::find(devices, &device) == devices.end()) devices.push_back(&device);
       return found->second.launches;
     }
-    if (asked_.size() >= kMostQuestions || (!is_connected_ && !connect())) return nullptr;
+    if (asked_.size() >= kMostQuestions || (!is_connected_ && !connect(remarks))) return nullptr;
     outbox_.push_back(
         {.request = {.problem = key.first, .device = key.second, .space = space, .gain = gain},
          .launches = launches});
@@ -158,92 +145,95 @@ DaemonRequests::Launches DaemonRequests::ask(const launch::Problem& problem, dev
   return launches;
 }
 
-// Call with mutex_ held.
-bool DaemonRequests::connect() {
+bool DaemonRequests::connect(Remarks& remarks) {
   if (opener_ != ::getpid()) fresh_.reset();  // the parent uses it
-  if (!fits_so_far()) {
+  if (!fits_so_far(remarks)) {
     const Moment now = steady_clock::now();
     if (now < try_after_ || !wake_) return false;
     try_after_ = now + kPauseBetweenAttempts;
-    fresh_ = DaemonConnection::open(folder_, own_);
+    fresh_ = DaemonConnection::open(folder_, own_, remarks);
     if (fresh_ == nullptr) return false;
   }
+  if (!start_threads()) return false;
   is_connected_ = true;
-  if (!thread_.joinable()) start_thread();
   return true;
 }
 
-// Whether there is a fresh connection and nothing is known against it. Call with mutex_ held.
-bool DaemonRequests::fits_so_far() {
+// Whether there is a fresh connection and nothing is known against it.
+bool DaemonRequests::fits_so_far(Remarks& remarks) {
   if (fresh_ == nullptr) return false;
   std::vector<protocol::Answer> none;
   if (fresh_->serve(none)) return true;
-  if (!fresh_->refusal().empty()) pause_after(*fresh_);
+  if (!fresh_->refusal().empty()) pause_after(*fresh_, remarks);
   fresh_.reset();
   return false;
 }
 
-// Call with mutex_ held.
-void DaemonRequests::pause_after(const DaemonConnection& lost) {
+void DaemonRequests::pause_after(const DaemonConnection& lost, Remarks& remarks) {
   const std::string& refusal = lost.refusal();
   if (!refusal.empty()) {
-    log_once(LogLevel::kInfo, "daemon " + refusal,
-             std::format("the daemon in {} is of no use here: {}", folder_, refusal));
+    remarks.push_back(
+        {.level = LogLevel::kInfo,
+         .key = "daemon " + refusal,
+         .text = std::format("the daemon in {} is of no use here: {}", folder_, refusal)});
   }
   const bool fits = lost.has_greeted() || refusal.empty();
   try_after_ = steady_clock::now() + (fits ? kPauseBetweenAttempts : kPauseAfterARefusal);
 }
 
-void DaemonRequests::start_thread() {
-  process_ = ::getpid();
-  // Signals are for the threads of the application.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  const ScopeExit restored([&] { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); });
-  thread_ = std::thread([this] { serve(); });
+bool DaemonRequests::start_threads() {
+  return errands_.start() &&
+         (conversation_.is_here() || conversation_.start([this] { converse(); }));
 }
 
-void DaemonRequests::serve() {
+void DaemonRequests::converse() {
   while (!is_ending_) {
-    for (const Question& question : talk()) {
-      for (device::Device* device : question.devices) {
-        if (listener_ && !is_ending_) listener_(question.problem, *device);
-      }
-    }
-    if (!is_ending_) wait();
+    talk();
+    wait();
   }
-  const std::scoped_lock lock(mutex_);
-  has_ended_ = true;
-  ended_.notify_all();
+  bid_farewell();
 }
 
 // Says what is new, and hears which winners have arrived.
-std::vector<DaemonRequests::Question> DaemonRequests::talk() {
-  std::vector<Question> arrived;
-  const std::scoped_lock turn(talk_);
-  if (is_ending_) return arrived;  // the rest is the farewell's
+void DaemonRequests::talk() {
   exchange_news();
   report_launches();
   std::vector<protocol::Answer> answers;
   if (connection_ != nullptr && !connection_->serve(answers)) lose_connection();
-  for (const protocol::Answer& answer : answers) {
-    if (auto question = settle(answer)) arrived.push_back(*std::move(question));
+  for (const protocol::Answer& answer : answers) settle(answer);
+}
+
+// Sends what is left to say, if the daemon takes it.
+void DaemonRequests::bid_farewell() {
+  exchange_news();
+  next_report_ = {};
+  report_launches();
+  Moment deadline;
+  {
+    const std::scoped_lock lock(mutex_);
+    deadline = farewell_deadline_;
   }
-  return arrived;
+  std::vector<protocol::Answer> unheard;
+  while (connection_ != nullptr && connection_->serve(unheard) && connection_->has_unsent()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+    if (left.count() <= 0) return;
+    pollfd writable{.fd = connection_->socket(), .events = POLLOUT, .revents = 0};
+    (void)::poll(&writable, 1, static_cast<int>(left.count()));
+  }
 }
 
 void DaemonRequests::exchange_news() {
   std::vector<Unanswered> questions;
   bool is_fresh = false;
+  Remarks remarks;
   {
     const std::scoped_lock lock(mutex_);
-    if (!is_connected_ && !(unanswered_.empty() && outbox_.empty())) connect();
+    if (!is_connected_ && !(unanswered_.empty() && outbox_.empty())) connect(remarks);
     is_fresh = fresh_ != nullptr;
     if (is_fresh) connection_ = std::move(fresh_);
     questions.swap(outbox_);
   }
+  have_said(std::move(remarks));
   if (is_fresh) {
     for (const auto& [key, question] : unanswered_) connection_->ask(question.request);
   }
@@ -270,21 +260,17 @@ void DaemonRequests::wait() {
   wanted[0] = {.fd = wake_.get(), .events = POLLIN, .revents = 0};
   wanted[1] = {.fd = -1, .events = 0, .revents = 0};  // passed over
   int patience_ms = -1;
-  {
-    const std::scoped_lock turn(talk_);
-    if (connection_ != nullptr) {
-      wanted[1].fd = connection_->socket();
-      wanted[1].events = connection_->wanted_events();
-      patience_ms = connection_->patience_ms();
-      constexpr auto kReportMs =
-          static_cast<int>(std::chrono::milliseconds(kReportInterval).count());
-      if (patience_ms < 0 && !unanswered_.empty()) patience_ms = kReportMs;
-    } else if (!unanswered_.empty()) {
-      const std::scoped_lock lock(mutex_);
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(try_after_ - steady_clock::now());
-      patience_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
-    }
+  if (connection_ != nullptr) {
+    wanted[1].fd = connection_->socket();
+    wanted[1].events = connection_->wanted_events();
+    patience_ms = connection_->patience_ms();
+    constexpr auto kReportMs = static_cast<int>(std::chrono::milliseconds(kReportInterval).count());
+    if (patience_ms < 0 && !unanswered_.empty()) patience_ms = kReportMs;
+  } else if (!unanswered_.empty()) {
+    const std::scoped_lock lock(mutex_);
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(try_after_ - steady_clock::now());
+    patience_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
   }
   (void)::poll(wanted.data(), wanted.size(), patience_ms);
   std::uint64_t count = 0;
@@ -292,26 +278,42 @@ void DaemonRequests::wait() {
 }
 
 void DaemonRequests::lose_connection() {
-  const std::scoped_lock lock(mutex_);
-  pause_after(*connection_);
+  Remarks remarks;
+  {
+    const std::scoped_lock lock(mutex_);
+    pause_after(*connection_, remarks);
+    is_connected_ = false;
+  }
   connection_.reset();
-  is_connected_ = false;
+  have_said(std::move(remarks));
 }
 
-// The question, if the answer is that its winner has arrived.
-std::optional<DaemonRequests::Question> DaemonRequests::settle(const protocol::Answer& answer) {
+// Of a winner that has arrived the listener is told.
+void DaemonRequests::settle(const protocol::Answer& answer) {
   if (const auto* failed = std::get_if<protocol::Failed>(&answer)) {
-    if (unanswered_.erase({failed->problem, failed->device}) == 0) return std::nullopt;
-    log(LogLevel::kInfo,
-        std::format("the daemon does not tune {}: {}", failed->problem, failed->reason));
-    return std::nullopt;
+    if (unanswered_.erase({failed->problem, failed->device}) == 0) return;
+    std::string text =
+        std::format("the daemon does not tune {}: {}", failed->problem, failed->reason);
+    have_said({{.level = LogLevel::kInfo, .key = text, .text = text}});
+    return;
   }
   const auto* tuned = std::get_if<protocol::Tuned>(&answer);
-  if (tuned == nullptr || unanswered_.erase({tuned->problem, tuned->device}) == 0) {
-    return std::nullopt;
-  }
+  if (tuned == nullptr || unanswered_.erase({tuned->problem, tuned->device}) == 0) return;
   const std::scoped_lock lock(mutex_);
-  return asked_.at({tuned->problem, tuned->device});  // it stays, and is not asked again
+  have_told(asked_.at({tuned->problem, tuned->device}));  // it stays, and is not asked again
+}
+
+void DaemonRequests::have_said(Remarks remarks) {
+  if (remarks.empty()) return;
+  errands_.post([remarks = std::move(remarks)] { say(remarks); });
+}
+
+void DaemonRequests::have_told(Question question) {
+  errands_.post([this, question = std::move(question)] {
+    for (device::Device* device : question.devices) {
+      if (listener_ && !is_ending_) listener_(question.problem, *device);
+    }
+  });
 }
 
 }  // namespace dorajit::autotune

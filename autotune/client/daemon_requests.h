@@ -5,18 +5,17 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "autotune/client/daemon_connection.h"
+#include "autotune/client/errands.h"
+#include "autotune/client/own_thread.h"
 #include "autotune/protocol/messages.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/file_descriptor.h"
@@ -27,9 +26,10 @@
 namespace dorajit::autotune {
 
 // Thread-safe. A thread of its own talks to the daemon, from the first request that one might
-// answer. What a daemon did not answer before it went is asked again of the next. What waits to be
-// sent when the object or the process ends is sent then, in at most kLongestFarewell; also by a
-// process that never destroys the object, but not by one that a signal or _exit() ends.
+// answer; another tells the listener and the log, which may take their time. What a daemon did not
+// answer before it went is asked again of the next. What waits to be sent when the object or the
+// process ends is sent then, once, as the last that the thread does, in at most kLongestFarewell;
+// also by a process that never destroys the object, but not by one that a signal or _exit() ends.
 class DaemonRequests {
  public:
   // `folder` is that of the socket. Says hello already, so that by the first request the daemon may
@@ -41,7 +41,7 @@ class DaemonRequests {
 
   static constexpr std::chrono::milliseconds kLongestFarewell{20};
 
-  // Ends the thread: nothing is asked or told any more. Not thread-safe.
+  // Ends the threads: nothing is sent or told any more. Not thread-safe.
   void close();
 
   // Counts launches; the daemon does first what is launched most.
@@ -54,8 +54,8 @@ class DaemonRequests {
   Launches ask(const launch::Problem& problem, device::Device& device, kernels::SpaceKind space,
                double gain);
 
-  // Told of each problem whose winner has arrived, from the thread. Set before the first ask(); not
-  // called any more once this is destroyed.
+  // Told of each problem whose winner has arrived, from a thread of its own. Set before the first
+  // ask(); not called any more once this is destroyed.
   void set_listener(launch::ConfigSource::Listener listener) { listener_ = std::move(listener); }
 
  private:
@@ -72,46 +72,50 @@ class DaemonRequests {
   using Moment = std::chrono::steady_clock::time_point;
   friend class LiveRequests;
 
-  bool connect();
-  bool fits_so_far();
-  void pause_after(const DaemonConnection& lost);
-  void start_thread();
+  bool start_threads();
   void wake() const;
-  void serve();
-  std::vector<Question> talk();
+  // Has the thread say farewell and end; the first deadline counts. Waits for nothing.
+  void end(Moment deadline);
+  void await_threads(Moment deadline);
+  // Call these with mutex_ held.
+  bool connect(Remarks& remarks);
+  bool fits_so_far(Remarks& remarks);
+  void pause_after(const DaemonConnection& lost, Remarks& remarks);
+
+  // What the thread does.
+  void converse();
+  void talk();
   void wait();
-  void bid_farewell(Moment deadline);
-  void await_thread(Moment deadline);
-  // Call these with talk_ held.
+  void bid_farewell();
   void exchange_news();
   void report_launches();
   void lose_connection();
-  std::optional<Question> settle(const protocol::Answer& answer);
+  void settle(const protocol::Answer& answer);
+  void have_said(Remarks remarks);
+  void have_told(Question question);
 
   const std::string folder_;
   const protocol::Hello own_;
   launch::ConfigSource::Listener listener_;
   const FileDescriptor wake_;  // an eventfd
   std::atomic<bool> is_ending_ = false;
-  const pid_t opener_;              // who has said hello
-  std::atomic<pid_t> process_ = 0;  // whose thread it is
+  const pid_t opener_;  // who has said hello
 
+  // Nothing is waited for, logged or told with it held.
   mutable std::mutex mutex_;
   std::map<Key, Question> asked_;            // under mutex_
   std::vector<Unanswered> outbox_;           // under mutex_
   std::unique_ptr<DaemonConnection> fresh_;  // under mutex_: for the thread to take
   bool is_connected_ = false;                // under mutex_
   Moment try_after_{};                       // under mutex_
-  bool has_ended_ = false;                   // under mutex_: the thread
-  std::condition_variable ended_;
+  Moment farewell_deadline_{};               // under mutex_
 
-  // Taken before mutex_; not held while a listener is told or a socket waited for, but in
-  // farewells.
-  std::timed_mutex talk_;
-  std::unique_ptr<DaemonConnection> connection_;  // under talk_
-  std::map<Key, Unanswered> unanswered_;          // under talk_
-  Moment next_report_{};                          // under talk_
-  std::thread thread_;
+  std::unique_ptr<DaemonConnection> connection_;  // the thread's, as what follows
+  std::map<Key, Unanswered> unanswered_;
+  Moment next_report_{};
+
+  OwnThread conversation_;
+  Errands errands_;
 };
 
 }  // namespace dorajit::autotune

@@ -19,6 +19,7 @@
 
 #include "autotune/protocol/socket_place.h"
 #include "kernel_templates/sizes.h"
+#include "runtime/base/log.h"
 #include "tests/cache/child_process.h"
 #include "tests/daemon/running_daemon.h"
 #include "tests/fakes/fake_device.h"
@@ -265,6 +266,70 @@ TEST(DaemonRequestsThread, ALyingDaemonTellsOfNothingThatWasNotAsked) {
     EXPECT_TRUE(becomes_true([&] { return told > 0; }));
   }
   EXPECT_EQ(told, 1);
+}
+
+// A log that takes its time, until it is let go.
+class SlowLog {
+ public:
+  SlowLog() {
+    set_log_level(LogLevel::kInfo);
+    set_log_sink(
+        [](LogLevel, std::string_view, void* context) {
+          auto* self = static_cast<SlowLog*>(context);
+          self->is_busy_ = true;
+          while (!self->may_go_on_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        },
+        this);
+  }
+  ~SlowLog() {
+    let_go();
+    set_log_sink(nullptr, nullptr);
+    set_log_level(LogLevel::kWarning);
+  }
+  SlowLog(const SlowLog&) = delete;
+  SlowLog& operator=(const SlowLog&) = delete;
+
+  void let_go() { may_go_on_ = true; }
+  [[nodiscard]] bool is_busy() const { return is_busy_; }
+
+ private:
+  std::atomic<bool> is_busy_ = false;
+  std::atomic<bool> may_go_on_ = false;
+};
+
+TEST(DaemonRequestsThread, ALogThatStandsStillHoldsUpNothingThatIsSent) {
+  FakeDevice device{2};
+  const std::string failed =
+      to_line(Answer(kHello)) + to_line(Answer(Failed{.problem = to_text(cpu_problem(64)),
+                                                      .device = device.info().fingerprint,
+                                                      .reason = "slow log"}));
+  std::mutex mutex;
+  std::string heard;
+  const auto has_heard = [&](std::int64_t cols) {
+    const std::scoped_lock lock(mutex);
+    return heard.contains(to_text(cpu_problem(cols)));
+  };
+  const Impostor impostor([&](int socket) {
+    bool has_answered = false;
+    for (std::string bytes = hear(socket); !bytes.empty(); bytes = hear(socket)) {
+      const std::scoped_lock lock(mutex);
+      heard += bytes;
+      if (has_answered || !heard.contains(to_text(cpu_problem(64)))) continue;
+      say(socket, failed);
+      has_answered = true;
+    }
+  });
+  DaemonRequests requests(impostor.folder(), kHello);
+  SlowLog log;
+  ASSERT_TRUE(requests.ask(cpu_problem(64), device, kSlim, 1));
+  ASSERT_TRUE(becomes_true([&] { return log.is_busy(); }));
+  ASSERT_TRUE(requests.ask(cpu_problem(65), device, kSlim, 1));
+  EXPECT_TRUE(becomes_true([&] { return has_heard(65); }));
+  ASSERT_TRUE(requests.ask(cpu_problem(66), device, kSlim, 1));
+  std::thread closer([&] { requests.close(); });
+  EXPECT_TRUE(becomes_true([&] { return has_heard(66); }));
+  log.let_go();
+  closer.join();
 }
 
 TEST(DaemonRequestsThread, AChildOfTheProcessHasNoDaemonAndEndsWell) {

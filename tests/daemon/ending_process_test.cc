@@ -81,6 +81,25 @@ TEST(EndingProcess, DISABLED_AsksWithABusyListenerAndEnds) {
   requests.reset();
 }
 
+// Asks and launches also after its farewell, and destroys its requests after that.
+TEST(EndingProcess, DISABLED_AsksAfterItsFarewell) {
+  static FakeDevice device{2};
+  static std::unique_ptr<DaemonRequests> requests;
+  static DaemonRequests::Launches launches;
+  const auto ask_late = [] {
+    *launches += 1000;
+    (void)requests->ask(cpu_problem(65), device, kSlim, 1);
+    requests.reset();
+  };
+  // What is registered last is called first, so this comes after the farewell of the requests.
+  ASSERT_EQ(std::atexit(ask_late), 0);
+  requests = std::make_unique<DaemonRequests>(
+      variable("TEST_DAEMON_DIR"), autotune::protocol::own_hello(variable("TEST_CACHE_DIR")));
+  launches = requests->ask(cpu_problem(64), device, kSlim, 1);
+  ASSERT_TRUE(launches);
+  *launches += 1000;
+}
+
 int asks_and_ends(const RunningDaemon& daemon, int cols, const std::string& end,
                   const std::string& program = "AsksAndEnds") {
   const auto run = compile::run_process(
@@ -145,6 +164,15 @@ TEST(EndingProcess, TellsOfItsLaunches) {
   }
   EXPECT_TRUE(becomes_true([&] { return client.status()["queue"].size() == 2; }));
   EXPECT_TRUE(becomes_true([&] { return client.status()["queue"][1]["benefit"] > 0; }));
+}
+
+TEST(EndingProcess, SaysFarewellOnce) {
+  const ScriptedDaemon daemon("*) exec sleep 30 ;;");
+  PlainClient client(daemon);
+  EXPECT_EQ(asks_and_ends(daemon, 64, "", "AsksAfterItsFarewell"), 0);
+  ASSERT_TRUE(becomes_true([&] { return client.status()["clients"] == 1; }));
+  // The question, and how often it was launched until the farewell.
+  EXPECT_EQ(client.status()["requests"], 2);
 }
 
 // More than its socket holds.
