@@ -88,12 +88,17 @@ void TuningConfigSource::note_failure(const TuningSession& session, const TuneFa
            std::format("{} could not be tuned: {}", session.problem_text, failure.message));
 }
 
-std::optional<ConfigAnswer> TuningConfigSource::tune(const TuningSession& session,
-                                                     device::Device& device,
+std::optional<ConfigAnswer> TuningConfigSource::tune(TuningSession& session, device::Device& device,
                                                      launch::KernelCache& kernels) {
-  const auto start = std::chrono::steady_clock::now();
+  if (session.time_left <= Seconds::zero()) {
+    log(LogLevel::kInfo,
+        std::format("{} is not tuned now: verifying a winner from elsewhere took the whole of {} s",
+                    session.problem_text, settings_.tune_seconds));
+    return std::nullopt;
+  }
+  const TimeSpent tuning(session);
   const std::int64_t now = unix_seconds();
-  const TuneLimits limits{.seconds = settings_.tune_seconds,
+  const TuneLimits limits{.seconds = session.time_left.count(),
                           .scratch_bytes = settings_.scratch_bytes,
                           .candidates = settings_.tune_candidates,
                           .journal = journal_.get()};
@@ -113,7 +118,7 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(const TuningSession& sessio
                                                            .default_median_ns = tuned->default_ns,
                                                            .created_unix_s = now});
   journal_->forget(session.scope, configs_of(tuned->trials));
-  const Seconds spent = std::chrono::steady_clock::now() - start;
+  const Seconds spent = tuning.passed();
   if (settings_.print_autotuning) {
     const std::string report = tuning_report(session.problem, *tuned, spent.count());
     std::fwrite(report.data(), 1, report.size(), stderr);
@@ -145,7 +150,7 @@ std::vector<RungLook> TuningConfigSource::verified(LookUp look_up, TuningSession
 ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::Device& device,
                                       launch::KernelCache& kernels) {
   TuningSession session(problem, device.info(), space_kind(settings_));
-  session.verifying_left = Seconds(settings_.tune_seconds);
+  session.time_left = Seconds(settings_.tune_seconds);
   std::vector<RungLook> looks = verified(look_up_exactly, session, device, kernels);
   const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0;
   const auto is_known = [&] { return best_of(looks).answers; };

@@ -39,8 +39,9 @@ class TuningConfigSource final : public launch::ConfigSource {
   void set_progress(TuneProgress progress) { progress_ = std::move(progress); }
 
  private:
-  // Nothing where it failed or could not be compared within the budget.
-  std::optional<launch::ConfigAnswer> tune(const TuningSession& session, device::Device& device,
+  // Within what the session has left. Nothing where it failed or could not be compared in that
+  // time.
+  std::optional<launch::ConfigAnswer> tune(TuningSession& session, device::Device& device,
                                            launch::KernelCache& kernels);
   void note_failure(const TuningSession& session, const TuneFailure& failure, std::int64_t now);
 

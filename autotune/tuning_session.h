@@ -35,13 +35,29 @@ struct TuningSession {
   // What a config's being good or bad depends on, beside the config: device, variant and templates.
   const std::string scope;
 
-  // What is left of the time for verifying winners that this machine has not measured, for all of
-  // them together. Without any only those serve that were verified before.
-  Seconds verifying_left{0};
+  // What is left of the time for verifying winners that this machine has not measured and for
+  // tuning, all together. Without any only those serve that were verified before, and nothing is
+  // tuned.
+  Seconds time_left{0};
   // How long a look-up may wait for the database.
   cache::Patience patience = cache::Patience::kShort;
   std::vector<kernels::Config> quarantined{};  // by any look-up so far: not to be tried again
   std::vector<kernels::Config> rejected{};     // could not be verified; answer nowhere
+};
+
+// Takes the time that passes while it lives from what the session has left.
+class TimeSpent {
+ public:
+  explicit TimeSpent(TuningSession& session) : session_(session) {}
+  ~TimeSpent() { session_.time_left -= passed(); }
+  TimeSpent(const TimeSpent&) = delete;
+  TimeSpent& operator=(const TimeSpent&) = delete;
+
+  [[nodiscard]] Seconds passed() const { return std::chrono::steady_clock::now() - start_; }
+
+ private:
+  TuningSession& session_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace dorajit::autotune

@@ -58,12 +58,11 @@ bool WinnerGate::admits(const cache::Winner& winner, TuningSession& session, dev
     return verified_.contains(key_of(of, config, session, kernels));
   };
   if (is_verified(session.problem_text) || is_verified(winner.problem)) return true;
-  if (session.verifying_left <= Seconds::zero()) return false;
+  if (session.time_left <= Seconds::zero()) return false;
   const std::scoped_lock lock(verifying_);
   if (is_verified(session.problem_text)) return true;
-  const auto start = std::chrono::steady_clock::now();
+  const TimeSpent verifying(session);  // not while another look-up does
   const Finding finding = verify(config, session, device, kernels);
-  session.verifying_left -= std::chrono::steady_clock::now() - start;
   if (finding == Finding::kRight) remember(config, session, kernels);
   return finding != Finding::kRefused;
 }
@@ -87,7 +86,7 @@ WinnerGate::Finding WinnerGate::verify(const kernels::Config& config, const Tuni
   if (!kernel) return refuse(kernel.error().message);
   if (kernel->is_builtin) return Finding::kNotRun;
   const auto budget =
-      std::chrono::duration_cast<std::chrono::steady_clock::duration>(session.verifying_left);
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(session.time_left);
   auto verifier = Verifier::make(session.problem, device, start + budget);
   if (!verifier) {
     return refuse(std::format("it could not be verified: {}", verifier.error().message));

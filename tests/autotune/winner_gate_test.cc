@@ -243,6 +243,18 @@ TEST_F(WinnerGateTest, TheTimeIsForAllWinnersTogether) {
   EXPECT_EQ(statistics_.compilations, 1);
 }
 
+TEST_F(WinnerGateTest, TheTimeIsForVerifyingAndTuningTogether) {
+  settings_.tune_policy = TunePolicy::kFirstUse;
+  settings_.tune_seconds = 1;
+  device_.set_driver("a newer one");  // so the winner is stale, and serves only until it is tuned
+  ASSERT_TRUE(kernels_.get(device_, problem_.variant, config_));
+  device_.delay(config_, std::chrono::milliseconds(500));
+  EXPECT_EQ(find().rung, Rung::kShippedDatabase);
+  EXPECT_EQ(statistics_.tuned_problems, 0) << "verifying it took the time";
+  device_.delay(config_, {});
+  EXPECT_EQ(find().rung, Rung::kTuned) << "by a process that need not verify it";
+}
+
 TEST_F(WinnerGateTest, AWinnerThatDoesNotCompileIsAbsent) {
   device_.pose_as_gpu(9, 0);
   ship(problem_, kernels::config_space(tests::float_compose(), device_.info().traits, 1,

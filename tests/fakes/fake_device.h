@@ -3,8 +3,10 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/launch_shape.h"
@@ -51,6 +53,10 @@ class FakeDevice final : public device::Device {
   void set_time_ns(const kernels::Config& config, double nanoseconds) {
     times_[to_text(config)] = nanoseconds;
   }
+  // Launches of a config take so long for the caller, whatever they are measured to take.
+  void delay(const kernels::Config& config, std::chrono::milliseconds time) {
+    delays_[to_text(config)] = time;
+  }
   // Time passes on the device.
   void spend(double nanoseconds) { elapsed_ns_ += nanoseconds; }
   // Is taken for a GPU from now on, by those who ask what it is.
@@ -78,6 +84,9 @@ class FakeDevice final : public device::Device {
   Status launch(const device::LoadedKernel& kernel, const kernels::Config& config,
                 const kernels::KernelArguments& arguments, device::Stream stream) override {
     const std::string key = to_text(config);
+    if (const auto found = delays_.find(key); found != delays_.end()) {
+      std::this_thread::sleep_for(found->second);
+    }
     const auto time = times_.find(key);
     elapsed_ns_ += time == times_.end() ? kOrdinaryTimeNs : time->second;
     const auto planted = misbehaviours_.find(key);
@@ -219,6 +228,7 @@ class FakeDevice final : public device::Device {
   std::map<std::string, Misbehaviour> misbehaviours_;
   std::map<std::string, int> good_launches_;
   std::map<std::string, double> times_;
+  std::map<std::string, std::chrono::milliseconds> delays_;
   std::size_t most_allocated_ = 0;
   int extra_columns_ = 0;
   int copies_ = 0;
