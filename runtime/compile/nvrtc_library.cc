@@ -58,11 +58,28 @@ void add_own_environment(const fs::path& own, std::vector<std::string>& found) {
   }
 }
 
+// Of the Python environment that this code is installed in, as a package or as a program.
+std::vector<std::string> in_environment_of(const fs::path& own) {
+  std::vector<std::string> found;
+  add_wheels(own.parent_path(), found);
+  add_python_wheels(own.parent_path(), found);
+  add_own_environment(own, found);
+  return found;
+}
+
 // Whether everybody may put folders there, sticky bit or not.
 bool is_open_to_all(const fs::path& folder) {
   std::error_code error;
   const fs::perms mode = fs::status(folder, error).permissions();
   return !error && (mode & fs::perms::others_write) != fs::perms::none;
+}
+
+void say_passed_over(const std::string& library, const fs::path& own) {
+  log_once(LogLevel::kWarning, "passed over " + library,
+           std::format("{} is not used, as everybody may write {}, the folder above dorajit's own "
+                       "({}); install dorajit where others cannot write, or set DORAJIT_NVRTC={} "
+                       "if you trust that file",
+                       library, own.parent_path().string(), own.string(), library));
 }
 
 // NVRTC opens its builtins by bare name, which fails outside the system's search path, unless the
@@ -89,13 +106,13 @@ std::vector<std::string> NvrtcLibrary::candidates(const std::string& hint) {
     }
     return found;
   }
-  // Of the Python environment that this code is installed in, as a package or as a program. What
-  // lies beside its folder in /tmp is anybody's.
-  if (const fs::path own = folder_of_this_code();
-      !own.empty() && !is_open_to_all(own.parent_path())) {
-    add_wheels(own.parent_path(), found);
-    add_python_wheels(own.parent_path(), found);
-    add_own_environment(own, found);
+  if (const fs::path own = folder_of_this_code(); !own.empty()) {
+    found = in_environment_of(own);
+    // What lies beside its folder in /tmp is anybody's.
+    if (!found.empty() && is_open_to_all(own.parent_path())) {
+      say_passed_over(found.front(), own);
+      found.clear();
+    }
   }
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     if (const fs::path environment = folder_of(variable); !environment.empty()) {

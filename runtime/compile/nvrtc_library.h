@@ -33,7 +33,8 @@ using NvrtcProgram = struct NvrtcProgramOpaque*;
 class NvrtcLibrary {
  public:
   // Where NVRTC may be, best first: `hint` (a file or folder) alone when it is not empty; else the
-  // pip wheels of the active Python environment, CUDA_PATH, CUDA_HOME, the system.
+  // pip wheels of the active Python environment, CUDA_PATH, CUDA_HOME, the system. What this code's
+  // own environment has is passed over, and a warning says so, where everybody may write there.
   static std::vector<std::string> candidates(const std::string& hint);
 
   // The library that this process has already, or the first candidate that opens. kNoCompiler when

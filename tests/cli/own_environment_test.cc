@@ -25,11 +25,21 @@ TEST(CliOwnEnvironment, IsNotSearchedWhereEverybodyCouldHavePutIt) {
   fs::copy_file(DORAJIT_CLI, program);
   fs::copy_file(DORAJIT_FAKE_NVRTC, library);
   const auto doctor = [&] {
-    return sandbox.run_words({program, "doctor", "--device", "cpu", "--json"}).out;
+    return sandbox.run_words({program, "doctor", "--device", "cpu", "--json"});
   };
-  EXPECT_THAT(doctor(), HasSubstr("at " + library.string()));
+  const std::string refusal = "warning: " + library.string() + " is not used";
+  auto report = doctor();
+  EXPECT_THAT(report.out, HasSubstr("at " + library.string()));
+  EXPECT_THAT(report.err, Not(HasSubstr(refusal)));
   fs::permissions(environment, fs::perms::all | fs::perms::sticky_bit);
-  EXPECT_THAT(doctor(), Not(HasSubstr(library.string())));
+  report = doctor();
+  EXPECT_THAT(report.out, Not(HasSubstr(library.string())));
+  const std::size_t said = report.err.find(refusal);
+  ASSERT_NE(said, std::string::npos) << report.err;
+  EXPECT_THAT(report.err.substr(said), HasSubstr("set DORAJIT_NVRTC=" + library.string()));
+  EXPECT_EQ(report.err.find(refusal, said + 1), std::string::npos) << "it is said once";
+  fs::remove(library);
+  EXPECT_THAT(doctor().err, Not(HasSubstr("is not used"))) << "nothing was passed over";
 }
 
 }  // namespace
