@@ -174,16 +174,17 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
     DORAJIT_TRY(ready);
   }
   answer.config = ready->config;
+  const bool is_renewed = present != nullptr && differs(present->answer, answer);
+  const std::int64_t renewals = present != nullptr ? present->renewals : 0;
   const LaunchPlan* const made = plans_.insert({.key = key,
                                                 .problem = problem,
                                                 .device = &device,
                                                 .kernel = ready->kernel,
                                                 .answer = answer,
                                                 .problem_text = to_text(problem),
-                                                .config_text = to_text(answer.config)});
-  if (present != nullptr && differs(present->answer, made->answer)) {
-    statistics_->renewed_plans.fetch_add(1, std::memory_order_relaxed);
-  }
+                                                .config_text = to_text(answer.config),
+                                                .renewals = renewals + (is_renewed ? 1 : 0)});
+  if (is_renewed) statistics_->renewed_plans.fetch_add(1, std::memory_order_relaxed);
   return made;
 }
 
@@ -205,6 +206,17 @@ Result<const LaunchPlan*> Engine::find_ready(const launch::Call& call) const {
   DORAJIT_ASSIGN(const launch::CheckedCall checked, launch::check_shapes(call));
   const Problem problem = launch::make_problem(checked.variant, checked.sizes, call.operands);
   return plans_.find(launch::make_plan_key(problem, call.operands.front().device));
+}
+
+// A fork while the table is read leaves its lock behind, as any other work does.
+std::size_t Engine::plan_count() const {
+  const WorkInProgress work(Work::kPreparing);
+  return plans_.size();
+}
+
+const LaunchPlan* Engine::plan(std::size_t number) const {
+  const WorkInProgress work(Work::kPreparing);
+  return plans_.at(number);
 }
 
 Result<launch::ConfigAnswer> Engine::prepare(const Problem& problem, const DeviceId& id) {

@@ -24,6 +24,12 @@ struct dorajit_engine {
     return renew();
   }
 
+  // Null where it was lost to a fork and no call has made another one yet.
+  [[nodiscard]] const dorajit::Engine* whole_engine() const {
+    const auto* const whole = composition_.find();
+    return whole != nullptr ? whole->engine.get() : nullptr;
+  }
+
   // Of the engine that is there, whole or not.
   [[nodiscard]] const dorajit::Statistics& statistics() const {
     return composition_.last()->engine->statistics();

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 namespace dorajit::python {
 
@@ -22,6 +23,9 @@ class Engines {
 
   // What all engines have done together.
   dorajit_status statistics(dorajit_statistics* total, dorajit_error** error) const;
+
+  // What runs for each problem, of one engine after the other.
+  dorajit_status plans(std::vector<dorajit_plan>* found, dorajit_error** error) const;
 
  private:
   static constexpr std::size_t kPolicies = 3;

@@ -5,6 +5,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <format>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "bindings/python/call_table.h"
 #include "bindings/python/eligibility.h"
@@ -18,6 +22,25 @@ namespace {
 
 namespace py = pybind11;
 
+py::list plans() {
+  std::vector<dorajit_plan> found;
+  check([&](dorajit_error** error) { return engines().plans(&found, error); });
+  py::list listed;
+  for (const dorajit_plan& plan : found) {
+    py::dict one;
+    one["problem"] = plan.problem;
+    one["device"] = plan.device.device_type == kDLCPU
+                        ? std::string("cpu")
+                        : std::format("cuda:{}", plan.device.device_id);
+    one["fingerprint"] = plan.fingerprint;
+    one["config"] = plan.config;
+    one["source"] = plan.source;
+    one["renewals"] = plan.renewals;
+    listed.append(std::move(one));
+  }
+  return listed;
+}
+
 py::dict statistics() {
   dorajit_statistics total{};
   check([&](dorajit_error** error) { return engines().statistics(&total, error); });
@@ -29,6 +52,7 @@ py::dict statistics() {
   counts["tuned_problems"] = total.tuned_problems;
   counts["trials"] = total.trials;
   counts["renewed_plans"] = total.renewed_plans;
+  counts["plans"] = plans();
   return counts;
 }
 
@@ -92,8 +116,8 @@ PYBIND11_MODULE(_native, module) {
   native::add_eligibility(module);
   native::add_call_table(module);
   module.def("statistics", &native::statistics,
-             "() -> dict[str, int]\n\n"
-             "What the engines of this process have done.");
+             "() -> dict[str, Any]\n\n"
+             "What the engines of this process have done, and what they run.");
   module.def("call_counts", &native::call_counts,
              "() -> dict[str, int]\n\n"
              "Operation -> calls that a kernel served.");

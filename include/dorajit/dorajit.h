@@ -366,6 +366,30 @@ DORAJIT_API dorajit_status dorajit_engine_statistics(const dorajit_engine* engin
                                                      dorajit_statistics* statistics,
                                                      dorajit_error** error);
 
+/* What an engine runs for one problem on one device by now. struct_size as above. The strings live
+ * as long as the engine. */
+typedef struct dorajit_plan {
+  size_t struct_size;
+  DLDevice device;         /* kDLCPU or kDLCUDA, and its number */
+  const char* fingerprint; /* of the device: what the tuning database calls it */
+  const char* problem;     /* this and what follows: as in dorajit_explanation */
+  const char* config;
+  const char* source;
+  int64_t renewals; /* how often a winner that arrived later changed its config or source */
+} dorajit_plan;
+
+/* How many problems calls and warm-ups have made ready, each on each of its devices. The number
+ * only grows, but begins again at 0 where a forked child makes another engine. On failure *count is
+ * left alone. */
+DORAJIT_API dorajit_status dorajit_engine_plan_count(const dorajit_engine* engine, int64_t* count,
+                                                     dorajit_error** error);
+
+/* Fills *plan: index from 0 to that number - 1, in the order in which the problems were made ready.
+ * A problem keeps its index. Compiles, tunes and waits for nothing. DORAJIT_INVALID_ARGUMENT for
+ * another index. */
+DORAJIT_API dorajit_status dorajit_engine_plan(const dorajit_engine* engine, int64_t index,
+                                               dorajit_plan* plan, dorajit_error** error);
+
 enum {
   DORAJIT_LOG_ERROR = 1,
   DORAJIT_LOG_WARNING = 2,

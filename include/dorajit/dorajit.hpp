@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dorajit {
 inline namespace v0 {
@@ -56,6 +57,16 @@ struct Explanation {
   std::string problem;
   std::string config;
   std::string source;
+};
+
+// What runs for a problem on a device by now; see dorajit_plan.
+struct Plan {
+  DLDevice device{};
+  std::string fingerprint;
+  std::string problem;
+  std::string config;
+  std::string source;
+  std::int64_t renewals = 0;
 };
 
 // What Engine::backward is to compute, and what it needs for that.
@@ -272,6 +283,23 @@ class Engine {
     result.tuned_problems = counts.tuned_problems;
     result.trials = counts.trials;
     result.renewed_plans = counts.renewed_plans;
+    return result;
+  }
+
+  // What runs for each problem that calls and warmup() have made ready, in that order.
+  std::vector<Plan> plans() const {
+    std::int64_t count = 0;
+    detail::check(
+        [&](dorajit_error** error) { return dorajit_engine_plan_count(get(), &count, error); });
+    std::vector<Plan> result;
+    for (std::int64_t i = 0; i < count; ++i) {
+      dorajit_plan found{};
+      found.struct_size = sizeof found;
+      detail::check(
+          [&](dorajit_error** error) { return dorajit_engine_plan(get(), i, &found, error); });
+      result.push_back({found.device, found.fingerprint, found.problem, found.config, found.source,
+                        found.renewals});
+    }
     return result;
   }
 

@@ -47,6 +47,10 @@ class ForkRenewed {
     Made* const found = made_.load(std::memory_order_acquire);
     return found != nullptr && found->is_whole() ? &found->value : nullptr;
   }
+  const T* find() const {
+    const Made* const found = made_.load(std::memory_order_acquire);
+    return found != nullptr && found->is_whole() ? &found->value : nullptr;
+  }
 
   // The last that was made, lost or not, or null.
   const T* last() const {

@@ -1,5 +1,6 @@
 #include "runtime/launch/plan_table.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace dorajit::launch {
@@ -77,8 +78,12 @@ const LaunchPlan* PlanTable::find(const PlanKey& key) const {
 
 const LaunchPlan* PlanTable::insert(LaunchPlan plan) {
   const std::scoped_lock lock(mutex_);
-  plans_.push_back(std::make_unique<const LaunchPlan>(std::move(plan)));
   Table* table = current_.load(std::memory_order_relaxed);
+  const LaunchPlan* const present = table->find(plan.key);
+  plan.number = present != nullptr ? present->number : by_number_.size();
+  by_number_.resize(std::max(by_number_.size(), plan.number + 1));
+  plans_.push_back(std::make_unique<const LaunchPlan>(std::move(plan)));
+  by_number_[plans_.back()->number] = plans_.back().get();
   if ((table->used + 1) * 2 > table->slots.size()) {
     auto larger = std::make_unique<Table>(table->slots.size() * 2);
     for (const auto& slot : table->slots) {
@@ -90,6 +95,16 @@ const LaunchPlan* PlanTable::insert(LaunchPlan plan) {
   table->put(plans_.back().get());
   current_.store(table, std::memory_order_release);
   return plans_.back().get();
+}
+
+std::size_t PlanTable::size() const {
+  const std::scoped_lock lock(mutex_);
+  return by_number_.size();
+}
+
+const LaunchPlan* PlanTable::at(std::size_t number) const {
+  const std::scoped_lock lock(mutex_);
+  return number < by_number_.size() ? by_number_[number] : nullptr;
 }
 
 const LaunchPlan* PlanTable::find_substitute(const Problem& problem,

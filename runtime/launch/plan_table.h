@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -34,6 +35,8 @@ struct LaunchPlan {
   ConfigAnswer answer;       // its config is the one to launch
   std::string problem_text;  // as to_text() has them
   std::string config_text;
+  std::int64_t renewals = 0;  // how often config or rung have changed
+  std::size_t number = 0;     // of the key, by when it got its first plan; insert() sets it
 };
 
 // Readers never lock or allocate; writers exclude each other. Plans and outgrown tables live as
@@ -51,6 +54,11 @@ class PlanTable {
   // Adds the plan, or puts it in the place of the one with its key.
   const LaunchPlan* insert(LaunchPlan plan);
 
+  // How many keys have a plan.
+  [[nodiscard]] std::size_t size() const;
+  // What the key of that number has by now, or null. Numbers begin at 0 and have no gaps.
+  [[nodiscard]] const LaunchPlan* at(std::size_t number) const;
+
   // Any plan of the variant that may serve data of this alignment class on this device, or null.
   [[nodiscard]] const LaunchPlan* find_substitute(const Problem& problem,
                                                   const device::Device& device) const;
@@ -62,6 +70,7 @@ class PlanTable {
   std::atomic<Table*> current_;
   std::vector<std::unique_ptr<Table>> tables_;            // under mutex_
   std::vector<std::unique_ptr<const LaunchPlan>> plans_;  // under mutex_
+  std::vector<const LaunchPlan*> by_number_;              // under mutex_
 };
 
 }  // namespace dorajit::launch

@@ -1,4 +1,5 @@
-// dorajit_explain: what runs for a problem, where it comes from, and that this may change.
+// dorajit_explain and dorajit_engine_plan: what runs for a problem, where it comes from, and that
+// this may change.
 #include <array>
 #include <utility>
 
@@ -24,14 +25,30 @@ class ExplainTest : public CAbiTest {
     return take(status, error);
   }
 
-  static Outcome warm_up(dorajit_engine* engine) {
-    const Tensor matrix(nullptr, ElementType::kFloat32, {7, 33});
-    const Tensor gain(nullptr, ElementType::kFloat32, {33});
+  static Outcome warm_up(dorajit_engine* engine, std::int64_t cols = 33) {
+    const Tensor matrix(nullptr, ElementType::kFloat32, {7, cols});
+    const Tensor gain(nullptr, ElementType::kFloat32, {cols});
     const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
     dorajit_error* error = nullptr;
     const dorajit_status status =
         dorajit_warmup(engine, dorajit_operation_find("compose"), tensors.data(), 4, &error);
     return take(status, error);
+  }
+
+  static std::int64_t count_plans(const dorajit_engine* engine) {
+    std::int64_t count = -1;
+    dorajit_error* error = nullptr;
+    EXPECT_EQ(dorajit_engine_plan_count(engine, &count, &error), DORAJIT_OK);
+    return count;
+  }
+
+  static dorajit_plan plan_of(const dorajit_engine* engine, std::int64_t index) {
+    dorajit_plan plan{};
+    plan.struct_size = sizeof plan;
+    dorajit_error* error = nullptr;
+    const dorajit_status status = dorajit_engine_plan(engine, index, &plan, &error);
+    EXPECT_EQ(take(status, error).message, "");
+    return plan;
   }
 };
 
@@ -53,6 +70,46 @@ TEST_F(ExplainTest, NamesProblemConfigAndSource) {
   EXPECT_STREQ(explanation.problem, "compose/f32,f32,f32,f32/v1/c33/r3");
   EXPECT_TRUE(kernels::parse_config(explanation.config)) << explanation.config;
   EXPECT_STREQ(explanation.source, "default");
+}
+
+TEST_F(ExplainTest, PlansAreThoseOfEveryProblemInTheirOrder) {
+  const EngineHandle engine = make_engine();
+  EXPECT_EQ(count_plans(engine.get()), 0);
+  for (const std::int64_t cols : {33, 65, 33}) ASSERT_EQ(warm_up(engine.get(), cols).message, "");
+  ASSERT_EQ(count_plans(engine.get()), 2);
+  const dorajit_plan first = plan_of(engine.get(), 0);
+  dorajit_explanation explanation{};
+  ASSERT_EQ(explain(engine.get(), explanation).message, "");
+  EXPECT_STREQ(first.problem, explanation.problem);
+  EXPECT_STREQ(first.config, explanation.config);
+  EXPECT_STREQ(first.source, "default");
+  EXPECT_EQ(first.device.device_type, kDLCPU);
+  EXPECT_EQ(first.device.device_id, 0);
+  EXPECT_TRUE(std::string_view(first.fingerprint).starts_with("cpu/")) << first.fingerprint;
+  EXPECT_EQ(first.renewals, 0);
+  EXPECT_STREQ(plan_of(engine.get(), 1).problem, "compose/f32,f32,f32,f32/v1/c65/r3");
+}
+
+TEST_F(ExplainTest, PlansRefuseWrongArguments) {
+  const EngineHandle engine = make_engine();
+  ASSERT_EQ(warm_up(engine.get()).message, "");
+  dorajit_plan plan{};
+  plan.struct_size = sizeof plan;
+  const auto refused = [&](const dorajit_engine* of, std::int64_t index, dorajit_plan* into) {
+    dorajit_error* error = nullptr;
+    const dorajit_status status = dorajit_engine_plan(of, index, into, &error);
+    EXPECT_EQ(status, DORAJIT_INVALID_ARGUMENT);
+    return take(status, error).message;
+  };
+  EXPECT_NE(refused(nullptr, 0, &plan).find("`engine`"), std::string::npos);
+  EXPECT_NE(refused(engine.get(), 0, nullptr).find("`plan`"), std::string::npos);
+  EXPECT_NE(refused(engine.get(), 1, &plan).find("the engine has 1 plans"), std::string::npos);
+  EXPECT_NE(refused(engine.get(), -1, &plan).find("`index` is -1"), std::string::npos);
+  plan.struct_size = 8;
+  EXPECT_NE(refused(engine.get(), 0, &plan).find("sizeof(dorajit_plan)"), std::string::npos);
+  dorajit_error* error = nullptr;
+  EXPECT_EQ(dorajit_engine_plan_count(engine.get(), nullptr, &error), DORAJIT_INVALID_ARGUMENT);
+  EXPECT_NE(take(DORAJIT_INVALID_ARGUMENT, error).message.find("`count`"), std::string::npos);
 }
 
 TEST_F(ExplainTest, ATunedWinnerIsFoundInTheDatabaseByTheNextEngine) {
@@ -105,8 +162,9 @@ class ArrivingWinner final : public launch::ConfigSource {
 
   void arrive() {
     has_arrived_ = true;
-    listener_(problem_, *device_);
+    look_again();
   }
+  void look_again() { listener_(problem_, *device_); }
 
  private:
   bool has_arrived_ = false;
@@ -136,6 +194,11 @@ TEST_F(ExplainTest, AWinnerThatArrivesLaterIsCountedAndExplained) {
   EXPECT_STREQ(after.source, "user database");
   EXPECT_EQ(statistics_of(engine.get()).renewed_plans, 1);
   EXPECT_STREQ(before.source, "default") << "strings live as long as the engine";
+  winner.look_again();
+  ASSERT_EQ(count_plans(engine.get()), 1);
+  EXPECT_STREQ(plan_of(engine.get(), 0).source, "user database");
+  EXPECT_EQ(plan_of(engine.get(), 0).renewals, 1) << "the second look-up has changed nothing";
+  EXPECT_EQ(statistics_of(engine.get()).renewed_plans, 1);
 }
 
 }  // namespace

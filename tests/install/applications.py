@@ -11,7 +11,7 @@ COMPILERS = (("g++",), ("clang++", "clang++-19"))
 CALLS = ("engine_create", "compose", "compose_inner", "compose_residual", "backward",
          "residual_backward", "backward_workspace", "residual_backward_workspace", "norm_assembly",
          "warmup", "explain", "launch", "workspace_bytes", "operation", "operands",
-         "engine_statistics")
+         "engine_statistics", "engine_plan_count")
 
 
 def build_with_cmake(installation, example, folder, *definitions, compiler="g++"):

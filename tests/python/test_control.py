@@ -165,10 +165,14 @@ print(testing.statistics()["tuned_problems"])
 with dorajit.tuning("first_use"):
     assert right()
 print(testing.statistics()["tuned_problems"], testing.statistics()["launches"])
+first_use, off = testing.statistics()["plans"]
+assert off["problem"] == first_use["problem"] and off["problem"].startswith("compose/")
+assert off["device"] == "cpu" and off["fingerprint"].startswith("cpu/") and off["config"]
+print(off["source"], first_use["source"], off["renewals"], first_use["renewals"])
 """
     printed = processes.run(program, DORAJIT_CACHE_DIR=str(tmp_path), DORAJIT_TUNE="off",
                             DORAJIT_CXX="g++", DORAJIT_TUNE_SECONDS="0.2")
-    assert printed == "0\n1 2"
+    assert printed == "0\n1 2\ndefault tuned 0 0"
     for wrong in ("always", []):
         with pytest.raises(ValueError, match="`policy` is"):
             dorajit.tuning(wrong)

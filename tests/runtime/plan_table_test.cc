@@ -41,6 +41,18 @@ TEST(PlanTable, ReplacesThePlanOfAKeyAndKeepsTheOldOneAlive) {
   EXPECT_EQ(table.find(old->key)->answer.config[kernels::kColumnsOfProgram], 256);
 }
 
+TEST(PlanTable, NumbersKeysInTheOrderOfTheirFirstPlan) {
+  PlanTable table;
+  EXPECT_EQ(table.size(), 0U);
+  for (const std::int64_t cols : {7, 5, 6}) table.insert(plan_for(cols, 128));
+  table.insert(plan_for(5, 256));
+  ASSERT_EQ(table.size(), 3U);
+  EXPECT_EQ(table.at(0)->problem.key[kernels::kCols], 7);
+  EXPECT_EQ(table.at(1)->answer.config[kernels::kColumnsOfProgram], 256);
+  EXPECT_EQ(table.at(2)->problem.key[kernels::kCols], 6);
+  EXPECT_EQ(table.at(3), nullptr);
+}
+
 TEST(PlanTable, KeysDifferInEveryPart) {
   using enum kernels::ElementType;
   const Problem problem{
