@@ -1,5 +1,6 @@
 """Making the C++ extension, finding it, and what may be wrong with what is found."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -12,6 +13,7 @@ import pytest
 import dorajit
 import processes
 from dorajit import autograd, cpp_extension, eligibility
+from dorajit.cpp_extension import trusted_folder
 
 _USE = """
 from dorajit import _native, autograd, cpp_extension
@@ -88,6 +90,42 @@ def test_what_killed_builds_leave_is_removed(copying, tmp_path):
     assert recent.is_dir() and not old.exists()
 
 
+def test_what_takes_the_name_of_its_folder_meanwhile_is_not_touched(copying, tmp_path, monkeypatch):
+    """Who may write the folder above moves the cache folder away while the compiler runs."""
+    monkeypatch.setattr(cpp_extension, "module", None)
+    monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("DORAJIT_CXX", str(tmp_path / "moving"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
+    moving = tmp_path / "moving"
+    moving.write_text(f"""#!/bin/sh
+cp -r {tmp_path}/cache {tmp_path}/other
+for folder in {tmp_path}/other/cpp_extensions/.building-*; do touch "$folder/mark"; done
+mv {tmp_path}/cache {tmp_path}/moved && ln -s other {tmp_path}/cache
+mktemp > {tmp_path}/temporary
+exec {copying} "$@"
+""")
+    moving.chmod(0o755)
+    with pytest.raises(dorajit.CacheError, match="was exchanged meanwhile"):
+        cpp_extension.build()
+    assert cpp_extension.module is None
+    assert not list((tmp_path / "other").rglob("*.so"))
+    assert list((tmp_path / "other").rglob("mark"))
+    made = list((tmp_path / "moved").rglob("*.so"))
+    assert [file.parent.parent for file in made] == [tmp_path / "moved" / "cpp_extensions"]
+    assert not list((tmp_path / "moved" / "cpp_extensions").glob(".building-*"))
+    assert (tmp_path / "temporary").read_text().startswith("./")
+
+
+def test_folders_above_the_cache_folder_are_made_for_this_user_alone(copying, tmp_path):
+    umask = os.umask(0)
+    try:
+        make(tmp_path / "a" / "b" / "cache", copying)
+    finally:
+        os.umask(umask)
+    for folder in "a", "a/b", "a/b/cache", "a/b/cache/cpp_extensions":
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+
+
 @pytest.fixture
 def kept(compiled_extension, tmp_path):
     """A copy of the file, alone in a cache folder: the folder, and the file's path."""
@@ -160,18 +198,41 @@ def test_a_file_that_others_could_have_written_is_not_loaded_and_a_warning_says_
         assert used(cache, program) == "None"
 
 
+def test_importing_does_not_fail_where_warnings_are_errors(kept):
+    cache, file = kept
+    assert used(cache, arguments=["-W", "error"]) == WITH
+
+    def imports(expected):
+        variables = {**os.environ, "DORAJIT_CACHE_DIR": str(cache), "DORAJIT_LOG": "error"}
+        done = subprocess.run([sys.executable, "-W", "error", "-c", "import torch, dorajit"], env=variables,
+                              capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.startswith("dorajit: the C++ extension ") and expected in done.stderr
+        assert done.stderr.count("\n") == 1
+
+    file.chmod(0o666)
+    imports(f"not loaded, since {file}")
+    file.chmod(0o600)
+    file.write_bytes(b"\x7fELF nonsense")
+    wrong = file.rename(file.with_name(f"{cpp_extension._digest(file.read_bytes())}.so"))
+    imports(f"{wrong} cannot be loaded")
+
+
 @pytest.mark.parametrize("around, group, made", [(0o2770, "1", 0o2770), (0o770, "1", 0o770), (0o700, "1", 0o700),
                                                  (0o2770, "0", 0o700)])
 def test_a_trusted_group_may_write_where_it_may_write_around(tmp_path, monkeypatch, around, group, made):
     monkeypatch.setenv("DORAJIT_TRUST_GROUP", group)
     tmp_path.chmod(around)
     folder = tmp_path / "cpp_extensions"
-    cpp_extension._make_folder(folder)
-    expected = made | around & 0o2000  # which folders inherit, whoever makes them
-    assert folder.stat().st_mode & 0o7777 == expected
-    folder.chmod(0o500)
-    cpp_extension._make_folder(folder)
-    assert folder.stat().st_mode & 0o777 == 0o500
+    with contextlib.ExitStack() as stack:
+        top = os.open(tmp_path, os.O_RDONLY)
+        stack.callback(os.close, top)
+        assert trusted_folder.make_and_enter(stack, top, folder.name) is not None
+        expected = made | around & 0o2000  # which folders inherit, whoever makes them
+        assert folder.stat().st_mode & 0o7777 == expected
+        folder.chmod(0o500)
+        assert trusted_folder.make_and_enter(stack, top, folder.name) is not None
+        assert folder.stat().st_mode & 0o777 == 0o500
 
 
 def test_a_folder_of_others_without_an_extension_costs_no_warning(kept):

@@ -9,7 +9,6 @@ result in the cache folder; whatever imports dorajit afterwards finds it. Result
 """
 
 import contextlib
-import errno
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -19,12 +18,14 @@ import shlex
 import shutil
 import stat
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
 import warnings
 
 from dorajit import _native, errors
+from dorajit.cpp_extension import trusted_folder
 
 try:
     import torch
@@ -32,9 +33,11 @@ except ImportError as error:
     raise errors.needs_torch("dorajit.cpp_extension", error) from error
 
 _NAME = "dorajit_cpp_extension"
-_SOURCES = tuple(pathlib.Path(__file__).with_name(name)
+_SOURCES = tuple(pathlib.Path(__file__).absolute().with_name(name)
                  for name in ("module.cc", "call.h", "call_table.h", "composition.h", "eligibility.h"))
 _LONGEST_BUILD_S = 3600
+_SCRATCH = ".building-"
+_MADE = "made.so"
 
 # The module that was compiled, or None: what `load` and `build` leave here is in force.
 module = None
@@ -55,17 +58,25 @@ def load(differentiate):
         if path is not None:
             _use(path)
         elif (refused := _refused()) is not None:
-            warnings.warn(f"the C++ extension is not loaded, since {refused} is a link or others could have put "
-                          "code there; calls go through Python. If you trust what is in it, make it yours and "
-                          "chmod 700 it; else remove it and run: python -m dorajit.cpp_extension. Or set "
-                          "DORAJIT_CACHE_DIR to a folder of your own", RuntimeWarning, stacklevel=2)
+            _warn(f"the C++ extension is not loaded, since {refused} is a link or others could have put code "
+                  "there; calls go through Python. If you trust what is in it, make it yours and chmod 700 it; "
+                  "else remove it and run: python -m dorajit.cpp_extension. Or set DORAJIT_CACHE_DIR to a "
+                  "folder of your own")
     except PermissionError:  # a cache folder of somebody else
         pass
     except errors.Error:  # the environment is wrong, of which the first call will tell
         pass
     except Exception as error:  # whatever it is, calls have another way
-        warnings.warn(f"the C++ extension {path} cannot be loaded ({error!r}); calls go through Python as "
-                      "before. Run: python -m dorajit.cpp_extension", RuntimeWarning, stacklevel=2)
+        _warn(f"the C++ extension {path} cannot be loaded ({error!r}); calls go through Python as before. Run: "
+              "python -m dorajit.cpp_extension")
+
+
+def _warn(text):
+    """Where warnings are errors (python -W error) the text goes to standard error: importing does not fail."""
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    except RuntimeWarning:
+        print(f"dorajit: {text}", file=sys.stderr)
 
 
 def build() -> str:
@@ -92,15 +103,13 @@ def build() -> str:
     try:
         untrusted = _untrusted()
         if untrusted is not None:
-            raise errors.CacheError(f"the C++ extension is not kept in {untrusted}, where others could put code "
-                                    "in its place; make it yours and chmod 700 it, or set DORAJIT_CACHE_DIR to "
-                                    "a folder of your own", 10)
+            raise _untrusted_error(untrusted)
         path = _find()
         if path is not None and module is None:
             try:
                 _use(path)
             except Exception:  # whatever it is, it will not do
-                path.unlink()
+                _remove(path)
                 path = None
         if path is None:
             path = _compile(_compiler())
@@ -109,6 +118,11 @@ def build() -> str:
         raise errors.CacheError(f"the C++ extension cannot be kept: {error}; free space there or set "
                                 "DORAJIT_CACHE_DIR to a folder of your own", 10) from error
     return str(path)
+
+
+def _untrusted_error(path):
+    return errors.CacheError(f"the C++ extension is not kept in {path}, where others could put code in its place; "
+                             "make it yours and chmod 700 it, or set DORAJIT_CACHE_DIR to a folder of your own", 10)
 
 
 def _folder():
@@ -144,34 +158,11 @@ def _find():
 def _open_folder(stack, folder):
     """The descriptor of the extension's folder, or None: the cache folder and those below it are opened one in
     the other, without following links, and each is checked through its descriptor."""
-    opened = _open(stack, str(folder.parent.parent), os.O_DIRECTORY, None)
+    opened = trusted_folder.open_top(stack, folder.parent.parent)
     for name in folder.parent.name, folder.name:
         if opened is not None:
-            opened = _open(stack, name, os.O_DIRECTORY | os.O_NOFOLLOW, opened)
+            opened = trusted_folder.enter(stack, opened, name)
     return opened
-
-
-def _open(stack, name, flags, folder):
-    try:
-        opened = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags, dir_fd=folder)
-    except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError):  # the last: not in this locale
-        return None
-    except OSError as error:
-        if error.errno == errno.ELOOP:  # a symbolic link
-            return None
-        raise
-    stack.callback(os.close, opened)
-    return opened if _passes(os.fstat(opened), None if folder is None else os.fstat(folder)) else None
-
-
-def _passes(found, around):
-    """As the library's cache/trusted_directory.cc has it; `around` is the folder that it lies in."""
-    group = os.environ.get("DORAJIT_TRUST_GROUP") == "1"
-    others = stat.S_IWOTH if group else stat.S_IWOTH | stat.S_IWGRP
-    if found.st_mode & others:
-        return False
-    is_shared = group and around is not None and around.st_mode & stat.S_IWGRP
-    return found.st_uid in (0, os.geteuid()) or bool(is_shared and found.st_gid == around.st_gid)
 
 
 def _untrusted():
@@ -182,8 +173,10 @@ def _untrusted():
         for path in folder.parent.parent, folder.parent, folder:
             if not os.path.lexists(path):
                 return None
-            flags, name = (0, str(path)) if opened is None else (os.O_NOFOLLOW, path.name)
-            opened = _open(stack, name, flags, opened)
+            if opened is None:
+                opened = trusted_folder.open_top(stack, path)
+            else:
+                opened = trusted_folder.enter(stack, opened, path.name)
             if opened is None:
                 return path
     return None
@@ -207,7 +200,7 @@ def _refused():
     with contextlib.ExitStack() as stack:
         opened = _open_folder(stack, folder)
         for name in files if opened is not None else ():
-            if _open(stack, name, os.O_NOFOLLOW, opened) is None:
+            if trusted_folder.open_file(stack, opened, name) is None:
                 return folder / name
     return None
 
@@ -215,7 +208,7 @@ def _refused():
 def _read(folder, name):
     """What is in a file that nobody else could have written, or None."""
     with contextlib.ExitStack() as stack:
-        opened = _open(stack, name, os.O_NOFOLLOW, folder)
+        opened = trusted_folder.open_file(stack, folder, name)
         if opened is None or not stat.S_ISREG(os.fstat(opened).st_mode):
             return None
         with open(opened, "rb", closefd=False) as file:
@@ -238,11 +231,18 @@ def _use(path):
         folder = _open_folder(stack, path.parent)
         if folder is None or _digest_of(folder, path.name) != path.stem:
             raise ImportError(f"{path} was exchanged meanwhile")
-        loader = importlib.machinery.ExtensionFileLoader(_NAME, f"/proc/self/fd/{folder}/{path.name}")
+        loader = importlib.machinery.ExtensionFileLoader(_NAME, f"{trusted_folder.held_path(folder)}/{path.name}")
         found = importlib.util.module_from_spec(importlib.util.spec_from_loader(_NAME, loader))
         loader.exec_module(found)
     found.configure(_native.call_table(), _differentiate)
     module = found
+
+
+def _remove(path):
+    with contextlib.ExitStack() as stack:
+        folder = _open_folder(stack, path.parent)
+        if folder is not None:
+            os.unlink(path.name, dir_fd=folder)
 
 
 def _compiler():
@@ -252,62 +252,82 @@ def _compiler():
     if found is None:
         raise errors.NoCompilerError("the C++ extension needs a C++20 compiler: install g++, or set "
                                      "DORAJIT_CXX to one", 5)
-    return found
+    return os.path.abspath(found)  # it runs in another folder
 
 
 def _compile(compiler):
-    """The path of the file that is made."""
-    root = pathlib.Path(torch.__file__).parent
+    """The path of the file that is made. The compiler runs in a folder below the ones that were checked, which are
+    held open: what takes one of their names meanwhile is neither read nor written."""
+    root = pathlib.Path(torch.__file__).absolute().parent
     headers = root / "include", sysconfig.get_path("include")
     command = [compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
                f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
                *(flag for folder in headers for flag in ("-isystem", str(folder))), str(_SOURCES[0]),
-               f"-L{root / 'lib'}", "-ltorch_python", "-ltorch_cpu", "-lc10", "-o"]
-    folder = _folder()
-    for one in folder.parent.parent, folder.parent, folder:
-        _make_folder(one)
-    _remove_abandoned(folder.parent.glob(".building-*"))
-    with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as scratch:
-        made = pathlib.Path(scratch, "made.so")
-        log = _run([*command, str(made)])
-        if not made.is_file():
+               f"-L{root / 'lib'}", "-ltorch_python", "-ltorch_cpu", "-lc10", "-o", _MADE]
+    path = _folder()
+    with contextlib.ExitStack() as stack:
+        around, folder = _make_folders(stack, path)
+        _remove_abandoned(around)
+        scratch = _make_scratch(stack, path.parent, around)
+        log = _run(command, scratch)
+        made = _read(scratch, _MADE)
+        if made is None:
             raise errors.CompileError(f"{compiler} refused the C++ extension for PyTorch {torch.__version__}; "
                                       "calls go through Python as before", 6, log)
-        made.chmod(0o644)
-        with open(made, "rb") as written:
-            os.fsync(written.fileno())
-        path = folder / f"{_digest(made.read_bytes())}.so"
-        os.replace(made, path)
-    return path
+        name = f"{_digest(made)}.so"
+        with contextlib.ExitStack() as file:
+            written = trusted_folder.open_file(file, scratch, _MADE)
+            os.fchmod(written, 0o644)
+            os.fsync(written)
+        os.replace(_MADE, name, src_dir_fd=scratch, dst_dir_fd=folder)
+    return path / name
 
 
-def _make_folder(folder):
-    """Makes a folder of the cache unless it is there: this user's, and its group's where a group that is trusted
-    has the folder around it, as the library makes its own."""
-    try:
-        folder.mkdir(mode=0o700, parents=True)
-    except FileExistsError:
-        return
-    around = folder.parent.stat().st_mode
-    if os.environ.get("DORAJIT_TRUST_GROUP") == "1" and around & stat.S_IWGRP:
-        folder.chmod(0o770 | around & stat.S_ISGID)
+def _make_folders(stack, folder):
+    """The descriptors of `cpp_extensions` and of the extension's folder in it, made where they are missing."""
+    trusted_folder.make_private(folder.parent.parent)
+    opened = trusted_folder.open_top(stack, folder.parent.parent)
+    if opened is None:
+        raise _untrusted_error(folder.parent.parent)
+    made = []
+    for path in folder.parent, folder:
+        opened = trusted_folder.make_and_enter(stack, opened, path.name)
+        if opened is None:
+            raise _untrusted_error(path)
+        made.append(opened)
+    return made
 
 
-def _remove_abandoned(scratch_folders):
-    """Those of processes that were killed."""
-    for one in scratch_folders:
+def _make_scratch(stack, path, around):
+    """The descriptor of a new folder, which is removed in the end."""
+    made = stack.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH,
+                                                           dir=trusted_folder.held_path(around)))
+    opened = trusted_folder.enter(stack, around, os.path.basename(made))
+    if opened is None:
+        raise _untrusted_error(path)
+    return opened
+
+
+def _remove_abandoned(folder):
+    """The scratch folders of processes that were killed."""
+    for name in os.listdir(folder):
         with contextlib.suppress(OSError):
-            if time.time() - one.stat().st_mtime > _LONGEST_BUILD_S:
-                shutil.rmtree(one)
+            if (name.startswith(_SCRATCH)
+                    and time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
+                    > _LONGEST_BUILD_S):
+                shutil.rmtree(f"{trusted_folder.held_path(folder)}/{name}")
 
 
-def _run(command):
-    """What a compiler says, its command first; what it made is removed if it failed."""
+def _run(command, folder):
+    """What a compiler says that runs in the folder, its command first; what it made is removed if it failed."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(command, cwd=trusted_folder.held_path(folder), env={**os.environ, "TMPDIR": "."},
+                              umask=0o077, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors="replace", check=False)
     except OSError as error:
         raise errors.NoCompilerError(f"{command[0]} cannot be run ({error.strerror}); set DORAJIT_CXX to a "
                                      "C++20 compiler", 5) from error
     if done.returncode != 0:
-        pathlib.Path(command[-1]).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_MADE, dir_fd=folder)
     return f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
