@@ -10,8 +10,10 @@ from installation import cache_entry, clean_environment, expect, run, say, tool
 COMPILERS = (("g++",), ("clang++", "clang++-19"))
 CALLS = ("engine_create", "compose", "compose_inner", "compose_residual", "backward",
          "residual_backward", "backward_workspace", "residual_backward_workspace", "norm_assembly",
-         "warmup", "explain", "launch", "workspace_bytes", "operation", "operands",
-         "engine_statistics", "engine_plan_count")
+         "warmup", "explain", "launch", "launch_scalars", "workspace_bytes",
+         "workspace_bytes_of_none", "operation", "operands", "engine_statistics", "engine_plan_count")
+# What a compiler refuses, whose log the error has.
+COMPILED = ("compiled_compose", "compiled_warmup", "compiled_launch")
 
 
 def build_with_cmake(installation, example, folder, *definitions, compiler="g++"):
@@ -49,13 +51,26 @@ def check_examples(installation, source, scratch):
             say(f"{name} with {way}: {run_example(folder / program, folder / 'cache')}")
 
 
+def make_refusing_driver(source, folder):
+    """A CUDA driver with one device, and an NVRTC that refuses every kernel."""
+    folder.mkdir(parents=True)
+    for name in ("libcuda.so.1", "libnvrtc.so.13"):
+        run([tool("gcc"), "-shared", "-fPIC", "-w", f"-Wl,-soname,{name}", "-o", folder / name,
+             source / "tests" / "python" / "fakes" / "cuda.c"])
+    return clean_environment(LD_LIBRARY_PATH=folder, DORAJIT_NVRTC=folder, DORAJIT_DATABASES="none")
+
+
+def find_compiler(names):
+    found = next((name for name in names if shutil.which(name)), None)
+    expect(found, f"{' or '.join(names)} is not on PATH: ./dev setup installs it")
+    return found
+
+
 def check_failing_calls(installation, source, scratch):
     """Errors say what is wrong, whatever compiler the application is built with, and do not leak."""
+    environment = make_refusing_driver(source, scratch / "driver")
     for names in COMPILERS:
-        compiler = next((name for name in names if shutil.which(name)), None)
-        if compiler is None:
-            say(f"failing calls: {names[0]} is not here, so nothing is built with it")
-            continue
+        compiler = find_compiler(names)
         ways = {"no standard": (), "C++14": ("-DCMAKE_CXX_STANDARD=14",)}
         if names[0] == "g++":
             # Which finds what was not destroyed when the program ends.
@@ -64,11 +79,15 @@ def check_failing_calls(installation, source, scratch):
             folder = scratch / f"{names[0]}-{way.replace(' ', '-')}"
             build_with_cmake(installation, source / "tests" / "install" / "failing_calls", folder,
                              *definitions, compiler=compiler)
-            output = run([folder / "failing_calls"], env=clean_environment())
-            for call in CALLS:
+            output = run([folder / "failing_calls"], env=environment)
+            for call in CALLS + COMPILED:
                 expect(re.search(rf"^{call}: .{{20}}", output, re.MULTILINE),
                        f"an error of {call} says nothing with {compiler}: {output}")
+            for call in COMPILED:
+                expect(re.search(rf"^{call} log: .*no such luck", output, re.MULTILINE),
+                       f"an error of {call} has no log with {compiler}: {output}")
             version = re.search(r"^version ([\d.]+), library \d+, package ([\d.]+)$", output,
                                 re.MULTILINE)
             expect(version and version[1] == version[2], f"the versions differ: {output}")
-            say(f"failing calls with {compiler}, {way}: {len(CALLS)} errors say what is wrong")
+            say(f"failing calls with {compiler}, {way}: {len(CALLS + COMPILED)} errors say what is "
+                f"wrong, {len(COMPILED)} of them have a compiler's log")

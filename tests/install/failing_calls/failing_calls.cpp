@@ -1,5 +1,8 @@
 // Every function of the C++ interface, called so that it fails: each error has to say what is
-// wrong. Prints "FUNCTION: MESSAGE" lines, and the version as the macros and the package have it.
+// wrong. Prints "FUNCTION: MESSAGE" lines, "FUNCTION log: LOG" lines for those that a compiler
+// refuses, and the version as the macros and the package have it.
+//
+// In its environment a CUDA driver with one device and an NVRTC that refuses every kernel.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -10,35 +13,43 @@ static_assert(__cplusplus >= 201703L, "dorajit's CMake target asks for C++17");
 
 namespace {
 
-int silent = 0;
+using dorajit::ConstTensorRef;
+using dorajit::Device;
+using dorajit::ElementType;
+using dorajit::Engine;
+using dorajit::Status;
+using dorajit::TensorRef;
 
+int wrong_errors = 0;
+
+// Only a compiler's error has a log.
 template <class Call>
-void expect_failure(const char* function, const Call& call) {
+void expect_failure(Status status, const char* function, const Call& call) {
   try {
     call();
     std::printf("%s: nothing was thrown\n", function);
-    ++silent;
+    ++wrong_errors;
   } catch (const dorajit::Error& error) {
     std::printf("%s: %s\n", function, error.what());
-    if (*error.what() == '\0' || error.status() != dorajit::Status::kInvalidArgument) ++silent;
+    if (!error.log().empty()) std::printf("%s log: %s\n", function, error.log().c_str());
+    const bool has_log = status == Status::kCompileError;
+    if (*error.what() == '\0' || error.status() != status || error.log().empty() == has_log) {
+      std::printf("%s: status %d, %zu characters of log\n", function,
+                  static_cast<int>(error.status()), error.log().size());
+      ++wrong_errors;
+    }
   }
 }
 
-}  // namespace
+template <class Call>
+void expect_failure(const char* function, const Call& call) {
+  expect_failure(Status::kInvalidArgument, function, call);
+}
 
-int main() {
-  using dorajit::ConstTensorRef;
-  using dorajit::ElementType;
-  using dorajit::TensorRef;
+void refuse_arguments(Engine& engine) {
   float data[6] = {};
   const TensorRef matrix(data, {2, 3}, ElementType::kFloat32);
   const TensorRef wrong(data, {4}, ElementType::kFloat32);
-  dorajit::Options options;
-  options.cache_dir = "relative";
-  expect_failure("engine_create", [&] { const dorajit::Engine engine(options); });
-
-  options.cache_dir = "";
-  dorajit::Engine engine(options);
   expect_failure("compose", [&] { engine.compose(nullptr, matrix, matrix, wrong, 1, matrix); });
   expect_failure("compose_inner",
                  [&] { engine.compose_inner(nullptr, matrix, matrix, wrong, 1, matrix, matrix); });
@@ -49,30 +60,61 @@ int main() {
   expect_failure("residual_backward",
                  [&] { engine.residual_backward(nullptr, matrix, wrong, 1, {}); });
   expect_failure("backward_workspace",
-                 [&] { static_cast<void>(dorajit::Engine::backward_workspace(matrix, wrong)); });
-  expect_failure("residual_backward_workspace", [&] {
-    static_cast<void>(dorajit::Engine::residual_backward_workspace(matrix, wrong));
-  });
+                 [&] { static_cast<void>(Engine::backward_workspace(matrix, wrong)); });
+  expect_failure("residual_backward_workspace",
+                 [&] { static_cast<void>(Engine::residual_backward_workspace(matrix, wrong)); });
   expect_failure("norm_assembly",
                  [&] { engine.norm_assembly(nullptr, matrix, matrix, wrong, 1, matrix); });
   expect_failure("warmup", [&] { engine.warmup("compose", {matrix}); });
   expect_failure("explain", [&] { static_cast<void>(engine.explain("compose", {matrix})); });
   expect_failure("launch", [&] { engine.launch(nullptr, "compose", {matrix}, {1}); });
-  expect_failure("workspace_bytes", [&] {
-    static_cast<void>(dorajit::Engine::workspace_bytes("backward", {matrix}));
+  expect_failure("launch_scalars", [&] {
+    engine.launch(nullptr, "compose", {matrix, matrix, wrong, matrix}, {1, 2, 3});
   });
+  expect_failure("workspace_bytes",
+                 [&] { static_cast<void>(Engine::workspace_bytes("backward", {matrix})); });
   expect_failure("operation", [] { static_cast<void>(dorajit::Operation("x")); });
   // No constructor makes one without an operation; memory that was overwritten does.
   dorajit::Operation lost("compose");
   std::memset(static_cast<void*>(&lost), 0, sizeof lost);
   expect_failure("operands", [&] { static_cast<void>(lost.operands()); });
-  const dorajit::Engine elsewhere = std::move(engine);
+  expect_failure("workspace_bytes_of_none",
+                 [&] { static_cast<void>(Engine::workspace_bytes(lost, {matrix})); });
+}
+
+// No call gets so far as to touch the memory.
+void refuse_kernels(Engine& engine) {
+  float data[12] = {};
+  const TensorRef matrix(data, {2, 3}, ElementType::kFloat32, Device::cuda());
+  const TensorRef gain(data + 8, {3}, ElementType::kFloat32, Device::cuda());
+  expect_failure(Status::kCompileError, "compiled_compose",
+                 [&] { engine.compose(nullptr, matrix, matrix, gain, 1, matrix); });
+  expect_failure(Status::kCompileError, "compiled_warmup",
+                 [&] { engine.warmup("compose", {matrix, matrix, gain, matrix}); });
+  expect_failure(Status::kCompileError, "compiled_launch",
+                 [&] { engine.launch(nullptr, "compose", {matrix, matrix, gain, matrix}, {1}); });
+}
+
+}  // namespace
+
+int main() {
+  dorajit::Options options;
+  options.cache_dir = "relative";
+  expect_failure("engine_create", [&] { const Engine engine(options); });
+
+  options.cache_dir = "";
+  options.tune_policy = dorajit::TunePolicy::kOff;
+  options.vouches_for_devices = true;
+  Engine engine(options);
+  refuse_arguments(engine);
+  refuse_kernels(engine);
+  const Engine elsewhere = std::move(engine);
   expect_failure("engine_statistics", [&] { static_cast<void>(engine.statistics()); });
   expect_failure("engine_plan_count", [&] { static_cast<void>(engine.plans()); });
 
   std::printf("version %d.%d.%d, library %d, package %s\n", DORAJIT_VERSION_MAJOR,
               DORAJIT_VERSION_MINOR, DORAJIT_VERSION_PATCH, static_cast<int>(dorajit_version()),
               PACKAGE_VERSION);
-  if (dorajit_version() != DORAJIT_VERSION_NUMBER) ++silent;
-  return silent == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  if (dorajit_version() != DORAJIT_VERSION_NUMBER) ++wrong_errors;
+  return wrong_errors == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
