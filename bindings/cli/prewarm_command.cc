@@ -142,6 +142,7 @@ CLI::App* PrewarmCommand::declare(CLI::App& app) {
 }
 
 Status PrewarmCommand::list(const Invocation& invocation, const PrewarmProblems& problems) const {
+  for (const std::string& arch : archs_) DORAJIT_TRY(check_arch(arch));
   // The vectors of a GPU unless only a CPU is meant; on a CPU they say nothing.
   const bool is_for_cpu = archs_.empty()
                               ? invocation.device == "cpu"

@@ -23,16 +23,26 @@ std::string joined(const std::vector<std::string>& texts) {
   return text;
 }
 
-// Whatever is installed.
-Status check_exists(compile::NvrtcCompiler& nvrtc, const std::string& arch, int number) {
-  if (number >= kOldestCurrentArch || std::ranges::contains(kFormerArchs, number)) return {};
-  const auto known = nvrtc.supported_archs();
-  const auto identity = nvrtc.identity();
+// An NVRTC that is null or cannot be had is not asked what it knows.
+Status check_exists(compile::NvrtcCompiler* nvrtc, const std::string& arch) {
+  const auto number = cuda_arch_number(arch);
+  if (!number) {
+    return fail(
+        StatusCode::kInvalidArgument,
+        std::format("--arch {} is no architecture; examples: sm_80, sm_90a, {}", arch, kNativeCpu));
+  }
+  if (*number >= kOldestCurrentArch || std::ranges::contains(kFormerArchs, *number)) return {};
+  std::string examples = "examples: sm_80, sm_90a";
+  if (nvrtc != nullptr) {
+    const auto known = nvrtc->supported_archs();
+    const auto identity = nvrtc->identity();
+    if (known && identity) examples = std::format("{} knows {}", *identity, joined(*known));
+  }
   return fail(StatusCode::kInvalidArgument,
-              std::format("--arch {}: there is no such architecture; {}", arch,
-                          known && identity ? std::format("{} knows {}", *identity, joined(*known))
-                                            : "examples: sm_80, sm_90a"));
+              std::format("--arch {}: there is no such architecture; {}", arch, examples));
 }
+
+bool is_cpu(const std::string& arch) { return arch == kNativeCpu || arch == "cpu"; }
 
 // Newer architectures than the library's newest are served with PTX; older ones not at all.
 Status check_supported(compile::NvrtcCompiler& nvrtc, const std::string& arch, int number) {
@@ -49,21 +59,19 @@ Status check_supported(compile::NvrtcCompiler& nvrtc, const std::string& arch, i
 
 }  // namespace
 
+Status check_arch(const std::string& arch) {
+  return is_cpu(arch) ? Status() : check_exists(nullptr, arch);
+}
+
 Result<compile::Target> make_target(Engine& engine, const std::string& arch) {
-  if (arch == kNativeCpu || arch == "cpu") {
+  if (is_cpu(arch)) {
     DORAJIT_TRY(engine.kernels().host_compiler().identity());
     DORAJIT_ASSIGN(const device::Device* cpu, engine.device({}));
     return cpu->info().target;
   }
-  const auto number = cuda_arch_number(arch);
-  if (!number) {
-    return fail(
-        StatusCode::kInvalidArgument,
-        std::format("--arch {} is no architecture; examples: sm_80, sm_90a, {}", arch, kNativeCpu));
-  }
   compile::NvrtcCompiler& nvrtc = engine.kernels().nvrtc();
-  DORAJIT_TRY(check_exists(nvrtc, arch, *number));
-  DORAJIT_TRY(check_supported(nvrtc, arch, *number));
+  DORAJIT_TRY(check_exists(&nvrtc, arch));
+  DORAJIT_TRY(check_supported(nvrtc, arch, *cuda_arch_number(arch)));
   return compile::Target{.kind = DeviceKind::kCuda, .arch = arch};
 }
 

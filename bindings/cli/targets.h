@@ -9,6 +9,9 @@
 
 namespace dorajit::cli {
 
+// kInvalidArgument for what is, and was, no architecture, whatever is installed.
+Status check_arch(const std::string& arch);
+
 // The target of `arch` as it stands. kInvalidArgument for what is no architecture; kNoCompiler
 // where there is no compiler or it makes nothing at all for that architecture.
 Result<compile::Target> make_target(Engine& engine, const std::string& arch);

@@ -160,16 +160,22 @@ TEST(CliPrewarm, WithoutAHostCompilerTheCpuIsUnavailable) {
 }
 
 TEST(CliPrewarm, ArchitectureThatIsNone) {
-  const CliResult result = CliSandbox().run({"prewarm", "--arch", "pentium", "--shapes", "2x64"});
-  EXPECT_EQ(result.exit_code, kUsage);
-  EXPECT_THAT(result.err, HasSubstr("--arch pentium is no architecture"));
+  std::vector<std::string> command = {"prewarm", "--arch", "pentium", "--shapes", "2x64"};
+  for (const bool lists : {false, true}) {
+    if (lists) command.emplace_back("--list");
+    const CliResult result = CliSandbox().run(command);
+    EXPECT_EQ(result.exit_code, kUsage) << lists;
+    EXPECT_THAT(result.err, HasSubstr("--arch pentium is no architecture"));
+  }
 }
 
 TEST(CliPrewarm, ArchitectureThatNeverWasIsWrongUsageWithoutNvrtcToo) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_NVRTC", "/nowhere");
   const std::vector<std::vector<std::string>> commands = {
-      {"prewarm", "--arch", "sm_42", "--shapes", "2x64"}, {"compile", "--arch", "sm_42"}};
+      {"prewarm", "--arch", "sm_42", "--shapes", "2x64"},
+      {"prewarm", "--arch", "cpu,sm_42", "--shapes", "2x64", "--list"},
+      {"compile", "--arch", "sm_42"}};
   for (const std::vector<std::string>& command : commands) {
     const CliResult never = sandbox.run(command);
     EXPECT_EQ(never.exit_code, kUsage) << command[0];
