@@ -1,9 +1,9 @@
 // The product of a block of rows of B with a span of columns of A, on the CPU.
 //
-// Elements of the product are sums over k in ascending order, one multiply-add each, so the sizes
-// of blocks and tiles change no bit. A block of k is packed in the compute type: B in rows, A in
-// panels as wide as a tile, whose rows follow one another; a panel stays in the L1 cache while the
-// rows of B pass by.
+// Elements of the product are sums over k in ascending order, one multiply-add each, of blocks of
+// kNormRankBlock, which are then added in order. A block of k is packed in the compute type: B in
+// rows, A in panels as wide as a tile, whose rows follow one another; a panel stays in the L1 cache
+// while the rows of B pass by.
 #pragma once
 
 #include "cpu/pack.h"
@@ -28,7 +28,7 @@ struct PackedProduct {
   using P = Pack<T, kBytes>;
   using Tile = ProductTile<kBytes>;
 
-  static constexpr int kDepth = 128;  // of a block of k
+  static constexpr int kDepth = kNormRankBlock;  // of a block of k
   static constexpr int kPacks = kNormSpan / P::kWidth;
   static constexpr int kPanels = (kPacks + Tile::kPacks - 1) / Tile::kPacks;
   static constexpr int kLastPanel = kPacks - (kPanels - 1) * Tile::kPacks;
@@ -46,20 +46,10 @@ struct PackedProduct {
   static DORAJIT_FORMULA void add_tile(const T* a, const T* b, long long depth, bool begins,
                                        T* to) {
     P sum[Tile::kRows][kTilePacks];
-    if (begins) {
+    DORAJIT_UNROLL_FULLY
+    for (int row = 0; row < Tile::kRows; ++row) {
       DORAJIT_UNROLL_FULLY
-      for (int row = 0; row < Tile::kRows; ++row) {
-        DORAJIT_UNROLL_FULLY
-        for (int i = 0; i < kTilePacks; ++i) sum[row][i].fill(T(0));
-      }
-    } else {
-      DORAJIT_UNROLL_FULLY
-      for (int row = 0; row < Tile::kRows; ++row) {
-        DORAJIT_UNROLL_FULLY
-        for (int i = 0; i < kTilePacks; ++i) {
-          sum[row][i].load(to + row * kNormSpan + i * P::kWidth);
-        }
-      }
+      for (int i = 0; i < kTilePacks; ++i) sum[row][i].fill(T(0));
     }
     for (long long k = 0; k < depth; ++k) {
       P column[kTilePacks];
@@ -77,7 +67,13 @@ struct PackedProduct {
     for (int row = 0; row < Tile::kRows; ++row) {
       DORAJIT_UNROLL_FULLY
       for (int i = 0; i < kTilePacks; ++i) {
-        sum[row][i].store(to + row * kNormSpan + i * P::kWidth);
+        T* const at = to + row * kNormSpan + i * P::kWidth;
+        if (!begins) {
+          P before;
+          before.load(at);
+          sum[row][i].lanes = before.lanes + sum[row][i].lanes;
+        }
+        sum[row][i].store(at);
       }
     }
   }

@@ -1,19 +1,21 @@
-// The sums of squares of fragments, as the tensor cores lay out a tile: a lane holds two rows,
-// eight apart, and two neighbouring columns of every eight (matrix_fragments.cuh), and so two
-// chains of each row.
+// The sums of squares of fragments, as the tensor cores lay out a tile: lane t holds of kRows rows,
+// t / 4 and every eighth after it, two neighbouring columns of every eight (matrix_fragments.cuh),
+// and so two chains of each row. Four neighbouring lanes share their rows; each keeps the sums of
+// spans of one of them.
 #pragma once
 
 #include "math/weight_norm.h"
 
 namespace dorajit::kernels {
 
+template <int kRows>
 struct NormFragments {
-  static constexpr int kRows = 2;
+  static_assert(kRows == 2 || kRows == 4, "four lanes keep the sums of so many rows");
 
   float chains[kRows][2] = {};
-  SpanSums<float, kRows> spans;
+  SpanSums<float, 1> spans;
 
-  // Elements e and e + 1 of eight columns, `products` of row `row` (0 or 1) of the lane.
+  // Elements e and e + 1 of eight columns, `products` of row `row` of the lane's.
   __device__ __forceinline__ void add(int row, float scale, const float (&products)[2],
                                       const float (&weights)[2]) {
     chains[row][0] = add_to_chain(scale, products[0], weights[0], chains[row][0]);
@@ -22,19 +24,33 @@ struct NormFragments {
 
   // After the last column of a span.
   __device__ __forceinline__ void end_span() {
-    float node[kRows];
+    float node[1] = {0};
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       float sum = chains[row][0] + chains[row][1];
       sum = sum + __shfl_xor_sync(0xffffffffu, sum, 1);
-      node[row] = sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+      sum = sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+      if (row == kept_row()) node[0] = sum;
       chains[row][0] = chains[row][1] = 0;
     }
     spans.push(node);
   }
 
-  // The sums of the two rows.
-  __device__ __forceinline__ void root(float (&sums)[kRows]) const { spans.root(sums); }
+  // Which of the lane's rows it keeps the sum of. Two lanes may keep the same.
+  static __device__ __forceinline__ int kept_row() { return threadIdx.x % kRows; }
+  // Whether the sum of that row is to be stored by this lane, and not by another.
+  static __device__ __forceinline__ bool stores() { return threadIdx.x % 4 < kRows; }
+  // The place of that row among those of the fragments.
+  static __device__ __forceinline__ int kept_place() {
+    return threadIdx.x % 32 / 4 + 8 * kept_row();
+  }
+
+  // The sum of that row.
+  __device__ __forceinline__ float root() const {
+    float sums[1];
+    spans.root(sums);
+    return sums[0];
+  }
 };
 
 }  // namespace dorajit::kernels

@@ -37,12 +37,19 @@ struct WeightNormMma {
   static constexpr int kThreads = kConfig.rows / kWarpRows * 32;
   static constexpr int kSlabs = kWarpRows / 16;
   static constexpr int kEights = kConfig.columns / 8;
+  static constexpr int kBlockSteps = kNormRankBlock / kConfig.rank_step;
 
   struct Task {
     long long first_row;
-    long long first_tile;
-    long long last_tile;
-    long long steps;  // of the rank; 0 where B A does not count
+    int first_tile;
+    int last_tile;
+    int steps;  // of the rank; 0 where B A does not count
+  };
+
+  // The next step that a buffer is to be filled for.
+  struct Feed {
+    int tile;
+    int step = 0;
   };
 
   // Copies a tile of kTileRows by kTileColumns elements, `remaining` of which lie in the matrix.
@@ -87,28 +94,31 @@ struct WeightNormMma {
         arguments.sizes[kNormRank], to);
   }
 
-  // Starts to fill a buffer for step `index` of the program, counted over its tiles.
+  // Starts to fill the buffer.
   static __device__ __forceinline__ void start_stage(const KernelArguments& arguments,
-                                                     const Task& task, unsigned shared,
-                                                     long long index) {
-    if (index < (task.last_tile - task.first_tile) * task.steps) {
-      const long long column = (task.first_tile + index / task.steps) * kConfig.columns;
-      const long long k = index % task.steps * kConfig.rank_step;
-      const unsigned to =
-          shared + static_cast<unsigned>(index % kConfig.stages) * Memory::kStageBytes;
+                                                     const Task& task, unsigned shared, Feed& feed,
+                                                     int buffer) {
+    if (feed.tile < task.last_tile) {
+      const int k = feed.step * kConfig.rank_step;
+      const unsigned to = shared + buffer * Memory::kStageBytes;
       copy_tile<kConfig.rank_step, kConfig.columns, Memory::kPitchA, kConfig.vector_width == 8>(
-          arguments.operands[Op::kLoraA], k, column, arguments.sizes[kNormRank],
-          arguments.sizes[kNormColumns], to);
+          arguments.operands[Op::kLoraA], k, static_cast<long long>(feed.tile) * kConfig.columns,
+          arguments.sizes[kNormRank], arguments.sizes[kNormColumns], to);
       if (Op::is_factor_aligned(arguments)) {
         copy_factor<true>(arguments, task, k, to + Memory::kBytesA);
       } else {
         copy_factor<false>(arguments, task, k, to + Memory::kBytesA);
+      }
+      if (++feed.step == task.steps) {
+        feed.step = 0;
+        ++feed.tile;
       }
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
 
   using Products = float[kSlabs][kEights][4];
+  using NormSums = NormFragments<2 * kSlabs>;
 
   static __device__ __forceinline__ void multiply_stage(unsigned stage, Products& products) {
     const int lane = threadIdx.x % 32;
@@ -116,7 +126,7 @@ struct WeightNormMma {
     const unsigned tile_a = stage + (lane % 16 * Memory::kPitchA + lane / 16 * 8) * 2;
     const unsigned tile_b = stage + Memory::kBytesA +
                             ((warp * kWarpRows + lane % 16) * Memory::kPitchB + lane / 16 * 8) * 2;
-#pragma unroll
+#pragma unroll 1  // no registers are left for more
     for (int k = 0; k < kConfig.rank_step; k += 16) {
       unsigned left[kSlabs][4];
 #pragma unroll
@@ -132,6 +142,21 @@ struct WeightNormMma {
           multiply_fragments<kFactorType>(products[slab][eight], left[slab], right[0], right[1]);
           multiply_fragments<kFactorType>(products[slab][eight + 1], left[slab], right[2],
                                           right[3]);
+        }
+      }
+    }
+  }
+
+  // Adds the sums of a block of the rank, and clears them.
+  static __device__ __forceinline__ void add_block(Products& products, Products& block) {
+#pragma unroll
+    for (int slab = 0; slab < kSlabs; ++slab) {
+#pragma unroll
+      for (int eight = 0; eight < kEights; ++eight) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          products[slab][eight][i] = products[slab][eight][i] + block[slab][eight][i];
+          block[slab][eight][i] = 0;
         }
       }
     }
@@ -184,8 +209,7 @@ struct WeightNormMma {
   }
 
   static __device__ __forceinline__ void add_tile(float scale, const Products& products,
-                                                  const Weights& weights,
-                                                  NormFragments (&sums)[kSlabs]) {
+                                                  const Weights& weights, NormSums& sums) {
 #pragma unroll
     for (int slab = 0; slab < kSlabs; ++slab) {
 #pragma unroll
@@ -195,7 +219,7 @@ struct WeightNormMma {
           const float found[2] = {products[slab][eight][2 * h], products[slab][eight][2 * h + 1]};
           const Pair& pair = weights[slab][h][eight];
           const float wide[2] = {Weight::widen(pair.elements[0]), Weight::widen(pair.elements[1])};
-          sums[slab].add(h, scale, found, wide);
+          sums.add(2 * slab + h, scale, found, wide);
         }
       }
     }
@@ -208,51 +232,44 @@ struct WeightNormMma {
     const long long columns = arguments.sizes[kNormColumns];
     const float scale = static_cast<float>(arguments.scalars[0]);
     const NormParts parts = norm_parts(columns, kConfig.most_parts);
-    const long long tiles = (columns + kConfig.columns - 1) / kConfig.columns;
-    const long long tiles_of_part = parts.columns() / kConfig.columns;
-    const long long first_tile = blockIdx.y * tiles_of_part;
-    const long long last_tile =
-        first_tile + tiles_of_part < tiles ? first_tile + tiles_of_part : tiles;
-    const long long rank = scale == 0.0F ? 0 : arguments.sizes[kNormRank];
-    const Task task{static_cast<long long>(blockIdx.x) * kConfig.rows, first_tile, last_tile,
+    const int tiles = static_cast<int>((columns + kConfig.columns - 1) / kConfig.columns);
+    const int tiles_of_part = static_cast<int>(parts.columns() / kConfig.columns);
+    const int first_tile = static_cast<int>(blockIdx.y) * tiles_of_part;
+    const int last_tile = first_tile + tiles_of_part;
+    const int rank = scale == 0.0F ? 0 : static_cast<int>(arguments.sizes[kNormRank]);
+    const Task task{static_cast<long long>(blockIdx.x) * kConfig.rows, first_tile,
+                    last_tile < tiles ? last_tile : tiles,
                     (rank + kConfig.rank_step - 1) / kConfig.rank_step};
     let_second_stage_start();
-    NormFragments sums[kSlabs];
-    long long index = 0;
+    NormSums sums;
+    Feed feed{task.first_tile};
+    int buffer = 0;
     if (task.steps > 0) {
-      for (int i = 0; i < kConfig.stages - 1; ++i) start_stage(arguments, task, shared, i);
+      for (int i = 0; i < kConfig.stages - 1; ++i) start_stage(arguments, task, shared, feed, i);
     }
-    for (long long tile = task.first_tile; tile < task.last_tile; ++tile) {
+    for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
       Weights weights;
-      load_weights(arguments, task.first_row, tile * kConfig.columns, weights);
+      load_weights(arguments, task.first_row, static_cast<long long>(tile) * kConfig.columns,
+                   weights);
       Products products = {};
+      Products block = {};
 #pragma unroll 1
-      for (long long step = 0; step < task.steps; ++step, ++index) {
+      for (int step = 0; step < task.steps; ++step) {
         asm volatile("cp.async.wait_group %0;" ::"n"(kConfig.stages - 2) : "memory");
         __syncthreads();
-        start_stage(arguments, task, shared, index + kConfig.stages - 1);
-        multiply_stage(shared + static_cast<unsigned>(index % kConfig.stages) * Memory::kStageBytes,
-                       products);
+        start_stage(arguments, task, shared, feed, (buffer > 0 ? buffer : kConfig.stages) - 1);
+        multiply_stage(shared + buffer * Memory::kStageBytes, block);
+        if (++buffer == kConfig.stages) buffer = 0;
+        if ((step + 1) % kBlockSteps == 0 || step + 1 == task.steps) add_block(products, block);
       }
       add_tile(scale, products, weights, sums);
       if ((tile + 1) * kConfig.columns % kNormSpan == 0 || tile + 1 == task.last_tile) {
-#pragma unroll
-        for (int slab = 0; slab < kSlabs; ++slab) sums[slab].end_span();
+        sums.end_span();
       }
     }
-    const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int slab = 0; slab < kSlabs; ++slab) {
-      float roots[NormFragments::kRows];
-      sums[slab].root(roots);
-#pragma unroll
-      for (int h = 0; h < NormFragments::kRows; ++h) {
-        const long long row =
-            task.first_row + threadIdx.x / 32 * kWarpRows + slab * 16 + lane / 4 + h * 8;
-        if (lane % 4 == 0 && row < arguments.sizes[kNormRows]) {
-          Op::finish_part(arguments, parts, blockIdx.y, row, roots[h]);
-        }
-      }
+    const long long row = task.first_row + threadIdx.x / 32 * kWarpRows + NormSums::kept_place();
+    if (NormSums::stores() && row < arguments.sizes[kNormRows]) {
+      Op::finish_part(arguments, parts, blockIdx.y, row, sums.root());
     }
   }
 };

@@ -46,10 +46,12 @@ struct WeightNormScalar {
     const long long last_column =
         first_column + parts.columns() < columns ? first_column + parts.columns() : columns;
     let_second_stage_start();
-    SpanSums<T, kRowsOfThread> spans;
+    const int kept = chain % kRowsOfThread;  // of the thread's rows, whose spans it keeps
+    SpanSums<T, 1> spans;
     T chains[kRowsOfThread] = {};
     for (long long column = first_column; column < last_column; column += kConfig.columns) {
       T products[kRowsOfThread][kColumnsOfThread] = {};
+      T block[kRowsOfThread][kColumnsOfThread] = {};
       for (long long k = 0; k < rank; k += kStep) {
         __syncthreads();
         for (int i = threadIdx.x; i < kStep * kConfig.columns; i += kThreads) {
@@ -71,7 +73,17 @@ struct WeightNormScalar {
             const T right = tile_a[step][chain + c * kNormChains];
 #pragma unroll
             for (int r = 0; r < kRowsOfThread; ++r) {
-              products[r][c] = fused_multiply_add(left[r], right, products[r][c]);
+              block[r][c] = fused_multiply_add(left[r], right, block[r][c]);
+            }
+          }
+        }
+        if ((k + kStep) % kNormRankBlock == 0 || k + kStep >= rank) {
+#pragma unroll
+          for (int r = 0; r < kRowsOfThread; ++r) {
+#pragma unroll
+            for (int c = 0; c < kColumnsOfThread; ++c) {
+              products[r][c] = products[r][c] + block[r][c];
+              block[r][c] = 0;
             }
           }
         }
@@ -86,24 +98,25 @@ struct WeightNormScalar {
         }
       }
       if ((column + kConfig.columns) % kNormSpan == 0 || column + kConfig.columns >= last_column) {
+        T node[1] = {};
 #pragma unroll
-        for (int distance = 1; distance < kNormChains; distance *= 2) {
+        for (int r = 0; r < kRowsOfThread; ++r) {
+          T sum = chains[r];
 #pragma unroll
-          for (int r = 0; r < kRowsOfThread; ++r) {
-            chains[r] = chains[r] + __shfl_xor_sync(0xffffffffu, chains[r], distance);
+          for (int distance = 1; distance < kNormChains; distance *= 2) {
+            sum = sum + __shfl_xor_sync(0xffffffffu, sum, distance);
           }
+          if (r == kept) node[0] = sum;
+          chains[r] = 0;
         }
-        spans.push(chains);
-#pragma unroll
-        for (int r = 0; r < kRowsOfThread; ++r) chains[r] = 0;
+        spans.push(node);
       }
     }
-    T roots[kRowsOfThread];
-    spans.root(roots);
-#pragma unroll
-    for (int r = 0; r < kRowsOfThread; ++r) {
-      const long long row = first_row + group + r * kRowGroups;
-      if (chain == 0 && row < rows) Op::finish_part(arguments, parts, blockIdx.y, row, roots[r]);
+    T root[1];
+    spans.root(root);
+    const long long row = first_row + group + kept * kRowGroups;
+    if (chain < kRowsOfThread && row < rows) {
+      Op::finish_part(arguments, parts, blockIdx.y, row, root[0]);
     }
   }
 };

@@ -164,28 +164,30 @@ struct WeightNormWgmma {
   }
 
   using Products = float[kConfig.columns / 2];
+  using NormSums = NormFragments<2>;
 
   static __device__ __forceinline__ void keep_in_registers(Products& products) {
 #pragma unroll
     for (int i = 0; i < kConfig.columns / 2; ++i) asm volatile("" : "+f"(products[i])::"memory");
   }
 
-  // A tile of B A of this warpgroup's rows.
-  static __device__ __forceinline__ void multiply_tile(const Task& task, const Rings& rings,
-                                                       int group, RingPosition<kConfig.stages>& at,
-                                                       Products& products) {
+  // The products of `steps` stages from stage `first` of the rank on, by this warpgroup's rows. The
+  // previous contents of `products` are lost.
+  static __device__ __forceinline__ void multiply_block(const Rings& rings, int group, int first,
+                                                        int steps, RingPosition<kConfig.stages>& at,
+                                                        Products& products) {
     const bool releases = threadIdx.x % kGroupThreads == 0;
     int unreleased = -1;
-    for (int step = 0; step < task.rank_stages(); ++step) {
+    for (int step = 0; step < steps; ++step) {
       rings.stage_full(at.index).wait(at.parity);
-      const int k = step * kConfig.rank_step;
+      const int k = (first + step) * kConfig.rank_step;
       const unsigned factor = rings.factor() + k / 64 * Memory::kBlockBytes +
                               group * 64 * Memory::kRowBytes + k % 64 * 2;
       keep_in_registers(products);
       begin_products();
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
-        Wgmma<kFactorType>::multiply(
+        multiply_tiles<kFactorType>(
             products, describe_tile(factor + i * 32, 16),
             describe_tile(rings.stage(at.index) + i * 16 * Memory::kRowBytes,
                           kConfig.rank_step * Memory::kRowBytes),
@@ -202,13 +204,31 @@ struct WeightNormWgmma {
     keep_in_registers(products);
     wait_for_products<0>();
     keep_in_registers(products);
-    if (releases && unreleased >= 0) rings.stage_empty(unreleased).arrive();
+    if (releases) rings.stage_empty(unreleased).arrive();
+  }
+
+  // A tile of B A of this warpgroup's rows. While this warpgroup adds a block to the sum, the
+  // tensor cores multiply for the other.
+  static __device__ __forceinline__ void multiply_tile(const Task& task, const Rings& rings,
+                                                       int group, RingPosition<kConfig.stages>& at,
+                                                       Products& sum) {
+    constexpr int kBlockStages = kNormRankBlock / kConfig.rank_step;
+    const int stages = task.rank_stages();
+    multiply_block(rings, group, 0, stages < kBlockStages ? stages : kBlockStages, at, sum);
+#pragma unroll 1
+    for (int first = kBlockStages; first < stages; first += kBlockStages) {
+      const int left = stages - first;
+      Products block;
+      multiply_block(rings, group, first, left < kBlockStages ? left : kBlockStages, at, block);
+#pragma unroll
+      for (int i = 0; i < kConfig.columns / 2; ++i) sum[i] = sum[i] + block[i];
+    }
   }
 
   // Adds the columns of one unit of W: 16 at a time.
   static __device__ __forceinline__ void add_unit(unsigned unit, int group, float scale,
                                                   const float* products, Barrier empty,
-                                                  NormFragments& sums) {
+                                                  NormSums& sums) {
     constexpr int kRowBytes = Memory::kRowBytes;
     const int warp = threadIdx.x % kGroupThreads / 32;
     const int lane = threadIdx.x % 32;
@@ -275,7 +295,7 @@ struct WeightNormWgmma {
     }
     RingPosition<kConfig.stages> stage;
     RingPosition<kConfig.weight_units> unit;
-    NormFragments sums;
+    NormSums sums;
     Products products = {};
     for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
       if (task.rank > 0) multiply_tile(task, rings, group, stage, products);
@@ -290,16 +310,10 @@ struct WeightNormWgmma {
         sums.end_span();
       }
     }
-    float roots[NormFragments::kRows];
-    sums.root(roots);
-    const int lane = threadIdx.x % 32;
-    const long long row =
-        task.first_row + group * 64 + threadIdx.x % kGroupThreads / 32 * 16 + lane / 4;
-#pragma unroll
-    for (int h = 0; h < NormFragments::kRows; ++h) {
-      if (lane % 4 == 0 && row + 8 * h < arguments.sizes[kNormRows]) {
-        Op::finish_part(arguments, parts, blockIdx.y, row + 8 * h, roots[h]);
-      }
+    const long long row = task.first_row + group * 64 + threadIdx.x % kGroupThreads / 32 * 16 +
+                          NormSums::kept_place();
+    if (NormSums::stores() && row < arguments.sizes[kNormRows]) {
+      Op::finish_part(arguments, parts, blockIdx.y, row, sums.root());
     }
   }
 
@@ -325,12 +339,16 @@ struct WeightNormWgmma {
     __syncthreads();
     const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
     if (group < kGroups) {
+      if constexpr (kGroups > 1) take_registers<240>();
       sum_rows(arguments, parts, task, rings, group);
-    } else if (threadIdx.x == kGroups * kGroupThreads) {
-      if (task.rank > 0 && Op::is_factor_aligned(arguments)) bring_factor(task, rings, lora_b);
-      bring_stages(task, rings, lora_a);
-    } else if (threadIdx.x == kGroups * kGroupThreads + 32) {
-      bring_units(task, rings, weight);
+    } else {
+      if constexpr (kGroups > 1) leave_registers<24>();
+      if (threadIdx.x == kGroups * kGroupThreads) {
+        if (task.rank > 0 && Op::is_factor_aligned(arguments)) bring_factor(task, rings, lora_b);
+        bring_stages(task, rings, lora_a);
+      } else if (threadIdx.x == kGroups * kGroupThreads + 32) {
+        bring_units(task, rings, weight);
+      }
     }
   }
 };

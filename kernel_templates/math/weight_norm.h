@@ -26,6 +26,10 @@ inline constexpr int kNormRank = 2;
 
 inline constexpr int kNormSpan = 256;
 inline constexpr int kNormChains = 8;
+// An element of B A is a sum of sums over so much of the rank each. Within them tensor cores
+// truncate, and the errors of products of one sign add up; the sums are added in ascending order,
+// rounded to nearest.
+inline constexpr int kNormRankBlock = 64;
 // Parts of a row whose sums are kept in the workspace until the second stage adds them.
 inline constexpr int kMostNormParts = 8;
 // A tree has 2^10 spans, which are 262144 columns.

@@ -19,7 +19,8 @@ struct WeightNormCase {
   std::int64_t misalignment = 0;  // elements before the first of each matrix
   double scale = 0.7;
   bool has_zero_b = false;
-  bool cancels = false;  // whether W is about -scale * B A
+  bool has_one_sign = false;  // whether A and B are positive
+  bool cancels = false;       // whether W is about -scale * B A
 };
 
 struct WeightNormOutcome {
@@ -29,9 +30,9 @@ struct WeightNormOutcome {
 };
 
 // Runs every config of the space that serves the case's alignment. Outputs are f32 (f64 with f64),
-// with a magnitude and a gain. A norm may be off by 5e-7 (f64: 1e-13) of ||W_i|| + |s| || |B| |A|
-// ||_i; two configs may not differ in a bit, and nothing but the outputs and the workspace may be
-// written.
+// with a magnitude and a gain. A norm may be off by 5e-7 (an f32 factor: 1e-6, f64: 1e-13) of
+// ||W_i|| + |s| || |B| |A| ||_i; two configs may not differ in a bit, and nothing but the outputs
+// and the workspace may be written.
 WeightNormOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
                                   const std::vector<kernels::ElementType>& factors_and_weight,
                                   const WeightNormCase& one, kernels::SpaceKind space);

@@ -24,6 +24,17 @@ inline std::vector<WeightNormCase> weight_norm_cases() {
   };
 }
 
+// Factors of one sign, whose rounding errors do not cancel: more for every 64 of the rank on tensor
+// cores that add all of it.
+inline std::vector<WeightNormCase> weight_norms_of_one_sign() {
+  return {
+      {.rows = 65, .columns = 520, .rank = 64, .has_one_sign = true},
+      {.rows = 65, .columns = 520, .rank = 384, .has_one_sign = true},
+      {.rows = 65, .columns = 520, .rank = 1024, .has_one_sign = true},
+      {.rows = 65, .columns = 520, .rank = 1000, .misalignment = 1, .has_one_sign = true},
+  };
+}
+
 // Weight, A and B.
 inline std::vector<std::vector<kernels::ElementType>> weight_norm_types() {
   using enum kernels::ElementType;

@@ -24,13 +24,21 @@ TEST_F(WeightNormOnGpu, EveryConfigOfTheSlimSpaceKeepsTheBoundAndTheBits) {
   }
 }
 
+TEST_F(WeightNormOnGpu, FactorsOfOneSignKeepTheBound) {
+  for (const auto& types : weight_norm_types()) {
+    for (const WeightNormCase& one : weight_norms_of_one_sign()) run(types, one);
+  }
+}
+
 TEST_F(WeightNormOnGpu, AlignmentChangesNoBit) {
   using enum kernels::ElementType;
-  WeightNormCase aligned{.rows = 130, .columns = 1024, .rank = 40};
-  WeightNormCase shifted = aligned;
-  shifted.misalignment = 1;
-  EXPECT_EQ(run({kBfloat16, kBfloat16, kBfloat16}, aligned).norms,
-            run({kBfloat16, kBfloat16, kBfloat16}, shifted).norms);
+  for (const std::int64_t rank : {40, 200}) {
+    WeightNormCase aligned{.rows = 130, .columns = 1024, .rank = rank};
+    WeightNormCase shifted = aligned;
+    shifted.misalignment = 1;
+    EXPECT_EQ(run({kBfloat16, kBfloat16, kBfloat16}, aligned).norms,
+              run({kBfloat16, kBfloat16, kBfloat16}, shifted).norms);
+  }
 }
 
 TEST_F(WeightNormOnGpu, ABOfZerosGivesTheBitsOfTheCpu) {

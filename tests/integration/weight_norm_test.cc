@@ -47,6 +47,7 @@ TEST_F(WeightNormOnCpu, EveryConfigKeepsTheBoundAndTheBitsOfTheBuiltinKernel) {
 TEST_F(WeightNormOnCpu, TheBuiltinKernelKeepsTheBoundForEveryMixOfTypes) {
   for (const auto& types : weight_norm_types()) {
     for (const WeightNormCase& one : weight_norm_cases()) run(builtin_, types, one);
+    for (const WeightNormCase& one : weight_norms_of_one_sign()) run(builtin_, types, one);
   }
   EXPECT_EQ(statistics_.compilations, 0);
 }
