@@ -70,3 +70,26 @@ def compose_residual(lora, result, gain, bias, scale, keeps_inner):
         return made
     out, inner = expression.compose_residual(lora, result, gain, bias, scale, dtype)
     return out, inner if keeps_inner else None
+
+
+def compose_residual_over(lora, result, gain, bias, scale, keeps_inner):
+    """The same for a caller that alone has lora and result: the output is result, written in place and so of its
+    type, and inner is lora if that is as wide as both. `gain` and `bias` are of one dimension."""
+    inner = None
+    if keeps_inner:
+        dtype = lora.dtype
+        if result.dtype is not dtype:
+            dtype = expression.sum_type(lora, result)
+        inner = lora if lora.dtype is dtype else dtype
+    inputs, outputs = (lora, result, gain, bias), (result, inner)
+    if state.enabled:
+        try:  # as compose
+            return _native_compose_residual(*inputs, *outputs, scale)
+        except errors.Error as error:
+            made = run.launch_over_views(error, _compose_residual, inputs, outputs, (scale,))
+    else:
+        made = run.launch(_compose_residual, inputs, outputs, scale)
+    if made is not None:
+        return made
+    out, inner = expression.compose_residual(lora, result, gain, bias, scale)
+    return out.to(result.dtype), inner if keeps_inner else None

@@ -12,6 +12,13 @@ def eps(dtype):
     return 1e-6 if dtype in _HALVES else 1e-12
 
 
+def divisor(norm, dtype):
+    """What a magnitude of this type is divided by: the norm, rounded to that type and no less than eps; of halves in
+    float32."""
+    wide = torch.float32 if dtype in _HALVES else dtype
+    return norm.to(dtype).to(wide).clamp_min(eps(dtype))
+
+
 def gain(magnitude, norm):
     """magnitude / max(norm, eps), differentiable for the magnitude; the norm is a constant.
 
@@ -40,10 +47,8 @@ def gain(magnitude, norm):
                          f"on {norm.device}; move both to one device")
     if engines.is_dtensor(magnitude) or engines.is_dtensor(norm):
         norm = _beside(magnitude, norm.detach())
-    norm = norm.detach().to(magnitude.dtype)
-    wide = torch.float32 if magnitude.dtype in _HALVES else magnitude.dtype
-    norm = norm.to(wide).clamp_min(eps(magnitude.dtype)).reshape(magnitude.shape)
-    return magnitude.to(wide) / norm
+    norm = divisor(norm.detach(), magnitude.dtype).reshape(magnitude.shape)
+    return magnitude.to(norm.dtype) / norm
 
 
 def _beside(magnitude, norm):

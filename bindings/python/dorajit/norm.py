@@ -11,7 +11,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from dorajit import checks, eligibility, factored_norm, norm_kernel, thresholds
+from dorajit import checks, eligibility, factored_norm, gain, norm_kernel, thresholds
 from dorajit.eligibility import OPERATOR
 from dorajit.sharded import engines
 
@@ -89,6 +89,19 @@ def norms(*call):
     """The norms of plain matrices: (matrix, a, b, scale, budget, dtype) -> one number of that type per row."""
     made = norm_kernel.norms(*call)
     return factored_norm.norms(*call) if made is None else made
+
+
+def norms_and_gain(weight, lora_A, lora_B, magnitude, scale):
+    """weight_norm of plain matrices, and the gain that a magnitude of one dimension has over it; both constants for
+    autograd."""
+    made = None
+    if weight.dim() == lora_A.dim() == lora_B.dim() == 2:
+        made = norm_kernel.norms_and_gain(weight, lora_A, lora_B, magnitude, scale,
+                                          sum_type(weight, lora_A, lora_B))
+    if made is None:
+        norm = _computed(weight, lora_A, lora_B, scale, None)
+        made = norm, gain.gain(magnitude.detach(), norm)
+    return made
 
 
 def squares(*call):

@@ -131,6 +131,29 @@ def norms(matrix, a, b, scale, budget, dtype, squared=False):
     return made
 
 
+def norms_and_gain(matrix, a, b, magnitude, scale, dtype):
+    """The norms of the rows of matrix + scale * b @ a, of the element type, and magnitude over them, as
+    dorajit.gain makes it to the bit: one launch. None where norms and gain are to be made apart, which says what is
+    wrong with the tensors as well.
+
+    Args:
+        magnitude: [rows], of matrix's rows.
+    """
+    rank = a.shape[0]
+    if (scale == 0 or not rank or matrix.shape[1] != a.shape[1] or b.shape[1] != rank
+            or not matrix.shape[0] == b.shape[0] == magnitude.shape[0]
+            or not (_has_rows(matrix) and _has_rows(a) and _has_rows(b) and magnitude.is_contiguous())
+            or magnitude.dtype not in _TYPES or not serves(matrix, a, b, dtype)
+            or (magnitude.dtype is torch.float64) != (dtype is torch.float64)):
+        return None
+    wide = torch.float32 if magnitude.dtype in _HALVES else magnitude.dtype
+    try:
+        norm, _, gain = _weight_norm.launch(matrix, a, b, magnitude, dtype, None, wide, scale)
+    except errors.Error:
+        return None
+    return norm, gain
+
+
 def _has_rows(matrix):
     """Whether rows are of contiguous elements and do not overlap."""
     rows, columns = matrix.shape

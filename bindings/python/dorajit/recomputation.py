@@ -1,7 +1,8 @@
-"""The norms of a forward pass, for when gradient checkpointing runs that pass again in its backward."""
+"""What a forward pass made of the weights alone, norms or norms and gain, for when gradient checkpointing runs that
+pass again in its backward."""
 
 import weakref
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -21,7 +22,7 @@ class Pass(NamedTuple):
 
     key: Optional[tuple] = None
     storages: tuple = ()
-    norms: Optional[torch.Tensor] = None
+    norms: Any = None
 
 
 def norms(layer, operands, scale, compute):
@@ -35,7 +36,7 @@ def norms(layer, operands, scale, compute):
         layer: the module whose norms these are.
         operands: the tensors that the norms are made of.
         scale: what else they depend on.
-        compute: makes the norms, one number per row.
+        compute: makes the norms, or whatever is made of these operands.
     """
     if eligibility.is_observed():
         return compute()

@@ -1,0 +1,221 @@
+"""A linear layer with a DoRA adapter (arXiv:2402.09353; in the form of arXiv:2603.22276, appendix A) as one node of
+autograd's graph.
+
+Five launches forward: norms and gain, x W^T, S = x A^T, S B^T, and the composition, which is written over the base
+result. Backward, one pass over the activations makes u = g * d_out and d_g, and four products the rest, whose own
+factor is the scale:
+
+    d_B = s u^T S,    t = u B,    d_A = s t^T x,    d_x = u W + s t A
+"""
+
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dorajit import autograd, checks, compositions, eligibility, gain, norm, precision, recomputation, tiers
+from dorajit.control import state
+from dorajit.eligibility import AUTOGRAD, SOMEBODY
+
+_NAME = "dora_linear"
+# Bound once, since each of them is called on every call.
+_is_compiling = eligibility.is_compiling
+_who_sees = eligibility.who_sees
+_is_autocast_enabled = torch.is_autocast_enabled
+
+
+def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magnitude: Tensor, scale: float,
+                bias: Optional[Tensor] = None) -> Tensor:
+    """x (g * (W + s B A))^T + bias, with g = magnitude / ||W + s B A|| by rows: a DoRA layer, arXiv:2402.09353.
+
+    The norm is a constant for autograd (section 4.3). A call that nobody but autograd observes, with a weight and a
+    bias that are not trained, is one node of its graph; any other is composed of torch.nn.functional.linear,
+    dorajit.weight_norm and dorajit.fused_dora_compose_residual, with the same results but for rounding.
+
+    Args:
+        x: [..., in_features].
+        weight: [out_features, in_features], of x's type, of any strides.
+        lora_A, lora_B: [rank, in_features], [out_features, rank], of one type. Where it is not x's, the low-rank
+            result is made in it, and added to the base result in float32.
+        magnitude: one element per row of weight, of any type, used as it is.
+        scale: a float.
+        bias: [out_features], or None. It is not scaled.
+
+    Under autocast x, weight, bias and both factors are cast as by torch.nn.functional.linear, each once. The norm is
+    that of the tensors as they are.
+
+    Returns:
+        [..., out_features], in the type of torch.nn.functional.linear(x, weight, bias), rounded once from float32
+        (float64). Differentiable as often as one likes.
+
+    Raises:
+        TypeError: scale is no float.
+        ValueError: shapes or devices do not go together.
+        RuntimeError: x and weight are of two types; what the products of PyTorch raise.
+    """
+    if type(scale) is not float and not _is_compiling():
+        scale = checks.scale(_NAME, scale)
+    if x.shape[-1:] != weight.shape[1:]:
+        raise ValueError(f"{_NAME}: argument `x` has shape {tuple(x.shape)}, but `weight` has "
+                         f"{tuple(weight.shape)}; give both as many columns")
+    out = at_once(None, x, weight, lora_A, lora_B, magnitude, scale, bias)
+    return _composed(x, weight, lora_A, lora_B, magnitude, scale, bias) if out is None else out
+
+
+def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None):
+    """dora_linear as one node, or as its launches alone where no graph is built; None for calls that are to be
+    composed, whatever is wrong with them included.
+
+    Args:
+        layer: whose norms recomputation keeps; None for nobody's.
+        gains: a function that gives the norms and the gain, for a caller that keeps them; None: they are made.
+    """
+    if _is_compiling() or not state.enabled:
+        return None
+    tensors = (x, weight, lora_A, lora_B, magnitude) if bias is None else (x, weight, lora_A, lora_B, magnitude,
+                                                                           bias)
+    seen = _who_sees(*tensors, scale)
+    if seen == SOMEBODY:
+        return None
+    if seen == AUTOGRAD and (not state.fused_backward or weight.requires_grad
+                             or (bias is not None and bias.requires_grad)):
+        return None
+    channels = magnitude if magnitude.dim() == 1 else magnitude.reshape(-1)
+    norms, factor = (gains or _gains)(layer, weight, lora_A, lora_B, channels, scale)
+    kind = x.device.type
+    dtype = lora_A.dtype
+    if _is_autocast_enabled(kind):
+        x, weight = precision.as_autocast(x), precision.as_autocast(weight)
+        bias = bias if bias is None else precision.as_autocast(bias)
+        dtype = dtype if dtype is torch.float64 else torch.get_autocast_dtype(kind)
+    if seen == AUTOGRAD:
+        return _apply(x, lora_A, lora_B, channels, weight, norms, factor, bias, scale, dtype)
+    return _forward(x, weight, lora_A.to(dtype), lora_B.to(dtype), factor, bias, scale, False)[0]
+
+
+def _gains(layer, weight, lora_A, lora_B, magnitude, scale):
+    def made():
+        return norm.norms_and_gain(weight, lora_A, lora_B, magnitude, scale)
+    return made() if layer is None else recomputation.norms(layer, (weight, lora_A, lora_B, magnitude), scale, made)
+
+
+def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):
+    result = F.linear(x, weight, bias)
+    lora = F.linear(F.linear(x.to(lora_A.dtype), lora_A), lora_B)
+    factor = gain.gain(magnitude.reshape(-1), norm.weight_norm(weight, lora_A, lora_B, scale))
+    return tiers.total(lora, result, factor, scale, bias).to(result.dtype)
+
+
+def _forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
+    """The output, S, and inner or None. The factors are of the type in which the low-rank result is made."""
+    result = F.linear(x, weight, bias)
+    if result._is_view():  # which may not be written later, being made without a graph; its base has no other use
+        result = torch.ops.aten._unsafe_view(result, result.shape)
+    low = F.linear(x if x.dtype is lora_A.dtype else x.to(lora_A.dtype), lora_A)
+    out, inner = _compose_low_rank(low, lora_B, result, factor, bias, scale, keeps_inner)
+    return out, low, inner
+
+
+def _compose_low_rank(low, lora_B, result, factor, bias, scale, keeps_inner):
+    """The composition of S B^T and the base result, in the memory of that; inner or None."""
+    return compositions.compose_residual_over(F.linear(low, lora_B), result, factor, bias, scale, keeps_inner)
+
+
+class DoraLinear(torch.autograd.Function):
+    """The node. Saves x, S, inner, gain and norms, each where a gradient needs it, and the weights."""
+
+    @staticmethod
+    def forward(ctx, x, lora_A, lora_B, magnitude, weight, norms, factor, bias, scale, dtype):
+        of_x, of_a, of_b, of_magnitude = wanted = ctx.needs_input_grad[:4]
+        a, b = lora_A.to(dtype), lora_B.to(dtype)
+        out, low, inner = _forward(x, weight, a, b, factor, bias, scale, of_magnitude)
+        ctx.set_materialize_grads(False)
+        ctx.scale = scale
+        # Gradients of gradients go back to these.
+        ctx.trained = lora_A, lora_B, magnitude
+        ctx.x_dtype = x.dtype
+        ctx.save_for_backward(x if of_a or sum(wanted) > 1 else None, weight, a, b, low if of_b else None, inner,
+                              factor, norms if of_magnitude else None)
+        return out
+
+    @staticmethod
+    def backward(ctx, d_out):
+        if d_out is None:
+            return (None,) * 10
+        kind = d_out.device.type
+        if torch.is_autocast_enabled(kind):  # the types are those of the forward pass
+            with precision.without_autocast(kind):
+                return *_gradients(ctx, d_out), *(None,) * 6
+        return *_gradients(ctx, d_out), *(None,) * 6
+
+
+# What torch.autograd.Function.apply calls when no transform is active.
+_apply = super(torch.autograd.Function, DoraLinear).apply
+
+
+def _gradients(ctx, d_out):
+    """Those for x, A, B and the magnitude, None where they are not wanted."""
+    of_x, of_a, of_b, of_magnitude = ctx.needs_input_grad[:4]
+    x, weight, a, b, low, inner, factor, norms = ctx.saved_tensors
+    lora_A, lora_B, magnitude = ctx.trained
+    x_dtype, scale = ctx.x_dtype, ctx.scale
+    if torch.is_grad_enabled():
+        a, b, low, inner, factor = _with_graph(ctx, x, weight, a, b, low, inner, factor, norms)
+    dtype = a.dtype
+    is_mixed = dtype is not x_dtype
+    of_both = of_x or of_a or of_b
+    d_lora, u, d_gain = autograd.residual_backward(
+        d_out, inner, factor, scale, (is_mixed and of_both, of_x or (of_both and not is_mixed), of_magnitude),
+        dtype, x_dtype)
+    d_x = d_a = d_b = d_magnitude = None
+    if of_both:
+        rows = _rows(u if d_lora is None else d_lora)
+        if not is_mixed:
+            d_lora, left = rows, scale
+        else:
+            d_lora, left = rows, 1.0  # which has the scale
+        through = d_lora @ b if of_x or of_a else None
+        if of_b:
+            d_b = _product(d_lora.t(), _rows(low), left, b, lora_B.dtype)
+        if of_a:
+            d_a = _product(through.t(), _rows(x).to(dtype), left, a, lora_A.dtype)
+        if of_x:
+            d_x = _rows(u) @ weight
+            if is_mixed:
+                d_x = d_x + (through @ a).to(x_dtype)
+            else:
+                d_x.addmm_(through, a, alpha=left)
+            d_x = d_x.view(*d_out.shape[:-1], weight.shape[1])
+    if of_magnitude:
+        d_magnitude = (d_gain / gain.divisor(norms, magnitude.dtype)).to(magnitude.dtype)
+    return d_x, d_a, d_b, d_magnitude
+
+
+def _rows(tensor):
+    return tensor if tensor.dim() == 2 else tensor.reshape(-1, tensor.shape[-1])
+
+
+def _product(left, right, factor, like, dtype):
+    """factor * left @ right in the element type; `like` is any tensor of the product's shape and left's type."""
+    if torch.is_grad_enabled():
+        return (factor * (left @ right)).to(dtype)
+    return torch.addmm(like, left, right, beta=0, alpha=factor).to(dtype)
+
+
+def _with_graph(ctx, x, weight, a, b, low, inner, factor, norms):
+    """The saved tensors that are no inputs, with the same elements, as results of the inputs."""
+    lora_A, lora_B, magnitude = ctx.trained
+    def attached(value, source):  # a value of the source's type is the source
+        return value if value.dtype is source.dtype else value + (source - source.detach()).to(value.dtype)
+    with precision.without_autocast(a.device.type):
+        a, b = attached(a, lora_A), attached(b, lora_B)
+        if ctx.needs_input_grad[3]:
+            divisor = gain.divisor(norms, magnitude.dtype)
+            factor = factor + (magnitude - magnitude.detach()).to(divisor.dtype) / divisor
+        if x is not None and (low is not None or inner is not None):
+            made = F.linear(x.to(a.dtype), a)
+            low = None if low is None else made
+            if inner is not None:
+                inner = (ctx.scale * F.linear(made, b).to(inner.dtype) + F.linear(x, weight).to(inner.dtype))
+    return a, b, low, inner, factor

@@ -1,0 +1,461 @@
+"""dorajit.dora_linear: a whole layer as one node of autograd's graph."""
+
+import copy
+import itertools
+
+import dorajit
+import pytest
+import torch
+import torch.nn.functional as F
+from dorajit import linear
+from torch.utils.checkpoint import checkpoint
+
+F32, BF16, F16, F64 = torch.float32, torch.bfloat16, torch.float16, torch.float64
+SCALE = 0.75
+NAMES = ["x", "lora_A", "lora_B", "magnitude"]
+STEP = {"norm": 1, "compose_residual": 1, "residual_backward": 1}
+# Types of x and the weight, of the factors, of the magnitude.
+MIXES = [(F32, F32, F32), (BF16, BF16, BF16), (BF16, BF16, F32), (F16, F16, F32), (BF16, F32, F32), (F16, F32, F32),
+         (F32, BF16, F32), (F64, F64, F64), (F64, F64, F32), (F32, F64, F32), (F32, F32, F64)]
+
+
+def operands(device, types=(F32, F32, F32), shape=(5, 24), out=40, rank=3, bias=True, trained=NAMES):
+    """x, weight, A, B, magnitude and bias, of which those that are named require grad."""
+    base, factors, magnitudes = types
+    made = {"x": torch.randn(shape).to(base), "weight": torch.randn(out, shape[-1]).to(base) / 5,
+            "lora_A": torch.randn(rank, shape[-1]).to(factors) / 5, "lora_B": torch.randn(out, rank).to(factors)}
+    dense = made["weight"].double() + SCALE * made["lora_B"].double() @ made["lora_A"].double()
+    made["magnitude"] = (dense.norm(dim=1) * (1 + torch.randn(out) / 4)).to(magnitudes)
+    made["bias"] = torch.randn(out).to(base) if bias else None
+    return {name: one if one is None else one.to(device).requires_grad_(name in trained)
+            for name, one in made.items()}
+
+
+def ours(of):
+    return dorajit.dora_linear(of["x"], of["weight"], of["lora_A"], of["lora_B"], of["magnitude"], SCALE, of["bias"])
+
+
+def exact(of):
+    """The same in float64."""
+    x, weight, a, b, magnitude = (of[name].double() for name in ("x", "weight", "lora_A", "lora_B", "magnitude"))
+    adapted = weight + SCALE * b @ a
+    gain = magnitude.reshape(-1) / adapted.detach().norm(dim=1)
+    return F.linear(x, gain[:, None] * adapted, None if of["bias"] is None else of["bias"].double())
+
+
+def trained(of):
+    return [one for one in of.values() if one is not None and one.requires_grad]
+
+
+def step(function, of, seed):
+    out = function(of)
+    return [out.detach(), *torch.autograd.grad(out, trained(of), seed.to(out.dtype))]
+
+
+def assert_near(found, expected, bound):
+    """By the size of the largest element."""
+    for one, other in zip(found, expected, strict=True):
+        error = (one.double() - other.double()).abs().max() / other.double().abs().max()
+        assert error <= bound, f"{error:.2e} of a tensor of shape {tuple(one.shape)}"
+
+
+def bound_of(types):
+    if BF16 in types[:2]:
+        return 2e-2
+    return 3e-3 if F16 in types[:2] else 1e-12 if set(types) == {F64} else 3e-6
+
+
+@pytest.mark.parametrize("types", MIXES)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(24,), (5, 24), (2, 3, 24), (2, 1, 3, 24)])
+def test_values_and_gradients_are_those_of_float64(device, types, bias, shape):
+    of = operands(device, types, shape, bias=bias)
+    out = ours(of)
+    assert out.dtype is types[0] and "DoraLinear" in out.grad_fn.name()
+    seed = torch.randn(out.shape, device=device).to(types[0])
+    found, expected = step(ours, of, seed), step(exact, of, seed)
+    assert [one.dtype for one in found[1:]] == [one.dtype for one in trained(of)]
+    assert [one.shape for one in found[1:]] == [one.shape for one in trained(of)]
+    assert_near(found, expected, bound_of(types))
+
+
+@pytest.mark.parametrize("types", MIXES)
+def test_the_composed_way_gives_the_same(device, types):
+    of = operands(device, types, (2, 3, 24))
+    seed = torch.randn(2, 3, 40, device=device).to(types[0])
+    found = step(ours, of, seed)
+    given = *(of[name] for name in ("x", "weight", "lora_A", "lora_B", "magnitude")), SCALE, of["bias"]
+    expected = step(lambda _: linear._composed(*given), of, seed)
+    assert torch.equal(found[0], expected[0])  # to the bit, in both rounded once
+    assert_near(found, expected, bound_of(types))
+
+
+def with_norm(of, norm):
+    """exact, over norms that do not move."""
+    adapted = of["weight"] + SCALE * of["lora_B"] @ of["lora_A"]
+    return F.linear(of["x"], (of["magnitude"] / norm)[:, None] * adapted, of["bias"])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_gradients_by_differences(device, bias):
+    of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2, bias=bias)
+    norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE)
+    given = [of[name] for name in NAMES]
+    # Differences move the norm as well, which is a constant: so they are those of the formula over it.
+    assert torch.autograd.gradcheck(lambda *moved: with_norm({**of, **dict(zip(NAMES, moved))}, norm), given)
+    seed = torch.randn(2, 3, 6, dtype=F64, device=device)
+    assert_near(step(ours, of, seed), step(lambda of: with_norm(of, norm), of, seed), 1e-13)
+    # Of x and the magnitude alone, which the norm does not depend on.
+    def function(x, magnitude):
+        return ours({**of, "x": x, "magnitude": magnitude})
+    assert torch.autograd.gradcheck(function, (of["x"], of["magnitude"]))
+
+
+@pytest.mark.parametrize("wanted", [subset for count in range(5) for subset in itertools.combinations(NAMES, count)],
+                         ids="-".join)
+@pytest.mark.parametrize("types", [(F32, F32, F32), (BF16, F32, F32)])
+def test_only_what_is_wanted_is_computed(device, layer_launches, wanted, types):
+    of = operands(device, types, trained=wanted)
+    expected = operands(device, types)
+    for name, one in of.items():
+        expected[name] = one.detach().requires_grad_(name in NAMES)
+    layer_launches()
+    out = ours(of)
+    assert out.requires_grad == bool(wanted)
+    kept = out.grad_fn.saved_tensors if wanted else ()
+    assert sum(one is not None and one.shape == out.shape for one in kept) == ("magnitude" in wanted)
+    seed = torch.randn(out.shape, device=device).to(out.dtype)
+    if wanted:
+        out.backward(seed)
+        assert layer_launches() == STEP
+    else:
+        assert layer_launches() == {"norm": 1, "compose_residual": 1}
+    ours(expected).backward(seed)
+    for name in NAMES:
+        assert (of[name].grad is None) == (name not in wanted)
+        if name in wanted:
+            torch.testing.assert_close(of[name].grad, expected[name].grad)
+
+
+@pytest.mark.parametrize("types", MIXES)
+def test_the_norm_and_the_gain_are_those_of_the_layers_to_the_bit(device, launches, types):
+    from dorajit import gain, norm
+    of = {name: one if one is None else one.detach() for name, one in operands(device, types).items()}
+    of["magnitude"][3] = 0
+    of["weight"][5], of["lora_B"][5] = 0, 0
+    of["weight"][6] = float("nan")
+    weights = of["weight"], of["lora_A"], of["lora_B"]
+    norms = dorajit.weight_norm(*weights, SCALE)
+    expected = gain.gain(of["magnitude"], norms)
+    launches()
+    found = norm.norms_and_gain(*weights, of["magnitude"], SCALE)
+    if F64 not in types or set(types) == {F64}:
+        assert launches() == {"weight_norm": 1}
+    for one, other in zip(found, (norms, expected)):
+        assert one.dtype is other.dtype and torch.equal(one.nan_to_num(7), other.nan_to_num(7))
+
+
+@pytest.mark.parametrize("way", ["transposed", "rank of 24", "scale of 0"])
+def test_norms_that_the_kernel_does_not_serve(device, way):
+    of = operands(device, rank=24 if way == "rank of 24" else 3)
+    if way == "transposed":
+        of["weight"] = of["weight"].t().contiguous().t()
+    scale = 0.0 if way == "scale of 0" else SCALE
+    out = dorajit.dora_linear(*(of[name] for name in ("x", "weight", "lora_A", "lora_B", "magnitude")), scale,
+                              of["bias"])
+    if way == "scale of 0":
+        gain = of["magnitude"] / of["weight"].norm(dim=1)
+        expected = F.linear(of["x"], gain[:, None] * of["weight"], of["bias"])
+    else:
+        expected = exact(of)
+    torch.testing.assert_close(out.double(), expected.double(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, F16, F64])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(24,), (5, 24), (2, 3, 24)])
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_new_adapter_changes_no_bit(device, dtype, bias, shape, grad):
+    of = operands(device, (dtype, dtype, F64 if dtype is F64 else F32), shape, bias=bias)
+    with torch.no_grad():
+        of["lora_B"].zero_()
+        of["magnitude"].copy_(dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE))
+    with torch.set_grad_enabled(grad):
+        assert torch.equal(ours(of), F.linear(of["x"], of["weight"], of["bias"]))
+
+
+def test_rows_whose_gain_is_0_or_whose_norm_is_0(device):
+    of = operands(device)
+    with torch.no_grad():
+        of["magnitude"][2] = 0
+        of["weight"][4], of["lora_B"][4] = 0, 0
+    out = ours(of)
+    out.backward(torch.ones_like(out))
+    torch.testing.assert_close(out[:, 2], of["bias"][2].expand(5))
+    expected = {name: one if one is None else one.detach().requires_grad_(one.requires_grad)
+                for name, one in of.items()}
+    exact(expected).sum().backward()
+    keep = [i for i in range(40) if i != 4]
+    assert_near([of["magnitude"].grad[keep]], [expected["magnitude"].grad[keep]], 1e-5)
+    assert of["magnitude"].grad[4] == 0
+    assert all(of[name].grad.isfinite().all() for name in NAMES)
+
+
+@pytest.mark.parametrize("shape", [(5, 24), (2, 3, 24)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_output_may_be_written_in_place(device, shape, bias):
+    of = operands(device, shape=shape, bias=bias)
+    seed = torch.randn(*shape[:-1], 40, device=device)
+    expected = step(ours, of, seed)
+    out = ours(of)
+    out += 1
+    out.mul_(2)
+    found = [out.detach() / 2 - 1, *torch.autograd.grad(out, trained(of), seed / 2)]
+    assert_near(found, expected, 1e-6)
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            out = ours(of)
+        if context is torch.no_grad:
+            out += 1
+            assert_near([out - 1], expected[:1], 1e-6)
+
+
+@pytest.mark.parametrize("name", ["x", "weight", "lora_A", "lora_B"])
+def test_what_was_written_before_the_backward_pass_is_noticed(device, name):
+    of = operands(device)
+    out = ours(of)
+    with torch.no_grad():
+        of[name].add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_a_weight_that_is_written_through_data_is_seen(device):
+    of = operands(device)
+    ours(of)
+    for name in ("weight", "lora_A", "lora_B", "magnitude"):
+        of[name].data.mul_(1.25)
+        assert_near([ours(of).detach()], [exact(of).detach()], 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 24), (2, 0, 24)])
+def test_no_rows(device, shape):
+    of = operands(device, shape=shape)
+    out = ours(of)
+    assert out.shape == (*shape[:-1], 40)
+    out.sum().backward()
+    for name in NAMES:
+        assert of[name].grad.shape == of[name].shape and not of[name].grad.any()
+
+
+@pytest.mark.parametrize("shape", [(40,), (1, 40), (40, 1)])
+def test_shapes_of_a_magnitude(device, shape):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    expected = step(ours, of, seed)
+    of["magnitude"] = of["magnitude"].detach().reshape(shape).requires_grad_()
+    found = step(ours, of, seed)
+    assert found[-1].shape == shape
+    for one, other in zip(found, expected):
+        assert torch.equal(one.flatten(), other.flatten())
+
+
+def test_strides(device):
+    of = operands(device, shape=(4, 5, 24))
+    seed = torch.randn(4, 5, 40, device=device)
+    expected = step(ours, of, seed)
+    for name, turn in (("x", lambda one: one.transpose(0, 1).contiguous().transpose(0, 1)),
+                       ("lora_A", lambda one: one.t().contiguous().t()),
+                       ("lora_B", lambda one: one.t().contiguous().t()),
+                       ("weight", lambda one: one.t().contiguous().t()),
+                       ("magnitude", lambda one: one.repeat_interleave(2)[::2])):
+        turned = {**of, name: turn(of[name].detach()).requires_grad_(name in NAMES)}
+        assert_near(step(ours, turned, seed), expected, 1e-5)
+    assert_near(step(ours, of, seed.transpose(0, 1).contiguous().transpose(0, 1)), expected, 1e-6)
+    given = ours(of).sum()
+    assert_near(torch.autograd.grad(given, trained(of)), step(ours, of, torch.ones_like(seed))[1:], 1e-5)
+
+
+# --- autocast ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("types", [(BF16, F32, F32), (F32, F32, F32), (BF16, BF16, F32)])
+@pytest.mark.parametrize("x_dtype", [BF16, F32])
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_autocast(device, types, x_dtype, dtype):
+    of = operands(device, types, (2, 3, 24))
+    of["x"] = of["x"].detach().to(x_dtype).requires_grad_()
+    seed = torch.randn(2, 3, 40, device=device).to(dtype)
+    with torch.autocast(device, dtype=dtype):
+        out = ours(of)
+        assert out.dtype is dtype and F.linear(of["x"], of["weight"]).dtype is dtype
+        found = [out.detach(), *torch.autograd.grad(out, trained(of), seed)]  # inside, as some do
+    assert [one.dtype for one in found[1:]] == [one.dtype for one in trained(of)]
+    with torch.autocast(device, dtype=dtype):
+        out = ours(of)
+    again = [out.detach(), *torch.autograd.grad(out, trained(of), seed)]
+    assert all(map(torch.equal, found, again))
+    assert_near(found, step(exact, of, seed), 3e-2)
+
+
+def test_float64_is_left_alone_by_autocast(device):
+    of = operands(device, (F64, F64, F64))
+    seed = torch.randn(5, 40, dtype=F64, device=device)
+    expected = step(ours, of, seed)
+    with torch.autocast(device, dtype=BF16):
+        assert all(map(torch.equal, step(ours, of, seed), expected))
+
+
+def test_autocast_casts_each_tensor_once(device):
+    of = operands(device, (BF16, F32, F32), bias=False)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.autocast(device, dtype=BF16):
+        ours(of)
+        with torch.profiler.profile(activities=activities, record_shapes=True) as profile:
+            out = ours(of)
+    def casts():
+        return sorted(tuple(one.input_shapes[0]) for one in profile.events() if one.name == "aten::_to_copy")
+    assert casts() == [(3, 24), (40, 3)]
+    seed = torch.ones(5, 40, dtype=BF16, device=device)
+    with torch.profiler.profile(activities=activities, record_shapes=True) as profile:
+        out.backward(seed)
+    assert (5, 24) not in casts() and (5, 40) not in casts()
+
+
+# --- who else looks on ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints(device, layer_launches, reentrant):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    expected = step(ours, of, seed)
+    copies = {name: copy.deepcopy(one) for name, one in of.items()}
+    checkpoint(lambda x: ours({**copies, "x": x}), copies["x"], use_reentrant=reentrant).backward(seed)
+    for name, one in zip(NAMES, expected[1:]):
+        assert torch.equal(copies[name].grad, one)
+
+
+@pytest.mark.parametrize("trained_one", ["weight", "bias"])
+def test_a_trained_weight_or_bias_goes_the_composed_way(device, trained_one):
+    of = operands(device, trained=[*NAMES, trained_one])
+    out = ours(of)
+    assert "DoraLinear" not in out.grad_fn.name()
+    seed = torch.randn(5, 40, device=device)
+    assert_near(step(ours, of, seed), step(exact, of, seed), 1e-5)
+
+
+def test_switches(device, layer_launches, without_switches, monkeypatch):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    expected = step(ours, of, seed)
+    out = ours(of)
+    layer_launches()
+    with dorajit.disabled():
+        found = step(ours, of, seed)
+        between = torch.autograd.grad(out, trained(of), seed)
+    assert layer_launches() == {}
+    assert_near(found, expected, 1e-5)
+    assert_near(between, expected[1:], 1e-5)
+    monkeypatch.setenv("PEFT_DORA_FUSED_BACKWARD", "0")
+    dorajit.invalidate_environment()
+    found = step(ours, of, seed)
+    assert layer_launches() == {"norm": 1}
+    assert_near(found, expected, 1e-5)
+
+
+def second(function, of):
+    """Gradients of a function of the gradients."""
+    first = torch.autograd.grad(function(of).square().sum(), trained(of), create_graph=True)
+    return torch.autograd.grad(sum(one.square().sum() for one in first), trained(of))
+
+
+@pytest.mark.parametrize("wanted", [NAMES, *itertools.combinations(NAMES, 3), *itertools.combinations(NAMES, 2)],
+                         ids="-".join)
+def test_gradients_of_gradients(device, wanted):
+    of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2, trained=wanted)
+    norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE)
+    assert_near(second(ours, of), second(lambda of: with_norm(of, norm), of), 1e-12)
+
+
+def test_gradients_of_gradients_under_autocast(device):
+    of = operands(device, (BF16, F32, F32))
+    norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE).double()
+    with torch.autocast(device, dtype=BF16):
+        found = second(lambda of: ours(of).float(), of)
+    wide = {name: one.detach().double().requires_grad_(one.requires_grad) for name, one in of.items()}
+    assert_near(found, second(lambda of: with_norm(of, norm), wide), 5e-2)
+
+
+def test_gradients_in_batches(device):
+    of = operands(device)
+    many = torch.randn(4, 5, 40, device=device)
+    def batched(function):
+        return torch.autograd.grad(function(of), trained(of), many, is_grads_batched=True)
+    assert_near(batched(ours), batched(exact), 1e-5)
+
+
+def test_transforms_of_torch_func(device):
+    of = operands(device, trained=())
+    def loss(function):
+        return lambda x, a, b, m: function({**of, "x": x, "lora_A": a, "lora_B": b, "magnitude": m}).square().sum()
+    given = [of[name] for name in NAMES]
+    found, expected = (torch.func.grad(loss(function), argnums=(0, 1, 2, 3))(*given) for function in (ours, exact))
+    assert_near(found, expected, 1e-5)
+    many = torch.randn(3, 5, 24, device=device)
+    found = torch.vmap(lambda x: ours({**of, "x": x}))(many)
+    assert_near([found], [exact({**of, "x": many})], 1e-5)
+
+
+def test_modes_see_operators(device):
+    from torch.utils._python_dispatch import TorchDispatchMode
+    seen = []
+
+    class Log(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+    of = operands(device)
+    out = ours(of)
+    with Log():
+        assert_near([ours(of).detach()], [out.detach()], 1e-6)
+        assert {"dorajit.factored_norm.default", "dorajit.compose_residual_inner.default"} <= set(seen)
+        out.sum().backward()  # of a graph that was made outside of it
+    assert "dorajit.residual_backward.default" in seen
+
+
+def test_compiled_code_is_composed(device, fresh_compiler):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
+    assert_near(step(compiled, of, seed), step(ours, of, seed), 1e-5)
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, shape, words", [
+    ("x", (5, 23), "argument `x` has shape"), ("lora_A", (3, 23), "`lora_A` has shape"),
+    ("lora_B", (40, 4), "`lora_B` has shape"), ("lora_B", (41, 3), "`lora_B` has shape"),
+    ("magnitude", (41,), "`magnitude` has shape"), ("bias", (1,), "`bias` has shape")])
+def test_shapes_that_do_not_go_together(device, name, shape, words):
+    of = operands(device)
+    of[name] = torch.ones(shape, device=device)
+    with pytest.raises(ValueError, match=words):
+        ours(of)
+
+
+@pytest.mark.parametrize("name", ["lora_A", "lora_B", "magnitude"])
+def test_a_tensor_elsewhere(device, name):
+    of = operands(device)
+    of[name] = of[name].to("meta")
+    with pytest.raises(ValueError, match=f"`{name}` is on meta"):
+        ours(of)
+
+
+def test_a_scale_that_is_a_tensor(device):
+    of = operands(device)
+    given = [of[name] for name in ("x", "weight", "lora_A", "lora_B", "magnitude")]
+    with pytest.raises(TypeError, match="dora_linear: argument `scale` is a Tensor"):
+        dorajit.dora_linear(*given, torch.tensor(1.0))
+    assert torch.equal(dorajit.dora_linear(*given, 1), dorajit.dora_linear(*given, 1.0))
