@@ -12,7 +12,7 @@ from torch.utils.checkpoint import (CheckpointPolicy, checkpoint,
                                     create_selective_checkpoint_contexts)
 
 import dorajit
-from dorajit import norm, recomputation
+from dorajit import norm_kernel, recomputation
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -24,11 +24,16 @@ def forgotten():
 
 @pytest.fixture
 def made(monkeypatch):
-    """Counts the norms that are computed."""
+    """Counts the norms that are computed, by themselves or with the gain."""
     calls = []
-    computed = norm._computed
-    monkeypatch.setattr(norm, "_computed", lambda *args: calls.append(1) or computed(*args))
+    for name in ("norms", "norms_and_gain"):
+        monkeypatch.setattr(norm_kernel, name, functools.partial(_counted, calls, getattr(norm_kernel, name)))
     return calls
+
+
+def _counted(calls, compute, *given, **options):
+    calls.append(1)
+    return compute(*given, **options)
 
 
 def layer_and_input(device):
@@ -96,7 +101,7 @@ def test_only_a_pass_that_may_run_again_keeps_its_norms(device, training, grad, 
 def test_the_norms_end_with_the_layer(device):
     layer, x = layer_and_input(device)
     out = checkpoint(layer, x, use_reentrant=False)
-    kept = weakref.ref(recomputation._kept[layer].norms)
+    kept = weakref.ref(recomputation._kept[layer].norms[0])
     del layer, out
     gc.collect()
     assert kept() is None

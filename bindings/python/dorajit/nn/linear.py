@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dorajit import dropout as sliced
-from dorajit import tiers
+from dorajit import eligibility, linear, plain_linear, tiers
 from dorajit.nn import layer
 from dorajit.sharded import gather
 
@@ -51,6 +51,10 @@ class DoRALinear(layer.DoRALayer):
         if x.shape[-1:] != (base.in_features,):
             raise layer.shape_error(self, "x", x.shape, f"its last dimension must be "
                                                         f"{base.in_features}")
+        if not self.merged and not eligibility.is_compiling():
+            out = self._at_once(x)
+            if out is not None:
+                return out
         result = base(x)
         if self.merged:
             return result
@@ -59,6 +63,19 @@ class DoRALinear(layer.DoRALayer):
             return (result + self._delta(self.lora_dropout(given), x.dtype)).to(result.dtype)
         lora = self.lora_B(self.lora_A(given))
         return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result)).to(result.dtype)
+
+    def _at_once(self, x):
+        """The output as one node; None for what is to be composed of the calls of modules."""
+        if self._drops:
+            return None
+        found = plain_linear.parameters(self.base_layer, self.lora_A, self.lora_B)
+        if found is None:
+            return None
+        (weight, bias), (a, of_a), (b, of_b) = found
+        magnitude = self._parameters.get("lora_magnitude_vector")
+        if magnitude is None or of_a is not None or of_b is not None:
+            return None
+        return linear.at_once(self, x, weight, a, b, magnitude, self.scaling, bias)
 
     def _delta(self, dropped, dtype):
         """What is added to the base result, over the dropped-out input."""

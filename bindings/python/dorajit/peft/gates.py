@@ -12,6 +12,7 @@ _FORWARD = [("self", "x", "lora_A", "lora_B", "scaling", "base_layer", "base_res
 _NORM = [("self", "weight", "lora_weight", "scaling"),
          ("self", "weight", "lora_weight", "scaling", "adapter_name")]
 KNOWN = {
+    "Linear.forward": [("self", "x", "args", "kwargs")],
     "DoraLinearLayer.forward": _FORWARD,
     "_DoraConvNdLayer.forward": _FORWARD,
     "DoraLinearVariant.forward": [("module", "active_adapter", "x", "result", "kwargs")],

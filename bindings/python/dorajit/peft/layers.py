@@ -36,7 +36,7 @@ def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, ba
 
 def linear_variant_forward(original, module, active_adapter, x, result, **kwargs):
     """DoraLinearVariant.forward: the base result and what the layer adds to it at once."""
-    layer = _foldable(module, active_adapter)
+    layer = foldable(module, active_adapter)
     if layer is not None:
         lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
         base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
@@ -65,7 +65,7 @@ def _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, ada
                                    adapter_name)
 
 
-def _foldable(module, adapter):
+def foldable(module, adapter):
     """The layer of an adapter whose own call nobody would miss: its base result is the module's, its
     forward is the one here, and neither hooks nor a wrapper wait for what it adds. None for others."""
     dropout = module.lora_dropout[adapter]
@@ -101,7 +101,7 @@ def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base
 
 def conv_variant_forward(original, module, active_adapter, x, result, **kwargs):
     """_DoraConvNdVariant.forward, likewise."""
-    layer = _foldable(module, active_adapter)
+    layer = foldable(module, active_adapter)
     if layer is not None:
         lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
         base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
@@ -177,13 +177,17 @@ def _dense_norm(weight, lora_weight, scaling):
 
 
 def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
-    norms = _norms(layer, weight, a, b, scaling, base_layer, adapter_name)
-    return gain.gain(layer.weight, norms)
+    return gain.gain(layer.weight, norms(layer, weight, a, b, scaling, base_layer, adapter_name))
 
 
-def _norms(layer, weight, a, b, scaling, base_layer, adapter_name):
+def is_caching(layer):
+    """Whether PEFT's DoraCaching is to keep the norms of a layer."""
+    return getattr(dora, "ENABLE_DORA_CACHING", False) and not layer.training
+
+
+def norms(layer, weight, a, b, scaling, base_layer, adapter_name):
     """The norm, kept inside PEFT's DoraCaching and forgotten by the first pass outside of it."""
-    caching = getattr(dora, "ENABLE_DORA_CACHING", False) and not layer.training
+    caching = is_caching(layer)
     key = f"dorajit-weight-norm-{adapter_name}"
     if caching:
         found = layer._cache_get(key, None)
@@ -192,12 +196,12 @@ def _norms(layer, weight, a, b, scaling, base_layer, adapter_name):
     elif getattr(layer, "_dora_cache", None):
         layer._cache_clear()
     kept = stored(base_layer)
-    norms = recomputation.norms(
+    made = recomputation.norms(
         layer, (weight if kept is None else kept, a, b), scaling,
         lambda: norm.weight_norm(weight, a, b, scaling))
     if caching:
-        layer._cache_store(key, norms)
-    return norms
+        layer._cache_store(key, made)
+    return made
 
 
 def stored(base_layer):

@@ -126,9 +126,11 @@ def _targets(peft):
         return {}, {"peft": f"PEFT {peft.__version__} is not known; 0.18 is the oldest that is"}
     try:
         from peft.tuners.lora import dora, variants
+        from peft.tuners.lora.layer import Linear
         from peft.tuners.tuners_utils import BaseTuner
-        from dorajit.peft import layers, magnitudes
+        from dorajit.peft import layers, linear, magnitudes
         wanted = {
+            (Linear, "forward"): linear.forward,
             (dora.DoraLinearLayer, "forward"): layers.linear_forward,
             (dora._DoraConvNdLayer, "forward"): layers.conv_forward,
             (variants.DoraLinearVariant, "forward"): layers.linear_variant_forward,

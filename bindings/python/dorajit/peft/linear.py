@@ -1,0 +1,62 @@
+"""A linear layer of PEFT with one DoRA adapter as one node of autograd's graph (dorajit.linear)."""
+
+import functools
+
+import torch
+from peft.tuners.lora import dora, variants
+from peft.tuners.lora.layer import Linear
+
+from dorajit import eligibility, gain, linear, plain_linear
+from dorajit.peft import layers
+
+
+def forward(original, self, x, *args, **kwargs):
+    """lora.Linear.forward, which casts x to the type of lora_A before an adapter sees it. The node casts factors."""
+    if not args and not kwargs and not eligibility.is_compiling():
+        out = _at_once(self, x)
+        if out is not None:
+            return out
+    return original(self, x, *args, **kwargs)
+
+
+def _at_once(module, x):
+    """The output as one node; None for what PEFT is to compose of the calls of modules."""
+    if type(module) is not Linear or module._disable_adapters or module.merged_adapters or module.fan_in_fan_out:
+        return None
+    name = module._active_adapter
+    if type(name) is not str:
+        if len(name) != 1:
+            return None
+        name, = name
+    if type(module.lora_variant.get(name)) is not variants.DoraLinearVariant or not _is_installed(
+            variants.DoraLinearVariant.forward):
+        return None
+    if not getattr(module, "cast_input_dtype_enabled", True):
+        return None
+    parts = module._modules
+    layer = parts["lora_magnitude_vector"]._modules.get(name)
+    if type(layer) is not dora.DoraLinearLayer or layer.fan_in_fan_out or layers.foldable(module, name) is None:
+        return None
+    found = plain_linear.parameters(parts["base_layer"], parts["lora_A"]._modules[name],
+                                    parts["lora_B"]._modules[name])
+    if found is None:
+        return None
+    (weight, bias), (a, of_a), (b, of_b) = found
+    magnitude = layer._parameters.get("weight")
+    if magnitude is None or of_a is not None or of_b is not None:
+        return None
+    gains = None
+    if layer._dora_cache or layers.is_caching(layer):
+        gains = functools.partial(_cached_gains, parts["base_layer"], name)
+    return linear.at_once(layer, x, weight, a, b, magnitude, module.scaling[name], bias, gains)
+
+
+def _is_installed(method):
+    return getattr(method, "as_installed", None) is method
+
+
+def _cached_gains(base_layer, name, layer, weight, a, b, magnitude, scale):
+    """As linear makes them, of the norm that PEFT's DoraCaching keeps."""
+    norms = layers.norms(layer, weight, a, b, scale, base_layer, name)
+    with torch.no_grad():
+        return norms, gain.gain(magnitude, norms)

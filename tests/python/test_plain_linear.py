@@ -1,0 +1,197 @@
+"""Linear layers that run as one node of autograd's graph, and what makes them run as calls of their modules."""
+
+import functools
+
+import dorajit
+import pytest
+import torch
+from perturbed import perturb
+from torch import nn
+from torch.nn.utils import parametrizations
+
+KINDS = ["nn", "peft"]
+
+
+def layer_of(kind, device, dtype=torch.float32, adapters=None):
+    """A module with one adapter, a module that holds it, and the modules of its base layer, A and B."""
+    torch.manual_seed(3)
+    base = nn.Linear(20, 12, device=device, dtype=dtype)
+    if kind == "nn":
+        layer = perturb(dorajit.nn.DoRALinear(base, 4, 8, dtype=adapters))
+        return layer, layer, (layer.base_layer, layer.lora_A, layer.lora_B)
+    peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
+    model = perturb(peft.get_peft_model(nn.Sequential(base), peft.LoraConfig(
+        use_dora=True, r=4, lora_alpha=8, target_modules=["0"]), autocast_adapter_dtype=adapters is not None))
+    layer = model.base_model.model[0]
+    return layer, model, (layer.base_layer, layer.lora_A["default"], layer.lora_B["default"])
+
+
+@pytest.fixture(params=KINDS)
+def made(request, device):
+    """The layer, what holds it and its modules; patched, if it is PEFT's."""
+    found = layer_of(request.param, device)
+    if request.param == "nn":
+        yield found
+    else:
+        with dorajit.patch_peft(strict=True):
+            yield found
+
+
+def is_one_node(out):
+    return "DoraLinear" in out.grad_fn.name()
+
+
+def gradients(model, x, seed):
+    out = model(x)
+    trained = [one for one in model.parameters() if one.requires_grad]
+    return [out.detach(), *torch.autograd.grad(out, [x, *trained], seed)]
+
+
+def test_a_layer_is_one_node(made, device, layer_launches):
+    _, model, _ = made
+    x = torch.randn(2, 3, 20, device=device, requires_grad=True)
+    layer_launches()
+    out = model(x)
+    assert is_one_node(out)
+    out.sum().backward()
+    assert layer_launches() == {"norm": 1, "compose_residual": 1, "residual_backward": 1}
+
+
+HOOKS = ["register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook",
+         "register_full_backward_pre_hook"]
+
+
+@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("register", HOOKS)
+def test_hooks_of_modules_are_called(made, device, part, register):
+    _, model, modules = made
+    x = torch.randn(3, 20, device=device, requires_grad=True)
+    seed = torch.randn(3, 12, device=device)
+    expected = gradients(model, x, seed)
+    seen = []
+    handle = getattr(modules[part], register)(lambda *given: seen.append(given[0]))
+    found = gradients(model, x, seed)
+    assert seen == [modules[part]]
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one, other)
+    handle.remove()
+    assert is_one_node(model(x))
+
+
+@pytest.mark.parametrize("register", ["register_module_forward_hook", "register_module_forward_pre_hook"])
+def test_hooks_of_all_modules_are_called(made, device, register):
+    _, model, modules = made
+    seen = []
+    with getattr(nn.modules.module, register)(lambda module, *_: seen.append(module)):
+        model(torch.randn(3, 20, device=device))
+    assert all(any(one is module for one in seen) for module in modules)
+
+
+@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("way", ["another forward", "another class", "a parametrization"])
+def test_modules_that_do_more_are_called(made, device, part, way):
+    _, model, modules = made
+    x = torch.randn(3, 20, device=device)
+    module, called, before = modules[part], [], model(x)
+    if way == "another forward":
+        forward = module.forward
+        module.forward = lambda given: called.append(1) or forward(given)
+    elif way == "another class":
+        class Counted(nn.Linear):
+            def forward(self, given):
+                called.append(1)
+                return super().forward(given)
+        Counted.__module__ = nn.Linear.__module__  # of which PEFT's layers know no other
+        module.__class__ = Counted
+    else:
+        class Same(nn.Module):
+            def forward(self, weight):
+                called.append(1)
+                return weight
+        nn.utils.parametrize.register_parametrization(module, "weight", Same())
+        called.clear()
+    torch.testing.assert_close(model(x), before)
+    assert called
+
+
+def test_a_factor_with_a_weight_norm_of_its_own(device):
+    layer, model, _ = layer_of("nn", device)
+    x = torch.randn(3, 20, device=device)
+    before = model(x)
+    parametrizations.weight_norm(layer.lora_A)
+    torch.testing.assert_close(model(x), before)
+
+
+def test_another_forward_of_pytorchs_class(made, device, monkeypatch):
+    _, model, _ = made
+    forward, called = nn.Linear.forward, []
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: called.append(1) or forward(self, x))
+    model(torch.randn(3, 20, device=device))
+    assert len(called) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("x_dtype", [torch.bfloat16, torch.float32])
+def test_float32_adapters_under_autocast_never_cast_activations_up(device, kind, x_dtype):
+    _, model, _ = layer_of(kind, device, torch.bfloat16, torch.float32)
+    x = torch.randn(7, 20, device=device).to(x_dtype).requires_grad_()
+    with dorajit.patch_peft() if kind == "peft" else torch.enable_grad():
+        with torch.autocast(device, dtype=torch.bfloat16):
+            model(x)
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
+                                        record_shapes=True) as profile:
+                out = model(x)
+    assert out.dtype is torch.bfloat16 and is_one_node(out)
+    casts = sorted(tuple(one.input_shapes[0]) for one in profile.events() if one.name == "aten::_to_copy")
+    assert casts == [(4, 20)] + ([(7, 20)] if x_dtype is torch.float32 else []) + [(12, 4)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("autocast", [False, True])
+def test_float32_adapters_over_bfloat16(device, kind, autocast):
+    """As the calls of the modules give it."""
+    _, model, modules = layer_of(kind, device, torch.bfloat16, torch.float32)
+    assert {one.weight.dtype for one in modules} == {torch.bfloat16, torch.float32}
+    x = torch.randn(7, 20, device=device).bfloat16().requires_grad_()
+    seed = torch.randn(7, 12, device=device).bfloat16()
+    run = functools.partial(gradients, model, x, seed)
+    with dorajit.patch_peft() if kind == "peft" else torch.enable_grad(), torch.autocast(
+            device, dtype=torch.bfloat16, enabled=autocast):
+        assert is_one_node(model(x))
+        found = run()
+        with modules[0].register_forward_hook(lambda *_: None):
+            assert not is_one_node(model(x))
+            expected = run()
+    assert torch.equal(found[0], expected[0])
+    for one, other in zip(found[1:], expected[1:], strict=True):
+        assert one.dtype is other.dtype
+        torch.testing.assert_close(one.float(), other.float(), rtol=2e-2, atol=2e-2 * other.abs().max().item())
+
+
+def test_two_layers_of_a_checkpointed_model(device, layer_launches):
+    from torch.utils.checkpoint import checkpoint
+    model = nn.Sequential(*(layer_of("nn", device)[0], nn.Linear(12, 20, device=device),
+                            layer_of("nn", device)[0]))
+    x = torch.randn(3, 20, device=device, requires_grad=True)
+    seed = torch.randn(3, 12, device=device)
+    expected = gradients(model, x, seed)
+    layer_launches()
+    found = gradients(lambda x: checkpoint(model, x, use_reentrant=False), x, seed) if False else None
+    out = checkpoint(model, x, use_reentrant=False)
+    found = torch.autograd.grad(out, [x, *(one for one in model.parameters() if one.requires_grad)], seed)
+    assert layer_launches() == {"norm": 2, "compose_residual": 4, "residual_backward": 2}
+    assert all(map(torch.equal, found, expected[1:]))
+
+
+@pytest.mark.parametrize("name", ["base_layer.weight", "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"])
+def test_what_is_written_between_a_pass_and_its_recomputation_is_made_anew(device, layer_launches, name):
+    from torch.utils.checkpoint import checkpoint
+    layer = layer_of("nn", device)[0]
+    x = torch.randn(3, 20, device=device, requires_grad=True)
+    out = checkpoint(layer, x, use_reentrant=False)
+    with torch.no_grad():
+        layer.get_parameter(name).mul_(1.5)
+    layer_launches()
+    found = torch.autograd.grad(out.sum(), x)
+    assert layer_launches()["norm"] == 1
+    torch.testing.assert_close(found, torch.autograd.grad(layer(x).sum(), x))
