@@ -1,6 +1,5 @@
 """dorajit.dora_linear: a whole layer as one node of autograd's graph."""
 
-import copy
 import itertools
 
 import dorajit
@@ -8,61 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from dorajit import linear
-from torch.utils.checkpoint import checkpoint
-
-F32, BF16, F16, F64 = torch.float32, torch.bfloat16, torch.float16, torch.float64
-SCALE = 0.75
-NAMES = ["x", "lora_A", "lora_B", "magnitude"]
-STEP = {"norm": 1, "compose_residual": 1, "residual_backward": 1}
-# Types of x and the weight, of the factors, of the magnitude.
-MIXES = [(F32, F32, F32), (BF16, BF16, BF16), (BF16, BF16, F32), (F16, F16, F32), (BF16, F32, F32), (F16, F32, F32),
-         (F32, BF16, F32), (F64, F64, F64), (F64, F64, F32), (F32, F64, F32), (F32, F32, F64)]
-
-
-def operands(device, types=(F32, F32, F32), shape=(5, 24), out=40, rank=3, bias=True, trained=NAMES):
-    """x, weight, A, B, magnitude and bias, of which those that are named require grad."""
-    base, factors, magnitudes = types
-    made = {"x": torch.randn(shape).to(base), "weight": torch.randn(out, shape[-1]).to(base) / 5,
-            "lora_A": torch.randn(rank, shape[-1]).to(factors) / 5, "lora_B": torch.randn(out, rank).to(factors)}
-    dense = made["weight"].double() + SCALE * made["lora_B"].double() @ made["lora_A"].double()
-    made["magnitude"] = (dense.norm(dim=1) * (1 + torch.randn(out) / 4)).to(magnitudes)
-    made["bias"] = torch.randn(out).to(base) if bias else None
-    return {name: one if one is None else one.to(device).requires_grad_(name in trained)
-            for name, one in made.items()}
-
-
-def ours(of):
-    return dorajit.dora_linear(of["x"], of["weight"], of["lora_A"], of["lora_B"], of["magnitude"], SCALE, of["bias"])
-
-
-def exact(of):
-    """The same in float64."""
-    x, weight, a, b, magnitude = (of[name].double() for name in ("x", "weight", "lora_A", "lora_B", "magnitude"))
-    adapted = weight + SCALE * b @ a
-    gain = magnitude.reshape(-1) / adapted.detach().norm(dim=1)
-    return F.linear(x, gain[:, None] * adapted, None if of["bias"] is None else of["bias"].double())
-
-
-def trained(of):
-    return [one for one in of.values() if one is not None and one.requires_grad]
-
-
-def step(function, of, seed):
-    out = function(of)
-    return [out.detach(), *torch.autograd.grad(out, trained(of), seed.to(out.dtype))]
-
-
-def assert_near(found, expected, bound):
-    """By the size of the largest element."""
-    for one, other in zip(found, expected, strict=True):
-        error = (one.double() - other.double()).abs().max() / other.double().abs().max()
-        assert error <= bound, f"{error:.2e} of a tensor of shape {tuple(one.shape)}"
-
-
-def bound_of(types):
-    if BF16 in types[:2]:
-        return 2e-2
-    return 3e-3 if F16 in types[:2] else 1e-12 if set(types) == {F64} else 3e-6
+from linear_layers import (BF16, F16, F32, F64, MIXES, NAMES, SCALE, STEP, assert_near, bound_of, exact, operands, ours,
+                           step, trained, with_norm)
 
 
 @pytest.mark.parametrize("types", MIXES)
@@ -88,12 +34,6 @@ def test_the_composed_way_gives_the_same(device, types):
     expected = step(lambda _: linear._composed(*given), of, seed)
     assert torch.equal(found[0], expected[0])  # to the bit, in both rounded once
     assert_near(found, expected, bound_of(types))
-
-
-def with_norm(of, norm):
-    """exact, over norms that do not move."""
-    adapted = of["weight"] + SCALE * of["lora_B"] @ of["lora_A"]
-    return F.linear(of["x"], (of["magnitude"] / norm)[:, None] * adapted, of["bias"])
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -320,115 +260,6 @@ def test_autocast_casts_each_tensor_once(device):
     with torch.profiler.profile(activities=activities, record_shapes=True) as profile:
         out.backward(seed)
     assert (5, 24) not in casts() and (5, 40) not in casts()
-
-
-# --- who else looks on ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpoints(device, layer_launches, reentrant):
-    of = operands(device)
-    seed = torch.randn(5, 40, device=device)
-    expected = step(ours, of, seed)
-    copies = {name: copy.deepcopy(one) for name, one in of.items()}
-    checkpoint(lambda x: ours({**copies, "x": x}), copies["x"], use_reentrant=reentrant).backward(seed)
-    for name, one in zip(NAMES, expected[1:]):
-        assert torch.equal(copies[name].grad, one)
-
-
-@pytest.mark.parametrize("trained_one", ["weight", "bias"])
-def test_a_trained_weight_or_bias_goes_the_composed_way(device, trained_one):
-    of = operands(device, trained=[*NAMES, trained_one])
-    out = ours(of)
-    assert "DoraLinear" not in out.grad_fn.name()
-    seed = torch.randn(5, 40, device=device)
-    assert_near(step(ours, of, seed), step(exact, of, seed), 1e-5)
-
-
-def test_switches(device, layer_launches, without_switches, monkeypatch):
-    of = operands(device)
-    seed = torch.randn(5, 40, device=device)
-    expected = step(ours, of, seed)
-    out = ours(of)
-    layer_launches()
-    with dorajit.disabled():
-        found = step(ours, of, seed)
-        between = torch.autograd.grad(out, trained(of), seed)
-    assert layer_launches() == {}
-    assert_near(found, expected, 1e-5)
-    assert_near(between, expected[1:], 1e-5)
-    monkeypatch.setenv("PEFT_DORA_FUSED_BACKWARD", "0")
-    dorajit.invalidate_environment()
-    found = step(ours, of, seed)
-    assert layer_launches() == {"norm": 1}
-    assert_near(found, expected, 1e-5)
-
-
-def second(function, of):
-    """Gradients of a function of the gradients."""
-    first = torch.autograd.grad(function(of).square().sum(), trained(of), create_graph=True)
-    return torch.autograd.grad(sum(one.square().sum() for one in first), trained(of))
-
-
-@pytest.mark.parametrize("wanted", [NAMES, *itertools.combinations(NAMES, 3), *itertools.combinations(NAMES, 2)],
-                         ids="-".join)
-def test_gradients_of_gradients(device, wanted):
-    of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2, trained=wanted)
-    norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE)
-    assert_near(second(ours, of), second(lambda of: with_norm(of, norm), of), 1e-12)
-
-
-def test_gradients_of_gradients_under_autocast(device):
-    of = operands(device, (BF16, F32, F32))
-    norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE).double()
-    with torch.autocast(device, dtype=BF16):
-        found = second(lambda of: ours(of).float(), of)
-    wide = {name: one.detach().double().requires_grad_(one.requires_grad) for name, one in of.items()}
-    assert_near(found, second(lambda of: with_norm(of, norm), wide), 5e-2)
-
-
-def test_gradients_in_batches(device):
-    of = operands(device)
-    many = torch.randn(4, 5, 40, device=device)
-    def batched(function):
-        return torch.autograd.grad(function(of), trained(of), many, is_grads_batched=True)
-    assert_near(batched(ours), batched(exact), 1e-5)
-
-
-def test_transforms_of_torch_func(device):
-    of = operands(device, trained=())
-    def loss(function):
-        return lambda x, a, b, m: function({**of, "x": x, "lora_A": a, "lora_B": b, "magnitude": m}).square().sum()
-    given = [of[name] for name in NAMES]
-    found, expected = (torch.func.grad(loss(function), argnums=(0, 1, 2, 3))(*given) for function in (ours, exact))
-    assert_near(found, expected, 1e-5)
-    many = torch.randn(3, 5, 24, device=device)
-    found = torch.vmap(lambda x: ours({**of, "x": x}))(many)
-    assert_near([found], [exact({**of, "x": many})], 1e-5)
-
-
-def test_modes_see_operators(device):
-    from torch.utils._python_dispatch import TorchDispatchMode
-    seen = []
-
-    class Log(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            seen.append(str(function))
-            return function(*args, **(kwargs or {}))
-    of = operands(device)
-    out = ours(of)
-    with Log():
-        assert_near([ours(of).detach()], [out.detach()], 1e-6)
-        assert {"dorajit.factored_norm.default", "dorajit.compose_residual_inner.default"} <= set(seen)
-        out.sum().backward()  # of a graph that was made outside of it
-    assert "dorajit.residual_backward.default" in seen
-
-
-def test_compiled_code_is_composed(device, fresh_compiler):
-    of = operands(device)
-    seed = torch.randn(5, 40, device=device)
-    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
-    assert_near(step(compiled, of, seed), step(ours, of, seed), 1e-5)
 
 
 # --- bad input -----------------------------------------------------------------------------------

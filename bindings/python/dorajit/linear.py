@@ -200,6 +200,8 @@ def _product(left, right, factor, like, dtype):
     """factor * left @ right in the element type; `like` is any tensor of the product's shape and left's type."""
     if torch.is_grad_enabled():
         return (factor * (left @ right)).to(dtype)
+    if dtype is torch.float32 and precision.is_mixed(left, right):  # no rounding to 16 bits on the way
+        return precision.mixed_product(left, right).mul_(factor)
     return torch.addmm(like, left, right, beta=0, alpha=factor).to(dtype)
 
 

@@ -1,0 +1,116 @@
+"""dorajit.dora_linear where others than autograd look on, or its graph is used for more than one gradient."""
+
+import copy
+import itertools
+
+import dorajit
+import pytest
+import torch
+from linear_layers import (BF16, F32, F64, NAMES, SCALE, assert_near, exact, operands, ours, step, trained, with_norm)
+from torch.utils.checkpoint import checkpoint
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints(device, layer_launches, reentrant):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    expected = step(ours, of, seed)
+    copies = {name: copy.deepcopy(one) for name, one in of.items()}
+    checkpoint(lambda x: ours({**copies, "x": x}), copies["x"], use_reentrant=reentrant).backward(seed)
+    for name, one in zip(NAMES, expected[1:]):
+        assert torch.equal(copies[name].grad, one)
+
+
+@pytest.mark.parametrize("trained_one", ["weight", "bias"])
+def test_a_trained_weight_or_bias_goes_the_composed_way(device, trained_one):
+    of = operands(device, trained=[*NAMES, trained_one])
+    out = ours(of)
+    assert "DoraLinear" not in out.grad_fn.name()
+    seed = torch.randn(5, 40, device=device)
+    assert_near(step(ours, of, seed), step(exact, of, seed), 1e-5)
+
+
+def test_switches(device, layer_launches, without_switches, monkeypatch):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    expected = step(ours, of, seed)
+    out = ours(of)
+    layer_launches()
+    with dorajit.disabled():
+        found = step(ours, of, seed)
+        between = torch.autograd.grad(out, trained(of), seed)
+    assert layer_launches() == {}
+    assert_near(found, expected, 1e-5)
+    assert_near(between, expected[1:], 1e-5)
+    monkeypatch.setenv("PEFT_DORA_FUSED_BACKWARD", "0")
+    dorajit.invalidate_environment()
+    found = step(ours, of, seed)
+    assert layer_launches() == {"norm": 1}
+    assert_near(found, expected, 1e-5)
+
+
+def second(function, of):
+    """Gradients of a function of the gradients."""
+    first = torch.autograd.grad(function(of).square().sum(), trained(of), create_graph=True)
+    return torch.autograd.grad(sum(one.square().sum() for one in first), trained(of))
+
+
+@pytest.mark.parametrize("wanted", [NAMES, *itertools.combinations(NAMES, 3), *itertools.combinations(NAMES, 2)],
+                         ids="-".join)
+def test_gradients_of_gradients(device, wanted):
+    of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2, trained=wanted)
+    norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE)
+    assert_near(second(ours, of), second(lambda of: with_norm(of, norm), of), 1e-12)
+
+
+def test_gradients_of_gradients_under_autocast(device):
+    of = operands(device, (BF16, F32, F32))
+    norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE).double()
+    with torch.autocast(device, dtype=BF16):
+        found = second(lambda of: ours(of).float(), of)
+    wide = {name: one.detach().double().requires_grad_(one.requires_grad) for name, one in of.items()}
+    assert_near(found, second(lambda of: with_norm(of, norm), wide), 5e-2)
+
+
+def test_gradients_in_batches(device):
+    of = operands(device)
+    many = torch.randn(4, 5, 40, device=device)
+    def batched(function):
+        return torch.autograd.grad(function(of), trained(of), many, is_grads_batched=True)
+    assert_near(batched(ours), batched(exact), 1e-5)
+
+
+def test_transforms_of_torch_func(device):
+    of = operands(device, trained=())
+    def loss(function):
+        return lambda x, a, b, m: function({**of, "x": x, "lora_A": a, "lora_B": b, "magnitude": m}).square().sum()
+    given = [of[name] for name in NAMES]
+    found, expected = (torch.func.grad(loss(function), argnums=(0, 1, 2, 3))(*given) for function in (ours, exact))
+    assert_near(found, expected, 1e-5)
+    many = torch.randn(3, 5, 24, device=device)
+    found = torch.vmap(lambda x: ours({**of, "x": x}))(many)
+    assert_near([found], [exact({**of, "x": many})], 1e-5)
+
+
+def test_modes_see_operators(device):
+    from torch.utils._python_dispatch import TorchDispatchMode
+    seen = []
+
+    class Log(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+    of = operands(device)
+    out = ours(of)
+    with Log():
+        assert_near([ours(of).detach()], [out.detach()], 1e-6)
+        assert {"dorajit.factored_norm.default", "dorajit.compose_residual_inner.default"} <= set(seen)
+        out.sum().backward()  # of a graph that was made outside of it
+    assert "dorajit.residual_backward.default" in seen
+
+
+def test_compiled_code_is_composed(device, fresh_compiler):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
+    assert_near(step(compiled, of, seed), step(ours, of, seed), 1e-5)
