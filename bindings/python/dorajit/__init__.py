@@ -28,7 +28,8 @@ _without_torch = len(__all__)
 __all__ += ["fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
             "fused_dora_compose_autograd", "fused_dora_compose_residual", "compose_backward",
             "FusedDoRAComposeFunction", "explain_dispatch", "warmup", "weight_norm", "nn",
-            "dora_linear", "patch_peft", "Dispatch", "set_dora_norm_threshold_mb", "get_dora_norm_threshold_mb",
+            "dora_linear", "frozen_weights", "patch_peft", "Dispatch", "set_dora_norm_threshold_mb",
+            "get_dora_norm_threshold_mb",
             "get_dora_norm_threshold_bytes", "set_dora_forward_threshold_mb",
             "get_dora_forward_threshold_mb", "get_dora_forward_threshold_bytes", "invalidate_environment"]
 _NEED_TORCH = __all__[_without_torch:]
@@ -46,6 +47,7 @@ else:
     from dorajit.warm import warmup
     from dorajit.norm import weight_norm
     from dorajit.linear import dora_linear
+    from dorajit.frozen import frozen_weights
     from dorajit.thresholds import (get_dora_forward_threshold_bytes, get_dora_forward_threshold_mb,
                                     get_dora_norm_threshold_bytes, get_dora_norm_threshold_mb,
                                     invalidate_environment, set_dora_forward_threshold_mb,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from dorajit import eligibility, fork_lock
+from dorajit import eligibility, fork_lock, frozen
 from dorajit.sharded import engines
 
 _lock = fork_lock.make()
@@ -26,7 +26,8 @@ class Pass(NamedTuple):
 
 
 def norms(layer, operands, scale, compute):
-    """compute(), or inside a backward pass what it gave in the one forward pass before it.
+    """compute(), or inside a backward pass what it gave in the one forward pass before it, and inside
+    dorajit.frozen_weights() what it gave before.
 
     A forward pass always computes, and what it gave is kept only if it may be one inside a checkpoint. It is taken
     again once, if nothing that PyTorch counts has changed and the layer had no other such pass since, so that it
@@ -40,6 +41,9 @@ def norms(layer, operands, scale, compute):
     """
     if eligibility.is_observed():
         return compute()
+    kept = frozen.of(layer)
+    if kept is not None:
+        return kept.made(operands, scale, compute)
     is_in_backward = torch._C._current_graph_task_id() >= 0
     # Checkpoints run a pass under hooks for what it saves, or without a graph.
     is_saved_by_hooks = _top_hooks(False) is not None

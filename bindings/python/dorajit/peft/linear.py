@@ -56,7 +56,16 @@ def _is_installed(method):
 
 
 def _cached_gains(base_layer, name, layer, weight, a, b, magnitude, scale):
-    """As linear makes them, of the norm that PEFT's DoraCaching keeps."""
+    """As linear makes them, of the norm that PEFT's DoraCaching keeps; the gain is kept beside it."""
     norms = layers.norms(layer, weight, a, b, scale, base_layer, name)
+    key = f"dorajit-gain-{name}"
+    is_kept = layers.is_caching(layer) and not magnitude.is_inference()
+    state = (id(norms), magnitude._version, magnitude.data_ptr()) if is_kept else None
+    kept = layer._cache_get(key, None) if is_kept else None
+    if kept is not None and kept[0] == state:
+        return kept[1]
     with torch.no_grad():
-        return norms, gain.gain(magnitude, norms)
+        made = norms, gain.gain(magnitude, norms)
+    if is_kept:
+        layer._cache_store(key, (state, made))
+    return made

@@ -8,7 +8,7 @@ from typing import Optional
 import torch
 
 from dorajit import fork_lock
-from dorajit.peft import declined, gates
+from dorajit.peft import declined, gates, generation
 
 _lock = fork_lock.make()
 _originals = {}  # (class, method name) -> what PEFT has there
@@ -31,9 +31,9 @@ class Patch:
         refused: method -> why it was left as it is.
     """
 
-    def __init__(self, model, replaced, refused, layers):
+    def __init__(self, model, replaced, refused, marked):
         self.model, self.replaced, self.refused = model, replaced, refused
-        self._layers, self._undone = layers, False
+        self._marked, self._undone = marked, False
 
     @property
     def declined(self) -> dict[str, int]:
@@ -48,12 +48,12 @@ class Patch:
             self._undone = True
             if self.model is None:
                 _Switch.everywhere -= 1
-            for layer in self._layers:
-                left = vars(layer).get(_MARK, 0) - 1
+            for module in self._marked:
+                left = vars(module).get(_MARK, 0) - 1
                 if left > 0:
-                    setattr(layer, _MARK, left)
+                    setattr(module, _MARK, left)
                 else:
-                    vars(layer).pop(_MARK, None)
+                    vars(module).pop(_MARK, None)
             _patches.remove(self)
             if not _patches:
                 _restore()
@@ -71,7 +71,8 @@ class Patch:
 
 
 def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False) -> Patch:
-    """Makes PEFT's DoRA layers run by dorajit. Changes no numbers beyond rounding, and no checkpoint.
+    """Makes PEFT's DoRA layers run by dorajit. Changes no numbers beyond rounding, and no checkpoint. `generate` of
+    transformers runs inside dorajit.frozen_weights().
 
     Args:
         model: patch the DoRA layers that this model has now; None: all layers there are or will be.
@@ -102,16 +103,18 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
             raise RuntimeError(message + ". PEFT 0.18 to 0.21 is known here")
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     layers = [] if model is None or not targets else _layers_of(model)
+    generate = generation.target() if targets else {}
+    generating = [] if model is None else generation.modules_of(model)
     with _lock:
-        for (owner, name), replacement in targets.items():
+        for (owner, name), replacement in {**targets, **generate}.items():
             if (owner, name) not in _originals:
                 _install(owner, name, replacement)
         if model is None:
             _Switch.everywhere += 1
-        for layer in layers:
-            setattr(layer, _MARK, vars(layer).get(_MARK, 0) + 1)
+        for module in layers + generating:
+            setattr(module, _MARK, vars(module).get(_MARK, 0) + 1)
         patch = Patch(model, tuple(f"{owner.__name__}.{name}" for owner, name in targets), refused,
-                      layers)
+                      layers + generating)
         _patches.append(patch)
     if layers:
         from dorajit.peft import refine
@@ -172,7 +175,7 @@ def _install(owner, name, replacement):
 
 
 def _is_patched(subject):
-    """Whether a method of this layer, or one of this module for an adapter, is to be replaced."""
+    """Whether a method of this layer or model, or one of this module for an adapter, is to be replaced."""
     if _Switch.everywhere:
         return True
     if hasattr(subject, _MARK):

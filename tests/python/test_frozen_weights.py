@@ -1,0 +1,205 @@
+"""Scopes in which layers keep what they make of their weights: dorajit.frozen_weights() and `generate`."""
+
+import copy
+import threading
+
+import dorajit
+import pytest
+import torch
+from dorajit import frozen, nn
+
+
+def linear(device, bias=False, dtype=torch.float32):
+    torch.manual_seed(0)
+    layer = nn.DoRALinear(torch.nn.Linear(24, 16, bias=bias, device=device, dtype=dtype), 4)
+    with torch.no_grad():
+        layer.lora_B.weight.normal_()
+    return layer
+
+
+def embedding(device):
+    torch.manual_seed(0)
+    return nn.DoRAEmbedding(torch.nn.Embedding(24, 16, device=device), 4)
+
+
+def conv(device):
+    torch.manual_seed(0)
+    return nn.DoRAConv1d(torch.nn.Conv1d(6, 8, 3, device=device), 4)
+
+
+def given(layer, device):
+    if isinstance(layer, nn.DoRAEmbedding):
+        return torch.arange(10, device=device)
+    return torch.randn(*((2, 6, 9) if isinstance(layer, nn.DoRAConv1d) else (3, 24)), device=device)
+
+
+@pytest.mark.parametrize("make", [linear, embedding, conv])
+@pytest.mark.parametrize("training", [False, True])
+def test_norms_are_made_once_inside_and_forgotten_outside(device, layer_launches, make, training):
+    layer = make(device).train(training)
+    x = given(layer, device)
+    expected = layer(x)
+    layer_launches()
+    with dorajit.frozen_weights(torch.nn.Sequential(layer)):
+        for _ in range(3):
+            assert torch.equal(layer(x), expected)
+    assert layer_launches()["norm"] == 1
+    assert not frozen._scopes
+    layer(x)
+    assert layer_launches()["norm"] == 1
+
+
+def test_gradients_are_those_of_a_pass_outside(device):
+    layer = linear(device)
+    x = given(layer, device)
+    layer(x).square().sum().backward()
+    expected = [one.grad.clone() for one in layer.parameters() if one.requires_grad]
+    layer.zero_grad()
+    with dorajit.frozen_weights(layer):
+        layer(x)
+        layer(x).square().sum().backward()
+    for one, other in zip(expected, (one.grad for one in layer.parameters() if one.requires_grad)):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["base_layer.weight", "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"])
+def test_a_write_that_pytorch_counts_is_seen(device, name):
+    layer = linear(device)
+    x = given(layer, device)
+    with dorajit.frozen_weights(layer), torch.no_grad():
+        layer(x)
+        layer.get_parameter(name).mul_(1.5)
+        found = layer(x)
+    assert torch.equal(found, layer(x))
+
+
+def test_other_tensors_and_another_scale_are_seen(device):
+    layer, other = linear(device), linear(device)
+    x = given(layer, device)
+    with dorajit.frozen_weights(layer), torch.no_grad():
+        layer(x)
+        layer.lora_A.weight.data = other.lora_A.weight.data * 2
+        assert torch.equal(layer(x), copy.deepcopy(layer)(x))
+        layer.scaling *= 3
+        assert torch.equal(layer(x), copy.deepcopy(layer)(x))
+
+
+def test_scopes_nest_and_end_with_their_errors(device, launches):
+    layer = linear(device)
+    x = given(layer, device)
+    with dorajit.frozen_weights(layer):
+        with pytest.raises(RuntimeError, match="stop"):
+            with dorajit.frozen_weights(layer):
+                layer(x)
+                raise RuntimeError("stop")
+        launches()
+        layer(x)
+        assert "weight_norm" not in launches()
+    assert not frozen._scopes
+
+
+def test_threads_share_a_scope_that_each_entered(device):
+    layer = linear(device)
+    x = given(layer, device)
+    with torch.no_grad():
+        expected = layer(x)
+    found = []
+
+    def run():
+        for _ in range(50):
+            with dorajit.frozen_weights(layer), torch.no_grad():
+                found.append(torch.equal(layer(x), expected))
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert found == [True] * 200 and not frozen._scopes
+
+
+def test_nothing_else_is_a_model():
+    with pytest.raises(TypeError, match="`model` is a list"):
+        with dorajit.frozen_weights([]):
+            pass
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_graph_that_outlasts_the_scope_makes_its_own(launches):
+    layer = linear("cuda")
+    x = given(layer, "cuda")
+    with torch.no_grad(), dorajit.frozen_weights(layer):
+        layer(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = layer(x)
+    with torch.no_grad():
+        layer.lora_B.weight.mul_(2)
+        graph.replay()
+        assert torch.equal(out, layer(x))
+
+
+# --- generate --------------------------------------------------------------------------------------
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+peft = pytest.importorskip("peft", reason="PEFT is not installed")
+TOKENS = 5
+
+
+@pytest.fixture
+def llama(device):
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(hidden_size=32, intermediate_size=48, num_hidden_layers=1, vocab_size=64,
+                                      num_attention_heads=2, num_key_value_heads=2)
+    model = peft.get_peft_model(transformers.LlamaForCausalLM(config).to(device), peft.LoraConfig(
+        use_dora=True, r=4, target_modules=["q_proj", "down_proj"])).eval()
+    with torch.no_grad():
+        for name, one in model.named_parameters():
+            if "lora_B" in name:
+                one.normal_()
+    return model
+
+
+def generate(model, device):
+    ids = torch.arange(6, device=device)[None]
+    return model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS,
+                          min_new_tokens=TOKENS, do_sample=False, pad_token_id=0)
+
+
+@pytest.mark.parametrize("of_all", [True, False])
+def test_generate_makes_each_norm_once(llama, device, launches, of_all):
+    expected = generate(llama, device)
+    with dorajit.patch_peft(None if of_all else llama):
+        launches()
+        assert torch.equal(generate(llama, device), expected)
+        counts = launches()
+        assert counts["weight_norm"] == 2 and counts["compose_residual"] == 2 * TOKENS
+        with torch.no_grad():
+            for one in llama.parameters():
+                one.data.mul_(1.25)
+        found = generate(llama, device)
+        assert launches()["weight_norm"] == 2
+    assert torch.equal(found, generate(llama, device))
+    assert not frozen._scopes
+
+
+def test_a_model_that_is_not_patched_is_left_alone(llama, device):
+    other = copy.deepcopy(llama)
+    with dorajit.patch_peft(other):
+        assert "generate" in vars(transformers.generation.GenerationMixin)
+        assert not hasattr(llama.base_model.model, "_dorajit_patches")
+        assert hasattr(other.base_model.model, "_dorajit_patches")
+    assert not hasattr(other.base_model.model, "_dorajit_patches")
+    assert not hasattr(transformers.generation.GenerationMixin.generate, "as_installed")
+
+
+def test_dora_caching_keeps_the_gain(llama, device, launches):
+    from peft.helpers import DoraCaching
+    ids = torch.arange(6, device=device)[None]
+    with dorajit.patch_peft(llama), DoraCaching(), torch.no_grad():
+        first = llama(input_ids=ids).logits
+        launches()
+        assert torch.equal(llama(input_ids=ids).logits, first)
+        assert "weight_norm" not in launches()
+        layers = [one for name, one in llama.named_parameters() if "magnitude" in name]
+        layers[0].mul_(1.5)
+        assert not torch.equal(llama(input_ids=ids).logits, first)
