@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dorajit/dorajit.hpp>
+#include <type_traits>
 #include <utility>
 
 static_assert(__cplusplus >= 201703L, "dorajit's CMake target asks for C++17");
@@ -19,6 +20,15 @@ using dorajit::ElementType;
 using dorajit::Engine;
 using dorajit::Status;
 using dorajit::TensorRef;
+
+template <class Tensor, class = void>
+struct HasDlTensor : std::false_type {};
+template <class Tensor>
+struct HasDlTensor<Tensor, decltype(static_cast<void>(std::declval<Tensor>().dl_tensor()))>
+    : std::true_type {};
+static_assert(HasDlTensor<const TensorRef&>::value && !HasDlTensor<TensorRef>::value &&
+                  !HasDlTensor<ConstTensorRef>::value,
+              "the sizes of a DLTensor live in the object, so a temporary gives none");
 
 int wrong_errors = 0;
 
