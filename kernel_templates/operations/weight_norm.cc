@@ -54,12 +54,13 @@ constexpr Operand kOperands[] = {
      .limits_vectors = false},
     {"norm", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
     {"norm_square", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
-    {"gain", kOutput, kOut, Presence::kOptional},
+    {"gain", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
 };
 constexpr std::string_view kScalars[] = {"scale"};
 
+// Norms alone, squares that ranks add up, and what a layer's pass needs.
 constexpr unsigned kUsualForms[] = {1U << kNormNorm, 1U << kNormSquare,
-                                    1U << kNormMagnitude | 1U << kNormGain};
+                                    1U << kNormMagnitude | 1U << kNormNorm | 1U << kNormGain};
 
 // Elements in double, row by row.
 std::vector<double> widened(const KernelArguments& arguments, const Variant& variant, int operand,

@@ -152,7 +152,7 @@ TEST_F(CliModelFiles, NormsAreOfTheWeightsAndTheRank) {
   for (const char* expected : {"weight_norm/bf16,f32,f32,-,f32,-,-/v4/i4096/k16/o12",
                                "weight_norm/bf16,bf16,bf16,-,f32,-,-/v8/i4096/k16/o10",
                                "weight_norm/bf16,f32,f32,-,-,f32,-/v4/i14336/k16/o12",
-                               "weight_norm/bf16,bf16,bf16,bf16,-,-,bf16/v8/i4096/k16/o12"}) {
+                               "weight_norm/bf16,bf16,bf16,bf16,f32,-,f32/v8/i4096/k16/o12"}) {
     EXPECT_THAT(of_adapter, Contains(expected));
   }
   EXPECT_THAT(norms({"--model", model("llama"), "--rank", "8,64"}),
