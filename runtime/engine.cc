@@ -208,13 +208,8 @@ Result<const LaunchPlan*> Engine::find_ready(const launch::Call& call) const {
   return plans_.find(launch::make_plan_key(problem, call.operands.front().device));
 }
 
-// A fork while the table is read leaves its lock behind, as any other work does.
-std::size_t Engine::plan_count() const {
-  const WorkInProgress work(Work::kPreparing);
-  return plans_.size();
-}
-
 const LaunchPlan* Engine::plan(std::size_t number) const {
+  // A fork while the table is read leaves its lock behind, as any other work does.
   const WorkInProgress work(Work::kPreparing);
   return plans_.at(number);
 }

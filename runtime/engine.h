@@ -44,10 +44,8 @@ class Engine {
   // null until a call or a warm-up has made it ready. Waits for nothing.
   [[nodiscard]] Result<const launch::LaunchPlan*> find_ready(const launch::Call& call) const;
 
-  // How many problems have been made ready, each on each of its devices, and what run() launches by
-  // now for the one of that number; null for another number. They are numbered in the order in
-  // which they were made ready.
-  [[nodiscard]] std::size_t plan_count() const;
+  // What run() launches by now for the problem of that number, which are numbered from 0 in the
+  // order in which they were made ready, each on each of its devices; null beyond the last.
   [[nodiscard]] const launch::LaunchPlan* plan(std::size_t number) const;
 
   // What run() would launch, made ready now. kInvalidArgument for sizes beyond

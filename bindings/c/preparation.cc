@@ -1,4 +1,5 @@
-// dorajit_warmup and dorajit_explain: calls of which only the tensors' descriptions are given.
+// dorajit_warmup and dorajit_explain: calls of which only the tensors' descriptions are given; and
+// dorajit_explain_at, which answers as dorajit_explain does.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -40,30 +41,63 @@ constexpr std::size_t kSmallestExplanation = 32;
 static_assert(offsetof(dorajit_explanation, problem) == 8);
 static_assert(offsetof(dorajit_explanation, config) == 16);
 static_assert(offsetof(dorajit_explanation, source) == 24);
+static_assert(offsetof(dorajit_explanation, fingerprint) == kSmallestExplanation);
+static_assert(offsetof(dorajit_explanation, device) == 40);
+static_assert(offsetof(dorajit_explanation, renewals) == 48);
 static_assert(sizeof(dorajit_explanation) >= kSmallestExplanation);
+
+Status check_explanation(std::string_view function, const dorajit_explanation* explanation) {
+  DORAJIT_TRY(require(explanation, function, "explanation", "pass where the answer goes"));
+  return check_struct_size(function, "explanation", "dorajit_explanation", explanation->struct_size,
+                           kSmallestExplanation);
+}
+
+// `plan` may be null.
+void fill(dorajit_explanation* explanation, const launch::LaunchPlan* plan) {
+  const std::size_t wanted = explanation->struct_size;
+  dorajit_explanation known{};
+  known.struct_size = wanted;
+  known.problem = known.config = known.source = known.fingerprint = "";
+  if (plan != nullptr) {
+    const device::DeviceInfo& device = plan->device->info();
+    const bool is_cpu = device.traits.kind == kernels::DeviceKind::kCpu;
+    known.problem = plan->problem_text.c_str();
+    known.config = plan->config_text.c_str();
+    known.source = launch::name(plan->answer.rung).data();  // a literal, which ends in NUL
+    known.fingerprint = device.fingerprint.c_str();
+    known.device = {.device_type = is_cpu ? kDLCPU : kDLCUDA, .device_id = device.ordinal};
+    known.renewals = plan->renewals;
+  }
+  std::memset(explanation, 0, wanted);
+  std::memcpy(explanation, &known, std::min(wanted, sizeof known));
+}
 
 Status explain(dorajit_engine* engine, const dorajit_operation* operation,
                const DLTensor* const* tensors, std::int32_t num_tensors,
                dorajit_explanation* explanation) {
   constexpr std::string_view kFunction = "explain";
-  DORAJIT_TRY(require(explanation, kFunction, "explanation", "pass where the answer goes"));
-  const std::size_t wanted = explanation->struct_size;
-  DORAJIT_TRY(check_struct_size(kFunction, "explanation", "dorajit_explanation", wanted,
-                                kSmallestExplanation));
-  return with_described_call(
-      kFunction, engine, operation, tensors, num_tensors,
-      [&](const Engine& whole, const launch::Call& call) -> Status {
-        DORAJIT_ASSIGN(const launch::LaunchPlan* plan, whole.find_ready(call));
-        dorajit_explanation known{.struct_size = wanted, .problem = "", .config = "", .source = ""};
-        if (plan != nullptr) {
-          known.problem = plan->problem_text.c_str();
-          known.config = plan->config_text.c_str();
-          known.source = launch::name(plan->answer.rung).data();  // a literal, which ends in NUL
-        }
-        std::memset(explanation, 0, wanted);
-        std::memcpy(explanation, &known, std::min(wanted, sizeof known));
-        return {};
-      });
+  DORAJIT_TRY(check_explanation(kFunction, explanation));
+  return with_described_call(kFunction, engine, operation, tensors, num_tensors,
+                             [&](const Engine& whole, const launch::Call& call) -> Status {
+                               DORAJIT_ASSIGN(const launch::LaunchPlan* plan,
+                                              whole.find_ready(call));
+                               fill(explanation, plan);
+                               return {};
+                             });
+}
+
+Status explain_at(const dorajit_engine* engine, std::int64_t index,
+                  dorajit_explanation* explanation) {
+  constexpr std::string_view kFunction = "explain_at";
+  DORAJIT_TRY(require(engine, kFunction, "engine", "create one with dorajit_engine_create"));
+  DORAJIT_TRY(check_explanation(kFunction, explanation));
+  if (index < 0) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{}: argument `index` is {}; count from 0", kFunction, index));
+  }
+  const Engine* const whole = engine->whole_engine();
+  fill(explanation, whole != nullptr ? whole->plan(static_cast<std::size_t>(index)) : nullptr);
+  return {};
 }
 
 }  // namespace
@@ -89,4 +123,9 @@ dorajit_status dorajit_explain(dorajit_engine* engine, const dorajit_operation* 
   return guarded(error, [&] {
     return dorajit::bindings::explain(engine, operation, tensors, num_tensors, explanation);
   });
+}
+
+dorajit_status dorajit_explain_at(const dorajit_engine* engine, int64_t index,
+                                  dorajit_explanation* explanation, dorajit_error** error) {
+  return guarded(error, [&] { return dorajit::bindings::explain_at(engine, index, explanation); });
 }

@@ -45,21 +45,21 @@ dorajit_status Engines::statistics(dorajit_statistics* total, dorajit_error** er
   return DORAJIT_OK;
 }
 
-dorajit_status Engines::plans(std::vector<dorajit_plan>* found, dorajit_error** error) const {
+dorajit_status Engines::plans(std::vector<dorajit_explanation>* found,
+                              dorajit_error** error) const {
   found->clear();
   *error = nullptr;
   for (const std::atomic<dorajit_engine*>& place : engines_) {
     const dorajit_engine* const engine = place.load(std::memory_order_acquire);
     if (engine == nullptr) continue;
-    std::int64_t count = 0;
-    dorajit_status status = dorajit_engine_plan_count(engine, &count, error);
-    for (std::int64_t i = 0; status == DORAJIT_OK && i < count; ++i) {
-      dorajit_plan one{};
+    for (std::int64_t i = 0;; ++i) {
+      dorajit_explanation one{};
       one.struct_size = sizeof one;
-      status = dorajit_engine_plan(engine, i, &one, error);
-      if (status == DORAJIT_OK) found->push_back(one);
+      const dorajit_status status = dorajit_explain_at(engine, i, &one, error);
+      if (status != DORAJIT_OK) return status;
+      if (*one.problem == '\0') break;
+      found->push_back(one);
     }
-    if (status != DORAJIT_OK) return status;
   }
   return DORAJIT_OK;
 }

@@ -25,7 +25,7 @@ class Engines {
   dorajit_status statistics(dorajit_statistics* total, dorajit_error** error) const;
 
   // What runs for each problem, of one engine after the other.
-  dorajit_status plans(std::vector<dorajit_plan>* found, dorajit_error** error) const;
+  dorajit_status plans(std::vector<dorajit_explanation>* found, dorajit_error** error) const;
 
  private:
   static constexpr std::size_t kPolicies = 3;

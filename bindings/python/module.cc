@@ -23,10 +23,10 @@ namespace {
 namespace py = pybind11;
 
 py::list plans() {
-  std::vector<dorajit_plan> found;
+  std::vector<dorajit_explanation> found;
   check([&](dorajit_error** error) { return engines().plans(&found, error); });
   py::list listed;
-  for (const dorajit_plan& plan : found) {
+  for (const dorajit_explanation& plan : found) {
     py::dict one;
     one["problem"] = plan.problem;
     one["device"] = plan.device.device_type == kDLCPU

@@ -341,6 +341,9 @@ typedef struct dorajit_explanation {
    * database", "shipped database", "nearest shape", "nearest device" or "default"
    * (docs/tuning.md). */
   const char* source;
+  const char* fingerprint; /* of the device that it runs on, as the tuning database calls it */
+  DLDevice device;         /* kDLCPU or kDLCUDA, and its number */
+  int64_t renewals;        /* how often a winner that arrived later changed config or source */
 } dorajit_explanation;
 
 /* Fills *explanation; tensors as for dorajit_warmup. Compiles, tunes and waits for nothing. A
@@ -349,6 +352,12 @@ DORAJIT_API dorajit_status dorajit_explain(dorajit_engine* engine,
                                            const dorajit_operation* operation,
                                            const DLTensor* const* tensors, int32_t num_tensors,
                                            dorajit_explanation* explanation, dorajit_error** error);
+
+/* The same for all problems that an engine has made ready on any device, in that order: index from
+ * 0 until the strings are empty. A problem keeps its index. */
+DORAJIT_API dorajit_status dorajit_explain_at(const dorajit_engine* engine, int64_t index,
+                                              dorajit_explanation* explanation,
+                                              dorajit_error** error);
 
 /* What an engine has done so far. struct_size as above; fields beyond the caller's are left out. */
 typedef struct dorajit_statistics {
@@ -365,30 +374,6 @@ typedef struct dorajit_statistics {
 DORAJIT_API dorajit_status dorajit_engine_statistics(const dorajit_engine* engine,
                                                      dorajit_statistics* statistics,
                                                      dorajit_error** error);
-
-/* What an engine runs for one problem on one device by now. struct_size as above. The strings live
- * as long as the engine. */
-typedef struct dorajit_plan {
-  size_t struct_size;
-  DLDevice device;         /* kDLCPU or kDLCUDA, and its number */
-  const char* fingerprint; /* of the device: what the tuning database calls it */
-  const char* problem;     /* this and what follows: as in dorajit_explanation */
-  const char* config;
-  const char* source;
-  int64_t renewals; /* how often a winner that arrived later changed its config or source */
-} dorajit_plan;
-
-/* How many problems calls and warm-ups have made ready, each on each of its devices. The number
- * only grows, but begins again at 0 where a forked child makes another engine. On failure *count is
- * left alone. */
-DORAJIT_API dorajit_status dorajit_engine_plan_count(const dorajit_engine* engine, int64_t* count,
-                                                     dorajit_error** error);
-
-/* Fills *plan: index from 0 to that number - 1, in the order in which the problems were made ready.
- * A problem keeps its index. Compiles, tunes and waits for nothing. DORAJIT_INVALID_ARGUMENT for
- * another index. */
-DORAJIT_API dorajit_status dorajit_engine_plan(const dorajit_engine* engine, int64_t index,
-                                               dorajit_plan* plan, dorajit_error** error);
 
 enum {
   DORAJIT_LOG_ERROR = 1,

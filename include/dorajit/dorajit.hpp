@@ -57,15 +57,8 @@ struct Explanation {
   std::string problem;
   std::string config;
   std::string source;
-};
-
-// What runs for a problem on a device by now; see dorajit_plan.
-struct Plan {
-  DLDevice device{};
   std::string fingerprint;
-  std::string problem;
-  std::string config;
-  std::string source;
+  DLDevice device{};
   std::int64_t renewals = 0;
 };
 
@@ -267,7 +260,7 @@ class Engine {
       return dorajit_explain(get(), operation.get(), list.data(), list.size(), &found, error);
     });
     if (*found.config == '\0') return std::nullopt;
-    return Explanation{found.problem, found.config, found.source};
+    return explanation_of(found);
   }
 
   Statistics statistics() const {
@@ -286,21 +279,18 @@ class Engine {
     return result;
   }
 
-  // What runs for each problem that calls and warmup() have made ready, in that order.
-  std::vector<Plan> plans() const {
-    std::int64_t count = 0;
-    detail::check(
-        [&](dorajit_error** error) { return dorajit_engine_plan_count(get(), &count, error); });
-    std::vector<Plan> result;
-    for (std::int64_t i = 0; i < count; ++i) {
-      dorajit_plan found{};
+  // The same for all problems that calls and warmup() have made ready, in that order.
+  std::vector<Explanation> plans() const {
+    std::vector<Explanation> result;
+    for (;;) {
+      dorajit_explanation found{};
       found.struct_size = sizeof found;
-      detail::check(
-          [&](dorajit_error** error) { return dorajit_engine_plan(get(), i, &found, error); });
-      result.push_back({found.device, found.fingerprint, found.problem, found.config, found.source,
-                        found.renewals});
+      detail::check([&](dorajit_error** error) {
+        return dorajit_explain_at(get(), static_cast<std::int64_t>(result.size()), &found, error);
+      });
+      if (*found.config == '\0') return result;
+      result.push_back(explanation_of(found));
     }
-    return result;
   }
 
   // Of the C interface; stays this object's. Null after a move.
@@ -310,6 +300,11 @@ class Engine {
   struct Destroy {
     void operator()(dorajit_engine* engine) const noexcept { dorajit_engine_destroy(engine); }
   };
+
+  static Explanation explanation_of(const dorajit_explanation& found) {
+    return {found.problem,     found.config, found.source,
+            found.fingerprint, found.device, found.renewals};
+  }
 
   // A DLTensor that may be left out.
   class OptionalTensor {

@@ -97,11 +97,6 @@ const LaunchPlan* PlanTable::insert(LaunchPlan plan) {
   return plans_.back().get();
 }
 
-std::size_t PlanTable::size() const {
-  const std::scoped_lock lock(mutex_);
-  return by_number_.size();
-}
-
 const LaunchPlan* PlanTable::at(std::size_t number) const {
   const std::scoped_lock lock(mutex_);
   return number < by_number_.size() ? by_number_[number] : nullptr;

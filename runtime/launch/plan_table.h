@@ -36,7 +36,7 @@ struct LaunchPlan {
   std::string problem_text;  // as to_text() has them
   std::string config_text;
   std::int64_t renewals = 0;  // how often config or rung have changed
-  std::size_t number = 0;     // of the key, by when it got its first plan; insert() sets it
+  std::size_t number = 0;     // of the key, from 0, by when it got its first plan; insert() sets it
 };
 
 // Readers never lock or allocate; writers exclude each other. Plans and outgrown tables live as
@@ -54,9 +54,7 @@ class PlanTable {
   // Adds the plan, or puts it in the place of the one with its key.
   const LaunchPlan* insert(LaunchPlan plan);
 
-  // How many keys have a plan.
-  [[nodiscard]] std::size_t size() const;
-  // What the key of that number has by now, or null. Numbers begin at 0 and have no gaps.
+  // What the key of that number has by now; null beyond the last.
   [[nodiscard]] const LaunchPlan* at(std::size_t number) const;
 
   // Any plan of the variant that may serve data of this alignment class on this device, or null.

@@ -57,7 +57,7 @@ TEST_F(CppWrapperTest, ComposesPointersWithShapes) {
                  {gain_.data(), {3}, Type::kFloat32}, 0.5, {out_.data(), {2, 3}, Type::kFloat32});
   expect_composed();
   EXPECT_EQ(engine.statistics().launches, 1);
-  const std::vector<Plan> plans = engine.plans();
+  const std::vector<Explanation> plans = engine.plans();
   ASSERT_EQ(plans.size(), 1U);
   EXPECT_EQ(plans[0].device.device_type, kDLCPU);
   EXPECT_EQ(plans[0].problem, "compose/f32,f32,f32,f32/v1/c3/r1");
