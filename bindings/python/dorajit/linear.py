@@ -94,10 +94,11 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     return _forward(x, weight, lora_A.to(dtype), lora_B.to(dtype), factor, bias, scale, False)[0]
 
 
-def _gains(layer, weight, lora_A, lora_B, magnitude, scale):
-    def made():
-        return norm.norms_and_gain(weight, lora_A, lora_B, magnitude, scale)
-    return made() if layer is None else recomputation.norms(layer, (weight, lora_A, lora_B, magnitude), scale, made)
+def _gains(layer, *operands_and_scale):
+    if layer is None or recomputation.is_only_pass():
+        return norm.norms_and_gain(*operands_and_scale)
+    *operands, scale = operands_and_scale
+    return recomputation.norms(layer, operands, scale, lambda: norm.norms_and_gain(*operands_and_scale))
 
 
 def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):

@@ -94,14 +94,14 @@ def norms(*call):
 def norms_and_gain(weight, lora_A, lora_B, magnitude, scale):
     """weight_norm of plain matrices, and the gain that a magnitude of one dimension has over it; both constants for
     autograd."""
-    made = None
     if weight.dim() == lora_A.dim() == lora_B.dim() == 2:
+        is_wide = torch.float64 in (weight.dtype, lora_A.dtype, lora_B.dtype)
         made = norm_kernel.norms_and_gain(weight, lora_A, lora_B, magnitude, scale,
-                                          sum_type(weight, lora_A, lora_B))
-    if made is None:
-        norm = _computed(weight, lora_A, lora_B, scale, None)
-        made = norm, gain.gain(magnitude.detach(), norm)
-    return made
+                                          torch.float64 if is_wide else torch.float32)
+        if made is not None:
+            return made
+    norm = _computed(weight, lora_A, lora_B, scale, None)
+    return norm, gain.gain(magnitude.detach(), norm)
 
 
 def squares(*call):

@@ -15,6 +15,8 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _ALIGNED = 64
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 _TYPES = _HALVES | {torch.float32, torch.float64}
+# Type of a magnitude -> of its gain.
+_GAINS = {one: torch.float32 if one in _HALVES else one for one in _TYPES}
 
 
 class Served(NamedTuple):
@@ -53,43 +55,23 @@ def serves(matrix, a, b, dtype):
     given = matrix, a, b
     if not state.enabled or not matrix.numel() or any(type(one) not in _PLAIN for one in given):
         return False
-    if len({one is torch.float64 for one in (matrix.dtype, a.dtype, b.dtype, dtype)}) > 1:
+    return _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, a.shape[0], _has_rows(matrix))
+
+
+@functools.lru_cache(maxsize=1024)
+def _serves_types(device, matrix, a, b, dtype, rank, has_rows):
+    if len({one is torch.float64 for one in (matrix, a, b, dtype)}) > 1:
         return False
-    return any(map(functools.partial(_is_served, *given), SERVED))
-
-
-def _is_served(matrix, a, b, rule):
-    return (matrix.device.type == rule.device and a.shape[0] <= rule.most_rank
-            and _has_types(matrix.dtype, a.dtype, b.dtype, rule)
-            and (rule.copies or _has_rows(matrix))
-            and _has_capability(matrix.device, rule.capability))
-
-
-def _has_types(weight, a, b, rule):
-    return (weight in rule.weight and a in rule.factors and b in rule.factors
-            and not (rule.is_of_one_type and not weight == a == b))
+    return any(device.type == rule.device and rank <= rule.most_rank
+               and matrix in rule.weight and a in rule.factors and b in rule.factors
+               and not (rule.is_of_one_type and not matrix == a == b)
+               and (rule.copies or has_rows)
+               and _has_capability(device, rule.capability) for rule in SERVED)
 
 
 @functools.cache
 def _has_capability(device, least):
     return device.type != "cuda" or torch.cuda.get_device_capability(device) >= least
-
-
-class _MostRanks(dict):
-    """(type of the weight, of A, of B, device of the weight) -> the highest rank that the kernel serves where the
-    weight has rows, and the element type of its norms."""
-
-    def __missing__(self, key):
-        *types, device = key
-        doubles = {one is torch.float64 for one in types}
-        served = [rule.most_rank for rule in SERVED if _has_types(*types, rule)
-                  and device.type == rule.device and _has_capability(device, rule.capability)]
-        found = self[key] = (max(served) if served and len(doubles) == 1 else 0,
-                             torch.float64 if True in doubles else torch.float32)
-        return found
-
-
-_most_ranks = _MostRanks()
 
 
 def at_once(weight, a, b, scale):
@@ -100,8 +82,8 @@ def at_once(weight, a, b, scale):
     for one in (weight, a, b):
         if type(one) not in _PLAIN or one.dim() != 2 or not one.numel():
             return None
-    most_rank, dtype = _most_ranks[weight.dtype, a.dtype, b.dtype, weight.device]
-    if a.shape[0] > most_rank:
+    dtype = torch.float64 if weight.dtype is torch.float64 else torch.float32
+    if not _serves_types(weight.device, weight.dtype, a.dtype, b.dtype, dtype, a.shape[0], True):
         return None
     try:
         return _launch(weight, a, b, None, dtype, None, None, scale)[0]
@@ -139,23 +121,26 @@ def norms_and_gain(matrix, a, b, magnitude, scale, dtype):
     Args:
         magnitude: [rows], of matrix's rows.
     """
+    rows, columns = matrix.shape
     rank = a.shape[0]
-    if (scale == 0 or not rank or matrix.shape[1] != a.shape[1] or b.shape[1] != rank
-            or not matrix.shape[0] == b.shape[0] == magnitude.shape[0]
+    if (scale == 0 or not rank or a.shape[1] != columns or b.shape != (rows, rank) or magnitude.shape[0] != rows
             or not (_has_rows(matrix) and _has_rows(a) and _has_rows(b) and magnitude.is_contiguous())
-            or magnitude.dtype not in _TYPES or not serves(matrix, a, b, dtype)
-            or (magnitude.dtype is torch.float64) != (dtype is torch.float64)):
+            or not serves(matrix, a, b, dtype)):
         return None
-    wide = torch.float32 if magnitude.dtype in _HALVES else magnitude.dtype
+    wide = _GAINS.get(magnitude.dtype)
+    if wide is None or (wide is torch.float64) != (dtype is torch.float64):
+        return None
     try:
-        norm, _, gain = _weight_norm.launch(matrix, a, b, magnitude, dtype, None, wide, scale)
-    except errors.Error:
+        norm, _, gain = _launch(matrix, a, b, magnitude, dtype, None, wide, scale)
+    except errors.Error:  # which making them apart tells of, or not
         return None
     return norm, gain
 
 
 def _has_rows(matrix):
     """Whether rows are of contiguous elements and do not overlap."""
+    if matrix.is_contiguous():
+        return True
     rows, columns = matrix.shape
     return (columns <= 1 or matrix.stride(1) == 1) and (rows <= 1 or matrix.stride(0) >= columns)
 

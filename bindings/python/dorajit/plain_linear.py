@@ -7,6 +7,12 @@ _forward = _Linear.forward
 _has_global_hook = torch.nn.modules.module._has_any_global_hook
 
 
+def has_hooks(module):
+    """Whether a call of the module itself would be seen by hooks of its own."""
+    return (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+            or module._backward_pre_hooks)
+
+
 def parameters(*modules):
     """(weight, bias) of each, or None if a call of one would be seen, or would do more: by hooks, a wrapper, a
     parametrization, or another forward in the place of PyTorch's."""
@@ -16,11 +22,9 @@ def parameters(*modules):
     for module in modules:
         if type(module) is not _Linear:
             return None
-        state = module.__dict__
-        if (state["_forward_hooks"] or state["_forward_pre_hooks"] or state["_backward_hooks"]
-                or state["_backward_pre_hooks"] or "forward" in state):
+        if has_hooks(module) or "forward" in module.__dict__:
             return None
-        own = state["_parameters"]
+        own = module._parameters
         weight = own.get("weight")  # FSDP1 keeps the views of its flat parameter elsewhere
         if weight is None:
             return None

@@ -25,6 +25,12 @@ class Pass(NamedTuple):
     norms: Any = None
 
 
+def is_only_pass():
+    """Whether no checkpoint can run, or have run, the pass at hand a second time; of one that nobody observes."""
+    # Checkpoints run a pass under hooks for what it saves, or without a graph.
+    return torch.is_grad_enabled() and _top_hooks(False) is None and torch._C._current_graph_task_id() < 0
+
+
 def norms(layer, operands, scale, compute):
     """compute(), or inside a backward pass what it gave in the one forward pass before it, and inside
     dorajit.frozen_weights() what it gave before.
@@ -39,16 +45,13 @@ def norms(layer, operands, scale, compute):
         scale: what else they depend on.
         compute: makes the norms, or whatever is made of these operands.
     """
-    if eligibility.is_observed():
+    if eligibility.is_observed() or is_only_pass():
         return compute()
     kept = frozen.of(layer)
     if kept is not None:
         return kept.made(operands, scale, compute)
     is_in_backward = torch._C._current_graph_task_id() >= 0
-    # Checkpoints run a pass under hooks for what it saves, or without a graph.
     is_saved_by_hooks = _top_hooks(False) is not None
-    if not is_in_backward and not is_saved_by_hooks and torch.is_grad_enabled():
-        return compute()
     states = tuple(map(_state, operands))
     key = None if None in states else (scale, states)
     if is_in_backward:

@@ -36,7 +36,7 @@ def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, ba
 
 def linear_variant_forward(original, module, active_adapter, x, result, **kwargs):
     """DoraLinearVariant.forward: the base result and what the layer adds to it at once."""
-    layer = foldable(module, active_adapter)
+    layer = _foldable(module, active_adapter)
     if layer is not None:
         lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
         base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
@@ -65,7 +65,7 @@ def _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, ada
                                    adapter_name)
 
 
-def foldable(module, adapter):
+def _foldable(module, adapter):
     """The layer of an adapter whose own call nobody would miss: its base result is the module's, its
     forward is the one here, and neither hooks nor a wrapper wait for what it adds. None for others."""
     dropout = module.lora_dropout[adapter]
@@ -101,7 +101,7 @@ def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base
 
 def conv_variant_forward(original, module, active_adapter, x, result, **kwargs):
     """_DoraConvNdVariant.forward, likewise."""
-    layer = foldable(module, active_adapter)
+    layer = _foldable(module, active_adapter)
     if layer is not None:
         lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
         base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]

@@ -28,14 +28,15 @@ def _at_once(module, x):
         if len(name) != 1:
             return None
         name, = name
-    if type(module.lora_variant.get(name)) is not variants.DoraLinearVariant or not _is_installed(
-            variants.DoraLinearVariant.forward):
-        return None
-    if not getattr(module, "cast_input_dtype_enabled", True):
+    variant, layer_class = variants.DoraLinearVariant, dora.DoraLinearLayer
+    if type(module.lora_variant.get(name)) is not variant or not getattr(module, "cast_input_dtype_enabled", True):
         return None
     parts = module._modules
     layer = parts["lora_magnitude_vector"]._modules.get(name)
-    if type(layer) is not dora.DoraLinearLayer or layer.fan_in_fan_out or layers.foldable(module, name) is None:
+    if (type(layer) is not layer_class or layer.fan_in_fan_out or plain_linear.has_hooks(layer)
+            or "forward" in layer.__dict__ or not (_is_installed(variant.forward) and _is_installed(layer_class.forward))):
+        return None
+    if module.training and type(parts["lora_dropout"]._modules[name]) is not torch.nn.Identity:
         return None
     found = plain_linear.parameters(parts["base_layer"], parts["lora_A"]._modules[name],
                                     parts["lora_B"]._modules[name])
@@ -46,7 +47,7 @@ def _at_once(module, x):
     if magnitude is None or of_a is not None or of_b is not None:
         return None
     gains = None
-    if layer._dora_cache or layers.is_caching(layer):
+    if layer.__dict__.get("_dora_cache") or layers.is_caching(layer):
         gains = functools.partial(_cached_gains, parts["base_layer"], name)
     return linear.at_once(layer, x, weight, a, b, magnitude, module.scaling[name], bias, gains)
 

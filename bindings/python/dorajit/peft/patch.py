@@ -178,10 +178,10 @@ def _is_patched(subject):
     """Whether a method of this layer or model, or one of this module for an adapter, is to be replaced."""
     if _Switch.everywhere:
         return True
-    if hasattr(subject, _MARK):
+    if _MARK in vars(subject):
         return True
     layers = getattr(subject, "lora_magnitude_vector", None)  # of a module with DoRA layers
-    return layers is not None and any(hasattr(one, _MARK) for one in layers.values())
+    return layers is not None and any(hasattr(one, _MARK) for one in layers.values())  # through FSDP's wrapper
 
 
 def _restore():
