@@ -12,6 +12,7 @@ enum class NormInstruction : int {
   kScalar = 0,  // multiply-adds in the compute type
   kMma = 1,     // mma.sync, sm_80 and newer
   kWgmma = 2,   // wgmma from shared memory that TMA fills, sm_90a
+  kSplit = 3,   // wgmma of f32 factors that are split into pairs of float16, sm_90a
 };
 
 // A config never changes a bit of the output, but for the instruction, which follows from the
@@ -44,6 +45,34 @@ constexpr long long wgmma_shared_bytes(const WeightNormConfig& config, long long
   const long long rows = static_cast<long long>(config.rows) * kWgmmaRowBytes;
   return 1024 + static_cast<long long>(config.stages) * config.rank_step * config.columns * 2 +
          rows * config.weight_units + rows * wgmma_blocks(rank) + 8LL * wgmma_barriers(config);
+}
+
+// The same of a program that splits its factors (cuda/weight_norm_split.cuh): a ring of tiles of A,
+// and its rows of B, which lie there for good or, of high ranks, in the ring, too.
+inline constexpr int kSplitRows = 64;
+inline constexpr int kSplitColumns = 128;
+inline constexpr int kSplitResidentRank = 448;
+inline constexpr int kSplitTileBytes = 2 * kNormRankBlock * kSplitColumns * 2;
+inline constexpr int kSplitFactorBytes = 2 * kSplitRows * kNormRankBlock * 2;  // 64 of the rank
+
+constexpr bool split_streams(long long rank) { return rank > kSplitResidentRank; }
+
+constexpr int split_stage_bytes(long long rank) {
+  return kSplitTileBytes + (split_streams(rank) ? kSplitFactorBytes : 0);
+}
+constexpr int split_factor_blocks(long long rank) {
+  return split_streams(rank) ? 0 : static_cast<int>((rank + kNormRankBlock - 1) / kNormRankBlock);
+}
+// Exponents of the rows of B and of tiles of A, what groups exchange, and barriers.
+constexpr int split_table_bytes(const WeightNormConfig& config, long long rank) {
+  const int exponents = split_streams(rank) ? config.stages : split_factor_blocks(rank);
+  return 4 * (kSplitRows * exponents + config.stages + 32) + 8 * (2 * config.stages + 1);
+}
+
+constexpr long long split_shared_bytes(const WeightNormConfig& config, long long rank) {
+  return 1024 + static_cast<long long>(config.stages) * split_stage_bytes(rank) +
+         static_cast<long long>(split_factor_blocks(rank)) * kSplitFactorBytes +
+         split_table_bytes(config, rank);
 }
 
 // The same by mma.sync, whatever the rank: a ring of tiles of A and B with padded rows.

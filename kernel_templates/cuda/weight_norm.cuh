@@ -3,6 +3,7 @@
 
 #include "cuda/weight_norm_mma.cuh"
 #include "cuda/weight_norm_scalar.cuh"
+#include "cuda/weight_norm_split.cuh"
 #include "cuda/weight_norm_wgmma.cuh"
 
 namespace dorajit::kernels {
@@ -11,6 +12,8 @@ template <WeightNormConfig kConfig, ElementType... kTypes>
 constexpr auto choose_weight_norm() {
   if constexpr (kConfig.instruction == NormInstruction::kWgmma) {
     return WeightNormWgmma<kConfig, kTypes...>();
+  } else if constexpr (kConfig.instruction == NormInstruction::kSplit) {
+    return WeightNormSplit<kConfig, kTypes...>();
   } else if constexpr (kConfig.instruction == NormInstruction::kMma) {
     return WeightNormMma<kConfig, kTypes...>();
   } else {

@@ -8,6 +8,7 @@
 #include "cuda/async_copy.cuh"
 #include "cuda/matrix_fragments.cuh"
 #include "cuda/norm_fragments.cuh"
+#include "cuda/packed_elements.cuh"
 #include "cuda/weight_norm_rows.cuh"
 #include "weight_norm_config.h"
 
@@ -38,6 +39,8 @@ struct WeightNormMma {
   static constexpr int kSlabs = kWarpRows / 16;
   static constexpr int kEights = kConfig.columns / 8;
   static constexpr int kBlockSteps = kNormRankBlock / kConfig.rank_step;
+  // A W of f32 leaves no registers for more.
+  static constexpr int kUnrolledSteps = size_in_bytes(kWeightType) == 2 ? 4 : 1;
 
   struct Task {
     long long first_row;
@@ -126,7 +129,7 @@ struct WeightNormMma {
     const unsigned tile_a = stage + (lane % 16 * Memory::kPitchA + lane / 16 * 8) * 2;
     const unsigned tile_b = stage + Memory::kBytesA +
                             ((warp * kWarpRows + lane % 16) * Memory::kPitchB + lane / 16 * 8) * 2;
-#pragma unroll 1  // no registers are left for more
+#pragma unroll kUnrolledSteps
     for (int k = 0; k < kConfig.rank_step; k += 16) {
       unsigned left[kSlabs][4];
 #pragma unroll
@@ -163,9 +166,7 @@ struct WeightNormMma {
   }
 
   using Weight = Element<kWeightType>;
-  struct alignas(2 * sizeof(typename Weight::Bits)) Pair {
-    typename Weight::Bits elements[2];
-  };
+  using Pair = PackedElements<typename Weight::Bits, 2>;
   // What this lane adds of a tile, as it lies in memory.
   using Weights = Pair[kSlabs][2][kEights];
 
@@ -196,11 +197,10 @@ struct WeightNormMma {
               row < arguments.sizes[kNormRows] ? arguments.sizes[kNormColumns] - column : 0;
 #pragma unroll
           for (int eight = 0; eight < kEights; ++eight) {
+            weights[slab][h][eight] = {};
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
-              typename Weight::Bits bits = 0;
-              if (eight * 8 + e < left) bits = from[eight * 8 + e];
-              weights[slab][h][eight].elements[e] = bits;
+              if (eight * 8 + e < left) weights[slab][h][eight].put(e, from[eight * 8 + e]);
             }
           }
         }
@@ -218,7 +218,7 @@ struct WeightNormMma {
         for (int eight = 0; eight < kEights; ++eight) {
           const float found[2] = {products[slab][eight][2 * h], products[slab][eight][2 * h + 1]};
           const Pair& pair = weights[slab][h][eight];
-          const float wide[2] = {Weight::widen(pair.elements[0]), Weight::widen(pair.elements[1])};
+          const float wide[2] = {Weight::widen(pair.get(0)), Weight::widen(pair.get(1))};
           sums.add(2 * slab + h, scale, found, wide);
         }
       }

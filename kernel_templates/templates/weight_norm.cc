@@ -46,15 +46,37 @@ long long most_shared_bytes(int architecture) {
   }
 }
 
-bool uses_tensor_cores(const Variant& variant, const SpaceTraits& traits) {
+// How a device multiplies factors of these types. The bits of the products follow from it.
+enum class Multiplier { kScalar, kTensorCores, kSplit };
+
+Multiplier multiplier(const Variant& variant, const SpaceTraits& traits) {
   const ElementType a = variant.types[kLoraA];
-  return traits.architecture >= kFirstTensorCores && a == variant.types[kLoraB] &&
-         size_in_bytes(a) == 2;
+  if (a == variant.types[kLoraB] && size_in_bytes(a) == 2) {
+    return traits.architecture >= kFirstTensorCores ? Multiplier::kTensorCores
+                                                    : Multiplier::kScalar;
+  }
+  return traits.architecture == kWgmmaArchitecture && compute_type(variant) != ElementType::kFloat64
+             ? Multiplier::kSplit
+             : Multiplier::kScalar;
+}
+
+Multiplier multiplier(NormInstruction instruction) {
+  switch (instruction) {
+    case kMma:
+    case kWgmma:
+      return Multiplier::kTensorCores;
+    case kSplit:
+      return Multiplier::kSplit;
+    case kScalar:
+      break;
+  }
+  return Multiplier::kScalar;
 }
 
 // Whether the copy engine can bring W and A: both are then aligned to 16 bytes.
 bool can_use_wgmma(const Variant& variant, const SpaceTraits& traits) {
-  return traits.architecture == kWgmmaArchitecture && uses_tensor_cores(variant, traits) &&
+  return traits.architecture == kWgmmaArchitecture &&
+         multiplier(variant, traits) == Multiplier::kTensorCores &&
          size_in_bytes(variant.types[kWeight]) == 2;
 }
 
@@ -99,10 +121,30 @@ WeightNormConfig scalar(int parts) {
   return {.instruction = kScalar, .stages = 0, .most_parts = parts};
 }
 
+WeightNormConfig split(int stages, int parts, int vector_width) {
+  return {.instruction = kSplit,
+          .rows = kSplitRows,
+          .columns = kSplitColumns,
+          .rank_step = kNormRankBlock,
+          .stages = stages,
+          .most_parts = parts,
+          .vector_width = vector_width};
+}
+
+// Of A and W: four neighbours of a row at a time, or one.
+int split_vector(int vector_width) { return vector_width >= 4 ? 4 : 1; }
+
 // The default serves every rank.
 Config choose_default(const Variant& variant, const SpaceTraits& traits, int vector_width) {
   if (traits.kind == DeviceKind::kCpu) return cpu_config(kBuiltinRows, traits.processors);
-  if (!uses_tensor_cores(variant, traits)) return as_config(scalar(4));
+  switch (multiplier(variant, traits)) {
+    case Multiplier::kScalar:
+      return as_config(scalar(4));
+    case Multiplier::kSplit:
+      return as_config(split(3, 4, split_vector(vector_width)));
+    case Multiplier::kTensorCores:
+      break;
+  }
   if (vector_width == kWidestVector && can_use_wgmma(variant, traits)) {
     return as_config(wgmma(64, 64, 3, 4, 4));
   }
@@ -163,13 +205,24 @@ void add_mma(std::vector<Config>& space, int vector_width, SpaceKind kind) {
   }
 }
 
+void add_split(std::vector<Config>& space, int vector_width, SpaceKind kind) {
+  for (const int parts : {1, 2, 4, 8}) {
+    for (const int stages : {3, 4, 2}) {
+      add_once(space, as_config(split(stages, parts, split_vector(vector_width))));
+      if (kind == SpaceKind::kSlim) break;
+    }
+  }
+}
+
 std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind) {
   std::vector<Config> space = {choose_default(variant, traits, vector_width)};
   if (traits.kind == DeviceKind::kCpu) {
     add_cpu(space, traits.processors, kind);
-  } else if (!uses_tensor_cores(variant, traits)) {
+  } else if (multiplier(variant, traits) == Multiplier::kScalar) {
     for (const int parts : {1, 2, 8}) add_once(space, as_config(scalar(parts)));
+  } else if (multiplier(variant, traits) == Multiplier::kSplit) {
+    add_split(space, vector_width, kind);
   } else if (vector_width == kWidestVector && can_use_wgmma(variant, traits)) {
     add_wgmma(space, kind);
   } else {
@@ -203,8 +256,25 @@ bool has_known_sizes(const WeightNormConfig& config) {
              is_among(config.rank_step, {16, 32, 64}) && config.stages >= 2 &&
              config.stages <= 16 && config.weight_units >= 1 && config.weight_units <= 16 &&
              config.vector_width == kWidestVector;
+    case kSplit:
+      return config == split(config.stages, config.most_parts, split_vector(config.vector_width)) &&
+             config.stages >= 2 && config.stages <= 4;
   }
   return false;
+}
+
+long long shared_bytes(const WeightNormConfig& config, long long rank) {
+  switch (config.instruction) {
+    case kMma:
+      return mma_shared_bytes(config);
+    case kWgmma:
+      return wgmma_shared_bytes(config, rank);
+    case kSplit:
+      return split_shared_bytes(config, rank);
+    case kScalar:
+      break;
+  }
+  return 0;  // it has static memory alone
 }
 
 std::string why_beyond(long long wanted, const SpaceTraits& traits) {
@@ -222,22 +292,19 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
   }
   const WeightNormConfig own = from(config);
   if (as_config(own) != config || !has_known_sizes(own)) return kNotAllowed;
-  if ((own.instruction == kScalar) == uses_tensor_cores(variant, traits)) {
+  if (multiplier(own.instruction) != multiplier(variant, traits)) {
     return "its instruction is not the one for these element types on this architecture";
   }
   if (own.instruction == kWgmma && !can_use_wgmma(variant, traits)) {
     return "it uses wgmma, which needs sm_90 and W of 16 bits";
   }
-  if (own.instruction == kScalar) return {};
-  return why_beyond(own.instruction == kWgmma ? wgmma_shared_bytes(own, 1) : mma_shared_bytes(own),
-                    traits);
+  return why_beyond(shared_bytes(own, 1), traits);
 }
 
 std::string why_not_for(const Variant&, const SpaceTraits& traits, const Sizes& sizes,
                         const Config& config) {
-  const WeightNormConfig own = from(config);
-  if (traits.kind == DeviceKind::kCpu || own.instruction != kWgmma) return {};
-  return why_beyond(wgmma_shared_bytes(own, sizes[kNormRank]), traits);
+  if (traits.kind == DeviceKind::kCpu) return {};
+  return why_beyond(shared_bytes(from(config), sizes[kNormRank]), traits);
 }
 
 std::string expression(const Config& config) {
@@ -252,17 +319,23 @@ std::string expression(const Config& config) {
 }
 
 // Threads and dynamic shared memory of a program.
-StageShape program_shape(const WeightNormConfig& config, long long rank) {
+int threads_of(const WeightNormConfig& config) {
   switch (config.instruction) {
     case kWgmma:
-      return {.threads = (config.rows / 64 + 1) * 128,
-              .shared_bytes = static_cast<int>(wgmma_shared_bytes(config, rank))};
+      return (config.rows / 64 + 1) * 128;
+    case kSplit:
+      return 3 * 128;
     case kMma:
-      return {.threads = config.rows, .shared_bytes = static_cast<int>(mma_shared_bytes(config))};
+      return config.rows;
     case kScalar:
       break;
   }
-  return {.threads = config.rows / 4 * kNormChains};
+  return config.rows / 4 * kNormChains;
+}
+
+StageShape program_shape(const WeightNormConfig& config, long long rank) {
+  return {.threads = threads_of(config),
+          .shared_bytes = static_cast<int>(shared_bytes(config, rank))};
 }
 
 LaunchShape shape_launch(const Variant&, const Config& config, const KernelArguments& arguments) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <format>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
@@ -147,7 +148,8 @@ class Call {
     }
     norms.clear();
     for (std::int64_t row = 0; row < case_.rows; ++row) {
-      norms.push_back(written[kNorm].get(0, row));
+      const double norm = written[kNorm].get(0, row);
+      norms.push_back(std::isnan(norm) ? std::numeric_limits<double>::infinity() : norm);
       if (wrong.empty()) wrong = why_wrong(written, row);
     }
     return wrong;
@@ -157,12 +159,16 @@ class Call {
   void fill() {
     std::mt19937 random(17);
     std::normal_distribution<double> normal;
+    std::uniform_real_distribution<double> uniform;
     const auto factor = [&] {
-      const double value = normal(random) * 0.1;
+      const double value = normal(random) * 0.1 * std::pow(10, -case_.decades * uniform(random));
       return case_.has_one_sign ? std::abs(value) : value;
     };
     tensors_[kLoraA].fill(factor);
     tensors_[kLoraB].fill([&] { return case_.has_zero_b ? 0.0 : factor(); });
+    balance(random);
+    if (case_.bad_a != 0) tensors_[kLoraA].set(case_.rank - 1, case_.columns / 2, case_.bad_a);
+    if (case_.bad_b != 0) tensors_[kLoraB].set(1, case_.rank / 2, case_.bad_b);
     tensors_[kMagnitude].fill([&] { return 1 + normal(random) * 0.0015; });
     for (std::int64_t row = 0; row < case_.rows; ++row) {
       std::vector<double> products(static_cast<std::size_t>(case_.columns));
@@ -193,6 +199,20 @@ class Call {
     }
   }
 
+  void balance(std::mt19937& random) {
+    if (case_.balanced_bits == 0) return;
+    std::uniform_int_distribution<int> bits(-case_.balanced_bits, case_.balanced_bits);
+    for (std::int64_t k = 0; k < case_.rank; ++k) {
+      const double power = std::ldexp(1.0, bits(random));
+      for (std::int64_t column = 0; column < case_.columns; ++column) {
+        tensors_[kLoraA].set(k, column, tensors_[kLoraA].get(k, column) / power);
+      }
+      for (std::int64_t row = 0; row < case_.rows; ++row) {
+        tensors_[kLoraB].set(row, k, tensors_[kLoraB].get(row, k) * power);
+      }
+    }
+  }
+
   [[nodiscard]] double bound() const {
     if (is_double_) return 1e-13;
     const bool has_halves = kernels::size_in_bytes(variant_.types[kLoraA]) == 2 &&
@@ -203,6 +223,9 @@ class Call {
   std::string why_wrong(std::vector<Tensor>& written, std::int64_t row) {
     const auto at = static_cast<std::size_t>(row);
     const double norm = written[kNorm].get(0, row);
+    if (!std::isfinite(norms_[at])) {
+      return std::isfinite(norm) ? std::format("row {}: {} is finite", row, norm) : "";
+    }
     const double error = std::abs(norm - norms_[at]) / std::max(units_[at], 1e-30);
     if (!(error <= bound())) {
       return std::format("row {}: {} instead of {}, off by {}", row, norm, norms_[at], error);

@@ -20,7 +20,12 @@ struct WeightNormCase {
   double scale = 0.7;
   bool has_zero_b = false;
   bool has_one_sign = false;  // whether A and B are positive
-  bool cancels = false;       // whether W is about -scale * B A
+  double decades = 0;  // elements of A and B are multiplied by powers of ten down to -decades
+  int balanced_bits =
+      0;             // rows of A are divided by powers of two up to this, columns of B multiplied
+  double bad_a = 0;  // where it is not 0, an element of A, in its last row
+  double bad_b = 0;  // where it is not 0, an element of B, in row 1
+  bool cancels = false;  // whether W is about -scale * B A
 };
 
 struct WeightNormOutcome {
@@ -32,7 +37,7 @@ struct WeightNormOutcome {
 // Runs every config of the space that serves the case's alignment. Outputs are f32 (f64 with f64),
 // with a magnitude and a gain. A norm may be off by 5e-7 (an f32 factor: 1e-6, f64: 1e-13) of
 // ||W_i|| + |s| || |B| |A| ||_i; two configs may not differ in a bit, and nothing but the outputs
-// and the workspace may be written.
+// and the workspace may be written. Where the norm is not finite, the kernel's is not either.
 WeightNormOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
                                   const std::vector<kernels::ElementType>& factors_and_weight,
                                   const WeightNormCase& one, kernels::SpaceKind space);

@@ -1,6 +1,7 @@
 // The cases that weight_norm is tried on, on every device.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "kernel_templates/element_type.h"
@@ -32,6 +33,25 @@ inline std::vector<WeightNormCase> weight_norms_of_one_sign() {
       {.rows = 65, .columns = 520, .rank = 384, .has_one_sign = true},
       {.rows = 65, .columns = 520, .rank = 1024, .has_one_sign = true},
       {.rows = 65, .columns = 520, .rank = 1000, .misalignment = 1, .has_one_sign = true},
+  };
+}
+
+// Factors of f32 that a split into pairs of float16 does not hold as they are, and what is not
+// finite.
+inline std::vector<WeightNormCase> weight_norms_of_wide_range() {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  return {
+      {.rows = 65, .columns = 520, .rank = 72, .decades = 30},
+      {.rows = 65, .columns = 520, .rank = 16, .decades = 8},
+      {.rows = 65, .columns = 520, .rank = 72, .balanced_bits = 3},
+      {.rows = 65, .columns = 520, .rank = 72, .balanced_bits = 10},
+      {.rows = 65, .columns = 520, .rank = 520, .balanced_bits = 40},
+      {.rows = 65, .columns = 520, .rank = 16, .balanced_bits = 100},
+      {.rows = 65, .columns = 520, .rank = 72, .bad_a = kInfinity},
+      {.rows = 65, .columns = 520, .rank = 72, .bad_a = kNan},
+      {.rows = 65, .columns = 520, .rank = 72, .bad_b = -kInfinity},
+      {.rows = 65, .columns = 520, .rank = 72, .bad_b = kNan},
   };
 }
 

@@ -30,14 +30,25 @@ TEST_F(WeightNormOnGpu, FactorsOfOneSignKeepTheBound) {
   }
 }
 
+TEST_F(WeightNormOnGpu, FactorsOfAnyRangeKeepTheBound) {
+  using enum kernels::ElementType;
+  for (const auto& types :
+       {std::vector{kFloat32, kFloat32, kFloat32}, std::vector{kBfloat16, kFloat32, kFloat32},
+        std::vector{kBfloat16, kBfloat16, kFloat32}}) {
+    for (const WeightNormCase& one : weight_norms_of_wide_range()) run(types, one);
+  }
+}
+
 TEST_F(WeightNormOnGpu, AlignmentChangesNoBit) {
   using enum kernels::ElementType;
-  for (const std::int64_t rank : {40, 200}) {
-    WeightNormCase aligned{.rows = 130, .columns = 1024, .rank = rank};
-    WeightNormCase shifted = aligned;
-    shifted.misalignment = 1;
-    EXPECT_EQ(run({kBfloat16, kBfloat16, kBfloat16}, aligned).norms,
-              run({kBfloat16, kBfloat16, kBfloat16}, shifted).norms);
+  for (const kernels::ElementType factor : {kBfloat16, kFloat32}) {
+    for (const std::int64_t rank : {40, 200}) {
+      WeightNormCase aligned{.rows = 130, .columns = 1024, .rank = rank};
+      WeightNormCase shifted = aligned;
+      shifted.misalignment = 1;
+      EXPECT_EQ(run({kBfloat16, factor, factor}, aligned).norms,
+                run({kBfloat16, factor, factor}, shifted).norms);
+    }
   }
 }
 
@@ -56,13 +67,16 @@ TEST_F(WeightNormOnGpu, LargestRanksAreServed) {
   using enum kernels::ElementType;
   for (const std::int64_t rank : {768, 1024}) {
     run({kBfloat16, kBfloat16, kBfloat16}, {.rows = 200, .columns = 600, .rank = rank});
+    run({kBfloat16, kFloat32, kFloat32}, {.rows = 200, .columns = 600, .rank = rank});
   }
 }
 
 TEST_F(WeightNormOnGpu, InFullEveryConfigOfTheComprehensiveSpace) {
   using enum kernels::ElementType;
-  run({kBfloat16, kBfloat16, kBfloat16}, {.rows = 130, .columns = 1024, .rank = 72},
-      kernels::SpaceKind::kComprehensive);
+  for (const auto& types :
+       {std::vector{kBfloat16, kBfloat16, kBfloat16}, std::vector{kFloat32, kFloat32, kFloat32}}) {
+    run(types, {.rows = 130, .columns = 1024, .rank = 72}, kernels::SpaceKind::kComprehensive);
+  }
 }
 
 }  // namespace

@@ -45,9 +45,13 @@ TEST_F(WeightNormOnCpu, EveryConfigKeepsTheBoundAndTheBitsOfTheBuiltinKernel) {
 }
 
 TEST_F(WeightNormOnCpu, TheBuiltinKernelKeepsTheBoundForEveryMixOfTypes) {
+  using enum kernels::ElementType;
   for (const auto& types : weight_norm_types()) {
     for (const WeightNormCase& one : weight_norm_cases()) run(builtin_, types, one);
     for (const WeightNormCase& one : weight_norms_of_one_sign()) run(builtin_, types, one);
+  }
+  for (const WeightNormCase& one : weight_norms_of_wide_range()) {
+    run(builtin_, {kFloat32, kFloat32, kFloat32}, one);
   }
   EXPECT_EQ(statistics_.compilations, 0);
 }

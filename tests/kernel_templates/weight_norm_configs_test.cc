@@ -66,12 +66,17 @@ TEST(WeightNormConfigs, TypesAndArchitectureDecideOnTheInstruction) {
   constexpr int kScalar = static_cast<int>(NormInstruction::kScalar);
   constexpr int kMma = static_cast<int>(NormInstruction::kMma);
   constexpr int kWgmma = static_cast<int>(NormInstruction::kWgmma);
+  constexpr int kSplit = static_cast<int>(NormInstruction::kSplit);
   EXPECT_EQ(instructions(halves, gpu(75), 8), std::set{kScalar});
   EXPECT_EQ(instructions(halves, gpu(80), 8), std::set{kMma});
   EXPECT_EQ(instructions(halves, gpu(90), 8), std::set{kWgmma});
   EXPECT_EQ(instructions(halves, gpu(90), 4), std::set{kMma});
   EXPECT_EQ(instructions(halves, gpu(120), 8), std::set{kMma});
-  EXPECT_EQ(instructions(mixed, gpu(90), 8), std::set{kScalar});
+  EXPECT_EQ(instructions(mixed, gpu(90), 4), std::set{kSplit});
+  EXPECT_EQ(instructions(mixed, gpu(90), 1), std::set{kSplit});
+  EXPECT_EQ(instructions(mixed, gpu(80), 4), std::set{kScalar});
+  EXPECT_EQ(instructions(weight_norm(kFloat32, kFloat32, kFloat32), gpu(90), 4), std::set{kSplit});
+  EXPECT_EQ(instructions(weight_norm(kFloat64, kFloat64, kFloat64), gpu(90), 2), std::set{kScalar});
   const Config tensor = default_config(halves, gpu(90), 8);
   EXPECT_NE(why_config_is_invalid(mixed, gpu(90), tensor), "");
   EXPECT_NE(why_config_is_invalid(halves, gpu(80), tensor), "");

@@ -1,0 +1,633 @@
+// weight_norm by wgmma for f32 factors and mixed ones: sm_90a.
+//
+// Two groups of four warps take turns to load a tile of A (64 of the rank by 128 columns), scale it
+// by a power of two and write it to a ring in shared memory as pairs of float16, high and low. A
+// third group multiplies: high * high, high * low and low * high, for 64 rows of B, which are split
+// in the same way with a scale for each row and each 64 of the rank. It takes the sums of a block
+// of the rank back to the scale of the data as it adds them, then adds W, squares and sums in
+// registers.
+//
+// A pair of float16 has 2^-40 of the greatest magnitude of its tile as the least error. Where the
+// rows of a tile differ so much that this could be seen in the norm, and with an infinity or NaN,
+// the block is multiplied in fp32 instead.
+#pragma once
+
+#include "cuda/async_copy.cuh"
+#include "cuda/norm_fragments.cuh"
+#include "cuda/packed_elements.cuh"
+#include "cuda/split_fragments.cuh"
+#include "cuda/weight_norm_rows.cuh"
+#include "cuda/wgmma.cuh"
+#include "weight_norm_config.h"
+
+namespace dorajit::kernels {
+
+template <WeightNormConfig kConfig, ElementType... kTypes>
+struct WeightNormSplit {
+  using Op = WeightNormOperands<kTypes...>;
+  using Weight = Element<Op::kType[Op::kWeight]>;
+  using LoraA = Element<Op::kType[Op::kLoraA]>;
+  using LoraB = Element<Op::kType[Op::kLoraB]>;
+  using NormSums = NormFragments<2>;
+
+  static constexpr int kRows = kSplitRows;
+  static constexpr int kColumns = kSplitColumns;
+  static constexpr int kDepth = kNormRankBlock;
+  static_assert(kConfig.rows == kRows && kConfig.columns == kColumns && kColumns == kWgmmaColumns);
+  static constexpr int kGroupThreads = 128;
+  static constexpr int kSplitters = 2;  // groups
+  static constexpr int kThreads = (1 + kSplitters) * kGroupThreads;
+  static constexpr int kRowBytes = 128;
+  static constexpr int kTileHalf = kSplitTileBytes / 2;      // high, and then low
+  static constexpr int kFactorHalf = kSplitFactorBytes / 2;  // the same
+  static constexpr int kWarpRows = kDepth / 4;               // of a tile, of a warp
+  static constexpr int kTilesAhead = 4;                      // of W, on their way to the L2 cache
+
+  // Of a tile: its rows differ by more than this, in powers of two, or are not all finite.
+  static constexpr int kMostSpread = 8;
+  static constexpr int kUnsplit = 1 << 20;  // the exponent of such a tile
+
+  struct Task {
+    long long first_row;
+    int first_tile;
+    int last_tile;
+    int rank;  // 0 where B A does not count
+
+    __device__ __forceinline__ int blocks() const { return (rank + kDepth - 1) / kDepth; }
+    __device__ __forceinline__ int slabs() const { return (last_tile - first_tile) * blocks(); }
+    // Sixteens of the rank that a block has.
+    __device__ __forceinline__ int steps(int block) const {
+      const int left = rank - block * kDepth;
+      return left < kDepth ? (left + 15) / 16 : kDepth / 16;
+    }
+  };
+
+  struct Memory {
+    unsigned base;
+    int stage_bytes;
+    unsigned factors;
+    unsigned exponents;  // of rows of B
+    bool streams;
+
+    __device__ __forceinline__ Memory(unsigned aligned, int rank)
+        : base(aligned),
+          stage_bytes(split_stage_bytes(rank)),
+          factors(aligned + kConfig.stages * split_stage_bytes(rank)),
+          exponents(factors + split_factor_blocks(rank) * kSplitFactorBytes),
+          streams(split_streams(rank)) {
+      rows_ = streams ? kConfig.stages : split_factor_blocks(rank);
+    }
+
+    __device__ __forceinline__ unsigned stage(int i) const { return base + i * stage_bytes; }
+    // Where block `block` of B lies while the tile of A is in stage `i`.
+    __device__ __forceinline__ unsigned factor(int block, int i) const {
+      return streams ? stage(i) + kSplitTileBytes : factors + block * kSplitFactorBytes;
+    }
+    __device__ __forceinline__ unsigned row_exponents(int block, int i) const {
+      return exponents + (streams ? i : block) * kRows * 4;
+    }
+    __device__ __forceinline__ unsigned tile_exponent(int i) const {
+      return exponents + (rows_ * kRows + i) * 4;
+    }
+    // Of what warp `warp` of a group says to the others: the greatest magnitude of its rows and the
+    // least of the greatest of each.
+    __device__ __forceinline__ unsigned exchange(int group, int turn, int warp) const {
+      return tile_exponent(kConfig.stages) + ((group * 2 + turn) * 4 + warp) * 8;
+    }
+    __device__ __forceinline__ unsigned barriers() const {
+      return (tile_exponent(kConfig.stages) + 32 * 4 + 7) & ~7U;
+    }
+    __device__ __forceinline__ Barrier full(int i) const { return {barriers() + 8 * i}; }
+    __device__ __forceinline__ Barrier empty(int i) const {
+      return {barriers() + 8 * (kConfig.stages + i)};
+    }
+
+   private:
+    int rows_;
+  };
+
+  static __device__ __forceinline__ void store_word(unsigned to, unsigned word) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+  }
+  static __device__ __forceinline__ int load_word(unsigned from) {
+    int word;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
+    return word;
+  }
+  static __device__ __forceinline__ void store_half(unsigned to, unsigned bits) {
+    asm volatile("st.shared.b16 [%0], %1;" ::"r"(to), "h"(static_cast<unsigned short>(bits))
+                 : "memory");
+  }
+
+  static __device__ __forceinline__ float factor_at(const KernelArguments& arguments,
+                                                    const Task& task, int row, int k) {
+    const OperandArgument& operand = arguments.operands[Op::kLoraB];
+    if (task.first_row + row >= arguments.sizes[kNormRows] || k >= task.rank) return 0;
+    return LoraB::widen(static_cast<const typename LoraB::Bits*>(
+        operand.data)[(task.first_row + row) * operand.row_stride + k]);
+  }
+
+  // Splits rows of B, `count` of them: row i % 64 of block first_block + i / 64, by `warps` warps.
+  // In stage `stage` where B is streamed.
+  static __device__ __forceinline__ void split_factor(const KernelArguments& arguments,
+                                                      const Task& task, const Memory& memory,
+                                                      int first_block, int count, int stage,
+                                                      int warp, int warps) {
+    constexpr int kAtOnce = 8;
+    const int lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (int first = warp; first < count; first += kAtOnce * warps) {
+      float values[kAtOnce][2];
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int i = first + u * warps;
+        const int k = (first_block + i / kRows) * kDepth + lane;
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          values[u][e] = i < count ? factor_at(arguments, task, i % kRows, k + 32 * e) : 0;
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int i = first + u * warps;
+        if (i >= count) break;
+        const int block = first_block + i / kRows;
+        const int row = i % kRows;
+        const unsigned mine[2] = {__float_as_uint(values[u][0]) & kAbsoluteBits,
+                                  __float_as_uint(values[u][1]) & kAbsoluteBits};
+        const unsigned greatest =
+            __reduce_max_sync(0xffffffffu, mine[0] > mine[1] ? mine[0] : mine[1]);
+        const bool is_finite = greatest < kInfinityBits;
+        const int exponent = is_finite ? split_exponent(greatest) : 0;
+        const float scale = is_finite ? split_scale(exponent) : __uint_as_float(0x7fc00000u);
+        unsigned high;
+        unsigned low;
+        split_pair(values[u][0] * scale, values[u][1] * scale, high, low);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int k = lane + 32 * e;
+          const unsigned to =
+              memory.factor(block, stage) + row * kRowBytes + (k / 8 ^ row % 8) * 16 + k % 8 * 2;
+          store_half(to, high >> 16 * e);
+          store_half(to + kFactorHalf, low >> 16 * e);
+        }
+        if (lane == 0) {
+          store_word(memory.row_exponents(block, stage) + row * 4, static_cast<unsigned>(exponent));
+        }
+      }
+    }
+  }
+
+  // Four neighbouring elements of a row of A.
+  using Quad = PackedElements<typename LoraA::Bits, 4>;
+  using Tile = Quad[kWarpRows];  // of a warp: rows 4 i + warp, columns 4 lane to 4 lane + 3
+
+  // Where this lane's part of a tile begins.
+  static __device__ __forceinline__ const typename LoraA::Bits* tile_address(
+      const OperandArgument& operand, int tile, int block) {
+    return static_cast<const typename LoraA::Bits*>(operand.data) +
+           (block * kDepth + threadIdx.x / 32 % 4) * operand.row_stride +
+           static_cast<long long>(tile) * kColumns + threadIdx.x % 32 * 4;
+  }
+
+  // Rows of the first kSteps sixteens. Elements beyond A are zeros.
+  template <int kSteps>
+  static __device__ __forceinline__ void load_rows(const KernelArguments& arguments,
+                                                   const Task& task, int tile, int block,
+                                                   Tile& values) {
+    const OperandArgument& operand = arguments.operands[Op::kLoraA];
+    const auto* from = tile_address(operand, tile, block);
+    const long long left = arguments.sizes[kNormColumns] - static_cast<long long>(tile) * kColumns;
+    const long long step = 4 * operand.row_stride;
+    if (kConfig.vector_width >= 4 && left >= kColumns &&
+        block * kDepth + 16 * kSteps <= task.rank) {
+#pragma unroll
+      for (int i = 0; i < 4 * kSteps; ++i, from += step) {
+        values[i] = *reinterpret_cast<const Quad*>(from);
+      }
+    } else {
+      const int rows = task.rank - block * kDepth - static_cast<int>(threadIdx.x / 32 % 4);
+#pragma unroll
+      for (int i = 0; i < 4 * kSteps; ++i, from += step) {
+        values[i] = {};
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          if (4 * i < rows && static_cast<int>(threadIdx.x % 32 * 4) + e < left) {
+            values[i].put(e, from[e]);
+          }
+        }
+      }
+    }
+  }
+
+  // The greater magnitude, or NaN if either is NaN.
+  static __device__ __forceinline__ float greater_magnitude(float a, float b) {
+    float greater;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(greater) : "f"(fabsf(a)), "f"(fabsf(b)));
+    return greater;
+  }
+
+  // The exponent of a tile, by the four warps that hold it.
+  template <int kSteps>
+  static __device__ __forceinline__ int find_exponent(const Memory& memory, int group, int turn,
+                                                      const Tile& values) {
+    unsigned greatest = 0;
+    unsigned least = kAbsoluteBits;
+#pragma unroll
+    for (int i = 0; i < 4 * kSteps; ++i) {
+      const Quad& quad = values[i];
+      const float of_lane = greater_magnitude(
+          greater_magnitude(LoraA::widen(quad.get(0)), LoraA::widen(quad.get(1))),
+          greater_magnitude(LoraA::widen(quad.get(2)), LoraA::widen(quad.get(3))));
+      const unsigned of_row = __reduce_max_sync(0xffffffffu, __float_as_uint(of_lane));
+      greatest = of_row > greatest ? of_row : greatest;
+      // A row of zeros wraps around to the greatest number.
+      least = of_row - 1 < least ? of_row - 1 : least;
+    }
+    const int warp = threadIdx.x / 32 % 4;
+    if (threadIdx.x % 32 == 0) {
+      store_word(memory.exchange(group, turn, warp), greatest);
+      store_word(memory.exchange(group, turn, warp) + 4, least);
+    }
+    if (group == 0) {
+      asm volatile("bar.sync 1, %0;" ::"n"(kGroupThreads) : "memory");
+    } else {
+      asm volatile("bar.sync 2, %0;" ::"n"(kGroupThreads) : "memory");
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const auto other_greatest = static_cast<unsigned>(load_word(memory.exchange(group, turn, i)));
+      const auto other_least =
+          static_cast<unsigned>(load_word(memory.exchange(group, turn, i) + 4));
+      greatest = other_greatest > greatest ? other_greatest : greatest;
+      least = other_least < least ? other_least : least;
+    }
+    if (greatest >= kInfinityBits) return kUnsplit;
+    const int exponent = split_exponent(greatest);
+    return greatest > 0 && exponent - split_exponent(least + 1) > kMostSpread ? kUnsplit : exponent;
+  }
+
+  template <int kSteps>
+  static __device__ __forceinline__ void write_rows(unsigned to, int exponent, const Tile& values) {
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32 % 4;
+    const float scale = split_scale(exponent);
+    const unsigned at = to + lane / 16 * kDepth * kRowBytes + warp * kRowBytes + lane % 2 * 8;
+    const unsigned chunk[2] = {at + static_cast<unsigned>((lane % 16 / 2 ^ warp) * 16),
+                               at + static_cast<unsigned>((lane % 16 / 2 ^ (warp + 4)) * 16)};
+#pragma unroll
+    for (int i = 0; i < 4 * kSteps; ++i) {
+      unsigned high[2];
+      unsigned low[2];
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        split_pair(LoraA::widen(values[i].get(2 * e)) * scale,
+                   LoraA::widen(values[i].get(2 * e + 1)) * scale, high[e], low[e]);
+      }
+      const unsigned into = chunk[i % 2] + i * 4 * kRowBytes;
+      asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(into), "r"(high[0]), "r"(high[1]));
+      asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(into + kTileHalf), "r"(low[0]),
+                   "r"(low[1]));
+    }
+  }
+
+  static __device__ __forceinline__ void load_tile(const KernelArguments& arguments,
+                                                   const Task& task, int tile, int block,
+                                                   Tile& values) {
+    switch (task.steps(block)) {
+      case 1:
+        return load_rows<1>(arguments, task, tile, block, values);
+      case 2:
+        return load_rows<2>(arguments, task, tile, block, values);
+      case 3:
+        return load_rows<3>(arguments, task, tile, block, values);
+      default:
+        return load_rows<4>(arguments, task, tile, block, values);
+    }
+  }
+
+  // Writes a tile to a stage once that is empty; returns its exponent.
+  template <int kSteps>
+  static __device__ __forceinline__ int split_rows(const Memory& memory, int group, int turn,
+                                                   int stage, unsigned parity, const Tile& values) {
+    const int exponent = find_exponent<kSteps>(memory, group, turn, values);
+    memory.empty(stage).wait(parity);
+    if (exponent != kUnsplit) write_rows<kSteps>(memory.stage(stage), exponent, values);
+    return exponent;
+  }
+
+  static __device__ __forceinline__ int split_tile(const Memory& memory, int group, int turn,
+                                                   int steps, int stage, unsigned parity,
+                                                   const Tile& values) {
+    switch (steps) {
+      case 1:
+        return split_rows<1>(memory, group, turn, stage, parity, values);
+      case 2:
+        return split_rows<2>(memory, group, turn, stage, parity, values);
+      case 3:
+        return split_rows<3>(memory, group, turn, stage, parity, values);
+      default:
+        return split_rows<4>(memory, group, turn, stage, parity, values);
+    }
+  }
+
+  // Tiles `group`, group + 2 and so on of the sequence, each into its stage.
+  static __device__ __forceinline__ void split_tiles(const KernelArguments& arguments,
+                                                     const Task& task, const Memory& memory,
+                                                     int group) {
+    const int blocks = task.blocks();
+    const int slabs = task.slabs();
+    Tile values;
+    int tile = task.first_tile + group / blocks;
+    int block = group % blocks;
+    if (group < slabs) load_tile(arguments, task, tile, block, values);
+    int stage = group % kConfig.stages;
+    unsigned parity = group / kConfig.stages % 2;
+#pragma unroll 1
+    for (int slab = group; slab < slabs; slab += kSplitters) {
+      const int exponent = split_tile(memory, group, slab / kSplitters % 2, task.steps(block),
+                                      stage, parity ^ 1, values);
+      if (memory.streams && exponent != kUnsplit) {
+        split_factor(arguments, task, memory, block, kRows, stage, threadIdx.x / 32 % 4, 4);
+      }
+      if (threadIdx.x % kGroupThreads == 0) {
+        store_word(memory.tile_exponent(stage), static_cast<unsigned>(exponent));
+      }
+      publish_shared_stores();
+      memory.full(stage).arrive();
+      block += kSplitters;
+      while (block >= blocks) {
+        block -= blocks;
+        ++tile;
+      }
+      stage += kSplitters;
+      if (stage >= kConfig.stages) {
+        stage -= kConfig.stages;
+        parity ^= 1;
+      }
+      if (slab + kSplitters < slabs) load_tile(arguments, task, tile, block, values);
+    }
+  }
+
+  using Products = float[kColumns / 2];
+
+  static __device__ __forceinline__ void keep_in_registers(Products& products) {
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) asm volatile("" : "+f"(products[i])::"memory");
+  }
+
+  // The small terms come first, so that little is truncated of them.
+  template <int kSteps>
+  static __device__ __forceinline__ void multiply_steps(unsigned factor, unsigned tile,
+                                                        Products& products) {
+    keep_in_registers(products);
+    begin_products();
+#pragma unroll
+    for (int term = 0; term < 3; ++term) {
+      const unsigned left = factor + (term == 0 ? kFactorHalf : 0);
+      const unsigned right = tile + (term == 1 ? kTileHalf : 0);
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i) {
+        multiply_tiles<ElementType::kFloat16>(
+            products, describe_tile(left + i * 32, 16),
+            describe_tile(right + i * 16 * kRowBytes, kDepth * kRowBytes), term + i > 0);
+      }
+    }
+    commit_products();
+    keep_in_registers(products);
+    wait_for_products<0>();
+    keep_in_registers(products);
+  }
+
+  static __device__ __forceinline__ void multiply_block(unsigned factor, unsigned tile, int steps,
+                                                        Products& products) {
+    switch (steps) {
+      case 1:
+        return multiply_steps<1>(factor, tile, products);
+      case 2:
+        return multiply_steps<2>(factor, tile, products);
+      case 3:
+        return multiply_steps<3>(factor, tile, products);
+      default:
+        return multiply_steps<4>(factor, tile, products);
+    }
+  }
+
+  // sum + products * 2^exponents, of the two rows of the lane. A power of two beyond fp32 is
+  // applied in two steps; where that makes a difference, the product is beyond fp32, too.
+  static __device__ __forceinline__ void add_block(const int (&exponents)[2], Products& products,
+                                                   Products& sum) {
+    float scale[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      int rest = exponents[h];
+      if (rest > 127 || rest < -126) {
+        const int first = rest > 0 ? 100 : -100;
+#pragma unroll
+        for (int i = 0; i < kColumns / 2; ++i) {
+          if (i / 2 % 2 == h) products[i] = products[i] * power_of_two(first);
+        }
+        rest -= first;
+      }
+      scale[h] = power_of_two(rest < -126 ? -126 : rest);
+    }
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) {
+      sum[i] = fused_multiply_add(products[i], scale[i / 2 % 2], sum[i]);
+    }
+  }
+
+  // The block in fp32, from global memory.
+  static __device__ __forceinline__ void add_unsplit_block(const KernelArguments& arguments,
+                                                           const Task& task, int tile, int block,
+                                                           Products& sum) {
+    const OperandArgument& operand = arguments.operands[Op::kLoraA];
+    const int row = threadIdx.x % kGroupThreads / 32 * 16 + threadIdx.x % 32 / 4;
+    const long long column = static_cast<long long>(tile) * kColumns + threadIdx.x % 4 * 2;
+    const long long left = arguments.sizes[kNormColumns] - column;
+    const int last = task.rank < (block + 1) * kDepth ? task.rank : (block + 1) * kDepth;
+    Products products = {};
+#pragma unroll 1
+    for (int k = block * kDepth; k < last; ++k) {
+      const auto* const from =
+          static_cast<const typename LoraA::Bits*>(operand.data) + k * operand.row_stride + column;
+      const float factors[2] = {factor_at(arguments, task, row, k),
+                                factor_at(arguments, task, row + 8, k)};
+#pragma unroll
+      for (int i = 0; i < kColumns / 8; ++i) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const float value = 8 * i + e < left ? LoraA::widen(from[8 * i + e]) : 0.0F;
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            const int at = 4 * i + 2 * h + e;
+            products[at] = fused_multiply_add(factors[h], value, products[at]);
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) sum[i] = sum[i] + products[i];
+  }
+
+  using Pair = PackedElements<typename Weight::Bits, 2>;
+  using Weights = Pair[2][kColumns / 8];  // what this lane adds of a tile, as it lies in memory
+
+  // Elements beyond W are zeros.
+  static __device__ __forceinline__ void load_weights(const KernelArguments& arguments,
+                                                      const Task& task, int tile,
+                                                      Weights& weights) {
+    const OperandArgument& operand = arguments.operands[Op::kWeight];
+    const long long first_column = static_cast<long long>(tile) * kColumns;
+    const long long column = first_column + threadIdx.x % 4 * 2;
+    const bool is_whole = task.first_row + kRows <= arguments.sizes[kNormRows] &&
+                          first_column + kColumns <= arguments.sizes[kNormColumns];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const long long row =
+          task.first_row + threadIdx.x % kGroupThreads / 32 * 16 + threadIdx.x % 32 / 4 + h * 8;
+      const auto* const from = static_cast<const typename Weight::Bits*>(operand.data) +
+                               row * operand.row_stride + column;
+      if (is_whole && kConfig.vector_width >= 2) {
+#pragma unroll
+        for (int i = 0; i < kColumns / 8; ++i) {
+          weights[h][i] = *reinterpret_cast<const Pair*>(from + i * 8);
+        }
+      } else {
+        const long long left =
+            row < arguments.sizes[kNormRows] ? arguments.sizes[kNormColumns] - column : 0;
+#pragma unroll
+        for (int i = 0; i < kColumns / 8; ++i) {
+          weights[h][i] = {};
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            if (i * 8 + e < left) weights[h][i].put(e, from[i * 8 + e]);
+          }
+        }
+      }
+    }
+  }
+
+  // Asks for a tile of W, a line of 128 bytes at a time.
+  static __device__ __forceinline__ void prefetch_weights(const KernelArguments& arguments,
+                                                          const Task& task, int tile) {
+    constexpr int kSize = size_in_bytes(Op::kType[Op::kWeight]);
+    constexpr int kLines = kColumns * kSize / 128;  // of a row
+    const OperandArgument& operand = arguments.operands[Op::kWeight];
+#pragma unroll
+    for (int i = threadIdx.x % kGroupThreads; i < kRows * kLines; i += kGroupThreads) {
+      const long long row = task.first_row + i / kLines;
+      const long long column = static_cast<long long>(tile) * kColumns + i % kLines * 128 / kSize;
+      if (tile < task.last_tile && row < arguments.sizes[kNormRows] &&
+          column < arguments.sizes[kNormColumns]) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(
+            static_cast<const typename Weight::Bits*>(operand.data) + row * operand.row_stride +
+            column));
+      }
+    }
+  }
+
+  // A tile of B A.
+  static __device__ __forceinline__ void multiply_tile(const KernelArguments& arguments,
+                                                       const Task& task, const Memory& memory,
+                                                       int tile, RingPosition<kConfig.stages>& at,
+                                                       Products& sum) {
+    const int row = threadIdx.x % kGroupThreads / 32 * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) sum[i] = 0;
+#pragma unroll 1
+    for (int block = 0; block < task.blocks(); ++block) {
+      const unsigned of_rows = memory.row_exponents(block, at.index) + row * 4;
+      memory.full(at.index).wait(at.parity);
+      const int exponent = load_word(memory.tile_exponent(at.index));
+      if (exponent != kUnsplit) {
+        const int exponents[2] = {exponent - 2 * kSplitTop + load_word(of_rows),
+                                  exponent - 2 * kSplitTop + load_word(of_rows + 32)};
+        Products products;
+        multiply_block(memory.factor(block, at.index), memory.stage(at.index), task.steps(block),
+                       products);
+        if (threadIdx.x % 32 == 0) memory.empty(at.index).arrive();
+        add_block(exponents, products, sum);
+      } else {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) memory.empty(at.index).arrive();
+        add_unsplit_block(arguments, task, tile, block, sum);
+      }
+      at.advance();
+    }
+  }
+
+  static __device__ __forceinline__ void sum_rows(const KernelArguments& arguments,
+                                                  const NormParts& parts, const Task& task,
+                                                  const Memory& memory) {
+    const float scale = static_cast<float>(arguments.scalars[0]);
+    RingPosition<kConfig.stages> at;
+    NormSums sums;
+    Products products = {};
+    for (int i = 1; i < kTilesAhead; ++i) prefetch_weights(arguments, task, task.first_tile + i);
+#pragma unroll 1
+    for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
+      Weights weights;
+      load_weights(arguments, task, tile, weights);
+      prefetch_weights(arguments, task, tile + kTilesAhead);
+      if (task.rank > 0) multiply_tile(arguments, task, memory, tile, at, products);
+#pragma unroll
+      for (int i = 0; i < kColumns / 8; ++i) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const float found[2] = {products[4 * i + 2 * h], products[4 * i + 2 * h + 1]};
+          const float wide[2] = {Weight::widen(weights[h][i].get(0)),
+                                 Weight::widen(weights[h][i].get(1))};
+          sums.add(h, scale, found, wide);
+        }
+      }
+      if ((tile + 1) * kColumns % kNormSpan == 0 || tile + 1 == task.last_tile) sums.end_span();
+    }
+    const long long row =
+        task.first_row + threadIdx.x % kGroupThreads / 32 * 16 + NormSums::kept_place();
+    if (NormSums::stores() && row < arguments.sizes[kNormRows]) {
+      Op::finish_part(arguments, parts, blockIdx.y, row, sums.root());
+    }
+  }
+
+  static __device__ __forceinline__ void run(const KernelArguments& arguments, const TensorMap&,
+                                             const TensorMap&, const TensorMap&) {
+    extern __shared__ unsigned char shared[];
+    const long long columns = arguments.sizes[kNormColumns];
+    const NormParts parts = norm_parts(columns, kConfig.most_parts);
+    const int tiles = static_cast<int>((columns + kColumns - 1) / kColumns);
+    const int tiles_of_part = static_cast<int>(parts.columns() / kColumns);
+    const int first_tile = static_cast<int>(blockIdx.y) * tiles_of_part;
+    const int last_tile = first_tile + tiles_of_part;
+    const Task task{static_cast<long long>(blockIdx.x) * kRows, first_tile,
+                    last_tile < tiles ? last_tile : tiles,
+                    static_cast<float>(arguments.scalars[0]) == 0.0F
+                        ? 0
+                        : static_cast<int>(arguments.sizes[kNormRank])};
+    const Memory memory((shared_address(shared) + 1023) & ~1023U, task.rank);
+    let_second_stage_start();
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < kConfig.stages; ++i) {
+        memory.full(i).initialise(kGroupThreads);
+        memory.empty(i).initialise(4);
+      }
+    }
+    if (!memory.streams) {
+      split_factor(arguments, task, memory, 0, task.blocks() * kRows, 0, threadIdx.x / 32,
+                   kThreads / 32);
+      publish_shared_stores();
+    }
+    __syncthreads();
+    if (threadIdx.x < kGroupThreads) {
+      take_registers<240>();
+      sum_rows(arguments, parts, task, memory);
+    } else {
+      leave_registers<128>();
+      if (task.rank > 0) {
+        split_tiles(arguments, task, memory, static_cast<int>(threadIdx.x) / kGroupThreads - 1);
+      }
+    }
+  }
+};
+
+}  // namespace dorajit::kernels
