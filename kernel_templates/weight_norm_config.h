@@ -51,7 +51,8 @@ constexpr long long wgmma_shared_bytes(const WeightNormConfig& config, long long
 // and its rows of B, which lie there for good or, of high ranks, in the ring, too.
 inline constexpr int kSplitRows = 64;
 inline constexpr int kSplitColumns = 128;
-inline constexpr int kSplitResidentRank = 448;
+inline constexpr int kSplitStages = 4;
+inline constexpr int kSplitResidentRank = 384;
 inline constexpr int kSplitTileBytes = 2 * kNormRankBlock * kSplitColumns * 2;
 inline constexpr int kSplitFactorBytes = 2 * kSplitRows * kNormRankBlock * 2;  // 64 of the rank
 
@@ -66,7 +67,7 @@ constexpr int split_factor_blocks(long long rank) {
 // Exponents of the rows of B and of tiles of A, what groups exchange, and barriers.
 constexpr int split_table_bytes(const WeightNormConfig& config, long long rank) {
   const int exponents = split_streams(rank) ? config.stages : split_factor_blocks(rank);
-  return 4 * (kSplitRows * exponents + config.stages + 32) + 8 * (2 * config.stages + 1);
+  return 4 * (kSplitRows * exponents + 4 * config.stages + 32) + 8 * (2 * config.stages + 1);
 }
 
 constexpr long long split_shared_bytes(const WeightNormConfig& config, long long rank) {

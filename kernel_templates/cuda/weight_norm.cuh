@@ -26,15 +26,23 @@ using WeightNormKernel = decltype(choose_weight_norm<kConfig, kTypes...>());
 
 }  // namespace dorajit::kernels
 
+// Where the programs of a kernel come in pairs, all do.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define DORAJIT_NORM_PAIRS(config) \
+  __cluster_dims__(config.instruction == dorajit::kernels::NormInstruction::kSplit ? 2 : 1, 1, 1)
+#else
+#define DORAJIT_NORM_PAIRS(config)
+#endif
+
 // What is generated per kernel. `config` stands in parentheses.
-#define DORAJIT_WEIGHT_NORM_KERNEL(config, ...)                                             \
-  extern "C" __global__ void __launch_bounds__(                                             \
-      dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::kThreads, 1)                 \
-      dorajit_kernel(const __grid_constant__ dorajit::kernels::KernelArguments arguments,   \
-                     const __grid_constant__ dorajit::kernels::TensorMap weight,            \
-                     const __grid_constant__ dorajit::kernels::TensorMap lora_a,            \
-                     const __grid_constant__ dorajit::kernels::TensorMap lora_b) {          \
-    dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::run(arguments, weight, lora_a, \
-                                                                 lora_b);                   \
-  }                                                                                         \
+#define DORAJIT_WEIGHT_NORM_KERNEL(config, ...)                                               \
+  extern "C" __global__ void DORAJIT_NORM_PAIRS(config)                                       \
+      __launch_bounds__(dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::kThreads, 1) \
+          dorajit_kernel(const __grid_constant__ dorajit::kernels::KernelArguments arguments, \
+                         const __grid_constant__ dorajit::kernels::TensorMap weight,          \
+                         const __grid_constant__ dorajit::kernels::TensorMap lora_a,          \
+                         const __grid_constant__ dorajit::kernels::TensorMap lora_b) {        \
+    dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::run(arguments, weight, lora_a,   \
+                                                                 lora_b);                     \
+  }                                                                                           \
   DORAJIT_WEIGHT_NORM_SECOND_STAGE(config.most_parts, __VA_ARGS__)

@@ -15,6 +15,7 @@
 #include "cuda/async_copy.cuh"
 #include "cuda/norm_fragments.cuh"
 #include "cuda/packed_elements.cuh"
+#include "cuda/program_pair.cuh"
 #include "cuda/split_fragments.cuh"
 #include "cuda/weight_norm_rows.cuh"
 #include "cuda/wgmma.cuh"
@@ -41,7 +42,9 @@ struct WeightNormSplit {
   static constexpr int kTileHalf = kSplitTileBytes / 2;      // high, and then low
   static constexpr int kFactorHalf = kSplitFactorBytes / 2;  // the same
   static constexpr int kWarpRows = kDepth / 4;               // of a tile, of a warp
-  static constexpr int kTilesAhead = 4;                      // of W, on their way to the L2 cache
+
+  static constexpr ElementType kWeightType = Op::kType[Op::kWeight];
+  static constexpr int kTilesAhead = 4;  // of W, on their way to the L2 cache
 
   // Of a tile: its rows differ by more than this, in powers of two, or are not all finite.
   static constexpr int kMostSpread = 8;
@@ -68,13 +71,15 @@ struct WeightNormSplit {
     unsigned factors;
     unsigned exponents;  // of rows of B
     bool streams;
+    unsigned peer;  // from an address here to the same place in the other program of the pair
 
     __device__ __forceinline__ Memory(unsigned aligned, int rank)
         : base(aligned),
           stage_bytes(split_stage_bytes(rank)),
           factors(aligned + kConfig.stages * split_stage_bytes(rank)),
           exponents(factors + split_factor_blocks(rank) * kSplitFactorBytes),
-          streams(split_streams(rank)) {
+          streams(split_streams(rank)),
+          peer(address_in_pair(aligned, pair_rank() ^ 1) - aligned) {
       rows_ = streams ? kConfig.stages : split_factor_blocks(rank);
     }
 
@@ -87,7 +92,7 @@ struct WeightNormSplit {
       return exponents + (streams ? i : block) * kRows * 4;
     }
     __device__ __forceinline__ unsigned tile_exponent(int i) const {
-      return exponents + (rows_ * kRows + i) * 4;
+      return exponents + rows_ * kRows * 4 + i * 16;
     }
     // Of what warp `warp` of a group says to the others: the greatest magnitude of its rows and the
     // least of the greatest of each.
@@ -108,6 +113,9 @@ struct WeightNormSplit {
 
   static __device__ __forceinline__ void store_word(unsigned to, unsigned word) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+  }
+  static __device__ __forceinline__ void store_words(unsigned to, unsigned first, unsigned second) {
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(first), "r"(second));
   }
   static __device__ __forceinline__ int load_word(unsigned from) {
     int word;
@@ -220,6 +228,14 @@ struct WeightNormSplit {
     }
   }
 
+  static __device__ __forceinline__ void wait_for_group(int group) {
+    if (group == 0) {
+      asm volatile("bar.sync 1, %0;" ::"n"(kGroupThreads) : "memory");
+    } else {
+      asm volatile("bar.sync 2, %0;" ::"n"(kGroupThreads) : "memory");
+    }
+  }
+
   // The greater magnitude, or NaN if either is NaN.
   static __device__ __forceinline__ float greater_magnitude(float a, float b) {
     float greater;
@@ -249,11 +265,7 @@ struct WeightNormSplit {
       store_word(memory.exchange(group, turn, warp), greatest);
       store_word(memory.exchange(group, turn, warp) + 4, least);
     }
-    if (group == 0) {
-      asm volatile("bar.sync 1, %0;" ::"n"(kGroupThreads) : "memory");
-    } else {
-      asm volatile("bar.sync 2, %0;" ::"n"(kGroupThreads) : "memory");
-    }
+    wait_for_group(group);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const auto other_greatest = static_cast<unsigned>(load_word(memory.exchange(group, turn, i)));
@@ -285,9 +297,8 @@ struct WeightNormSplit {
                    LoraA::widen(values[i].get(2 * e + 1)) * scale, high[e], low[e]);
       }
       const unsigned into = chunk[i % 2] + i * 4 * kRowBytes;
-      asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(into), "r"(high[0]), "r"(high[1]));
-      asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(into + kTileHalf), "r"(low[0]),
-                   "r"(low[1]));
+      store_words(into, high[0], high[1]);
+      store_words(into + kTileHalf, low[0], low[1]);
     }
   }
 
@@ -331,41 +342,91 @@ struct WeightNormSplit {
     }
   }
 
-  // Tiles `group`, group + 2 and so on of the sequence, each into its stage.
+  // Copies a tile and its exponent to the other program.
+  static __device__ __forceinline__ void send_tile(const Memory& memory, int stage, int steps) {
+    const Barrier full{memory.full(stage).address + memory.peer};
+    const unsigned bytes = steps * 16 * kRowBytes;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {  // blocks of 64 columns, high and low
+      const unsigned from = memory.stage(stage) + i * kDepth * kRowBytes;
+      copy_in_pair(from + memory.peer, from, bytes, full);
+    }
+    copy_in_pair(memory.tile_exponent(stage) + memory.peer, memory.tile_exponent(stage), 16, full);
+  }
+
+  // Before the phase of a stage's barrier ends, what the other program sends must have come.
+  static __device__ __forceinline__ void expect_tile(const Memory& memory, int slab, int steps) {
+    const int stage = slab % kConfig.stages;
+    memory.empty(stage).wait(slab / kConfig.stages % 2 ^ 1);
+    memory.full(stage).arrive_and_expect(4 * steps * 16 * kRowBytes + 16);
+  }
+
+  // The tiles of the sequence that are this group's: the programs of a pair take turns, and so do
+  // the groups of a program. B, where it is streamed, is each program's own.
   static __device__ __forceinline__ void split_tiles(const KernelArguments& arguments,
                                                      const Task& task, const Memory& memory,
                                                      int group) {
+    constexpr int kTurns = 2 * kSplitters;
+    // A group that waits for a stage knows of the use before the last one that it is over: the
+    // parity of a barrier does not tell them apart.
+    static_assert(kTurns <= kConfig.stages);
     const int blocks = task.blocks();
     const int slabs = task.slabs();
+    const int mine = static_cast<int>(pair_rank());
     Tile values;
-    int tile = task.first_tile + group / blocks;
-    int block = group % blocks;
-    if (group < slabs) load_tile(arguments, task, tile, block, values);
-    int stage = group % kConfig.stages;
-    unsigned parity = group / kConfig.stages % 2;
-#pragma unroll 1
-    for (int slab = group; slab < slabs; slab += kSplitters) {
-      const int exponent = split_tile(memory, group, slab / kSplitters % 2, task.steps(block),
-                                      stage, parity ^ 1, values);
-      if (memory.streams && exponent != kUnsplit) {
-        split_factor(arguments, task, memory, block, kRows, stage, threadIdx.x / 32 % 4, 4);
-      }
-      if (threadIdx.x % kGroupThreads == 0) {
-        store_word(memory.tile_exponent(stage), static_cast<unsigned>(exponent));
-      }
-      publish_shared_stores();
-      memory.full(stage).arrive();
-      block += kSplitters;
+    int tile = task.first_tile;
+    int block = 2 * group + mine;
+    const auto settle = [&] {
       while (block >= blocks) {
         block -= blocks;
         ++tile;
       }
-      stage += kSplitters;
-      if (stage >= kConfig.stages) {
-        stage -= kConfig.stages;
-        parity ^= 1;
+    };
+    settle();
+    if (2 * group + mine < slabs) load_tile(arguments, task, tile, block, values);
+#pragma unroll 1
+    for (int first = 2 * group; first < slabs; first += kTurns) {
+      const int slab = first + mine;
+      const int slab_of_other = first + (mine ^ 1);
+      if (slab < slabs) {
+        const int stage = slab % kConfig.stages;
+        const unsigned parity = slab / kConfig.stages % 2 ^ 1;
+        const int exponent =
+            split_tile(memory, group, first / kTurns % 2, task.steps(block), stage, parity, values);
+        const bool is_first = threadIdx.x % kGroupThreads == 0;
+        if (is_first) {
+          store_word(memory.tile_exponent(stage), static_cast<unsigned>(exponent));
+        }
+        publish_shared_stores();
+        wait_for_group(group);
+        if (is_first) {
+          memory.full(stage).arrive();
+          send_tile(memory, stage, task.steps(block));
+        }
       }
-      if (slab + kSplitters < slabs) load_tile(arguments, task, tile, block, values);
+      if (slab_of_other < slabs && threadIdx.x % kGroupThreads == 0) {
+        expect_tile(memory, slab_of_other, task.steps(slab_of_other % blocks));
+      }
+      if (memory.streams) stream_factor(arguments, task, memory, first, slabs);
+      block += kTurns;
+      settle();
+      if (slab + kTurns < slabs) load_tile(arguments, task, tile, block, values);
+    }
+  }
+
+  // B for slab `first` and the next.
+  static __device__ __forceinline__ void stream_factor(const KernelArguments& arguments,
+                                                       const Task& task, const Memory& memory,
+                                                       int first, int slabs) {
+#pragma unroll 1
+    for (int slab = first; slab < first + 2 && slab < slabs; ++slab) {
+      const int stage = slab % kConfig.stages;
+      memory.empty(stage).wait(slab / kConfig.stages % 2 ^ 1);
+      split_factor(arguments, task, memory, slab % task.blocks(), kRows, stage,
+                   threadIdx.x / 32 % 4, 4);
+      publish_shared_stores();
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) memory.full(stage).arrive();
     }
   }
 
@@ -378,38 +439,37 @@ struct WeightNormSplit {
 
   // The small terms come first, so that little is truncated of them.
   template <int kSteps>
-  static __device__ __forceinline__ void multiply_steps(unsigned factor, unsigned tile,
+  static __device__ __forceinline__ void multiply_steps(unsigned long long factor,
+                                                        unsigned long long tile,
                                                         Products& products) {
     keep_in_registers(products);
     begin_products();
 #pragma unroll
     for (int term = 0; term < 3; ++term) {
-      const unsigned left = factor + (term == 0 ? kFactorHalf : 0);
-      const unsigned right = tile + (term == 1 ? kTileHalf : 0);
+      const unsigned long long left = factor + (term == 0 ? kFactorHalf / 16 : 0);
+      const unsigned long long right = tile + (term == 1 ? kTileHalf / 16 : 0);
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
-        multiply_tiles<ElementType::kFloat16>(
-            products, describe_tile(left + i * 32, 16),
-            describe_tile(right + i * 16 * kRowBytes, kDepth * kRowBytes), term + i > 0);
+        multiply_tiles<ElementType::kFloat16>(products, left + i * 2, right + i * kRowBytes,
+                                              term + i > 0);
       }
     }
     commit_products();
     keep_in_registers(products);
-    wait_for_products<0>();
-    keep_in_registers(products);
   }
 
-  static __device__ __forceinline__ void multiply_block(unsigned factor, unsigned tile, int steps,
+  static __device__ __forceinline__ void start_products(unsigned factor, unsigned tile, int steps,
                                                         Products& products) {
-    switch (steps) {
-      case 1:
-        return multiply_steps<1>(factor, tile, products);
-      case 2:
-        return multiply_steps<2>(factor, tile, products);
-      case 3:
-        return multiply_steps<3>(factor, tile, products);
-      default:
-        return multiply_steps<4>(factor, tile, products);
+    const unsigned long long left = describe_tile(factor, 16);
+    const unsigned long long right = describe_tile(tile, kDepth * kRowBytes);
+    if (steps == 4) {
+      multiply_steps<4>(left, right, products);
+    } else if (steps == 1) {
+      multiply_steps<1>(left, right, products);
+    } else if (steps == 2) {
+      multiply_steps<2>(left, right, products);
+    } else {
+      multiply_steps<3>(left, right, products);
     }
   }
 
@@ -511,7 +571,7 @@ struct WeightNormSplit {
   // Asks for a tile of W, a line of 128 bytes at a time.
   static __device__ __forceinline__ void prefetch_weights(const KernelArguments& arguments,
                                                           const Task& task, int tile) {
-    constexpr int kSize = size_in_bytes(Op::kType[Op::kWeight]);
+    constexpr int kSize = size_in_bytes(kWeightType);
     constexpr int kLines = kColumns * kSize / 128;  // of a row
     const OperandArgument& operand = arguments.operands[Op::kWeight];
 #pragma unroll
@@ -538,19 +598,23 @@ struct WeightNormSplit {
 #pragma unroll 1
     for (int block = 0; block < task.blocks(); ++block) {
       const unsigned of_rows = memory.row_exponents(block, at.index) + row * 4;
+      const int steps = task.steps(block);
       memory.full(at.index).wait(at.parity);
+      // What lies there of a tile that was not split is multiplied for nothing.
+      Products products;
+      start_products(memory.factor(block, at.index), memory.stage(at.index), steps, products);
       const int exponent = load_word(memory.tile_exponent(at.index));
+      const int exponents[2] = {exponent - 2 * kSplitTop + load_word(of_rows),
+                                exponent - 2 * kSplitTop + load_word(of_rows + 32)};
+      wait_for_products<0>();
+      keep_in_registers(products);
+      if (threadIdx.x % 32 == 0) {
+        memory.empty(at.index).arrive_in_pair(0);
+        memory.empty(at.index).arrive_in_pair(memory.peer);
+      }
       if (exponent != kUnsplit) {
-        const int exponents[2] = {exponent - 2 * kSplitTop + load_word(of_rows),
-                                  exponent - 2 * kSplitTop + load_word(of_rows + 32)};
-        Products products;
-        multiply_block(memory.factor(block, at.index), memory.stage(at.index), task.steps(block),
-                       products);
-        if (threadIdx.x % 32 == 0) memory.empty(at.index).arrive();
         add_block(exponents, products, sum);
       } else {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) memory.empty(at.index).arrive();
         add_unsplit_block(arguments, task, tile, block, sum);
       }
       at.advance();
@@ -608,25 +672,27 @@ struct WeightNormSplit {
     let_second_stage_start();
     if (threadIdx.x == 0) {
       for (int i = 0; i < kConfig.stages; ++i) {
-        memory.full(i).initialise(kGroupThreads);
-        memory.empty(i).initialise(4);
+        memory.full(i).initialise(memory.streams ? 1 + 4 : 1);
+        memory.empty(i).initialise(2 * 4);
       }
+      publish_barriers();
     }
     if (!memory.streams) {
       split_factor(arguments, task, memory, 0, task.blocks() * kRows, 0, threadIdx.x / 32,
                    kThreads / 32);
       publish_shared_stores();
     }
-    __syncthreads();
+    wait_for_pair();
     if (threadIdx.x < kGroupThreads) {
-      take_registers<240>();
+      take_registers<232>();
       sum_rows(arguments, parts, task, memory);
     } else {
-      leave_registers<128>();
+      leave_registers<136>();
       if (task.rank > 0) {
         split_tiles(arguments, task, memory, static_cast<int>(threadIdx.x) / kGroupThreads - 1);
       }
     }
+    wait_for_pair();  // the other may still write here
   }
 };
 

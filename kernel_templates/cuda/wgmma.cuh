@@ -16,6 +16,11 @@ __device__ __forceinline__ unsigned long long describe_tile(unsigned address,
          (address & 0x3ffff) >> 4;
 }
 
+// The tile `bytes` on, where both lie within the same 256 KB.
+__device__ __forceinline__ unsigned long long later_tile(unsigned long long tile, unsigned bytes) {
+  return tile & ~0xffffffffULL | (static_cast<unsigned>(tile) + bytes / 16);
+}
+
 // Orders register accesses of this warp before the products that follow.
 __device__ __forceinline__ void begin_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -121,12 +121,12 @@ WeightNormConfig scalar(int parts) {
   return {.instruction = kScalar, .stages = 0, .most_parts = parts};
 }
 
-WeightNormConfig split(int stages, int parts, int vector_width) {
+WeightNormConfig split(int parts, int vector_width) {
   return {.instruction = kSplit,
           .rows = kSplitRows,
           .columns = kSplitColumns,
           .rank_step = kNormRankBlock,
-          .stages = stages,
+          .stages = kSplitStages,
           .most_parts = parts,
           .vector_width = vector_width};
 }
@@ -141,7 +141,7 @@ Config choose_default(const Variant& variant, const SpaceTraits& traits, int vec
     case Multiplier::kScalar:
       return as_config(scalar(4));
     case Multiplier::kSplit:
-      return as_config(split(3, 4, split_vector(vector_width)));
+      return as_config(split(4, split_vector(vector_width)));
     case Multiplier::kTensorCores:
       break;
   }
@@ -205,15 +205,6 @@ void add_mma(std::vector<Config>& space, int vector_width, SpaceKind kind) {
   }
 }
 
-void add_split(std::vector<Config>& space, int vector_width, SpaceKind kind) {
-  for (const int parts : {1, 2, 4, 8}) {
-    for (const int stages : {3, 4, 2}) {
-      add_once(space, as_config(split(stages, parts, split_vector(vector_width))));
-      if (kind == SpaceKind::kSlim) break;
-    }
-  }
-}
-
 std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind) {
   std::vector<Config> space = {choose_default(variant, traits, vector_width)};
@@ -222,7 +213,9 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
   } else if (multiplier(variant, traits) == Multiplier::kScalar) {
     for (const int parts : {1, 2, 8}) add_once(space, as_config(scalar(parts)));
   } else if (multiplier(variant, traits) == Multiplier::kSplit) {
-    add_split(space, vector_width, kind);
+    for (const int parts : {1, 2, 8}) {
+      add_once(space, as_config(split(parts, split_vector(vector_width))));
+    }
   } else if (vector_width == kWidestVector && can_use_wgmma(variant, traits)) {
     add_wgmma(space, kind);
   } else {
@@ -257,8 +250,7 @@ bool has_known_sizes(const WeightNormConfig& config) {
              config.stages <= 16 && config.weight_units >= 1 && config.weight_units <= 16 &&
              config.vector_width == kWidestVector;
     case kSplit:
-      return config == split(config.stages, config.most_parts, split_vector(config.vector_width)) &&
-             config.stages >= 2 && config.stages <= 4;
+      return config == split(config.most_parts, split_vector(config.vector_width));
   }
   return false;
 }
@@ -349,7 +341,9 @@ LaunchShape shape_launch(const Variant&, const Config& config, const KernelArgum
   if (config[kWarps] > 0) return {.run = {.grid_x = blocks}, .work = work};
   const NormParts parts = norm_parts(columns, config[kMostParts]);
   LaunchShape shape{.run = program_shape(from(config), rank), .work = work};
-  shape.run.grid_x = blocks;
+  // Programs that split come in pairs.
+  shape.run.grid_x =
+      config[kInstruction] == static_cast<int>(kSplit) ? divide_up(blocks, 2) * 2 : blocks;
   shape.run.grid_y = parts.count;
   if (parts.count > 1) {
     shape.finish = {.grid_x = divide_up(rows, kNormFinishThreads), .threads = kNormFinishThreads};
