@@ -25,7 +25,13 @@ constexpr int kMostReads = 64;  // of 4 KiB in a row
 }  // namespace
 
 void say(const Remarks& remarks) {
-  for (const Remark& remark : remarks) log_once(remark.level, remark.key, remark.text);
+  for (const auto& [level, key, text] : remarks) {
+    if (key.empty()) {
+      log(level, text);
+    } else {
+      log_once(level, key, text);
+    }
+  }
 }
 
 std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& folder,

@@ -13,8 +13,8 @@
 
 namespace dorajit::autotune {
 
-// What a person should hear once in a process. Who takes it says it where saying may take its time:
-// not under a lock, nor between what the daemon is told.
+// What a person should hear; with a key, once in a process. Who takes it says it where saying may
+// take its time: not under a lock, nor between what the daemon is told.
 struct Remark {
   LogLevel level = LogLevel::kInfo;
   std::string key;

@@ -292,9 +292,10 @@ void DaemonRequests::lose_connection() {
 void DaemonRequests::settle(const protocol::Answer& answer) {
   if (const auto* failed = std::get_if<protocol::Failed>(&answer)) {
     if (unanswered_.erase({failed->problem, failed->device}) == 0) return;
-    std::string text =
-        std::format("the daemon does not tune {}: {}", failed->problem, failed->reason);
-    have_said({{.level = LogLevel::kInfo, .key = text, .text = text}});
+    have_said({{.level = LogLevel::kInfo,
+                .key = {},
+                .text = std::format("the daemon does not tune {}: {}", failed->problem,
+                                    failed->reason)}});
     return;
   }
   const auto* tuned = std::get_if<protocol::Tuned>(&answer);
