@@ -86,12 +86,18 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     kind = x.device.type
     dtype = lora_A.dtype
     if _is_autocast_enabled(kind):
-        x, weight = precision.as_autocast(x), precision.as_autocast(weight)
-        bias = bias if bias is None else precision.as_autocast(bias)
-        dtype = dtype if dtype is torch.float64 else torch.get_autocast_dtype(kind)
+        cast = torch.get_autocast_dtype(kind)
+        x, weight = _cast(x, cast), _cast(weight, cast)
+        bias = bias if bias is None else _cast(bias, cast)
+        dtype = dtype if dtype is torch.float64 else cast
     if seen == AUTOGRAD:
         return _apply(x, lora_A, lora_B, channels, weight, norms, factor, bias, scale, dtype)
     return _forward(x, weight, lora_A.to(dtype), lora_B.to(dtype), factor, bias, scale, False)[0]
+
+
+def _cast(tensor, dtype):
+    """As autocast casts it."""
+    return tensor if tensor.dtype is dtype or tensor.dtype is torch.float64 else tensor.to(dtype)
 
 
 def _gains(layer, *operands_and_scale):

@@ -52,6 +52,10 @@ def norms(layer, operands, scale, compute):
         return kept.made(operands, scale, compute)
     is_in_backward = torch._C._current_graph_task_id() >= 0
     is_saved_by_hooks = _top_hooks(False) is not None
+    if not (is_in_backward or is_saved_by_hooks or layer.training):
+        with _lock:
+            _kept[layer] = Pass()  # which is of several passes for those that come
+        return compute()
     states = tuple(map(_state, operands))
     key = None if None in states else (scale, states)
     if is_in_backward:
@@ -60,7 +64,7 @@ def norms(layer, operands, scale, compute):
         is_it = (key is not None and found.key == key
                  and not any(storage.expired() for storage in found.storages))
         return found.norms if is_it else compute()
-    is_wanted = key is not None and (is_saved_by_hooks or layer.training)
+    is_wanted = key is not None
     # Weak references keep the addresses of storages, by which states know them, from being others'.
     storages = tuple(StorageWeakRef(one.untyped_storage()) for one in operands) if is_wanted else ()
     made = compute()
