@@ -62,8 +62,10 @@ def test_only_what_is_wanted_is_computed(device, layer_launches, wanted, types):
     layer_launches()
     out = ours(of)
     assert out.requires_grad == bool(wanted)
-    kept = out.grad_fn.saved_tensors if wanted else ()
-    assert sum(one is not None and one.shape == out.shape for one in kept) == ("magnitude" in wanted)
+    kept = [one.shape for one in out.grad_fn.saved_tensors if one is not None] if wanted else []
+    assert kept.count(out.shape) == ("magnitude" in wanted)  # inner
+    assert kept.count((5, 3)) == ("lora_B" in wanted)  # S
+    assert kept.count(of["x"].shape) == ("lora_A" in wanted or len(wanted) > 1)
     seed = torch.randn(out.shape, device=device).to(out.dtype)
     if wanted:
         out.backward(seed)
@@ -75,6 +77,13 @@ def test_only_what_is_wanted_is_computed(device, layer_launches, wanted, types):
         assert (of[name].grad is None) == (name not in wanted)
         if name in wanted:
             torch.testing.assert_close(of[name].grad, expected[name].grad)
+
+
+@pytest.mark.parametrize("types", MIXES)
+def test_inner_is_as_wide_as_what_it_is_made_of(device, types):
+    out = ours(operands(device, types))
+    kept, = (one for one in out.grad_fn.saved_tensors if one is not None and one.shape == out.shape)
+    assert kept.dtype is torch.promote_types(*types[:2])
 
 
 @pytest.mark.parametrize("types", MIXES)
@@ -236,6 +245,16 @@ def test_autocast(device, types, x_dtype, dtype):
     again = [out.detach(), *torch.autograd.grad(out, trained(of), seed)]
     assert all(map(torch.equal, found, again))
     assert_near(found, step(exact, of, seed), 3e-2)
+
+
+def test_a_backward_pass_inside_autocast_has_the_types_of_its_forward_pass(device):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    expected = step(ours, of, seed)[1:]
+    out = ours(of)
+    with torch.autocast(device, dtype=BF16):
+        found = torch.autograd.grad(out, trained(of), seed)
+    assert all(map(torch.equal, found, expected))
 
 
 def test_float64_is_left_alone_by_autocast(device):

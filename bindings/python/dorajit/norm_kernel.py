@@ -127,11 +127,8 @@ def norms_and_gain(matrix, a, b, magnitude, scale, dtype):
             or not (_has_rows(matrix) and _has_rows(a) and _has_rows(b) and magnitude.is_contiguous())
             or not serves(matrix, a, b, dtype)):
         return None
-    wide = _GAINS.get(magnitude.dtype)
-    if wide is None or (wide is torch.float64) != (dtype is torch.float64):
-        return None
     try:
-        norm, _, gain = _launch(matrix, a, b, magnitude, dtype, None, wide, scale)
+        norm, _, gain = _launch(matrix, a, b, magnitude, dtype, None, _GAINS.get(magnitude.dtype), scale)
     except errors.Error:  # which making them apart tells of, or not
         return None
     return norm, gain
