@@ -1,5 +1,5 @@
 // Numbers as the sum of two float16, high and low, of the number scaled by a power of two: 22 bits,
-// and 40 of the largest number of a group that shares the scale.
+// and 39 of the largest number of a group that shares the scale.
 #pragma once
 
 namespace dorajit::kernels {

@@ -1,15 +1,16 @@
 // weight_norm by wgmma for f32 factors and mixed ones: sm_90a.
 //
-// Two groups of four warps take turns to load a tile of A (64 of the rank by 128 columns), scale it
-// by a power of two and write it to a ring in shared memory as pairs of float16, high and low. A
-// third group multiplies: high * high, high * low and low * high, for 64 rows of B, which are split
-// in the same way with a scale for each row and each 64 of the rank. It takes the sums of a block
-// of the rank back to the scale of the data as it adds them, then adds W, squares and sums in
-// registers.
+// Programs come in pairs, with 64 rows each, and multiply the same tiles of A: 64 of the rank by
+// 128 columns. In turns, groups of four warps of either program load a tile, scale it by a power of
+// two, write it to a ring in shared memory as pairs of float16, high and low, and copy it to the
+// other program. A third group of each multiplies: low * high, high * low and high * high, by rows
+// of B that are split in the same way, with a scale for each row and each 64 of the rank. It takes
+// the sums of a block of the rank back to the scale of the data as it adds them, then adds W,
+// squares and sums in registers.
 //
-// A pair of float16 has 2^-40 of the greatest magnitude of its tile as the least error. Where the
-// rows of a tile differ so much that this could be seen in the norm, and with an infinity or NaN,
-// the block is multiplied in fp32 instead.
+// A pair of float16 is off by up to 2^-39 of the greatest magnitude of its tile. Where the rows of
+// a tile differ so much that this could be seen in the norm, and with an infinity or NaN, the block
+// is multiplied in fp32 instead.
 #pragma once
 
 #include "cuda/async_copy.cuh"
@@ -45,9 +46,12 @@ struct WeightNormSplit {
 
   static constexpr ElementType kWeightType = Op::kType[Op::kWeight];
   static constexpr int kTilesAhead = 4;  // of W, on their way to the L2 cache
+  // Whether there are registers for a tile of W while products are in flight.
+  static constexpr bool kLoadsEarly =
+      size_in_bytes(kWeightType) == 2 || size_in_bytes(Op::kType[Op::kLoraA]) == 4;
 
   // Of a tile: its rows differ by more than this, in powers of two, or are not all finite.
-  static constexpr int kMostSpread = 8;
+  static constexpr int kMostSpread = 7;
   static constexpr int kUnsplit = 1 << 20;  // the exponent of such a tile
 
   struct Task {
@@ -137,11 +141,11 @@ struct WeightNormSplit {
 
   // Splits rows of B, `count` of them: row i % 64 of block first_block + i / 64, by `warps` warps.
   // In stage `stage` where B is streamed.
+  template <int kAtOnce>
   static __device__ __forceinline__ void split_factor(const KernelArguments& arguments,
                                                       const Task& task, const Memory& memory,
                                                       int first_block, int count, int stage,
                                                       int warp, int warps) {
-    constexpr int kAtOnce = 8;
     const int lane = threadIdx.x % 32;
 #pragma unroll 1
     for (int first = warp; first < count; first += kAtOnce * warps) {
@@ -422,8 +426,8 @@ struct WeightNormSplit {
     for (int slab = first; slab < first + 2 && slab < slabs; ++slab) {
       const int stage = slab % kConfig.stages;
       memory.empty(stage).wait(slab / kConfig.stages % 2 ^ 1);
-      split_factor(arguments, task, memory, slab % task.blocks(), kRows, stage,
-                   threadIdx.x / 32 % 4, 4);
+      split_factor<4>(arguments, task, memory, slab % task.blocks(), kRows, stage,
+                      threadIdx.x / 32 % 4, 4);
       publish_shared_stores();
       __syncwarp();
       if (threadIdx.x % 32 == 0) memory.full(stage).arrive();
@@ -608,8 +612,9 @@ struct WeightNormSplit {
                                 exponent - 2 * kSplitTop + load_word(of_rows + 32)};
       wait_for_products<0>();
       keep_in_registers(products);
+      __syncwarp();
       if (threadIdx.x % 32 == 0) {
-        memory.empty(at.index).arrive_in_pair(0);
+        memory.empty(at.index).arrive();
         memory.empty(at.index).arrive_in_pair(memory.peer);
       }
       if (exponent != kUnsplit) {
@@ -632,9 +637,10 @@ struct WeightNormSplit {
 #pragma unroll 1
     for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
       Weights weights;
-      load_weights(arguments, task, tile, weights);
+      if constexpr (kLoadsEarly) load_weights(arguments, task, tile, weights);
       prefetch_weights(arguments, task, tile + kTilesAhead);
       if (task.rank > 0) multiply_tile(arguments, task, memory, tile, at, products);
+      if constexpr (!kLoadsEarly) load_weights(arguments, task, tile, weights);
 #pragma unroll
       for (int i = 0; i < kColumns / 8; ++i) {
 #pragma unroll
@@ -678,8 +684,8 @@ struct WeightNormSplit {
       publish_barriers();
     }
     if (!memory.streams) {
-      split_factor(arguments, task, memory, 0, task.blocks() * kRows, 0, threadIdx.x / 32,
-                   kThreads / 32);
+      split_factor<8>(arguments, task, memory, 0, task.blocks() * kRows, 0, threadIdx.x / 32,
+                      kThreads / 32);
       publish_shared_stores();
     }
     wait_for_pair();

@@ -29,6 +29,7 @@ class Served(NamedTuple):
         is_of_one_type: whether the weight and its factors are to be of one type.
         copies: whether a weight without rows of contiguous elements, as a transposed one, is copied for it.
         capability: the least of a CUDA device.
+        before: the least capability that is too high.
     """
 
     device: str
@@ -38,13 +39,15 @@ class Served(NamedTuple):
     is_of_one_type: bool = False
     copies: bool = False
     capability: tuple[int, int] = (0, 0)
+    before: tuple[int, int] = (1000, 0)
 
 
-# Measured: docs/performance.md. Without tensor cores, beyond some rank products cost more than the passes over
-# memory that the kernel saves; up to that rank the kernel's time on a GPU can be half as long again, and the host's
-# is a fifth. The factors of a rank of 0 are of the weight's type.
+# Measured: docs/performance.md. Without tensor cores, which multiply float32 factors on sm_90 alone, beyond some rank
+# products cost more than the passes over memory that the kernel saves; up to that rank the kernel's time on a GPU can
+# be half as long again, and the host's is a fifth. The factors of a rank of 0 are of the weight's type.
 SERVED = (
     Served("cuda", _HALVES, _HALVES, 1024, is_of_one_type=True, copies=True, capability=(8, 0)),
+    Served("cuda", _HALVES | {torch.float32}, {torch.float32}, 384, copies=True, capability=(9, 0), before=(10, 0)),
     Served("cuda", _TYPES, _TYPES, 16, copies=True, capability=(8, 0)),
     Served("cpu", _TYPES, _TYPES, 16),
 )
@@ -66,12 +69,12 @@ def _serves_types(device, matrix, a, b, dtype, rank, has_rows):
                and matrix in rule.weight and a in rule.factors and b in rule.factors
                and not (rule.is_of_one_type and not matrix == a == b)
                and (rule.copies or has_rows)
-               and _has_capability(device, rule.capability) for rule in SERVED)
+               and _has_capability(device, rule.capability, rule.before) for rule in SERVED)
 
 
 @functools.cache
-def _has_capability(device, least):
-    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= least
+def _has_capability(device, least, before):
+    return device.type != "cuda" or least <= torch.cuda.get_device_capability(device) < before
 
 
 def at_once(weight, a, b, scale):
