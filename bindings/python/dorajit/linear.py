@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dorajit import autograd, checks, compositions, eligibility, gain, norm, precision, recomputation, tiers
+from dorajit import autograd, checks, compositions, eligibility, frozen, gain, norm, precision, recomputation, tiers
 from dorajit.control import state
 from dorajit.eligibility import AUTOGRAD, SOMEBODY
 
@@ -101,7 +101,7 @@ def _cast(tensor, dtype):
 
 
 def _gains(layer, *operands_and_scale):
-    if layer is None or recomputation.is_only_pass():
+    if layer is None or (frozen.of(layer) is None and recomputation.is_only_pass()):
         return norm.norms_and_gain(*operands_and_scale)
     *operands, scale = operands_and_scale
     return recomputation.norms(layer, operands, scale, lambda: norm.norms_and_gain(*operands_and_scale))

@@ -45,11 +45,13 @@ def norms(layer, operands, scale, compute):
         scale: what else they depend on.
         compute: makes the norms, or whatever is made of these operands.
     """
-    if eligibility.is_observed() or is_only_pass():
+    if eligibility.is_observed():
         return compute()
     kept = frozen.of(layer)
     if kept is not None:
         return kept.made(operands, scale, compute)
+    if is_only_pass():
+        return compute()
     is_in_backward = torch._C._current_graph_task_id() >= 0
     is_saved_by_hooks = _top_hooks(False) is not None
     if not (is_in_backward or is_saved_by_hooks or layer.training):
