@@ -1,25 +1,17 @@
 #include "kernel_templates/templates/weight_norm.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstddef>
 #include <format>
 #include <initializer_list>
-#include <optional>
 
 #include "kernel_templates/partial_sums.h"
+#include "kernel_templates/templates/weight_norm_launch.h"
 
 namespace dorajit::kernels {
 namespace {
 
 using enum NormInstruction;
-
-constexpr char kInstruction = 'i';
-constexpr char kRankStep = 'k';
-constexpr char kStages = 's';
-constexpr char kWeightUnits = 'u';
-constexpr char kMostParts = 'p';
 
 enum Operand : std::size_t { kWeight, kLoraA, kLoraB };
 
@@ -81,17 +73,6 @@ bool can_use_wgmma(const Variant& variant, const SpaceTraits& traits) {
 }
 
 Config cpu_config(int rows, int workers) { return {{kWarps, workers}, {kRowsOfProgram, rows}}; }
-
-WeightNormConfig from(const Config& config) {
-  return {.instruction = static_cast<NormInstruction>(config[kInstruction]),
-          .rows = config[kRowsOfProgram],
-          .columns = config[kColumnsOfProgram],
-          .rank_step = config[kRankStep],
-          .stages = config[kStages],
-          .weight_units = config[kWeightUnits],
-          .most_parts = config[kMostParts],
-          .vector_width = config[kVectorWidth]};
-}
 
 WeightNormConfig wgmma(int rows, int rank_step, int stages, int units, int parts) {
   return {.instruction = kWgmma,
@@ -216,6 +197,7 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
     for (const int parts : {1, 2, 8}) {
       add_once(space, as_config(split(parts, split_vector(vector_width))));
     }
+    for (const int parts : {4, 1, 2, 8}) add_once(space, as_config(scalar(parts)));
   } else if (vector_width == kWidestVector && can_use_wgmma(variant, traits)) {
     add_wgmma(space, kind);
   } else {
@@ -255,20 +237,6 @@ bool has_known_sizes(const WeightNormConfig& config) {
   return false;
 }
 
-long long shared_bytes(const WeightNormConfig& config, long long rank) {
-  switch (config.instruction) {
-    case kMma:
-      return mma_shared_bytes(config);
-    case kWgmma:
-      return wgmma_shared_bytes(config, rank);
-    case kSplit:
-      return split_shared_bytes(config, rank);
-    case kScalar:
-      break;
-  }
-  return 0;  // it has static memory alone
-}
-
 std::string why_beyond(long long wanted, const SpaceTraits& traits) {
   const long long most = most_shared_bytes(traits.architecture);
   if (wanted <= most) return {};
@@ -282,107 +250,34 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
                         is_among(config[kRowsOfProgram], {16, 32, 64, 128}) && config[kWarps] >= 1;
     return is_own ? "" : kNotAllowed;
   }
-  const WeightNormConfig own = from(config);
+  const WeightNormConfig own = norm_config_from(config);
   if (as_config(own) != config || !has_known_sizes(own)) return kNotAllowed;
-  if (multiplier(own.instruction) != multiplier(variant, traits)) {
+  // Norms of W alone have the same bits by multiply-adds.
+  const bool may_be_of_weight =
+      own.instruction == kScalar && multiplier(variant, traits) == Multiplier::kSplit;
+  if (multiplier(own.instruction) != multiplier(variant, traits) && !may_be_of_weight) {
     return "its instruction is not the one for these element types on this architecture";
   }
   if (own.instruction == kWgmma && !can_use_wgmma(variant, traits)) {
     return "it uses wgmma, which needs sm_90 and W of 16 bits";
   }
-  return why_beyond(shared_bytes(own, 1), traits);
+  return why_beyond(norm_shared_bytes(own, 1), traits);
 }
 
-std::string why_not_for(const Variant&, const SpaceTraits& traits, const Sizes& sizes,
+std::string why_not_for(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                         const Config& config) {
   if (traits.kind == DeviceKind::kCpu) return {};
-  return why_beyond(shared_bytes(from(config), sizes[kNormRank]), traits);
-}
-
-std::string expression(const Config& config) {
-  if (config[kWarps] > 0) {
-    return std::format("dorajit::kernels::WeightNormConfig{{.rows = {}}}", config[kRowsOfProgram]);
+  const WeightNormConfig own = norm_config_from(config);
+  if (own.instruction == kScalar && multiplier(variant, traits) == Multiplier::kSplit &&
+      sizes[kNormRank] > 0) {
+    return "multiply-adds give other bits than pairs of float16, which serve here";
   }
-  return std::format(
-      "dorajit::kernels::WeightNormConfig{{static_cast<dorajit::kernels::NormInstruction>({}), {}, "
-      "{}, {}, {}, {}, {}, {}}}",
-      config[kInstruction], config[kRowsOfProgram], config[kColumnsOfProgram], config[kRankStep],
-      config[kStages], config[kWeightUnits], config[kMostParts], config[kVectorWidth]);
-}
-
-// Threads and dynamic shared memory of a program.
-int threads_of(const WeightNormConfig& config) {
-  switch (config.instruction) {
-    case kWgmma:
-      return (config.rows / 64 + 1) * 128;
-    case kSplit:
-      return 3 * 128;
-    case kMma:
-      return config.rows;
-    case kScalar:
-      break;
-  }
-  return config.rows / 4 * kNormChains;
-}
-
-StageShape program_shape(const WeightNormConfig& config, long long rank) {
-  return {.threads = threads_of(config),
-          .shared_bytes = static_cast<int>(shared_bytes(config, rank))};
-}
-
-LaunchShape shape_launch(const Variant&, const Config& config, const KernelArguments& arguments) {
-  const long long rows = arguments.sizes[kNormRows];
-  const long long columns = arguments.sizes[kNormColumns];
-  const long long rank = arguments.scalars[0] == 0 ? 0 : arguments.sizes[kNormRank];
-  constexpr double kProductsOfAnElement = 8;  // that take as long as its share of W
-  const double work = static_cast<double>(rows) * static_cast<double>(columns) *
-                      (1 + static_cast<double>(rank) / kProductsOfAnElement);
-  const long long blocks = divide_up(rows, config[kRowsOfProgram]);
-  if (config[kWarps] > 0) return {.run = {.grid_x = blocks}, .work = work};
-  const NormParts parts = norm_parts(columns, config[kMostParts]);
-  LaunchShape shape{.run = program_shape(from(config), rank), .work = work};
-  // Programs that split come in pairs.
-  shape.run.grid_x =
-      config[kInstruction] == static_cast<int>(kSplit) ? divide_up(blocks, 2) * 2 : blocks;
-  shape.run.grid_y = parts.count;
-  if (parts.count > 1) {
-    shape.finish = {.grid_x = divide_up(rows, kNormFinishThreads), .threads = kNormFinishThreads};
-  }
-  return shape;
+  return why_beyond(norm_shared_bytes(own, sizes[kNormRank]), traits);
 }
 
 std::int64_t part_bytes(const Variant& variant, const Sizes& sizes) {
   const long long parts = norm_parts(sizes[kNormColumns], kMostNormParts).count;
   return parts > 1 ? parts * sizes[kNormRows] * size_in_bytes(compute_type(variant)) : 0;
-}
-
-TensorBox box_of(const KernelArguments& arguments, const Variant& variant, Operand operand,
-                 long long rows, long long columns, int box_rows) {
-  const OperandArgument& argument = arguments.operands[operand];
-  const int size = size_in_bytes(variant.types[operand]);
-  // The stride of a single row is nobody's; maps want one all the same.
-  const long long stride =
-      argument.row_stride > 0 ? argument.row_stride * size : divide_up(columns * size, 16) * 16;
-  if (rows == 0 || columns == 0 || std::bit_cast<std::uintptr_t>(argument.data) % 16 != 0 ||
-      stride % 16 != 0) {
-    return {};
-  }
-  return {.data = argument.data,
-          .type = variant.types[operand],
-          .rows = rows,
-          .columns = columns,
-          .row_bytes = stride,
-          .box_rows = box_rows};
-}
-
-std::array<TensorBox, kTensorMaps> list_boxes(const Variant& variant, const Config& config,
-                                              const KernelArguments& arguments) {
-  const WeightNormConfig own = from(config);
-  if (own.instruction != kWgmma) return {};
-  const auto [rows, columns, rank] = arguments.sizes;
-  return {box_of(arguments, variant, kWeight, rows, columns, own.rows),
-          box_of(arguments, variant, kLoraA, rank, columns, own.rank_step),
-          box_of(arguments, variant, kLoraB, rows, rank, own.rows)};
 }
 
 // Rows that no program of any config divides, several spans of columns and an end within one, all
@@ -403,17 +298,6 @@ std::vector<Sizes> list_verification_sizes(const Variant&, const Sizes& problem)
 
 }  // namespace
 
-Config as_config(const WeightNormConfig& config) {
-  return {{kInstruction, static_cast<int>(config.instruction)},
-          {kRowsOfProgram, config.rows},
-          {kColumnsOfProgram, config.columns},
-          {kRankStep, config.rank_step},
-          {kStages, config.stages},
-          {kWeightUnits, config.weight_units},
-          {kMostParts, config.most_parts},
-          {kVectorWidth, config.vector_width}};
-}
-
 extern constinit const Template weight_norm_template = {
     .name = "weight_norm",
     .cuda_source = "cuda/weight_norm.cuh",
@@ -425,12 +309,12 @@ extern constinit const Template weight_norm_template = {
     .default_config = choose_default,
     .config_space = list_configs,
     .why_config_is_invalid = why_invalid,
-    .config_expression = expression,
-    .launch_shape = shape_launch,
+    .config_expression = norm_config_expression,
+    .launch_shape = shape_norm_launch,
     .workspace_bytes = part_bytes,
     .verification_sizes = list_verification_sizes,
     .why_config_does_not_fit = why_not_for,
-    .tensor_boxes = list_boxes,
+    .tensor_boxes = list_norm_boxes,
 };
 
 }  // namespace dorajit::kernels

@@ -1,0 +1,144 @@
+#include "kernel_templates/templates/weight_norm_launch.h"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <format>
+
+#include "kernel_templates/partial_sums.h"
+#include "kernel_templates/templates/weight_norm.h"
+
+namespace dorajit::kernels {
+namespace {
+
+using enum NormInstruction;
+
+constexpr char kInstruction = 'i';
+constexpr char kRankStep = 'k';
+constexpr char kStages = 's';
+constexpr char kWeightUnits = 'u';
+constexpr char kMostParts = 'p';
+
+enum Operand : std::size_t { kWeight, kLoraA, kLoraB };
+
+// Threads and dynamic shared memory of a program.
+int threads_of(const WeightNormConfig& config) {
+  switch (config.instruction) {
+    case kWgmma:
+      return (config.rows / 64 + 1) * 128;
+    case kSplit:
+      return 3 * 128;
+    case kMma:
+      return config.rows;
+    case kScalar:
+      break;
+  }
+  return config.rows / 4 * kNormChains;
+}
+
+StageShape program_shape(const WeightNormConfig& config, long long rank) {
+  return {.threads = threads_of(config),
+          .shared_bytes = static_cast<int>(norm_shared_bytes(config, rank))};
+}
+
+TensorBox box_of(const KernelArguments& arguments, const Variant& variant, Operand operand,
+                 long long rows, long long columns, int box_rows) {
+  const OperandArgument& argument = arguments.operands[operand];
+  const int size = size_in_bytes(variant.types[operand]);
+  // The stride of a single row is nobody's; maps want one all the same.
+  const long long stride =
+      argument.row_stride > 0 ? argument.row_stride * size : divide_up(columns * size, 16) * 16;
+  if (rows == 0 || columns == 0 || std::bit_cast<std::uintptr_t>(argument.data) % 16 != 0 ||
+      stride % 16 != 0) {
+    return {};
+  }
+  return {.data = argument.data,
+          .type = variant.types[operand],
+          .rows = rows,
+          .columns = columns,
+          .row_bytes = stride,
+          .box_rows = box_rows};
+}
+
+}  // namespace
+
+Config as_config(const WeightNormConfig& config) {
+  return {{kInstruction, static_cast<int>(config.instruction)},
+          {kRowsOfProgram, config.rows},
+          {kColumnsOfProgram, config.columns},
+          {kRankStep, config.rank_step},
+          {kStages, config.stages},
+          {kWeightUnits, config.weight_units},
+          {kMostParts, config.most_parts},
+          {kVectorWidth, config.vector_width}};
+}
+
+WeightNormConfig norm_config_from(const Config& config) {
+  return {.instruction = static_cast<NormInstruction>(config[kInstruction]),
+          .rows = config[kRowsOfProgram],
+          .columns = config[kColumnsOfProgram],
+          .rank_step = config[kRankStep],
+          .stages = config[kStages],
+          .weight_units = config[kWeightUnits],
+          .most_parts = config[kMostParts],
+          .vector_width = config[kVectorWidth]};
+}
+
+long long norm_shared_bytes(const WeightNormConfig& config, long long rank) {
+  switch (config.instruction) {
+    case kMma:
+      return mma_shared_bytes(config);
+    case kWgmma:
+      return wgmma_shared_bytes(config, rank);
+    case kSplit:
+      return split_shared_bytes(config, rank);
+    case kScalar:
+      break;
+  }
+  return 0;  // it has static memory alone
+}
+
+std::string norm_config_expression(const Config& config) {
+  if (config[kWarps] > 0) {
+    return std::format("dorajit::kernels::WeightNormConfig{{.rows = {}}}", config[kRowsOfProgram]);
+  }
+  return std::format(
+      "dorajit::kernels::WeightNormConfig{{static_cast<dorajit::kernels::NormInstruction>({}), {}, "
+      "{}, {}, {}, {}, {}, {}}}",
+      config[kInstruction], config[kRowsOfProgram], config[kColumnsOfProgram], config[kRankStep],
+      config[kStages], config[kWeightUnits], config[kMostParts], config[kVectorWidth]);
+}
+
+LaunchShape shape_norm_launch(const Variant&, const Config& config,
+                              const KernelArguments& arguments) {
+  const long long rows = arguments.sizes[kNormRows];
+  const long long columns = arguments.sizes[kNormColumns];
+  const long long rank = arguments.scalars[0] == 0 ? 0 : arguments.sizes[kNormRank];
+  constexpr double kProductsOfAnElement = 8;  // that take as long as its share of W
+  const double work = static_cast<double>(rows) * static_cast<double>(columns) *
+                      (1 + static_cast<double>(rank) / kProductsOfAnElement);
+  const long long blocks = divide_up(rows, config[kRowsOfProgram]);
+  if (config[kWarps] > 0) return {.run = {.grid_x = blocks}, .work = work};
+  const NormParts parts = norm_parts(columns, config[kMostParts]);
+  LaunchShape shape{.run = program_shape(norm_config_from(config), rank), .work = work};
+  // Programs that split come in pairs.
+  shape.run.grid_x =
+      config[kInstruction] == static_cast<int>(kSplit) ? divide_up(blocks, 2) * 2 : blocks;
+  shape.run.grid_y = parts.count;
+  if (parts.count > 1) {
+    shape.finish = {.grid_x = divide_up(rows, kNormFinishThreads), .threads = kNormFinishThreads};
+  }
+  return shape;
+}
+
+std::array<TensorBox, kTensorMaps> list_norm_boxes(const Variant& variant, const Config& config,
+                                                   const KernelArguments& arguments) {
+  const WeightNormConfig own = norm_config_from(config);
+  if (own.instruction != kWgmma) return {};
+  const auto [rows, columns, rank] = arguments.sizes;
+  return {box_of(arguments, variant, kWeight, rows, columns, own.rows),
+          box_of(arguments, variant, kLoraA, rank, columns, own.rank_step),
+          box_of(arguments, variant, kLoraB, rows, rank, own.rows)};
+}
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,25 @@
+// What follows from a config of weight_norm: its kernel, its launches and the boxes of its maps.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "kernel_templates/template.h"
+#include "kernel_templates/weight_norm_config.h"
+
+namespace dorajit::kernels {
+
+// The reverse of as_config().
+WeightNormConfig norm_config_from(const Config& config);
+
+// The dynamic shared memory of a program.
+long long norm_shared_bytes(const WeightNormConfig& config, long long rank);
+
+// Parts of the template; template.h says what they return.
+std::string norm_config_expression(const Config& config);
+LaunchShape shape_norm_launch(const Variant& variant, const Config& config,
+                              const KernelArguments& arguments);
+std::array<TensorBox, kTensorMaps> list_norm_boxes(const Variant& variant, const Config& config,
+                                                   const KernelArguments& arguments);
+
+}  // namespace dorajit::kernels
