@@ -34,7 +34,8 @@ def _at_once(module, x):
     parts = module._modules
     layer = parts["lora_magnitude_vector"]._modules.get(name)
     if (type(layer) is not layer_class or layer.fan_in_fan_out or plain_linear.has_hooks(layer)
-            or "forward" in layer.__dict__ or not (_is_installed(variant.forward) and _is_installed(layer_class.forward))):
+            or "forward" in layer.__dict__
+            or not (_is_installed(variant.forward) and _is_installed(layer_class.forward))):
         return None
     if module.training and type(parts["lora_dropout"]._modules[name]) is not torch.nn.Identity:
         return None
