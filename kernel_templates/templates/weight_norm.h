@@ -2,8 +2,8 @@
 //
 // Which instruction multiplies is a rule of element types and architecture, since the bits depend
 // on it: products of two 16-bit types that are the same run on the tensor cores from sm_80 on, all
-// others but f64 on those of sm_90 as pairs of float16, and the rest as multiply-adds in the compute
-// type. mma.sync and wgmma give the same bits.
+// others but f64 on those of sm_90 as pairs of float16, and the rest as multiply-adds in the
+// compute type. mma.sync and wgmma give the same bits.
 #pragma once
 
 #include "kernel_templates/template.h"

@@ -174,9 +174,9 @@ class Call {
       std::vector<double> products(static_cast<std::size_t>(case_.columns));
       std::vector<double> sizes(static_cast<std::size_t>(case_.columns));
       for (std::int64_t k = 0; k < case_.rank && case_.scale != 0; ++k) {
-        const double factor = tensors_[kLoraB].get(row, k);
+        const double of_row = tensors_[kLoraB].get(row, k);
         for (std::int64_t column = 0; column < case_.columns; ++column) {
-          const double product = factor * tensors_[kLoraA].get(k, column);
+          const double product = of_row * tensors_[kLoraA].get(k, column);
           products[static_cast<std::size_t>(column)] += product;
           sizes[static_cast<std::size_t>(column)] += std::abs(product);
         }
