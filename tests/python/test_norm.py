@@ -309,3 +309,17 @@ def test_a_traced_norm_is_the_norm(device):
         traced = torch.jit.trace(lambda *of: dorajit.weight_norm(*of, 2.0), (weight, a, b))
         torch.testing.assert_close(traced(weight, a, b), dorajit.weight_norm(weight, a, b, 2.0))
         torch.testing.assert_close(traced(2 * weight, a, b), dorajit.weight_norm(2 * weight, a, b, 2.0))
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_memory_that_was_freed_is_named_and_not_read(device, place):
+    given = list(factors(20, 30, 4, device))
+    flat = torch.zeros(given[place].numel() + 8, device=device)
+    given[place] = flat[8:].view(given[place].shape)
+    flat.untyped_storage().resize_(0)  # as FSDP does between forward passes: the view has an address
+    name = ("weight", "lora_A", "lora_B")[place]
+    with pytest.raises(ValueError, match=f"`{name}` .*its memory was freed"):
+        dorajit.weight_norm(*given, 0.5)
+    x = torch.randn(3, 30, device=device)
+    with pytest.raises(ValueError, match=f"`{name}` .*its memory was freed"):
+        dorajit.dora_linear(x, *given, torch.ones(20, device=device), 0.5)

@@ -59,6 +59,14 @@ def freed(tensor):
             "FullyShardedDataParallel.summon_full_params")
 
 
+def is_freed(tensor):
+    """The same of a plain tensor with elements, quickly: it has an address, and no memory there."""
+    try:
+        return not tensor.untyped_storage().nbytes() and tensor.numel() > 0
+    except RuntimeError:
+        return False
+
+
 def writable(function, name, tensor):
     """Raises ValueError for a tensor that a result cannot be written into."""
     if tensor.layout is not torch.strided:

@@ -2,6 +2,7 @@
 
 import contextlib
 import weakref
+from collections.abc import Iterator
 
 import torch
 
@@ -31,7 +32,7 @@ class Kept:
 
 
 @contextlib.contextmanager
-def frozen_weights(model: torch.nn.Module):
+def frozen_weights(model: torch.nn.Module) -> Iterator[None]:
     """Inside, the DoRA layers of a model make their norms and gains once; left, those are forgotten.
 
     For inference step by step, as generation is: a step that reads each weight once for its product would read it

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from dorajit import errors, run
+from dorajit import checks, errors, run
 from dorajit.control import state
 from dorajit.operation import operations
 
@@ -56,7 +56,8 @@ SERVED = (
 def serves(matrix, a, b, dtype):
     """Whether the kernel takes these matrices for results of that type, and SERVED has them."""
     given = matrix, a, b
-    if not state.enabled or not matrix.numel() or any(type(one) not in _PLAIN for one in given):
+    if not state.enabled or not matrix.numel() or any(
+            type(one) not in _PLAIN or checks.is_freed(one) for one in given):
         return False
     return _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, a.shape[0], _has_rows(matrix))
 
@@ -83,7 +84,7 @@ def at_once(weight, a, b, scale):
     if type(scale) is not float or scale == 0 or not state.enabled:
         return None
     for one in (weight, a, b):
-        if type(one) not in _PLAIN or one.dim() != 2 or not one.numel():
+        if type(one) not in _PLAIN or one.dim() != 2 or not one.numel() or checks.is_freed(one):
             return None
     dtype = torch.float64 if weight.dtype is torch.float64 else torch.float32
     if not _serves_types(weight.device, weight.dtype, a.dtype, b.dtype, dtype, a.shape[0], True):
@@ -128,7 +129,7 @@ def norms_and_gain(matrix, a, b, magnitude, scale, dtype):
     rank = a.shape[0]
     if (scale == 0 or not rank or a.shape[1] != columns or b.shape != (rows, rank) or magnitude.shape[0] != rows
             or not (_has_rows(matrix) and _has_rows(a) and _has_rows(b) and magnitude.is_contiguous())
-            or not serves(matrix, a, b, dtype)):
+            or checks.is_freed(magnitude) or not serves(matrix, a, b, dtype)):
         return None
     try:
         norm, _, gain = _launch(matrix, a, b, magnitude, dtype, None, _GAINS.get(magnitude.dtype), scale)
