@@ -29,10 +29,10 @@ inline std::vector<WeightNormCase> weight_norm_cases() {
 // cores that add all of it.
 inline std::vector<WeightNormCase> weight_norms_of_one_sign() {
   return {
-      {.rows = 65, .columns = 520, .rank = 64, .has_one_sign = true},
-      {.rows = 65, .columns = 520, .rank = 384, .has_one_sign = true},
-      {.rows = 65, .columns = 520, .rank = 1024, .has_one_sign = true},
-      {.rows = 65, .columns = 520, .rank = 1000, .misalignment = 1, .has_one_sign = true},
+      {.rows = 17, .columns = 264, .rank = 64, .has_one_sign = true},
+      {.rows = 17, .columns = 264, .rank = 384, .has_one_sign = true},
+      {.rows = 17, .columns = 264, .rank = 1024, .has_one_sign = true},
+      {.rows = 17, .columns = 264, .rank = 1000, .misalignment = 1, .has_one_sign = true},
   };
 }
 
