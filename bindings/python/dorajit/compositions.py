@@ -58,14 +58,7 @@ def compose_residual(lora, result, gain, bias, scale, keeps_inner):
     dtype = lora.dtype
     if result.dtype is not dtype:
         dtype = expression.sum_type(lora, result)
-    inputs, outputs = (lora, result, gain, bias), (dtype, dtype if keeps_inner else None)
-    if state.enabled:
-        try:  # as compose
-            return _native_compose_residual(*inputs, *outputs, scale)
-        except errors.Error as error:
-            made = run.launch_over_views(error, _compose_residual, inputs, outputs, (scale,))
-    else:
-        made = run.launch(_compose_residual, inputs, outputs, scale)
+    made = _launch_residual((lora, result, gain, bias), (dtype, dtype if keeps_inner else None), scale)
     if made is not None:
         return made
     out, inner = expression.compose_residual(lora, result, gain, bias, scale, dtype)
@@ -81,15 +74,17 @@ def compose_residual_over(lora, result, gain, bias, scale, keeps_inner):
         if result.dtype is not dtype:
             dtype = expression.sum_type(lora, result)
         inner = lora if lora.dtype is dtype else dtype
-    inputs, outputs = (lora, result, gain, bias), (result, inner)
-    if state.enabled:
-        try:  # as compose
-            return _native_compose_residual(*inputs, *outputs, scale)
-        except errors.Error as error:
-            made = run.launch_over_views(error, _compose_residual, inputs, outputs, (scale,))
-    else:
-        made = run.launch(_compose_residual, inputs, outputs, scale)
+    made = _launch_residual((lora, result, gain, bias), (result, inner), scale)
     if made is not None:
         return made
     out, inner = expression.compose_residual(lora, result, gain, bias, scale)
     return out.to(result.dtype), inner if keeps_inner else None
+
+
+def _launch_residual(inputs, outputs, scale):
+    if state.enabled:
+        try:  # as compose
+            return _native_compose_residual(*inputs, *outputs, scale)
+        except errors.Error as error:
+            return run.launch_over_views(error, _compose_residual, inputs, outputs, (scale,))
+    return run.launch(_compose_residual, inputs, outputs, scale)
