@@ -58,7 +58,7 @@ else:
 """
 
 
-@pytest.mark.skipif(not FOLDER.is_dir(), reason="this package lies in no build tree")
+@pytest.mark.skipif(not (FOLDER / "dorajit").is_dir(), reason="this package lies in no build tree")
 @pytest.mark.parametrize("compiler", ["none", None])
 def test_is_called_compiled_and_counted(compiler, tmp_path):
     variables = {name: value for name, value in os.environ.items() if name != "DORAJIT_CXX"}

@@ -21,9 +21,10 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
             "compose" or "compose_inner" with (lora, base, mag_norm_scale); "backward" with
             (d_out, inner, mag_norm_scale); "norm_assembly" with (w_norm_sq, cross_term, ba_norm_sq).
             Training with a trained magnitude uses the second and the third, with a frozen one the
-            first and the third. Of fused_dora_compose_residual, and so of layers: "compose_residual"
-            with (lora, result, mag_norm_scale) and the bias if there is one, for training and
-            inference both; "residual_backward" with (d_out, inner, mag_norm_scale).
+            first and the third. Of fused_dora_compose_residual: "compose_residual" with (lora, result,
+            mag_norm_scale) and the bias if there is one, for training and inference both;
+            "residual_backward" with (d_out, inner, mag_norm_scale). A layer is made ready by a step
+            of one of its shapes and types.
         tensors: as the calls will pass them.
         inplace: the composition will write into lora.
         wanted: which gradients a backward pass will be asked for, as of lora, base and the magnitude; all
