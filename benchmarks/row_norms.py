@@ -69,7 +69,7 @@ def measure(shape, rank, factor_type, sampler, bandwidth):
     launch = operations["weight_norm"].launch
 
     def kernel(*of):
-        return launch(*of, None, norm, None, None, SCALE)
+        return launch(*of, None, norm, None, None, None, SCALE)
     calls = {"dorajit": kernel, "factored": lambda *of: factored_norm.norms(*of, SCALE, BUDGET, torch.float32),
              "dense": dense}
     row = {"out": rows, "in": columns, "rank": rank,

@@ -108,7 +108,7 @@ int main() {
     std::vector<float> gain(kOut);
 
     dorajit::Engine engine;
-    // weight, lora_A, lora_B, magnitude, then the outputs: norm, norm_square, gain.
+    // weight, lora_A, lora_B, magnitude, then the outputs: norm, norm_square, gain, divisor.
     const dorajit::Operation weight_norm("weight_norm");
     const auto tensors = {std::optional<dorajit::ConstTensorRef>(weight.tensor()),
                           std::optional<dorajit::ConstTensorRef>(a.tensor()),
@@ -116,7 +116,8 @@ int main() {
                           std::optional<dorajit::ConstTensorRef>(features(magnitude)),
                           std::optional<dorajit::ConstTensorRef>(),
                           std::optional<dorajit::ConstTensorRef>(),
-                          std::optional<dorajit::ConstTensorRef>(features(gain))};
+                          std::optional<dorajit::ConstTensorRef>(features(gain)),
+                          std::optional<dorajit::ConstTensorRef>()};
     std::vector<double> memory(  // of the tensors' device
         static_cast<std::size_t>(dorajit::Engine::workspace_bytes(weight_norm, tensors) / 8 + 1));
     engine.launch(nullptr, weight_norm, tensors, {kScale},

@@ -18,6 +18,7 @@ enum NormOperand : int {
   kNormNorm,
   kNormSquare,
   kNormGain,
+  kNormDivisor,
   kNormOperands,
 };
 
@@ -210,9 +211,12 @@ struct WeightNormPrograms {
       T buffer;
       const T magnitude =
           *operands.template load<kNormMagnitude>(address(kNormMagnitude, 0, row), 1, &buffer);
-      const T gain = gain_of<T>(magnitude, operands.round_to_magnitude(norm),
-                                static_cast<T>(least_norm(operands.type(kNormMagnitude))));
-      operands.template store<kNormGain>(gain, address(kNormGain, 0, row));
+      const T divisor = divisor_of<T>(operands.round_to_magnitude(norm),
+                                      static_cast<T>(least_norm(operands.type(kNormMagnitude))));
+      operands.template store<kNormGain>(magnitude / divisor, address(kNormGain, 0, row));
+      if (operands.type(kNormDivisor) != ElementType::kAbsent) {
+        operands.template store<kNormDivisor>(divisor, address(kNormDivisor, 0, row));
+      }
     }
   }
 

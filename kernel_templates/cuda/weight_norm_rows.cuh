@@ -11,9 +11,9 @@ namespace dorajit::kernels {
 
 template <ElementType... kTypes>
 struct WeightNormOperands {
-  enum : int { kWeight, kLoraA, kLoraB, kMagnitude, kNorm, kNormSquare, kGain };
+  enum : int { kWeight, kLoraA, kLoraB, kMagnitude, kNorm, kNormSquare, kGain, kDivisor };
   static constexpr ElementType kType[] = {kTypes...};
-  static_assert(sizeof...(kTypes) == kGain + 1, "one element type per operand");
+  static_assert(sizeof...(kTypes) == kDivisor + 1, "one element type per operand");
 
   static constexpr bool is_double() {
     for (const ElementType type : kType) {
@@ -62,9 +62,10 @@ struct WeightNormOperands {
       using Magnitude = Element<kType[kMagnitude]>;
       const T magnitude = Magnitude::widen(
           static_cast<const Bits<kMagnitude>*>(arguments.operands[kMagnitude].data)[row]);
-      store<kGain>(arguments, row,
-                   gain_of<T>(magnitude, Magnitude::widen(Magnitude::narrow(norm)),
-                              static_cast<T>(least_norm(kType[kMagnitude]))));
+      const T divisor = divisor_of<T>(Magnitude::widen(Magnitude::narrow(norm)),
+                                      static_cast<T>(least_norm(kType[kMagnitude])));
+      store<kGain>(arguments, row, magnitude / divisor);
+      store<kDivisor>(arguments, row, divisor);
     }
   }
 

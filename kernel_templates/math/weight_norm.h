@@ -92,10 +92,11 @@ constexpr double least_norm(ElementType magnitude) {
   return magnitude == ElementType::kFloat16 || magnitude == ElementType::kBfloat16 ? 1e-6 : 1e-12;
 }
 
-// The gain of a row; `norm` was rounded to the type of the magnitude and widened again.
+// What the magnitude of a row is divided by to give its gain; `norm` was rounded to the type of the
+// magnitude and widened again.
 template <class T>
-DORAJIT_FORMULA T gain_of(T magnitude, T norm, T least) {
-  return magnitude / (norm < least ? least : norm);  // NaN stays
+DORAJIT_FORMULA T divisor_of(T norm, T least) {
+  return norm < least ? least : norm;  // NaN stays
 }
 
 }  // namespace dorajit::kernels

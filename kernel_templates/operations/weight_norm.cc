@@ -55,12 +55,14 @@ constexpr Operand kOperands[] = {
     {"norm", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
     {"norm_square", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
     {"gain", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
+    // What the magnitude is divided by, and so its gradient.
+    {"divisor", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
 };
 constexpr std::string_view kScalars[] = {"scale"};
 
 // Norms alone, squares that ranks add up, and what a layer's pass needs.
 constexpr unsigned kUsualForms[] = {1U << kNormNorm, 1U << kNormSquare,
-                                    1U << kNormMagnitude | 1U << kNormNorm | 1U << kNormGain};
+                                    1U << kNormMagnitude | 1U << kNormGain | 1U << kNormDivisor};
 
 // Elements in double, row by row.
 std::vector<double> widened(const KernelArguments& arguments, const Variant& variant, int operand,
@@ -113,12 +115,18 @@ void evaluate(const KernelArguments& arguments, const Variant& variant) {
     store_element<double>(place, type, 0, 0, norm);
     rounded = load_element<double>(place, type, 0, 0);
     const double magnitude = load_element<double>(arguments.operands[kNormMagnitude], type, 0, row);
+    const double divisor = divisor_of(rounded, least_norm(type));
     store_element<double>(arguments.operands[kNormGain], variant.types[kNormGain], 0, row,
-                          gain_of(magnitude, rounded, least_norm(type)));
+                          magnitude / divisor);
+    store_element<double>(arguments.operands[kNormDivisor], variant.types[kNormDivisor], 0, row,
+                          divisor);
   }
 }
 
 std::string_view why_not(const Variant& variant) {
+  if (variant.has(kNormDivisor) && !variant.has(kNormGain)) {
+    return "`divisor` comes with `gain`; pass both or `gain` alone";
+  }
   if (variant.has(kNormGain) == variant.has(kNormMagnitude)) return "";
   return variant.has(kNormGain) ? "`gain` is made of `magnitude`; pass it"
                                 : "`magnitude` is read for `gain` alone; pass both or neither";
@@ -132,7 +140,8 @@ extern constinit const Operation operation_weight_norm = checked({
     .name = "weight_norm",
     .documentation =
         "norm = the norms of the rows of weight + scale * lora_B @ lora_A, norm_square "
-        "= their squares, gain = magnitude / norm",
+        "= their squares, gain = magnitude / divisor, divisor = the norm, rounded to the "
+        "magnitude's type, and no less than its eps",
     .dimensions = kDimensions,
     .operands = kOperands,
     .scalars = kScalars,

@@ -41,17 +41,18 @@ class WeightNormTest : public CAbiTest {
               .b = {b_.data(), b_.type(), {kRows, kRank}, {kRank, 1}},
               .norm = {norm_.data(), norm_.type(), {kRows}, {1}},
               .workspace_bytes = 0};
-    const std::array<const DLTensor*, 7> good = {
-        call.weight.get(), call.a.get(), call.b.get(), nullptr, call.norm.get(), nullptr, nullptr};
-    EXPECT_EQ(
-        dorajit_operation_workspace(operation_, good.data(), 7, &call.workspace_bytes, nullptr),
-        DORAJIT_OK);
+    const std::array<const DLTensor*, 8> good = {call.weight.get(), call.a.get(),    call.b.get(),
+                                                 nullptr,           call.norm.get(), nullptr,
+                                                 nullptr,           nullptr};
+    EXPECT_EQ(dorajit_operation_workspace(operation_, good.data(), good.size(),
+                                          &call.workspace_bytes, nullptr),
+              DORAJIT_OK);
     EXPECT_GT(call.workspace_bytes, 0);
     workspace_.resize(static_cast<std::size_t>(call.workspace_bytes));
     spoil(call);
     dorajit_error* error = nullptr;
     const dorajit_status status =
-        dorajit_launch(engine_.get(), nullptr, operation_, good.data(), 7, &kScale, 1,
+        dorajit_launch(engine_.get(), nullptr, operation_, good.data(), good.size(), &kScale, 1,
                        workspace_.data(), call.workspace_bytes, &error);
     return take(status, error);
   }

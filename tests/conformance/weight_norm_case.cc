@@ -22,7 +22,17 @@ namespace {
 
 using kernels::ElementType;
 
-enum Operand : std::size_t { kWeight, kLoraA, kLoraB, kMagnitude, kNorm, kSquare, kGain, kCount };
+enum Operand : std::size_t {
+  kWeight,
+  kLoraA,
+  kLoraB,
+  kMagnitude,
+  kNorm,
+  kSquare,
+  kGain,
+  kDivisor,
+  kCount
+};
 
 constexpr std::size_t kGuardBytes = 256;
 constexpr std::byte kPoison{0xA5};
@@ -234,11 +244,17 @@ class Call {
     const double gain = written[kGain].get(0, row);
     const double magnitude = tensors_[kMagnitude].get(0, row);
     const double root = is_double_ ? std::sqrt(square) : std::sqrt(static_cast<float>(square));
-    const double quotient =
-        is_double_ ? magnitude / std::max(norm, 1e-12)
-                   : static_cast<float>(magnitude) / std::max(static_cast<float>(norm), 1e-12F);
+    const double divisor =
+        is_double_ ? std::max(norm, 1e-12) : std::max(static_cast<float>(norm), 1e-12F);
+    const double quotient = is_double_
+                                ? magnitude / divisor
+                                : static_cast<float>(magnitude) / static_cast<float>(divisor);
     if (norm != root) return std::format("row {}: the norm is not the root of {}", row, square);
     if (gain != quotient) return std::format("row {}: gain {} instead of {}", row, gain, quotient);
+    if (written[kDivisor].get(0, row) != divisor) {
+      return std::format("row {}: divisor {} instead of {}", row, written[kDivisor].get(0, row),
+                         divisor);
+    }
     return {};
   }
 

@@ -35,7 +35,8 @@ struct WeightNormOutcome {
 };
 
 // Runs every config of the space that serves the case's alignment. Outputs are f32 (f64 with f64),
-// with a magnitude and a gain. A norm may be off by 5e-7 (an f32 factor: 1e-6, f64: 1e-13) of
+// with a magnitude, a gain and its divisor. A norm may be off by 5e-7 (an f32 factor: 1e-6, f64:
+// 1e-13) of
 // ||W_i|| + |s| || |B| |A| ||_i; two configs may not differ in a bit, and nothing but the outputs
 // and the workspace may be written. Where the norm is not finite, the kernel's is not either.
 WeightNormOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,

@@ -50,8 +50,8 @@ def test_outputs_get_their_sizes_from_the_inputs():
 
 def test_the_extension_allocates_outputs_by_the_sizes_of_the_inputs():
     weight, a, b = torch.randn(2, 3, 8), torch.randn(4, 8), torch.randn(2, 3, 4)
-    norm, square, gain = operations["weight_norm"].launch(weight, a, b, None, torch.float32, None, None, 0.5)
-    assert square is None and gain is None and norm.shape == (2, 3)
+    norm, *others = operations["weight_norm"].launch(weight, a, b, None, torch.float32, None, None, None, 0.5)
+    assert others == [None] * 3 and norm.shape == (2, 3)
     expected = (weight + 0.5 * b @ a).norm(dim=-1)
     torch.testing.assert_close(norm, expected)
 
@@ -59,7 +59,7 @@ def test_the_extension_allocates_outputs_by_the_sizes_of_the_inputs():
 def test_an_output_without_sizes_is_refused_by_name():
     with pytest.raises(dorajit.InvalidArgumentError, match="`norm` is not given as a tensor"):
         operations["weight_norm"].launch(*tensors()[:1], torch.randn(4, 8), torch.randn(2, 3, 4), None, True,
-                                         None, None, 0.5)
+                                         None, None, None, 0.5)
 
 
 def test_scalars_follow_the_outputs():

@@ -26,7 +26,7 @@ def forgotten():
 def made(monkeypatch):
     """Counts the norms that are computed, by themselves or with the gain."""
     calls = []
-    for name in ("norms", "norms_and_gain"):
+    for name in ("norms", "divisor_and_gain"):
         monkeypatch.setattr(norm_kernel, name, functools.partial(_counted, calls, getattr(norm_kernel, name)))
     return calls
 

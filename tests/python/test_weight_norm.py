@@ -21,8 +21,10 @@ def exact(weight, a, b):
     return torch.linalg.vector_norm(weight.double() + SCALE * (b.double() @ a.double()), dim=1)
 
 
-def call(given, magnitude, wanted, types=(F32, F32, F32)):
-    return torch.ops.dorajit.weight_norm(*given, magnitude, SCALE, wanted, *types)
+def call(given, magnitude, wanted, dtype=F32):
+    """Wanted are the norm, its square, the gain and its divisor, those not named not."""
+    wanted += [False] * (4 - len(wanted))
+    return torch.ops.dorajit.weight_norm(*given, magnitude, SCALE, wanted, *(dtype,) * 4)
 
 
 @pytest.mark.parametrize("types", [(BF16, BF16, BF16), (BF16, F32, F32), (F16, F16, F16), (F32, BF16, F32),
@@ -35,17 +37,17 @@ def test_each_output_alone_and_with_the_others(device, out, columns, rank, types
         norm, = call(given, None, [True, False, False])
         square, = call(given, None, [False, True, False])
         gain, = call(given, magnitude, [False, False, True])
-        together = call(given, magnitude, [True, True, True])
+        together = call(given, magnitude, [True, True, True, True])
     torch.testing.assert_close(norm.double(), norms, rtol=2e-6, atol=0)
     torch.testing.assert_close(square.double(), norms.square(), rtol=4e-6, atol=0)
     torch.testing.assert_close(gain.double(), magnitude / norms, rtol=3e-6, atol=0)
-    for one, other in zip(together, (norm, square, gain)):
+    for one, other in zip(together, (norm, square, gain, norm)):  # what a float32 magnitude is divided by
         assert torch.equal(one, other)
 
 
 def test_float64_is_computed_in_float64(device):
     given = factors(9, 33, 5, (F64, F64, F64), device)
-    norm, = call(given, None, [True, False, False], (F64, F64, F64))
+    norm, = call(given, None, [True, False, False], F64)
     torch.testing.assert_close(norm, exact(*given), rtol=1e-14, atol=0)
 
 
@@ -53,7 +55,7 @@ def test_what_is_left_of_two_large_terms_is_right(device):
     weight = torch.randn(64, 256, device=device)
     b, a = torch.linalg.qr(weight)  # weight = b @ a, but for a thousandth of a thousandth
     norm, = torch.ops.dorajit.weight_norm(weight, a.contiguous(), b.contiguous(), None, -1.0,
-                                          [True, False, False], F32, F32, F32)
+                                          [True, False, False, False], F32, F32, F32, F32)
     left = torch.linalg.vector_norm(weight.double() - b.double() @ a.double(), dim=1)
     torch.testing.assert_close(norm.double(), left, rtol=0, atol=2e-6 * weight.norm(dim=1).max().item())
 
@@ -62,9 +64,9 @@ def test_the_expression_agrees_with_the_kernel(device):
     import dorajit
     given = factors(40, 96, 12, (BF16, BF16, BF16), device)
     magnitude = torch.rand(40, device=device)
-    by_kernel = call(given, magnitude, [True, True, True])
+    by_kernel = call(given, magnitude, [True, True, True, True])
     with dorajit.disabled():
-        by_expression = call(given, magnitude, [True, True, True])
+        by_expression = call(given, magnitude, [True, True, True, True])
     for one, other in zip(by_kernel, by_expression):
         torch.testing.assert_close(one, other, rtol=3e-6, atol=0)
 
@@ -107,7 +109,22 @@ def test_a_graph_replays_it_over_new_values(out, columns, rank, types):
 def test_a_gain_needs_its_magnitude(device):
     given = factors(16, 64, 4, (F32, F32, F32), device)
     with pytest.raises(errors.Error, match="`gain` is made of `magnitude`; pass it"), force_native():
-        run.launch(WEIGHT_NORM, (*given, None), (None, None, F32), SCALE)
+        run.launch(WEIGHT_NORM, (*given, None), (None, None, F32, None), SCALE)
+
+
+def test_a_divisor_comes_with_its_gain(device):
+    given = factors(16, 64, 4, (F32, F32, F32), device)
+    with pytest.raises(errors.Error, match="`divisor` comes with `gain`"), force_native():
+        run.launch(WEIGHT_NORM, (*given, torch.rand(16, device=device)), (F32, None, None, F32), SCALE)
+
+
+def test_halves_are_divided_by_the_norm_rounded_to_them(device):
+    given = factors(130, 64, 4, (BF16, BF16, BF16), device)
+    given[0][7], given[2][7] = 0, 0
+    magnitude = torch.rand(130, device=device).bfloat16()
+    norm, gain, divisor = call(given, magnitude, [True, False, True, True])
+    assert torch.equal(divisor, norm.bfloat16().float().clamp_min(1e-6))
+    assert torch.equal(gain, magnitude.float() / divisor)
 
 
 def test_factors_that_do_not_go_together_are_named(device):

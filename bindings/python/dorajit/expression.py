@@ -11,7 +11,7 @@ from typing import Callable, NamedTuple, Optional
 
 import torch
 
-from dorajit.gain import gain as gain_of
+from dorajit.gain import with_divisor
 
 _DENSE = (torch.strided, torch.jagged)
 
@@ -251,16 +251,18 @@ def norm_assembly(w_norm_sq, cross_term, ba_norm_sq, scale):
 
 
 @_formula("weight_norm", free_types={"norm": "norm_dtype", "norm_square": "square_dtype",
-                                     "gain": "gain_dtype"})
+                                     "gain": "gain_dtype", "divisor": "divisor_dtype"})
 def weight_norm(weight, lora_A, lora_B, magnitude, scale, wanted, *types):
-    """The norms of the rows of weight + scale * lora_B @ lora_A, their squares, and magnitude over the
-    norms, in these types; None where `wanted` is false.
+    """The norms of the rows of weight + scale * lora_B @ lora_A, their squares, magnitude over the
+    norms, and what it was divided by, in these types; None where `wanted` is false.
 
     In float64, which no setting of the process makes less: squares of what is left of two large terms are
     summed."""
-    if wanted[2] and magnitude is None:
+    if any(wanted[2:]) and magnitude is None:
         raise ValueError("weight_norm: the gain is made of argument `magnitude`; pass it")
     update = lora_B.double() @ lora_A.double()
     square = (weight.double() + scale * update).square().sum(-1)
-    made = square.sqrt(), square, None if magnitude is None else gain_of(magnitude, square.sqrt())
+    norm = square.sqrt()
+    divisor, gain = (None, None) if magnitude is None else with_divisor(magnitude, norm)
+    made = norm, square, gain, divisor
     return tuple(rounded(one, dtype) if want else None for one, want, dtype in zip(made, wanted, types))

@@ -36,6 +36,11 @@ def gain(magnitude, norm):
         ValueError: shapes or devices do not agree; the magnitude is not gathered, or is a DTensor
             over another mesh than the norm.
     """
+    return with_divisor(magnitude, norm)[1]
+
+
+def with_divisor(magnitude, norm):
+    """What the magnitude is divided by, in its shape, and the gain; as `gain` otherwise."""
     missing = engines.missing(magnitude)
     if missing:
         raise ValueError(f"magnitude: argument `magnitude` {missing}")
@@ -47,8 +52,8 @@ def gain(magnitude, norm):
                          f"on {norm.device}; move both to one device")
     if engines.is_dtensor(magnitude) or engines.is_dtensor(norm):
         norm = _beside(magnitude, norm.detach())
-    norm = divisor(norm.detach(), magnitude.dtype).reshape(magnitude.shape)
-    return magnitude.to(norm.dtype) / norm
+    made = divisor(norm.detach(), magnitude.dtype).reshape(magnitude.shape)
+    return made, magnitude.to(made.dtype) / made
 
 
 def _beside(magnitude, norm):

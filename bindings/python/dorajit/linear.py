@@ -68,8 +68,8 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     composed, whatever is wrong with them included.
 
     Args:
-        layer: whose norms recomputation keeps; None for nobody's.
-        gains: a function that gives the norms and the gain, for a caller that keeps them; None: they are made.
+        layer: whose gain recomputation keeps; None for nobody's.
+        gains: a function that gives the divisor and the gain, for a caller that keeps them; None: they are made.
     """
     if _is_compiling() or not state.enabled:
         return None
@@ -82,7 +82,7 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
                              or (bias is not None and bias.requires_grad)):
         return None
     channels = magnitude if magnitude.dim() == 1 else magnitude.reshape(-1)
-    norms, factor = (gains or _gains)(layer, weight, lora_A, lora_B, channels, scale)
+    divisor, factor = (gains or _gains)(layer, weight, lora_A, lora_B, channels, scale)
     kind = x.device.type
     dtype = lora_A.dtype
     if _is_autocast_enabled(kind):
@@ -91,7 +91,7 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
         bias = bias if bias is None else _cast(bias, cast)
         dtype = dtype if dtype is torch.float64 else cast
     if seen == AUTOGRAD:
-        return _apply(x, lora_A, lora_B, channels, weight, norms, factor, bias, scale, dtype)
+        return _apply(x, lora_A, lora_B, channels, weight, divisor, factor, bias, scale, dtype)
     return _forward(x, weight, lora_A.to(dtype), lora_B.to(dtype), factor, bias, scale, False)[0]
 
 
@@ -102,9 +102,9 @@ def _cast(tensor, dtype):
 
 def _gains(layer, *operands_and_scale):
     if layer is None or (frozen.of(layer) is None and recomputation.is_only_pass()):
-        return norm.norms_and_gain(*operands_and_scale)
+        return norm.divisor_and_gain(*operands_and_scale)
     *operands, scale = operands_and_scale
-    return recomputation.norms(layer, operands, scale, lambda: norm.norms_and_gain(*operands_and_scale))
+    return recomputation.norms(layer, operands, scale, lambda: norm.divisor_and_gain(*operands_and_scale))
 
 
 def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):
@@ -130,10 +130,10 @@ def _compose_low_rank(low, lora_B, result, factor, bias, scale, keeps_inner):
 
 
 class DoraLinear(torch.autograd.Function):
-    """The node. Saves x, S, inner, gain and norms, each where a gradient needs it, and the weights."""
+    """The node. Saves x, S, inner, gain and its divisor, each where a gradient needs it, and the weights."""
 
     @staticmethod
-    def forward(ctx, x, lora_A, lora_B, magnitude, weight, norms, factor, bias, scale, dtype):
+    def forward(ctx, x, lora_A, lora_B, magnitude, weight, divisor, factor, bias, scale, dtype):
         of_x, of_a, of_b, of_magnitude = wanted = ctx.needs_input_grad[:4]
         a, b = lora_A.to(dtype), lora_B.to(dtype)
         out, low, inner = _forward(x, weight, a, b, factor, bias, scale, of_magnitude)
@@ -143,7 +143,7 @@ class DoraLinear(torch.autograd.Function):
         ctx.trained = lora_A, lora_B, magnitude
         ctx.x_dtype = x.dtype
         ctx.save_for_backward(x if of_a or sum(wanted) > 1 else None, weight, a, b, low if of_b else None, inner,
-                              factor, norms if of_magnitude else None)
+                              factor, divisor if of_magnitude else None)
         return out
 
     @staticmethod
@@ -164,11 +164,11 @@ _apply = super(torch.autograd.Function, DoraLinear).apply
 def _gradients(ctx, d_out):
     """Those for x, A, B and the magnitude, None where they are not wanted."""
     of_x, of_a, of_b, of_magnitude = ctx.needs_input_grad[:4]
-    x, weight, a, b, low, inner, factor, norms = ctx.saved_tensors
+    x, weight, a, b, low, inner, factor, divisor = ctx.saved_tensors
     lora_A, lora_B, magnitude = ctx.trained
     x_dtype, scale = ctx.x_dtype, ctx.scale
     if torch.is_grad_enabled():
-        a, b, low, inner, factor = _with_graph(ctx, x, weight, a, b, low, inner, factor, norms)
+        a, b, low, inner, factor = _with_graph(ctx, x, weight, a, b, low, inner, factor, divisor)
     dtype = a.dtype
     is_mixed = dtype is not x_dtype
     of_both = of_x or of_a or of_b
@@ -195,7 +195,7 @@ def _gradients(ctx, d_out):
                 d_x.addmm_(through, a, alpha=left)
             d_x = d_x.view(*d_out.shape[:-1], weight.shape[1])
     if of_magnitude:
-        d_magnitude = (d_gain / gain.divisor(norms, magnitude.dtype)).to(magnitude.dtype)
+        d_magnitude = _quotient(d_gain, divisor, magnitude.dtype)
     return d_x, d_a, d_b, d_magnitude
 
 
@@ -212,7 +212,14 @@ def _product(left, right, factor, like, dtype):
     return torch.addmm(like, left, right, beta=0, alpha=factor).to(dtype)
 
 
-def _with_graph(ctx, x, weight, a, b, low, inner, factor, norms):
+def _quotient(d_gain, divisor, dtype):
+    """In the element type, rounded to it in the same pass."""
+    if d_gain.dtype is dtype or torch.is_grad_enabled():
+        return (d_gain / divisor).to(dtype)
+    return torch.div(d_gain, divisor, out=torch.empty_like(d_gain, dtype=dtype))
+
+
+def _with_graph(ctx, x, weight, a, b, low, inner, factor, divisor):
     """The saved tensors that are no inputs, with the same elements, as results of the inputs."""
     lora_A, lora_B, magnitude = ctx.trained
     def attached(value, source):  # a value of the source's type is the source
@@ -220,7 +227,6 @@ def _with_graph(ctx, x, weight, a, b, low, inner, factor, norms):
     with precision.without_autocast(a.device.type):
         a, b = attached(a, lora_A), attached(b, lora_B)
         if ctx.needs_input_grad[3]:
-            divisor = gain.divisor(norms, magnitude.dtype)
             factor = factor + (magnitude - magnitude.detach()).to(divisor.dtype) / divisor
         if x is not None and (low is not None or inner is not None):
             made = F.linear(x.to(a.dtype), a)

@@ -91,17 +91,16 @@ def norms(*call):
     return factored_norm.norms(*call) if made is None else made
 
 
-def norms_and_gain(weight, lora_A, lora_B, magnitude, scale):
-    """weight_norm of plain matrices, and the gain that a magnitude of one dimension has over it; both constants for
-    autograd."""
+def divisor_and_gain(weight, lora_A, lora_B, magnitude, scale):
+    """What a magnitude of one dimension is divided by for plain matrices (gain.divisor of their weight_norm), and the
+    gain, which is the quotient; both constants for autograd."""
     if weight.dim() == lora_A.dim() == lora_B.dim() == 2:
         is_wide = torch.float64 in (weight.dtype, lora_A.dtype, lora_B.dtype)
-        made = norm_kernel.norms_and_gain(weight, lora_A, lora_B, magnitude, scale,
-                                          torch.float64 if is_wide else torch.float32)
+        made = norm_kernel.divisor_and_gain(weight, lora_A, lora_B, magnitude, scale,
+                                            torch.float64 if is_wide else torch.float32)
         if made is not None:
             return made
-    norm = _computed(weight, lora_A, lora_B, scale, None)
-    return norm, gain.gain(magnitude.detach(), norm)
+    return gain.with_divisor(magnitude.detach(), _computed(weight, lora_A, lora_B, scale, None))
 
 
 def squares(*call):

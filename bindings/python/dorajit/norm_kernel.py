@@ -90,7 +90,7 @@ def at_once(weight, a, b, scale):
     if not _serves_types(weight.device, weight.dtype, a.dtype, b.dtype, dtype, a.shape[0], True):
         return None
     try:
-        return _launch(weight, a, b, None, dtype, None, None, scale)[0]
+        return _launch(weight, a, b, None, dtype, None, None, None, scale)[0]
     except errors.Error:
         return None
 
@@ -117,10 +117,10 @@ def norms(matrix, a, b, scale, budget, dtype, squared=False):
     return made
 
 
-def norms_and_gain(matrix, a, b, magnitude, scale, dtype):
-    """The norms of the rows of matrix + scale * b @ a, of the element type, and magnitude over them, as
-    dorajit.gain makes it to the bit: one launch. None where norms and gain are to be made apart, which says what is
-    wrong with the tensors as well.
+def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
+    """What the magnitude is divided by, and the quotient, of the rows of matrix + scale * b @ a, whose norms are
+    sums of the element type: as dorajit.gain makes both to the bit, by one launch. None where they are to be made of
+    the norms, which says what is wrong with the tensors as well.
 
     Args:
         magnitude: [rows], of matrix's rows.
@@ -132,10 +132,11 @@ def norms_and_gain(matrix, a, b, magnitude, scale, dtype):
             or checks.is_freed(magnitude) or not serves(matrix, a, b, dtype)):
         return None
     try:
-        norm, _, gain = _launch(matrix, a, b, magnitude, dtype, None, _GAINS.get(magnitude.dtype), scale)
-    except errors.Error:  # which making them apart tells of, or not
+        gains = _GAINS.get(magnitude.dtype)
+        _, _, gain, divisor = _launch(matrix, a, b, magnitude, None, None, gains, gains, scale)
+    except errors.Error:  # which making them of the norms tells of, or not
         return None
-    return norm, gain
+    return divisor, gain
 
 
 def _has_rows(matrix):
@@ -148,7 +149,7 @@ def _has_rows(matrix):
 
 def _launched(matrix, a, b, scale, into, squared):
     """The norms or squares, in a tensor or of an element type; None if no kernel can be launched now."""
-    outputs = (None, into, None) if squared else (into, None, None)
+    outputs = (None, into, None, None) if squared else (into, None, None, None)
     try:
         made = run.launch(_weight_norm, (matrix, a, b, None), outputs, scale)
     except errors.CaptureUnsafeError:  # not compiled yet: PyTorch's operations may be captured

@@ -67,7 +67,7 @@ def _cached_gains(base_layer, name, layer, weight, a, b, magnitude, scale):
     if kept is not None and kept[0] == state:
         return kept[1]
     with torch.no_grad():
-        made = norms, gain.gain(magnitude, norms)
+        made = gain.with_divisor(magnitude, norms)
     if is_kept:
         layer._cache_store(key, (state, made))
     return made
