@@ -1,6 +1,7 @@
 """torch.func's transforms inside torch.compile, and which of them operators do not go through."""
 
 import dorajit
+import processes
 import pytest
 import torch
 from dorajit import expression
@@ -51,6 +52,14 @@ def test_a_compiled_transform_gives_what_the_transform_gives(name, function):
     expected = transformed(*tensors)
     compiled = torch.compile(transformed, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(*tensors), expected)
+
+
+def test_a_compiled_transform_as_the_first_call_of_a_process():
+    assert processes.run("""
+def loss(lora): return dorajit.fused_dora_compose(lora, base, gain, 0.5, False).sum()
+compiled = torch.compile(torch.func.grad(loss), backend="aot_eager", fullgraph=True)
+print(torch.equal(compiled(lora), (0.5 * gain).expand(4, 32)))
+""") == "True"
 
 
 def test_one_function_compiles_with_and_without_a_transform(launches):

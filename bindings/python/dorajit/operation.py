@@ -145,3 +145,8 @@ def _described(name, documentation, operands, scalars):
 
 
 operations = {name: _described(name, *rest) for name, *rest in _native.operations()}
+# All properties, since torch.compile does not trace the lock under which Python 3.11 makes one.
+for _operation in operations.values():
+    for _name, _property in vars(Operation).items():
+        if isinstance(_property, functools.cached_property):
+            getattr(_operation, _name)
