@@ -114,3 +114,12 @@ def test_compiled_code_is_composed(device, fresh_compiler):
     seed = torch.randn(5, 40, device=device)
     compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
     assert_near(step(compiled, of, seed), step(ours, of, seed), 1e-5)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_meta_tensors(fresh_compiler, is_compiled):
+    of = operands("meta", (BF16, F32, F32))
+    function = torch.compile(ours, fullgraph=True, backend="aot_eager") if is_compiled else ours
+    out, *gradients = step(function, of, torch.empty(5, 40, device="meta"))
+    assert out.is_meta and out.shape == (5, 40) and out.dtype is BF16
+    assert [(one.shape, one.dtype) for one in gradients] == [(one.shape, one.dtype) for one in trained(of)]

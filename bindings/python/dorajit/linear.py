@@ -85,7 +85,7 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     divisor, factor = (gains or _gains)(layer, weight, lora_A, lora_B, channels, scale)
     kind = x.device.type
     dtype = lora_A.dtype
-    if _is_autocast_enabled(kind):
+    if kind != "meta" and _is_autocast_enabled(kind):  # which raises for devices that have no autocast
         cast = torch.get_autocast_dtype(kind)
         x, weight = _cast(x, cast), _cast(weight, cast)
         bias = bias if bias is None else _cast(bias, cast)
@@ -151,7 +151,7 @@ class DoraLinear(torch.autograd.Function):
         if d_out is None:
             return (None,) * 10
         kind = d_out.device.type
-        if torch.is_autocast_enabled(kind):  # the types are those of the forward pass
+        if kind != "meta" and _is_autocast_enabled(kind):  # the types are those of the forward pass
             with precision.without_autocast(kind):
                 return *_gradients(ctx, d_out), *(None,) * 6
         return *_gradients(ctx, d_out), *(None,) * 6
