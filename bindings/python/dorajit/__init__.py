@@ -46,6 +46,7 @@ else:
     from dorajit.residual import fused_dora_compose_residual
     from dorajit.warm import warmup
     from dorajit.norm import weight_norm
+    from dorajit import linear_operator  # registers what dora_linear is under torch.compile
     from dorajit.linear import dora_linear
     from dorajit.frozen import frozen_weights
     from dorajit.thresholds import (get_dora_forward_threshold_bytes, get_dora_forward_threshold_mb,

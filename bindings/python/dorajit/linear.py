@@ -16,9 +16,10 @@ from torch import Tensor
 
 from dorajit import autograd, checks, compositions, eligibility, frozen, gain, norm, precision, recomputation, tiers
 from dorajit.control import state
-from dorajit.eligibility import AUTOGRAD, SOMEBODY
+from dorajit.eligibility import AUTOGRAD, NOBODY, SOMEBODY
 
 _NAME = "dora_linear"
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 # Bound once, since each of them is called on every call.
 _is_compiling = eligibility.is_compiling
 _who_sees = eligibility.who_sees
@@ -30,8 +31,9 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
     """x (g * (W + s B A))^T + bias, with g = magnitude / ||W + s B A|| by rows: a DoRA layer, arXiv:2402.09353.
 
     The norm is a constant for autograd (section 4.3). A call that nobody but autograd observes, with a weight and a
-    bias that are not trained, is one node of its graph; any other is composed of torch.nn.functional.linear,
-    dorajit.weight_norm and dorajit.fused_dora_compose_residual, with the same results but for rounding.
+    bias that are not trained, is one node of its graph, and under torch.compile one operator
+    (dorajit.linear_operator); any other is composed of torch.nn.functional.linear, dorajit.weight_norm and
+    dorajit.fused_dora_compose_residual, with the same results but for rounding.
 
     Args:
         x: [..., in_features].
@@ -64,35 +66,50 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
 
 
 def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None):
-    """dora_linear as one node, or as its launches alone where no graph is built; None for calls that are to be
-    composed, whatever is wrong with them included.
+    """dora_linear as one node, or as its launches alone where no graph is built, or as one operator where a compiler
+    traces it; None for calls that are to be composed, whatever is wrong with them included.
 
     Args:
         layer: whose gain recomputation keeps; None for nobody's.
         gains: a function that gives the divisor and the gain, for a caller that keeps them; None: they are made.
     """
-    if _is_compiling() or not state.enabled:
+    if not state.enabled:
         return None
     tensors = (x, weight, lora_A, lora_B, magnitude) if bias is None else (x, weight, lora_A, lora_B, magnitude,
                                                                            bias)
-    seen = _who_sees(*tensors, scale)
+    is_traced = _is_compiling()
+    seen = _who_sees_traced(tensors, gains) if is_traced else _who_sees(*tensors, scale)
     if seen == SOMEBODY:
         return None
     if seen == AUTOGRAD and (not state.fused_backward or weight.requires_grad
                              or (bias is not None and bias.requires_grad)):
         return None
     channels = magnitude if magnitude.dim() == 1 else magnitude.reshape(-1)
-    divisor, factor = (gains or _gains)(layer, weight, lora_A, lora_B, channels, scale)
+    if not is_traced:
+        divisor, factor = (gains or _gains)(layer, weight, lora_A, lora_B, channels, scale)
     kind = x.device.type
     dtype = lora_A.dtype
+    product_weight = weight
     if kind != "meta" and _is_autocast_enabled(kind):  # which raises for devices that have no autocast
         cast = torch.get_autocast_dtype(kind)
-        x, weight = _cast(x, cast), _cast(weight, cast)
+        x, product_weight = _cast(x, cast), _cast(weight, cast)
         bias = bias if bias is None else _cast(bias, cast)
         dtype = dtype if dtype is torch.float64 else cast
+    if is_traced:
+        return torch.ops.dorajit.dora_linear(x, weight, product_weight, lora_A, lora_B, channels, bias, scale, dtype,
+                                             eligibility.builds_graph(channels))[0]
     if seen == AUTOGRAD:
-        return _apply(x, lora_A, lora_B, channels, weight, divisor, factor, bias, scale, dtype)
-    return _forward(x, weight, lora_A.to(dtype), lora_B.to(dtype), factor, bias, scale, False)[0]
+        return _apply(x, lora_A, lora_B, channels, product_weight, divisor, factor, bias, scale, dtype)
+    return forward(x, product_weight, lora_A.to(dtype), lora_B.to(dtype), factor, bias, scale, False)[0]
+
+
+def _who_sees_traced(tensors, gains):
+    """eligibility.who_sees for code that a compiler traces, whose operator makes norms and gain itself and takes
+    matrices."""
+    if (gains is not None or any(type(one) not in _PLAIN for one in tensors)
+            or any(one.dim() != 2 for one in tensors[1:4]) or eligibility.why_expression(*tensors) is not None):
+        return SOMEBODY
+    return AUTOGRAD if eligibility.builds_graph(*tensors) else NOBODY
 
 
 def _cast(tensor, dtype):
@@ -114,7 +131,7 @@ def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):
     return tiers.total(lora, result, factor, scale, bias).to(result.dtype)
 
 
-def _forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
+def forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
     """The output, S, and inner or None. The factors are of the type in which the low-rank result is made."""
     result = F.linear(x, weight, bias)
     if result._is_view():  # which may not be written later, being made without a graph; its base has no other use
@@ -136,7 +153,7 @@ class DoraLinear(torch.autograd.Function):
     def forward(ctx, x, lora_A, lora_B, magnitude, weight, divisor, factor, bias, scale, dtype):
         of_x, of_a, of_b, of_magnitude = wanted = ctx.needs_input_grad[:4]
         a, b = lora_A.to(dtype), lora_B.to(dtype)
-        out, low, inner = _forward(x, weight, a, b, factor, bias, scale, of_magnitude)
+        out, low, inner = forward(x, weight, a, b, factor, bias, scale, of_magnitude)
         ctx.set_materialize_grads(False)
         ctx.scale = scale
         # Gradients of gradients go back to these.
@@ -153,22 +170,29 @@ class DoraLinear(torch.autograd.Function):
         kind = d_out.device.type
         if kind != "meta" and _is_autocast_enabled(kind):  # the types are those of the forward pass
             with precision.without_autocast(kind):
-                return *_gradients(ctx, d_out), *(None,) * 6
-        return *_gradients(ctx, d_out), *(None,) * 6
+                return DoraLinear.backward(ctx, d_out)
+        wanted = ctx.needs_input_grad[:4]
+        saved = ctx.saved_tensors
+        lora_A, lora_B, magnitude = trained = ctx.trained
+        if torch.is_grad_enabled():
+            saved = with_graph(wanted, saved, trained, ctx.scale)
+        return *gradients(wanted, d_out, *saved, ctx.scale, ctx.x_dtype,
+                          (lora_A.dtype, lora_B.dtype, magnitude.dtype)), *(None,) * 6
 
 
 # What torch.autograd.Function.apply calls when no transform is active.
 _apply = super(torch.autograd.Function, DoraLinear).apply
 
 
-def _gradients(ctx, d_out):
-    """Those for x, A, B and the magnitude, None where they are not wanted."""
-    of_x, of_a, of_b, of_magnitude = ctx.needs_input_grad[:4]
-    x, weight, a, b, low, inner, factor, divisor = ctx.saved_tensors
-    lora_A, lora_B, magnitude = ctx.trained
-    x_dtype, scale = ctx.x_dtype, ctx.scale
-    if torch.is_grad_enabled():
-        a, b, low, inner, factor = _with_graph(ctx, x, weight, a, b, low, inner, factor, divisor)
+def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale, x_dtype, types):
+    """Those for x, A, B and the magnitude, None where they are not wanted.
+
+    Args:
+        a, b: the factors in the type in which the low-rank result was made.
+        types: of A, B and the magnitude, which their gradients have.
+    """
+    of_x, of_a, of_b, of_magnitude = wanted
+    type_of_a, type_of_b, type_of_magnitude = types
     dtype = a.dtype
     is_mixed = dtype is not x_dtype
     of_both = of_x or of_a or of_b
@@ -184,9 +208,9 @@ def _gradients(ctx, d_out):
             d_lora, left = rows, 1.0  # which has the scale
         through = d_lora @ b if of_x or of_a else None
         if of_b:
-            d_b = _product(d_lora.t(), _rows(low), left, b, lora_B.dtype)
+            d_b = _product(d_lora.t(), _rows(low), left, b, type_of_b)
         if of_a:
-            d_a = _product(through.t(), _rows(x).to(dtype), left, a, lora_A.dtype)
+            d_a = _product(through.t(), _rows(x).to(dtype), left, a, type_of_a)
         if of_x:
             d_x = _rows(u) @ weight
             if is_mixed:
@@ -195,7 +219,7 @@ def _gradients(ctx, d_out):
                 d_x.addmm_(through, a, alpha=left)
             d_x = d_x.view(*d_out.shape[:-1], weight.shape[1])
     if of_magnitude:
-        d_magnitude = _quotient(d_gain, divisor, magnitude.dtype)
+        d_magnitude = _quotient(d_gain, divisor, type_of_magnitude)
     return d_x, d_a, d_b, d_magnitude
 
 
@@ -219,18 +243,19 @@ def _quotient(d_gain, divisor, dtype):
     return torch.div(d_gain, divisor, out=torch.empty_like(d_gain, dtype=dtype))
 
 
-def _with_graph(ctx, x, weight, a, b, low, inner, factor, divisor):
-    """The saved tensors that are no inputs, with the same elements, as results of the inputs."""
-    lora_A, lora_B, magnitude = ctx.trained
+def with_graph(wanted, saved, trained, scale):
+    """The saved tensors, of which those that are no inputs are results of the inputs, with the same elements."""
+    x, weight, a, b, low, inner, factor, divisor = saved
+    lora_A, lora_B, magnitude = trained
     def attached(value, source):  # a value of the source's type is the source
         return value if value.dtype is source.dtype else value + (source - source.detach()).to(value.dtype)
     with precision.without_autocast(a.device.type):
         a, b = attached(a, lora_A), attached(b, lora_B)
-        if ctx.needs_input_grad[3]:
+        if wanted[3]:
             factor = factor + (magnitude - magnitude.detach()).to(divisor.dtype) / divisor
         if x is not None and (low is not None or inner is not None):
             made = F.linear(x.to(a.dtype), a)
             low = None if low is None else made
             if inner is not None:
-                inner = (ctx.scale * F.linear(made, b).to(inner.dtype) + F.linear(x, weight).to(inner.dtype))
-    return a, b, low, inner, factor
+                inner = (scale * F.linear(made, b).to(inner.dtype) + F.linear(x, weight).to(inner.dtype))
+    return x, weight, a, b, low, inner, factor, divisor

@@ -60,7 +60,7 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
 def _computed(weight, lora_A, lora_B, scale, chunk_mb):
     scale = checks.scale("weight_norm", scale)
     budget = thresholds.norm_bytes(chunk_mb)
-    _check(weight, lora_A, lora_B)
+    check(weight, lora_A, lora_B)
     if weight.device.type == "cpu":
         budget = min(budget, _MOST_BYTES_ON_CPU)
     if any(map(engines.is_dtensor, (weight, lora_A, lora_B))):
@@ -109,7 +109,8 @@ def squares(*call):
     return factored_norm.squares(*call) if made is None else made
 
 
-def _check(weight, lora_A, lora_B):
+def check(weight, lora_A, lora_B):
+    """Raises what weight_norm does for tensors that it does not take."""
     given = {"weight": weight, "lora_A": lora_A, "lora_B": lora_B}
     checks.tensors("weight_norm", **given)
     for name, tensor in given.items():
@@ -141,7 +142,7 @@ def _operator(weight, lora_A, lora_B, scale, chunk_mb):
 
 
 def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):
-    _check(weight, lora_A, lora_B)
+    check(weight, lora_A, lora_B)
     return weight.new_empty(weight.shape[:1], dtype=sum_type(weight, lora_A, lora_B))
 
 

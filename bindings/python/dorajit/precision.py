@@ -69,7 +69,7 @@ _float32_products = _Float32Products()
 
 def without_autocast(device_type):
     """Context without autocast, which some types of devices, such as meta, do not have at all."""
-    if torch.amp.is_autocast_available(device_type):
+    if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return contextlib.nullcontext()
 

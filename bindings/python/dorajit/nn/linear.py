@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dorajit import dropout as sliced
-from dorajit import eligibility, linear, plain_linear, tiers
+from dorajit import linear, plain_linear, tiers
 from dorajit.nn import layer
 from dorajit.sharded import gather
 
@@ -51,7 +51,7 @@ class DoRALinear(layer.DoRALayer):
         if x.shape[-1:] != (base.in_features,):
             raise layer.shape_error(self, "x", x.shape, f"its last dimension must be "
                                                         f"{base.in_features}")
-        if not self.merged and not eligibility.is_compiling():
+        if not self.merged:
             out = self._at_once(x)
             if out is not None:
                 return out
@@ -65,7 +65,7 @@ class DoRALinear(layer.DoRALayer):
         return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result)).to(result.dtype)
 
     def _at_once(self, x):
-        """The output as one node; None for what is to be composed of the calls of modules."""
+        """The output as one node or operator; None for what is to be composed of the calls of modules."""
         if self._drops:
             return None
         found = plain_linear.parameters(self.base_layer, self.lora_A, self.lora_B)

@@ -1,4 +1,5 @@
-"""A linear layer of PEFT with one DoRA adapter as one node of autograd's graph (dorajit.linear)."""
+"""A linear layer of PEFT with one DoRA adapter as one node of autograd's graph (dorajit.linear), or as one
+operator where a compiler traces it."""
 
 import functools
 
@@ -6,13 +7,13 @@ import torch
 from peft.tuners.lora import dora, variants
 from peft.tuners.lora.layer import Linear
 
-from dorajit import eligibility, gain, linear, plain_linear
+from dorajit import gain, linear, plain_linear
 from dorajit.peft import layers
 
 
 def forward(original, self, x, *args, **kwargs):
     """lora.Linear.forward, which casts x to the type of lora_A before an adapter sees it. The node casts factors."""
-    if not args and not kwargs and not eligibility.is_compiling():
+    if not args and not kwargs:
         out = _at_once(self, x)
         if out is not None:
             return out
@@ -20,7 +21,7 @@ def forward(original, self, x, *args, **kwargs):
 
 
 def _at_once(module, x):
-    """The output as one node; None for what PEFT is to compose of the calls of modules."""
+    """The output as one node or operator; None for what PEFT is to compose of the calls of modules."""
     if type(module) is not Linear or module._disable_adapters or module.merged_adapters or module.fan_in_fan_out:
         return None
     name = module._active_adapter

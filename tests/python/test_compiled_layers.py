@@ -1,0 +1,219 @@
+"""Layers of dorajit.nn and of PEFT under torch.compile: one operator forward and one backward for each."""
+
+import contextlib
+
+import dorajit
+import pytest
+import torch
+from compiled_graphs import Graphs
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
+BF16, F32 = torch.bfloat16, torch.float32
+FORWARD, BACKWARD = "dora_linear", "dora_linear_backward"
+# PEFT's adapters are float32 over a base of 16 bits.
+WAYS = [(F32, None), (BF16, None), (F32, BF16)]
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+def base_model(device, dtype):
+    return nn.Sequential(nn.Linear(24, 40), nn.GELU(), nn.Linear(40, 16, bias=False)).to(device, dtype)
+
+
+def nn_model(device, dtype):
+    model = base_model(device, dtype)
+    for number in 0, 2:
+        model[number] = dorajit.nn.DoRALinear.from_linear(model[number], rank=4, alpha=8)
+    return model
+
+
+def peft_model(device, dtype):
+    peft = pytest.importorskip("peft")
+    model = peft.get_peft_model(base_model(device, dtype), peft.LoraConfig(
+        use_dora=True, r=4, lora_alpha=8, target_modules=["0", "2"]))
+    dorajit.patch_peft(model, strict=True)
+    return model
+
+
+@pytest.fixture(params=[nn_model, peft_model], ids=["nn", "peft"])
+def make(request):
+    """A model whose adapters are trained a little: (device, dtype) -> model."""
+    def make(device, dtype=F32):
+        model = request.param(device, dtype)
+        with torch.no_grad():
+            for name, one in model.named_parameters():
+                if one.requires_grad:
+                    one.add_(torch.randn_like(one) / 8) if one.dim() == 2 else one.mul_(1 + torch.rand_like(one) / 4)
+        return model
+    return make
+
+
+def step(function, model, x, autocast=None):
+    """The output, the gradient of x and those of what is trained."""
+    trained = [one for one in model.parameters() if one.requires_grad]
+    x = x.detach().requires_grad_()
+    with torch.autocast(x.device.type, autocast) if autocast else contextlib.nullcontext():
+        out = function(x)
+    return out.detach(), *torch.autograd.grad(out.float().square().mean(), [x, *trained])
+
+
+def assert_close(found, expected, autocast=None):
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype is other.dtype and one.shape == other.shape
+        bound = 2e-2 if BF16 in (one.dtype, autocast) else 1e-5
+        error = (one.double() - other.double()).abs().max() / other.double().abs().max()
+        assert error <= bound, f"{error:.1e} of a tensor of shape {tuple(one.shape)}"
+
+
+@pytest.mark.parametrize("dtype, autocast", WAYS)
+def test_each_layer_is_one_operator_each_way(device, make, dtype, autocast):
+    model = make(device, dtype)
+    x = torch.randn(2, 5, 24, device=device, dtype=dtype)
+    expected = step(model, model, x, autocast)
+    graphs = Graphs()
+    found = step(torch.compile(model, fullgraph=True, backend=graphs.backend), model, x, autocast)
+    assert_close(found, expected, autocast)
+    assert graphs.operators() == {"forward": [FORWARD] * 2, "backward": [BACKWARD] * 2}
+    assert not [node for graph in (*graphs.forward, *graphs.backward) for node in graph.nodes
+                if "mm" in str(node.target)]  # no product is outside
+
+
+@pytest.mark.parametrize("dtype, autocast", WAYS)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_inductor(device, make, dtype, autocast, dynamic):
+    model = make(device, dtype)
+    compiled = torch.compile(model, fullgraph=True, dynamic=dynamic)
+    for rows in (6, 7):
+        x = torch.randn(3, rows, 24, device=device, dtype=dtype)
+        assert_close(step(compiled, model, x, autocast), step(model, model, x, autocast), autocast)
+    with torch.no_grad():
+        assert_close([compiled(x)], [model(x)])
+
+
+def test_inference(device, make):
+    model = make(device)
+    graphs = Graphs()
+    x = torch.randn(5, 24, device=device)
+    with torch.no_grad():
+        assert torch.equal(torch.compile(model, fullgraph=True, backend=graphs.backend)(x), model(x))
+    assert graphs.operators() == {"inference": [FORWARD] * 2}
+
+
+def test_weights_that_were_written_are_seen(device, make):
+    model = make(device)
+    compiled = torch.compile(model, fullgraph=True)
+    x = torch.randn(5, 24, device=device)
+    step(compiled, model, x)
+    for one in model.parameters():
+        one.data.mul_(1.1)
+    assert_close(step(compiled, model, x), step(model, model, x))
+
+
+def test_checkpoints(device, make):
+    model = make(device)
+    graphs = Graphs()
+    x = torch.randn(5, 24, device=device)
+    compiled = torch.compile(lambda x: checkpoint(model, x, use_reentrant=False), fullgraph=True,
+                             backend=graphs.backend)
+    assert_close(step(compiled, model, x), step(model, model, x))
+    assert graphs.operators() == {"forward": [FORWARD] * 2, "backward": [FORWARD, FORWARD, BACKWARD, BACKWARD]}
+
+
+@pytest.mark.parametrize("hooked", ["base_layer", "lora_A", "lora_B"])
+def test_hooks_are_called(device, make, hooked):
+    model = make(device)
+    seen = []
+    def double(module, args, out):
+        seen.append(module)
+        return 2 * out
+    module = next(one for name, one in model.named_modules() if name.endswith("0." + hooked))
+    (module["default"] if isinstance(module, nn.ModuleDict) else module).register_forward_hook(double)
+    x = torch.randn(5, 24, device=device)
+    expected = step(model, model, x)
+    graphs = Graphs()
+    compiled = torch.compile(model, backend=graphs.backend)
+    seen.clear()
+    assert_close(step(compiled, model, x), expected)
+    assert seen
+    assert graphs.operators()["forward"].count(FORWARD) == 1  # of the layer without hooks
+
+
+def test_a_trained_weight_is_composed(device, make):
+    model = make(device)
+    for name, one in model.named_parameters():
+        if name.endswith("0.base_layer.weight"):
+            one.requires_grad_()
+    graphs = Graphs()
+    x = torch.randn(5, 24, device=device)
+    assert_close(step(torch.compile(model, fullgraph=True, backend=graphs.backend), model, x), step(model, model, x))
+    assert graphs.operators()["forward"].count(FORWARD) == 1
+
+
+def test_frozen_weights_keep_nothing_of_compiled_code(device, make):
+    model = make(device)
+    compiled = torch.compile(model, fullgraph=True)
+    x = torch.randn(5, 24, device=device)
+    with torch.no_grad(), dorajit.frozen_weights(model):
+        compiled(x)
+        for one in model.parameters():
+            one.data.mul_(1.1)
+        found = compiled(x)
+    with torch.no_grad():
+        assert_close([found], [model(x)])
+
+
+# --- CUDA graphs ---------------------------------------------------------------------------------
+
+@needs_gpu
+@pytest.mark.parametrize("dtype, autocast", WAYS)
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
+def test_training_is_replayed(make, launches, mode, dtype, autocast):
+    model = make("cuda", dtype)
+    compiled = torch.compile(model, fullgraph=True, mode=mode)
+    for _ in range(6):
+        x = torch.randn(64, 24, device="cuda", dtype=dtype)
+        expected = step(model, model, x, autocast)
+        launches()
+        torch.compiler.cudagraph_mark_step_begin()
+        found = step(compiled, model, x, autocast)
+        counts = launches()
+        assert_close(found, expected, autocast)
+        with torch.no_grad():  # as an optimizer writes them
+            for one in model.parameters():
+                one.mul_(1.01)
+    assert counts == {}  # neither pass is launched but by its graph
+
+
+@needs_gpu
+@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
+def test_inference_is_replayed(make, launches, mode, dtype):
+    model = make("cuda", dtype)
+    compiled = torch.compile(model, fullgraph=True, mode=mode)
+    with torch.no_grad():
+        for _ in range(6):
+            x = torch.randn(64, 24, device="cuda", dtype=dtype)
+            expected = model(x)
+            launches()
+            torch.compiler.cudagraph_mark_step_begin()
+            found = compiled(x)
+            counts = launches()
+            assert_close([found], [expected])
+            for one in model.parameters():
+                one.mul_(1.01)
+    assert counts == {}
+
+
+@needs_gpu
+def test_training_and_inference_by_turns(make):
+    """No tensor of the one is in the memory that the other writes anew."""
+    model = make("cuda")
+    compiled = torch.compile(model, fullgraph=True, mode="reduce-overhead")
+    for _ in range(5):
+        x = torch.randn(64, 24, device="cuda")
+        torch.compiler.cudagraph_mark_step_begin()
+        assert_close(step(compiled, model, x), step(model, model, x))
+        torch.compiler.cudagraph_mark_step_begin()
+        with torch.no_grad():
+            assert_close([compiled(x)], [model(x)])

@@ -1,0 +1,259 @@
+"""dorajit.dora_linear under torch.compile: one operator forward and one backward."""
+
+import itertools
+
+import dorajit
+import pytest
+import torch
+from compiled_graphs import Graphs
+from linear_layers import (BF16, F32, F64, MIXES, NAMES, SCALE, assert_near, exact, operands, ours, step, trained)
+from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint
+
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
+ops = torch.ops.dorajit
+FORWARD, BACKWARD = "dora_linear", "dora_linear_backward"
+TRAINING = {"forward": [FORWARD], "backward": [BACKWARD]}
+S, INNER, GAIN, NORM = range(1, 5)  # outputs of the forward operator
+
+
+def compiled(function, **options):
+    """A function with the same gradients, and its graphs."""
+    graphs = Graphs()
+    return torch.compile(function, fullgraph=True, backend=graphs.backend, **options), graphs
+
+
+def all_equal(found, expected):
+    return all(one.dtype is other.dtype and torch.equal(one, other)
+               for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("types", MIXES)
+@pytest.mark.parametrize("shape", [(24,), (5, 24), (2, 3, 24)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_one_operator_each_way_gives_the_bits_of_the_node(device, layer_launches, types, shape, bias):
+    of = operands(device, types, shape, bias=bias)
+    seed = torch.randn(*shape[:-1], 40, device=device)
+    layer_launches()
+    expected = step(ours, of, seed)
+    launches = layer_launches()
+    function, graphs = compiled(ours)
+    assert all_equal(step(function, of, seed), expected)
+    assert layer_launches() == launches
+    assert graphs.operators() == TRAINING
+
+
+@pytest.mark.parametrize("base", [F32, F64])
+def test_under_autocast(device, base):
+    of = operands(device, (base, F32, F32))
+    seed = torch.randn(5, 40, device=device)
+    function, graphs = compiled(ours)
+    with torch.autocast(device, dtype=BF16):
+        expected = step(ours, of, seed)
+        assert all_equal(step(function, of, seed), expected)
+    assert graphs.operators() == TRAINING
+
+
+def test_autocast_that_is_off_where_it_was_compiled(device):
+    of = operands(device)
+    def without_autocast(of):
+        with torch.autocast(device, enabled=False):
+            return ours(of)
+    function, _ = compiled(without_autocast)
+    with torch.autocast(device, dtype=BF16):
+        assert_near([function(of)], [exact(of)], 3e-6)
+
+
+def test_an_operator_ignores_autocast(device):
+    of = operands(device, trained=())
+    given = [of[name] for name in ("x", "weight", "weight", "lora_A", "lora_B", "magnitude", "bias")]
+    expected = ops.dora_linear(*given, SCALE, F32, False)
+    with torch.autocast(device, dtype=BF16):
+        assert all_equal(ops.dora_linear(*given, SCALE, F32, False), expected)
+
+
+SUBSETS = [subset for count in range(1, 5) for subset in itertools.combinations(NAMES, count)]
+
+
+@pytest.mark.parametrize("wanted", SUBSETS, ids="-".join)
+@pytest.mark.parametrize("types", [(F32, F32, F32), (BF16, F32, F32)])
+def test_only_what_a_gradient_needs_is_saved(device, wanted, types):
+    of = operands(device, types, trained=wanted)
+    seed = torch.randn(5, 40, device=device)
+    expected = step(ours, of, seed)
+    function, graphs = compiled(ours)
+    assert all_equal(step(function, of, seed), expected)
+    assert graphs.operators() == TRAINING
+    assert graphs.saved(FORWARD) == {GAIN, *([S] if "lora_B" in wanted else []),
+                                     *([INNER, NORM] if "magnitude" in wanted else [])}
+
+
+def test_inference(device, layer_launches):
+    of = operands(device)
+    function, graphs = compiled(ours)
+    with torch.no_grad():
+        expected = ours(of)
+        layer_launches()
+        assert torch.equal(function(of), expected)
+    assert layer_launches() == {"norm": 1, "compose_residual": 1}
+    assert graphs.operators() == {"inference": [FORWARD]}
+
+
+def test_dynamic_shapes_are_compiled_once(device):
+    function, graphs = compiled(ours, dynamic=True)
+    weights = operands(device)
+    for shape in (2, 4, 24), (5, 6, 24), (7, 9, 24):  # of other sizes than the weights
+        of = {**weights, "x": torch.randn(shape, device=device, requires_grad=True)}
+        seed = torch.randn(*shape[:-1], 40, device=device)
+        assert all_equal(step(function, of, seed), step(ours, of, seed))
+    assert graphs.operators() == TRAINING
+
+
+@pytest.mark.parametrize("name", ["weight", "lora_A", "lora_B", "magnitude"])
+def test_weights_that_were_written_are_seen(device, name):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    function, _ = compiled(ours)
+    step(function, of, seed)
+    of[name].data.mul_(1.5)
+    assert all_equal(step(function, of, seed), step(ours, of, seed))
+
+
+def test_checkpoints(device):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    function, graphs = compiled(lambda of: checkpoint(ours, of, use_reentrant=False))
+    assert all_equal(step(function, of, seed), step(ours, of, seed))
+    assert graphs.operators() == {"forward": [FORWARD], "backward": [FORWARD, BACKWARD]}
+    assert graphs.saved(FORWARD) == set()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_inside_a_checkpoint_that_is_not_compiled(device, reentrant):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    function, _ = compiled(ours)
+    found = {name: one if one is None else one.detach().clone().requires_grad_(one.requires_grad)
+             for name, one in of.items()}
+    checkpoint(lambda x: function({**found, "x": x}), found["x"], use_reentrant=reentrant).backward(seed)
+    assert all_equal([one.grad for one in trained(found)], step(ours, of, seed)[1:])
+
+
+@pytest.mark.parametrize("trained_one", ["weight", "bias"])
+def test_a_trained_weight_or_bias_is_composed(device, trained_one):
+    of = operands(device, trained=[*NAMES, trained_one])
+    seed = torch.randn(5, 40, device=device)
+    function, graphs = compiled(ours)
+    assert_near(step(function, of, seed), step(ours, of, seed), 1e-5)
+    assert FORWARD not in graphs.operators()["forward"]
+
+
+@pytest.mark.parametrize("switch", ["PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD"])
+def test_switches(device, without_switches, monkeypatch, switch):
+    of = operands(device)
+    seed = torch.randn(5, 40, device=device)
+    function, graphs = compiled(ours)
+    expected = step(function, of, seed)
+    monkeypatch.setenv(switch, "0")
+    dorajit.invalidate_environment()
+    assert_near(step(function, of, seed), expected, 1e-5)
+    assert len(graphs.forward) == 2 and graphs.operators()["forward"].count(FORWARD) == 1
+
+
+@pytest.mark.parametrize("transform", [
+    torch.vmap, lambda function: torch.func.grad(lambda x: function(x).square().sum())], ids=["vmap", "grad"])
+def test_a_transform_inside_is_composed(device, transform):
+    of = operands(device, shape=(3, 5, 24), trained=())
+    transformed = transform(lambda x: ours({**of, "x": x}))
+    function, graphs = compiled(transformed)
+    assert_near([function(of["x"])], [transformed(of["x"])], 1e-5)
+    assert FORWARD not in graphs.operators()["inference"]
+
+
+# --- the operators themselves --------------------------------------------------------------------
+
+def given(of, dtype, keeps_inner):
+    return (of["x"], of["weight"], of["weight"], of["lora_A"], of["lora_B"], of["magnitude"], of["bias"], SCALE, dtype,
+            keeps_inner)
+
+
+@pytest.mark.parametrize("types", [(F32, F32, F32), (BF16, F32, F32), (F32, F32, BF16)])
+@pytest.mark.parametrize("wanted", [(), ("x",), tuple(NAMES)], ids="-".join)
+def test_opcheck_of_the_forward_operator(device, types, wanted):
+    of = operands(device, types, (2, 3, 24), trained=wanted)
+    torch.library.opcheck(ops.dora_linear.default, given(of, types[1], "magnitude" in wanted))
+
+
+@pytest.mark.parametrize("types", [(F32, F32, F32), (BF16, F32, F32), (F32, F32, BF16)])
+@pytest.mark.parametrize("wanted", [(True,) * 4, (True, False, False, False), (False, False, False, True)])
+def test_opcheck_of_the_backward_operator(device, types, wanted):
+    of = operands(device, types, (2, 3, 24), trained=())
+    of_x, of_a, of_b, of_magnitude = wanted
+    out, low, inner, factor, norms = ops.dora_linear(*given(of, types[1], True))
+    torch.library.opcheck(ops.dora_linear_backward.default, (
+        torch.randn_like(out), of["x"] if of_a else None, of["weight"], of["lora_A"], of["lora_B"], of["magnitude"],
+        low if of_b else None, inner if of_magnitude else None, factor, norms if of_magnitude else None, SCALE,
+        types[1], types[0], wanted))
+
+
+def test_gradients_by_differences(device):
+    of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2)
+    def function(x, magnitude):  # which the norm, a constant, does not depend on
+        return ops.dora_linear(*given({**of, "x": x, "magnitude": magnitude}, F64, True))[0]
+    moved = of["x"], of["magnitude"]
+    assert torch.autograd.gradcheck(function, moved) and torch.autograd.gradgradcheck(function, moved)
+
+
+@pytest.mark.parametrize("types", [(F64, F64, F64), (F32, F64, F32)])
+def test_gradients_of_gradients(device, types):
+    of = operands(device, types)
+    def second(function):
+        first = torch.autograd.grad(function(of).square().sum(), trained(of), create_graph=True)
+        return torch.autograd.grad(sum(one.square().sum() for one in first), trained(of))
+    found = second(lambda of: ops.dora_linear(*given(of, types[1], True))[0])
+    assert_near(found, second(ours), 1e-5)
+
+
+def test_tangents_are_not_lost(device):
+    of = operands(device, (F64, F64, F64), trained=())
+    tangent = torch.randn_like(of["x"])
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(of["x"], tangent)
+        found, = forward_ad.unpack_dual(ops.dora_linear(*given({**of, "x": x}, F64, False))[0])[1:]
+    assert_near([found], [exact({**of, "x": tangent, "bias": None})], 1e-12)
+
+
+@pytest.mark.parametrize("name", ["weight", "bias"])
+def test_a_gradient_without_a_formula_is_refused(device, name):
+    of = operands(device, trained=[*NAMES, name])
+    with pytest.raises(RuntimeError, match=f"`{name}` requires grad"):
+        ops.dora_linear(*given(of, F32, True))
+
+
+def test_a_gradient_of_the_magnitude_needs_inner(device):
+    with pytest.raises(RuntimeError, match="keeps_inner=True"):
+        ops.dora_linear(*given(operands(device), F32, False))
+
+
+def not_reached(graph, _):
+    pytest.fail("tensors that do not go together were compiled")
+
+
+@pytest.mark.parametrize("name, wrong", [("x", (5, 23)), ("lora_A", (3, 23)), ("lora_B", (39, 3)), ("magnitude", (39,)),
+                                         ("bias", (39,))])
+def test_shapes_that_do_not_go_together_are_named_while_compiling(device, name, wrong):
+    of = {**operands(device), name: torch.randn(wrong, device=device)}
+    with pytest.raises(Exception, match=f"argument `{name}` has shape"):
+        torch.compile(ours, backend=not_reached, fullgraph=True)(of)
+
+
+def test_two_types_are_refused_while_compiling(device):
+    of = {**operands(device), "x": torch.randn(5, 24, device=device, dtype=BF16)}
+    with pytest.raises(Exception, match="give both one type"):
+        torch.compile(ours, backend=not_reached, fullgraph=True)(of)
+
+
+def test_a_factor_that_is_no_matrix_is_refused_while_compiling(device):
+    of = {**operands(device), "lora_A": torch.randn(3, 24, 1, device=device)}
+    with pytest.raises(Exception, match="linear"):
+        torch.compile(ours, backend=not_reached, fullgraph=True)(of)
