@@ -2,7 +2,7 @@
 // looked up at run time.
 #pragma once
 
-#include "kernel_templates/builtin_kernels.h"
+#include "kernel_templates/builtin_operands.h"
 #include "kernel_templates/cpu/weight_norm.h"
 
 namespace dorajit::kernels {
@@ -10,31 +10,10 @@ namespace dorajit::kernels {
 inline constexpr WeightNormConfig kBuiltinWeightNorm{.rows = 64};
 
 // The counterpart of TypedNormOperands.
-template <class Compute>
-struct UntypedNormOperands {
-  using T = Compute;
-
-  const Variant* variant;
-
-  [[nodiscard]] ElementType type(NormOperand operand) const {
-    return variant->types[static_cast<std::size_t>(operand)];
-  }
-
-  template <NormOperand kOperand>
-  const T* load(const void* from, long long count, T* buffer) const {
-    constexpr ElementType kOwn = sizeof(T) == 8 ? ElementType::kFloat64 : ElementType::kFloat32;
-    if (type(kOperand) == kOwn) return static_cast<const T*>(from);
-    widen(type(kOperand), from, buffer, count);
-    return buffer;
-  }
-
-  template <NormOperand kOperand>
-  void store(T value, void* to) const {
-    narrow(type(kOperand), &value, to, 1);
-  }
-
+template <class T>
+struct UntypedNormOperands : UntypedOperands<T> {
   [[nodiscard]] T round_to_magnitude(T value) const {
-    const ElementType magnitude = type(kNormMagnitude);
+    const ElementType magnitude = this->type(kNormMagnitude);
     alignas(8) char rounded[8];
     narrow(magnitude, &value, rounded, 1);
     widen(magnitude, rounded, &value, 1);
@@ -48,7 +27,7 @@ struct BuiltinWeightNorm {
 
   static void run(const Variant& variant, const KernelArguments& arguments, long long first,
                   long long last) {
-    WeightNormPrograms<Operands, kBuiltinWeightNorm.rows, kPackBytes>::run(Operands{&variant},
+    WeightNormPrograms<Operands, kBuiltinWeightNorm.rows, kPackBytes>::run(Operands{{&variant}},
                                                                            arguments, first, last);
   }
 
@@ -58,7 +37,7 @@ struct BuiltinWeightNorm {
   __attribute__((target("avx2,fma"))) static void run_avx2(const Variant& variant,
                                                            const KernelArguments& arguments,
                                                            long long first, long long last) {
-    WeightNormPrograms<Operands, kBuiltinWeightNorm.rows, 32>::run(Operands{&variant}, arguments,
+    WeightNormPrograms<Operands, kBuiltinWeightNorm.rows, 32>::run(Operands{{&variant}}, arguments,
                                                                    first, last);
   }
 #endif

@@ -28,15 +28,16 @@ struct PackedProduct {
   using P = Pack<T, kBytes>;
   using Tile = ProductTile<kBytes>;
 
+  static constexpr int kSpan = kNormSpan;        // columns of A
   static constexpr int kDepth = kNormRankBlock;  // of a block of k
-  static constexpr int kPacks = kNormSpan / P::kWidth;
+  static constexpr int kPacks = kSpan / P::kWidth;
   static constexpr int kPanels = (kPacks + Tile::kPacks - 1) / Tile::kPacks;
   static constexpr int kLastPanel = kPacks - (kPanels - 1) * Tile::kPacks;
   static_assert(kBlockRows % Tile::kRows == 0, "a block of rows is a multiple of a tile's");
 
-  alignas(64) T packed_a[kDepth * kNormSpan];
+  alignas(64) T packed_a[kDepth * kSpan];
   alignas(64) T packed_b[kBlockRows][kDepth];
-  alignas(64) T product[kBlockRows][kNormSpan];
+  alignas(64) T product[kBlockRows][kSpan];
 
   // Where panels begin does not depend on the depth in use.
   static constexpr int panel_offset(int panel) { return panel * Tile::kPacks * P::kWidth * kDepth; }
@@ -67,7 +68,7 @@ struct PackedProduct {
     for (int row = 0; row < Tile::kRows; ++row) {
       DORAJIT_UNROLL_FULLY
       for (int i = 0; i < kTilePacks; ++i) {
-        T* const at = to + row * kNormSpan + i * P::kWidth;
+        T* const at = to + row * kSpan + i * P::kWidth;
         if (!begins) {
           P before;
           before.load(at);
@@ -103,7 +104,7 @@ struct PackedProduct {
     }
   }
 
-  // Packs row k of the block of A; `row` has kNormSpan elements.
+  // Packs row k of the block of A; `row` has kSpan elements.
   DORAJIT_FORMULA void pack_a(long long k, const T* row) {
     DORAJIT_UNROLL_FULLY
     for (int i = 0; i < kPacks; ++i) {
@@ -113,6 +114,15 @@ struct PackedProduct {
       pack.load(row + i * P::kWidth);
       pack.store(packed_a + panel_offset(panel) + (k * panel_packs + i % Tile::kPacks) * P::kWidth);
     }
+  }
+
+  // Packs column j of the block of A, of which it has `depth` elements.
+  DORAJIT_FORMULA void pack_a_column(int j, const T* column, long long depth) {
+    const int pack = j / P::kWidth;
+    const int panel = pack / Tile::kPacks;
+    const int panel_packs = panel + 1 < kPanels ? Tile::kPacks : kLastPanel;
+    T* const to = packed_a + panel_offset(panel) + pack % Tile::kPacks * P::kWidth + j % P::kWidth;
+    for (long long k = 0; k < depth; ++k) to[k * panel_packs * P::kWidth] = column[k];
   }
 };
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "arguments.h"
-#include "cpu/elements.h"
 #include "cpu/packed_product.h"
+#include "cpu/typed_operands.h"
 #include "weight_norm_config.h"
 
 namespace dorajit::kernels {
@@ -22,46 +22,17 @@ enum NormOperand : int {
   kNormOperands,
 };
 
-// The operands whose element types one kernel was compiled for. Operands of the same interface
-// whose types are looked up at run time stand in builtin_weight_norm.h.
+// The operands whose element types one kernel was compiled for. Those whose types are looked up at
+// run time stand in builtin_weight_norm.h.
 template <ElementType... kTypes>
-struct TypedNormOperands {
-  using T = ComputeType<kTypes...>;
-  static constexpr ElementType kType[sizeof...(kTypes)] = {kTypes...};
+struct TypedNormOperands : TypedOperands<kNormSpan, kTypes...> {
+  using Base = TypedOperands<kNormSpan, kTypes...>;
+  using Base::kType;
+  using typename Base::T;
   static_assert(sizeof...(kTypes) == kNormOperands, "one element type per operand");
   static_assert(kType[kNormGain] == ElementType::kAbsent ||
                     kType[kNormMagnitude] != ElementType::kAbsent,
                 "a gain needs a magnitude");
-
-  static constexpr ElementType type(NormOperand operand) { return kType[operand]; }
-
-  // `count` elements of the compute type: those of the operand themselves, or copies in `buffer`.
-  template <NormOperand kOperand>
-  DORAJIT_FORMULA const T* load(const void* from, long long count, T* buffer) const {
-    if constexpr (kType[kOperand] == ElementType::kAbsent)
-      return nullptr;
-    else {
-      using E = Element<kType[kOperand]>;
-      const auto* elements = static_cast<const typename E::Storage*>(from);
-      if constexpr (sizeof(*elements) == sizeof(T)) {
-        return elements;
-      } else if (count == kNormSpan) {  // for compilers that know the count
-        for (int i = 0; i < kNormSpan; ++i) buffer[i] = E::widen(elements[i]);
-      } else {
-        for (long long i = 0; i < count; ++i) buffer[i] = E::widen(elements[i]);
-      }
-      return buffer;
-    }
-  }
-
-  // Not called for absent operands.
-  template <NormOperand kOperand>
-  DORAJIT_FORMULA void store(T value, void* to) const {
-    if constexpr (kType[kOperand] != ElementType::kAbsent) {
-      using E = Element<kType[kOperand]>;
-      *static_cast<typename E::Storage*>(to) = E::narrow(value);
-    }
-  }
 
   // Rounds as a store of the magnitude would.
   DORAJIT_FORMULA T round_to_magnitude(T value) const {
@@ -202,10 +173,10 @@ struct WeightNormPrograms {
   DORAJIT_FORMULA void finish_row(long long row, T square) const {
     const T norm = square_root(square);
     if (operands.type(kNormNorm) != ElementType::kAbsent) {
-      operands.template store<kNormNorm>(norm, address(kNormNorm, 0, row));
+      operands.template store<kNormNorm>(&norm, 1, address(kNormNorm, 0, row));
     }
     if (operands.type(kNormSquare) != ElementType::kAbsent) {
-      operands.template store<kNormSquare>(square, address(kNormSquare, 0, row));
+      operands.template store<kNormSquare>(&square, 1, address(kNormSquare, 0, row));
     }
     if (operands.type(kNormGain) != ElementType::kAbsent) {
       T buffer;
@@ -213,9 +184,10 @@ struct WeightNormPrograms {
           *operands.template load<kNormMagnitude>(address(kNormMagnitude, 0, row), 1, &buffer);
       const T divisor = divisor_of<T>(operands.round_to_magnitude(norm),
                                       static_cast<T>(least_norm(operands.type(kNormMagnitude))));
-      operands.template store<kNormGain>(magnitude / divisor, address(kNormGain, 0, row));
+      const T gain = magnitude / divisor;
+      operands.template store<kNormGain>(&gain, 1, address(kNormGain, 0, row));
       if (operands.type(kNormDivisor) != ElementType::kAbsent) {
-        operands.template store<kNormDivisor>(divisor, address(kNormDivisor, 0, row));
+        operands.template store<kNormDivisor>(&divisor, 1, address(kNormDivisor, 0, row));
       }
     }
   }

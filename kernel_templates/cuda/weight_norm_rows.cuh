@@ -34,15 +34,6 @@ struct WeightNormOperands {
   template <int kOperand>
   using Bits = typename Element<kType[kOperand]>::Bits;
 
-  // Whether 16-bit B can be read 16 bytes at a time. The alignment class says nothing of B, whose
-  // rows are short, so kernels ask this.
-  static __device__ __forceinline__ bool is_factor_aligned(const KernelArguments& arguments) {
-    const OperandArgument& operand = arguments.operands[kLoraB];
-    return ((reinterpret_cast<unsigned long long>(operand.data) |
-             static_cast<unsigned long long>(operand.row_stride * 2)) &
-            15) == 0;
-  }
-
   template <int kOperand>
   static __device__ __forceinline__ void store(const KernelArguments& arguments, long long row,
                                                T value) {

@@ -9,6 +9,7 @@
 #include "cuda/async_copy.cuh"
 #include "cuda/matrix_fragments.cuh"
 #include "cuda/norm_fragments.cuh"
+#include "cuda/tile_copy.cuh"
 #include "cuda/weight_norm_rows.cuh"
 #include "cuda/wgmma.cuh"
 #include "weight_norm_config.h"
@@ -287,7 +288,7 @@ struct WeightNormWgmma {
                                                   const Rings& rings, int group) {
     const float scale = static_cast<float>(arguments.scalars[0]);
     if (task.rank > 0) {
-      if (Op::is_factor_aligned(arguments)) {
+      if (has_aligned_rows(arguments.operands[Op::kLoraB])) {
         rings.factor_full().wait(0);
       } else {
         load_factor(arguments, task, rings);
@@ -344,7 +345,8 @@ struct WeightNormWgmma {
     } else {
       if constexpr (kGroups > 1) leave_registers<24>();
       if (threadIdx.x == kGroups * kGroupThreads) {
-        if (task.rank > 0 && Op::is_factor_aligned(arguments)) bring_factor(task, rings, lora_b);
+        if (task.rank > 0 && has_aligned_rows(arguments.operands[Op::kLoraB]))
+          bring_factor(task, rings, lora_b);
         bring_stages(task, rings, lora_a);
       } else if (threadIdx.x == kGroups * kGroupThreads + 32) {
         bring_units(task, rings, weight);

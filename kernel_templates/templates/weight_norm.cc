@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "kernel_templates/partial_sums.h"
+#include "kernel_templates/templates/shared_memory.h"
 #include "kernel_templates/templates/weight_norm_launch.h"
 
 namespace dorajit::kernels {
@@ -20,23 +21,6 @@ constexpr int kWgmmaArchitecture = 90;
 constexpr int kWidestVector = 8;
 constexpr int kBuiltinRows = 64;
 constexpr const char* kNotAllowed = "its template does not allow it";
-
-// All of the dynamic shared memory that a program may ask for.
-long long most_shared_bytes(int architecture) {
-  constexpr long long kKibi = 1024;
-  switch (architecture) {
-    case 80:
-    case 87:
-      return 163 * kKibi;
-    case 90:
-    case 100:
-    case 103:
-    case 110:
-      return 227 * kKibi;
-    default:
-      return 99 * kKibi;
-  }
-}
 
 // How a device multiplies factors of these types. The bits of the products follow from it.
 enum class Multiplier { kScalar, kTensorCores, kSplit };
@@ -237,13 +221,6 @@ bool has_known_sizes(const WeightNormConfig& config) {
   return false;
 }
 
-std::string why_beyond(long long wanted, const SpaceTraits& traits) {
-  const long long most = most_shared_bytes(traits.architecture);
-  if (wanted <= most) return {};
-  return std::format("its tiles take {} bytes of shared memory, of which there are {}", wanted,
-                     most);
-}
-
 std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const Config& config) {
   if (traits.kind == DeviceKind::kCpu) {
     const bool is_own = config == cpu_config(config[kRowsOfProgram], config[kWarps]) &&
@@ -261,7 +238,7 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
   if (own.instruction == kWgmma && !can_use_wgmma(variant, traits)) {
     return "it uses wgmma, which needs sm_90 and W of 16 bits";
   }
-  return why_beyond(norm_shared_bytes(own, 1), traits);
+  return why_beyond_shared_memory(norm_shared_bytes(own, 1), traits);
 }
 
 std::string why_not_for(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
@@ -272,7 +249,7 @@ std::string why_not_for(const Variant& variant, const SpaceTraits& traits, const
       sizes[kNormRank] > 0) {
     return "multiply-adds give other bits than pairs of float16, which serve here";
   }
-  return why_beyond(norm_shared_bytes(own, sizes[kNormRank]), traits);
+  return why_beyond_shared_memory(norm_shared_bytes(own, sizes[kNormRank]), traits);
 }
 
 std::int64_t part_bytes(const Variant& variant, const Sizes& sizes) {

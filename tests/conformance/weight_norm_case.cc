@@ -13,9 +13,9 @@
 
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
-#include "kernel_templates/reference.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/launch/problem.h"
+#include "tests/conformance/guarded_tensor.h"
 
 namespace dorajit::tests {
 namespace {
@@ -34,45 +34,12 @@ enum Operand : std::size_t {
   kCount
 };
 
-constexpr std::size_t kGuardBytes = 256;
-constexpr std::byte kPoison{0xA5};
+constexpr std::size_t kGuardBytes = GuardedTensor::kGuardBytes;
+constexpr std::byte kPoison = GuardedTensor::kPoison;
 
-// A matrix on the host and on the device, with guards around it.
-struct Tensor {
-  ElementType type = ElementType::kAbsent;
-  std::int64_t rows = 1;
-  std::int64_t columns = 0;
-  std::int64_t stride = 0;
-  std::size_t begin = 0;         // bytes before the first element
-  std::vector<std::byte> bytes;  // guards included
-  std::unique_ptr<device::Buffer> buffer;
-
-  Tensor(ElementType of, std::int64_t height, std::int64_t width, const WeightNormCase& one)
-      : type(of), rows(height), columns(width), stride(width + one.row_padding) {
-    const auto size = static_cast<std::size_t>(kernels::size_in_bytes(type));
-    begin = kGuardBytes + static_cast<std::size_t>(one.misalignment) * size;
-    bytes.assign(begin + static_cast<std::size_t>(rows * stride) * size + kGuardBytes, kPoison);
-  }
-
-  [[nodiscard]] kernels::OperandArgument at(std::byte* base) const {
-    return {.data = base + begin, .row_stride = rows > 1 ? stride : 0};
-  }
-  void set(std::int64_t row, std::int64_t column, double value) {
-    kernels::store_element(on_host(), type, row, column, value);
-  }
-  [[nodiscard]] double get(std::int64_t row, std::int64_t column) {
-    return kernels::load_element<double>(on_host(), type, row, column);
-  }
-  [[nodiscard]] kernels::OperandArgument on_host() {
-    return {.data = bytes.data() + begin, .row_stride = stride};
-  }
-  template <class Value>
-  void fill(const Value& value) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      for (std::int64_t column = 0; column < columns; ++column) set(row, column, value());
-    }
-  }
-};
+Layout layout_of(const WeightNormCase& one) {
+  return {.row_padding = one.row_padding, .misalignment = one.misalignment};
+}
 
 class Call {
  public:
@@ -82,12 +49,12 @@ class Call {
     std::ranges::copy(types, variant_.types.begin());
     const ElementType wide = is_double_ ? ElementType::kFloat64 : ElementType::kFloat32;
     for (std::size_t i = kMagnitude; i < kCount; ++i) variant_.types[i] = wide;
-    tensors_.emplace_back(types[kWeight], one.rows, one.columns, one);
-    tensors_.emplace_back(types[kLoraA], one.rank, one.columns, one);
-    tensors_.emplace_back(types[kLoraB], one.rows, one.rank, one);
-    const WeightNormCase plain{};
-    for (std::size_t i = kMagnitude; i < kCount; ++i)
-      tensors_.emplace_back(wide, 1, one.rows, plain);
+    tensors_.emplace_back(types[kWeight], one.rows, one.columns, layout_of(one));
+    tensors_.emplace_back(types[kLoraA], one.rank, one.columns, layout_of(one));
+    tensors_.emplace_back(types[kLoraB], one.rows, one.rank, layout_of(one));
+    for (std::size_t i = kMagnitude; i < kCount; ++i) {
+      tensors_.emplace_back(wide, 1, one.rows, Layout{});
+    }
     fill();
   }
 
@@ -109,7 +76,7 @@ class Call {
   }
 
   Status upload(device::Device& device) {
-    for (Tensor& tensor : tensors_) {
+    for (GuardedTensor& tensor : tensors_) {
       DORAJIT_ASSIGN(tensor.buffer, device.allocate(tensor.bytes.size()));
       DORAJIT_TRY(device.upload(tensor.buffer->data(), tensor.bytes.data(), tensor.bytes.size()));
     }
@@ -136,10 +103,10 @@ class Call {
     DORAJIT_TRY(device.launch(*ready.kernel, ready.config, arguments, device.own_stream()));
     DORAJIT_TRY(device.synchronize(device.own_stream()));
     std::string wrong;
-    std::vector<Tensor> written;
+    std::vector<GuardedTensor> written;
     for (std::size_t i = 0; i < kCount; ++i) {
-      const WeightNormCase& layout = i < kMagnitude ? case_ : plain_;
-      Tensor now(tensors_[i].type, tensors_[i].rows, tensors_[i].columns, layout);
+      const Layout layout = i < kMagnitude ? layout_of(case_) : Layout{};
+      GuardedTensor now(tensors_[i].type, tensors_[i].rows, tensors_[i].columns, layout);
       DORAJIT_TRY(device.download(now.bytes.data(), tensors_[i].buffer->data(), now.bytes.size()));
       if (i < kNorm && now.bytes != tensors_[i].bytes) wrong = "an input was written";
       const auto guard = static_cast<std::ptrdiff_t>(kGuardBytes);
@@ -230,7 +197,7 @@ class Call {
     return has_halves ? 5e-7 : 1e-6;
   }
 
-  std::string why_wrong(std::vector<Tensor>& written, std::int64_t row) {
+  std::string why_wrong(std::vector<GuardedTensor>& written, std::int64_t row) {
     const auto at = static_cast<std::size_t>(row);
     const double norm = written[kNorm].get(0, row);
     if (!std::isfinite(norms_[at])) {
@@ -259,10 +226,9 @@ class Call {
   }
 
   WeightNormCase case_;
-  WeightNormCase plain_{};
   bool is_double_ = false;
   kernels::Variant variant_{};
-  std::vector<Tensor> tensors_;
+  std::vector<GuardedTensor> tensors_;
   std::vector<double> norms_;
   std::vector<double> units_;
   std::unique_ptr<device::Buffer> workspace_;
