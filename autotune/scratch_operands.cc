@@ -275,17 +275,26 @@ bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> im
                               std::span<const std::byte> expected) const {
   const ElementType type = variant_.types[operand];
   const auto size = static_cast<std::size_t>(kernels::size_in_bytes(type));
-  const double allowed = variant_.operation->tolerance + rounding_of(type);
   const auto element = [&](std::span<const std::byte> bytes, std::size_t at) {
     const kernels::OperandArgument place{.data = const_cast<std::byte*>(bytes.data() + at),
                                          .row_stride = 0};
     return kernels::load_element<double>(place, type, 0, 0);
   };
+  const std::size_t first = layout_[operand].offset;
+  double squares = 0;
   for (std::size_t i = 0; i < layout_[operand].bytes; i += size) {
-    const double wanted = element(expected, layout_[operand].offset + i);
+    squares += std::pow(element(expected, first + i), 2);
+  }
+  // Elements that nearly cancel are as far off as the others.
+  const double count = static_cast<double>(layout_[operand].bytes / size);
+  const double usual = count > 0 && std::isfinite(squares) ? std::sqrt(squares / count) : 0;
+  for (std::size_t i = 0; i < layout_[operand].bytes; i += size) {
+    const double wanted = element(expected, first + i);
+    const double allowed = rounding_of(type) * std::abs(wanted) +
+                           variant_.operation->tolerance * std::max(std::abs(wanted), usual);
     // Of a NaN on one side alone the distance is a NaN.
-    const double distance = std::abs(element(image, layout_[operand].offset + i) - wanted);
-    if (!(distance <= allowed * std::abs(wanted))) return false;
+    const double distance = std::abs(element(image, first + i) - wanted);
+    if (!(distance <= allowed)) return false;
   }
   return true;
 }

@@ -139,8 +139,9 @@ struct Operation {
   std::span<const unsigned> usual_forms{};
   bool has_broadcast = false;  // whether an operand is broadcast
   bool is_one_row = false;     // the same for any shape: its tensors are taken for one long row
-  // How far from the reference an output may be, relative to it, beyond its rounding. 0: no bit may
-  // differ. Two configs always give the same bits.
+  // How far from the reference an output may be beyond its rounding, relative to the larger of the
+  // element and the root mean square of the output. 0: no bit may differ. Two configs always give
+  // the same bits.
   double tolerance = 0;
 };
 

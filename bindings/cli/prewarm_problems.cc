@@ -90,7 +90,10 @@ Result<std::vector<kernels::Variant>> make_variants(const PrewarmOptions& option
       wanted.op = op;
       wanted.gain_type = gain;
       wanted.is_per_row = false;
-      DORAJIT_ASSIGN(kernels::Variant variant, make_variant(wanted));
+      const auto made = make_variant(wanted);
+      // An operation that nobody named may have nothing for these types.
+      if (!made && options.ops.empty() && made.error().code == StatusCode::kUnsupported) continue;
+      DORAJIT_ASSIGN(kernels::Variant variant, made);
       if (options.variant.is_per_row && variant.operation->has_broadcast) {
         variant.broadcast = kernels::Broadcast::kPerRow;
       }

@@ -62,7 +62,7 @@ Variants plain_mixes(const kernels::Operation& op) {
     for (std::size_t i = 0; i < operands.size(); ++i) {
       variant.types[i] = operands[i].shape.is_matrix() ? matrices : channels;
     }
-    add_once(variants, variant);
+    if (kernels::is_supported(variant)) add_once(variants, variant);
   }
   return variants;
 }

@@ -33,7 +33,7 @@ TEST(Registry, OpsHaveEveryMixOfThreeTypesAndAllDoubles) {
 
 TEST(Registry, OffersAllButThePassesThatComposeIsMeasuredAgainst) {
   EXPECT_EQ(offered_operations().front(), &operation("compose"));
-  EXPECT_EQ(offered_operations().back(), &operation("weight_norm"));
+  EXPECT_EQ(offered_operations().back(), &operation("compose_low_rank"));
 }
 
 TEST(Registry, DoubleGoesOnlyWithDouble) {

@@ -1,0 +1,59 @@
+// The tunables of the compose_low_rank kernels, shared by host and device.
+//
+// Read by NVRTC and by any C++20 host compiler, so nothing of theirs may be included here.
+#pragma once
+
+namespace dorajit::kernels {
+
+// The dimensions of compose_low_rank, as indices into its sizes.
+inline constexpr int kLowRankRows = 0;
+inline constexpr int kLowRankColumns = 1;
+inline constexpr int kLowRankRank = 2;
+
+// The operands, in the order of KernelArguments.
+enum LowRankOperand : int {
+  kLowRankLow,
+  kLowRankLoraB,
+  kLowRankResult,
+  kLowRankGain,
+  kLowRankBias,
+  kLowRankOut,
+  kLowRankInner,
+  kLowRankOperands,
+};
+
+// Where the tile of the result waits for its products.
+enum class ResultPrefetch : int { kInCache = 0, kInRegisters = 1 };
+
+// A config never changes a bit of the output.
+struct LowRankConfig {
+  int rows = 64;      // of a program
+  int columns = 128;  // of a program
+  int warps = 4;
+  int rank_step = 32;  // of the rank, that one stage holds
+  int stages = 3;      // of tiles of the factors in flight; 1: the rank has one step
+  ResultPrefetch prefetch = ResultPrefetch::kInRegisters;
+  int vector_width = 1;  // elements of the widest access to the result and the outputs
+
+  friend constexpr bool operator==(const LowRankConfig&, const LowRankConfig&) = default;
+};
+
+// Of a program on the CPU, whose config has nothing but its rows.
+inline constexpr int kLowRankCpuColumns = 256;
+
+// The columns of a program are shared among warps in strips of so many.
+inline constexpr int kLowRankWarpColumns = 64;
+
+constexpr int low_rank_warp_rows(const LowRankConfig& config) {
+  return config.rows * (config.columns / kLowRankWarpColumns) / config.warps;
+}
+
+// Rows of tiles are padded by 16 bytes, so that the eight rows of a fragment lie in different
+// banks.
+inline constexpr int kLowRankPad = 8;  // elements
+
+constexpr long long low_rank_shared_bytes(const LowRankConfig& config) {
+  return 2LL * config.stages * (config.rows + config.columns) * (config.rank_step + kLowRankPad);
+}
+
+}  // namespace dorajit::kernels

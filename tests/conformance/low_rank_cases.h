@@ -1,0 +1,42 @@
+// The cases that compose_low_rank is tried on, on every device.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "tests/conformance/low_rank_case.h"
+
+namespace dorajit::tests {
+
+// Whole and ragged tiles, one and many steps of the rank, rows that are aligned to less than a
+// vector, in place, no rank, no scale, a B of zeros, and what is not finite.
+inline std::vector<LowRankCase> low_rank_cases() {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  return {
+      {.rows = 130, .columns = 264, .rank = 16},
+      {.rows = 64, .columns = 256, .rank = 64, .row_padding = 8, .is_in_place = true},
+      {.rows = 77, .columns = 333, .rank = 17, .row_padding = 3, .misalignment = 1},
+      {.rows = 3, .columns = 520, .rank = 4, .is_in_place = true},
+      {.rows = 1, .columns = 1, .rank = 1},
+      {.rows = 33, .columns = 136, .rank = 100, .row_padding = 2},
+      {.rows = 65, .columns = 72, .rank = 384},
+      {.rows = 17, .columns = 40, .rank = 1024, .is_in_place = true},
+      {.rows = 9, .columns = 130, .rank = 384, .has_one_sign = true},
+      {.rows = 65, .columns = 136, .rank = 0},
+      {.rows = 65, .columns = 136, .rank = 8, .scale = 0},
+      {.rows = 65, .columns = 136, .rank = 24, .has_zero_b = true},
+      {.rows = 65, .columns = 136, .rank = 24, .bad_low = kNan, .bad_result = kInfinity},
+      {.rows = 65, .columns = 136, .rank = 72, .bad_low = -kInfinity, .bad_result = kNan},
+  };
+}
+
+inline std::vector<LowRankTypes> low_rank_types() {
+  using enum kernels::ElementType;
+  return {{kBfloat16, kBfloat16, kBfloat16, kFloat32, kAbsent, kBfloat16, kAbsent},
+          {kBfloat16, kBfloat16, kBfloat16, kFloat32, kBfloat16, kBfloat16, kBfloat16},
+          {kFloat16, kFloat16, kFloat16, kFloat16, kFloat16, kFloat16, kAbsent},
+          {kBfloat16, kBfloat16, kFloat32, kFloat32, kFloat32, kFloat32, kFloat32}};
+}
+
+}  // namespace dorajit::tests

@@ -1,0 +1,59 @@
+// compose_low_rank on the CPU device: within its error bound, and the same bits by every kernel.
+#include <gtest/gtest.h>
+
+#include "runtime/device/cpu/cpu_device.h"
+#include "tests/conformance/low_rank_cases.h"
+#include "tests/fakes/memory_artifact_store.h"
+
+namespace dorajit::tests {
+namespace {
+
+Settings without_compiler() {
+  Settings settings;
+  settings.host_compiler = "none";
+  return settings;
+}
+
+class ComposeLowRankOnCpu : public testing::Test {
+ protected:
+  LowRankOutcome run(launch::KernelCache& kernels, const LowRankTypes& types,
+                     const LowRankCase& one) {
+    LowRankOutcome outcome = run_low_rank(device_, kernels, types, one, kernels::SpaceKind::kSlim);
+    for (const std::string& failure : outcome.failures) ADD_FAILURE() << failure;
+    EXPECT_GT(outcome.configs, 0);
+    return outcome;
+  }
+
+  device::CpuDevice device_;
+  Statistics statistics_;
+  MemoryArtifactStore artifacts_;
+  launch::KernelCache compiled_{Settings{}, &artifacts_, statistics_};
+  launch::KernelCache builtin_{without_compiler(), nullptr, statistics_};
+};
+
+TEST_F(ComposeLowRankOnCpu, EveryConfigKeepsTheBoundAndTheBitsOfTheBuiltinKernel) {
+  // What a compilation costs limits this to one mix.
+  const LowRankTypes types = low_rank_types()[1];
+  for (const LowRankCase& one : low_rank_cases()) {
+    EXPECT_EQ(run(compiled_, types, one).values, run(builtin_, types, one).values);
+  }
+  EXPECT_GT(statistics_.compilations, 0);
+}
+
+TEST_F(ComposeLowRankOnCpu, TheBuiltinKernelKeepsTheBound) {
+  for (const LowRankTypes& types : low_rank_types()) {
+    for (const LowRankCase& one : low_rank_cases()) run(builtin_, types, one);
+  }
+  EXPECT_EQ(statistics_.compilations, 0);
+}
+
+TEST_F(ComposeLowRankOnCpu, TheBuiltinKernelServesEveryMixOfTypes) {
+  for (const kernels::Variant& variant :
+       kernels::all_variants(kernels::operation("compose_low_rank"))) {
+    const auto types = variant.operand_types();
+    run(builtin_, {types.begin(), types.end()}, {.rows = 5, .columns = 37, .rank = 6});
+  }
+}
+
+}  // namespace
+}  // namespace dorajit::tests
