@@ -40,11 +40,12 @@ def launches():
 
 @pytest.fixture
 def layer_launches(launches):
-    """The same of layers, whose norm is one of two operations: which is a matter of speed."""
+    """The same of layers, whose norm is one of two operations, as is their composition: which is a matter of speed."""
     def since():
         counts = launches()
-        norms = counts.pop("weight_norm", 0) + counts.pop("norm_assembly", 0)
-        return {**counts, **({"norm": norms} if norms else {})}
+        merged = {"norm": counts.pop("weight_norm", 0) + counts.pop("norm_assembly", 0),
+                  "compose_residual": counts.pop("compose_residual", 0) + counts.pop("compose_low_rank", 0)}
+        return {**counts, **{name: count for name, count in merged.items() if count}}
     return since
 
 

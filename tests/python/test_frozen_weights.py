@@ -166,18 +166,18 @@ def generate(model, device):
 
 
 @pytest.mark.parametrize("of_all", [True, False])
-def test_generate_makes_each_norm_once(llama, device, launches, of_all):
+def test_generate_makes_each_norm_once(llama, device, layer_launches, of_all):
     expected = generate(llama, device)
     with dorajit.patch_peft(None if of_all else llama):
-        launches()
+        layer_launches()
         assert torch.equal(generate(llama, device), expected)
-        counts = launches()
-        assert counts["weight_norm"] == 2 and counts["compose_residual"] == 2 * TOKENS
+        counts = layer_launches()
+        assert counts["norm"] == 2 and counts["compose_residual"] == 2 * TOKENS
         with torch.no_grad():
             for one in llama.parameters():
                 one.data.mul_(1.25)
         found = generate(llama, device)
-        assert launches()["weight_norm"] == 2
+        assert layer_launches()["norm"] == 2
     assert torch.equal(found, generate(llama, device))
     assert not frozen._scopes
 

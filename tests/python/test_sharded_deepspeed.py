@@ -53,7 +53,8 @@ def _train(rank, device, stage, family, checkpointed, dropout):
             engine.backward(out.square().mean())
             engine.step()
         after = testing.launch_counts()
-        composed = sum(after[op] - before[op] for op in ("compose_inner", "compose_residual"))
+        composed = sum(after[op] - before[op] for op in (
+            "compose_inner", "compose_residual", "compose_low_rank"))
         assert composed == models.STEPS * (
             5 + 4 * checkpointed), "some layers did not run natively"
         assert not declined.reasons

@@ -124,7 +124,8 @@ def _train(rank, device, engine, family, checkpointed, dropout):
             optimizer.step()
             optimizer.zero_grad()
         after = testing.launch_counts()
-        composed = sum(after[op] - before[op] for op in ("compose_inner", "compose_residual"))
+        composed = sum(after[op] - before[op] for op in (
+            "compose_inner", "compose_residual", "compose_low_rank"))
         assert composed == models.STEPS * (
             tokens + 4 + 4 * checkpointed), "some layers did not run natively"
         assert not declined.reasons

@@ -1,8 +1,8 @@
 """A linear layer with a DoRA adapter (arXiv:2402.09353; in the form of arXiv:2603.22276, appendix A) as one node of
 autograd's graph.
 
-Five launches forward: norms and gain, x W^T, S = x A^T, S B^T, and the composition, which is written over the base
-result. Backward, one pass over the activations makes u = g * d_out and d_g, and four products the rest, whose own
+Four launches forward: norms and gain, x W^T, S = x A^T, and the composition with S B^T inside it, which is written
+over the base result (dorajit.low_rank: five where that product is apart). Backward, one pass over the activations makes u = g * d_out and d_g, and four products the rest, whose own
 factor is the scale:
 
     d_B = s u^T S,    t = u B,    d_A = s t^T x,    d_x = u W + s t A
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dorajit import autograd, checks, compositions, eligibility, frozen, gain, norm, precision, recomputation, tiers
+from dorajit import autograd, checks, eligibility, frozen, gain, low_rank, norm, precision, recomputation, tiers
 from dorajit.control import state
 from dorajit.eligibility import AUTOGRAD, NOBODY, SOMEBODY
 
@@ -137,13 +137,8 @@ def forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
     if result._is_view():  # which may not be written later, being made without a graph; its base has no other use
         result = torch.ops.aten._unsafe_view(result, result.shape)
     low = F.linear(x if x.dtype is lora_A.dtype else x.to(lora_A.dtype), lora_A)
-    out, inner = _compose_low_rank(low, lora_B, result, factor, bias, scale, keeps_inner)
+    out, inner = low_rank.compose_over(low, lora_B, result, factor, bias, scale, keeps_inner)
     return out, low, inner
-
-
-def _compose_low_rank(low, lora_B, result, factor, bias, scale, keeps_inner):
-    """The composition of S B^T and the base result, in the memory of that; inner or None."""
-    return compositions.compose_residual_over(F.linear(low, lora_B), result, factor, bias, scale, keeps_inner)
 
 
 class DoraLinear(torch.autograd.Function):

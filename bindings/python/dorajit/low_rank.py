@@ -1,0 +1,48 @@
+"""The composition of a layer's two results with the low-rank product inside it: the kernel compose_low_rank, which
+calls it serves, and what runs the others.
+
+The kernel keeps S B^T in the registers that summed it, and so saves the writing and the reading of a matrix of the
+output's size, a rounding and a launch.
+"""
+
+import functools
+
+import torch
+import torch.nn.functional as F
+
+from dorajit import compositions, errors, expression
+from dorajit.control import state
+from dorajit.operation import operations
+
+_launch = operations["compose_low_rank"].launch
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+# Where the kernel is no slower than the product by cuBLAS and compose_residual: docs/performance.md. A rule, and no
+# measurement on the machine at hand, since the two round differently.
+_LEAST_CAPABILITY = (8, 0)
+_MOST_RANK = 1024
+
+
+def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
+    """compositions.compose_residual_over of lora = low @ lora_B^T: the output in result's memory; inner or None.
+
+    Args:
+        low: [..., rank].
+        lora_B: [out, rank], of low's element type.
+        result: [..., out], which the caller alone has.
+        gain, bias: [out]; the bias may be None.
+    """
+    if low.is_cuda and state.enabled and _serves(low.device, low.dtype, low.shape[-1]):
+        dtype = low.dtype
+        if result.dtype is not dtype:
+            dtype = expression.sum_type(low, result)
+        try:
+            return _launch(low, lora_B, result, gain, bias, result, dtype if keeps_inner else None, scale)
+        except errors.Error:  # what is wrong, the other way tells of, or does
+            pass
+    return compositions.compose_residual_over(F.linear(low, lora_B), result, gain, bias, scale, keeps_inner)
+
+
+@functools.lru_cache(maxsize=256)
+def _serves(device, dtype, rank):
+    return (dtype in _HALVES and rank <= _MOST_RANK
+            and torch.cuda.get_device_capability(device) >= _LEAST_CAPABILITY)
