@@ -81,12 +81,16 @@ def test_each_layer_is_one_operator_each_way(device, make, dtype, autocast):
 
 @pytest.mark.parametrize("dtype, autocast", WAYS)
 @pytest.mark.parametrize("dynamic", [None, True])
-def test_inductor(device, make, dtype, autocast, dynamic):
+def test_inductor(device, make, launches, dtype, autocast, dynamic):
     model = make(device, dtype)
     compiled = torch.compile(model, fullgraph=True, dynamic=dynamic)
     for rows in (6, 7):
         x = torch.randn(3, rows, 24, device=device, dtype=dtype)
-        assert_close(step(compiled, model, x, autocast), step(model, model, x, autocast), autocast)
+        launches()
+        expected = step(model, model, x, autocast)
+        of_eager = launches()
+        assert_close(step(compiled, model, x, autocast), expected, autocast)
+        assert launches() == of_eager
     with torch.no_grad():
         assert_close([compiled(x)], [model(x)])
 
