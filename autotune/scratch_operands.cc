@@ -50,13 +50,14 @@ std::vector<std::byte> random_elements(const kernels::Operand& operand, ElementT
   return bytes;
 }
 
-// How far rounding to a type takes a number, relative to it.
-double rounding_of(ElementType type) {
+// How far from each other two numbers that nearly agree may be rounded to a type, relative to them:
+// a step of it.
+double step_of(ElementType type) {
   switch (type) {
     case ElementType::kBfloat16:
-      return 0x1p-8;
+      return 0x1p-7;
     case ElementType::kFloat16:
-      return 0x1p-11;
+      return 0x1p-10;
     default:
       return 0;
   }
@@ -290,7 +291,7 @@ bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> im
   const double usual = count > 0 && std::isfinite(squares) ? std::sqrt(squares / count) : 0;
   for (std::size_t i = 0; i < layout_[operand].bytes; i += size) {
     const double wanted = element(expected, first + i);
-    const double allowed = rounding_of(type) * std::abs(wanted) +
+    const double allowed = step_of(type) * std::abs(wanted) +
                            variant_.operation->tolerance * std::max(std::abs(wanted), usual);
     // Of a NaN on one side alone the distance is a NaN.
     const double distance = std::abs(element(image, first + i) - wanted);

@@ -1,12 +1,29 @@
 #include "autotune/tuning_session.h"
 
+#include <algorithm>
 #include <format>
+#include <vector>
 
+#include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/hash.h"
 
 namespace dorajit::autotune {
 namespace {
+
+// Candidates for the problem's sizes.
+std::vector<kernels::Config> fitting_space(const launch::Problem& problem,
+                                           const device::DeviceInfo& device,
+                                           kernels::SpaceKind kind) {
+  auto space = kernels::config_space(problem.variant, device.traits, problem.vector_width, kind);
+  std::erase_if(space, [&](const kernels::Config& config) {
+    return config != space.front() &&
+           !kernels::why_config_is_invalid(problem.variant, device.traits, problem.vector_width,
+                                           problem.largest_sizes(), config)
+                .empty();
+  });
+  return space;
+}
 
 std::string hash_of(const std::vector<kernels::Config>& space) {
   Hasher hasher("space/1");
@@ -22,7 +39,7 @@ TuningSession::TuningSession(const launch::Problem& tuned_problem,
       device(tuned_device),
       space_kind(kind),
       problem_text(to_text(problem)),
-      space(kernels::config_space(problem.variant, device.traits, problem.vector_width, kind)),
+      space(fitting_space(problem, device, kind)),
       environment{
           .driver = device.driver_version,
           .policy = kMeasurementPolicy,
