@@ -20,7 +20,7 @@ namespace dorajit::kernels {
 
 // Of 32 columns, those that lane q of four is left with are 8 q + {0 .. 7}, two of each eight.
 struct NeighboursOfLane {
-  static __device__ __forceinline__ int place(int column) {
+  static __device__ __forceinline__ constexpr int place(int column) {
     return column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 + column % 2;
   }
 };
@@ -48,6 +48,21 @@ struct ComposeLowRank {
   static_assert(kWarpRows % 16 == 0 && kWarpRows * kConfig.warps == kConfig.rows * kWarpsAcross,
                 "warps share the rows of a program in slabs of 16");
 
+  // How many programs a multiprocessor is to hold at once. Registers are rationed by it where
+  // 16-bit vectors leave some to ration.
+  static constexpr int programs() {
+    const bool is_narrow = kConfig.vector_width == 8 && size_in_bytes(kResultType) == 2 &&
+                           size_in_bytes(kOutType) == 2 && size_in_bytes(kInnerType) <= 2;
+    if (!is_narrow) return 1;
+    const bool is_least = kStages == 1 && kStep == 16 && !kHasInner;
+    int registers = 255;
+    if (kSlabs == 1) registers = is_least ? 80 : 96;
+    if (kSlabs == 2) registers = kKeepsResult || kHasInner ? 168 : 128;
+    const int most = 65536 / (registers * kThreads);
+    return most > 1 ? most : 1;
+  }
+  static constexpr int kPrograms = programs();
+
   static constexpr int kPitch = kStep + kLowRankPad;
   static constexpr int kLowBytes = kConfig.rows * kPitch * 2;
   static constexpr int kStageBytes = kLowBytes + kConfig.columns * kPitch * 2;
@@ -63,20 +78,18 @@ struct ComposeLowRank {
   struct Run {
     Words<words_for(kWidth* size_in_bytes(kElements))> words[kVectors];
 
-    __device__ __forceinline__ void load(const OperandArgument& operand, long long offset,
-                                         long long remaining) {
+    // Those at `at`, or the first `remaining` of them.
+    template <bool kStreams = false>
+    __device__ __forceinline__ void load(const void* at, long long remaining) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        load_vector<kElements, kWidth, false>(operand.data, offset + i * kWidth,
-                                              remaining - i * kWidth, words[i]);
+        load_vector<kElements, kWidth, kStreams>(at, i * kWidth, remaining - i * kWidth, words[i]);
       }
     }
-    __device__ __forceinline__ void store(const OperandArgument& operand, long long offset,
-                                          long long remaining) const {
+    __device__ __forceinline__ void store(void* at, long long remaining) const {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        store_vector<kElements, kWidth, false>(operand.data, offset + i * kWidth,
-                                               remaining - i * kWidth, words[i]);
+        store_vector<kElements, kWidth, false>(at, i * kWidth, remaining - i * kWidth, words[i]);
       }
     }
     __device__ __forceinline__ float get(int i) const {
@@ -87,10 +100,23 @@ struct ComposeLowRank {
     }
   };
 
+  // The lane's rows of an operand from a place on; they are visited in order.
+  template <ElementType kElements>
+  struct RowPointer {
+    char* at;
+    long long step;  // bytes of eight rows
+
+    __device__ __forceinline__ RowPointer(const OperandArgument& operand, long long row,
+                                          long long column)
+        : at(static_cast<char*>(operand.data) +
+             (row * operand.row_stride + column) * size_in_bytes(kElements)),
+          step(8 * operand.row_stride * size_in_bytes(kElements)) {}
+    __device__ __forceinline__ void advance() { at += step; }
+  };
+
   struct Tile {
     long long row;
     long long column;
-    bool is_whole;
   };
 
   // Where this lane's part of a tile begins.
@@ -105,30 +131,26 @@ struct ComposeLowRank {
 
   using ResultRun = Run<kResultType>;
   static constexpr bool kKeepsResult = kConfig.prefetch == ResultPrefetch::kInRegisters;
-  using Results = ResultRun[kSlabs][2][kGroups];
+  // Groups whose result is loaded at once: loads do not pass stores, which may be to the same
+  // memory.
+  static constexpr int kBatch = kKeepsResult ? kGroups : 1;
+  using Results = ResultRun[kBatch][2 * kSlabs];
 
+  template <bool kIsWhole>
   static __device__ __forceinline__ void load_results(const KernelArguments& arguments,
-                                                      const Tile& tile, Results& results) {
+                                                      const Tile& tile, int first_group,
+                                                      Results& results) {
     const OperandArgument& operand = arguments.operands[kLowRankResult];
-    const long long row = tile.row + lane_row();
-    const long long column = tile.column + lane_column();
+    const long long first_row = tile.row + lane_row();
 #pragma unroll
-    for (int slab = 0; slab < kSlabs; ++slab) {
+    for (int i = 0; i < kBatch; ++i) {
+      const long long column = tile.column + lane_column() + (first_group + i) * 32;
+      RowPointer<kResultType> from(operand, first_row, column);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const long long at = row + slab * 16 + h * 8;
-#pragma unroll
-        for (int group = 0; group < kGroups; ++group) {
-          const long long first = column + group * 32;
-          const long long offset = at * operand.row_stride + first;
-          if (tile.is_whole) {
-            results[slab][h][group].load(operand, offset, kRun);
-          } else {
-            results[slab][h][group].load(
-                operand, offset,
-                at < arguments.sizes[kLowRankRows] ? arguments.sizes[kLowRankColumns] - first : 0);
-          }
-        }
+      for (int eight = 0; eight < 2 * kSlabs; ++eight, from.advance()) {
+        const bool is_there = kIsWhole || first_row + eight * 8 < arguments.sizes[kLowRankRows];
+        const long long remaining = kIsWhole ? kRun : arguments.sizes[kLowRankColumns] - column;
+        results[i][eight].template load<true>(from.at, is_there ? remaining : 0);
       }
     }
   }
@@ -151,19 +173,27 @@ struct ComposeLowRank {
     }
   }
 
-  // Starts to fill a buffer with step `step` of the rank.
-  static __device__ __forceinline__ void start_stage(const KernelArguments& arguments,
-                                                     const Tile& tile, int step, int steps,
-                                                     unsigned to) {
-    if (step < steps) {
-      const long long rank = arguments.sizes[kLowRankRank];
-      LowCopy::start(arguments.operands[kLowRankLow], tile.row, step * kStep,
-                     arguments.sizes[kLowRankRows], rank, to);
-      FactorCopy::start(arguments.operands[kLowRankLoraB], tile.column, step * kStep,
-                        arguments.sizes[kLowRankColumns], rank, to + kLowBytes);
+  // The copies of both factors.
+  struct Copies {
+    LowCopy low;
+    FactorCopy factor;
+    int steps;
+
+    __device__ __forceinline__ Copies(const KernelArguments& arguments, const Tile& tile, int rank)
+        : low(arguments.operands[kLowRankLow], tile.row, arguments.sizes[kLowRankRows], rank),
+          factor(arguments.operands[kLowRankLoraB], tile.column, arguments.sizes[kLowRankColumns],
+                 rank),
+          steps((rank + kStep - 1) / kStep) {}
+
+    // Starts to fill a buffer with step `step` of the rank.
+    __device__ __forceinline__ void start_stage(int step, unsigned to) const {
+      if (step < steps) {
+        low.start(step * kStep, to);
+        factor.start(step * kStep, to + kLowBytes);
+      }
+      end_copies();
     }
-    end_copies();
-  }
+  };
 
   using Products = float[kSlabs][kEights][4];
 
@@ -201,10 +231,8 @@ struct ComposeLowRank {
     }
   }
 
-  static __device__ __forceinline__ void multiply(const KernelArguments& arguments,
-                                                  const Tile& tile, int rank, unsigned shared,
+  static __device__ __forceinline__ void multiply(const Copies& copies, int rank, unsigned shared,
                                                   Products& products) {
-    const int steps = (rank + kStep - 1) / kStep;
     if constexpr (kStages == 1) {
       wait_for_copies<0>();
       __syncthreads();
@@ -212,11 +240,11 @@ struct ComposeLowRank {
     } else {
       int buffer = 0;
 #pragma unroll 1
-      for (int step = 0; step < steps; ++step) {
+      for (int step = 0; step < copies.steps; ++step) {
         wait_for_copies<kStages - 2>();
         __syncthreads();
-        start_stage(arguments, tile, step + kStages - 1, steps,
-                    shared + (buffer > 0 ? buffer - 1 : kStages - 1) * kStageBytes);
+        copies.start_stage(step + kStages - 1,
+                           shared + (buffer > 0 ? buffer - 1 : kStages - 1) * kStageBytes);
         multiply_stage(shared + buffer * kStageBytes, rank - step * kStep, products);
         if (++buffer == kStages) buffer = 0;
       }
@@ -231,7 +259,9 @@ struct ComposeLowRank {
     constexpr ElementType kOwn = kType[kOperand];
     if constexpr (kOwn != ElementType::kAbsent) {
       Run<kOwn> run;
-      run.load(arguments.operands[kOperand], column, remaining);
+      run.load(static_cast<const char*>(arguments.operands[kOperand].data) +
+                   column * size_in_bytes(kOwn),
+               remaining);
 #pragma unroll
       for (int i = 0; i < kRun; ++i) values[i] = run.get(i);
     } else {
@@ -242,77 +272,68 @@ struct ComposeLowRank {
 
   template <bool kIsWhole>
   static __device__ __forceinline__ void compose(const KernelArguments& arguments, const Tile& tile,
-                                                 const Products& products, const Results& results) {
+                                                 const Products& products, Results& results) {
     const ComposeResidual<float> formula(arguments.scalars);
     const long long first_row = tile.row + lane_row();
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
+      if (!kKeepsResult && group % kBatch == 0) {
+        load_results<kIsWhole>(arguments, tile, group, results);
+      }
       const long long column = tile.column + lane_column() + group * 32;
       const long long remaining = kIsWhole ? kRun : arguments.sizes[kLowRankColumns] - column;
       float gain[kRun];
       float bias[kRun];
       load_columns<kLowRankGain>(arguments, column, remaining, gain);
       load_columns<kLowRankBias>(arguments, column, remaining, bias);
+      RowPointer<kOutType> out_row(arguments.operands[kLowRankOut], first_row, column);
+      RowPointer<kHasInner ? kInnerType : kOutType> inner_row(
+          arguments.operands[kHasInner ? kLowRankInner : kLowRankOut], first_row, column);
 #pragma unroll
-      for (int slab = 0; slab < kSlabs; ++slab) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const long long row = first_row + slab * 16 + h * 8;
-          if (!kIsWhole && row >= arguments.sizes[kLowRankRows]) continue;
-          ResultRun result;
-          if constexpr (kKeepsResult) {
-            result = results[slab][h][group];
-          } else {
-            const OperandArgument& operand = arguments.operands[kLowRankResult];
-            result.load(operand, row * operand.row_stride + column, remaining);
-          }
+      for (int eight = 0; eight < 2 * kSlabs; ++eight) {
+        const int slab = eight / 2;
+        const int h = eight % 2;
+        if (kIsWhole || first_row + eight * 8 < arguments.sizes[kLowRankRows]) {
           Run<kOutType> out;
           Run<kHasInner ? kInnerType : kOutType> inner;
 #pragma unroll
           for (int i = 0; i < kRun; ++i) {
             const float matrix[] = {products[slab][group * 4 + i / 2][2 * h + i % 2],
-                                    result.get(i)};
+                                    results[group % kBatch][eight].get(i)};
             const float broadcast[] = {gain[i], bias[i]};
             float made[2];
             formula(matrix, broadcast, made);
             out.put(i, made[0]);
             inner.put(i, made[1]);
           }
-          const OperandArgument& to = arguments.operands[kLowRankOut];
-          out.store(to, row * to.row_stride + column, remaining);
-          if constexpr (kHasInner) {
-            const OperandArgument& other = arguments.operands[kLowRankInner];
-            inner.store(other, row * other.row_stride + column, remaining);
-          }
+          out.store(out_row.at, remaining);
+          if constexpr (kHasInner) inner.store(inner_row.at, remaining);
         }
+        out_row.advance();
+        inner_row.advance();
       }
     }
   }
 
+  template <bool kIsWhole>
   static __device__ __forceinline__ void run_tile(const KernelArguments& arguments,
                                                   const Tile& tile, unsigned shared) {
-    const int rank = static_cast<float>(arguments.scalars[0]) == 0.0F
-                         ? 0
-                         : static_cast<int>(arguments.sizes[kLowRankRank]);
-    const int steps = (rank + kStep - 1) / kStep;
-    constexpr int kAhead = kStages == 1 ? 1 : kStages - 1;
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      start_stage(arguments, tile, i, steps, shared + i * kStageBytes);
-    }
     Results results;
     if constexpr (kKeepsResult) {
-      load_results(arguments, tile, results);
+      load_results<kIsWhole>(arguments, tile, 0, results);
     } else {
       prefetch_results(arguments, tile);
     }
+    const int rank = static_cast<float>(arguments.scalars[0]) == 0.0F
+                         ? 0
+                         : static_cast<int>(arguments.sizes[kLowRankRank]);
+    const Copies copies(arguments, tile, rank);
+    constexpr int kAhead = kStages == 1 ? 1 : kStages - 1;
+#pragma unroll 1
+    for (int i = 0; i < kAhead; ++i) copies.start_stage(i, shared + i * kStageBytes);
     Products products = {};
-    multiply(arguments, tile, rank, shared, products);
-    if (tile.is_whole) {
-      compose<true>(arguments, tile, products, results);
-    } else {
-      compose<false>(arguments, tile, products, results);
-    }
+    multiply(copies, rank, shared, products);
+    compose<kIsWhole>(arguments, tile, products, results);
   }
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments) {
@@ -325,9 +346,12 @@ struct ComposeLowRank {
 #pragma unroll 1
       for (long long column = static_cast<long long>(blockIdx.x) * kConfig.columns;
            column < columns; column += static_cast<long long>(gridDim.x) * kConfig.columns) {
-        run_tile(arguments,
-                 {row, column, row + kConfig.rows <= rows && column + kConfig.columns <= columns},
-                 shared_address(memory));
+        const Tile tile{row, column};
+        if (row + kConfig.rows <= rows && column + kConfig.columns <= columns) {
+          run_tile<true>(arguments, tile, shared_address(memory));
+        } else {
+          run_tile<false>(arguments, tile, shared_address(memory));
+        }
         __syncthreads();  // before the buffers are filled anew
       }
     }
@@ -339,7 +363,8 @@ struct ComposeLowRank {
 // What is generated per kernel. `config` stands in parentheses.
 #define DORAJIT_COMPOSE_LOW_RANK_KERNEL(config, ...)                                        \
   extern "C" __global__ void __launch_bounds__(                                             \
-      dorajit::kernels::ComposeLowRank<config, __VA_ARGS__>::kThreads, 1)                   \
+      dorajit::kernels::ComposeLowRank<config, __VA_ARGS__>::kThreads,                      \
+      dorajit::kernels::ComposeLowRank<config, __VA_ARGS__>::kPrograms)                     \
       dorajit_kernel(const __grid_constant__ dorajit::kernels::KernelArguments arguments) { \
     dorajit::kernels::ComposeLowRank<config, __VA_ARGS__>::run(arguments);                  \
   }

@@ -15,62 +15,77 @@ __device__ __forceinline__ bool has_aligned_rows(const OperandArgument& operand)
 
 // Rows lie in shared memory in the order of the matrix.
 struct RowsInOrder {
-  static __device__ __forceinline__ int place(int row) { return row; }
+  static __device__ __forceinline__ constexpr int place(int row) { return row; }
 };
 
-// How kThreads threads copy a tile of kRows by kColumns elements. Rows lie kPitch elements apart,
-// row i of the tile where Order says.
+// How kThreads threads copy tiles of kRows by kColumns elements that begin in one row of a matrix.
+// In shared memory, rows lie kPitch elements apart, row i of the tile where Order says, which may
+// do no more than permute the bits of i.
 template <int kThreads, int kRows, int kColumns, int kPitch, class Order = RowsInOrder>
 struct TileCopy {
   static constexpr int kChunks = kColumns / 8;  // of 16 bytes
   static constexpr int kRowsAtOnce = kThreads / kChunks;
+  static constexpr int kCopies = kRows > kRowsAtOnce ? kRows / kRowsAtOnce : 1;  // of a thread
   static_assert(kThreads % kChunks == 0, "a thread has the same columns of each row it copies");
+  static_assert(kRows % kRowsAtOnce == 0 || kRowsAtOnce % kRows == 0, "rows are shared evenly");
 
-  // From (row, column) of a matrix of rows x columns; what lies beyond it arrives as zeros. Aligned
-  // data is copied asynchronously.
-  template <bool kIsAligned>
-  static __device__ __forceinline__ void start(const OperandArgument& operand, long long row,
-                                               long long column, long long rows, long long columns,
-                                               unsigned to) {
+  const unsigned short* from;  // this thread's first chunk in the first column of the matrix
+  long long step;              // to the next of its rows
+  unsigned there;              // bit i: the i-th of its rows lies in the matrix
+  long long columns;           // of the matrix, from its chunk on
+  unsigned into;               // bytes from the beginning of the tile
+  bool is_aligned;
+
+  __device__ __forceinline__ TileCopy(const OperandArgument& operand, long long row, long long rows,
+                                      long long width)
+      : step(kRowsAtOnce * operand.row_stride), there(0), is_aligned(has_aligned_rows(operand)) {
     const int first_row = static_cast<int>(threadIdx.x) / kChunks;
-    const int tile_column = static_cast<int>(threadIdx.x) % kChunks * 8;
-    const auto* const data = static_cast<const unsigned short*>(operand.data);
-    const long long left = columns - column - tile_column;
-    const unsigned short* from =
-        data + (row + first_row) * operand.row_stride + column + tile_column;
-    const long long step = kRowsAtOnce * operand.row_stride;
-#pragma unroll kIsAligned ? 4 : 1
-    for (int i = first_row; i < kRows; i += kRowsAtOnce, from += step) {
-      const bool is_there = row + i < rows && left > 0;
-      const unsigned into = to + (Order::place(i) * kPitch + tile_column) * 2;
-      if constexpr (kIsAligned) {
-        const int bytes = !is_there ? 0 : left >= 8 ? 16 : static_cast<int>(left) * 2;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(into),
-                     "l"(is_there ? from : data), "r"(bytes)
-                     : "memory");
-      } else {
-        unsigned words[4] = {0, 0, 0, 0};
+    const int column = static_cast<int>(threadIdx.x) % kChunks * 8;
+    from = static_cast<const unsigned short*>(operand.data) +
+           (row + first_row) * operand.row_stride + column;
+    columns = width - column;
+    into = (Order::place(first_row) * kPitch + column) * 2;
+    const long long left = rows - row - first_row;
 #pragma unroll
-        for (int e = 0; e < 8; ++e) {
-          if (is_there && e < left) {
-            words[e / 2] |= static_cast<unsigned>(from[e]) << (e % 2 * 16);
-          }
-        }
-        asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(into), "r"(words[0]),
-                     "r"(words[1]), "r"(words[2]), "r"(words[3])
-                     : "memory");
-      }
+    for (int i = 0; i < kCopies; ++i) {
+      if (i * kRowsAtOnce < left) there |= 1U << i;
     }
   }
 
-  // The same of rows whose alignment is found out at run time.
-  static __device__ __forceinline__ void start(const OperandArgument& operand, long long row,
-                                               long long column, long long rows, long long columns,
-                                               unsigned to) {
-    if (has_aligned_rows(operand)) {
-      start<true>(operand, row, column, rows, columns, to);
-    } else {
-      start<false>(operand, row, column, rows, columns, to);
+  // Element by element.
+  static __device__ __forceinline__ void copy_chunk(const unsigned short* chunk, long long left,
+                                                    unsigned to) {
+    unsigned words[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      if (e < left) words[e / 2] |= static_cast<unsigned>(chunk[e]) << (e % 2 * 16);
+    }
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]),
+                 "r"(words[2]), "r"(words[3])
+                 : "memory");
+  }
+
+  // Of the tile that begins in that column; what lies beyond the matrix arrives as zeros. Aligned
+  // data is copied asynchronously.
+  __device__ __forceinline__ void start(long long column, unsigned to) const {
+    if (kRowsAtOnce > kRows && static_cast<int>(threadIdx.x) / kChunks >= kRows) return;
+    const long long left = columns - column;
+    if (is_aligned && (left >= 8 || left <= 0)) {
+      const unsigned rows = left > 0 ? there : 0;
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                         to + into + Order::place(i * kRowsAtOnce) * kPitch * 2),
+                     "l"(from + i * step + column), "r"((rows >> i & 1U) * 16)
+                     : "memory");
+      }
+      return;
+    }
+    const unsigned short* chunk = from + column;
+#pragma unroll 1
+    for (int i = 0; i < kCopies; ++i, chunk += step) {
+      copy_chunk(chunk, (there >> i & 1U) != 0 ? left : 0,
+                 to + into + Order::place(i * kRowsAtOnce) * kPitch * 2);
     }
   }
 };

@@ -65,11 +65,12 @@ struct WeightNormMma {
     if (feed.tile < task.last_tile) {
       const int k = feed.step * kConfig.rank_step;
       const unsigned to = shared + buffer * Memory::kStageBytes;
-      CopyA::template start<kConfig.vector_width == 8>(
-          arguments.operands[Op::kLoraA], k, static_cast<long long>(feed.tile) * kConfig.columns,
-          arguments.sizes[kNormRank], arguments.sizes[kNormColumns], to);
-      CopyB::start(arguments.operands[Op::kLoraB], task.first_row, k, arguments.sizes[kNormRows],
-                   arguments.sizes[kNormRank], to + Memory::kBytesA);
+      CopyA(arguments.operands[Op::kLoraA], k, arguments.sizes[kNormRank],
+            arguments.sizes[kNormColumns])
+          .start(static_cast<long long>(feed.tile) * kConfig.columns, to);
+      CopyB(arguments.operands[Op::kLoraB], task.first_row, arguments.sizes[kNormRows],
+            arguments.sizes[kNormRank])
+          .start(k, to + Memory::kBytesA);
       if (++feed.step == task.steps) {
         feed.step = 0;
         ++feed.tile;

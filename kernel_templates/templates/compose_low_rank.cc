@@ -90,17 +90,16 @@ void add_slim(std::vector<Config>& space, const Variant& variant, int vector_wid
                                         vector_width)));
   };
   for (const int rank_step : {16, 32, 64}) {
-    for (const Tile& tile : {Tile{64, 128, 4, kInRegisters}, Tile{32, 128, 4, kInRegisters},
-                             Tile{64, 64, 4, kInRegisters}, Tile{128, 128, 8, kInRegisters},
-                             Tile{64, 256, 8, kInRegisters}, Tile{16, 64, 1, kInRegisters}}) {
+    for (const Tile& tile : {Tile{32, 256, 8, kInRegisters}, Tile{32, 128, 4, kInRegisters},
+                             Tile{64, 128, 4, kInRegisters}, Tile{64, 128, 8, kInRegisters},
+                             Tile{64, 64, 4, kInRegisters}, Tile{16, 64, 1, kInRegisters}}) {
       add(tile, rank_step, 1);
     }
   }
-  for (const Tile& tile : {Tile{128, 128, 4, kInCache}, Tile{128, 128, 8, kInRegisters},
-                           Tile{128, 256, 8, kInCache}, Tile{256, 128, 8, kInCache},
+  for (const Tile& tile : {Tile{128, 128, 8, kInCache}, Tile{256, 128, 8, kInCache},
+                           Tile{128, 256, 8, kInCache}, Tile{128, 128, 4, kInCache},
                            Tile{64, 128, 4, kInRegisters}, Tile{16, 64, 1, kInRegisters}}) {
     for (const int stages : {2, 3}) add(tile, kWidestStep, stages);
-    add(tile, 32, 4);
   }
 }
 

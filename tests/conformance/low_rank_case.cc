@@ -178,7 +178,6 @@ class Call {
                                                     : found == wanted;
         const bool has_bits = !case_.has_zero_b || operand != kLowRankOut ||
                               now.type != tensors_[kLowRankResult].type ||
-                              variant_.has(kLowRankBias) ||
                               found == tensors_[kLowRankResult].get(row, column);
         if (!is_right || !has_bits) {
           wrong = std::format("operand {}, ({}, {}): {} instead of {}", operand, row, column, found,

@@ -156,6 +156,32 @@ TEST_F(NvrtcConfigs, EveryConfigOfWeightNormCompilesWithoutSpills) {
   expect_no_spills(tasks);
 }
 
+TEST_F(NvrtcConfigs, EveryConfigOfComposeLowRankCompilesWithoutSpills) {
+  using enum kernels::ElementType;
+  std::vector<Task> tasks;
+  for (const auto& types : {std::array{kBfloat16, kBfloat16, kAbsent, kAbsent},
+                            std::array{kBfloat16, kBfloat16, kBfloat16, kBfloat16},
+                            std::array{kFloat16, kFloat32, kFloat32, kFloat32}}) {
+    const Variant variant{
+        .operation = &kernels::operation("compose_low_rank"),
+        .types = {types[0], types[0], types[1], kFloat32, types[2], types[1], types[3]}};
+    const int widest = kernels::widest_vector(variant, DeviceKind::kCuda);
+    std::size_t turn = 0;
+    for (const int width : {widest, 1}) {
+      for (const char* arch : {"sm_80", "sm_90", "sm_100", "sm_120"}) {
+        const auto space = kernels::config_space(
+            variant, traits_of(Target{DeviceKind::kCuda, arch}), width, kernels::SpaceKind::kSlim);
+        for (const Config& config : space) {
+          // Each of the others meets one of the architectures.
+          if (config == space.front() || turn++ % 4 == 0) tasks.push_back({variant, config, arch});
+        }
+        ++turn;
+      }
+    }
+  }
+  expect_no_spills(tasks);
+}
+
 // They exist to be measured against: one architecture is enough for them.
 TEST_F(NvrtcConfigs, TheUnfusedPassesCompileWithoutSpills) {
   std::vector<Task> tasks;

@@ -212,6 +212,14 @@ def compose_residual(lora, result, gain, bias, scale, dtype=None):
     return rounded(out, dtype), rounded(scaled + base, dtype)
 
 
+@_formula("compose_low_rank", result_type=lambda low, lora_B, result, *_: sum_type(low, result))
+def compose_low_rank(low, lora_B, result, gain, bias, scale):
+    """compose_residual with low @ lora_B^T in the place of lora, whose product is not rounded to their type."""
+    dtype = sum_type(low, result)
+    low, lora_B = _widened(low, lora_B)
+    return compose_residual(low @ lora_B.mT, result, gain, bias, scale, dtype)
+
+
 @_formula("residual_backward", free_types={"d_lora": "lora_dtype", "d_result": "result_dtype"},
           gradients=functools.partial(second_backward, is_residual=True))
 def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype):

@@ -1,0 +1,85 @@
+"""The operation compose_low_rank: the composition over a low-rank product that is never in memory."""
+
+import pytest
+import torch
+from dorajit import errors
+from dorajit.control import force_native
+from dorajit.operation import operations
+
+LOW_RANK = operations["compose_low_rank"]
+SCALE = -0.75
+F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
+ROUNDING = {BF16: 2 ** -8, F16: 2 ** -11, F32: 2e-6}
+
+
+def operands(rows, cols, rank, factor, dtype, device="cpu", has_bias=True):
+    torch.manual_seed(rows + cols + rank)
+    low, b = torch.randn(rows, rank), torch.randn(cols, rank)
+    result, gain, bias = torch.randn(rows, cols), 1 + 0.0015 * torch.randn(cols), torch.randn(cols)
+    return (low.to(device, factor), b.to(device, factor), result.to(device, dtype), gain.to(device),
+            bias.to(device, dtype) if has_bias else None)
+
+
+def exact(low, b, result, gain, bias):
+    scaled = SCALE * (low.double() @ b.double().T)
+    base = result.double() - (0 if bias is None else bias.double())
+    return result.double() + ((gain.double() - 1) * base + gain.double() * scaled), scaled + base
+
+
+def assert_close(found, expected):
+    torch.testing.assert_close(found.double(), expected, rtol=ROUNDING[found.dtype], atol=1e-4)
+
+
+@pytest.mark.parametrize("factor, dtype", [(BF16, BF16), (F16, F16), (BF16, F32), (F16, BF16)])
+@pytest.mark.parametrize("rows, cols, rank", [(1, 8, 1), (33, 130, 7), (65, 256, 64)])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_out_and_inner_are_right(device, factor, dtype, rows, cols, rank, has_bias):
+    given = operands(rows, cols, rank, factor, dtype, device, has_bias)
+    with force_native():
+        out, inner = LOW_RANK.launch(*given, True, True, SCALE)
+    for found, expected in zip((out, inner), exact(*given)):
+        assert found.dtype == dtype
+        assert_close(found, expected)
+    alone = LOW_RANK.launch(*given, True, None, SCALE)
+    assert torch.equal(alone[0] if isinstance(alone, tuple) else alone, out)
+
+
+def test_the_output_may_be_the_base_result(device):
+    given = operands(65, 256, 16, BF16, BF16, device)
+    expected = LOW_RANK.launch(*given, True, None, SCALE)
+    LOW_RANK.launch(*given, given[2], None, SCALE)
+    assert torch.equal(given[2], expected[0] if isinstance(expected, tuple) else expected)
+
+
+def test_the_operator_agrees_with_the_kernel_and_the_expression(device):
+    import dorajit
+    given = operands(40, 96, 12, BF16, BF16, device)
+    out, inner = torch.ops.dorajit.compose_low_rank_inner(*given, SCALE)
+    assert torch.equal(torch.ops.dorajit.compose_low_rank(*given, SCALE), out)
+    with dorajit.disabled():
+        by_expression = torch.ops.dorajit.compose_low_rank_inner(*given, SCALE)
+    for found, other, expected in zip((out, inner), by_expression, exact(*given)):
+        assert_close(found, expected)
+        assert_close(other, expected)
+
+
+def test_other_factors_are_refused_by_name_and_have_the_expression(device):
+    import dorajit
+    given = operands(9, 24, 5, F32, F32, device)
+    with pytest.raises(errors.Error, match="`low` and `lora_B`"):
+        torch.ops.dorajit.compose_low_rank(*given, SCALE)
+    with dorajit.disabled():
+        assert_close(torch.ops.dorajit.compose_low_rank(*given, SCALE), exact(*given)[0])
+
+
+def test_compiled_code_calls_it(device):
+    given = operands(16, 64, 4, BF16, BF16, device)
+    compiled = torch.compile(lambda *of: torch.ops.dorajit.compose_low_rank(*of, SCALE), fullgraph=True,
+                             backend="aot_eager")
+    assert torch.equal(compiled(*given), torch.ops.dorajit.compose_low_rank(*given, SCALE))
+
+
+def test_factors_that_do_not_go_together_are_named(device):
+    low, b, *rest = operands(16, 64, 4, BF16, BF16, device)
+    with pytest.raises(ValueError, match="`lora_B`"):
+        torch.ops.dorajit.compose_low_rank(low, b[:, :3].contiguous(), *rest, SCALE)
