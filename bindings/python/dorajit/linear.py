@@ -227,7 +227,7 @@ def _product(left, right, factor, like, dtype):
     if torch.is_grad_enabled():
         return (factor * (left @ right)).to(dtype)
     if dtype is torch.float32 and precision.is_mixed(left, right):  # no rounding to 16 bits on the way
-        return precision.mixed_product(left, right).mul_(factor)
+        return precision.mixed_product(left, right, factor)
     return torch.addmm(like, left, right, beta=0, alpha=factor).to(dtype)
 
 

@@ -95,7 +95,7 @@ def is_mixed(a, b):
     Products of two numbers of 16 bits are exact in float32, and a float32 number is a sum of three
     of bfloat16.
     """
-    if not (a.is_cuda and hasattr(torch.ops.aten.mm, "dtype") and torch.version.hip is None):
+    if not (a.is_cuda and hasattr(torch.ops.aten.addmm, "dtype") and torch.version.hip is None):
         return False
     if a.dtype is torch.bfloat16:
         return b.dtype in (torch.bfloat16, torch.float32) and _has_bfloat16_units(a.device)
@@ -109,14 +109,12 @@ def _has_bfloat16_units(device):
     return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def mixed_product(a, b):
-    """a @ b in float32 on the units for 16 bits, for operands of is_mixed."""
-    if a.dtype == b.dtype:
-        return torch.mm(a, b, out_dtype=torch.float32)
-    total = None
-    for part in _bfloat16_parts(b):
-        product = torch.mm(a, part, out_dtype=torch.float32)
-        total = product if total is None else total.add_(product)
+def mixed_product(a, b, factor=1.0):
+    """factor * a @ b in float32 on the units for 16 bits, for operands of is_mixed."""
+    total = a.new_empty((a.shape[0], b.shape[1]), dtype=torch.float32)
+    for i, part in enumerate((b,) if a.dtype == b.dtype else _bfloat16_parts(b)):
+        # With a beta of 0 what is in `total` is not read.
+        total = torch.addmm(total, a, part, out_dtype=torch.float32, beta=min(i, 1), alpha=factor)
     return total
 
 
