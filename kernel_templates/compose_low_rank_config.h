@@ -33,6 +33,7 @@ struct LowRankConfig {
   int rank_step = 32;  // of the rank, that one stage holds
   int stages = 3;      // of tiles of the factors in flight; 1: the rank has one step
   ResultPrefetch prefetch = ResultPrefetch::kInRegisters;
+  int tiles = 1;         // of a program, one below the other
   int vector_width = 1;  // elements of the widest access to the result and the outputs
 
   friend constexpr bool operator==(const LowRankConfig&, const LowRankConfig&) = default;
@@ -46,6 +47,24 @@ inline constexpr int kLowRankWarpColumns = 64;
 
 constexpr int low_rank_warp_rows(const LowRankConfig& config) {
   return config.rows * (config.columns / kLowRankWarpColumns) / config.warps;
+}
+
+// How many programs a multiprocessor is to hold at once, of operands that are read and written in
+// 16-bit vectors: registers are rationed by it. What a ration is not enough for would spill.
+constexpr int low_rank_programs(const LowRankConfig& config, bool has_inner) {
+  if (config.warps < 4) return 1;
+  const int warp_rows = low_rank_warp_rows(config);
+  const bool keeps_result = config.prefetch == ResultPrefetch::kInRegisters;
+  int registers = 255;
+  if (warp_rows == 16) registers = config.tiles > 1 || has_inner ? 128 : 96;
+  if (warp_rows == 16 && config.tiles > 1 && has_inner) registers = 168;
+  if (warp_rows == 32 && !has_inner) {
+    registers = !keeps_result && config.tiles == 1 ? 128
+                : keeps_result && config.tiles > 1 ? 255
+                                                   : 168;
+  }
+  const int programs = 65536 / (registers * 32 * config.warps);
+  return programs > 1 ? programs : 1;
 }
 
 // Rows of tiles are padded by 16 bytes, so that the eight rows of a fragment lie in different

@@ -39,6 +39,7 @@ struct ComposeLowRank {
 
   static constexpr int kThreads = kConfig.warps * 32;
   static constexpr int kStages = kConfig.stages;
+  static constexpr int kTiles = kConfig.tiles;
   static constexpr int kStep = kConfig.rank_step;
   static constexpr int kWarpsAcross = kConfig.columns / kLowRankWarpColumns;
   static constexpr int kWarpRows = low_rank_warp_rows(kConfig);
@@ -48,20 +49,9 @@ struct ComposeLowRank {
   static_assert(kWarpRows % 16 == 0 && kWarpRows * kConfig.warps == kConfig.rows * kWarpsAcross,
                 "warps share the rows of a program in slabs of 16");
 
-  // How many programs a multiprocessor is to hold at once. Registers are rationed by it where
-  // 16-bit vectors leave some to ration.
-  static constexpr int programs() {
-    const bool is_narrow = kConfig.vector_width == 8 && size_in_bytes(kResultType) == 2 &&
-                           size_in_bytes(kOutType) == 2 && size_in_bytes(kInnerType) <= 2;
-    if (!is_narrow) return 1;
-    const bool is_least = kStages == 1 && kStep == 16 && !kHasInner;
-    int registers = 255;
-    if (kSlabs == 1) registers = is_least ? 80 : 96;
-    if (kSlabs == 2) registers = kKeepsResult || kHasInner ? 168 : 128;
-    const int most = 65536 / (registers * kThreads);
-    return most > 1 ? most : 1;
-  }
-  static constexpr int kPrograms = programs();
+  static constexpr bool kIsNarrow = kConfig.vector_width == 8 && size_in_bytes(kResultType) == 2 &&
+                                    size_in_bytes(kOutType) == 2 && size_in_bytes(kInnerType) <= 2;
+  static constexpr int kPrograms = kIsNarrow ? low_rank_programs(kConfig, kHasInner) : 1;
 
   static constexpr int kPitch = kStep + kLowRankPad;
   static constexpr int kLowBytes = kConfig.rows * kPitch * 2;
@@ -185,13 +175,25 @@ struct ComposeLowRank {
                  rank),
           steps((rank + kStep - 1) / kStep) {}
 
-    // Starts to fill a buffer with step `step` of the rank.
-    __device__ __forceinline__ void start_stage(int step, unsigned to) const {
+    // Starts to fill a buffer with step `step` of the rank; with `keeps_factor` it holds that of
+    // lora_B already.
+    __device__ __forceinline__ void start_stage(int step, unsigned to,
+                                                bool keeps_factor = false) const {
       if (step < steps) {
         low.start(step * kStep, to);
-        factor.start(step * kStep, to + kLowBytes);
+        if (!keeps_factor) factor.start(step * kStep, to + kLowBytes);
       }
       end_copies();
+    }
+
+    // Starts with the first steps of a tile.
+    __device__ __forceinline__ void begin(unsigned shared, bool keeps_factor = false) const {
+      if constexpr (kStages == 1) {
+        start_stage(0, shared, keeps_factor);
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < kStages - 1; ++i) start_stage(i, shared + i * kStageBytes);
+      }
     }
   };
 
@@ -316,41 +318,92 @@ struct ComposeLowRank {
   }
 
   template <bool kIsWhole>
-  static __device__ __forceinline__ void run_tile(const KernelArguments& arguments,
-                                                  const Tile& tile, unsigned shared) {
-    Results results;
+  static __device__ __forceinline__ void begin_results(const KernelArguments& arguments,
+                                                       const Tile& tile, Results& results) {
     if constexpr (kKeepsResult) {
       load_results<kIsWhole>(arguments, tile, 0, results);
     } else {
       prefetch_results(arguments, tile);
     }
-    const int rank = static_cast<float>(arguments.scalars[0]) == 0.0F
-                         ? 0
-                         : static_cast<int>(arguments.sizes[kLowRankRank]);
-    const Copies copies(arguments, tile, rank);
-    constexpr int kAhead = kStages == 1 ? 1 : kStages - 1;
+  }
+
+  static __device__ __forceinline__ int rank_of(const KernelArguments& arguments) {
+    return static_cast<float>(arguments.scalars[0]) == 0.0F
+               ? 0
+               : static_cast<int>(arguments.sizes[kLowRankRank]);
+  }
+
+  // One tile after the other.
+  template <bool kIsWhole>
+  static __device__ __forceinline__ void run_apart(const KernelArguments& arguments, Tile tile,
+                                                   unsigned shared) {
+    const int rank = rank_of(arguments);
 #pragma unroll 1
-    for (int i = 0; i < kAhead; ++i) copies.start_stage(i, shared + i * kStageBytes);
-    Products products = {};
-    multiply(copies, rank, shared, products);
-    compose<kIsWhole>(arguments, tile, products, results);
+    for (int done = 1;; ++done) {
+      Results results;
+      begin_results<kIsWhole>(arguments, tile, results);
+      const Copies copies(arguments, tile, rank);
+      copies.begin(shared);
+      Products products = {};
+      multiply(copies, rank, shared, products);
+      compose<kIsWhole>(arguments, tile, products, results);
+      tile.row += kConfig.rows;
+      if (kTiles == 1 || done == kTiles || tile.row >= arguments.sizes[kLowRankRows]) return;
+      __syncthreads();  // before the buffers are filled anew
+    }
+  }
+
+  // Whole tiles. What the next one reads is under way while one is composed.
+  static __device__ __forceinline__ void run_together(const KernelArguments& arguments, Tile tile,
+                                                      unsigned shared) {
+    const int rank = rank_of(arguments);
+    Results results;
+    begin_results<true>(arguments, tile, results);
+    Copies copies(arguments, tile, rank);
+    copies.begin(shared);
+#pragma unroll 1
+    for (int left = kTiles - 1;; --left) {
+      Products products = {};
+      multiply(copies, rank, shared, products);
+      Results coming;
+      if (left > 0) {
+        __syncthreads();  // before the buffers are filled anew
+        copies.low.from += kConfig.rows * arguments.operands[kLowRankLow].row_stride;
+        copies.begin(shared, true);
+        begin_results<true>(arguments, {tile.row + kConfig.rows, tile.column}, coming);
+      }
+      compose<true>(arguments, tile, products, results);
+      if (left == 0) return;
+      if constexpr (kKeepsResult) {
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+          for (int eight = 0; eight < 2 * kSlabs; ++eight) results[i][eight] = coming[i][eight];
+        }
+      }
+      tile.row += kConfig.rows;
+    }
   }
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments) {
     extern __shared__ unsigned char memory[];
+    constexpr int kProgramRows = kConfig.rows * kTiles;
     const long long rows = arguments.sizes[kLowRankRows];
     const long long columns = arguments.sizes[kLowRankColumns];
 #pragma unroll 1
-    for (long long row = static_cast<long long>(blockIdx.y) * kConfig.rows; row < rows;
-         row += static_cast<long long>(gridDim.y) * kConfig.rows) {
+    for (long long row = static_cast<long long>(blockIdx.y) * kProgramRows; row < rows;
+         row += static_cast<long long>(gridDim.y) * kProgramRows) {
 #pragma unroll 1
       for (long long column = static_cast<long long>(blockIdx.x) * kConfig.columns;
            column < columns; column += static_cast<long long>(gridDim.x) * kConfig.columns) {
         const Tile tile{row, column};
-        if (row + kConfig.rows <= rows && column + kConfig.columns <= columns) {
-          run_tile<true>(arguments, tile, shared_address(memory));
+        const bool is_whole = row + kProgramRows <= rows && column + kConfig.columns <= columns;
+        if (!is_whole) {
+          run_apart<false>(arguments, tile, shared_address(memory));
+        } else if constexpr (kTiles > 1) {
+          run_together(arguments, tile, shared_address(memory));
         } else {
-          run_tile<false>(arguments, tile, shared_address(memory));
+          run_apart<true>(arguments, tile, shared_address(memory));
         }
         __syncthreads();  // before the buffers are filled anew
       }

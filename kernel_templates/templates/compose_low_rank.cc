@@ -17,6 +17,7 @@ constexpr int kFirstTensorCores = 80;  // that multiply bf16
 constexpr char kRankStep = 'k';
 constexpr char kStages = 's';
 constexpr char kPrefetch = 'p';
+constexpr char kTiles = 't';
 constexpr int kWidestStep = 64;
 constexpr const char* kNotAllowed = "its template does not allow it";
 
@@ -26,6 +27,7 @@ struct Tile {
   int columns;
   int warps;
   ResultPrefetch prefetch;
+  int tiles = 1;  // of a program
 };
 
 LowRankConfig config_of(const Tile& tile, int rank_step, int stages, int vector_width) {
@@ -35,6 +37,7 @@ LowRankConfig config_of(const Tile& tile, int rank_step, int stages, int vector_
           .rank_step = rank_step,
           .stages = stages,
           .prefetch = tile.prefetch,
+          .tiles = tile.tiles,
           .vector_width = vector_width};
 }
 
@@ -45,19 +48,30 @@ LowRankConfig low_rank_config_from(const Config& config) {
           .rank_step = config[kRankStep],
           .stages = config[kStages],
           .prefetch = static_cast<ResultPrefetch>(config[kPrefetch]),
+          .tiles = config[kTiles],
           .vector_width = config[kVectorWidth]};
 }
 
-// Registers hold the products of at most so many rows of a warp and the result of theirs.
-int most_rows_in_registers(const Variant& variant, int vector_width) {
-  const bool is_packed = size_in_bytes(variant.types[kLowRankResult]) == 2 && vector_width > 1;
-  return is_packed ? 32 : 16;
+// Registers hold the products of so many rows of a warp, and more where they do not hold the result
+// meanwhile. Eight elements of it fill four registers, or eight.
+int most_warp_rows(const Variant& variant, const LowRankConfig& config) {
+  const bool is_packed =
+      size_in_bytes(variant.types[kLowRankResult]) == 2 && config.vector_width > 1;
+  const bool has_inner = variant.has(kLowRankInner);
+  if (config.prefetch == kInRegisters) {
+    return is_packed && !(has_inner && config.tiles > 1) ? 32 : 16;
+  }
+  return is_packed && !has_inner ? 64 : 32;
 }
 
-// In registers where they hold it.
+// In registers where they hold it, and in halves where the rest does not.
 Tile fitted(Tile tile, const Variant& variant, int vector_width) {
-  const int warp_rows = low_rank_warp_rows(config_of(tile, 16, 1, 1));
-  if (warp_rows > most_rows_in_registers(variant, vector_width)) tile.prefetch = kInCache;
+  const auto fits = [&] {
+    const LowRankConfig config = config_of(tile, 16, 1, vector_width);
+    return low_rank_warp_rows(config) <= most_warp_rows(variant, config);
+  };
+  if (!fits()) tile.prefetch = kInCache;
+  if (!fits()) tile.rows /= 2;
   return tile;
 }
 
@@ -91,15 +105,18 @@ void add_slim(std::vector<Config>& space, const Variant& variant, int vector_wid
   };
   for (const int rank_step : {16, 32, 64}) {
     for (const Tile& tile : {Tile{32, 256, 8, kInRegisters}, Tile{32, 128, 4, kInRegisters},
-                             Tile{64, 128, 4, kInRegisters}, Tile{64, 128, 8, kInRegisters},
-                             Tile{64, 64, 4, kInRegisters}, Tile{16, 64, 1, kInRegisters}}) {
+                             Tile{32, 256, 8, kInRegisters, 4}, Tile{32, 128, 4, kInRegisters, 4},
+                             Tile{64, 128, 8, kInRegisters, 4}, Tile{64, 128, 4, kInRegisters, 2},
+                             Tile{16, 64, 1, kInRegisters}}) {
       add(tile, rank_step, 1);
     }
   }
-  for (const Tile& tile : {Tile{128, 128, 8, kInCache}, Tile{256, 128, 8, kInCache},
-                           Tile{128, 256, 8, kInCache}, Tile{128, 128, 4, kInCache},
-                           Tile{64, 128, 4, kInRegisters}, Tile{16, 64, 1, kInRegisters}}) {
-    for (const int stages : {2, 3}) add(tile, kWidestStep, stages);
+  for (const int stages : {2, 3}) {
+    for (const Tile& tile : {Tile{128, 128, 8, kInCache}, Tile{128, 256, 8, kInCache},
+                             Tile{256, 128, 8, kInCache}, Tile{128, 128, 4, kInCache, 4},
+                             Tile{64, 128, 4, kInRegisters}, Tile{16, 64, 1, kInRegisters}}) {
+      add(tile, kWidestStep, stages);
+    }
   }
 }
 
@@ -109,9 +126,11 @@ void add_comprehensive(std::vector<Config>& space, int vector_width) {
       for (const int warps : {1, 2, 4, 8}) {
         for (const ResultPrefetch prefetch : {kInRegisters, kInCache}) {
           for (const int rank_step : {16, 32, 64}) {
-            for (const int stages : {1, 2, 3, 4}) {
-              add_once(space, as_config(config_of({rows, columns, warps, prefetch}, rank_step,
-                                                  stages, vector_width)));
+            for (const int stages : {1, 2, 3}) {
+              for (const int tiles : {1, 4}) {
+                add_once(space, as_config(config_of({rows, columns, warps, prefetch, tiles},
+                                                    rank_step, stages, vector_width)));
+              }
             }
           }
         }
@@ -142,15 +161,15 @@ bool is_among(int value, std::initializer_list<int> values) {
 bool has_known_sizes(const Variant& variant, const LowRankConfig& config) {
   if (!is_among(config.rows, {16, 32, 64, 128, 256}) || !is_among(config.columns, {64, 128, 256}) ||
       !is_among(config.warps, {1, 2, 4, 8}) || !is_among(config.rank_step, {16, 32, kWidestStep}) ||
-      config.stages < 1 || config.stages > 8 || !is_among(config.vector_width, {1, 2, 4, 8})) {
+      config.stages < 1 || config.stages > 8 || !is_among(config.tiles, {1, 2, 4, 8}) ||
+      !is_among(config.vector_width, {1, 2, 4, 8})) {
     return false;
   }
   const int warp_rows = low_rank_warp_rows(config);
   const bool is_shared_evenly =
       warp_rows * config.warps == config.rows * (config.columns / kLowRankWarpColumns);
-  const int most_rows =
-      config.prefetch == kInRegisters ? most_rows_in_registers(variant, config.vector_width) : 64;
-  return is_shared_evenly && is_among(warp_rows, {16, 32, 64}) && warp_rows <= most_rows;
+  return is_shared_evenly && is_among(warp_rows, {16, 32, 64}) &&
+         warp_rows <= most_warp_rows(variant, config);
 }
 
 std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const Config& config) {
@@ -187,9 +206,9 @@ std::string expression(const Config& config) {
   }
   return std::format(
       "dorajit::kernels::LowRankConfig{{{}, {}, {}, {}, {}, "
-      "static_cast<dorajit::kernels::ResultPrefetch>({}), {}}}",
+      "static_cast<dorajit::kernels::ResultPrefetch>({}), {}, {}}}",
       config[kRowsOfProgram], config[kColumnsOfProgram], config[kWarps], config[kRankStep],
-      config[kStages], config[kPrefetch], config[kVectorWidth]);
+      config[kStages], config[kPrefetch], config[kTiles], config[kVectorWidth]);
 }
 
 LaunchShape shape_launch(const Variant&, const Config& config, const KernelArguments& arguments) {
@@ -202,7 +221,7 @@ LaunchShape shape_launch(const Variant&, const Config& config, const KernelArgum
                             (1 + static_cast<double>(rank) / kProductsOfAnElement)};
   const bool is_on_cpu = config[kColumnsOfProgram] == 0;
   shape.run.grid_x = divide_up(columns, is_on_cpu ? kLowRankCpuColumns : config[kColumnsOfProgram]);
-  shape.run.grid_y = divide_up(rows, config[kRowsOfProgram]);
+  shape.run.grid_y = divide_up(rows, config[kRowsOfProgram] * (is_on_cpu ? 1 : config[kTiles]));
   if (is_on_cpu) return shape;
   shape.run.threads = config[kWarps] * kThreadsPerWarp;
   shape.run.shared_bytes = static_cast<int>(low_rank_shared_bytes(low_rank_config_from(config)));
@@ -230,13 +249,10 @@ std::vector<Sizes> list_verification_sizes(const Variant&, const Sizes& problem)
 }  // namespace
 
 Config as_config(const LowRankConfig& config) {
-  return {{kRowsOfProgram, config.rows},
-          {kColumnsOfProgram, config.columns},
-          {kWarps, config.warps},
-          {kRankStep, config.rank_step},
-          {kStages, config.stages},
-          {kPrefetch, static_cast<int>(config.prefetch)},
-          {kVectorWidth, config.vector_width}};
+  return {{kRowsOfProgram, config.rows}, {kColumnsOfProgram, config.columns},
+          {kWarps, config.warps},        {kRankStep, config.rank_step},
+          {kStages, config.stages},      {kPrefetch, static_cast<int>(config.prefetch)},
+          {kTiles, config.tiles},        {kVectorWidth, config.vector_width}};
 }
 
 extern constinit const Template compose_low_rank_template = {

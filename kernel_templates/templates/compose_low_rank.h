@@ -8,7 +8,7 @@ namespace dorajit::kernels {
 
 extern const Template compose_low_rank_template;
 
-// As the tunables r, b, w, k, s, p and v.
+// As the tunables r, b, w, k, s, p, t and v.
 Config as_config(const LowRankConfig& config);
 
 }  // namespace dorajit::kernels

@@ -71,7 +71,7 @@ TEST(LowRankConfigs, GpusWithoutTensorCoresForBfloat16AreRefusedByName) {
 
 TEST(LowRankConfigs, TilesThatDoNotFitSharedMemoryAreInvalid) {
   const Variant variant = low_rank(kBfloat16, kBfloat16);
-  const auto config = parse_config("r128-b256-w8-k64-s3-p0-v8");
+  const auto config = parse_config("r128-b256-w8-k64-s3-p0-t1-v8");
   ASSERT_TRUE(config);
   EXPECT_EQ(why_config_is_invalid(variant, gpu(90), *config), "");
   EXPECT_NE(why_config_is_invalid(variant, gpu(120), *config).find("shared"), std::string::npos);
