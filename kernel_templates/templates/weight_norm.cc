@@ -181,7 +181,6 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
     for (const int parts : {1, 2, 8}) {
       add_once(space, as_config(split(parts, split_vector(vector_width))));
     }
-    for (const int parts : {4, 1, 2, 8}) add_once(space, as_config(scalar(parts)));
   } else if (vector_width == kWidestVector && can_use_wgmma(variant, traits)) {
     add_wgmma(space, kind);
   } else {
@@ -229,10 +228,7 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
   }
   const WeightNormConfig own = norm_config_from(config);
   if (as_config(own) != config || !has_known_sizes(own)) return kNotAllowed;
-  // Norms of W alone have the same bits by multiply-adds.
-  const bool may_be_of_weight =
-      own.instruction == kScalar && multiplier(variant, traits) == Multiplier::kSplit;
-  if (multiplier(own.instruction) != multiplier(variant, traits) && !may_be_of_weight) {
+  if (multiplier(own.instruction) != multiplier(variant, traits)) {
     return "its instruction is not the one for these element types on this architecture";
   }
   if (own.instruction == kWgmma && !can_use_wgmma(variant, traits)) {
@@ -244,12 +240,8 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
 std::string why_not_for(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                         const Config& config) {
   if (traits.kind == DeviceKind::kCpu) return {};
-  const WeightNormConfig own = norm_config_from(config);
-  if (own.instruction == kScalar && multiplier(variant, traits) == Multiplier::kSplit &&
-      sizes[kNormRank] > 0) {
-    return "multiply-adds give other bits than pairs of float16, which serve here";
-  }
-  return why_beyond_shared_memory(norm_shared_bytes(own, sizes[kNormRank]), traits);
+  return why_beyond_shared_memory(norm_shared_bytes(norm_config_from(config), sizes[kNormRank]),
+                                  traits);
 }
 
 std::int64_t part_bytes(const Variant& variant, const Sizes& sizes) {

@@ -58,8 +58,7 @@ def norms(layer, operands, scale, compute):
         with _lock:
             _kept[layer] = Pass()  # which is of several passes for those that come
         return compute()
-    states = tuple(map(_state, operands))
-    key = None if None in states else (scale, states)
+    key = _key(operands, scale)
     if is_in_backward:
         with _lock:
             found = _kept.pop(layer, Pass())
@@ -76,21 +75,22 @@ def norms(layer, operands, scale, compute):
     return made
 
 
-def _state(weight):
-    """What differs if the elements may: None for a tensor that does not tell, and while a dispatch mode
-    is active, which may count the operations of a call, as selective checkpointing does."""
+def _key(operands, scale):
+    """What differs if the scale or an element may: None for operands that do not tell, and while a dispatch mode is
+    active, which may count the operations of a call, as selective checkpointing does."""
     if torch._C._len_torch_dispatch_stack():
         return None
-    if weight.is_inference() or torch._C._functorch.is_functorch_wrapped_tensor(weight):
-        return None
-    if type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        return None
-    if weight.layout is not torch.strided or not weight.numel() or engines.writes_unseen(weight):
-        return None
     stream = 0
-    if weight.is_cuda:
+    if operands[0].is_cuda:
         if torch.cuda.is_current_stream_capturing():  # a replay would not notice a new weight
             return None
-        stream = torch.cuda.current_stream(weight.device).cuda_stream
-    return (stream, weight._version, weight.untyped_storage()._cdata, weight.storage_offset(), weight.dtype,
-            weight.device, tuple(weight.shape), weight.stride())
+        stream = torch._C._cuda_getCurrentRawStream(operands[0].device.index)
+    key = [scale, stream]
+    for one in operands:
+        if (one.is_inference() or torch._C._functorch.is_functorch_wrapped_tensor(one)
+                or type(one).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+                or one.layout is not torch.strided or not one.numel() or engines.writes_unseen(one)):
+            return None
+        key += (one._version, one.untyped_storage()._cdata, one.storage_offset(), one.dtype, one.device, one.shape,
+                one.stride())
+    return key
