@@ -11,9 +11,9 @@
 
 #include "compose_low_rank_config.h"
 #include "cuda/async_copy.cuh"
+#include "cuda/element_runs.cuh"
 #include "cuda/matrix_fragments.cuh"
 #include "cuda/tile_copy.cuh"
-#include "cuda/vector_access.cuh"
 #include "math/compose_residual.h"
 
 namespace dorajit::kernels {
@@ -49,9 +49,16 @@ struct ComposeLowRank {
   static_assert(kWarpRows % 16 == 0 && kWarpRows * kConfig.warps == kConfig.rows * kWarpsAcross,
                 "warps share the rows of a program in slabs of 16");
 
+  // Its compiler needs more registers for the same.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  static constexpr bool kIsOlder = true;
+#else
+  static constexpr bool kIsOlder = false;
+#endif
   static constexpr bool kIsNarrow = kConfig.vector_width == 8 && size_in_bytes(kResultType) == 2 &&
                                     size_in_bytes(kOutType) == 2 && size_in_bytes(kInnerType) <= 2;
-  static constexpr int kPrograms = kIsNarrow ? low_rank_programs(kConfig, kHasInner) : 1;
+  static constexpr int kPrograms =
+      kIsNarrow ? low_rank_programs(kConfig, kHasInner || kIsOlder) : 1;
 
   static constexpr int kPitch = kStep + kLowRankPad;
   static constexpr int kLowBytes = kConfig.rows * kPitch * 2;
@@ -60,49 +67,9 @@ struct ComposeLowRank {
   using LowCopy = TileCopy<kThreads, kConfig.rows, kStep, kPitch>;
   using FactorCopy = TileCopy<kThreads, kConfig.columns, kStep, kPitch, NeighboursOfLane>;
 
-  // Eight neighbouring elements of an operand, as they lie in memory.
-  static constexpr int kRun = 8;
-  static constexpr int kWidth = kConfig.vector_width;
-  static constexpr int kVectors = kRun / kWidth;
+  static constexpr int kRun = kElementsOfRun;
   template <ElementType kElements>
-  struct Run {
-    Words<words_for(kWidth* size_in_bytes(kElements))> words[kVectors];
-
-    // Those at `at`, or the first `remaining` of them.
-    template <bool kStreams = false>
-    __device__ __forceinline__ void load(const void* at, long long remaining) {
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        load_vector<kElements, kWidth, kStreams>(at, i * kWidth, remaining - i * kWidth, words[i]);
-      }
-    }
-    __device__ __forceinline__ void store(void* at, long long remaining) const {
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        store_vector<kElements, kWidth, false>(at, i * kWidth, remaining - i * kWidth, words[i]);
-      }
-    }
-    __device__ __forceinline__ float get(int i) const {
-      return Element<kElements>::widen(get_bits<kElements>(words[i / kWidth], i % kWidth));
-    }
-    __device__ __forceinline__ void put(int i, float value) {
-      set_bits<kElements>(words[i / kWidth], i % kWidth, Element<kElements>::narrow(value));
-    }
-  };
-
-  // The lane's rows of an operand from a place on; they are visited in order.
-  template <ElementType kElements>
-  struct RowPointer {
-    char* at;
-    long long step;  // bytes of eight rows
-
-    __device__ __forceinline__ RowPointer(const OperandArgument& operand, long long row,
-                                          long long column)
-        : at(static_cast<char*>(operand.data) +
-             (row * operand.row_stride + column) * size_in_bytes(kElements)),
-          step(8 * operand.row_stride * size_in_bytes(kElements)) {}
-    __device__ __forceinline__ void advance() { at += step; }
-  };
+  using Run = ElementRun<kElements, kConfig.vector_width>;
 
   struct Tile {
     long long row;
