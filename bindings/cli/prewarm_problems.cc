@@ -155,12 +155,17 @@ Status PrewarmProblems::read_model(const PrewarmOptions& options) {
   }
   const std::span<const std::int64_t> tokens =
       options.tokens.empty() ? std::span<const std::int64_t>(kTokens) : options.tokens;
-  for (const LayerProblem& layer : layer_problems({&*model_, 1}, tokens)) {
+  const std::vector<LayerProblem> layers = layer_problems({&*model_, 1}, tokens);
+  for (const LayerProblem& layer : layers) {
     wanted_.push_back({.listed = {}, .tokens = layer.tokens, .out_features = layer.out_features});
   }
   std::vector<std::int64_t> ranks = options.ranks;
   if (ranks.empty() && adapter_ && adapter_->rank) ranks.push_back(*adapter_->rank);
   for (const std::int64_t rank : ranks) {
+    for (const LayerProblem& layer : layers) {
+      wanted_.push_back(
+          {.listed = {}, .tokens = layer.tokens, .out_features = layer.out_features, .rank = rank});
+    }
     for (const Projection& projection : model_->projections) {
       wanted_.push_back({.listed = {},
                          .out_features = projection.out_features,

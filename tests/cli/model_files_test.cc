@@ -162,6 +162,17 @@ TEST_F(CliModelFiles, NormsAreOfTheWeightsAndTheRank) {
               HasSubstr("--rank or --adapter"));
 }
 
+TEST_F(CliModelFiles, LowRankCompositionsAreOfTheTokensAndTheRank) {
+  const auto listed = list({"--model", model("llama"), "--op", "compose_low_rank", "--rank", "16",
+                            "--tokens", "1,512"})["problems"]
+                          .get<std::vector<std::string>>();
+  for (const char* expected :
+       {"compose_low_rank/bf16,bf16,bf16,f32,-,bf16,-/v8/c4096/k16/r0",
+        "compose_low_rank/bf16,bf16,bf16,bf16,bf16,bf16,bf16/v8/c14336/k16/r9"}) {
+    EXPECT_THAT(listed, Contains(expected));
+  }
+}
+
 TEST_F(CliModelFiles, TypesAreTheModelsUnlessTheyAreNamed) {
   const auto of_model = list({"--model", model("qwen"), "--op", "compose", "--tokens", "1"});
   for (const auto& problem : of_model["problems"]) {
