@@ -19,7 +19,7 @@ _HALVES = frozenset({torch.float16, torch.bfloat16})
 # Where the kernel is no slower than the product by cuBLAS and compose_residual: docs/performance.md. A rule, and no
 # measurement on the machine at hand, since the two round differently.
 _LEAST_CAPABILITY = (8, 0)
-_MOST_RANK = 1024
+_MOST_RANK = 384
 
 
 def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
