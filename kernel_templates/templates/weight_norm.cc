@@ -237,7 +237,7 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
   return why_beyond_shared_memory(norm_shared_bytes(own, 1), traits);
 }
 
-std::string why_not_for(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
+std::string why_not_for(const Variant&, const SpaceTraits& traits, const Sizes& sizes,
                         const Config& config) {
   if (traits.kind == DeviceKind::kCpu) return {};
   return why_beyond_shared_memory(norm_shared_bytes(norm_config_from(config), sizes[kNormRank]),

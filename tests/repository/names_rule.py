@@ -13,8 +13,8 @@ _PACKAGE = "bindings/python/dorajit/"
 _ALLOWED = ("bindings/c/operations.cc", *(_PACKAGE + name for name in (
     "__init__.py", "autograd.py", "compositions.py", "cpp_extension/composition.h", "cpp_extension/module.cc",
     "dropout.py", "expression.py", "factored_norm.py", "frozen.py", "gain.py", "library.py", "linear.py",
-    "linear_operator.py", "nn/", "norm.py", "norm_kernel.py", "ops.py", "peft/", "residual.py", "sharded/",
-    "thresholds.py", "tiers.py", "warm.py")))
+    "linear_operator.py", "low_rank.py", "nn/", "norm.py", "norm_kernel.py", "ops.py", "peft/", "residual.py",
+    "sharded/", "thresholds.py", "tiers.py", "warm.py")))
 _LIST = re.compile(r"set\(DORAJIT_OPERATIONS\s+([^)]*?)\s+CACHE")
 # Environment variables keep their names.
 _METHOD = re.compile(r"(?<!peft_)dora(?!jit|_autotune)|(?<!exp)lora", re.IGNORECASE)
