@@ -287,7 +287,7 @@ bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> im
     squares += std::pow(element(expected, first + i), 2);
   }
   // Elements that nearly cancel are as far off as the others.
-  const double count = static_cast<double>(layout_[operand].bytes / size);
+  const auto count = static_cast<double>(layout_[operand].bytes) / static_cast<double>(size);
   const double usual = count > 0 && std::isfinite(squares) ? std::sqrt(squares / count) : 0;
   for (std::size_t i = 0; i < layout_[operand].bytes; i += size) {
     const double wanted = element(expected, first + i);

@@ -221,7 +221,8 @@ LaunchShape shape_launch(const Variant&, const Config& config, const KernelArgum
                             (1 + static_cast<double>(rank) / kProductsOfAnElement)};
   const bool is_on_cpu = config[kColumnsOfProgram] == 0;
   shape.run.grid_x = divide_up(columns, is_on_cpu ? kLowRankCpuColumns : config[kColumnsOfProgram]);
-  shape.run.grid_y = divide_up(rows, config[kRowsOfProgram] * (is_on_cpu ? 1 : config[kTiles]));
+  shape.run.grid_y = divide_up(
+      rows, static_cast<long long>(config[kRowsOfProgram]) * (is_on_cpu ? 1 : config[kTiles]));
   if (is_on_cpu) return shape;
   shape.run.threads = config[kWarps] * kThreadsPerWarp;
   shape.run.shared_bytes = static_cast<int>(low_rank_shared_bytes(low_rank_config_from(config)));

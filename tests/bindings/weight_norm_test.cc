@@ -105,10 +105,10 @@ TEST_F(WeightNormTest, NoRowsNeedNoMemory) {
   const Tensor a(a_, {kRank, kColumns});
   const Tensor b(nullptr, ElementType::kFloat32, {0, kRank});
   const Tensor norm(nullptr, ElementType::kFloat32, {0});
-  const std::array<const DLTensor*, 7> tensors = {none.get(), a.get(), b.get(), nullptr,
-                                                  norm.get(), nullptr, nullptr};
-  EXPECT_EQ(dorajit_launch(engine_.get(), nullptr, operation_, tensors.data(), 7, &kScale, 1,
-                           nullptr, 0, nullptr),
+  const std::array<const DLTensor*, 8> tensors = {none.get(), a.get(), b.get(), nullptr,
+                                                  norm.get(), nullptr, nullptr, nullptr};
+  EXPECT_EQ(dorajit_launch(engine_.get(), nullptr, operation_, tensors.data(), tensors.size(),
+                           &kScale, 1, nullptr, 0, nullptr),
             DORAJIT_OK);
 }
 

@@ -147,17 +147,18 @@ TEST_F(CliModelFiles, NormsAreOfTheWeightsAndTheRank) {
     return list(std::move(options))["problems"].get<std::vector<std::string>>();
   };
   const auto of_adapter = norms({"--model", model("llama"), "--adapter", model("adapter")});
-  // Three layers; norm, its square, or the gain; an adapter in f32, and one like the weight.
+  // Three layers; norm, its square, or the gain and its divisor; an adapter in f32, and one like
+  // the weight.
   EXPECT_EQ(of_adapter.size(), 3 * 3 * 2);
-  for (const char* expected : {"weight_norm/bf16,f32,f32,-,f32,-,-/v4/i4096/k16/o12",
-                               "weight_norm/bf16,bf16,bf16,-,f32,-,-/v8/i4096/k16/o10",
-                               "weight_norm/bf16,f32,f32,-,-,f32,-/v4/i14336/k16/o12",
-                               "weight_norm/bf16,bf16,bf16,bf16,f32,-,f32/v8/i4096/k16/o12"}) {
+  for (const char* expected : {"weight_norm/bf16,f32,f32,-,f32,-,-,-/v4/i4096/k16/o12",
+                               "weight_norm/bf16,bf16,bf16,-,f32,-,-,-/v8/i4096/k16/o10",
+                               "weight_norm/bf16,f32,f32,-,-,f32,-,-/v4/i14336/k16/o12",
+                               "weight_norm/bf16,bf16,bf16,bf16,-,-,f32,f32/v8/i4096/k16/o12"}) {
     EXPECT_THAT(of_adapter, Contains(expected));
   }
   EXPECT_THAT(norms({"--model", model("llama"), "--rank", "8,64"}),
-              IsSupersetOf({"weight_norm/bf16,f32,f32,-,f32,-,-/v4/i4096/k8/o14",
-                            "weight_norm/bf16,f32,f32,-,f32,-,-/v4/i4096/k64/o14"}));
+              IsSupersetOf({"weight_norm/bf16,f32,f32,-,f32,-,-,-/v4/i4096/k8/o14",
+                            "weight_norm/bf16,f32,f32,-,f32,-,-,-/v4/i4096/k64/o14"}));
   EXPECT_THAT(refused({"--model", model("llama"), "--op", "weight_norm"}).err,
               HasSubstr("--rank or --adapter"));
 }
