@@ -11,17 +11,18 @@
 namespace dorajit::autotune {
 namespace {
 
-// Candidates for the problem's sizes.
+// Candidates for the problem's sizes. The default stays whatever it is: it runs where nothing is
+// known.
 std::vector<kernels::Config> fitting_space(const launch::Problem& problem,
                                            const device::DeviceInfo& device,
                                            kernels::SpaceKind kind) {
   auto space = kernels::config_space(problem.variant, device.traits, problem.vector_width, kind);
-  std::erase_if(space, [&](const kernels::Config& config) {
-    return config != space.front() &&
-           !kernels::why_config_is_invalid(problem.variant, device.traits, problem.vector_width,
+  const auto is_invalid = [&](const kernels::Config& config) {
+    return !kernels::why_config_is_invalid(problem.variant, device.traits, problem.vector_width,
                                            problem.largest_sizes(), config)
                 .empty();
-  });
+  };
+  space.erase(std::remove_if(space.begin() + 1, space.end(), is_invalid), space.end());
   return space;
 }
 

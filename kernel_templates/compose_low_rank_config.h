@@ -39,6 +39,11 @@ struct LowRankConfig {
   friend constexpr bool operator==(const LowRankConfig&, const LowRankConfig&) = default;
 };
 
+// How much of the rank the product is taken over: nothing where the scale is 0, as it is rounded.
+constexpr long long low_rank_depth(double scale, long long rank) {
+  return static_cast<float>(scale) == 0.0F ? 0 : rank;
+}
+
 // Of a program on the CPU, whose config has nothing but its rows.
 inline constexpr int kLowRankCpuColumns = 256;
 

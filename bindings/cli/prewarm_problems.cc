@@ -85,6 +85,7 @@ Result<std::vector<kernels::Variant>> make_variants(const PrewarmOptions& option
                                  : std::vector<std::string>{"f32", wanted.type};
   }
   std::vector<kernels::Variant> variants;
+  std::optional<Error> refusal;
   for (const std::string& op : ops) {
     for (const std::string& gain : gains) {
       wanted.op = op;
@@ -92,7 +93,10 @@ Result<std::vector<kernels::Variant>> make_variants(const PrewarmOptions& option
       wanted.is_per_row = false;
       const auto made = make_variant(wanted);
       // An operation that nobody named may have nothing for these types.
-      if (!made && options.ops.empty() && made.error().code == StatusCode::kUnsupported) continue;
+      if (!made && options.ops.empty() && made.error().code == StatusCode::kUnsupported) {
+        if (!refusal) refusal = made.error();
+        continue;
+      }
       DORAJIT_ASSIGN(kernels::Variant variant, made);
       if (options.variant.is_per_row && variant.operation->has_broadcast) {
         variant.broadcast = kernels::Broadcast::kPerRow;
@@ -109,6 +113,7 @@ Result<std::vector<kernels::Variant>> make_variants(const PrewarmOptions& option
       }
     }
   }
+  if (variants.empty() && refusal) return std::unexpected(*refusal);
   return variants;
 }
 
@@ -127,8 +132,9 @@ void add_prewarm_options(CLI::App& app, PrewarmOptions& options) {
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->needs(model);
-  app.add_option("--rank", options.ranks,
-                 "Ranks of the model's adapters, for the norms of its weights [that of --adapter]")
+  app.add_option(
+         "--rank", options.ranks,
+         "Ranks of the model's adapters, for norms and low-rank products [that of --adapter]")
       ->option_text("R,...")
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))

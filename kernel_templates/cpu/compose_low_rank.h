@@ -11,7 +11,7 @@
 namespace dorajit::kernels {
 
 template <ElementType... kTypes>
-struct TypedLowRankOperands : TypedOperands<kNormSpan, kTypes...> {
+struct TypedLowRankOperands : TypedOperands<kLowRankCpuColumns, kTypes...> {
   static_assert(sizeof...(kTypes) == kLowRankOperands, "one element type per operand");
 };
 
@@ -108,7 +108,7 @@ struct ComposeLowRankPrograms {
     if (rows_left < kBlockRows) block.rows = static_cast<int>(rows_left);
     if (columns_left < kSpan) block.columns = static_cast<int>(columns_left);
     const bool has_product =
-        static_cast<T>(arguments.scalars[0]) != T(0) && arguments.sizes[kLowRankRank] > 0;
+        low_rank_depth(arguments.scalars[0], arguments.sizes[kLowRankRank]) > 0;
     Product product;
     if (has_product) multiply(product, block);
     const T zeros[kSpan] = {};

@@ -46,10 +46,11 @@ struct ComposeLowRank {
   static constexpr int kSlabs = kWarpRows / 16;
   static constexpr int kEights = kLowRankWarpColumns / 8;
   static constexpr int kGroups = kLowRankWarpColumns / 32;
-  static_assert(kWarpRows % 16 == 0 && kWarpRows * kConfig.warps == kConfig.rows * kWarpsAcross,
-                "warps share the rows of a program in slabs of 16");
+  static_assert(kConfig.warps % kWarpsAcross == 0 && kWarpRows % 16 == 0 &&
+                    kWarpRows * kConfig.warps == kConfig.rows * kWarpsAcross,
+                "warps share the strips of a program evenly, and its rows in slabs of 16");
 
-  // Its compiler needs more registers for the same.
+  // For them the same code takes more registers.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   static constexpr bool kIsOlder = true;
 #else
@@ -295,9 +296,7 @@ struct ComposeLowRank {
   }
 
   static __device__ __forceinline__ int rank_of(const KernelArguments& arguments) {
-    return static_cast<float>(arguments.scalars[0]) == 0.0F
-               ? 0
-               : static_cast<int>(arguments.sizes[kLowRankRank]);
+    return static_cast<int>(low_rank_depth(arguments.scalars[0], arguments.sizes[kLowRankRank]));
   }
 
   // One tile after the other.

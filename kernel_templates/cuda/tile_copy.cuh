@@ -26,6 +26,7 @@ struct TileCopy {
   static constexpr int kChunks = kColumns / 8;  // of 16 bytes
   static constexpr int kRowsAtOnce = kThreads / kChunks;
   static constexpr int kCopies = kRows > kRowsAtOnce ? kRows / kRowsAtOnce : 1;  // of a thread
+  static_assert(kCopies <= 32, "a bit of `there` for each");
   static_assert(kThreads % kChunks == 0, "a thread has the same columns of each row it copies");
   static_assert(kRows % kRowsAtOnce == 0 || kRowsAtOnce % kRows == 0, "rows are shared evenly");
 

@@ -2,6 +2,8 @@
 #include "kernel_templates/templates/compose_low_rank.h"
 
 #include <cstddef>
+#include <numeric>
+#include <vector>
 
 #include "kernel_templates/builtin_compose_low_rank.h"
 #include "kernel_templates/math/compose_residual.h"
@@ -42,6 +44,20 @@ constexpr Operand kOperands[] = {
 };
 constexpr std::string_view kScalars[] = {"scale"};
 
+// The elements of a factor in double, row by row.
+std::vector<double> widened(const KernelArguments& arguments, const Variant& variant,
+                            LowRankOperand factor, long long rows, long long rank) {
+  std::vector<double> elements;
+  elements.reserve(static_cast<std::size_t>(rows * rank));
+  for (long long row = 0; row < rows; ++row) {
+    for (long long k = 0; k < rank; ++k) {
+      elements.push_back(load_element<double>(
+          arguments.operands[factor], variant.types[static_cast<std::size_t>(factor)], row, k));
+    }
+  }
+  return elements;
+}
+
 // In double, in plain loops: what kernels are held against within the tolerance.
 void evaluate(const KernelArguments& arguments, const Variant& variant) {
   const auto load = [&](LowRankOperand operand, long long row, long long column) {
@@ -53,13 +69,16 @@ void evaluate(const KernelArguments& arguments, const Variant& variant) {
                           variant.types[static_cast<std::size_t>(operand)], row, column, value);
   };
   const ComposeResidual<double> formula(arguments.scalars);
-  const long long rank = arguments.scalars[0] == 0 ? 0 : arguments.sizes[kLowRankRank];
-  for (long long row = 0; row < arguments.sizes[kLowRankRows]; ++row) {
-    for (long long column = 0; column < arguments.sizes[kLowRankColumns]; ++column) {
-      double product = 0;
-      for (long long k = 0; k < rank; ++k) {
-        product += load(kLowRankLow, row, k) * load(kLowRankLoraB, column, k);
-      }
+  const long long rows = arguments.sizes[kLowRankRows];
+  const long long columns = arguments.sizes[kLowRankColumns];
+  const long long rank = low_rank_depth(arguments.scalars[0], arguments.sizes[kLowRankRank]);
+  const auto low = widened(arguments, variant, kLowRankLow, rows, rank);
+  const auto factor = widened(arguments, variant, kLowRankLoraB, columns, rank);
+  for (long long row = 0; row < rows; ++row) {
+    for (long long column = 0; column < columns; ++column) {
+      const double product =
+          std::inner_product(low.begin() + row * rank, low.begin() + (row + 1) * rank,
+                             factor.begin() + column * rank, 0.0);
       const double matrix[] = {product, load(kLowRankResult, row, column)};
       const double broadcast[] = {load(kLowRankGain, 0, column), load(kLowRankBias, 0, column)};
       double made[2];

@@ -148,9 +148,11 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
     add_slim(space, variant, vector_width);
     if (kind == SpaceKind::kComprehensive) add_comprehensive(space, vector_width);
   }
-  std::erase_if(space, [&](const Config& config) {
+  // What is wrong with the default is said where it is to be compiled.
+  const auto is_invalid = [&](const Config& config) {
     return !compose_low_rank_template.why_config_is_invalid(variant, traits, config).empty();
-  });
+  };
+  space.erase(std::remove_if(space.begin() + 1, space.end(), is_invalid), space.end());
   return space;
 }
 
@@ -166,8 +168,9 @@ bool has_known_sizes(const Variant& variant, const LowRankConfig& config) {
     return false;
   }
   const int warp_rows = low_rank_warp_rows(config);
+  const int strips = config.columns / kLowRankWarpColumns;
   const bool is_shared_evenly =
-      warp_rows * config.warps == config.rows * (config.columns / kLowRankWarpColumns);
+      config.warps % strips == 0 && warp_rows * config.warps == config.rows * strips;
   return is_shared_evenly && is_among(warp_rows, {16, 32, 64}) &&
          warp_rows <= most_warp_rows(variant, config);
 }
@@ -214,7 +217,7 @@ std::string expression(const Config& config) {
 LaunchShape shape_launch(const Variant&, const Config& config, const KernelArguments& arguments) {
   const long long rows = arguments.sizes[kLowRankRows];
   const long long columns = arguments.sizes[kLowRankColumns];
-  const long long rank = arguments.scalars[0] == 0 ? 0 : arguments.sizes[kLowRankRank];
+  const long long rank = low_rank_depth(arguments.scalars[0], arguments.sizes[kLowRankRank]);
   constexpr double kProductsOfAnElement = 8;  // that take as long as composing it
   LaunchShape shape{.run = {},
                     .work = static_cast<double>(rows) * static_cast<double>(columns) *
@@ -231,17 +234,19 @@ LaunchShape shape_launch(const Variant&, const Config& config, const KernelArgum
 
 std::int64_t no_workspace(const Variant&, const Sizes&) { return 0; }
 
-// Rows that no program of any config divides, several tiles of columns and an end within one, all
-// of the rank; few enough for the host.
+// A whole program of every config in the spaces and an end within the next, all of the rank; few
+// enough columns for the host.
 std::vector<Sizes> list_verification_sizes(const Variant&, const Sizes& problem) {
   constexpr std::int64_t kMostColumns = 512;
-  constexpr std::int64_t kMostProducts = 1 << 26;
-  const std::int64_t columns = problem[kLowRankColumns] <= kMostColumns
-                                   ? problem[kLowRankColumns]
-                                   : kMostColumns + problem[kLowRankColumns] % kMostColumns;
+  constexpr std::int64_t kMostProducts = 1 << 28;
+  constexpr std::int64_t kRows = 515;
   const std::int64_t rank = problem[kLowRankRank];
-  const std::int64_t rows =
-      std::clamp<std::int64_t>(kMostProducts / (columns * (rank + 1)), 3, 291);
+  const std::int64_t columns =
+      std::min(problem[kLowRankColumns] <= kMostColumns
+                   ? problem[kLowRankColumns]
+                   : kMostColumns + problem[kLowRankColumns] % kMostColumns,
+               kMostProducts / (kRows * (rank + 1)));
+  const std::int64_t rows = kRows;
   return {{rows, columns, rank},
           {rows, columns, rank},
           {std::max<std::int64_t>(1, rows / 2), std::max<std::int64_t>(1, columns - 3), rank}};

@@ -1,9 +1,16 @@
 // Verification and spaces of operations that are not the same to the bit everywhere.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "autotune/scratch_operands.h"
 #include "autotune/tuning_session.h"
 #include "autotune/verification.h"
 #include "kernel_templates/config_limits.h"
+#include "kernel_templates/reference.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/launch/kernel_cache.h"
 
@@ -30,6 +37,46 @@ TEST(TolerantOperations, OutputsOfSixteenBitsMayBeRoundedToNeighbours) {
     ASSERT_TRUE(ready) << ready.error().message;
     EXPECT_EQ(verifier->check(*ready), Result<cache::Verdict>(cache::Verdict::kOk));
   }
+}
+
+// What the comparison says once `spoil` has changed an element of the reference's output, in f32 or
+// in bf16, whose root mean square is given to it.
+ScratchOperands::Difference compare_spoiled(
+    kernels::ElementType type, const std::function<double(double value, double usual)>& spoil) {
+  const Variant variant{.operation = &kernels::operation("compose_low_rank"),
+                        .types = {kBfloat16, kBfloat16, type, kFloat32, kAbsent, type, kAbsent}};
+  device::CpuDevice device;
+  auto operands = ScratchOperands::make(
+      device, variant, {.sizes = {8, 16, 4}, .vector_width = 1, .seed = 1, .guard_bytes = 64});
+  EXPECT_TRUE(operands) << operands.error().message;
+  std::vector<std::byte> outputs = operands->reference_outputs(0).value();
+  const std::vector<std::byte> image = operands->read(0).value();
+  const std::vector<std::byte> expected = operands->with_outputs(image, outputs);
+  const kernels::OperandArgument place{.data = outputs.data(), .row_stride = 16};
+  double squares = 0;
+  for (int i = 0; i < 16; ++i) {
+    squares += std::pow(kernels::load_element<double>(place, type, 0, i), 2);
+  }
+  const double value = kernels::load_element<double>(place, type, 0, 3);
+  kernels::store_element(place, type, 0, 3, spoil(value, std::sqrt(squares / 16)));
+  return operands->compare(operands->with_outputs(image, outputs), expected,
+                           ScratchOperands::Closeness::kWithinTolerance);
+}
+
+TEST(TolerantOperations, WhatIsFurtherOffIsRefused) {
+  using enum ScratchOperands::Difference;
+  const auto times = [](double factor) {
+    return [factor](double value, double) { return value * factor; };
+  };
+  EXPECT_EQ(compare_spoiled(kBfloat16, times(1 + 0x1p-8)), kNone);
+  EXPECT_EQ(compare_spoiled(kBfloat16, times(1 + 0x1p-5)), kOutputs);
+  EXPECT_EQ(compare_spoiled(kFloat32, times(1 + 1e-6)), kNone);
+  EXPECT_EQ(compare_spoiled(kFloat32,
+                            [](double value, double usual) {
+                              return value + 1e-3 * (std::abs(value) + usual);
+                            }),
+            kOutputs);
+  EXPECT_EQ(compare_spoiled(kFloat32, times(std::numeric_limits<double>::quiet_NaN())), kOutputs);
 }
 
 TEST(TolerantOperations, CandidatesAreThoseThatFitTheProblemsSizes) {

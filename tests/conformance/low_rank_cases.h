@@ -31,6 +31,13 @@ inline std::vector<LowRankCase> low_rank_cases() {
   };
 }
 
+// Programs of several tiles on a GPU, all of which are whole.
+inline std::vector<LowRankCase> low_rank_whole_programs() {
+  return {{.rows = 530, .columns = 264, .rank = 16, .is_in_place = true},
+          {.rows = 530, .columns = 264, .rank = 200},
+          {.rows = 530, .columns = 264, .rank = 200, .is_in_place = true}};
+}
+
 inline std::vector<LowRankTypes> low_rank_types() {
   using enum kernels::ElementType;
   return {{kBfloat16, kBfloat16, kBfloat16, kFloat32, kAbsent, kBfloat16, kAbsent},

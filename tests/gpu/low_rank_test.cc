@@ -24,6 +24,12 @@ TEST_F(ComposeLowRankOnGpu, EveryConfigOfTheSlimSpaceKeepsTheBoundAndTheBits) {
   }
 }
 
+TEST_F(ComposeLowRankOnGpu, ProgramsOfSeveralWholeTilesKeepTheBoundAndTheBits) {
+  for (const LowRankTypes& types : low_rank_types()) {
+    for (const LowRankCase& one : low_rank_whole_programs()) run(types, one);
+  }
+}
+
 TEST_F(ComposeLowRankOnGpu, AlignmentChangesNoBit) {
   for (const std::int64_t rank : {40, 200}) {
     const LowRankCase aligned{.rows = 130, .columns = 264, .rank = rank};
@@ -52,7 +58,7 @@ TEST_F(ComposeLowRankOnGpu, LargeRanksOfOneSignKeepTheBound) {
 
 TEST_F(ComposeLowRankOnGpu, InFullEveryConfigOfTheComprehensiveSpace) {
   for (const std::int64_t rank : {16, 72}) {
-    run(low_rank_types()[0], {.rows = 300, .columns = 520, .rank = rank},
+    run(low_rank_types()[0], {.rows = 530, .columns = 520, .rank = rank},
         kernels::SpaceKind::kComprehensive);
   }
 }

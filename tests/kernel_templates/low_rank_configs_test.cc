@@ -1,12 +1,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "kernel_templates/compose_low_rank_config.h"
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
+#include "kernel_templates/verification_sizes.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -58,6 +61,39 @@ TEST(LowRankConfigs, TheDefaultServesEveryRankAndOthersOneStepOrMore) {
     }
     EXPECT_GT(fitting, 4) << rank;
     EXPECT_LT(fitting, 20) << rank;
+  }
+}
+
+// As cuda/compose_low_rank.cuh shares a tile among warps: strips across, then rows.
+TEST(LowRankConfigs, WarpsCoverTheTileOnce) {
+  for (const SpaceKind kind : {SpaceKind::kSlim, SpaceKind::kComprehensive}) {
+    for (const Config& config : config_space(low_rank(kBfloat16, kBfloat16), gpu(90), 8, kind)) {
+      const int strips = config['b'] / kLowRankWarpColumns;
+      const int warp_rows = config['r'] * strips / config['w'];
+      std::set<std::pair<int, int>> covered;
+      for (int warp = 0; warp < config['w']; ++warp) {
+        const int row = warp / strips * warp_rows;
+        EXPECT_LE(row + warp_rows, config['r']) << to_text(config);
+        covered.insert({row, warp % strips});
+      }
+      EXPECT_EQ(covered.size() * static_cast<std::size_t>(warp_rows),
+                static_cast<std::size_t>(config['r'] * strips))
+          << to_text(config);
+    }
+  }
+  const auto too_few = parse_config("r16-b128-w1-k16-s1-p0-t1-v8");
+  ASSERT_TRUE(too_few);
+  EXPECT_NE(why_config_is_invalid(low_rank(kBfloat16, kBfloat16), gpu(90), *too_few), "");
+}
+
+TEST(LowRankConfigs, VerificationHasAWholeProgramOfEveryCandidate) {
+  const Variant variant = low_rank(kBfloat16, kBfloat16);
+  for (const std::int64_t rank : {4, 16, 64, 384}) {
+    const auto sizes = verification_sizes(variant, {4096, 4096, rank});
+    for (const Config& config : config_space(variant, gpu(90), 8, SpaceKind::kSlim)) {
+      EXPECT_GT(sizes.front()[0], config['r'] * config['t']) << to_text(config);
+      EXPECT_GE(sizes.front()[1], config['b']) << to_text(config);
+    }
   }
 }
 

@@ -21,32 +21,34 @@ def base_model(device, dtype):
     return nn.Sequential(nn.Linear(24, 40), nn.GELU(), nn.Linear(40, 16, bias=False)).to(device, dtype)
 
 
-def nn_model(device, dtype):
+def nn_model(device, dtype, patches):
     model = base_model(device, dtype)
     for number in 0, 2:
         model[number] = dorajit.nn.DoRALinear.from_linear(model[number], rank=4, alpha=8)
     return model
 
 
-def peft_model(device, dtype):
+def peft_model(device, dtype, patches):
     peft = pytest.importorskip("peft")
     model = peft.get_peft_model(base_model(device, dtype), peft.LoraConfig(
         use_dora=True, r=4, lora_alpha=8, target_modules=["0", "2"]))
-    dorajit.patch_peft(model, strict=True)
+    patches.enter_context(dorajit.patch_peft(model, strict=True))
     return model
 
 
 @pytest.fixture(params=[nn_model, peft_model], ids=["nn", "peft"])
 def make(request):
     """A model whose adapters are trained a little: (device, dtype) -> model."""
+    patches = contextlib.ExitStack()
     def make(device, dtype=F32):
-        model = request.param(device, dtype)
+        model = request.param(device, dtype, patches)
         with torch.no_grad():
             for name, one in model.named_parameters():
                 if one.requires_grad:
                     one.add_(torch.randn_like(one) / 8) if one.dim() == 2 else one.mul_(1 + torch.rand_like(one) / 4)
         return model
-    return make
+    with patches:
+        yield make
 
 
 def step(function, model, x, autocast=None):

@@ -63,6 +63,42 @@ def test_the_operator_agrees_with_the_kernel_and_the_expression(device):
         assert_close(other, expected)
 
 
+def test_a_scale_of_0_leaves_the_product_out(device):
+    import dorajit
+    low, *rest = operands(9, 24, 5, BF16, BF16, device)
+    low[0, 0] = float("inf")
+    by_kernel = torch.ops.dorajit.compose_low_rank(low, *rest, 0.0)
+    with dorajit.disabled():
+        by_expression = torch.ops.dorajit.compose_low_rank(low, *rest, 0.0)
+    assert by_kernel.isfinite().all() and torch.equal(by_kernel, by_expression)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("rank, is_served", [(1, True), (16, True), (384, True), (385, False)])
+@pytest.mark.parametrize("adapters", [BF16, F32])
+def test_layers_call_it(launches, rank, is_served, adapters):
+    import dorajit
+    layer = dorajit.nn.DoRALinear(torch.nn.Linear(64, 96, device="cuda", dtype=BF16), rank, dtype=adapters)
+    launches()
+    with torch.autocast("cuda", dtype=BF16, enabled=adapters is F32):
+        layer(torch.randn(5, 64, device="cuda", dtype=BF16))
+    assert launches().get("compose_low_rank", 0) == is_served
+    if adapters is F32:
+        layer(torch.randn(5, 64, device="cuda", dtype=BF16))
+        assert "compose_low_rank" not in launches()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_layers_hide_none_of_its_errors(monkeypatch):
+    from dorajit import low_rank
+    def fail(*_):
+        raise errors.InternalError("planted", 1)
+    monkeypatch.setattr(low_rank, "_launch", fail)
+    low, b, result, gain, _ = operands(9, 24, 5, BF16, BF16, "cuda")
+    with pytest.raises(errors.InternalError, match="planted"):
+        low_rank.compose_over(low, b, result, gain, None, SCALE, True)
+
+
 def test_other_factors_are_refused_by_name_and_have_the_expression(device):
     import dorajit
     given = operands(9, 24, 5, F32, F32, device)

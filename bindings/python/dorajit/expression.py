@@ -214,10 +214,12 @@ def compose_residual(lora, result, gain, bias, scale, dtype=None):
 
 @_formula("compose_low_rank", result_type=lambda low, lora_B, result, *_: sum_type(low, result))
 def compose_low_rank(low, lora_B, result, gain, bias, scale):
-    """compose_residual with low @ lora_B^T in the place of lora, whose product is not rounded to their type."""
+    """compose_residual with low @ lora_B^T in the place of lora, whose product is not rounded to their type. A scale
+    of 0 leaves it out."""
     dtype = sum_type(low, result)
     low, lora_B = _widened(low, lora_B)
-    return compose_residual(low @ lora_B.mT, result, gain, bias, scale, dtype)
+    product = low @ lora_B.mT if scale != 0 else low.new_zeros(low.shape[:-1] + lora_B.shape[:1])
+    return compose_residual(product, result, gain, bias, scale, dtype)
 
 
 @_formula("residual_backward", free_types={"d_lora": "lora_dtype", "d_result": "result_dtype"},

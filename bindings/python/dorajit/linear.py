@@ -2,8 +2,8 @@
 autograd's graph.
 
 Four launches forward: norms and gain, x W^T, S = x A^T, and the composition with S B^T inside it, which is written
-over the base result (dorajit.low_rank: five where that product is apart). Backward, one pass over the activations makes u = g * d_out and d_g, and four products the rest, whose own
-factor is the scale:
+over the base result (dorajit.low_rank: five where that product is apart). Backward, one pass over the activations
+makes u = g * d_out and d_g. Products make the rest, each with the scale as its own factor:
 
     d_B = s u^T S,    t = u B,    d_A = s t^T x,    d_x = u W + s t A
 """
@@ -56,7 +56,7 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
         ValueError: shapes or devices do not go together.
         RuntimeError: x and weight are of two types; what the products of PyTorch raise.
     """
-    if type(scale) is not float and not _is_compiling():
+    if type(scale) is not float and (not _is_compiling() or isinstance(scale, (bool, Tensor))):
         scale = checks.scale(_NAME, scale)
     if x.shape[-1:] != weight.shape[1:]:
         raise ValueError(f"{_NAME}: argument `x` has shape {tuple(x.shape)}, but `weight` has "
@@ -197,10 +197,7 @@ def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale
     d_x = d_a = d_b = d_magnitude = None
     if of_both:
         rows = _rows(u if d_lora is None else d_lora)
-        if not is_mixed:
-            d_lora, left = rows, scale
-        else:
-            d_lora, left = rows, 1.0  # which has the scale
+        d_lora, left = rows, 1.0 if is_mixed else scale  # the mixed one has the scale
         through = d_lora @ b if of_x or of_a else None
         if of_b:
             d_b = _product(d_lora.t(), _rows(low), left, b, type_of_b)

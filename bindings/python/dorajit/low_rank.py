@@ -10,14 +10,16 @@ import functools
 import torch
 import torch.nn.functional as F
 
-from dorajit import compositions, errors, expression
+from dorajit import compositions, errors, expression, run
 from dorajit.control import state
 from dorajit.operation import operations
 
-_launch = operations["compose_low_rank"].launch
+_compose_low_rank = operations["compose_low_rank"]
+_launch = _compose_low_rank.launch
 _HALVES = frozenset({torch.float16, torch.bfloat16})
-# Where the kernel is no slower than the product by cuBLAS and compose_residual: docs/performance.md. A rule, and no
-# measurement on the machine at hand, since the two round differently.
+# Where the kernel was faster than the product by cuBLAS and compose_residual on an H100 (docs/performance.md); others
+# of its architectures are taken to be alike. A rule, and no measurement on the machine at hand, since the two round
+# differently.
 _LEAST_CAPABILITY = (8, 0)
 _MOST_RANK = 384
 
@@ -35,10 +37,13 @@ def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
         dtype = low.dtype
         if result.dtype is not dtype:
             dtype = expression.sum_type(low, result)
+        inputs, outputs = (low, lora_B, result, gain, bias), (result, dtype if keeps_inner else None)
         try:
-            return _launch(low, lora_B, result, gain, bias, result, dtype if keeps_inner else None, scale)
-        except errors.Error:  # what is wrong, the other way tells of, or does
-            pass
+            return _launch(*inputs, *outputs, scale)
+        except errors.Error as error:
+            made = run.launch_over_views(error, _compose_low_rank, inputs, outputs, (scale,))
+        if made is not None:
+            return made
     return compositions.compose_residual_over(F.linear(low, lora_B), result, gain, bias, scale, keeps_inner)
 
 

@@ -145,8 +145,12 @@ def _described(name, documentation, operands, scalars):
 
 
 operations = {name: _described(name, *rest) for name, *rest in _native.operations()}
-# All properties, since torch.compile does not trace the lock under which Python 3.11 makes one.
-for _operation in operations.values():
-    for _name, _property in vars(Operation).items():
-        if isinstance(_property, functools.cached_property):
-            getattr(_operation, _name)
+def _make_properties():
+    """All of them, since torch.compile does not trace the lock under which Python 3.11 makes one."""
+    for operation in operations.values():
+        for name, one in vars(Operation).items():
+            if isinstance(one, functools.cached_property):
+                getattr(operation, name)
+
+
+_make_properties()

@@ -93,4 +93,4 @@ def _key(operands, scale):
             return None
         key += (one._version, one.untyped_storage()._cdata, one.storage_offset(), one.dtype, one.device, one.shape,
                 one.stride())
-    return key
+    return tuple(key)
