@@ -138,8 +138,9 @@ TEST_F(NvrtcConfigs, EveryConfigOfWeightNormCompilesWithoutSpills) {
   for (const auto& types :
        {std::array{kBfloat16, kBfloat16, kBfloat16}, std::array{kFloat32, kFloat16, kFloat16},
         std::array{kBfloat16, kFloat32, kFloat32}}) {
-    Variant variant{.operation = &kernels::operation("weight_norm"),
-                    .types = {types[0], types[1], types[2], kFloat32, kFloat32, kAbsent, kFloat32}};
+    Variant variant{
+        .operation = &kernels::operation("weight_norm"),
+        .types = {types[0], types[1], types[2], kFloat32, kAbsent, kAbsent, kFloat32, kFloat32}};
     for (const char* arch : {"sm_75", "sm_80", "sm_90", "sm_120"}) {
       const Target target{DeviceKind::kCuda, arch};
       const int widest = kernels::widest_vector(variant, DeviceKind::kCuda);
