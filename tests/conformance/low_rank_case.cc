@@ -6,12 +6,9 @@
 #include <cmath>
 #include <cstddef>
 #include <format>
-#include <optional>
 #include <random>
 
 #include "kernel_templates/compose_low_rank_config.h"
-#include "kernel_templates/config_limits.h"
-#include "kernel_templates/config_text.h"
 #include "runtime/launch/problem.h"
 #include "tests/conformance/guarded_tensor.h"
 
@@ -202,39 +199,10 @@ class Call {
 
 }  // namespace
 
-LowRankOutcome run_low_rank(device::Device& device, launch::KernelCache& kernels,
-                            const LowRankTypes& types, const LowRankCase& one, SpaceKind space) {
-  Call call(types, one);
-  LowRankOutcome outcome;
-  const auto& traits = device.info().traits;
-  const int width = call.vector_width(traits.kind);
-  if (auto uploaded = call.upload(device); !uploaded) {
-    outcome.failures.push_back(uploaded.error().message);
-    return outcome;
-  }
-  std::optional<std::vector<double>> expected;
-  for (const Config& config : config_space(call.variant(), traits, width, space)) {
-    if (!why_config_is_invalid(call.variant(), traits, width, call.sizes(), config).empty()) {
-      continue;
-    }
-    ++outcome.configs;
-    const std::string name =
-        std::format("{} x {}, rank {}, {} with {}: ", one.rows, one.columns, one.rank,
-                    kernels::to_text(call.variant()), kernels::to_text(config));
-    const auto ready = kernels.get(device, call.variant(), config);
-    if (!ready) {
-      outcome.failures.push_back(name + ready.error().message);
-      continue;
-    }
-    const auto wrong = call.run(device, *ready, outcome.values);
-    if (!wrong || !wrong->empty()) {
-      outcome.failures.push_back(name + (wrong ? *wrong : wrong.error().message));
-    } else if (expected && *expected != outcome.values) {
-      outcome.failures.push_back(name + "other bits than another config's");
-    }
-    if (!expected) expected = outcome.values;
-  }
-  return outcome;
+CaseOutcome run_low_rank(device::Device& device, launch::KernelCache& kernels,
+                         const LowRankTypes& types, const LowRankCase& one, SpaceKind space) {
+  return run_every_config(device, kernels, Call(types, one),
+                          std::format("{} x {}, rank {}", one.rows, one.columns, one.rank), space);
 }
 
 }  // namespace dorajit::tests

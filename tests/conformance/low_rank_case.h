@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel_templates/spaces.h"
-#include "runtime/device/device.h"
-#include "runtime/launch/kernel_cache.h"
+#include "tests/conformance/every_config.h"
 
 namespace dorajit::tests {
 
@@ -25,12 +23,6 @@ struct LowRankCase {
   double bad_result = 0;      // likewise, of `result`, in row 0
 };
 
-struct LowRankOutcome {
-  std::vector<std::string> failures;
-  std::vector<double> values;  // of out, then inner, which every config gave; NaN as 1e308
-  int configs = 0;
-};
-
 // The types of low, lora_B, result, gain, bias, out and inner.
 using LowRankTypes = std::vector<kernels::ElementType>;
 
@@ -38,8 +30,9 @@ using LowRankTypes = std::vector<kernels::ElementType>;
 // may be off by 2e-5 of |s g| (|low| |lora_B|^T) on a GPU, by 1e-6 of it on a CPU, and by what five
 // roundings in fp32 make; two configs may not differ in a bit, and nothing but the elements of the
 // outputs may be written.
-LowRankOutcome run_low_rank(device::Device& device, launch::KernelCache& kernels,
-                            const LowRankTypes& types, const LowRankCase& one,
-                            kernels::SpaceKind space);
+// The values are those of out, then inner; NaN as 1e308.
+CaseOutcome run_low_rank(device::Device& device, launch::KernelCache& kernels,
+                         const LowRankTypes& types, const LowRankCase& one,
+                         kernels::SpaceKind space);
 
 }  // namespace dorajit::tests

@@ -8,11 +8,8 @@
 #include <format>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <random>
 
-#include "kernel_templates/config_limits.h"
-#include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/launch/problem.h"
 #include "tests/conformance/guarded_tensor.h"
@@ -236,42 +233,11 @@ class Call {
 
 }  // namespace
 
-WeightNormOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
-                                  const std::vector<ElementType>& types, const WeightNormCase& one,
-                                  kernels::SpaceKind space) {
-  Call call(types, one);
-  WeightNormOutcome outcome;
-  const auto& traits = device.info().traits;
-  const int width = call.vector_width(traits.kind);
-  if (auto uploaded = call.upload(device); !uploaded) {
-    outcome.failures.push_back(uploaded.error().message);
-    return outcome;
-  }
-  std::optional<std::vector<double>> expected;
-  for (const kernels::Config& config :
-       kernels::config_space(call.variant(), traits, width, space)) {
-    if (!kernels::why_config_is_invalid(call.variant(), traits, width, call.sizes(), config)
-             .empty()) {
-      continue;
-    }
-    ++outcome.configs;
-    const std::string name =
-        std::format("{} x {}, rank {}, {} with {}: ", one.rows, one.columns, one.rank,
-                    kernels::to_text(call.variant()), kernels::to_text(config));
-    const auto ready = kernels.get(device, call.variant(), config);
-    if (!ready) {
-      outcome.failures.push_back(name + ready.error().message);
-      continue;
-    }
-    const auto wrong = call.run(device, *ready, outcome.norms);
-    if (!wrong || !wrong->empty()) {
-      outcome.failures.push_back(name + (wrong ? *wrong : wrong.error().message));
-    } else if (expected && *expected != outcome.norms) {
-      outcome.failures.push_back(name + "other bits than another config's");
-    }
-    if (!expected) expected = outcome.norms;
-  }
-  return outcome;
+CaseOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
+                            const std::vector<ElementType>& types, const WeightNormCase& one,
+                            kernels::SpaceKind space) {
+  return run_every_config(device, kernels, Call(types, one),
+                          std::format("{} x {}, rank {}", one.rows, one.columns, one.rank), space);
 }
 
 }  // namespace dorajit::tests

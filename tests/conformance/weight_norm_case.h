@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel_templates/spaces.h"
-#include "runtime/device/device.h"
-#include "runtime/launch/kernel_cache.h"
+#include "tests/conformance/every_config.h"
 
 namespace dorajit::tests {
 
@@ -28,19 +26,14 @@ struct WeightNormCase {
   bool cancels = false;  // whether W is about -scale * B A
 };
 
-struct WeightNormOutcome {
-  std::vector<std::string> failures;
-  std::vector<double> norms;  // which every config gave
-  int configs = 0;
-};
-
 // Runs every config of the space that serves the case's alignment. Outputs are f32 (f64 with f64),
 // with a magnitude, a gain and its divisor. A norm may be off by 5e-7 (an f32 factor: 1e-6, f64:
 // 1e-13) of
 // ||W_i|| + |s| || |B| |A| ||_i; two configs may not differ in a bit, and nothing but the outputs
 // and the workspace may be written. Where the norm is not finite, the kernel's is not either.
-WeightNormOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
-                                  const std::vector<kernels::ElementType>& factors_and_weight,
-                                  const WeightNormCase& one, kernels::SpaceKind space);
+// The values are the norms.
+CaseOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
+                            const std::vector<kernels::ElementType>& factors_and_weight,
+                            const WeightNormCase& one, kernels::SpaceKind space);
 
 }  // namespace dorajit::tests

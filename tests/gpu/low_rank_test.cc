@@ -9,9 +9,9 @@ namespace {
 
 class ComposeLowRankOnGpu : public GpuTest {
  protected:
-  LowRankOutcome run(const LowRankTypes& types, const LowRankCase& one,
-                     kernels::SpaceKind space = kernels::SpaceKind::kSlim) {
-    LowRankOutcome outcome = run_low_rank(*device_, *kernels_, types, one, space);
+  CaseOutcome run(const LowRankTypes& types, const LowRankCase& one,
+                  kernels::SpaceKind space = kernels::SpaceKind::kSlim) {
+    CaseOutcome outcome = run_low_rank(*device_, *kernels_, types, one, space);
     EXPECT_TRUE(outcome.failures.empty()) << join(outcome.failures);
     EXPECT_GT(outcome.configs, 0);
     return outcome;

@@ -9,9 +9,9 @@ namespace {
 
 class WeightNormOnGpu : public GpuTest {
  protected:
-  WeightNormOutcome run(const std::vector<kernels::ElementType>& types, const WeightNormCase& one,
-                        kernels::SpaceKind space = kernels::SpaceKind::kSlim) {
-    WeightNormOutcome outcome = run_weight_norm(*device_, *kernels_, types, one, space);
+  CaseOutcome run(const std::vector<kernels::ElementType>& types, const WeightNormCase& one,
+                  kernels::SpaceKind space = kernels::SpaceKind::kSlim) {
+    CaseOutcome outcome = run_weight_norm(*device_, *kernels_, types, one, space);
     EXPECT_TRUE(outcome.failures.empty()) << join(outcome.failures);
     EXPECT_GT(outcome.configs, 0);
     return outcome;
@@ -46,8 +46,8 @@ TEST_F(WeightNormOnGpu, AlignmentChangesNoBit) {
       WeightNormCase aligned{.rows = 130, .columns = 1024, .rank = rank};
       WeightNormCase shifted = aligned;
       shifted.misalignment = 1;
-      EXPECT_EQ(run({kBfloat16, factor, factor}, aligned).norms,
-                run({kBfloat16, factor, factor}, shifted).norms);
+      EXPECT_EQ(run({kBfloat16, factor, factor}, aligned).values,
+                run({kBfloat16, factor, factor}, shifted).values);
     }
   }
 }
@@ -58,8 +58,8 @@ TEST_F(WeightNormOnGpu, ABOfZerosGivesTheBitsOfTheCpu) {
   launch::KernelCache kernels{Settings{}, nullptr, statistics};
   const WeightNormCase one{.rows = 65, .columns = 1300, .rank = 24, .has_zero_b = true};
   for (const auto& types : weight_norm_types()) {
-    EXPECT_EQ(run(types, one).norms,
-              run_weight_norm(cpu, kernels, types, one, kernels::SpaceKind::kSlim).norms);
+    EXPECT_EQ(run(types, one).values,
+              run_weight_norm(cpu, kernels, types, one, kernels::SpaceKind::kSlim).values);
   }
 }
 

@@ -16,9 +16,8 @@ Settings without_compiler() {
 
 class ComposeLowRankOnCpu : public testing::Test {
  protected:
-  LowRankOutcome run(launch::KernelCache& kernels, const LowRankTypes& types,
-                     const LowRankCase& one) {
-    LowRankOutcome outcome = run_low_rank(device_, kernels, types, one, kernels::SpaceKind::kSlim);
+  CaseOutcome run(launch::KernelCache& kernels, const LowRankTypes& types, const LowRankCase& one) {
+    CaseOutcome outcome = run_low_rank(device_, kernels, types, one, kernels::SpaceKind::kSlim);
     for (const std::string& failure : outcome.failures) ADD_FAILURE() << failure;
     EXPECT_GT(outcome.configs, 0);
     return outcome;
