@@ -50,7 +50,7 @@ struct ComposeLowRank {
                     kWarpRows * kConfig.warps == kConfig.rows * kWarpsAcross,
                 "warps share the strips of a program evenly, and its rows in slabs of 16");
 
-  // For them the same code takes more registers.
+  // Compiled for GPUs before sm_90, the same code takes more registers.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   static constexpr bool kIsOlder = true;
 #else
@@ -221,7 +221,7 @@ struct ComposeLowRank {
     }
   }
 
-  // Of the eight columns of a group that are this lane's.
+  // Loads an operand's elements of this lane's eight columns of a group; zeros if it is absent.
   template <LowRankOperand kOperand>
   static __device__ __forceinline__ void load_columns(const KernelArguments& arguments,
                                                       long long column, long long remaining,

@@ -66,8 +66,8 @@ struct TileCopy {
                  : "memory");
   }
 
-  // Of the tile that begins in that column; what lies beyond the matrix arrives as zeros. Aligned
-  // data is copied asynchronously.
+  // Starts to copy the tile that begins in that column; what lies beyond the matrix arrives as
+  // zeros. Aligned data is copied asynchronously.
   __device__ __forceinline__ void start(long long column, unsigned to) const {
     if (kRowsAtOnce > kRows && static_cast<int>(threadIdx.x) / kChunks >= kRows) return;
     const long long left = columns - column;

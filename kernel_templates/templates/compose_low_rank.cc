@@ -64,7 +64,7 @@ int most_warp_rows(const Variant& variant, const LowRankConfig& config) {
   return is_packed && !has_inner ? 64 : 32;
 }
 
-// In registers where they hold it, and in halves where the rest does not.
+// The tile with its result in cache and, if need be, half its rows, where registers do not hold it.
 Tile fitted(Tile tile, const Variant& variant, int vector_width) {
   const auto fits = [&] {
     const LowRankConfig config = config_of(tile, 16, 1, vector_width);

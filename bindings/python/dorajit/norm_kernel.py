@@ -134,7 +134,7 @@ def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
     try:
         gains = _GAINS.get(magnitude.dtype)
         _, _, gain, divisor = _launch(matrix, a, b, magnitude, None, None, gains, gains, scale)
-    except errors.Error:  # which making them of the norms tells of, or not
+    except errors.Error:  # the caller makes them of the norms, which raises if the tensors are at fault
         return None
     return divisor, gain
 
