@@ -39,11 +39,6 @@ py::object result_of(PyObject* function) {
   return py::reinterpret_steal<py::object>(PyObject_CallNoArgs(function));
 }
 
-bool is_plain(PyObject* tensor) {
-  return std::ranges::find(kept().plain_types, reinterpret_cast<PyObject*>(Py_TYPE(tensor))) !=
-         kept().plain_types.end();
-}
-
 // Whether forward-mode differentiation is on; which tensors it follows, eligibility.py finds out.
 bool has_forward_level() {
   static PyObject* const name = PyUnicode_InternFromString("_current_level");
@@ -130,6 +125,11 @@ void add_eligibility(py::module_& module) {
       "Tells the extension how to find the route of a call: the plain types of tensors; whether a "
       "graph is built; by kind of observer a function, what it gives while there is none, and its "
       "argument if it takes one; their dispatch keys; the variables of torch.autograd.forward_ad.");
+}
+
+bool is_plain(PyObject* tensor) {
+  return std::ranges::find(kept().plain_types, reinterpret_cast<PyObject*>(Py_TYPE(tensor))) !=
+         kept().plain_types.end();
 }
 
 int who_sees(std::span<PyObject* const> tensors, std::span<PyObject* const> scalars) {

@@ -14,6 +14,9 @@ void add_eligibility(pybind11::module_& module);
 // Who sees a call one by one. A call that nobody sees is one launch and nothing else.
 enum Seen : int { kSomebody = 0, kNobody = 1, kAutograd = 2 };
 
+// Whether it is a torch.Tensor or a torch.nn.Parameter, and of no class derived from them.
+bool is_plain(PyObject* tensor);
+
 // Of an eager call of these tensors and scalars, kSomebody if one of them is not plain; below 0: a
 // Python error is set.
 int who_sees(std::span<PyObject* const> tensors, std::span<PyObject* const> scalars);

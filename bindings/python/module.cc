@@ -15,6 +15,7 @@
 #include "bindings/python/engines.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/operations.h"
+#include "bindings/python/tensor_state.h"
 #include "bindings/python/torch_tensor.h"
 
 namespace dorajit::python {
@@ -115,6 +116,7 @@ PYBIND11_MODULE(_native, module) {
   native::add_operations(module);
   native::add_eligibility(module);
   native::add_call_table(module);
+  native::add_tensor_state(module);
   module.def("statistics", &native::statistics,
              "() -> dict[str, Any]\n\n"
              "What the engines of this process have done, and what they run.");

@@ -88,6 +88,20 @@ def test_inner_is_as_wide_as_what_it_is_made_of(device, types):
     assert kept.dtype is torch.promote_types(*types[:2])
 
 
+@pytest.mark.parametrize("is_parameter", [False, True])
+@pytest.mark.parametrize("name", ["weight", "lora_A", "lora_B"])
+def test_a_weight_that_was_written_before_the_backward_pass_is_an_error(device, name, is_parameter):
+    of = operands(device)
+    if is_parameter:
+        of |= {name: torch.nn.Parameter(of[name].detach(), requires_grad=of[name].requires_grad)}
+    out = ours(of)
+    with torch.no_grad():
+        of[name].add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation" if not is_parameter else f"`{name}`, .*"
+                       " modified by an inplace operation: it is at version 1, expected is version 0"):
+        out.sum().backward()
+
+
 @pytest.mark.parametrize("types", MIXES)
 def test_the_norm_and_the_gain_are_those_of_the_layers_to_the_bit(device, launches, types):
     from dorajit import gain, norm

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from dorajit import fork_lock
+from dorajit import fork_lock, weight_state
 
 _lock = fork_lock.make()
 _scopes = weakref.WeakKeyDictionary()  # layer -> Kept, for layers inside a scope
@@ -21,7 +21,7 @@ class Kept:
 
     def made(self, operands, scale, compute):
         """compute(), or what it gave for these tensors before."""
-        key = _key(operands, scale)
+        key = weight_state.key(operands, scale)
         if key is None:
             return compute()
         found = self._made.get(len(operands))
@@ -78,18 +78,3 @@ def _layers_of(model):
             yield module
         else:
             yield from getattr(module._modules.get("lora_magnitude_vector"), "_modules", {}).values()
-
-
-def _key(operands, scale):
-    """What differs if what is made of the operands may; None where nothing is to be kept."""
-    key = [scale]
-    for one in operands:
-        if one.is_inference() or type(one).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-            return None
-        key += one._version, one.data_ptr(), one.dtype, one.shape, one.stride()
-    device = operands[0].device
-    if device.type == "cuda":
-        if torch.cuda.is_current_stream_capturing():  # whose replays may outlast the scope
-            return None
-        key.append(torch._C._cuda_getCurrentRawStream(device.index))
-    return key

@@ -17,8 +17,10 @@ from torch import Tensor
 from dorajit import autograd, checks, eligibility, frozen, gain, low_rank, norm, precision, recomputation, tiers
 from dorajit.control import state
 from dorajit.eligibility import AUTOGRAD, NOBODY, SOMEBODY
+from dorajit.held_weights import HeldWeights
 
 _NAME = "dora_linear"
+_WEIGHTS = "weight", "lora_A", "lora_B"
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 # Bound once, since each of them is called on every call.
 _is_compiling = eligibility.is_compiling
@@ -142,7 +144,7 @@ def forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
 
 
 class DoraLinear(torch.autograd.Function):
-    """The node. Saves x, S, inner, gain and its divisor, each where a gradient needs it, and the weights."""
+    """The node. Saves x, S, inner, gain and its divisor, each where a gradient needs it, and holds the weights."""
 
     @staticmethod
     def forward(ctx, x, lora_A, lora_B, magnitude, weight, divisor, factor, bias, scale, dtype):
@@ -154,7 +156,8 @@ class DoraLinear(torch.autograd.Function):
         # Gradients of gradients go back to these.
         ctx.trained = lora_A, lora_B, magnitude
         ctx.x_dtype = x.dtype
-        ctx.save_for_backward(x if of_a or sum(wanted) > 1 else None, weight, a, b, low if of_b else None, inner,
+        ctx.weights = weights = HeldWeights(_WEIGHTS, weight, a, b)
+        ctx.save_for_backward(*weights.others, x if of_a or sum(wanted) > 1 else None, low if of_b else None, inner,
                               factor, divisor if of_magnitude else None)
         return out
 
@@ -167,7 +170,8 @@ class DoraLinear(torch.autograd.Function):
             with precision.without_autocast(kind):
                 return DoraLinear.backward(ctx, d_out)
         wanted = ctx.needs_input_grad[:4]
-        saved = ctx.saved_tensors
+        *others, x, low, inner, factor, divisor = ctx.saved_tensors
+        saved = x, *ctx.weights.all(others), low, inner, factor, divisor
         lora_A, lora_B, magnitude = trained = ctx.trained
         if torch.is_grad_enabled():
             saved = with_graph(wanted, saved, trained, ctx.scale)

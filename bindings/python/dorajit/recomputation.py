@@ -5,9 +5,8 @@ import weakref
 from typing import Any, NamedTuple, Optional
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from dorajit import eligibility, fork_lock, frozen
+from dorajit import eligibility, fork_lock, frozen, weight_state
 from dorajit.sharded import engines
 
 _lock = fork_lock.make()
@@ -21,7 +20,6 @@ class Pass(NamedTuple):
     were several."""
 
     key: Optional[tuple] = None
-    storages: tuple = ()
     norms: Any = None
 
 
@@ -62,35 +60,16 @@ def norms(layer, operands, scale, compute):
     if is_in_backward:
         with _lock:
             found = _kept.pop(layer, Pass())
-        is_it = (key is not None and found.key == key
-                 and not any(storage.expired() for storage in found.storages))
-        return found.norms if is_it else compute()
-    is_wanted = key is not None
-    # Weak references keep the addresses of storages, by which states know them, from being others'.
-    storages = tuple(StorageWeakRef(one.untyped_storage()) for one in operands) if is_wanted else ()
+        return found.norms if key is not None and found.key == key else compute()
     made = compute()
     with _lock:
-        is_alone = is_wanted and layer not in _kept
-        _kept[layer] = Pass(key, storages, made) if is_alone else Pass()
+        _kept[layer] = Pass(key, made) if key is not None and layer not in _kept else Pass()
     return made
 
 
 def _key(operands, scale):
     """What differs if the scale or an element may: None for operands that do not tell, and while a dispatch mode is
     active, which may count the operations of a call, as selective checkpointing does."""
-    if torch._C._len_torch_dispatch_stack():
+    if torch._C._len_torch_dispatch_stack() or engines.writes_unseen(*operands):
         return None
-    stream = 0
-    if operands[0].is_cuda:
-        if torch.cuda.is_current_stream_capturing():  # a replay would not notice a new weight
-            return None
-        stream = torch._C._cuda_getCurrentRawStream(operands[0].device.index)
-    key = [scale, stream]
-    for one in operands:
-        if (one.is_inference() or torch._C._functorch.is_functorch_wrapped_tensor(one)
-                or type(one).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
-                or one.layout is not torch.strided or not one.numel() or engines.writes_unseen(one)):
-            return None
-        key += (one._version, one.untyped_storage()._cdata, one.storage_offset(), one.dtype, one.device, one.shape,
-                one.stride())
-    return tuple(key)
+    return weight_state.key(operands, scale)

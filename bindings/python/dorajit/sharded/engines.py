@@ -53,13 +53,13 @@ def _is_flattened(tensor):
             or base is not None and getattr(base, "_fsdp_flattened", False))
 
 
-def writes_unseen(weight):
-    """Whether an engine may give the tensor other elements without PyTorch counting a change.
+def writes_unseen(*weights):
+    """Whether an engine may give one of the tensors other elements without PyTorch counting a change.
 
     FSDP gathers into the memory of the last time, and keeps the version of the tensor as it was.
     Nothing tells which plain parameters belong to fully_shard, so where it is used it may be any.
     """
-    return hasattr(weight, "ds_id") or _is_flattened(weight) or _is_fsdp2_in_use()
+    return _is_fsdp2_in_use() or any(hasattr(one, "ds_id") or _is_flattened(one) for one in weights)
 
 
 def missing(tensor, least_dims=0):
