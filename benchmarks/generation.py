@@ -2,14 +2,16 @@
 
     python3 generation.py [--rank 16] [--batches 1 8] [--json FILE]
 
-A Llama of a few layers of full width, bf16, greedy. Reported are the median milliseconds a token, and of those how
-many the GPU computes; the same inside PEFT's DoraCaching; and how many of the tokens are those of PEFT's DoRA.
+A Llama of a few layers of full width, bf16, greedy. Contenders take turns. Reported are the median milliseconds a
+token, and of those how many the GPU computes; the same inside PEFT's DoraCaching; and how many of the tokens are those
+of PEFT's DoRA.
 """
 
 import argparse
 import contextlib
 import json
 import pathlib
+import random
 import statistics
 import sys
 import time
@@ -48,40 +50,50 @@ def generate(model, prompt, tokens):
                           min_new_tokens=tokens, do_sample=False, pad_token_id=0)
 
 
-def measure(model, prompt, tokens, repeats):
-    """The tokens, and what is reported."""
-    for _ in range(2):
-        found = generate(model, prompt, tokens)
-    times = []
-    for _ in range(repeats):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        generate(model, prompt, tokens)
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) / tokens * 1e3)
+def milliseconds(run, tokens):
+    """A token."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) / tokens * 1e3
+
+
+def gpu_milliseconds(run, tokens):
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        generate(model, prompt, tokens)
+        run()
         torch.cuda.synchronize()
-    busy = sum(one.device_time_total for one in profile.events()
+    return sum(one.device_time_total for one in profile.events()
                if one.device_type == torch.autograd.DeviceType.CUDA) / 1e3 / tokens
-    return found, {"ms_a_token": round(statistics.median(times), 2), "gpu_ms_a_token": round(busy, 2)}
 
 
 def rows_of(models, batch, options):
     prompt = torch.randint(0, 32000, (batch, 128), device="cuda")
-    expected = None
-    for name, model in models.items():
-        for caching in (False,) if "LoRA" in name else (False, True):
+    def runner(model, caching):
+        def run():
             with DoraCaching() if caching else contextlib.nullcontext():
-                found, row = measure(model, prompt, options.tokens, options.repeats)
-            expected = found if name == "DoRA, PEFT" and expected is None else expected
-            same = None if expected is None else round((found == expected).float().mean().item(), 4)
-            yield {"batch": batch, "name": name, "caching": caching, **row, "share_of_same_tokens": same}
+                return generate(model, prompt, options.tokens)
+        return run
+    runs = {(name, caching): runner(model, caching) for name, model in models.items()
+            for caching in ((False,) if "LoRA" in name else (False, True))}
+    for run in runs.values():
+        run()
+    found = {key: run() for key, run in runs.items()}
+    times = {key: [] for key in runs}
+    for _ in range(options.repeats):
+        for key in random.sample(list(runs), len(runs)):
+            times[key].append(milliseconds(runs[key], options.tokens))
+    expected = found["DoRA, PEFT", False]
+    for (name, caching), run in runs.items():
+        same = None if "LoRA" in name else round((found[name, caching] == expected).float().mean().item(), 4)
+        yield {"batch": batch, "name": name, "caching": caching,
+               "ms_a_token": round(statistics.median(times[name, caching]), 2),
+               "gpu_ms_a_token": round(gpu_milliseconds(run, options.tokens), 2), "share_of_same_tokens": same}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in (("rank", 16), ("layers", 4), ("tokens", 48), ("repeats", 3)):
+    for name, value in (("rank", 16), ("layers", 4), ("tokens", 48), ("repeats", 7)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--package", default=dorajit.__version__, help="what the report calls it")

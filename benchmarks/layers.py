@@ -108,6 +108,8 @@ class Contender:
         if patched:
             dorajit.patch_peft(self.model, strict=True)  # this one only, and for good
         self.run = torch.compile(self.model, mode=options.compiled) if options.compiled else self.model
+        # Contenders share their code, and each compiles it anew.
+        torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1024
 
     def settings(self):
         return torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.autocast)
