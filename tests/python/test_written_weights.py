@@ -167,3 +167,29 @@ def test_the_output_of_peft_is_that_of_a_fresh_model(device, way, rank):
         next(write, None)
         assert not torch.allclose(before, expected)
         torch.testing.assert_close(model(x).detach(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize("kind", ["linear", "conv", "embedding"])
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_an_optimizer_of_8_bits_between_passes(device, kind, rank, is_checkpointed):
+    optimizers = pytest.importorskip("bitsandbytes").optim
+    layer, x = layer_of(kind, rank, device)
+    for name, one in layer.named_parameters():
+        if one.dim() > 1 and "lora_" in name:
+            nn.init.normal_(one)
+    trained = [one for one in layer.parameters() if one.requires_grad]
+    versions = [one._version for one in trained]
+    optimizer = optimizers.Adam8bit(trained, lr=0.1, min_8bit_size=1)
+    for _ in range(3):
+        before = [one.detach().clone() for one in trained]
+        expected = copy.deepcopy(layer)(x).detach()
+        out = checkpoint(layer, x, use_reentrant=False) if is_checkpointed else layer(x)
+        assert torch.equal(out, expected)
+        out.square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        assert not any(map(torch.equal, trained, before))
+    assert [one._version for one in trained] == versions  # nothing was counted
+    assert any(one.dtype is torch.uint8 for state in optimizer.state.values() for one in state.values()
+               if torch.is_tensor(one))
