@@ -9,10 +9,11 @@ namespace dorajit::kernels {
 
 // What multiplies the tiles of B and A.
 enum class NormInstruction : int {
-  kScalar = 0,  // multiply-adds in the compute type
-  kMma = 1,     // mma.sync, sm_80 and newer
-  kWgmma = 2,   // wgmma from shared memory that TMA fills, sm_90a
-  kSplit = 3,   // wgmma of f32 factors that are split into pairs of float16, sm_90a
+  kScalar = 0,       // multiply-adds in the compute type
+  kMma = 1,          // mma.sync, sm_80 and newer
+  kWgmma = 2,        // wgmma from shared memory that TMA fills, sm_90a
+  kSplit = 3,        // wgmma of f32 factors that are split into pairs of float16, sm_90a
+  kWgmmaStream = 4,  // kWgmma for ranks of which shared memory does not hold all of B
 };
 
 // A config never changes a bit of the output, but for the instruction, which follows from the
@@ -23,7 +24,7 @@ struct WeightNormConfig {
   int columns = 64;      // of a tile
   int rank_step = 16;    // of the rank, that one stage holds
   int stages = 2;        // of tiles of A in flight
-  int weight_units = 0;  // wgmma: units of W in flight, of 128 bytes by `rows`
+  int weight_units = 0;  // kWgmma, kWgmmaStream: units of W in flight, of 128 bytes by `rows`
   int most_parts = 1;    // of a row
   int vector_width = 1;  // elements of the widest access to A, B and W
 
@@ -40,11 +41,41 @@ constexpr int wgmma_barriers(const WeightNormConfig& config) {
   return 1 + 2 * (config.stages + config.weight_units);
 }
 
+constexpr bool wgmma_streams(const WeightNormConfig& config) {
+  return config.instruction == NormInstruction::kWgmmaStream;
+}
+
+// What of a program's rows lies side by side: 64 of the rank of B, or a unit of W.
+constexpr int wgmma_block_bytes(const WeightNormConfig& config) {
+  return config.rows * kWgmmaRowBytes;
+}
+constexpr int wgmma_tile_bytes(const WeightNormConfig& config) {
+  return config.rank_step * config.columns * 2;
+}
+// A tile of A, and beside it the block of B that is multiplied by it unless that stays.
+constexpr int wgmma_stage_bytes(const WeightNormConfig& config) {
+  return wgmma_tile_bytes(config) + (wgmma_streams(config) ? wgmma_block_bytes(config) : 0);
+}
+
 // 1024 bytes more than the sum of the parts, so that the first can be aligned.
+constexpr long long wgmma_shared_bytes_without_factor(const WeightNormConfig& config) {
+  return 1024 + static_cast<long long>(config.stages) * wgmma_stage_bytes(config) +
+         static_cast<long long>(config.weight_units) * wgmma_block_bytes(config) +
+         8LL * wgmma_barriers(config);
+}
+
+// Blocks of B that stay in shared memory: all, or as many as it holds.
+inline constexpr long long kWgmmaSharedLimit = 232448;  // of a program, on sm_90
+
+constexpr int wgmma_resident_blocks(const WeightNormConfig& config, long long rank) {
+  if (!wgmma_streams(config)) return wgmma_blocks(rank);
+  const long long left = kWgmmaSharedLimit - wgmma_shared_bytes_without_factor(config);
+  return left < 0 ? 0 : static_cast<int>(left / wgmma_block_bytes(config));
+}
+
 constexpr long long wgmma_shared_bytes(const WeightNormConfig& config, long long rank) {
-  const long long rows = static_cast<long long>(config.rows) * kWgmmaRowBytes;
-  return 1024 + static_cast<long long>(config.stages) * config.rank_step * config.columns * 2 +
-         rows * config.weight_units + rows * wgmma_blocks(rank) + 8LL * wgmma_barriers(config);
+  return wgmma_shared_bytes_without_factor(config) +
+         static_cast<long long>(wgmma_resident_blocks(config, rank)) * wgmma_block_bytes(config);
 }
 
 // The same of a program that splits its factors (cuda/weight_norm_split.cuh): a ring of tiles of A,

@@ -10,7 +10,7 @@ namespace dorajit::kernels {
 
 template <WeightNormConfig kConfig, ElementType... kTypes>
 constexpr auto choose_weight_norm() {
-  if constexpr (kConfig.instruction == NormInstruction::kWgmma) {
+  if constexpr (kConfig.instruction == NormInstruction::kWgmma || wgmma_streams(kConfig)) {
     return WeightNormWgmma<kConfig, kTypes...>();
   } else if constexpr (kConfig.instruction == NormInstruction::kSplit) {
     return WeightNormSplit<kConfig, kTypes...>();

@@ -1,7 +1,8 @@
 // weight_norm by wgmma, for A, B of one 16-bit type: sm_90a.
 //
-// A program has `rows` rows and a part of the columns. Its rows of B stay in shared memory. One
-// warp brings them and tiles of A by TMA, another units of W (128 bytes by `rows`), through a ring
+// A program has `rows` rows and a part of the columns. Its rows of B stay in shared memory, or as
+// many blocks of 64 of the rank as it holds. One warp brings them and tiles of A by TMA, each
+// beside a block of B that does not stay, another units of W (128 bytes by `rows`), through a ring
 // of buffers each; the other warpgroups take 64 rows each: they multiply, add W, square and sum in
 // registers. W and A are aligned to 16 bytes, and so are their rows; B need not be.
 #pragma once
@@ -20,16 +21,17 @@ namespace dorajit::kernels {
 template <WeightNormConfig kConfig>
 struct WgmmaSharedMemory {
   static constexpr int kRowBytes = kWgmmaRowBytes;
-  static constexpr int kBlockBytes = kConfig.rows * kRowBytes;  // 64 of the rank, of B
-  static constexpr int kStageBytes = kConfig.rank_step * kConfig.columns * 2;
-  static constexpr int kUnitBytes = kConfig.rows * kRowBytes;
+  static constexpr int kBlockBytes = wgmma_block_bytes(kConfig);
+  static constexpr int kTileBytes = wgmma_tile_bytes(kConfig);
+  static constexpr int kStageBytes = wgmma_stage_bytes(kConfig);
+  static constexpr int kUnitBytes = kBlockBytes;
 
   static constexpr int kStages = 0;
   static constexpr int kUnits = kStages + kConfig.stages * kStageBytes;
   static constexpr int kFactor = kUnits + kConfig.weight_units * kUnitBytes;
 
   static constexpr int barriers(long long rank) {
-    return kFactor + wgmma_blocks(rank) * kBlockBytes;
+    return kFactor + wgmma_resident_blocks(kConfig, rank) * kBlockBytes;
   }
   static_assert(1024 + barriers(64) + 8 * wgmma_barriers(kConfig) ==
                 wgmma_shared_bytes(kConfig, 64));
@@ -50,6 +52,8 @@ struct WeightNormWgmma {
   static constexpr int kUnitColumns = Memory::kRowBytes / size_in_bytes(kWeightType);
   static constexpr int kUnitsPerTile = kConfig.columns / kUnitColumns;
   static constexpr int kSteps = kConfig.rank_step / 16;
+  static constexpr bool kStreams = wgmma_streams(kConfig);
+  static_assert(!kStreams || kConfig.rank_step == kNormRankBlock, "a stage has a block of B");
 
   struct Rings {
     unsigned base;
@@ -99,11 +103,17 @@ struct WeightNormWgmma {
     __device__ __forceinline__ int rank_stages() const {
       return (rank + kConfig.rank_step - 1) / kConfig.rank_step;
     }
+    // Whether a block of B comes with its tile of A.
+    __device__ __forceinline__ bool streams(int block) const {
+      return kStreams && block >= wgmma_resident_blocks(kConfig, rank);
+    }
   };
 
   static __device__ __forceinline__ void bring_factor(const Task& task, const Rings& rings,
                                                       const TensorMap& map) {
-    const int blocks = wgmma_blocks(task.rank);
+    const int all = wgmma_blocks(task.rank);
+    const int resident = wgmma_resident_blocks(kConfig, task.rank);
+    const int blocks = all < resident ? all : resident;
     rings.factor_full().arrive_and_expect(blocks * Memory::kBlockBytes);
     for (int block = 0; block < blocks; ++block) {
       copy_box(rings.factor() + block * Memory::kBlockBytes, map, block * 64,
@@ -112,16 +122,24 @@ struct WeightNormWgmma {
   }
 
   static __device__ __forceinline__ void bring_stages(const Task& task, const Rings& rings,
-                                                      const TensorMap& map) {
+                                                      const TensorMap& lora_a,
+                                                      const TensorMap& lora_b,
+                                                      bool has_aligned_factor) {
     RingPosition<kConfig.stages> at;
     for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
       for (int step = 0; step < task.rank_stages(); ++step) {
+        const bool brings_factor = has_aligned_factor && task.streams(step);
+        const unsigned to = rings.stage(at.index);
+        const Barrier full = rings.stage_full(at.index);
         rings.stage_empty(at.index).wait(at.parity ^ 1);
-        rings.stage_full(at.index).arrive_and_expect(Memory::kStageBytes);
+        full.arrive_and_expect(Memory::kTileBytes + (brings_factor ? Memory::kBlockBytes : 0));
         for (int block = 0; block < kConfig.columns / 64; ++block) {
-          copy_box(rings.stage(at.index) + block * kConfig.rank_step * Memory::kRowBytes, map,
-                   tile * kConfig.columns + block * 64, step * kConfig.rank_step,
-                   rings.stage_full(at.index));
+          copy_box(to + block * kConfig.rank_step * Memory::kRowBytes, lora_a,
+                   tile * kConfig.columns + block * 64, step * kConfig.rank_step, full);
+        }
+        if (brings_factor) {
+          copy_box(to + Memory::kTileBytes, lora_b, step * 64, static_cast<int>(task.first_row),
+                   full);
         }
         at.advance();
       }
@@ -142,26 +160,53 @@ struct WeightNormWgmma {
     }
   }
 
-  // The program's rows of B, of any alignment, by all threads that multiply.
-  static __device__ __forceinline__ void load_factor(const KernelArguments& arguments,
-                                                     const Task& task, const Rings& rings) {
+  // A block of this warpgroup's rows of B, of any alignment, to where the program's rows of it
+  // belong: two neighbours of a row by a thread, so many of them on their way at once.
+  template <int kAtOnce>
+  static __device__ __forceinline__ void load_block(const KernelArguments& arguments,
+                                                    const Task& task, int group, int block,
+                                                    unsigned to) {
     const OperandArgument& operand = arguments.operands[Op::kLoraB];
     const auto* const data = static_cast<const unsigned short*>(operand.data);
-    const int pairs = wgmma_blocks(task.rank) * 32;  // of neighbouring elements, of a row
-    for (int row = threadIdx.x / 32; row < kConfig.rows; row += kGroups * 4) {
-      const bool is_row = task.first_row + row < arguments.sizes[kNormRows];
-      const unsigned short* const from = data + (task.first_row + row) * operand.row_stride;
-      for (int pair = threadIdx.x % 32; pair < pairs; pair += 32) {
-        const unsigned low = is_row && 2 * pair < task.rank ? from[2 * pair] : 0;
-        const unsigned high = is_row && 2 * pair + 1 < task.rank ? from[2 * pair + 1] : 0;
-        const unsigned to = rings.factor() + pair / 32 * Memory::kBlockBytes +
-                            row * Memory::kRowBytes + ((pair % 32 / 4) ^ (row % 8)) * 16 +
-                            pair % 4 * 4;
-        asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(low | high << 16) : "memory");
+    const int thread = static_cast<int>(threadIdx.x) % kGroupThreads;
+    const int k = block * 64 + thread % 32 * 2;
+#pragma unroll 1
+    for (int first = group * 64 + thread / 32; first < group * 64 + 64; first += 4 * kAtOnce) {
+      unsigned low[kAtOnce];
+      unsigned high[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const long long row = task.first_row + first + 4 * i;
+        const bool is_row = row < arguments.sizes[kNormRows];
+        const unsigned short* const from = data + row * operand.row_stride + k;
+        low[i] = is_row && k < task.rank ? from[0] : 0;
+        high[i] = is_row && k + 1 < task.rank ? from[1] : 0;
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int row = first + 4 * i;
+        const unsigned place =
+            row * Memory::kRowBytes + ((thread % 32 / 4) ^ (row % 8)) * 16 + thread % 4 * 4;
+        asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + place), "r"(low[i] | high[i] << 16)
+                     : "memory");
       }
     }
+  }
+
+  // Before the products of this warpgroup read what its threads have stored.
+  static __device__ __forceinline__ void publish_blocks(int group) {
     publish_shared_stores();
-    asm volatile("bar.sync 1, %0;" ::"n"(kGroups * kGroupThreads) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroupThreads) : "memory");
+  }
+
+  static __device__ __forceinline__ void load_resident_blocks(const KernelArguments& arguments,
+                                                              const Task& task, const Rings& rings,
+                                                              int group) {
+#pragma unroll 1
+    for (int block = 0; block < wgmma_blocks(task.rank) && !task.streams(block); ++block) {
+      load_block<8>(arguments, task, group, block, rings.factor() + block * Memory::kBlockBytes);
+    }
+    publish_blocks(group);
   }
 
   using Products = float[kConfig.columns / 2];
@@ -174,16 +219,25 @@ struct WeightNormWgmma {
 
   // The products of `steps` stages from stage `first` of the rank on, by this warpgroup's rows. The
   // previous contents of `products` are lost.
-  static __device__ __forceinline__ void multiply_block(const Rings& rings, int group, int first,
-                                                        int steps, RingPosition<kConfig.stages>& at,
+  static __device__ __forceinline__ void multiply_block(const KernelArguments& arguments,
+                                                        const Task& task, const Rings& rings,
+                                                        int group, int first, int steps,
+                                                        RingPosition<kConfig.stages>& at,
                                                         Products& products) {
     const bool releases = threadIdx.x % kGroupThreads == 0;
     int unreleased = -1;
     for (int step = 0; step < steps; ++step) {
       rings.stage_full(at.index).wait(at.parity);
       const int k = (first + step) * kConfig.rank_step;
-      const unsigned factor = rings.factor() + k / 64 * Memory::kBlockBytes +
-                              group * 64 * Memory::kRowBytes + k % 64 * 2;
+      unsigned block = rings.factor() + k / 64 * Memory::kBlockBytes;
+      if (task.streams(k / 64)) {
+        block = rings.stage(at.index) + Memory::kTileBytes;
+        if (!has_aligned_rows(arguments.operands[Op::kLoraB])) {
+          load_block<2>(arguments, task, group, k / 64, block);
+          publish_blocks(group);
+        }
+      }
+      const unsigned factor = block + group * 64 * Memory::kRowBytes + k % 64 * 2;
       keep_in_registers(products);
       begin_products();
 #pragma unroll
@@ -210,17 +264,20 @@ struct WeightNormWgmma {
 
   // A tile of B A of this warpgroup's rows. While this warpgroup adds a block to the sum, the
   // tensor cores multiply for the other.
-  static __device__ __forceinline__ void multiply_tile(const Task& task, const Rings& rings,
+  static __device__ __forceinline__ void multiply_tile(const KernelArguments& arguments,
+                                                       const Task& task, const Rings& rings,
                                                        int group, RingPosition<kConfig.stages>& at,
                                                        Products& sum) {
     constexpr int kBlockStages = kNormRankBlock / kConfig.rank_step;
     const int stages = task.rank_stages();
-    multiply_block(rings, group, 0, stages < kBlockStages ? stages : kBlockStages, at, sum);
+    multiply_block(arguments, task, rings, group, 0, stages < kBlockStages ? stages : kBlockStages,
+                   at, sum);
 #pragma unroll 1
     for (int first = kBlockStages; first < stages; first += kBlockStages) {
       const int left = stages - first;
       Products block;
-      multiply_block(rings, group, first, left < kBlockStages ? left : kBlockStages, at, block);
+      multiply_block(arguments, task, rings, group, first,
+                     left < kBlockStages ? left : kBlockStages, at, block);
 #pragma unroll
       for (int i = 0; i < kConfig.columns / 2; ++i) sum[i] = sum[i] + block[i];
     }
@@ -291,7 +348,7 @@ struct WeightNormWgmma {
       if (has_aligned_rows(arguments.operands[Op::kLoraB])) {
         rings.factor_full().wait(0);
       } else {
-        load_factor(arguments, task, rings);
+        load_resident_blocks(arguments, task, rings, group);
       }
     }
     RingPosition<kConfig.stages> stage;
@@ -299,7 +356,7 @@ struct WeightNormWgmma {
     NormSums sums;
     Products products = {};
     for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
-      if (task.rank > 0) multiply_tile(task, rings, group, stage, products);
+      if (task.rank > 0) multiply_tile(arguments, task, rings, group, stage, products);
 #pragma unroll
       for (int i = 0; i < kUnitsPerTile; ++i) {
         rings.unit_full(unit.index).wait(unit.parity);
@@ -340,14 +397,14 @@ struct WeightNormWgmma {
     __syncthreads();
     const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
     if (group < kGroups) {
-      if constexpr (kGroups > 1) take_registers<240>();
+      if constexpr (kGroups > 1) take_registers<kStreams ? 232 : 240>();
       sum_rows(arguments, parts, task, rings, group);
     } else {
-      if constexpr (kGroups > 1) leave_registers<24>();
+      if constexpr (kGroups > 1) leave_registers<kStreams ? 40 : 24>();
       if (threadIdx.x == kGroups * kGroupThreads) {
-        if (task.rank > 0 && has_aligned_rows(arguments.operands[Op::kLoraB]))
-          bring_factor(task, rings, lora_b);
-        bring_stages(task, rings, lora_a);
+        const bool has_aligned_factor = has_aligned_rows(arguments.operands[Op::kLoraB]);
+        if (task.rank > 0 && has_aligned_factor) bring_factor(task, rings, lora_b);
+        bring_stages(task, rings, lora_a, lora_b, has_aligned_factor);
       } else if (threadIdx.x == kGroups * kGroupThreads + 32) {
         bring_units(task, rings, weight);
       }

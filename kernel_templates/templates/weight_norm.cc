@@ -40,6 +40,7 @@ Multiplier multiplier(NormInstruction instruction) {
   switch (instruction) {
     case kMma:
     case kWgmma:
+    case kWgmmaStream:
       return Multiplier::kTensorCores;
     case kSplit:
       return Multiplier::kSplit;
@@ -67,6 +68,12 @@ WeightNormConfig wgmma(int rows, int rank_step, int stages, int units, int parts
           .weight_units = units,
           .most_parts = parts,
           .vector_width = kWidestVector};
+}
+
+WeightNormConfig wgmma_stream(int stages, int units, int parts) {
+  WeightNormConfig config = wgmma(128, kNormRankBlock, stages, units, parts);
+  config.instruction = kWgmmaStream;
+  return config;
 }
 
 // Copies of narrow elements leave no registers for longer steps.
@@ -135,10 +142,19 @@ void add_wgmma(std::vector<Config>& space, SpaceKind kind) {
          {wgmma(128, 64, 6, 2, 1), wgmma(128, 64, 6, 2, 2), wgmma(128, 64, 6, 2, 4),
           wgmma(128, 64, 6, 2, 8), wgmma(64, 64, 4, 8, 2), wgmma(64, 64, 4, 8, 4),
           wgmma(64, 16, 4, 8, 2), wgmma(64, 16, 4, 8, 8), wgmma(128, 16, 4, 6, 1),
-          wgmma(128, 16, 4, 6, 2), wgmma(128, 16, 4, 6, 4)}) {
+          wgmma(128, 16, 4, 6, 2), wgmma(128, 16, 4, 6, 4), wgmma_stream(3, 2, 1),
+          wgmma_stream(3, 2, 2), wgmma_stream(3, 2, 4), wgmma_stream(3, 2, 8),
+          wgmma_stream(4, 2, 1), wgmma_stream(4, 2, 4)}) {
       add_once(space, as_config(config));
     }
     return;
+  }
+  for (const int stages : {2, 3, 4, 5}) {
+    for (const int units : {1, 2}) {
+      for (const int parts : {1, 2, 4, 8}) {
+        add_once(space, as_config(wgmma_stream(stages, units, parts)));
+      }
+    }
   }
   for (const int rows : {64, 128}) {
     for (const int rank_step : {16, 32, 64}) {
@@ -214,6 +230,10 @@ bool has_known_sizes(const WeightNormConfig& config) {
              is_among(config.rank_step, {16, 32, 64}) && config.stages >= 2 &&
              config.stages <= 16 && config.weight_units >= 1 && config.weight_units <= 16 &&
              config.vector_width == kWidestVector;
+    case kWgmmaStream:
+      return config == wgmma_stream(config.stages, config.weight_units, config.most_parts) &&
+             config.stages >= 2 && config.stages <= 8 && config.weight_units >= 1 &&
+             config.weight_units <= 8;
     case kSplit:
       return config == split(config.most_parts, split_vector(config.vector_width));
   }
@@ -231,7 +251,7 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
   if (multiplier(own.instruction) != multiplier(variant, traits)) {
     return "its instruction is not the one for these element types on this architecture";
   }
-  if (own.instruction == kWgmma && !can_use_wgmma(variant, traits)) {
+  if ((own.instruction == kWgmma || wgmma_streams(own)) && !can_use_wgmma(variant, traits)) {
     return "it uses wgmma, which needs sm_90 and W of 16 bits";
   }
   return why_beyond_shared_memory(norm_shared_bytes(own, 1), traits);
@@ -240,8 +260,12 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
 std::string why_not_for(const Variant&, const SpaceTraits& traits, const Sizes& sizes,
                         const Config& config) {
   if (traits.kind == DeviceKind::kCpu) return {};
-  return why_beyond_shared_memory(norm_shared_bytes(norm_config_from(config), sizes[kNormRank]),
-                                  traits);
+  const WeightNormConfig own = norm_config_from(config);
+  const std::int64_t rank = sizes[kNormRank];
+  if (wgmma_streams(own) && wgmma_blocks(rank) <= wgmma_resident_blocks(own, rank)) {
+    return "shared memory holds all of lora_B";
+  }
+  return why_beyond_shared_memory(norm_shared_bytes(own, rank), traits);
 }
 
 std::int64_t part_bytes(const Variant& variant, const Sizes& sizes) {

@@ -25,6 +25,7 @@ enum Operand : std::size_t { kWeight, kLoraA, kLoraB };
 int threads_of(const WeightNormConfig& config) {
   switch (config.instruction) {
     case kWgmma:
+    case kWgmmaStream:
       return (config.rows / 64 + 1) * 128;
     case kSplit:
       return 3 * 128;
@@ -89,6 +90,7 @@ long long norm_shared_bytes(const WeightNormConfig& config, long long rank) {
     case kMma:
       return mma_shared_bytes(config);
     case kWgmma:
+    case kWgmmaStream:
       return wgmma_shared_bytes(config, rank);
     case kSplit:
       return split_shared_bytes(config, rank);
@@ -134,7 +136,7 @@ LaunchShape shape_norm_launch(const Variant&, const Config& config,
 std::array<TensorBox, kTensorMaps> list_norm_boxes(const Variant& variant, const Config& config,
                                                    const KernelArguments& arguments) {
   const WeightNormConfig own = norm_config_from(config);
-  if (own.instruction != kWgmma) return {};
+  if (own.instruction != kWgmma && !wgmma_streams(own)) return {};
   const auto [rows, columns, rank] = arguments.sizes;
   return {box_of(arguments, variant, kWeight, rows, columns, own.rows),
           box_of(arguments, variant, kLoraA, rank, columns, own.rank_step),

@@ -42,7 +42,7 @@ TEST_F(WeightNormOnGpu, FactorsOfAnyRangeKeepTheBound) {
 TEST_F(WeightNormOnGpu, AlignmentChangesNoBit) {
   using enum kernels::ElementType;
   for (const kernels::ElementType factor : {kBfloat16, kFloat32}) {
-    for (const std::int64_t rank : {40, 200}) {
+    for (const std::int64_t rank : {40, 200, 500}) {
       WeightNormCase aligned{.rows = 130, .columns = 1024, .rank = rank};
       WeightNormCase shifted = aligned;
       shifted.misalignment = 1;
@@ -65,7 +65,7 @@ TEST_F(WeightNormOnGpu, ABOfZerosGivesTheBitsOfTheCpu) {
 
 TEST_F(WeightNormOnGpu, LargestRanksAreServed) {
   using enum kernels::ElementType;
-  for (const std::int64_t rank : {768, 1024}) {
+  for (const std::int64_t rank : {391, 448, 768, 769, 1024}) {
     run({kBfloat16, kBfloat16, kBfloat16}, {.rows = 200, .columns = 600, .rank = rank});
     run({kBfloat16, kFloat32, kFloat32}, {.rows = 200, .columns = 600, .rank = rank});
   }

@@ -67,9 +67,10 @@ TEST(WeightNormConfigs, TypesAndArchitectureDecideOnTheInstruction) {
   constexpr int kMma = static_cast<int>(NormInstruction::kMma);
   constexpr int kWgmma = static_cast<int>(NormInstruction::kWgmma);
   constexpr int kSplit = static_cast<int>(NormInstruction::kSplit);
+  constexpr int kWgmmaStream = static_cast<int>(NormInstruction::kWgmmaStream);
   EXPECT_EQ(instructions(halves, gpu(75), 8), std::set{kScalar});
   EXPECT_EQ(instructions(halves, gpu(80), 8), std::set{kMma});
-  EXPECT_EQ(instructions(halves, gpu(90), 8), std::set{kWgmma});
+  EXPECT_EQ(instructions(halves, gpu(90), 8), (std::set{kWgmma, kWgmmaStream}));
   EXPECT_EQ(instructions(halves, gpu(90), 4), std::set{kMma});
   EXPECT_EQ(instructions(halves, gpu(120), 8), std::set{kMma});
   EXPECT_EQ(instructions(mixed, gpu(90), 4), std::set{kSplit});
@@ -101,6 +102,28 @@ TEST(WeightNormConfigs, AConfigWhoseTilesDoNotFitTheRankIsInvalidForIt) {
   EXPECT_EQ(why_config_is_invalid(halves, gpu(90), 8, {4096, 4096, 384}, *config), "");
   EXPECT_NE(why_config_is_invalid(halves, gpu(90), 8, {4096, 4096, 448}, *config).find("shared"),
             std::string::npos);
+}
+
+TEST(WeightNormConfigs, FactorsThatSharedMemoryDoesNotHoldAreStreamed) {
+  const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
+  const auto config = parse_config("i4-r128-b128-k64-s3-u2-p2-v8");
+  ASSERT_TRUE(config);
+  for (const std::int64_t rank : {385, 448, 768, 1024}) {
+    EXPECT_EQ(why_config_is_invalid(halves, gpu(90), 8, {4096, 4096, rank}, *config), "");
+  }
+  EXPECT_NE(why_config_is_invalid(halves, gpu(90), 8, {4096, 4096, 384}, *config), "")
+      << "six blocks of the rank stay";
+  EXPECT_NE(why_config_is_invalid(halves, gpu(80), *config), "");
+  for (const int stages : {3, 4}) {
+    const WeightNormConfig own{.instruction = NormInstruction::kWgmmaStream,
+                               .rows = 128,
+                               .columns = 128,
+                               .rank_step = 64,
+                               .stages = stages,
+                               .weight_units = 2};
+    EXPECT_LE(wgmma_shared_bytes(own, 1024), kWgmmaSharedLimit);
+    EXPECT_GE(wgmma_resident_blocks(own, 1024), 4);
+  }
 }
 
 TEST(WeightNormConfigs, WorkspaceServesEveryConfigAndIsAtMostEightSumsARow) {
