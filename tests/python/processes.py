@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import torch_server
+
 _FORKS = "ignore:This process:DeprecationWarning"
 _START = """
 import torch, dorajit
@@ -15,11 +17,19 @@ def right(): return torch.equal(dorajit.fused_dora_compose(lora, base, gain, 0.5
 """
 
 
-def run(program, start=_START, arguments=(), **environment):
+def run(program, start=_START, arguments=(), fresh=False, **environment):
     """What the program prints. It must end by itself and say nothing on standard error, where Python
-    3.12 and newer warn of forks among threads, which some programs are about."""
+    3.12 and newer warn of forks among threads, which some programs are about.
+
+    Args:
+        arguments: the interpreter's.
+        fresh: whether the interpreter starts anew, instead of being forked where PyTorch is imported already.
+    """
     variables = {**os.environ, "DORAJIT_LOG": "error", **environment}
-    result = subprocess.run([sys.executable, "-W", _FORKS, *arguments, "-c", start + program], env=variables,
-                            capture_output=True, text=True, timeout=120, check=False)
+    if fresh or arguments or not torch_server.serves(variables):
+        result = subprocess.run([sys.executable, "-W", _FORKS, *arguments, "-c", start + program], env=variables,
+                                capture_output=True, text=True, timeout=120, check=False)
+    else:
+        result = torch_server.run(start + program, variables, ["-W", _FORKS])
     assert result.returncode == 0 and not result.stderr, result.stderr or result.returncode
     return result.stdout.strip()

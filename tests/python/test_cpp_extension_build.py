@@ -50,13 +50,23 @@ def used(folder, program=_USE, **how):
     return processes.run(program, DORAJIT_CACHE_DIR=str(folder), **how)
 
 
-def test_made_by_one_command_and_found_by_later_processes(compiled_extension, tmp_path):
+@pytest.fixture
+def copying(compiled_extension, tmp_path):
+    """A compiler that takes no time: what the session compiled, as a file that the umask lets others write."""
+    shutil.copy(cpp_extension._find(), tmp_path / "whole.so")
+    compiler = tmp_path / "copying"
+    compiler.write_text(f'#!/bin/sh\nfor last; do :; done\ncat {tmp_path}/whole.so > "$last" && chmod +x "$last"\n')
+    compiler.chmod(0o755)
+    return compiler
+
+
+def test_made_by_one_command_and_found_by_later_processes(copying, tmp_path):
     cache = tmp_path / "cache"
     assert used(cache) == WITHOUT
     shutil.rmtree(cache, ignore_errors=True)
     umask = os.umask(0o002)
     try:
-        file = make(cache)
+        file = make(cache, copying)
     finally:
         os.umask(umask)
     for folder in (cache, cache / "cpp_extensions", file.parent):
@@ -66,16 +76,6 @@ def test_made_by_one_command_and_found_by_later_processes(compiled_extension, tm
     assert os.listdir(cache / "cpp_extensions") == [file.parent.name]
     for program in (_USE, "import os; os.fork() or os._exit(0)\n" + _USE, _USE + "kept = out * 2"):
         assert WITH in used(cache, program)
-
-
-@pytest.fixture
-def copying(compiled_extension, tmp_path):
-    """A compiler that takes no time."""
-    shutil.copy(cpp_extension._find(), tmp_path / "whole.so")
-    compiler = tmp_path / "copying"
-    compiler.write_text(f'#!/bin/sh\nfor last; do :; done\ncp {tmp_path}/whole.so "$last"\n')
-    compiler.chmod(0o755)
-    return compiler
 
 
 def test_what_killed_builds_leave_is_removed(copying, tmp_path):

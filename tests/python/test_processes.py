@@ -89,7 +89,7 @@ if __name__ == "__main__":
     "lora.requires_grad_(); kept = dorajit.fused_dora_compose_autograd(lora, base, gain, 0.5)",
 ])
 def test_the_interpreter_ends_in_any_order(end):
-    assert processes.run("assert right()\n" + end) == ""
+    assert processes.run("assert right()\n" + end, fresh=True) == ""
 
 
 _WITHOUT_TORCH = """
@@ -116,7 +116,7 @@ try:
 except AttributeError as error:
     print(error)
 """
-    printed = processes.run(program, start=_WITHOUT_TORCH)
+    printed = processes.run(program, start=_WITHOUT_TORCH, fresh=True)
     assert "dorajit.fused_dora_compose needs PyTorch" in printed
     assert "has no attribute 'nothing'" in printed
 
