@@ -12,6 +12,7 @@ CALLS = ("engine_create", "compose", "compose_inner", "compose_residual", "backw
          "residual_backward", "backward_workspace", "residual_backward_workspace", "norm_assembly",
          "warmup", "explain", "launch", "launch_scalars", "workspace_bytes",
          "workspace_bytes_of_none", "operation", "operands", "engine_statistics", "explain_at")
+EXAMPLES = ("compose_c", "compose_cpp", "layer_cpp", "train_cpp")
 # What a compiler refuses, whose log the error has.
 COMPILED = ("compiled_compose", "compiled_warmup", "compiled_launch")
 
@@ -41,9 +42,9 @@ def run_example(program, cache_dir):
     return output.strip()
 
 
-def check_examples(installation, source, scratch):
+def check_examples(installation, source, scratch, names=EXAMPLES):
     ways = {"find_package": build_with_cmake, "pkg-config": build_with_pkg_config}
-    for name in ("compose_c", "compose_cpp", "layer_cpp", "train_cpp"):
+    for name in names:
         program = name.split("_")[0]
         for way, build_example in ways.items():
             folder = scratch / f"{name}-{way}"

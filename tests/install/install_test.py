@@ -171,7 +171,8 @@ def check_installation(build, source, scratch):
     moved.prefix.parent.mkdir()
     installation.prefix.rename(moved.prefix)
     say("moved the prefix")
-    check_examples(moved, source, scratch / "second")
+    # Of each language one: a move changes where the headers and the library are found, which is the same for all.
+    check_examples(moved, source, scratch / "second", ("compose_c", "compose_cpp"))
     (scratch / "databases").mkdir()
     check_shipped_databases(moved, scratch / "databases")
 
