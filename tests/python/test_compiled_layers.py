@@ -85,7 +85,9 @@ def test_each_layer_is_one_operator_each_way(device, make, dtype, autocast):
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_inductor(device, make, launches, dtype, autocast, dynamic):
     model = make(device, dtype)
-    compiled = torch.compile(model, fullgraph=True, dynamic=dynamic)
+    # With None the second size makes the graphs dynamic, too: one of the types is enough of C++ that is compiled again.
+    compiled = torch.compile(model, fullgraph=True, dynamic=dynamic, backend=(
+        "aot_eager" if device == "cpu" and dynamic and dtype is BF16 else "inductor"))
     for rows in (6, 7):
         x = torch.randn(3, rows, 24, device=device, dtype=dtype)
         launches()
