@@ -228,7 +228,8 @@ def main():
             print(json.dumps(row), flush=True)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"options": vars(options), "torch": torch.__version__,
+            json.dump({"options": vars(options), "device": torch.cuda.get_device_name() if options.device == "cuda" else "",
+                       "torch": torch.__version__,
                        "cpp_extension": dorajit.cpp_extension.module is not None, "rows": rows},
                       file, indent=1)
 

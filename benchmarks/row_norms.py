@@ -1,7 +1,7 @@
 """Row norms of W + s B A on a GPU, bf16: dorajit's kernel, the best Triton tile kernel (peers/weight_norm.py), the
 factored form (docs/layers.md) and PyTorch's dense expression, against what bytes and tensor cores allow.
 
-    python3 row_norms.py [--factors float32] [--json FILE]
+    python3 row_norms.py [--factors float32] [--ranks 4 16] [--json FILE]
 
 The Python package has to be on the path. Device times are medians of graph replays by turns with a cold L2, in
 microseconds (timing.py). The error is the largest of a row against float64, in units of
@@ -97,6 +97,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--factors", default="bfloat16")
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="the first so many of them")
+    parser.add_argument("--ranks", type=int, nargs="+", default=RANKS)
     parser.add_argument("--json")
     options = parser.parse_args()
     sampler = timing.Sampler()
@@ -105,7 +106,7 @@ def main():
               "bytes_per_second": round(bandwidth), "rows": []}
     with torch.no_grad():
         for shape in SHAPES[:options.shapes]:
-            for rank in RANKS:
+            for rank in options.ranks:
                 try:
                     row = measure(shape, rank, getattr(torch, options.factors), sampler, bandwidth)
                 except errors.Error as refused:

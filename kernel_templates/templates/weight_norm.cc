@@ -142,9 +142,9 @@ void add_wgmma(std::vector<Config>& space, SpaceKind kind) {
          {wgmma(128, 64, 6, 2, 1), wgmma(128, 64, 6, 2, 2), wgmma(128, 64, 6, 2, 4),
           wgmma(128, 64, 6, 2, 8), wgmma(64, 64, 4, 8, 2), wgmma(64, 64, 4, 8, 4),
           wgmma(64, 16, 4, 8, 2), wgmma(64, 16, 4, 8, 8), wgmma(128, 16, 4, 6, 1),
-          wgmma(128, 16, 4, 6, 2), wgmma(128, 16, 4, 6, 4), wgmma_stream(3, 2, 1),
-          wgmma_stream(3, 2, 2), wgmma_stream(3, 2, 4), wgmma_stream(3, 2, 8),
-          wgmma_stream(4, 2, 1), wgmma_stream(4, 2, 4)}) {
+          wgmma(128, 16, 4, 6, 2), wgmma(128, 16, 4, 6, 4), wgmma_stream(4, 2, 1),
+          wgmma_stream(4, 2, 2), wgmma_stream(4, 2, 4), wgmma_stream(4, 2, 8),
+          wgmma_stream(3, 2, 1), wgmma_stream(3, 2, 4)}) {
       add_once(space, as_config(config));
     }
     return;

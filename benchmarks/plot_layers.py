@@ -1,0 +1,62 @@
+"""Draws a chart of what layers.py measured: DoRA over LoRA. Needs matplotlib.
+
+    python3 plot_layers.py results/h200/layers.json --out results/h200/layers.png
+
+A column for each type of adapters, checkpointed and not; by rank the time of a training step, of a forward pass without
+gradients, the host's time and the peak of memory, each over that of PEFT's LoRA in the same run.
+"""
+
+import argparse
+import json
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+QUANTITIES = {"wall_ms": "training step", "forward_ms": "forward alone", "cpu_ms": "host time",
+              "peak_megabytes": "peak memory"}
+CONTENDERS = {"DoRA, PEFT": ("DoRA by PEFT", "#d79b3f"), "DoRA, dorajit": ("DoRA by dorajit", "#2e7d32")}
+SUFFIXES = {"": "bf16 adapters", ", fp32 adapters, autocast": "f32 adapters, autocast"}
+
+
+def draw(axes, rows, quantity, is_checkpointed, suffix):
+    found = {(row["rank"], row["name"]): row[quantity] for row in rows if row["checkpointed"] == is_checkpointed}
+    ranks = sorted({rank for rank, _ in found})
+    width = 0.4
+    for index, (name, (label, color)) in enumerate(CONTENDERS.items()):
+        heights = [found[rank, name + suffix] / found[rank, "LoRA, PEFT" + suffix] for rank in ranks]
+        bars = axes.bar([i + (index - 0.5) * width for i in range(len(ranks))], heights, width, label=label,
+                        color=color)
+        axes.bar_label(bars, fmt="%.2f", fontsize=7, padding=1)
+    axes.axhline(1, color="black", linewidth=0.8)
+    axes.set_xticks(range(len(ranks)), [f"rank {rank}" for rank in ranks], fontsize=8)
+    axes.margins(y=0.15)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("report")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--device", default="")
+    options = parser.parse_args()
+    with open(options.report, encoding="utf-8") as file:
+        report = json.load(file)
+    columns = [(is_checkpointed, suffix) for is_checkpointed in (True, False) for suffix in SUFFIXES]
+    figure, panels = plt.subplots(len(QUANTITIES), len(columns), figsize=(13, 9), sharey="row", layout="constrained")
+    for line, (quantity, title) in zip(panels, QUANTITIES.items()):
+        line[0].set_ylabel(title, fontsize=9)
+        for axes, (is_checkpointed, suffix) in zip(line, columns):
+            draw(axes, report["rows"], quantity, is_checkpointed, suffix)
+    for axes, (is_checkpointed, suffix) in zip(panels[0], columns):
+        axes.set_title(f"{SUFFIXES[suffix]}{', checkpointed' if is_checkpointed else ''}", fontsize=9)
+    panels[0][0].legend(fontsize=8)
+    shape = report["options"]
+    device = report.get("device", options.device)
+    figure.suptitle(f"{shape['layers']} Llama-shaped layers, width {shape['width']}, {shape['tokens']} tokens, over PEFT's "
+                    f"LoRA (1){', ' + device if device else ''}", fontsize=11)
+    figure.savefig(options.out, dpi=100)
+
+
+if __name__ == "__main__":
+    main()
