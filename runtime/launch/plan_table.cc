@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernel_templates/config_limits.h"
+
 namespace dorajit::launch {
 namespace {
 
@@ -107,7 +109,9 @@ const LaunchPlan* PlanTable::find_substitute(const Problem& problem,
   const std::scoped_lock lock(mutex_);
   for (const auto& plan : plans_) {
     if (plan->device == &device && plan->problem.variant == problem.variant &&
-        plan->answer.config[kernels::kVectorWidth] <= problem.vector_width) {
+        kernels::why_config_is_invalid(problem.variant, device.info().traits, problem.vector_width,
+                                       problem.largest_sizes(), plan->answer.config)
+            .empty()) {
       return plan.get();
     }
   }

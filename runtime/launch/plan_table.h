@@ -57,7 +57,7 @@ class PlanTable {
   // What the key of that number has by now; null beyond the last.
   [[nodiscard]] const LaunchPlan* at(std::size_t number) const;
 
-  // Any plan of the variant that may serve data of this alignment class on this device, or null.
+  // Any plan of the variant whose config is valid for the problem on this device, or null.
   [[nodiscard]] const LaunchPlan* find_substitute(const Problem& problem,
                                                   const device::Device& device) const;
 

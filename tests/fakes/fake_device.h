@@ -65,6 +65,7 @@ class FakeDevice final : public device::Device {
   void pose_as_gpu(int major, int minor) {
     pose_as_gpu();
     info_.target = compile::cuda_target(major, minor);
+    info_.traits.architecture = 10 * major + minor;
   }
   void set_driver(const std::string& version) { info_.driver_version = version; }
   [[nodiscard]] int copies() const { return copies_; }

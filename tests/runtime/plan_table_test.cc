@@ -5,7 +5,9 @@
 #include <atomic>
 #include <thread>
 
+#include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
+#include "tests/fakes/fake_device.h"
 
 namespace dorajit::launch {
 namespace {
@@ -50,6 +52,31 @@ TEST(PlanTable, NumbersKeysInTheOrderOfTheirFirstPlan) {
   EXPECT_EQ(table.at(1)->answer.config[kernels::kColumnsOfProgram], 256);
   EXPECT_EQ(table.at(2)->problem.key[kernels::kCols], 6);
   EXPECT_EQ(table.at(3), nullptr);
+}
+
+// A plan whose only stage holds 16 of the rank gives wrong results at others.
+TEST(PlanTable, ASubstituteHasAConfigThatIsValidForTheProblem) {
+  using enum kernels::ElementType;
+  tests::FakeDevice device(4);
+  device.pose_as_gpu(9, 0);
+  const kernels::Variant variant{
+      .operation = &kernels::operation("compose_low_rank"),
+      .types = {kBfloat16, kBfloat16, kBfloat16, kFloat32, kAbsent, kBfloat16, kAbsent}};
+  const auto problem = [&](std::int64_t rank) {
+    return make_problem(variant, kernels::DeviceKind::kCuda, {64, 256, rank});
+  };
+  PlanTable table;
+  LaunchPlan plan = plan_for(0);
+  plan.problem = problem(16);
+  plan.key = make_plan_key(plan.problem, {});
+  plan.device = &device;
+  const auto config = kernels::parse_config("r32-b128-w4-k16-s1-p1-t1-v8");
+  ASSERT_TRUE(config);
+  plan.answer.config = *config;
+  table.insert(std::move(plan));
+  EXPECT_NE(table.find_substitute(problem(8), device), nullptr);
+  EXPECT_EQ(table.find_substitute(problem(64), device), nullptr);
+  EXPECT_EQ(table.find_substitute(problem(128), device), nullptr);
 }
 
 TEST(PlanTable, KeysDifferInEveryPart) {
