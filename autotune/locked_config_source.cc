@@ -64,7 +64,8 @@ ConfigAnswer LockedConfigSource::find(const launch::Problem& problem, device::De
                                       launch::KernelCache& kernels) {
   const device::DeviceInfo& info = device.info();
   const ConfigAnswer standard{
-      .config = kernels::default_config(problem.variant, info.traits, problem.vector_width),
+      .config = kernels::default_config(problem.variant, info.traits, problem.vector_width,
+                                        problem.largest_sizes()),
       .rung = Rung::kDefault};
   const auto found = entries_.find({info.fingerprint, to_text(problem)});
   if (found == entries_.end()) {

@@ -72,6 +72,9 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
   // Below the widest class operands are misaligned on purpose, so that what is verified and
   // measured is what callers of that class have.
   const bool misaligned = shape.vector_width < kernels::widest_vector(variant, kind);
+  const auto moves_boxes = variant.operation->moves_boxes;
+  const bool has_boxes =
+      !misaligned && shape.vector_width > 1 && moves_boxes != nullptr && moves_boxes(shape.sizes);
   std::vector<Layout> layout;
   std::size_t offset = shape.guard_bytes;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -81,7 +84,9 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
     }
     const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant.types[i]));
     const std::size_t access =
-        std::min<std::size_t>(kWidestAccess, size * static_cast<std::size_t>(shape.vector_width));
+        has_boxes ? kWidestAccess
+                  : std::min<std::size_t>(kWidestAccess,
+                                          size * static_cast<std::size_t>(shape.vector_width));
     const auto rows = static_cast<std::size_t>(kernels::num_rows(operands[i].shape, shape.sizes));
     const auto length =
         static_cast<std::size_t>(kernels::row_length(operands[i].shape, shape.sizes));

@@ -1,30 +1,13 @@
 #include "autotune/tuning_session.h"
 
-#include <algorithm>
 #include <format>
 #include <vector>
 
-#include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/hash.h"
 
 namespace dorajit::autotune {
 namespace {
-
-// Candidates for the problem's sizes. The default stays whatever it is: it runs where nothing is
-// known.
-std::vector<kernels::Config> fitting_space(const launch::Problem& problem,
-                                           const device::DeviceInfo& device,
-                                           kernels::SpaceKind kind) {
-  auto space = kernels::config_space(problem.variant, device.traits, problem.vector_width, kind);
-  const auto is_invalid = [&](const kernels::Config& config) {
-    return !kernels::why_config_is_invalid(problem.variant, device.traits, problem.vector_width,
-                                           problem.largest_sizes(), config)
-                .empty();
-  };
-  space.erase(std::remove_if(space.begin() + 1, space.end(), is_invalid), space.end());
-  return space;
-}
 
 std::string hash_of(const std::vector<kernels::Config>& space) {
   Hasher hasher("space/1");
@@ -40,7 +23,8 @@ TuningSession::TuningSession(const launch::Problem& tuned_problem,
       device(tuned_device),
       space_kind(kind),
       problem_text(to_text(problem)),
-      space(fitting_space(problem, device, kind)),
+      space(kernels::config_space(problem.variant, device.traits, problem.vector_width, kind,
+                                  problem.largest_sizes())),
       environment{
           .driver = device.driver_version,
           .policy = kMeasurementPolicy,

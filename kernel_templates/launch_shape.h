@@ -14,6 +14,8 @@ struct StageShape {
   long long grid_y = 1;
   int threads = 0;       // of a program on CUDA
   int shared_bytes = 0;  // dynamic shared memory of a program on CUDA
+  // CUDA: a multiprocessor gets one program at most, which strides over what the others leave.
+  bool one_per_processor = false;
 
   [[nodiscard]] long long programs() const { return grid_x * grid_y; }
 };

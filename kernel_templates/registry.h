@@ -138,7 +138,11 @@ struct Operation {
   // all of them, all but the inputs, all but the outputs, and none.
   std::span<const unsigned> usual_forms{};
   bool has_broadcast = false;  // whether an operand is broadcast
-  bool is_one_row = false;     // the same for any shape: its tensors are taken for one long row
+  // Whether kernels with the widest vectors may have the copy engine of a GPU (TMA) move matrices
+  // of those sizes: the widest alignment class then asks for 16 bytes of each matrix and of its
+  // rows, also of one that limits no vectors. Null: never.
+  bool (*moves_boxes)(const Sizes& sizes) = nullptr;
+  bool is_one_row = false;  // the same for any shape: its tensors are taken for one long row
   // How far from the reference an output may be beyond its rounding, relative to the larger of the
   // element and the root mean square of the output. 0: no bit may differ. Two configs always give
   // the same bits.

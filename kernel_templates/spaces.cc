@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernel_templates/config_limits.h"
 #include "kernel_templates/template.h"
 
 namespace dorajit::kernels {
@@ -28,9 +29,29 @@ Config default_config(const Variant& variant, const SpaceTraits& traits, int vec
   return template_of(variant).default_config(variant, traits, vector_width);
 }
 
+Config default_config(const Variant& variant, const SpaceTraits& traits, int vector_width,
+                      const Sizes& sizes) {
+  const auto of_sizes = template_of(variant).default_for_sizes;
+  return of_sizes == nullptr ? default_config(variant, traits, vector_width)
+                             : of_sizes(variant, traits, vector_width, sizes);
+}
+
 std::vector<Config> config_space(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind) {
   return template_of(variant).config_space(variant, traits, vector_width, kind);
+}
+
+std::vector<Config> config_space(const Variant& variant, const SpaceTraits& traits,
+                                 int vector_width, SpaceKind kind, const Sizes& sizes) {
+  // The default stays whatever it is: it runs where nothing is known.
+  std::vector<Config> space = {default_config(variant, traits, vector_width, sizes)};
+  for (const Config& config : config_space(variant, traits, vector_width, kind)) {
+    if (config != space.front() &&
+        why_config_is_invalid(variant, traits, vector_width, sizes, config).empty()) {
+      space.push_back(config);
+    }
+  }
+  return space;
 }
 
 double misfit(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,

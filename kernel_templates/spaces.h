@@ -22,12 +22,21 @@ struct SpaceTraits {
 int widest_vector(const Variant& variant, DeviceKind kind);
 
 // The config that runs when nothing is known. Valid for every problem whose alignment class is at
-// least `vector_width` (1 on the CPU).
+// least `vector_width` (1 on the CPU), unless those of its sizes have a default of their own.
 Config default_config(const Variant& variant, const SpaceTraits& traits, int vector_width);
+
+// The same for problems of those sizes, for which it is valid: of bucketed dimensions the largest
+// of the bucket.
+Config default_config(const Variant& variant, const SpaceTraits& traits, int vector_width,
+                      const Sizes& sizes);
 
 // Every config to try for problems of that alignment class, the default first, without repeats.
 std::vector<Config> config_space(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind);
+
+// The same for problems of those sizes: those that are valid for them, their default first.
+std::vector<Config> config_space(const Variant& variant, const SpaceTraits& traits,
+                                 int vector_width, SpaceKind kind, const Sizes& sizes);
 
 // How badly a config, which may have won elsewhere, fits the sizes on a device like that: in
 // factors of two of distance between sizes (autotune/nearest_winner.h). 0 if it fits.

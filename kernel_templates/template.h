@@ -3,7 +3,6 @@
 // An operation names the template that serves a variant of it; templates/ has an object for each.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -33,6 +32,9 @@ struct Template {
   Config builtin_config{};  // of the CPU kernels that the library holds
 
   Config (*default_config)(const Variant& variant, const SpaceTraits& traits, int vector_width);
+  // The default for problems of those sizes. Null: it is that of all sizes.
+  Config (*default_for_sizes)(const Variant& variant, const SpaceTraits& traits, int vector_width,
+                              const Sizes& sizes) = nullptr;
   std::vector<Config> (*config_space)(const Variant& variant, const SpaceTraits& traits,
                                       int vector_width, SpaceKind kind);
   std::string (*why_config_is_invalid)(const Variant& variant, const SpaceTraits& traits,
@@ -47,8 +49,8 @@ struct Template {
   std::string (*why_config_does_not_fit)(const Variant& variant, const SpaceTraits& traits,
                                          const Sizes& sizes, const Config& config) = nullptr;
   // The tensor maps that its CUDA kernels take behind the arguments. Null: they take none.
-  std::array<TensorBox, kTensorMaps> (*tensor_boxes)(const Variant& variant, const Config& config,
-                                                     const KernelArguments& arguments) = nullptr;
+  TensorBoxes (*tensor_boxes)(const Variant& variant, const Config& config,
+                              const KernelArguments& arguments) = nullptr;
   // Null: every config fits every size as well as another.
   double (*misfit)(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                    const Config& config) = nullptr;

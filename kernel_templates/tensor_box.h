@@ -2,12 +2,15 @@
 // which the device makes a tensor map.
 #pragma once
 
+#include <array>
+#include <cstddef>
+
 #include "kernel_templates/arguments.h"
 #include "kernel_templates/element_type.h"
 
 namespace dorajit::kernels {
 
-inline constexpr int kTensorMaps = 3;  // of a kernel that takes any
+inline constexpr std::size_t kTensorMaps = 5;  // of a kernel, at most
 
 // A row of a box has 128 bytes, which are stored with the 128-byte swizzle; what lies beyond the
 // matrix arrives as zeros.
@@ -19,6 +22,12 @@ struct TensorBox {
   long long columns = 0;
   long long row_bytes = 0;  // from a row of the matrix to the next; a multiple of 16
   int box_rows = 0;
+};
+
+// Those whose maps a kernel takes, as the only parameter behind its arguments, in their order.
+struct TensorBoxes {
+  std::array<TensorBox, kTensorMaps> boxes{};
+  std::size_t count = 0;
 };
 
 }  // namespace dorajit::kernels

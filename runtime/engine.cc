@@ -163,8 +163,8 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
   if (answer.refusal) return std::unexpected(*std::move(answer.refusal));
   auto ready = ready_kernel(kernels_, problem, device, answer.config);
   if (!ready) {
-    const kernels::Config fallback =
-        kernels::default_config(problem.variant, device.info().traits, problem.vector_width);
+    const kernels::Config fallback = kernels::default_config(
+        problem.variant, device.info().traits, problem.vector_width, problem.largest_sizes());
     if (answer.config == fallback) return std::unexpected(std::move(ready).error());
     log_once(LogLevel::kWarning, to_text(problem),
              std::format("config {} of {} cannot be used, the default runs instead: {}",

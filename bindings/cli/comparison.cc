@@ -83,7 +83,8 @@ Result<Comparison> compare(Engine& engine, device::Device& device, const launch:
   DORAJIT_ASSIGN(
       const launch::ReadyKernel standard,
       kernels.get(device, variant,
-                  kernels::default_config(variant, device.info().traits, problem.vector_width)));
+                  kernels::default_config(variant, device.info().traits, problem.vector_width,
+                                          problem.largest_sizes())));
   DORAJIT_ASSIGN(const launch::ReadyKernel tuned, kernels.get(device, variant, winner));
 
   DORAJIT_ASSIGN(const std::int64_t budget,

@@ -152,9 +152,10 @@ Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
   for (const launch::Problem& problem : problems) {
     Explained explained{.problem = problem, .config = {}, .looks = source.explain(problem, device)};
     const RungLook& best = autotune::best_of(explained.looks);
-    explained.config =
-        best.winner ? best.winner->config
-                    : kernels::default_config(problem.variant, device.traits, problem.vector_width);
+    explained.config = best.winner
+                           ? best.winner->config
+                           : kernels::default_config(problem.variant, device.traits,
+                                                     problem.vector_width, problem.largest_sizes());
     const bool is_exact =
         best.rung == launch::Rung::kUserDatabase || best.rung == launch::Rung::kShippedDatabase;
     explained.is_tuned_first = may_tune && (!is_exact || best.is_stale);

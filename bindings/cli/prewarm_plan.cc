@@ -75,7 +75,8 @@ std::vector<ArtifactBuild> plan_prewarm(const compile::Target& target,
   std::set<std::string> planned;
   for (const launch::Problem& problem : problems) {
     std::vector<kernels::Config> configs = autotune::choose_configs(
-        kernels::config_space(problem.variant, devices.front().traits, problem.vector_width, kind),
+        kernels::config_space(problem.variant, devices.front().traits, problem.vector_width, kind,
+                              problem.largest_sizes()),
         kind, {}, most_configs > 0 ? most_configs : settings.tune_candidates);
     for (const device::DeviceInfo& device : devices) {
       std::ranges::copy(answers(problem, device, composition), std::back_inserter(configs));

@@ -1,5 +1,5 @@
-// Tiles that the copy engine (TMA) brings to shared memory, and the barriers that say when they are
-// there: sm_90 and newer.
+// Tiles that the copy engine (TMA) moves between global and shared memory, and the barriers that
+// say when they are there: sm_90 and newer.
 #pragma once
 
 namespace dorajit::kernels {
@@ -66,6 +66,33 @@ __device__ __forceinline__ void copy_box(unsigned to, const TensorMap& map, int 
       " [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
       "l"(&map), "r"(column), "r"(row), "r"(full.address)
       : "memory");
+}
+
+// Fetches a map before its first use.
+__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Starts the copy of a box from shared memory to (column, row) of the map's matrix. Rows beyond the
+// matrix are dropped, and so are columns, but in units of 16 bytes: a row that ends within a unit
+// is written up to the unit's end.
+__device__ __forceinline__ void store_box(const TensorMap& map, int column, int row,
+                                          unsigned from) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
+      "r"(column), "r"(row), "r"(from)
+      : "memory");
+}
+
+// Ends the group of the boxes that this thread has started to store since the last.
+__device__ __forceinline__ void end_stored_boxes() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Until the boxes of all groups of this thread but the last kPending have left shared memory.
+template <int kPending>
+__device__ __forceinline__ void wait_for_stored_boxes() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
 // The place in a ring of buffers, and the parity of the phase that its barriers are in.

@@ -8,6 +8,13 @@
 
 namespace dorajit::kernels {
 
+// As templates/weight_norm_launch.cc lists them.
+struct NormMaps {
+  TensorMap weight;
+  TensorMap lora_a;
+  TensorMap lora_b;
+};
+
 template <WeightNormConfig kConfig, ElementType... kTypes>
 constexpr auto choose_weight_norm() {
   if constexpr (kConfig.instruction == NormInstruction::kWgmma || wgmma_streams(kConfig)) {
@@ -39,10 +46,8 @@ using WeightNormKernel = decltype(choose_weight_norm<kConfig, kTypes...>());
   extern "C" __global__ void DORAJIT_NORM_PAIRS(config)                                       \
       __launch_bounds__(dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::kThreads, 1) \
           dorajit_kernel(const __grid_constant__ dorajit::kernels::KernelArguments arguments, \
-                         const __grid_constant__ dorajit::kernels::TensorMap weight,          \
-                         const __grid_constant__ dorajit::kernels::TensorMap lora_a,          \
-                         const __grid_constant__ dorajit::kernels::TensorMap lora_b) {        \
-    dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::run(arguments, weight, lora_a,   \
-                                                                 lora_b);                     \
+                         const __grid_constant__ dorajit::kernels::NormMaps maps) {           \
+    dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::run(arguments, maps.weight,      \
+                                                                 maps.lora_a, maps.lora_b);   \
   }                                                                                           \
   DORAJIT_WEIGHT_NORM_SECOND_STAGE(config.most_parts, __VA_ARGS__)

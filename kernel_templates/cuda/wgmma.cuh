@@ -55,7 +55,10 @@ inline constexpr int kWgmmaColumns = 128;
 #define DORAJIT_SIXTEEN_SUMS(i)                                             \
   DORAJIT_FOUR_SUMS(i), DORAJIT_FOUR_SUMS(i + 4), DORAJIT_FOUR_SUMS(i + 8), \
       DORAJIT_FOUR_SUMS(i + 12)
-#define DORAJIT_WGMMA(type)                                                             \
+#define DORAJIT_64_SUMS(i)                                                             \
+  DORAJIT_SIXTEEN_SUMS(i), DORAJIT_SIXTEEN_SUMS(i + 16), DORAJIT_SIXTEEN_SUMS(i + 32), \
+      DORAJIT_SIXTEEN_SUMS(i + 48)
+#define DORAJIT_WGMMA_128(type, transposes_right)                                       \
   asm volatile(                                                                         \
       "{\n"                                                                             \
       ".reg .pred accumulates;\n"                                                       \
@@ -65,23 +68,69 @@ inline constexpr int kWgmmaColumns = 128;
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31," \
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47," \
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"  \
-      "}, %64, %65, accumulates, 1, 1, 0, 1;\n"                                         \
+      "}, %64, %65, accumulates, 1, 1, 0, " transposes_right                            \
+      ";\n"                                                                             \
       "}"                                                                               \
-      : DORAJIT_SIXTEEN_SUMS(0), DORAJIT_SIXTEEN_SUMS(16), DORAJIT_SIXTEEN_SUMS(32),    \
-        DORAJIT_SIXTEEN_SUMS(48)                                                        \
+      : DORAJIT_64_SUMS(0)                                                              \
       : "l"(left), "l"(right), "r"(static_cast<int>(accumulates)))
 
 template <ElementType kType>
 __device__ __forceinline__ void multiply_tiles(float (&sum)[64], unsigned long long left,
                                                unsigned long long right, bool accumulates) {
   if constexpr (kType == ElementType::kBfloat16) {
-    DORAJIT_WGMMA("bf16");
+    DORAJIT_WGMMA_128("bf16", "1");
   } else {
-    DORAJIT_WGMMA("f16");
+    DORAJIT_WGMMA_128("f16", "1");
   }
 }
 
-#undef DORAJIT_WGMMA
+// sum = left * right^T, or + sum with `accumulates`, of 64 rows of `left`, 128 or 256 of `right`
+// and 16 of k. The sums lie in registers as multiply_tiles() leaves them.
+#define DORAJIT_WGMMA_256(type)                                                                    \
+  asm volatile(                                                                                    \
+      "{\n"                                                                                        \
+      ".reg .pred accumulates;\n"                                                                  \
+      "setp.ne.b32 accumulates, %130, 0;\n"                                                        \
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type                                 \
+      " {"                                                                                         \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "           \
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "           \
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "           \
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "           \
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "           \
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "     \
+      "%111, "                                                                                     \
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
+      "%127"                                                                                       \
+      "}, %128, %129, accumulates, 1, 1, 0, 0;\n"                                                  \
+      "}"                                                                                          \
+      : DORAJIT_64_SUMS(0), DORAJIT_64_SUMS(64)                                                    \
+      : "l"(left), "l"(right), "r"(static_cast<int>(accumulates)))
+
+template <ElementType kType>
+__device__ __forceinline__ void multiply_rows(float (&sum)[64], unsigned long long left,
+                                              unsigned long long right, bool accumulates) {
+  if constexpr (kType == ElementType::kBfloat16) {
+    DORAJIT_WGMMA_128("bf16", "0");
+  } else {
+    DORAJIT_WGMMA_128("f16", "0");
+  }
+}
+
+template <ElementType kType>
+__device__ __forceinline__ void multiply_rows(float (&sum)[128], unsigned long long left,
+                                              unsigned long long right, bool accumulates) {
+  if constexpr (kType == ElementType::kBfloat16) {
+    DORAJIT_WGMMA_256("bf16");
+  } else {
+    DORAJIT_WGMMA_256("f16");
+  }
+}
+
+#undef DORAJIT_WGMMA_256
+#undef DORAJIT_WGMMA_128
+#undef DORAJIT_64_SUMS
 #undef DORAJIT_SIXTEEN_SUMS
 #undef DORAJIT_FOUR_SUMS
 

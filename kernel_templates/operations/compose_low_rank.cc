@@ -33,7 +33,7 @@ constexpr OperandShape kRowsCols = {
 constexpr OperandShape kOfCols = {.text = "cols", .inner = kLowRankColumns};
 
 constexpr Operand kOperands[] = {
-    // The rows of both factors are short: kernels find out at run time how they are aligned.
+    // Kernels by mma.sync find out at run time how the rows of both factors are aligned.
     {.name = "low", .role = kInput, .shape = kRowsRank, .limits_vectors = false},
     {.name = "lora_B", .role = kInput, .shape = kColsRank, .limits_vectors = false},
     {"result", kInput, kRowsCols},
@@ -96,6 +96,8 @@ std::string_view why_not(const Variant& variant) {
          "product and call compose_residual";
 }
 
+bool moves_boxes(const Sizes& sizes) { return low_rank_is_long(sizes[kLowRankRank]); }
+
 const Template& select(const Variant&) { return compose_low_rank_template; }
 
 }  // namespace
@@ -111,6 +113,7 @@ extern constinit const Operation operation_compose_low_rank = checked({
     .select_template = select,
     .builtin = BuiltinComposeLowRank::kernel,
     .why_unsupported = why_not,
+    .moves_boxes = moves_boxes,
     .tolerance = 2e-5,
 });
 

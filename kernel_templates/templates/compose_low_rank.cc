@@ -5,20 +5,19 @@
 #include <initializer_list>
 
 #include "kernel_templates/builtin_compose_low_rank.h"
-#include "kernel_templates/partial_sums.h"
+#include "kernel_templates/templates/compose_low_rank_launch.h"
 #include "kernel_templates/templates/shared_memory.h"
 
 namespace dorajit::kernels {
 namespace {
 
+using enum LowRankInstruction;
 using enum ResultPrefetch;
 
 constexpr int kFirstTensorCores = 80;  // that multiply bf16
-constexpr char kRankStep = 'k';
-constexpr char kStages = 's';
-constexpr char kPrefetch = 'p';
-constexpr char kTiles = 't';
+constexpr int kWgmmaArchitecture = 90;
 constexpr int kWidestStep = 64;
+constexpr int kMostStages = 8;
 constexpr const char* kNotAllowed = "its template does not allow it";
 
 // The tile of a program, and how it is worked on.
@@ -39,17 +38,6 @@ LowRankConfig config_of(const Tile& tile, int rank_step, int stages, int vector_
           .prefetch = tile.prefetch,
           .tiles = tile.tiles,
           .vector_width = vector_width};
-}
-
-LowRankConfig low_rank_config_from(const Config& config) {
-  return {.rows = config[kRowsOfProgram],
-          .columns = config[kColumnsOfProgram],
-          .warps = config[kWarps],
-          .rank_step = config[kRankStep],
-          .stages = config[kStages],
-          .prefetch = static_cast<ResultPrefetch>(config[kPrefetch]),
-          .tiles = config[kTiles],
-          .vector_width = config[kVectorWidth]};
 }
 
 // Registers hold the products of so many rows of a warp, and more where they do not hold the result
@@ -75,13 +63,66 @@ Tile fitted(Tile tile, const Variant& variant, int vector_width) {
   return tile;
 }
 
+// Whether the copy engine can move all matrices of problems of the widest vectors.
+bool can_use_wgmma(const Variant& variant, const SpaceTraits& traits, int vector_width) {
+  return traits.kind == DeviceKind::kCuda && traits.architecture == kWgmmaArchitecture &&
+         vector_width == widest_vector(variant, traits.kind);
+}
+
+// Columns of the narrowest matrix that make 16 bytes: the copy engine stores no less.
+int columns_of_unit(const Variant& variant) {
+  const auto is_narrow = [&](LowRankOperand operand) {
+    return variant.has(operand) && size_in_bytes(variant.types[operand]) == 2;
+  };
+  return is_narrow(kLowRankResult) || is_narrow(kLowRankOut) || is_narrow(kLowRankInner) ? 8 : 4;
+}
+
+// Whether wgmma serves sizes of problems that can use it. Then mma.sync does not.
+bool is_for_wgmma(const Variant& variant, const Sizes& sizes) {
+  return low_rank_is_long(sizes[kLowRankRank]) &&
+         sizes[kLowRankColumns] % columns_of_unit(variant) == 0;
+}
+
+LowRankConfig wgmma(const Variant& variant, int rows, int columns, bool by_turns, int stages) {
+  return {.rows = rows,
+          .columns = columns,
+          .stages = stages,
+          .vector_width = widest_vector(variant, DeviceKind::kCuda),
+          .instruction = kWgmma,
+          .by_turns = by_turns};
+}
+
+// With the most stages that shared memory has room for.
+LowRankConfig deepest_wgmma(const Variant& variant, const SpaceTraits& traits, int rows,
+                            int columns, bool by_turns) {
+  LowRankConfig config = wgmma(variant, rows, columns, by_turns, kMostStages);
+  while (config.stages > 1 &&
+         !why_beyond_shared_memory(low_rank_program_bytes(variant, config), traits).empty()) {
+    --config.stages;
+  }
+  return config;
+}
+
 Config cpu_config(int rows, int workers) { return {{kWarps, workers}, {kRowsOfProgram, rows}}; }
 
-// The default serves every rank.
+// By mma.sync, for every rank.
 Config choose_default(const Variant& variant, const SpaceTraits& traits, int vector_width) {
   if (traits.kind == DeviceKind::kCpu) return cpu_config(kBuiltinLowRankRows, traits.processors);
   const Tile tile = fitted({64, 128, 4, kInRegisters}, variant, vector_width);
   return as_config(config_of(tile, 32, 3, vector_width));
+}
+
+// Groups by turns keep a tile of the result each; where it is wide, they leave few stages.
+Config choose_for_sizes(const Variant& variant, const SpaceTraits& traits, int vector_width,
+                        const Sizes& sizes) {
+  if (!can_use_wgmma(variant, traits, vector_width) || !is_for_wgmma(variant, sizes)) {
+    return choose_default(variant, traits, vector_width);
+  }
+  constexpr int kEnoughStages = 4;
+  const LowRankConfig by_turns = deepest_wgmma(variant, traits, 128, 128, true);
+  return as_config(by_turns.stages >= kEnoughStages
+                       ? by_turns
+                       : deepest_wgmma(variant, traits, 128, 128, false));
 }
 
 void add_once(std::vector<Config>& space, const Config& config) {
@@ -139,12 +180,31 @@ void add_comprehensive(std::vector<Config>& space, int vector_width) {
   }
 }
 
+void add_wgmma(std::vector<Config>& space, const Variant& variant, const SpaceTraits& traits,
+               SpaceKind kind) {
+  for (const bool by_turns : {true, false}) {
+    for (const int rows : {128, 64}) {
+      for (const int columns : {128, 256}) {
+        const bool is_slim = columns == 128 ? rows == 128 || by_turns : rows == 128 && !by_turns;
+        if (kind == SpaceKind::kSlim && !is_slim) continue;
+        const LowRankConfig deepest = deepest_wgmma(variant, traits, rows, columns, by_turns);
+        add_once(space, as_config(deepest));
+        if (kind == SpaceKind::kSlim) continue;
+        for (int stages = 2; stages < deepest.stages; ++stages) {
+          add_once(space, as_config(wgmma(variant, rows, columns, by_turns, stages)));
+        }
+      }
+    }
+  }
+}
+
 std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind) {
   std::vector<Config> space = {choose_default(variant, traits, vector_width)};
   if (traits.kind == DeviceKind::kCpu) {
     add_cpu(space, traits.processors, kind);
   } else {
+    if (can_use_wgmma(variant, traits, vector_width)) add_wgmma(space, variant, traits, kind);
     add_slim(space, variant, vector_width);
     if (kind == SpaceKind::kComprehensive) add_comprehensive(space, vector_width);
   }
@@ -160,7 +220,16 @@ bool is_among(int value, std::initializer_list<int> values) {
   return std::ranges::contains(values, value);
 }
 
+bool has_known_wgmma_sizes(const LowRankConfig& config) {
+  constexpr int kMostProducts = 64 * 256;  // of a group, in registers
+  const int group_rows = low_rank_group_rows(config);
+  return is_among(config.rows, {64, 128}) && is_among(config.columns, {128, 256}) &&
+         is_among(group_rows, {64, 128}) && group_rows * config.columns <= kMostProducts &&
+         config.stages >= 2 && config.stages <= kMostStages;
+}
+
 bool has_known_sizes(const Variant& variant, const LowRankConfig& config) {
+  if (config.instruction == kWgmma) return has_known_wgmma_sizes(config);
   if (!is_among(config.rows, {16, 32, 64, 128, 256}) || !is_among(config.columns, {64, 128, 256}) ||
       !is_among(config.warps, {1, 2, 4, 8}) || !is_among(config.rank_step, {16, 32, kWidestStep}) ||
       config.stages < 1 || config.stages > 8 || !is_among(config.tiles, {1, 2, 4, 8}) ||
@@ -187,15 +256,26 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
     return "compose_low_rank multiplies on tensor cores that came with sm_80; on older GPUs use a "
            "matrix product and compose_residual";
   }
-  return why_beyond_shared_memory(low_rank_shared_bytes(own), traits);
+  if (own.instruction == kWgmma && !can_use_wgmma(variant, traits, own.vector_width)) {
+    return "it uses wgmma, which needs sm_90 and data that is aligned to 16 bytes";
+  }
+  return why_beyond_shared_memory(low_rank_program_bytes(variant, own), traits);
 }
 
-std::string why_not_for(const Variant&, const SpaceTraits& traits, const Sizes& sizes,
+std::string why_not_for(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                         const Config& config) {
   if (traits.kind == DeviceKind::kCpu) return {};
   const std::int64_t rank = sizes[kLowRankRank];
-  const int step = config[kRankStep];
-  if (config[kStages] > 1) {
+  const LowRankConfig own = low_rank_config_from(config);
+  const bool is_long = is_for_wgmma(variant, sizes);
+  if (own.instruction == kWgmma) {
+    return is_long ? "" : "mma.sync serves those sizes";
+  }
+  if (is_long && can_use_wgmma(variant, traits, own.vector_width)) {
+    return "wgmma serves those sizes";
+  }
+  const int step = own.rank_step;
+  if (own.stages > 1) {
     // The narrower ring is there for the default, which serves every rank.
     return step == kWidestStep && rank <= step ? "one stage holds all of the rank" : "";
   }
@@ -203,78 +283,48 @@ std::string why_not_for(const Variant&, const SpaceTraits& traits, const Sizes& 
   return step > 16 && rank <= step / 2 ? "half of its stage would do" : "";
 }
 
-std::string expression(const Config& config) {
-  if (config[kColumnsOfProgram] == 0) {
-    return std::format("dorajit::kernels::LowRankConfig{{.rows = {}}}", config[kRowsOfProgram]);
-  }
-  return std::format(
-      "dorajit::kernels::LowRankConfig{{{}, {}, {}, {}, {}, "
-      "static_cast<dorajit::kernels::ResultPrefetch>({}), {}, {}}}",
-      config[kRowsOfProgram], config[kColumnsOfProgram], config[kWarps], config[kRankStep],
-      config[kStages], config[kPrefetch], config[kTiles], config[kVectorWidth]);
-}
-
-LaunchShape shape_launch(const Variant&, const Config& config, const KernelArguments& arguments) {
-  const long long rows = arguments.sizes[kLowRankRows];
-  const long long columns = arguments.sizes[kLowRankColumns];
-  const long long rank = low_rank_depth(arguments.scalars[0], arguments.sizes[kLowRankRank]);
-  constexpr double kProductsOfAnElement = 8;  // that take as long as composing it
-  LaunchShape shape{.run = {},
-                    .work = static_cast<double>(rows) * static_cast<double>(columns) *
-                            (1 + static_cast<double>(rank) / kProductsOfAnElement)};
-  const bool is_on_cpu = config[kColumnsOfProgram] == 0;
-  shape.run.grid_x = divide_up(columns, is_on_cpu ? kLowRankCpuColumns : config[kColumnsOfProgram]);
-  shape.run.grid_y = divide_up(
-      rows, static_cast<long long>(config[kRowsOfProgram]) * (is_on_cpu ? 1 : config[kTiles]));
-  if (is_on_cpu) return shape;
-  shape.run.threads = config[kWarps] * kThreadsPerWarp;
-  shape.run.shared_bytes = static_cast<int>(low_rank_shared_bytes(low_rank_config_from(config)));
-  return shape;
-}
-
 std::int64_t no_workspace(const Variant&, const Sizes&) { return 0; }
 
 // A whole program of every config in the spaces and an end within the next, all of the rank; few
-// enough columns for the host.
-std::vector<Sizes> list_verification_sizes(const Variant&, const Sizes& problem) {
+// enough columns for the host. Those of wgmma end with a unit of the copy engine, and one has so
+// many tiles that programs have several.
+std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& problem) {
   constexpr std::int64_t kMostColumns = 512;
   constexpr std::int64_t kMostProducts = 1 << 28;
   constexpr std::int64_t kRows = 515;
   const std::int64_t rank = problem[kLowRankRank];
+  const std::int64_t unit = is_for_wgmma(variant, problem) ? columns_of_unit(variant) : 1;
   const std::int64_t columns =
       std::min(problem[kLowRankColumns] <= kMostColumns
                    ? problem[kLowRankColumns]
                    : kMostColumns + problem[kLowRankColumns] % kMostColumns,
-               kMostProducts / (kRows * (rank + 1)));
-  const std::int64_t rows = kRows;
-  return {{rows, columns, rank},
-          {rows, columns, rank},
-          {std::max<std::int64_t>(1, rows / 2), std::max<std::int64_t>(1, columns - 3), rank}};
+               kMostProducts / (kRows * (rank + 1)) / unit * unit);
+  const Sizes ragged = {kRows / 2, std::max<std::int64_t>(1, columns - (unit > 1 ? unit : 3)),
+                        rank};
+  if (unit == 1) return {{kRows, columns, rank}, {kRows, columns, rank}, ragged};
+  constexpr Sizes kSeveralTiles = {1156, 2056, kLowRankMmaRank + 8};
+  return {{kRows, columns, rank}, kSeveralTiles, ragged};
 }
 
 }  // namespace
-
-Config as_config(const LowRankConfig& config) {
-  return {{kRowsOfProgram, config.rows}, {kColumnsOfProgram, config.columns},
-          {kWarps, config.warps},        {kRankStep, config.rank_step},
-          {kStages, config.stages},      {kPrefetch, static_cast<int>(config.prefetch)},
-          {kTiles, config.tiles},        {kVectorWidth, config.vector_width}};
-}
 
 extern constinit const Template compose_low_rank_template = {
     .name = "compose_low_rank",
     .cuda_source = "cuda/compose_low_rank.cuh",
     .cpu_source = "cpu/compose_low_rank.h",
     .entry_macro = "DORAJIT_COMPOSE_LOW_RANK_KERNEL",
+    .specific_architecture = kWgmmaArchitecture,
     .builtin_config = {{kWarps, 1}, {kRowsOfProgram, kBuiltinLowRankRows}},
     .default_config = choose_default,
+    .default_for_sizes = choose_for_sizes,
     .config_space = list_configs,
     .why_config_is_invalid = why_invalid,
-    .config_expression = expression,
-    .launch_shape = shape_launch,
+    .config_expression = low_rank_config_expression,
+    .launch_shape = shape_low_rank_launch,
     .workspace_bytes = no_workspace,
     .verification_sizes = list_verification_sizes,
     .why_config_does_not_fit = why_not_for,
+    .tensor_boxes = list_low_rank_boxes,
 };
 
 }  // namespace dorajit::kernels

@@ -1,11 +1,10 @@
 #include "kernel_templates/templates/weight_norm_launch.h"
 
-#include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <format>
 
 #include "kernel_templates/partial_sums.h"
+#include "kernel_templates/templates/matrix_boxes.h"
 #include "kernel_templates/templates/weight_norm.h"
 
 namespace dorajit::kernels {
@@ -40,25 +39,6 @@ int threads_of(const WeightNormConfig& config) {
 StageShape program_shape(const WeightNormConfig& config, long long rank) {
   return {.threads = threads_of(config),
           .shared_bytes = static_cast<int>(norm_shared_bytes(config, rank))};
-}
-
-TensorBox box_of(const KernelArguments& arguments, const Variant& variant, Operand operand,
-                 long long rows, long long columns, int box_rows) {
-  const OperandArgument& argument = arguments.operands[operand];
-  const int size = size_in_bytes(variant.types[operand]);
-  // The stride of a single row is nobody's; maps want one all the same.
-  const long long stride =
-      argument.row_stride > 0 ? argument.row_stride * size : divide_up(columns * size, 16) * 16;
-  if (rows == 0 || columns == 0 || std::bit_cast<std::uintptr_t>(argument.data) % 16 != 0 ||
-      stride % 16 != 0) {
-    return {};
-  }
-  return {.data = argument.data,
-          .type = variant.types[operand],
-          .rows = rows,
-          .columns = columns,
-          .row_bytes = stride,
-          .box_rows = box_rows};
 }
 
 }  // namespace
@@ -133,14 +113,16 @@ LaunchShape shape_norm_launch(const Variant&, const Config& config,
   return shape;
 }
 
-std::array<TensorBox, kTensorMaps> list_norm_boxes(const Variant& variant, const Config& config,
-                                                   const KernelArguments& arguments) {
+TensorBoxes list_norm_boxes(const Variant& variant, const Config& config,
+                            const KernelArguments& arguments) {
   const WeightNormConfig own = norm_config_from(config);
-  if (own.instruction != kWgmma && !wgmma_streams(own)) return {};
+  TensorBoxes boxes{.count = 3};  // of which kernels by other instructions read none
+  if (own.instruction != kWgmma && !wgmma_streams(own)) return boxes;
   const auto [rows, columns, rank] = arguments.sizes;
-  return {box_of(arguments, variant, kWeight, rows, columns, own.rows),
-          box_of(arguments, variant, kLoraA, rank, columns, own.rank_step),
-          box_of(arguments, variant, kLoraB, rows, rank, own.rows)};
+  boxes.boxes = {box_of(arguments, variant, kWeight, rows, columns, own.rows),
+                 box_of(arguments, variant, kLoraA, rank, columns, own.rank_step),
+                 box_of(arguments, variant, kLoraB, rows, rank, own.rows)};
+  return boxes;
 }
 
 }  // namespace dorajit::kernels

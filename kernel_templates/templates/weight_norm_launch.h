@@ -1,7 +1,6 @@
 // What follows from a config of weight_norm: its kernel, its launches and the boxes of its maps.
 #pragma once
 
-#include <array>
 #include <string>
 
 #include "kernel_templates/template.h"
@@ -19,7 +18,7 @@ long long norm_shared_bytes(const WeightNormConfig& config, long long rank);
 std::string norm_config_expression(const Config& config);
 LaunchShape shape_norm_launch(const Variant& variant, const Config& config,
                               const KernelArguments& arguments);
-std::array<TensorBox, kTensorMaps> list_norm_boxes(const Variant& variant, const Config& config,
-                                                   const KernelArguments& arguments);
+TensorBoxes list_norm_boxes(const Variant& variant, const Config& config,
+                            const KernelArguments& arguments);
 
 }  // namespace dorajit::kernels

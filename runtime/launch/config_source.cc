@@ -25,8 +25,8 @@ std::string_view name(Rung rung) {
 }
 
 ConfigAnswer DefaultConfigs::find(const Problem& problem, device::Device& device, KernelCache&) {
-  return {.config =
-              kernels::default_config(problem.variant, device.info().traits, problem.vector_width),
+  return {.config = kernels::default_config(problem.variant, device.info().traits,
+                                            problem.vector_width, problem.largest_sizes()),
           .rung = Rung::kDefault};
 }
 

@@ -41,11 +41,21 @@ bool limits_vectors(const kernels::Variant& variant, std::size_t operand) {
   });
 }
 
-bool allows(const TensorView& tensor, int width) {
+bool allows(const TensorView& tensor, std::int64_t width) {
   const std::int64_t size = kernels::size_in_bytes(tensor.type);
   const std::int64_t access = std::min(kWidestAccess, width * size);
   const auto address = static_cast<std::int64_t>(std::bit_cast<std::uintptr_t>(tensor.data));
   return address % access == 0 && (tensor.rows <= 1 || tensor.row_stride * size % access == 0);
+}
+
+// Whether the copy engine can move every matrix of the call.
+bool are_boxes(const kernels::Operation& operation, std::span<const TensorView> operands) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool is_matrix = operation.operands[i].shape.is_matrix() &&
+                           operands[i].type != kernels::ElementType::kAbsent;
+    if (is_matrix && !allows(operands[i], kWidestAccess)) return false;
+  }
+  return true;
 }
 
 // Takes "/" and the mark and the number that text ends with off its end.
@@ -116,13 +126,18 @@ kernels::Sizes Problem::largest_sizes() const {
 
 Problem make_problem(const kernels::Variant& variant, const kernels::Sizes& sizes,
                      std::span<const TensorView> operands) {
+  const kernels::Operation& operation = *variant.operation;
   int width = kernels::widest_vector(variant, operands.front().device.kind);
+  if (width > 1 && operation.moves_boxes != nullptr && operation.moves_boxes(sizes) &&
+      !are_boxes(operation, operands)) {
+    width /= 2;
+  }
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (!limits_vectors(variant, i)) continue;
     while (width > 1 && !allows(operands[i], width)) width /= 2;
   }
   Problem problem{.variant = variant, .vector_width = width};
-  const auto& dimensions = variant.operation->dimensions;
+  const auto& dimensions = operation.dimensions;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
     if (dimensions[i].keying == Keying::kExact) {
       problem.key[i] = std::max<std::int64_t>(sizes[i], 1);

@@ -14,7 +14,7 @@ namespace dorajit::launch {
 
 struct Problem {
   kernels::Variant variant{};
-  int vector_width = 1;  // alignment class: the widest vector that every operand allows
+  int vector_width = 1;  // alignment class: the widest vector that the operands allow
   // By dimension of the operation: of an exact one its size, but at least 1; of a bucketed one the
   // exponent b of sizes up to 2^b; of a derived one 0.
   kernels::Sizes key{};

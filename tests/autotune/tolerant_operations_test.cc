@@ -13,6 +13,7 @@
 #include "kernel_templates/reference.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/launch/kernel_cache.h"
+#include "tests/fakes/fake_device.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -77,6 +78,25 @@ TEST(TolerantOperations, WhatIsFurtherOffIsRefused) {
                             }),
             kOutputs);
   EXPECT_EQ(compare_spoiled(kFloat32, times(std::numeric_limits<double>::quiet_NaN())), kOutputs);
+}
+
+// The copy engine moves them, also where their elements are half as wide as those of the result.
+TEST(TolerantOperations, FactorsOfLongRanksAreAlignedTo16BytesInTheWidestClass) {
+  const Variant variant{
+      .operation = &kernels::operation("compose_low_rank"),
+      .types = {kBfloat16, kBfloat16, kFloat32, kFloat32, kAbsent, kFloat32, kAbsent}};
+  const auto stride = [&](std::int64_t rank, int vector_width) {
+    tests::FakeDevice device(4);
+    device.pose_as_gpu(9, 0);
+    const auto operands = ScratchOperands::make(
+        device, variant,
+        {.sizes = {8, 16, rank}, .vector_width = vector_width, .seed = 1, .guard_bytes = 64});
+    EXPECT_TRUE(operands) << operands.error().message;
+    return operands->arguments(0).operands[0].row_stride;
+  };
+  EXPECT_EQ(stride(100, 4), 104);
+  EXPECT_EQ(stride(100, 2), 100);
+  EXPECT_EQ(stride(60, 4), 60);
 }
 
 TEST(TolerantOperations, CandidatesAreThoseThatFitTheProblemsSizes) {

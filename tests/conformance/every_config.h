@@ -3,6 +3,7 @@
 
 #include <format>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct CaseOutcome {
   std::vector<std::string> failures;
   std::vector<double> values;  // which every config gave
   int configs = 0;
+  std::set<int> instructions;  // of the configs, where their template has any (mark i)
 };
 
 // Runs `call` with every config of the space that is valid for its sizes and alignment; two may not
@@ -41,6 +43,7 @@ CaseOutcome run_every_config(device::Device& device, launch::KernelCache& kernel
       continue;
     }
     ++outcome.configs;
+    outcome.instructions.insert(config['i']);
     const std::string which =
         std::format("{}, {} with {}: ", name, kernels::to_text(call.variant()), to_text(config));
     const auto ready = kernels.get(device, call.variant(), config);

@@ -14,6 +14,7 @@ struct LowRankCase {
   std::int64_t columns = 1;
   std::int64_t rank = 0;
   std::int64_t row_padding = 0;   // elements between the rows of each matrix
+  std::int64_t rank_padding = 0;  // elements more between those of the factors
   std::int64_t misalignment = 0;  // elements before the first of each tensor
   double scale = 0.7;
   bool is_in_place = false;   // whether `out` is `result`, where they are of one type

@@ -38,6 +38,25 @@ inline std::vector<LowRankCase> low_rank_whole_programs() {
           {.rows = 530, .columns = 264, .rank = 200, .is_in_place = true}};
 }
 
+// More tiles than twice as many as a GPU has multiprocessors, so that programs that go on from tile
+// to tile have several each; the last ones are ragged.
+inline std::vector<LowRankCase> low_rank_many_tiles() {
+  return {{.rows = 2100, .columns = 2200, .rank = 72, .is_in_place = true}};
+}
+
+// Ranks that wgmma serves on sm_90: whole and ragged stages, and rows of factors that end within 16
+// bytes.
+inline std::vector<LowRankCase> low_rank_long_ranks() {
+  std::vector<LowRankCase> cases;
+  for (const std::int64_t rank : {72, 128, 200, 384, 768, 1000, 1024}) {
+    cases.push_back({.rows = 130, .columns = 264, .rank = rank});
+    cases.push_back({.rows = 67, .columns = 136, .rank = rank, .has_one_sign = true});
+  }
+  cases.push_back({.rows = 130, .columns = 264, .rank = 65, .rank_padding = 7});
+  cases.push_back({.rows = 300, .columns = 520, .rank = 100, .rank_padding = 4});
+  return cases;
+}
+
 inline std::vector<LowRankTypes> low_rank_types() {
   using enum kernels::ElementType;
   return {{kBfloat16, kBfloat16, kBfloat16, kFloat32, kAbsent, kBfloat16, kAbsent},

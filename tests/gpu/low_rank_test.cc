@@ -1,5 +1,8 @@
 // compose_low_rank on an NVIDIA GPU: within its error bound, the same bits by every config, and
 // with a B of zeros those of the CPU.
+#include <set>
+
+#include "kernel_templates/compose_low_rank_config.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/conformance/low_rank_cases.h"
 #include "tests/gpu/gpu_fixture.h"
@@ -30,12 +33,35 @@ TEST_F(ComposeLowRankOnGpu, ProgramsOfSeveralWholeTilesKeepTheBoundAndTheBits) {
   }
 }
 
+TEST_F(ComposeLowRankOnGpu, ProgramsThatGoFromTileToTileKeepTheBoundAndTheBits) {
+  for (const LowRankTypes& types : {low_rank_types()[0], low_rank_types()[1]}) {
+    for (const LowRankCase& one : low_rank_many_tiles()) run(types, one);
+  }
+}
+
 TEST_F(ComposeLowRankOnGpu, AlignmentChangesNoBit) {
-  for (const std::int64_t rank : {40, 200}) {
-    const LowRankCase aligned{.rows = 130, .columns = 264, .rank = rank};
-    LowRankCase shifted = aligned;
-    shifted.misalignment = 1;
-    EXPECT_EQ(run(low_rank_types()[1], aligned).values, run(low_rank_types()[1], shifted).values);
+  const LowRankCase aligned{.rows = 130, .columns = 264, .rank = 40};
+  LowRankCase shifted = aligned;
+  shifted.misalignment = 1;
+  EXPECT_EQ(run(low_rank_types()[1], aligned).values, run(low_rank_types()[1], shifted).values);
+}
+
+// wgmma on sm_90, which cannot take what is not aligned to 16 bytes.
+TEST_F(ComposeLowRankOnGpu, AlignmentOfLongRanksChangesNoBit) {
+  constexpr int kMma = static_cast<int>(kernels::LowRankInstruction::kMma);
+  constexpr int kWgmma = static_cast<int>(kernels::LowRankInstruction::kWgmma);
+  const int preferred = device_->info().traits.architecture == 90 ? kWgmma : kMma;
+  for (const LowRankTypes& types : low_rank_types()) {
+    for (const LowRankCase& aligned : low_rank_long_ranks()) {
+      LowRankCase shifted = aligned;
+      shifted.misalignment = 1;
+      const CaseOutcome one = run(types, aligned);
+      const CaseOutcome other = run(types, shifted);
+      EXPECT_EQ(one.instructions, std::set{preferred});
+      EXPECT_EQ(other.instructions, std::set{kMma});
+      // Not EXPECT_EQ, which would print them.
+      EXPECT_TRUE(one.values == other.values) << "rank " << aligned.rank;
+    }
   }
 }
 

@@ -47,27 +47,92 @@ TEST(LowRankConfigs, SpacesHoldValidConfigsOnceTheDefaultFirst) {
   }
 }
 
-TEST(LowRankConfigs, TheDefaultServesEveryRankAndOthersOneStepOrMore) {
+TEST(LowRankConfigs, EveryRankHasAValidDefaultAndCandidates) {
   const Variant variant = low_rank(kBfloat16, kBfloat16);
-  const auto space = config_space(variant, gpu(90), 8, SpaceKind::kSlim);
-  for (const std::int64_t rank : {0, 1, 16, 17, 64, 65, 384, 1024}) {
-    int fitting = 0;
-    for (const Config& config : space) {
-      const bool fits =
-          why_config_is_invalid(variant, gpu(90), 8, {4096, 4096, rank}, config).empty();
-      if (config == space.front()) EXPECT_TRUE(fits) << rank;
-      if (config['s'] == 1 && config['k'] < rank) EXPECT_FALSE(fits) << to_text(config);
-      fitting += fits ? 1 : 0;
+  for (const int architecture : {80, 90}) {
+    const SpaceTraits traits = gpu(architecture);
+    for (const std::int64_t rank : {0, 1, 16, 17, 64, 65, 384, 1024}) {
+      const Sizes sizes = {4096, 4096, rank};
+      const auto space = config_space(variant, traits, 8, SpaceKind::kSlim, sizes);
+      EXPECT_EQ(space.front(), default_config(variant, traits, 8, sizes));
+      EXPECT_GE(space.size(), 4) << rank;
+      EXPECT_LT(space.size(), 20) << rank;
+      for (const Config& config : space) {
+        EXPECT_EQ(why_config_is_invalid(variant, traits, 8, sizes, config), "") << to_text(config);
+        EXPECT_EQ(std::ranges::count(space, config), 1) << to_text(config);
+        if (config['s'] == 1) EXPECT_GE(config['k'], rank) << to_text(config);
+      }
     }
-    EXPECT_GT(fitting, 4) << rank;
-    EXPECT_LT(fitting, 20) << rank;
   }
 }
 
-// As cuda/compose_low_rank.cuh shares a tile among warps: strips across, then rows.
+// The instructions that any config of the space has for those sizes.
+std::set<int> instructions(const Variant& variant, int architecture, int width,
+                           const Sizes& sizes) {
+  std::set<int> found;
+  for (const Config& config :
+       config_space(variant, gpu(architecture), width, SpaceKind::kComprehensive, sizes)) {
+    found.insert(config['i']);
+  }
+  return found;
+}
+
+TEST(LowRankConfigs, SizesAlignmentAndArchitectureDecideOnTheInstruction) {
+  const std::set mma = {static_cast<int>(LowRankInstruction::kMma)};
+  const std::set wgmma = {static_cast<int>(LowRankInstruction::kWgmma)};
+  const Variant narrow = low_rank(kBfloat16, kBfloat16);
+  const Variant wide = low_rank(kFloat16, kFloat32);
+  Variant mixed = wide;
+  mixed.types[kLowRankOut] = kFloat16;
+  for (const std::int64_t rank : {65, 72, 384, 1024}) {
+    EXPECT_EQ(instructions(narrow, 90, 8, {1, 4096, rank}), wgmma) << rank;
+    EXPECT_EQ(instructions(narrow, 90, 4, {1, 4096, rank}), mma) << rank;
+    EXPECT_EQ(instructions(narrow, 80, 8, {1, 4096, rank}), mma) << rank;
+    EXPECT_EQ(instructions(narrow, 100, 8, {1, 4096, rank}), mma) << rank;
+    EXPECT_EQ(instructions(narrow, 90, 8, {1, 4100, rank}), mma) << rank;
+    EXPECT_EQ(instructions(wide, 90, 4, {1, 4100, rank}), wgmma) << rank;
+    EXPECT_EQ(instructions(wide, 90, 4, {1, 4098, rank}), mma) << rank;
+    EXPECT_EQ(instructions(mixed, 90, 4, {1, 4100, rank}), mma) << rank;
+    EXPECT_EQ(instructions(mixed, 90, 4, {1, 4104, rank}), wgmma) << rank;
+  }
+  for (const std::int64_t rank : {0, 1, 64}) {
+    EXPECT_EQ(instructions(narrow, 90, 8, {4096, 4096, rank}), mma) << rank;
+  }
+}
+
+TEST(LowRankConfigs, WgmmaHasTwoStagesOrMoreForEveryMixOfTypes) {
+  for (const Variant& variant : all_variants(operation("compose_low_rank"))) {
+    const int width = widest_vector(variant, DeviceKind::kCuda);
+    const Config config = default_config(variant, gpu(90), width, {4096, 4096, 384});
+    EXPECT_EQ(config['i'], static_cast<int>(LowRankInstruction::kWgmma)) << to_text(variant);
+    EXPECT_EQ(why_config_is_invalid(variant, gpu(90), width, {4096, 4096, 384}, config), "")
+        << to_text(variant) << " " << to_text(config);
+  }
+  EXPECT_EQ(to_text(default_config(low_rank(kBfloat16, kBfloat16), gpu(90), 8, {1, 4096, 72})),
+            "i1-r128-b128-s5-a1-v8");
+}
+
+TEST(LowRankConfigs, WgmmaTilesFitRegistersAndSharedMemory) {
+  const Variant variant = low_rank(kBfloat16, kBfloat16);
+  const auto why = [&](const char* text) {
+    const auto config = parse_config(text);
+    EXPECT_TRUE(config) << text;
+    return why_config_is_invalid(variant, gpu(90), *config);
+  };
+  EXPECT_EQ(why("i1-r128-b256-s3-a0-v8"), "");
+  EXPECT_NE(why("i1-r128-b256-s3-a1-v8"), "");
+  EXPECT_NE(why("i1-r64-b128-s3-a0-v8"), "");
+  EXPECT_NE(why("i1-r128-b128-s1-a1-v8"), "");
+  EXPECT_NE(why("i1-r128-b128-s5-a1-v4"), "");
+  EXPECT_NE(why("i1-r128-b128-s6-a1-v8").find("shared"), std::string::npos);
+  EXPECT_NE(why("i2-r128-b128-s5-a1-v8"), "");
+}
+
+// As cuda/compose_low_rank_mma.cuh shares a tile among warps: strips across, then rows.
 TEST(LowRankConfigs, WarpsCoverTheTileOnce) {
   for (const SpaceKind kind : {SpaceKind::kSlim, SpaceKind::kComprehensive}) {
     for (const Config& config : config_space(low_rank(kBfloat16, kBfloat16), gpu(90), 8, kind)) {
+      if (config['i'] != 0) continue;
       const int strips = config['b'] / kLowRankWarpColumns;
       const int warp_rows = config['r'] * strips / config['w'];
       std::set<std::pair<int, int>> covered;
@@ -86,15 +151,30 @@ TEST(LowRankConfigs, WarpsCoverTheTileOnce) {
   EXPECT_NE(why_config_is_invalid(low_rank(kBfloat16, kBfloat16), gpu(90), *too_few), "");
 }
 
-TEST(LowRankConfigs, VerificationHasAWholeProgramOfEveryCandidate) {
+TEST(LowRankConfigs, VerificationHasAWholeProgramOfEveryCandidateAndEndsThatItServes) {
   const Variant variant = low_rank(kBfloat16, kBfloat16);
-  for (const std::int64_t rank : {4, 16, 64, 384}) {
-    const auto sizes = verification_sizes(variant, {4096, 4096, rank});
-    for (const Config& config : config_space(variant, gpu(90), 8, SpaceKind::kSlim)) {
-      EXPECT_GT(sizes.front()[0], config['r'] * config['t']) << to_text(config);
+  for (const std::int64_t rank : {4, 16, 64, 384, 1024}) {
+    const Sizes problem = {4096, 4096, rank};
+    const auto sizes = verification_sizes(variant, problem);
+    EXPECT_GE(sizes.size(), 3);
+    for (const Config& config : config_space(variant, gpu(90), 8, SpaceKind::kSlim, problem)) {
+      EXPECT_GT(sizes.front()[0], config['r'] * std::max(config['t'], 1)) << to_text(config);
       EXPECT_GE(sizes.front()[1], config['b']) << to_text(config);
+      EXPECT_NE(sizes.back()[0] % config['r'], 0) << to_text(config);
+      EXPECT_NE(sizes.back()[1] % config['b'], 0) << to_text(config);
+      for (const Sizes& each : sizes) {
+        EXPECT_EQ(why_config_is_invalid(variant, gpu(90), 8, each, config), "")
+            << to_text(config) << ", " << to_text(*variant.operation, each);
+      }
     }
   }
+}
+
+TEST(LowRankConfigs, VerificationGivesProgramsByTurnsSeveralTiles) {
+  const auto sizes = verification_sizes(low_rank(kBfloat16, kBfloat16), {4096, 4096, 384});
+  EXPECT_TRUE(std::ranges::any_of(sizes, [](const Sizes& each) {
+    return (each[0] + 127) / 128 * ((each[1] + 127) / 128) > gpu(90).processors;
+  }));
 }
 
 TEST(LowRankConfigs, GpusWithoutTensorCoresForBfloat16AreRefusedByName) {

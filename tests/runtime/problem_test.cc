@@ -88,6 +88,38 @@ TEST(Problem, WhatIsNotAccessedInVectorsLimitsNone) {
   EXPECT_EQ(width_with_misaligned(5, kPerColumn, true), 8) << "sums are written one by one";
 }
 
+// The alignment class of compose_low_rank on bf16 beside a result of that type, whose lora_B is at
+// the address.
+int width_of_low_rank(std::int64_t rank, std::uintptr_t lora_b, kernels::ElementType result_type) {
+  const kernels::Variant variant{
+      .operation = &kernels::operation("compose_low_rank"),
+      .types = {kBfloat16, kBfloat16, result_type, kFloat32, kAbsent, result_type, kAbsent}};
+  const kernels::Sizes sizes = {4, 128, rank};
+  const auto& specs = variant.operation->operands;
+  std::array<TensorView, 7> operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const std::int64_t length = kernels::row_length(specs[i].shape, sizes);
+    operands[i] = {.data = std::bit_cast<void*>(i == 1 ? lora_b : std::uintptr_t{0x1000}),
+                   .type = variant.types[i],
+                   .device = {.kind = DeviceKind::kCuda, .ordinal = 0},
+                   .rows = kernels::num_rows(specs[i].shape, sizes),
+                   .cols = length,
+                   .row_stride = length};
+  }
+  return make_problem(variant, sizes, operands).vector_width;
+}
+
+TEST(Problem, WhatTheCopyEngineMayMoveIsAlignedTo16BytesInTheWidestClass) {
+  EXPECT_EQ(width_of_low_rank(72, 0x1000, kBfloat16), 8);
+  EXPECT_EQ(width_of_low_rank(72, 0x1008, kBfloat16), 4);
+  EXPECT_EQ(width_of_low_rank(72, 0x1002, kBfloat16), 4) << "narrower classes do not ask for it";
+  EXPECT_EQ(width_of_low_rank(68, 0x1000, kBfloat16), 4) << "rows of 136 bytes";
+  EXPECT_EQ(width_of_low_rank(64, 0x1002, kBfloat16), 8) << "short rows are never moved by it";
+  EXPECT_EQ(width_of_low_rank(7, 0x1000, kBfloat16), 8);
+  EXPECT_EQ(width_of_low_rank(72, 0x1000, kFloat32), 4);
+  EXPECT_EQ(width_of_low_rank(72, 0x1008, kFloat32), 2);
+}
+
 TEST(Problem, KeysNameBroadcastAndAbsentOperands) {
   const kernels::Variant variant{
       .operation = &kernels::operation("backward"),

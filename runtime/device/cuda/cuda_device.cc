@@ -215,18 +215,19 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
   DORAJIT_TRY(scope.status());
   const auto& own = static_cast<const CudaKernel&>(kernel);
   const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
-  // Programs stride over what a grid cannot cover.
   TensorMaps maps;
   if (const auto boxes_of = kernels::template_of(own.variant()).tensor_boxes; boxes_of != nullptr) {
-    DORAJIT_ASSIGN(maps, encode_tensor_maps(driver_, boxes_of(own.variant(), config, arguments)));
+    DORAJIT_TRY(encode_tensor_maps(driver_, boxes_of(own.variant(), config, arguments), maps));
   }
   const auto launch_stage = [&](driver::CuFunction function, const kernels::StageShape& stage,
                                 bool early) -> Status {
     driver::LaunchAttribute overlaps{.id = driver::kAttributeProgrammaticStreamSerialization,
                                      .padding = 0,
                                      .value = {.allowed = 1}};
+    // Programs stride over what a grid cannot cover.
+    const long long widest = stage.one_per_processor ? info_.traits.processors : kWidestGrid;
     const driver::LaunchConfig launch_config{
-        .grid_x = static_cast<unsigned>(std::min(stage.grid_x, kWidestGrid)),
+        .grid_x = static_cast<unsigned>(std::min(stage.grid_x, widest)),
         .grid_y = static_cast<unsigned>(std::min(stage.grid_y, kTallestGrid)),
         .grid_z = 1,
         .block_x = static_cast<unsigned>(stage.threads),
@@ -236,9 +237,8 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
         .stream = as_stream(stream),
         .attributes = &overlaps,
         .num_attributes = early ? 1U : 0U};
-    // A kernel without tensor maps does not look at those.
-    void* parameters[] = {const_cast<kernels::KernelArguments*>(&arguments), &maps[0], &maps[1],
-                          &maps[2]};
+    // A kernel's second parameter has room for its own maps; without any it is not looked at.
+    void* parameters[] = {const_cast<kernels::KernelArguments*>(&arguments), maps.data()};
     DORAJIT_CUDA_TRY(driver_, launch_kernel, &launch_config, function, parameters, nullptr);
     return {};
   };

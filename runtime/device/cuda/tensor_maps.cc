@@ -1,7 +1,6 @@
 #include "runtime/device/cuda/tensor_maps.h"
 
 #include <cstddef>
-#include <utility>
 
 namespace dorajit::device {
 namespace {
@@ -36,19 +35,18 @@ Status encode(const driver::CudaDriver& driver, const kernels::TensorBox& box,
 
 }  // namespace
 
-Result<TensorMaps> encode_tensor_maps(
-    const driver::CudaDriver& driver,
-    const std::array<kernels::TensorBox, kernels::kTensorMaps>& boxes) {
-  TensorMaps maps{};
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    if (boxes[i].data == nullptr) continue;
+Status encode_tensor_maps(const driver::CudaDriver& driver, const kernels::TensorBoxes& boxes,
+                          TensorMaps& maps) {
+  for (std::size_t i = 0; i < boxes.count; ++i) {
+    maps[i] = {};
+    if (boxes.boxes[i].data == nullptr) continue;
     if (driver.tensor_map_encode == nullptr) {
       return fail(StatusCode::kUnsupported,
                   "the driver makes no tensor maps; install one for CUDA 12 or newer");
     }
-    DORAJIT_TRY(encode(driver, boxes[i], maps[i]));
+    DORAJIT_TRY(encode(driver, boxes.boxes[i], maps[i]));
   }
-  return maps;
+  return {};
 }
 
 }  // namespace dorajit::device

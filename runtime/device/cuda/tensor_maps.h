@@ -11,9 +11,9 @@ namespace dorajit::device {
 
 using TensorMaps = std::array<driver::TensorMap, kernels::kTensorMaps>;
 
-// Encodes on the host alone: nothing is allocated, and no stream or context is touched.
-Result<TensorMaps> encode_tensor_maps(
-    const driver::CudaDriver& driver,
-    const std::array<kernels::TensorBox, kernels::kTensorMaps>& boxes);
+// Encodes on the host alone: nothing is allocated, and no stream or context is touched. The maps of
+// null boxes are zeros; those beyond the last box are left as they are.
+Status encode_tensor_maps(const driver::CudaDriver& driver, const kernels::TensorBoxes& boxes,
+                          TensorMaps& maps);
 
 }  // namespace dorajit::device

@@ -1,0 +1,151 @@
+// compose_low_rank by wgmma, for factors of one 16-bit type: sm_90a.
+//
+// There are as many programs as multiprocessors, each of which goes from tile to tile. One warp
+// brings tiles of both factors by TMA, 64 of the rank at a time, through a ring of buffers. Two
+// groups of four warps multiply: both the same tile, half of its rows each, or by turns tiles of
+// their own, so that one multiplies while the other composes. For each group, another warp brings
+// the tile of the result in strips of 64 columns, and stores what was composed in their place.
+//
+// Every matrix is aligned to 16 bytes, and so are its rows. Rows of result and outputs fill whole
+// units of 16 bytes, because TMA stores no less.
+#pragma once
+
+#include "cuda/low_rank_composer.cuh"
+#include "cuda/low_rank_movers.cuh"
+#include "cuda/low_rank_tiles.cuh"
+#include "cuda/wgmma.cuh"
+
+namespace dorajit::kernels {
+
+template <LowRankConfig kConfig, ElementType... kTypes>
+struct ComposeLowRankWgmma {
+  using Tiles = LowRankTiles<kConfig, kTypes...>;
+  using Movers = LowRankMovers<Tiles>;
+  using Composer = LowRankComposer<Tiles>;
+  using Memory = typename Tiles::Memory;
+  using Task = typename Tiles::Task;
+  using Products = typename Tiles::Products;
+  using Maps = LowRankMaps;
+  static constexpr int kThreads = Tiles::kThreads;
+  static constexpr int kPrograms = 1;  // of a multiprocessor
+
+  static __device__ __forceinline__ void keep_in_registers(Products& products) {
+#pragma unroll
+    for (int slab = 0; slab < Tiles::kSlabs; ++slab) {
+#pragma unroll
+      for (int i = 0; i < Tiles::kColumns / 2; ++i) {
+        asm volatile("" : "+f"(products[slab][i])::"memory");
+      }
+    }
+  }
+
+  // Lets the stage be filled anew, as far as this group is concerned.
+  static __device__ __forceinline__ void release(const Memory& memory, int stage) {
+    if (threadIdx.x % Tiles::kGroupThreads == 0) memory.stage_empty(stage).arrive();
+  }
+
+  // The products of this group's rows of a tile, over all of the rank in ascending order.
+  static __device__ __forceinline__ void multiply(const Task& task, const Memory& memory, int group,
+                                                  RingPosition<Tiles::kStages>& at,
+                                                  Products& products) {
+    const int first_row = Tiles::kByTurns ? 0 : group * Tiles::kGroupRows;
+    int unreleased = -1;
+#pragma unroll 1
+    for (int step = 0; step < task.rank_stages; ++step) {
+      memory.stage_full(at.index).wait(at.parity);
+      const unsigned stage = memory.stage(at.index);
+      const unsigned long long low = describe_tile(stage + first_row * kLowRankRowBytes, 16);
+      const unsigned long long factor = describe_tile(stage + Tiles::kLowBytes, 16);
+      keep_in_registers(products);
+      begin_products();
+#pragma unroll
+      for (int i = 0; i < kLowRankStep / 16; ++i) {
+#pragma unroll
+        for (int slab = 0; slab < Tiles::kSlabs; ++slab) {
+          multiply_rows<Tiles::kFactorType>(products[slab],
+                                            later_tile(low, slab * 64 * kLowRankRowBytes + i * 32),
+                                            later_tile(factor, i * 32), step + i > 0);
+        }
+      }
+      commit_products();
+      if (unreleased >= 0) {
+        wait_for_products<1>();
+        release(memory, unreleased);
+      }
+      unreleased = at.index;
+      at.advance();
+    }
+    if constexpr (Tiles::kByTurns) {
+      // Every warp arrives: one that has yet to see its own turn would miss it, if the other group
+      // could give it the next one.
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) memory.turn(group ^ 1).arrive();
+    }
+    keep_in_registers(products);
+    wait_for_products<0>();
+    keep_in_registers(products);
+    if (unreleased >= 0) release(memory, unreleased);
+  }
+
+  // The tiles of a group.
+  static __device__ __forceinline__ void multiply_and_compose(const KernelArguments& arguments,
+                                                              const Task& task,
+                                                              const Memory& memory, int group) {
+    const ComposeResidual<float> formula(arguments.scalars);
+    RingPosition<Tiles::kStages> at;
+    const auto leave_tile_to_other = [&] {
+      if constexpr (Tiles::kByTurns) {
+        for (int step = 0; step < task.rank_stages; ++step) at.advance();
+      }
+    };
+    if (group == 1) leave_tile_to_other();
+    unsigned parity = 0;
+    Products products = {};
+#pragma unroll 1
+    for (int i = task.first_of(group); i < task.tiles; i += task.step_of_group()) {
+      typename Composer::template ColumnValues<kLowRankGain> gain;
+      typename Composer::template ColumnValues<kLowRankBias> bias;
+      gain.load(arguments, task.tile(i));
+      bias.load(arguments, task.tile(i));
+      // A barrier tells two phases apart: whoever waits for a stage must know that the phase before
+      // is over, which here the other group has seen. The first group's first turn is at once.
+      if constexpr (Tiles::kByTurns) memory.turn(group).wait(parity ^ group ^ 1);
+      multiply(task, memory, group, at, products);
+      leave_tile_to_other();
+      Composer::publish_columns(memory, group, gain, bias);
+      Composer::compose(formula, memory, group, parity, products);
+      parity ^= 1;
+    }
+  }
+
+  static __device__ __forceinline__ void run(const KernelArguments& arguments, const Maps& maps) {
+    // A swizzled box begins at a multiple of 1024 bytes.
+    extern __shared__ __align__(1024) unsigned char aligned_memory[];
+    const Memory memory{shared_address(aligned_memory)};
+    const Task task(arguments);
+    if (threadIdx.x == 0) {
+      prefetch_map(maps.low);
+      prefetch_map(maps.lora_b);
+      prefetch_map(maps.result);
+      prefetch_map(maps.out);
+      memory.initialise_barriers();
+    }
+    __syncthreads();
+    const int group = static_cast<int>(threadIdx.x) / Tiles::kGroupThreads;
+    if (group < kLowRankGroups) {
+      take_registers<232>();
+      multiply_and_compose(arguments, task, memory, group);
+    } else {
+      leave_registers<40>();
+      const int warp = static_cast<int>(threadIdx.x) % Tiles::kGroupThreads / 32;
+      if (threadIdx.x % 32 != 0) return;
+      if (warp < kLowRankGroups) {
+        Movers::move_results(task, memory, warp, maps);
+      } else if (warp == kLowRankGroups) {
+        Movers::bring_factors(task, memory, maps);
+      }
+    }
+  }
+};
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,103 @@
+// What compose_low_rank by wgmma moves between global and shared memory. Each function is called by
+// one thread.
+#pragma once
+
+#include "cuda/async_copy.cuh"
+#include "cuda/low_rank_tiles.cuh"
+
+namespace dorajit::kernels {
+
+// The tensor maps of a kernel, as templates/compose_low_rank_launch.cc lists them. Boxes of `low`
+// have as many rows as a tile, those of lora_B as a tile has columns, and the others as a group has
+// in a tile.
+struct LowRankMaps {
+  TensorMap low;
+  TensorMap lora_b;
+  TensorMap result;
+  TensorMap out;
+  TensorMap inner;
+};
+
+template <class Tiles>
+struct LowRankMovers {
+  using Memory = typename Tiles::Memory;
+  using Task = typename Tiles::Task;
+  using Tile = typename Tiles::Tile;
+
+  // Brings the factors of all tiles, for both groups.
+  static __device__ __forceinline__ void bring_factors(const Task& task, const Memory& memory,
+                                                       const LowRankMaps& maps) {
+    RingPosition<Tiles::kStages> at;
+    for (int i = task.first; i < task.tiles; i += task.step) {
+      const Tile tile = task.tile(i);
+      for (int step = 0; step < task.rank_stages; ++step) {
+        const Barrier full = memory.stage_full(at.index);
+        const unsigned stage = memory.stage(at.index);
+        memory.stage_empty(at.index).wait(at.parity ^ 1);
+        full.arrive_and_expect(Tiles::kStageBytes);
+        copy_box(stage, maps.low, step * kLowRankStep, tile.row, full);
+        copy_box(stage + Tiles::kLowBytes, maps.lora_b, step * kLowRankStep, tile.column, full);
+        at.advance();
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void bring_strip(const Memory& memory, int group, int strip,
+                                                     const Tile& tile, const TensorMap& result) {
+    constexpr int kBytes = Tiles::kGroupRows * Tiles::kStrip * kLowRankSize<Tiles::kResultType>;
+    const Barrier full = memory.strip_full(group, strip);
+    full.arrive_and_expect(kBytes);
+#pragma unroll
+    for (int i = 0; i < Tiles::kStrip; i += kLowRankBoxColumns<Tiles::kResultType>) {
+      copy_box(memory.template strip<Tiles::kResultType>(group, 0, strip) +
+                   i * Tiles::kGroupRows * kLowRankSize<Tiles::kResultType>,
+               result, tile.column + strip * Tiles::kStrip + i, tile.row, full);
+    }
+  }
+
+  template <ElementType kOwn>
+  static __device__ __forceinline__ void store_strip(const Memory& memory, int group, int offset,
+                                                     int strip, const Tile& tile,
+                                                     const TensorMap& map) {
+#pragma unroll
+    for (int i = 0; i < Tiles::kStrip; i += kLowRankBoxColumns<kOwn>) {
+      store_box(map, tile.column + strip * Tiles::kStrip + i, tile.row,
+                memory.template strip<kOwn>(group, offset, strip) +
+                    i * Tiles::kGroupRows * kLowRankSize<kOwn>);
+    }
+  }
+
+  // Brings the results of a group's tiles, and stores what it composed. A strip is filled anew as
+  // soon as all its outputs have left, so that buffers of their own are free, too, when it is full.
+  static __device__ __forceinline__ void move_results(const Task& task, const Memory& memory,
+                                                      int group, const LowRankMaps& maps) {
+    unsigned parity = 0;
+    int i = task.first_of(group);
+    if (i >= task.tiles) return;
+    for (int strip = 0; strip < Tiles::kStrips; ++strip) {
+      bring_strip(memory, group, strip, task.tile_of(group, i), maps.result);
+    }
+    for (; i < task.tiles; i += task.step_of_group()) {
+      const int next = i + task.step_of_group();
+      const Tile tile = task.tile_of(group, i);
+#pragma unroll 1
+      for (int strip = 0; strip < Tiles::kStrips; ++strip) {
+        memory.strip_composed(group, strip).wait(parity);
+        store_strip<Tiles::kOutType>(memory, group, Tiles::kOutOffset, strip, tile, maps.out);
+        if constexpr (Tiles::kHasInner) {
+          store_strip<Tiles::kInnerType>(memory, group, Tiles::kInnerOffset, strip, tile,
+                                         maps.inner);
+        }
+        end_stored_boxes();
+        if (next < task.tiles) {
+          wait_for_stored_boxes<0>();
+          bring_strip(memory, group, strip, task.tile_of(group, next), maps.result);
+        }
+      }
+      parity ^= 1;
+    }
+    wait_for_stored_boxes<0>();
+  }
+};
+
+}  // namespace dorajit::kernels

@@ -1,0 +1,25 @@
+// What follows from a config of compose_low_rank: its kernel, its launches and the boxes of its
+// maps.
+#pragma once
+
+#include <string>
+
+#include "kernel_templates/compose_low_rank_config.h"
+#include "kernel_templates/template.h"
+
+namespace dorajit::kernels {
+
+// The reverse of as_config().
+LowRankConfig low_rank_config_from(const Config& config);
+
+// The dynamic shared memory of a program.
+long long low_rank_program_bytes(const Variant& variant, const LowRankConfig& config);
+
+// Parts of the template; template.h says what they return.
+std::string low_rank_config_expression(const Config& config);
+LaunchShape shape_low_rank_launch(const Variant& variant, const Config& config,
+                                  const KernelArguments& arguments);
+TensorBoxes list_low_rank_boxes(const Variant& variant, const Config& config,
+                                const KernelArguments& arguments);
+
+}  // namespace dorajit::kernels
