@@ -38,8 +38,9 @@ constexpr bool low_rank_is_long(long long rank) { return rank > kLowRankMmaRank;
 // Where the tile of the result waits for its products.
 enum class ResultPrefetch : int { kInCache = 0, kInRegisters = 1 };
 
-// A config never changes a bit of the output. By mma.sync a program has `tiles` tiles; by wgmma it
-// goes on to others, its warps are three groups of four, and a stage holds 64 of the rank.
+// A config never changes a bit of the output. The instruction follows from sizes, alignment and
+// architecture. By wgmma a program goes from tile to tile, its warps are three groups of four, and
+// a stage holds 64 of the rank.
 struct LowRankConfig {
   int rows = 64;      // of a tile
   int columns = 128;  // of a tile
@@ -124,9 +125,10 @@ constexpr int low_rank_barriers(const LowRankConfig& config) {
 
 // Stages, tiles of the result and the outputs, gain and bias of their columns in fp32, barriers.
 constexpr long long low_rank_wgmma_shared_bytes(const LowRankConfig& config, int element_bytes) {
-  const int group_bytes = config.columns * (low_rank_group_rows(config) * element_bytes + 2 * 4);
+  const long long group_bytes = static_cast<long long>(config.columns) *
+                                (low_rank_group_rows(config) * element_bytes + 2 * 4);
   return static_cast<long long>(config.stages) * low_rank_stage_bytes(config) +
-         kLowRankGroups * group_bytes + 8 * low_rank_barriers(config);
+         kLowRankGroups * group_bytes + 8LL * low_rank_barriers(config);
 }
 
 }  // namespace dorajit::kernels
