@@ -30,8 +30,9 @@ enum class LowRankInstruction : int {
   kWgmma = 1,  // wgmma from shared memory that TMA fills, sm_90a
 };
 
-// Up to this rank mma.sync is at the speed of memory, and serves everywhere.
-inline constexpr long long kLowRankMmaRank = 64;
+// Up to this rank mma.sync serves everywhere: wgmma gains less on large matrices than it loses on
+// smaller ones (docs/performance.md).
+inline constexpr long long kLowRankMmaRank = 32;
 
 constexpr bool low_rank_is_long(long long rank) { return rank > kLowRankMmaRank; }
 

@@ -302,8 +302,9 @@ std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& 
   const Sizes ragged = {kRows / 2, std::max<std::int64_t>(1, columns - (unit > 1 ? unit : 3)),
                         rank};
   if (unit == 1) return {{kRows, columns, rank}, {kRows, columns, rank}, ragged};
-  constexpr Sizes kSeveralTiles = {1156, 2056, kLowRankMmaRank + 8};
-  return {{kRows, columns, rank}, kSeveralTiles, ragged};
+  constexpr std::int64_t kTwoSteps = 72;
+  const Sizes several_tiles = {1156, 2056, std::min(rank, kTwoSteps)};
+  return {{kRows, columns, rank}, several_tiles, ragged};
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ inline std::vector<LowRankCase> low_rank_many_tiles() {
 // bytes.
 inline std::vector<LowRankCase> low_rank_long_ranks() {
   std::vector<LowRankCase> cases;
-  for (const std::int64_t rank : {72, 128, 200, 384, 768, 1000, 1024}) {
+  for (const std::int64_t rank : {40, 64, 72, 128, 200, 384, 768, 1000, 1024}) {
     cases.push_back({.rows = 130, .columns = 264, .rank = rank});
     cases.push_back({.rows = 67, .columns = 136, .rank = rank, .has_one_sign = true});
   }

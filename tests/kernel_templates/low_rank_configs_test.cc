@@ -51,7 +51,7 @@ TEST(LowRankConfigs, EveryRankHasAValidDefaultAndCandidates) {
   const Variant variant = low_rank(kBfloat16, kBfloat16);
   for (const int architecture : {80, 90}) {
     const SpaceTraits traits = gpu(architecture);
-    for (const std::int64_t rank : {0, 1, 16, 17, 64, 65, 384, 1024}) {
+    for (const std::int64_t rank : {0, 1, 16, 17, 32, 33, 64, 65, 384, 1024}) {
       const Sizes sizes = {4096, 4096, rank};
       const auto space = config_space(variant, traits, 8, SpaceKind::kSlim, sizes);
       EXPECT_EQ(space.front(), default_config(variant, traits, 8, sizes));
@@ -84,7 +84,7 @@ TEST(LowRankConfigs, SizesAlignmentAndArchitectureDecideOnTheInstruction) {
   const Variant wide = low_rank(kFloat16, kFloat32);
   Variant mixed = wide;
   mixed.types[kLowRankOut] = kFloat16;
-  for (const std::int64_t rank : {65, 72, 384, 1024}) {
+  for (const std::int64_t rank : {33, 64, 72, 384, 1024}) {
     EXPECT_EQ(instructions(narrow, 90, 8, {1, 4096, rank}), wgmma) << rank;
     EXPECT_EQ(instructions(narrow, 90, 4, {1, 4096, rank}), mma) << rank;
     EXPECT_EQ(instructions(narrow, 80, 8, {1, 4096, rank}), mma) << rank;
@@ -95,7 +95,7 @@ TEST(LowRankConfigs, SizesAlignmentAndArchitectureDecideOnTheInstruction) {
     EXPECT_EQ(instructions(mixed, 90, 4, {1, 4100, rank}), mma) << rank;
     EXPECT_EQ(instructions(mixed, 90, 4, {1, 4104, rank}), wgmma) << rank;
   }
-  for (const std::int64_t rank : {0, 1, 64}) {
+  for (const std::int64_t rank : {0, 1, 32}) {
     EXPECT_EQ(instructions(narrow, 90, 8, {4096, 4096, rank}), mma) << rank;
   }
 }
@@ -153,7 +153,7 @@ TEST(LowRankConfigs, WarpsCoverTheTileOnce) {
 
 TEST(LowRankConfigs, VerificationHasAWholeProgramOfEveryCandidateAndEndsThatItServes) {
   const Variant variant = low_rank(kBfloat16, kBfloat16);
-  for (const std::int64_t rank : {4, 16, 64, 384, 1024}) {
+  for (const std::int64_t rank : {4, 16, 40, 64, 384, 1024}) {
     const Sizes problem = {4096, 4096, rank};
     const auto sizes = verification_sizes(variant, problem);
     EXPECT_GE(sizes.size(), 3);

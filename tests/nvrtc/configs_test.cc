@@ -173,14 +173,20 @@ TEST_F(NvrtcConfigs, EveryConfigOfComposeLowRankCompilesWithoutSpills) {
         const auto space = kernels::config_space(
             variant, traits_of(Target{DeviceKind::kCuda, arch}), width, kernels::SpaceKind::kSlim);
         for (const Config& config : space) {
-          // All by wgmma, of which there are few; of the others, one in twelve.
+          // By mma.sync, one in twelve of the others.
           const bool is_its_turn = kEveryMix && width == widest && turn++ % 12 == 0;
-          if (config == space.front() || config['i'] != 0 || is_its_turn) {
-            tasks.push_back({variant, config, arch});
-          }
+          if (config == space.front() || is_its_turn) tasks.push_back({variant, config, arch});
         }
         ++turn;
       }
+    }
+    // By wgmma, all that there are.
+    const kernels::SpaceKind kind =
+        kEveryMix ? kernels::SpaceKind::kComprehensive : kernels::SpaceKind::kSlim;
+    for (const Config& config :
+         kernels::config_space(variant, traits_of(Target{DeviceKind::kCuda, "sm_90"}), widest, kind,
+                               {4096, 4096, 384})) {
+      tasks.push_back({variant, config, "sm_90"});
     }
   }
   expect_no_spills(tasks);

@@ -31,7 +31,7 @@ def assert_close(found, expected):
 
 
 @pytest.mark.parametrize("factor, dtype", [(BF16, BF16), (F16, F16), (BF16, F32), (F16, BF16)])
-@pytest.mark.parametrize("rows, cols, rank", [(1, 8, 1), (33, 130, 7), (65, 256, 64)])
+@pytest.mark.parametrize("rows, cols, rank", [(1, 8, 1), (33, 130, 7), (65, 256, 64), (65, 256, 72), (300, 264, 384)])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_out_and_inner_are_right(device, factor, dtype, rows, cols, rank, has_bias):
     given = operands(rows, cols, rank, factor, dtype, device, has_bias)
@@ -73,11 +73,17 @@ def test_a_scale_of_0_leaves_the_product_out(device):
     assert by_kernel.isfinite().all() and torch.equal(by_kernel, by_expression)
 
 
+def most_rank(rank):
+    """Of layers whose rows are whole vectors, if the rank is: wgmma serves those of sm_90."""
+    return 1024 if torch.cuda.get_device_capability() == (9, 0) and rank % 8 == 0 else 384
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("rank, is_served", [(1, True), (16, True), (384, True), (385, False)])
+@pytest.mark.parametrize("rank", [1, 16, 384, 385, 392, 1024, 1032])
 @pytest.mark.parametrize("adapters", [BF16, F32])
-def test_layers_call_it(launches, rank, is_served, adapters):
+def test_layers_call_it(launches, rank, adapters):
     import dorajit
+    is_served = rank <= most_rank(rank)
     layer = dorajit.nn.DoRALinear(torch.nn.Linear(64, 96, device="cuda", dtype=BF16), rank, dtype=adapters)
     launches()
     with torch.autocast("cuda", dtype=BF16, enabled=adapters is F32):
@@ -86,6 +92,29 @@ def test_layers_call_it(launches, rank, is_served, adapters):
     if adapters is F32:
         layer(torch.randn(5, 64, device="cuda", dtype=BF16))
         assert "compose_low_rank" not in launches()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_layers_whose_rows_are_no_whole_vectors_call_it_up_to_the_rank_of_mma_sync(launches):
+    import dorajit
+    for rank in (384, 392):
+        layer = dorajit.nn.DoRALinear(torch.nn.Linear(64, 97, device="cuda", dtype=BF16), rank, dtype=BF16)
+        launches()
+        layer(torch.randn(5, 64, device="cuda", dtype=BF16))
+        assert launches().get("compose_low_rank", 0) == (rank == 384)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_single_row_of_any_stride_is_served():
+    low, b, result, gain, _ = operands(1, 264, 72, BF16, BF16, "cuda", has_bias=False)
+    def widened(row):  # a row of a matrix whose rows are not aligned
+        wide = torch.zeros(2, row.shape[1] + 3, dtype=row.dtype, device="cuda")
+        wide[:1, :row.shape[1]] = row
+        return wide[:1, :row.shape[1]]
+    expected = LOW_RANK.launch(low, b, result, gain, None, True, None, SCALE)
+    found = LOW_RANK.launch(widened(low), b, widened(result), gain, None, True, None, SCALE)
+    first = [one[0] if isinstance(one, tuple) else one for one in (expected, found)]
+    assert torch.equal(*first)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -114,7 +114,7 @@ TEST(Problem, WhatTheCopyEngineMayMoveIsAlignedTo16BytesInTheWidestClass) {
   EXPECT_EQ(width_of_low_rank(72, 0x1008, kBfloat16), 4);
   EXPECT_EQ(width_of_low_rank(72, 0x1002, kBfloat16), 4) << "narrower classes do not ask for it";
   EXPECT_EQ(width_of_low_rank(68, 0x1000, kBfloat16), 4) << "rows of 136 bytes";
-  EXPECT_EQ(width_of_low_rank(64, 0x1002, kBfloat16), 8) << "short rows are never moved by it";
+  EXPECT_EQ(width_of_low_rank(32, 0x1002, kBfloat16), 8) << "short rows are never moved by it";
   EXPECT_EQ(width_of_low_rank(7, 0x1000, kBfloat16), 8);
   EXPECT_EQ(width_of_low_rank(72, 0x1000, kFloat32), 4);
   EXPECT_EQ(width_of_low_rank(72, 0x1008, kFloat32), 2);

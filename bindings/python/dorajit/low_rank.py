@@ -17,11 +17,14 @@ from dorajit.operation import operations
 _compose_low_rank = operations["compose_low_rank"]
 _launch = _compose_low_rank.launch
 _HALVES = frozenset({torch.float16, torch.bfloat16})
-# Where the kernel was faster than the product by cuBLAS and compose_residual on an H100 (docs/performance.md); others
-# of its architectures are taken to be alike. A rule, and no measurement on the machine at hand, since the two round
-# differently.
+# Where the kernel was faster than the product by cuBLAS and compose_residual (docs/performance.md): by mma.sync on an
+# H100, by wgmma, which multiplies rows of whole vectors on sm_90, on an H200. Others of its architectures are taken to
+# be alike. A rule, and no measurement on the machine at hand, since the two round differently.
 _LEAST_CAPABILITY = (8, 0)
+_WGMMA_CAPABILITY = (9, 0)
+_MOST_RANK_BY_WGMMA = 1024
 _MOST_RANK = 384
+_VECTOR = 8  # elements of 16 bytes
 
 
 def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
@@ -33,7 +36,7 @@ def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
         result: [..., out], which the caller alone has.
         gain, bias: [out]; the bias may be None.
     """
-    if low.is_cuda and state.enabled and _serves(low.device, low.dtype, low.shape[-1]):
+    if low.is_cuda and state.enabled and _serves(low.device, low.dtype, *lora_B.shape):
         dtype = low.dtype
         if result.dtype is not dtype:
             dtype = expression.sum_type(low, result)
@@ -48,6 +51,8 @@ def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
 
 
 @functools.lru_cache(maxsize=256)
-def _serves(device, dtype, rank):
-    return (dtype in _HALVES and rank <= _MOST_RANK
-            and torch.cuda.get_device_capability(device) >= _LEAST_CAPABILITY)
+def _serves(device, dtype, out, rank):
+    capability = torch.cuda.get_device_capability(device)
+    has_wgmma = capability == _WGMMA_CAPABILITY and out % _VECTOR == 0 and rank % _VECTOR == 0
+    return (dtype in _HALVES and capability >= _LEAST_CAPABILITY
+            and rank <= (_MOST_RANK_BY_WGMMA if has_wgmma else _MOST_RANK))
