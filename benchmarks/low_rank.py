@@ -1,5 +1,6 @@
 """The composition with a low-rank product inside it on a GPU, bf16, gain f32, no bias: dorajit's kernel, the pair that
-it replaces (the product by cuBLAS, then compose_residual), torch.addmm as LoRA needs it, and a copy of result to output.
+it replaces (the product by cuBLAS, then compose_residual), torch.addmm as LoRA needs it, and a pass that writes as much
+as it reads, the result's bytes.
 
     python3 low_rank.py [--json FILE]
 
