@@ -15,10 +15,11 @@ class HeldWeights:
         others: None in the places of parameters.
     """
 
-    __slots__ = ("others", "_names", "_held", "_versions")
+    __slots__ = ("others", "_function", "_names", "_held", "_versions")
 
-    def __init__(self, names, *weights):
-        self._names = names
+    def __init__(self, function, names, *weights):
+        """Of a function with arguments of these names."""
+        self._function, self._names = function, names
         self._held = [one if type(one) is _Parameter else None for one in weights]
         self.others = [None if type(one) is _Parameter else one for one in weights]
         # Nor does autograd compare versions under hooks: a checkpoint runs the pass again with what was written.
@@ -34,7 +35,7 @@ class HeldWeights:
         if self._versions is not None:
             for name, one, version in zip(self._names, self._held, self._versions):
                 if one is not None and one._version != version:
-                    raise RuntimeError(f"dora_linear: argument `{name}`, which its gradients need, was modified by an "
-                                       f"inplace operation: it is at version {one._version}, expected is version "
+                    raise RuntimeError(f"{self._function}: argument `{name}`, which its gradients need, was modified by "
+                                       f"an inplace operation: it is at version {one._version}, expected is version "
                                        f"{version}; write to it after the backward pass, or to a copy")
         return [other if one is None else one for one, other in zip(self._held, others)]

@@ -156,7 +156,7 @@ class DoraLinear(torch.autograd.Function):
         # Gradients of gradients go back to these.
         ctx.trained = lora_A, lora_B, magnitude
         ctx.x_dtype = x.dtype
-        ctx.weights = weights = HeldWeights(_WEIGHTS, weight, a, b)
+        ctx.weights = weights = HeldWeights(_NAME, _WEIGHTS, weight, a, b)
         ctx.save_for_backward(*weights.others, x if of_a or sum(wanted) > 1 else None, low if of_b else None, inner,
                               factor, divisor if of_magnitude else None)
         return out
