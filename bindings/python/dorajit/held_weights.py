@@ -8,8 +8,8 @@ _top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lam
 
 
 class HeldWeights:
-    """Those that are parameters, which live as long as their module, are held; the others are for the node to save.
-    Saved as well, each parameter would cost two calls of a checkpoint's hooks.
+    """Holds the parameters among them, which live as long as their module. The node saves the others. A checkpoint
+    calls two hooks for each tensor that is saved, and none for those that are held.
 
     Attributes:
         others: None in the places of parameters.
@@ -22,7 +22,8 @@ class HeldWeights:
         self._function, self._names = function, names
         self._held = [one if type(one) is _Parameter else None for one in weights]
         self.others = [None if type(one) is _Parameter else one for one in weights]
-        # Nor does autograd compare versions under hooks: a checkpoint runs the pass again with what was written.
+        # Autograd compares no versions of tensors that hooks saved either: a checkpoint runs the forward pass again
+        # with the weights as they are then.
         self._versions = None if _top_hooks(False) is not None else [
             None if one is None else one._version for one in self._held]
 
@@ -35,7 +36,7 @@ class HeldWeights:
         if self._versions is not None:
             for name, one, version in zip(self._names, self._held, self._versions):
                 if one is not None and one._version != version:
-                    raise RuntimeError(f"{self._function}: argument `{name}`, which its gradients need, was modified by "
-                                       f"an inplace operation: it is at version {one._version}, expected is version "
-                                       f"{version}; write to it after the backward pass, or to a copy")
+                    raise RuntimeError(f"{self._function}: argument `{name}`, which its gradients need, was modified "
+                                       f"by an inplace operation: it is at version {one._version}, expected is "
+                                       f"version {version}; write to it after the backward pass, or to a copy")
         return [other if one is None else one for one, other in zip(self._held, others)]

@@ -9,7 +9,8 @@ def key(operands, scale):
     """What differs if the scale, the stream or an element does, as far as PyTorch counts writes; None where nothing
     is to be kept: for tensors that do not tell, and while a CUDA graph is captured, whose replays see other weights.
 
-    Memory that was freed may be another tensor's later: who keeps a key keeps the operands, or does not care.
+    A key contains addresses, which an allocator uses again: a caller that must not take a new tensor for an old one
+    keeps the operands alive.
     """
     state = _native.tensor_state(*operands) or _slow_state(operands)
     if state is None:
