@@ -4,15 +4,11 @@ A node's outputs are the result and `inner = scale * lora + base`, None if the m
 gradient. Forward saves inner and the magnitude, or the magnitude alone. Backward is one launch for all
 gradients that are wanted. inner being an output, a graph of the backward pass leads back through it
 to lora and base, so that a node may be differentiated again.
-
-cpp_extension has the same in C++, and leaves to this what it does not do.
 """
-
-import typing
 
 import torch
 
-from dorajit import checks, compositions, cpp_extension, eligibility, expression, routes
+from dorajit import checks, compositions, eligibility, expression, routes
 from dorajit.control import state
 from dorajit.eligibility import EXPRESSION, OPERATOR, is_compiling
 from dorajit.operation import operations
@@ -132,22 +128,3 @@ def gradients(ctx, d_out, d_inner, through_out):
             term = d_inner.to(ctx.types[-1])
             d_base = term if d_base is None else d_base + term
     return d_lora, d_base, d_gain
-
-
-class _Kept(typing.NamedTuple):
-    """What `gradients` asks of a node."""
-
-    saved_tensors: tuple
-    needs_input_grad: tuple
-    scale: float
-    types: tuple
-
-
-def _differentiate(is_residual, d_out, d_inner, saved, scale, wanted, lora_dtype, base_dtype):
-    """`gradients` for the node in C++."""
-    types = (lora_dtype, base_dtype) if is_residual else (base_dtype,)
-    return gradients(_Kept(saved, wanted, scale, types), d_out, d_inner,
-                     residual_backward if is_residual else backward)
-
-
-cpp_extension.load(_differentiate)

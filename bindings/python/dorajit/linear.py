@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dorajit import autograd, checks, eligibility, frozen, gain, low_rank, norm, precision, recomputation, tiers
+from dorajit import (autograd, checks, cpp_extension, eligibility, frozen, gain, low_rank, norm, precision,
+                     recomputation, tiers)
 from dorajit.control import state
 from dorajit.eligibility import AUTOGRAD, NOBODY, SOMEBODY
 from dorajit.held_weights import HeldWeights
@@ -100,6 +101,13 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     if is_traced:
         return torch.ops.dorajit.dora_linear(x, weight, product_weight, lora_A, lora_B, channels, bias, scale, dtype,
                                              eligibility.builds_graph(channels))[0]
+    if cpp_extension.module is not None and dtype is x.dtype:
+        out = cpp_extension.module.linear(
+            x, product_weight, lora_A, lora_B, channels, divisor, factor, bias, scale, seen == AUTOGRAD,
+            x.is_cuda and low_rank.serves(x.device, dtype, *lora_B.shape),
+            lora_A.dtype is not dtype and precision.is_mixed(x, x))
+        if out is not None:
+            return out
     if seen == AUTOGRAD:
         return _apply(x, lora_A, lora_B, channels, product_weight, divisor, factor, bias, scale, dtype)
     return forward(x, product_weight, lora_A.to(dtype), lora_B.to(dtype), factor, bias, scale, False)[0]
@@ -165,23 +173,27 @@ class DoraLinear(torch.autograd.Function):
     def backward(ctx, d_out):
         if d_out is None:
             return (None,) * 10
-        kind = d_out.device.type
-        if kind != "meta" and _is_autocast_enabled(kind):  # the types are those of the forward pass
-            with precision.without_autocast(kind):
-                return DoraLinear.backward(ctx, d_out)
-        wanted = ctx.needs_input_grad[:4]
         *others, x, low, inner, factor, divisor = ctx.saved_tensors
         saved = x, *ctx.weights.all(others), low, inner, factor, divisor
-        lora_A, lora_B, magnitude = trained = ctx.trained
-        if torch.is_grad_enabled():
-            saved = with_graph(wanted, saved, trained, ctx.scale)
-        return *gradients(wanted, d_out, *saved, ctx.scale, ctx.x_dtype,
-                          (lora_A.dtype, lora_B.dtype, magnitude.dtype)), *(None,) * 6
+        return *_differentiate(ctx.needs_input_grad[:4], d_out, saved, ctx.trained, ctx.scale, ctx.x_dtype), *(None,) * 6
 
 
 # What torch.autograd.Function.apply calls when no transform is active.
 _apply = super(torch.autograd.Function, DoraLinear).apply
 
+
+def _differentiate(wanted, d_out, saved, trained, scale, x_dtype):
+    """`gradients` of a node that saved these tensors, in a graph of their own where one is built."""
+    kind = d_out.device.type
+    if kind != "meta" and _is_autocast_enabled(kind):  # the types are those of the forward pass
+        with precision.without_autocast(kind):
+            return _differentiate(wanted, d_out, saved, trained, scale, x_dtype)
+    if torch.is_grad_enabled():
+        saved = with_graph(wanted, saved, trained, scale)
+    return gradients(wanted, d_out, *saved, scale, x_dtype, [one.dtype for one in trained])
+
+
+cpp_extension.load(_differentiate)
 
 def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale, x_dtype, types):
     """Those for x, A, B and the magnitude, None where they are not wanted.

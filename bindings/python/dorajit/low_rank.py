@@ -36,7 +36,7 @@ def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
         result: [..., out], which the caller alone has.
         gain, bias: [out]; the bias may be None.
     """
-    if low.is_cuda and state.enabled and _serves(low.device, low.dtype, *lora_B.shape):
+    if low.is_cuda and state.enabled and serves(low.device, low.dtype, *lora_B.shape):
         dtype = low.dtype
         if result.dtype is not dtype:
             dtype = expression.sum_type(low, result)
@@ -51,7 +51,8 @@ def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
 
 
 @functools.lru_cache(maxsize=256)
-def _serves(device, dtype, out, rank):
+def serves(device, dtype, out, rank):
+    """Whether the kernel does on a CUDA device, for factors of that element type and lora_B [out, rank]."""
     capability = torch.cuda.get_device_capability(device)
     has_wgmma = capability == _WGMMA_CAPABILITY and out % _VECTOR == 0 and rank % _VECTOR == 0
     return (dtype in _HALVES and capability >= _LEAST_CAPABILITY

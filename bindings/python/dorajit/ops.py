@@ -10,8 +10,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from dorajit import (autograd, checks, compositions, cpp_extension, dispatch, eligibility, expression,
-                     library, routes)
+from dorajit import autograd, checks, compositions, dispatch, eligibility, expression, library, routes
 from dorajit.control import state
 from dorajit.eligibility import AUTOGRAD, EXPRESSION, NATIVE, NOBODY, OPERATOR
 from dorajit.operation import operations
@@ -51,11 +50,6 @@ def fused_dora_compose(lora: Tensor, base: Tensor, mag_norm_scale: Tensor, scale
     """
     if not _is_compiling():
         if state.enabled:
-            extension = cpp_extension.module
-            if extension is not None and state.fused_backward:
-                out = extension.compose(lora, base, mag_norm_scale, scale, inplace)
-                if out is not None:
-                    return out
             made = _compose_at_once(lora, base, mag_norm_scale, lora if inplace else True, scale)
             if type(made) is not int:
                 return made

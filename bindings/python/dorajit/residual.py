@@ -10,9 +10,7 @@ from typing import Optional
 
 from torch import Tensor
 
-from dorajit import (autograd, checks, compositions, cpp_extension, dispatch, eligibility, expression,
-                     library, ops)
-from dorajit.control import state
+from dorajit import autograd, checks, compositions, dispatch, eligibility, expression, library, ops
 from dorajit.eligibility import AUTOGRAD, NOBODY, OPERATOR
 from dorajit.operation import operations
 
@@ -37,10 +35,6 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, mag_norm_scale: Te
     Errors as those of fused_dora_compose.
     """
     is_compiling = eligibility.is_compiling()
-    if cpp_extension.module is not None and not is_compiling and state.enabled and state.fused_backward:
-        out = cpp_extension.module.compose_residual(lora, result, mag_norm_scale, bias, scale)
-        if out is not None:
-            return out
     operands = (lora, result, mag_norm_scale) if bias is None else (lora, result, mag_norm_scale, bias)
     if not is_compiling:
         seen = eligibility.who_sees(*operands, scale)

@@ -19,10 +19,8 @@ namespace dorajit::python {
 
 // Found when `calls` is given.
 struct Operations {
-  NativeOperation* compose;
-  NativeOperation* compose_inner;
+  NativeOperation* compose_low_rank;
   NativeOperation* compose_residual;
-  NativeOperation* backward;
   NativeOperation* residual_backward;
 };
 inline Operations operations{};

@@ -1,49 +1,19 @@
-// Calls of the package that PyTorch's C++ interface makes cheaper, for plain tensors and kernels
-// that take them as they are: one step from Python to the kernel and its node of autograd's graph.
-// Anything else is left to Python. Compiled against the PyTorch that it serves (__init__.py).
-#include <c10/core/InferenceMode.h>
+// The layer's node of autograd's graph in C++, for plain tensors and kernels that take them as they
+// are. Anything else is left to Python. Compiled against the PyTorch that it serves (__init__.py).
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "call.h"
-#include "composition.h"
+#include "linear.h"
 
 namespace dorajit::python {
 namespace {
 
-PyObject* result_with_node(Composed& call) {
-  try {
-    const Operands& of = call.operands;
-    return THPVariable_Wrap(Composition::apply(of.lora, of.base, of.gain, call)[0]);
-  } catch (...) {
-    // A hook of saved tensors has raised, as those of checkpoints do when they have what they want.
-    // The node still holds the tensors it was to save, of which inner would hold the node.
-    call.out.detach_();
-    if (call.inner.defined()) call.inner.detach_();
-    throw;
-  }
-}
-
-// The result, or None if Python has to see to it.
-PyObject* compose(const Operands& of, bool is_in_place) {
-  const Route found = route({&of.lora, &of.base, &of.gain, &of.bias});
-  if (found == Route::kElsewhere) Py_RETURN_NONE;
-  const bool is_node = found == Route::kNode;
-  // The node has no gradient for it.
-  const bool is_trained_bias = is_node && of.bias.defined() && of.bias.requires_grad();
-  const bool is_frozen = is_in_place && of.lora.is_inference() && !c10::InferenceMode::is_enabled();
-  if ((is_node && is_in_place) || is_trained_bias || is_frozen) Py_RETURN_NONE;
-  Composed call = {.operands = of, .is_in_place = is_in_place, .is_node = is_node};
-  const bool is_done = [&] {
-    const pybind11::gil_scoped_release no_gil;
-    return compute(call);
-  }();
-  if (!is_done) Py_RETURN_NONE;
-  if (is_node) return result_with_node(call);
-  if (is_in_place) call.out.unsafeGetTensorImpl()->bump_version();
-  return THPVariable_Wrap(call.out);
+bool is_parameter(PyObject* tensor) {
+  return Py_TYPE(tensor) == reinterpret_cast<PyTypeObject*>(ParameterClass);
 }
 
 // Whether they are tensors, and not of a subclass, which would have to see the call.
@@ -52,36 +22,58 @@ bool are_tensors(PyObject* const* arguments, Py_ssize_t count) {
                      [](PyObject* one) { return THPVariable_CheckTypeExact(Py_TYPE(one)); });
 }
 
-PyObject* compose(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
-  HANDLE_TH_ERRORS
-  TORCH_CHECK_TYPE(count == 5, "takes lora, base, gain, scale and whether in place");
-  if (!are_tensors(arguments, 3) || !PyFloat_CheckExact(arguments[3])) Py_RETURN_NONE;
-  const int is_in_place = PyObject_IsTrue(arguments[4]);
-  if (is_in_place < 0) return nullptr;
-  return compose({.is_residual = false,
-                  .scale = PyFloat_AS_DOUBLE(arguments[3]),
-                  .lora = THPVariable_Unpack(arguments[0]),
-                  .base = THPVariable_Unpack(arguments[1]),
-                  .gain = THPVariable_Unpack(arguments[2]),
-                  .bias = {}},
-                 is_in_place == 1);
-  END_HANDLE_TH_ERRORS
-}
+// The arguments of linear(), in their order.
+enum Argument {
+  kX,
+  kWeight,
+  kLoraA,
+  kLoraB,
+  kMagnitude,
+  kDivisor,
+  kGain,
+  kNumTensors,  // that are never left out
+  kBias = kNumTensors,
+  kScale,
+  kIsNode,
+  kIsOneLaunch,
+  kHasFloatProducts,
+  kNumArguments,
+};
 
-PyObject* compose_residual(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
+// The output, or None if Python has to see to the call.
+PyObject* linear(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
-  TORCH_CHECK_TYPE(count == 5, "takes lora, result, gain, bias and scale");
-  const bool has_bias = arguments[3] != Py_None;
-  if (!are_tensors(arguments, has_bias ? 4 : 3) || !PyFloat_CheckExact(arguments[4])) {
+  TORCH_CHECK_TYPE(count == kNumArguments, "takes ", int{kNumArguments}, " arguments");
+  const bool has_bias = arguments[kBias] != Py_None;
+  if (!are_tensors(arguments, has_bias ? kNumTensors + 1 : kNumTensors) ||
+      !PyFloat_CheckExact(arguments[kScale])) {
     Py_RETURN_NONE;
   }
-  return compose({.is_residual = true,
-                  .scale = PyFloat_AS_DOUBLE(arguments[4]),
-                  .lora = THPVariable_Unpack(arguments[0]),
-                  .base = THPVariable_Unpack(arguments[1]),
-                  .gain = THPVariable_Unpack(arguments[2]),
-                  .bias = has_bias ? THPVariable_Unpack(arguments[3]) : Tensor()},
-                 false);
+  const auto tensor = [&](Argument which) { return THPVariable_Unpack(arguments[which]); };
+  const LinearCall call = {.x = tensor(kX),
+                           .weight = tensor(kWeight),
+                           .lora_A = tensor(kLoraA),
+                           .lora_B = tensor(kLoraB),
+                           .magnitude = tensor(kMagnitude),
+                           .divisor = tensor(kDivisor),
+                           .gain = tensor(kGain),
+                           .bias = has_bias ? tensor(kBias) : Tensor(),
+                           .scale = PyFloat_AS_DOUBLE(arguments[kScale]),
+                           .is_one_launch = arguments[kIsOneLaunch] == Py_True,
+                           .has_float_products = arguments[kHasFloatProducts] == Py_True,
+                           .held = {is_parameter(arguments[kWeight]),
+                                    is_parameter(arguments[kLoraA]),
+                                    is_parameter(arguments[kLoraB])}};
+  const bool is_node = arguments[kIsNode] == Py_True;
+  std::optional<LinearResult> made;
+  {
+    const pybind11::gil_scoped_release no_gil;
+    made = compute(call, is_node && call.magnitude.requires_grad());
+  }
+  if (!made) Py_RETURN_NONE;
+  if (!is_node) return THPVariable_Wrap(made->out);
+  return THPVariable_Wrap(
+      DoraLinear::apply(call.x, call.lora_A, call.lora_B, call.magnitude, call, *made));
   END_HANDLE_TH_ERRORS
 }
 
@@ -92,10 +84,8 @@ PyObject* configure(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t
   const void* const given = PyCapsule_GetPointer(arguments[0], kCallTableName);
   if (given == nullptr) return nullptr;
   calls = static_cast<const CallTable*>(given);
-  operations = {.compose = calls->find("compose"),
-                .compose_inner = calls->find("compose_inner"),
+  operations = {.compose_low_rank = calls->find("compose_low_rank"),
                 .compose_residual = calls->find("compose_residual"),
-                .backward = calls->find("backward"),
                 .residual_backward = calls->find("residual_backward")};
   differentiate = Py_NewRef(arguments[1]);
   Py_RETURN_NONE;
@@ -115,10 +105,9 @@ PyMODINIT_FUNC PyInit_dorajit_cpp_extension() {
   namespace python = dorajit::python;
   static PyMethodDef methods[] = {
       python::method("configure", python::configure, "(calls, differentiate) -> None"),
-      python::method("compose", python::compose,
-                     "(lora, base, gain, scale, inplace) -> Tensor | None"),
-      python::method("compose_residual", python::compose_residual,
-                     "(lora, result, gain, bias, scale) -> Tensor | None"),
+      python::method("linear", python::linear,
+                     "(x, weight, lora_A, lora_B, magnitude, divisor, gain, bias, scale, is_node, "
+                     "is_one_launch, has_float_products) -> Tensor | None"),
       {}};
   static PyModuleDef module{};
   module.m_base = PyModuleDef_HEAD_INIT;

@@ -1,0 +1,280 @@
+// A linear layer with a DoRA adapter: its launches, and its node of autograd's graph. What
+// dorajit/linear.py does in Python, whose names and formulas these are.
+#pragma once
+
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "call.h"
+#include "held_weights.h"
+
+namespace dorajit::python {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Of linear.py: backward, wherever this may not do it. Set by configure() and never dropped.
+inline PyObject* differentiate = nullptr;
+
+// A call, whose x, weight and low-rank result are of one type.
+struct LinearCall {
+  Tensor x;          // [..., in]
+  Tensor weight;     // [out, in]
+  Tensor lora_A;     // [rank, in], of any type
+  Tensor lora_B;     // [out, rank], of any type
+  Tensor magnitude;  // [out]
+  Tensor divisor;    // [out], of the magnitude
+  Tensor gain;       // [out]
+  Tensor bias;       // [out]; undefined: none
+  double scale;
+  bool is_one_launch;        // compose_low_rank serves the call
+  bool has_float_products;   // gradients of float32 are products of 16 bits without a rounding
+  std::array<bool, 3> held;  // whether the weight, A and B are parameters
+};
+
+// What the launches made.
+struct LinearResult {
+  Tensor a, b;  // the factors in x's type
+  Tensor low;   // x A^T
+  Tensor out;
+  Tensor inner;  // undefined unless it was asked for
+};
+
+// Operations below autograd and autocast: types are those of the caller.
+struct PlainOperations {
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
+};
+
+// The result, or nothing if Python has to see to the call. The caller holds no GIL.
+inline std::optional<LinearResult> compute(const LinearCall& call, bool keeps_inner) {
+  const PlainOperations plain;
+  const at::ScalarType type = call.x.scalar_type();
+  LinearResult made{.a = call.lora_A.to(type), .b = call.lora_B.to(type)};
+  const std::optional<Tensor> bias = call.bias.defined() ? std::optional(call.bias) : std::nullopt;
+  made.out = at::linear(call.x, call.weight, bias);
+  made.low = at::linear(call.x, made.a);
+  const auto compose = [&](NativeOperation* operation, std::initializer_list<const Tensor*> inputs) {
+    Call kernel(operation, call.scale);
+    for (const Tensor* one : inputs) {
+      if (!kernel.add(*one)) return false;
+    }
+    return kernel.add_result(made.out) && kernel.add_result(made.inner) &&
+           kernel.run(made.out.device());
+  };
+  if (call.is_one_launch) {
+    if (keeps_inner) made.inner = at::empty_like(made.out);
+    if (compose(operations.compose_low_rank,
+                {&made.low, &made.b, &made.out, &call.gain, &call.bias})) {
+      return made;
+    }
+  }
+  const Tensor lora = at::linear(made.low, made.b);
+  if (keeps_inner) made.inner = lora;
+  if (!compose(operations.compose_residual, {&lora, &made.out, &call.gain, &call.bias})) return {};
+  return made;
+}
+
+// What a backward pass starts from.
+struct LinearSaved {
+  double scale;
+  bool has_float_products;
+  std::array<bool, 4> wanted;                  // of x, A, B and the magnitude
+  Tensor x, low, inner, gain, divisor;         // undefined where no gradient needs it
+  Tensor weight, a, b;                         // the factors in x's type
+  Tensor lora_A, lora_B, magnitude;            // as they were given
+  at::ScalarType x_type;
+};
+
+using LinearGradients = std::array<Tensor, 4>;
+
+inline Tensor rows_of(const Tensor& tensor) {
+  return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
+}
+
+// factor * left @ right in float32 of matrices of 16 bits, where PyTorch has such a product
+// (2.8 on); a template, so that what it lacks is not looked for.
+template <class Matrix>
+std::optional<Matrix> float_product(const Matrix& left, const Matrix& right, double factor) {
+  if constexpr (requires { at::addmm(left, left, right, at::kFloat, 0, factor); }) {
+    const Matrix total = at::empty({left.size(0), right.size(1)}, left.options().dtype(at::kFloat));
+    return at::addmm(total, left, right, at::kFloat, 0, factor);
+  } else {
+    return {};
+  }
+}
+
+// factor * left @ right in the element type; `like` is of the product's shape and left's type.
+inline Tensor product(const Tensor& left, const Tensor& right, double factor, const Tensor& like,
+                      at::ScalarType type, bool has_float_products) {
+  if (type == at::kFloat && left.scalar_type() != at::kFloat && has_float_products) {
+    if (const auto made = float_product(left, right, factor)) return *made;
+  }
+  return at::addmm(like, left, right, 0, factor).to(type);
+}
+
+// The gradients, undefined where none is wanted; nothing if Python has to see to it.
+inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
+                                                           const LinearSaved& saved) {
+  const PlainOperations plain;
+  const auto [of_x, of_a, of_b, of_magnitude] = saved.wanted;
+  const bool of_any_product = of_x || of_a || of_b;
+  if (d_out.scalar_type() != saved.x_type) return {};
+  if (of_magnitude && d_out.sizes() != saved.inner.sizes()) return {};
+  Tensor u;
+  Tensor d_gain;
+  Tensor workspace;
+  Call kernel(operations.residual_backward, saved.scale);
+  if (!kernel.add(d_out) || !kernel.add(saved.inner) || !kernel.add(saved.gain)) return {};
+  if (of_any_product) u = at::empty_like(d_out);
+  if (of_magnitude) d_gain = at::empty_like(saved.gain);
+  if (!kernel.add_result(Tensor()) || !kernel.add_result(u) || !kernel.add_result(d_gain)) {
+    return {};
+  }
+  if (of_magnitude) {
+    const std::int64_t bytes = kernel.workspace_bytes();
+    if (bytes < 0) return {};
+    if (bytes > 0) {
+      workspace = at::empty({bytes}, d_out.options().dtype(at::kByte));
+      kernel.set_workspace(workspace);
+    }
+  }
+  if (!kernel.run(d_out.device())) return {};
+  LinearGradients found;
+  auto& [d_x, d_a, d_b, d_magnitude] = found;
+  if (of_any_product) {
+    const Tensor rows = rows_of(u);
+    const Tensor through = of_x || of_a ? at::mm(rows, saved.b) : Tensor();
+    if (of_b) {
+      d_b = product(rows.t(), rows_of(saved.low), saved.scale, saved.b, saved.lora_B.scalar_type(),
+                    saved.has_float_products);
+    }
+    if (of_a) {
+      d_a = product(through.t(), rows_of(saved.x), saved.scale, saved.a,
+                    saved.lora_A.scalar_type(), saved.has_float_products);
+    }
+    if (of_x) {
+      d_x = at::mm(rows, saved.weight);
+      d_x.addmm_(through, saved.a, 1, saved.scale);
+      if (d_out.dim() != 2) {
+        std::vector<std::int64_t> shape = d_out.sizes().vec();
+        shape.back() = saved.weight.size(1);
+        d_x = d_x.view(shape);
+      }
+    }
+  }
+  if (of_magnitude) {
+    const at::ScalarType type = saved.magnitude.scalar_type();
+    if (d_gain.scalar_type() == type) {
+      d_magnitude = at::div(d_gain, saved.divisor);
+    } else {
+      d_magnitude = at::empty_like(d_gain, d_gain.options().dtype(type));
+      at::div_out(d_magnitude, d_gain, saved.divisor);
+    }
+  }
+  return found;
+}
+
+// The same by linear.py.
+inline LinearGradients differentiate_in_python(const Tensor& d_out, const LinearSaved& saved) {
+  namespace py = pybind11;
+  const py::gil_scoped_acquire gil;
+  const auto type = py::reinterpret_borrow<py::object>(
+      reinterpret_cast<PyObject*>(torch::getTHPDtype(saved.x_type)));
+  try {
+    const auto& [of_x, of_a, of_b, of_magnitude] = saved.wanted;
+    const py::tuple found = py::handle(differentiate)(
+        py::make_tuple(of_x, of_a, of_b, of_magnitude), d_out,
+        py::make_tuple(saved.x, saved.weight, saved.a, saved.b, saved.low, saved.inner, saved.gain,
+                       saved.divisor),
+        py::make_tuple(saved.lora_A, saved.lora_B, saved.magnitude), saved.scale, type);
+    LinearGradients gradients;
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      if (!found[i].is_none()) gradients[i] = found[i].cast<Tensor>();
+    }
+    return gradients;
+  } catch (py::error_already_set& error) {
+    error.restore();
+    throw_python_error();
+  }
+}
+
+struct DoraLinear : torch::autograd::Function<DoraLinear> {
+  // Compiled autograd may trace backward: tensors without memory go to Python, operation by
+  // operation.
+  static constexpr bool is_traceable = true;
+
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& lora_A,
+                        const Tensor& lora_B, const Tensor& magnitude, const LinearCall& call,
+                        const LinearResult& made) {
+    // Not what a backward pass asks for, which would be other problems, to be tuned and compiled.
+    const bool of_x = x.requires_grad();
+    const bool of_a = lora_A.requires_grad();
+    const bool of_b = lora_B.requires_grad();
+    const bool of_magnitude = magnitude.requires_grad();
+    const bool of_others = of_b || of_magnitude;
+    const HeldWeights weights({call.weight, made.a, made.b}, call.held);
+    ctx->set_materialize_grads(false);
+    variable_list saved = weights.others();
+    for (const Tensor& one :
+         {of_a || (of_x && of_others) ? x : Tensor(), of_b ? made.low : Tensor(), made.inner,
+          call.gain, of_magnitude ? call.divisor : Tensor()}) {
+      saved.push_back(one);
+    }
+    ctx->save_for_backward(std::move(saved));
+    weights.keep(*ctx);
+    ctx->saved_data["scale"] = call.scale;
+    ctx->saved_data["has_float_products"] = call.has_float_products;
+    ctx->saved_data["x_type"] = static_cast<std::int64_t>(x.scalar_type());
+    ctx->saved_data["wanted"] =
+        static_cast<std::int64_t>(of_x | of_a << 1 | of_b << 2 | of_magnitude << 3);
+    // Gradients of gradients go back to these.
+    ctx->saved_data["lora_A"] = lora_A;
+    ctx->saved_data["lora_B"] = lora_B;
+    ctx->saved_data["magnitude"] = magnitude;
+    return made.out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const Tensor& d_out = gradients[0];
+    if (!d_out.defined()) return variable_list(6);
+    const variable_list found = ctx->get_saved_variables();
+    const auto weights = HeldWeights::all(*ctx, found);
+    const std::int64_t wanted = ctx->saved_data["wanted"].toInt();
+    const LinearSaved saved = {
+        .scale = ctx->saved_data["scale"].toDouble(),
+        .has_float_products = ctx->saved_data["has_float_products"].toBool(),
+        .wanted = {(wanted & 1) != 0, (wanted & 2) != 0, (wanted & 4) != 0, (wanted & 8) != 0},
+        .x = found[3],
+        .low = found[4],
+        .inner = found[5],
+        .gain = found[6],
+        .divisor = found[7],
+        .weight = weights[0],
+        .a = weights[1],
+        .b = weights[2],
+        .lora_A = ctx->saved_data["lora_A"].toTensor(),
+        .lora_B = ctx->saved_data["lora_B"].toTensor(),
+        .magnitude = ctx->saved_data["magnitude"].toTensor(),
+        .x_type = static_cast<at::ScalarType>(ctx->saved_data["x_type"].toInt())};
+    std::optional<LinearGradients> made;
+    const bool may_be_direct = !c10::GradMode::is_enabled() && is_plain(d_out) &&
+                               route({&d_out}) == Route::kLaunch;
+    if (may_be_direct) made = try_to_differentiate(d_out, saved);
+    if (!made) made = differentiate_in_python(d_out, saved);
+    auto& [d_x, d_a, d_b, d_magnitude] = *made;
+    return {d_x, d_a, d_b, d_magnitude, Tensor(), Tensor()};
+  }
+};
+
+}  // namespace dorajit::python
