@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from dorajit import checks, errors, run
+from dorajit import checks, cpp_extension, errors, run
 from dorajit.control import state
 from dorajit.operation import operations
 
@@ -125,8 +125,13 @@ def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
     Args:
         magnitude: [rows], of matrix's rows.
     """
-    rows, columns = matrix.shape
     rank = a.shape[0]
+    if (cpp_extension.module is not None and state.enabled
+            and _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, rank, True)):
+        made = cpp_extension.module.divisor_and_gain(matrix, a, b, magnitude, scale)
+        if made is not None:
+            return made
+    rows, columns = matrix.shape
     if (scale == 0 or not rank or a.shape[1] != columns or b.shape != (rows, rank) or magnitude.shape[0] != rows
             or not (_has_rows(matrix) and _has_rows(a) and _has_rows(b) and magnitude.is_contiguous())
             or checks.is_freed(magnitude) or not serves(matrix, a, b, dtype)):

@@ -19,6 +19,7 @@ namespace dorajit::python {
 
 // Found when `calls` is given.
 struct Operations {
+  NativeOperation* weight_norm;
   NativeOperation* compose_low_rank;
   NativeOperation* compose_residual;
   NativeOperation* residual_backward;

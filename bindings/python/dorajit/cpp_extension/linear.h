@@ -57,14 +57,17 @@ struct PlainOperations {
 };
 
 // The result, or nothing if Python has to see to the call. The caller holds no GIL.
-inline std::optional<LinearResult> compute(const LinearCall& call, bool keeps_inner) {
+inline std::optional<LinearResult> compute_linear(const LinearCall& call, bool keeps_inner) {
   const PlainOperations plain;
   const at::ScalarType type = call.x.scalar_type();
-  LinearResult made{.a = call.lora_A.to(type), .b = call.lora_B.to(type)};
   const std::optional<Tensor> bias = call.bias.defined() ? std::optional(call.bias) : std::nullopt;
+  LinearResult made;
+  made.a = call.lora_A.to(type);
+  made.b = call.lora_B.to(type);
   made.out = at::linear(call.x, call.weight, bias);
   made.low = at::linear(call.x, made.a);
-  const auto compose = [&](NativeOperation* operation, std::initializer_list<const Tensor*> inputs) {
+  const auto compose = [&](NativeOperation* operation,
+                           std::initializer_list<const Tensor*> inputs) {
     Call kernel(operation, call.scale);
     for (const Tensor* one : inputs) {
       if (!kernel.add(*one)) return false;
@@ -89,10 +92,10 @@ inline std::optional<LinearResult> compute(const LinearCall& call, bool keeps_in
 struct LinearSaved {
   double scale;
   bool has_float_products;
-  std::array<bool, 4> wanted;                  // of x, A, B and the magnitude
-  Tensor x, low, inner, gain, divisor;         // undefined where no gradient needs it
-  Tensor weight, a, b;                         // the factors in x's type
-  Tensor lora_A, lora_B, magnitude;            // as they were given
+  std::array<bool, 4> wanted;           // of x, A, B and the magnitude
+  Tensor x, low, inner, gain, divisor;  // undefined where no gradient needs it
+  Tensor weight, a, b;                  // the factors in x's type
+  Tensor lora_A, lora_B, magnitude;     // as they were given
   at::ScalarType x_type;
 };
 
@@ -160,8 +163,8 @@ inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
                     saved.has_float_products);
     }
     if (of_a) {
-      d_a = product(through.t(), rows_of(saved.x), saved.scale, saved.a,
-                    saved.lora_A.scalar_type(), saved.has_float_products);
+      d_a = product(through.t(), rows_of(saved.x), saved.scale, saved.a, saved.lora_A.scalar_type(),
+                    saved.has_float_products);
     }
     if (of_x) {
       d_x = at::mm(rows, saved.weight);
@@ -268,8 +271,8 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
         .magnitude = ctx->saved_data["magnitude"].toTensor(),
         .x_type = static_cast<at::ScalarType>(ctx->saved_data["x_type"].toInt())};
     std::optional<LinearGradients> made;
-    const bool may_be_direct = !c10::GradMode::is_enabled() && is_plain(d_out) &&
-                               route({&d_out}) == Route::kLaunch;
+    const bool may_be_direct =
+        !c10::GradMode::is_enabled() && is_plain(d_out) && route({&d_out}) == Route::kLaunch;
     if (may_be_direct) made = try_to_differentiate(d_out, saved);
     if (!made) made = differentiate_in_python(d_out, saved);
     auto& [d_x, d_a, d_b, d_magnitude] = *made;

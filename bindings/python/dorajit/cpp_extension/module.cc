@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "call.h"
 #include "linear.h"
+#include "norms.h"
 
 namespace dorajit::python {
 namespace {
@@ -50,30 +52,49 @@ PyObject* linear(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t co
     Py_RETURN_NONE;
   }
   const auto tensor = [&](Argument which) { return THPVariable_Unpack(arguments[which]); };
-  const LinearCall call = {.x = tensor(kX),
-                           .weight = tensor(kWeight),
-                           .lora_A = tensor(kLoraA),
-                           .lora_B = tensor(kLoraB),
-                           .magnitude = tensor(kMagnitude),
-                           .divisor = tensor(kDivisor),
-                           .gain = tensor(kGain),
-                           .bias = has_bias ? tensor(kBias) : Tensor(),
-                           .scale = PyFloat_AS_DOUBLE(arguments[kScale]),
-                           .is_one_launch = arguments[kIsOneLaunch] == Py_True,
-                           .has_float_products = arguments[kHasFloatProducts] == Py_True,
-                           .held = {is_parameter(arguments[kWeight]),
-                                    is_parameter(arguments[kLoraA]),
-                                    is_parameter(arguments[kLoraB])}};
+  const LinearCall call = {
+      .x = tensor(kX),
+      .weight = tensor(kWeight),
+      .lora_A = tensor(kLoraA),
+      .lora_B = tensor(kLoraB),
+      .magnitude = tensor(kMagnitude),
+      .divisor = tensor(kDivisor),
+      .gain = tensor(kGain),
+      .bias = has_bias ? tensor(kBias) : Tensor(),
+      .scale = PyFloat_AS_DOUBLE(arguments[kScale]),
+      .is_one_launch = arguments[kIsOneLaunch] == Py_True,
+      .has_float_products = arguments[kHasFloatProducts] == Py_True,
+      .held = {is_parameter(arguments[kWeight]), is_parameter(arguments[kLoraA]),
+               is_parameter(arguments[kLoraB])}};
   const bool is_node = arguments[kIsNode] == Py_True;
   std::optional<LinearResult> made;
   {
     const pybind11::gil_scoped_release no_gil;
-    made = compute(call, is_node && call.magnitude.requires_grad());
+    made = compute_linear(call, is_node && call.magnitude.requires_grad());
   }
   if (!made) Py_RETURN_NONE;
   if (!is_node) return THPVariable_Wrap(made->out);
   return THPVariable_Wrap(
       DoraLinear::apply(call.x, call.lora_A, call.lora_B, call.magnitude, call, *made));
+  END_HANDLE_TH_ERRORS
+}
+
+// (divisor, gain), or None if Python has to see to the call.
+PyObject* divisor_and_gain(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK_TYPE(count == 5, "takes weight, lora_A, lora_B, magnitude and scale");
+  if (!are_tensors(arguments, 4) || !PyFloat_CheckExact(arguments[4])) Py_RETURN_NONE;
+  const Tensor& weight = THPVariable_Unpack(arguments[0]);
+  const Tensor& lora_A = THPVariable_Unpack(arguments[1]);
+  const Tensor& lora_B = THPVariable_Unpack(arguments[2]);
+  const Tensor& magnitude = THPVariable_Unpack(arguments[3]);
+  std::optional<std::pair<Tensor, Tensor>> made;
+  {
+    const pybind11::gil_scoped_release no_gil;
+    made = compute_gain(weight, lora_A, lora_B, magnitude, PyFloat_AS_DOUBLE(arguments[4]));
+  }
+  if (!made) Py_RETURN_NONE;
+  return pybind11::make_tuple(made->first, made->second).release().ptr();
   END_HANDLE_TH_ERRORS
 }
 
@@ -84,7 +105,8 @@ PyObject* configure(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t
   const void* const given = PyCapsule_GetPointer(arguments[0], kCallTableName);
   if (given == nullptr) return nullptr;
   calls = static_cast<const CallTable*>(given);
-  operations = {.compose_low_rank = calls->find("compose_low_rank"),
+  operations = {.weight_norm = calls->find("weight_norm"),
+                .compose_low_rank = calls->find("compose_low_rank"),
                 .compose_residual = calls->find("compose_residual"),
                 .residual_backward = calls->find("residual_backward")};
   differentiate = Py_NewRef(arguments[1]);
@@ -108,6 +130,8 @@ PyMODINIT_FUNC PyInit_dorajit_cpp_extension() {
       python::method("linear", python::linear,
                      "(x, weight, lora_A, lora_B, magnitude, divisor, gain, bias, scale, is_node, "
                      "is_one_launch, has_float_products) -> Tensor | None"),
+      python::method("divisor_and_gain", python::divisor_and_gain,
+                     "(weight, lora_A, lora_B, magnitude, scale) -> tuple[Tensor, Tensor] | None"),
       {}};
   static PyModuleDef module{};
   module.m_base = PyModuleDef_HEAD_INIT;

@@ -1,0 +1,61 @@
+// The gain of a layer and what its magnitude is divided by, from its weights: what
+// dorajit/norm_kernel.py does in Python.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "call.h"
+
+namespace dorajit::python {
+
+// Whether rows are of contiguous elements in memory that was not freed, and do not overlap.
+inline bool has_rows(const Tensor& matrix) {
+  if (matrix.dim() != 2 || matrix.numel() == 0 || !is_plain(matrix)) return false;
+  if (matrix.storage().nbytes() == 0) return false;  // FSDP frees weights between forward passes
+  return (matrix.size(1) <= 1 || matrix.stride(1) == 1) &&
+         (matrix.size(0) <= 1 || matrix.stride(0) >= matrix.size(1));
+}
+
+// (divisor, gain) of the rows of weight + scale * b @ a; nothing if Python has to see to the call.
+// The caller holds no GIL.
+inline std::optional<std::pair<Tensor, Tensor>> compute_gain(const Tensor& weight, const Tensor& a,
+                                                             const Tensor& b,
+                                                             const Tensor& magnitude,
+                                                             double scale) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  if (scale == 0 || !has_rows(weight) || !has_rows(a) || !has_rows(b)) return {};
+  if (a.size(1) != weight.size(1) || b.size(0) != weight.size(0) || b.size(1) != a.size(0)) {
+    return {};
+  }
+  if (magnitude.dim() != 1 || magnitude.size(0) != weight.size(0) || !magnitude.is_contiguous() ||
+      !magnitude.has_storage() || magnitude.storage().nbytes() == 0) {
+    return {};
+  }
+  const bool is_half = at::isReducedFloatingType(magnitude.scalar_type());
+  const at::TensorOptions options =
+      magnitude.options().dtype(is_half ? at::kFloat : magnitude.scalar_type());
+  const Tensor gain = at::empty({weight.size(0)}, options);
+  const Tensor divisor = at::empty({weight.size(0)}, options);
+  Call kernel(operations.weight_norm, scale);
+  for (const Tensor* one : {&weight, &a, &b, &magnitude}) {
+    if (!kernel.add(*one)) return {};
+  }
+  // Neither the norm nor its square is wanted.
+  if (!kernel.add_result({}) || !kernel.add_result({}) || !kernel.add_result(gain) ||
+      !kernel.add_result(divisor)) {
+    return {};
+  }
+  const std::int64_t bytes = kernel.workspace_bytes();
+  if (bytes < 0) return {};
+  Tensor workspace;
+  if (bytes > 0) {
+    workspace = at::empty({bytes}, weight.options().dtype(at::kByte));
+    kernel.set_workspace(workspace);
+  }
+  if (!kernel.run(weight.device())) return {};
+  return std::pair(divisor, gain);
+}
+
+}  // namespace dorajit::python
