@@ -48,7 +48,7 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
         bias: [out_features], or None. It is not scaled.
 
     Under autocast x, weight, bias and both factors are cast as by torch.nn.functional.linear, each once. The norm is
-    that of the tensors as they are.
+    made of the weight as it is, and of the factors as they are cast if that is the weight's type, else as they are.
 
     Returns:
         [..., out_features], in the type of torch.nn.functional.linear(x, weight, bias), rounded once from float32
@@ -88,8 +88,6 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
                              or (bias is not None and bias.requires_grad)):
         return None
     channels = magnitude if magnitude.dim() == 1 else magnitude.reshape(-1)
-    if not is_traced:
-        divisor, factor = (gains or _gains)(layer, weight, lora_A, lora_B, channels, scale)
     kind = x.device.type
     dtype = lora_A.dtype
     product_weight = weight
@@ -101,16 +99,21 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     if is_traced:
         return torch.ops.dorajit.dora_linear(x, weight, product_weight, lora_A, lora_B, channels, bias, scale, dtype,
                                              eligibility.builds_graph(channels))[0]
-    if cpp_extension.module is not None and dtype is x.dtype:
+    a = lora_A if lora_A.dtype is dtype else lora_A.detach().to(dtype)
+    b = lora_B if lora_B.dtype is dtype else lora_B.detach().to(dtype)
+    if gains is not None:
+        divisor, factor = gains(layer, weight, lora_A, lora_B, channels, scale)
+    else:
+        divisor, factor = _gains(layer, weight, lora_A, lora_B, channels, scale, a, b)
+    if seen != AUTOGRAD:
+        return forward(x, product_weight, a, b, factor, bias, scale, False)[0]
+    if cpp_extension.module is not None:
         out = cpp_extension.module.linear(
-            x, product_weight, lora_A, lora_B, channels, divisor, factor, bias, scale, seen == AUTOGRAD,
-            x.is_cuda and low_rank.serves(x.device, dtype, *lora_B.shape),
-            lora_A.dtype is not dtype and precision.is_mixed(x, x))
+            x, product_weight, a, b, factor, bias, scale, _is_one_launch(x, b), lora_A, lora_B, channels, divisor,
+            _has_float_products(dtype, lora_A.dtype, a))
         if out is not None:
             return out
-    if seen == AUTOGRAD:
-        return _apply(x, lora_A, lora_B, channels, product_weight, divisor, factor, bias, scale, dtype)
-    return forward(x, product_weight, lora_A.to(dtype), lora_B.to(dtype), factor, bias, scale, False)[0]
+    return _apply(x, lora_A, lora_B, channels, product_weight, a, b, divisor, factor, bias, scale)
 
 
 def _who_sees_traced(tensors, gains):
@@ -127,22 +130,44 @@ def _cast(tensor, dtype):
     return tensor if tensor.dtype is dtype or tensor.dtype is torch.float64 else tensor.to(dtype)
 
 
-def _gains(layer, *operands_and_scale):
+def _gains(layer, weight, lora_A, lora_B, magnitude, scale, a, b):
+    """The divisor and the gain. `a` and `b` are the factors as the products take them."""
+    factors = of_norm(weight, lora_A, lora_B, a, b)
     if layer is None or (frozen.of(layer) is None and recomputation.is_only_pass()):
-        return norm.divisor_and_gain(*operands_and_scale)
-    *operands, scale = operands_and_scale
-    return recomputation.norms(layer, operands, scale, lambda: norm.divisor_and_gain(*operands_and_scale))
+        return norm.divisor_and_gain(weight, *factors, magnitude, scale)
+    return recomputation.norms(layer, (weight, lora_A, lora_B, magnitude), (scale, factors[0].dtype),
+                               lambda: norm.divisor_and_gain(weight, *factors, magnitude, scale))
+
+
+def of_norm(weight, lora_A, lora_B, a, b):
+    """norm.factors_of_layer where the factors as the products take them are at hand."""
+    return (a, b) if a.dtype is weight.dtype else (lora_A, lora_B)
 
 
 def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):
     result = F.linear(x, weight, bias)
     lora = F.linear(F.linear(x.to(lora_A.dtype), lora_A), lora_B)
-    factor = gain.gain(magnitude.reshape(-1), norm.weight_norm(weight, lora_A, lora_B, scale))
+    norms = norm.weight_norm(weight, *norm.factors_of_layer(weight, lora_A, lora_B), scale)
+    factor = gain.gain(magnitude.reshape(-1), norms)
     return tiers.total(lora, result, factor, scale, bias).to(result.dtype)
+
+
+def _is_one_launch(x, b):
+    return x.is_cuda and low_rank.serves(x.device, b.dtype, *b.shape)
+
+
+def _has_float_products(dtype, type_of_factors, a):
+    """Whether the extension makes gradients of float32 as precision.mixed_product does."""
+    return type_of_factors is not dtype and precision.is_mixed(a, a)
 
 
 def forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
     """The output, S, and inner or None. The factors are of the type in which the low-rank result is made."""
+    if cpp_extension.module is not None:
+        made = cpp_extension.module.forward(x, weight, lora_A, lora_B, factor, bias, scale, _is_one_launch(x, lora_B),
+                                            keeps_inner)
+        if made is not None:
+            return made
     result = F.linear(x, weight, bias)
     if result._is_view():  # which may not be written later, being made without a graph; its base has no other use
         result = torch.ops.aten._unsafe_view(result, result.shape)
@@ -155,9 +180,8 @@ class DoraLinear(torch.autograd.Function):
     """The node. Saves x, S, inner, gain and its divisor, each where a gradient needs it, and holds the weights."""
 
     @staticmethod
-    def forward(ctx, x, lora_A, lora_B, magnitude, weight, divisor, factor, bias, scale, dtype):
+    def forward(ctx, x, lora_A, lora_B, magnitude, weight, a, b, divisor, factor, bias, scale):
         of_x, of_a, of_b, of_magnitude = wanted = ctx.needs_input_grad[:4]
-        a, b = lora_A.to(dtype), lora_B.to(dtype)
         out, low, inner = forward(x, weight, a, b, factor, bias, scale, of_magnitude)
         ctx.set_materialize_grads(False)
         ctx.scale = scale
@@ -172,10 +196,11 @@ class DoraLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, d_out):
         if d_out is None:
-            return (None,) * 10
+            return (None,) * 11
         *others, x, low, inner, factor, divisor = ctx.saved_tensors
         saved = x, *ctx.weights.all(others), low, inner, factor, divisor
-        return *_differentiate(ctx.needs_input_grad[:4], d_out, saved, ctx.trained, ctx.scale, ctx.x_dtype), *(None,) * 6
+        found = _differentiate(ctx.needs_input_grad[:4], d_out, saved, ctx.trained, ctx.scale, ctx.x_dtype)
+        return *found, *(None,) * 7
 
 
 # What torch.autograd.Function.apply calls when no transform is active.
@@ -205,6 +230,11 @@ def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale
     of_x, of_a, of_b, of_magnitude = wanted
     type_of_a, type_of_b, type_of_magnitude = types
     dtype = a.dtype
+    if cpp_extension.module is not None and dtype is x_dtype and not torch.is_grad_enabled():
+        found = cpp_extension.module.gradients(d_out, x, weight, a, b, low, inner, factor, divisor, scale, *wanted,
+                                               *types, _has_float_products(dtype, type_of_a, a))
+        if found is not None:
+            return found
     is_mixed = dtype is not x_dtype
     of_both = of_x or of_a or of_b
     d_lora, u, d_gain = autograd.residual_backward(

@@ -31,9 +31,10 @@ _library = registration.Library("dorajit", "FRAGMENT")
 
 def _forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
     with torch.no_grad(), precision.without_autocast(x.device.type):
-        divisor, factor = norm.divisor_and_gain(weight, lora_A, lora_B, magnitude, scale)
-        out, low, inner = linear.forward(x, product_weight, lora_A.to(dtype), lora_B.to(dtype), factor, bias, scale,
-                                         keeps_inner)
+        a, b = lora_A.to(dtype), lora_B.to(dtype)
+        factors = linear.of_norm(weight, lora_A, lora_B, a, b)
+        divisor, factor = norm.divisor_and_gain(weight, *factors, magnitude, scale)
+        out, low, inner = linear.forward(x, product_weight, a, b, factor, bias, scale, keeps_inner)
         inner = x.new_empty(0) if inner is None else inner
         return tuple(one.contiguous() for one in (out, low, inner, factor, divisor))
 
@@ -60,10 +61,12 @@ def _fake_forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, sc
 
 def _expression(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
     """In PyTorch's operations, for transforms of torch.func."""
-    divisor, factor = gain.with_divisor(magnitude, norm.weight_norm(weight, lora_A, lora_B, scale))
-    low = F.linear(x.to(dtype), lora_A.to(dtype))
+    a, b = lora_A.to(dtype), lora_B.to(dtype)
+    factors = linear.of_norm(weight, lora_A, lora_B, a, b)
+    divisor, factor = gain.with_divisor(magnitude, norm.weight_norm(weight, *factors, scale))
+    low = F.linear(x.to(dtype), a)
     result = F.linear(x, product_weight, bias)
-    out, inner = expression.compose_residual(F.linear(low, lora_B.to(dtype)), result, factor, bias, scale)
+    out, inner = expression.compose_residual(F.linear(low, b), result, factor, bias, scale)
     return out.to(x.dtype), low, inner if keeps_inner else x.new_empty(0), factor, divisor
 
 

@@ -11,7 +11,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from dorajit import checks, eligibility, factored_norm, gain, norm_kernel, thresholds
+from dorajit import checks, eligibility, factored_norm, gain, norm_kernel, precision, thresholds
 from dorajit.eligibility import OPERATOR
 from dorajit.sharded import engines
 
@@ -101,6 +101,15 @@ def divisor_and_gain(weight, lora_A, lora_B, magnitude, scale):
         if made is not None:
             return made
     return gain.with_divisor(magnitude.detach(), _computed(weight, lora_A, lora_B, scale, None))
+
+
+def factors_of_layer(weight, lora_A, lora_B):
+    """The factors that the norm of a layer is made of: as autocast casts them where that is the weight's type, so
+    that it is the norm of what x is multiplied by; else as they are."""
+    a = precision.as_autocast(lora_A.detach())
+    if a.dtype is lora_A.dtype or a.dtype is not weight.dtype:
+        return lora_A, lora_B
+    return a, precision.as_autocast(lora_B.detach())
 
 
 def squares(*call):

@@ -26,27 +26,32 @@ using torch::autograd::variable_list;
 // Of linear.py: backward, wherever this may not do it. Set by configure() and never dropped.
 inline PyObject* differentiate = nullptr;
 
-// A call, whose x, weight and low-rank result are of one type.
-struct LinearCall {
-  Tensor x;          // [..., in]
-  Tensor weight;     // [out, in]
-  Tensor lora_A;     // [rank, in], of any type
-  Tensor lora_B;     // [out, rank], of any type
-  Tensor magnitude;  // [out]
-  Tensor divisor;    // [out], of the magnitude
-  Tensor gain;       // [out]
-  Tensor bias;       // [out]; undefined: none
+// What a forward pass multiplies; x, the weight and the factors are of one type.
+struct LinearOperands {
+  Tensor x;       // [..., in]
+  Tensor weight;  // [out, in]
+  Tensor a;       // [rank, in]
+  Tensor b;       // [out, rank]
+  Tensor gain;    // [out]
+  Tensor bias;    // [out]; undefined: none
   double scale;
-  bool is_one_launch;        // compose_low_rank serves the call
+  bool is_one_launch;  // compose_low_rank serves the call
+};
+
+// What its node needs besides.
+struct LinearNode {
+  Tensor lora_A;  // of which the factors are casts, if not themselves
+  Tensor lora_B;
+  Tensor magnitude;          // [out]
+  Tensor divisor;            // [out]
   bool has_float_products;   // gradients of float32 are products of 16 bits without a rounding
   std::array<bool, 3> held;  // whether the weight, A and B are parameters
 };
 
 // What the launches made.
 struct LinearResult {
-  Tensor a, b;  // the factors in x's type
-  Tensor low;   // x A^T
   Tensor out;
+  Tensor low;    // x A^T
   Tensor inner;  // undefined unless it was asked for
 };
 
@@ -57,34 +62,30 @@ struct PlainOperations {
 };
 
 // The result, or nothing if Python has to see to the call. The caller holds no GIL.
-inline std::optional<LinearResult> compute_linear(const LinearCall& call, bool keeps_inner) {
+inline std::optional<LinearResult> compute_linear(const LinearOperands& of, bool keeps_inner) {
   const PlainOperations plain;
-  const at::ScalarType type = call.x.scalar_type();
-  const std::optional<Tensor> bias = call.bias.defined() ? std::optional(call.bias) : std::nullopt;
+  const std::optional<Tensor> bias = of.bias.defined() ? std::optional(of.bias) : std::nullopt;
   LinearResult made;
-  made.a = call.lora_A.to(type);
-  made.b = call.lora_B.to(type);
-  made.out = at::linear(call.x, call.weight, bias);
-  made.low = at::linear(call.x, made.a);
+  made.out = at::linear(of.x, of.weight, bias);
+  made.low = at::linear(of.x, of.a);
   const auto compose = [&](NativeOperation* operation,
                            std::initializer_list<const Tensor*> inputs) {
-    Call kernel(operation, call.scale);
+    Call kernel(operation, of.scale);
     for (const Tensor* one : inputs) {
       if (!kernel.add(*one)) return false;
     }
     return kernel.add_result(made.out) && kernel.add_result(made.inner) &&
            kernel.run(made.out.device());
   };
-  if (call.is_one_launch) {
+  if (of.is_one_launch) {
     if (keeps_inner) made.inner = at::empty_like(made.out);
-    if (compose(operations.compose_low_rank,
-                {&made.low, &made.b, &made.out, &call.gain, &call.bias})) {
+    if (compose(operations.compose_low_rank, {&made.low, &of.b, &made.out, &of.gain, &of.bias})) {
       return made;
     }
   }
-  const Tensor lora = at::linear(made.low, made.b);
+  const Tensor lora = at::linear(made.low, of.b);
   if (keeps_inner) made.inner = lora;
-  if (!compose(operations.compose_residual, {&lora, &made.out, &call.gain, &call.bias})) return {};
+  if (!compose(operations.compose_residual, {&lora, &made.out, &of.gain, &of.bias})) return {};
   return made;
 }
 
@@ -94,9 +95,8 @@ struct LinearSaved {
   bool has_float_products;
   std::array<bool, 4> wanted;           // of x, A, B and the magnitude
   Tensor x, low, inner, gain, divisor;  // undefined where no gradient needs it
-  Tensor weight, a, b;                  // the factors in x's type
-  Tensor lora_A, lora_B, magnitude;     // as they were given
-  at::ScalarType x_type;
+  Tensor weight, a, b;
+  std::array<at::ScalarType, 3> types;  // of the gradients of A, B and the magnitude
 };
 
 using LinearGradients = std::array<Tensor, 4>;
@@ -132,7 +132,7 @@ inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
   const PlainOperations plain;
   const auto [of_x, of_a, of_b, of_magnitude] = saved.wanted;
   const bool of_any_product = of_x || of_a || of_b;
-  if (d_out.scalar_type() != saved.x_type) return {};
+  if (d_out.scalar_type() != saved.a.scalar_type()) return {};
   if (of_magnitude && d_out.sizes() != saved.inner.sizes()) return {};
   Tensor u;
   Tensor d_gain;
@@ -159,11 +159,11 @@ inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
     const Tensor rows = rows_of(u);
     const Tensor through = of_x || of_a ? at::mm(rows, saved.b) : Tensor();
     if (of_b) {
-      d_b = product(rows.t(), rows_of(saved.low), saved.scale, saved.b, saved.lora_B.scalar_type(),
+      d_b = product(rows.t(), rows_of(saved.low), saved.scale, saved.b, saved.types[1],
                     saved.has_float_products);
     }
     if (of_a) {
-      d_a = product(through.t(), rows_of(saved.x), saved.scale, saved.a, saved.lora_A.scalar_type(),
+      d_a = product(through.t(), rows_of(saved.x), saved.scale, saved.a, saved.types[0],
                     saved.has_float_products);
     }
     if (of_x) {
@@ -177,7 +177,7 @@ inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
     }
   }
   if (of_magnitude) {
-    const at::ScalarType type = saved.magnitude.scalar_type();
+    const at::ScalarType type = saved.types[2];
     if (d_gain.scalar_type() == type) {
       d_magnitude = at::div(d_gain, saved.divisor);
     } else {
@@ -188,19 +188,20 @@ inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
   return found;
 }
 
-// The same by linear.py.
-inline LinearGradients differentiate_in_python(const Tensor& d_out, const LinearSaved& saved) {
+// The same by linear.py; `trained` are A, B and the magnitude.
+inline LinearGradients differentiate_in_python(const Tensor& d_out, const LinearSaved& saved,
+                                               const std::array<Tensor, 3>& trained) {
   namespace py = pybind11;
   const py::gil_scoped_acquire gil;
   const auto type = py::reinterpret_borrow<py::object>(
-      reinterpret_cast<PyObject*>(torch::getTHPDtype(saved.x_type)));
+      reinterpret_cast<PyObject*>(torch::getTHPDtype(saved.a.scalar_type())));
   try {
     const auto& [of_x, of_a, of_b, of_magnitude] = saved.wanted;
     const py::tuple found = py::handle(differentiate)(
         py::make_tuple(of_x, of_a, of_b, of_magnitude), d_out,
         py::make_tuple(saved.x, saved.weight, saved.a, saved.b, saved.low, saved.inner, saved.gain,
                        saved.divisor),
-        py::make_tuple(saved.lora_A, saved.lora_B, saved.magnitude), saved.scale, type);
+        py::make_tuple(trained[0], trained[1], trained[2]), saved.scale, type);
     LinearGradients gradients;
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!found[i].is_none()) gradients[i] = found[i].cast<Tensor>();
@@ -218,27 +219,26 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
   static constexpr bool is_traceable = true;
 
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& lora_A,
-                        const Tensor& lora_B, const Tensor& magnitude, const LinearCall& call,
-                        const LinearResult& made) {
+                        const Tensor& lora_B, const Tensor& magnitude, const LinearOperands& of,
+                        const LinearNode& node, const LinearResult& made) {
     // Not what a backward pass asks for, which would be other problems, to be tuned and compiled.
     const bool of_x = x.requires_grad();
     const bool of_a = lora_A.requires_grad();
     const bool of_b = lora_B.requires_grad();
     const bool of_magnitude = magnitude.requires_grad();
     const bool of_others = of_b || of_magnitude;
-    const HeldWeights weights({call.weight, made.a, made.b}, call.held);
+    const HeldWeights weights({of.weight, of.a, of.b}, node.held);
     ctx->set_materialize_grads(false);
     variable_list saved = weights.others();
     for (const Tensor& one :
          {of_a || (of_x && of_others) ? x : Tensor(), of_b ? made.low : Tensor(), made.inner,
-          call.gain, of_magnitude ? call.divisor : Tensor()}) {
+          of.gain, of_magnitude ? node.divisor : Tensor()}) {
       saved.push_back(one);
     }
     ctx->save_for_backward(std::move(saved));
     weights.keep(*ctx);
-    ctx->saved_data["scale"] = call.scale;
-    ctx->saved_data["has_float_products"] = call.has_float_products;
-    ctx->saved_data["x_type"] = static_cast<std::int64_t>(x.scalar_type());
+    ctx->saved_data["scale"] = of.scale;
+    ctx->saved_data["has_float_products"] = node.has_float_products;
     ctx->saved_data["wanted"] =
         static_cast<std::int64_t>(of_x | of_a << 1 | of_b << 2 | of_magnitude << 3);
     // Gradients of gradients go back to these.
@@ -250,9 +250,12 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const Tensor& d_out = gradients[0];
-    if (!d_out.defined()) return variable_list(6);
+    if (!d_out.defined()) return variable_list(7);
     const variable_list found = ctx->get_saved_variables();
     const auto weights = HeldWeights::all(*ctx, found);
+    const std::array<Tensor, 3> trained = {ctx->saved_data["lora_A"].toTensor(),
+                                           ctx->saved_data["lora_B"].toTensor(),
+                                           ctx->saved_data["magnitude"].toTensor()};
     const std::int64_t wanted = ctx->saved_data["wanted"].toInt();
     const LinearSaved saved = {
         .scale = ctx->saved_data["scale"].toDouble(),
@@ -266,17 +269,14 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
         .weight = weights[0],
         .a = weights[1],
         .b = weights[2],
-        .lora_A = ctx->saved_data["lora_A"].toTensor(),
-        .lora_B = ctx->saved_data["lora_B"].toTensor(),
-        .magnitude = ctx->saved_data["magnitude"].toTensor(),
-        .x_type = static_cast<at::ScalarType>(ctx->saved_data["x_type"].toInt())};
+        .types = {trained[0].scalar_type(), trained[1].scalar_type(), trained[2].scalar_type()}};
     std::optional<LinearGradients> made;
     const bool may_be_direct =
         !c10::GradMode::is_enabled() && is_plain(d_out) && route({&d_out}) == Route::kLaunch;
     if (may_be_direct) made = try_to_differentiate(d_out, saved);
-    if (!made) made = differentiate_in_python(d_out, saved);
+    if (!made) made = differentiate_in_python(d_out, saved, trained);
     auto& [d_x, d_a, d_b, d_magnitude] = *made;
-    return {d_x, d_a, d_b, d_magnitude, Tensor(), Tensor()};
+    return {d_x, d_a, d_b, d_magnitude, Tensor(), Tensor(), Tensor()};
   }
 };
 

@@ -1,9 +1,9 @@
 // The layer's node of autograd's graph in C++, for plain tensors and kernels that take them as they
 // are. Anything else is left to Python. Compiled against the PyTorch that it serves (__init__.py).
+#include <torch/csrc/Dtype.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -14,84 +14,163 @@
 namespace dorajit::python {
 namespace {
 
-bool is_parameter(PyObject* tensor) {
-  return Py_TYPE(tensor) == reinterpret_cast<PyTypeObject*>(ParameterClass);
-}
+// A positional argument.
+class Argument {
+ public:
+  explicit Argument(PyObject* object) : object_(object) {}
 
-// Whether they are tensors, and not of a subclass, which would have to see the call.
-bool are_tensors(PyObject* const* arguments, Py_ssize_t count) {
-  return std::all_of(arguments, arguments + count,
-                     [](PyObject* one) { return THPVariable_CheckTypeExact(Py_TYPE(one)); });
-}
+  [[nodiscard]] bool is_none() const { return object_ == Py_None; }
+  [[nodiscard]] bool is_true() const { return object_ == Py_True; }
+  [[nodiscard]] bool is_float() const { return PyFloat_CheckExact(object_) != 0; }
+  // Not of a subclass, which would have to see the call.
+  [[nodiscard]] bool is_tensor() const { return THPVariable_CheckTypeExact(Py_TYPE(object_)); }
+  [[nodiscard]] bool is_parameter() const {
+    return Py_TYPE(object_) == reinterpret_cast<PyTypeObject*>(ParameterClass);
+  }
+  [[nodiscard]] double number() const { return PyFloat_AS_DOUBLE(object_); }
+  // Undefined for None.
+  [[nodiscard]] Tensor tensor() const { return is_none() ? Tensor() : THPVariable_Unpack(object_); }
+  [[nodiscard]] at::ScalarType type() const {
+    TORCH_CHECK_TYPE(THPDtype_Check(object_), "takes element types");
+    return reinterpret_cast<THPDtype*>(object_)->scalar_type;
+  }
 
-// The arguments of linear(), in their order.
-enum Argument {
-  kX,
-  kWeight,
-  kLoraA,
-  kLoraB,
-  kMagnitude,
-  kDivisor,
-  kGain,
-  kNumTensors,  // that are never left out
-  kBias = kNumTensors,
-  kScale,
-  kIsNode,
-  kIsOneLaunch,
-  kHasFloatProducts,
-  kNumArguments,
+ private:
+  PyObject* object_;
 };
 
-// The output, or None if Python has to see to the call.
+class Arguments {
+ public:
+  Arguments(PyObject* const* objects, Py_ssize_t count, Py_ssize_t expected) : objects_(objects) {
+    TORCH_CHECK_TYPE(count == expected, "takes ", expected, " arguments");
+  }
+  Argument operator[](Py_ssize_t index) const { return Argument(objects_[index]); }
+
+ private:
+  PyObject* const* objects_;
+};
+
+// x, weight, a, b, gain, bias, scale, is_one_launch: the first arguments of a forward pass.
+constexpr Py_ssize_t kNumOperands = 8;
+
+bool are_operands(const Arguments& given) {
+  for (Py_ssize_t i = 0; i < 5; ++i) {
+    if (!given[i].is_tensor()) return false;
+  }
+  const bool is_of_one_type = [&] {
+    const at::ScalarType type = given[0].tensor().scalar_type();
+    return given[2].tensor().scalar_type() == type && given[3].tensor().scalar_type() == type;
+  }();
+  return is_of_one_type && (given[5].is_none() || given[5].is_tensor()) && given[6].is_float();
+}
+
+LinearOperands operands_of(const Arguments& given) {
+  return {.x = given[0].tensor(),
+          .weight = given[1].tensor(),
+          .a = given[2].tensor(),
+          .b = given[3].tensor(),
+          .gain = given[4].tensor(),
+          .bias = given[5].tensor(),
+          .scale = given[6].number(),
+          .is_one_launch = given[7].is_true()};
+}
+
+std::optional<LinearResult> compute_without_gil(const LinearOperands& of, bool keeps_inner) {
+  const pybind11::gil_scoped_release no_gil;
+  return compute_linear(of, keeps_inner);
+}
+
+// The output with a node of autograd's graph, or None if Python has to see to the call.
 PyObject* linear(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
-  TORCH_CHECK_TYPE(count == kNumArguments, "takes ", int{kNumArguments}, " arguments");
-  const bool has_bias = arguments[kBias] != Py_None;
-  if (!are_tensors(arguments, has_bias ? kNumTensors + 1 : kNumTensors) ||
-      !PyFloat_CheckExact(arguments[kScale])) {
+  const Arguments given(arguments, count, kNumOperands + 5);
+  if (!are_operands(given)) Py_RETURN_NONE;
+  for (Py_ssize_t i = kNumOperands; i < kNumOperands + 4; ++i) {
+    if (!given[i].is_tensor()) Py_RETURN_NONE;
+  }
+  const LinearOperands of = operands_of(given);
+  const LinearNode node = {
+      .lora_A = given[8].tensor(),
+      .lora_B = given[9].tensor(),
+      .magnitude = given[10].tensor(),
+      .divisor = given[11].tensor(),
+      .has_float_products = given[12].is_true(),
+      .held = {given[1].is_parameter(), given[2].is_parameter(), given[3].is_parameter()}};
+  const auto made = compute_without_gil(of, node.magnitude.requires_grad());
+  if (!made) Py_RETURN_NONE;
+  return THPVariable_Wrap(
+      DoraLinear::apply(of.x, node.lora_A, node.lora_B, node.magnitude, of, node, *made));
+  END_HANDLE_TH_ERRORS
+}
+
+// (out, low, inner or None) without a graph, or None if Python has to see to the call.
+PyObject* forward(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  const Arguments given(arguments, count, kNumOperands + 1);
+  if (is_observed() || !are_operands(given)) Py_RETURN_NONE;
+  const auto made = compute_without_gil(operands_of(given), given[kNumOperands].is_true());
+  if (!made) Py_RETURN_NONE;
+  return pybind11::make_tuple(made->out, made->low, made->inner).release().ptr();
+  END_HANDLE_TH_ERRORS
+}
+
+// The gradients of x, A, B and the magnitude, None where they are not wanted; None if Python has to
+// see to the call.
+PyObject* gradients(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  constexpr Py_ssize_t kTensors = 9;
+  constexpr Py_ssize_t kWanted = kTensors + 1;
+  constexpr Py_ssize_t kTypes = kWanted + 4;
+  constexpr Py_ssize_t kHasFloatProducts = kTypes + 3;
+  const Arguments given(arguments, count, kHasFloatProducts + 1);
+  for (Py_ssize_t i = 0; i < kTensors; ++i) {
+    if (!given[i].is_none() && !given[i].is_tensor()) Py_RETURN_NONE;
+  }
+  const Tensor d_out = given[0].tensor();
+  if (!given[kTensors].is_float() || !is_plain(d_out) || route({&d_out}) == Route::kElsewhere) {
     Py_RETURN_NONE;
   }
-  const auto tensor = [&](Argument which) { return THPVariable_Unpack(arguments[which]); };
-  const LinearCall call = {
-      .x = tensor(kX),
-      .weight = tensor(kWeight),
-      .lora_A = tensor(kLoraA),
-      .lora_B = tensor(kLoraB),
-      .magnitude = tensor(kMagnitude),
-      .divisor = tensor(kDivisor),
-      .gain = tensor(kGain),
-      .bias = has_bias ? tensor(kBias) : Tensor(),
-      .scale = PyFloat_AS_DOUBLE(arguments[kScale]),
-      .is_one_launch = arguments[kIsOneLaunch] == Py_True,
-      .has_float_products = arguments[kHasFloatProducts] == Py_True,
-      .held = {is_parameter(arguments[kWeight]), is_parameter(arguments[kLoraA]),
-               is_parameter(arguments[kLoraB])}};
-  const bool is_node = arguments[kIsNode] == Py_True;
-  std::optional<LinearResult> made;
+  const auto is_wanted = [&](Py_ssize_t i) { return given[kWanted + i].is_true(); };
+  const LinearSaved saved = {
+      .scale = given[kTensors].number(),
+      .has_float_products = given[kHasFloatProducts].is_true(),
+      .wanted = {is_wanted(0), is_wanted(1), is_wanted(2), is_wanted(3)},
+      .x = given[1].tensor(),
+      .low = given[5].tensor(),
+      .inner = given[6].tensor(),
+      .gain = given[7].tensor(),
+      .divisor = given[8].tensor(),
+      .weight = given[2].tensor(),
+      .a = given[3].tensor(),
+      .b = given[4].tensor(),
+      .types = {given[kTypes].type(), given[kTypes + 1].type(), given[kTypes + 2].type()}};
+  std::optional<LinearGradients> made;
   {
     const pybind11::gil_scoped_release no_gil;
-    made = compute_linear(call, is_node && call.magnitude.requires_grad());
+    made = try_to_differentiate(d_out, saved);
   }
   if (!made) Py_RETURN_NONE;
-  if (!is_node) return THPVariable_Wrap(made->out);
-  return THPVariable_Wrap(
-      DoraLinear::apply(call.x, call.lora_A, call.lora_B, call.magnitude, call, *made));
+  const auto& [d_x, d_a, d_b, d_magnitude] = *made;
+  return pybind11::make_tuple(d_x, d_a, d_b, d_magnitude).release().ptr();
   END_HANDLE_TH_ERRORS
 }
 
 // (divisor, gain), or None if Python has to see to the call.
 PyObject* divisor_and_gain(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
-  TORCH_CHECK_TYPE(count == 5, "takes weight, lora_A, lora_B, magnitude and scale");
-  if (!are_tensors(arguments, 4) || !PyFloat_CheckExact(arguments[4])) Py_RETURN_NONE;
-  const Tensor& weight = THPVariable_Unpack(arguments[0]);
-  const Tensor& lora_A = THPVariable_Unpack(arguments[1]);
-  const Tensor& lora_B = THPVariable_Unpack(arguments[2]);
-  const Tensor& magnitude = THPVariable_Unpack(arguments[3]);
+  const Arguments given(arguments, count, 5);
+  for (Py_ssize_t i = 0; i < 4; ++i) {
+    if (!given[i].is_tensor()) Py_RETURN_NONE;
+  }
+  if (!given[4].is_float()) Py_RETURN_NONE;
+  const Tensor weight = given[0].tensor();
+  const Tensor lora_A = given[1].tensor();
+  const Tensor lora_B = given[2].tensor();
+  const Tensor magnitude = given[3].tensor();
   std::optional<std::pair<Tensor, Tensor>> made;
   {
     const pybind11::gil_scoped_release no_gil;
-    made = compute_gain(weight, lora_A, lora_B, magnitude, PyFloat_AS_DOUBLE(arguments[4]));
+    made = compute_gain(weight, lora_A, lora_B, magnitude, given[4].number());
   }
   if (!made) Py_RETURN_NONE;
   return pybind11::make_tuple(made->first, made->second).release().ptr();
@@ -127,9 +206,16 @@ PyMODINIT_FUNC PyInit_dorajit_cpp_extension() {
   namespace python = dorajit::python;
   static PyMethodDef methods[] = {
       python::method("configure", python::configure, "(calls, differentiate) -> None"),
-      python::method("linear", python::linear,
-                     "(x, weight, lora_A, lora_B, magnitude, divisor, gain, bias, scale, is_node, "
-                     "is_one_launch, has_float_products) -> Tensor | None"),
+      python::method(
+          "linear", python::linear,
+          "(x, weight, a, b, gain, bias, scale, is_one_launch, lora_A, lora_B, magnitude, "
+          "divisor, has_float_products) -> Tensor | None"),
+      python::method("forward", python::forward,
+                     "(x, weight, a, b, gain, bias, scale, is_one_launch, keeps_inner) -> "
+                     "(out, low, inner | None) | None"),
+      python::method("gradients", python::gradients,
+                     "(d_out, x, weight, a, b, low, inner, gain, divisor, scale, 4 times whether "
+                     "wanted, 3 element types, has_float_products) -> 4 gradients | None"),
       python::method("divisor_and_gain", python::divisor_and_gain,
                      "(weight, lora_A, lora_B, magnitude, scale) -> tuple[Tensor, Tensor] | None"),
       {}};

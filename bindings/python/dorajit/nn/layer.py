@@ -71,7 +71,10 @@ class DoRALayer(nn.Module):
     def gain(self) -> Tensor:
         """magnitude / norm, differentiable for the magnitude."""
         with gather.whole(self):
-            norms = recomputation.norms(self, self._factors(), self.scaling, self.weight_norm)
+            weight, a, b = operands = self._factors()
+            factors = norm.factors_of_layer(weight, a, b)
+            norms = recomputation.norms(self, operands, (self.scaling, factors[0].dtype),
+                                        lambda: norm.weight_norm(weight, *factors, self.scaling))
             return gain.gain(self.lora_magnitude_vector, norms)
 
     def _bias(self, result):

@@ -196,9 +196,10 @@ def norms(layer, weight, a, b, scaling, base_layer, adapter_name):
     elif getattr(layer, "_dora_cache", None):
         layer._cache_clear()
     kept = stored(base_layer)
+    factors = norm.factors_of_layer(weight, a, b)
     made = recomputation.norms(
-        layer, (weight if kept is None else kept, a, b), scaling,
-        lambda: norm.weight_norm(weight, a, b, scaling))
+        layer, (weight if kept is None else kept, a, b), (scaling, factors[0].dtype),
+        lambda: norm.weight_norm(weight, *factors, scaling))
     if caching:
         layer._cache_store(key, made)
     return made
