@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import dorajit
-from dorajit import cpp_extension, testing
+from dorajit import _native, cpp_extension, linear, testing
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
@@ -62,9 +62,36 @@ def compiled_extension():
         return cpp_extension.module
 
 
+@pytest.fixture
+def compiled(compiled_extension, monkeypatch):
+    """The same, in force."""
+    monkeypatch.setattr(cpp_extension, "module", compiled_extension)
+    return compiled_extension
+
+
+@pytest.fixture
+def python_backward(compiled):
+    """What each call of Python's backward pass is to give, to which the extension leaves what it may not do."""
+    asked = []
+
+    def differentiate(*arguments):
+        asked.append(arguments[0])
+        return linear._differentiate(*arguments)
+    compiled.configure(_native.call_table(), differentiate)
+    yield asked
+    compiled.configure(_native.call_table(), linear._differentiate)
+
+
+@pytest.fixture
+def alone(python_backward):
+    """There is none."""
+    yield
+    assert not python_backward
+
+
 @pytest.fixture(params=["Python", "C++"])
 def way(request, monkeypatch):
-    """Once through Python, nodes of autograd's graph included, and once through the C++ extension."""
+    """Once with a layer's node in Python and once with that of the C++ extension."""
     module = request.getfixturevalue("compiled_extension") if request.param == "C++" else None
     monkeypatch.setattr(cpp_extension, "module", module)
     return request.param

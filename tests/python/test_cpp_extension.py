@@ -1,308 +1,194 @@
-"""The C++ extension: that it is used, and what it leaves to Python."""
+"""The C++ extension's node of a linear layer does what Python's does, to the bit."""
 
-import threading
-import time
-import warnings
-import weakref
-
-import pytest
-import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.checkpoint import checkpoint
+import itertools
 
 import dorajit
-from dorajit import _native, autograd, cpp_extension, eligibility
-from reference import SCALE, operands
+import pytest
+import torch
+import torch.nn.functional as F
+from compiled_nodes import arguments_of, assert_same, each_way, error_of, is_compiled, saving, with_parameters
+from dorajit import cpp_extension, low_rank
+from linear_layers import BF16, F16, F32, F64, MIXES, NAMES, SCALE, operands, ours, trained
+
+SUBSETS = [subset for count in range(1, 5) for subset in itertools.combinations(NAMES, count)]
 
 
-@pytest.fixture
-def compiled(compiled_extension, monkeypatch):
-    """The extension, in force."""
-    monkeypatch.setattr(cpp_extension, "module", compiled_extension)
-    return compiled_extension
+def is_taken(types):
+    """What is multiplied is of one type, and float64 is not mixed with others."""
+    return types[0] is types[1] and (F64 not in types or set(types) == {F64})
 
 
-@pytest.fixture
-def alone(compiled):
-    """Python is not asked for backward passes, which the extension may leave to it."""
-    def differentiate(*arguments):
-        raise AssertionError("left to Python")
-    compiled.configure(_native.call_table(), differentiate)
-    yield
-    compiled.configure(_native.call_table(), autograd._differentiate)
+@pytest.mark.parametrize("types", MIXES)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(24,), (5, 24), (2, 3, 24)])
+def test_the_same_bits_and_launches(device, launches, compiled, alone, types, bias, shape):
+    of = operands(device, types, shape, bias=bias)
+    d_out = torch.randn((*shape[:-1], 40), device=device).to(types[0])
+
+    def run():
+        launches()
+        out = ours(of)
+        assert is_compiled(out) == (cpp_extension.module is not None and is_taken(types))
+        return [out.detach(), *torch.autograd.grad(out, trained(of), d_out), launches()]
+    found, expected = each_way(run)
+    assert_same(found, expected)
+    assert found[-1]
 
 
-def is_compiled(out):
-    return "Composition" in out.grad_fn.name()
+@pytest.mark.parametrize("types, dtype, cast", [
+    ((BF16, F32, F32), BF16, (BF16, BF16, F32)), ((F32, F32, F32), F16, (F16, F16, F32)),
+    ((F16, BF16, F32), BF16, (BF16, BF16, F32)), ((F64, F64, F64), BF16, (F64, F64, F64)),
+    ((F64, F32, F32), BF16, (F64, BF16, F32)), ((F32, F64, F32), BF16, (BF16, F64, F32))])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_same_under_autocast(device, launches, compiled, alone, types, dtype, cast, bias):
+    of = with_parameters(operands(device, types, (2, 3, 24), bias=bias))
+
+    def run():
+        launches()
+        kept = []
+        with saving(kept), torch.autocast(device, dtype=dtype):
+            out = ours(of)
+        assert is_compiled(out) == (cpp_extension.module is not None and is_taken(cast))
+        return [out.detach(), *torch.autograd.grad(out.float().square().sum(), trained(of)), launches(), *kept]
+    assert_same(*each_way(run))
 
 
-FORMS = {"compose": lambda lora, base, gain: dorajit.fused_dora_compose_autograd(lora, base, gain, SCALE),
-         "residual": lambda lora, base, gain: dorajit.fused_dora_compose_residual(lora, base, gain, SCALE),
-         "bias": lambda lora, base, gain: dorajit.fused_dora_compose_residual(
-             lora, base, gain, SCALE, torch.linspace(-1, 1, gain.numel()).to(base))}
+@pytest.mark.parametrize("wanted", [(), *SUBSETS], ids="-".join)
+@pytest.mark.parametrize("are_parameters", [False, True])
+def test_whatever_is_trained_the_same_is_saved_and_computed(device, launches, compiled, alone, wanted, are_parameters):
+    of = operands(device, trained=wanted)
+    of = with_parameters(of) if are_parameters else of
+
+    def run():
+        launches()
+        kept = []
+        with saving(kept):
+            out = ours(of)
+        assert out.requires_grad == bool(wanted)
+        gradients = torch.autograd.grad(out.square().sum(), trained(of)) if wanted else ()
+        return [out.detach(), *gradients, launches(), *kept]
+    found, expected = each_way(run)
+    assert_same(found, expected)
+    kept = [one.shape for one in found[len(wanted) + 2:]]
+    assert kept.count((5, 24)) == ("lora_A" in wanted or len(wanted) > 1)
+    assert kept.count((3, 24)) == (bool(wanted) and not are_parameters)
 
 
-@pytest.fixture(params=FORMS)
-def form(request):
-    return FORMS[request.param]
+@pytest.mark.parametrize("wanted", SUBSETS, ids="-".join)
+def test_gradients_of_gradients_are_those_of_python(device, compiled, python_backward, wanted):
+    of = with_parameters(operands(device, (F64, F64, F64), (2, 3, 24), trained=wanted))
+
+    def run():
+        first = torch.autograd.grad(ours(of).square().sum(), trained(of), create_graph=True)
+        return [*first, *torch.autograd.grad(sum(one.square().sum() for one in first), trained(of))]
+    found, expected = each_way(run)
+    assert_same([one.detach() for one in found], [one.detach() for one in expected])
+    assert python_backward
 
 
-@pytest.mark.parametrize("dtype, gain_dtype", [(torch.float32, torch.float32),
-                                               (torch.float64, torch.float64),
-                                               (torch.float16, torch.float16),
-                                               (torch.bfloat16, torch.float32)])
-@pytest.mark.parametrize("gain_shape", [(24,), (1, 24), (7, 1)])
-@pytest.mark.parametrize("frozen", [(), (0,), (1,), (2,), (0, 1)])
-def test_the_same_bits_and_launches(device, launches, compiled, alone, form, dtype, gain_dtype,
-                                    gain_shape, frozen):
-    tensors = operands((3, 7, 24), device, dtype, gain_dtype, gain_shape, grad=True)
-    for index in frozen:
-        tensors[index].requires_grad_(False)
-    d_out = torch.randn((3, 7, 24), device=device).to(dtype)
-    found = []
-    for module in compiled, None:
-        cpp_extension.module = module
-        out = form(*tensors)
-        assert is_compiled(out) == (module is not None)
-        trained = [tensor for tensor in tensors if tensor.requires_grad]
-        found.append((out, *torch.autograd.grad(out, trained, d_out), launches()))
-    *first, launched = found[0]
-    *second, launched_by_python = found[1]
-    assert launched == launched_by_python and sum(launched.values()) == 2
-    for one, other in zip(first, second, strict=True):
-        assert one.dtype is other.dtype and torch.equal(one, other)
+def test_gradients_by_differences(device, compiled):
+    of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2)
+    def function(x, magnitude):  # on which the norm does not depend
+        return ours({**of, "x": x, "magnitude": magnitude})
+    assert is_compiled(function(of["x"], of["magnitude"]))
+    assert torch.autograd.gradcheck(function, (of["x"], of["magnitude"]))
+    assert torch.autograd.gradgradcheck(function, (of["x"], of["magnitude"]))
 
 
-def test_a_gradient_of_many_rows(device, launches, compiled, alone, form):
-    tensors = operands((1500, 40), device, grad=True)
-    found = []
-    for module in compiled, None:
-        cpp_extension.module = module
-        out = form(*tensors)
-        found.append(torch.autograd.grad(out, tensors, out.detach()))
-        assert launches()
-    assert all(torch.equal(one, other) for one, other in zip(*found))
+@pytest.mark.parametrize("types", [(F32, F32, F32), (BF16, BF16, F32)])
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+@pytest.mark.parametrize("shape", [(5, 24), (2, 3, 24)])
+def test_without_a_graph_the_same(device, launches, compiled, types, context, shape):
+    of = operands(device, types, shape, trained=() if context is torch.enable_grad else NAMES)
+
+    def run():
+        launches()
+        with context():
+            out = ours(of)
+            counts = launches()
+            kept = out.clone()
+            assert torch.equal(out.add_(1), kept + 1)
+        return [kept, counts, out.requires_grad, out.is_inference(), out._is_view(), out.grad_fn]
+    assert_same(*each_way(run))
 
 
-def test_what_no_kernel_takes_is_left_to_python(device, compiled):
-    lora, base, gain = operands((4, 8), device, grad=True)
-    meta = [tensor.to("meta") for tensor in (lora, base, gain)]
-    for operands_ in (meta, (lora.int(), base, gain), (lora, base[:2], gain), (lora, base, gain[:3]),
-                      (lora.to_sparse(), base, gain), (lora.view(2, 2, 8), base, gain),
-                      (torch._neg_view(lora), base, gain), (lora, base, torch._neg_view(gain)),
-                      (torch._efficientzerotensor((4, 8), device=device), base, gain)):
-        for inplace in False, True:
-            assert compiled.compose(*operands_, SCALE, inplace) is None
-        assert compiled.compose_residual(*operands_, None, SCALE) is None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nested tensors are a prototype
-        nested = torch.nested.nested_tensor([torch.ones(3), torch.ones(2)], device=device)
-    for at in range(3):
-        tensors = [lora, base, gain]
-        tensors[at] = nested
-        assert compiled.compose(*tensors, SCALE, False) is None
-    assert compiled.compose_residual(lora, base, gain, nested, SCALE) is None
-    assert compiled.compose_residual(lora, base.double(), gain, None, SCALE) is None
-    assert compiled.compose_residual(lora, base, gain, gain[:3], SCALE) is None
+def test_only_some_gradients_are_the_same_launches(device, launches, compiled, alone):
+    """Which kernels a backward pass runs is known in its forward pass."""
+    of = operands(device)
+
+    def run():
+        out = ours(of)
+        seen = []
+        out.grad_fn.register_hook(lambda given, _: seen.append([one is None for one in given[:4]]))
+        launches()
+        torch.autograd.grad(out, of["x"], torch.ones_like(out))
+        return [seen, launches()]
+    found, expected = each_way(run)
+    assert found == expected == [[[False] * 4], {"residual_backward": 1}]
 
 
-def test_other_arguments_are_left_to_python(compiled):
-    lora, base, gain = operands((4, 8), "cpu")
-    class Sub(torch.Tensor):
-        pass
-    for one in None, 3, "gain", gain.numpy(), gain.as_subclass(Sub):
-        assert compiled.compose(lora, base, one, SCALE, False) is None
-        assert compiled.compose_residual(one, base, gain, None, SCALE) is None
-        assert one is None or compiled.compose_residual(lora, base, gain, one, SCALE) is None
-    for scale in 1, None, "half", torch.tensor(0.5):
-        assert compiled.compose(lora, base, gain, scale, False) is None
-        assert compiled.compose_residual(lora, base, gain, None, scale) is None
-    for call in (lambda: compiled.compose(lora, base, gain, SCALE),
-                 lambda: compiled.compose_residual(lora, base, gain, SCALE),
-                 lambda: compiled.configure(3, None)):
-        with pytest.raises((TypeError, ValueError)):
-            call()
+def test_gradients_of_any_strides(device, compiled):
+    of = operands(device, shape=(4, 6, 24))
+    for make in (lambda out: out.sum(), lambda out: out.mT.reshape(-1).square().sum(), lambda out: out[..., ::2].sum()):
+        assert_same(*each_way(lambda: torch.autograd.grad(make(ours(of)), trained(of))))
 
 
-def test_who_else_has_a_say_is_left_to_python(compiled):
-    lora, base, gain = operands((4, 8), "cpu")
+@pytest.mark.parametrize("shape", [(1, 40), (40, 1)])
+def test_shapes_of_a_magnitude(device, compiled, alone, shape):
+    of = operands(device)
+    of["magnitude"] = of["magnitude"].detach().reshape(shape).requires_grad_()
 
-    def are_left(*tensors, bias=None):
-        found = [compiled.compose(*tensors, SCALE, inplace) for inplace in (False, True)]
-        return [*found, compiled.compose_residual(*tensors, bias, SCALE)] == [None] * 3
-    assert not are_left(lora, base, gain)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        assert are_left(lora, base, gain)
-    seen = []
-    torch.func.vmap(lambda x: seen.append(are_left(lora, base, gain)) or x)(lora)
-    torch.func.grad(lambda x: seen.append(are_left(lora, base, gain)) or x.sum())(lora)
-    torch.jit.trace(lambda x: seen.append(are_left(lora, base, gain)) or x, lora, check_trace=False)
-    assert len(seen) == 3 and all(seen)
-    with torch.autograd.forward_ad.dual_level():
-        for at in range(3):
-            tensors = [lora, base, gain]
-            tensors[at] = torch.autograd.forward_ad.make_dual(tensors[at], torch.ones_like(tensors[at]))
-            assert are_left(*tensors)
-    trained = gain.clone().requires_grad_()
-    assert compiled.compose_residual(lora, base, gain, trained, SCALE) is None
-    assert compiled.compose(lora, base, trained, SCALE, True) is None
-    with torch.no_grad():
-        assert compiled.compose_residual(lora, base, gain, trained, SCALE) is not None
-        assert compiled.compose(lora, base, trained, SCALE, True) is lora
-    with torch.inference_mode():
-        made = lora.clone()
-        assert compiled.compose(made, base, gain, SCALE, True) is made
-    assert compiled.compose(made, base, gain, SCALE, True) is None
+    def run():
+        out = ours(of)
+        return [out.detach(), *torch.autograd.grad(out.square().sum(), trained(of)), is_compiled(out)]
+    found, expected = each_way(run)
+    assert (found.pop(), expected.pop()) == (True, False)
+    assert_same(found, expected)
 
 
-@pytest.mark.parametrize("dtype, gain_dtype", [(torch.float32, torch.float32),
-                                               (torch.bfloat16, torch.float32)])
-def test_without_a_graph_the_same_bits(device, launches, compiled, dtype, gain_dtype):
-    lora, base, gain = operands((5, 24), device, dtype, gain_dtype)
-    bias = torch.randn(24, device=device).to(dtype)
-    found = []
-    for module in compiled, None:
-        cpp_extension.module = module
-        copy = lora.clone()
-        version = copy._version
-        results = [dorajit.fused_dora_compose(lora, base, gain, SCALE, False),
-                   dorajit.fused_dora_compose(copy, base, gain, SCALE),
-                   dorajit.fused_dora_compose_residual(lora, base, gain, SCALE),
-                   dorajit.fused_dora_compose_residual(lora, base, gain[None], SCALE, bias)]
-        assert results[1] is copy and copy._version == version + 1
-        assert not any(one.requires_grad for one in results)
-        assert launches() == {"compose": 2, "compose_residual": 2}
-        found.append(results)
-    assert all(torch.equal(one, other) for one, other in zip(*found))
+def test_a_backward_pass_inside_autocast(device, compiled, alone):
+    of = operands(device)
+    d_out = torch.randn(5, 40, device=device)
+    expected = torch.autograd.grad(ours(of), trained(of), d_out)
+    out = ours(of)
+    with torch.autocast(device, dtype=BF16):
+        assert_same(torch.autograd.grad(out, trained(of), d_out), expected)
 
 
 def test_switched_off_it_runs_in_pytorch(device, compiled, launches):
-    tensors = operands((4, 8), device, grad=True)
+    of = operands(device)
     with dorajit.disabled():
-        out = FORMS["compose"](*tensors)
-    assert not is_compiled(out) and launches() == {}
-    out = FORMS["compose"](*tensors)
-    assert is_compiled(out) and launches() == {"compose_inner": 1}
+        assert not is_compiled(ours(of))
+    out = ours(of)
+    assert is_compiled(out)
+    expected = torch.autograd.grad(out, trained(of), torch.ones_like(out), retain_graph=True)
+    launches()
     with dorajit.disabled():
-        found = torch.autograd.grad(out, tensors, torch.ones_like(out), retain_graph=True)
+        found = torch.autograd.grad(out, trained(of), torch.ones_like(out))
     assert launches() == {}
-    expected = torch.autograd.grad(out, tensors, torch.ones_like(out))
-    assert launches() == {"backward": 1}
     for one, other in zip(found, expected):
         torch.testing.assert_close(one, other)
 
 
-def test_only_some_gradients_are_the_same_launches(device, launches, compiled, alone, form):
-    """Which kernels a backward pass runs is known in its forward pass."""
-    tensors = operands((4, 6), device, grad=True)
-    for module in compiled, None:
-        cpp_extension.module = module
-        out = form(*tensors)
-        seen = []
-        out.grad_fn.register_hook(lambda given, _: seen.append([one is None for one in given[:3]]))
-        torch.autograd.grad(out, tensors[0], torch.ones_like(out))
-        assert seen == [[False] * 3]
-
-
-def test_gradients_through_inner_and_of_gradients(device, compiled, form):
-    tensors = operands((4, 6), device, torch.float64, grad=True)
-    assert is_compiled(form(*tensors))
-    assert torch.autograd.gradcheck(form, tensors)
-    assert torch.autograd.gradgradcheck(form, tensors)
-
-
-class Watched(torch.autograd.Function):
-    """Passes on what it is given; `alive` tells whether its node lives."""
-
-    alive = None
-
-    @staticmethod
-    def forward(ctx, x):
-        Watched.alive = weakref.ref(ctx)
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, d_out):
-        return d_out
-
-
-def is_gone():
-    """Whether the last node is; the thread that ran it may hold it for a moment."""
-    patience = time.monotonic() + 20
-    while Watched.alive() is not None and time.monotonic() < patience:
-        time.sleep(0.001)
-    return Watched.alive() is None
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpoints_leave_no_graph_behind(device, compiled, form, reentrant):
-    lora, base, gain = operands((4, 8), device, grad=True)
-    out = checkpoint(lambda x: form(Watched.apply(x), base, gain), lora, use_reentrant=reentrant)
-    out.sum().backward()
-    # That of the recomputation, which ends where the last tensor that is needed is saved.
-    del out
-    assert is_gone()
-
-
-def test_hooks_of_saved_tensors_that_raise(device, compiled, form):
-    lora, base, gain = operands((4, 8), device, grad=True)
-    for stop in 1, 2:
-        seen = []
-
-        def pack(tensor):
-            seen.append(tensor)
-            if len(seen) == stop:
-                raise KeyError("full")
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            with pytest.raises(KeyError, match="full"):
-                form(Watched.apply(lora), base, gain)
-        seen.clear()
-        assert is_gone()
-
-
-def test_a_graph_that_was_freed(device, compiled, form):
-    tensors = operands((4, 8), device, grad=True)
-    out = form(*tensors)
-    out.sum().backward()
-    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
-        out.sum().backward()
-    out = form(*tensors)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_the_product_inside_the_composition(device, launches, compiled, bias, is_trained):
+    """The kernel serves a CPU too, on which no layer calls it."""
+    of = operands(device, (BF16, BF16, F32), bias=bias, trained=NAMES if is_trained else ())
+    given = arguments_of(of, is_node=is_trained, is_one_launch=True)
+    launches()
+    out = compiled.linear(*given)
+    assert launches() == {"compose_low_rank": 1}
     with torch.no_grad():
-        tensors[2].add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        out.sum().backward()
-
-
-def test_threads(device, compiled, form):
-    tensors = operands((64, 32), device, grad=True)
-    expected = torch.autograd.grad(form(*tensors).sum(), tensors)
-    wrong = []
-
-    def work():
-        for _ in range(50):
-            found = torch.autograd.grad(form(*tensors).sum(), tensors)
-            wrong.extend(1 for one, other in zip(found, expected) if not torch.equal(one, other))
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-
-
-def test_compiled_autograd_sees_operators(compiled, form, launches):
-    tensors = operands((4, 8), "cpu", grad=True)
-    expected = torch.autograd.grad(form(*tensors).square().sum(), tensors)
-    for module in compiled, None:
-        cpp_extension.module = module
-        torch._dynamo.reset()
-        launches()
-        compiler = torch.compile(backend="aot_eager", fullgraph=True)
-        with torch._dynamo.compiled_autograd._enable(compiler):
-            form(*tensors).square().sum().backward()
-        assert {name.removeprefix("residual_") for name in launches()} >= {"backward"}
-        for tensor, one in zip(tensors, expected):
-            assert torch.equal(tensor.grad, one)
-            tensor.grad = None
+        low = F.linear(of["x"], of["lora_A"])
+        result = F.linear(of["x"], of["weight"], of["bias"])
+        made = low_rank._launch(low, of["lora_B"], result, given[6], of["bias"], result, BF16 if is_trained else None,
+                                SCALE)
+    assert_same([out.detach()], made[:1])
+    if is_trained:
+        kept = []
+        with saving(kept):
+            compiled.linear(*given)
+        assert any(torch.equal(one, made[1]) for one in kept)
+    of["lora_B"] = of["lora_B"].detach().t().contiguous().t()  # which that kernel refuses
+    assert compiled.linear(*arguments_of(of, is_node=is_trained, is_one_launch=True)) is None

@@ -12,13 +12,13 @@ import pytest
 
 import dorajit
 import processes
-from dorajit import autograd, cpp_extension, eligibility
+from dorajit import cpp_extension, eligibility, linear
 from dorajit.cpp_extension import trusted_folder
 
 _USE = """
-from dorajit import _native, autograd, cpp_extension
-for one in lora, base, gain: one.requires_grad_()
-out = dorajit.fused_dora_compose_autograd(lora, base, gain, 0.5)
+from dorajit import cpp_extension, linear
+magnitude = torch.ones(8).requires_grad_()
+out = dorajit.dora_linear(lora, torch.randn(8, 32), torch.randn(2, 32), torch.randn(8, 2), magnitude, 0.5)
 out.sum().backward()
 print(cpp_extension.module is not None, out.grad_fn.name().rpartition(":")[2])
 """
@@ -31,8 +31,8 @@ with warnings.catch_warnings(record=True) as said:
     import dorajit
 print(*(str(one.message) for one in said))
 """
-WITHOUT = "False ComposeBackward"
-WITH = "True Composition>"
+WITHOUT = "False DoraLinearBackward"
+WITH = "True DoraLinear>"
 
 
 def make(folder, compiler=None):
@@ -193,7 +193,7 @@ def test_a_file_that_others_could_have_written_is_not_loaded_and_a_warning_says_
         os.chown(cache, 12345, 12345)
         assert is_refused(cache)
         os.chown(cache, 0, 0)
-        own = "import os; os.seteuid(12345)\nfrom dorajit import autograd, cpp_extension\n"
+        own = "import os; os.seteuid(12345)\nfrom dorajit import cpp_extension, linear\n"
         program = own + "cpp_extension.module = None; cpp_extension.load(None); print(cpp_extension.module)"
         assert used(cache, program) == "None"
 
@@ -286,7 +286,7 @@ def test_what_keeps_it_from_being_made(tmp_path, monkeypatch):
         patch.setenv("DORAJIT_TUNE", "sometimes")
         with pytest.raises(dorajit.InvalidArgumentError, match="DORAJIT_TUNE"):
             cpp_extension.build()
-        cpp_extension.load(autograd._differentiate)
+        cpp_extension.load(linear._differentiate)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(dorajit.CacheError, match="DORAJIT_CACHE_DIR"):

@@ -5,8 +5,8 @@ What a compiler, a mode or a subclass of tensors is to see goes through the oper
 has no rule for those is an expression of PyTorch's own operations. A kernel that then refuses the tensors,
 as dorajit.dispatch explains, is replaced by the same expression on any route.
 
-The C++ extension serves a part of the first route and has the same tests in C++
-(cpp_extension/eligibility.h); it reads OBSERVERS from here.
+The C++ extension has the node of a linear layer on the first route. It has the same tests in C++ for its backward
+pass (cpp_extension/eligibility.h) and reads OBSERVERS from here.
 """
 
 import enum

@@ -3,6 +3,7 @@
 import torch
 
 _Parameter = torch.nn.Parameter
+_is_compiling = torch.compiler.is_compiling
 # Of a PyTorch that does not tell, tensors may be saved under hooks.
 _top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
 
@@ -33,7 +34,7 @@ class HeldWeights:
         Raises:
             RuntimeError: a parameter was written since, as for a tensor that was saved.
         """
-        if self._versions is not None:
+        if self._versions is not None and not _is_compiling():  # tensors that are traced have versions of their own
             for name, one, version in zip(self._names, self._held, self._versions):
                 if one is not None and one._version != version:
                     raise RuntimeError(f"{self._function}: argument `{name}`, which its gradients need, was modified "

@@ -110,7 +110,7 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     if cpp_extension.module is not None:
         out = cpp_extension.module.linear(
             x, product_weight, a, b, factor, bias, scale, _is_one_launch(x, b), lora_A, lora_B, channels, divisor,
-            _has_float_products(dtype, lora_A.dtype, a))
+            _has_float_products(a, lora_A.dtype, lora_B.dtype))
         if out is not None:
             return out
     return _apply(x, lora_A, lora_B, channels, product_weight, a, b, divisor, factor, bias, scale)
@@ -156,9 +156,9 @@ def _is_one_launch(x, b):
     return x.is_cuda and low_rank.serves(x.device, b.dtype, *b.shape)
 
 
-def _has_float_products(dtype, type_of_factors, a):
+def _has_float_products(a, type_of_a, type_of_b):
     """Whether the extension makes gradients of float32 as precision.mixed_product does."""
-    return type_of_factors is not dtype and precision.is_mixed(a, a)
+    return not type_of_a is type_of_b is a.dtype and precision.is_mixed(a, a)
 
 
 def forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
@@ -220,6 +220,7 @@ def _differentiate(wanted, d_out, saved, trained, scale, x_dtype):
 
 cpp_extension.load(_differentiate)
 
+
 def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale, x_dtype, types):
     """Those for x, A, B and the magnitude, None where they are not wanted.
 
@@ -232,7 +233,7 @@ def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale
     dtype = a.dtype
     if cpp_extension.module is not None and dtype is x_dtype and not torch.is_grad_enabled():
         found = cpp_extension.module.gradients(d_out, x, weight, a, b, low, inner, factor, divisor, scale, *wanted,
-                                               *types, _has_float_products(dtype, type_of_a, a))
+                                               *types, _has_float_products(a, type_of_a, type_of_b))
         if found is not None:
             return found
     is_mixed = dtype is not x_dtype

@@ -4,7 +4,7 @@
 
 The package is compiled without any PyTorch. Its nodes of autograd's graph are therefore in Python, and of a
 call on small tensors most of the time is the interpreter's, in a GPU's backward pass on a thread of its own.
-`build()` compiles the composition and its node in C++, once for each version of PyTorch, and keeps the
+`build()` compiles the node of a linear layer in C++, once for each version of PyTorch, and keeps the
 result in the cache folder; whatever imports dorajit afterwards finds it. Results are the same to the bit.
 """
 
@@ -49,7 +49,7 @@ def load(differentiate):
     """Takes what `build` has made, if it has; never fails.
 
     Args:
-        differentiate: the backward pass where the extension may not do it (dorajit.autograd).
+        differentiate: the backward pass where the extension may not do it (dorajit.linear).
     """
     global _differentiate
     _differentiate = differentiate

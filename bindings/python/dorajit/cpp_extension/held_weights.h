@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "eligibility.h"
+#include "call.h"
 
 namespace dorajit::python {
 
@@ -58,7 +58,8 @@ class HeldWeights {
       }
       found[i] = held->second.toTensor();
       const auto version = ctx.saved_data.find(kVersions[i]);
-      if (version == ctx.saved_data.end()) continue;
+      // Those that compiled autograd traces have versions of their own.
+      if (version == ctx.saved_data.end() || !is_plain(found[i])) continue;
       const auto now = static_cast<std::int64_t>(found[i]._version());
       TORCH_CHECK(now == version->second.toInt(), "dora_linear: argument `", kNames[i],
                   "`, which its gradients need, was modified by an inplace operation: it is at "

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/autocast_mode.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/utils/pybind.h>
@@ -79,9 +80,10 @@ inline std::optional<LinearResult> compute_linear(const LinearOperands& of, bool
   };
   if (of.is_one_launch) {
     if (keeps_inner) made.inner = at::empty_like(made.out);
-    if (compose(operations.compose_low_rank, {&made.low, &of.b, &made.out, &of.gain, &of.bias})) {
-      return made;
+    if (!compose(operations.compose_low_rank, {&made.low, &of.b, &made.out, &of.gain, &of.bias})) {
+      return {};
     }
+    return made;
   }
   const Tensor lora = at::linear(made.low, of.b);
   if (keeps_inner) made.inner = lora;
@@ -226,13 +228,13 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
     const bool of_a = lora_A.requires_grad();
     const bool of_b = lora_B.requires_grad();
     const bool of_magnitude = magnitude.requires_grad();
-    const bool of_others = of_b || of_magnitude;
+    // Gradients of gradients of two of them need x, whichever these are.
+    const bool of_several = of_x + of_a + of_b + of_magnitude > 1;
     const HeldWeights weights({of.weight, of.a, of.b}, node.held);
     ctx->set_materialize_grads(false);
     variable_list saved = weights.others();
-    for (const Tensor& one :
-         {of_a || (of_x && of_others) ? x : Tensor(), of_b ? made.low : Tensor(), made.inner,
-          of.gain, of_magnitude ? node.divisor : Tensor()}) {
+    for (const Tensor& one : {of_a || of_several ? x : Tensor(), of_b ? made.low : Tensor(),
+                              made.inner, of.gain, of_magnitude ? node.divisor : Tensor()}) {
       saved.push_back(one);
     }
     ctx->save_for_backward(std::move(saved));
@@ -271,8 +273,7 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
         .b = weights[2],
         .types = {trained[0].scalar_type(), trained[1].scalar_type(), trained[2].scalar_type()}};
     std::optional<LinearGradients> made;
-    const bool may_be_direct =
-        !c10::GradMode::is_enabled() && is_plain(d_out) && route({&d_out}) == Route::kLaunch;
+    const bool may_be_direct = !c10::GradMode::is_enabled() && is_plain(d_out) && !is_seen(d_out);
     if (may_be_direct) made = try_to_differentiate(d_out, saved);
     if (!made) made = differentiate_in_python(d_out, saved, trained);
     auto& [d_x, d_a, d_b, d_magnitude] = *made;

@@ -127,7 +127,7 @@ PyObject* gradients(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t
     if (!given[i].is_none() && !given[i].is_tensor()) Py_RETURN_NONE;
   }
   const Tensor d_out = given[0].tensor();
-  if (!given[kTensors].is_float() || !is_plain(d_out) || route({&d_out}) == Route::kElsewhere) {
+  if (!given[kTensors].is_float() || !is_plain(d_out) || is_seen(d_out)) {
     Py_RETURN_NONE;
   }
   const auto is_wanted = [&](Py_ssize_t i) { return given[kWanted + i].is_true(); };

@@ -1,0 +1,62 @@
+"""What tests of the C++ extension share: a layer's node in C++ and in Python, side by side."""
+
+import torch
+from dorajit import cpp_extension, norm
+from linear_layers import SCALE
+
+
+def is_compiled(out):
+    """Whether its node is the extension's."""
+    return out.grad_fn.name().endswith("DoraLinear>")
+
+
+def each_way(run):
+    """What a function gives with the extension that is in force and without."""
+    module, found = cpp_extension.module, []
+    for one in module, None:
+        cpp_extension.module = one
+        try:
+            found.append(run())
+        finally:
+            cpp_extension.module = module
+    return found
+
+
+def assert_same(found, expected):
+    """Tensors to the bit, and whatever else there is."""
+    for one, other in zip(found, expected, strict=True):
+        if isinstance(one, torch.Tensor):
+            assert one.dtype is other.dtype and one.shape == other.shape and torch.equal(one, other)
+        else:
+            assert one == other
+
+
+def with_parameters(of):
+    """Those of a layer as it has them, each of another version."""
+    made = {name: torch.nn.Parameter(of[name].detach(), requires_grad=of[name].requires_grad)
+            for name in ("weight", "lora_A", "lora_B", "magnitude")}
+    with torch.no_grad():
+        for i, one in enumerate(made.values()):
+            for _ in range(i):
+                one.mul_(1)
+    return {**of, **made}
+
+
+def saving(kept):
+    """Hooks that list copies of what is saved."""
+    return torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(one.clone()) or one, lambda one: one)
+
+
+def error_of(run):
+    try:
+        run()
+    except Exception as error:
+        return type(error), str(error)
+    return None
+
+
+def arguments_of(of, is_node=True, is_one_launch=False, has_float_products=False):
+    """What dorajit.linear gives the module."""
+    divisor, gain = norm.divisor_and_gain(of["weight"], of["lora_A"], of["lora_B"], of["magnitude"].detach(), SCALE)
+    return [of["x"], of["weight"], of["lora_A"], of["lora_B"], of["magnitude"], divisor, gain, of["bias"], SCALE,
+            is_node, is_one_launch, has_float_products]

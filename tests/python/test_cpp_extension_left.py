@@ -1,0 +1,148 @@
+"""What the C++ extension leaves to Python."""
+
+import pytest
+import torch
+from compiled_nodes import arguments_of, each_way, error_of
+from dorajit import _native, cpp_extension, precision
+from linear_layers import BF16, F32, NAMES, operands, ours, trained
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Seeing(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+class Watching:
+    """Stands for the module: lists the arguments of each call, and whether it was taken."""
+
+    def __init__(self, module):
+        self.module, self.calls = module, []
+
+    def linear(self, *arguments):
+        out = self.module.linear(*arguments)
+        self.calls.append((arguments, out is not None))
+        return out
+
+
+@pytest.fixture
+def watched(compiled, monkeypatch):
+    watching = Watching(compiled)
+    monkeypatch.setattr(cpp_extension, "module", watching)
+    return watching
+
+
+def test_what_no_kernel_takes_is_left_to_python(device, compiled):
+    of = operands(device, trained=())
+    given = arguments_of(of)
+    given[9] = False
+    assert compiled.linear(*given) is not None
+    for change in (lambda one: one.to("meta"), torch.Tensor.int, lambda one: one.to(torch.complex64)):
+        assert compiled.linear(*(change(one) if isinstance(one, torch.Tensor) else one for one in given)) is None
+    def with_one(at, one):
+        return compiled.linear(*given[:at], one, *given[at + 1:])
+    for at in 6, 7:  # the gain and the bias
+        assert with_one(at, torch._neg_view(given[at])) is None
+        assert with_one(at, torch._efficientzerotensor((40,), device=device)) is None
+    for gain in given[6][:3], given[6].to_sparse(), given[6].int():
+        assert with_one(6, gain) is None
+    assert with_one(0, of["x"].reshape((1,) * 16 + (5, 24))) is None
+
+
+def test_other_arguments_are_left_to_python(compiled):
+    given = arguments_of(operands("cpu", trained=()), is_node=False)
+    class Sub(torch.Tensor):
+        pass
+    for at in range(8):
+        for one in None, 3, "gain", given[at].numpy(), given[at].as_subclass(Sub):
+            if at < 7 or one is not None:  # the bias may be left out
+                assert compiled.linear(*given[:at], one, *given[at + 1:]) is None
+    for scale in 1, None, "half", torch.tensor(0.5):
+        assert compiled.linear(*given[:8], scale, *given[9:]) is None
+    for call in (lambda: compiled.linear(*given[:-1]), lambda: compiled.linear(*given, True),
+                 lambda: compiled.configure(3, None), lambda: compiled.configure(_native.call_table())):
+        with pytest.raises((TypeError, ValueError)):
+            call()
+
+
+def test_who_else_has_a_say_is_left_to_python(watched):
+    of = operands("cpu", trained=())
+    x = of["x"]
+    ours(of)
+    assert watched.calls.pop()[1]
+
+    class Sub(torch.Tensor):
+        pass
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        ours(of)
+    with Seeing():
+        ours(of)
+    for transform in (torch.func.vmap, lambda f: torch.func.grad(lambda x: f(x).sum()), torch.func.functionalize,
+                      lambda f: torch.jit.trace(f, x, check_trace=False),
+                      lambda f: make_fx(f),
+                      lambda f: torch.compile(f, backend="eager")):
+        for bind in lambda x: {**of, "x": x}, lambda x: of:  # of the operands of a call, and of others
+            transform(lambda x: ours(bind(x)) * x.sum())(x)
+    with torch.autograd.forward_ad.dual_level():
+        for name in NAMES:
+            ours({**of, name: torch.autograd.forward_ad.make_dual(of[name], torch.ones_like(of[name]))})
+    ours({**of, "x": x.as_subclass(Sub)})
+    ours({name: one.to("meta") for name, one in of.items()})
+    for name in "weight", "bias":  # which the node has no gradients for
+        ours({**of, name: of[name].clone().requires_grad_()})
+    assert not any(is_taken for _, is_taken in watched.calls)
+    assert all(arguments[0].is_meta for arguments, _ in watched.calls)
+
+
+@pytest.mark.parametrize("look_on", ["mode", "batch", "graph", "compiler"])
+def test_observed_backward_passes_are_left_to_python(compiled, python_backward, look_on):
+    of = operands("cpu")
+    out = ours(of)
+    d_out = torch.ones_like(out)
+    if look_on == "mode":
+        with Seeing():
+            torch.autograd.grad(out, trained(of), d_out)
+    elif look_on == "batch":
+        torch.autograd.grad(out, trained(of), d_out.expand(3, 5, 40), is_grads_batched=True)
+    elif look_on == "graph":
+        torch.autograd.grad(out, trained(of), d_out, create_graph=True)
+    else:
+        torch._dynamo.reset()
+        with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
+            out.backward(d_out)
+    assert python_backward
+
+
+def test_the_same_errors(device, compiled):
+    of = operands(device)
+    for name, change in (("x", lambda one: one[:, :-1]), ("x", torch.Tensor.bfloat16), ("weight", torch.Tensor.double),
+                         ("bias", lambda one: one[:1]), ("bias", lambda one: one[:-1]), ("bias", torch.Tensor.double),
+                         ("lora_A", lambda one: one[:2]), ("lora_B", lambda one: one.to("meta"))):
+        wrong = {**of, name: change(of[name].detach())}
+        found, expected = each_way(lambda: error_of(lambda: ours(wrong)))
+        assert found == expected and found is not None
+
+
+@pytest.mark.skipif(not hasattr(torch.ops.aten.addmm, "dtype"), reason="this PyTorch has no such products")
+@pytest.mark.parametrize("types, is_wider", [((F32, F32), True), ((BF16, F32), True), ((F32, BF16), True),
+                                             ((BF16, BF16), False)])
+def test_gradients_that_are_wider_than_what_is_multiplied_are_not_rounded(watched, monkeypatch, types, is_wider):
+    """Where PyTorch has such products for the device: always on CUDA."""
+    of = operands("cpu", (BF16, BF16, F32), bias=False)
+    for name, dtype in zip(("lora_A", "lora_B"), types):
+        of[name] = of[name].detach().to(dtype).requires_grad_()
+    with torch.autocast("cpu", dtype=BF16):
+        for can_be in False, True:
+            monkeypatch.setattr(precision, "is_mixed", lambda *_: can_be)
+            out = ours(of)
+            (*_, is_asked), was_taken = watched.calls.pop()
+            assert was_taken and is_asked == (can_be and is_wider)
+            try:
+                found = torch.autograd.grad(out.float().square().sum(), [of["lora_A"], of["lora_B"]])
+            except NotImplementedError:  # on a CPU
+                assert is_asked
+                continue
+            for one, dtype in zip(found, types):
+                assert torch.equal(one, one.bfloat16().to(dtype)) == (not can_be or dtype is BF16)
