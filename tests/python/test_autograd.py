@@ -7,8 +7,6 @@ import torch
 from reference import SCALE, operands
 from torch.utils.checkpoint import checkpoint
 
-pytestmark = pytest.mark.usefixtures("way")
-
 NAMES = ["fused_dora_compose_autograd", "class", "compose", "inplace"]
 
 

@@ -12,8 +12,6 @@ import dorajit
 from dorajit import dropout
 from reference import SCALE, operands
 
-pytestmark = pytest.mark.usefixtures("way")
-
 
 def eager(lora, base, gain):
     return (gain - 1) * base + gain * (SCALE * lora)

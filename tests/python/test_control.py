@@ -12,8 +12,6 @@ import torch
 from dorajit import control, testing
 from reference import SCALE, operands
 
-pytestmark = pytest.mark.usefixtures("way")
-
 
 @pytest.fixture
 def environment(monkeypatch):

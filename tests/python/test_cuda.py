@@ -11,8 +11,7 @@ import reference
 import torch
 from reference import SCALE, operands
 
-pytestmark = [pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-              pytest.mark.usefixtures("way")]
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 def test_work_goes_to_the_current_stream():
@@ -30,26 +29,18 @@ def test_work_goes_to_the_current_stream():
 
 _START = """
 import pytest, torch, dorajit, reference
-from dorajit import cpp_extension
 from reference import SCALE, operands
-if {compiled}:
-    cpp_extension.build()
-else:
-    cpp_extension.module = None
 """
 
 
-@pytest.fixture
-def in_new_process(way):
-    """Runs a program where no kernel is loaded, and calls go the same way."""
+def in_new_process(program):
+    """Runs a program where no kernel is loaded."""
     folder = pathlib.Path(__file__).parent
-    def run(program):
-        processes.run(program, _START.format(compiled=way == "C++"), ("-W", "ignore"),
-                      PYTHONPATH=os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
-    return run
+    processes.run(program, _START, ("-W", "ignore"),
+                  PYTHONPATH=os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
 
 
-def test_a_captured_call_needs_a_loaded_kernel(in_new_process):
+def test_a_captured_call_needs_a_loaded_kernel():
     in_new_process("""
 tensors = operands((4, 8), "cuda")
 with pytest.raises(dorajit.CaptureUnsafeError, match="dorajit.warmup"):
@@ -66,7 +57,7 @@ assert torch.equal(out, expected)
 """)
 
 
-def test_a_step_is_captured_after_warming_up(in_new_process):
+def test_a_step_is_captured_after_warming_up():
     in_new_process("""
 leaves, bias = operands((4, 8), "cuda", grad=True), torch.randn(8, device="cuda")
 def step():
@@ -91,6 +82,7 @@ assert all(map(torch.equal, found, expected))
 """)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("base_type", [torch.float32, torch.bfloat16])
 def test_a_layer_that_has_never_run_is_captured_once_its_like_has(base_type):
     def make():
@@ -150,6 +142,7 @@ def test_compiled_inference_is_replayed(launches):
     assert counts == {}
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("training", [False, True])
 def test_a_compiled_patched_model_is_replayed(training):
     """Nothing that outlives a call may be allocated in the pool of a graph."""
@@ -178,6 +171,7 @@ def test_a_compiled_patched_model_is_replayed(training):
                 one.mul_(1.01)
 
 
+@pytest.mark.usefixtures("way")
 def test_graphed_callables_replay_both_passes(launches):
     layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(128, 96, device="cuda"), rank=4, alpha=8)
     torch.nn.init.normal_(layer.lora_B.weight)

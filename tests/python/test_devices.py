@@ -8,8 +8,7 @@ import torch
 import dorajit
 from reference import SCALE, compose, operands
 
-pytestmark = [pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices"),
-              pytest.mark.usefixtures("way")]
+pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
 
 def test_threads_work_on_the_devices_of_their_tensors(launches):

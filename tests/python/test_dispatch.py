@@ -254,7 +254,6 @@ def test_nested_tensors_without_a_shape_are_refused(call):
         call(nested, torch.randn(8))
 
 
-@pytest.mark.usefixtures("way")
 def test_forward_mode_is_about_the_operands_alone(launches):
     lora, base, gain = operands((4, 8), "cpu")
     with forward_ad.dual_level():

@@ -9,6 +9,8 @@ import torch
 from linear_layers import (BF16, F32, F64, NAMES, SCALE, assert_near, exact, operands, ours, step, trained, with_norm)
 from torch.utils.checkpoint import checkpoint
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoints(device, layer_launches, reentrant):

@@ -10,8 +10,6 @@ from dorajit import dropout as dropped
 from dorajit import eligibility, thresholds
 from torch.utils._python_dispatch import TorchDispatchMode
 
-pytestmark = pytest.mark.usefixtures("way")
-
 ROWS, IN, OUT, SCALE = 6, 10, 130, 0.75  # slices of 64, 64 and 2 columns
 
 

@@ -8,6 +8,8 @@ import pytest
 import torch
 from dorajit import frozen, nn
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 def linear(device, bias=False, dtype=torch.float32):
     torch.manual_seed(0)

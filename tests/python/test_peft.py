@@ -48,6 +48,7 @@ def test_same_numbers_in_bfloat16(device, kind, autocast_adapter):
         assert_same(results(model, x), expected, 6e-2)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("kind", KINDS)
 def test_same_numbers_under_autocast(device, kind):
     model = perturb(adapted(kind, device, torch.bfloat16))
@@ -228,6 +229,7 @@ def test_switched_off(device, layer_launches):
         assert layer_launches() == {}
 
 
+@pytest.mark.usefixtures("way")
 def test_gradient_checkpointing(device, layer_launches):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)

@@ -10,6 +10,8 @@ from reference import assert_same_output
 from torch import nn
 from torch.nn.utils import parametrizations
 
+pytestmark = pytest.mark.usefixtures("way")
+
 KINDS = ["nn", "peft"]
 
 
@@ -89,15 +91,15 @@ def test_hooks_of_all_modules_are_called(made, device, register):
 
 
 @pytest.mark.parametrize("part", range(3))
-@pytest.mark.parametrize("way", ["another forward", "another class", "a parametrization"])
-def test_modules_that_do_more_are_called(made, device, part, way):
+@pytest.mark.parametrize("what", ["another forward", "another class", "a parametrization"])
+def test_modules_that_do_more_are_called(made, device, part, what):
     _, model, modules = made
     x = torch.randn(3, 20, device=device)
     module, called, before = modules[part], [], model(x)
-    if way == "another forward":
+    if what == "another forward":
         forward = module.forward
         module.forward = lambda given: called.append(1) or forward(given)
-    elif way == "another class":
+    elif what == "another class":
         class Counted(nn.Linear):
             def forward(self, given):
                 called.append(1)

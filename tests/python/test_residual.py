@@ -7,8 +7,6 @@ import torch
 
 import dorajit
 
-pytestmark = pytest.mark.usefixtures("way")
-
 SCALE = 0.7
 MIXES = [(torch.float32,) * 3, (torch.bfloat16, torch.bfloat16, torch.float32),
          (torch.float16,) * 3, (torch.float64,) * 3, (torch.float32, torch.bfloat16, torch.float32),

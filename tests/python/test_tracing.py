@@ -159,7 +159,7 @@ def test_force_native_tells_of_transforms(function):
     (lambda lora, base, gain: dorajit.fused_norm_assembly(gain, gain, gain, SCALE)[0], "norm_assembly"),
     (lambda lora, base, gain: dorajit.weight_norm(lora, base[:2], lora[:, :2], SCALE), "factored_norm"),
 ])
-def test_traces_before_autograd_have_the_operators(function, name, way):
+def test_traces_before_autograd_have_the_operators(function, name):
     tensors = torch.randn(4, 6), torch.randn(4, 6), torch.rand(6)
     traced = make_fx(function, pre_dispatch=True)(*tensors)
     assert f"dorajit.{name}.default" in [str(node.target) for node in traced.graph.nodes]
