@@ -10,6 +10,10 @@ take turns in random order. Reported of forward and backward: the median time; t
 enqueued both ("CPU", from an idle GPU); the sum of kernel times and their number, by PyTorch's profiler; the peak
 of PyTorch's allocator; beside them the median time of a forward pass without gradients, and the cosine of the
 output with that of PEFT's DoRA computed in float32. With --compiled MODE both passes run under torch.compile.
+
+dorajit's layers have their node in C++ where the extension was compiled (python -m dorajit.cpp_extension), with
+--in-python in Python all the same; "cpp_extension" in the JSON file tells which it was. To compare them run both by
+turns on one machine.
 """
 
 import argparse
@@ -212,6 +216,7 @@ def arguments():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--ranks", type=int, nargs="+", default=[16, 64, 384])
     parser.add_argument("--compiled", metavar="MODE", help="of torch.compile: default, reduce-overhead")
+    parser.add_argument("--in-python", action="store_true", help="without the C++ extension")
     parser.add_argument("--package", default=dorajit.__version__, help="what the report calls it")
     parser.add_argument("--json", metavar="FILE")
     return parser.parse_args()
@@ -219,6 +224,8 @@ def arguments():
 
 def main():
     options = arguments()
+    if options.in_python:
+        dorajit.cpp_extension.module = None
     torch.manual_seed(2)
     x = torch.randn(options.batch, options.tokens, options.width, device=options.device).bfloat16()
     rows = []

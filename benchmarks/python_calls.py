@@ -8,9 +8,9 @@ it. Contenders take turns in random order; times are medians of batches. The fir
 which compiles, is not counted. Ratios are a contender's time over dorajit's. Beside the time that
 passes stands the processors' time, of all threads together: autograd runs a GPU's backward pass in
 a thread of its own, and waiting for that to begin is in the first and not in the second. The least of
-the latter ("least cpu") is what others on the same machine disturb least. The C++
-extension is compiled first; "in Python" is dorajit without it. Of the package only public functions are
-used, so that an older one is measured by another PYTHONPATH: take turns, and give --package a name.
+the latter ("least cpu") is what others on the same machine disturb least. Of the package only public
+functions are used, so that an older one is measured by another PYTHONPATH: take turns, and give
+--package a name.
 """
 
 import argparse
@@ -23,7 +23,6 @@ import time
 import torch
 
 import dorajit
-from dorajit import cpp_extension
 
 SCALE = 0.5
 PEERS = {}
@@ -46,23 +45,11 @@ def expression(lora, base, gain):
     return (gain - 1) * base + gain * (SCALE * lora)
 
 
-def in_python(function):
-    def run():
-        compiled, cpp_extension.module = cpp_extension.module, None
-        try:
-            return function()
-        finally:
-            cpp_extension.module = compiled
-    return run
-
-
 def compose(lora, base, gain):
     out = torch.empty_like(lora)
     contenders = {
         "dorajit": lambda: dorajit.fused_dora_compose(lora, base, gain, SCALE, False),
         "dorajit_inplace": lambda: dorajit.fused_dora_compose(out, base, gain, SCALE),
-        "in Python": in_python(lambda: dorajit.fused_dora_compose(lora, base, gain, SCALE, False)),
-        "in Python, in place": in_python(lambda: dorajit.fused_dora_compose(out, base, gain, SCALE)),
         "eager": lambda: expression(lora, base, gain)}
     if PEERS:
         contenders["triton"] = lambda: PEERS["compose"].compose(lora, base, gain, SCALE,
@@ -96,7 +83,6 @@ def backward(d_out, inner, gain):
 def residual(lora, result, gain):
     contenders = {
         "dorajit": lambda: dorajit.fused_dora_compose_residual(lora, result, gain, SCALE),
-        "in Python": in_python(lambda: dorajit.fused_dora_compose_residual(lora, result, gain, SCALE)),
         "compose and add": lambda: result + dorajit.fused_dora_compose(lora, result, gain, SCALE,
                                                                        False),
         "eager": lambda: result + expression(lora, result, gain)}
@@ -144,7 +130,7 @@ def training(lora, base, gain):
     fused = dorajit.fused_dora_compose_autograd
     def native():
         return torch.autograd.grad(fused(*tensors, SCALE), tensors, d_out)
-    return {"dorajit": native, "in Python": in_python(native),
+    return {"dorajit": native,
             "eager": lambda: torch.autograd.grad(expression(*tensors), tensors, d_out),
             "no work": lambda: torch.autograd.grad(NoWork.apply(*tensors, SCALE), tensors, d_out)}
 
@@ -157,7 +143,7 @@ def training_no_gain(lora, base, gain):
     fused = dorajit.fused_dora_compose_autograd
     def native():
         return torch.autograd.grad(fused(*tensors, gain, SCALE), tensors, d_out)
-    return {"dorajit": native, "in Python": in_python(native),
+    return {"dorajit": native,
             "eager": lambda: torch.autograd.grad(expression(*tensors, gain), tensors, d_out),
             "no work": lambda: torch.autograd.grad(NoWork.apply(*tensors, gain, SCALE), tensors,
                                                    d_out),
@@ -172,7 +158,7 @@ def training_residual(lora, result, gain):
     fused, compose_alone = (dorajit.fused_dora_compose_residual, dorajit.fused_dora_compose_autograd)
     def native():
         return torch.autograd.grad(fused(*tensors, SCALE), tensors, d_out)
-    return {"dorajit": native, "in Python": in_python(native),
+    return {"dorajit": native,
             "compose and add": lambda: torch.autograd.grad(
                 tensors[1] + compose_alone(*tensors, SCALE), tensors, d_out),
             "eager": lambda: torch.autograd.grad(tensors[1] + expression(*tensors), tensors, d_out)}
@@ -220,7 +206,6 @@ def main():
     parser.add_argument("--json")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    cpp_extension.build()
     if arguments.device == "cuda":
         from peers import backward_two_stage, compose as compose_peer, norm_assembly as norm_peer
         PEERS.update(backward_two_stage=backward_two_stage, compose=compose_peer,

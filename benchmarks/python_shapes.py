@@ -228,10 +228,8 @@ def main():
     os.environ.setdefault("DORAJIT_TUNE_SECONDS", options.tune_seconds)
     functions = contenders(options)
     clock = Clock(options.device)
-    from dorajit import cpp_extension
     report = {"device": torch.cuda.get_device_name() if options.device == "cuda" else "cpu",
-              "torch": torch.__version__, "cpp_extension": cpp_extension.module is not None,
-              "rounds": options.rounds, "load": os.getloadavg()[0],
+              "torch": torch.__version__, "rounds": options.rounds, "load": os.getloadavg()[0],
               "complete": False, "results": []}
     print(f"{report['device']}, PyTorch {report['torch']}, ready after "
           f"{time.monotonic() - begun:.1f} s; microseconds a call, in bursts / alone and waited for "
