@@ -55,8 +55,13 @@ def error_of(run):
     return None
 
 
-def arguments_of(of, is_node=True, is_one_launch=False, has_float_products=False):
-    """What dorajit.linear gives the module."""
-    divisor, gain = norm.divisor_and_gain(of["weight"], of["lora_A"], of["lora_B"], of["magnitude"].detach(), SCALE)
-    return [of["x"], of["weight"], of["lora_A"], of["lora_B"], of["magnitude"], divisor, gain, of["bias"], SCALE,
-            is_node, is_one_launch, has_float_products]
+def operands_of(of, is_one_launch=False):
+    """What dorajit.linear gives the module for a forward pass; the gain is the fifth, the bias the sixth."""
+    gain = norm.divisor_and_gain(of["weight"], of["lora_A"], of["lora_B"], of["magnitude"].detach(), SCALE)[1]
+    return [of["x"], of["weight"], of["lora_A"], of["lora_B"], gain, of["bias"], SCALE, is_one_launch]
+
+
+def node_of(of, has_float_products=False):
+    """What it gives besides for a node."""
+    divisor = norm.divisor_and_gain(of["weight"], of["lora_A"], of["lora_B"], of["magnitude"].detach(), SCALE)[0]
+    return [of["lora_A"], of["lora_B"], of["magnitude"], divisor, has_float_products]

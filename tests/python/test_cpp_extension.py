@@ -6,7 +6,7 @@ import dorajit
 import pytest
 import torch
 import torch.nn.functional as F
-from compiled_nodes import arguments_of, assert_same, each_way, error_of, is_compiled, saving, with_parameters
+from compiled_nodes import node_of, operands_of, assert_same, each_way, error_of, is_compiled, saving, with_parameters
 from dorajit import cpp_extension, low_rank
 from linear_layers import BF16, F16, F32, F64, MIXES, NAMES, SCALE, operands, ours, trained
 
@@ -175,20 +175,24 @@ def test_switched_off_it_runs_in_pytorch(device, compiled, launches):
 def test_the_product_inside_the_composition(device, launches, compiled, bias, is_trained):
     """The kernel serves a CPU too, on which no layer calls it."""
     of = operands(device, (BF16, BF16, F32), bias=bias, trained=NAMES if is_trained else ())
-    given = arguments_of(of, is_node=is_trained, is_one_launch=True)
+    given = operands_of(of, is_one_launch=True)
+    more = node_of(of)
+    def run():
+        return compiled.linear(*given, *more) if is_trained else compiled.forward(*given, False)[0]
     launches()
-    out = compiled.linear(*given)
+    out = run()
     assert launches() == {"compose_low_rank": 1}
     with torch.no_grad():
         low = F.linear(of["x"], of["lora_A"])
         result = F.linear(of["x"], of["weight"], of["bias"])
-        made = low_rank._launch(low, of["lora_B"], result, given[6], of["bias"], result, BF16 if is_trained else None,
+        made = low_rank._launch(low, of["lora_B"], result, given[4], of["bias"], result, BF16 if is_trained else None,
                                 SCALE)
     assert_same([out.detach()], made[:1])
     if is_trained:
         kept = []
         with saving(kept):
-            compiled.linear(*given)
+            run()
         assert any(torch.equal(one, made[1]) for one in kept)
     of["lora_B"] = of["lora_B"].detach().t().contiguous().t()  # which that kernel refuses
-    assert compiled.linear(*arguments_of(of, is_node=is_trained, is_one_launch=True)) is None
+    given = operands_of(of, is_one_launch=True)
+    assert (compiled.linear(*given, *node_of(of)) if is_trained else compiled.forward(*given, False)) is None

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from compiled_nodes import arguments_of, each_way, error_of
+from compiled_nodes import each_way, error_of, node_of, operands_of
 from dorajit import _native, cpp_extension, precision
-from linear_layers import BF16, F32, NAMES, operands, ours, trained
+from linear_layers import BF16, F32, NAMES, SCALE, operands, ours, trained
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,10 +21,15 @@ class Watching:
     def __init__(self, module):
         self.module, self.calls = module, []
 
-    def linear(self, *arguments):
-        out = self.module.linear(*arguments)
-        self.calls.append((arguments, out is not None))
-        return out
+    def _listed(self, name):
+        def call(*arguments):
+            out = getattr(self.module, name)(*arguments)
+            self.calls.append((arguments, out is not None))
+            return out
+        return call
+
+    def __getattr__(self, name):
+        return self._listed(name) if name in ("linear", "forward") else getattr(self.module, name)
 
 
 @pytest.fixture
@@ -36,32 +41,74 @@ def watched(compiled, monkeypatch):
 
 def test_what_no_kernel_takes_is_left_to_python(device, compiled):
     of = operands(device, trained=())
-    given = arguments_of(of)
-    given[9] = False
-    assert compiled.linear(*given) is not None
+    given = operands_of(of)
+    def forward(*arguments):
+        return compiled.forward(*arguments, True)
+    assert forward(*given) is not None
     for change in (lambda one: one.to("meta"), torch.Tensor.int, lambda one: one.to(torch.complex64)):
-        assert compiled.linear(*(change(one) if isinstance(one, torch.Tensor) else one for one in given)) is None
+        assert forward(*(change(one) if isinstance(one, torch.Tensor) else one for one in given)) is None
     def with_one(at, one):
-        return compiled.linear(*given[:at], one, *given[at + 1:])
-    for at in 6, 7:  # the gain and the bias
+        return forward(*given[:at], one, *given[at + 1:])
+    for at in 4, 5:  # the gain and the bias
         assert with_one(at, torch._neg_view(given[at])) is None
         assert with_one(at, torch._efficientzerotensor((40,), device=device)) is None
-    for gain in given[6][:3], given[6].to_sparse(), given[6].int():
-        assert with_one(6, gain) is None
+    for gain in given[4][:3], given[4].to_sparse(), given[4].int():
+        assert with_one(4, gain) is None
     assert with_one(0, of["x"].reshape((1,) * 16 + (5, 24))) is None
+    for at in 0, 2, 3:  # of which one is of another type
+        assert with_one(at, given[at].double()) is None
+
+
+def test_gradients_of_what_no_kernel_takes_are_left_to_python(device, compiled):
+    of = operands(device)
+    out = ours(of)
+    kept = out.new_ones(5, 3), torch.ones_like(out)
+    gain = torch.ones(40, device=device)
+    def gradients(d_out, *saved):
+        return compiled.gradients(d_out, of["x"], *(of[name].detach() for name in ("weight", "lora_A", "lora_B")),
+                                  *saved, gain, gain, SCALE, True, True, True, True, F32, F32, F32, False)
+    d_out = torch.ones_like(out)
+    assert [one.shape for one in gradients(d_out, *kept)] == [(5, 24), (3, 24), (40, 3), (40,)]
+    for wrong in d_out.double(), d_out.to("meta"), d_out.to_sparse(), torch._neg_view(d_out), d_out.numpy(force=True):
+        assert gradients(wrong, *kept) is None
+    assert gradients(d_out[:3], *kept) is None
+    with Seeing():
+        assert gradients(d_out, *kept) is None
+
+
+def test_gains_of_what_no_kernel_takes_are_left_to_python(device, compiled):
+    of = {name: one.detach() for name, one in operands(device).items()}
+    names = "weight", "lora_A", "lora_B", "magnitude"
+    def gains(scale=SCALE, **others):
+        return compiled.divisor_and_gain(*(others.get(name, of[name]) for name in names), scale)
+    assert len(gains()) == 2
+    for name in names:
+        for wrong in (of[name].to("meta"), torch._neg_view(of[name]), of[name].int(), of[name][:0], of[name][:2],
+                      of[name].numpy(force=True), of[name][None]):
+            assert gains(**{name: wrong}) is None, (name, wrong)
+    freed = of["weight"].clone()
+    freed.untyped_storage().resize_(0)
+    assert gains(weight=freed) is None
+    assert gains(weight=of["weight"].t().contiguous().t()) is None
+    for scale in 0.0, 1, None:
+        assert gains(scale) is None
 
 
 def test_other_arguments_are_left_to_python(compiled):
-    given = arguments_of(operands("cpu", trained=()), is_node=False)
+    of = operands("cpu", trained=())
+    given = [*operands_of(of), *node_of(of)]
+    assert compiled.linear(*given) is not None
     class Sub(torch.Tensor):
         pass
-    for at in range(8):
-        for one in None, 3, "gain", given[at].numpy(), given[at].as_subclass(Sub):
-            if at < 7 or one is not None:  # the bias may be left out
-                assert compiled.linear(*given[:at], one, *given[at + 1:]) is None
+    for at, own in enumerate(given):
+        if isinstance(own, torch.Tensor):
+            for one in None, 3, "gain", own.numpy(), own.as_subclass(Sub):
+                if at != 5 or one is not None:  # the bias may be left out
+                    assert compiled.linear(*given[:at], one, *given[at + 1:]) is None
     for scale in 1, None, "half", torch.tensor(0.5):
-        assert compiled.linear(*given[:8], scale, *given[9:]) is None
+        assert compiled.linear(*given[:6], scale, *given[7:]) is None
     for call in (lambda: compiled.linear(*given[:-1]), lambda: compiled.linear(*given, True),
+                 lambda: compiled.forward(*given), lambda: compiled.gradients(), lambda: compiled.divisor_and_gain(1),
                  lambda: compiled.configure(3, None), lambda: compiled.configure(_native.call_table())):
         with pytest.raises((TypeError, ValueError)):
             call()
@@ -81,8 +128,7 @@ def test_who_else_has_a_say_is_left_to_python(watched):
         ours(of)
     for transform in (torch.func.vmap, lambda f: torch.func.grad(lambda x: f(x).sum()), torch.func.functionalize,
                       lambda f: torch.jit.trace(f, x, check_trace=False),
-                      lambda f: make_fx(f),
-                      lambda f: torch.compile(f, backend="eager")):
+                      lambda f: make_fx(f)):
         for bind in lambda x: {**of, "x": x}, lambda x: of:  # of the operands of a call, and of others
             transform(lambda x: ours(bind(x)) * x.sum())(x)
     with torch.autograd.forward_ad.dual_level():
@@ -94,6 +140,9 @@ def test_who_else_has_a_say_is_left_to_python(watched):
         ours({**of, name: of[name].clone().requires_grad_()})
     assert not any(is_taken for _, is_taken in watched.calls)
     assert all(arguments[0].is_meta for arguments, _ in watched.calls)
+    # Compiled code calls the operator, whose forward pass the extension makes.
+    torch.compile(lambda x: ours({**of, "x": x}) * x.sum(), backend="eager", fullgraph=True)(x)
+    assert watched.calls.pop()[1]
 
 
 @pytest.mark.parametrize("look_on", ["mode", "batch", "graph", "compiler"])

@@ -113,7 +113,7 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
             _has_float_products(a, lora_A.dtype, lora_B.dtype))
         if out is not None:
             return out
-    return _apply(x, lora_A, lora_B, channels, product_weight, a, b, divisor, factor, bias, scale)
+    return _apply(x, lora_A, lora_B, channels, product_weight, (a, b), divisor, factor, bias, scale)
 
 
 def _who_sees_traced(tensors, gains):
@@ -163,7 +163,7 @@ def _has_float_products(a, type_of_a, type_of_b):
 
 def forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
     """The output, S, and inner or None. The factors are of the type in which the low-rank result is made."""
-    if cpp_extension.module is not None:
+    if cpp_extension.module is not None and not _is_compiling():
         made = cpp_extension.module.forward(x, weight, lora_A, lora_B, factor, bias, scale, _is_one_launch(x, lora_B),
                                             keeps_inner)
         if made is not None:
@@ -180,7 +180,8 @@ class DoraLinear(torch.autograd.Function):
     """The node. Saves x, S, inner, gain and its divisor, each where a gradient needs it, and holds the weights."""
 
     @staticmethod
-    def forward(ctx, x, lora_A, lora_B, magnitude, weight, a, b, divisor, factor, bias, scale):
+    def forward(ctx, x, lora_A, lora_B, magnitude, weight, factors, divisor, factor, bias, scale):
+        a, b = factors  # a tuple, so that autograd does not take them for inputs once more
         of_x, of_a, of_b, of_magnitude = wanted = ctx.needs_input_grad[:4]
         out, low, inner = forward(x, weight, a, b, factor, bias, scale, of_magnitude)
         ctx.set_materialize_grads(False)
@@ -196,11 +197,11 @@ class DoraLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, d_out):
         if d_out is None:
-            return (None,) * 11
+            return (None,) * 10
         *others, x, low, inner, factor, divisor = ctx.saved_tensors
         saved = x, *ctx.weights.all(others), low, inner, factor, divisor
         found = _differentiate(ctx.needs_input_grad[:4], d_out, saved, ctx.trained, ctx.scale, ctx.x_dtype)
-        return *found, *(None,) * 7
+        return *found, *(None,) * 6
 
 
 # What torch.autograd.Function.apply calls when no transform is active.
@@ -231,7 +232,8 @@ def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale
     of_x, of_a, of_b, of_magnitude = wanted
     type_of_a, type_of_b, type_of_magnitude = types
     dtype = a.dtype
-    if cpp_extension.module is not None and dtype is x_dtype and not torch.is_grad_enabled():
+    if (cpp_extension.module is not None and dtype is x_dtype and not torch.is_grad_enabled()
+            and not _is_compiling()):
         found = cpp_extension.module.gradients(d_out, x, weight, a, b, low, inner, factor, divisor, scale, *wanted,
                                                *types, _has_float_products(a, type_of_a, type_of_b))
         if found is not None:
