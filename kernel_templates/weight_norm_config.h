@@ -38,7 +38,7 @@ inline constexpr int kWgmmaRowBytes = 128;
 constexpr int wgmma_blocks(long long rank) { return static_cast<int>((rank + 63) / 64); }
 
 constexpr int wgmma_barriers(const WeightNormConfig& config) {
-  return 1 + 2 * (config.stages + config.weight_units);
+  return 2 + 2 * (config.stages + config.weight_units);
 }
 
 constexpr bool wgmma_streams(const WeightNormConfig& config) {

@@ -71,30 +71,31 @@ struct WeightNormOperands {
     }
   }
 
-  static __device__ __forceinline__ void run_second_stage(const KernelArguments& arguments,
-                                                          int most_parts) {
+  template <int kMostParts>
+  static __device__ __forceinline__ void run_second_stage(const KernelArguments& arguments) {
+    static_assert(kMostParts <= kMostNormParts);
     const long long rows = arguments.sizes[kNormRows];
-    const NormParts parts = norm_parts(arguments.sizes[kNormColumns], most_parts);
+    const NormParts parts = norm_parts(arguments.sizes[kNormColumns], kMostParts);
     const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
     wait_for_first_stage();
     for (long long row = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; row < rows;
          row += stride) {
-      T sums[kMostNormParts];
+      T sums[kMostParts];
 #pragma unroll
-      for (int part = 0; part < kMostNormParts; ++part) {
+      for (int part = 0; part < kMostParts; ++part) {
         sums[part] = part < parts.count
                          ? static_cast<const T*>(arguments.workspace)[part * rows + row]
                          : absent_term<T>();
       }
-      finish_row(arguments, row, T(0) + sum_of_neighbours<kMostNormParts>(sums));
+      finish_row(arguments, row, T(0) + sum_of_neighbours<kMostParts>(sums));
     }
   }
 };
 
 }  // namespace dorajit::kernels
 
-#define DORAJIT_WEIGHT_NORM_SECOND_STAGE(most_parts, ...)                                       \
-  extern "C" __global__ void __launch_bounds__(dorajit::kernels::kNormFinishThreads)            \
-      dorajit_finish(const __grid_constant__ dorajit::kernels::KernelArguments arguments) {     \
-    dorajit::kernels::WeightNormOperands<__VA_ARGS__>::run_second_stage(arguments, most_parts); \
+#define DORAJIT_WEIGHT_NORM_SECOND_STAGE(most_parts, ...)                                         \
+  extern "C" __global__ void __launch_bounds__(dorajit::kernels::kNormFinishThreads)              \
+      dorajit_finish(const __grid_constant__ dorajit::kernels::KernelArguments arguments) {       \
+    dorajit::kernels::WeightNormOperands<__VA_ARGS__>::run_second_stage<(most_parts)>(arguments); \
   }

@@ -1,15 +1,18 @@
 // weight_norm by wgmma, for A, B of one 16-bit type: sm_90a.
 //
-// A program has `rows` rows and a part of the columns. Its rows of B stay in shared memory, or as
-// many blocks of 64 of the rank as it holds. One warp brings them and tiles of A by TMA, each
-// beside a block of B that does not stay, another units of W (128 bytes by `rows`), through a ring
-// of buffers each; the other warpgroups take 64 rows each: they multiply, add W, square and sum in
-// registers. W and A are aligned to 16 bytes, and so are their rows; B need not be.
+// A program has one task after the other: `rows` rows and a part of the columns. The rows of B stay
+// in shared memory from one task to the next, or as many blocks of 64 of the rank as it holds.
+// Warps bring them, tiles of A by TMA, each beside a block of B that does not stay, and units of W
+// (128 bytes by `rows`), the last two through a ring of buffers each, whatever task they belong to;
+// the other warpgroups take 64 rows each: they multiply, add W, square and sum in registers. W and
+// A are aligned to 16 bytes, and so are their rows; B need not be.
 #pragma once
 
 #include "cuda/async_copy.cuh"
 #include "cuda/matrix_fragments.cuh"
 #include "cuda/norm_fragments.cuh"
+#include "cuda/norm_tasks.cuh"
+#include "cuda/norm_units.cuh"
 #include "cuda/tile_copy.cuh"
 #include "cuda/weight_norm_memory.cuh"
 #include "cuda/weight_norm_rows.cuh"
@@ -30,7 +33,8 @@ struct WeightNormWgmma {
   static constexpr int kGroups = kConfig.rows / 64;  // of four warps, that multiply
   static constexpr int kGroupThreads = 128;
   static constexpr int kThreads = (kGroups + 1) * kGroupThreads;
-  static constexpr int kUnitColumns = Memory::kRowBytes / size_in_bytes(kWeightType);
+  using Units = NormUnits<kWeightType>;
+  static constexpr int kUnitColumns = Units::kColumns;
   static constexpr int kUnitsPerTile = kConfig.columns / kUnitColumns;
   static constexpr int kSteps = kConfig.rank_step / 16;
   static constexpr bool kStreams = wgmma_streams(kConfig);
@@ -42,15 +46,16 @@ struct WeightNormWgmma {
 
     __device__ __forceinline__ Barrier barrier(int i) const { return {barriers + 8 * i}; }
     __device__ __forceinline__ Barrier factor_full() const { return barrier(0); }
-    __device__ __forceinline__ Barrier stage_full(int i) const { return barrier(1 + i); }
+    __device__ __forceinline__ Barrier factor_empty() const { return barrier(1); }
+    __device__ __forceinline__ Barrier stage_full(int i) const { return barrier(2 + i); }
     __device__ __forceinline__ Barrier stage_empty(int i) const {
-      return barrier(1 + kConfig.stages + i);
+      return barrier(2 + kConfig.stages + i);
     }
     __device__ __forceinline__ Barrier unit_full(int i) const {
-      return barrier(1 + 2 * kConfig.stages + i);
+      return barrier(2 + 2 * kConfig.stages + i);
     }
     __device__ __forceinline__ Barrier unit_empty(int i) const {
-      return barrier(1 + 2 * kConfig.stages + kConfig.weight_units + i);
+      return barrier(2 + 2 * kConfig.stages + kConfig.weight_units + i);
     }
     __device__ __forceinline__ unsigned stage(int i) const {
       return base + Memory::kStages + i * Memory::kStageBytes;
@@ -62,6 +67,7 @@ struct WeightNormWgmma {
 
     __device__ __forceinline__ void initialise() const {
       factor_full().initialise(1);
+      factor_empty().initialise(kGroups);
       for (int i = 0; i < kConfig.stages; ++i) {
         stage_full(i).initialise(1);
         stage_empty(i).initialise(kGroups);
@@ -74,11 +80,7 @@ struct WeightNormWgmma {
     }
   };
 
-  // What a program computes.
-  struct Task {
-    long long first_row;
-    int first_tile;
-    int last_tile;
+  struct Task : NormTask {
     int rank;  // 0 where B A does not count
 
     __device__ __forceinline__ int rank_stages() const {
@@ -90,12 +92,29 @@ struct WeightNormWgmma {
     }
   };
 
+  static __device__ __forceinline__ int rank_of(const KernelArguments& arguments) {
+    return static_cast<float>(arguments.scalars[0]) == 0.0F
+               ? 0
+               : static_cast<int>(arguments.sizes[kNormRank]);
+  }
+
+  template <class Visit>
+  static __device__ __forceinline__ void visit_tasks(const KernelArguments& arguments,
+                                                     const NormParts& parts, const Visit& visit) {
+    const int rank = rank_of(arguments);
+    visit_norm_tasks(arguments, parts, kConfig.rows, kConfig.columns,
+                     [&](const NormTask& task) { visit(Task{task, rank}); });
+  }
+
+  // Once the groups are done with the rows before.
   static __device__ __forceinline__ void bring_factor(const Task& task, const Rings& rings,
-                                                      const TensorMap& map) {
+                                                      const TensorMap& map, unsigned parity) {
     const int all = wgmma_blocks(task.rank);
     const int resident = wgmma_resident_blocks(kConfig, task.rank);
     const int blocks = all < resident ? all : resident;
+    rings.factor_empty().wait(parity ^ 1);
     rings.factor_full().arrive_and_expect(blocks * Memory::kBlockBytes);
+#pragma unroll 1
     for (int block = 0; block < blocks; ++block) {
       copy_box(rings.factor() + block * Memory::kBlockBytes, map, block * 64,
                static_cast<int>(task.first_row), rings.factor_full());
@@ -105,9 +124,11 @@ struct WeightNormWgmma {
   static __device__ __forceinline__ void bring_stages(const Task& task, const Rings& rings,
                                                       const TensorMap& lora_a,
                                                       const TensorMap& lora_b,
-                                                      bool has_aligned_factor) {
-    RingPosition<kConfig.stages> at;
+                                                      bool has_aligned_factor,
+                                                      RingPosition<kConfig.stages>& at) {
+#pragma unroll 1
     for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
+#pragma unroll 1
       for (int step = 0; step < task.rank_stages(); ++step) {
         const bool brings_factor = has_aligned_factor && task.streams(step);
         const unsigned to = rings.stage(at.index);
@@ -128,8 +149,9 @@ struct WeightNormWgmma {
   }
 
   static __device__ __forceinline__ void bring_units(const Task& task, const Rings& rings,
-                                                     const TensorMap& map) {
-    RingPosition<kConfig.weight_units> at;
+                                                     const TensorMap& map,
+                                                     RingPosition<kConfig.weight_units>& at) {
+#pragma unroll 1
     for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
       for (int unit = 0; unit < kUnitsPerTile; ++unit) {
         rings.unit_empty(at.index).wait(at.parity ^ 1);
@@ -177,12 +199,17 @@ struct WeightNormWgmma {
   // Before the products of this warpgroup read what its threads have stored.
   static __device__ __forceinline__ void publish_blocks(int group) {
     publish_shared_stores();
+    wait_for_group(group);
+  }
+
+  static __device__ __forceinline__ void wait_for_group(int group) {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(kGroupThreads) : "memory");
   }
 
   static __device__ __forceinline__ void load_resident_blocks(const KernelArguments& arguments,
                                                               const Task& task, const Rings& rings,
                                                               int group) {
+    wait_for_group(group);  // its warps may still multiply by the rows before
 #pragma unroll 1
     for (int block = 0; block < wgmma_blocks(task.rank) && !task.streams(block); ++block) {
       load_block<8>(arguments, task, group, block, rings.factor() + block * Memory::kBlockBytes);
@@ -219,15 +246,15 @@ struct WeightNormWgmma {
         }
       }
       const unsigned factor = block + group * 64 * Memory::kRowBytes + k % 64 * 2;
+      const unsigned long long left = describe_tile(factor, 16);
+      const unsigned long long right =
+          describe_tile(rings.stage(at.index), kConfig.rank_step * Memory::kRowBytes);
       keep_in_registers(products);
       begin_products();
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
-        multiply_tiles<kFactorType>(
-            products, describe_tile(factor + i * 32, 16),
-            describe_tile(rings.stage(at.index) + i * 16 * Memory::kRowBytes,
-                          kConfig.rank_step * Memory::kRowBytes),
-            step + i > 0);
+        multiply_tiles<kFactorType>(products, later_tile(left, i * 32),
+                                    later_tile(right, i * 16 * Memory::kRowBytes), step + i > 0);
       }
       commit_products();
       if (unreleased >= 0) {
@@ -264,130 +291,88 @@ struct WeightNormWgmma {
     }
   }
 
-  // Adds the columns of one unit of W: 16 at a time.
-  static __device__ __forceinline__ void add_unit(unsigned unit, int group, float scale,
-                                                  const float* products, Barrier empty,
-                                                  NormSums& sums) {
-    constexpr int kRowBytes = Memory::kRowBytes;
-    const int warp = threadIdx.x % kGroupThreads / 32;
-    const int lane = threadIdx.x % 32;
-    const int first = group * 64 + warp * 16;
-    if constexpr (size_in_bytes(kWeightType) == 2) {
-      const int row = first + lane % 16;
-      unsigned weights[4][4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        load_fragments(unit + row * kRowBytes + (((2 * i + lane / 16) ^ (row % 8)) * 16),
-                       weights[i]);
-      }
-      __syncwarp();
-      if (lane == 0) empty.arrive();
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-          const float pair[2] = {
-              Element<kWeightType>::widen(static_cast<unsigned short>(weights[i][part])),
-              Element<kWeightType>::widen(static_cast<unsigned short>(weights[i][part] >> 16))};
-          const float found[2] = {products[8 * i + 2 * part], products[8 * i + 2 * part + 1]};
-          sums.add(part % 2, scale, found, pair);
-        }
-      }
-    } else {
-      float weights[4][2][2];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const int row = first + lane / 4 + 8 * h;
-          const int chunk = 2 * j + lane % 4 / 2;
-          const unsigned from = unit + row * kRowBytes + ((chunk ^ (row % 8)) * 16) + lane % 2 * 8;
-          asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                       : "=f"(weights[j][h][0]), "=f"(weights[j][h][1])
-                       : "r"(from)
-                       : "memory");
-        }
-      }
-      __syncwarp();
-      if (lane == 0) empty.arrive();
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const float found[2] = {products[4 * j + 2 * h], products[4 * j + 2 * h + 1]};
-          sums.add(h, scale, found, weights[j][h]);
-        }
-      }
-    }
-  }
-
   static __device__ __forceinline__ void sum_rows(const KernelArguments& arguments,
-                                                  const NormParts& parts, const Task& task,
-                                                  const Rings& rings, int group) {
-    const float scale = static_cast<float>(arguments.scalars[0]);
-    if (task.rank > 0) {
-      if (has_aligned_rows(arguments.operands[Op::kLoraB])) {
-        rings.factor_full().wait(0);
-      } else {
-        load_resident_blocks(arguments, task, rings, group);
-      }
-    }
+                                                  const NormParts& parts, const Rings& rings,
+                                                  int group) {
+    float scale = static_cast<float>(arguments.scalars[0]);
+    asm volatile("" : "+f"(scale));  // or it is converted again for each tile
+    RingPosition<1> factor;
     RingPosition<kConfig.stages> stage;
     RingPosition<kConfig.weight_units> unit;
-    NormSums sums;
     Products products = {};
-    for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
-      if (task.rank > 0) multiply_tile(arguments, task, rings, group, stage, products);
+    const int first_row = group * 64 + threadIdx.x % kGroupThreads / 32 * 16;  // of this warp
+    visit_tasks(arguments, parts, [&](const Task& task) {
+      if (task.rank > 0 && task.has_new_rows) {
+        if (has_aligned_rows(arguments.operands[Op::kLoraB])) {
+          rings.factor_full().wait(factor.parity);
+          factor.advance();
+        } else {
+          load_resident_blocks(arguments, task, rings, group);
+        }
+      }
+      NormSums sums;
+      for (int tile = task.first_tile; tile < task.last_tile; ++tile) {
+        if (task.rank > 0) multiply_tile(arguments, task, rings, group, stage, products);
 #pragma unroll
-      for (int i = 0; i < kUnitsPerTile; ++i) {
-        rings.unit_full(unit.index).wait(unit.parity);
-        add_unit(rings.unit(unit.index), group, scale, products + i * kUnitColumns / 2,
-                 rings.unit_empty(unit.index), sums);
-        unit.advance();
+        for (int i = 0; i < kUnitsPerTile; ++i) {
+          rings.unit_full(unit.index).wait(unit.parity);
+          Units::add(rings.unit(unit.index), first_row, scale, products + i * kUnitColumns / 2,
+                     rings.unit_empty(unit.index), sums);
+          unit.advance();
+        }
+        if ((tile + 1) * kConfig.columns % kNormSpan == 0 || tile + 1 == task.last_tile) {
+          sums.end_span();
+        }
       }
-      if ((tile + 1) * kConfig.columns % kNormSpan == 0 || tile + 1 == task.last_tile) {
-        sums.end_span();
+      if (task.has_last && threadIdx.x % kGroupThreads == 0) rings.factor_empty().arrive();
+      const long long row = task.first_row + first_row + NormSums::kept_place();
+      if (NormSums::stores() && row < arguments.sizes[kNormRows]) {
+        Op::finish_part(arguments, parts, task.part, row, sums.root());
       }
-    }
-    const long long row = task.first_row + group * 64 + threadIdx.x % kGroupThreads / 32 * 16 +
-                          NormSums::kept_place();
-    if (NormSums::stores() && row < arguments.sizes[kNormRows]) {
-      Op::finish_part(arguments, parts, blockIdx.y, row, sums.root());
-    }
+    });
   }
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments,
                                              const TensorMap& weight, const TensorMap& lora_a,
                                              const TensorMap& lora_b) {
     extern __shared__ unsigned char shared[];
-    const long long columns = arguments.sizes[kNormColumns];
-    const NormParts parts = norm_parts(columns, kConfig.most_parts);
-    const int tiles = static_cast<int>((columns + kConfig.columns - 1) / kConfig.columns);
-    const int tiles_of_part = static_cast<int>(parts.columns() / kConfig.columns);
-    const int first_tile = static_cast<int>(blockIdx.y) * tiles_of_part;
-    const int last_tile = first_tile + tiles_of_part;
-    const Task task{static_cast<long long>(blockIdx.x) * kConfig.rows, first_tile,
-                    last_tile < tiles ? last_tile : tiles,
-                    static_cast<float>(arguments.scalars[0]) == 0.0F
-                        ? 0
-                        : static_cast<int>(arguments.sizes[kNormRank])};
+    const NormParts parts = norm_parts(arguments.sizes[kNormColumns], kConfig.most_parts);
     const unsigned base = (shared_address(shared) + 1023) & ~1023U;
-    const Rings rings{base, base + Memory::barriers(task.rank)};
+    const Rings rings{base, base + Memory::barriers(rank_of(arguments))};
     let_second_stage_start();
-    if (threadIdx.x == 0) rings.initialise();
+    if (threadIdx.x == 0) {
+      rings.initialise();
+    } else if (threadIdx.x == kGroups * kGroupThreads) {
+      if (rank_of(arguments) > 0) prefetch_map(lora_a);
+    } else if (threadIdx.x == kGroups * kGroupThreads + 32) {
+      if (arguments.sizes[kNormColumns] > 0) prefetch_map(weight);
+    }
     __syncthreads();
-    const int group = static_cast<int>(threadIdx.x) / kGroupThreads;
+    // The same in all lanes, which the compiler cannot see of a quotient.
+    const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
     if (group < kGroups) {
-      if constexpr (kGroups > 1) take_registers<kStreams ? 232 : 240>();
-      sum_rows(arguments, parts, task, rings, group);
+      if constexpr (kGroups > 1) take_registers<232>();
+      sum_rows(arguments, parts, rings, group);
     } else {
-      if constexpr (kGroups > 1) leave_registers<kStreams ? 40 : 24>();
-      if (threadIdx.x == kGroups * kGroupThreads) {
-        const bool has_aligned_factor = has_aligned_rows(arguments.operands[Op::kLoraB]);
-        if (task.rank > 0 && has_aligned_factor) bring_factor(task, rings, lora_b);
-        bring_stages(task, rings, lora_a, lora_b, has_aligned_factor);
-      } else if (threadIdx.x == kGroups * kGroupThreads + 32) {
-        bring_units(task, rings, weight);
+      if constexpr (kGroups > 1) leave_registers<40>();
+      const bool has_aligned_factor = has_aligned_rows(arguments.operands[Op::kLoraB]);
+      const int mover = static_cast<int>(threadIdx.x) - kGroups * kGroupThreads;
+      if (mover == 0) {
+        RingPosition<kConfig.stages> at;
+        visit_tasks(arguments, parts, [&](const Task& task) {
+          bring_stages(task, rings, lora_a, lora_b, has_aligned_factor, at);
+        });
+      } else if (mover == 32) {
+        RingPosition<kConfig.weight_units> at;
+        visit_tasks(arguments, parts,
+                    [&](const Task& task) { bring_units(task, rings, weight, at); });
+      } else if (mover == 64 && has_aligned_factor && rank_of(arguments) > 0) {
+        RingPosition<1> at;
+        visit_tasks(arguments, parts, [&](const Task& task) {
+          if (!task.has_new_rows) return;
+          bring_factor(task, rings, lora_b, at.parity);
+          at.advance();
+        });
       }
     }
   }

@@ -31,7 +31,7 @@ inline constexpr int kNormChains = 8;
 // rounded to nearest.
 inline constexpr int kNormRankBlock = 64;
 // Parts of a row whose sums are kept in the workspace until the second stage adds them.
-inline constexpr int kMostNormParts = 8;
+inline constexpr int kMostNormParts = 32;
 // A tree has 2^10 spans, which are 262144 columns.
 inline constexpr int kNormLevels = 10;
 inline constexpr int kNormTree = 1 << kNormLevels;
@@ -73,9 +73,9 @@ constexpr NormParts norm_parts(long long columns, int most) {
   const long long spans = (columns + kNormSpan - 1) / kNormSpan;
   if (spans > kNormTree) return {(spans + kNormTree - 1) / kNormTree * kNormTree, 1};
   NormParts parts{1, spans};
-  while (parts.count > most) {
-    parts.spans *= 2;
-    parts.count = (spans + parts.spans - 1) / parts.spans;
+  for (int level = 1; parts.count > most; ++level) {  // programs begin with this: no division
+    parts.spans = 1LL << level;
+    parts.count = (spans + parts.spans - 1) >> level;
   }
   if (parts.count < 1) parts.count = 1;
   return parts;

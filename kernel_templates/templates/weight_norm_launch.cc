@@ -103,10 +103,15 @@ LaunchShape shape_norm_launch(const Variant&, const Config& config,
   if (config[kWarps] > 0) return {.run = {.grid_x = blocks}, .work = work};
   const NormParts parts = norm_parts(columns, config[kMostParts]);
   LaunchShape shape{.run = program_shape(norm_config_from(config), rank), .work = work};
-  // Programs that split come in pairs.
-  shape.run.grid_x =
-      config[kInstruction] == static_cast<int>(kSplit) ? divide_up(blocks, 2) * 2 : blocks;
-  shape.run.grid_y = parts.count;
+  const auto instruction = static_cast<NormInstruction>(config[kInstruction]);
+  if (instruction == kWgmma || instruction == kWgmmaStream) {
+    shape.run.grid_x = blocks * parts.count;
+    shape.run.one_per_processor = true;
+  } else {
+    // Programs that split come in pairs.
+    shape.run.grid_x = instruction == kSplit ? divide_up(blocks, 2) * 2 : blocks;
+    shape.run.grid_y = parts.count;
+  }
   if (parts.count > 1) {
     shape.finish = {.grid_x = divide_up(rows, kNormFinishThreads), .threads = kNormFinishThreads};
   }

@@ -71,6 +71,15 @@ TEST_F(WeightNormOnGpu, LargestRanksAreServed) {
   }
 }
 
+// More tasks than multiprocessors: parts of rows of which a program has several, rows of which it
+// has only some parts, and B of any alignment.
+TEST_F(WeightNormOnGpu, ProgramsTakeSeveralTasks) {
+  using enum kernels::ElementType;
+  for (const std::int64_t rank : {0, 24, 70, 72, 500, 501}) {
+    run({kBfloat16, kBfloat16, kBfloat16}, {.rows = 700, .columns = 8192, .rank = rank});
+  }
+}
+
 TEST_F(WeightNormOnGpu, InFullEveryConfigOfTheComprehensiveSpace) {
   using enum kernels::ElementType;
   for (const auto& types :

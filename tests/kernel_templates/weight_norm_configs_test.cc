@@ -5,6 +5,7 @@
 
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/launch_shape.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/weight_norm_config.h"
@@ -126,12 +127,12 @@ TEST(WeightNormConfigs, FactorsThatSharedMemoryDoesNotHoldAreStreamed) {
   }
 }
 
-TEST(WeightNormConfigs, WorkspaceServesEveryConfigAndIsAtMostEightSumsARow) {
+TEST(WeightNormConfigs, WorkspaceServesEveryConfigAndIsAtMost32SumsARow) {
   const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
   EXPECT_EQ(workspace_bytes(halves, {100, 256, 16}), 0);
   for (const std::int64_t columns : {257, 1000, 4096, 14336, 262144, 262145, 1 << 20}) {
-    EXPECT_LE(workspace_bytes(halves, {100, columns, 16}), 8 * 4 * 100);
-    for (const int parts : {1, 2, 4, 8}) {
+    EXPECT_LE(workspace_bytes(halves, {100, columns, 16}), 32 * 4 * 100);
+    for (const int parts : {1, 2, 4, 8, 16, 32}) {
       EXPECT_LE(norm_parts(columns, parts).count * 100 * 4,
                 std::max<std::int64_t>(workspace_bytes(halves, {100, columns, 16}), 400));
     }
@@ -140,7 +141,7 @@ TEST(WeightNormConfigs, WorkspaceServesEveryConfigAndIsAtMostEightSumsARow) {
 
 TEST(WeightNormConfigs, PartsAreNodesOfTheTreeAndCoverTheRow) {
   for (const std::int64_t columns : {0, 1, 255, 256, 257, 4096, 14336, 262144, 262145, 1 << 20}) {
-    for (const int most : {1, 2, 4, 8}) {
+    for (const int most : {1, 2, 4, 8, 16, 32}) {
       const NormParts parts = norm_parts(columns, most);
       EXPECT_LE(parts.count, most);
       EXPECT_GE(parts.count, 1);
@@ -148,6 +149,23 @@ TEST(WeightNormConfigs, PartsAreNodesOfTheTreeAndCoverTheRow) {
       if (parts.count > 1) EXPECT_TRUE((parts.spans & (parts.spans - 1)) == 0);
     }
   }
+}
+
+TEST(WeightNormConfigs, AMultiprocessorHasOneProgramThatFillsItsSharedMemory) {
+  const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
+  KernelArguments arguments{.sizes = {28672, 8192, 384}, .scalars = {1}};
+  const auto filled = parse_config("i2-r128-b128-k64-s6-u2-p8-v8");
+  ASSERT_TRUE(filled);
+  const LaunchShape tasks = launch_shape(halves, *filled, arguments);
+  EXPECT_TRUE(tasks.run.one_per_processor);
+  EXPECT_EQ(tasks.run.programs(), 224 * 8);
+  EXPECT_EQ(tasks.run.grid_y, 1);
+  const auto plain = parse_config("i1-r64-b64-k32-s3-u0-p8-v8");
+  ASSERT_TRUE(plain);
+  const LaunchShape parts = launch_shape(halves, *plain, arguments);
+  EXPECT_FALSE(parts.run.one_per_processor);
+  EXPECT_EQ(parts.run.grid_x, 448);
+  EXPECT_EQ(parts.run.grid_y, 8);
 }
 
 TEST(WeightNormConfigs, AGainAndAMagnitudeGoTogether) {
