@@ -10,16 +10,13 @@
 
 namespace dorajit::cli {
 
-// Every command with its options, declared once: what is parsed, and what the manual pages and the
-// shell completions are made from.
+// Every command with its options, declared once.
 class CommandLine {
  public:
   CommandLine();
   ~CommandLine();
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
-
-  [[nodiscard]] const CLI::App& definition() const { return *app_; }
 
   ExitCode run(int argc, char** argv);
 
