@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <format>
 #include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,48 +68,6 @@ double best_of(const ProblemFindings& found) {
              : found.winner.median_ns;
 }
 
-using Geometry = std::pair<int, int>;  // warps and rows of a program
-
-Html geometry_map(std::span<const ProblemFindings> problems, bool is_cpu) {
-  std::map<std::pair<int, Geometry>, Mean> cells;
-  std::set<int> blocks;
-  std::set<Geometry> geometries;
-  for (const ProblemFindings& found : problems) {
-    std::map<std::pair<int, Geometry>, double> fastest;
-    for (const cache::Trial& trial : found.trials) {
-      if (!was_measured(trial)) continue;
-      const kernels::Config& config = trial.config;
-      const Geometry geometry{config[kernels::kWarps], config[kernels::kRowsOfProgram]};
-      blocks.insert(config[kernels::kColumnsOfProgram]);
-      geometries.insert(geometry);
-      // The first is the fastest.
-      fastest.try_emplace({config[kernels::kColumnsOfProgram], geometry},
-                          trial.median_ns / best_of(found));
-    }
-    for (const auto& [place, ratio] : fastest) cells[place].add(ratio);
-  }
-  Html heading;
-  for (const auto& [warps, rows] : geometries) {
-    heading += Html::markup(std::format("<th scope=\"col\">{} × {}", warps, rows));
-  }
-  Html rows;
-  for (const int block : blocks) {
-    rows += Html::markup(std::format("<tr><th scope=\"row\">{}", block));
-    for (const Geometry& geometry : geometries) {
-      const auto cell = cells.find({block, geometry});
-      rows += cell == cells.end() ? Html::markup("<td>") : ratio_cell(cell->second.value());
-    }
-  }
-  return fill(R"(<div class="scroll"><table class="heat">
-<caption>By shape of a program: columns of a block by {{unit}} × rows. Time relative to the best config of each problem, geometric mean over {{count}}; of configs that differ in the rest, the fastest counts.</caption>
-<thead><tr><th scope="col">block{{heading}}</thead><tbody>{{rows}}</tbody></table></div>
-)",
-              {{"unit", Html::text(is_cpu ? "workers" : "warps")},
-               {"count", Html::text(count_text(std::ssize(problems), "problem"))},
-               {"heading", heading},
-               {"rows", rows}});
-}
-
 // The configs of the problems, best on average first, no more than can be shown; how many were
 // left out.
 std::pair<std::vector<kernels::Config>, std::size_t> configs_of(
@@ -167,15 +123,9 @@ std::string dimension_text(const kernels::Operation& operation) {
   return text;
 }
 
-// Whether the configs have the tunables that geometry_map() is about.
-bool has_geometry(std::span<const ProblemFindings> problems) {
-  return std::ranges::all_of(problems, [](const ProblemFindings& found) {
-    return found.winner.config[kernels::kColumnsOfProgram] > 0 &&
-           found.winner.config[kernels::kRowsOfProgram] > 0;
-  });
-}
+}  // namespace
 
-Html config_map(std::span<const ProblemFindings> problems) {
+Html heat_map(std::span<const ProblemFindings> problems) {
   const auto [configs, left_out] = configs_of(problems);
   Html heading;
   for (const kernels::Config& config : configs) {
@@ -195,7 +145,7 @@ Html config_map(std::span<const ProblemFindings> problems) {
     remark += std::format(" The first {} of {} problems.", kMostProblems, problems.size());
   }
   return fill(
-      R"(<div class="scroll"><table class="heat wide">
+      R"(<div class="scroll"><table class="heat">
 <caption>By problem and config: time relative to the problem’s best.{{remark}}</caption>
 <thead><tr><th scope="col">{{dimensions}}<th scope="col">best{{heading}}</thead><tbody>{{rows}}</tbody></table></div>
 )",
@@ -203,17 +153,6 @@ Html config_map(std::span<const ProblemFindings> problems) {
        {"dimensions", Html::text(dimension_text(*problems.front().problem->variant.operation))},
        {"heading", heading},
        {"rows", rows}});
-}
-
-}  // namespace
-
-Html heat_maps(std::span<const ProblemFindings> problems) {
-  Html maps;
-  if (has_geometry(problems)) {
-    maps = geometry_map(problems, problems.front().winner.device.starts_with("cpu/"));
-  }
-  maps += config_map(problems);
-  return maps;
 }
 
 Html heat_legend() {

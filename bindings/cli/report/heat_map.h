@@ -1,4 +1,4 @@
-// Times of configs as tables whose cells are coloured.
+// Times of configs as a table whose cells are coloured.
 #pragma once
 
 #include <span>
@@ -8,9 +8,8 @@
 
 namespace dorajit::cli::report {
 
-// Of all problems of one variant, neighbours in `problems`: block sizes by warps and rows over all
-// of them, then every problem by config.
-Html heat_maps(std::span<const ProblemFindings> problems);
+// Every problem by config. `problems` are of one variant.
+Html heat_map(std::span<const ProblemFindings> problems);
 
 // The colours, from the fastest config's on.
 Html heat_legend();

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <format>
 #include <string_view>
-#include <vector>
 
 #include "bindings/cli/report/embedded_files.h"
 #include "bindings/cli/report/heat_map.h"
@@ -17,42 +16,26 @@
 namespace dorajit::cli::report {
 namespace {
 
-std::vector<std::string_view> parts_of(std::string_view fingerprint) {
-  std::vector<std::string_view> parts;
-  for (std::size_t begin = 0; begin <= fingerprint.size();) {
-    const std::size_t end = std::min(fingerprint.find('/', begin), fingerprint.size());
-    parts.push_back(fingerprint.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
+// "NVIDIA H200" of "cuda/NVIDIA H200/sm_90/...".
+std::string_view model_of(std::string_view fingerprint) {
+  fingerprint.remove_prefix(std::min(fingerprint.find('/') + 1, fingerprint.size()));
+  return fingerprint.substr(0, fingerprint.find('/'));
 }
 
-Html tile(const std::string& value, std::string_view label) {
-  return fill("<div><dt>{{label}}</dt><dd>{{value}}</dd></div>",
-              {{"label", Html::text(label)}, {"value", Html::text(value)}});
-}
-
-Html tiles(const DeviceFindings& device) {
+std::string summary(const DeviceFindings& device) {
   const auto count = std::ssize(device.problems);
-  Html tiles = tile(std::to_string(count), "problems with a winner");
-  tiles += tile(std::to_string(device.trials), "trials");
-  if (count > 0) {
-    const auto best = std::ranges::max(device.problems, {}, &ProblemFindings::speedup);
-    tiles += tile(ratio_text(device.mean_speedup()), "over the default, geometric mean");
-    tiles += tile(ratio_text(best.speedup), "best speed-up");
-    tiles += tile(std::format("{:.0f}%", 100.0 * static_cast<double>(device.defaults_kept()) /
-                                             static_cast<double>(count)),
-                  "keep the default config");
-    double fastest = 0;
-    for (const ProblemFindings& one : device.problems) {
-      if (one.roofline) fastest = std::max(fastest, one.roofline->bytes_per_ns);
-    }
-    if (fastest > 0) tiles += tile(bandwidth_text(fastest) + " GB/s", "highest bandwidth");
+  std::string text =
+      std::format("{}, {}", count_text(count, "problem"), count_text(device.trials, "trial"));
+  if (device.bad_trials > 0) text += std::format(" ({} failed)", device.bad_trials);
+  if (count == 0) return text;
+  double fastest = 0;
+  for (const ProblemFindings& one : device.problems) {
+    if (one.roofline) fastest = std::max(fastest, one.roofline->bytes_per_ns);
   }
-  if (device.bad_trials > 0) {
-    tiles += tile(std::to_string(device.bad_trials), "trials that failed");
-  }
-  return tiles;
+  text += std::format("; {} over the default config (geometric mean), which {} of them keep",
+                      ratio_text(device.mean_speedup()), device.defaults_kept());
+  if (fastest > 0) text += std::format("; {} GB/s at most", bandwidth_text(fastest));
+  return text;
 }
 
 bool same_variant(const ProblemFindings& a, const ProblemFindings& b) {
@@ -73,12 +56,12 @@ Html heat_of(std::span<const ProblemFindings> problems) {
     if (!group.front().problem || !has_trials) continue;
     heat += fill(
         "<details{{open}}><summary><b>{{variant}}</b><span>{{count}}, vectors of {{width}}</span>"
-        "</summary>\n{{maps}}</details>\n",
+        "</summary>\n{{map}}</details>\n",
         {{"open", Html::markup(is_first ? " open" : "")},
          {"variant", Html::text(to_text(group.front().problem->variant))},
          {"count", Html::text(count_text(std::ssize(group), "problem"))},
          {"width", Html::text(std::to_string(group.front().problem->vector_width))},
-         {"maps", heat_maps(group)}});
+         {"map", heat_map(group)}});
     is_first = false;
   }
   if (!is_first) return heat;
@@ -100,21 +83,17 @@ Html roofline_of(const DeviceFindings& device) {
 }
 
 Html device_section(const DeviceFindings& device) {
-  const auto parts = parts_of(device.fingerprint);
-  Html facts;
-  for (const std::string_view part : parts) {
-    facts += fill("<li>{{part}}</li>", {{"part", Html::text(part)}});
+  Html section = fill(
+      "<section>\n<h2>{{model}}</h2>\n<p class=\"meta\">{{fingerprint}}</p>\n<p>{{summary}}</p>\n",
+      {{"model", Html::text(model_of(device.fingerprint))},
+       {"fingerprint", Html::text(device.fingerprint)},
+       {"summary", Html::text(summary(device))}});
+  if (!device.problems.empty()) {
+    section += Html::markup("<h3>Winners</h3>\n") + winner_table(device) +
+               Html::markup("<h3>Bandwidth</h3>\n") + roofline_of(device) +
+               Html::markup("<h3>Configs</h3>\n") + heat_of(device.problems);
   }
-  const bool is_empty = device.problems.empty();
-  const Html nothing = Html::markup(is_empty ? "<p>No problem has a winner.</p>\n" : "");
-  return fill(embedded_file("device.html"),
-              {{"name", Html::text(parts.size() > 1 ? parts[1] : parts[0])},
-               {"facts", facts},
-               {"tiles", tiles(device)},
-               {"gains", is_empty ? nothing : speedup_table(device)},
-               {"winners", is_empty ? nothing : winner_table(device)},
-               {"roofline", is_empty ? nothing : roofline_of(device)},
-               {"heat", is_empty ? nothing : heat_of(device.problems)}});
+  return section + Html::markup("</section>\n");
 }
 
 }  // namespace
@@ -129,8 +108,7 @@ std::string page_html(std::span<const DeviceFindings> devices, const PageFacts& 
   }
   std::string title = "dorajit tuning report";
   if (devices.size() == 1) {
-    const auto parts = parts_of(devices.front().fingerprint);
-    title += std::format(" · {}", parts.size() > 1 ? parts[1] : parts[0]);
+    title += std::format(" · {}", model_of(devices.front().fingerprint));
   }
   const std::chrono::sys_seconds now{std::chrono::seconds(facts.now_unix_s)};
   return fill(embedded_file("page.html"),

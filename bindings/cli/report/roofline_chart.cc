@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "bindings/cli/report/operation_mark.h"
 #include "bindings/cli/text_format.h"
 
 namespace dorajit::cli::report {
@@ -94,25 +93,27 @@ Html roof(const Chart& chart, const KnownBandwidth& memory) {
        {"peak", Html::text(bandwidth_text(memory.bytes_per_ns))}});
 }
 
-// An operation has the same mark on every page.
-std::size_t index_of(const kernels::Operation* operation) {
-  const auto all = kernels::all_operations();
-  return static_cast<std::size_t>(std::ranges::find(all, operation) - all.begin());
+constexpr std::size_t kColours = 8;  // of style.css: p0, p1, ...
+
+// `title` is shown by who points at it.
+Html point(std::size_t colour, double x, double y, const std::string& title) {
+  return Html::markup(std::format("<circle class=\"p{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\">",
+                                  colour % kColours, x, y)) +
+         fill("<title>{{text}}</title></circle>\n", {{"text", Html::text(title)}});
 }
 
 }  // namespace
 
 Html roofline_chart(const DeviceFindings& device) {
   std::vector<const ProblemFindings*> shown;
-  std::map<std::size_t, std::string_view> legend_entries;  // by operation
+  std::map<std::string_view, std::size_t> colours;  // by the operation's name
   double least = HUGE_VAL;
   double most = 0;
   double fastest = device.memory ? device.memory->bytes_per_ns : 0;
   for (const ProblemFindings& found : device.problems) {
     if (!found.problem || !found.roofline || found.roofline->bytes <= 0) continue;
     shown.push_back(&found);
-    const kernels::Operation* operation = found.problem->variant.operation;
-    legend_entries.emplace(index_of(operation), operation->name);
+    colours.emplace(found.problem->variant.operation->name, colours.size());
     least = std::min(least, static_cast<double>(found.roofline->bytes));
     most = std::max(most, static_cast<double>(found.roofline->bytes));
     fastest = std::max(fastest, found.roofline->bytes_per_ns);
@@ -122,22 +123,17 @@ Html roofline_chart(const DeviceFindings& device) {
   Html inside = chart.axes();
   if (device.memory) inside += roof(chart, *device.memory);
   for (const ProblemFindings* found : shown) {
-    const Html title =
-        fill("<title>{{text}}</title>",
-             {{"text", Html::text(std::format("{}: {} GB/s", found->winner.problem,
-                                              bandwidth_text(found->roofline->bytes_per_ns)))}});
-    inside += operation_mark(index_of(found->problem->variant.operation),
-                             chart.x(static_cast<double>(found->roofline->bytes)),
-                             chart.y(found->roofline->bytes_per_ns), title) +
-              Html::markup("\n");
+    inside += point(colours.at(found->problem->variant.operation->name),
+                    chart.x(static_cast<double>(found->roofline->bytes)),
+                    chart.y(found->roofline->bytes_per_ns),
+                    std::format("{}: {} GB/s", found->winner.problem,
+                                bandwidth_text(found->roofline->bytes_per_ns)));
   }
   Html legend;
-  for (const auto& [operation, name] : legend_entries) {
-    legend += Html::markup(
-                  "<span><svg viewBox=\"-7 -7 14 14\" width=\"14\" height=\"14\" "
-                  "aria-hidden=\"true\">") +
-              operation_mark(operation, 0, 0) + Html::markup("</svg> ") + Html::text(name) +
-              Html::markup("</span> ");
+  for (const auto& [operation, colour] : colours) {
+    legend += fill("<span><i class=\"p{{colour}}\">●</i> {{name}}</span> ",
+                   {{"colour", Html::text(std::to_string(colour % kColours))},
+                    {"name", Html::text(operation)}});
   }
   return fill(R"(<figure class="roofline">
 <svg viewBox="0 0 {{width}} {{height}}" role="img" aria-label="Bandwidth of {{count}} winners over the bytes that they move; the table of winners has the same figures.">

@@ -1,7 +1,6 @@
 #include "bindings/cli/report/winner_table.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <format>
@@ -114,40 +113,6 @@ Html winner_table(const DeviceFindings& device) {
       {{"remark", Html::text(remark)},
        {"share", Html::markup(device.memory ? "<th scope=\"col\" class=\"n\">of peak" : "")},
        {"rows", rows}});
-}
-
-Html speedup_table(const DeviceFindings& device) {
-  struct Class {
-    double below;
-    std::string_view label;
-    std::size_t count = 0;
-  };
-  std::array<Class, 6> classes = {{{0, "default kept"},
-                                   {1.05, "up to 5%"},
-                                   {1.1, "5 to 10%"},
-                                   {1.25, "10 to 25%"},
-                                   {1.5, "25 to 50%"},
-                                   {HUGE_VAL, "more than 50%"}}};
-  for (const ProblemFindings& found : device.problems) {
-    auto* one = classes.begin();
-    if (!found.keeps_default()) {
-      one = std::find_if(classes.begin() + 1, classes.end() - 1,
-                         [&](const Class& next) { return found.speedup < next.below; });
-    }
-    ++one->count;
-  }
-  const std::size_t most = std::ranges::max(classes, {}, &Class::count).count;
-  Html rows;
-  for (const Class& one : classes) {
-    rows += Html::markup(
-        std::format("<tr><th scope=\"row\">{}<td class=\"bar\" style=\"--g:{}%\"><span>{}</span>\n",
-                    one.label, 100 * one.count / std::max<std::size_t>(most, 1), one.count));
-  }
-  return fill(
-      R"(<table class="bars"><caption>Problems by what tuning gains over the default config</caption>
-<tbody>{{rows}}</tbody></table>
-)",
-      {{"rows", rows}});
 }
 
 }  // namespace dorajit::cli::report

@@ -8,7 +8,4 @@ namespace dorajit::cli::report {
 
 Html winner_table(const DeviceFindings& device);
 
-// How many problems gain how much.
-Html speedup_table(const DeviceFindings& device);
-
 }  // namespace dorajit::cli::report
