@@ -9,8 +9,6 @@
 #include "cache/directories.h"
 #include "cache/file_error.h"
 #include "cache/replacement.h"
-#include "cache/schema.h"
-#include "cache/transaction.h"
 
 namespace dorajit::cache {
 namespace {
@@ -36,12 +34,6 @@ std::unexpected<Unavailable> newer(std::string_view reason, FilePlace place) {
 
 std::unexpected<Unavailable> busy(std::string reason) {
   return std::unexpected(Unavailable{std::move(reason), true});
-}
-
-SqliteStatus bring_up_to_date(Connection& connection, std::int64_t version, Deadline deadline) {
-  if (version == schema_version() || connection.is_read_only()) return {};
-  return write_in_transaction(connection, deadline,
-                              [&] { return migrate(connection, migrations()); });
 }
 
 constexpr std::array kFiles = {"tuning.db", "tuning.db-wal", "tuning.db-shm", "tuning.db-journal",
@@ -98,12 +90,9 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
     }
     if (found.state == FileState::kUsable) {
       checked_.store(true);
-      Connection& connection = *found.connection;
-      if (auto status = bring_up_to_date(connection, found.version, deadline); !status) {
-        return std::unexpected(Unavailable{status.error().message, is_busy(status.error())});
-      }
-      const bool read_only = connection.is_read_only();
-      return Session(std::move(use), folder, std::move(held), std::move(connection), read_only);
+      const bool read_only = found.connection->is_read_only();
+      return Session(std::move(use), folder, std::move(held), *std::move(found.connection),
+                     read_only);
     }
     if (found.state == FileState::kAbsent && !has_orphans(file)) {
       if (auto made = publish_new_database(file, trust_.place, folder->file_mode()); !made) {

@@ -57,7 +57,7 @@ class Database {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // Opens the database, making, migrating or repairing it first where needed. Where the folder is
+  // Opens the database, making or repairing it first where needed. Where the folder is
   // not writable, an existing database is opened for reading.
   std::expected<Session, Unavailable> open(Deadline deadline);
 

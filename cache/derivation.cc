@@ -1,5 +1,7 @@
 #include "cache/derivation.h"
 
+#include <set>
+#include <string>
 #include <utility>
 
 #include "cache/tuning_rows.h"
@@ -26,28 +28,19 @@ SqliteResult<bool> derive_winner(Connection& connection, const std::string& devi
 
 }  // namespace
 
-SqliteResult<std::int64_t> derive_winners_of(Connection& connection,
-                                             const std::set<DeviceAndProblem>& pairs) {
-  std::int64_t count = 0;
-  for (const auto& [device, problem] : pairs) {
-    DORAJIT_ASSIGN(const auto changed, derive_winner(connection, device, problem));
-    if (changed) ++count;
-  }
-  return count;
-}
-
 SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const Trial> trials,
-                                       const std::function<void(const Trial&, bool added)>& each,
                                        const Progress& progress) {
   MergeCounts counts;
-  std::set<DeviceAndProblem> touched;
+  std::set<std::pair<std::string, std::string>> touched;  // device and problem
   DORAJIT_TRY(insert_trials(connection, trials, [&](const Trial& trial, bool added) {
     ++(added ? counts.added : counts.known);
     if (added) touched.emplace(trial.device, trial.problem);
-    if (each) each(trial, added);
     report(progress, counts.added + counts.known, std::ssize(trials));
   }));
-  DORAJIT_ASSIGN(counts.winners, derive_winners_of(connection, touched));
+  for (const auto& [device, problem] : touched) {
+    DORAJIT_ASSIGN(const auto changed, derive_winner(connection, device, problem));
+    if (changed) ++counts.winners;
+  }
   return counts;
 }
 

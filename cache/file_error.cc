@@ -16,8 +16,6 @@ std::string choice_of(FilePlace place, std::string_view folder) {
       return std::format("set DORAJIT_DAEMON_DIR to {}", folder);
     case FilePlace::kNamed:
       return std::format("name a file in {}", folder);
-    case FilePlace::kNamedFolder:
-      return std::format("name {}", folder);
     case FilePlace::kCacheFolder:
       break;
   }

@@ -20,7 +20,6 @@ enum class FilePlace {
   kDatabases,     // DORAJIT_DATABASES
   kDaemonFolder,  // DORAJIT_DAEMON_DIR
   kNamed,         // whoever named the file itself, by an option for instance
-  kNamedFolder,   // whoever named its folder
 };
 
 // How to have another place instead: "set DORAJIT_CACHE_DIR to a folder with room".

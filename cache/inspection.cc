@@ -29,25 +29,6 @@ Inspection outcome(const SqliteError& error) {
   return outcome(FileState::kUnusable, error.message);
 }
 
-struct Marks {
-  std::int64_t version = 0;
-  std::string difference;  // from the schema of that version
-};
-
-// Both of one state of the file, which another process may migrate meanwhile.
-SqliteResult<Marks> read_marks(Connection& connection) {
-  if (auto status = connection.execute("BEGIN"); !status) return std::unexpected(status.error());
-  const auto version = connection.query_integer("PRAGMA user_version");
-  if (!version) return std::unexpected(version.error());
-  Marks marks{.version = *version, .difference = {}};
-  // A later schema may be one that this SQLite cannot even read.
-  if (*version >= 1 && *version <= schema_version()) {
-    DORAJIT_ASSIGN(marks.difference, difference_from_schema(connection, *version));
-  }
-  if (auto status = connection.execute("COMMIT"); !status) return std::unexpected(status.error());
-  return marks;
-}
-
 const char* check_statement(CheckDepth depth, off_t bytes) {
   if (depth == CheckDepth::kWhole) return "PRAGMA integrity_check(1)";
   if (depth == CheckDepth::kStructure && bytes <= kCheapToCheckBytes) {
@@ -82,17 +63,19 @@ Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth de
     return outcome(FileState::kDamaged,
                    std::format("its application id is {:#x}, not dorajit's", *application));
   }
-  const auto marks = read_marks(*connection);
-  if (!marks) return outcome(marks.error());
-  if (marks->version > schema_version()) {
+  const auto version = connection->query_integer("PRAGMA user_version");
+  if (!version) return outcome(version.error());
+  if (*version > kSchemaVersion) {
     connection->close_without_checkpoint();
     return outcome(FileState::kNewer,
                    std::format("{} has schema version {}, which a newer dorajit wrote (this one "
                                "knows {}): update dorajit",
-                               path, marks->version, schema_version()));
+                               path, *version, kSchemaVersion));
   }
-  if (marks->version < 1) return outcome(FileState::kDamaged, "it has no schema version");
-  if (!marks->difference.empty()) return outcome(FileState::kDamaged, marks->difference);
+  if (*version < kSchemaVersion) return outcome(FileState::kDamaged, "it has no schema version");
+  const auto difference = difference_from_schema(*connection);
+  if (!difference) return outcome(difference.error());
+  if (!difference->empty()) return outcome(FileState::kDamaged, *difference);
 
   if (const char* check = check_statement(depth, info.st_size); check != nullptr) {
     const auto verdict = connection->query_text(check);
@@ -102,7 +85,6 @@ Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth de
   Inspection inspection;
   inspection.state = FileState::kUsable;
   inspection.connection = *std::move(connection);
-  inspection.version = marks->version;
   return inspection;
 }
 

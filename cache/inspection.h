@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -30,7 +29,6 @@ struct Inspection {
   FileState state = FileState::kUnusable;
   std::string reason;                    // for all but kUsable and kAbsent
   std::optional<Connection> connection;  // for kUsable
-  std::int64_t version = 0;              // for kUsable: the schema's
 };
 
 Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth depth,

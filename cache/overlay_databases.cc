@@ -127,7 +127,7 @@ void OverlayDatabases::pass_over(Overlay& overlay, std::string_view reason) {
   if (overlay.passed_over.exchange(true)) return;
   log_once(LogLevel::kWarning, "overlay " + overlay.path,
            std::format("the tuning results in {} are not used: {}; make the file anew with "
-                       "`dorajit import`, or take it from the list",
+                       "`dorajit export --out FILE.db`, or take it from the list",
                        overlay.path, reason));
 }
 

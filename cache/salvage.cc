@@ -9,7 +9,6 @@
 #include "cache/schema_check.h"
 #include "cache/sqlite_connection.h"
 #include "cache/tuning_rows.h"
-#include "cache/tuning_run.h"
 
 namespace dorajit::cache {
 namespace {
@@ -25,8 +24,8 @@ std::int64_t size_of(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 ? std::int64_t{info.st_size} : 0;
 }
 
-// Ids are dense, also after an import was undone, so the file's size bounds them. What the rows say
-// of themselves does not: a forged id may be any number.
+// Rows are never deleted, so ids are dense and the file's size bounds them. What the rows say of
+// themselves does not: a forged id may be any number.
 std::int64_t largest_possible_id(const std::string& path) {
   return (size_of(path) + size_of(path + "-wal")) / kLeastRowBytes;
 }
@@ -63,8 +62,6 @@ Salvaged salvage(const std::string& path) {
   connection->limit_steps_by_size_of(path);
   if (is_ours("trials")) read_range_by_range(*connection, path, rows.trials);
   if (is_ours("winners")) (void)read_winners(*connection, rows.winners);
-  // A file from before schema 2 names defaults on its winners only.
-  for (const Winner& winner : rows.winners) name_default(rows.trials, winner);
   connection->close_without_checkpoint();
   return rows;
 }

@@ -2,12 +2,11 @@
 
 #include <format>
 
-#include "cache/default_backfill.h"
-
 namespace dorajit::cache {
 namespace {
 
-constexpr const char* kVersion1 = R"sql(
+// The condition of bad_trials is that of select_bad_trials(), which the index serves.
+constexpr const char* kTables = R"sql(
 CREATE TABLE trials (
   id INTEGER PRIMARY KEY,
   device TEXT NOT NULL,
@@ -18,15 +17,20 @@ CREATE TABLE trials (
   tuner TEXT NOT NULL,
   templates TEXT NOT NULL,
   config TEXT NOT NULL,
+  default_config TEXT NOT NULL,
   verdict TEXT NOT NULL,
   median_ns REAL,
   mad_ns REAL,
+  log_ratio REAL,
+  log_ratio_error REAL,
   samples INTEGER NOT NULL,
   created_unix_s INTEGER NOT NULL,
   host TEXT NOT NULL,
   checksum INTEGER NOT NULL UNIQUE
 ) STRICT;
 CREATE INDEX trials_by_problem ON trials (device, problem);
+CREATE INDEX bad_trials ON trials (device)
+  WHERE verdict NOT IN ('ok', 'spills', 'failed_to_compile');
 CREATE TABLE winners (
   device TEXT NOT NULL,
   problem TEXT NOT NULL,
@@ -45,62 +49,16 @@ CREATE TABLE winners (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-constexpr const char* kVersion2 = "ALTER TABLE trials ADD COLUMN default_config TEXT";
-
-// The condition is that of select_bad_trials(), which the index serves.
-constexpr const char* kVersion3 = R"sql(
-ALTER TABLE trials ADD COLUMN log_ratio REAL;
-ALTER TABLE trials ADD COLUMN log_ratio_error REAL;
-CREATE INDEX bad_trials ON trials (device)
-  WHERE verdict NOT IN ('ok', 'spills', 'failed_to_compile');
-)sql";
-
-constexpr const char* kVersion4 = R"sql(
-CREATE TABLE imports (
-  id INTEGER PRIMARY KEY,
-  name TEXT NOT NULL UNIQUE,
-  created_unix_s INTEGER NOT NULL,
-  source TEXT NOT NULL
-) STRICT;
-CREATE TABLE import_trials (
-  trial INTEGER NOT NULL,
-  import INTEGER NOT NULL,
-  PRIMARY KEY (trial, import)
-) STRICT, WITHOUT ROWID;
-)sql";
-
-constexpr Migration kMigrations[] = {
-    {1, kVersion1},
-    {2, kVersion2, backfill_defaults},
-    {3, kVersion3},
-    {4, kVersion4},
-};
-
 }  // namespace
 
-std::span<const Migration> migrations() { return kMigrations; }
-
-std::int64_t schema_version() { return migrations().back().version; }
-
-SqliteStatus migrate(Connection& connection, std::span<const Migration> steps) {
-  DORAJIT_ASSIGN(const auto version, connection.query_integer("PRAGMA user_version"));
-  for (const Migration& step : steps) {
-    if (step.version <= version) continue;
-    DORAJIT_TRY(connection.execute(step.sql));
-    if (step.then != nullptr) {
-      DORAJIT_TRY(step.then(connection));
-    }
-    const std::string mark = std::format("PRAGMA user_version = {}", step.version);
-    DORAJIT_TRY(connection.execute(mark.c_str()));
-  }
-  return {};
-}
+SqliteStatus create_tables(Connection& connection) { return connection.execute(kTables); }
 
 SqliteStatus build_schema(Connection& connection) {
-  const std::string mark = std::format("PRAGMA application_id = {}", kApplicationId);
+  const std::string marks = std::format("PRAGMA application_id = {}; PRAGMA user_version = {}",
+                                        kApplicationId, kSchemaVersion);
   DORAJIT_TRY(connection.execute("BEGIN IMMEDIATE"));
-  DORAJIT_TRY(connection.execute(mark.c_str()));
-  DORAJIT_TRY(migrate(connection, migrations()));
+  DORAJIT_TRY(connection.execute(marks.c_str()));
+  DORAJIT_TRY(create_tables(connection));
   DORAJIT_TRY(connection.execute("COMMIT"));
 
   DORAJIT_ASSIGN(const auto mode, connection.query_text("PRAGMA journal_mode = WAL"));

@@ -5,7 +5,6 @@
 #include <map>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "cache/schema.h"
 #include "runtime/base/printable_text.h"
@@ -56,25 +55,17 @@ SqliteResult<Definitions> read_definitions(Connection& connection) {
   return definitions;
 }
 
-SqliteResult<Definitions> make_definitions(std::int64_t version) {
+SqliteResult<Definitions> make_definitions() {
   DORAJIT_ASSIGN(auto connection, Connection::open_in_memory());
-  std::size_t steps = 0;
-  while (steps < migrations().size() && migrations()[steps].version <= version) ++steps;
-  DORAJIT_TRY(migrate(connection, migrations().first(steps)));
+  DORAJIT_TRY(create_tables(connection));
   return read_definitions(connection);
 }
 
-// By version, from 0 on. Made once: it takes about a millisecond. Never destroyed: a thread may be
-// reading a database while the process exits.
-const SqliteResult<Definitions>& definitions_of(std::int64_t version) {
-  static const auto& all = *[] {
-    auto* made = new std::vector<SqliteResult<Definitions>>();
-    for (std::int64_t one = 0; one <= schema_version(); ++one) {
-      made->push_back(make_definitions(one));
-    }
-    return made;
-  }();
-  return all.at(static_cast<std::size_t>(version));
+// Made once: it takes about a millisecond. Never destroyed: a thread may be reading a database
+// while the process exits.
+const SqliteResult<Definitions>& expected_definitions() {
+  static const auto& expected = *new SqliteResult<Definitions>(make_definitions());
+  return expected;
 }
 
 std::string shown(const Definition& definition, const std::string& name) {
@@ -84,41 +75,36 @@ std::string shown(const Definition& definition, const std::string& name) {
 
 }  // namespace
 
-SqliteResult<std::string> difference_from_schema(Connection& connection, std::int64_t version) {
-  const auto& expected = definitions_of(version);
+SqliteResult<std::string> difference_from_schema(Connection& connection) {
+  const auto& expected = expected_definitions();
   if (!expected) return std::unexpected(expected.error());
   DORAJIT_ASSIGN(const auto found, read_definitions(connection));
   for (const auto& [name, definition] : found) {
     const auto known = expected->find(name);
     if (known == expected->end()) {
       return std::format("its {} is not part of schema version {}", shown(definition, name),
-                         version);
+                         kSchemaVersion);
     }
     if (known->second != definition) {
       return std::format("its {} is not defined as in schema version {}", shown(definition, name),
-                         version);
+                         kSchemaVersion);
     }
   }
   for (const auto& [name, definition] : *expected) {
     if (!found.contains(name)) {
       return std::format("it has no {}, which schema version {} has", shown(definition, name),
-                         version);
+                         kSchemaVersion);
     }
   }
   return std::string();
 }
 
 SqliteResult<bool> is_table_of_schema(Connection& connection, const std::string& name) {
+  const auto& expected = expected_definitions();
+  if (!expected) return std::unexpected(expected.error());
   DORAJIT_ASSIGN(const auto found, read_definitions(connection));
   const auto table = found.find(name);
-  if (table == found.end()) return false;
-  for (std::int64_t version = 1; version <= schema_version(); ++version) {
-    const auto& known = definitions_of(version);
-    if (!known) return std::unexpected(known.error());
-    const auto same = known->find(name);
-    if (same != known->end() && same->second == table->second) return true;
-  }
-  return false;
+  return table != found.end() && expected->contains(name) && expected->at(name) == table->second;
 }
 
 }  // namespace dorajit::cache

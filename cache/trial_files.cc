@@ -14,7 +14,6 @@
 #include "cache/output_file.h"
 #include "cache/trial_validity.h"
 #include "cache/tuning_rows.h"
-#include "cache/tuning_run.h"
 #include "runtime/base/work_in_progress.h"
 
 namespace dorajit::cache {
@@ -81,7 +80,6 @@ SqliteStatus read_rows(Connection& connection, TrialFile& file, const Progress& 
   });
   file.winners = std::ssize(winners);
   file.bad_count = trial_rows - std::ssize(file.trials) + winner_rows - file.winners;
-  for (const Winner& winner : winners) name_default(file.trials, winner);
   return {};
 }
 

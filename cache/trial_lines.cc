@@ -26,7 +26,7 @@ template <class T>
 using Field = std::expected<T, std::string>;  // or what is wrong with it
 
 constexpr const char* kFormatName = "dorajit-trials";
-constexpr std::int64_t kFormatVersion = 2;
+constexpr std::int64_t kFormatVersion = 1;
 constexpr std::size_t kMostLineBytes = std::size_t{16} << 10;
 constexpr const char* kClosing = "end";  // the member that makes a line the closing one
 
@@ -58,8 +58,7 @@ std::optional<std::string> to_line(const Trial& trial) {
   Json line = {{"device", trial.device}, {"problem", trial.problem}};
   for (const auto& [name, member] : kEnvironment) line[name] = trial.environment.*member;
   line["config"] = kernels::to_text(trial.config);
-  line["default_config"] =
-      trial.default_config ? Json(kernels::to_text(*trial.default_config)) : Json();
+  line["default_config"] = kernels::to_text(trial.default_config);
   line["verdict"] = name(trial.verdict);
   line["median_ns"] = number_or_null(trial.median_ns);
   line["mad_ns"] = number_or_null(trial.mad_ns);
@@ -112,8 +111,7 @@ Field<Trial> read_fields(const Json& line, std::int64_t latest) {
   trial.problem = fields.text("problem");
   for (const auto& [name, member] : kEnvironment) trial.environment.*member = fields.text(name);
   trial.config = read_config(fields, "config");
-  if (!fields.is_null("default_config"))
-    trial.default_config = read_config(fields, "default_config");
+  trial.default_config = read_config(fields, "default_config");
   const auto verdict = parse_verdict(fields.text("verdict"));
   trial.median_ns = read_time(fields, "median_ns");
   trial.mad_ns = read_time(fields, "mad_ns");
@@ -175,8 +173,7 @@ Status check_header(std::string_view text) {
   return {};
 }
 
-constexpr const char* kUnclosed =
-    "it has no closing line, so it was cut, or exported by a dorajit that wrote none";
+constexpr const char* kUnclosed = "it has no closing line, so it was cut";
 
 // By its closing line; empty: that stands at the end and counts the lines before it.
 std::string damage_of(std::int64_t counted, std::int64_t lines, std::string_view rest) {

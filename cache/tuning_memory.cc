@@ -5,17 +5,14 @@
 #include <ranges>
 #include <utility>
 
-#include "cache/tuning_run.h"
 #include "cache/winner_choice.h"
 
 namespace dorajit::cache {
 
 void TuningMemory::record(std::span<const Trial> trials, const Winner& winner) {
-  std::vector<Trial> named(trials.begin(), trials.end());
-  name_default(named, winner);
-  for (const Trial& trial : named) add(trial);
+  for (const Trial& trial : trials) add(trial);
   winners_.insert_or_assign({winner.device, winner.problem}, winner);
-  unsaved_.push_back({std::move(named), winner});
+  unsaved_.push_back({{trials.begin(), trials.end()}, winner});
 }
 
 bool TuningMemory::add(const Trial& trial) {

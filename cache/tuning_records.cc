@@ -87,8 +87,8 @@ std::int64_t checksum(const Trial& trial) {
       .add("mad_ns", bits(trial.mad_ns))
       .add("samples", trial.samples)
       .add("created_unix_s", trial.created_unix_s)
-      .add("host", trial.host);
-  if (trial.default_config) hasher.add("default_config", kernels::to_text(*trial.default_config));
+      .add("host", trial.host)
+      .add("default_config", kernels::to_text(trial.default_config));
   if (trial.duel) {
     hasher.add("log_ratio", bits(trial.duel->log_ratio))
         .add("log_ratio_error", bits(trial.duel->standard_error));

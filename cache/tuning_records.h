@@ -56,9 +56,8 @@ struct Trial {
   std::string device;   // device fingerprint
   Environment environment;
   kernels::Config config{};
-  // What it was compared with in its run; nothing in records of old, which then prove no winner.
-  std::optional<kernels::Config> default_config{};
-  std::optional<Duel> duel{};  // of the config that met the default alone
+  kernels::Config default_config{};  // what it was compared with in its run
+  std::optional<Duel> duel{};        // of the config that met the default alone
   Verdict verdict = Verdict::kOk;
   double median_ns = 0;  // NaN where there was nothing to measure
   double mad_ns = 0;
@@ -79,8 +78,7 @@ struct Winner {
   std::int64_t created_unix_s = 0;
 };
 
-// Over every field, typed and delimited. Stored beside the row, and the identity of a trial. A
-// field that is absent adds nothing, so records from before there was such a field stay valid.
+// Over every field, typed and delimited. Stored beside the row, and the identity of a trial.
 std::int64_t checksum(const Trial& trial);
 std::int64_t checksum(const Winner& winner);
 

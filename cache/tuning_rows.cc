@@ -11,10 +11,10 @@
 namespace dorajit::cache {
 namespace {
 
-#define DORAJIT_TRIAL_COLUMNS_1                                                 \
-  "device, problem, driver, policy, space, tuner, templates, config, verdict, " \
-  "median_ns, mad_ns, samples, created_unix_s, host, checksum"
-#define DORAJIT_TRIAL_COLUMNS DORAJIT_TRIAL_COLUMNS_1 ", default_config, log_ratio, log_ratio_error"
+#define DORAJIT_TRIAL_COLUMNS                                                          \
+  "device, problem, driver, policy, space, tuner, templates, config, default_config, " \
+  "verdict, median_ns, mad_ns, log_ratio, log_ratio_error, samples, created_unix_s, "  \
+  "host, checksum"
 #define DORAJIT_WINNER_COLUMNS                                                         \
   "device, problem, driver, policy, space, tuner, templates, config, default_config, " \
   "median_ns, default_median_ns, created_unix_s, checksum"
@@ -27,27 +27,24 @@ Environment read_environment(const Statement& row) {
 
 std::optional<Trial> read_trial(const Statement& row) {
   const auto config = kernels::parse_config(row.text(7));
-  const auto verdict = parse_verdict(row.text(8));
-  if (!config || !verdict) return std::nullopt;
+  const auto default_config = kernels::parse_config(row.text(8));
+  const auto verdict = parse_verdict(row.text(9));
+  if (!config || !default_config || !verdict) return std::nullopt;
   Trial trial{.problem = row.text(1),
               .device = row.text(0),
               .environment = read_environment(row),
               .config = *config,
-              .default_config = {},
+              .default_config = *default_config,
               .verdict = *verdict,
-              .median_ns = row.real(9),
-              .mad_ns = row.real(10),
-              .samples = static_cast<int>(row.integer(11)),
-              .created_unix_s = row.integer(12),
-              .host = row.text(13)};
-  if (const std::string text = row.text(15); !text.empty()) {
-    trial.default_config = kernels::parse_config(text);
-    if (!trial.default_config) return std::nullopt;
+              .median_ns = row.real(10),
+              .mad_ns = row.real(11),
+              .samples = static_cast<int>(row.integer(14)),
+              .created_unix_s = row.integer(15),
+              .host = row.text(16)};
+  if (const double log_ratio = row.real(12); !std::isnan(log_ratio)) {
+    trial.duel = {.log_ratio = log_ratio, .standard_error = row.real(13)};
   }
-  if (const double log_ratio = row.real(16); !std::isnan(log_ratio)) {
-    trial.duel = {.log_ratio = log_ratio, .standard_error = row.real(17)};
-  }
-  if (checksum(trial) != row.integer(14) || !fault_of(trial).empty()) return std::nullopt;
+  if (checksum(trial) != row.integer(17) || !fault_of(trial).empty()) return std::nullopt;
   return trial;
 }
 
@@ -75,21 +72,8 @@ void bind_environment(Statement& statement, const Environment& environment) {
   statement.bind(7, environment.templates);
 }
 
-// What a database of each schema has, the newest first.
-constexpr const char* kTrialColumns[] = {
-    DORAJIT_TRIAL_COLUMNS,
-    DORAJIT_TRIAL_COLUMNS_1 ", default_config, NULL, NULL",
-    DORAJIT_TRIAL_COLUMNS_1 ", NULL, NULL, NULL",
-};
-
-SqliteResult<Statement> prepare_trials(Connection& connection, const std::string& rest) {
-  SqliteResult<Statement> first = std::unexpected(SqliteError{});
-  for (const char* columns : kTrialColumns) {
-    auto statement = connection.prepare(std::format("SELECT {} FROM trials {}", columns, rest));
-    if (statement || is_damage(statement.error()) || is_busy(statement.error())) return statement;
-    if (columns == kTrialColumns[0]) first = std::move(statement);
-  }
-  return first;
+SqliteResult<Statement> prepare_trials(Connection& connection, std::string_view rest) {
+  return connection.prepare(std::format("SELECT " DORAJIT_TRIAL_COLUMNS " FROM trials {}", rest));
 }
 
 SqliteStatus append_winners(Statement& statement, std::vector<Winner>& rows) {
@@ -117,25 +101,24 @@ SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials
                  connection.prepare(
                      "INSERT INTO trials (" DORAJIT_TRIAL_COLUMNS
                      ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
-                     " nullif(?16, ''), ?17, ?18) ON CONFLICT (checksum) DO NOTHING RETURNING id"));
+                     " ?16, ?17, ?18) ON CONFLICT (checksum) DO NOTHING RETURNING id"));
   for (const Trial& trial : trials) {
     const std::string config = kernels::to_text(trial.config);
-    const std::string default_config =
-        trial.default_config ? kernels::to_text(*trial.default_config) : std::string();
+    const std::string default_config = kernels::to_text(trial.default_config);
     statement.bind(1, trial.device);
     statement.bind(2, trial.problem);
     bind_environment(statement, trial.environment);
     statement.bind(8, config);
-    statement.bind(9, name(trial.verdict));
-    statement.bind(10, trial.median_ns);
-    statement.bind(11, trial.mad_ns);
-    statement.bind(12, std::int64_t{trial.samples});
-    statement.bind(13, trial.created_unix_s);
-    statement.bind(14, trial.host);
-    statement.bind(15, checksum(trial));
-    statement.bind(16, default_config);
-    statement.bind(17, trial.duel ? trial.duel->log_ratio : kNothing);
-    statement.bind(18, trial.duel ? trial.duel->standard_error : kNothing);
+    statement.bind(9, default_config);
+    statement.bind(10, name(trial.verdict));
+    statement.bind(11, trial.median_ns);
+    statement.bind(12, trial.mad_ns);
+    statement.bind(13, trial.duel ? trial.duel->log_ratio : kNothing);
+    statement.bind(14, trial.duel ? trial.duel->standard_error : kNothing);
+    statement.bind(15, std::int64_t{trial.samples});
+    statement.bind(16, trial.created_unix_s);
+    statement.bind(17, trial.host);
+    statement.bind(18, checksum(trial));
     DORAJIT_ASSIGN(const bool added, statement.step());
     statement.reset();
     if (each) each(trial, added);
@@ -261,7 +244,6 @@ SqliteStatus read_winners(Connection& connection, std::vector<Winner>& rows) {
 }
 
 #undef DORAJIT_TRIAL_COLUMNS
-#undef DORAJIT_TRIAL_COLUMNS_1
 #undef DORAJIT_WINNER_COLUMNS
 
 }  // namespace dorajit::cache

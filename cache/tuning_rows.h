@@ -1,5 +1,4 @@
 // Trials and winners as rows of tuning.db. Rows whose checksum or text is wrong are passed over.
-// Databases of every schema so far can be read.
 #pragma once
 
 #include <functional>

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "cache/derivation.h"
-#include "cache/imports.h"
 #include "cache/tuning_rows.h"
 #include "cache/tuning_store_state.h"
 
@@ -103,25 +102,12 @@ MergeCounts TuningStore::merge(std::span<const Trial> trials) {
   return own.memory.merge(trials);
 }
 
-std::optional<ImportCounts> TuningStore::import_trials(std::span<const Trial> trials,
-                                                       std::string_view source,
-                                                       const Progress& progress) {
+std::optional<MergeCounts> TuningStore::import_trials(std::span<const Trial> trials,
+                                                      const Progress& progress) {
   State& own = state();
   const std::scoped_lock writer(own.writing);
-  return own.write([&](Connection& connection) {
-    return cache::import_trials(connection, trials, source, progress);
-  });
-}
-
-std::optional<UndoCounts> TuningStore::undo_import(std::string_view id) {
-  State& own = state();
-  const std::scoped_lock writer(own.writing);
-  return own.write([&](Connection& connection) { return cache::undo_import(connection, id); })
-      .value_or(std::nullopt);
-}
-
-std::vector<ImportRecord> TuningStore::imports() {
-  return state().read(State::Access::kPatientRead, select_imports);
+  return own.write(
+      [&](Connection& connection) { return merge_trials(connection, trials, progress); });
 }
 
 std::optional<std::int64_t> TuningStore::rebuild_winners() {

@@ -39,24 +39,6 @@ struct MergeCounts {
   std::int64_t winners = 0;  // problems whose winner is another now
 };
 
-struct ImportCounts {
-  MergeCounts trials;
-  std::string id;  // to undo it by; empty: there is nothing to undo
-};
-
-struct UndoCounts {
-  std::int64_t removed = 0;  // trials
-  std::int64_t kept = 0;     // trials that an import of an earlier version is noted with as well
-  std::int64_t winners = 0;  // problems whose winner is another now, or none
-};
-
-struct ImportRecord {
-  std::string id;
-  std::int64_t created_unix_s = 0;
-  std::string source;
-  std::int64_t trials = 0;  // that it added
-};
-
 // How long a lookup waits for others to let go of the database.
 enum class Patience {
   kShort,  // a miss costs little: a quarter of a second at most
@@ -91,24 +73,16 @@ class TuningStore {
   // Of the first overlay that has one.
   std::optional<Winner> find_overlay_winner(std::string_view device, std::string_view problem);
 
-  // One transaction. The winner takes the place of an earlier one. Trials of its run that name no
-  // default config get the winner's.
+  // One transaction. The winner takes the place of an earlier one.
   void record(std::span<const Trial> trials, const Winner& winner);
 
   // Adds trials from elsewhere and derives the winners of their problems anew
   // (cache/winner_choice.h), in one transaction. A problem whose trials prove no winner has none.
   MergeCounts merge(std::span<const Trial> trials);
 
-  // The same, on disk or not at all, and so that it can be undone: nothing where the database
-  // cannot be written. `source` is for people.
-  std::optional<ImportCounts> import_trials(std::span<const Trial> trials, std::string_view source,
-                                            const Progress& progress = {});
-  // Takes out the trials that only that import brought and derives the winners of their problems
-  // anew, in one transaction. Nothing where there is no such import, or the database cannot be
-  // written, which persistent() tells apart.
-  std::optional<UndoCounts> undo_import(std::string_view id);
-  // The oldest first.
-  std::vector<ImportRecord> imports();
+  // The same, on disk or not at all: nothing where the database cannot be written.
+  std::optional<MergeCounts> import_trials(std::span<const Trial> trials,
+                                           const Progress& progress = {});
 
   // Forgets every winner and derives all from the trials: how many there are. Nothing where the
   // database cannot be written, which is then unchanged; reason_not_persistent() says why.

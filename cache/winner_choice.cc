@@ -44,7 +44,7 @@ Circumstances circumstances_of(const Environment& environment) {
 
 RunKey run_of(const Trial& trial) {
   return {circumstances_of(trial.environment), trial.environment.space, trial.created_unix_s,
-          trial.host, to_text(*trial.default_config)};
+          trial.host, to_text(trial.default_config)};
 }
 
 bool is_measured(const Trial& trial) {
@@ -70,7 +70,7 @@ Refused refused_configs(std::span<const Trial> trials) {
 std::map<RunKey, Run> group_by_run(std::span<const Trial> trials) {
   std::map<RunKey, Run> runs;
   for (const Trial& trial : trials) {
-    if (!trial.default_config || !is_measured(trial)) continue;
+    if (!is_measured(trial)) continue;
     const Trial*& best = runs[run_of(trial)].try_emplace(to_text(trial.config)).first->second;
     if (best == nullptr || order_of_evidence(*best) < order_of_evidence(trial)) best = &trial;
   }
@@ -95,7 +95,7 @@ std::optional<Outcome> decide(const Run& run, const Refused& refused, std::int64
   const auto is_refused = [&](const ConfigText& config) {
     return refused.contains({any.environment.templates, config});
   };
-  const ConfigText default_text = to_text(*any.default_config);
+  const ConfigText default_text = to_text(any.default_config);
   const auto found = run.find(default_text);
   if (found == run.end() || is_refused(default_text)) return std::nullopt;
   const Trial* standard = found->second;
@@ -139,9 +139,7 @@ Winner to_winner(const Outcome& outcome) {
           .created_unix_s = chosen.created_unix_s};
 }
 
-}  // namespace
-
-std::optional<Winner> choose_winner(std::span<const Trial> trials, std::int64_t latest) {
+std::optional<Outcome> decisive_outcome(std::span<const Trial> trials, std::int64_t latest) {
   const Refused refused = refused_configs(trials);
   std::vector<Outcome> outcomes;
   for (const auto& [key, run] : group_by_run(trials)) {
@@ -152,18 +150,40 @@ std::optional<Winner> choose_winner(std::span<const Trial> trials, std::int64_t 
   std::erase_if(outcomes, [&](const Outcome& outcome) {
     return outcome.circumstances != newest.circumstances;
   });
-  return to_winner(std::ranges::max(
-      outcomes, {}, [](const Outcome& outcome) { return order_of_evidence(outcome); }));
+  return std::ranges::max(outcomes, {},
+                          [](const Outcome& outcome) { return order_of_evidence(outcome); });
+}
+
+// Calls `visit` with the outcome of every pair that has one, ordered by device and problem.
+template <class Visit>
+void for_each_outcome(std::span<const Trial> trials, std::int64_t latest, Visit visit) {
+  std::map<std::pair<std::string_view, std::string_view>, std::vector<Trial>> pairs;
+  for (const Trial& trial : trials) pairs[{trial.device, trial.problem}].push_back(trial);
+  for (const auto& [pair, its_trials] : pairs) {
+    if (const auto outcome = decisive_outcome(its_trials, latest)) visit(*outcome);
+  }
+}
+
+}  // namespace
+
+std::optional<Winner> choose_winner(std::span<const Trial> trials, std::int64_t latest) {
+  return decisive_outcome(trials, latest).transform(to_winner);
 }
 
 std::vector<Winner> choose_winners(std::span<const Trial> trials, std::int64_t latest) {
-  std::map<std::pair<std::string_view, std::string_view>, std::vector<Trial>> pairs;
-  for (const Trial& trial : trials) pairs[{trial.device, trial.problem}].push_back(trial);
   std::vector<Winner> winners;
-  for (const auto& [pair, its_trials] : pairs) {
-    if (auto winner = choose_winner(its_trials, latest)) winners.push_back(*std::move(winner));
-  }
+  for_each_outcome(trials, latest,
+                   [&](const Outcome& outcome) { winners.push_back(to_winner(outcome)); });
   return winners;
+}
+
+std::vector<Trial> deciding_trials(std::span<const Trial> trials, std::int64_t latest) {
+  std::vector<Trial> deciding;
+  for_each_outcome(trials, latest, [&](const Outcome& outcome) {
+    deciding.push_back(*outcome.standard);
+    if (outcome.chosen != outcome.standard) deciding.push_back(*outcome.chosen);
+  });
+  return deciding;
 }
 
 }  // namespace dorajit::cache

@@ -32,6 +32,11 @@ namespace dorajit::cache {
 std::optional<Winner> choose_winner(std::span<const Trial> trials,
                                     std::int64_t latest = latest_plausible_time());
 
+// The trials that choose_winners() of all `trials` rests on: of each pair the winner's and the
+// default's of the run that decides. choose_winners() of them alone gives the same winners.
+std::vector<Trial> deciding_trials(std::span<const Trial> trials,
+                                   std::int64_t latest = latest_plausible_time());
+
 // The winner of every pair among the trials, ordered by device and problem.
 std::vector<Winner> choose_winners(std::span<const Trial> trials,
                                    std::int64_t latest = latest_plausible_time());

@@ -5,15 +5,11 @@
 
 namespace dorajit::cli {
 
-// Where the cache folder is, and its winners derived anew.
+// Where the cache folder is.
 class CacheCommand final : public Command {
  public:
   CLI::App* declare(CLI::App& app) override;
   Result<ExitCode> run(const Invocation& invocation) override;
-
- private:
-  CLI::App* path_ = nullptr;
-  CLI::App* rebuild_ = nullptr;
 };
 
 }  // namespace dorajit::cli

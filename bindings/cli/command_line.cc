@@ -9,7 +9,6 @@
 #include <system_error>
 #include <utility>
 
-#include "bindings/cli/bundle_db_command.h"
 #include "bindings/cli/cache_command.h"
 #include "bindings/cli/compile_command.h"
 #include "bindings/cli/daemon_command.h"
@@ -22,7 +21,6 @@
 #include "bindings/cli/export_command.h"
 #include "bindings/cli/freeze_command.h"
 #include "bindings/cli/import_command.h"
-#include "bindings/cli/merge_command.h"
 #include "bindings/cli/output.h"
 #include "bindings/cli/prewarm_command.h"
 #include "bindings/cli/report_command.h"
@@ -78,8 +76,7 @@ CommandLine::CommandLine()
   for (auto& command :
        make_commands<DevicesCommand, DoctorCommand, DemoCommand, CompileCommand, PrewarmCommand,
                      TuneCommand, ExplainCommand, ShowCommand, ReportCommand, FreezeCommand,
-                     ExportCommand, ImportCommand, MergeCommand, BundleDbCommand, VerifyCommand,
-                     CacheCommand, DaemonCommand>()) {
+                     ExportCommand, ImportCommand, VerifyCommand, CacheCommand, DaemonCommand>()) {
     CLI::App* app = command->declare(*app_);
     add_global_options(*app, options_);
     for (CLI::App* subcommand : app->get_subcommands([](CLI::App*) { return true; })) {

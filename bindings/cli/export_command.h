@@ -2,12 +2,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "bindings/cli/command.h"
 
 namespace dorajit::cli {
 
-// Writes the trials of the tuning database as text.
+// Writes trials of the tuning database, or of files, to one file.
 class ExportCommand final : public Command {
  public:
   CLI::App* declare(CLI::App& app) override;
@@ -15,7 +16,10 @@ class ExportCommand final : public Command {
 
  private:
   std::string out_;
-  std::string device_name_;
+  std::vector<std::string> files_;
+  std::string fingerprint_;
+  bool ship_ = false;
+  bool partial_ = false;
 };
 
 }  // namespace dorajit::cli

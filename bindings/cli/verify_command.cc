@@ -37,18 +37,18 @@ std::string verdict_text(const TrialInput& input) {
 
 std::string advice(const TrialInput& input) {
   if (input.file.kind == cache::TrialFileKind::kLines && !input.file.damage.empty()) {
-    return "export it again; `dorajit merge --partial` of the file alone makes a whole one of what "
-           "is left";
+    return "export it again; `dorajit export --partial --from FILE --out OTHER` makes a whole one "
+           "of "
+           "what is left";
   }
   if (!input.file.damage.empty()) {
     return "the next dorajit that uses this cache folder sets the file aside and keeps what can be "
            "read of it";
   }
   if (input.file.kind == cache::TrialFileKind::kDatabase) {
-    return "bad rows are passed over everywhere; `dorajit export` and `dorajit import` into "
-           "another folder leave them behind";
+    return "bad rows are passed over everywhere; `dorajit export` leaves them behind";
   }
-  return "bad lines are passed over; `dorajit merge` of the file alone leaves them behind";
+  return "bad lines are passed over; `dorajit export --from FILE --out OTHER` leaves them behind";
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class Quarantine : public testing::Test {
     trial.device = "fake";
     trial.environment.templates =
         hash_hex(kernels::source_identity(problem_.variant, kernels::DeviceKind::kCpu));
-    trial.config = {{kernels::kColumnsOfProgram, block_size}};
+    trial.config = trial.default_config = {{kernels::kColumnsOfProgram, block_size}};
     trial.verdict = verdict;
     return trial;
   }

@@ -78,6 +78,14 @@ TEST_F(DamagedDatabase, ADatabaseWithoutMarks) {
   expect_set_aside(read_file(db()));
 }
 
+TEST_F(DamagedDatabase, TablesOfAnotherLayout) {
+  RawDatabase(db()).run(
+      "PRAGMA application_id = 1146049098; PRAGMA user_version = 1;"
+      "CREATE TABLE trials (id INTEGER PRIMARY KEY, device TEXT NOT NULL) STRICT;"
+      "CREATE TABLE winners (device TEXT NOT NULL, PRIMARY KEY (device)) STRICT, WITHOUT ROWID");
+  expect_set_aside(read_file(db()));
+}
+
 TEST_F(DamagedDatabase, EveryTruncationGoesOn) {
   fill();
   const std::string whole = read_file(db());

@@ -102,7 +102,6 @@ TEST(Merge, CountsWhatIsNew) {
   EXPECT_EQ(second.winners, 0);
 }
 
-// A tuning as record() is given it: no trial names its default.
 std::vector<Trial> tuned_run(const Winner& winner) {
   std::vector<Trial> trials;
   for (int i = 0; i < 4; ++i) {
@@ -110,6 +109,7 @@ std::vector<Trial> tuned_run(const Winner& winner) {
     trial.problem = winner.problem;
     trial.created_unix_s = winner.created_unix_s;
     trial.host = "host";
+    trial.default_config = winner.default_config;
     trial.median_ns = trial.config == winner.default_config ? winner.default_median_ns
                       : trial.config == winner.config       ? winner.median_ns
                                                             : winner.default_median_ns + i;
@@ -164,9 +164,7 @@ TEST(Merge, WaitsInMemoryUntilTheDatabaseCanBeWritten) {
   write_file(directory.file("plain"), "");
   const auto store = TuningStore::open(cache);
   const Winner winner = sample_winner(1);
-  auto trials = tuned_run(winner);
-  for (Trial& trial : trials) trial.default_config = winner.default_config;
-  EXPECT_EQ(store->merge(trials).added, 4);
+  EXPECT_EQ(store->merge(tuned_run(winner)).added, 4);
   EXPECT_EQ(checksum(store->find_winner(kDevice, sample_problem(1)).value()), checksum(winner));
   std::filesystem::remove(directory.file("plain"));
   store->record({}, sample_winner(2));
@@ -174,6 +172,36 @@ TEST(Merge, WaitsInMemoryUntilTheDatabaseCanBeWritten) {
   EXPECT_EQ(other->trial_count(), 4);
   EXPECT_TRUE(other->find_winner(kDevice, sample_problem(1)));
   EXPECT_TRUE(other->find_winner(kDevice, sample_problem(2)));
+}
+
+TEST(Import, KnownTrialsChangeNothing) {
+  const TemporaryDirectory directory;
+  const auto store = TuningStore::open(directory.path());
+  const auto trials = sample_trials(1, 2000);
+  ASSERT_TRUE(store->import_trials(trials));
+  RawDatabase watcher(directory.file("tuning.db"));
+  const std::string version = watcher.ask("PRAGMA data_version");
+  for (int time = 0; time < 3; ++time) EXPECT_EQ(store->import_trials(trials)->known, 2000);
+  EXPECT_EQ(watcher.ask("PRAGMA data_version"), version) << "nothing was committed";
+}
+
+TEST(Import, IsOnDiskOrNotAtAll) {
+  const CapturedLog log;
+  const auto nowhere = TuningStore::open("/dev/null/cache");
+  EXPECT_FALSE(nowhere->import_trials(sample_trials(1, 3)));
+  EXPECT_FALSE(nowhere->persistent());
+  EXPECT_TRUE(nowhere->trials().empty());
+}
+
+TEST(Import, ProgressIsOfEveryTrial) {
+  const TemporaryDirectory directory;
+  std::vector<std::int64_t> seen;
+  TuningStore::open(directory.path())
+      ->import_trials(sample_trials(1, 5), [&](std::int64_t done, std::int64_t in_all) {
+        EXPECT_EQ(in_all, 5);
+        seen.push_back(done);
+      });
+  EXPECT_EQ(seen, (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ TEST(TuningRecords, EveryFieldOfATrialChangesItsChecksum) {
       [](Trial& t) { t.environment.tuner += 'x'; },
       [](Trial& t) { t.environment.templates += 'x'; },
       [](Trial& t) { t.config.set('u', 2); },
+      [](Trial& t) { t.default_config = t.config; },
+      [](Trial& t) { t.duel = {.log_ratio = 0, .standard_error = 0}; },
       [](Trial& t) { t.verdict = Verdict::kSpills; },
       [](Trial& t) { t.median_ns += 1e-9; },
       [](Trial& t) { t.mad_ns += 1e-9; },

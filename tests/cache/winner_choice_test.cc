@@ -114,8 +114,6 @@ TEST(WinnerChoice, FewSamplesBeatNothing) {
 TEST(WinnerChoice, WithoutAMeasuredDefaultThereIsNoWinner) {
   const OneRun few_samples = OneRun(1000, 4).add(1, 500, 24);
   EXPECT_FALSE(choose_winner(few_samples.trials()));
-  const OneRun unnamed = OneRun().add(1, 500).each([](Trial& t) { t.default_config.reset(); });
-  EXPECT_FALSE(choose_winner(unnamed.trials()));
   const OneRun absent =
       OneRun().add(1, 500).each([](Trial& t) { t.default_config = sample_config(5); });
   EXPECT_FALSE(choose_winner(absent.trials()));
@@ -217,15 +215,15 @@ TEST(WinnerChoiceProperties, WorseEvidenceNeverReplacesBetter) {
     const auto winner = choose_winner(trials);
     if (!winner) continue;
     ++compared;
-    // A later run with fewer samples, one without its default, and one of unverified configs, each
+    // A later run with fewer samples, one of another default, and one of unverified configs, each
     // with a config that would be the fastest by far.
     OneRun worse(2'000'000'000, kFewestSamples);
     worse.add(5, 1);
-    OneRun unnamed(2'000'000'001, 99);
-    unnamed.add(5, 1).each([](Trial& t) { t.default_config.reset(); });
+    OneRun unproved(2'000'000'001, 99);
+    unproved.add(5, 1).each([](Trial& t) { t.default_config = unmeasured_config(); });
     OneRun failed(2'000'000'002, 99);
     failed.add(5, 1).refuse(5, Verdict::kWrongBits).refuse(kDefaultConfig + 6, Verdict::kWrongBits);
-    for (const OneRun* run : {&worse, &unnamed}) {
+    for (const OneRun* run : {&worse, &unproved}) {
       for (Trial trial : run->trials()) {
         trial.problem = winner->problem;
         trial.environment = winner->environment;
@@ -243,6 +241,24 @@ TEST(WinnerChoiceProperties, WorseEvidenceNeverReplacesBetter) {
     EXPECT_NE(choose_winner(trials)->config, sample_config(5)) << round;
   }
   EXPECT_GT(compared, 100);
+}
+
+TEST(WinnerChoice, DecidingTrialsDecideAlone) {
+  RandomTrials random(29);
+  std::size_t left_out = 0;
+  for (int round = 0; round < 300; ++round) {
+    const std::vector<Trial> trials = random.runs(5, 2);
+    const std::vector<Trial> deciding = deciding_trials(trials);
+    EXPECT_LE(deciding.size(), 2 * choose_winners(trials).size());
+    left_out += trials.size() - deciding.size();
+    const auto of_all = choose_winners(trials);
+    const auto of_few = choose_winners(deciding);
+    ASSERT_EQ(of_few.size(), of_all.size()) << round;
+    for (std::size_t i = 0; i < of_all.size(); ++i) {
+      EXPECT_EQ(checksum(of_few[i]), checksum(of_all[i])) << round;
+    }
+  }
+  EXPECT_GT(left_out, 1000);
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST_F(Interruption, OutputsAreWholeOrAsBefore) {
   const std::string out = file("bundles/nvidia.jsonl");
   const std::vector<Words> runs = {
       {"export", "--out", out},
-      {"merge", out, file("a.jsonl"), file("b.jsonl")},
+      {"export", "--out", out, "--from", file("a.jsonl"), "--from", file("b.jsonl")},
       {"report", "--html", out, "--from", file("a.jsonl")},
   };
   for (const Words& words : runs) {
@@ -134,12 +134,12 @@ TEST_F(Interruption, OutputsAreWholeOrAsBefore) {
   }
 }
 
-TEST_F(Interruption, BundlesAreWholeOrAsBefore) {
+TEST_F(Interruption, DatabasesToShipAreWholeOrAsBefore) {
   const auto prepare = [&] {
     fs::remove_all(file("bundles"));
     fs::create_directory(file("bundles"));
   };
-  interrupt_at_steps({"bundle-db", "--all", "--sqlite", "--out", file("bundles"), file("a.jsonl")},
+  interrupt_at_steps({"export", "--out", file("bundles/x.db"), "--from", file("a.jsonl")},
                      file("bundles"), 5, prepare, [&] {
                        for (const auto& entry : fs::directory_iterator(file("bundles"))) {
                          EXPECT_EQ(sandbox_.run({"verify", entry.path().string()}).exit_code, 0)
@@ -176,20 +176,21 @@ TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
   const std::string before = sandbox_.run({"export"}).out;
   write_trials(file("more.jsonl"), 2000, 100);
   ASSERT_EQ(sandbox_
-                .run({"import", "--into", file("whole"), file("big.jsonl"), file("more.jsonl"),
+                .run({"--cache-dir", file("whole"), "import", file("big.jsonl"), file("more.jsonl"),
                       file("a.jsonl")})
                 .exit_code,
             0);
   const std::string whole = sandbox_.run({"--cache-dir", file("whole"), "export"}).out;
   const std::string out = file("bundles/all.jsonl");
-  const std::vector<Words> runs = {{"export", "--out", out},
-                                   {"merge", out, file("big.jsonl"), file("more.jsonl")},
-                                   {"import", file("more.jsonl")}};
+  const std::vector<Words> runs = {
+      {"export", "--out", out},
+      {"export", "--out", out, "--from", file("big.jsonl"), "--from", file("more.jsonl")},
+      {"import", file("more.jsonl")}};
   for (const Words& words : runs) {
     SCOPED_TRACE(words.front());
     const bool is_import = words.front() == "import";
     const auto start = Clock::now();
-    // What an import takes is not known before it is done, so a merge of as much tells.
+    // What an import takes is not known before it is done, so an export of as much tells.
     const Words as_long = is_import ? runs[1] : words;
     ASSERT_EQ(sandbox_.run(as_long).exit_code, 0);
     const auto takes = Clock::now() - start;
@@ -230,10 +231,10 @@ TEST_F(Interruption, BarsAreDrawnOnTerminalsOnly) {
   sandbox_.set("TERM", "xterm");
   const std::vector<std::pair<Words, std::string>> runs = {
       {{"export", "--out", file("x.jsonl")}, "writing"},
-      {{"merge", file("y.jsonl"), file("a.jsonl")}, "reading " + file("a.jsonl")},
+      {{"export", "--out", file("y.jsonl"), "--from", file("a.jsonl")},
+       "reading " + file("a.jsonl")},
       {{"import", file("a.jsonl")}, "adding to the database"},
       {{"verify", file("a.jsonl")}, "reading " + file("a.jsonl")},
-      {{"bundle-db", "--all", "--out", file("bundles"), file("a.jsonl")}, "writing nvidia"},
       {{"freeze", "--shape", "4x64", "--type", "f32", "--device", "cpu"}, "freezing compose/"},
   };
   for (const auto& [words, activity] : runs) {

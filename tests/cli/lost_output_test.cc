@@ -40,7 +40,7 @@ TEST_F(CliLostOutput, AFullDeviceFailsEveryCommandThatPrints) {
       {"report", "--json"},
       {"freeze", "--shape", "8x512", "--device", "cpu"},
       {"cache", "path"},
-      {"import", "--list"},
+      {"import", "--rebuild"},
       {"verify"},
       {"prewarm", "--list", "--shape", "8x512", "--arch", "cpu"}};
   for (const std::vector<std::string>& command : commands) {

@@ -177,7 +177,7 @@ cache::Trial hostile_trial(const std::string& config, double median_ns) {
       .device = "cpu/</script><script>alert(1)</script>/\"x' onload=y &amp;/2 threads",
       .environment = {.driver = "1", .policy = "p", .space = "s", .tuner = "t", .templates = "x"},
       .config = *kernels::parse_config(config),
-      .default_config = kernels::parse_config("b512-w1-r1-v1-u1-c0"),
+      .default_config = *kernels::parse_config("b512-w1-r1-v1-u1-c0"),
       .median_ns = median_ns,
       .mad_ns = 1,
       .samples = 30,

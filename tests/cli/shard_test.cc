@@ -51,12 +51,13 @@ TEST(CliShardProcess, PartsTunedApartAndMergedAreTheWhole) {
   for (const pid_t process : processes) EXPECT_EQ(wait_for(process), 0);
 
   std::multiset<std::string> tuned;
-  std::vector<std::string> merge = {"merge", machines[0].folder() + "/all.jsonl"};
+  const std::string all = machines[0].folder() + "/all.jsonl";
+  std::vector<std::string> merge = {"export", "--out", all};
   for (const CliSandbox& machine : machines) {
     const auto shown = machine.run({"show", "--json"}).document();
     EXPECT_GE(shown["winners"].size(), 2) << "parts are as long as each other but for one";
     for (const auto& winner : shown["winners"]) tuned.insert(winner["problem"]);
-    merge.push_back(machine.folder() + "/trials.jsonl");
+    merge.insert(merge.end(), {"--from", machine.folder() + "/trials.jsonl"});
     ASSERT_EQ(machine.run({"export", "--out", merge.back()}).exit_code, 0);
   }
   EXPECT_EQ(std::vector<std::string>(tuned.begin(), tuned.end()), [&] {
@@ -70,7 +71,7 @@ TEST(CliShardProcess, PartsTunedApartAndMergedAreTheWhole) {
   ASSERT_EQ(merged.exit_code, 0) << merged.err;
   EXPECT_EQ(merged.document()["winners"], problems.size()) << "as one process tunes them all";
   const CliSandbox whole;
-  ASSERT_EQ(whole.run({"import", merge[1]}).exit_code, 0);
+  ASSERT_EQ(whole.run({"import", all}).exit_code, 0);
   write_lines(whole.folder() + "/problems.txt", problems);
   const CliResult known =
       whole.run({"tune", "--from", whole.folder() + "/problems.txt", "--device", "cpu", "--json"});

@@ -1,4 +1,4 @@
-// export, import, merge, verify and cache
+// export, import, verify and cache
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -82,35 +82,6 @@ TEST_F(CliTrials, ExportedThereImportedHereIsTheSame) {
   EXPECT_EQ(again["winners_changed"], 0);
 }
 
-TEST_F(CliTrials, AnImportIsUndone) {
-  ASSERT_EQ(there_.run({"tune", "--rows", "8", "--cols", "512", "--device", "cpu"}).exit_code, 0);
-  ASSERT_EQ(here_.run({"tune", "--rows", "8", "--cols", "1024", "--device", "cpu"}).exit_code, 0);
-  const std::string before = exported(there_);
-  const auto winners_before = winners(there_);
-  const CliResult imported = there_.run({"import", here_.cache_dir() + "/tuning.db", "--json"});
-  ASSERT_EQ(imported.exit_code, 0) << imported.err;
-  const std::string id = imported.document()["import"];
-  EXPECT_NE(exported(there_), before);
-  EXPECT_EQ(winners(there_).size(), 2);
-  const auto listed = there_.run({"import", "--list", "--json"}).document()["imports"];
-  ASSERT_EQ(listed.size(), 1);
-  EXPECT_EQ(listed[0]["import"], id);
-  EXPECT_EQ(listed[0]["trials"], imported.document()["added"]);
-  EXPECT_THAT(there_.run({"import", "--list"}).out, HasSubstr(here_.cache_dir()));
-
-  const CliResult undone = there_.run({"import", "--undo", id, "--json"});
-  ASSERT_EQ(undone.exit_code, 0) << undone.err;
-  EXPECT_EQ(undone.document()["removed"], imported.document()["added"]);
-  EXPECT_EQ(exported(there_), before);
-  EXPECT_EQ(winners(there_), winners_before);
-  EXPECT_EQ(there_.run({"verify"}).exit_code, 0);
-
-  const CliResult again = there_.run({"import", "--undo", id});
-  EXPECT_EQ(again.exit_code, kFailed);
-  EXPECT_THAT(again.err, HasSubstr("has no import " + id));
-  EXPECT_EQ(there_.run({"import", "--undo", id, "--list"}).exit_code, kUsage);
-}
-
 TEST_F(CliTrials, WhoMeasuredIsToldWithoutAName) {
   char name[256] = {};
   gethostname(name, sizeof name - 1);
@@ -131,7 +102,7 @@ TEST_F(CliTrials, ImportedWinnersAreNotTunedAgain) {
 }
 
 TEST_F(CliTrials, ExportKeepsTheDevicesThatAreNamed) {
-  const CliResult none = here_.run({"export", "--device-name", "no such device"});
+  const CliResult none = here_.run({"export", "--device-fingerprint", "no such device"});
   EXPECT_EQ(none.exit_code, 0);
   EXPECT_EQ(lines_in(none.out), 2);
   EXPECT_THAT(none.err, HasSubstr("0 trials from"));
@@ -149,21 +120,30 @@ TEST_F(CliTrials, ExportSaysWhereItCannotWrite) {
   EXPECT_THAT(result.err, HasSubstr("no/such/folder/x.jsonl: No such file or directory"));
 }
 
-TEST_F(CliTrials, MergeTakesBothKindsInAnyOrder) {
+TEST_F(CliTrials, ExportTakesFilesOfBothKindsInAnyOrder) {
   ASSERT_EQ(there_.run({"tune", "--rows", "8", "--cols", "1024", "--device", "cpu"}).exit_code, 0);
   write_file(file("here.jsonl"), exported(here_));
   const std::string there = there_.cache_dir() + "/tuning.db";
-  const CliResult merged =
-      here_.run({"merge", file("one.jsonl"), file("here.jsonl"), there, "--json"});
+  const CliResult merged = here_.run({"export", "--out", file("one.jsonl"), "--from",
+                                      file("here.jsonl"), "--from", there, "--json"});
   ASSERT_EQ(merged.exit_code, 0) << merged.err;
   EXPECT_EQ(merged.document()["winners"], 2);
-  ASSERT_EQ(here_.run({"merge", file("two.jsonl"), there, file("here.jsonl"), there}).exit_code, 0);
-  EXPECT_EQ(read_file(file("one.jsonl")), read_file(file("two.jsonl")));
+  ASSERT_EQ(here_
+                .run({"export", "--out", file("here.jsonl"), "--from", there, "--from",
+                      file("here.jsonl"), "--from", there})
+                .exit_code,
+            0)
+      << "text may be put in the place of what it was made of";
+  EXPECT_EQ(read_file(file("one.jsonl")), read_file(file("here.jsonl")));
   EXPECT_EQ(here_.run({"verify", file("one.jsonl")}).exit_code, 0);
 
-  const CliResult refused = here_.run({"merge", there, there, file("here.jsonl")});
-  EXPECT_EQ(refused.exit_code, kUsage);
-  EXPECT_EQ(here_.run({"verify", there}).exit_code, 0) << "it must still be a database";
+  const std::string here = here_.cache_dir() + "/tuning.db";
+  const std::vector<std::vector<std::string>> onto_databases = {
+      {"export", "--out", there, "--from", there}, {"export", "--out", here}};
+  for (const auto& command : onto_databases) {
+    EXPECT_EQ(here_.run(command).exit_code, kUsage);
+    EXPECT_EQ(here_.run({"verify", command[2]}).exit_code, 0) << "it must still be a database";
+  }
 }
 
 TEST_F(CliTrials, BadLinesAreNamedAndPassedOver) {
@@ -191,8 +171,7 @@ TEST_F(CliTrials, ACutFileIsRefusedUnlessItsRestWillDo) {
   const std::string cut = file("cut.jsonl");
   const std::vector<std::vector<std::string>> commands = {
       {"import", cut},
-      {"merge", file("merged.jsonl"), cut},
-      {"bundle-db", "--out", here_.folder(), cut},
+      {"export", "--out", file("whole.jsonl"), "--from", cut},
       {"report", "--json", "--from", cut}};
   for (std::vector<std::string> command : commands) {
     const CliResult refused = there_.run(command);
@@ -205,8 +184,8 @@ TEST_F(CliTrials, ACutFileIsRefusedUnlessItsRestWillDo) {
     EXPECT_THAT(taken.err, HasSubstr("cut.jsonl: it has no closing line"));
   }
   EXPECT_FALSE(std::filesystem::exists(file("cut.jsonl.tmp")));
-  EXPECT_EQ(here_.run({"verify", file("merged.jsonl")}).exit_code, 0)
-      << "what merge writes is whole";
+  EXPECT_EQ(here_.run({"verify", file("whole.jsonl")}).exit_code, 0)
+      << "what export writes is whole";
   const CliResult verified = here_.run({"verify", cut, "--json"});
   EXPECT_EQ(verified.exit_code, kFailed);
   EXPECT_EQ(verified.document()["trials"], 1);
@@ -254,9 +233,9 @@ TEST_F(CliTrials, VerifyTellsDamageAndChangesNothing) {
   EXPECT_EQ(there_.run({"import", database}).exit_code, kFailed);
 }
 
-TEST_F(CliTrials, CacheRebuildFindsTheSameWinners) {
+TEST_F(CliTrials, RebuildFindsTheSameWinners) {
   const auto before = winners(here_);
-  const CliResult rebuilt = here_.run({"cache", "rebuild", "--json"});
+  const CliResult rebuilt = here_.run({"import", "--rebuild", "--json"});
   ASSERT_EQ(rebuilt.exit_code, 0) << rebuilt.err;
   EXPECT_EQ(rebuilt.document()["winners"], 1);
   EXPECT_EQ(winners(here_)[0]["config"], before[0]["config"]);
@@ -273,7 +252,7 @@ TEST(CliCache, PathIsOneLine) {
 
 TEST(CliCache, NothingIsImportedWhereNothingCanBeKept) {
   const CliSandbox sandbox;
-  const CliResult rebuilt = sandbox.run({"cache", "rebuild", "--cache-dir", "/dev/null/cache"});
+  const CliResult rebuilt = sandbox.run({"import", "--rebuild", "--cache-dir", "/dev/null/cache"});
   EXPECT_EQ(rebuilt.exit_code, kFailed);
   EXPECT_THAT(rebuilt.err, HasSubstr("cannot be written"));
   write_file(sandbox.folder() + "/x.jsonl",
@@ -283,26 +262,6 @@ TEST(CliCache, NothingIsImportedWhereNothingCanBeKept) {
       sandbox.run({"import", sandbox.folder() + "/x.jsonl", "--cache-dir", "/dev/null/cache"});
   EXPECT_EQ(imported.exit_code, kFailed);
   EXPECT_THAT(imported.err, HasSubstr("nothing was imported"));
-}
-
-TEST(CliCache, AFolderToShipThatCannotBeUsedIsNamedOtherwise) {
-  const CliSandbox sandbox;
-  const std::string trials = sandbox.folder() + "/x.jsonl";
-  write_file(trials,
-             "{\"format\":\"dorajit-trials\",\"version\":1}\n"
-             "{\"end\":\"dorajit-trials\",\"trials\":0}\n");
-  const CliResult missing = sandbox.run({"import", "--into", "/dev/null/shipped", trials});
-  EXPECT_EQ(missing.exit_code, kFailed);
-  EXPECT_THAT(missing.err, HasSubstr("Not a directory; name a writable folder"));
-  const std::string open = sandbox.folder() + "/open";
-  std::filesystem::create_directory(open);
-  std::filesystem::permissions(open, std::filesystem::perms::all);
-  const CliResult refused = sandbox.run({"import", "--into", open, trials});
-  EXPECT_EQ(refused.exit_code, kFailed);
-  EXPECT_THAT(refused.err, HasSubstr("(chmod go-w), or name a folder of your own"));
-  for (const CliResult& result : {missing, refused}) {
-    EXPECT_THAT(result.err, testing::Not(HasSubstr("DORAJIT_CACHE_DIR")));
-  }
 }
 
 }  // namespace

@@ -50,7 +50,6 @@ TEST(CliUsage, WrongCommandLinesSayWhatIsWrong) {
       {{"tune", "--shape", "4x4", "--seconds=-1"}, "-1 not in range"},
       {{"prewarm", "--shape", "4x4", "--seconds", "NaN"}, "NaN not in range"},
       {{"import"}, "FILE is required"},
-      {{"merge", "out.jsonl"}, "IN is required"},
       {{"cache"}, "dorajit cache --help"},
   };
   for (const auto& one : cases) {

@@ -127,7 +127,7 @@ TEST_F(ForgedDatabase, NamesInItCannotCommandATerminal) {
       make({.name = "name", .sql = "CREATE TABLE \"a\x1b[2J\nb\" (x)", .salvaged = 5}) +
       "/tuning.db");
   ASSERT_TRUE(file);
-  EXPECT_EQ(file->damage, "its table \"a\\u001b[2J\\u000ab\" is not part of schema version 4");
+  EXPECT_EQ(file->damage, "its table \"a\\u001b[2J\\u000ab\" is not part of schema version 1");
 }
 
 TEST_F(ForgedDatabase, NamesThatSqliteQuotesCannotCommandATerminal) {
