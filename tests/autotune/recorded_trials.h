@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <format>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -33,6 +35,19 @@ class RecordedTrials {
     for (const cache::Trial& trial : file->trials) {
       if (trial.verdict == cache::Verdict::kOk && trial.samples > 0) {
         times_[{trial.device, trial.problem}][kernels::to_text(trial.config)] = trial.median_ns;
+      }
+    }
+  }
+
+  // Adds the times of a device in a file like benchmarks/results/h200/config_times.json.
+  void add_times(const std::string& path) {
+    std::ifstream file(path);
+    const auto document = nlohmann::json::parse(file);
+    const auto configs = document["configs"].get<std::vector<std::string>>();
+    const auto device = document["device"].get<std::string>();
+    for (const auto& [problem, times] : document["median_ns"].items()) {
+      for (const auto& [config, time] : times.items()) {
+        times_[{device, problem}][configs.at(std::stoul(config))] = time.get<double>();
       }
     }
   }
