@@ -12,10 +12,6 @@
 namespace dorajit::cli {
 namespace {
 
-bool was_measured(const cache::Trial& trial) {
-  return trial.samples > 0 && std::isfinite(trial.median_ns) && trial.median_ns > 0;
-}
-
 // How much faster than the default config; 0 where there was nothing to measure.
 double speedup_of(const cache::Trial& trial, const std::vector<cache::Trial>& trials,
                   const cache::Winner& winner) {
@@ -37,6 +33,10 @@ std::vector<cache::Trial> fastest_first(std::span<const cache::Trial> trials) {
 }
 
 }  // namespace
+
+bool was_measured(const cache::Trial& trial) {
+  return trial.samples > 0 && std::isfinite(trial.median_ns) && trial.median_ns > 0;
+}
 
 std::vector<cache::Trial> trials_of(const cache::Winner& winner, cache::TuningStore& store) {
   std::vector<cache::Trial> trials = store.trials(winner.device, winner.problem);

@@ -11,6 +11,9 @@
 
 namespace dorajit::cli {
 
+// Whether it has a time.
+bool was_measured(const cache::Trial& trial);
+
 // Those trials that were recorded together with the winner.
 std::vector<cache::Trial> trials_of(const cache::Winner& winner, cache::TuningStore& store);
 

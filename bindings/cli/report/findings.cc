@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
 
 #include "autotune/scratch_operands.h"
 #include "bindings/cli/traffic.h"
+#include "bindings/cli/trials_table.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/significance.h"
@@ -68,9 +68,6 @@ ProblemFindings findings_of(const SourcedWinner& sourced, std::vector<cache::Tri
                         .source = sourced.source->name,
                         .age_s = now_unix_s - winner.created_unix_s,
                         .roofline = std::nullopt};
-  std::ranges::stable_sort(found.trials, {}, [](const cache::Trial& trial) {
-    return was_measured(trial) ? trial.median_ns : std::numeric_limits<double>::infinity();
-  });
   if (!found.keeps_default()) {
     found.speedup = winner.default_median_ns / winner.median_ns;
     const double own = relative_error(find(found.trials, winner.config));
@@ -105,10 +102,6 @@ auto place_of(const ProblemFindings& found) {
 }
 
 }  // namespace
-
-bool was_measured(const cache::Trial& trial) {
-  return trial.samples > 0 && std::isfinite(trial.median_ns) && trial.median_ns > 0;
-}
 
 double DeviceFindings::mean_speedup() const {
   if (problems.empty()) return 1;

@@ -22,7 +22,7 @@ struct Roofline {
 struct ProblemFindings {
   cache::Winner winner;
   std::optional<launch::Problem> problem;  // nothing for a key of another version
-  std::vector<cache::Trial> trials;        // of the winner's run, the fastest first
+  std::vector<cache::Trial> trials;        // of the winner's run
   std::string source;                      // "user database", "h200.jsonl"
   bool is_for_these_kernels = false;       // measured with the kernel templates of this program
   double speedup = 1;                      // of the winner over the default config
@@ -55,7 +55,5 @@ struct Source {
 // One entry per device, in the order of their fingerprints. Where several sources have a winner of
 // a problem, the newest counts.
 std::vector<DeviceFindings> make_findings(std::span<const Source> sources, std::int64_t now_unix_s);
-
-bool was_measured(const cache::Trial& trial);
 
 }  // namespace dorajit::cli::report

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "bindings/cli/report/embedded_files.h"
-#include "bindings/cli/report/heat_map.h"
 #include "bindings/cli/report/html.h"
 #include "bindings/cli/report/roofline_chart.h"
 #include "bindings/cli/report/winner_table.h"
@@ -38,36 +37,6 @@ std::string summary(const DeviceFindings& device) {
   return text;
 }
 
-bool same_variant(const ProblemFindings& a, const ProblemFindings& b) {
-  return a.problem && b.problem && a.problem->variant == b.problem->variant &&
-         a.problem->vector_width == b.problem->vector_width;
-}
-
-Html heat_of(std::span<const ProblemFindings> problems) {
-  Html heat = heat_legend();
-  bool is_first = true;
-  while (!problems.empty()) {
-    std::size_t size = 1;
-    while (size < problems.size() && same_variant(problems.front(), problems[size])) ++size;
-    const auto group = problems.first(size);
-    problems = problems.subspan(size);
-    const bool has_trials =
-        std::ranges::any_of(group, [](const auto& one) { return !one.trials.empty(); });
-    if (!group.front().problem || !has_trials) continue;
-    heat += fill(
-        "<details{{open}}><summary><b>{{variant}}</b><span>{{count}}, vectors of {{width}}</span>"
-        "</summary>\n{{map}}</details>\n",
-        {{"open", Html::markup(is_first ? " open" : "")},
-         {"variant", Html::text(to_text(group.front().problem->variant))},
-         {"count", Html::text(count_text(std::ssize(group), "problem"))},
-         {"width", Html::text(std::to_string(group.front().problem->vector_width))},
-         {"map", heat_map(group)}});
-    is_first = false;
-  }
-  if (!is_first) return heat;
-  return Html::markup("<p>No trials lie beside these winners, so there is nothing to map.</p>\n");
-}
-
 Html roofline_of(const DeviceFindings& device) {
   const Html chart = roofline_chart(device);
   if (chart.code().empty()) {
@@ -90,8 +59,7 @@ Html device_section(const DeviceFindings& device) {
        {"summary", Html::text(summary(device))}});
   if (!device.problems.empty()) {
     section += Html::markup("<h3>Winners</h3>\n") + winner_table(device) +
-               Html::markup("<h3>Bandwidth</h3>\n") + roofline_of(device) +
-               Html::markup("<h3>Configs</h3>\n") + heat_of(device.problems);
+               Html::markup("<h3>Bandwidth</h3>\n") + roofline_of(device);
   }
   return section + Html::markup("</section>\n");
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bindings/cli/text_format.h"
+#include "bindings/cli/trials_table.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
 
@@ -62,6 +63,16 @@ Html names_of(const ProblemFindings& found) {
          size_cells(*found.problem);
 }
 
+// The winner's config and, at a click, what was measured beside it, the fastest first.
+Html config_cell(const ProblemFindings& found) {
+  const Html config = Html::markup("<code>") + Html::text(kernels::to_text(found.winner.config)) +
+                      Html::markup("</code>");
+  if (found.trials.size() < 2) return Html::markup("<td>") + config;
+  return fill(
+      "<td><details><summary>{{config}}</summary><pre>{{trials}}</pre></details>",
+      {{"config", config}, {"trials", Html::text(trials_text(found.trials, found.winner))}});
+}
+
 Html row_of(const ProblemFindings& found, const DeviceFindings& device) {
   Html row = Html::markup("<tr>") + names_of(found);
   row += number_cell(found.winner.median_ns, duration_text(found.winner.median_ns));
@@ -82,8 +93,7 @@ Html row_of(const ProblemFindings& found, const DeviceFindings& device) {
         found.roofline ? found.roofline->bytes_per_ns / device.memory->bytes_per_ns : 0;
     row += number_cell(share, share > 0 ? percent_text(share) : "–");
   }
-  row += Html::markup("<td><code>") + Html::text(kernels::to_text(found.winner.config)) +
-         Html::markup("</code>");
+  row += config_cell(found);
   row += number_cell(static_cast<double>(found.age_s), age_text(found.age_s));
   std::string source = found.source;
   if (!found.is_for_these_kernels) source += ", for other kernels";
@@ -105,7 +115,7 @@ Html winner_table(const DeviceFindings& device) {
   }
   return fill(
       R"(<div class="scroll tall" tabindex="0" role="region" aria-label="Winners"><table class="winners" data-sortable>
-<caption>Winners against the default config.{{remark}} The margin is how much faster the winner is, with its standard error; one type is that of all operands; a size stands for all numbers of rows down to half of it.</caption>
+<caption>Winners against the default config.{{remark}} The margin is how much faster the winner is, with its standard error; one type is that of all operands; a size stands for all numbers of rows down to half of it. A click on a config lists those that were measured beside it. The winner may not have the best median: the last challenger meets the default in a duel, in rounds of its own, and wins if it is faster there by 1% and by three standard errors; else the default stays.</caption>
 <thead><tr><th scope="col">operation<th scope="col">types<th scope="col" class="n">rows<th scope="col" class="n">columns<th scope="col" class="n">time<th scope="col" class="n">default<th scope="col" class="n">speed-up<th scope="col" class="n">margin<th scope="col" class="n">GB/s{{share}}<th scope="col">config<th scope="col" class="n">age<th scope="col">source</thead>
 <tbody>
 {{rows}}</tbody></table></div>
