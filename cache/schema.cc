@@ -5,7 +5,8 @@
 namespace dorajit::cache {
 namespace {
 
-// The condition of bad_trials is that of select_bad_trials(), which the index serves.
+// SQLite keeps this text, and schema_check.cc compares it: a change needs another version. The
+// condition of bad_trials is that of select_bad_trials(), which the index serves.
 constexpr const char* kTables = R"sql(
 CREATE TABLE trials (
   id INTEGER PRIMARY KEY,

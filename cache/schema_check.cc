@@ -23,34 +23,12 @@ struct Definition {
 };
 using Definitions = std::map<std::string, Definition>;  // by name
 
-// Without blanks that mean nothing.
-std::string without_blanks(std::string_view sql) {
-  constexpr std::string_view kBlanks = " \n\t\r";
-  constexpr std::string_view kDelimiters = "(),";
-  std::string text;
-  bool is_pending = false;
-  for (const char c : sql) {
-    if (kBlanks.contains(c)) {
-      is_pending = true;
-      continue;
-    }
-    if (is_pending && !text.empty() && !kDelimiters.contains(text.back()) &&
-        !kDelimiters.contains(c)) {
-      text += ' ';
-    }
-    is_pending = false;
-    text += c;
-  }
-  return text;
-}
-
 SqliteResult<Definitions> read_definitions(Connection& connection) {
   DORAJIT_ASSIGN(auto statement,
                  connection.prepare("SELECT name, type, tbl_name, sql FROM sqlite_schema"));
   Definitions definitions;
   DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) {
-    definitions[row.text(0)] = {
-        .type = row.text(1), .table = row.text(2), .sql = without_blanks(row.text(3))};
+    definitions[row.text(0)] = {.type = row.text(1), .table = row.text(2), .sql = row.text(3)};
   }));
   return definitions;
 }

@@ -40,21 +40,6 @@ TuningStore::State& TuningStore::state() {
   return *current;
 }
 
-std::optional<Winner> TuningStore::find_winner(std::string_view device, std::string_view problem,
-                                               Patience patience) {
-  State& own = state();
-  {
-    const std::scoped_lock lock(own.mutex);
-    if (auto unsaved = own.memory.find_unsaved_winner(device, problem)) return unsaved;
-  }
-  auto winner = own.read(State::access_of(patience), [&](Connection& connection) {
-    return select_winner(connection, device, problem);
-  });
-  if (winner) return winner;
-  const std::scoped_lock lock(own.mutex);
-  return own.memory.find_winner(device, problem);
-}
-
 TuningStore::History TuningStore::find_history(std::string_view device, std::string_view problem,
                                                Patience patience) {
   State& own = state();
@@ -157,10 +142,6 @@ std::vector<Trial> TuningStore::trials() {
   const std::scoped_lock lock(own.mutex);
   own.append_remembered([](const Trial&) { return true; }, trials);
   return trials;
-}
-
-std::vector<Trial> TuningStore::bad_trials(std::string_view device) {
-  return find_history(device, {}).bad_trials;
 }
 
 std::int64_t TuningStore::trial_count() {

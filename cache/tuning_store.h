@@ -69,7 +69,9 @@ class TuningStore {
                        Patience patience = Patience::kShort);
   // The winner alone.
   std::optional<Winner> find_winner(std::string_view device, std::string_view problem,
-                                    Patience patience = Patience::kShort);
+                                    Patience patience = Patience::kShort) {
+    return find_history(device, problem, patience).winner;
+  }
   // Of the first overlay that has one.
   std::optional<Winner> find_overlay_winner(std::string_view device, std::string_view problem);
 
@@ -88,8 +90,8 @@ class TuningStore {
   // database cannot be written, which is then unchanged; reason_not_persistent() says why.
   std::optional<std::int64_t> rebuild_winners();
 
-  // The following wait for others as long as a record does, but winners_of_variant() and
-  // bad_trials(), which stand before a first launch as find_winner() does.
+  // The following wait for others as long as a record does, but winners_of_variant(), which stands
+  // before a first launch as find_history() does.
 
   // Ordered by device and problem. Without those of overlays.
   std::vector<Winner> winners();
@@ -99,8 +101,6 @@ class TuningStore {
   // Oldest record first.
   std::vector<Trial> trials(std::string_view device, std::string_view problem);
   std::vector<Trial> trials();
-  // Those on the device whose verdict is_bad().
-  std::vector<Trial> bad_trials(std::string_view device);
   std::int64_t trial_count();
 
   // The database's path, or "memory" when none is in use.

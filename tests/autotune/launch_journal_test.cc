@@ -177,7 +177,7 @@ TEST_F(LaunchJournalTest, TheNextProcessRecordsItAndTheJournalForgetsIt) {
   const std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open("");
   EXPECT_EQ(find(problem_, store).rung, launch::Rung::kTuned);
   EXPECT_TRUE(LaunchJournal::open(directory_)->casualties(scope()).empty());
-  EXPECT_EQ(quarantined_configs(store->bad_trials("fake"),
+  EXPECT_EQ(quarantined_configs(store->find_history("fake", {}).bad_trials,
                                 TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim)),
             std::vector{space()[2]});
   const auto other =

@@ -69,7 +69,7 @@ TEST_F(Quarantine, IsFoundInTheStoreByProblemsOfOtherShapes) {
   winner.device = bad.device;
   winner.environment = bad.environment;
   store->record(std::vector{bad}, winner);
-  EXPECT_EQ(quarantined_configs(store->bad_trials("fake"),
+  EXPECT_EQ(quarantined_configs(store->find_history("fake", {}).bad_trials,
                                 TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim)),
             std::vector{bad.config});
 }

@@ -229,7 +229,7 @@ TEST_F(TuningConfigSourceTest, AConfigFoundBadIsNotTriedAgainForAnotherShape) {
 TEST_F(TuningConfigSourceTest, AConfigThatBreaksTheDeviceIsRememberedAndTheOthersAreNotBlamed) {
   device_.plant(space()[1], tests::Misbehaviour::kBreaksDevice);
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kDefault);
-  const auto bad = store_->bad_trials("fake");
+  const auto bad = store_->find_history("fake", {}).bad_trials;
   ASSERT_EQ(bad.size(), 1U);
   EXPECT_EQ(bad[0].config, space()[1]);
   EXPECT_EQ(bad[0].verdict, cache::Verdict::kFailedToLaunch);

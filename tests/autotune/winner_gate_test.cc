@@ -179,7 +179,7 @@ TEST_F(WinnerGateTest, AWinnerWithWrongBitsDoesNotServeAndIsQuarantined) {
   cache::CapturedLog log;
   EXPECT_EQ(find().config, space_.front());
   EXPECT_EQ(log.count("comes from a database and is not used: it is quarantined: wrong_bits"), 1);
-  const auto bad = store_->bad_trials("fake");
+  const auto bad = store_->find_history("fake", {}).bad_trials;
   ASSERT_EQ(bad.size(), 1U);
   EXPECT_EQ(bad[0].config, config_);
   EXPECT_EQ(bad[0].verdict, cache::Verdict::kWrongBits);
@@ -192,8 +192,8 @@ TEST_F(WinnerGateTest, ANeighbourFromElsewhereIsVerifiedForTheProblem) {
   device_.plant(config_, Misbehaviour::kWritesAfterOutput);
   problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
   EXPECT_EQ(find().rung, Rung::kDefault);
-  ASSERT_EQ(store_->bad_trials("fake").size(), 1U);
-  EXPECT_EQ(store_->bad_trials("fake")[0].verdict, cache::Verdict::kOutOfBounds);
+  ASSERT_EQ(store_->find_history("fake", {}).bad_trials.size(), 1U);
+  EXPECT_EQ(store_->find_history("fake", {}).bad_trials[0].verdict, cache::Verdict::kOutOfBounds);
 }
 
 TEST_F(WinnerGateTest, AWinnerThatTakesTheProcessWithItIsTriedOnce) {
@@ -204,8 +204,8 @@ TEST_F(WinnerGateTest, AWinnerThatTakesTheProcessWithItIsTriedOnce) {
             }),
             139);
   EXPECT_EQ(find().config, space_.front());
-  ASSERT_EQ(store_->bad_trials("fake").size(), 1U);
-  EXPECT_EQ(store_->bad_trials("fake")[0].verdict, cache::Verdict::kDidNotFinish);
+  ASSERT_EQ(store_->find_history("fake", {}).bad_trials.size(), 1U);
+  EXPECT_EQ(store_->find_history("fake", {}).bad_trials[0].verdict, cache::Verdict::kDidNotFinish);
 }
 
 TEST_F(WinnerGateTest, WithoutTimeOnlyWhatWasVerifiedServes) {
@@ -214,7 +214,7 @@ TEST_F(WinnerGateTest, WithoutTimeOnlyWhatWasVerifiedServes) {
   EXPECT_EQ(find().config, space_.front());
   settings_.tune_seconds = 1e-9;
   EXPECT_EQ(find().config, space_.front());
-  EXPECT_TRUE(store_->bad_trials("fake").empty());
+  EXPECT_TRUE(store_->find_history("fake", {}).bad_trials.empty());
   settings_.tune_seconds = 2;
   EXPECT_EQ(find().config, config_);
   settings_.tune_seconds = 0;

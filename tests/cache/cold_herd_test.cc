@@ -21,7 +21,7 @@ TEST(ColdHerdProcesses, NobodySaysThatTheDatabaseCannotBeUsed) {
       const auto store = TuningStore::open(directory.file("cache"));
       for (int i = 0; i < 4; ++i) {
         (void)store->find_winner(kDevice, sample_problem(i));
-        (void)store->bad_trials(kDevice);
+        (void)store->find_history(kDevice, {}).bad_trials;
         if (process % 8 == 0) store->record(sample_trials(i, 3), sample_winner(i));
         (void)store->find_winner(kDevice, sample_problem(i), Patience::kLong);
       }

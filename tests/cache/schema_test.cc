@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cache/tuning_store.h"
+#include "runtime/base/hash.h"
 #include "tests/cache/raw_database.h"
 #include "tests/cache/temporary_directory.h"
 
@@ -25,6 +26,17 @@ TEST(Schema, PublishedFileIsComplete) {
   EXPECT_EQ(raw.ask("SELECT count(*) FROM pragma_table_list WHERE name IN ('trials','winners')"
                     " AND strict = 1"),
             "2");
+}
+
+// Databases keep the text of their tables, and one that differs from this program's is damaged.
+TEST(Schema, ItsTextIsThatOfVersion1) {
+  const TemporaryDirectory directory;
+  TuningStore::open(directory.path());
+  RawDatabase raw(directory.file("tuning.db"));
+  EXPECT_EQ(kSchemaVersion, 1);
+  EXPECT_EQ(hash_hex(raw.ask("SELECT group_concat(sql, ';') FROM sqlite_schema")),
+            "93a1f6ca59b3dfbd94df8b8513335828")
+      << "a change of the schema, blanks included, needs another version";
 }
 
 }  // namespace

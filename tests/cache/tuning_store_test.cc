@@ -57,10 +57,11 @@ TEST(TuningStore, BadTrialsAreThoseOfConfigsThatMisbehaved) {
   }
   TuningStore::open(directory.path())->merge(trials);
   std::erase_if(trials, [](const Trial& trial) { return !is_bad(trial.verdict); });
-  const auto bad = TuningStore::open(directory.path())->bad_trials(kDevice);
+  const auto bad = TuningStore::open(directory.path())->find_history(kDevice, {}).bad_trials;
   ASSERT_EQ(bad.size(), trials.size());
   for (std::size_t i = 0; i < bad.size(); ++i) EXPECT_EQ(checksum(bad[i]), checksum(trials[i]));
-  EXPECT_TRUE(TuningStore::open(directory.path())->bad_trials("another device").empty());
+  EXPECT_TRUE(
+      TuningStore::open(directory.path())->find_history("another device", {}).bad_trials.empty());
 }
 
 TEST(TuningStore, AHistoryIsTheWinnerAndTheBadTrialsOfTheDevice) {
