@@ -16,7 +16,6 @@
 #include "bindings/cli/device_choice.h"
 #include "bindings/cli/devices_command.h"
 #include "bindings/cli/doctor_command.h"
-#include "bindings/cli/exit_code_meanings.h"
 #include "bindings/cli/explain_command.h"
 #include "bindings/cli/export_command.h"
 #include "bindings/cli/freeze_command.h"

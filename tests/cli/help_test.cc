@@ -7,7 +7,7 @@
 #include <ranges>
 #include <sstream>
 
-#include "bindings/cli/exit_code_meanings.h"
+#include "bindings/cli/exit_code.h"
 #include "cli_sandbox.h"
 
 namespace dorajit::test {
