@@ -86,6 +86,19 @@ def test_gradients_of_gradients_are_those_of_python(device, compiled, python_bac
     assert python_backward
 
 
+def test_gradients_of_gradients_go_back_to_factors_that_were_cast(device, compiled, python_backward):
+    of = with_parameters(operands(device, (BF16, F32, F32)))
+
+    def run():
+        with torch.autocast(device, dtype=BF16):
+            out = ours(of)
+        assert is_compiled(out) == (cpp_extension.module is not None)
+        first = torch.autograd.grad(out.float().square().sum(), trained(of), create_graph=True)
+        return torch.autograd.grad(sum(one.float().square().sum() for one in first), trained(of))
+    assert_same(*each_way(run))
+    assert python_backward
+
+
 def test_gradients_by_differences(device, compiled):
     of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2)
     def function(x, magnitude):  # on which the norm does not depend
