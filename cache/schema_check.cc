@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <format>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include "cache/schema.h"

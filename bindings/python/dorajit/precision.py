@@ -77,9 +77,10 @@ def without_autocast(device_type):
 def as_autocast(factor):
     """A factor of a product in the type to which autocast would cast it; itself outside of autocast."""
     kind = factor.device.type
-    if factor.dtype is torch.float64 or not torch.amp.is_autocast_available(kind):
+    # Compilers trace no other question; devices that have no autocast raise.
+    if factor.dtype is torch.float64 or kind == "meta" or not torch.is_autocast_enabled(kind):
         return factor
-    return factor.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else factor
+    return factor.to(torch.get_autocast_dtype(kind))
 
 
 @contextlib.contextmanager

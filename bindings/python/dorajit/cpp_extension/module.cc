@@ -59,7 +59,8 @@ bool are_operands(const Arguments& given) {
   }
   const bool is_of_one_type = [&] {
     const at::ScalarType type = given[0].tensor().scalar_type();
-    return given[2].tensor().scalar_type() == type && given[3].tensor().scalar_type() == type;
+    return element_type(type) && given[2].tensor().scalar_type() == type &&
+           given[3].tensor().scalar_type() == type;
   }();
   return is_of_one_type && (given[5].is_none() || given[5].is_tensor()) && given[6].is_float();
 }
