@@ -17,8 +17,8 @@ import timing
 import torch
 import torch.nn.functional as F
 
-from dorajit import compositions
-from dorajit.operation import operations
+from dorajit.operations import compositions
+from dorajit.operations.table import operations
 
 SHAPES = [(4096, 4096), (4096, 14336), (4096, 12288), (4096, 1024), (1024, 4096), (64, 512), (1, 4096)]
 RANKS = [4, 16, 64, 128, 384, 768, 1024]

@@ -14,7 +14,7 @@ import time
 
 import torch
 
-from dorajit import factored_norm, norm, norm_kernel
+from dorajit.norms import factored_norm, norm, norm_kernel
 
 SHAPES = [(1024, 1024, 16), (1024, 1024, 64), (1024, 1024, 384), (2048, 2048, 64), (4096, 4096, 16),
           (4096, 4096, 64), (4096, 4096, 384)]

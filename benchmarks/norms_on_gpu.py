@@ -15,7 +15,7 @@ import time
 import timing
 import torch
 
-from dorajit import factored_norm, norm, norm_kernel
+from dorajit.norms import factored_norm, norm, norm_kernel
 
 F32, BF16 = torch.float32, torch.bfloat16
 NAMES = {F32: "f32", BF16: "bf16"}

@@ -16,8 +16,9 @@ import timing
 import torch
 from peers import weight_norm as peer
 
-from dorajit import errors, factored_norm, norm_kernel
-from dorajit.operation import operations
+from dorajit import errors
+from dorajit.norms import factored_norm, norm_kernel
+from dorajit.operations.table import operations
 
 SHAPES = [(512, 4096), (1024, 4096), (4096, 1024), (4096, 4096), (14336, 4096), (4096, 14336), (8192, 8192),
           (28672, 8192)]

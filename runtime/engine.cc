@@ -145,8 +145,8 @@ Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const Device
         StatusCode::kCaptureUnsafe,
         std::format(
             "no kernel is loaded for {} and the stream is being captured into a "
-            "graph; call dorajit_warmup with these tensors before the capture, then capture it "
-            "again",
+            "graph; warm the operation up with these tensors before the capture (dorajit_warmup, "
+            "in Python dorajit.warmup), then capture it again",
             to_text(problem)));
   }
   return make_plan(key, problem, device);

@@ -1,4 +1,4 @@
-// Which route a call from Python takes (dorajit/eligibility.py has the routes and what they mean).
+// Which route a call from Python takes (dorajit/operations/eligibility.py has the routes and what they mean).
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -6,7 +6,7 @@
 
 namespace dorajit::python {
 
-inline constexpr const char* kOperationCapsule = "dorajit.operation";
+inline constexpr const char* kOperationCapsule = "dorajit.operations.table";
 
 // The outputs; what no kernel takes is raised.
 PyObject* call_operation(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept;

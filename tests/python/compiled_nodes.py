@@ -1,7 +1,8 @@
 """What tests of the C++ extension share: a layer's node in C++ and in Python, side by side."""
 
 import torch
-from dorajit import cpp_extension, norm
+from dorajit import cpp_extension
+from dorajit.norms import norm
 from linear_layers import SCALE
 
 
@@ -56,7 +57,7 @@ def error_of(run):
 
 
 def operands_of(of, is_one_launch=False):
-    """What dorajit.linear gives the module for a forward pass; the gain is the fifth, the bias the sixth."""
+    """What dorajit.layers.linear gives the module for a forward pass; the gain is the fifth, the bias the sixth."""
     gain = norm.divisor_and_gain(of["weight"], of["lora_A"], of["lora_B"], of["magnitude"].detach(), SCALE)[1]
     return [of["x"], of["weight"], of["lora_A"], of["lora_B"], gain, of["bias"], SCALE, is_one_launch]
 

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import dorajit
-from dorajit import _native, cpp_extension, linear, testing
+from dorajit import _native, cpp_extension, testing
+from dorajit.layers import linear
 
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 import dorajit
-from dorajit import dropout
+from dorajit.layers import dropout
 from reference import SCALE, operands
 
 

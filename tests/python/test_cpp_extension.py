@@ -7,7 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from compiled_nodes import node_of, operands_of, assert_same, each_way, error_of, is_compiled, saving, with_parameters
-from dorajit import cpp_extension, low_rank
+from dorajit import cpp_extension
+from dorajit.layers import low_rank
 from linear_layers import BF16, F16, F32, F64, MIXES, NAMES, SCALE, operands, ours, trained
 
 SUBSETS = [subset for count in range(1, 5) for subset in itertools.combinations(NAMES, count)]

@@ -12,7 +12,9 @@ import pytest
 
 import dorajit
 import processes
-from dorajit import cpp_extension, eligibility, linear
+from dorajit import cpp_extension
+from dorajit.layers import linear
+from dorajit.operations import eligibility
 from dorajit.cpp_extension import trusted_folder
 
 _USE = """

@@ -7,7 +7,8 @@ import weakref
 import pytest
 import torch
 from compiled_nodes import assert_same, each_way, error_of, is_compiled, with_parameters
-from dorajit import _native, linear
+from dorajit import _native
+from dorajit.layers import linear
 from linear_layers import BF16, operands, ours, trained
 from torch.utils.checkpoint import checkpoint
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 from compiled_nodes import each_way, error_of, node_of, operands_of
-from dorajit import _native, cpp_extension, precision
+from dorajit import _native, cpp_extension
+from dorajit.norms import precision
 from linear_layers import BF16, F32, NAMES, SCALE, operands, ours, trained
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx

@@ -6,7 +6,7 @@ import dorajit
 import pytest
 import torch
 import torch.nn.functional as F
-from dorajit import linear
+from dorajit.layers import linear
 from compiled_nodes import saving
 from linear_layers import (BF16, F16, F32, F64, MIXES, NAMES, SCALE, STEP, assert_near, bound_of, exact, operands, ours,
                            step, trained, with_norm)
@@ -111,7 +111,8 @@ def test_a_weight_that_was_written_before_the_backward_pass_is_an_error(device, 
 
 @pytest.mark.parametrize("types", MIXES)
 def test_the_norm_and_the_gain_are_those_of_the_layers_to_the_bit(device, launches, types):
-    from dorajit import gain, norm
+    from dorajit.norms import norm
+    from dorajit.operations import gain
     of = {name: one if one is None else one.detach() for name, one in operands(device, types).items()}
     of["magnitude"][3] = 0
     of["weight"][5], of["lora_B"][5] = 0, 0

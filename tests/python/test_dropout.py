@@ -6,8 +6,9 @@ import dorajit
 import pytest
 import torch
 import torch.nn.functional as F
-from dorajit import dropout as dropped
-from dorajit import eligibility, thresholds
+from dorajit.layers import dropout as dropped
+from dorajit import thresholds
+from dorajit.operations import eligibility
 from torch.utils._python_dispatch import TorchDispatchMode
 
 ROWS, IN, OUT, SCALE = 6, 10, 130, 0.75  # slices of 64, 64 and 2 columns

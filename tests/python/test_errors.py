@@ -15,14 +15,14 @@ lora, base, gain = (torch.randn(4, 8), torch.randn(4, 8), torch.ones(8))
 
 @pytest.mark.parametrize("arguments, kind, message", [
     ((lora, base[:2], gain, 0.5), ValueError, "`base` has shape"),
-    ((lora, base, gain[:3], 0.5), ValueError, "`mag_norm_scale` has shape"),
-    ((lora, base, torch.ones(2, 1, 8), 0.5), ValueError, "`mag_norm_scale` has shape"),
+    ((lora, base, gain[:3], 0.5), ValueError, "`gain` has shape"),
+    ((lora, base, torch.ones(2, 1, 8), 0.5), ValueError, "`gain` has shape"),
     ((lora.int(), base, gain, 0.5), TypeError, "`lora` has elements of torch.int32"),
     ((lora, base.bool(), gain, 0.5), TypeError, "`base` has elements of torch.bool"),
-    ((lora, base, gain.long(), 0.5), TypeError, "`mag_norm_scale` has elements"),
+    ((lora, base, gain.long(), 0.5), TypeError, "`gain` has elements"),
     ((lora.numpy(), base, gain, 0.5), TypeError, "`lora` is a ndarray"),
     ((lora, None, gain, 0.5), TypeError, "`base` is a NoneType"),
-    ((lora, base, 1.5, 0.5), TypeError, "`mag_norm_scale` is a float"),
+    ((lora, base, 1.5, 0.5), TypeError, "`gain` is a float"),
     ((lora, base, gain, torch.tensor(0.5)), TypeError, "`scale` is a Tensor"),
     ((lora, base, gain, "0.5"), TypeError, "`scale` is a str"),
     ((lora, base, gain, None), TypeError, "`scale` is a NoneType"),
@@ -55,7 +55,7 @@ def test_numbers_that_are_floats_at_heart(launches, scale):
     ((lora, base[:2], gain, 0.5), ValueError, "`inner` has shape"),
     ((lora, None, gain, 0.5), TypeError, "`inner` is None"),
     ((lora.int(), base, gain, 0.5), TypeError, "`d_out` has elements"),
-    ((lora, base, gain[:5], 0.5), ValueError, "`mag_norm_scale` has shape"),
+    ((lora, base, gain[:5], 0.5), ValueError, "`gain` has shape"),
 ])
 def test_bad_operands_of_backward(arguments, kind, message):
     with pytest.raises(kind, match=message):
@@ -63,7 +63,7 @@ def test_bad_operands_of_backward(arguments, kind, message):
 
 
 def test_bad_operands_of_norm_assembly():
-    with pytest.raises(ValueError, match="`cross_term` has shape"):
+    with pytest.raises(ValueError, match="`cross` has shape"):
         dorajit.fused_norm_assembly(gain, gain[:2], gain, 0.5)
     with pytest.raises(TypeError, match="`ba_norm_sq` has elements"):
         dorajit.fused_norm_assembly(gain, gain, gain.int(), 0.5)
@@ -74,7 +74,7 @@ def test_overlapping_memory():
     first, second = memory[:32].view(4, 8), memory[16:48].view(4, 8)
     with pytest.raises(ValueError, match="`out` overlaps `base`"):
         dorajit.fused_dora_compose(first, second, gain, 0.5)
-    with pytest.raises(ValueError, match="overlaps `mag_norm_scale`"):
+    with pytest.raises(ValueError, match="overlaps `gain`"):
         dorajit.fused_dora_compose(first, base, memory[:8], 0.5)
     with pytest.raises(RuntimeError, match="single memory location"):
         dorajit.fused_dora_compose(memory[:8].expand(4, 8), base, gain, 0.5)

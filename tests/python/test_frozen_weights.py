@@ -6,7 +6,8 @@ import threading
 import dorajit
 import pytest
 import torch
-from dorajit import frozen, nn
+from dorajit import nn
+from dorajit.norms import frozen
 
 pytestmark = pytest.mark.usefixtures("way")
 

@@ -167,7 +167,7 @@ def test_operands_of_as_many_rows_and_columns_are_not_of_one_shape(device, shape
             ("base", lambda: dorajit.fused_dora_forward_and_inner(lora, other, gain, SCALE)),
             ("result", lambda: dorajit.fused_dora_compose_residual(lora, other, gain, SCALE)),
             ("inner", lambda: dorajit.compose_backward(lora, other, gain, SCALE)),
-            ("cross_term", lambda: dorajit.fused_norm_assembly(row[None, None], other, other, SCALE))):
+            ("cross", lambda: dorajit.fused_norm_assembly(row[None, None], other, other, SCALE))):
         with pytest.raises(ValueError, match=f"`{name}` has shape"):
             call()
 

@@ -8,7 +8,7 @@ from torch.utils import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import dorajit
-from dorajit import expression
+from dorajit.operations import expression
 from reference import SCALE, operands
 
 compose_ = torch.ops.dorajit.compose_

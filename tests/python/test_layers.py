@@ -6,7 +6,7 @@ import dorajit
 import pytest
 import torch
 import torch.nn.functional as F
-from dorajit import dropout as dropped
+from dorajit.layers import dropout as dropped
 from torch import nn
 from torch.nn.utils import prune
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from dorajit import errors
 from dorajit.control import force_native
-from dorajit.operation import operations
+from dorajit.operations.table import operations
 
 LOW_RANK = operations["compose_low_rank"]
 SCALE = -0.75
@@ -119,7 +119,7 @@ def test_a_single_row_of_any_stride_is_served():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_layers_hide_none_of_its_errors(monkeypatch):
-    from dorajit import low_rank
+    from dorajit.layers import low_rank
     def fail(*_):
         raise errors.InternalError("planted", 1)
     monkeypatch.setattr(low_rank, "_launch", fail)

@@ -23,7 +23,7 @@ def test_it_survives_the_rounding(device, types, deviation, way):
     def out(gain):
         given = *(of[name] for name in ("x", "weight", "lora_A", "lora_B")), (norm * gain).to(types[2]), SCALE
         if way == "composed":
-            return dorajit.linear._composed(*given, None).double()
+            return dorajit.layers.linear._composed(*given, None).double()
         return function(*given).double()
     of["magnitude"] = norm
     ideal = exact(of)

@@ -5,7 +5,8 @@ import gc
 import dorajit
 import pytest
 import torch
-from dorajit import eligibility, factored_norm, norm, norm_kernel, precision
+from dorajit.norms import factored_norm, norm, norm_kernel, precision
+from dorajit.operations import eligibility
 
 RANK = 24  # of factors in float32 that go by the factored form, but on a GPU of sm_90
 TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
@@ -282,7 +283,7 @@ def test_what_is_not_finite_stays_so(device):
 
 
 def test_gain_of_a_zero_row(device):
-    from dorajit.gain import gain
+    from dorajit.operations.gain import gain
     for dtype, eps in ((torch.float32, 1e-12), (torch.float64, 1e-12), (torch.bfloat16, 1e-6)):
         magnitude = torch.tensor([0.0, 1.0], device=device, dtype=dtype, requires_grad=True)
         found = gain(magnitude, torch.zeros(2, device=device))

@@ -3,8 +3,9 @@
 import dorajit
 import pytest
 import torch
-from dorajit import checks, dispatch, run
-from dorajit.operation import Operand, Operation, operations
+from dorajit import checks
+from dorajit.operations import dispatch, run
+from dorajit.operations.table import Operand, Operation, operations
 
 # A low-rank product, whose output is of no input's dimensions.
 LAUNCHED = []
@@ -39,7 +40,7 @@ def test_a_size_that_differs_is_named(at, wrong, message):
 
 def test_operands_of_the_same_dimensions_have_one_shape():
     terms = torch.rand(2, 8), torch.rand(4, 4), torch.rand(2, 8)
-    with pytest.raises(ValueError, match="`cross_term` has shape"):
+    with pytest.raises(ValueError, match="`cross` has shape"):
         checks.operands("f", operations["norm_assembly"], terms)
 
 

@@ -6,7 +6,7 @@ import warnings
 import dorajit
 import pytest
 import torch
-from dorajit import recomputation
+from dorajit.norms import recomputation
 from torch import nn
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")

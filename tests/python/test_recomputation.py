@@ -12,7 +12,7 @@ from torch.utils.checkpoint import (CheckpointPolicy, checkpoint,
                                     create_selective_checkpoint_contexts)
 
 import dorajit
-from dorajit import norm_kernel, recomputation
+from dorajit.norms import norm_kernel, recomputation
 
 pytestmark = pytest.mark.usefixtures("way")
 

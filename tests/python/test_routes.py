@@ -3,9 +3,10 @@
 import dorajit
 import pytest
 import torch
-from dorajit import eligibility, testing
-from dorajit.eligibility import Route
-from dorajit.operation import operations
+from dorajit import testing
+from dorajit.operations import eligibility
+from dorajit.operations.eligibility import Route
+from dorajit.operations.table import operations
 from reference import SCALE, operands
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode

@@ -6,8 +6,8 @@ import dorajit
 import pytest
 import ranks as processes
 import torch
-from dorajit import gain
-from dorajit.sharded import gather
+from dorajit.operations import gain
+from dorajit.distributed import gather
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor

@@ -4,7 +4,7 @@ import dorajit
 import pytest
 import ranks as processes
 import torch
-from dorajit import norm_kernel
+from dorajit.norms import norm_kernel
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 

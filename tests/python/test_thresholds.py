@@ -3,7 +3,7 @@
 import dorajit
 import pytest
 import torch
-from dorajit import tiers
+from dorajit.layers import tiers
 
 NAMES = [("norm", "PEFT_DORA_NORM_CHUNK_MB"), ("forward", "PEFT_DORA_FWD_CHUNK_MB")]
 

@@ -90,7 +90,7 @@ def test_selective_checkpointing_may_save_anything(device, saved, dropout):
 
 def test_sliced_dropout_is_made_whole_where_it_is_watched(monkeypatch):
     layer, x = trained_layer("cpu", 0.5), torch.randn(5, 40)
-    monkeypatch.setattr("dorajit.dropout.columns_at_once", lambda *_: 8)
+    monkeypatch.setattr("dorajit.layers.dropout.columns_at_once", lambda *_: 8)
     torch.manual_seed(3)
     graph = make_fx(lambda of: layer(of))(x)
     before = testing.launch_counts()

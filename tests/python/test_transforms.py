@@ -4,7 +4,7 @@ import dorajit
 import processes
 import pytest
 import torch
-from dorajit import expression
+from dorajit.operations import expression
 from reference import SCALE, operands
 
 func = torch.func

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from dorajit import errors, run
+from dorajit import errors
+from dorajit.operations import run
 from dorajit.control import force_native
-from dorajit.operation import operations
+from dorajit.operations.table import operations
 
 WEIGHT_NORM = operations["weight_norm"]
 SCALE = -0.75

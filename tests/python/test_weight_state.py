@@ -1,8 +1,8 @@
-"""dorajit.weight_state: what tells whether weights are what they were."""
+"""dorajit.norms.weight_state: what tells whether weights are what they were."""
 
 import pytest
 import torch
-from dorajit import weight_state
+from dorajit.norms import weight_state
 
 CHANGES = {
     "a counted write": lambda one: one.detach().add_(1),

@@ -11,10 +11,10 @@ _PACKAGE = "bindings/python/dorajit/"
 # package, what is about DoRA: its public functions, their formulas and what knows an operation by its
 # tensors, and the norms, the layers and the patch for PEFT, with their settings.
 _ALLOWED = ("bindings/c/operations.cc", *(_PACKAGE + name for name in (
-    "__init__.py", "autograd.py", "compositions.py", "cpp_extension/held_weights.h", "cpp_extension/linear.h",
-    "cpp_extension/module.cc", "dropout.py", "expression.py", "factored_norm.py", "frozen.py", "gain.py",
-    "library.py", "linear.py", "linear_operator.py", "low_rank.py", "nn/", "norm.py", "norm_kernel.py", "ops.py",
-    "peft/", "residual.py", "sharded/", "thresholds.py", "tiers.py", "warm.py")))
+    "__init__.py", "cpp_extension/held_weights.h", "cpp_extension/linear.h", "cpp_extension/module.cc",
+    "cpp_extension/norms.h", "distributed/", "layers/", "nn/", "norms/", "peft/", "thresholds.py",
+    "operations/api.py", "operations/autograd.py", "operations/compositions.py", "operations/expression.py",
+    "operations/gain.py", "operations/residual.py", "operations/torch_library.py", "operations/warmup.py")))
 _LIST = re.compile(r"set\(DORAJIT_OPERATIONS\s+([^)]*?)\s+CACHE")
 # Environment variables keep their names.
 _METHOD = re.compile(r"(?<!peft_)dora(?!jit|_autotune)|(?<!exp)lora", re.IGNORECASE)

@@ -8,6 +8,7 @@ import docs_rule
 import file_rule
 import include_rule
 import names_rule
+import python_import_rule
 
 GOOD_TREE = {
     "kernel_templates/streaming_config.h": "#pragma once\n",
@@ -20,6 +21,7 @@ GOOD_TREE = {
     "autotune/tuner.h": '#include "cache/tuning_store.h"\n#include "runtime/launch/engine.h"\n',
     "bindings/c/engine.cc": '#include "autotune/tuner.h"\n#include "dorajit/dorajit.h"\n',
     "include/dorajit/dorajit.h": "#include <dlpack/dlpack.h>\n",
+    "bindings/python/dorajit/norms/gain.py": "from dorajit import errors\nfrom dorajit.operations import table\n",
 }
 
 
@@ -39,7 +41,7 @@ class RulesTest(unittest.TestCase):
         self.assertTrue(found[0].startswith(file), found[0])
 
     def test_a_good_tree_passes(self):
-        for rule in (include_rule, file_rule, docs_rule, names_rule):
+        for rule in (include_rule, file_rule, docs_rule, names_rule, python_import_rule):
             self.assertEqual(self.violations(rule, {}), [])
 
     def test_includes_point_down_the_layers(self):
@@ -56,6 +58,15 @@ class RulesTest(unittest.TestCase):
             with self.subTest(file=file, target=target):
                 self.assert_rejects(include_rule, file, f'\n  # include "{target}"\n')
                 self.assert_rejects(include_rule, file, f"#include <{target}>\n")
+
+    def test_modules_of_the_package_import_from_below(self):
+        for room, text in (("operations", "from dorajit.norms import gain"),
+                           ("norms", "from dorajit.layers.linear import x"),
+                           ("layers", "import dorajit.nn"), ("errors.py", "from dorajit import operations"),
+                           ("nn", "def f():\n    from dorajit import testing"), ("elsewhere", "")):
+            file = f"bindings/python/dorajit/{room}" + ("" if room.endswith(".py") else "/bad.py")
+            with self.subTest(file=file, text=text):
+                self.assert_rejects(python_import_rule, file, text + "\n")
 
     def test_only_the_cache_uses_sqlite(self):
         self.assert_rejects(include_rule, "autotune/bad.cc", "#include <sqlite3.h>\n")

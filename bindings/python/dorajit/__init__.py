@@ -1,17 +1,17 @@
 """Fused DoRA kernels, compiled and tuned for the device at hand.
 
     import dorajit
-    out = dorajit.fused_dora_compose(lora, base, mag_norm_scale, scale, inplace=False)
+    out = dorajit.fused_dora_compose(lora, base, gain, scale, inplace=False)
 
 The functions need PyTorch; everything else works without it. docs/python.md has the whole story.
 """
 
 from dorajit import _native, errors
-from dorajit.cache import cache
+from dorajit.tools.cache import cache
 from dorajit.control import disabled, force_native, tuning
-from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, DriverError, Error,
-                            FallbackError, InternalError, InvalidArgumentError, NoCompilerError,
-                            NoDriverError, OutOfMemoryError, UnsupportedError, WrongDeviceError)
+from dorajit.errors import (CacheError, CaptureUnsafeError, CompileError, DriverError, Error, FallbackError,
+                            InternalError, InvalidArgumentError, NoCompilerError, NoDriverError,
+                            OutOfMemoryError, UnsupportedError, WrongDeviceError)
 
 __version__ = _native.__version__
 
@@ -39,16 +39,16 @@ if _torch is None:
 else:
     from dorajit import _torch_setup  # tells the extension of PyTorch, before anything is called
     from dorajit import testing
-    from dorajit.dispatch import Dispatch
-    from dorajit.ops import (FusedDoRAComposeFunction, compose_backward, explain_dispatch,
-                             fused_dora_compose, fused_dora_compose_autograd,
-                             fused_dora_forward_and_inner, fused_norm_assembly)
-    from dorajit.residual import fused_dora_compose_residual
-    from dorajit.warm import warmup
-    from dorajit.norm import weight_norm
-    from dorajit import linear_operator  # registers what dora_linear is under torch.compile
-    from dorajit.linear import dora_linear
-    from dorajit.frozen import frozen_weights
+    from dorajit.operations.dispatch import Dispatch
+    from dorajit.operations.api import (FusedDoRAComposeFunction, compose_backward, explain_dispatch,
+                                        fused_dora_compose, fused_dora_compose_autograd,
+                                        fused_dora_forward_and_inner, fused_norm_assembly)
+    from dorajit.operations.residual import fused_dora_compose_residual
+    from dorajit.operations.warmup import warmup
+    from dorajit.norms.norm import weight_norm
+    from dorajit.layers import linear_operator  # registers what dora_linear is under torch.compile
+    from dorajit.layers.linear import dora_linear
+    from dorajit.norms.frozen import frozen_weights
     from dorajit.thresholds import (get_dora_forward_threshold_bytes, get_dora_forward_threshold_mb,
                                     get_dora_norm_threshold_bytes, get_dora_norm_threshold_mb,
                                     invalidate_environment, set_dora_forward_threshold_mb,

@@ -111,7 +111,7 @@ def broadcasts(function, name, tensor, over_name, over):
 
 
 def operands(function, operation, inputs):
-    """What an operation demands of its inputs, None for those that are left out (dorajit.operation)."""
+    """What an operation demands of its inputs, None for those that are left out (dorajit.operations.table)."""
     given = operation.given(inputs)
     tensors(function, **given)
     if not operation.has_channels:
@@ -119,12 +119,12 @@ def operands(function, operation, inputs):
             if tensor.is_complex():
                 raise TypeError(f"{function}: argument `{name}` is complex; pass real numbers")
     same_device(function, **given)
-    pairs = [(one, given[one.python_name]) for one in operation.inputs if one.python_name in given]
+    pairs = [(one, given[one.name]) for one in operation.inputs if one.name in given]
     agree(function, [pair for pair in pairs if not pair[0].is_per_channel])
     if not operation.has_channels:
         return
     first_name, first = next(iter(given.items()))
-    (gain_name, gain), *others = ((one.python_name, tensor) for one, tensor in pairs if one.is_per_channel)
+    (gain_name, gain), *others = ((one.name, tensor) for one, tensor in pairs if one.is_per_channel)
     broadcasts(function, gain_name, gain, first_name, first)
     if (operation.is_composition and not first.is_complex()
             and any(one.is_complex() for one in given.values())):
@@ -139,16 +139,16 @@ def agree(function, pairs):
     the same dimensions, or another size than one that shares a dimension."""
     alike = {}
     for operand, tensor in pairs:
-        first_name, first = alike.setdefault(operand.dimensions, (operand.python_name, tensor))
-        same_shape(function, **{first_name: first, operand.python_name: tensor})
+        first_name, first = alike.setdefault(operand.dimensions, (operand.name, tensor))
+        same_shape(function, **{first_name: first, operand.name: tensor})
     if len(alike) < 2:
         return
     known = {}
     for operand, tensor in pairs:
         for dimension, size in operand.sizes(tensor).items():
-            name, other = known.setdefault(dimension, (operand.python_name, size))
+            name, other = known.setdefault(dimension, (operand.name, size))
             if size != other:
-                raise ValueError(f"{function}: argument `{operand.python_name}` has {size} `{dimension}` but "
+                raise ValueError(f"{function}: argument `{operand.name}` has {size} `{dimension}` but "
                                  f"`{name}` has {other}; give both as many")
 
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from dorajit.operation import PYTHON_NAMES, operations
-
 
 class Error(RuntimeError):
     """What the native library reports.
@@ -83,7 +81,6 @@ _BY_STATUS = {
     9: CaptureUnsafeError,
     10: CacheError,
 }
-_FUNCTIONS = {"dorajit_warmup": "dorajit.warmup"}
 
 
 def needs_torch(what, cause):
@@ -95,10 +92,4 @@ def needs_torch(what, cause):
 
 def from_status(status, message, log):
     """The exception for a status of the C interface."""
-    # The C interface's names of what Python calls otherwise. Messages about an operation begin with its name.
-    operation = operations.get(message.partition(":")[0])
-    operands = PYTHON_NAMES if operation is None else {
-        one.name: one.python_name for one in operation.inputs + operation.outputs}
-    for native, python in {**_FUNCTIONS, **{f"`{one}`": f"`{name}`" for one, name in operands.items()}}.items():
-        message = message.replace(native, python)
     return _BY_STATUS.get(status, InternalError)(message, status, log)

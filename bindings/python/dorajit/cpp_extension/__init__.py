@@ -49,7 +49,7 @@ def load(differentiate):
     """Takes what `build` has made, if it has; never fails.
 
     Args:
-        differentiate: the backward pass where the extension may not do it (dorajit.linear).
+        differentiate: the backward pass where the extension may not do it (dorajit.layers.linear).
     """
     global _differentiate
     _differentiate = differentiate

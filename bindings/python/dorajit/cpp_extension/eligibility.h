@@ -1,4 +1,4 @@
-// Whether the extension may do a backward pass: the tests of dorajit/eligibility.py, which sees to
+// Whether the extension may do a backward pass: the tests of dorajit/operations/eligibility.py, which sees to
 // those of forward passes.
 #pragma once
 

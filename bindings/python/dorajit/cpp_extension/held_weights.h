@@ -1,4 +1,4 @@
-// The weights that a node needs in its backward pass: what dorajit/held_weights.py does in Python.
+// The weights that a node needs in its backward pass: what dorajit/layers/held_weights.py does in Python.
 #pragma once
 
 #include <ATen/SavedTensorHooks.h>

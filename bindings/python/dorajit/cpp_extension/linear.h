@@ -1,5 +1,5 @@
 // A linear layer with a DoRA adapter: its launches, and its node of autograd's graph. What
-// dorajit/linear.py does in Python, whose names and formulas these are.
+// dorajit/layers/linear.py does in Python, whose names and formulas these are.
 #pragma once
 
 #include <ATen/autocast_mode.h>

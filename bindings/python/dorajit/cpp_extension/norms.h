@@ -1,5 +1,5 @@
 // The gain of a layer and what its magnitude is divided by, from its weights: what
-// dorajit/norm_kernel.py does in Python.
+// dorajit/norms/norm_kernel.py does in Python.
 #pragma once
 
 #include <cstdint>

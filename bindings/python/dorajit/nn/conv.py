@@ -6,9 +6,9 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from dorajit import tiers
+from dorajit.layers import tiers
 from dorajit.nn import layer
-from dorajit.sharded import gather
+from dorajit.distributed import gather
 
 
 class _DoRAConv(layer.DoRALayer):

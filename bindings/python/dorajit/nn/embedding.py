@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dorajit import tiers
+from dorajit.layers import tiers
 from dorajit.nn import layer
 
 

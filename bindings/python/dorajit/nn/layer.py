@@ -5,9 +5,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from dorajit import gain, norm, recomputation
+from dorajit.norms import norm, recomputation
+from dorajit.operations import gain
 from dorajit.nn import merging
-from dorajit.sharded import engines, gather
+from dorajit.distributed import frameworks, gather
 
 
 class DoRALayer(nn.Module):
@@ -35,7 +36,7 @@ class DoRALayer(nn.Module):
             raise TypeError(f"{name}: the weight of argument `base_layer` has elements of "
                             f"{base_layer.weight.dtype}; for quantized layers use PEFT and "
                             "dorajit.patch_peft()")
-        if engines.is_dtensor(base_layer.weight):
+        if frameworks.is_dtensor(base_layer.weight):
             raise ValueError(f"{name}: the weight of argument `base_layer` is a DTensor, and new factors "
                              "would differ between ranks; make the layer first, then call fully_shard "
                              "or distribute_tensor for its parameters")
@@ -80,7 +81,7 @@ class DoRALayer(nn.Module):
     def _bias(self, result):
         """The base layer's bias as it goes with a base result, or None."""
         base = self.base_layer
-        return base.bias if engines.is_dtensor(result) else gather.constant(base, "bias")
+        return base.bias if frameworks.is_dtensor(result) else gather.constant(base, "bias")
 
     def _without_bias(self, result, dims_after):
         """A base result less the base layer's bias, whose channels have so many dimensions after."""

@@ -6,10 +6,10 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from dorajit import dropout as sliced
-from dorajit import linear, plain_linear, tiers
+from dorajit.layers import dropout as sliced
+from dorajit.layers import linear, plain_linear, tiers
 from dorajit.nn import layer
-from dorajit.sharded import gather
+from dorajit.distributed import gather
 
 
 class DoRALinear(layer.DoRALayer):

@@ -2,8 +2,8 @@
 
 import torch
 
-from dorajit import precision
-from dorajit.sharded import engines
+from dorajit.norms import precision
+from dorajit.distributed import frameworks
 
 _ROWS_AT_ONCE = 1024
 
@@ -15,10 +15,10 @@ def merged(weight, a, b, gain, scaling):
         weight, a, b, gain: as the norm takes them. Of a weight that is a DTensor, the result is that
             of its local part.
     """
-    if engines.is_dtensor(weight):
-        from dorajit.sharded import dtensor_norm
+    if frameworks.is_dtensor(weight):
+        from dorajit.norms import dtensor_norm
         weight, a, b, here = dtensor_norm.operands(weight, a, b)
-        gain = gain.full_tensor() if engines.is_dtensor(gain) else gain
+        gain = gain.full_tensor() if frameworks.is_dtensor(gain) else gain
         gain = gain.reshape(-1)[here.rows.to(gain.device)]
     weight, a, b = (one.detach().flatten(1) for one in (weight, a, b))
     gain = gain.reshape(-1, 1)
@@ -44,9 +44,9 @@ def require_stored(function, base_layer):
 def is_finite(rows, weight):
     """Whether all elements are so, on all ranks over which the weight lies."""
     found = torch.isfinite(rows).all()
-    if not engines.is_dtensor(weight):
+    if not frameworks.is_dtensor(weight):
         return bool(found)
-    from dorajit.sharded import dtensor_norm
+    from dorajit.norms import dtensor_norm
     infinite = (~found).to(torch.float32)
     dtensor_norm.sum_over(infinite, weight.device_mesh, range(weight.device_mesh.ndim))
     return not infinite
@@ -54,7 +54,7 @@ def is_finite(rows, weight):
 
 def local(weight):
     """The memory of the weight, or of its part here, to be written to."""
-    if not engines.is_dtensor(weight):
+    if not frameworks.is_dtensor(weight):
         return weight.detach()
-    from dorajit.sharded import dtensor_norm
+    from dorajit.norms import dtensor_norm
     return dtensor_norm.local(weight)

@@ -2,7 +2,7 @@
 
 import sys
 
-from dorajit import frozen
+from dorajit.norms import frozen
 
 
 def target():

@@ -8,9 +8,11 @@ import torch
 from peft.tuners.lora import dora
 from peft.utils.other import transpose
 
-from dorajit import dropout, eligibility, gain, norm, recomputation, tiers
+from dorajit.layers import dropout, tiers
+from dorajit.norms import norm, recomputation
+from dorajit.operations import eligibility, gain
 from dorajit.peft import declined
-from dorajit.sharded import engines, gather
+from dorajit.distributed import frameworks, gather
 
 _has_any_global_hook = torch.nn.modules.module._has_any_global_hook
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -51,7 +53,7 @@ def _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, ada
     """Why a call is PEFT's, or None; the weight; the gain."""
     reason = _unknown(layer, lora_A, lora_B, torch.nn.Linear) or _foreign(x, base_result)
     if (reason is None and base_result is not None and base_result.shape[-1] != layer.weight.numel()
-            and engines.is_dtensor(getattr(base_layer, "weight", None))):
+            and frameworks.is_dtensor(getattr(base_layer, "weight", None))):
         reason = "the base result has the columns of one rank only"
     if reason is not None:
         return reason, None, None
@@ -128,7 +130,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
     a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
     reason = unfit(base_layer.weight) or unfit(a) or unfit(b)
-    if reason is None and (gather.unwrapped(layer) is not layer or engines.is_fsdp2_module(layer)):
+    if reason is None and (gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
         # Its gradient is its unit's to reduce, which has to be called for that.
         reason = "the magnitude of an embedding is wrapped by FSDP by itself"
     if reason is not None:
@@ -216,7 +218,7 @@ def stored(base_layer):
 def _dequantized(base_layer):
     """PEFT's weight in floating point; its own function cannot be traced by torch.compile."""
     if not hasattr(base_layer, "W_q") and (type(base_layer.weight) in _PLAIN
-                                           or engines.is_dtensor(base_layer.weight)):
+                                           or frameworks.is_dtensor(base_layer.weight)):
         return base_layer.weight
     return dora.dequantize_module_weight(base_layer)
 
@@ -238,7 +240,7 @@ def _unknown(layer, lora_A, lora_B, kind):
     for name, module in (("lora_A", lora_A), ("lora_B", lora_B)):
         module = gather.unwrapped(module)
         if not isinstance(module, kind) or (type(module).__module__ != kind.__module__
-                                            and not engines.is_fsdp2_module(module)):
+                                            and not frameworks.is_fsdp2_module(module)):
             return f"`{name}` is a {type(module).__module__}.{type(module).__name__}"
         if module.bias is not None:
             return f"`{name}` has a bias"
@@ -250,7 +252,7 @@ def _unknown(layer, lora_A, lora_B, kind):
 def unfit(weight):
     if not isinstance(weight, torch.Tensor):
         return f"the weight is a {type(weight).__name__}"
-    if type(weight) not in _PLAIN and not eligibility.is_compiling() and not engines.is_dtensor(weight) and (
+    if type(weight) not in _PLAIN and not eligibility.is_compiling() and not frameworks.is_dtensor(weight) and (
             type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__):
         return f"the weight is a {type(weight).__name__}, which does its own dispatch"
     return None
@@ -258,7 +260,7 @@ def unfit(weight):
 
 def _foreign(*activations):
     """Tensor parallelism, whose activations are DTensors, is PEFT's."""
-    if any(map(engines.is_dtensor, activations)):
+    if any(map(frameworks.is_dtensor, activations)):
         return "the input or the base result is a DTensor"
     return None
 

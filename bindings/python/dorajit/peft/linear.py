@@ -1,4 +1,4 @@
-"""A linear layer of PEFT with one DoRA adapter as one node of autograd's graph (dorajit.linear), or as one
+"""A linear layer of PEFT with one DoRA adapter as one node of autograd's graph (dorajit.layers.linear), or as one
 operator where a compiler traces it."""
 
 import functools
@@ -7,7 +7,8 @@ import torch
 from peft.tuners.lora import dora, variants
 from peft.tuners.lora.layer import Linear
 
-from dorajit import gain, linear, plain_linear
+from dorajit.layers import linear, plain_linear
+from dorajit.operations import gain
 from dorajit.peft import layers
 
 

@@ -6,9 +6,9 @@ import torch
 from peft.tuners.lora import dora
 from peft.utils.other import transpose
 
-from dorajit import norm
+from dorajit.norms import norm
 from dorajit.peft import layers
-from dorajit.sharded import engines, gather
+from dorajit.distributed import frameworks, gather
 
 
 def update_layer(original, self, *, base_layer, lora_A, lora_B, scaling, place_on_cpu=False):
@@ -35,9 +35,9 @@ def _norms(layer, base_layer, lora_A, lora_B, scaling):
     """The norms in the shape of the magnitude and the type of the weight; None for what is PEFT's."""
     stored = layers.stored(base_layer)
     if getattr(base_layer, "groups", 1) != 1 or (stored is not None and (
-            stored.is_meta or engines.is_dtensor(stored))):
+            stored.is_meta or frameworks.is_dtensor(stored))):
         return None
-    if any(one.is_meta or layers.unfit(one.data) or engines.is_dtensor(one)
+    if any(one.is_meta or layers.unfit(one.data) or frameworks.is_dtensor(one)
            for one in (lora_A, lora_B)):
         return None
     with gather.whole(base_layer):

@@ -4,7 +4,7 @@ import torch
 from peft.tuners.lora import dora
 from peft.utils.other import transpose
 
-from dorajit import norm
+from dorajit.norms import norm
 
 
 @torch.no_grad()

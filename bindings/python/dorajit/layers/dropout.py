@@ -1,0 +1,119 @@
+"""The composition over a dropped-out input, whose base result no layer has computed.
+
+The base result x W^T is made again for slices of output columns, so that only one slice of it lies in
+memory at a time, forward and backward.
+"""
+
+import torch
+import torch.nn.functional as F
+
+from dorajit import thresholds
+from dorajit.layers import tiers
+from dorajit.norms import precision
+from dorajit.operations import autograd, compositions, eligibility, expression
+from dorajit.control import state
+
+_ALIGNED = 64
+
+
+def columns_at_once(rows, out, element_bytes, budget=None):
+    """How many output columns of the base result fit the budget: a multiple of 64, or all."""
+    budget = thresholds.get_dora_forward_threshold_bytes() if budget is None else budget
+    fitting = budget // max(rows * element_bytes, 1)
+    return out if fitting >= out else min(max(fitting // _ALIGNED, 1) * _ALIGNED, out)
+
+
+def delta(x, weight, lora, gain, scale, fresh=False):
+    """tiers.delta of lora and x @ weight.T.
+
+    Args:
+        x: [..., in], the input after dropout.
+        weight: [out, in], of any strides; its gradient is computed only where nothing is sliced.
+        lora: [..., out], the low-rank result.
+        gain: one element per output column, of any shape.
+        fresh: as for tiers.delta.
+    """
+    gain = gain.reshape(-1)
+    if not torch.is_grad_enabled():
+        gain = gain.detach()  # so that nothing is kept for a backward pass
+    at_once = weight.shape[0]
+    if not (weight.requires_grad or eligibility.is_observed()):  # which cannot look up the budget either
+        rows = lora.numel() // max(lora.shape[-1], 1)
+        at_once = columns_at_once(rows, weight.shape[0], lora.element_size())
+    if at_once >= weight.shape[0]:
+        return tiers.delta(lora, F.linear(x, weight.to(x.dtype)), gain, scale, fresh)
+    x = precision.as_autocast(x)
+    with precision.without_autocast(x.device.type):
+        return _Sliced.apply(x, weight.detach(), lora, gain, scale, at_once)
+
+
+class _Sliced(torch.autograd.Function):
+    """The slices as one node. Saves x and the weight, and inner if the gain needs a gradient."""
+
+    @staticmethod
+    def forward(ctx, x, weight, lora, gain, scale, at_once):
+        ctx.scale, ctx.at_once, ctx.x_dtype = scale, at_once, x.dtype
+        out = torch.empty_like(lora, memory_format=torch.contiguous_format)
+        inner = torch.empty_like(out) if ctx.needs_input_grad[3] else None
+        for columns in _slices(weight.shape[0], at_once):
+            base = F.linear(x, weight[columns].to(x.dtype))
+            operands = (lora[..., columns], base, gain[columns], scale)
+            if inner is None:
+                _compose(*operands, out[..., columns])
+            else:
+                inner[..., columns] = _compose_inner(*operands, out[..., columns])
+        ctx.save_for_backward(x, weight, gain, inner)
+        return out
+
+    @staticmethod
+    def backward(ctx, d_out):
+        if torch.is_grad_enabled():  # create_graph=True
+            raise RuntimeError("dropout: the base result was made in slices, which have no gradients of "
+                               "gradients; raise dorajit.set_dora_forward_threshold_mb() until it is "
+                               "made whole, or leave out create_graph=True")
+        x, weight, gain, inner = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        d_x = torch.zeros_like(x, memory_format=torch.contiguous_format) if needs[0] else None
+        d_lora = torch.empty_like(d_out) if needs[2] else None
+        d_gain = torch.empty_like(gain) if needs[3] else None
+        for columns in _slices(weight.shape[0], ctx.at_once):
+            part, kept = d_out[..., columns], None if inner is None else inner[..., columns]
+            to_lora, to_base, to_gain = _backward(part, kept, gain[columns], ctx.scale,
+                                                     (needs[2], needs[0], needs[3]), ctx.x_dtype)
+            if needs[0]:
+                d_x.view(-1, d_x.shape[-1]).addmm_(to_base.reshape(-1, to_base.shape[-1]),
+                                                   weight[columns].to(x.dtype))
+            if needs[2]:
+                d_lora[..., columns] = to_lora
+            if needs[3]:
+                d_gain[columns] = to_gain
+        return d_x, None, d_lora, d_gain, None, None
+
+
+def _slices(out, at_once):
+    return (slice(start, min(start + at_once, out)) for start in range(0, out, at_once))
+
+
+def _is_fused():
+    return state.enabled and state.fused_backward
+
+
+def _compose(lora, base, gain, scale, out):
+    if _is_fused():
+        compositions.compose(lora, base, gain, scale, out)
+    else:
+        out.copy_(expression.compose(lora, base, gain, scale))
+
+
+def _compose_inner(lora, base, gain, scale, out):
+    if _is_fused():
+        return compositions.compose_inner(lora, base, gain, scale, out)[1]
+    result, inner = expression.compose_inner(lora, base, gain, scale)
+    out.copy_(result)
+    return inner
+
+
+def _backward(d_out, inner, gain, scale, wanted, base_dtype):
+    """autograd.backward, or its formula in PyTorch where that is asked for."""
+    backward = autograd.backward if _is_fused() else expression.backward
+    return backward(d_out, inner, gain, scale, wanted, base_dtype)

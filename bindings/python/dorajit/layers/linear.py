@@ -1,0 +1,304 @@
+"""A linear layer with a DoRA adapter (arXiv:2402.09353; in the form of arXiv:2603.22276, appendix A) as one node of
+autograd's graph.
+
+Four launches forward: norms and gain, x W^T, S = x A^T, and the composition with S B^T inside it, which is written
+over the base result (dorajit.layers.low_rank: five where that product is apart). Backward, one pass over the
+activations makes u = g * d_out and d_g. Products make the rest, each with the scale as its own factor:
+
+    d_B = s u^T S,    t = u B,    d_A = s t^T x,    d_x = u W + s t A
+"""
+
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dorajit import checks, cpp_extension
+from dorajit.layers import low_rank, tiers
+from dorajit.norms import frozen, norm, precision, recomputation
+from dorajit.operations import autograd, eligibility, gain
+from dorajit.control import state
+from dorajit.operations.eligibility import AUTOGRAD, NOBODY, SOMEBODY
+from dorajit.layers.held_weights import HeldWeights
+
+_NAME = "dora_linear"
+_WEIGHTS = "weight", "lora_A", "lora_B"
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+# Bound once, since each of them is called on every call.
+_is_compiling = eligibility.is_compiling
+_who_sees = eligibility.who_sees
+_is_autocast_enabled = torch.is_autocast_enabled
+
+
+def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magnitude: Tensor, scale: float,
+                bias: Optional[Tensor] = None) -> Tensor:
+    """x (g * (W + s B A))^T + bias, with g = magnitude / ||W + s B A|| by rows: a DoRA layer, arXiv:2402.09353.
+
+    The norm is a constant for autograd (section 4.3). A call that nobody but autograd observes, with a weight and a
+    bias that are not trained, is one node of its graph, and under torch.compile one operator
+    (dorajit.layers.linear_operator); any other is composed of torch.nn.functional.linear, dorajit.weight_norm and
+    dorajit.fused_dora_compose_residual, with the same results but for rounding.
+
+    Args:
+        x: [..., in_features].
+        weight: [out_features, in_features], of x's type, of any strides.
+        lora_A, lora_B: [rank, in_features], [out_features, rank], of one type. Where it is not x's, the low-rank
+            result is made in it, and added to the base result in float32.
+        magnitude: one element per row of weight, of any type, used as it is.
+        scale: a float.
+        bias: [out_features], or None. It is not scaled.
+
+    Under autocast x, weight, bias and both factors are cast as by torch.nn.functional.linear, each once. The norm is
+    made of the weight as it is, and of the factors as they are cast if that is the weight's type, else as they are.
+
+    Returns:
+        [..., out_features], in the type of torch.nn.functional.linear(x, weight, bias), rounded once from float32
+        (float64). Differentiable as often as one likes.
+
+    Raises:
+        TypeError: scale is no float.
+        ValueError: shapes or devices do not go together.
+        RuntimeError: x and weight are of two types; what the products of PyTorch raise.
+    """
+    if type(scale) is not float and (not _is_compiling() or isinstance(scale, (bool, Tensor))):
+        scale = checks.scale(_NAME, scale)
+    if x.shape[-1:] != weight.shape[1:]:
+        raise ValueError(f"{_NAME}: argument `x` has shape {tuple(x.shape)}, but `weight` has "
+                         f"{tuple(weight.shape)}; give both as many columns")
+    out = at_once(None, x, weight, lora_A, lora_B, magnitude, scale, bias)
+    return _composed(x, weight, lora_A, lora_B, magnitude, scale, bias) if out is None else out
+
+
+def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None):
+    """dora_linear as one node, or as its launches alone where no graph is built, or as one operator where a compiler
+    traces it; None for calls that are to be composed, whatever is wrong with them included.
+
+    Args:
+        layer: whose gain recomputation keeps; None for nobody's.
+        gains: a function that gives the divisor and the gain, for a caller that keeps them; None: they are made.
+    """
+    if not state.enabled:
+        return None
+    tensors = (x, weight, lora_A, lora_B, magnitude) if bias is None else (x, weight, lora_A, lora_B, magnitude,
+                                                                           bias)
+    is_traced = _is_compiling()
+    seen = _who_sees_traced(tensors, gains) if is_traced else _who_sees(*tensors, scale)
+    if seen == SOMEBODY:
+        return None
+    if seen == AUTOGRAD and (not state.fused_backward or weight.requires_grad
+                             or (bias is not None and bias.requires_grad)):
+        return None
+    channels = magnitude if magnitude.dim() == 1 else magnitude.reshape(-1)
+    kind = x.device.type
+    dtype = lora_A.dtype
+    product_weight = weight
+    if kind != "meta" and _is_autocast_enabled(kind):  # which raises for devices that have no autocast
+        cast = torch.get_autocast_dtype(kind)
+        x, product_weight = _cast(x, cast), _cast(weight, cast)
+        bias = bias if bias is None else _cast(bias, cast)
+        dtype = dtype if dtype is torch.float64 else cast
+    if is_traced:
+        return torch.ops.dorajit.dora_linear(x, weight, product_weight, lora_A, lora_B, channels, bias, scale, dtype,
+                                             eligibility.builds_graph(channels))[0]
+    a = lora_A if lora_A.dtype is dtype else lora_A.detach().to(dtype)
+    b = lora_B if lora_B.dtype is dtype else lora_B.detach().to(dtype)
+    if gains is not None:
+        divisor, factor = gains(layer, weight, lora_A, lora_B, channels, scale)
+    else:
+        divisor, factor = _gains(layer, weight, lora_A, lora_B, channels, scale, a, b)
+    if seen != AUTOGRAD:
+        return forward(x, product_weight, a, b, factor, bias, scale, False)[0]
+    if cpp_extension.module is not None:
+        out = cpp_extension.module.linear(
+            x, product_weight, a, b, factor, bias, scale, _is_one_launch(x, b), lora_A, lora_B, channels, divisor,
+            _has_float_products(a, lora_A.dtype, lora_B.dtype))
+        if out is not None:
+            return out
+    return _apply(x, lora_A, lora_B, channels, product_weight, (a, b), divisor, factor, bias, scale)
+
+
+def _who_sees_traced(tensors, gains):
+    """eligibility.who_sees for code that a compiler traces, whose operator makes norms and gain itself and takes
+    matrices."""
+    if (gains is not None or any(type(one) not in _PLAIN for one in tensors)
+            or any(one.dim() != 2 for one in tensors[1:4]) or eligibility.why_expression(*tensors) is not None):
+        return SOMEBODY
+    return AUTOGRAD if eligibility.builds_graph(*tensors) else NOBODY
+
+
+def _cast(tensor, dtype):
+    """As autocast casts it."""
+    return tensor if tensor.dtype is dtype or tensor.dtype is torch.float64 else tensor.to(dtype)
+
+
+def _gains(layer, weight, lora_A, lora_B, magnitude, scale, a, b):
+    """The divisor and the gain. `a` and `b` are the factors as the products take them."""
+    factors = of_norm(weight, lora_A, lora_B, a, b)
+    if layer is None or (frozen.of(layer) is None and recomputation.is_only_pass()):
+        return norm.divisor_and_gain(weight, *factors, magnitude, scale)
+    return recomputation.norms(layer, (weight, lora_A, lora_B, magnitude), (scale, factors[0].dtype),
+                               lambda: norm.divisor_and_gain(weight, *factors, magnitude, scale))
+
+
+def of_norm(weight, lora_A, lora_B, a, b):
+    """norm.factors_of_layer where the factors as the products take them are at hand."""
+    return (a, b) if a.dtype is weight.dtype else (lora_A, lora_B)
+
+
+def _composed(x, weight, lora_A, lora_B, magnitude, scale, bias):
+    result = F.linear(x, weight, bias)
+    lora = F.linear(F.linear(x.to(lora_A.dtype), lora_A), lora_B)
+    norms = norm.weight_norm(weight, *norm.factors_of_layer(weight, lora_A, lora_B), scale)
+    factor = gain.gain(magnitude.reshape(-1), norms)
+    return tiers.total(lora, result, factor, scale, bias).to(result.dtype)
+
+
+def _is_one_launch(x, b):
+    return x.is_cuda and low_rank.serves(x.device, b.dtype, *b.shape)
+
+
+def _has_float_products(a, type_of_a, type_of_b):
+    """Whether the extension makes gradients of float32 as precision.mixed_product does."""
+    return not type_of_a is type_of_b is a.dtype and precision.is_mixed(a, a)
+
+
+def forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
+    """The output, S, and inner or None. The factors are of the type in which the low-rank result is made."""
+    if cpp_extension.module is not None and not _is_compiling():
+        made = cpp_extension.module.forward(x, weight, lora_A, lora_B, factor, bias, scale, _is_one_launch(x, lora_B),
+                                            keeps_inner)
+        if made is not None:
+            return made
+    result = F.linear(x, weight, bias)
+    if result._is_view():  # which may not be written later, being made without a graph; its base has no other use
+        result = torch.ops.aten._unsafe_view(result, result.shape)
+    low = F.linear(x if x.dtype is lora_A.dtype else x.to(lora_A.dtype), lora_A)
+    out, inner = low_rank.compose_over(low, lora_B, result, factor, bias, scale, keeps_inner)
+    return out, low, inner
+
+
+class DoraLinear(torch.autograd.Function):
+    """The node. Saves x, S, inner, gain and its divisor, each where a gradient needs it, and holds the weights."""
+
+    @staticmethod
+    def forward(ctx, x, lora_A, lora_B, magnitude, weight, factors, divisor, factor, bias, scale):
+        a, b = factors  # a tuple, so that autograd does not take them for inputs once more
+        of_x, of_a, of_b, of_magnitude = wanted = ctx.needs_input_grad[:4]
+        out, low, inner = forward(x, weight, a, b, factor, bias, scale, of_magnitude)
+        ctx.set_materialize_grads(False)
+        ctx.scale = scale
+        # Gradients of gradients go back to these.
+        ctx.trained = lora_A, lora_B, magnitude
+        ctx.x_dtype = x.dtype
+        ctx.weights = weights = HeldWeights(_NAME, _WEIGHTS, weight, a, b)
+        ctx.save_for_backward(*weights.others, x if of_a or sum(wanted) > 1 else None, low if of_b else None, inner,
+                              factor, divisor if of_magnitude else None)
+        return out
+
+    @staticmethod
+    def backward(ctx, d_out):
+        if d_out is None:
+            return (None,) * 10
+        *others, x, low, inner, factor, divisor = ctx.saved_tensors
+        saved = x, *ctx.weights.all(others), low, inner, factor, divisor
+        found = _differentiate(ctx.needs_input_grad[:4], d_out, saved, ctx.trained, ctx.scale, ctx.x_dtype)
+        return *found, *(None,) * 6
+
+
+# What torch.autograd.Function.apply calls when no transform is active.
+_apply = super(torch.autograd.Function, DoraLinear).apply
+
+
+def _differentiate(wanted, d_out, saved, trained, scale, x_dtype):
+    """`gradients` of a node that saved these tensors, in a graph of their own where one is built."""
+    kind = d_out.device.type
+    if kind != "meta" and _is_autocast_enabled(kind):  # the types are those of the forward pass
+        with precision.without_autocast(kind):
+            return _differentiate(wanted, d_out, saved, trained, scale, x_dtype)
+    if torch.is_grad_enabled():
+        saved = with_graph(wanted, saved, trained, scale)
+    return gradients(wanted, d_out, *saved, scale, x_dtype, [one.dtype for one in trained])
+
+
+cpp_extension.load(_differentiate)
+
+
+def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale, x_dtype, types):
+    """Those for x, A, B and the magnitude, None where they are not wanted.
+
+    Args:
+        a, b: the factors in the type in which the low-rank result was made.
+        types: of A, B and the magnitude, which their gradients have.
+    """
+    of_x, of_a, of_b, of_magnitude = wanted
+    type_of_a, type_of_b, type_of_magnitude = types
+    dtype = a.dtype
+    if (cpp_extension.module is not None and dtype is x_dtype and not torch.is_grad_enabled()
+            and not _is_compiling()):
+        found = cpp_extension.module.gradients(d_out, x, weight, a, b, low, inner, factor, divisor, scale, *wanted,
+                                               *types, _has_float_products(a, type_of_a, type_of_b))
+        if found is not None:
+            return found
+    is_mixed = dtype is not x_dtype
+    of_both = of_x or of_a or of_b
+    d_lora, u, d_gain = autograd.residual_backward(
+        d_out, inner, factor, scale, (is_mixed and of_both, of_x or (of_both and not is_mixed), of_magnitude),
+        dtype, x_dtype)
+    d_x = d_a = d_b = d_magnitude = None
+    if of_both:
+        rows = _rows(u if d_lora is None else d_lora)
+        d_lora, left = rows, 1.0 if is_mixed else scale  # the mixed one has the scale
+        through = d_lora @ b if of_x or of_a else None
+        if of_b:
+            d_b = _product(d_lora.t(), _rows(low), left, b, type_of_b)
+        if of_a:
+            d_a = _product(through.t(), _rows(x).to(dtype), left, a, type_of_a)
+        if of_x:
+            d_x = _rows(u) @ weight
+            if is_mixed:
+                d_x = d_x + (through @ a).to(x_dtype)
+            else:
+                d_x.addmm_(through, a, alpha=left)
+            d_x = d_x.view(*d_out.shape[:-1], weight.shape[1])
+    if of_magnitude:
+        d_magnitude = _quotient(d_gain, divisor, type_of_magnitude)
+    return d_x, d_a, d_b, d_magnitude
+
+
+def _rows(tensor):
+    return tensor if tensor.dim() == 2 else tensor.reshape(-1, tensor.shape[-1])
+
+
+def _product(left, right, factor, like, dtype):
+    """factor * left @ right in the element type; `like` is any tensor of the product's shape and left's type."""
+    if torch.is_grad_enabled():
+        return (factor * (left @ right)).to(dtype)
+    if dtype is torch.float32 and precision.is_mixed(left, right):  # no rounding to 16 bits on the way
+        return precision.mixed_product(left, right, factor)
+    return torch.addmm(like, left, right, beta=0, alpha=factor).to(dtype)
+
+
+def _quotient(d_gain, divisor, dtype):
+    """In the element type, rounded to it in the same pass."""
+    if d_gain.dtype is dtype or torch.is_grad_enabled():
+        return (d_gain / divisor).to(dtype)
+    return torch.div(d_gain, divisor, out=torch.empty_like(d_gain, dtype=dtype))
+
+
+def with_graph(wanted, saved, trained, scale):
+    """The saved tensors, of which those that are no inputs are results of the inputs, with the same elements."""
+    x, weight, a, b, low, inner, factor, divisor = saved
+    lora_A, lora_B, magnitude = trained
+    def attached(value, source):  # a value of the source's type is the source
+        return value if value.dtype is source.dtype else value + (source - source.detach()).to(value.dtype)
+    with precision.without_autocast(a.device.type):
+        a, b = attached(a, lora_A), attached(b, lora_B)
+        if wanted[3]:
+            factor = factor + (magnitude - magnitude.detach()).to(divisor.dtype) / divisor
+        if x is not None and (low is not None or inner is not None):
+            made = F.linear(x.to(a.dtype), a)
+            low = None if low is None else made
+            if inner is not None:
+                inner = (scale * F.linear(made, b).to(inner.dtype) + F.linear(x, weight).to(inner.dtype))
+    return x, weight, a, b, low, inner, factor, divisor

@@ -1,0 +1,136 @@
+"""dorajit.dora_linear as operators of torch.library, for code that a compiler traces: one a pass.
+
+    dorajit::dora_linear(x, weight, product_weight, lora_A, lora_B, magnitude, bias?, scale, dtype, keeps_inner)
+        -> (out, S, inner, gain, divisor)
+    dorajit::dora_linear_backward(d_out, x?, weight, lora_A, lora_B, magnitude, low?, inner?, gain, divisor?, scale,
+        dtype, x_dtype, wanted) -> the gradients wanted of x, A, B and the magnitude
+
+x, product_weight and the bias are as autocast casts them, the weight and the factors as they are; dtype is that of the
+low-rank result. What the backward pass needs are outputs, so that the compiler saves them; inner is empty unless it is
+kept. Divisor and gain are made in the forward operator, by every call: nothing outlives a call in the pool of a CUDA
+graph, and no replay sees an old one.
+"""
+
+import torch
+import torch.nn.functional as F
+
+from dorajit import checks
+from dorajit.layers import linear
+from dorajit.norms import norm, precision
+from dorajit.operations import expression, gain, registration
+
+_NAME = "dora_linear"
+_SCHEMA = (f"{_NAME}(Tensor x, Tensor weight, Tensor product_weight, Tensor lora_A, Tensor lora_B, Tensor magnitude, "
+           "Tensor? bias, float scale, ScalarType dtype, bool keeps_inner) -> (Tensor out, Tensor low, Tensor inner, "
+           "Tensor gain, Tensor divisor)")
+_BACKWARD_SCHEMA = (f"{_NAME}_backward(Tensor d_out, Tensor? x, Tensor weight, Tensor lora_A, Tensor lora_B, "
+                    "Tensor magnitude, Tensor? low, Tensor? inner, Tensor gain, Tensor? divisor, float scale, "
+                    "ScalarType dtype, ScalarType x_dtype, bool[] wanted) -> Tensor[]")
+_ops = torch.ops.dorajit
+_library = registration.Library("dorajit", "FRAGMENT")
+
+
+# --- the forward pass ----------------------------------------------------------------------------
+
+def _forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
+    with torch.no_grad(), precision.without_autocast(x.device.type):
+        a, b = lora_A.to(dtype), lora_B.to(dtype)
+        factors = linear.of_norm(weight, lora_A, lora_B, a, b)
+        divisor, factor = norm.divisor_and_gain(weight, *factors, magnitude, scale)
+        out, low, inner = linear.forward(x, product_weight, a, b, factor, bias, scale, keeps_inner)
+        inner = x.new_empty(0) if inner is None else inner
+        return tuple(one.contiguous() for one in (out, low, inner, factor, divisor))
+
+
+def _fake_forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
+    norm.check(weight, lora_A, lora_B)
+    checks.same_device(_NAME, weight=weight, x=x)
+    rows, columns = weight.shape
+    for name, tensor, shape in (("x", x, (*x.shape[:-1], columns)), ("magnitude", magnitude, (rows,)),
+                                ("bias", bias, (rows,))):
+        if tensor is not None and tuple(tensor.shape) != shape:
+            raise ValueError(f"{_NAME}: argument `{name}` has shape {tuple(tensor.shape)}, which does not go with "
+                             f"`weight` of {tuple(weight.shape)}; give it {shape}")
+    if x.dtype != product_weight.dtype:
+        raise RuntimeError(f"{_NAME}: argument `x` has elements of {x.dtype}, but `weight` of {product_weight.dtype}; "
+                           "give both one type")
+    out = x.new_empty((*x.shape[:-1], rows))
+    low = x.new_empty((*x.shape[:-1], lora_A.shape[0]), dtype=dtype)
+    inner = torch.empty_like(out, dtype=expression.sum_type(low, out)) if keeps_inner else x.new_empty(0)
+    norms = weight.new_empty(rows, dtype=norm.sum_type(weight, lora_A, lora_B))
+    divisor, factor = gain.with_divisor(magnitude.detach(), norms)
+    return out, low, inner, factor, divisor
+
+
+def _expression(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
+    """In PyTorch's operations, for transforms of torch.func."""
+    a, b = lora_A.to(dtype), lora_B.to(dtype)
+    factors = linear.of_norm(weight, lora_A, lora_B, a, b)
+    divisor, factor = gain.with_divisor(magnitude, norm.weight_norm(weight, *factors, scale))
+    low = F.linear(x.to(dtype), a)
+    result = F.linear(x, product_weight, bias)
+    out, inner = expression.compose_residual(F.linear(low, b), result, factor, bias, scale)
+    return out.to(x.dtype), low, inner if keeps_inner else x.new_empty(0), factor, divisor
+
+
+# --- the backward pass ---------------------------------------------------------------------------
+
+def _backward(d_out, x, weight, lora_A, lora_B, magnitude, low, inner, factor, divisor, scale, dtype, x_dtype, wanted):
+    with torch.no_grad(), precision.without_autocast(d_out.device.type):
+        found = linear.gradients(wanted, d_out, x, weight, lora_A.to(dtype), lora_B.to(dtype), low, inner, factor,
+                                 divisor, scale, x_dtype, (lora_A.dtype, lora_B.dtype, magnitude.dtype))
+        return [one.contiguous() for one in found if one is not None]
+
+
+def _fake_backward(d_out, x, weight, lora_A, lora_B, magnitude, low, inner, factor, divisor, scale, dtype, x_dtype,
+                   wanted):
+    made = ((d_out, (*d_out.shape[:-1], weight.shape[1]), x_dtype), *(
+        (one, one.shape, one.dtype) for one in (lora_A, lora_B, magnitude)))
+    return [like.new_empty(shape, dtype=dtype) for want, (like, shape, dtype) in zip(wanted, made) if want]
+
+
+def _save(ctx, inputs, output):
+    x, _, product_weight, lora_A, lora_B, magnitude, _, scale, dtype, keeps_inner = inputs
+    _, low, inner, factor, divisor = output
+    of_x, of_weight, of_product_weight, of_a, of_b, of_magnitude, of_bias = ctx.needs_input_grad[:7]
+    if of_weight or of_product_weight or of_bias:
+        raise RuntimeError(f"{_NAME}: argument `{'bias' if of_bias else 'weight'}` requires grad, for which the "
+                           f"operator has no formula; call dorajit.{_NAME}")
+    if of_magnitude and not keeps_inner:
+        raise RuntimeError(f"{_NAME}: argument `magnitude` requires grad, for which inner is needed; pass "
+                           "keeps_inner=True")
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+    ctx.wanted = wanted = of_x, of_a, of_b, of_magnitude
+    ctx.scale, ctx.dtype, ctx.x_dtype = scale, dtype, x.dtype
+    ctx.save_for_backward(x if of_a or sum(wanted) > 1 else None, product_weight, lora_A, lora_B, magnitude,
+                          low if of_b else None, inner if of_magnitude else None, factor,
+                          divisor if of_magnitude else None)
+
+
+def _differentiate(ctx, d_out, *_):
+    if d_out is None:
+        return (None,) * 10
+    x, weight, lora_A, lora_B, magnitude, *made = ctx.saved_tensors
+    wanted, scale = ctx.wanted, ctx.scale
+    if torch.is_grad_enabled():  # gradients of gradients
+        trained = lora_A, lora_B, magnitude
+        with torch.no_grad():
+            saved = x, weight, lora_A.to(ctx.dtype), lora_B.to(ctx.dtype), *made
+        with precision.without_autocast(d_out.device.type):
+            found = linear.gradients(wanted, d_out, *linear.with_graph(wanted, saved, trained, scale), scale,
+                                     ctx.x_dtype, [one.dtype for one in trained])
+    else:
+        given = iter(_ops.dora_linear_backward(d_out, x if wanted[1] else None, weight, lora_A, lora_B, magnitude,
+                                               *made, scale, ctx.dtype, ctx.x_dtype, wanted))
+        found = [next(given) if want else None for want in wanted]
+    d_x, d_a, d_b, d_magnitude = found
+    return d_x, None, None, d_a, d_b, d_magnitude, None, None, None, None
+
+
+for _name, _schema, _run, _fake in ((_NAME, _SCHEMA, _forward, _fake_forward),
+                                    (f"{_NAME}_backward", _BACKWARD_SCHEMA, _backward, _fake_backward)):
+    _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
+    _library.impl(_name, _run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"dorajit::{_name}", _fake, lib=_library)
+_library.register_autograd(_NAME, _expression, _differentiate, _save)

@@ -1,0 +1,1 @@
+"""Row norms of weights, and the gains that are made of them."""

@@ -1,0 +1,164 @@
+"""The norms of the rows of W + scale B A (arXiv:2603.22276), without B A in memory.
+
+One kernel multiplies, adds and sums tile by tile, and cancels nothing (docs/numerics.md). What it does not
+serve, or serves more slowly, goes by the factored form (dorajit.norms.norm_kernel says which). Nothing is kept from
+call to call.
+"""
+
+import math
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from dorajit import checks, thresholds
+from dorajit.norms import factored_norm, norm_kernel, precision
+from dorajit.operations import eligibility, gain
+from dorajit.operations.eligibility import OPERATOR
+from dorajit.distributed import frameworks
+
+# glibc returns larger blocks to the system, and every use of them faults in each page: temporaries of 64 MB
+# doubled the time of a norm.
+_MOST_BYTES_ON_CPU = 16 << 20
+
+
+def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
+                chunk_mb: Optional[int] = None) -> Tensor:
+    """The L2 norms of the rows of weight + scale * lora_B @ lora_A.
+
+    Sums are float32 (float64 if an argument is that), whatever the types of the arguments and the
+    autocast and TF32 settings of the process. Temporaries stay under the budget, B A is never
+    formed. The result is a constant for autograd, as DoRA wants it.
+
+    Args:
+        weight: [out, in], of any strides; or that of a convolution, [out, in, ...].
+        lora_A: [rank, in], or that of a convolution, [rank, in, ...].
+        lora_B: [out, rank], or [out, rank, 1, ...].
+        scale: a float. With 0, only the weight is read.
+        chunk_mb: the budget; None for get_dora_norm_threshold_mb(), 256 unless set. What cannot be
+            less: rank x rank numbers and a chunk of 64 rows by 64 columns; of a transposed weight, 64 whole
+            rows.
+
+    Any argument may be a DTensor (docs/sharding.md). The call then is a collective one: each rank
+    sums over its part of the weight, which is never gathered.
+
+    Returns:
+        [out], float32 or float64. That of a row with a NaN or an infinity is not finite. Of a DTensor
+        a DTensor, sharded as its rows are.
+
+    Raises:
+        TypeError: an argument is no tensor of real floating point numbers; scale is no float.
+        ValueError: shapes or devices do not go together; chunk_mb is no positive whole number; a
+            parameter that FSDP or ZeRO-3 has taken apart is not gathered.
+    """
+    operands = weight, lora_A, lora_B
+    if eligibility.constant_route(*operands) is OPERATOR:
+        return torch.ops.dorajit.factored_norm(weight.detach(), lora_A.detach(), lora_B.detach(),
+                                               scale, chunk_mb)
+    made = norm_kernel.at_once(*operands, scale) if chunk_mb is None else None
+    return made if made is not None else _computed(*operands, scale, chunk_mb)
+
+
+def _computed(weight, lora_A, lora_B, scale, chunk_mb):
+    scale = checks.scale("weight_norm", scale)
+    budget = thresholds.norm_bytes(chunk_mb)
+    check(weight, lora_A, lora_B)
+    if weight.device.type == "cpu":
+        budget = min(budget, _MOST_BYTES_ON_CPU)
+    if any(map(frameworks.is_dtensor, (weight, lora_A, lora_B))):
+        from dorajit.norms import dtensor_norm
+        return dtensor_norm.weight_norm(weight, lora_A, lora_B, scale, budget)
+    return norms(*matrices(weight, lora_A, lora_B), scale, budget, sum_type(weight, lora_A, lora_B))
+
+
+def matrices(weight, lora_A, lora_B):
+    """Plain tensors as [out, in], [rank, in] and [out, rank]. Columns are in the order in which the weight has them
+    in memory, so that one in channels_last is not copied."""
+    weight, lora_A, lora_B = weight.detach(), lora_A.detach(), lora_B.detach()
+    if weight.dim() > 2 and not weight.is_contiguous():
+        order = 0, *sorted(range(1, weight.dim()), key=lambda dim: -weight.stride(dim))
+        lora_A = lora_A.reshape(lora_A.shape[:1] + weight.shape[1:]).permute(order)
+        weight = weight.permute(order)
+    return weight.flatten(1), lora_A.flatten(1), lora_B.flatten(1)
+
+
+def sum_type(*operands):
+    """The type in which sums over these tensors are taken."""
+    return torch.float64 if any(one.dtype == torch.float64 for one in operands) else torch.float32
+
+
+def norms(*call):
+    """The norms of plain matrices: (matrix, a, b, scale, budget, dtype) -> one number of that type per row."""
+    made = norm_kernel.norms(*call)
+    return factored_norm.norms(*call) if made is None else made
+
+
+def divisor_and_gain(weight, lora_A, lora_B, magnitude, scale):
+    """What a magnitude of one dimension is divided by for plain matrices (gain.divisor of their weight_norm), and the
+    gain, which is the quotient; both constants for autograd."""
+    if weight.dim() == lora_A.dim() == lora_B.dim() == 2:
+        is_wide = torch.float64 in (weight.dtype, lora_A.dtype, lora_B.dtype)
+        made = norm_kernel.divisor_and_gain(weight, lora_A, lora_B, magnitude, scale,
+                                            torch.float64 if is_wide else torch.float32)
+        if made is not None:
+            return made
+    return gain.with_divisor(magnitude.detach(), _computed(weight, lora_A, lora_B, scale, None))
+
+
+def factors_of_layer(weight, lora_A, lora_B):
+    """The factors that the norm of a layer is made of: as autocast casts them where that is the weight's type, so
+    that it is the norm of what x is multiplied by; else as they are."""
+    a = precision.as_autocast(lora_A.detach())
+    if a.dtype is lora_A.dtype or a.dtype is not weight.dtype:
+        return lora_A, lora_B
+    return a, precision.as_autocast(lora_B.detach())
+
+
+def squares(*call):
+    """The same of their squares, which those of parts of the columns add up to. Rounding may leave them below 0."""
+    made = norm_kernel.norms(*call, squared=True)
+    return factored_norm.squares(*call) if made is None else made
+
+
+def check(weight, lora_A, lora_B):
+    """Raises what weight_norm does for tensors that it does not take."""
+    given = {"weight": weight, "lora_A": lora_A, "lora_B": lora_B}
+    checks.tensors("weight_norm", **given)
+    for name, tensor in given.items():
+        if tensor.is_complex() or tensor.layout is not torch.strided:
+            raise TypeError(f"weight_norm: argument `{name}` has elements of {tensor.dtype} in the "
+                            f"layout {tensor.layout}; pass a dense tensor of real numbers")
+        missing = frameworks.missing(tensor, least_dims=2)
+        if missing:
+            raise ValueError(f"weight_norm: argument `{name}` {missing}")
+        if tensor.dim() < 2:
+            raise ValueError(f"weight_norm: argument `{name}` has shape {tuple(tensor.shape)}; pass a "
+                             "matrix or the weight of a convolution")
+    checks.same_device("weight_norm", **given)
+    columns, rank = math.prod(weight.shape[1:]), lora_A.shape[0]
+    if math.prod(lora_A.shape[1:]) != columns:
+        raise ValueError(f"weight_norm: argument `lora_A` has shape {tuple(lora_A.shape)}, which does "
+                         f"not go with `weight` of {tuple(weight.shape)}; give it "
+                         f"{columns} columns")
+    if (lora_B.shape[0], math.prod(lora_B.shape[1:])) != (weight.shape[0], rank):
+        raise ValueError(f"weight_norm: argument `lora_B` has shape {tuple(lora_B.shape)}, but "
+                         f"`weight` has {weight.shape[0]} rows and `lora_A` a rank of {rank}; give it "
+                         f"({weight.shape[0]}, {rank})")
+
+
+def _operator(weight, lora_A, lora_B, scale, chunk_mb):
+    # Nothing may be kept: compiled code runs this while PyTorch allocates from the pool of a CUDA graph, in
+    # which every tensor that outlives a call must be one of the graph's outputs.
+    return _computed(weight, lora_A, lora_B, scale, chunk_mb)
+
+
+def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):
+    check(weight, lora_A, lora_B)
+    return weight.new_empty(weight.shape[:1], dtype=sum_type(weight, lora_A, lora_B))
+
+
+_library = torch.library.Library("dorajit", "FRAGMENT")
+_library.define("factored_norm(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, "
+                "int? chunk_mb) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+_library.impl("factored_norm", _operator, "CompositeExplicitAutograd")
+torch.library.register_fake("dorajit::factored_norm", _fake_operator, lib=_library)

@@ -1,0 +1,163 @@
+"""Norms of rows by the kernel weight_norm: which calls it serves, and how they reach it."""
+
+import functools
+from typing import NamedTuple
+
+import torch
+
+from dorajit import checks, cpp_extension, errors
+from dorajit.operations import run
+from dorajit.control import state
+from dorajit.operations.table import operations
+
+_weight_norm = operations["weight_norm"]
+_launch = _weight_norm.launch
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+_ALIGNED = 64
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+_TYPES = _HALVES | {torch.float32, torch.float64}
+# Type of a magnitude -> of its gain.
+_GAINS = {one: torch.float32 if one in _HALVES else one for one in _TYPES}
+
+
+class Served(NamedTuple):
+    """Calls that the kernel serves: those for which it is no slower than the factored form, host time included.
+
+    Attributes:
+        device: type of the device.
+        weight, factors: element types.
+        most_rank: the highest rank.
+        is_of_one_type: whether the weight and its factors are to be of one type.
+        copies: whether a weight without rows of contiguous elements, as a transposed one, is copied for it.
+        capability: the least of a CUDA device.
+        before: the least capability that is too high.
+    """
+
+    device: str
+    weight: frozenset
+    factors: frozenset
+    most_rank: int
+    is_of_one_type: bool = False
+    copies: bool = False
+    capability: tuple[int, int] = (0, 0)
+    before: tuple[int, int] = (1000, 0)
+
+
+# Measured: docs/performance.md. Without tensor cores, which multiply float32 factors on sm_90 alone, beyond some rank
+# products cost more than the passes over memory that the kernel saves; up to that rank the kernel's time on a GPU can
+# be half as long again, and the host's is a fifth. The factors of a rank of 0 are of the weight's type.
+SERVED = (
+    Served("cuda", _HALVES, _HALVES, 1024, is_of_one_type=True, copies=True, capability=(8, 0)),
+    Served("cuda", _HALVES | {torch.float32}, {torch.float32}, 384, copies=True, capability=(9, 0), before=(10, 0)),
+    Served("cuda", _TYPES, _TYPES, 16, copies=True, capability=(8, 0)),
+    Served("cpu", _TYPES, _TYPES, 16),
+)
+
+
+def serves(matrix, a, b, dtype):
+    """Whether the kernel takes these matrices for results of that type, and SERVED has them."""
+    given = matrix, a, b
+    if not state.enabled or not matrix.numel() or any(
+            type(one) not in _PLAIN or checks.is_freed(one) for one in given):
+        return False
+    return _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, a.shape[0], _has_rows(matrix))
+
+
+@functools.lru_cache(maxsize=1024)
+def _serves_types(device, matrix, a, b, dtype, rank, has_rows):
+    if len({one is torch.float64 for one in (matrix, a, b, dtype)}) > 1:
+        return False
+    return any(device.type == rule.device and rank <= rule.most_rank
+               and matrix in rule.weight and a in rule.factors and b in rule.factors
+               and not (rule.is_of_one_type and not matrix == a == b)
+               and (rule.copies or has_rows)
+               and _has_capability(device, rule.capability, rule.before) for rule in SERVED)
+
+
+@functools.cache
+def _has_capability(device, least, before):
+    return device.type != "cuda" or least <= torch.cuda.get_device_capability(device) < before
+
+
+def at_once(weight, a, b, scale):
+    """The norms of a call that needs no preparation: of matrices, by a float that is not 0. None for other
+    calls, and for those that are refused, about which nothing has been said yet."""
+    if type(scale) is not float or scale == 0 or not state.enabled:
+        return None
+    for one in (weight, a, b):
+        if type(one) not in _PLAIN or one.dim() != 2 or not one.numel() or checks.is_freed(one):
+            return None
+    dtype = torch.float64 if weight.dtype is torch.float64 else torch.float32
+    if not _serves_types(weight.device, weight.dtype, a.dtype, b.dtype, dtype, a.shape[0], True):
+        return None
+    try:
+        return _launch(weight, a, b, None, dtype, None, None, None, scale)[0]
+    except errors.Error:
+        return None
+
+
+def norms(matrix, a, b, scale, budget, dtype, squared=False):
+    """The norms of the rows of matrix + scale * b @ a, or their squares; None where the factored form is to make
+    them.
+
+    The kernel reads rows of contiguous elements. A matrix that has none is copied so many rows at a time as the
+    budget holds, which changes no bit.
+    """
+    if scale == 0 or not a.shape[0]:
+        a, b = matrix.new_empty((0, matrix.shape[1])), matrix.new_empty((matrix.shape[0], 0))
+    if not serves(matrix, a, b, dtype):
+        return None
+    a, b = (one if _has_rows(one) else one.contiguous() for one in (a, b))
+    if _has_rows(matrix):
+        return _launched(matrix, a, b, scale, dtype, squared)
+    made = matrix.new_empty(matrix.shape[0], dtype=dtype)
+    at_once = max(budget // (matrix.shape[1] * matrix.element_size()) // _ALIGNED, 1) * _ALIGNED
+    for rows in zip(*(one.split(at_once) for one in (matrix, b, made))):
+        if _launched(rows[0].contiguous(), a, rows[1], scale, rows[2], squared) is None:
+            return None
+    return made
+
+
+def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
+    """What the magnitude is divided by, and the quotient, of the rows of matrix + scale * b @ a, whose norms are
+    sums of the element type: as gain.py makes both to the bit, by one launch. None where they are to be made of
+    the norms, which says what is wrong with the tensors as well.
+
+    Args:
+        magnitude: [rows], of matrix's rows.
+    """
+    rank = a.shape[0]
+    if (cpp_extension.module is not None and state.enabled
+            and _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, rank, True)):
+        made = cpp_extension.module.divisor_and_gain(matrix, a, b, magnitude, scale)
+        if made is not None:
+            return made
+    rows, columns = matrix.shape
+    if (scale == 0 or not rank or a.shape[1] != columns or b.shape != (rows, rank) or magnitude.shape[0] != rows
+            or not (_has_rows(matrix) and _has_rows(a) and _has_rows(b) and magnitude.is_contiguous())
+            or checks.is_freed(magnitude) or not serves(matrix, a, b, dtype)):
+        return None
+    try:
+        gains = _GAINS.get(magnitude.dtype)
+        _, _, gain, divisor = _launch(matrix, a, b, magnitude, None, None, gains, gains, scale)
+    except errors.Error:  # the caller makes them of the norms, which raises if the tensors are at fault
+        return None
+    return divisor, gain
+
+
+def _has_rows(matrix):
+    """Whether rows are of contiguous elements and do not overlap."""
+    if matrix.is_contiguous():
+        return True
+    rows, columns = matrix.shape
+    return (columns <= 1 or matrix.stride(1) == 1) and (rows <= 1 or matrix.stride(0) >= columns)
+
+
+def _launched(matrix, a, b, scale, into, squared):
+    """The norms or squares, in a tensor or of an element type; None if no kernel can be launched now."""
+    outputs = (None, into, None, None) if squared else (into, None, None, None)
+    try:
+        made = run.launch(_weight_norm, (matrix, a, b, None), outputs, scale)
+    except errors.CaptureUnsafeError:  # not compiled yet: PyTorch's operations may be captured
+        return None
+    return made if made is None else made[1 if squared else 0]

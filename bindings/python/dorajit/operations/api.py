@@ -1,0 +1,243 @@
+"""The public functions. See docs/python.md and, for the numerics, docs/numerics.md.
+
+The formulas are from arXiv:2603.22276: section 3.1 and appendix C (compose), section 4 (forward and
+inner), section 3.2 and appendix C.2 (backward), section 2 and appendix C.3 (norm assembly).
+"""
+
+from collections.abc import Sequence
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from dorajit import checks
+from dorajit.operations import (autograd, compositions, dispatch, eligibility, expression, routes,
+                                torch_library)
+from dorajit.control import state
+from dorajit.operations.eligibility import AUTOGRAD, EXPRESSION, NATIVE, NOBODY, OPERATOR
+from dorajit.operations.table import operations
+
+# Bound once, since each of them is called on every call.
+_is_compiling = eligibility.is_compiling
+_increment_version = torch.autograd.graph.increment_version
+_who_sees = eligibility.who_sees
+_compose_at_once = operations["compose"].at_once
+_compose_inner, _backward = operations["compose_inner"], operations["backward"]
+_norm_assembly = operations["norm_assembly"]
+
+
+def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
+                       inplace: bool = True) -> Tensor:
+    """(gain - 1) * base + gain * (scale * lora), in one pass over memory.
+
+    Args:
+        lora: [..., out_features], or [N, C, H, W] and the like; any floating point type. Fresh: with
+            `inplace`, nothing else may need its elements any more.
+        base: of lora's shape and device; may be of another floating point type.
+        gain: magnitude / weight norm, broadcastable to lora's shape: [out_features],
+            [1, out_features], [1, C, 1, 1]. It is used in its own type, never rounded to lora's.
+        scale: a float. NaN and infinities propagate.
+        inplace: write the result into lora. Like an operation of PyTorch whose name ends in "_".
+
+    Returns:
+        A tensor of lora's shape and element type; lora itself with `inplace`. It is computed in
+        float32 (float64 if an operand is that) and rounded once. Differentiable.
+
+    Raises:
+        TypeError: an argument is no tensor of floating point numbers; scale is no float.
+        ValueError: shapes or devices do not go together, or lora overlaps another argument.
+        RuntimeError: in place, lora is a leaf that requires grad, or an inference tensor.
+        dorajit.CompileError: a compiler refused the kernel; `log` has what it said.
+        dorajit.CaptureUnsafeError: a CUDA graph is being captured and the kernel is not loaded.
+    """
+    if not _is_compiling():
+        if state.enabled:
+            made = _compose_at_once(lora, base, gain, lora if inplace else True, scale)
+            if type(made) is not int:
+                return made
+        else:
+            made = _who_sees(lora, base, gain, scale)
+        if made == NOBODY:
+            return _alone(lora, base, gain, scale, inplace)
+        if made == AUTOGRAD and eligibility.has_fused_graph(lora):
+            return autograd.compose(lora, base, gain, scale, inplace)
+    route = eligibility.route(lora, base, gain, scale, has_node=True)
+    if route is OPERATOR and _is_compiling():  # the operator checks its arguments
+        return torch_library.compose(lora, base, gain, scale, inplace)
+    scale = _checked("fused_dora_compose", operations["compose"], (lora, base, gain), scale)
+    if inplace:
+        checks.writable("fused_dora_compose", "lora", lora)
+    if route is OPERATOR:
+        return torch_library.compose(lora, base, gain, scale, inplace)
+    result = expression.compose(lora, base, gain, scale)
+    return lora.copy_(result) if inplace else result
+
+
+def _alone(lora, base, gain, scale, inplace):
+    """A call that nobody sees and that does not launch at once."""
+    if not inplace:
+        return compositions.compose(lora, base, gain, scale)
+    checks.not_frozen("fused_dora_compose", "lora", lora)
+    compositions.compose(lora, base, gain, scale, lora)
+    _increment_version(lora)
+    return lora
+
+
+def _checked(function, operation, tensors, scale):
+    """The scale as a float, of a call that does not launch at once.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong.
+        FallbackError: there is no kernel, inside `dorajit.force_native()`.
+    """
+    scale = checks.scale(function, scale)
+    checks.operands(function, operation, tensors)
+    eligibility.allow_expression(function, *operation.given(tensors).values())
+    if tensors[0].is_complex():
+        dispatch.require_native(function, dispatch.plan(operation, tensors))
+    return scale
+
+
+def _called(function, operation, inputs, scale, outputs, more=()):
+    """The outputs of a call whose graph, where one is built, is the operator's; `outputs` as for
+    Operation.launch."""
+    if state.enabled and not _is_compiling():
+        made = operation.at_once(*inputs, *outputs, scale)
+        if type(made) is not int:
+            return made if type(made) is tuple else (made,)
+    route = eligibility.route(*operation.given(inputs).values(), scale)
+    if route is not NATIVE and (route is EXPRESSION or not _is_compiling()):
+        scale = _checked(function, operation, inputs, scale)
+    return routes.outputs(route, operation, inputs, (scale,), more)
+
+
+def fused_dora_compose_autograd(lora: Tensor, base: Tensor, gain: Tensor,
+                                scale: float) -> Tensor:
+    """The composition for training: never in place, with a fused backward pass.
+
+    Saves `scale * lora + base` for the backward pass if gain requires grad, nothing of
+    that size otherwise. With PEFT_DORA_FUSED_BACKWARD=0 the graph is that of the plain expression.
+
+    Args, results and errors as those of fused_dora_compose with inplace=False.
+    """
+    return fused_dora_compose(lora, base, gain, scale, False)
+
+
+def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, gain: Tensor,
+                                 scale: float) -> tuple[Tensor, Tensor]:
+    """The composition, and what its backward pass needs, from one read of the operands.
+
+    Returns:
+        (out, inner): out as fused_dora_compose gives it, inner = scale * lora + base in lora's
+        element type. Both are differentiable.
+
+    Args and errors as those of fused_dora_compose.
+    """
+    tensors = lora, base, gain
+    if not state.fused_backward and eligibility.builds_graph(*tensors):
+        scale = _checked("fused_dora_forward_and_inner", _compose_inner, tensors, scale)
+        return expression.compose_inner(*tensors, scale)
+    return _called("fused_dora_forward_and_inner", _compose_inner, tensors, scale, (True, True))
+
+
+class FusedDoRAComposeFunction:
+    """The composition with its own backward pass, called as a torch.autograd.Function is.
+
+        out = (gain - 1) * base + gain * (scale * lora)
+    """
+
+    @staticmethod
+    def apply(lora: Tensor, base: Tensor, gain: Tensor, scale: float) -> Tensor:
+        """As fused_dora_compose_autograd."""
+        return fused_dora_compose(lora, base, gain, scale, False)
+
+
+def compose_backward(d_out: Tensor, inner: Optional[Tensor], gain: Tensor, scale: float,
+                     needs_lora_grad: bool = True, needs_base_grad: bool = True,
+                     needs_mag_grad: bool = True) -> tuple[Optional[Tensor], ...]:
+    """The gradients of the composition, in one launch.
+
+        d_lora = (gain * scale) * d_out
+        d_base = (gain - 1) * d_out
+        d_mag  = sum of inner * d_out over each channel, along one fixed tree (docs/numerics.md)
+
+    Args:
+        d_out: the gradient of the result; any strides.
+        inner: scale * lora + base of d_out's shape, as fused_dora_forward_and_inner gives it; may be
+            None without needs_mag_grad.
+        gain, scale: as in the forward pass.
+        needs_lora_grad, needs_base_grad, needs_mag_grad: what is to be computed.
+
+    Returns:
+        (d_lora, d_base, d_mag), None for those that are not needed. d_lora and d_base have d_out's
+        type, d_mag the type and shape of gain.
+
+    Errors as those of fused_dora_compose.
+    """
+    wanted = bool(needs_lora_grad), bool(needs_base_grad), bool(needs_mag_grad)
+    if inner is None and needs_mag_grad:
+        raise TypeError("compose_backward: argument `inner` is None, from which the gradient of "
+                        "gain is summed")
+    inputs = d_out, inner if wanted[2] else None, gain
+    return _called("compose_backward", _backward, inputs, scale, wanted,
+                   (wanted, d_out.dtype if isinstance(d_out, Tensor) else None))
+
+
+def fused_norm_assembly(w_norm_sq: Tensor, cross: Tensor, ba_norm_sq: Tensor,
+                        scale: float) -> tuple[Tensor]:
+    """The row norms of W + scale B A from their factored terms.
+
+        norm = sqrt(max((w_norm_sq + 2 scale * cross) + scale^2 * ba_norm_sq, 0))
+
+    Args:
+        w_norm_sq: squared norms of W's rows, [out_features].
+        cross: products of the rows of W and B A, of the same shape and device.
+        ba_norm_sq: squared norms of the rows of B A, of the same shape and device.
+        scale: a float.
+
+    Returns:
+        (norm,), of w_norm_sq's shape and type. NaN stays NaN. Differentiable.
+
+    Errors as those of fused_dora_compose.
+    """
+    terms = w_norm_sq, cross, ba_norm_sq
+    return _called("fused_norm_assembly", _norm_assembly, terms, scale, (True,))
+
+
+def explain_dispatch(lora: Tensor, base: Optional[Tensor] = None, gain: Optional[Tensor] = None,
+                     operation: str = "compose", *, others: Sequence[Optional[Tensor]] = ()
+                     ) -> dispatch.Dispatch:
+    """Whether a call with such tensors would run in a kernel or in plain PyTorch, and why.
+
+    Nothing is computed or compiled.
+
+    Args:
+        lora, base, gain: the operands; for "compose_residual": lora, result and
+            gain, for "backward" and "residual_backward": d_out, inner and gain, for
+            "norm_assembly": w_norm_sq, cross and ba_norm_sq. In general the first inputs of the
+            operation; None for those that it does not have or that are left out.
+        operation: the name of any operation (`dorajit.testing.launch_counts()` has them all).
+        others: its further inputs, as the bias of "compose_residual".
+
+    Returns:
+        Dispatch(path, reason), path being "native" or "torch".
+
+    Raises:
+        TypeError, ValueError: what the call itself would raise; ValueError for another operation.
+    """
+    if not isinstance(operation, str) or operation not in operations:
+        raise ValueError(f"explain_dispatch: argument `operation` is {operation!r}; give one of "
+                         f"{', '.join(map(repr, operations))}")
+    described = operations[operation]
+    given = lora, base, gain, *others
+    count = len(described.inputs)
+    inputs = (given + (None,) * count)[:count]
+    if any(one is not None for one in given[count:]):
+        raise TypeError(f"explain_dispatch: {operation} has {count} tensors, not {len(given)}")
+    tensors = described.given(inputs).values()
+
+    def why_expression():
+        reason = eligibility.why_expression(*tensors)
+        graph = tensors if described.is_composition else ()
+        return eligibility.why_switched_off(*graph) if reason is None else reason
+    return dispatch.explain(described, inputs, why_expression)

@@ -1,0 +1,131 @@
+"""The composition, by itself and over a base result, as nodes of autograd's graph for eager calls.
+
+A node's outputs are the result and `inner = scale * lora + base`, None if the magnitude needs no
+gradient. Forward saves inner and the magnitude, or the magnitude alone. Backward is one launch for all
+gradients that are wanted. inner being an output, a graph of the backward pass leads back through it
+to lora and base, so that a node may be differentiated again.
+"""
+
+import torch
+
+from dorajit import checks
+from dorajit.operations import compositions, eligibility, expression, routes
+from dorajit.control import state
+from dorajit.operations.eligibility import EXPRESSION, OPERATOR, is_compiling
+from dorajit.operations.table import operations
+
+
+def _backward_pass(operation):
+    """What computes the gradients through out, by the route that the gradients at hand take: a backward pass
+    asks anew who observes it."""
+    at_once, places = operation.at_once, expression.places_of_types(operation)
+
+    def backward(d_out, inner, gain, scale, wanted, *types):
+        inputs = d_out, inner if wanted[2] else None, gain
+        if state.enabled and not is_compiling():
+            outputs = [types[place - 1] if want and place else want for place, want in zip(places, wanted)]
+            made = at_once(*inputs, *outputs, scale)
+            if type(made) is not int:
+                return made
+        given = (d_out, gain) if inputs[1] is None else inputs
+        route = eligibility.route(*given, scale)
+        if route is EXPRESSION:
+            eligibility.allow_expression(operation.name, *given)
+        call = operation, inputs, (scale,), (tuple(wanted[:3]), *types)
+        if route is not OPERATOR:
+            return routes.outputs(route, *call)
+        with torch._C.DisableTorchFunctionSubclass():  # as PyTorch's own backward passes
+            return routes.outputs(route, *call)
+    return backward
+
+
+# Name of an operation -> what computes it.
+backward_passes = {name: _backward_pass(operations[name]) for name in {
+    one.backward for one in expression.formulas.values() if one.backward is not None}}
+backward, residual_backward = backward_passes["backward"], backward_passes["residual_backward"]
+
+
+class Compose(torch.autograd.Function):
+    """Of compositions.compose and compositions.compose_inner."""
+
+    @staticmethod
+    def forward(ctx, lora, base, gain, scale, inplace):
+        ctx.scale = scale
+        ctx.types = (base.dtype,)
+        ctx.set_materialize_grads(False)
+        out = lora if inplace else None
+        inner = None
+        if ctx.needs_input_grad[2]:
+            out, inner = compositions.compose_inner(lora, base, gain, scale, out)
+        else:
+            out = compositions.compose(lora, base, gain, scale, out)
+        ctx.save_for_backward(gain, inner)
+        if inplace:
+            ctx.mark_dirty(lora)
+        return out, inner
+
+    @staticmethod
+    def backward(ctx, d_out, d_inner):
+        return *gradients(ctx, d_out, d_inner, backward), None, None
+
+
+class ComposeResidual(torch.autograd.Function):
+    """Of compositions.compose_residual, of which the bias is a constant."""
+
+    @staticmethod
+    def forward(ctx, lora, result, gain, bias, scale):
+        ctx.scale = scale
+        ctx.types = lora.dtype, result.dtype
+        ctx.set_materialize_grads(False)
+        out, inner = compositions.compose_residual(lora, result, gain, bias, scale,
+                                                   ctx.needs_input_grad[2])
+        ctx.save_for_backward(gain, inner)
+        return out, inner
+
+    @staticmethod
+    def backward(ctx, d_out, d_inner):
+        return *gradients(ctx, d_out, d_inner, residual_backward), None, None
+
+
+# What torch.autograd.Function.apply calls when no transform is active.
+_apply = super(torch.autograd.Function, Compose).apply
+_apply_residual = super(torch.autograd.Function, ComposeResidual).apply
+
+
+def compose(lora, base, gain, scale, inplace=False):
+    """That of compositions in a new tensor or in lora's memory, as a node."""
+    if not inplace:
+        return _apply(lora, base, gain, scale, False)[0]
+    checks.writable("fused_dora_compose", "lora", lora)
+    if lora.is_leaf and lora.requires_grad:
+        raise RuntimeError("fused_dora_compose: argument `lora` is a leaf that requires grad, which "
+                           "may not be written in place; pass inplace=False")
+    if lora._is_view() or lora.is_inference():  # of which copy_ knows what is allowed
+        return lora.copy_(compose(lora, base, gain, scale))
+    return _apply(lora, base, gain, scale, True)[0]
+
+
+def compose_residual(lora, result, gain, bias, scale):
+    """That of compositions, as a node."""
+    return _apply_residual(lora, result, gain, bias, scale)[0]
+
+
+def gradients(ctx, d_out, d_inner, through_out):
+    """The gradients for lora, the base result and the magnitude, None where none is needed.
+
+    `ctx` has the magnitude and inner saved, and what else `through_out` takes, which computes what comes
+    through out. d_out and d_inner may be None.
+    """
+    gain, inner = ctx.saved_tensors
+    wanted = ctx.needs_input_grad
+    d_lora = d_base = d_gain = None
+    if d_out is not None:
+        d_lora, d_base, d_gain = through_out(d_out, inner, gain, ctx.scale, wanted, *ctx.types)
+    if d_inner is not None:  # through inner = scale * lora + base
+        if wanted[0]:
+            term = ctx.scale * d_inner
+            d_lora = term if d_lora is None else d_lora + term
+        if wanted[1]:
+            term = d_inner.to(ctx.types[-1])
+            d_base = term if d_base is None else d_base + term
+    return d_lora, d_base, d_gain

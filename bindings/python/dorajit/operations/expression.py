@@ -1,0 +1,278 @@
+"""The operations in plain PyTorch, with the contract of the kernels (docs/numerics.md).
+
+Arithmetic is done in float32, in float64 if an operand is float64, in complex numbers if one is
+complex; results are rounded once. Everything here is differentiable as often as one likes, and works
+on any device, layout and tensor subclass and under torch.func. Above each stands what else PyTorch has to
+know of the operation: `formulas` is all that the operators of torch.library are made of.
+"""
+
+import functools
+from typing import Callable, NamedTuple, Optional
+
+import torch
+
+from dorajit.operations.gain import with_divisor
+
+_DENSE = (torch.strided, torch.jagged)
+
+
+class Formula(NamedTuple):
+    """An operation in PyTorch's operations.
+
+    Attributes:
+        compute: (*inputs, *scalars, *more) -> the output, or all of them; `more`, where the operation makes
+            gradients, which of them are wanted and the free element types.
+        result_type: (*inputs) -> the element type of what is computed, but for gradients.
+        free_types: output -> what operators call its element type, which their callers name; other
+            gradients are of the types of the inputs after which they are allocated.
+        gradients: (gradients of the outputs, *inputs, *scalars, wanted) -> those of the inputs, None where
+            they are not wanted.
+        backward: instead of it for a composition, the operation of its backward pass, which is given inner.
+    """
+
+    compute: Callable
+    result_type: Callable
+    free_types: dict[str, str]
+    gradients: Optional[Callable]
+    backward: Optional[str]
+
+
+formulas = {}  # name of an operation -> its Formula
+
+
+def _formula(name, result_type=lambda first, *_: first.dtype, free_types=(), gradients=None, backward=None):
+    """Registers what it stands above."""
+    def register(compute):
+        formulas[name] = Formula(compute, result_type, dict(free_types), gradients, backward)
+        return compute
+    return register
+
+
+def output_types(operation, inputs, more=(), num_outputs=None):
+    """The element type of each output of a call, None where it is left out.
+
+    Args:
+        more: as for Formula.compute.
+        num_outputs: how many there are, where it makes no gradients; None: those that are required.
+    """
+    if operation.makes_gradients:
+        wanted = more[0]
+        return [None if not want else more[place] if place else inputs[model].dtype for place, model, want
+                in zip(places_of_types(operation), operation.models, wanted)]
+    formula = formulas.get(operation.name)
+    if num_outputs is None:
+        num_outputs = operation.num_required
+    dtype = formula.result_type(*inputs) if formula else inputs[0].dtype
+    return [dtype] * num_outputs + [None] * (len(operation.outputs) - num_outputs)
+
+
+@functools.cache
+def places_of_types(operation):
+    """By output of an operation that makes gradients: where its element type stands in `more`, 0 if it is
+    not free."""
+    formula = formulas.get(operation.name)
+    places = {name: place for place, name in enumerate(formula.free_types if formula else (), 1)}
+    return [places.get(one.name, 0) for one in operation.outputs]
+
+
+def outputs(operation, inputs, scalars, more=(), num_outputs=None):
+    """The outputs of an operation, None for those that are left out as for output_types; or None if the
+    operation has no formula here."""
+    formula = formulas.get(operation.name)
+    if formula is None:
+        return None
+    made = formula.compute(*inputs, *scalars, *more)
+    if operation.makes_gradients:
+        return tuple(made)
+    made = made if isinstance(made, tuple) else (made,)
+    if num_outputs is None:
+        num_outputs = operation.num_required
+    return made[:num_outputs] + (None,) * (len(operation.outputs) - num_outputs)
+
+
+def compute_type(*tensors):
+    """The element type in which operands of these types are computed."""
+    wanted = torch.float32
+    for tensor in tensors:
+        dtype = tensor.dtype
+        # Types of 8 bits promote with no other.
+        wanted = torch.promote_types(wanted, dtype if dtype.itemsize > 1 else torch.float32)
+    return wanted
+
+
+def sum_type(lora, result):
+    """The element type of result + lora. Types of 8 bits promote with no other, and count for nothing."""
+    if lora.dtype == result.dtype or result.dtype.itemsize == 1:
+        return lora.dtype
+    return result.dtype if lora.dtype.itemsize == 1 else torch.promote_types(lora.dtype, result.dtype)
+
+
+def _widened(*tensors):
+    dtype = compute_type(*tensors)
+    return [(tensor if tensor.layout in _DENSE else tensor.to_dense()).to(dtype)
+            for tensor in tensors]
+
+
+def over(gain, matrix):
+    """The gain without leading dimensions of one element that the matrix does not have."""
+    return gain.reshape(gain.shape[gain.dim() - matrix.dim():]) if gain.dim() > matrix.dim() else gain
+
+
+def rounded(result, dtype):
+    """The result in the element type; what is imaginary is dropped for a real one."""
+    if result.is_complex() and not dtype.is_complex:
+        result = result.real
+    return result.to(dtype)
+
+
+@_formula("compose", backward="backward")
+def compose(lora, base, gain, scale):
+    """(gain - 1) * base + gain * (scale * lora), in lora's element type."""
+    dtype = lora.dtype
+    lora, base, gain = _widened(lora, base, gain)
+    gain = over(gain, lora)
+    return rounded((gain - 1) * base + gain * (scale * lora), dtype)
+
+
+@_formula("compose_inner", backward="backward")
+def compose_inner(lora, base, gain, scale):
+    """compose, and scale * lora + base, both in lora's element type."""
+    dtype = lora.dtype
+    lora, base, gain = _widened(lora, base, gain)
+    gain = over(gain, lora)
+    scaled = scale * lora
+    out = (gain - 1) * base + gain * scaled
+    return rounded(out, dtype), rounded(scaled + base, dtype)
+
+
+def second_backward(gradients, d_out, inner, gain, scale, wanted, is_residual=False):
+    """The gradients of backward, or residual_backward, for d_out, inner and gain; None where `wanted`
+    is false.
+
+    `gradients` are those of d_lora, d_base and d_gain, None where there is none.
+    """
+    types = [None if one is None else one.dtype for one in (d_out, inner, gain)]
+    gain_shape = gain.shape
+    present = [one for one in (d_out, inner, gain, *gradients) if one is not None]
+    widened = iter(_widened(*present))
+    d_out, inner, gain, of_lora, of_base, of_gain = (
+        None if one is None else next(widened) for one in (d_out, inner, gain, *gradients))
+    gain = over(gain, d_out)
+    to_d_out = to_inner = to_gain = None
+    through_gain = torch.zeros_like(d_out)
+    if wanted[0]:
+        to_d_out = torch.zeros_like(d_out)
+    if of_lora is not None:
+        through_gain = through_gain + scale * of_lora.conj() * d_out
+        to_d_out = to_d_out + gain * scale * of_lora if wanted[0] else None
+    if of_base is not None:
+        through_gain = through_gain + of_base.conj() * d_out
+        of_d_out = gain if is_residual else gain - 1
+        to_d_out = to_d_out + of_d_out * of_base if wanted[0] else None
+    if of_gain is not None:
+        of_gain = of_gain.reshape(gain.shape)
+        to_d_out = to_d_out + of_gain * inner if wanted[0] else None
+        to_inner = rounded(of_gain.conj() * d_out, types[1]) if wanted[1] else None
+    if wanted[0]:
+        to_d_out = rounded(to_d_out, types[0])
+    if wanted[2]:
+        to_gain = rounded(through_gain.sum_to_size(gain.shape), types[2]).reshape(gain_shape)
+    return to_d_out, to_inner, to_gain
+
+
+@_formula("backward", free_types={"d_base": "base_dtype"}, gradients=second_backward)
+def backward(d_out, inner, gain, scale, wanted, base_dtype):
+    """The gradients of compose for lora, base and gain; None where `wanted` is false."""
+    dtype, gain_dtype, gain_shape = d_out.dtype, gain.dtype, gain.shape
+    if wanted[2]:
+        d_out, inner, gain = _widened(d_out, inner, gain)
+    else:
+        d_out, gain = _widened(d_out, gain)
+    gain = over(gain, d_out)
+    d_lora = rounded((gain * scale).conj() * d_out, dtype) if wanted[0] else None
+    d_base = rounded((gain - 1).conj() * d_out, base_dtype) if wanted[1] else None
+    d_gain = None
+    if wanted[2]:
+        total = (inner.conj() * d_out).sum_to_size(gain.shape)
+        d_gain = rounded(total, gain_dtype).reshape(gain_shape)
+    return d_lora, d_base, d_gain
+
+
+@_formula("compose_residual", result_type=lambda lora, result, *_: sum_type(lora, result),
+          backward="residual_backward")
+def compose_residual(lora, result, gain, bias, scale, dtype=None):
+    """result + compose over result - bias, and scale * lora + (result - bias), both of the element
+    type or, without one, of that of result + lora; the bias may be None."""
+    dtype = dtype or sum_type(lora, result)
+    lora, result, gain, *biases = _widened(lora, result, gain, *(() if bias is None else (bias,)))
+    gain = over(gain, lora)
+    base = result - over(biases[0].reshape(gain.shape), lora) if biases else result
+    scaled = scale * lora
+    out = result + ((gain - 1) * base + gain * scaled)
+    return rounded(out, dtype), rounded(scaled + base, dtype)
+
+
+@_formula("compose_low_rank", result_type=lambda low, lora_B, result, *_: sum_type(low, result))
+def compose_low_rank(low, lora_B, result, gain, bias, scale):
+    """compose_residual with low @ lora_B^T in the place of lora, whose product is not rounded to their type. A scale
+    of 0 leaves it out."""
+    dtype = sum_type(low, result)
+    low, lora_B = _widened(low, lora_B)
+    product = low @ lora_B.mT if scale != 0 else low.new_zeros(low.shape[:-1] + lora_B.shape[:1])
+    return compose_residual(product, result, gain, bias, scale, dtype)
+
+
+@_formula("residual_backward", free_types={"d_lora": "lora_dtype", "d_result": "result_dtype"},
+          gradients=functools.partial(second_backward, is_residual=True))
+def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype):
+    """The gradients of compose_residual for lora and result, in these types, and gain; None where
+    `wanted` is false."""
+    d_lora, _, d_gain = backward(d_out, inner, gain, scale, (wanted[0], False, wanted[2]), None)
+    d_result = None
+    if wanted[1]:
+        wide, wide_gain = _widened(d_out, gain)
+        d_result = rounded(over(wide_gain, wide).conj() * wide, result_dtype)
+    return None if d_lora is None else d_lora.to(lora_dtype), d_result, d_gain
+
+
+def norm_assembly_backward(gradients, w_norm_sq, cross, ba_norm_sq, scale, wanted):
+    """The gradients of norm_assembly for its terms, given that of the norm; None where `wanted` is false."""
+    d_norm, = gradients
+    terms = w_norm_sq, cross, ba_norm_sq
+    w, cross, ba = _widened(*terms)
+    square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
+    is_kept = square >= 0
+    # No square root, and no derivative of one, of what is not kept.
+    norm = torch.where(is_kept, square, 1).double().sqrt()
+    d_square = torch.where(is_kept, (d_norm.double() / (2 * norm)).to(square.dtype), 0)
+    factors = 1.0, 2.0 * scale, scale * scale
+    return [rounded(factor * d_square, term.dtype) if want else None
+            for factor, term, want in zip(factors, terms, wanted)]
+
+
+@_formula("norm_assembly", gradients=norm_assembly_backward)
+def norm_assembly(w_norm_sq, cross, ba_norm_sq, scale):
+    """sqrt(max((w_norm_sq + 2 scale * cross) + scale^2 * ba_norm_sq, 0)), NaN kept."""
+    dtype = w_norm_sq.dtype
+    w, cross, ba = _widened(w_norm_sq, cross, ba_norm_sq)
+    square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
+    # PyTorch's square root of float32 may be off by a unit; that of float64, rounded, is not.
+    return rounded(square.clamp_min(0).double().sqrt().to(square.dtype), dtype)
+
+
+@_formula("weight_norm", free_types={"norm": "norm_dtype", "norm_square": "square_dtype",
+                                     "gain": "gain_dtype", "divisor": "divisor_dtype"})
+def weight_norm(weight, lora_A, lora_B, magnitude, scale, wanted, *types):
+    """The norms of the rows of weight + scale * lora_B @ lora_A, their squares, magnitude over the
+    norms, and what it was divided by, in these types; None where `wanted` is false.
+
+    In float64, which no setting of the process makes less: squares of what is left of two large terms are
+    summed."""
+    if any(wanted[2:]) and magnitude is None:
+        raise ValueError("weight_norm: the gain is made of argument `magnitude`; pass it")
+    update = lora_B.double() @ lora_A.double()
+    square = (weight.double() + scale * update).square().sum(-1)
+    norm = square.sqrt()
+    divisor, gain = (None, None) if magnitude is None else with_divisor(magnitude, norm)
+    made = norm, square, gain, divisor
+    return tuple(rounded(one, dtype) if want else None for one, want, dtype in zip(made, wanted, types))

@@ -1,0 +1,91 @@
+"""Any operation once, without autograd: by a kernel, or in PyTorch where no kernel will do.
+
+Results that are not given are allocated by PyTorch, with the layout that torch.empty_like gives them.
+"""
+
+import torch
+
+from dorajit import checks, errors
+from dorajit.operations import dispatch, expression
+from dorajit.control import state
+
+
+def launch(operation, inputs, outputs, *scalars):
+    """The outputs of the operation by a kernel, as Operation.launch gives them; None if PyTorch is to do it.
+
+    Args:
+        operation: an Operation.
+        inputs: the tensors, None for those that are left out.
+        outputs: for each a tensor to be written, an element type of a tensor to be allocated, or None.
+
+    Raises:
+        TypeError, ValueError: what is wrong with the inputs.
+        dorajit.Error: what fails whichever way the tensors are given.
+    """
+    if state.enabled:
+        try:
+            return operation.launch(*inputs, *outputs, *scalars)
+        except errors.Error as error:
+            return launch_over_views(error, operation, inputs, outputs, scalars)
+    checks.operands(operation.name, operation, inputs)
+    return None
+
+
+def launch_over_views(error, operation, inputs, outputs, scalars):
+    """As launch, after the error with which the extension refused the tensors as they are."""
+    checks.operands(operation.name, operation, inputs)
+    if all(one is None for one in outputs):
+        return None
+    unfit = next(filter(None, map(dispatch.unfit, operation.given(inputs), operation.given(inputs).values())),
+                 None)
+    if unfit is not None:
+        dispatch.require_native(operation.name, dispatch.Plan(unfit))
+        return None
+    made = allocated(operation, inputs, outputs)
+    answer = dispatch.retry(error, operation, inputs, made)
+    if answer.strides_only and operation.makes_gradients:
+        inputs = tuple(one if one is None else one.contiguous() for one in inputs)
+        made = allocated(operation, inputs, outputs)
+        answer = dispatch.plan(operation, inputs, made)
+    if answer.reason is not None:
+        dispatch.require_native(operation.name, answer)
+        return None
+    operation.launch(*answer.operands, *scalars)
+    return made if len(made) > 1 else made[0]
+
+
+def outputs(operation, inputs, scalars, more=(), num_outputs=None):
+    """All outputs of an operation, None for those that are left out: `more` and `num_outputs` as for
+    expression.output_types.
+
+    Raises:
+        dorajit.UnsupportedError: no kernel takes the inputs, and the operation is no expression of
+            PyTorch's.
+    """
+    types = expression.output_types(operation, inputs, more, num_outputs)
+    if operation.makes_gradients:
+        inputs = operation.needed(inputs, types[-1] is not None)
+    made = launch(operation, inputs, types, *scalars)
+    if made is None:
+        made = expression.outputs(operation, inputs, scalars, more, num_outputs)
+    elif len(types) == 1:
+        made = (made,)
+    if made is None:
+        raise errors.UnsupportedError(f"{operation.name}: no kernel takes these tensors, and PyTorch has no "
+                                      "expression of it", errors.UNSUPPORTED)
+    return made
+
+
+def allocated(operation, inputs, outputs):
+    """The outputs with tensors for element types."""
+    return tuple(
+        new_output(operation, operand, inputs, output) if isinstance(output, torch.dtype) else output
+        for operand, output in zip(operation.outputs, outputs))
+
+
+def new_output(operation, output, inputs, dtype):
+    """A tensor for an output, like the first input of the same dimensions if there is one."""
+    model = operation.model_of(output, inputs)
+    if model is not None:
+        return torch.empty_like(model, dtype=dtype)
+    return inputs[0].new_empty(operation.shape_of(output, inputs), dtype=dtype)

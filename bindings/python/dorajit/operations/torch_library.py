@@ -1,0 +1,230 @@
+"""The operators dorajit::* of torch.library, for torch.compile, torch.export and dispatch modes.
+
+Each operation of the library is one, with its inputs, its scale and, where it makes gradients, which are
+wanted and the element types of those that are free:
+
+    dorajit::compose(lora, base, gain, scale) -> out
+    dorajit::compose_inner(lora, base, gain, scale) -> (out, inner)
+    dorajit::backward(d_out, inner?, gain, scale, wanted, base_dtype) -> the gradients wanted
+
+One more is there for an output that may be left out, as `compose_residual_inner` beside
+`compose_residual`, and `compose_(lora!, base, gain, scale)` writes into lora's memory. Each runs a kernel
+where one will do and PyTorch elsewhere, as the functions do. Those that autograd knows a backward pass
+for are differentiable; that of a composition is dorajit::backward or residual_backward.
+"""
+
+import functools
+
+import torch
+
+from dorajit import checks
+from dorajit.operations import autograd, compositions, eligibility, expression, registration, run
+from dorajit.operations.table import operations
+
+_ops = torch.ops.dorajit
+_library = registration.Library("dorajit", "DEF")
+
+
+# --- schemas, and what they run ------------------------------------------------------------------
+
+
+def _schema(name, operation, num_outputs):
+    inputs = [f"Tensor{'' if one.is_required else '?'} {one.name}" for one in operation.inputs]
+    inputs += [f"float {one}" for one in operation.scalars]
+    if operation.makes_gradients:
+        formula = expression.formulas.get(operation.name)
+        types = [f"ScalarType {one}" for one in (formula.free_types.values() if formula else ())]
+        return f"{name}({', '.join([*inputs, 'bool[] wanted', *types])}) -> Tensor[]"
+    results = ", ".join(["Tensor"] * num_outputs)
+    return f"{name}({', '.join(inputs)}) -> {results if num_outputs == 1 else f'({results})'}"
+
+
+def _returned(operation, outputs):
+    """The outputs that are there, as an operator returns them."""
+    made = [one for one in outputs if one is not None]
+    return made if operation.makes_gradients else made[0] if len(made) == 1 else tuple(made)
+
+
+def _laid_out(result, like):
+    """The result with the strides that the fake implementations promise."""
+    if like is None:
+        return result.contiguous()
+    if like.layout is not torch.strided:
+        return result
+    strides = torch.empty_like(like, device="meta").stride()  # which takes no memory
+    if result.stride() == strides:
+        return result
+    return torch.empty_strided(like.shape, strides, dtype=result.dtype, device=result.device).copy_(result)
+
+
+def _split(operation, arguments):
+    """The inputs, the scalars, and what follows them."""
+    count = len(operation.inputs)
+    after = count + len(operation.scalars)
+    return arguments[:count], arguments[count:after], arguments[after:]
+
+
+def _run(operation, num_outputs, *arguments):
+    inputs, scalars, more = _split(operation, arguments)
+    outputs = run.outputs(operation, inputs, scalars, more, num_outputs)
+    return _returned(operation, [None if one is None else _laid_out(one, operation.model_of(operand, inputs))
+                                 for operand, one in zip(operation.outputs, outputs)])
+
+
+def _fake(operation, num_outputs, *arguments):
+    inputs, _, more = _split(operation, arguments)
+    checks.operands(operation.name, operation, inputs)
+    types = expression.output_types(operation, inputs, more, num_outputs)
+    return _returned(operation, [None if dtype is None else run.new_output(operation, operand, inputs, dtype)
+                                 for operand, dtype in zip(operation.outputs, types)])
+
+
+def _expression(operation, num_outputs, *arguments):
+    inputs, scalars, more = _split(operation, arguments)
+    checks.operands(operation.name, operation, inputs)
+    return _returned(operation, expression.outputs(operation, inputs, scalars, more, num_outputs))
+
+
+def _compose_into(lora, base, gain, scale):
+    checks.not_frozen("compose_", "lora", lora)
+    compositions.compose(lora, base, gain, scale, lora)
+
+
+def _fake_compose_into(*arguments):
+    _fake(operations["compose"], 1, *arguments)
+
+
+# --- how they are differentiated -----------------------------------------------------------------
+
+class _Composition:
+    """How the composition is differentiated, with and without inner as an output, by itself or over a
+    base result.
+
+    Operands are lora, the base result, gain, and more that have no gradients, the scale last.
+    """
+
+    def __init__(self, compose_inner, backward, types):
+        self._compose_inner = compose_inner  # name of the operator
+        self._backward = backward            # of autograd
+        self._types = types                  # (lora, base) -> what backward takes
+
+    def _keep(self, ctx, inputs):
+        lora, base, _, *more = inputs
+        if any(ctx.needs_input_grad[3:]):
+            raise RuntimeError("compose_residual: argument `bias` requires grad, for which the operator "
+                               "has no formula; call dorajit.fused_dora_compose_residual")
+        ctx.scale, ctx.types, ctx.more = more[-1], self._types(lora, base), len(more)
+
+    def save(self, ctx, inputs, output):
+        self._keep(ctx, inputs)
+        lora, base, gain, *biases, _ = inputs
+        # inner is computed again, if it is needed: callers that know they need it use the other form.
+        ctx.save_for_backward(gain, *((lora, base, *biases) if ctx.needs_input_grad[2] else ()))
+
+    def differentiate(self, ctx, d_out):
+        gain, *operands = ctx.saved_tensors
+        inner = None
+        if operands:
+            lora, base, *biases = operands
+            inner = getattr(_ops, self._compose_inner)(lora, base, gain, *biases, ctx.scale)[1]
+        found = self._backward(d_out, inner, gain, ctx.scale, ctx.needs_input_grad, *ctx.types)
+        return *found, *(None,) * ctx.more
+
+    def save_inner(self, ctx, inputs, output):
+        self._keep(ctx, inputs)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(inputs[2], output[1] if ctx.needs_input_grad[2] else None)
+
+    def differentiate_inner(self, ctx, d_out, d_inner):
+        return *autograd.gradients(ctx, d_out, d_inner, self._backward), *(None,) * ctx.more
+
+
+class _ByFormula:
+    """How an operation is differentiated whose formula has `gradients`."""
+
+    def __init__(self, operation, gradients):
+        self._operation, self._gradients = operation, gradients
+
+    def save(self, ctx, inputs, output):
+        tensors, ctx.scalars, ctx.more = _split(self._operation, inputs)
+        ctx.save_for_backward(*tensors)
+
+    def differentiate(self, ctx, *given):
+        if self._operation.makes_gradients:
+            given, wanted = iter(given[0]), ctx.more[0]
+            given = [next(given) if want else None for want in wanted]
+        tensors = ctx.saved_tensors
+        found = self._gradients(given, *tensors, *ctx.scalars, ctx.needs_input_grad[:len(tensors)])
+        return *found, *(None,) * (len(ctx.scalars) + len(ctx.more))
+
+
+def _derivative(operation, num_outputs):
+    """(differentiate, save) for torch.library.register_autograd; None: it has no formula here, or its results
+    are constants."""
+    formula = expression.formulas.get(operation.name)
+    if formula is None or (formula.gradients is None and formula.backward is None):
+        return None
+    if formula.gradients is not None:
+        by_formula = _ByFormula(operation, formula.gradients)
+        return by_formula.differentiate, by_formula.save
+    backward = operations[formula.backward]
+    free = expression.formulas[formula.backward].free_types
+    composition = _Composition(
+        f"{operation.name.removesuffix('_inner')}_inner", autograd.backward_passes[formula.backward],
+        lambda *of: tuple(one.dtype for one, output in zip(of, backward.outputs) if output.name in free))
+    if num_outputs > 1:
+        return composition.differentiate_inner, composition.save_inner
+    return composition.differentiate, composition.save
+
+
+# --- registration --------------------------------------------------------------------------------
+
+def _define(name, schema, run_it, fake):
+    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    # Below autograd and for every device: what has no kernels there runs in PyTorch.
+    _library.impl(name, run_it, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"dorajit::{name}", fake, lib=_library)
+
+
+def _variants(operation):
+    """Name -> how many outputs it makes."""
+    required = operation.num_required
+    yield operation.name, required
+    if required:
+        for count, output in enumerate(operation.outputs[required:], required + 1):
+            yield f"{operation.name}_{output.name}", count
+
+
+for _operation in operations.values():
+    for _name, _count in _variants(_operation):
+        _define(_name, _schema(_name, _operation, _count), functools.partial(_run, _operation, _count),
+                functools.partial(_fake, _operation, _count))
+        if _pair := _derivative(_operation, _count):
+            _library.register_autograd(_name, functools.partial(_expression, _operation, _count), *_pair)
+        elif _operation.name in expression.formulas:
+            _library.register_constant(_name)
+_define("compose_", "compose_(Tensor(a!) lora, Tensor base, Tensor gain, float scale) -> ()",
+        _compose_into, _fake_compose_into)
+# Of the two that which keeps inner: the other keeps lora, to be written.
+_library.register_in_place("compose_", lambda *operands: _ops.compose_inner(*operands)[0])
+
+
+# --- calls through them --------------------------------------------------------------------------
+
+def compose(lora, base, gain, scale, inplace):
+    """fused_dora_compose as an operator; traceable."""
+    if inplace:
+        if eligibility.builds_graph(lora, base, gain):
+            return lora.copy_(compose(lora, base, gain, scale, False))
+        _ops.compose_(lora, base, gain, scale)
+        return lora
+    if eligibility.keeps_inner(gain):
+        return _ops.compose_inner(lora, base, gain, scale)[0]
+    return _ops.compose(lora, base, gain, scale)
+
+
+def compose_residual(lora, result, gain, bias, scale):
+    """As compose, for fused_dora_compose_residual."""
+    if eligibility.keeps_inner(gain):
+        return _ops.compose_residual_inner(lora, result, gain, bias, scale)[0]
+    return _ops.compose_residual(lora, result, gain, bias, scale)

@@ -1,0 +1,1 @@
+"""What is used beside training: the command line, budgets of memory."""

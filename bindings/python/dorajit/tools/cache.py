@@ -1,0 +1,69 @@
+"""Winners and compiled kernels on disk, as this process and all others of this user share them."""
+
+import contextlib
+import os
+from typing import Any, Union
+
+from dorajit.tools import program
+
+
+def _named(function, path):
+    """The absolute path, which is not taken for an option."""
+    try:
+        return os.path.abspath(os.fsdecode(path))
+    except TypeError:
+        raise TypeError(f"cache.{function}: argument `path` is a {type(path).__name__}; pass the name of "
+                        "a file") from None
+
+
+class Cache:
+    """The cache folder and the tuning database in it (docs/tuning_database.md)."""
+
+    @property
+    def path(self) -> str:
+        """The folder; see DORAJIT_CACHE_DIR in docs/environment.md."""
+        return program.run("cache", "path")["folder"]
+
+    @property
+    def database(self) -> str:
+        """The file of the tuning database, which may not exist yet."""
+        return program.run("cache", "path")["database"]
+
+    def winners(self) -> dict[str, Any]:
+        """What `dorajit show --json` says: the database, and the winners so far."""
+        return program.run("show")
+
+    def stats(self) -> dict[str, int]:
+        """How much there is: trials, winners, artifacts (compiled kernels), artifact_bytes."""
+        shown = program.run("show")
+        sizes = []
+        for folder, _, names in os.walk(os.path.join(self.path, "artifacts")):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    sizes.append(os.path.getsize(os.path.join(folder, name)))
+        return {"trials": shown["database"]["trials"], "winners": len(shown["winners"]),
+                "artifacts": len(sizes), "artifact_bytes": sum(sizes)}
+
+    def export_to(self, path: Union[str, os.PathLike]) -> None:
+        """Writes what was measured to a file of text that other machines can import.
+
+        Raises:
+            TypeError: `path` names no file.
+            dorajit.CacheError: the file cannot be written; the message says why.
+        """
+        program.run("export", "--out", _named("export_to", path))
+
+    def import_from(self, *paths: Union[str, os.PathLike]) -> dict[str, Any]:
+        """Adds what other machines exported. Returns the report of `dorajit import --json`.
+
+        Raises:
+            TypeError: one of `paths` names no file.
+            dorajit.CacheError: a file cannot be read, or holds something else.
+        """
+        return program.run("import", *(_named("import_from", path) for path in paths))
+
+    def __repr__(self):
+        return "dorajit.cache"
+
+
+cache = Cache()
