@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "cache/trial_files.h"
-#include "cache/tuning_store.h"
+#include "cache/database/trial_files.h"
+#include "cache/database/tuning_store.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/launch/plan_table.h"
 

@@ -25,7 +25,7 @@ if(TARGET dorajit_cli)
     set(bindir \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")
     set(docdir \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}\")
     foreach(unit dorajitd.service dorajitd.socket)
-      configure_file(\"${PROJECT_SOURCE_DIR}/bindings/daemon/systemd/\${unit}.in\"
+      configure_file(\"${PROJECT_SOURCE_DIR}/apps/daemon/systemd/\${unit}.in\"
         \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/systemd/user/\${unit}\" @ONLY)
     endforeach()")
 endif()

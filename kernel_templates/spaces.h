@@ -39,7 +39,7 @@ std::vector<Config> config_space(const Variant& variant, const SpaceTraits& trai
                                  int vector_width, SpaceKind kind, const Sizes& sizes);
 
 // How badly a config, which may have won elsewhere, fits the sizes on a device like that: in
-// factors of two of distance between sizes (autotune/nearest_winner.h). 0 if it fits.
+// factors of two of distance between sizes (autotune/sources/nearest_winner.h). 0 if it fits.
 double misfit(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
               const Config& config);
 

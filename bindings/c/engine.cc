@@ -26,8 +26,8 @@ Status create(const dorajit_engine_options* options, dorajit_engine** engine) {
   DORAJIT_TRY(require(engine, "engine_create", "engine", "pass where the new engine goes"));
   *engine = nullptr;
   DORAJIT_ASSIGN(const Settings settings, settings_from_options(options));
-  DORAJIT_ASSIGN(Composition composition, compose_application_engine(settings));
-  *engine = std::make_unique<dorajit_engine>(settings, std::move(composition)).release();
+  DORAJIT_ASSIGN(autotune::EngineParts parts, autotune::make_application_engine(settings));
+  *engine = std::make_unique<dorajit_engine>(settings, std::move(parts)).release();
   return {};
 }
 
@@ -57,9 +57,9 @@ Status read_statistics(const dorajit_engine* engine, dorajit_statistics* statist
 }  // namespace dorajit::bindings
 
 dorajit::Result<dorajit::Engine*> dorajit_engine::renew() {
-  DORAJIT_ASSIGN(dorajit::bindings::Composition composition,
-                 dorajit::bindings::compose_application_engine(settings_));
-  return composition_.renew(std::move(composition)).engine.get();
+  DORAJIT_ASSIGN(dorajit::autotune::EngineParts parts,
+                 dorajit::autotune::make_application_engine(settings_));
+  return parts_.renew(std::move(parts)).engine.get();
 }
 
 dorajit_status dorajit_engine_create(const dorajit_engine_options* options, dorajit_engine** engine,

@@ -51,7 +51,7 @@ lint_python() {
 # build tree, or PEFT's own DoRA tests; with another version of PEFT than the environment's. Arguments are
 # pytest's.
 test_python() {
-  local tree=$root/build/release/bindings other='' tests=("$python" -m pytest -q -p no:cacheprovider)
+  local tree=$root/build/release other='' tests=("$python" -m pytest -q -p no:cacheprovider)
   has_python || return 0
   while [[ ${1:-} == --peft || ${1:-} == --upstream ]]; do
     if [[ $1 == --peft ]]; then
@@ -64,7 +64,7 @@ test_python() {
     shift
   done
   say "testing the Python package"
-  (cd "$root" && PYTHONPATH=${other:+$other:}$tree/python PATH=$tree/cli:$PATH \
+  (cd "$root" && PYTHONPATH=${other:+$other:}$tree/bindings/python PATH=$tree/apps/cli:$PATH \
     DORAJIT_UPSTREAM=$state/upstream "${tests[@]}" "$@")
 }
 

@@ -29,7 +29,7 @@ inline constexpr int kMostCpuThreads = 1'000'000;
 
 struct Settings {
   std::string cache_dir;   // absolute; empty: nothing is kept on disk
-  std::string tuning_dir;  // of the database and its locks; compose_engine() derives it
+  std::string tuning_dir;  // of the database and its locks; make_engine() derives it
   std::string daemon_dir;  // absolute; where the daemon listens; empty: the usual place
   std::int64_t cache_max_bytes = std::int64_t{1} << 30;  // of compiled kernels there
   bool trust_group = false;       // groups that may write what is there may run code here

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "tests/cli/cli_sandbox.h"
+#include "tests/apps/cli/cli_sandbox.h"
 
 namespace dorajit::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dorajit/dorajit.h"
-#include "tests/bindings/c_abi_fixture.h"
+#include "tests/bindings/c/c_abi_fixture.h"
 
 namespace dorajit::bindings {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "autotune/protocol/line_splitter.h"
-#include "autotune/protocol/messages.h"
+#include "autotune/service/protocol/line_splitter.h"
+#include "autotune/service/protocol/messages.h"
 
 namespace dorajit::autotune::protocol {
 namespace {

@@ -1,7 +1,7 @@
 // CUDA graphs: while a stream is captured nothing is compiled, tuned or loaded.
 #include <array>
 
-#include "bindings/composition.h"
+#include "autotune/engine_factory.h"
 #include "kernel_templates/partial_sums.h"
 #include "tests/gpu/gpu_fixture.h"
 #include "tests/gpu/graphs.h"
@@ -21,7 +21,7 @@ class Capture : public GpuTest {
     Settings settings = *Settings::from_environment();
     settings.cache_dir.clear();
     settings.tune_policy = TunePolicy::kOff;
-    composition_ = bindings::compose_engine(settings);
+    parts_ = autotune::make_engine(settings);
   }
 
   // An f32 operand with the value in every element.
@@ -55,7 +55,7 @@ class Capture : public GpuTest {
     EXPECT_EQ(driver.primary_context_retain(&context, 0), driver::kCudaSuccess);
     const driver::ScopedContext scope(driver, context);
     EXPECT_EQ(graphs_.begin(stream(), 0), 0);
-    const Status captured = composition_.engine->run(call, stream());
+    const Status captured = parts_.engine->run(call, stream());
     EXPECT_EQ(graphs_.end(stream(), &graph), 0) << "a refusal must leave the capture valid";
     driver.primary_context_release(0);
     return captured;
@@ -75,7 +75,7 @@ class Capture : public GpuTest {
   CuStream stream() const { return static_cast<CuStream>(device_->own_stream()); }
 
   Graphs graphs_;
-  bindings::Composition composition_;
+  autotune::EngineParts parts_;
   std::vector<std::unique_ptr<device::Buffer>> buffers_;
   void* executable_ = nullptr;
 };
@@ -91,9 +91,9 @@ TEST_F(Capture, RefusesAnUnknownProblemAndReplaysAKnownOne) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, StatusCode::kCaptureUnsafe);
   EXPECT_NE(refused.error().message.find("dorajit_warmup"), std::string::npos);
-  EXPECT_EQ(composition_.engine->statistics().compilations, 0);
+  EXPECT_EQ(parts_.engine->statistics().compilations, 0);
 
-  ASSERT_TRUE(composition_.engine->warm_up(call));
+  ASSERT_TRUE(parts_.engine->warm_up(call));
   const Status captured = capture(call, graph);
   ASSERT_TRUE(captured) << captured.error().message;
   expect_all(operands[3], 0);
@@ -117,7 +117,7 @@ TEST_F(Capture, ReplaysASumThatTakesTwoLaunches) {
                           .scalars = {&scale, 1},
                           .workspace = workspace.data,
                           .workspace_bytes = bytes};
-  ASSERT_TRUE(composition_.engine->run(call, stream()));
+  ASSERT_TRUE(parts_.engine->run(call, stream()));
   ASSERT_TRUE(device_->synchronize(stream()));
   void* graph = nullptr;
   const Status captured = capture(call, graph);

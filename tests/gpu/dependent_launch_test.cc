@@ -2,7 +2,7 @@
 // same, and the next call for both.
 #include <gtest/gtest.h>
 
-#include "autotune/scratch_operands.h"
+#include "autotune/search/scratch_operands.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "tests/conformance/variant_lists.h"

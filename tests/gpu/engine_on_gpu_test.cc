@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "bindings/composition.h"
+#include "autotune/engine_factory.h"
 #include "tests/gpu/gpu_fixture.h"
 
 namespace dorajit::tests {
@@ -44,11 +44,11 @@ class EngineOnGpu : public GpuTest {
     if (!folder_.empty()) std::filesystem::remove_all(folder_);
   }
 
-  bindings::Composition compose(TunePolicy policy = TunePolicy::kFirstUse) {
+  autotune::EngineParts make_parts(TunePolicy policy = TunePolicy::kFirstUse) {
     Settings settings = *Settings::from_environment();
     settings.cache_dir = folder_.string();
     settings.tune_policy = policy;
-    return bindings::compose_engine(settings);
+    return autotune::make_engine(settings);
   }
 
   TensorView view(std::size_t index, std::int64_t rows = kRows) const {
@@ -77,7 +77,7 @@ class EngineOnGpu : public GpuTest {
 TEST_F(EngineOnGpu, TunesOnFirstUseAndASecondEngineDoesNeitherTuneNorCompile) {
   auto start = std::chrono::steady_clock::now();
   {
-    auto first = compose();
+    auto first = make_parts();
     const auto status = run(*first.engine, operands());
     ASSERT_TRUE(status) << status.error().message;
     ASSERT_TRUE(device_->synchronize(nullptr));
@@ -86,7 +86,7 @@ TEST_F(EngineOnGpu, TunesOnFirstUseAndASecondEngineDoesNeitherTuneNorCompile) {
     std::printf("cold first launch (compile, verify, tune): %.1f ms\n", milliseconds_since(start));
   }
   start = std::chrono::steady_clock::now();
-  auto second = compose();
+  auto second = make_parts();
   ASSERT_TRUE(run(*second.engine, operands()));
   ASSERT_TRUE(device_->synchronize(nullptr));
   std::printf("warm first launch (new engine, same process): %.2f ms\n", milliseconds_since(start));
@@ -96,60 +96,59 @@ TEST_F(EngineOnGpu, TunesOnFirstUseAndASecondEngineDoesNeitherTuneNorCompile) {
 }
 
 TEST_F(EngineOnGpu, RefusesMemoryThatTheGpuCannotReach) {
-  auto composition = compose(TunePolicy::kOff);
+  auto parts = make_parts(TunePolicy::kOff);
   std::vector<float> host(kRows * kCols);
   auto tensors = operands();
   tensors[1].data = host.data();
-  const auto status = run(*composition.engine, tensors);
+  const auto status = run(*parts.engine, tensors);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, StatusCode::kWrongDevice);
   EXPECT_NE(status.error().message.find("`base`"), std::string::npos) << status.error().message;
 }
 
 TEST_F(EngineOnGpu, RefusesADeviceThatIsNotThere) {
-  auto composition = compose(TunePolicy::kOff);
+  auto parts = make_parts(TunePolicy::kOff);
   auto tensors = operands();
   for (auto& tensor : tensors) tensor.device.ordinal = 63;
-  const auto status = run(*composition.engine, tensors);
+  const auto status = run(*parts.engine, tensors);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, StatusCode::kInvalidArgument);
 }
 
 TEST_F(EngineOnGpu, WorksOnThreadsThatHaveNoContext) {
-  auto composition = compose(TunePolicy::kOff);
+  auto parts = make_parts(TunePolicy::kOff);
   std::vector<std::thread> threads;
   std::atomic<int> succeeded{0};
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      for (int call = 0; call < 50; ++call)
-        succeeded += run(*composition.engine, operands()) ? 1 : 0;
+      for (int call = 0; call < 50; ++call) succeeded += run(*parts.engine, operands()) ? 1 : 0;
     });
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(succeeded, 400);
   EXPECT_TRUE(device_->synchronize(nullptr));
-  EXPECT_EQ(composition.engine->statistics().compilations, 1);
+  EXPECT_EQ(parts.engine->statistics().compilations, 1);
 }
 
 TEST_F(EngineOnGpu, ReportsTheCpuTimeOfALaunch) {
-  auto composition = compose(TunePolicy::kOff);
-  ASSERT_TRUE(run(*composition.engine, operands()));
+  auto parts = make_parts(TunePolicy::kOff);
+  ASSERT_TRUE(run(*parts.engine, operands()));
   constexpr int kCalls = 500;
   ASSERT_TRUE(device_->synchronize(nullptr));
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < kCalls; ++i) ASSERT_TRUE(run(*composition.engine, operands()));
+  for (int i = 0; i < kCalls; ++i) ASSERT_TRUE(run(*parts.engine, operands()));
   std::printf("CPU time of one call: %.2f us\n", milliseconds_since(start) * 1e3 / kCalls);
   EXPECT_TRUE(device_->synchronize(nullptr));
 }
 
 TEST_F(EngineOnGpu, ASecondEngineOpensNoSecondTuningForTheSameProblemAcrossThreads) {
-  auto composition = compose();
+  auto parts = make_parts();
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] { EXPECT_TRUE(run(*composition.engine, operands())); });
+    threads.emplace_back([&] { EXPECT_TRUE(run(*parts.engine, operands())); });
   }
   for (auto& thread : threads) thread.join();
-  EXPECT_EQ(composition.engine->statistics().tuned_problems, 1);
+  EXPECT_EQ(parts.engine->statistics().tuned_problems, 1);
 }
 
 }  // namespace

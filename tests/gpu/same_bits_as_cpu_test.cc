@@ -1,5 +1,5 @@
 // The library's own CPU kernels and the GPU on the very same inputs, whole outputs compared.
-#include "autotune/scratch_operands.h"
+#include "autotune/search/scratch_operands.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/device/cpu/cpu_device.h"

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "tests/cache/temporary_directory.h"
+#include "tests/fakes/temporary_directory.h"
 #include "tests/hostile/hostile_users.h"
 
 namespace dorajit::hostile {

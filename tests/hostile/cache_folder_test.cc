@@ -7,11 +7,11 @@
 #include <format>
 #include <ostream>
 
-#include "cache/artifact_files.h"
-#include "cache/tuning_store.h"
-#include "tests/cache/captured_log.h"
-#include "tests/cache/sample_records.h"
-#include "tests/cache/temporary_directory.h"
+#include "cache/artifacts/artifact_files.h"
+#include "cache/database/tuning_store.h"
+#include "tests/cache/records/sample_records.h"
+#include "tests/fakes/captured_log.h"
+#include "tests/fakes/temporary_directory.h"
 #include "tests/hostile/attacks.h"
 #include "tests/hostile/hostile_users.h"
 

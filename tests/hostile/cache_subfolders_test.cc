@@ -12,11 +12,11 @@
 #include <ostream>
 #include <utility>
 
-#include "cache/artifact_files.h"
-#include "cache/launch_journal.h"
-#include "cache/tuning_store.h"
-#include "cache/verified_configs.h"
-#include "tests/cache/captured_log.h"
+#include "cache/artifacts/artifact_files.h"
+#include "cache/database/tuning_store.h"
+#include "cache/records/launch_journal.h"
+#include "cache/records/verified_configs.h"
+#include "tests/fakes/captured_log.h"
 #include "tests/hostile/attacks.h"
 
 namespace dorajit::hostile {

@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "tests/bindings/c_abi_fixture.h"
-#include "tests/cache/captured_log.h"
+#include "tests/bindings/c/c_abi_fixture.h"
+#include "tests/fakes/captured_log.h"
 #include "tests/hostile/attacks.h"
 
 namespace dorajit::bindings {

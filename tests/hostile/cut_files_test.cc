@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "cache/lock_file.h"
-#include "cache/trial_lines.h"
-#include "tests/cache/sample_records.h"
+#include "cache/records/lock_file.h"
+#include "cache/records/trial_lines.h"
+#include "tests/cache/records/sample_records.h"
 
 namespace dorajit::cache {
 namespace {

@@ -5,13 +5,13 @@
 
 #include <filesystem>
 
-#include "cache/overlay_databases.h"
-#include "cache/tuning_store.h"
+#include "cache/database/overlay_databases.h"
+#include "cache/database/tuning_store.h"
 #include "runtime/base/own_location.h"
-#include "tests/cache/captured_log.h"
-#include "tests/cache/raw_database.h"
-#include "tests/cache/sample_records.h"
-#include "tests/cache/temporary_directory.h"
+#include "tests/cache/database/raw_database.h"
+#include "tests/cache/records/sample_records.h"
+#include "tests/fakes/captured_log.h"
+#include "tests/fakes/temporary_directory.h"
 #include "tests/hostile/hostile_users.h"
 
 namespace dorajit::hostile {

@@ -6,14 +6,14 @@
 #include <format>
 #include <string>
 
-#include "cache/overlay_databases.h"
-#include "cache/sqlite_connection.h"
-#include "cache/trial_files.h"
-#include "cache/tuning_store.h"
-#include "tests/cache/captured_log.h"
-#include "tests/cache/raw_database.h"
-#include "tests/cache/sample_records.h"
-#include "tests/cache/temporary_directory.h"
+#include "cache/database/overlay_databases.h"
+#include "cache/database/sqlite_connection.h"
+#include "cache/database/trial_files.h"
+#include "cache/database/tuning_store.h"
+#include "tests/cache/database/raw_database.h"
+#include "tests/cache/records/sample_records.h"
+#include "tests/fakes/captured_log.h"
+#include "tests/fakes/temporary_directory.h"
 
 namespace dorajit::cache {
 namespace {

@@ -4,13 +4,13 @@
 #include <chrono>
 #include <string>
 
-#include "cache/overlay_databases.h"
-#include "cache/trial_files.h"
-#include "cache/trial_lines.h"
-#include "cache/tuning_store.h"
-#include "cache/winner_choice.h"
-#include "tests/cache/sample_records.h"
-#include "tests/cache/temporary_directory.h"
+#include "cache/database/overlay_databases.h"
+#include "cache/database/trial_files.h"
+#include "cache/database/tuning_store.h"
+#include "cache/records/trial_lines.h"
+#include "cache/records/winner_choice.h"
+#include "tests/cache/records/sample_records.h"
+#include "tests/fakes/temporary_directory.h"
 
 namespace dorajit::cache {
 namespace {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "tests/cache/child_process.h"
+#include "tests/fakes/child_process.h"
 
 namespace dorajit::hostile {
 

@@ -7,8 +7,8 @@
 
 #include "kernel_templates/builtin_cpu.h"
 #include "runtime/compile/host_compiler.h"
-#include "tests/cache/temporary_directory.h"
 #include "tests/fakes/scoped_environment.h"
+#include "tests/fakes/temporary_directory.h"
 #include "tests/variants.h"
 
 namespace dorajit::hostile {

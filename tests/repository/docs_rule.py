@@ -12,7 +12,7 @@ import project_files
 _CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r'"(DORAJIT_[A-Z0-9_]+)"')
-_LAYERS = ("runtime/", "cache/", "autotune/", "bindings/")
+_LAYERS = ("runtime/", "cache/", "autotune/", "bindings/", "apps/")
 _VARIABLES_PAGE = "docs/environment.md"
 
 

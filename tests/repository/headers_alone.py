@@ -17,7 +17,7 @@ import sys
 import project_files
 
 _WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-_INTERNAL = ("runtime/", "cache/", "autotune/", "bindings/", "kernel_templates/", "tests/")
+_INTERNAL = ("runtime/", "cache/", "autotune/", "bindings/", "apps/", "kernel_templates/", "tests/")
 # Need the headers of Python and pybind11, which only the build of the package asks for.
 _WITH_PYTHON = "bindings/python/"
 

@@ -6,14 +6,46 @@ import sys
 
 import project_files
 
-# The longest prefix that fits a file decides what it may include.
+_BASE = ["runtime/base/", "kernel_templates/"]
+_RUNTIME = ["runtime/", "kernel_templates/"]
+_AUTOTUNE = ["autotune/", "cache/", *_RUNTIME]
+
+
+def _rooms(layer, order, below):
+    """What the rooms of a layer may include: themselves, those that are named with them, and `below`."""
+    return {f"{layer}{room}/": [f"{layer}{name}/" for name in [room, *lower]] + below
+            for room, lower in order.items()}
+
+
+# The longest prefix that fits a file decides what it may include; None: a file there belongs into a room.
 _ALLOWED = {
     "kernel_templates/": ["kernel_templates/"],
-    "runtime/base/": ["runtime/base/", "kernel_templates/"],
-    "runtime/": ["runtime/", "kernel_templates/"],
-    "cache/": ["cache/", "runtime/base/", "kernel_templates/"],
-    "autotune/": ["autotune/", "cache/", "runtime/", "kernel_templates/"],
-    "bindings/": ["bindings/", "autotune/", "cache/", "runtime/", "kernel_templates/", "include/"],
+    "runtime/base/": _BASE,
+    "runtime/": _RUNTIME,
+    "cache/": None,
+    **_rooms("cache/", {"files": [], "records": ["files"], "artifacts": ["files"],
+                        "database": ["records", "files"]}, _BASE),
+    "autotune/": None,
+    **_rooms("autotune/", {"search": [],
+                           "service/protocol": [],
+                           "service/client": ["service/protocol"],
+                           "service/daemon": ["service/protocol"],
+                           "sources": ["search", "service/client", "service/protocol"]}, ["cache/", *_RUNTIME]),
+    "autotune/engine_factory.": _AUTOTUNE,
+    "bindings/": None,
+    **_rooms("bindings/", {"c": [], "python": ["c"]}, [*_AUTOTUNE, "include/"]),
+    "apps/": None,
+    "apps/cli/": ["apps/cli/", *_AUTOTUNE],
+    "apps/cli/terminal/": ["apps/cli/terminal/", "cache/records/", *_RUNTIME],
+    **_rooms("apps/cli/", {"options": ["terminal"],
+                           "views": ["options", "terminal"],
+                           "models": ["options", "terminal"],
+                           "bench": ["models", "views", "options", "terminal"],
+                           "build": ["models", "views", "options", "terminal"],
+                           "report": ["bench", "views", "options", "terminal"],
+                           "commands": ["report", "build", "bench", "models", "views", "options", "terminal"]},
+             _AUTOTUNE),
+    "apps/daemon/": ["apps/daemon/", "apps/cli/terminal/", *_AUTOTUNE],
     "include/": ["include/"],
 }
 # What the JIT compilers read: no toolkit or system header, and names relative to the folder.
@@ -31,19 +63,23 @@ def _resolve(root, includer, name):
     return None
 
 
+def _prefix_of(file):
+    return max((prefix for prefix in _ALLOWED if file.startswith(prefix)), key=len)
+
+
 def _fault(root, path, quoted, name):
     """What is wrong with one include, or None."""
     target = _resolve(root, path, name)
     file = str(path)
-    if name == "sqlite3.h" and not file.startswith("cache/"):
-        return "only cache/ may use SQLite"
+    if name == "sqlite3.h" and not file.startswith("cache/database/"):
+        return "only cache/database/ may use SQLite"
     if not quoted and _JIT_SOURCES.match(file):
         return "a template that is compiled at run time includes no system header"
     if target is None:
         return "no such file in the repository" if quoted else None
     if _EMBEDDED.match(file) and not (root / "kernel_templates" / name).is_file():
         return "templates name each other relative to kernel_templates/"
-    prefix = max((p for p in _ALLOWED if file.startswith(p)), key=len)
+    prefix = _prefix_of(file)
     if not any(target.startswith(allowed) for allowed in _ALLOWED[prefix]):
         return f"{prefix} may include only {', '.join(_ALLOWED[prefix])}"
     return None
@@ -53,7 +89,11 @@ def violations(root):
     root = pathlib.Path(root)
     found = []
     for path in project_files.cxx_files(root):
-        if not str(path).startswith(tuple(_ALLOWED)):
+        file = str(path)
+        if not file.startswith(tuple(_ALLOWED)):
+            continue
+        if _ALLOWED[_prefix_of(file)] is None:
+            found.append(f"{file}: {_prefix_of(file)} is divided into rooms; put the file into one of them")
             continue
         text = project_files.read(root, path)
         for match in _INCLUDE.finditer(text):

@@ -17,9 +17,23 @@ GOOD_TREE = {
     "kernel_templates/registry.h": '#include <string>\n#include "kernel_templates/streaming_config.h"\n',
     "runtime/base/error.h": "#include <string>\n",
     "runtime/launch/engine.h": '#include "runtime/base/error.h"\n#include "math/compose.h"\n',
-    "cache/tuning_store.h": '#include <sqlite3.h>\n#include "runtime/base/error.h"\n',
-    "autotune/tuner.h": '#include "cache/tuning_store.h"\n#include "runtime/launch/engine.h"\n',
-    "bindings/c/engine.cc": '#include "autotune/tuner.h"\n#include "dorajit/dorajit.h"\n',
+    "cache/files/lock.h": '#include "runtime/base/error.h"\n',
+    "cache/records/trial.h": '#include "cache/files/lock.h"\n',
+    "cache/artifacts/code.h": '#include "cache/files/lock.h"\n',
+    "cache/database/store.h": '#include <sqlite3.h>\n#include "cache/records/trial.h"\n',
+    "autotune/search/tuner.h": '#include "cache/database/store.h"\n#include "runtime/launch/engine.h"\n',
+    "autotune/service/protocol/message.h": '#include "runtime/base/error.h"\n',
+    "autotune/service/client/asking.h": '#include "autotune/service/protocol/message.h"\n',
+    "autotune/service/daemon/answering.h": '#include "autotune/service/protocol/message.h"\n',
+    "autotune/sources/source.h": '#include "autotune/search/tuner.h"\n'
+                                 '#include "autotune/service/client/asking.h"\n',
+    "autotune/engine_factory.h": '#include "autotune/sources/source.h"\n',
+    "bindings/c/engine.cc": '#include "autotune/engine_factory.h"\n#include "dorajit/dorajit.h"\n',
+    "apps/cli/terminal/output.h": '#include "runtime/base/error.h"\n',
+    "apps/cli/options/shapes.h": '#include "apps/cli/terminal/output.h"\n',
+    "apps/cli/commands/tune.h": '#include "apps/cli/options/shapes.h"\n',
+    "apps/cli/main.cc": '#include "apps/cli/commands/tune.h"\n',
+    "apps/daemon/main.cc": '#include "apps/cli/terminal/output.h"\n',
     "include/dorajit/dorajit.h": "#include <dlpack/dlpack.h>\n",
     "bindings/python/dorajit/norms/gain.py": "from dorajit import errors\nfrom dorajit.operations import table\n",
 }
@@ -47,11 +61,25 @@ class RulesTest(unittest.TestCase):
     def test_includes_point_down_the_layers(self):
         for file, target in [
             ("runtime/base/bad.h", "runtime/launch/engine.h"),
-            ("runtime/launch/bad.cc", "cache/tuning_store.h"),
-            ("runtime/bad.cc", "autotune/tuner.h"),
-            ("cache/bad.h", "runtime/launch/engine.h"),
-            ("cache/bad.cc", "autotune/tuner.h"),
-            ("autotune/bad.cc", "dorajit/dorajit.h"),
+            ("runtime/launch/bad.cc", "cache/files/lock.h"),
+            ("runtime/bad.cc", "autotune/search/tuner.h"),
+            ("cache/database/bad.h", "runtime/launch/engine.h"),
+            ("cache/database/bad.cc", "autotune/search/tuner.h"),
+            ("cache/files/bad.cc", "cache/records/trial.h"),
+            ("cache/records/bad.cc", "cache/database/store.h"),
+            ("cache/artifacts/bad.cc", "cache/records/trial.h"),
+            ("autotune/search/bad.cc", "dorajit/dorajit.h"),
+            ("autotune/search/bad.cc", "autotune/sources/source.h"),
+            ("autotune/service/client/bad.cc", "autotune/service/daemon/answering.h"),
+            ("autotune/service/protocol/bad.cc", "autotune/service/client/asking.h"),
+            ("autotune/sources/bad.cc", "autotune/engine_factory.h"),
+            ("autotune/engine_factory.cc", "apps/cli/terminal/output.h"),
+            ("bindings/c/bad.cc", "apps/cli/terminal/output.h"),
+            ("apps/cli/terminal/bad.cc", "apps/cli/options/shapes.h"),
+            ("apps/cli/terminal/bad.cc", "cache/database/store.h"),
+            ("apps/cli/options/bad.cc", "apps/cli/commands/tune.h"),
+            ("apps/daemon/bad.cc", "apps/cli/options/shapes.h"),
+            ("apps/daemon/bad.cc", "dorajit/dorajit.h"),
             ("kernel_templates/bad.cc", "runtime/base/error.h"),
             ("include/dorajit/bad.h", "runtime/base/error.h"),
         ]:
@@ -68,8 +96,13 @@ class RulesTest(unittest.TestCase):
             with self.subTest(file=file, text=text):
                 self.assert_rejects(python_import_rule, file, text + "\n")
 
-    def test_only_the_cache_uses_sqlite(self):
-        self.assert_rejects(include_rule, "autotune/bad.cc", "#include <sqlite3.h>\n")
+    def test_only_the_database_uses_sqlite(self):
+        for file in ("autotune/search/bad.cc", "cache/records/bad.cc"):
+            self.assert_rejects(include_rule, file, "#include <sqlite3.h>\n")
+
+    def test_a_source_lies_in_a_room(self):
+        for file in ("cache/bad.cc", "autotune/bad.cc", "bindings/bad.h", "apps/bad.h", "cache/new/bad.h"):
+            self.assert_rejects(include_rule, file, "")
 
     def test_templates_include_no_system_header(self):
         for file in ("math/bad.h", "cuda/bad.cuh", "streaming_config.h", "element_type.h", "arguments.h"):
@@ -80,7 +113,7 @@ class RulesTest(unittest.TestCase):
                             '#include "kernel_templates/streaming_config.h"\n')
 
     def test_an_include_must_exist(self):
-        self.assert_rejects(include_rule, "cache/bad.cc", '#include "cache/missing.h"\n')
+        self.assert_rejects(include_rule, "cache/files/bad.cc", '#include "cache/files/missing.h"\n')
 
     def test_files_stay_short(self):
         self.assertEqual(self.violations(file_rule, {"cache/long.cc": "\n" * 400}), [])
@@ -97,7 +130,7 @@ class RulesTest(unittest.TestCase):
                 with self.subTest(text=text, path=path):
                     found = self.violations(names_rule, {**table, path: text})
                     self.assertEqual(len(found), 1, found)
-        right = {"runtime/good.cc": 'compose_engine(); say("dorajit"); // exploration',
+        right = {"runtime/good.cc": 'compose_kernel(); say("dorajit"); // exploration',
                  "bindings/c/operations.cc": 'operation("compose")',
                  "bindings/python/dorajit/good.py": "PEFT_DORA_FUSED",
                  "bindings/python/dorajit/nn/layer.py": "lora"}

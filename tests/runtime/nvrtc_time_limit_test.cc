@@ -12,7 +12,7 @@
 #include "kernel_templates/templates/streaming_configs.h"
 #include "runtime/compile/nvrtc_compiler.h"
 #include "runtime/launch/kernel_cache.h"
-#include "tests/cache/child_process.h"
+#include "tests/fakes/child_process.h"
 #include "tests/variants.h"
 
 namespace dorajit::compile {

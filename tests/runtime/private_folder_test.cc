@@ -8,9 +8,9 @@
 #include <chrono>
 #include <filesystem>
 
-#include "tests/cache/child_process.h"
-#include "tests/cache/temporary_directory.h"
+#include "tests/fakes/child_process.h"
 #include "tests/fakes/scoped_environment.h"
+#include "tests/fakes/temporary_directory.h"
 
 namespace dorajit {
 namespace {

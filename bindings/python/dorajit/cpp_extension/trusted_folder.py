@@ -1,4 +1,4 @@
-"""Folders that nobody but this user and root can have changed, as the library's cache/trusted_directory.h has
+"""Folders that nobody but this user and root can have changed, as the library's cache/files/trusted_directory.h has
 them (docs/security.md).
 
 A folder is a descriptor, which the ExitStack that is given closes. What lies in it is opened below it, without

@@ -1,0 +1,44 @@
+// What a tuned composition takes, beside what it is compared with, in one interleaved run.
+#pragma once
+
+#include <cstdint>
+
+#include "autotune/search/measurement.h"
+#include "kernel_templates/config.h"
+#include "runtime/base/error.h"
+#include "runtime/engine.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::cli {
+
+struct ComparisonPlan {
+  kernels::Sizes sizes{};  // of bucketed ones, as much as memory allows is measured
+  double seconds = 1.0;    // for the measurement
+  int rounds = 24;
+};
+
+struct Comparison {
+  kernels::Sizes sizes{};  // measured
+  std::int64_t sets = 0;   // of operands, rotated so that the cache stays cold
+  std::int64_t bytes = 0;  // that one composition reads and writes
+  kernels::Config default_config{};
+  kernels::Config winner_config{};
+  autotune::Measurement default_run;
+  autotune::Measurement winner;   // is default_run where the configs are the same
+  autotune::Measurement unfused;  // four passes
+  autotune::Measurement copy;     // of as many bytes, read and written
+
+  [[nodiscard]] double over_default() const { return default_run.median_ns / winner.median_ns; }
+  [[nodiscard]] double over_unfused() const { return unfused.median_ns / winner.median_ns; }
+  [[nodiscard]] double share_of_copy() const { return copy.median_ns / winner.median_ns; }
+  [[nodiscard]] double bytes_per_ns() const {
+    return static_cast<double>(bytes) / winner.median_ns;
+  }
+};
+
+// Scratch memory stays within the engine's Settings::scratch_bytes. Fails when any of the four
+// cannot be run.
+Result<Comparison> compare(Engine& engine, device::Device& device, const launch::Problem& problem,
+                           const kernels::Config& winner, const ComparisonPlan& plan);
+
+}  // namespace dorajit::cli

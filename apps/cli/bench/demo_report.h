@@ -1,0 +1,39 @@
+// What `dorajit demo` found out, for people and as JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/cli/bench/comparison.h"
+#include "apps/cli/models/model_layers.h"
+#include "apps/cli/options/device_choice.h"
+#include "apps/cli/terminal/output.h"
+#include "autotune/engine_factory.h"
+#include "kernel_templates/registry.h"
+#include "runtime/launch/config_source.h"
+
+namespace dorajit::cli {
+
+struct DemoRow {
+  LayerProblem layer;
+  launch::Problem problem;
+  launch::ConfigAnswer answer;
+  Comparison comparison;
+};
+
+struct DemoReport {
+  kernels::Variant variant;
+  std::vector<DemoRow> rows;
+  int failed = 0;  // problems that could not be done; said when it happened
+  double seconds = 0;
+};
+
+// Neither was anything compiled, nor tuned, nor left to a default.
+bool is_all_known(const DemoReport& report, const Engine& engine);
+
+std::string demo_text(const DemoReport& report, const ChosenDevice& device,
+                      const autotune::EngineParts& parts);
+Json demo_json(const DemoReport& report, const ChosenDevice& device,
+               const autotune::EngineParts& parts);
+
+}  // namespace dorajit::cli

@@ -1,0 +1,21 @@
+#include "apps/cli/bench/traffic.h"
+
+#include <cstddef>
+
+#include "kernel_templates/sizes.h"
+
+namespace dorajit::cli {
+
+std::int64_t traffic(const kernels::Variant& variant, const kernels::Sizes& sizes) {
+  std::int64_t bytes = 0;
+  const auto& operands = variant.operation->operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!variant.has(i)) continue;
+    bytes += kernels::num_rows(operands[i].shape, sizes) *
+             kernels::row_length(operands[i].shape, sizes) *
+             kernels::size_in_bytes(variant.types[i]);
+  }
+  return bytes;
+}
+
+}  // namespace dorajit::cli

@@ -1,0 +1,165 @@
+#include "apps/cli/build/prewarm_report.h"
+
+#include <algorithm>
+#include <format>
+#include <utility>
+
+#include "apps/cli/options/targets.h"
+#include "apps/cli/terminal/table.h"
+#include "apps/cli/terminal/text_format.h"
+#include "apps/cli/views/descriptions.h"
+#include "kernel_templates/config_text.h"
+
+namespace dorajit::cli {
+namespace {
+
+using launch::Rung;
+
+std::string targets_text(const std::vector<PrewarmedTarget>& targets) {
+  Table table({{"arch"},
+               {"problems", Align::kRight},
+               {"kernels", Align::kRight},
+               {"compiled", Align::kRight},
+               {"there already", Align::kRight},
+               {"failed", Align::kRight},
+               {"code", Align::kRight}});
+  for (const PrewarmedTarget& one : targets) {
+    table.add_row({arch_text(one.target), std::to_string(one.problems.size()),
+                   std::to_string(one.builds.size()), std::to_string(one.compiled),
+                   std::to_string(one.from_cache), std::to_string(one.failed()),
+                   bytes_text(one.code_bytes())});
+  }
+  return table.text();
+}
+
+std::string tuned_text(const std::vector<PrewarmedProblem>& tuned) {
+  Table table({{"problem"}, {"from"}, {"config"}, {"over default", Align::kRight}});
+  for (const PrewarmedProblem& one : tuned) {
+    if (!one.answer) {
+      table.add_row({to_text(one.problem), "failed"});
+      continue;
+    }
+    const launch::ConfigAnswer& answer = *one.answer;
+    table.add_row({to_text(one.problem), std::string(name(answer.rung)), to_text(answer.config),
+                   one.is_tuned() ? ratio_text(answer.default_median_ns / answer.median_ns) : "-"});
+  }
+  return table.text();
+}
+
+Json target_json(const PrewarmedTarget& one) {
+  Json row = {{"arch", arch_text(one.target)},  {"problems", one.problems.size()},
+              {"artifacts", one.builds.size()}, {"compiled", one.compiled},
+              {"from_cache", one.from_cache},   {"failed", one.failed()},
+              {"code_bytes", one.code_bytes()}};
+  row["errors"] = Json::array();
+  for (const ArtifactBuild& build : one.builds) {
+    if (!build.artifact) row["errors"].push_back(to_json(build.artifact.error()));
+  }
+  return row;
+}
+
+Json tuned_json(const PrewarmedProblem& one) {
+  Json row = {{"problem", to_text(one.problem)}, {"tuned", one.is_tuned()}};
+  if (!one.answer) {
+    row["error"] = to_json(one.answer.error());
+    return row;
+  }
+  row["rung"] = name(one.answer->rung);
+  row["config"] = to_text(one.answer->config);
+  row["median_ns"] = one.answer->median_ns;
+  row["default_median_ns"] = one.answer->default_median_ns;
+  return row;
+}
+
+}  // namespace
+
+std::int64_t PrewarmedTarget::failed() const {
+  return std::ranges::count_if(builds, [](const ArtifactBuild& b) { return !b.artifact; });
+}
+
+std::int64_t PrewarmedTarget::code_bytes() const {
+  std::int64_t bytes = 0;
+  for (const ArtifactBuild& build : builds) {
+    if (build.artifact) bytes += std::ssize(build.artifact->code);
+  }
+  return bytes;
+}
+
+bool PrewarmedProblem::is_tuned() const {
+  return answer && (answer->rung == Rung::kTuned || answer->rung == Rung::kUserDatabase ||
+                    answer->rung == Rung::kShippedDatabase);
+}
+
+bool PrewarmReport::tunes(const PrewarmedTarget& target) const {
+  return device && is_same(device->device->info().target, target.target);
+}
+
+std::int64_t PrewarmReport::failed() const {
+  std::int64_t failed =
+      std::ranges::count_if(tuned, [](const PrewarmedProblem& p) { return !p.is_tuned(); });
+  for (const PrewarmedTarget& one : targets) failed += one.failed();
+  return failed;
+}
+
+Json model_json(const PrewarmProblems& problems) {
+  if (!problems.model()) return nullptr;
+  Json model = {{"type", problems.model()->name}, {"rank", nullptr}, {"layers", Json::array()}};
+  if (problems.adapter() && problems.adapter()->rank) model["rank"] = *problems.adapter()->rank;
+  for (const Projection& one : problems.model()->projections) {
+    model["layers"].push_back({{"path", one.path}, {"out_features", one.out_features}});
+  }
+  return model;
+}
+
+Json prewarm_json(const PrewarmReport& report, const PrewarmProblems& problems,
+                  const autotune::EngineParts& parts) {
+  Json document = begin_document("prewarm");
+  document["model"] = model_json(problems);
+  document["targets"] = Json::array();
+  std::int64_t artifacts = 0;
+  std::int64_t compiled = 0;
+  std::int64_t from_cache = 0;
+  for (const PrewarmedTarget& one : report.targets) {
+    document["targets"].push_back(target_json(one));
+    artifacts += std::ssize(one.builds);
+    compiled += one.compiled;
+    from_cache += one.from_cache;
+  }
+  document["device"] =
+      report.device ? to_json(report.device->id, report.device->device->info()) : Json(nullptr);
+  document["tuned"] = Json::array();
+  for (const PrewarmedProblem& one : report.tuned) document["tuned"].push_back(tuned_json(one));
+  document["summary"] = {{"artifacts", artifacts},      {"compiled", compiled},
+                         {"from_cache", from_cache},    {"failed", report.failed()},
+                         {"not_kept", report.not_kept}, {"tuned", report.tuned.size()},
+                         {"seconds", report.seconds}};
+  document["statistics"] = to_json(parts.engine->statistics());
+  document["database"] = describe(*parts.store);
+  return document;
+}
+
+std::string prewarm_text(const PrewarmReport& report, const autotune::EngineParts& parts) {
+  std::string text = targets_text(report.targets);
+  if (report.device) {
+    text += std::format("\n{}\n{}\n", tuned_text(report.tuned), where_winners_are(*parts.store));
+  }
+  const std::string others =
+      report.not_kept > 0 ? std::format(", but for {}", report.not_kept) : std::string();
+  return text + std::format("\nkernels are kept in {}{}; {:.1f} s\n",
+                            parts.engine->settings().cache_dir, others, report.seconds);
+}
+
+std::string problem_file_text(const PrewarmProblems& problems,
+                              const std::vector<launch::Problem>& listed) {
+  std::string text;
+  if (problems.model()) {
+    text += std::format("# {}\n", problems.model()->name);
+    for (const Projection& one : problems.model()->projections) {
+      text += std::format("# {}: {} columns\n", one.path, one.out_features);
+    }
+  }
+  for (const launch::Problem& problem : listed) text += to_text(problem) + "\n";
+  return text;
+}
+
+}  // namespace dorajit::cli

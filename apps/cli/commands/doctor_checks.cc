@@ -1,0 +1,177 @@
+#include "apps/cli/commands/doctor_checks.h"
+
+#include <filesystem>
+#include <format>
+
+#include "apps/cli/bench/self_test.h"
+#include "apps/cli/commands/environment_report.h"
+#include "apps/cli/options/device_choice.h"
+#include "apps/cli/terminal/text_format.h"
+#include "cache/database/overlay_databases.h"
+#include "cache/files/directories.h"
+#include "cache/records/lock_file.h"
+#include "runtime/compile/nvrtc_library.h"
+#include "runtime/driver/cuda_driver.h"
+
+namespace dorajit::cli {
+namespace {
+
+Finding failure(std::string subject, Condition condition, Error error) {
+  return {.subject = std::move(subject),
+          .condition = condition,
+          .what = std::move(error.message),
+          .log = std::move(error.log)};
+}
+
+Finding good(std::string subject, std::string what) {
+  return {.subject = std::move(subject),
+          .condition = Condition::kGood,
+          .what = std::move(what),
+          .log = {}};
+}
+
+}  // namespace
+
+std::string_view name(Condition condition) {
+  switch (condition) {
+    case Condition::kGood:
+      return "ok";
+    case Condition::kAbsent:
+      return "absent";
+    case Condition::kWarning:
+      return "warning";
+    case Condition::kBroken:
+      return "broken";
+  }
+  return "broken";
+}
+
+Finding check_driver() {
+  const auto driver = driver::CudaDriver::get();
+  if (!driver) return failure("NVIDIA driver", Condition::kAbsent, driver.error());
+  return good("NVIDIA driver", std::format("supports CUDA {}", (*driver)->version()));
+}
+
+Finding check_nvrtc(const Settings& settings, launch::KernelCache& kernels) {
+  // One that was named and is not there is a mistake; without a GPU, none is needed.
+  const Condition missing = !settings.nvrtc_path.empty()   ? Condition::kBroken
+                            : why_no_cuda_device().empty() ? Condition::kWarning
+                                                           : Condition::kAbsent;
+  const auto library = compile::NvrtcLibrary::open(settings.nvrtc_path);
+  if (!library) return failure("NVRTC", missing, library.error());
+  const auto identity = kernels.nvrtc().identity();
+  if (!identity) return failure("NVRTC", missing, identity.error());
+  const auto archs = kernels.nvrtc().supported_archs();
+  if (!archs) return failure("NVRTC", missing, archs.error());
+  std::string known;
+  for (const std::string& arch : *archs) known.append(" ").append(arch);
+  return good("NVRTC", std::format("{} at {}; compiles for{}", *identity, library->path(), known));
+}
+
+Finding check_host_compiler(launch::KernelCache& kernels) {
+  const auto program = kernels.host_compiler().program();
+  if (!program) {
+    Finding finding = failure("host compiler", Condition::kWarning, program.error());
+    finding.what += "; until then the library's own CPU kernels serve, which are slower";
+    return finding;
+  }
+  const auto identity = kernels.host_compiler().identity();
+  if (!identity) return failure("host compiler", Condition::kBroken, identity.error());
+  return good("host compiler", std::format("{} at {}", *identity, *program));
+}
+
+Finding check_cache_folder(const std::string& cache_dir, cache::TuningStore& store) {
+  const std::string subject = "cache folder";
+  if (cache_dir.empty()) {
+    return failure(subject, Condition::kWarning,
+                   {.code = StatusCode::kIoError,
+                    .message = "none: set DORAJIT_CACHE_DIR, XDG_CACHE_HOME or HOME",
+                    .log = {}});
+  }
+  if (store.persistent() && cache::is_writable_directory(cache_dir)) {
+    return good(subject, cache_dir + ", writable");
+  }
+  // A folder that cannot be made is the cause of what the store says.
+  const Status made = cache::make_private_directories(cache_dir);
+  std::string reason = made ? store.reason_not_persistent() : made.error().message;
+  if (reason.empty()) reason = "make it writable, or set DORAJIT_CACHE_DIR to a folder that is";
+  return failure(subject, Condition::kWarning,
+                 {.code = StatusCode::kIoError,
+                  .message = std::format("{}: nothing new is kept: {}", cache_dir, reason),
+                  .log = {}});
+}
+
+Finding check_database(cache::TuningStore& store) {
+  const std::int64_t trials = store.trial_count();
+  const auto winners = static_cast<std::int64_t>(store.winners().size());
+  Finding finding = good("tuning database",
+                         std::format("{}: {}, {}", store.location(), count_text(winners, "winner"),
+                                     count_text(trials, "trial")));
+  if (!store.persistent()) {
+    finding.condition = Condition::kWarning;
+    finding.what += "; not kept: " + store.reason_not_persistent();
+  } else if (const Status read = store.readable(); !read) {  // others are in the way
+    return failure(finding.subject, Condition::kWarning, read.error());
+  }
+  return finding;
+}
+
+Finding check_shipped_databases(const std::string& folder, const cache::Trust& trust) {
+  constexpr const char* kSubject = "shipped results";
+  if (folder.empty()) {
+    return {.subject = kSubject, .condition = Condition::kAbsent, .what = "none", .log = {}};
+  }
+  std::string names;
+  std::string damage;
+  for (const std::string& path : cache::databases_in(folder, trust)) {
+    const std::string name = std::filesystem::path(path).filename().string();
+    const auto winners = cache::count_overlay_winners(path, trust);
+    if (!winners) damage += std::format("; {}: {}", name, winners.error().message);
+    names += std::format("{}{}: {}", names.empty() ? " " : ", ", name,
+                         count_text(winners.value_or(0), "winner"));
+  }
+  Finding finding = good(kSubject, folder + (names.empty() ? " holds no *.db" : names) + damage);
+  if (!damage.empty()) finding.condition = Condition::kWarning;
+  return finding;
+}
+
+Finding check_lock_file(const std::string& path) {
+  Finding finding = good("lock file", path);
+  if (const auto entries = cache::read_lock_file(path)) {
+    finding.what += std::format(": {}", count_text(std::ssize(*entries), "problem"));
+  } else {
+    finding.condition = Condition::kBroken;
+    finding.what = entries.error().message + "; or unset DORAJIT_LOCKED";
+  }
+  return finding;
+}
+
+std::vector<Finding> check_environment() {
+  std::vector<Finding> findings;
+  for (const EnvironmentVariable& variable : variables_in_force()) {
+    Finding finding = good(variable.name, variable.value);
+    if (!variable.is_known) {
+      finding.condition = Condition::kWarning;
+      finding.what += "  (no such variable; docs/environment.md lists them)";
+    }
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+Finding check_device(Engine& engine, const launch::DeviceId& id) {
+  const std::string subject = device_text(id);
+  const auto device = engine.device(id);
+  if (!device) return failure(subject, Condition::kBroken, device.error());
+  const device::DeviceInfo& info = (*device)->info();
+  if (auto tested = run_self_test(engine, id); !tested) {
+    Error error = std::move(tested).error();
+    error.message = std::format("{}: {}", info.name, error.message);
+    return failure(subject, Condition::kBroken, std::move(error));
+  }
+  return good(subject, std::format("{}, {}, {}: computes right", info.name,
+                                   count_text(info.traits.processors, "processor"),
+                                   bytes_text(info.memory_bytes)));
+}
+
+}  // namespace dorajit::cli

@@ -1,0 +1,42 @@
+// What `dorajit doctor` looks at.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autotune/engine_factory.h"
+#include "runtime/base/settings.h"
+
+namespace dorajit::cli {
+
+enum class Condition {
+  kGood,
+  kAbsent,   // not here, which may be as intended
+  kWarning,  // works, but not as well as it could
+  kBroken,
+};
+
+std::string_view name(Condition condition);
+
+struct Finding {
+  std::string subject;
+  Condition condition = Condition::kGood;
+  std::string what;  // what was found
+  std::string log;   // of a compiler, if one failed
+};
+
+Finding check_driver();
+Finding check_nvrtc(const Settings& settings, launch::KernelCache& kernels);
+Finding check_host_compiler(launch::KernelCache& kernels);
+Finding check_cache_folder(const std::string& cache_dir, cache::TuningStore& store);
+Finding check_database(cache::TuningStore& store);
+// Databases that are read besides the user's.
+Finding check_shipped_databases(const std::string& folder, const cache::Trust& trust);
+// What applications are held to; `path` is not empty.
+Finding check_lock_file(const std::string& path);
+std::vector<Finding> check_environment();
+// Opens the device and runs the self test on it.
+Finding check_device(Engine& engine, const launch::DeviceId& id);
+
+}  // namespace dorajit::cli

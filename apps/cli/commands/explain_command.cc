@@ -1,0 +1,184 @@
+#include "apps/cli/commands/explain_command.h"
+
+#include <CLI/CLI.hpp>
+#include <format>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/cli/options/device_choice.h"
+#include "apps/cli/terminal/output.h"
+#include "apps/cli/terminal/text_format.h"
+#include "apps/cli/views/descriptions.h"
+#include "apps/cli/views/trials_table.h"
+#include "autotune/engine_factory.h"
+#include "autotune/sources/tuning_config_source.h"
+#include "kernel_templates/config_text.h"
+
+namespace dorajit::cli {
+namespace {
+
+using autotune::RungLook;
+
+// Measured configs that the winner was chosen from.
+std::size_t trials_behind(const cache::Winner& winner, cache::TuningStore& store) {
+  return trials_of(winner, store).size();
+}
+
+struct Explained {
+  launch::Problem problem;
+  kernels::Config config;  // what runs
+  std::vector<RungLook> looks;
+  bool is_tuned_first = false;  // by a first call under the policy in force
+  // What an application that is held to the lock file runs instead; nothing without such a file.
+  std::optional<Result<launch::ConfigAnswer>> locked{};
+};
+
+// Whether that rung is where the config comes from.
+bool is_used(const RungLook& look, const Explained& explained) {
+  return !explained.locked && &look == &autotune::best_of(explained.looks);
+}
+
+std::string winner_text(const cache::Winner& winner, const launch::Problem& problem,
+                        const device::DeviceInfo& device, cache::TuningStore& store) {
+  std::string text = std::format("{} at {}, {} over the default, {} old",
+                                 kernels::to_text(winner.config), duration_text(winner.median_ns),
+                                 ratio_text(winner.default_median_ns / winner.median_ns),
+                                 age_text(age_of(winner)));
+  // Those of a shipped winner stayed where it was made.
+  if (const std::size_t trials = trials_behind(winner, store)) {
+    text += ", from " + count_text(static_cast<std::int64_t>(trials), "trial");
+  }
+  if (winner.problem != launch::to_text(problem)) text += std::format(", of {}", winner.problem);
+  if (winner.device != device.fingerprint) text += std::format(", on {}", winner.device);
+  return text;
+}
+
+std::string look_text(const RungLook& look, const Explained& explained,
+                      const device::DeviceInfo& device, cache::TuningStore& store) {
+  std::string text;
+  if (look.winner) {
+    text = winner_text(*look.winner, explained.problem, device, store);
+  } else if (look.answers) {
+    text = kernels::to_text(explained.config);
+  }
+  if (!look.remark.empty()) {
+    text += std::format("{}{}{}", text.empty() ? "" : " (", look.is_stale ? "stale: " : "",
+                        look.remark);
+    if (look.winner) text += ')';
+  }
+  return std::format("  {:<16} {}{}\n", launch::name(look.rung),
+                     is_used(look, explained) ? "-> " : "", text);
+}
+
+std::string lock_text(const Result<launch::ConfigAnswer>& locked) {
+  std::string text;
+  if (!locked) {
+    text = "none: " + locked.error().message;
+  } else {
+    text = kernels::to_text(locked->config);
+    if (locked->rung != launch::Rung::kLocked) text += ", for want of what the lock file says";
+  }
+  return std::format("  {:<16} -> {}\n", "lock file", text);
+}
+
+std::string explained_text(const Explained& explained, const device::DeviceInfo& device,
+                           cache::TuningStore& store) {
+  std::string text = launch::to_text(explained.problem) + "\n";
+  if (explained.locked) text += lock_text(*explained.locked);
+  for (const RungLook& look : explained.looks) {
+    text += look_text(look, explained, device, store);
+  }
+  if (explained.is_tuned_first) text += "  its first call tunes it\n";
+  return text;
+}
+
+Json explained_json(const Explained& explained, cache::TuningStore& store) {
+  const RungLook& best = autotune::best_of(explained.looks);
+  const auto& locked = explained.locked;
+  Json row = {{"problem", launch::to_text(explained.problem)},   {"rung", launch::name(best.rung)},
+              {"config", kernels::to_text(explained.config)},    {"stale", best.is_stale},
+              {"tuned_by_first_call", explained.is_tuned_first}, {"rungs", Json::array()}};
+  for (const RungLook& look : explained.looks) {
+    Json one = {{"rung", launch::name(look.rung)},
+                {"answers", look.answers},
+                {"used", is_used(look, explained)},
+                {"stale", look.is_stale},
+                {"remark", look.remark},
+                {"winner", nullptr}};
+    if (look.winner) {
+      one["winner"] = to_json(*look.winner);
+      one["winner"]["age_s"] = age_of(*look.winner);
+      one["winner"]["trials"] = trials_behind(*look.winner, store);
+    }
+    row["rungs"].push_back(std::move(one));
+  }
+  if (locked && *locked) {
+    row["rung"] = launch::name((*locked)->rung);
+    row["config"] = kernels::to_text((*locked)->config);
+  }
+  row["lock_miss"] = locked && !*locked ? Json((*locked).error().message) : Json();
+  return row;
+}
+
+}  // namespace
+
+CLI::App* ExplainCommand::declare(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("explain", "Say which config a problem runs, and where it comes from");
+  add_problem_options(*command, options_);
+  command->footer("Example:\n  dorajit explain --shape 512x4096 --type bf16");
+  return command;
+}
+
+Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
+  DORAJIT_TRY(check_problem_options(options_, "explain"));
+  const auto parts = autotune::make_engine(invocation.settings);
+  cache::TuningStore& store = *parts.store;
+  DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(*parts.engine, invocation.device));
+  const device::DeviceInfo& device = chosen.device->info();
+  DORAJIT_ASSIGN(const auto problems, make_problems(options_, chosen.id.kind, "explain"));
+
+  Statistics nothing_done;
+  const Settings& settings = parts.engine->settings();
+  autotune::TuningConfigSource source(settings, parts.store, nothing_done);
+  const bool may_tune = settings.tune_policy != TunePolicy::kOff &&
+                        settings.tune_policy != TunePolicy::kDaemon && settings.tune_seconds != 0 &&
+                        settings.locked_path.empty();
+  std::optional<Result<autotune::EngineParts>> locked;
+  if (!settings.locked_path.empty()) locked = autotune::make_application_engine(settings);
+  std::vector<Explained> all;
+  for (const launch::Problem& problem : problems) {
+    Explained explained{.problem = problem, .config = {}, .looks = source.explain(problem, device)};
+    const RungLook& best = autotune::best_of(explained.looks);
+    explained.config = best.winner
+                           ? best.winner->config
+                           : kernels::default_config(problem.variant, device.traits,
+                                                     problem.vector_width, problem.largest_sizes());
+    const bool is_exact =
+        best.rung == launch::Rung::kUserDatabase || best.rung == launch::Rung::kShippedDatabase;
+    explained.is_tuned_first = may_tune && (!is_exact || best.is_stale);
+    if (locked) {
+      explained.locked = locked->and_then([&](const autotune::EngineParts& application) {
+        return application.engine->prepare(problem, chosen.id);
+      });
+    }
+    all.push_back(std::move(explained));
+  }
+
+  if (invocation.json) {
+    Json document = begin_document("explain");
+    document["device"] = to_json(chosen.id, device);
+    document["problems"] = Json::array();
+    for (const Explained& one : all) document["problems"].push_back(explained_json(one, store));
+    document["database"] = describe(store);
+    print_document(document);
+    return ExitCode::kOk;
+  }
+  for (const Explained& one : all) print(explained_text(one, device, store) + "\n");
+  print(where_winners_are(store) + "\n");
+  return ExitCode::kOk;
+}
+
+}  // namespace dorajit::cli

@@ -1,0 +1,37 @@
+#include <csignal>
+#include <exception>
+
+#include "apps/cli/command_line.h"
+#include "apps/cli/terminal/interruption.h"
+#include "apps/cli/terminal/output.h"
+#include "apps/cli/terminal/standard_streams.h"
+
+namespace {
+
+using dorajit::cli::ExitCode;
+
+ExitCode run(int argc, char** argv) {
+  try {
+    dorajit::cli::clean_up_when_interrupted();
+    dorajit::cli::CommandLine command_line;
+    return command_line.run(argc, argv);
+  } catch (const std::exception& error) {
+    dorajit::cli::print_error(
+        {.code = dorajit::StatusCode::kInternal, .message = error.what(), .log = {}});
+    return ExitCode::kFailed;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  dorajit::cli::reserve_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
+  std::signal(SIGPIPE, SIG_IGN);  // and so is a reader that has gone
+  ExitCode code = run(argc, argv);
+  if (const auto finished = dorajit::cli::finish_output(); !finished) {
+    dorajit::cli::print_error(finished.error());
+    if (code == ExitCode::kOk) code = ExitCode::kFailed;
+  }
+  return static_cast<int>(code);
+}

@@ -1,0 +1,145 @@
+#include "apps/cli/models/json_file.h"
+
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <format>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "runtime/base/json_fields.h"
+
+namespace dorajit::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostBytes = std::size_t{8} << 20;
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
+
+std::unexpected<Error> unreadable(const std::string& path, const std::string& why) {
+  return fail(StatusCode::kIoError, std::format("{} cannot be read: {}", path, why));
+}
+
+Result<std::string> read_text(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) return unreadable(path, "there is no such file");
+  // Anything else may keep us waiting, or never end.
+  if (!fs::is_regular_file(status)) return unreadable(path, "it is no regular file");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return unreadable(path, std::generic_category().message(errno));
+  std::string text(kMostBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return unreadable(path, "reading it failed");
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kMostBytes) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{} is larger than {} MiB, so it is not the file that is meant", path,
+                            kMostBytes >> 20));
+  }
+  return text;
+}
+
+// As it stands in the file, cut short.
+std::string shown(const Json& value) {
+  if (value.is_structured()) return std::format("an {}", value.type_name());
+  constexpr std::size_t kMost = 60;
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  return text;
+}
+
+}  // namespace
+
+Result<JsonObject> JsonObject::read(const std::string& path, const std::string& name) {
+  std::error_code ignored;
+  const std::string file =
+      fs::is_directory(path, ignored) ? (fs::path(path) / name).string() : path;
+  DORAJIT_ASSIGN(const std::string text, read_text(file));
+  constexpr int kMostLevels = 64;
+  bool is_too_deep = false;
+  try {
+    Json parsed = Json::parse(text, [&](int level, Json::parse_event_t, const Json&) {
+      is_too_deep = is_too_deep || level > kMostLevels;
+      return !is_too_deep;
+    });
+    if (is_too_deep) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("{} is nested more than {} levels deep, so it is not the file that "
+                              "is meant",
+                              file, kMostLevels));
+    }
+    if (parsed.is_object()) return JsonObject(file, std::move(parsed));
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{} holds no JSON object but {}; it should be a model's or an "
+                            "adapter's {}",
+                            file, parsed.type_name(), name));
+  } catch (const Json::exception& error) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{} is no JSON document: {}", file, error.what()));
+  }
+}
+
+std::unexpected<Error> JsonObject::refuse(const std::string& field, const std::string& what) const {
+  return fail(StatusCode::kInvalidArgument, std::format("{}: `{}` is {}; it must be {}", path_,
+                                                        field, shown(object_[field]), what));
+}
+
+bool JsonObject::has(const std::string& field) const {
+  const auto found = object_.find(field);
+  return found != object_.end() && !found->is_null();
+}
+
+Result<std::optional<JsonObject>> JsonObject::object(const std::string& field) const {
+  if (!has(field)) return std::nullopt;
+  if (!object_[field].is_object()) return refuse(field, "an object");
+  return JsonObject(path_, object_[field]);
+}
+
+bool JsonObject::is_text(const std::string& field) const {
+  return json_member<std::string>(object_, field).has_value();
+}
+
+Result<std::optional<std::string>> JsonObject::text(const std::string& field) const {
+  if (!has(field)) return std::nullopt;
+  if (auto text = json_member<std::string>(object_, field)) return text;
+  return refuse(field, "a text");
+}
+
+Result<std::optional<bool>> JsonObject::flag(const std::string& field) const {
+  if (!has(field)) return std::nullopt;
+  if (const auto flag = json_member<bool>(object_, field)) return flag;
+  return refuse(field, "true or false");
+}
+
+Result<std::optional<std::vector<std::string>>> JsonObject::texts(const std::string& field) const {
+  if (!has(field)) return std::nullopt;
+  if (auto text = json_member<std::string>(object_, field)) return std::vector{*std::move(text)};
+  std::vector<std::string> texts;
+  if (!object_[field].is_array()) return refuse(field, "a text or a list of texts");
+  for (const Json& one : object_[field]) {
+    if (!one.is_string()) return refuse(field, "a text or a list of texts");
+    texts.push_back(one.get<std::string>());
+  }
+  return texts;
+}
+
+Result<std::optional<std::int64_t>> JsonObject::size(const std::string& field) const {
+  if (!has(field)) return std::nullopt;
+  const std::int64_t number = json_member<std::int64_t>(object_, field).value_or(0);
+  if (number >= 1 && number <= kLargestSize) return number;
+  return refuse(field, std::format("a whole number from 1 to {}", kLargestSize));
+}
+
+Result<std::int64_t> JsonObject::required_size(const std::string& field) const {
+  DORAJIT_ASSIGN(const std::optional<std::int64_t> found, size(field));
+  if (found) return *found;
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{}: `{}` is missing, so its layers are not known; list their sizes with "
+                          "--shapes",
+                          path_, field));
+}
+
+}  // namespace dorajit::cli

@@ -1,0 +1,124 @@
+#include "apps/cli/options/problem_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <filesystem>
+#include <format>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+
+#include "apps/cli/options/shapes.h"
+#include "kernel_templates/spaces.h"
+#include "runtime/launch/size_limit.h"
+
+namespace dorajit::cli {
+namespace {
+
+Result<std::vector<kernels::Sizes>> wanted_sizes(const ProblemOptions& options,
+                                                 const kernels::Operation& operation) {
+  std::vector<kernels::Sizes> wanted;
+  for (const std::string& text : options.shapes) {
+    DORAJIT_ASSIGN(const std::vector<std::int64_t> listed, parse_shape(text, operation));
+    DORAJIT_ASSIGN(const kernels::Sizes sizes, make_sizes(operation, listed, options.sizes));
+    wanted.push_back(sizes);
+  }
+  if (options.shapes.empty() && names_any(options.sizes)) {
+    DORAJIT_ASSIGN(const kernels::Sizes sizes, make_sizes(operation, {}, options.sizes));
+    wanted.push_back(sizes);
+  }
+  return wanted;
+}
+
+// Without what other systems' editors put around a line.
+std::string_view plain(std::string_view line, int number) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (number == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+// One problem a line, as `dorajit show` names them; blank lines and lines that begin with # say
+// nothing.
+Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
+  std::ifstream file(path);
+  int why = file ? 0 : errno;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) why = EISDIR;
+  if (why != 0) {
+    return fail(StatusCode::kIoError,
+                std::format("{} cannot be read: {}; name a file of problems, one a line", path,
+                            std::generic_category().message(why)));
+  }
+  std::vector<launch::Problem> problems;
+  std::string text;
+  for (int number = 1; std::getline(file, text); ++number) {
+    const std::string_view line = plain(text, number);
+    if (line.empty() || line.starts_with('#')) continue;
+    const auto problem = launch::parse_problem(line);
+    if (!problem || !std::has_single_bit(static_cast<unsigned>(problem->vector_width))) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("{}:{}: \"{}\" is no problem; one looks like "
+                              "compose/bf16,bf16,f32,bf16/v8/c4096/r12",
+                              path, number, line));
+    }
+    problems.push_back(*problem);
+  }
+  if (file.bad() || problems.empty()) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("{} {}", path, file.bad() ? "cannot be read" : "names no problem"));
+  }
+  return problems;
+}
+
+}  // namespace
+
+void add_problem_options(CLI::App& app, ProblemOptions& options) {
+  add_size_options(app, options.sizes);
+  app.add_option("--shape", options.shapes,
+                 "The sizes of a problem, as ROWSxCOLS; what it leaves out has an option of its "
+                 "own; may be repeated")
+      ->option_text("RxC")
+      ->delimiter(',');
+  app.add_option("--from", options.file, "Problems from a file, one a line as `show` names them")
+      ->option_text("FILE");
+  add_op_option(app, options.variant);
+  add_variant_options(app, options.variant);
+}
+
+Status check_problem_options(const ProblemOptions& options, const std::string& command) {
+  DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
+  DORAJIT_ASSIGN(const std::vector<kernels::Sizes> wanted,
+                 wanted_sizes(options, *variant.operation));
+  for (const kernels::Sizes& sizes : wanted) DORAJIT_TRY(launch::check_size(variant, sizes));
+  if (!wanted.empty() || !options.file.empty()) return {};
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{} needs a problem: {}, --shape RxC or --from FILE", command,
+                          size_options_text(*variant.operation)));
+}
+
+Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options,
+                                                   kernels::DeviceKind kind,
+                                                   const std::string& command) {
+  DORAJIT_TRY(check_problem_options(options, command));
+  DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
+  DORAJIT_ASSIGN(const std::vector<kernels::Sizes> all, wanted_sizes(options, *variant.operation));
+  std::vector<launch::Problem> wanted;
+  if (!options.file.empty()) {
+    DORAJIT_ASSIGN(wanted, read_problems(options.file));
+  }
+  for (const kernels::Sizes& sizes : all) {
+    wanted.push_back(launch::make_problem(variant, kind, sizes));
+  }
+  std::vector<launch::Problem> problems;
+  for (launch::Problem& problem : wanted) {
+    problem.vector_width =
+        std::min(problem.vector_width, kernels::widest_vector(problem.variant, kind));
+    if (std::ranges::find(problems, problem) == problems.end()) problems.push_back(problem);
+  }
+  return problems;
+}
+
+}  // namespace dorajit::cli

@@ -1,0 +1,114 @@
+#include "apps/cli/options/variant_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <format>
+#include <string_view>
+#include <vector>
+
+namespace dorajit::cli {
+namespace {
+
+using kernels::ElementType;
+
+Result<ElementType> parse_type(std::string_view option, std::string_view text) {
+  if (const auto type = kernels::parse_element_type(text)) return *type;
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{} {} is none of: f32, bf16, f16, f64", option, text));
+}
+
+Result<const kernels::Operation*> find_op(std::string_view name) {
+  std::string known;
+  for (const kernels::Operation* op : kernels::all_operations()) {
+    if (op->name == name) return op;
+    known.append(known.empty() ? "" : ", ").append(op->name);
+  }
+  return fail(StatusCode::kInvalidArgument, std::format("--op {} is none of: {}", name, known));
+}
+
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string operand_names(const kernels::Operation& op) {
+  std::string names;
+  for (const auto& operand : op.operands) {
+    names.append(names.empty() ? "" : ",").append(operand.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+void add_op_option(CLI::App& app, VariantOptions& options) {
+  std::string names;
+  for (const kernels::Operation* op : kernels::offered_operations()) {
+    names.append(names.empty() ? "" : "|").append(op->name);
+  }
+  app.add_option("--op", options.op, "The operation [compose]")->option_text(names);
+}
+
+void add_variant_options(CLI::App& app, VariantOptions& options) {
+  CLI::Option* type =
+      app.add_option("--type", options.type, "Element type of the activations [bf16]")
+          ->option_text("f32|bf16|f16|f64");
+  CLI::Option* gain = app.add_option("--gain-type", options.gain_type,
+                                     "Element type of the gain [f32; f64 beside f64]")
+                          ->option_text("f32|bf16|f16|f64");
+  app.add_option("--types", options.types,
+                 "Element type of every operand instead, as in bf16,bf16,f32,bf16; - for one "
+                 "that is left out")
+      ->option_text("TYPE,...")
+      ->excludes(type)
+      ->excludes(gain);
+  app.add_flag("--per-row", options.is_per_row,
+               "One gain per row instead of per column, as convolutions have it");
+}
+
+Result<kernels::Variant> make_variant(const VariantOptions& options) {
+  DORAJIT_ASSIGN(const kernels::Operation* op, find_op(options.op));
+  kernels::Variant variant{.operation = op};
+  if (options.is_per_row) variant.broadcast = kernels::Broadcast::kPerRow;
+  if (!options.types.empty()) {
+    const auto parts = split(options.types);
+    if (parts.size() != op->operands.size()) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("--types {} names {} types; {} has {} operands: {}", options.types,
+                              parts.size(), op->name, op->operands.size(), operand_names(*op)));
+    }
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      DORAJIT_ASSIGN(variant.types[i], parse_type("--types", parts[i]));
+    }
+  } else {
+    DORAJIT_ASSIGN(const ElementType type, parse_type("--type", options.type));
+    const ElementType usual_gain =
+        type == ElementType::kFloat64 ? ElementType::kFloat64 : ElementType::kFloat32;
+    ElementType gain = usual_gain;
+    if (!options.gain_type.empty()) {
+      DORAJIT_ASSIGN(gain, parse_type("--gain-type", options.gain_type));
+    }
+    for (std::size_t i = 0; i < op->operands.size(); ++i) {
+      const kernels::Operand& operand = op->operands[i];
+      const bool is_like_gain =
+          !operand.shape.is_matrix() && operand.usual_type == kernels::UsualType::kOfGain;
+      const bool is_sum = operand.usual_type == kernels::UsualType::kOfSums;
+      variant.types[i] = is_like_gain ? gain : is_sum ? usual_gain : type;
+    }
+  }
+  if (!kernels::is_supported(variant)) {
+    return fail(StatusCode::kUnsupported,
+                std::format("no kernel serves {}: f64 goes only with f64, what is left out may be, "
+                            "and only a gain can be per row",
+                            to_text(variant)));
+  }
+  return variant;
+}
+
+}  // namespace dorajit::cli

@@ -1,0 +1,59 @@
+// What tuning data says about devices: problems, their configs and how they compare.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/cli/report/known_bandwidths.h"
+#include "cache/records/tuning_records.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::cli::report {
+
+// Traffic of a problem in the time of a config.
+struct Roofline {
+  std::int64_t bytes = 0;
+  double bytes_per_ns = 0;
+};
+
+struct ProblemFindings {
+  cache::Winner winner;
+  std::optional<launch::Problem> problem;  // nothing for a key of another version
+  std::vector<cache::Trial> trials;        // of the winner's run
+  std::string source;                      // "user database", "h200.jsonl"
+  bool is_for_these_kernels = false;       // measured with the kernel templates of this program
+  double speedup = 1;                      // of the winner over the default config
+  double speedup_error = 0;                // its standard error, from what the samples spread
+  std::int64_t age_s = 0;
+  std::optional<Roofline> roofline;  // nothing where the rows that were measured are not known
+
+  [[nodiscard]] bool keeps_default() const { return winner.config == winner.default_config; }
+};
+
+struct DeviceFindings {
+  std::string fingerprint;
+  std::optional<KnownBandwidth> memory;
+  std::vector<ProblemFindings> problems;  // by variant, columns and rows
+  std::int64_t trials = 0;                // all that are known of the device
+  std::int64_t bad_trials = 0;            // those with a verdict other than ok
+
+  // Geometric mean of the speedups; 1 without problems.
+  [[nodiscard]] double mean_speedup() const;
+  [[nodiscard]] std::int64_t defaults_kept() const;
+};
+
+// A database or a file that was read.
+struct Source {
+  std::string name;
+  std::vector<cache::Trial> trials;
+  std::vector<cache::Winner> winners;
+};
+
+// One entry per device, in the order of their fingerprints. Where several sources have a winner of
+// a problem, the newest counts.
+std::vector<DeviceFindings> make_findings(std::span<const Source> sources, std::int64_t now_unix_s);
+
+}  // namespace dorajit::cli::report

@@ -1,0 +1,14 @@
+// The daemon's status for people.
+#pragma once
+
+#include <string>
+
+#include "apps/cli/terminal/output.h"
+
+namespace dorajit::cli {
+
+// Of the document that the daemon sends (docs/daemon_protocol.md). Members that are missing or of
+// another type are left out.
+std::string daemon_text(const Json& status);
+
+}  // namespace dorajit::cli

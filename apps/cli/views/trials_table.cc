@@ -1,0 +1,115 @@
+#include "apps/cli/views/trials_table.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "apps/cli/terminal/table.h"
+#include "apps/cli/terminal/text_format.h"
+#include "kernel_templates/config_text.h"
+
+namespace dorajit::cli {
+namespace {
+
+// How much faster than the default config; 0 where there was nothing to measure.
+double speedup_of(const cache::Trial& trial, const std::vector<cache::Trial>& trials,
+                  const cache::Winner& winner) {
+  if (!was_measured(trial)) return 0;
+  // The default's own trial, since a config is fairly set against what ran beside it.
+  const auto standard = std::ranges::find(trials, winner.default_config, &cache::Trial::config);
+  const double default_ns = standard != trials.end() && was_measured(*standard)
+                                ? standard->median_ns
+                                : winner.default_median_ns;
+  return default_ns / trial.median_ns;
+}
+
+std::vector<cache::Trial> fastest_first(std::span<const cache::Trial> trials) {
+  std::vector<cache::Trial> sorted(trials.begin(), trials.end());
+  std::ranges::stable_sort(sorted, {}, [](const cache::Trial& trial) {
+    return was_measured(trial) ? trial.median_ns : std::numeric_limits<double>::infinity();
+  });
+  return sorted;
+}
+
+}  // namespace
+
+bool was_measured(const cache::Trial& trial) {
+  return trial.samples > 0 && std::isfinite(trial.median_ns) && trial.median_ns > 0;
+}
+
+std::vector<cache::Trial> trials_of(const cache::Winner& winner, cache::TuningStore& store) {
+  std::vector<cache::Trial> trials = store.trials(winner.device, winner.problem);
+  std::erase_if(trials, [&](const cache::Trial& trial) {
+    return trial.created_unix_s != winner.created_unix_s || trial.environment != winner.environment;
+  });
+  return trials;
+}
+
+std::string trials_text(std::span<const cache::Trial> trials, const cache::Winner& winner) {
+  Table table({{"config"},
+               {"median", Align::kRight},
+               {"MAD", Align::kRight},
+               {"samples", Align::kRight},
+               {"over default", Align::kRight},
+               {"verdict"},
+               {""}});
+  const auto sorted = fastest_first(trials);
+  for (const cache::Trial& trial : sorted) {
+    const bool measured = was_measured(trial);
+    std::string role;
+    if (trial.config == winner.default_config) role = "default";
+    if (trial.config == winner.config) role += role.empty() ? "winner" : ", winner";
+    table.add_row({to_text(trial.config), measured ? duration_text(trial.median_ns) : "-",
+                   measured ? duration_text(trial.mad_ns) : "-", std::to_string(trial.samples),
+                   ratio_text(speedup_of(trial, sorted, winner)), std::string(name(trial.verdict)),
+                   role});
+  }
+  return table.text();
+}
+
+Json trials_json(std::span<const cache::Trial> trials, const cache::Winner& winner) {
+  Json rows = Json::array();
+  const auto sorted = fastest_first(trials);
+  for (const cache::Trial& trial : sorted) {
+    Json row = {{"config", to_text(trial.config)},
+                {"verdict", name(trial.verdict)},
+                {"median_ns", nullptr},
+                {"mad_ns", nullptr},
+                {"samples", trial.samples},
+                {"speedup_over_default", nullptr},
+                {"created_unix_s", trial.created_unix_s},
+                {"host", trial.host}};
+    if (was_measured(trial)) {
+      row["median_ns"] = trial.median_ns;
+      row["mad_ns"] = trial.mad_ns;
+      row["speedup_over_default"] = speedup_of(trial, sorted, winner);
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::int64_t age_of(const cache::Winner& winner) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count() - winner.created_unix_s;
+}
+
+Json to_json(const cache::Winner& winner) {
+  return {{"problem", winner.problem},
+          {"device", winner.device},
+          {"config", to_text(winner.config)},
+          {"median_ns", winner.median_ns},
+          {"default_config", to_text(winner.default_config)},
+          {"default_median_ns", winner.default_median_ns},
+          {"speedup_over_default", winner.default_median_ns / winner.median_ns},
+          {"created_unix_s", winner.created_unix_s},
+          {"environment",
+           {{"driver", winner.environment.driver},
+            {"policy", winner.environment.policy},
+            {"space", winner.environment.space},
+            {"tuner", winner.environment.tuner},
+            {"templates", winner.environment.templates}}}};
+}
+
+}  // namespace dorajit::cli

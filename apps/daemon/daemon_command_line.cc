@@ -1,0 +1,197 @@
+#include "apps/daemon/daemon_command_line.h"
+
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <format>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <system_error>
+
+#include "apps/cli/terminal/number_range.h"
+#include "apps/cli/terminal/output.h"
+#include "apps/daemon/background.h"
+#include "apps/daemon/inherited_socket.h"
+#include "apps/daemon/journal.h"
+#include "apps/daemon/worker.h"
+#include "autotune/engine_factory.h"
+#include "autotune/service/daemon/daemon.h"
+#include "autotune/service/daemon/process_memory.h"
+#include "autotune/service/protocol/socket_place.h"
+#include "runtime/base/settings.h"
+
+namespace dorajit::daemon {
+namespace {
+
+using autotune::DaemonEnd;
+using cli::ExitCode;
+
+struct Options {
+  std::string cache_dir;
+  std::string metrics_file;
+  double idle_exit_seconds = 0;
+  double duty_percent = 25;
+  double busy_duty_percent = 5;
+  double worker_seconds = 0;
+  std::int64_t worker_mib = 0;
+  bool is_in_foreground = false;
+  bool is_worker = false;
+};
+
+void declare(CLI::App& app, Options& options) {
+  app.add_option("--cache-dir", options.cache_dir,
+                 "Where kernels and winners are kept [DORAJIT_CACHE_DIR]")
+      ->option_text("DIR");
+  app.add_flag("--foreground", options.is_in_foreground,
+               "Stay in the foreground and log to standard error");
+  app.add_option("--idle-exit", options.idle_exit_seconds,
+                 "End after so long without clients and jobs; 0: never")
+      ->option_text("SECONDS")
+      ->check(cli::number_range(0, 1e9));
+  app.add_option("--duty", options.duty_percent,
+                 "Share of the time that a device may be tuned on [25]")
+      ->option_text("PERCENT")
+      ->check(cli::number_range(1, 100));
+  app.add_option("--busy-duty", options.busy_duty_percent,
+                 "The same while others use the device [5]")
+      ->option_text("PERCENT")
+      ->check(cli::number_range(1, 100));
+  app.add_option("--worker-memory", options.worker_mib,
+                 "What a worker may use before it is ended [half of the machine's]")
+      ->option_text("MIB")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  app.add_option("--worker-seconds", options.worker_seconds,
+                 "How long a problem may take before its worker is ended [30 + 4 x tuning budget]")
+      ->option_text("SECONDS")
+      ->check(cli::number_range(1, 1e6));
+  app.add_option("--metrics-file", options.metrics_file,
+                 "Write metrics for Prometheus there, again and again")
+      ->option_text("FILE");
+  app.add_flag("--worker", options.is_worker, "")->group("");  // how the daemon starts itself
+  app.set_version_flag("--version", std::string("dorajitd ") + DORAJIT_VERSION);
+  app.footer(
+      "Example:\n  dorajitd --idle-exit 3600\n  dorajit daemon status\n\n"
+      "Without --foreground, logs go to the journal, or to dorajitd.log beside the socket.\n"
+      "Exit codes: 0 done, also when another daemon serves already, 1 failed, 2 wrong usage.");
+}
+
+Result<std::string> absolute(const std::string& path, const char* option) {
+  std::error_code error;
+  std::string found = std::filesystem::absolute(path, error).string();
+  if (!error) return found;
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{} {}: {}", option, path, error.message()));
+}
+
+Result<Settings> make_settings(const Options& options) {
+  DORAJIT_ASSIGN(Settings settings, Settings::from_environment());
+  if (!options.cache_dir.empty()) {
+    DORAJIT_ASSIGN(settings.cache_dir, absolute(options.cache_dir, "--cache-dir"));
+  }
+  settings.tune_policy = TunePolicy::kFirstUse;
+  settings.record_path.clear();
+  return settings;
+}
+
+// Where winners really go. Makes the folders.
+Result<std::string> make_tuning_dir(const Settings& settings) {
+  const auto parts = autotune::make_engine(settings);
+  std::string folder = parts.engine->settings().tuning_dir;
+  if (!folder.empty()) return folder;
+  return fail(StatusCode::kIoError,
+              "winners that are not kept are no use to others: set DORAJIT_CACHE_DIR, or give "
+              "--cache-dir, a folder that can be written");
+}
+
+// A client takes a descriptor, and many systems allow a thousand unless asked.
+void allow_many_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Result<autotune::WorkerRules> worker_rules(const Settings& settings, const Options& options) {
+  std::error_code error;
+  const std::string own = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  if (error) return fail(StatusCode::kIoError, "cannot find out this program's own path");
+  const double seconds =
+      options.worker_seconds > 0 ? options.worker_seconds : 30 + 4 * settings.tune_seconds;
+  return autotune::WorkerRules{
+      .command = {own, "--worker", "--cache-dir", settings.cache_dir, "--worker-seconds",
+                  std::to_string(seconds)},
+      .patience = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)),
+      .most_bytes =
+          options.worker_mib > 0 ? options.worker_mib << 20 : autotune::physical_bytes() / 2,
+      .duty = options.duty_percent / 100,
+      .busy_duty = options.busy_duty_percent / 100};
+}
+
+Result<ExitCode> serve(const Settings& settings, const Options& options) {
+  const int socket = inherited_socket();
+  Background background;
+  if (!options.is_in_foreground && socket < 0) {
+    DORAJIT_ASSIGN(background, Background::enter());
+    if (const auto code = background.parent_exit_code()) return static_cast<ExitCode>(*code);
+  }
+  if (is_stderr_the_journal()) mark_priorities();
+  allow_many_descriptors();
+  autotune::DaemonOptions daemon{.folder = autotune::protocol::socket_folder(settings.daemon_dir),
+                                 .idle_exit = std::chrono::milliseconds(
+                                     static_cast<std::int64_t>(options.idle_exit_seconds * 1000)),
+                                 .socket = socket};
+  if (!options.metrics_file.empty()) {
+    DORAJIT_ASSIGN(daemon.metrics_file, absolute(options.metrics_file, "--metrics-file"));
+  }
+  DORAJIT_ASSIGN(daemon.worker, worker_rules(settings, options));
+  DORAJIT_ASSIGN(const std::string tuning_dir, make_tuning_dir(settings));
+  daemon.hello = autotune::protocol::own_hello(tuning_dir);
+  if (!options.is_in_foreground && socket < 0) {
+    daemon.on_ready = [&](int folder) { background.settle(folder); };
+  }
+  const auto load = autotune::DeviceLoad::of_this_machine();
+  DORAJIT_ASSIGN(const DaemonEnd end, autotune::run_daemon(daemon, *load));
+  if (end == DaemonEnd::kAnotherLeads) {
+    cli::print_note(std::format("another daemon serves already at {}",
+                                autotune::protocol::socket_path(daemon.folder)));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+ExitCode run_daemon_command_line(int argc, char** argv) {
+  CLI::App app("Tunes for all processes of this user on this host, so that none of them has to.",
+               "dorajitd");
+  Options options;
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {
+      std::ostringstream text;  // the help or the version
+      app.exit(error, text, text);
+      cli::print(text.str());
+      const Status printed = cli::finish_output();
+      if (!printed) cli::print_error(printed.error());
+      return printed ? ExitCode::kOk : ExitCode::kFailed;
+    }
+    cli::print_error({.code = StatusCode::kInvalidArgument,
+                      .message = std::format("{}; see `dorajitd --help`", error.what()),
+                      .log = {}});
+    return ExitCode::kUsage;
+  }
+  const auto outcome = [&]() -> Result<ExitCode> {
+    DORAJIT_ASSIGN(const Settings settings, make_settings(options));
+    if (!options.is_worker) return serve(settings, options);
+    DORAJIT_TRY(run_worker(settings, options.worker_seconds));
+    return ExitCode::kOk;
+  }();
+  if (outcome) return *outcome;
+  cli::print_error(outcome.error());
+  return cli::exit_code_of(outcome.error().code);
+}
+
+}  // namespace dorajit::daemon

@@ -1,0 +1,102 @@
+#include "apps/daemon/worker.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <format>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "autotune/engine_factory.h"
+#include "autotune/service/protocol/messages.h"
+#include "kernel_templates/config_text.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::daemon {
+namespace {
+
+using autotune::protocol::Answer;
+using autotune::protocol::Failed;
+using autotune::protocol::Tuned;
+using autotune::protocol::TuneRequest;
+using kernels::DeviceKind;
+using launch::DeviceId;
+using launch::Rung;
+
+// The device of this machine with that fingerprint.
+std::optional<DeviceId> find_device(Engine& engine, const std::string& fingerprint) {
+  const auto is_it = [&](const DeviceId& id) {
+    const auto device = engine.device(id);
+    return device && (*device)->info().fingerprint == fingerprint;
+  };
+  if (const DeviceId cpu{.kind = DeviceKind::kCpu}; fingerprint.starts_with("cpu") && is_it(cpu)) {
+    return cpu;
+  }
+  for (int ordinal = 0; ordinal < engine.cuda_device_count(); ++ordinal) {
+    const DeviceId cuda{.kind = DeviceKind::kCuda, .ordinal = ordinal};
+    if (is_it(cuda)) return cuda;
+  }
+  return std::nullopt;
+}
+
+// A worker that hangs when its daemon is gone would keep its claim on the problem for ever.
+void set_alarm(double seconds) {
+  constexpr unsigned kGrace = 10;
+  ::alarm(seconds > 0 ? static_cast<unsigned>(seconds) + kGrace : 0);
+}
+
+// Where the system is short of memory, this process is to go before those that it works for.
+void volunteer_to_be_killed() { std::ofstream("/proc/self/oom_score_adj") << 1000; }
+
+Answer tune(Engine& engine, const TuneRequest& request) {
+  const auto failed = [&](std::string reason) {
+    return Failed{request.problem, request.device, std::move(reason)};
+  };
+  const auto problem = launch::parse_problem(request.problem);
+  if (!problem) return failed("it is no problem");
+  const auto id = find_device(engine, request.device);
+  if (!id) return failed("this machine has no such device");
+  const auto answer = engine.prepare(*problem, *id);
+  if (!answer) return failed(answer.error().message.substr(0, 1000));
+  if (answer->rung == Rung::kTuned || answer->rung == Rung::kUserDatabase ||
+      answer->rung == Rung::kShippedDatabase) {
+    return Tuned{.problem = request.problem,
+                 .device = request.device,
+                 .config = to_text(answer->config),
+                 .median_ns = answer->median_ns,
+                 .default_median_ns = answer->default_median_ns};
+  }
+  return failed("it could not be tuned; the daemon's log says why");
+}
+
+}  // namespace
+
+Status run_worker(const Settings& settings, double seconds) {
+  volunteer_to_be_killed();
+  const auto parts = autotune::make_engine(settings);
+  for (std::string asked; std::getline(std::cin, asked);) {
+    DORAJIT_ASSIGN(const auto request, autotune::protocol::parse_request(asked));
+    const auto* wanted = std::get_if<TuneRequest>(&request);
+    if (wanted == nullptr) continue;
+    set_alarm(seconds);
+    Answer answer = tune(*parts.engine, *wanted);
+    set_alarm(0);
+    // A store that has once failed to write stays in memory, so the next job is for another
+    // process.
+    const bool is_kept = parts.store->persistent();
+    if (!is_kept) {
+      answer =
+          Failed{wanted->problem, wanted->device,
+                 "winners cannot be kept: " + parts.store->reason_not_persistent().substr(0, 500)};
+    }
+    const std::string line = to_line(answer);
+    std::fwrite(line.data(), 1, line.size(), stdout);
+    std::fflush(stdout);
+    if (!is_kept) break;
+  }
+  return {};
+}
+
+}  // namespace dorajit::daemon

@@ -1,0 +1,133 @@
+#include "autotune/engine_factory.h"
+
+#include <filesystem>
+#include <format>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "autotune/service/protocol/socket_place.h"
+#include "autotune/sources/locked_config_source.h"
+#include "autotune/sources/recording_config_source.h"
+#include "autotune/sources/tuning_config_source.h"
+#include "cache/artifacts/artifact_files.h"
+#include "cache/database/overlay_databases.h"
+#include "cache/files/live_directory.h"
+#include "cache/files/trusted_directory.h"
+#include "cache/records/lock_file.h"
+#include "runtime/base/log.h"
+#include "runtime/base/own_location.h"
+#include "runtime/base/statistics.h"
+
+namespace dorajit::autotune {
+namespace {
+
+// A folder, or why there is none.
+using Folder = Result<std::string>;
+
+std::string path_of(const Folder& folder) { return folder.value_or(std::string()); }
+
+// The folder to keep things in. One that may only be read is kept: what is in it serves.
+Folder usable_cache_dir(const std::string& cache_dir, const cache::Trust& trust) {
+  if (cache_dir.empty()) {
+    return fail(StatusCode::kIoError, "no cache folder is set; set DORAJIT_CACHE_DIR to one");
+  }
+  const auto made = cache::TrustedDirectory::make(cache_dir, trust);
+  if (made) return cache_dir;
+  log_once(LogLevel::kWarning, cache_dir,
+           std::format("nothing is kept on disk, so kernels are compiled and tuned again in every "
+                       "process: {}",
+                       made.error().message));
+  return std::unexpected(made.error());
+}
+
+// The folder for what processes lock: `cache_dir`, or one of this machine instead of a network's.
+Folder usable_tuning_dir(const Folder& usable) {
+  if (!usable) return usable;
+  const std::string& cache_dir = *usable;
+  std::string live_dir = cache::live_directory(cache_dir);
+  if (live_dir == cache_dir) return cache_dir;
+  Status made = live_dir.empty()
+                    ? fail(StatusCode::kIoError, "neither /var/tmp nor TMPDIR is local")
+                    : cache::make_live_directory(live_dir);
+  std::string what =
+      std::format("{} is on a network file system, where a database cannot be shared", cache_dir);
+  what += made ? std::format(": tuning results are kept in {}/tuning.db", live_dir)
+               : std::format(", and tuning results stay in memory: {}", made.error().message);
+  if (std::error_code error; made && std::filesystem::exists(cache_dir + "/tuning.db", error)) {
+    what += std::format("; `dorajit import {}/tuning.db` takes over what is there", cache_dir);
+  }
+  log_once(LogLevel::kWarning, "network " + cache_dir, what);
+  if (!made) return std::unexpected(made.error());
+  return live_dir;
+}
+
+// Null where no daemon is to be asked: its winners would not be found.
+std::unique_ptr<DaemonRequests> daemon_of(const Settings& settings) {
+  const bool may_ask =
+      settings.tune_policy == TunePolicy::kAutomatic || settings.tune_policy == TunePolicy::kDaemon;
+  if (!may_ask || settings.tuning_dir.empty()) return nullptr;
+  return std::make_unique<DaemonRequests>(protocol::socket_folder(settings.daemon_dir),
+                                          protocol::own_hello(settings.tuning_dir));
+}
+
+// Where the engine has its configs from; what decides is held to `lock` if there is one.
+EngineParts make_parts(const Settings& settings, std::unique_ptr<launch::ConfigSource> lock) {
+  set_log_level(settings.log_level);
+  Settings used = settings;
+  const cache::Trust trust = trust_of(settings);
+  const Folder cache_dir = usable_cache_dir(settings.cache_dir, trust);
+  const Folder tuning_dir = usable_tuning_dir(cache_dir);
+  used.cache_dir = path_of(cache_dir);
+  used.tuning_dir = path_of(tuning_dir);
+
+  std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open(
+      used.tuning_dir,
+      {.overlays = cache::databases_in(used.shipped_databases, overlay_trust_of(settings)),
+       .trust = trust,
+       .overlay_trust = overlay_trust_of(settings),
+       .without_folder = tuning_dir ? "" : tuning_dir.error().message});
+  std::shared_ptr<ArtifactStore> artifacts;
+  if (!used.cache_dir.empty()) {
+    artifacts = std::make_shared<cache::ArtifactFiles>(
+        used.cache_dir, static_cast<std::uint64_t>(used.cache_max_bytes), trust);
+  }
+  auto statistics = std::make_unique<Statistics>();
+  std::unique_ptr<launch::ConfigSource> configs = std::move(lock);
+  if (configs == nullptr) {
+    configs = std::make_unique<TuningConfigSource>(used, store, *statistics, daemon_of(used));
+  }
+  if (!used.record_path.empty()) {
+    configs = std::make_unique<RecordingConfigSource>(ProblemRecord::of(used.record_path),
+                                                      std::move(configs));
+  }
+  auto engine = std::make_unique<Engine>(std::move(used), std::move(statistics),
+                                         std::move(artifacts), std::move(configs));
+  return {.store = std::move(store), .engine = std::move(engine)};
+}
+
+}  // namespace
+
+cache::Trust trust_of(const Settings& settings) { return {.group = settings.trust_group}; }
+
+cache::Trust overlay_trust_of(const Settings& settings) {
+  cache::Trust trust = cache::kOverlayTrust;
+  trust.group = settings.trust_group;
+  trust.owner = owner_of_this_code();
+  return trust;
+}
+
+EngineParts make_engine(const Settings& settings) { return make_parts(settings, nullptr); }
+
+Result<EngineParts> make_application_engine(const Settings& settings) {
+  if (settings.locked_path.empty()) return make_parts(settings, nullptr);
+  auto entries = cache::read_lock_file(settings.locked_path);
+  if (!entries) {
+    return fail(entries.error().code,
+                std::format("DORAJIT_LOCKED: {}; or unset it", entries.error().message));
+  }
+  return make_parts(settings, std::make_unique<LockedConfigSource>(settings.locked_path, *entries,
+                                                                   settings.locked_miss));
+}
+
+}  // namespace dorajit::autotune

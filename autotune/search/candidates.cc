@@ -1,0 +1,95 @@
+#include "autotune/search/candidates.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <format>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "autotune/search/resource_limits.h"
+#include "kernel_templates/config_text.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using cache::Verdict;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostCompilers = 8;
+
+void make_kernel(Candidate& candidate, const launch::Problem& problem, device::Device& device,
+                 launch::KernelCache& kernels) {
+  std::string reason = "it did not compile";
+  try {
+    auto kernel = kernels.get(device, problem.variant, candidate.result.config);
+    if (kernel && !kernel->is_builtin) {
+      const auto verdict = verdict_by_resources(kernel->resources, candidate.result.config,
+                                                device.info().traits.kind);
+      if (!verdict) {
+        candidate.kernel = *std::move(kernel);
+        return;
+      }
+      candidate.result.verdict = *verdict;
+      return;
+    }
+    if (!kernel) reason = kernel.error().message;
+  } catch (const std::bad_alloc&) {
+    reason = "there is no memory left";
+  }
+  candidate.result.verdict = Verdict::kFailedToCompile;
+  log(LogLevel::kInfo, std::format("config {} of {} is left out: {}",
+                                   to_text(candidate.result.config), to_text(problem), reason));
+}
+
+}  // namespace
+
+std::vector<kernels::Config> choose_configs(const std::vector<kernels::Config>& space,
+                                            kernels::SpaceKind kind,
+                                            std::span<const kernels::Config> left_out, int most) {
+  std::vector<kernels::Config> eligible;
+  for (const kernels::Config& config : space) {
+    if (eligible.empty() || std::ranges::find(left_out, config) == left_out.end()) {
+      eligible.push_back(config);
+    }
+  }
+  const auto count = static_cast<std::size_t>(most);
+  if (most <= 0 || count >= eligible.size()) return eligible;
+  std::vector<kernels::Config> chosen;
+  for (std::size_t i = 0; i < count; ++i) {
+    chosen.push_back(eligible[kind == kernels::SpaceKind::kSlim ? i : i * eligible.size() / count]);
+  }
+  return chosen;
+}
+
+void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& problem,
+                  device::Device& device, launch::KernelCache& kernels, Clock::time_point deadline,
+                  const TuneProgress& progress) {
+  std::atomic<std::size_t> next{1};  // the default is there already, and is never pruned
+  auto work = [&] {
+    while (Clock::now() < deadline) {
+      const std::size_t i = next++;
+      if (i >= candidates.size()) return;
+      make_kernel(candidates[i], problem, device, kernels);
+    }
+  };
+  const auto helpers =
+      std::min<std::size_t>({candidates.size(), static_cast<std::size_t>(kMostCompilers),
+                             std::max<std::size_t>(1, std::thread::hardware_concurrency())});
+  std::vector<std::thread> threads;
+  threads.reserve(helpers);
+  try {
+    for (std::size_t i = 1; i < helpers; ++i) threads.emplace_back(work);
+  } catch (const std::exception&) {
+    log(LogLevel::kDebug, "no more threads; fewer compile");
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+  const std::size_t begun = std::clamp<std::size_t>(next, 1, candidates.size());
+  if (progress) progress(static_cast<int>(begun), static_cast<int>(candidates.size()));
+  candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(begun), candidates.end());
+}
+
+}  // namespace dorajit::autotune

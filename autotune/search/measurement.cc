@@ -1,0 +1,144 @@
+#include "autotune/search/measurement.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "autotune/search/robust_statistics.h"
+
+namespace dorajit::autotune {
+namespace {
+
+constexpr int kMostRepeats = 200;
+constexpr std::int64_t kMostSettlingLaunches = 32;
+constexpr double kColdFactor = 3.0;  // of the cache's size, so that nothing survives in it
+constexpr std::int64_t kMostSetsOnCpu = 8192;
+
+}  // namespace
+
+class RoundSampler::Candidate {
+ public:
+  // `rotation` counts the launches of all candidates together: were each to count its own, one
+  // would find in the cache what the one before it has just brought there.
+  Candidate(const Work& work, const CacheFiller& filler, const MeasurementPlan& plan,
+            std::int64_t& rotation)
+      : work_(work),
+        filler_(filler),
+        sets_(std::max<std::int64_t>(plan.sets, 1)),
+        settling_launches_(plan.settling_launches),
+        rotation_(rotation) {}
+
+  // Runs once to load and warm, then as often as a sample should repeat it.
+  void warm_up(device::Device& device, double sample_seconds) {
+    double once = 1.0;
+    for (int i = 0; i < 2 && status_; ++i) once = std::max(sample(device), 1.0);
+    if (!status_) return;
+    repeats_ =
+        std::clamp(static_cast<int>(std::ceil(sample_seconds * 1e9 / once)), 1, kMostRepeats);
+    sample(device);
+  }
+
+  double sample(device::Device& device) {
+    if (!status_) return std::numeric_limits<double>::quiet_NaN();
+    const auto elapsed = device.time_ns(
+        [this](device::Stream stream) -> Status {
+          DORAJIT_TRY(filler_.enqueue(stream));
+          return repeat(stream, settling_launches_);
+        },
+        [this](device::Stream stream) { return repeat(stream, repeats_); });
+    if (elapsed) return *elapsed / repeats_;
+    status_ = std::unexpected(elapsed.error());
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+
+  [[nodiscard]] const Status& status() const { return status_; }
+
+ private:
+  Status repeat(device::Stream stream, int launches) {
+    for (int i = 0; i < launches; ++i) {
+      DORAJIT_TRY(work_(stream, rotation_));
+      rotation_ = (rotation_ + 1) % sets_;
+    }
+    return {};
+  }
+
+  const Work& work_;
+  const CacheFiller& filler_;
+  std::int64_t sets_;
+  int settling_launches_;
+  std::int64_t& rotation_;
+  int repeats_ = 1;
+  Status status_;
+};
+
+RoundSampler::RoundSampler(device::Device& device, const std::vector<Work>& candidates,
+                           const MeasurementPlan& plan)
+    : device_(device), filler_(device) {
+  candidates_.reserve(candidates.size());
+  for (const Work& work : candidates) candidates_.emplace_back(work, filler_, plan, rotation_);
+  for (Candidate& candidate : candidates_) candidate.warm_up(device, plan.sample_seconds);
+}
+
+RoundSampler::~RoundSampler() = default;
+
+std::vector<double> RoundSampler::sample(std::span<const std::size_t> who) {
+  std::vector<std::size_t> order(who.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::shuffle(order, random_);
+  std::vector<double> samples(who.size());
+  for (const std::size_t i : order) samples[i] = candidates_[who[i]].sample(device_);
+  return samples;
+}
+
+const Status& RoundSampler::status(std::size_t candidate) const {
+  return candidates_[candidate].status();
+}
+
+std::vector<Measurement> measure_interleaved(device::Device& device,
+                                             const std::vector<Work>& candidates,
+                                             const MeasurementPlan& plan) {
+  const auto start = std::chrono::steady_clock::now();
+  RoundSampler sampler(device, candidates, plan);
+  std::vector<std::size_t> everyone(candidates.size());
+  std::iota(everyone.begin(), everyone.end(), std::size_t{0});
+  std::vector<std::vector<double>> samples(candidates.size());
+  for (int round = 0; round < plan.rounds; ++round) {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    if (round >= plan.least_rounds && spent.count() > plan.seconds) break;
+    const std::vector<double> taken = sampler.sample(everyone);
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      if (!std::isnan(taken[i])) samples[i].push_back(taken[i]);
+    }
+  }
+  std::vector<Measurement> results;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    results.push_back({.median_ns = median(samples[i]),
+                       .mad_ns = median_absolute_deviation(samples[i]),
+                       .samples = static_cast<int>(samples[i].size()),
+                       .status = sampler.status(i)});
+  }
+  return results;
+}
+
+std::int64_t sets_for_cold_cache(const device::DeviceInfo& device, std::int64_t set_bytes,
+                                 std::int64_t budget_bytes) {
+  const double wanted = kColdFactor * static_cast<double>(device.cache_bytes) /
+                        static_cast<double>(std::max<std::int64_t>(set_bytes, 1));
+  const std::int64_t affordable = budget_bytes / std::max<std::int64_t>(set_bytes, 1);
+  // On a GPU the cache is filled anew before each sample, which uses no set twice.
+  const std::int64_t most =
+      device.traits.kind == kernels::DeviceKind::kCpu ? kMostSetsOnCpu : kMostRepeats;
+  const std::int64_t sets =
+      std::min({static_cast<std::int64_t>(std::ceil(wanted)) + 1, affordable, most});
+  return std::max<std::int64_t>(sets, 1);
+}
+
+int launches_to_settle(const device::DeviceInfo& device, std::int64_t set_bytes) {
+  if (device.traits.kind == kernels::DeviceKind::kCpu) return 0;
+  const std::int64_t launches = device.cache_bytes / std::max<std::int64_t>(set_bytes, 1) + 1;
+  return static_cast<int>(std::min(launches, kMostSettlingLaunches));
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,311 @@
+#include "autotune/search/problem_tuner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <format>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "autotune/search/journal_entry.h"
+#include "autotune/search/measurement.h"
+#include "autotune/search/robust_statistics.h"
+#include "autotune/search/scratch_operands.h"
+#include "autotune/search/tournament.h"
+#include "autotune/search/verification.h"
+#include "kernel_templates/config_text.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using cache::Verdict;
+using launch::ReadyKernel;
+
+// A CPU is a hundred times slower than a GPU: a few times its cache is cold, and soon done.
+constexpr std::int64_t kCpuCachesOfScratch = 8;
+// Of the budget.
+constexpr double kCompilingShare = 0.5;        // of the comprehensive space, at most
+constexpr double kLeastMeasuringShare = 0.25;  // however long compiling and verifying took
+
+using Clock = std::chrono::steady_clock;
+
+// Where the session's configs are launched for the first time.
+struct FirstLaunches {
+  const TuningSession& session;
+  cache::LaunchJournal* journal;
+
+  [[nodiscard]] JournalPlace place_of(const Candidate& candidate) const {
+    return {.journal = journal,
+            .scope = session.scope,
+            .problem = session.problem_text,
+            .config = candidate.result.config};
+  }
+};
+
+// Drops a candidate that does not produce the right bits.
+void verify(Candidate& candidate, Verifier& verifier, const FirstLaunches& launches) {
+  const auto checked = verifier.check(*candidate.kernel, launches.place_of(candidate));
+  const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
+  if (verdict == Verdict::kOk) return;
+  candidate.result.verdict = verdict;
+  candidate.kernel.reset();
+  log(LogLevel::kWarning,
+      std::format("config {} of {} is quarantined: {}", to_text(candidate.result.config),
+                  launches.session.problem_text,
+                  checked ? name(verdict) : checked.error().message));
+}
+
+// Before they are timed. Those that the time does not suffice for are left out.
+void verify_untimed(std::vector<Candidate>& candidates, Verifier& verifier,
+                    const FirstLaunches& launches, Clock::time_point deadline) {
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (i > 0 && Clock::now() >= deadline) {
+      candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(i), candidates.end());
+      return;
+    }
+    if (candidates[i].kernel) verify(candidates[i], verifier, launches);
+  }
+}
+
+// Once more, those that were timed often enough to win.
+void verify_timed(std::vector<Candidate>& candidates, Verifier& verifier,
+                  const FirstLaunches& launches) {
+  for (Candidate& candidate : candidates) {
+    if (candidate.kernel && candidate.result.samples >= cache::kLeastSamples) {
+      verify(candidate, verifier, launches);
+    }
+  }
+}
+
+// Plays the tournament within `seconds`, of which each stage gets its part and hands on what it
+// does not use.
+void play(Tournament& tournament, RoundSampler& sampler, double seconds) {
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
+  while (const int stages = tournament.stages_left()) {
+    const auto stage_end = Clock::now() + (deadline - Clock::now()) / stages;
+    while (!tournament.stage_is_decided() &&
+           (Clock::now() < stage_end || tournament.stage_owes_rounds())) {
+      tournament.add_round(sampler.sample(tournament.running()));
+    }
+    tournament.end_stage();
+  }
+}
+
+// What there is to time, for those candidates that have a kernel, the default first.
+std::vector<Candidate*> contestants(std::vector<Candidate>& candidates) {
+  std::vector<Candidate*> chosen;
+  for (Candidate& candidate : candidates) {
+    if (candidate.kernel) chosen.push_back(&candidate);
+  }
+  return chosen;
+}
+
+std::vector<Work> work_of(const std::vector<Candidate*>& contestants,
+                          const ScratchOperands& scratch, device::Device& device) {
+  std::vector<Work> work;
+  for (const Candidate* candidate : contestants) {
+    work.emplace_back(
+        [&device, &scratch, kernel = *candidate->kernel](device::Stream stream, std::int64_t set) {
+          return device.launch(*kernel.kernel, kernel.config, scratch.arguments(set), stream);
+        });
+  }
+  return work;
+}
+
+// Launches each once on what it will be timed on: larger than what it was verified on, it may hang
+// here and nowhere else.
+void rehearse(const std::vector<Candidate*>& contestants, const std::vector<Work>& work,
+              device::Device& device, const FirstLaunches& launches) {
+  if (launches.journal == nullptr) return;
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    const JournalEntry entry(launches.place_of(*contestants[i]));
+    // What fails here fails again when it is timed, and is dropped there.
+    if (work[i](device.own_stream(), 0)) (void)device.synchronize(device.own_stream());
+  }
+}
+
+// Enters what was measured, and drops what failed while it was.
+void note_measurements(const std::vector<Candidate*>& contestants, const Tournament& tournament,
+                       const RoundSampler& sampler) {
+  for (std::size_t i = 0; i < contestants.size(); ++i) {
+    Candidate& candidate = *contestants[i];
+    if (!sampler.status(i)) {
+      candidate.result.verdict = Verdict::kFailedToLaunch;
+      candidate.kernel.reset();
+      continue;
+    }
+    const auto times = tournament.times(i);
+    if (times.empty()) continue;
+    candidate.result.median_ns = median(times);
+    candidate.result.mad_ns = median_absolute_deviation(times);
+    candidate.result.samples = static_cast<int>(times.size());
+  }
+  if (const std::size_t challenger = tournament.challenger(); challenger != 0) {
+    contestants[challenger]->result.duel = tournament.duel();
+  }
+}
+
+// As many rows of the bucket as the memory allows, and as many sets as defeat the cache.
+Result<ScratchShape> measured_shape(const launch::Problem& problem, device::Device& device,
+                                    const TuneLimits& limits) {
+  const kernels::DeviceKind kind = device.info().traits.kind;
+  DORAJIT_ASSIGN(const std::int64_t most, scratch_budget(limits.scratch_bytes, device));
+  std::int64_t budget = most;
+  if (limits.scratch_bytes == 0 && kind == kernels::DeviceKind::kCpu) {
+    budget = std::min(budget, kCpuCachesOfScratch * device.info().cache_bytes);
+  }
+  ScratchShape shape = scratch_shape(problem, kind, budget);
+  DORAJIT_TRY(check_fits(problem, shape, kind, most));
+  const std::int64_t set_bytes = ScratchOperands::bytes_per_set(problem.variant, shape, kind);
+  shape.sets = sets_for_cold_cache(device.info(), set_bytes, budget);
+  return shape;
+}
+
+std::unexpected<Error> default_is_broken(const launch::Problem& problem, const Candidate& candidate,
+                                         const Result<Verdict>& checked) {
+  if (!checked) return std::unexpected(checked.error());
+  return fail(StatusCode::kInternal,
+              std::format("the default config {} of {} does not produce the reference's bits on "
+                          "this device; please report this",
+                          to_text(candidate.result.config), to_text(problem)));
+}
+
+// The configs that did not let an earlier process go on, of this space or another. Not the default,
+// which callers run with or without a tuning.
+std::vector<kernels::Config> casualties_of(const FirstLaunches& launches) {
+  std::vector<kernels::Config> found;
+  if (launches.journal == nullptr) return found;
+  for (const kernels::Config& config : launches.journal->casualties(launches.session.scope)) {
+    if (config == launches.session.default_config() ||
+        std::ranges::find(found, config) != found.end())
+      continue;
+    found.push_back(config);
+    log(LogLevel::kWarning, std::format("config {} is quarantined: a process that launched it for "
+                                        "the first time did not go on",
+                                        to_text(config)));
+  }
+  return found;
+}
+
+// Those that misbehaved, as far as that can be told: what is launched after a launch that failed
+// may fail for its sake.
+std::vector<TrialResult> caught(const std::vector<Candidate>& candidates) {
+  std::vector<TrialResult> found;
+  for (const Candidate& candidate : candidates) {
+    if (cache::is_bad(candidate.result.verdict)) found.push_back(candidate.result);
+    if (candidate.result.verdict == Verdict::kFailedToLaunch) break;
+  }
+  return found;
+}
+
+std::unexpected<TuneFailure> not_compared(const TuningSession& session, const TuneLimits& limits,
+                                          std::vector<TrialResult> trials) {
+  std::erase_if(trials, [](const TrialResult& trial) { return !cache::is_bad(trial.verdict); });
+  TuneFailure failure({.code = StatusCode::kUnsupported,
+                       .message = std::format("{} was not compared within {} s",
+                                              session.problem_text, limits.seconds),
+                       .log = {}},
+                      std::move(trials));
+  failure.is_inconclusive = true;
+  return std::unexpected(std::move(failure));
+}
+
+// Times the candidates that have a kernel and chooses among them.
+Result<Candidate*> choose(std::vector<Candidate>& candidates, Verifier& verifier,
+                          const FirstLaunches& launches, device::Device& device,
+                          const ScratchShape& shape, double seconds) {
+  const launch::Problem& problem = launches.session.problem;
+  Candidate& standard = candidates.front();
+  DORAJIT_ASSIGN(const ScratchOperands scratch,
+                 ScratchOperands::make(device, problem.variant, shape));
+  const std::vector<Candidate*> competing = contestants(candidates);
+  const std::vector<Work> work = work_of(competing, scratch, device);
+  rehearse(competing, work, device, launches);
+  RoundSampler sampler(
+      device, work,
+      {.sets = scratch.sets(),
+       .settling_launches = launches_to_settle(device.info(), scratch.set_bytes())});
+  Tournament tournament(competing.size());
+  play(tournament, sampler, seconds);
+  note_measurements(competing, tournament, sampler);
+  verify_timed(candidates, verifier, launches);
+  // What computed wrong bits only after a while has beaten nobody.
+  while (standard.kernel && tournament.winner() != 0 && !competing[tournament.winner()]->kernel) {
+    tournament.disqualify_challenger();
+    play(tournament, sampler, seconds * kLeastMeasuringShare);
+    note_measurements(competing, tournament, sampler);
+    verify_timed(candidates, verifier, launches);
+  }
+  if (!standard.kernel) {
+    return fail(StatusCode::kDriverError,
+                std::format("the default config of {} failed while it was measured",
+                            launches.session.problem_text));
+  }
+  return competing[tournament.winner()];
+}
+
+}  // namespace
+
+std::expected<TuneResult, TuneFailure> tune_problem(
+    const TuningSession& session, device::Device& device, launch::KernelCache& kernels,
+    const TuneLimits& limits, Statistics& statistics, const TuneProgress& progress) {
+  const auto start = Clock::now();
+  const launch::Problem& problem = session.problem;
+  const FirstLaunches launches{.session = session, .journal = limits.journal};
+  // The slim space is small enough to be compiled whole; the comprehensive one as far as time goes.
+  const auto until = [&](double share) {
+    return session.space_kind == kernels::SpaceKind::kSlim
+               ? Clock::time_point::max()
+               : start +
+                     std::chrono::duration_cast<Clock::duration>(Seconds(limits.seconds * share));
+  };
+  const std::vector<kernels::Config> casualties = casualties_of(launches);
+  std::vector<kernels::Config> left_out = session.quarantined;
+  left_out.insert(left_out.end(), casualties.begin(), casualties.end());
+  std::vector<Candidate> candidates;
+  for (const kernels::Config& config :
+       choose_configs(session.space, session.space_kind, left_out, limits.candidates)) {
+    candidates.push_back({.result = {.config = config}, .kernel = {}});
+  }
+  Candidate& standard = candidates.front();
+
+  DORAJIT_ASSIGN(ReadyKernel ready, kernels.get(device, problem.variant, standard.result.config));
+  if (ready.is_builtin) {
+    return not_compared(session, limits, {});
+  }
+  standard.kernel = std::move(ready);
+  DORAJIT_ASSIGN(const ScratchShape shape, measured_shape(problem, device, limits));
+  DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem, device));
+  if (const auto checked = verifier.check(*standard.kernel); !checked || *checked != Verdict::kOk) {
+    return default_is_broken(problem, standard, checked);
+  }
+  make_kernels(candidates, problem, device, kernels, until(kCompilingShare), progress);
+  verify_untimed(candidates, verifier, launches, until(1 - kLeastMeasuringShare));
+
+  const Seconds spent = Clock::now() - start;
+  const double left =
+      std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
+  std::vector<TrialResult> misbehaved = caught(candidates);
+  const auto chosen = choose(candidates, verifier, launches, device, shape, left);
+  if (!chosen) return std::unexpected(TuneFailure(chosen.error(), std::move(misbehaved)));
+  const Candidate* winner = *chosen;
+  TuneResult result{.winner = winner->result.config,
+                    .default_config = standard.result.config,
+                    .winner_ns = winner->result.median_ns,
+                    .default_ns = standard.result.median_ns};
+  for (const Candidate& candidate : candidates) result.trials.push_back(candidate.result);
+  for (const kernels::Config& config : casualties) {
+    result.trials.push_back({.config = config, .verdict = Verdict::kDidNotFinish});
+  }
+  statistics.tuned_problems.fetch_add(1, std::memory_order_relaxed);
+  statistics.trials.fetch_add(static_cast<std::int64_t>(candidates.size()),
+                              std::memory_order_relaxed);
+  if (standard.result.samples < cache::kLeastSamples) {
+    return not_compared(session, limits, std::move(result.trials));
+  }
+  return result;
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,337 @@
+#include "autotune/search/scratch_operands.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <format>
+#include <random>
+
+#include "kernel_templates/reference.h"
+#include "kernel_templates/sizes.h"
+#include "kernel_templates/spaces.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using kernels::ElementType;
+using kernels::OperandRole;
+
+constexpr std::size_t kSetAlignment = 256;
+constexpr int kWidestAccess = 16;
+constexpr int kPoison = 0xA5;
+
+std::size_t round_up(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// The first random elements of an operand; longer ones repeat them, with a period that is no
+// multiple of a row, so that neighbouring rows differ.
+constexpr std::size_t kPattern = 65521;
+
+std::vector<std::byte> random_elements(const kernels::Operand& operand, ElementType type,
+                                       std::size_t count, std::uint64_t seed) {
+  std::minstd_rand random(static_cast<unsigned>(seed * 2654435761U + count % 1000003U));
+  std::normal_distribution<double> around_zero(0.0, 1.0);
+  std::normal_distribution<double> around_one(1.0, 0.0015);
+  const std::size_t distinct = std::min(count, kPattern);
+  const auto size = static_cast<std::size_t>(kernels::size_in_bytes(type));
+  std::vector<std::byte> bytes(count * size);
+  const kernels::OperandArgument target{.data = bytes.data(), .row_stride = 0};
+  for (std::size_t i = 0; i < distinct; ++i) {
+    const bool is_around_one = operand.samples == kernels::Samples::kAroundOne;
+    const double value = is_around_one ? around_one(random) : around_zero(random);
+    kernels::store_element(target, type, 0, static_cast<long long>(i), value);
+  }
+  for (std::size_t done = distinct; done < count;) {
+    const std::size_t step = std::min(done, count - done);
+    std::memcpy(bytes.data() + done * size, bytes.data(), step * size);
+    done += step;
+  }
+  return bytes;
+}
+
+// How far from each other two numbers that nearly agree may be rounded to a type, relative to them:
+// a step of it.
+double step_of(ElementType type) {
+  switch (type) {
+    case ElementType::kBfloat16:
+      return 0x1p-7;
+    case ElementType::kFloat16:
+      return 0x1p-10;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::Variant& variant,
+                                                                const ScratchShape& shape,
+                                                                kernels::DeviceKind kind) {
+  const auto& operands = variant.operation->operands;
+  // Below the widest class operands are misaligned on purpose, so that what is verified and
+  // measured is what callers of that class have.
+  const bool misaligned = shape.vector_width < kernels::widest_vector(variant, kind);
+  const auto moves_boxes = variant.operation->moves_boxes;
+  const bool has_boxes =
+      !misaligned && shape.vector_width > 1 && moves_boxes != nullptr && moves_boxes(shape.sizes);
+  std::vector<Layout> layout;
+  std::size_t offset = shape.guard_bytes;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!variant.has(i)) {
+      layout.push_back({.offset = offset, .bytes = 0, .row_stride = 0});
+      continue;
+    }
+    const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant.types[i]));
+    const std::size_t access =
+        has_boxes ? kWidestAccess
+                  : std::min<std::size_t>(kWidestAccess,
+                                          size * static_cast<std::size_t>(shape.vector_width));
+    const auto rows = static_cast<std::size_t>(kernels::num_rows(operands[i].shape, shape.sizes));
+    const auto length =
+        static_cast<std::size_t>(kernels::row_length(operands[i].shape, shape.sizes));
+    const bool matrix = operands[i].shape.is_matrix();
+    const std::size_t stride = matrix ? round_up(length, access / size) : 0;
+    const std::size_t elements = matrix ? stride * rows : length;
+    layout.push_back({.offset = offset + (misaligned && access < kWidestAccess ? access : 0),
+                      .bytes = elements * size,
+                      .row_stride = static_cast<long long>(stride)});
+    offset =
+        round_up(layout.back().offset + layout.back().bytes, kSetAlignment) + shape.guard_bytes;
+  }
+  return layout;
+}
+
+std::int64_t ScratchOperands::workspace_bytes(const kernels::Variant& variant,
+                                              const ScratchShape& shape) {
+  return kernels::workspace_bytes(variant, shape.sizes);
+}
+
+std::int64_t ScratchOperands::operand_bytes(const kernels::Variant& variant,
+                                            const ScratchShape& shape, kernels::DeviceKind kind) {
+  const Layout last = layout_of(variant, shape, kind).back();
+  return static_cast<std::int64_t>(round_up(last.offset + last.bytes, kSetAlignment) +
+                                   shape.guard_bytes);
+}
+
+std::int64_t ScratchOperands::bytes_per_set(const kernels::Variant& variant,
+                                            const ScratchShape& shape, kernels::DeviceKind kind) {
+  const auto workspace = static_cast<std::size_t>(workspace_bytes(variant, shape));
+  return operand_bytes(variant, shape, kind) +
+         static_cast<std::int64_t>(
+             workspace == 0 ? 0 : round_up(workspace, kSetAlignment) + shape.guard_bytes);
+}
+
+ScratchOperands::ScratchOperands(device::Device& device, const kernels::Variant& variant,
+                                 const ScratchShape& shape)
+    : device_(&device),
+      variant_(variant),
+      shape_(shape),
+      layout_(layout_of(variant, shape, device.info().traits.kind)),
+      workspace_offset_(operand_bytes(variant, shape, device.info().traits.kind)),
+      set_bytes_(bytes_per_set(variant, shape, device.info().traits.kind)) {}
+
+Result<std::int64_t> scratch_budget(std::int64_t scratch_bytes, device::Device& device) {
+  if (scratch_bytes > 0) return scratch_bytes;
+  DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
+  return std::min(kMostScratchBytes, free / 4);
+}
+
+ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,
+                           std::int64_t bytes) {
+  return fitting_shape(problem, problem.largest_sizes(), bytes, [&](const ScratchShape& shape) {
+    return ScratchOperands::bytes_per_set(problem.variant, shape, kind);
+  });
+}
+
+ScratchShape fitting_shape(const launch::Problem& problem, const kernels::Sizes& sizes,
+                           std::int64_t bytes,
+                           const std::function<std::int64_t(const ScratchShape&)>& bytes_of) {
+  const kernels::Variant& variant = problem.variant;
+  const auto& dimensions = variant.operation->dimensions;
+  ScratchShape shape{.sizes = kernels::with_derived(variant, sizes),
+                     .vector_width = problem.vector_width};
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (dimensions[i].keying != kernels::Keying::kBucketed) continue;
+    while (shape.sizes[i] > 1 && bytes_of(shape) > bytes) {
+      shape.sizes[i] /= 2;
+      shape.sizes = kernels::with_derived(variant, shape.sizes);
+    }
+  }
+  return shape;
+}
+
+Status check_fits(const launch::Problem& problem, const ScratchShape& shape,
+                  kernels::DeviceKind kind, std::int64_t bytes) {
+  const std::int64_t needed = ScratchOperands::bytes_per_set(problem.variant, shape, kind);
+  if (needed <= bytes) return {};
+  return fail(
+      StatusCode::kOutOfMemory,
+      std::format("operands of {} take {} bytes, but scratch memory may take {}; raise "
+                  "DORAJIT_SCRATCH_BYTES to measure them",
+                  kernels::to_text(*problem.variant.operation, shape.sizes), needed, bytes));
+}
+
+Result<ScratchOperands> ScratchOperands::make(device::Device& device,
+                                              const kernels::Variant& variant,
+                                              const ScratchShape& shape) {
+  ScratchOperands scratch(device, variant, shape);
+  DORAJIT_ASSIGN(scratch.buffer_,
+                 device.allocate(static_cast<std::size_t>(scratch.set_bytes_ * shape.sets)));
+  DORAJIT_TRY(device.fill(scratch.buffer_->data(), kPoison, scratch.buffer_->size()));
+  DORAJIT_TRY(scratch.fill_inputs());
+  return scratch;
+}
+
+Status ScratchOperands::fill_inputs() {
+  const auto& operands = variant_.operation->operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kInput || !variant_.has(i)) continue;
+    const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant_.types[i]));
+    const std::vector<std::byte> bytes = random_elements(
+        operands[i], variant_.types[i], layout_[i].bytes / size, shape_.seed * 31 + i);
+    for (std::int64_t set = 0; set < shape_.sets; ++set) {
+      DORAJIT_TRY(device_->upload(arguments(set).operands[i].data, bytes.data(), bytes.size()));
+    }
+  }
+  return {};
+}
+
+kernels::KernelArguments ScratchOperands::arguments(std::int64_t set) const {
+  kernels::KernelArguments arguments{};
+  std::ranges::copy(shape_.sizes, arguments.sizes);
+  arguments.workspace = buffer_->data() + set * set_bytes_ + workspace_offset_;
+  std::ranges::fill(arguments.scalars, 0.5);
+  for (std::size_t i = 0; i < layout_.size(); ++i) {
+    if (!variant_.has(i)) continue;
+    arguments.operands[i] = {
+        .data = buffer_->data() + set * set_bytes_ + static_cast<std::ptrdiff_t>(layout_[i].offset),
+        .row_stride = layout_[i].row_stride};
+  }
+  return arguments;
+}
+
+Status ScratchOperands::poison(std::int64_t set) {
+  const auto& operands = variant_.operation->operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+    DORAJIT_TRY(device_->fill(arguments(set).operands[i].data, kPoison, layout_[i].bytes));
+  }
+  const auto workspace = static_cast<std::size_t>(workspace_bytes(variant_, shape_));
+  if (workspace > 0) DORAJIT_TRY(device_->fill(arguments(set).workspace, kPoison, workspace));
+  return {};
+}
+
+Result<std::vector<std::byte>> ScratchOperands::read_outputs(std::int64_t set) const {
+  const auto& operands = variant_.operation->operands;
+  std::vector<std::byte> outputs;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+    const std::size_t at = outputs.size();
+    outputs.resize(at + layout_[i].bytes);
+    DORAJIT_TRY(
+        device_->download(outputs.data() + at, arguments(set).operands[i].data, layout_[i].bytes));
+  }
+  return outputs;
+}
+
+Result<std::vector<std::byte>> ScratchOperands::reference_outputs(std::int64_t set) const {
+  const auto& spec = *variant_.operation;
+  std::vector<std::vector<std::byte>> copies(layout_.size());
+  kernels::KernelArguments host = arguments(set);
+  for (std::size_t i = 0; i < layout_.size(); ++i) {
+    copies[i].assign(layout_[i].bytes, static_cast<std::byte>(kPoison));
+    if (spec.operands[i].role == OperandRole::kInput && variant_.has(i)) {
+      DORAJIT_TRY(device_->download(copies[i].data(), host.operands[i].data, layout_[i].bytes));
+    }
+    host.operands[i].data = copies[i].data();
+  }
+  spec.reference(host, variant_);
+  std::vector<std::byte> outputs;
+  for (std::size_t i = 0; i < layout_.size(); ++i) {
+    if (spec.operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+    outputs.insert(outputs.end(), copies[i].begin(), copies[i].end());
+  }
+  return outputs;
+}
+
+Result<std::vector<std::byte>> ScratchOperands::read(std::int64_t set) const {
+  std::vector<std::byte> image(static_cast<std::size_t>(set_bytes_));
+  DORAJIT_TRY(device_->download(image.data(), buffer_->data() + set * set_bytes_, image.size()));
+  return image;
+}
+
+Status ScratchOperands::restore(std::int64_t set, std::span<const std::byte> image) {
+  return device_->upload(buffer_->data() + set * set_bytes_, image.data(), image.size());
+}
+
+std::vector<std::byte> ScratchOperands::with_outputs(std::vector<std::byte> image,
+                                                     std::span<const std::byte> outputs) const {
+  const auto& operands = variant_.operation->operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+    std::ranges::copy(outputs.first(layout_[i].bytes),
+                      image.begin() + static_cast<std::ptrdiff_t>(layout_[i].offset));
+    outputs = outputs.subspan(layout_[i].bytes);
+  }
+  return image;
+}
+
+bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> image,
+                              std::span<const std::byte> expected) const {
+  const ElementType type = variant_.types[operand];
+  const auto size = static_cast<std::size_t>(kernels::size_in_bytes(type));
+  const auto element = [&](std::span<const std::byte> bytes, std::size_t at) {
+    const kernels::OperandArgument place{.data = const_cast<std::byte*>(bytes.data() + at),
+                                         .row_stride = 0};
+    return kernels::load_element<double>(place, type, 0, 0);
+  };
+  const std::size_t first = layout_[operand].offset;
+  double squares = 0;
+  for (std::size_t i = 0; i < layout_[operand].bytes; i += size) {
+    squares += std::pow(element(expected, first + i), 2);
+  }
+  // Elements that nearly cancel are as far off as the others.
+  const auto count = static_cast<double>(layout_[operand].bytes) / static_cast<double>(size);
+  const double usual = count > 0 && std::isfinite(squares) ? std::sqrt(squares / count) : 0;
+  for (std::size_t i = 0; i < layout_[operand].bytes; i += size) {
+    const double wanted = element(expected, first + i);
+    const double allowed = step_of(type) * std::abs(wanted) +
+                           variant_.operation->tolerance * std::max(std::abs(wanted), usual);
+    // Of a NaN on one side alone the distance is a NaN.
+    const double distance = std::abs(element(image, first + i) - wanted);
+    if (!(distance <= allowed)) return false;
+  }
+  return true;
+}
+
+ScratchOperands::Difference ScratchOperands::compare(std::span<const std::byte> image,
+                                                     std::span<const std::byte> expected,
+                                                     Closeness closeness) const {
+  const auto differs = [&](std::size_t begin, std::size_t end) {
+    return !std::ranges::equal(image.subspan(begin, end - begin),
+                               expected.subspan(begin, end - begin));
+  };
+  const auto& operands = variant_.operation->operands;
+  bool outputs_differ = false;
+  std::size_t begin = 0;  // of what no kernel may write
+  const auto step_over = [&](std::size_t offset, std::size_t bytes) {
+    const bool differs_before = differs(begin, offset);
+    begin = offset + bytes;
+    return differs_before;
+  };
+  bool elsewhere_differs = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+    elsewhere_differs |= step_over(layout_[i].offset, layout_[i].bytes);
+    outputs_differ |= closeness == Closeness::kBitForBit ? differs(layout_[i].offset, begin)
+                                                         : !is_near(i, image, expected);
+  }
+  elsewhere_differs |= step_over(static_cast<std::size_t>(workspace_offset_),
+                                 static_cast<std::size_t>(workspace_bytes(variant_, shape_)));
+  elsewhere_differs |= differs(begin, image.size());
+  if (elsewhere_differs) return Difference::kElsewhere;
+  return outputs_differ ? Difference::kOutputs : Difference::kNone;
+}
+
+}  // namespace dorajit::autotune

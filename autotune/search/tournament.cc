@@ -1,0 +1,182 @@
+#include "autotune/search/tournament.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+namespace dorajit::autotune {
+namespace {
+
+// How closely the challengers are known when the first cut is made; each later one asks for
+// 1/sqrt(2) of it, which is as many samples again of half the challengers.
+constexpr double kFirstPrecision = 0.02;
+constexpr double kLastPrecision = 0.007;
+constexpr std::size_t kFirstRounds = 5;
+constexpr std::size_t kMostLeastRounds = 40;
+constexpr std::size_t kMostRounds = 400;
+
+// Three standard errors of a duel are then less than half of a gain of 5%.
+constexpr double kDuelPrecision = 0.008;
+constexpr std::size_t kLeastDuelRounds = 24;
+constexpr std::size_t kMostDuelRounds = 800;
+
+// Before anything is known of a candidate's usual times, no round is called disturbed; and a
+// neighbour that stays is part of what is measured.
+constexpr std::size_t kRoundsToKnow = 5;
+// Sorting the samples of hundreds of candidates takes time too, and waits in between.
+constexpr std::size_t kRoundsBetweenLooks = 5;
+constexpr int kMostRejectedInARow = 8;
+
+}  // namespace
+
+Tournament::Tournament(std::size_t candidates) : records_(candidates), running_(candidates) {
+  std::iota(running_.begin(), running_.end(), std::size_t{0});
+  is_over_ = candidates == 0;
+}
+
+bool Tournament::reject(std::span<const double> samples) {
+  if (rounds() < kRoundsToKnow || rejected_in_a_row_ >= kMostRejectedInARow) return false;
+  std::vector<double> known;
+  std::vector<UsualTime> usual;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (std::isnan(samples[i])) continue;
+    known.push_back(samples[i]);
+    usual.push_back(records_[running_[i]].usual);
+  }
+  return is_disturbed(known, usual);
+}
+
+void Tournament::add_round(std::span<const double> samples) {
+  samples_taken_ += static_cast<int>(samples.size());
+  if (reject(samples)) {
+    ++rejected_in_a_row_;
+    ++disturbed_rounds_;
+    return;
+  }
+  rejected_in_a_row_ = 0;
+  std::vector<double> logarithms;
+  for (const double sample : samples) {
+    if (!std::isnan(sample)) logarithms.push_back(std::log(std::max(sample, 1e-3)));
+  }
+  const double level = median(logarithms);
+  std::vector<std::size_t> still_running;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (std::isnan(samples[i])) continue;
+    Record& record = records_[running_[i]];
+    record.times.push_back(samples[i]);
+    record.relative.push_back(std::log(std::max(samples[i], 1e-3)) - level);
+    if (record.times.size() % kRoundsBetweenLooks == 0) {
+      record.usual = {.median = median(record.times),
+                      .deviation = median_absolute_deviation(record.times)};
+    }
+    still_running.push_back(running_[i]);
+  }
+  if (still_running.size() == running_.size()) return;
+  const bool was_duel = is_duel();
+  const bool has_default = !std::isnan(samples.front());
+  running_ = std::move(still_running);
+  if (!has_default) {
+    running_.clear();
+    is_over_ = true;
+  } else if (was_duel) {
+    promote_runner_up();
+  } else if (is_duel()) {
+    start_duel();
+  }
+}
+
+std::vector<double> Tournament::log_ratios() const {
+  const auto& standard = records_[running_.front()].relative;
+  const auto& challenger = records_[running_.back()].relative;
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < std::min(standard.size(), challenger.size()); ++i) {
+    ratios.push_back(challenger[i] - standard[i]);
+  }
+  return ratios;
+}
+
+bool Tournament::stage_is_decided() const {
+  if (is_over_) return true;
+  if (is_last_stage()) {
+    if (rounds() < kLeastDuelRounds) return false;
+    return !is_duel() || rounds() >= kMostDuelRounds ||
+           trimmed_mean(log_ratios()).standard_error <= kDuelPrecision;
+  }
+  const std::size_t least = std::min(kFirstRounds << std::min(stage_, 8), kMostLeastRounds);
+  if (rounds() >= kMostRounds) return true;
+  if (rounds() < least || rounds() % kRoundsBetweenLooks != 0) return false;
+  std::vector<double> errors;
+  for (const std::size_t candidate : running_) {
+    errors.push_back(trimmed_mean(records_[candidate].relative).standard_error);
+  }
+  const double wanted = std::max(kLastPrecision, kFirstPrecision * std::pow(0.5, stage_ / 2.0));
+  return median(errors) <= wanted;
+}
+
+bool Tournament::stage_owes_rounds() const {
+  if (is_over_) return false;
+  return rounds() < static_cast<std::size_t>(is_last_stage() ? cache::kLeastSamples : 1);
+}
+
+void Tournament::rank_challengers() {
+  std::vector<std::pair<double, std::size_t>> ranked;
+  for (const std::size_t candidate : std::span(running_).subspan(1)) {
+    ranked.emplace_back(trimmed_mean(records_[candidate].relative).mean, candidate);
+  }
+  std::ranges::sort(ranked);
+  for (std::size_t i = 0; i < ranked.size(); ++i) running_[i + 1] = ranked[i].second;
+}
+
+void Tournament::end_stage() {
+  if (is_last_stage()) {
+    is_over_ = true;
+    return;
+  }
+  rank_challengers();
+  const std::size_t kept = 1 + (running_.size() - 1) / 2;
+  for (; running_.size() > kept; running_.pop_back()) beaten_.push_back(running_.back());
+  ++stage_;
+  if (is_duel()) start_duel();
+}
+
+int Tournament::stages_left() const {
+  if (is_over_) return 0;
+  return std::max(1, static_cast<int>(std::bit_width(running_.size() - 1)));
+}
+
+void Tournament::start_duel() {
+  for (const std::size_t candidate : running_) records_[candidate] = {};
+  rejected_in_a_row_ = 0;
+  is_over_ = false;
+}
+
+void Tournament::disqualify_challenger() {
+  if (!is_duel()) return;
+  running_.pop_back();
+  promote_runner_up();
+}
+
+void Tournament::promote_runner_up() {
+  if (beaten_.empty()) {
+    is_over_ = rounds() >= static_cast<std::size_t>(cache::kLeastSamples);
+    return;
+  }
+  running_.push_back(beaten_.back());
+  beaten_.pop_back();
+  start_duel();
+}
+
+std::optional<cache::Duel> Tournament::duel() const {
+  if (!is_duel() || rounds() < static_cast<std::size_t>(cache::kLeastSamples)) return std::nullopt;
+  const Estimate ratio = trimmed_mean(log_ratios());
+  return cache::Duel{.log_ratio = ratio.mean, .standard_error = ratio.standard_error};
+}
+
+std::size_t Tournament::winner() const {
+  const auto result = duel();
+  return result && cache::is_faster(result->log_ratio, result->standard_error) ? challenger() : 0;
+}
+
+}  // namespace dorajit::autotune

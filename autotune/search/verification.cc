@@ -1,0 +1,74 @@
+#include "autotune/search/verification.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "kernel_templates/verification_sizes.h"
+
+namespace dorajit::autotune {
+namespace {
+
+constexpr std::size_t kGuardBytes = 4096;
+constexpr std::uint64_t kFirstSeed = 11;
+
+}  // namespace
+
+Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& device,
+                                Deadline deadline) {
+  Verifier verifier(device);
+  std::uint64_t seed = kFirstSeed;
+  for (const kernels::Sizes& sizes :
+       kernels::verification_sizes(problem.variant, problem.largest_sizes())) {
+    const ScratchShape shape{.sizes = sizes,
+                             .vector_width = problem.vector_width,
+                             .seed = seed++,
+                             .guard_bytes = kGuardBytes};
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return fail(StatusCode::kUnsupported, "the time for it was spent");
+    }
+    DORAJIT_ASSIGN(ScratchOperands operands, ScratchOperands::make(device, problem.variant, shape));
+    DORAJIT_ASSIGN(const std::vector<std::byte> outputs, operands.reference_outputs(0));
+    DORAJIT_ASSIGN(std::vector<std::byte> image, operands.read(0));
+    std::vector<std::byte> expected = operands.with_outputs(image, outputs);
+    const auto closeness = problem.variant.operation->tolerance > 0
+                               ? ScratchOperands::Closeness::kWithinTolerance
+                               : ScratchOperands::Closeness::kBitForBit;
+    verifier.cases_.push_back(
+        {std::move(operands), std::move(image), std::move(expected), closeness});
+  }
+  return verifier;
+}
+
+Result<cache::Verdict> Verifier::check(const launch::ReadyKernel& kernel,
+                                       const JournalPlace& place) {
+  using Difference = ScratchOperands::Difference;
+  const bool shares_memory = device_->info().traits.kind == kernels::DeviceKind::kCpu;
+  for (Case& one : cases_) {
+    DORAJIT_TRY(one.operands.poison(0));
+    // Not while there is nothing to hold against the kernel: whoever is ended meanwhile would have
+    // others leave it out.
+    std::optional<JournalEntry> entry(place);
+    DORAJIT_TRY(device_->launch(*kernel.kernel, kernel.config, one.operands.arguments(0),
+                                device_->own_stream()));
+    DORAJIT_TRY(device_->synchronize(device_->own_stream()));
+    // What a kernel has done to the memory of the process may show only after it has ended.
+    if (!shares_memory) entry.reset();
+    DORAJIT_ASSIGN(std::vector<std::byte> image, one.operands.read(0));
+    const Difference difference = one.operands.compare(image, one.expected, one.closeness);
+    entry.reset();
+    if (difference == Difference::kNone) {
+      if (one.closeness == ScratchOperands::Closeness::kWithinTolerance) {
+        one.expected = std::move(image);
+        one.closeness = ScratchOperands::Closeness::kBitForBit;
+      }
+      continue;
+    }
+    // The next kernel is not to answer for what this one did to inputs and guards.
+    DORAJIT_TRY(one.operands.restore(0, one.image));
+    return difference == Difference::kOutputs ? cache::Verdict::kWrongBits
+                                              : cache::Verdict::kOutOfBounds;
+  }
+  return cache::Verdict::kOk;
+}
+
+}  // namespace dorajit::autotune

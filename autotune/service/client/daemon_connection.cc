@@ -1,0 +1,139 @@
+#include "autotune/service/client/daemon_connection.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <format>
+#include <utility>
+
+#include "autotune/service/protocol/socket_place.h"
+#include "cache/files/directories.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kTimeToGreet{5};
+constexpr int kMostReads = 64;  // of 4 KiB in a row
+
+}  // namespace
+
+void say(const Remarks& remarks) {
+  for (const auto& [level, key, text] : remarks) {
+    if (key.empty()) {
+      log(level, text);
+    } else {
+      log_once(level, key, text);
+    }
+  }
+}
+
+std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& folder,
+                                                         protocol::Hello own, Remarks& remarks) {
+  // Another user who owns the folder could lead to any socket of this user.
+  const auto opened = cache::open_own_directory(folder, cache::FilePlace::kDaemonFolder);
+  if (!opened) {
+    remarks.push_back({.level = LogLevel::kInfo,
+                       .key = folder,
+                       .text = "no daemon is asked: " + opened.error().message});
+    return nullptr;
+  }
+  if (!*opened) return nullptr;
+  const std::string path = protocol::socket_path(cache::held_path(**opened));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return nullptr;
+  // A daemon whose backlog is full (EAGAIN) is as good as none.
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return nullptr;
+  }
+  if (!protocol::is_peer_this_user(socket.get())) {
+    remarks.push_back(
+        {.level = LogLevel::kWarning,
+         .key = folder,
+         .text = std::format("another user's process listens in {}, and is not asked", folder)});
+    return nullptr;
+  }
+  return std::unique_ptr<DaemonConnection>(new DaemonConnection(std::move(socket), std::move(own)));
+}
+
+DaemonConnection::DaemonConnection(FileDescriptor socket, protocol::Hello own)
+    : socket_(std::move(socket)),
+      own_(std::move(own)),
+      greeting_deadline_(steady_clock::now() + kTimeToGreet),
+      unsent_(to_line(protocol::Request(own_))) {}
+
+short DaemonConnection::wanted_events() const {
+  return static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT);
+}
+
+int DaemonConnection::patience_ms() const {
+  if (has_greeted_) return -1;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(greeting_deadline_ - steady_clock::now());
+  return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+}
+
+bool DaemonConnection::send() {
+  std::size_t sent = 0;
+  while (sent < unsent_.size()) {
+    const ssize_t count =
+        ::send(socket_.get(), unsent_.data() + sent, unsent_.size() - sent, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno != EAGAIN) return false;
+    if (count < 0) break;
+    sent += static_cast<std::size_t>(count);
+  }
+  unsent_.erase(0, sent);
+  return true;
+}
+
+bool DaemonConnection::take_hello(const protocol::Hello& hello) {
+  if (has_greeted_) return false;
+  has_greeted_ = hello == own_;
+  if (has_greeted_) return true;
+  refusal_ = std::format("it is of dorajit {} and keeps its winners in {}", hello.release,
+                         hello.tuning_dir);
+  return false;
+}
+
+bool DaemonConnection::take(const std::string& line, std::vector<protocol::Answer>& answers) {
+  auto answer = protocol::parse_answer(line);
+  if (!answer) return false;
+  if (const auto* hello = std::get_if<protocol::Hello>(&*answer)) return take_hello(*hello);
+  if (const auto* refused = std::get_if<protocol::Refused>(&*answer)) {
+    refusal_ = refused->reason;
+    return false;
+  }
+  if (!has_greeted_) return false;
+  answers.push_back(*std::move(answer));
+  return true;
+}
+
+bool DaemonConnection::serve(std::vector<protocol::Answer>& answers) {
+  // What a daemon said before it closed the connection counts, so a failure to send comes second.
+  const bool was_sent = send();
+  std::array<char, 4096> bytes{};
+  for (int i = 0; i < kMostReads; ++i) {
+    const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) break;
+    if (got <= 0) return false;
+    lines_.feed({bytes.data(), static_cast<std::size_t>(got)});
+    while (const auto line = lines_.next()) {
+      if (!take(*line, answers)) return false;
+    }
+    if (lines_.is_too_long()) return false;
+  }
+  return was_sent && (has_greeted_ || steady_clock::now() < greeting_deadline_);
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,320 @@
+#include "autotune/service/client/daemon_requests.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <format>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/base/scope_exit.h"
+#include "runtime/base/work_in_progress.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::size_t kMostQuestions = 10'000;
+constexpr std::chrono::seconds kPauseBetweenAttempts{2};
+constexpr std::chrono::seconds kReportInterval{1};
+// A daemon that does not fit is likely to stay.
+constexpr std::chrono::seconds kPauseAfterARefusal{60};
+
+}  // namespace
+
+// Those that the process has, for its end.
+class LiveRequests {
+ public:
+  explicit LiveRequests(const LiveRequests* /*lost*/) {}
+  LiveRequests(LiveRequests&&) noexcept {}  // of one that nobody uses yet
+
+  static void add(DaemonRequests* requests) {
+    const WorkInProgress work(Work::kPreparing);
+    LiveRequests& live = current(of_process);
+    const std::scoped_lock lock(live.mutex_);
+    live.all_.insert(requests);
+    // Not at the beginning of the process: what is registered last is called first, while nothing
+    // that the thread uses has been destroyed.
+    if (!std::exchange(live.awaits_exit_, true)) std::atexit(bid_farewell);
+  }
+
+  static void remove(DaemonRequests* requests) {
+    const WorkInProgress work(Work::kPreparing);
+    LiveRequests& live = current(of_process);
+    const std::scoped_lock lock(live.mutex_);
+    live.all_.erase(requests);
+  }
+
+ private:
+  // At the exit of the process. All together have the time.
+  static void bid_farewell() {
+    LiveRequests* const live = of_process.find();
+    if (live == nullptr) return;
+    const auto deadline = steady_clock::now() + DaemonRequests::kLongestFarewell;
+    const std::scoped_lock lock(live->mutex_);
+    for (DaemonRequests* requests : live->all_) requests->end(deadline);
+    for (DaemonRequests* requests : live->all_) requests->await_threads(deadline);
+  }
+
+  static constinit ForkRenewed<LiveRequests, Work::kPreparing> of_process;
+
+  std::mutex mutex_;
+  std::set<DaemonRequests*> all_;  // under mutex_
+  bool awaits_exit_ = false;       // under mutex_
+};
+
+constinit ForkRenewed<LiveRequests, Work::kPreparing> LiveRequests::of_process;
+
+DaemonRequests::DaemonRequests(std::string folder, protocol::Hello own)
+    : folder_(std::move(folder)),
+      own_(std::move(own)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      opener_(::getpid()) {
+  Remarks remarks;
+  fresh_ = DaemonConnection::open(folder_, own_, remarks);
+  (void)fits_so_far(remarks);
+  say(remarks);
+  LiveRequests::add(this);
+}
+
+DaemonRequests::~DaemonRequests() {
+  LiveRequests::remove(this);
+  close();
+}
+
+void DaemonRequests::close() {
+  end(steady_clock::now() + kLongestFarewell);
+  conversation_.join();
+  errands_.close();
+}
+
+void DaemonRequests::end(Moment deadline) {
+  // A child that has it of its parent has no threads, and perhaps a mutex that is never released.
+  if (!conversation_.is_here()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (is_ending_) return;
+    farewell_deadline_ = deadline;
+    is_ending_ = true;
+  }
+  errands_.end();
+  wake();
+}
+
+// What a thread uses that goes on during the exit is destroyed behind its back.
+void DaemonRequests::await_threads(Moment deadline) {
+  conversation_.await(deadline);
+  errands_.await(deadline);
+}
+
+void DaemonRequests::wake() const {
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+DaemonRequests::Launches DaemonRequests::ask(const launch::Problem& problem, device::Device& device,
+                                             kernels::SpaceKind space, double gain) {
+  // Checked first: in a child, the mutex may be that of a thread which is not there.
+  if (conversation_.is_of_a_parent()) return nullptr;
+  Key key(to_text(problem), device.info().fingerprint);
+  auto launches = std::make_shared<std::atomic<std::int64_t>>(0);
+  Remarks remarks;
+  const ScopeExit said([&] { say(remarks); });
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = asked_.find(key); found != asked_.end()) {
+      auto& devices = found->second.devices;
+      if (std::ranges::find(devices, &device) == devices.end()) devices.push_back(&device);
+      return found->second.launches;
+    }
+    if (asked_.size() >= kMostQuestions || (!is_connected_ && !connect(remarks))) return nullptr;
+    outbox_.push_back(
+        {.request = {.problem = key.first, .device = key.second, .space = space, .gain = gain},
+         .launches = launches});
+    asked_.emplace(std::move(key),
+                   Question{.problem = problem, .devices = {&device}, .launches = launches});
+  }
+  wake();
+  return launches;
+}
+
+bool DaemonRequests::connect(Remarks& remarks) {
+  if (opener_ != ::getpid()) fresh_.reset();  // the parent uses it
+  if (!fits_so_far(remarks)) {
+    const Moment now = steady_clock::now();
+    if (now < try_after_ || !wake_) return false;
+    try_after_ = now + kPauseBetweenAttempts;
+    fresh_ = DaemonConnection::open(folder_, own_, remarks);
+    if (fresh_ == nullptr) return false;
+  }
+  if (!start_threads()) return false;
+  is_connected_ = true;
+  return true;
+}
+
+// Whether there is a fresh connection and nothing is known against it.
+bool DaemonRequests::fits_so_far(Remarks& remarks) {
+  if (fresh_ == nullptr) return false;
+  std::vector<protocol::Answer> none;
+  if (fresh_->serve(none)) return true;
+  if (!fresh_->refusal().empty()) pause_after(*fresh_, remarks);
+  fresh_.reset();
+  return false;
+}
+
+void DaemonRequests::pause_after(const DaemonConnection& lost, Remarks& remarks) {
+  const std::string& refusal = lost.refusal();
+  if (!refusal.empty()) {
+    remarks.push_back(
+        {.level = LogLevel::kInfo,
+         .key = "daemon " + refusal,
+         .text = std::format("the daemon in {} is of no use here: {}", folder_, refusal)});
+  }
+  const bool fits = lost.has_greeted() || refusal.empty();
+  try_after_ = steady_clock::now() + (fits ? kPauseBetweenAttempts : kPauseAfterARefusal);
+}
+
+bool DaemonRequests::start_threads() {
+  return errands_.start() &&
+         (conversation_.is_here() || conversation_.start([this] { converse(); }));
+}
+
+void DaemonRequests::converse() {
+  while (!is_ending_) {
+    talk();
+    wait();
+  }
+  bid_farewell();
+}
+
+// Says what is new, and hears which winners have arrived.
+void DaemonRequests::talk() {
+  exchange_news();
+  report_launches();
+  std::vector<protocol::Answer> answers;
+  if (connection_ != nullptr && !connection_->serve(answers)) lose_connection();
+  for (const protocol::Answer& answer : answers) settle(answer);
+}
+
+// Sends what is left to say, if the daemon takes it.
+void DaemonRequests::bid_farewell() {
+  exchange_news();
+  next_report_ = {};
+  report_launches();
+  Moment deadline;
+  {
+    const std::scoped_lock lock(mutex_);
+    deadline = farewell_deadline_;
+  }
+  std::vector<protocol::Answer> unheard;
+  while (connection_ != nullptr && connection_->serve(unheard) && connection_->has_unsent()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+    if (left.count() <= 0) return;
+    pollfd writable{.fd = connection_->socket(), .events = POLLOUT, .revents = 0};
+    (void)::poll(&writable, 1, static_cast<int>(left.count()));
+  }
+}
+
+void DaemonRequests::exchange_news() {
+  std::vector<Unanswered> questions;
+  bool is_fresh = false;
+  Remarks remarks;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!is_connected_ && !(unanswered_.empty() && outbox_.empty())) connect(remarks);
+    is_fresh = fresh_ != nullptr;
+    if (is_fresh) connection_ = std::move(fresh_);
+    questions.swap(outbox_);
+  }
+  have_said(std::move(remarks));
+  if (is_fresh) {
+    for (const auto& [key, question] : unanswered_) connection_->ask(question.request);
+  }
+  for (Unanswered& question : questions) {
+    if (connection_ != nullptr) connection_->ask(question.request);
+    Key key(question.request.problem, question.request.device);
+    unanswered_.emplace(std::move(key), std::move(question));
+  }
+}
+
+void DaemonRequests::report_launches() {
+  const Moment now = steady_clock::now();
+  if (connection_ == nullptr || now < next_report_) return;
+  next_report_ = now + kReportInterval;
+  for (const auto& [key, question] : unanswered_) {
+    protocol::TuneRequest request = question.request;
+    request.calls = static_cast<double>(question.launches->exchange(0));
+    if (request.calls > 0) connection_->ask(request);
+  }
+}
+
+void DaemonRequests::wait() {
+  std::array<pollfd, 2> wanted{};
+  wanted[0] = {.fd = wake_.get(), .events = POLLIN, .revents = 0};
+  wanted[1] = {.fd = -1, .events = 0, .revents = 0};  // passed over
+  int patience_ms = -1;
+  if (connection_ != nullptr) {
+    wanted[1].fd = connection_->socket();
+    wanted[1].events = connection_->wanted_events();
+    patience_ms = connection_->patience_ms();
+    constexpr auto kReportMs = static_cast<int>(std::chrono::milliseconds(kReportInterval).count());
+    if (patience_ms < 0 && !unanswered_.empty()) patience_ms = kReportMs;
+  } else if (!unanswered_.empty()) {
+    const std::scoped_lock lock(mutex_);
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(try_after_ - steady_clock::now());
+    patience_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  }
+  (void)::poll(wanted.data(), wanted.size(), patience_ms);
+  std::uint64_t count = 0;
+  (void)!::read(wake_.get(), &count, sizeof count);
+}
+
+void DaemonRequests::lose_connection() {
+  Remarks remarks;
+  {
+    const std::scoped_lock lock(mutex_);
+    pause_after(*connection_, remarks);
+    is_connected_ = false;
+  }
+  connection_.reset();
+  have_said(std::move(remarks));
+}
+
+// Of a winner that has arrived the listener is told.
+void DaemonRequests::settle(const protocol::Answer& answer) {
+  if (const auto* failed = std::get_if<protocol::Failed>(&answer)) {
+    if (unanswered_.erase({failed->problem, failed->device}) == 0) return;
+    have_said({{.level = LogLevel::kInfo,
+                .key = {},
+                .text = std::format("the daemon does not tune {}: {}", failed->problem,
+                                    failed->reason)}});
+    return;
+  }
+  const auto* tuned = std::get_if<protocol::Tuned>(&answer);
+  if (tuned == nullptr || unanswered_.erase({tuned->problem, tuned->device}) == 0) return;
+  const std::scoped_lock lock(mutex_);
+  have_told(asked_.at({tuned->problem, tuned->device}));  // it stays, and is not asked again
+}
+
+void DaemonRequests::have_said(Remarks remarks) {
+  if (remarks.empty()) return;
+  errands_.post([remarks = std::move(remarks)] { say(remarks); });
+}
+
+void DaemonRequests::have_told(Question question) {
+  errands_.post([this, question = std::move(question)] {
+    for (device::Device* device : question.devices) {
+      if (listener_ && !is_ending_) listener_(question.problem, *device);
+    }
+  });
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,65 @@
+#include "autotune/service/daemon/client_desk.h"
+
+#include <format>
+#include <utility>
+#include <variant>
+
+#include "autotune/service/protocol/socket_place.h"
+
+namespace dorajit::autotune {
+
+void ClientDesk::welcome(uv_stream_t* listener) {
+  const Waiter id = next_id_++;
+  auto connection = std::make_unique<ClientConnection>(
+      loop_, ClientConnection::Events{
+                 .on_request = [this, id](const protocol::Request& r) { take(id, r); },
+                 .on_end = [this, id] { drop(id); }});
+  if (uv_accept(listener, connection->stream()) != 0) return;
+  uv_os_fd_t socket = -1;
+  uv_fileno(reinterpret_cast<uv_handle_t*>(connection->stream()), &socket);
+  ClientConnection& client = *connection;
+  clients_.emplace(id, std::move(connection));
+  ++connections_;
+  if (!protocol::is_peer_this_user(socket)) return client.refuse("the daemon is another user's");
+  if (clients_.size() > most_clients_) return client.refuse("too many clients are connected");
+  client.start();
+}
+
+void ClientDesk::take(Waiter id, const protocol::Request& request) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return;
+  ClientConnection& client = *found->second;
+  if (const auto* hello = std::get_if<protocol::Hello>(&request)) return greet(client, *hello);
+  if (!client.has_greeted()) return client.refuse("the first line must be a hello");
+  events_.on_request(id, request);
+}
+
+void ClientDesk::greet(ClientConnection& client, const protocol::Hello& hello) {
+  if (client.has_greeted()) return client.refuse("it has said hello before");
+  if (hello.version != own_.version || hello.release != own_.release) {
+    return client.refuse(
+        std::format("the daemon is of dorajit {} (protocol {})", own_.release, own_.version));
+  }
+  client.greet();
+  client.send(own_);
+}
+
+void ClientDesk::send(Waiter id, const protocol::Answer& answer) {
+  const auto found = clients_.find(id);
+  if (found != clients_.end()) found->second->send(answer);
+}
+
+void ClientDesk::refuse(Waiter id, const std::string& reason) {
+  const auto found = clients_.find(id);
+  if (found != clients_.end()) found->second->refuse(reason);
+}
+
+void ClientDesk::drop(Waiter id) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return;
+  leaving_.push_back(std::move(found->second));
+  clients_.erase(found);
+  events_.on_leave(id);
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,285 @@
+#include "autotune/service/daemon/daemon.h"
+
+#include <uv.h>
+
+#include <algorithm>
+#include <csignal>
+#include <deque>
+#include <format>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "autotune/service/daemon/client_desk.h"
+#include "autotune/service/daemon/daemon_status.h"
+#include "autotune/service/daemon/job_queue.h"
+#include "autotune/service/daemon/listening_socket.h"
+#include "autotune/service/daemon/uv_handles.h"
+#include "autotune/service/protocol/socket_place.h"
+#include "cache/files/directories.h"
+#include "cache/files/file_lock.h"
+#include "cache/files/output_file.h"
+#include "kernel_templates/sizes.h"
+#include "runtime/base/log.h"
+#include "runtime/launch/problem.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::size_t kMostWorkers = 16;
+constexpr std::size_t kMostRecentResults = 20;
+constexpr std::chrono::seconds kMetricsInterval{5};
+
+class Daemon {
+ public:
+  // `folder` is the open one of the socket.
+  Daemon(const DaemonOptions& options, const FileDescriptor& folder, DeviceLoad& load)
+      : options_(options),
+        folder_(folder),
+        load_(load),
+        queue_({.jobs = options.most_jobs}),
+        desk_(&loop_, options.hello, options.most_clients,
+              {.on_request = [this](Waiter id, const auto& request) { handle(id, request); },
+               .on_leave = [this](Waiter id) { queue_.forget(id); }}) {}
+
+  Result<DaemonEnd> run();
+
+ private:
+  Status open();
+  Status watch_signals();
+  void handle(Waiter id, const protocol::Request& request);
+  void accept_job(Waiter id, const protocol::TuneRequest& request);
+  void pump(const BenchKey& key);
+  std::unique_ptr<WorkerBench> make_bench(const BenchKey& key);
+  void finish(const WorkerBench::Result& result);
+  void take_back(const Job& job, const std::string& how);
+  void tick();
+  void write_metrics();
+  void drain();
+  void end(DaemonEnd how);
+  [[nodiscard]] bool is_busy() const;
+  [[nodiscard]] DaemonSnapshot snapshot() const;
+
+  const DaemonOptions& options_;
+  const FileDescriptor& folder_;
+  DeviceLoad& load_;
+  uv_loop_t loop_{};
+  JobQueue queue_;
+  DaemonCounters counters_;
+  std::deque<RecentResult> recent_;
+  std::map<std::string, double> tuning_seconds_;  // by device
+  std::map<BenchKey, std::unique_ptr<WorkerBench>> benches_;
+  ClientDesk desk_;
+  std::unique_ptr<ListeningSocket> listener_;
+  std::unique_ptr<Timer> ticker_;
+  std::vector<std::unique_ptr<UvHandle<uv_signal_t>>> signals_;
+  steady_clock::time_point last_wanted_ = steady_clock::now();
+  steady_clock::time_point next_metrics_ = steady_clock::now();
+  bool is_draining_ = false;
+  DaemonEnd how_it_ends_ = DaemonEnd::kDrained;
+};
+
+Status Daemon::watch_signals() {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    auto handle = std::make_unique<UvHandle<uv_signal_t>>();
+    uv_signal_init(&loop_, handle->get());
+    handle->mark_open();
+    handle->get()->data = this;
+    const auto arrived = [](uv_signal_t* told, int) {
+      auto* self = static_cast<Daemon*>(told->data);
+      if (self->is_draining_) return self->end(DaemonEnd::kDrained);
+      self->drain();
+    };
+    if (const int code = uv_signal_start(handle->get(), arrived, signal); code != 0) {
+      return uv_failure("watching for signals", code);
+    }
+    signals_.push_back(std::move(handle));
+  }
+  return {};
+}
+
+Status Daemon::open() {
+  DORAJIT_ASSIGN(listener_,
+                 ListeningSocket::open(&loop_, cache::held_path(folder_), options_.socket,
+                                       [this](uv_stream_t* listener) { desk_.welcome(listener); }));
+  DORAJIT_TRY(watch_signals());
+  ticker_ = std::make_unique<Timer>(&loop_, [this] { tick(); });
+  ticker_->start(WorkerBench::kTick.count(), WorkerBench::kTick.count());
+  write_metrics();
+  return {};
+}
+
+void Daemon::handle(Waiter id, const protocol::Request& request) {
+  if (const auto* tune = std::get_if<protocol::TuneRequest>(&request)) return accept_job(id, *tune);
+  if (std::holds_alternative<protocol::StatusRequest>(request)) {
+    desk_.send(id, protocol::Text{status_json(snapshot())});
+  } else if (std::holds_alternative<protocol::MetricsRequest>(request)) {
+    desk_.send(id, protocol::Text{prometheus_text(snapshot())});
+  } else {
+    desk_.send(id, protocol::Text{"draining"});
+    drain();
+  }
+}
+
+void Daemon::accept_job(Waiter id, const protocol::TuneRequest& request) {
+  ++counters_.requests;
+  last_wanted_ = steady_clock::now();
+  // It is for the next daemon, which the client will find.
+  if (is_draining_) return desk_.refuse(id, "the daemon is ending");
+  const auto refuse = [&](const char* reason) {
+    ++counters_.refused_requests;
+    desk_.send(id, protocol::Failed{request.problem, request.device, reason});
+  };
+  const auto problem = launch::parse_problem(request.problem);
+  if (!problem || request.device.empty()) {
+    return refuse(
+        "invalid problem key, or no device; an operand of more than 2^47 bytes is invalid, too");
+  }
+  const Job job{.problem = request.problem, .device = request.device, .space = request.space};
+  // Kernels are bound by memory, so a problem's time is its size.
+  const double size = kernels::num_elements(problem->variant, problem->largest_sizes());
+  if (!queue_.offer(job, request.calls * size * request.gain, id)) {
+    return refuse("the queue is full");
+  }
+  pump({job.device, job.space});
+}
+
+std::unique_ptr<WorkerBench> Daemon::make_bench(const BenchKey& key) {
+  return std::make_unique<WorkerBench>(
+      &loop_, key, options_.worker, load_,
+      WorkerBench::Events{
+          .on_result = [this](const WorkerBench::Result& result) { finish(result); },
+          .on_loss = [this](const Job& job, const auto& how) { take_back(job, how); },
+          .on_start = [this] { ++counters_.workers_started; }});
+}
+
+// Gives the bench its next job, if it can begin one.
+void Daemon::pump(const BenchKey& key) {
+  if (is_draining_) return;
+  auto found = benches_.find(key);
+  if (found == benches_.end()) {
+    if (benches_.size() >= kMostWorkers) return;
+    found = benches_.emplace(key, make_bench(key)).first;
+  }
+  WorkerBench& bench = *found->second;
+  if (!bench.make_ready()) return;
+  if (const auto job = queue_.take(key.first, key.second)) bench.begin(*job);
+}
+
+void Daemon::finish(const WorkerBench::Result& result) {
+  const auto* tuned = std::get_if<protocol::Tuned>(&result.answer);
+  ++(tuned != nullptr ? counters_.tuned : counters_.failed);
+  counters_.tuning_seconds += result.seconds;
+  if (tuned != nullptr) tuning_seconds_[result.job.device] += result.seconds;
+  last_wanted_ = steady_clock::now();
+  recent_.push_front({.result = result, .finished = last_wanted_});
+  if (recent_.size() > kMostRecentResults) recent_.pop_back();
+  for (const Waiter waiter : queue_.finish(result.job)) desk_.send(waiter, result.answer);
+  pump({result.job.device, result.job.space});
+}
+
+void Daemon::take_back(const Job& job, const std::string& how) {
+  ++counters_.workers_lost;
+  log(LogLevel::kWarning, std::format("the worker that tuned {} {}", job.problem, how));
+  if (queue_.give_back(job)) return;
+  finish({.job = job, .answer = protocol::Failed{job.problem, job.device, "its worker " + how}});
+}
+
+void Daemon::tick() {
+  desk_.sweep();
+  for (const auto& [key, bench] : benches_) bench->tick();
+  std::erase_if(benches_, [](const auto& bench) { return bench.second->is_unused(); });
+  for (const BenchKey& key : queue_.wanted()) pump(key);
+  const auto now = steady_clock::now();
+  if (now >= next_metrics_) write_metrics();
+  if (is_draining_ && !is_busy()) return end(DaemonEnd::kDrained);
+  const bool is_idle = desk_.size() == 0 && queue_.size() == 0;
+  if (options_.idle_exit.count() > 0 && is_idle && now - last_wanted_ > options_.idle_exit) {
+    end(DaemonEnd::kIdle);
+  }
+}
+
+void Daemon::write_metrics() {
+  next_metrics_ = steady_clock::now() + kMetricsInterval;
+  if (options_.metrics_file.empty()) return;
+  const Status written =
+      cache::write_output_file(options_.metrics_file, prometheus_text(snapshot()));
+  if (!written) log_once(LogLevel::kWarning, "metrics", written.error().message);
+}
+
+DaemonSnapshot Daemon::snapshot() const {
+  DaemonSnapshot snapshot{.counters = counters_,
+                          .clients = desk_.size(),
+                          .jobs = queue_.entries(),
+                          .workers = {},
+                          .recent = {recent_.begin(), recent_.end()},
+                          .tuning_seconds = tuning_seconds_,
+                          .is_draining = is_draining_};
+  snapshot.counters.connections = desk_.connections();
+  for (const auto& [key, bench] : benches_) {
+    if (bench->worker_pid() == 0) continue;
+    snapshot.workers.push_back(
+        {.pid = bench->worker_pid(), .device = key.first, .job = bench->in_hand()});
+  }
+  return snapshot;
+}
+
+bool Daemon::is_busy() const {
+  return std::ranges::any_of(benches_,
+                             [](const auto& bench) { return bench.second->in_hand().has_value(); });
+}
+
+void Daemon::drain() {
+  if (is_draining_) return;
+  is_draining_ = true;
+  listener_.reset();
+  log(LogLevel::kInfo, "the daemon finishes what it has in hand and ends");
+}
+
+void Daemon::end(DaemonEnd how) {
+  how_it_ends_ = how;
+  uv_stop(&loop_);
+}
+
+Result<DaemonEnd> Daemon::run() {
+  if (const int code = uv_loop_init(&loop_); code != 0) return uv_failure("starting", code);
+  const Status opened = open();
+  if (opened) {
+    log(LogLevel::kInfo, "listening in " + options_.folder);
+    if (options_.on_ready) options_.on_ready(folder_.get());
+    uv_run(&loop_, UV_RUN_DEFAULT);
+  }
+  listener_.reset();
+  desk_.close();
+  benches_.clear();
+  signals_.clear();
+  ticker_.reset();
+  uv_run(&loop_, UV_RUN_DEFAULT);  // closes the handles
+  uv_loop_close(&loop_);
+  if (!opened) return std::unexpected(opened.error());
+  return how_it_ends_;
+}
+
+}  // namespace
+
+Result<DaemonEnd> run_daemon(const DaemonOptions& options, DeviceLoad& load) {
+  // Programs that connect by the path have to fit it into the limit; ours go through the open
+  // folder.
+  if (options.socket < 0) {
+    DORAJIT_TRY(protocol::check_socket_path(protocol::socket_path(options.folder)));
+  }
+  DORAJIT_ASSIGN(const FileDescriptor folder, protocol::make_socket_folder(options.folder));
+  DORAJIT_ASSIGN(
+      const auto leader,
+      cache::FileLock::acquire(protocol::leader_lock_path(cache::held_path(folder)),
+                               cache::FileLock::Mode::kExclusive, std::chrono::milliseconds(0),
+                               cache::FilePlace::kDaemonFolder));
+  if (!leader) return DaemonEnd::kAnotherLeads;
+  ::signal(SIGPIPE, SIG_IGN);
+  return Daemon(options, folder, load).run();
+}
+
+}  // namespace dorajit::autotune

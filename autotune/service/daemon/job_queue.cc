@@ -1,0 +1,83 @@
+#include "autotune/service/daemon/job_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace dorajit::autotune {
+
+bool JobQueue::goes_before(const Ranked& a, const Ranked& b) {
+  if (a.second->is_in_hand != b.second->is_in_hand) return a.second->is_in_hand;
+  if (a.second->benefit != b.second->benefit) return a.second->benefit > b.second->benefit;
+  return a.second->number < b.second->number;
+}
+
+bool JobQueue::offer(const Job& job, double benefit, Waiter waiter) {
+  if (waits_ >= limits_.waits) return false;
+  auto found = jobs_.find(job);
+  if (found == jobs_.end()) {
+    if (jobs_.size() >= limits_.jobs) return false;
+    found = jobs_.emplace(job, State{.number = next_number_++}).first;
+  }
+  found->second.benefit += benefit;
+  if (found->second.waiters.insert(waiter).second) ++waits_;
+  return true;
+}
+
+std::optional<Job> JobQueue::take(const std::string& device, kernels::SpaceKind space) {
+  auto best = jobs_.end();
+  for (auto entry = jobs_.begin(); entry != jobs_.end(); ++entry) {
+    if (entry->second.is_in_hand || entry->first.device != device || entry->first.space != space) {
+      continue;
+    }
+    if (best == jobs_.end() ||
+        goes_before({&entry->first, &entry->second}, {&best->first, &best->second})) {
+      best = entry;
+    }
+  }
+  if (best == jobs_.end()) return std::nullopt;
+  best->second.is_in_hand = true;
+  return best->first;
+}
+
+std::vector<Waiter> JobQueue::finish(const Job& job) {
+  const auto node = jobs_.extract(job);
+  if (!node) return {};
+  const auto& waiters = node.mapped().waiters;
+  waits_ -= waiters.size();
+  return {waiters.begin(), waiters.end()};
+}
+
+bool JobQueue::give_back(const Job& job) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return true;
+  found->second.is_in_hand = false;
+  return ++found->second.lost_attempts < limits_.attempts;
+}
+
+void JobQueue::forget(Waiter waiter) {
+  for (auto& [job, state] : jobs_) waits_ -= state.waiters.erase(waiter);
+}
+
+std::set<std::pair<std::string, kernels::SpaceKind>> JobQueue::wanted() const {
+  std::set<std::pair<std::string, kernels::SpaceKind>> found;
+  for (const auto& [job, state] : jobs_) {
+    if (!state.is_in_hand) found.emplace(job.device, job.space);
+  }
+  return found;
+}
+
+std::vector<JobQueue::Entry> JobQueue::entries() const {
+  std::vector<Ranked> ranked;
+  for (const auto& [job, state] : jobs_) ranked.emplace_back(&job, &state);
+  std::ranges::sort(ranked, goes_before);
+  std::vector<Entry> entries;
+  for (const auto& [job, state] : ranked) {
+    entries.push_back({.job = *job,
+                       .benefit = state->benefit,
+                       .waiters = state->waiters.size(),
+                       .is_in_hand = state->is_in_hand});
+  }
+  return entries;
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,85 @@
+#include "autotune/service/daemon/uv_handles.h"
+
+#include <cstdint>
+#include <format>
+
+namespace dorajit::autotune {
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{16} << 10;
+
+// What one write keeps alive until libuv is done with it.
+struct PendingWrite {
+  uv_write_t request{};
+  std::string bytes;
+};
+
+}  // namespace
+
+std::unexpected<Error> uv_failure(std::string_view attempt, int code) {
+  return fail(StatusCode::kIoError,
+              std::format("{}: {} ({})", attempt, uv_strerror(code), uv_err_name(code)));
+}
+
+Timer::Timer(uv_loop_t* loop, std::function<void()> ring) : ring_(std::move(ring)) {
+  uv_timer_init(loop, handle_.get());
+  handle_.mark_open();
+  handle_->data = this;
+}
+
+void Timer::start(std::uint64_t milliseconds, std::uint64_t repeat_milliseconds) {
+  uv_timer_start(
+      handle_.get(), [](uv_timer_t* timer) { static_cast<Timer*>(timer->data)->ring_(); },
+      milliseconds, repeat_milliseconds);
+}
+
+void Timer::stop() { uv_timer_stop(handle_.get()); }
+
+ByteStream::ByteStream(uv_loop_t* loop, std::size_t most_unsent_bytes)
+    : most_unsent_bytes_(most_unsent_bytes), buffer_(kReadBytes) {
+  uv_pipe_init(loop, handle_.get(), 0);
+  handle_.mark_open();
+  handle_->data = this;
+}
+
+Status ByteStream::start_reading(Events events) {
+  events_ = std::move(events);
+  const auto allocate = [](uv_handle_t* handle, std::size_t, uv_buf_t* buffer) {
+    auto& bytes = static_cast<ByteStream*>(handle->data)->buffer_;
+    *buffer = uv_buf_init(bytes.data(), static_cast<unsigned>(bytes.size()));
+  };
+  const auto take = [](uv_stream_t* stream, ssize_t count, const uv_buf_t* buffer) {
+    if (count == 0) return;
+    auto* self = static_cast<ByteStream*>(stream->data);
+    // A copy: the callback may destroy the stream and with it the function.
+    if (count < 0) {
+      const auto on_end = self->events_.on_end;
+      uv_read_stop(stream);
+      return on_end();
+    }
+    const auto on_bytes = self->events_.on_bytes;
+    const std::string bytes(buffer->base, static_cast<std::size_t>(count));
+    on_bytes(bytes);
+  };
+  const int code = uv_read_start(reinterpret_cast<uv_stream_t*>(handle()), allocate, take);
+  if (code != 0) return uv_failure("reading from a pipe", code);
+  return {};
+}
+
+bool ByteStream::write(std::string bytes) {
+  auto* stream = reinterpret_cast<uv_stream_t*>(handle());
+  if (uv_stream_get_write_queue_size(stream) + bytes.size() > most_unsent_bytes_) return false;
+  auto pending = std::make_unique<PendingWrite>();
+  pending->bytes = std::move(bytes);
+  pending->request.data = pending.get();
+  const uv_buf_t buffer =
+      uv_buf_init(pending->bytes.data(), static_cast<unsigned>(pending->bytes.size()));
+  const auto done = [](uv_write_t* request, int) {
+    delete static_cast<PendingWrite*>(request->data);
+  };
+  if (uv_write(&pending->request, stream, &buffer, 1, done) != 0) return false;
+  static_cast<void>(pending.release());  // `done` has it
+  return true;
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,141 @@
+#include "autotune/service/daemon/worker_bench.h"
+
+#include <algorithm>
+#include <format>
+#include <utility>
+#include <variant>
+
+#include "autotune/service/daemon/process_memory.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kWorkerIdles{30};  // before it is let go
+constexpr std::chrono::seconds kPauseAfterAFailedStart{5};
+constexpr std::chrono::milliseconds kPauseAfterALoss{200};
+
+}  // namespace
+
+WorkerBench::WorkerBench(uv_loop_t* loop, BenchKey key, const WorkerRules& rules, DeviceLoad& load,
+                         Events events)
+    : loop_(loop),
+      key_(std::move(key)),
+      rules_(rules),
+      load_(load),
+      events_(std::move(events)),
+      last_tick_(steady_clock::now()) {}
+
+bool WorkerBench::rests() {
+  const auto pause_at = [this](double duty) {
+    return std::chrono::duration_cast<steady_clock::duration>(spent_ * (1 / duty - 1));
+  };
+  const auto since = steady_clock::now() - ended_;
+  if (since < pause_at(rules_.duty)) return true;
+  return since < pause_at(std::min(rules_.duty, rules_.busy_duty)) && !finds_a_free_device();
+}
+
+// The worker's own, or else another one of the same model, for which it has to go.
+bool WorkerBench::finds_a_free_device() {
+  if (!load_.is_busy(key_.first, gpu_)) return true;
+  std::string idlest = load_.idlest_gpu(key_.first);
+  if (idlest == gpu_ || load_.is_busy(key_.first, idlest)) return false;
+  if (worker_ != nullptr) worker_->close_input();
+  gpu_ = std::move(idlest);
+  return true;
+}
+
+bool WorkerBench::make_ready() {
+  if (in_hand_ || steady_clock::now() < not_before_ || rests()) return false;
+  if (worker_ == nullptr && !start_worker()) return false;
+  return worker_->takes_jobs();
+}
+
+bool WorkerBench::start_worker() {
+  ended_ = steady_clock::now();
+  spent_ = {};
+  const bool is_slim = key_.second == kernels::SpaceKind::kSlim;
+  std::vector<std::string> environment = {
+      std::format("DORAJIT_AUTOTUNE={}", is_slim ? "slim" : "comprehensive")};
+  gpu_ = load_.idlest_gpu(key_.first);
+  if (!gpu_.empty()) environment.push_back("CUDA_VISIBLE_DEVICES=" + gpu_);
+  auto started = WorkerProcess::start(
+      loop_, rules_.command, environment,
+      {.on_answer = [this](const protocol::Answer& answer) { take_answer(answer); },
+       .on_exit = [this](const std::string& how) { lose_worker(how); }});
+  if (!started) {
+    log_once(LogLevel::kError, "worker", started.error().message);
+    not_before_ = steady_clock::now() + kPauseAfterAFailedStart;
+    return false;
+  }
+  worker_ = *std::move(started);
+  events_.on_start();
+  return true;
+}
+
+void WorkerBench::begin(const Job& job) {
+  in_hand_ = job;
+  age_ = {};
+  last_tick_ = steady_clock::now();
+  worker_->send(job);
+}
+
+void WorkerBench::take_answer(const protocol::Answer& answer) {
+  const auto is_about_it = [&](const auto& said) {
+    return said.problem == in_hand_->problem && said.device == in_hand_->device;
+  };
+  const auto* tuned = std::get_if<protocol::Tuned>(&answer);
+  const auto* failed = std::get_if<protocol::Failed>(&answer);
+  if (!in_hand_ || (tuned == nullptr && failed == nullptr)) return;
+  if (tuned != nullptr ? !is_about_it(*tuned) : !is_about_it(*failed)) return;
+  count_time();
+  ended_ = steady_clock::now();
+  spent_ = age_;
+  const Result result{.job = *std::exchange(in_hand_, std::nullopt),
+                      .answer = answer,
+                      .seconds = std::chrono::duration<double>(spent_).count()};
+  events_.on_result(result);
+}
+
+void WorkerBench::lose_worker(const std::string& how) {
+  ended_worker_ = std::move(worker_);
+  ended_ = steady_clock::now();
+  if (!in_hand_) return;
+  spent_ = age_;
+  not_before_ = ended_ + kPauseAfterALoss;
+  const Job job = *std::exchange(in_hand_, std::nullopt);
+  events_.on_loss(job, how);
+}
+
+void WorkerBench::count_time() {
+  const Moment now = steady_clock::now();
+  // While the daemon itself was stopped, its worker may have been, too.
+  age_ += std::min<steady_clock::duration>(now - last_tick_, 4 * kTick);
+  last_tick_ = now;
+}
+
+void WorkerBench::tick() {
+  count_time();
+  ended_worker_.reset();
+  if (worker_ == nullptr) return;
+  if (!in_hand_) {
+    if (last_tick_ - ended_ > kWorkerIdles) worker_->close_input();
+    return;
+  }
+  if (age_ > rules_.patience) {
+    worker_->kill(std::format("took longer than {} ms", rules_.patience.count()));
+  } else if (rules_.most_bytes > 0 && resident_bytes(worker_->pid()) > rules_.most_bytes) {
+    worker_->kill(std::format("took more than {} MiB of memory", rules_.most_bytes >> 20));
+  }
+}
+
+bool WorkerBench::is_unused() const {
+  const auto full_pause = std::chrono::duration_cast<steady_clock::duration>(
+      spent_ * (1 / std::min(rules_.duty, rules_.busy_duty) - 1));
+  const Moment now = steady_clock::now();
+  return worker_ == nullptr && !in_hand_ && now >= not_before_ && now - ended_ >= full_pause;
+}
+
+}  // namespace dorajit::autotune

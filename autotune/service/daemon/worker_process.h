@@ -1,0 +1,62 @@
+// A process that tunes for the daemon: what faults or hangs costs this process, and no other.
+#pragma once
+
+#include <uv.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autotune/service/daemon/job_queue.h"
+#include "autotune/service/daemon/uv_handles.h"
+#include "autotune/service/protocol/line_splitter.h"
+#include "autotune/service/protocol/messages.h"
+
+namespace dorajit::autotune {
+
+// Reads TuneRequest lines from its standard input and answers each with Tuned or Failed on its
+// standard output; its standard error is the daemon's. It ends when its input does.
+class WorkerProcess {
+ public:
+  struct Events {
+    std::function<void(const protocol::Answer&)> on_answer;
+    std::function<void(std::string how)> on_exit;  // the last one
+  };
+
+  // `command` is the program and its arguments; `environment` is added to the daemon's.
+  static Result<std::unique_ptr<WorkerProcess>> start(uv_loop_t* loop,
+                                                      const std::vector<std::string>& command,
+                                                      const std::vector<std::string>& environment,
+                                                      Events events);
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+  // Leaves the process to itself: its input ends, and so does it.
+  ~WorkerProcess() = default;
+
+  void send(const Job& job);
+  // Lets it finish what it has in hand and end.
+  void close_input();
+  // `why` is what on_exit will hear, as in "took too long".
+  void kill(std::string why);
+
+  [[nodiscard]] int pid() const { return process_->pid; }
+  [[nodiscard]] bool takes_jobs() const { return input_ != nullptr && !has_ended_; }
+
+ private:
+  WorkerProcess(uv_loop_t* loop, Events events);
+  void take(std::string_view bytes);
+  void take_rest();
+
+  UvHandle<uv_process_t> process_;
+  std::unique_ptr<ByteStream> input_;
+  std::unique_ptr<ByteStream> output_;
+  protocol::LineSplitter lines_;
+  Events events_;
+  bool has_ended_ = false;
+  std::string why_killed_;
+};
+
+}  // namespace dorajit::autotune

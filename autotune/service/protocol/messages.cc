@@ -1,0 +1,167 @@
+#include "autotune/service/protocol/messages.h"
+
+#include <filesystem>
+#include <format>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "runtime/base/json_fields.h"
+
+namespace dorajit::autotune::protocol {
+namespace {
+
+using Json = JsonFields::Json;
+
+constexpr std::size_t kMostTextBytes = 1024;
+constexpr int kMostDepth = 4;
+constexpr double kMostCalls = 1e15;
+constexpr double kMostNanoseconds = 1e18;
+
+template <class... Ts>
+struct Overload : Ts... {
+  using Ts::operator()...;
+};
+
+std::string line_of(const Json& object) {
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json json_of(const Hello& hello) {
+  return {{"type", "hello"},
+          {"protocol", hello.version},
+          {"release", hello.release},
+          {"tuning_dir", hello.tuning_dir}};
+}
+
+kernels::SpaceKind read_space(JsonFields& fields) {
+  const std::string kind = fields.text("space", kMostTextBytes);
+  if (kind == "comprehensive") return kernels::SpaceKind::kComprehensive;
+  if (kind != "slim") fields.refuse("space", "is neither \"slim\" nor \"comprehensive\"");
+  return kernels::SpaceKind::kSlim;
+}
+
+// `message`, unless something was wrong with it.
+template <class Message>
+Result<Message> checked(const JsonFields& fields, Message message) {
+  if (fields.fault().empty()) return message;
+  return fail(StatusCode::kInvalidArgument, "member " + fields.fault());
+}
+
+Hello read_hello(JsonFields& fields) {
+  return {.version = static_cast<int>(fields.number("protocol", 1, 1e6)),
+          .release = fields.text("release", kMostTextBytes),
+          .tuning_dir = fields.text("tuning_dir", 4096)};
+}
+
+// Without the recursion that a hostile line could drive deep.
+Result<Json> parse_object(std::string_view line) {
+  bool too_deep = false;
+  const Json::parser_callback_t shallow = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > kMostDepth;
+    return !too_deep;
+  };
+  Json object = Json::parse(line, shallow, false);
+  if (too_deep || !object.is_object()) {
+    return fail(StatusCode::kInvalidArgument, "the line is no JSON object of a message");
+  }
+  return object;
+}
+
+std::unexpected<Error> unknown_type(const std::string& type) {
+  return fail(StatusCode::kInvalidArgument,
+              std::format("messages of type \"{}\" are not known", type.substr(0, 40)));
+}
+
+}  // namespace
+
+Hello own_hello(const std::string& tuning_dir) {
+  std::error_code error;
+  const auto place = std::filesystem::weakly_canonical(tuning_dir, error);
+  return {.release = DORAJIT_VERSION, .tuning_dir = error ? tuning_dir : place.string()};
+}
+
+std::string to_line(const Request& request) {
+  return line_of(std::visit(
+      Overload{[](const Hello& hello) { return json_of(hello); },
+               [](const TuneRequest& tune) {
+                 const bool is_slim = tune.space == kernels::SpaceKind::kSlim;
+                 return Json{{"type", "tune"},        {"problem", tune.problem},
+                             {"device", tune.device}, {"space", is_slim ? "slim" : "comprehensive"},
+                             {"calls", tune.calls},   {"gain", tune.gain}};
+               },
+               [](const StatusRequest&) { return Json{{"type", "status"}}; },
+               [](const MetricsRequest&) { return Json{{"type", "metrics"}}; },
+               [](const DrainRequest&) { return Json{{"type", "drain"}}; }},
+      request));
+}
+
+std::string to_line(const Answer& answer) {
+  return line_of(std::visit(
+      Overload{[](const Hello& hello) { return json_of(hello); },
+               [](const Tuned& tuned) {
+                 return Json{{"type", "tuned"},
+                             {"problem", tuned.problem},
+                             {"device", tuned.device},
+                             {"config", tuned.config},
+                             {"median_ns", tuned.median_ns},
+                             {"default_median_ns", tuned.default_median_ns}};
+               },
+               [](const Failed& failed) {
+                 return Json{{"type", "failed"},
+                             {"problem", failed.problem},
+                             {"device", failed.device},
+                             {"reason", failed.reason}};
+               },
+               [](const Refused& refused) {
+                 return Json{{"type", "refused"}, {"reason", refused.reason}};
+               },
+               [](const Text& text) { return Json{{"type", "text"}, {"text", text.text}}; }},
+      answer));
+}
+
+Result<Request> parse_request(std::string_view line) {
+  DORAJIT_ASSIGN(const Json object, parse_object(line));
+  JsonFields fields(object);
+  const std::string type = fields.text("type", kMostTextBytes);
+  if (type == "hello") return checked<Request>(fields, read_hello(fields));
+  if (type == "tune") {
+    return checked<Request>(fields, TuneRequest{.problem = fields.text("problem", kMostTextBytes),
+                                                .device = fields.text("device", kMostTextBytes),
+                                                .space = read_space(fields),
+                                                .calls = fields.number("calls", 0, kMostCalls),
+                                                .gain = fields.number("gain", 0, 1)});
+  }
+  if (type == "status") return StatusRequest{};
+  if (type == "metrics") return MetricsRequest{};
+  if (type == "drain") return DrainRequest{};
+  return unknown_type(type);
+}
+
+Result<Answer> parse_answer(std::string_view line) {
+  DORAJIT_ASSIGN(const Json object, parse_object(line));
+  JsonFields fields(object);
+  const std::string type = fields.text("type", kMostTextBytes);
+  if (type == "hello") return checked<Answer>(fields, read_hello(fields));
+  if (type == "tuned") {
+    return checked<Answer>(
+        fields,
+        Tuned{.problem = fields.text("problem", kMostTextBytes),
+              .device = fields.text("device", kMostTextBytes),
+              .config = fields.text("config", kMostTextBytes),
+              .median_ns = fields.number("median_ns", 0, kMostNanoseconds),
+              .default_median_ns = fields.number("default_median_ns", 0, kMostNanoseconds)});
+  }
+  if (type == "failed") {
+    return checked<Answer>(fields, Failed{.problem = fields.text("problem", kMostTextBytes),
+                                          .device = fields.text("device", kMostTextBytes),
+                                          .reason = fields.text("reason", 4096)});
+  }
+  if (type == "refused")
+    return checked<Answer>(fields, Refused{.reason = fields.text("reason", kMostTextBytes)});
+  if (type == "text")
+    return checked<Answer>(fields, Text{.text = fields.text("text", kMostAnswerBytes)});
+  return unknown_type(type);
+}
+
+}  // namespace dorajit::autotune::protocol

@@ -1,0 +1,67 @@
+#include "autotune/service/protocol/socket_place.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <format>
+#include <string_view>
+#include <system_error>
+
+#include "cache/files/directories.h"
+
+namespace dorajit::autotune::protocol {
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+constexpr std::size_t kMostPathBytes = sizeof(sockaddr_un{}.sun_path) - 1;
+
+}  // namespace
+
+std::string socket_folder(const std::string& asked) {
+  if (!asked.empty()) return asked;
+  if (const auto runtime = variable("XDG_RUNTIME_DIR"); runtime.starts_with('/')) {
+    return std::format("{}/dorajit", runtime);
+  }
+  const std::string users = std::format("/run/user/{}", ::geteuid());
+  if (std::error_code error; std::filesystem::is_directory(users, error)) return users + "/dorajit";
+  return std::format("/tmp/dorajit-daemon-{}", ::geteuid());
+}
+
+std::string socket_path(const std::string& folder) { return folder + "/dorajitd.sock"; }
+
+std::string leader_lock_path(const std::string& folder) { return folder + "/dorajitd.lock"; }
+
+Status check_socket_path(const std::string& path) {
+  if (path.size() <= kMostPathBytes) return {};
+  return fail(StatusCode::kInvalidArgument,
+              std::format("the socket's path {} has {} bytes, and the system allows {}; set "
+                          "DORAJIT_DAEMON_DIR to a shorter folder",
+                          path, path.size(), kMostPathBytes));
+}
+
+Result<FileDescriptor> make_socket_folder(const std::string& folder) {
+  DORAJIT_ASSIGN(FileDescriptor opened,
+                 cache::make_own_directory(folder, cache::FilePlace::kDaemonFolder));
+  if (::fchmod(opened.get(), S_IRWXU) == 0) return opened;
+  return fail(StatusCode::kIoError,
+              std::format("cannot close {} to others: {}", folder, std::strerror(errno)));
+}
+
+bool is_peer_this_user(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         peer.uid == ::geteuid();
+}
+
+}  // namespace dorajit::autotune::protocol

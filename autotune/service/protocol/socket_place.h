@@ -1,0 +1,29 @@
+// Where the daemon listens.
+#pragma once
+
+#include <string>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
+
+namespace dorajit::autotune::protocol {
+
+// The folder of the socket: `asked` (of the settings), or, if that is empty,
+// $XDG_RUNTIME_DIR/dorajit, else /run/user/<user id>/dorajit where that is, else
+// dorajit-daemon-<user id> in /tmp. Absolute.
+std::string socket_folder(const std::string& asked);
+
+std::string socket_path(const std::string& folder);
+std::string leader_lock_path(const std::string& folder);
+
+// Whether a socket of that name fits the system's limit; the error names a shorter place.
+Status check_socket_path(const std::string& path);
+
+// Makes the folder, of mode 0700, and opens it (cache/files/directories.h). An error where it is
+// not this user's alone.
+Result<FileDescriptor> make_socket_folder(const std::string& folder);
+
+// Whether the process at the other end of a connected Unix socket runs as this user.
+bool is_peer_this_user(int socket);
+
+}  // namespace dorajit::autotune::protocol

@@ -1,0 +1,147 @@
+#include "autotune/sources/ladder.h"
+
+#include <algorithm>
+#include <format>
+#include <utility>
+
+#include "autotune/search/quarantine.h"
+#include "autotune/sources/nearest_winner.h"
+#include "kernel_templates/config_limits.h"
+#include "kernel_templates/config_text.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using cache::Environment;
+using cache::Winner;
+using launch::Rung;
+
+// What changed since the winner was measured, or nothing.
+std::string what_is_stale(const Environment& then, const Environment& now) {
+  std::string text;
+  const auto compare = [&](std::string_view what, const std::string& a, const std::string& b) {
+    if (a == b) return;
+    text += std::format("{}{} {} then, {} now", text.empty() ? "" : "; ", what, a, b);
+  };
+  compare("driver", then.driver, now.driver);
+  compare("tuner", then.tuner, now.tuner);
+  compare("measurement", then.policy, now.policy);
+  return text;
+}
+
+RungLook look_of(Rung rung, const Winner* winner, const TuningSession& session,
+                 std::string_view nothing) {
+  RungLook look{.rung = rung};
+  if (winner == nullptr) {
+    look.remark = nothing;
+    return look;
+  }
+  look.winner = *winner;
+  look.answers = true;
+  look.remark = what_is_stale(winner->environment, session.environment);
+  look.is_stale = !look.remark.empty();
+  return look;
+}
+
+// Of the problem itself. Of the comprehensive space, only its own winners answer: others would do
+// for anybody else.
+RungLook exact_look(Rung rung, const std::optional<Winner>& winner, const TuningSession& session,
+                    std::string_view nothing) {
+  RungLook look = look_of(rung, winner ? &*winner : nullptr, session, nothing);
+  if (!look.answers) return look;
+  // Other templates are other kernels: their winner says nothing certain about these.
+  if (winner->environment.templates != session.environment.templates) {
+    look.answers = false;
+    look.remark = "tuned for other kernels, of another version";
+  } else if (session.space_kind == kernels::SpaceKind::kComprehensive &&
+             winner->environment.space != session.environment.space) {
+    look.answers = false;
+    look.remark = "tuned over another space of configs";
+  } else if (const std::string why = kernels::why_config_is_invalid(
+                 session.problem.variant, session.device.traits, session.problem.vector_width,
+                 session.problem.largest_sizes(), winner->config);
+             !why.empty()) {
+    look.answers = false;
+    look.remark = std::format("its config {} is invalid: {}", to_text(winner->config), why);
+    const std::string where =
+        std::format("the winner of {} in the {}", session.problem_text, launch::name(rung));
+    log_once(LogLevel::kWarning, where, std::format("{} is not used: {}", where, look.remark));
+  }
+  return look;
+}
+
+}  // namespace
+
+std::vector<RungLook> look_up_exactly(cache::TuningStore& store, TuningSession& session) {
+  const std::string& problem = session.problem_text;
+  const std::string& device = session.device.fingerprint;
+  const auto history = store.find_history(device, problem, session.patience);
+  // A look-up that cannot read the database takes nothing back.
+  for (const kernels::Config& config : quarantined_configs(history.bad_trials, session)) {
+    if (!std::ranges::contains(session.quarantined, config)) session.quarantined.push_back(config);
+  }
+  std::vector<RungLook> looks;
+  const auto look = [&](Rung rung, const std::optional<Winner>& winner, std::string_view nothing) {
+    RungLook& found = looks.emplace_back(exact_look(rung, winner, session, nothing));
+    // It may have been verified on another machine, or found out at another shape.
+    if (found.answers && std::ranges::contains(session.quarantined, found.winner->config)) {
+      found.answers = false;
+      found.remark = "its config has misbehaved on this device";
+    } else if (found.answers && std::ranges::contains(session.rejected, found.winner->config)) {
+      found.answers = false;
+      found.remark = "its config could not be verified on this device";
+    }
+    return found.answers && !found.is_stale;
+  };
+  if (look(Rung::kUserDatabase, history.winner, "it was never tuned")) {
+    return looks;
+  }
+  look(Rung::kShippedDatabase, store.find_overlay_winner(device, problem), "it is in none");
+  return looks;
+}
+
+const RungLook& best_of(std::span<const RungLook> looks) {
+  const auto fresh = std::ranges::find_if(
+      looks, [](const RungLook& look) { return look.answers && !look.is_stale; });
+  if (fresh != looks.end()) return *fresh;
+  const auto any = std::ranges::find_if(looks, &RungLook::answers);
+  return any != looks.end() ? *any : looks.back();
+}
+
+std::vector<RungLook> look_at_neighbours(cache::TuningStore& store, TuningSession& session) {
+  const launch::Problem& problem = session.problem;
+  std::vector<Winner> winners = store.winners_of_variant(to_text(problem.variant));
+  std::erase_if(winners, [&](const Winner& w) {
+    return std::ranges::contains(session.quarantined, w.config) ||
+           std::ranges::contains(session.rejected, w.config);
+  });
+  const Seeker seeker{.problem = problem,
+                      .device = session.device.fingerprint,
+                      .templates = session.environment.templates,
+                      .traits = session.device.traits};
+  std::vector<RungLook> looks;
+  looks.push_back(look_of(Rung::kNearestShape, nearest_shape(winners, seeker), session,
+                          "no other shape was tuned"));
+  if (looks.back().answers) return looks;
+  looks.push_back(look_of(Rung::kNearestDevice, nearest_device(winners, seeker), session,
+                          "it was tuned on no other device"));
+  if (looks.back().answers) return looks;
+  looks.push_back({.rung = Rung::kDefault, .answers = true});
+  return looks;
+}
+
+launch::ConfigAnswer answer_of(const RungLook& look, const TuningSession& session) {
+  if (!look.winner) {
+    return {.config = session.default_config(), .rung = look.rung};
+  }
+  launch::ConfigAnswer answer{.config = look.winner->config, .rung = look.rung};
+  // Times of another shape or device are not this problem's.
+  if (look.rung == Rung::kUserDatabase || look.rung == Rung::kShippedDatabase) {
+    answer.median_ns = look.winner->median_ns;
+    answer.default_median_ns = look.winner->default_median_ns;
+  }
+  return answer;
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,99 @@
+#include "autotune/sources/locked_config_source.h"
+
+#include <format>
+
+#include "kernel_templates/config_limits.h"
+#include "kernel_templates/config_text.h"
+#include "kernel_templates/spaces.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using launch::ConfigAnswer;
+using launch::Rung;
+
+std::string named(const std::string& text) { return text.empty() ? "none" : text; }
+
+}  // namespace
+
+Result<cache::LockEntry> fingerprint_of(const launch::Problem& problem,
+                                        const kernels::Config& config, device::Device& device,
+                                        launch::KernelCache& kernels) {
+  DORAJIT_ASSIGN(const launch::ReadyKernel ready, kernels.get(device, problem.variant, config));
+  cache::LockEntry entry{.device = device.info().fingerprint,
+                         .problem = to_text(problem),
+                         .config = ready.config,
+                         .compiler = {},
+                         .artifact = ready.artifact_key,
+                         .code = ready.code_hash};
+  if (ready.is_builtin) return entry;
+  DORAJIT_ASSIGN(entry.compiler, kernels.compiler_identity(device.info().target));
+  return entry;
+}
+
+std::string why_not_as_locked(const cache::LockEntry& locked, const launch::Problem& problem,
+                              device::Device& device, launch::KernelCache& kernels,
+                              bool& has_config) {
+  has_config = false;
+  if (const std::string why = kernels::why_config_is_invalid(
+          problem.variant, device.info().traits, problem.vector_width, problem.largest_sizes(),
+          locked.config);
+      !why.empty()) {
+    return std::format("its config {} is invalid: {}", to_text(locked.config), why);
+  }
+  const auto now = fingerprint_of(problem, locked.config, device, kernels);
+  if (!now) return now.error().message;
+  has_config = now->config == locked.config;
+  const auto differing = differences(locked, *now);
+  if (differing.empty()) return {};
+  const cache::LockDifference& first = differing.front();
+  return std::format("its {} was {} and is {} here", first.field, named(first.first),
+                     named(first.second));
+}
+
+LockedConfigSource::LockedConfigSource(std::string path, std::span<const cache::LockEntry> entries,
+                                       LockedMiss on_miss)
+    : path_(std::move(path)), on_miss_(on_miss) {
+  for (const cache::LockEntry& entry : entries) {
+    entries_.try_emplace({entry.device, entry.problem}, entry);
+  }
+}
+
+ConfigAnswer LockedConfigSource::find(const launch::Problem& problem, device::Device& device,
+                                      launch::KernelCache& kernels) {
+  const device::DeviceInfo& info = device.info();
+  const ConfigAnswer standard{
+      .config = kernels::default_config(problem.variant, info.traits, problem.vector_width,
+                                        problem.largest_sizes()),
+      .rung = Rung::kDefault};
+  const auto found = entries_.find({info.fingerprint, to_text(problem)});
+  if (found == entries_.end()) {
+    return miss(problem, standard, std::format("it has nothing for this on {}", info.fingerprint),
+                "its default config runs");
+  }
+  ConfigAnswer locked{.config = found->second.config, .rung = Rung::kLocked};
+  bool has_config = false;
+  const std::string why = why_not_as_locked(found->second, problem, device, kernels, has_config);
+  if (why.empty()) return locked;
+  return has_config ? miss(problem, locked, why, "its config runs in that code")
+                    : miss(problem, standard, why, "its default config runs");
+}
+
+ConfigAnswer LockedConfigSource::miss(const launch::Problem& problem, ConfigAnswer answer,
+                                      std::string_view why, std::string_view what_runs) const {
+  const std::string what =
+      std::format("{} does not run as the lock file {} says: {}", to_text(problem), path_, why);
+  if (on_miss_ == LockedMiss::kFail) {
+    answer.refusal =
+        Error{.code = StatusCode::kUnsupported,
+              .message =
+                  what + "; write it anew with `dorajit freeze`, or set DORAJIT_LOCKED_MISS=report",
+              .log = {}};
+    return answer;
+  }
+  log_once(LogLevel::kWarning, what, std::format("{}; {}", what, what_runs));
+  return answer;
+}
+
+}  // namespace dorajit::autotune

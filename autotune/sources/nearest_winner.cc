@@ -1,0 +1,96 @@
+#include "autotune/sources/nearest_winner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "kernel_templates/config_limits.h"
+#include "kernel_templates/sizes.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using cache::Winner;
+
+constexpr double kHalvingOfVectors = 2;
+
+bool can_answer(const Winner& winner, const Seeker& seeker) {
+  return winner.environment.templates == seeker.templates &&
+         kernels::why_config_is_invalid(seeker.problem.variant, seeker.traits,
+                                        seeker.problem.vector_width, seeker.problem.largest_sizes(),
+                                        winner.config)
+             .empty();
+}
+
+// In factors of two.
+double distance(const launch::Problem& problem, const launch::Problem& other) {
+  const auto factors = [](auto a, auto b) {
+    return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
+  };
+  double sum = kHalvingOfVectors * factors(problem.vector_width, other.vector_width);
+  const kernels::Sizes sizes = problem.largest_sizes();
+  const kernels::Sizes others = other.largest_sizes();
+  const auto& dimensions = problem.variant.operation->dimensions;
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (dimensions[i].keying != kernels::Keying::kDerived) sum += factors(sizes[i], others[i]);
+  }
+  return sum;
+}
+
+std::string_view kind_of(std::string_view fingerprint) {
+  return fingerprint.substr(0, fingerprint.find('/'));
+}
+
+// How many of their parts two fingerprints have in common, each with its counterpart.
+int parts_in_common(std::string_view a, std::string_view b) {
+  int common = 0;
+  while (!a.empty() && !b.empty()) {
+    const std::size_t a_end = std::min(a.find('/'), a.size());
+    const std::size_t b_end = std::min(b.find('/'), b.size());
+    common += a.substr(0, a_end) == b.substr(0, b_end) ? 1 : 0;
+    a.remove_prefix(std::min(a_end + 1, a.size()));
+    b.remove_prefix(std::min(b_end + 1, b.size()));
+  }
+  return common;
+}
+
+}  // namespace
+
+const Winner* nearest_shape(std::span<const Winner> winners, const Seeker& seeker) {
+  const Winner* nearest = nullptr;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Winner& winner : winners) {
+    if (winner.device != seeker.device || !can_answer(winner, seeker)) continue;
+    const auto problem = launch::parse_problem(winner.problem);
+    if (!problem || problem->variant != seeker.problem.variant) continue;
+    const double away = distance(seeker.problem, *problem) +
+                        kernels::misfit(problem->variant, seeker.traits,
+                                        seeker.problem.largest_sizes(), winner.config);
+    if (away < least) {
+      least = away;
+      nearest = &winner;
+    }
+  }
+  return nearest;
+}
+
+const Winner* nearest_device(std::span<const Winner> winners, const Seeker& seeker) {
+  const std::string wanted = to_text(seeker.problem);
+  const Winner* nearest = nullptr;
+  int most = -1;
+  for (const Winner& winner : winners) {
+    if (winner.problem != wanted || winner.device == seeker.device ||
+        kind_of(winner.device) != kind_of(seeker.device) || !can_answer(winner, seeker)) {
+      continue;
+    }
+    const int common = parts_in_common(winner.device, seeker.device);
+    if (common > most) {
+      most = common;
+      nearest = &winner;
+    }
+  }
+  return nearest;
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,81 @@
+#include "autotune/sources/problem_record.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <format>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
+#include "runtime/base/log.h"
+#include "runtime/base/work_in_progress.h"
+
+namespace dorajit::autotune {
+namespace {
+
+std::unexpected<Error> system_failure() {
+  return fail(StatusCode::kIoError, std::generic_category().message(errno));
+}
+
+Status append(const std::string& path, std::string_view text) {
+  // A pipe that nobody reads would hold the caller up, or end the process.
+  const FileDescriptor file(
+      ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+  if (!file) return system_failure();
+  struct stat what{};
+  if (::fstat(file.get(), &what) != 0) return system_failure();
+  if (!S_ISREG(what.st_mode)) return fail(StatusCode::kIoError, "it is no regular file");
+  ssize_t written = -1;
+  do {
+    written = ::write(file.get(), text.data(), text.size());
+  } while (written < 0 && errno == EINTR);
+  if (written < 0) return system_failure();
+  if (static_cast<std::size_t>(written) == text.size()) return {};
+  return fail(StatusCode::kIoError, "there is no room for a whole line");
+}
+
+struct OpenRecords {
+  explicit OpenRecords(const OpenRecords* /*lost*/) {}
+
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<ProblemRecord>> of_paths;  // under mutex
+};
+
+}  // namespace
+
+std::shared_ptr<ProblemRecord> ProblemRecord::of(const std::string& path) {
+  static constinit ForkRenewed<OpenRecords, Work::kPreparing> records;
+  const WorkInProgress work(Work::kPreparing);
+  auto& [mutex, of_paths] = current(records);
+  const std::scoped_lock lock(mutex);
+  std::weak_ptr<ProblemRecord>& known = of_paths[path];
+  auto record = known.lock();
+  if (record == nullptr) {
+    record = std::make_shared<ProblemRecord>(path);
+    known = record;
+  }
+  return record;
+}
+
+void ProblemRecord::add(const launch::Problem& problem) {
+  std::string name = to_text(problem);
+  const std::scoped_lock lock(mutex_);
+  if (has_failed_ || written_.contains(name)) return;
+  if (const Status appended = append(path_, name + '\n'); !appended) {
+    has_failed_ = true;
+    log(LogLevel::kWarning,
+        std::format("problems are not recorded in {}: {}; set DORAJIT_RECORD to a file that can be "
+                    "written, or unset it",
+                    path_, appended.error().message));
+    return;
+  }
+  written_.insert(std::move(name));
+}
+
+}  // namespace dorajit::autotune

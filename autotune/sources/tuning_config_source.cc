@@ -1,0 +1,200 @@
+#include "autotune/sources/tuning_config_source.h"
+
+#include <chrono>
+#include <cstdio>
+#include <format>
+#include <utility>
+
+#include "autotune/search/host_mark.h"
+#include "autotune/search/tuning_report.h"
+#include "kernel_templates/config_text.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using launch::ConfigAnswer;
+using launch::Rung;
+
+// Shares of a problem's time that a winner is expected to save: for the daemon's order of work.
+constexpr double kGainOverDefault = 0.2;
+constexpr double kGainOverStaleWinner = 0.02;
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::vector<kernels::Config> configs_of(const std::vector<TrialResult>& trials) {
+  std::vector<kernels::Config> configs;
+  for (const TrialResult& trial : trials) configs.push_back(trial.config);
+  return configs;
+}
+
+std::vector<cache::Trial> records_of(const std::vector<TrialResult>& results,
+                                     const TuningSession& session, std::int64_t now) {
+  const std::string host = host_mark();
+  std::vector<cache::Trial> trials;
+  for (const TrialResult& trial : results) {
+    trials.push_back({.problem = session.problem_text,
+                      .device = session.device.fingerprint,
+                      .environment = session.environment,
+                      .config = trial.config,
+                      .default_config = session.default_config(),
+                      .duel = trial.duel,
+                      .verdict = trial.verdict,
+                      .median_ns = trial.median_ns,
+                      .mad_ns = trial.mad_ns,
+                      .samples = trial.samples,
+                      .created_unix_s = now,
+                      .host = host});
+  }
+  return trials;
+}
+
+}  // namespace
+
+kernels::SpaceKind space_kind(const Settings& settings) {
+  return settings.comprehensive ? kernels::SpaceKind::kComprehensive : kernels::SpaceKind::kSlim;
+}
+
+TuningConfigSource::TuningConfigSource(const Settings& settings,
+                                       std::shared_ptr<cache::TuningStore> store,
+                                       Statistics& statistics,
+                                       std::unique_ptr<DaemonRequests> daemon)
+    : settings_(settings),
+      store_(std::move(store)),
+      statistics_(statistics),
+      journal_(cache::LaunchJournal::open(settings.tuning_dir, {.group = settings.trust_group})),
+      gate_(settings, *store_),
+      daemon_(std::move(daemon)) {}
+
+void TuningConfigSource::set_listener(Listener listener) {
+  if (daemon_ != nullptr) daemon_->set_listener(std::move(listener));
+}
+
+void TuningConfigSource::close() {
+  if (daemon_ != nullptr) daemon_->close();
+}
+
+void TuningConfigSource::note_failure(const TuningSession& session, const TuneFailure& failure,
+                                      std::int64_t now) {
+  if (!failure.trials.empty()) {
+    store_->merge(records_of(failure.trials, session, now));
+    journal_->forget(session.scope, configs_of(failure.trials));
+  }
+  if (failure.is_inconclusive) return log(LogLevel::kInfo, failure.message);
+  log_once(LogLevel::kWarning, "tuning " + session.problem_text,
+           std::format("{} could not be tuned: {}", session.problem_text, failure.message));
+}
+
+std::optional<ConfigAnswer> TuningConfigSource::tune(TuningSession& session, device::Device& device,
+                                                     launch::KernelCache& kernels) {
+  if (session.time_left <= Seconds::zero()) {
+    log(LogLevel::kInfo,
+        std::format("{} is not tuned now: verifying a winner from elsewhere took the whole of {} s",
+                    session.problem_text, settings_.tune_seconds));
+    return std::nullopt;
+  }
+  const TimeSpent tuning(session);
+  const std::int64_t now = unix_seconds();
+  const TuneLimits limits{.seconds = session.time_left.count(),
+                          .scratch_bytes = settings_.scratch_bytes,
+                          .candidates = settings_.tune_candidates,
+                          .journal = journal_.get()};
+  const auto tuned = tune_problem(session, device, kernels, limits, statistics_, progress_);
+  if (!tuned) {
+    note_failure(session, tuned.error(), now);
+    return std::nullopt;
+  }
+  // First: a winner that a killed process left in the store must not be verified again.
+  gate_.remember(tuned->winner, session, kernels);
+  store_->record(records_of(tuned->trials, session, now), {.problem = session.problem_text,
+                                                           .device = session.device.fingerprint,
+                                                           .environment = session.environment,
+                                                           .config = tuned->winner,
+                                                           .default_config = tuned->default_config,
+                                                           .median_ns = tuned->winner_ns,
+                                                           .default_median_ns = tuned->default_ns,
+                                                           .created_unix_s = now});
+  journal_->forget(session.scope, configs_of(tuned->trials));
+  const Seconds spent = tuning.passed();
+  if (settings_.print_autotuning) {
+    const std::string report = tuning_report(session.problem, *tuned, spent.count());
+    std::fwrite(report.data(), 1, report.size(), stderr);
+  }
+  log(LogLevel::kInfo,
+      std::format("tuned {} on {} in {:.2f} s: {} at {:.2f} us, default {} at {:.2f} us",
+                  session.problem_text, session.device.name, spent.count(), to_text(tuned->winner),
+                  tuned->winner_ns / 1e3, to_text(tuned->default_config), tuned->default_ns / 1e3));
+  return ConfigAnswer{.config = tuned->winner,
+                      .rung = Rung::kTuned,
+                      .median_ns = tuned->winner_ns,
+                      .default_median_ns = tuned->default_ns,
+                      .trials = static_cast<int>(tuned->trials.size())};
+}
+
+std::vector<RungLook> TuningConfigSource::verified(LookUp look_up, TuningSession& session,
+                                                   device::Device& device,
+                                                   launch::KernelCache& kernels) {
+  for (;;) {
+    std::vector<RungLook> looks = look_up(*store_, session);
+    const RungLook& best = best_of(looks);
+    if (!best.answers || !best.winner || gate_.admits(*best.winner, session, device, kernels)) {
+      return looks;
+    }
+    session.rejected.push_back(best.winner->config);
+  }
+}
+
+ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::Device& device,
+                                      launch::KernelCache& kernels) {
+  TuningSession session(problem, device.info(), space_kind(settings_));
+  session.time_left = Seconds(settings_.tune_seconds);
+  std::vector<RungLook> looks = verified(look_up_exactly, session, device, kernels);
+  const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0;
+  const auto is_known = [&] { return best_of(looks).answers; };
+  const auto is_fresh = [&] { return is_known() && !best_of(looks).is_stale; };
+  if (is_fresh() || (is_known() && !may_tune)) return answer_of(best_of(looks), session);
+  DaemonRequests::Launches awaited;
+  // The daemon tunes for all processors of the machine.
+  const bool may_ask =
+      device.info().traits.kind != kernels::DeviceKind::kCpu || settings_.cpu_threads == 0;
+  if (may_tune && daemon_ != nullptr && may_ask) {
+    awaited = daemon_->ask(problem, device, session.space_kind,
+                           is_known() ? kGainOverStaleWinner : kGainOverDefault);
+  }
+  if (may_tune && !awaited && settings_.tune_policy != TunePolicy::kDaemon) {
+    // Another process or thread may be tuning this very problem: its result serves both.
+    const auto patience = std::chrono::milliseconds(
+        static_cast<std::int64_t>(settings_.tune_seconds * 1000) + 10'000);
+    const auto claim =
+        store_->wait_for_claim(session.device.fingerprint, session.problem_text, patience);
+    const std::scoped_lock lock(tuning_);
+    // Whoever tuned since the database was read may have added this winner, or bad configs of the
+    // variant.
+    session.patience = cache::Patience::kLong;
+    looks = verified(look_up_exactly, session, device, kernels);
+    if (is_fresh()) return answer_of(best_of(looks), session);
+    if (claim) {
+      if (auto tuned = tune(session, device, kernels)) return *std::move(tuned);
+      looks = verified(look_up_exactly, session, device, kernels);
+    }
+  }
+  if (!is_known()) looks = verified(look_at_neighbours, session, device, kernels);
+  ConfigAnswer answer = answer_of(best_of(looks), session);
+  answer.launches = std::move(awaited);
+  return answer;
+}
+
+std::vector<RungLook> TuningConfigSource::explain(const launch::Problem& problem,
+                                                  const device::DeviceInfo& device) {
+  TuningSession session(problem, device, space_kind(settings_));
+  std::vector<RungLook> looks = look_up_exactly(*store_, session);
+  if (best_of(looks).answers) return looks;
+  for (RungLook& look : look_at_neighbours(*store_, session)) looks.push_back(std::move(look));
+  return looks;
+}
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,66 @@
+// Answers from the tuning database, tunes by policy, and otherwise climbs down the ladder.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "autotune/search/problem_tuner.h"
+#include "autotune/search/tuning_session.h"
+#include "autotune/service/client/daemon_requests.h"
+#include "autotune/sources/ladder.h"
+#include "autotune/sources/winner_gate.h"
+#include "cache/database/tuning_store.h"
+#include "cache/records/launch_journal.h"
+#include "runtime/base/settings.h"
+#include "runtime/base/statistics.h"
+#include "runtime/launch/config_source.h"
+
+namespace dorajit::autotune {
+
+class TuningConfigSource final : public launch::ConfigSource {
+ public:
+  // `daemon` may be null: then nobody else is asked.
+  TuningConfigSource(const Settings& settings, std::shared_ptr<cache::TuningStore> store,
+                     Statistics& statistics, std::unique_ptr<DaemonRequests> daemon = nullptr);
+
+  launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
+                            launch::KernelCache& kernels) override;
+
+  void set_listener(Listener listener) override;
+  void close() override;
+
+  // The rungs that find() would look at if it were not to tune, down to the one that answers.
+  std::vector<RungLook> explain(const launch::Problem& problem, const device::DeviceInfo& device);
+
+  // Called during every tuning that find() does. Set before the first call of find().
+  void set_progress(TuneProgress progress) { progress_ = std::move(progress); }
+
+ private:
+  // Within what the session has left. Nothing where it failed or could not be compared in that
+  // time.
+  std::optional<launch::ConfigAnswer> tune(TuningSession& session, device::Device& device,
+                                           launch::KernelCache& kernels);
+  void note_failure(const TuningSession& session, const TuneFailure& failure, std::int64_t now);
+
+  // What `look_up` finds, with the best answer verified on this device.
+  using LookUp = std::vector<RungLook> (*)(cache::TuningStore&, TuningSession&);
+  std::vector<RungLook> verified(LookUp look_up, TuningSession& session, device::Device& device,
+                                 launch::KernelCache& kernels);
+
+  const Settings settings_;
+  const std::shared_ptr<cache::TuningStore> store_;
+  Statistics& statistics_;
+  const std::unique_ptr<cache::LaunchJournal> journal_;  // under tuning_
+  WinnerGate gate_;
+  TuneProgress progress_;
+  std::mutex tuning_;  // one tuning at a time: measurements must not disturb each other
+  const std::unique_ptr<DaemonRequests> daemon_;
+};
+
+// The space that the settings have searched.
+kernels::SpaceKind space_kind(const Settings& settings);
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,128 @@
+#include "autotune/sources/winner_gate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <format>
+#include <limits>
+#include <span>
+#include <string>
+
+#include "autotune/search/host_mark.h"
+#include "autotune/search/verification.h"
+#include "kernel_templates/config_text.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using cache::Verdict;
+
+// Everything that decides the code that runs and what runs it. The machine is part of it: folders
+// are copied, and containers made of images.
+std::string key_of(std::string_view problem, const kernels::Config& config,
+                   const TuningSession& session, launch::KernelCache& kernels) {
+  // Without a compiler nothing can be verified, so no key ever holds this text.
+  const std::string compiler =
+      kernels.compiler_identity(session.device.target).value_or("no compiler");
+  return Hasher("verified/2")
+      .add("host", host_mark())
+      .add("device", session.device.fingerprint)
+      .add("driver", session.environment.driver)
+      .add("compiler", compiler)
+      .add("templates", session.environment.templates)
+      .add("problem", problem)
+      .add("config", to_text(config))
+      .digest();
+}
+
+}  // namespace
+
+WinnerGate::WinnerGate(const Settings& settings, cache::TuningStore& store)
+    : store_(store),
+      verified_(settings.tuning_dir, {.group = settings.trust_group}),
+      journal_(cache::LaunchJournal::open(settings.tuning_dir, {.group = settings.trust_group})) {}
+
+void WinnerGate::remember(const kernels::Config& config, const TuningSession& session,
+                          launch::KernelCache& kernels) {
+  verified_.add(key_of(session.problem_text, config, session, kernels));
+}
+
+bool WinnerGate::admits(const cache::Winner& winner, TuningSession& session, device::Device& device,
+                        launch::KernelCache& kernels) {
+  const kernels::Config& config = winner.config;
+  // Callers run that one with or without a database.
+  if (config == session.default_config()) return true;
+  // A neighbour that serves its own problem on this device serves this one, too.
+  const auto is_verified = [&](std::string_view of) {
+    return verified_.contains(key_of(of, config, session, kernels));
+  };
+  if (is_verified(session.problem_text) || is_verified(winner.problem)) return true;
+  if (session.time_left <= Seconds::zero()) return false;
+  const std::scoped_lock lock(verifying_);
+  if (is_verified(session.problem_text)) return true;
+  const TimeSpent verifying(session);  // not while another look-up does
+  const Finding finding = verify(config, session, device, kernels);
+  if (finding == Finding::kRight) remember(config, session, kernels);
+  return finding != Finding::kRefused;
+}
+
+// Call with verifying_ held.
+WinnerGate::Finding WinnerGate::verify(const kernels::Config& config, const TuningSession& session,
+                                       device::Device& device, launch::KernelCache& kernels) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string what = std::format("config {} of {}", to_text(config), session.problem_text);
+  const auto refuse = [&](std::string_view why) {
+    log_once(LogLevel::kWarning, what,
+             std::format("{} comes from a database and is not used: {}", what, why));
+    return Finding::kRefused;
+  };
+  if (std::ranges::contains(journal_->casualties(session.scope), config)) {
+    condemn(config, Verdict::kDidNotFinish, session);
+    journal_->forget(session.scope, std::span(&config, 1));
+    return refuse("a process that launched it for the first time did not go on");
+  }
+  const auto kernel = kernels.get(device, session.problem.variant, config);
+  if (!kernel) return refuse(kernel.error().message);
+  if (kernel->is_builtin) return Finding::kNotRun;
+  const auto budget =
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(session.time_left);
+  auto verifier = Verifier::make(session.problem, device, start + budget);
+  if (!verifier) {
+    return refuse(std::format("it could not be verified: {}", verifier.error().message));
+  }
+  const auto checked = verifier->check(*kernel, {.journal = journal_.get(),
+                                                 .scope = session.scope,
+                                                 .problem = session.problem_text,
+                                                 .config = config});
+  const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
+  if (verdict == Verdict::kOk) {
+    const Seconds spent = std::chrono::steady_clock::now() - start;
+    log(LogLevel::kInfo,
+        std::format("{} comes from a database and was verified in {:.2f} s", what, spent.count()));
+    return Finding::kRight;
+  }
+  condemn(config, verdict, session);
+  return refuse(checked ? std::format("it is quarantined: {}", name(verdict))
+                        : checked.error().message);
+}
+
+void WinnerGate::condemn(const kernels::Config& config, Verdict verdict,
+                         const TuningSession& session) {
+  constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const cache::Trial trial{
+      .problem = session.problem_text,
+      .device = session.device.fingerprint,
+      .environment = session.environment,
+      .config = config,
+      .default_config = session.default_config(),
+      .verdict = verdict,
+      .median_ns = kNotMeasured,
+      .mad_ns = kNotMeasured,
+      .created_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+      .host = host_mark()};
+  store_.merge(std::span(&trial, 1));
+}
+
+}  // namespace dorajit::autotune

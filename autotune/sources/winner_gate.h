@@ -1,0 +1,50 @@
+// Lets winners serve that this machine has not measured itself.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "autotune/search/tuning_session.h"
+#include "cache/database/tuning_store.h"
+#include "cache/records/launch_journal.h"
+#include "cache/records/verified_configs.h"
+#include "runtime/base/settings.h"
+#include "runtime/device/device.h"
+#include "runtime/launch/kernel_cache.h"
+
+namespace dorajit::autotune {
+
+// A winner that was imported, shipped, or measured on another device or machine is run on scratch
+// operands and compared with the host reference, bit for bit, before it first serves: once per
+// machine, device, driver, compiler, kernel templates, problem and config. Thread-safe.
+class WinnerGate {
+ public:
+  WinnerGate(const Settings& settings, cache::TuningStore& store);
+
+  // Whether the winner may serve the problem. Verifies it now if nobody on this machine has yet,
+  // and if the session has time left for that. One that misbehaves is recorded as a bad trial.
+  bool admits(const cache::Winner& winner, TuningSession& session, device::Device& device,
+              launch::KernelCache& kernels);
+
+  // It was verified on the device, in the course of a tuning.
+  void remember(const kernels::Config& config, const TuningSession& session,
+                launch::KernelCache& kernels);
+
+ private:
+  enum class Finding {
+    kRight,
+    kNotRun,  // a kernel of the library itself serves in its place, so the config proved nothing
+    kRefused,
+  };
+
+  Finding verify(const kernels::Config& config, const TuningSession& session,
+                 device::Device& device, launch::KernelCache& kernels);
+  void condemn(const kernels::Config& config, cache::Verdict verdict, const TuningSession& session);
+
+  cache::TuningStore& store_;
+  const cache::VerifiedConfigs verified_;
+  std::mutex verifying_;
+  const std::unique_ptr<cache::LaunchJournal> journal_;  // under verifying_
+};
+
+}  // namespace dorajit::autotune

@@ -1,0 +1,162 @@
+#include "cache/artifacts/artifact_files.h"
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <format>
+#include <string_view>
+#include <vector>
+
+#include "cache/artifacts/eviction.h"
+#include "cache/files/atomic_file.h"
+#include "cache/files/regular_file.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::cache {
+namespace {
+
+// No kernel comes near this; a file that does is not ours and must not be read into memory.
+constexpr off_t kMaxFileBytes = off_t{1} << 29;
+
+// Other processes insert too, so the running total of this one is only trusted for a while.
+constexpr int kInsertsPerSweep = 64;
+
+bool is_key(std::string_view text) {
+  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+constexpr const char* kArtifacts = "artifacts";
+
+// Where a key's file lies in the cache folder.
+struct Place {
+  std::vector<std::string> folders;
+  std::string name;
+};
+
+Place place_of(SealKind kind, const std::string& key) {
+  if (kind == SealKind::kNote) return {{"notes"}, key};
+  return {{kArtifacts, key.substr(0, 2)}, key + ".art"};
+}
+
+// The folder of a key's file; nothing where it is missing.
+TrustedDirectory::Found find_folder(const std::string& cache_dir, const Trust& trust,
+                                    const Place& place) {
+  auto folder = TrustedDirectory::open(cache_dir, trust);
+  for (const std::string& name : place.folders) {
+    if (!folder || !*folder) break;
+    folder = (*folder)->enter(name);
+  }
+  return folder;
+}
+
+Result<TrustedDirectory> make_folder(const std::string& cache_dir, const Trust& trust,
+                                     const Place& place) {
+  auto folder = TrustedDirectory::make(cache_dir, trust);
+  for (const std::string& name : place.folders) {
+    if (!folder) break;
+    folder = folder->make_and_enter(name);
+  }
+  return folder;
+}
+
+// Nothing for a file that is absent. Marks the file as used.
+Result<std::optional<std::string>> read_and_touch(const TrustedDirectory& folder,
+                                                  const std::string& name) {
+  DORAJIT_ASSIGN(const auto file, folder.open_file(name));
+  if (!file) return std::nullopt;
+  DORAJIT_ASSIGN(std::string bytes,
+                 read_regular_file(*file, folder.path() + "/" + name, kMaxFileBytes));
+  ::futimens(file->get(), nullptr);
+  return bytes;
+}
+
+// A folder that cannot be used is said once, whether for reading or for writing.
+void say_unusable(const std::string& cache_dir, const Place& place, const Error& error) {
+  const std::string folder = std::format("{}/{}", cache_dir, place.folders.front());
+  log_once(LogLevel::kWarning, folder,
+           std::format("what is compiled is not kept in {}: {}", folder, error.message));
+}
+
+}  // namespace
+
+ArtifactFiles::ArtifactFiles(const std::string& cache_dir, std::uint64_t max_bytes,
+                             const Trust& trust)
+    : cache_dir_(cache_dir), max_bytes_(max_bytes), trust_(trust) {}
+
+std::optional<Artifact> ArtifactFiles::load(SealKind kind, const std::string& key) const {
+  if (cache_dir_.empty() || !is_key(key)) return std::nullopt;
+  const Place place = place_of(kind, key);
+  const auto folder = find_folder(cache_dir_, trust_, place);
+  if (!folder) say_unusable(cache_dir_, place, folder.error());
+  if (!folder || !*folder) return std::nullopt;
+  const std::string path = (*folder)->path() + "/" + place.name;
+  auto file = read_and_touch(**folder, place.name);
+  if (!file) {
+    log_once(LogLevel::kWarning, path, file.error().message);
+    return std::nullopt;
+  }
+  if (!*file) return std::nullopt;
+  auto content = unseal(kind, key, **file);
+  if (content) return *std::move(content);
+  if (content.error().newer) {
+    log_once(LogLevel::kInfo, path,
+             std::format("{} is left alone: {}, which a newer dorajit wrote", path,
+                         content.error().reason));
+    return std::nullopt;
+  }
+  const bool is_gone = ::unlinkat((*folder)->descriptor(), place.name.c_str(), 0) == 0;
+  log_once(LogLevel::kWarning, path,
+           std::format("{} {}: {}; it will be made again", is_gone ? "deleted" : "passed over",
+                       path, content.error().reason));
+  return std::nullopt;
+}
+
+bool ArtifactFiles::save(SealKind kind, const std::string& key, std::string_view bytes) const {
+  const Place place = place_of(kind, key);
+  const Status saved = [&]() -> Status {
+    DORAJIT_ASSIGN(const TrustedDirectory folder, make_folder(cache_dir_, trust_, place));
+    DORAJIT_ASSIGN(AtomicFile file,
+                   AtomicFile::create(folder.held_path() + "/" + place.name,
+                                      FilePlace::kCacheFolder, folder.file_mode()));
+    DORAJIT_TRY(file.write(bytes));
+    return file.publish_replacing();
+  }();
+  if (!saved) say_unusable(cache_dir_, place, saved.error());
+  return saved.has_value();
+}
+
+std::optional<Artifact> ArtifactFiles::find(const std::string& key) {
+  return load(SealKind::kArtifact, key);
+}
+
+void ArtifactFiles::insert(const std::string& key, const Artifact& artifact) {
+  if (cache_dir_.empty() || !is_key(key)) return;
+  const std::string bytes = seal(SealKind::kArtifact, key, artifact);
+  if (!save(SealKind::kArtifact, key, bytes)) return;
+  keep_within_bound(std::format("{}/{}.art", key.substr(0, 2), key), bytes.size());
+}
+
+std::optional<std::string> ArtifactFiles::find_note(const std::string& key) {
+  auto content = load(SealKind::kNote, key);
+  if (!content) return std::nullopt;
+  return std::move(content->code);
+}
+
+void ArtifactFiles::insert_note(const std::string& key, const std::string& note) {
+  if (cache_dir_.empty() || !is_key(key)) return;
+  save(SealKind::kNote, key, seal(SealKind::kNote, key, {note, {}}));
+}
+
+void ArtifactFiles::keep_within_bound(const std::string& new_file, std::uint64_t new_bytes) {
+  const std::scoped_lock lock(mutex_);
+  if (known_bytes_) *known_bytes_ += new_bytes;
+  if (known_bytes_ && *known_bytes_ <= max_bytes_ && ++inserts_since_sweep_ < kInsertsPerSweep) {
+    return;
+  }
+  const auto artifacts = find_folder(cache_dir_, trust_, {{kArtifacts}, {}});
+  if (!artifacts || !*artifacts) return;
+  known_bytes_ = evict_least_recently_used(**artifacts, max_bytes_, new_file);
+  inserts_since_sweep_ = 0;
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,47 @@
+// Compiled kernels and notes as files of a cache folder (docs/artifacts.md).
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cache/files/sealed_file.h"
+#include "cache/files/trusted_directory.h"
+#include "runtime/base/artifact_store.h"
+
+namespace dorajit::cache {
+
+inline constexpr std::uint64_t kDefaultArtifactBytes = std::uint64_t{1} << 30;
+
+// Thread-safe, and any number of processes may share the folder. Where the folder cannot be used,
+// every find misses and every insert does nothing; a log line says so once. Code is read only from
+// folders and files that `trust` lets pass.
+class ArtifactFiles final : public ArtifactStore {
+ public:
+  // An empty `cache_dir` keeps nothing. Beyond `max_bytes` of artifacts, the least recently used
+  // are deleted.
+  explicit ArtifactFiles(const std::string& cache_dir,
+                         std::uint64_t max_bytes = kDefaultArtifactBytes, const Trust& trust = {});
+
+  std::optional<Artifact> find(const std::string& key) override;
+  void insert(const std::string& key, const Artifact& artifact) override;
+  std::optional<std::string> find_note(const std::string& key) override;
+  void insert_note(const std::string& key, const std::string& note) override;
+
+ private:
+  std::optional<Artifact> load(SealKind kind, const std::string& key) const;
+  bool save(SealKind kind, const std::string& key, std::string_view bytes) const;
+  void keep_within_bound(const std::string& new_file, std::uint64_t new_bytes);
+
+  const std::string cache_dir_;  // empty: nothing is kept
+  const std::uint64_t max_bytes_;
+  const Trust trust_;
+
+  std::mutex mutex_;
+  std::optional<std::uint64_t> known_bytes_;  // guarded by mutex_; nothing before the first sweep
+  int inserts_since_sweep_ = 0;               // guarded by mutex_
+};
+
+}  // namespace dorajit::cache

@@ -1,0 +1,157 @@
+#include "cache/database/replacement.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <format>
+
+#include "cache/database/salvage.h"
+#include "cache/database/schema.h"
+#include "cache/database/shipped_database.h"
+#include "cache/database/sqlite_connection.h"
+#include "cache/database/transaction.h"
+#include "cache/database/tuning_rows.h"
+#include "cache/files/atomic_file.h"
+#include "cache/files/directories.h"
+#include "cache/files/file_error.h"
+#include "cache/files/output_file.h"
+#include "cache/records/trial_lines.h"
+#include "cache/records/winner_choice.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::cache {
+namespace {
+
+constexpr std::array<const char*, 3> kCompanions = {"-shm", "-wal", "-journal"};
+
+// A new file is nobody else's, so waiting is only for the unforeseen.
+constexpr std::chrono::seconds kWaitForNewFile{1};
+
+Status to_status(const std::string& path, const SqliteStatus& status, FilePlace place) {
+  if (status) return {};
+  const int error_number = status.error().code == SQLITE_FULL ? ENOSPC : EIO;
+  return fail(StatusCode::kIoError,
+              std::format("cannot make {}: {}; {}", shown_path(path), status.error().message,
+                          remedy(error_number, place)));
+}
+
+SqliteStatus fill(const std::string& path, const Salvaged& rows) {
+  DORAJIT_ASSIGN(auto connection, Connection::open(path, Connection::Mode::kReadWrite));
+  DORAJIT_TRY(build_schema(connection));
+  if (rows.trials.empty() && rows.winners.empty()) return {};
+
+  const auto deadline = std::chrono::steady_clock::now() + kWaitForNewFile;
+  auto written = write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
+    DORAJIT_TRY(insert_trials(connection, rows.trials));
+    for (const Winner& winner : rows.winners) {
+      DORAJIT_TRY(put_winner(connection, winner));
+    }
+    return {};
+  });
+  if (!written) return written;
+  return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+// The database under its temporary name, closed, with nothing beside it.
+Result<AtomicFile> make_database(const std::string& path, const Salvaged& rows, FilePlace place,
+                                 mode_t mode) {
+  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path, place, mode));
+  const SqliteStatus filled = fill(file.temporary_path(), rows);
+  for (const char* companion : kCompanions) {
+    ::unlink((file.temporary_path() + companion).c_str());
+  }
+  DORAJIT_TRY(to_status(path, filled, place));
+  return file;
+}
+
+bool exists(const std::string& path) {
+  struct stat info{};
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+bool is_empty(const std::string& path) {
+  struct stat info{};
+  return ::lstat(path.c_str(), &info) == 0 && info.st_size == 0;
+}
+
+std::string aside_name(const std::string& path) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%SZ", &utc);
+  const std::string name = std::format("{}.corrupt-{}", path, text.data());
+  std::string unique = name;
+  for (int i = 2; exists(unique); ++i) unique = std::format("{}-{}", name, i);
+  return unique;
+}
+
+}  // namespace
+
+bool has_orphans(const std::string& path) {
+  return !exists(path) && std::ranges::any_of(kCompanions, [&](const char* companion) {
+    return exists(path + companion);
+  });
+}
+
+void remove_orphans(const std::string& path) {
+  if (exists(path)) return;
+  for (const char* companion : kCompanions) ::unlink((path + companion).c_str());
+}
+
+Status publish_new_database(const std::string& path, FilePlace place, mode_t mode) {
+  remove_stale_temporaries(parent_directory(path));
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, {}, place, mode));
+  DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
+  (void)published;
+  return {};
+}
+
+Status write_shipped_database(const std::string& path, std::span<const Trial> trials) {
+  Salvaged rows;
+  for (const Trial* trial : each_once_in_order(trials)) rows.trials.push_back(*trial);
+  rows.winners = choose_winners(rows.trials);
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, FilePlace::kNamed, 0600));
+  give_usual_mode(file.temporary_path());
+  return file.publish_replacing();
+}
+
+Status replace_damaged_database(const std::string& path, const std::string& reason, FilePlace place,
+                                mode_t mode) {
+  remove_stale_temporaries(parent_directory(path));
+  const Salvaged rows = salvage(path);
+  DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, place, mode));
+
+  // Reading the file has left a WAL with nothing in it, and an index of that nothing.
+  if (is_empty(path + "-wal")) {
+    ::unlink((path + "-wal").c_str());
+    ::unlink((path + "-shm").c_str());
+  }
+  const std::string aside = aside_name(path);
+  // The database goes last: killed before that, the next process finds the damage again; killed
+  // after it, the next one finds no file and no WAL that it could mistake for its own.
+  for (const char* companion : kCompanions) {
+    if (::rename((path + companion).c_str(), (aside + companion).c_str()) != 0 && errno != ENOENT) {
+      return std::unexpected(file_error("set aside", path + companion, errno, place));
+    }
+  }
+  if (::rename(path.c_str(), aside.c_str()) != 0) {
+    return std::unexpected(file_error("set aside", path, errno, place));
+  }
+  DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
+  const std::string kept = shown_path(aside);
+  log_once(LogLevel::kWarning, kept,
+           std::format("{} was damaged ({}); it is kept as {}, and {} trials and {} winners were "
+                       "salvaged from it",
+                       shown_path(path), reason, kept, published ? rows.trials.size() : 0,
+                       published ? rows.winners.size() : 0));
+  return {};
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,69 @@
+#include "cache/database/salvage.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cache/database/schema.h"
+#include "cache/database/schema_check.h"
+#include "cache/database/sqlite_connection.h"
+#include "cache/database/tuning_rows.h"
+
+namespace dorajit::cache {
+namespace {
+
+// About what one b-tree page holds: a damaged page then costs no more than a few such ranges.
+constexpr std::int64_t kIdsPerRange = 16;
+
+// The smallest row with its cell is larger than this.
+constexpr std::int64_t kLeastRowBytes = 64;
+
+std::int64_t size_of(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 ? std::int64_t{info.st_size} : 0;
+}
+
+// Rows are never deleted, so ids are dense and the file's size bounds them. What the rows say of
+// themselves does not: a forged id may be any number.
+std::int64_t largest_possible_id(const std::string& path) {
+  return (size_of(path) + size_of(path + "-wal")) / kLeastRowBytes;
+}
+
+// Each range is reached from the root again, so damage in one does not hide the others.
+void read_range_by_range(Connection& connection, const std::string& path,
+                         std::vector<Trial>& trials) {
+  const std::int64_t last_id = largest_possible_id(path);
+  for (std::int64_t id = 1; id <= last_id; id += kIdsPerRange) {
+    std::vector<Trial> range;
+    if (read_trials_between(connection, id, id + kIdsPerRange - 1, range)) {
+      std::ranges::move(range, std::back_inserter(trials));
+      continue;
+    }
+    for (std::int64_t one = id; one < id + kIdsPerRange; ++one) {
+      (void)read_trials_between(connection, one, one, trials);
+    }
+  }
+}
+
+}  // namespace
+
+Salvaged salvage(const std::string& path) {
+  Salvaged rows;
+  auto connection = Connection::open(path, Connection::Mode::kReadWrite);
+  if (!connection) return rows;
+  // A foreign database that happens to have such tables is not ours to read.
+  const auto application = connection->query_integer("PRAGMA application_id");
+  if (!application || *application != kApplicationId) return rows;
+  // What is no table of ours may have rows without end.
+  const auto is_ours = [&](const char* table) {
+    return is_table_of_schema(*connection, table).value_or(false);
+  };
+  connection->limit_steps_by_size_of(path);
+  if (is_ours("trials")) read_range_by_range(*connection, path, rows.trials);
+  if (is_ours("winners")) (void)read_winners(*connection, rows.winners);
+  connection->close_without_checkpoint();
+  return rows;
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,225 @@
+#include "cache/database/sqlite_connection.h"
+
+#include <sys/stat.h>
+
+#include <cmath>
+#include <format>
+#include <limits>
+
+#include "cache/database/held_folder.h"
+#include "cache/files/file_error.h"
+#include "runtime/base/printable_text.h"
+
+namespace dorajit::cache {
+namespace {
+
+std::string_view symbol(int code) {
+  switch (code) {
+    case SQLITE_ERROR:
+      return "SQLITE_ERROR";
+    case SQLITE_BUSY:
+      return "SQLITE_BUSY";
+    case SQLITE_LOCKED:
+      return "SQLITE_LOCKED";
+    case SQLITE_NOMEM:
+      return "SQLITE_NOMEM";
+    case SQLITE_READONLY:
+      return "SQLITE_READONLY";
+    case SQLITE_IOERR:
+      return "SQLITE_IOERR";
+    case SQLITE_CORRUPT:
+      return "SQLITE_CORRUPT";
+    case SQLITE_FULL:
+      return "SQLITE_FULL";
+    case SQLITE_CANTOPEN:
+      return "SQLITE_CANTOPEN";
+    case SQLITE_PROTOCOL:
+      return "SQLITE_PROTOCOL";
+    case SQLITE_CONSTRAINT:
+      return "SQLITE_CONSTRAINT";
+    case SQLITE_INTERRUPT:
+      return "SQLITE_INTERRUPT";
+    case SQLITE_TOOBIG:
+      return "SQLITE_TOOBIG";
+    case SQLITE_NOTADB:
+      return "SQLITE_NOTADB";
+    default:
+      return "SQLITE error";
+  }
+}
+
+std::unexpected<SqliteError> sqlite_error(sqlite3* handle, std::string_view what, int code) {
+  // SQLite quotes names that it found in the file.
+  const std::string message =
+      printable_line(handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code));
+  return std::unexpected(
+      SqliteError{code & 0xff, std::format("{}: {} ({})", what, symbol(code & 0xff), message)});
+}
+
+std::int64_t size_of(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 ? std::int64_t{info.st_size} : 0;
+}
+
+// Ours have neither views nor triggers, and no value or statement near that length.
+void bound_what_a_file_may_do(sqlite3* handle) {
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, 16 << 20);
+  sqlite3_limit(handle, SQLITE_LIMIT_ATTACHED, 0);
+  // A file that shrinks while it is mapped is a SIGBUS.
+  sqlite3_exec(handle, "PRAGMA mmap_size = 0; PRAGMA cell_size_check = ON", nullptr, nullptr,
+               nullptr);
+}
+
+// A path may hold characters that mean something in a URI.
+std::string immutable_uri(const std::string& path) {
+  std::string uri = "file:";
+  for (const char c : path) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+                       (byte >= '0' && byte <= '9') || c == '/' || c == '.' || c == '-' || c == '_';
+    uri += plain ? std::string(1, c) : std::format("%{:02X}", byte);
+  }
+  return uri + "?immutable=1";
+}
+
+}  // namespace
+
+bool is_damage(const SqliteError& error) {
+  return error.code == SQLITE_CORRUPT || error.code == SQLITE_NOTADB ||
+         error.code == SQLITE_INTERRUPT;
+}
+
+bool is_busy(const SqliteError& error) {
+  return error.code == SQLITE_BUSY || error.code == SQLITE_LOCKED || error.code == SQLITE_PROTOCOL;
+}
+
+void Statement::bind(int parameter, std::string_view text) {
+  // A null pointer would bind NULL.
+  const char* data = text.data() != nullptr ? text.data() : "";
+  const int result = sqlite3_bind_text64(statement_.get(), parameter, data, text.size(),
+                                         SQLITE_STATIC, SQLITE_UTF8);
+  if (bind_result_ == SQLITE_OK) bind_result_ = result;
+}
+
+void Statement::bind(int parameter, std::int64_t integer) {
+  const int result = sqlite3_bind_int64(statement_.get(), parameter, integer);
+  if (bind_result_ == SQLITE_OK) bind_result_ = result;
+}
+
+void Statement::bind(int parameter, double real) {
+  const int result = std::isnan(real) ? sqlite3_bind_null(statement_.get(), parameter)
+                                      : sqlite3_bind_double(statement_.get(), parameter, real);
+  if (bind_result_ == SQLITE_OK) bind_result_ = result;
+}
+
+SqliteResult<bool> Statement::step() {
+  const int result = bind_result_ != SQLITE_OK ? bind_result_ : sqlite3_step(statement_.get());
+  if (result == SQLITE_ROW) return true;
+  if (result == SQLITE_DONE) return false;
+  return sqlite_error(sqlite3_db_handle(statement_.get()), sqlite3_sql(statement_.get()), result);
+}
+
+void Statement::reset() {
+  sqlite3_reset(statement_.get());
+  bind_result_ = SQLITE_OK;
+}
+
+std::string Statement::text(int column) const {
+  const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));
+  if (data == nullptr) return {};
+  return {data, static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column))};
+}
+
+std::int64_t Statement::integer(int column) const {
+  return sqlite3_column_int64(statement_.get(), column);
+}
+
+double Statement::real(int column) const {
+  if (sqlite3_column_type(statement_.get(), column) == SQLITE_NULL) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return sqlite3_column_double(statement_.get(), column);
+}
+
+SqliteResult<Connection> Connection::open(const std::string& path, Mode mode) {
+  sqlite3* handle = nullptr;
+  int result = SQLITE_OK;
+  if (mode == Mode::kImmutable) {
+    result = sqlite3_open_v2(immutable_uri(path).c_str(), &handle,
+                             SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX,
+                             held_folder_vfs());
+  } else {
+    const int access = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
+    result =
+        sqlite3_open_v2(path.c_str(), &handle, access | SQLITE_OPEN_NOMUTEX, held_folder_vfs());
+  }
+  // SQLite hands out a handle that must be closed even when it fails.
+  Connection connection(handle);
+  if (result != SQLITE_OK) return sqlite_error(handle, "open " + shown_path(path), result);
+  bound_what_a_file_may_do(handle);
+  return connection;
+}
+
+SqliteResult<Connection> Connection::open_in_memory() { return open(":memory:", Mode::kReadWrite); }
+
+int Connection::count_steps(void* left) { return --*static_cast<std::int64_t*>(left) <= 0 ? 1 : 0; }
+
+void Connection::limit_steps_by_size_of(const std::string& path) {
+  // To check a database whole and to read every row takes about 2 steps a byte.
+  constexpr std::int64_t kStepsPerByte = 16;
+  constexpr std::int64_t kLeastSteps = 10'000'000;
+  constexpr int kStepsPerCall = 1000;
+  const std::int64_t bytes = size_of(path) + size_of(path + "-wal");
+  const std::int64_t steps = kLeastSteps + kStepsPerByte * bytes;
+  steps_left_ = std::make_unique<std::int64_t>(steps / kStepsPerCall);
+  sqlite3_progress_handler(handle_.get(), kStepsPerCall, &count_steps, steps_left_.get());
+}
+
+void Connection::set_busy_timeout(std::chrono::milliseconds wait) {
+  sqlite3_busy_timeout(handle_.get(), static_cast<int>(wait.count()));
+}
+
+void Connection::close_without_checkpoint() {
+  sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  handle_.reset();
+}
+
+SqliteResult<Statement> Connection::prepare(std::string_view sql) {
+  sqlite3_stmt* statement = nullptr;
+  const int result = sqlite3_prepare_v2(handle_.get(), sql.data(), static_cast<int>(sql.size()),
+                                        &statement, nullptr);
+  if (result != SQLITE_OK) return sqlite_error(handle_.get(), sql, result);
+  return Statement(statement);
+}
+
+SqliteStatus Connection::execute(const char* sql) {
+  const int result = sqlite3_exec(handle_.get(), sql, nullptr, nullptr, nullptr);
+  if (result != SQLITE_OK) return sqlite_error(handle_.get(), sql, result);
+  return {};
+}
+
+SqliteResult<Statement> Connection::query_row(std::string_view sql) {
+  auto statement = prepare(sql);
+  if (!statement) return statement;
+  DORAJIT_ASSIGN(const auto row, statement->step());
+  if (!row) return sqlite_error(nullptr, sql, SQLITE_ERROR);
+  return statement;
+}
+
+SqliteResult<std::int64_t> Connection::query_integer(std::string_view sql) {
+  return query_row(sql).transform([](const Statement& row) { return row.integer(0); });
+}
+
+SqliteResult<std::string> Connection::query_text(std::string_view sql) {
+  return query_row(sql).transform([](const Statement& row) { return row.text(0); });
+}
+
+bool Connection::is_read_only() const { return sqlite3_db_readonly(handle_.get(), "main") == 1; }
+
+bool Connection::in_transaction() const { return sqlite3_get_autocommit(handle_.get()) == 0; }
+
+}  // namespace dorajit::cache

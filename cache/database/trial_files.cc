@@ -1,0 +1,125 @@
+#include "cache/database/trial_files.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <format>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "cache/database/inspection.h"
+#include "cache/database/tuning_rows.h"
+#include "cache/files/output_file.h"
+#include "cache/records/trial_validity.h"
+#include "runtime/base/work_in_progress.h"
+
+namespace dorajit::cache {
+namespace {
+
+constexpr std::string_view kSqliteMark("SQLite format 3\0", 16);
+constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+constexpr std::chrono::seconds kWaitForOthers{5};
+
+std::unexpected<Error> bad_file(const std::string& path, std::string_view what) {
+  return fail(StatusCode::kIoError, std::format("cannot use {}: {}", path, what));
+}
+
+// As file_error(), whose advice is for the cache folder only.
+std::unexpected<Error> cannot(std::string_view action, std::string_view path, int error_number,
+                              std::string_view advice) {
+  return fail(StatusCode::kIoError,
+              std::format("cannot {} {}: {}; {}", action, path,
+                          std::generic_category().message(error_number), advice));
+}
+
+// The whole file, or no more than its first bytes if it is a database.
+Result<std::string> read_bytes(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return bad_file(path, "it is a folder");
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return cannot("read", path, errno, "check its name and its mode");
+  std::string bytes;
+  while (stream) {
+    const std::size_t size = bytes.size();
+    if (size > kMostFileBytes) {
+      return bad_file(path, std::format("it is larger than {} bytes", kMostFileBytes));
+    }
+    bytes.resize(size + kChunkBytes);
+    stream.read(bytes.data() + size, kChunkBytes);
+    bytes.resize(size + static_cast<std::size_t>(stream.gcount()));
+    if (bytes.starts_with(kSqliteMark)) break;
+  }
+  if (stream.bad()) return cannot("read", path, errno, "check that file system");
+  return bytes;
+}
+
+// Through the WAL where that can be read, so that the newest commits are there.
+Inspection inspect_for_reading(const std::string& path) {
+  Inspection found = inspect(path, Connection::Mode::kReadOnly, CheckDepth::kWhole, kWaitForOthers,
+                             FilePlace::kNamed);
+  if (found.state != FileState::kUnusable) return found;
+  return inspect(path, Connection::Mode::kImmutable, CheckDepth::kWhole, kWaitForOthers,
+                 FilePlace::kNamed);
+}
+
+SqliteStatus read_rows(Connection& connection, TrialFile& file, const Progress& progress) {
+  DORAJIT_ASSIGN(const auto trial_rows, connection.query_integer("SELECT count(*) FROM trials"));
+  DORAJIT_ASSIGN(const auto winner_rows, connection.query_integer("SELECT count(*) FROM winners"));
+  DORAJIT_ASSIGN(auto trials, select_trials(connection, [&](std::int64_t done) {
+                   report(progress, done, trial_rows);
+                 }));
+  DORAJIT_ASSIGN(const auto winners, select_winners(connection));
+  file.trials = std::move(trials);
+  std::erase_if(file.trials, [latest = latest_plausible_time()](const Trial& trial) {
+    return trial.created_unix_s > latest;
+  });
+  file.winners = std::ssize(winners);
+  file.bad_count = trial_rows - std::ssize(file.trials) + winner_rows - file.winners;
+  return {};
+}
+
+Result<TrialFile> read_database(const std::string& path, const Progress& progress) {
+  const WorkInProgress use(Work::kSqlite);
+  TrialFile file;
+  file.kind = TrialFileKind::kDatabase;
+  Inspection found = inspect_for_reading(path);
+  if (found.state == FileState::kDamaged) {
+    file.damage = found.reason;
+    return file;
+  }
+  if (found.state != FileState::kUsable) return bad_file(path, found.reason);
+  if (const auto status = read_rows(*found.connection, file, progress); !status) {
+    if (!is_damage(status.error())) return bad_file(path, status.error().message);
+    file.damage = status.error().message;
+  }
+  return file;
+}
+
+}  // namespace
+
+Result<TrialFile> read_trial_file(const std::string& path, const Progress& progress) {
+  DORAJIT_ASSIGN(const std::string bytes, read_bytes(path));
+  if (bytes.starts_with(kSqliteMark)) return read_database(path, progress);
+  auto parsed = parse_lines(bytes, progress);
+  if (!parsed) return bad_file(path, parsed.error().message);
+  TrialFile file;
+  file.trials = std::move(parsed->trials);
+  file.bad_count = parsed->bad_count;
+  file.bad = std::move(parsed->bad);
+  file.damage = std::move(parsed->damage);
+  return file;
+}
+
+Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials,
+                                   const Progress& progress) {
+  TrialText text = to_lines(trials, progress);
+  DORAJIT_TRY(write_output_file(path, text.lines));
+  return text;
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,36 @@
+#include "cache/database/tuning_claim.h"
+
+#include <format>
+
+#include "runtime/base/hash.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::cache {
+
+std::optional<TuningClaim> TuningClaim::acquire(const std::string& cache_dir,
+                                                std::string_view device, std::string_view problem,
+                                                std::chrono::milliseconds wait,
+                                                const Trust& trust) {
+  if (cache_dir.empty()) return TuningClaim(std::nullopt);
+  const std::string directory = cache_dir + "/locks";
+  const std::string key = Hasher("claim").add("device", device).add("problem", problem).digest();
+  auto lock = [&]() -> Result<std::optional<FileLock>> {
+    DORAJIT_ASSIGN(const auto cache, TrustedDirectory::make(cache_dir, trust));
+    DORAJIT_ASSIGN(const auto locks, cache.make_and_enter("locks"));
+    const std::string name = key + ".lock";
+    // Whoever else may open the file could hold the lock for ever.
+    DORAJIT_TRY(locks.check_file(name));
+    return FileLock::acquire(locks.held_path() + "/" + name, FileLock::Mode::kExclusive, wait,
+                             FilePlace::kCacheFolder, locks.file_mode());
+  }();
+  if (!lock) {
+    log_once(LogLevel::kWarning, directory,
+             std::format("several processes may tune the same problem at once: {}",
+                         lock.error().message));
+    return TuningClaim(std::nullopt);
+  }
+  if (!*lock) return std::nullopt;
+  return TuningClaim(*std::move(lock));
+}
+
+}  // namespace dorajit::cache

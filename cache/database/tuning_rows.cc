@@ -1,0 +1,249 @@
+#include "cache/database/tuning_rows.h"
+
+#include <cmath>
+#include <format>
+#include <limits>
+#include <utility>
+
+#include "cache/records/trial_validity.h"
+#include "kernel_templates/config_text.h"
+
+namespace dorajit::cache {
+namespace {
+
+#define DORAJIT_TRIAL_COLUMNS                                                          \
+  "device, problem, driver, policy, space, tuner, templates, config, default_config, " \
+  "verdict, median_ns, mad_ns, log_ratio, log_ratio_error, samples, created_unix_s, "  \
+  "host, checksum"
+#define DORAJIT_WINNER_COLUMNS                                                         \
+  "device, problem, driver, policy, space, tuner, templates, config, default_config, " \
+  "median_ns, default_median_ns, created_unix_s, checksum"
+
+constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();  // is kept as NULL
+
+Environment read_environment(const Statement& row) {
+  return {row.text(2), row.text(3), row.text(4), row.text(5), row.text(6)};
+}
+
+std::optional<Trial> read_trial(const Statement& row) {
+  const auto config = kernels::parse_config(row.text(7));
+  const auto default_config = kernels::parse_config(row.text(8));
+  const auto verdict = parse_verdict(row.text(9));
+  if (!config || !default_config || !verdict) return std::nullopt;
+  Trial trial{.problem = row.text(1),
+              .device = row.text(0),
+              .environment = read_environment(row),
+              .config = *config,
+              .default_config = *default_config,
+              .verdict = *verdict,
+              .median_ns = row.real(10),
+              .mad_ns = row.real(11),
+              .samples = static_cast<int>(row.integer(14)),
+              .created_unix_s = row.integer(15),
+              .host = row.text(16)};
+  if (const double log_ratio = row.real(12); !std::isnan(log_ratio)) {
+    trial.duel = {.log_ratio = log_ratio, .standard_error = row.real(13)};
+  }
+  if (checksum(trial) != row.integer(17) || !fault_of(trial).empty()) return std::nullopt;
+  return trial;
+}
+
+std::optional<Winner> read_winner(const Statement& row) {
+  const auto config = kernels::parse_config(row.text(7));
+  const auto default_config = kernels::parse_config(row.text(8));
+  if (!config || !default_config) return std::nullopt;
+  Winner winner{.problem = row.text(1),
+                .device = row.text(0),
+                .environment = read_environment(row),
+                .config = *config,
+                .default_config = *default_config,
+                .median_ns = row.real(9),
+                .default_median_ns = row.real(10),
+                .created_unix_s = row.integer(11)};
+  if (checksum(winner) != row.integer(12) || !fault_of(winner).empty()) return std::nullopt;
+  return winner;
+}
+
+void bind_environment(Statement& statement, const Environment& environment) {
+  statement.bind(3, environment.driver);
+  statement.bind(4, environment.policy);
+  statement.bind(5, environment.space);
+  statement.bind(6, environment.tuner);
+  statement.bind(7, environment.templates);
+}
+
+SqliteResult<Statement> prepare_trials(Connection& connection, std::string_view rest) {
+  return connection.prepare(std::format("SELECT " DORAJIT_TRIAL_COLUMNS " FROM trials {}", rest));
+}
+
+SqliteStatus append_winners(Statement& statement, std::vector<Winner>& rows) {
+  return for_each_row(statement, [&](const Statement& row) {
+    if (auto winner = read_winner(row)) rows.push_back(*std::move(winner));
+  });
+}
+
+SqliteResult<std::vector<Trial>> read_trials(Statement& statement,
+                                             const std::function<void(std::int64_t)>& each = {}) {
+  std::vector<Trial> trials;
+  std::int64_t rows = 0;
+  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) {
+    if (each) each(++rows);
+    if (auto trial = read_trial(row)) trials.push_back(*std::move(trial));
+  }));
+  return trials;
+}
+
+}  // namespace
+
+SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials,
+                           const std::function<void(const Trial&, bool added)>& each) {
+  DORAJIT_ASSIGN(auto statement,
+                 connection.prepare(
+                     "INSERT INTO trials (" DORAJIT_TRIAL_COLUMNS
+                     ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
+                     " ?16, ?17, ?18) ON CONFLICT (checksum) DO NOTHING RETURNING id"));
+  for (const Trial& trial : trials) {
+    const std::string config = kernels::to_text(trial.config);
+    const std::string default_config = kernels::to_text(trial.default_config);
+    statement.bind(1, trial.device);
+    statement.bind(2, trial.problem);
+    bind_environment(statement, trial.environment);
+    statement.bind(8, config);
+    statement.bind(9, default_config);
+    statement.bind(10, name(trial.verdict));
+    statement.bind(11, trial.median_ns);
+    statement.bind(12, trial.mad_ns);
+    statement.bind(13, trial.duel ? trial.duel->log_ratio : kNothing);
+    statement.bind(14, trial.duel ? trial.duel->standard_error : kNothing);
+    statement.bind(15, std::int64_t{trial.samples});
+    statement.bind(16, trial.created_unix_s);
+    statement.bind(17, trial.host);
+    statement.bind(18, checksum(trial));
+    DORAJIT_ASSIGN(const bool added, statement.step());
+    statement.reset();
+    if (each) each(trial, added);
+  }
+  return {};
+}
+
+SqliteStatus put_winner(Connection& connection, const Winner& winner) {
+  DORAJIT_ASSIGN(
+      auto statement,
+      connection.prepare("INSERT OR REPLACE INTO winners (" DORAJIT_WINNER_COLUMNS
+                         ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"));
+  const std::string config = kernels::to_text(winner.config);
+  const std::string default_config = kernels::to_text(winner.default_config);
+  statement.bind(1, winner.device);
+  statement.bind(2, winner.problem);
+  bind_environment(statement, winner.environment);
+  statement.bind(8, config);
+  statement.bind(9, default_config);
+  statement.bind(10, winner.median_ns);
+  statement.bind(11, winner.default_median_ns);
+  statement.bind(12, winner.created_unix_s);
+  statement.bind(13, checksum(winner));
+  DORAJIT_TRY(statement.step());
+  return {};
+}
+
+SqliteStatus delete_winner(Connection& connection, std::string_view device,
+                           std::string_view problem) {
+  DORAJIT_ASSIGN(auto statement,
+                 connection.prepare("DELETE FROM winners WHERE device = ?1 AND problem = ?2"));
+  statement.bind(1, device);
+  statement.bind(2, problem);
+  DORAJIT_TRY(statement.step());
+  return {};
+}
+
+SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::string_view device,
+                                                  std::string_view problem) {
+  DORAJIT_ASSIGN(auto statement,
+                 connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
+                                    " FROM winners WHERE device = ?1 AND problem = ?2"));
+  statement.bind(1, device);
+  statement.bind(2, problem);
+  std::optional<Winner> winner;
+  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) { winner = read_winner(row); }));
+  return winner;
+}
+
+SqliteResult<std::vector<Winner>> select_winners(Connection& connection) {
+  std::vector<Winner> winners;
+  DORAJIT_TRY(read_winners(connection, winners));
+  return winners;
+}
+
+SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connection,
+                                                            std::string_view variant) {
+  DORAJIT_ASSIGN(
+      auto statement,
+      connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
+                         " FROM winners WHERE problem BETWEEN ?1 AND ?2 ORDER BY device, problem"));
+  // Problems are named variant/...; '0' comes right after '/'.
+  const std::string first = std::string(variant) + "/";
+  const std::string last = std::string(variant) + "0";
+  statement.bind(1, first);
+  statement.bind(2, last);
+  std::vector<Winner> winners;
+  DORAJIT_TRY(append_winners(statement, winners));
+  return winners;
+}
+
+SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
+                                               std::string_view problem) {
+  DORAJIT_ASSIGN(auto statement,
+                 prepare_trials(connection, "WHERE device = ?1 AND problem = ?2 ORDER BY id"));
+  statement.bind(1, device);
+  statement.bind(2, problem);
+  return read_trials(statement);
+}
+
+SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection,
+                                                   std::string_view device) {
+  DORAJIT_ASSIGN(auto statement,
+                 prepare_trials(connection,
+                                "WHERE device = ?1 AND verdict NOT IN ('ok', 'spills', "
+                                "'failed_to_compile') ORDER BY id"));
+  statement.bind(1, device);
+  auto trials = read_trials(statement);
+  if (trials) std::erase_if(*trials, [](const Trial& trial) { return !is_bad(trial.verdict); });
+  return trials;
+}
+
+SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
+                                               const std::function<void(std::int64_t)>& each) {
+  DORAJIT_ASSIGN(auto statement, prepare_trials(connection, "ORDER BY id"));
+  return read_trials(statement, each);
+}
+
+SqliteResult<std::int64_t> count_trials(Connection& connection) {
+  DORAJIT_ASSIGN(auto statement, prepare_trials(connection, ""));
+  std::int64_t count = 0;
+  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) {
+    if (read_trial(row)) ++count;
+  }));
+  return count;
+}
+
+SqliteStatus read_trials_between(Connection& connection, std::int64_t first_id,
+                                 std::int64_t last_id, std::vector<Trial>& rows) {
+  DORAJIT_ASSIGN(auto statement,
+                 prepare_trials(connection, "NOT INDEXED WHERE id BETWEEN ?1 AND ?2 ORDER BY id"));
+  statement.bind(1, first_id);
+  statement.bind(2, last_id);
+  return for_each_row(statement, [&](const Statement& row) {
+    if (auto trial = read_trial(row)) rows.push_back(*std::move(trial));
+  });
+}
+
+SqliteStatus read_winners(Connection& connection, std::vector<Winner>& rows) {
+  DORAJIT_ASSIGN(auto statement, connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
+                                                    " FROM winners ORDER BY device, problem"));
+  return append_winners(statement, rows);
+}
+
+#undef DORAJIT_TRIAL_COLUMNS
+#undef DORAJIT_WINNER_COLUMNS
+
+}  // namespace dorajit::cache

@@ -1,0 +1,202 @@
+#include "cache/database/tuning_store.h"
+
+#include <unistd.h>
+
+#include <format>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "cache/database/derivation.h"
+#include "cache/database/tuning_rows.h"
+#include "cache/database/tuning_store_state.h"
+
+namespace dorajit::cache {
+
+TuningStore::TuningStore(const std::string& cache_dir, const TuningStoreOptions& options)
+    : cache_dir_(cache_dir),
+      options_(options),
+      state_(std::make_unique<State>(cache_dir, options).release()) {}
+
+TuningStore::~TuningStore() {
+  State* state = state_.load();
+  // Inherited across a fork, its locks may be held by threads that are not here.
+  if (state->process == ::getpid()) delete state;
+}
+
+std::unique_ptr<TuningStore> TuningStore::open(const std::string& cache_dir,
+                                               const TuningStoreOptions& options) {
+  std::unique_ptr<TuningStore> store(new TuningStore(cache_dir, options));
+  store->state().connect();
+  return store;
+}
+
+TuningStore::State& TuningStore::state() {
+  State* current = state_.load();
+  if (current->process == ::getpid()) return *current;
+  // The parent's state is left as it is: destroying locks that may be held is undefined.
+  auto child = current->copy_for_child();
+  if (state_.compare_exchange_strong(current, child.get())) return *child.release();
+  return *current;
+}
+
+TuningStore::History TuningStore::find_history(std::string_view device, std::string_view problem,
+                                               Patience patience) {
+  State& own = state();
+  History history =
+      own.read(State::access_of(patience), [&](Connection& connection) -> SqliteResult<History> {
+        History found;
+        DORAJIT_ASSIGN(found.winner, select_winner(connection, device, problem));
+        DORAJIT_ASSIGN(found.bad_trials, select_bad_trials(connection, device));
+        return found;
+      });
+  const std::scoped_lock lock(own.mutex);
+  if (auto unsaved = own.memory.find_unsaved_winner(device, problem)) {
+    history.winner = std::move(unsaved);
+  } else if (!history.winner) {
+    history.winner = own.memory.find_winner(device, problem);
+  }
+  own.append_remembered(
+      [&](const Trial& trial) { return trial.device == device && is_bad(trial.verdict); },
+      history.bad_trials);
+  return history;
+}
+
+std::optional<Winner> TuningStore::find_overlay_winner(std::string_view device,
+                                                       std::string_view problem) {
+  return state().overlays.find_winner(device, problem);
+}
+
+void TuningStore::record(std::span<const Trial> trials, const Winner& winner) {
+  State& own = state();
+  {
+    const std::scoped_lock lock(own.mutex);
+    own.memory.record(trials, winner);
+  }
+  const std::scoped_lock writer(own.writing);
+  own.write_unsaved();
+}
+
+MergeCounts TuningStore::merge(std::span<const Trial> trials) {
+  State& own = state();
+  const std::scoped_lock writer(own.writing);
+  const auto counts =
+      own.write([&](Connection& connection) { return merge_trials(connection, trials); });
+  if (counts) return *counts;
+  const std::scoped_lock lock(own.mutex);
+  return own.memory.merge(trials);
+}
+
+std::optional<MergeCounts> TuningStore::import_trials(std::span<const Trial> trials,
+                                                      const Progress& progress) {
+  State& own = state();
+  const std::scoped_lock writer(own.writing);
+  return own.write(
+      [&](Connection& connection) { return merge_trials(connection, trials, progress); });
+}
+
+std::optional<std::int64_t> TuningStore::rebuild_winners() {
+  State& own = state();
+  const std::scoped_lock writer(own.writing);
+  const auto count = own.write(derive_winners);
+  if (!count) return std::nullopt;
+  const std::scoped_lock lock(own.mutex);
+  own.memory.rebuild_winners();
+  return count;
+}
+
+std::vector<Winner> TuningStore::winners() {
+  State& own = state();
+  return own.with_remembered(own.read(State::Access::kPatientRead, select_winners));
+}
+
+std::vector<Winner> TuningStore::winners_of_variant(std::string_view variant) {
+  State& own = state();
+  auto winners = own.with_remembered(own.read(State::Access::kRead, [&](Connection& connection) {
+    return select_winners_of_variant(connection, variant);
+  }));
+  const std::string prefix = std::string(variant) + "/";
+  std::erase_if(winners, [&](const Winner& w) { return !w.problem.starts_with(prefix); });
+  for (Winner& winner : own.overlays.winners_of_variant(variant)) {
+    winners.push_back(std::move(winner));
+  }
+  return winners;
+}
+
+std::vector<Trial> TuningStore::trials(std::string_view device, std::string_view problem) {
+  State& own = state();
+  auto trials = own.read(State::Access::kPatientRead, [&](Connection& connection) {
+    return select_trials(connection, device, problem);
+  });
+  const std::scoped_lock lock(own.mutex);
+  own.append_remembered(
+      [&](const Trial& trial) { return trial.device == device && trial.problem == problem; },
+      trials);
+  return trials;
+}
+
+std::vector<Trial> TuningStore::trials() {
+  State& own = state();
+  auto trials = own.read(State::Access::kPatientRead,
+                         [](Connection& connection) { return select_trials(connection); });
+  const std::scoped_lock lock(own.mutex);
+  own.append_remembered([](const Trial&) { return true; }, trials);
+  return trials;
+}
+
+std::int64_t TuningStore::trial_count() {
+  State& own = state();
+  const auto count = own.read(State::Access::kPatientRead, [](Connection& connection) {
+    return count_trials(connection).transform([](std::int64_t n) { return std::optional(n); });
+  });
+  const std::scoped_lock lock(own.mutex);
+  if (!count) return std::ssize(own.memory.trials());
+  std::set<std::int64_t> unsaved;
+  for (const auto& record : own.memory.unsaved()) {
+    for (const Trial& trial : record.trials) unsaved.insert(checksum(trial));
+  }
+  return *count + std::ssize(unsaved);
+}
+
+std::string TuningStore::location() {
+  State& own = state();
+  const std::scoped_lock lock(own.mutex);
+  return own.database && own.in_use ? own.database->path() : "memory";
+}
+
+bool TuningStore::persistent() { return reason_not_persistent().empty(); }
+
+std::string TuningStore::reason_not_persistent() {
+  State& own = state();
+  const std::scoped_lock lock(own.mutex);
+  return own.reason;
+}
+
+Status TuningStore::readable() {
+  State& own = state();
+  const std::scoped_lock lock(own.mutex);
+  if (!own.unread) return {};
+  if (!own.database) {
+    return fail(StatusCode::kIoError,
+                std::format("there is no tuning database to read: {}", own.unread->reason));
+  }
+  return fail(StatusCode::kIoError,
+              std::format("cannot read the tuning database {}: {}; {}", own.database->path(),
+                          own.unread->reason,
+                          own.unread->busy ? "try again when other processes are done with it"
+                                           : "`dorajit doctor` checks the cache folder"));
+}
+
+std::optional<TuningClaim> TuningStore::try_claim(std::string_view device,
+                                                  std::string_view problem) {
+  return TuningClaim::acquire(cache_dir_, device, problem, std::chrono::milliseconds(0),
+                              options_.trust);
+}
+
+std::optional<TuningClaim> TuningStore::wait_for_claim(std::string_view device,
+                                                       std::string_view problem,
+                                                       std::chrono::milliseconds wait) {
+  return TuningClaim::acquire(cache_dir_, device, problem, wait, options_.trust);
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,210 @@
+#include "cache/database/tuning_store_state.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <format>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "cache/database/derivation.h"
+#include "cache/database/transaction.h"
+#include "cache/database/tuning_rows.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::cache {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// A lookup stands between a caller and its first launch, and a miss costs little.
+constexpr milliseconds kLongestReadWait{250};
+
+// After a wait in vain, this many waits pass before the database is tried again.
+constexpr int kRestingFactor = 10;
+
+}  // namespace
+
+TuningStore::State::State(const std::string& cache_dir, const TuningStoreOptions& options)
+    : process(::getpid()),
+      database(cache_dir.empty()
+                   ? nullptr
+                   : std::make_unique<Database>(cache_dir, options.busy_wait, options.trust)),
+      overlays(options.overlays, options.overlay_trust),
+      cache_dir_(cache_dir),
+      options_(options) {
+  if (database) return;
+  reason = options.without_folder;
+  unread = Unavailable{.reason = reason};
+}
+
+std::unique_ptr<TuningStore::State> TuningStore::State::copy_for_child() {
+  auto child = std::make_unique<State>(cache_dir_, options_);
+  if (const std::unique_lock lock(mutex, std::try_to_lock); lock) {
+    child->memory = memory;
+    child->in_use = in_use;
+    child->reason = reason;
+    child->unread = unread;
+  }
+  return child;
+}
+
+milliseconds TuningStore::State::wait_of(Access access) const {
+  return access == Access::kRead ? std::min(options_.busy_wait, kLongestReadWait)
+                                 : options_.busy_wait;
+}
+
+bool TuningStore::State::with_database(Access access, const Use& use) {
+  if (!database || is_resting(access)) return false;
+  const Deadline deadline = steady_clock::now() + wait_of(access);
+  for (bool repaired = false;;) {
+    auto session = database->open(deadline);
+    if (!session) {
+      note_unavailable(access, session.error());
+      return false;
+    }
+    const bool read_only = session->read_only();
+    if (access == Access::kWrite && read_only) {
+      note_available(access, read_only);
+      return false;
+    }
+    const SqliteStatus status = use(session->connection(), deadline);
+    if (status) {
+      note_available(access, read_only);
+      return true;
+    }
+    if (!is_damage(status.error()) || read_only || repaired) {
+      note_unavailable(access, {.reason = status.error().message, .busy = is_busy(status.error())});
+      return false;
+    }
+    session = std::unexpected(Unavailable{});  // repairing needs the file unused
+    repaired = true;
+    if (auto result = database->repair(); !result) {
+      note_unavailable(access, result.error());
+      return false;
+    }
+  }
+}
+
+void TuningStore::State::connect() {
+  with_database(Access::kRead, [](Connection&, Deadline) { return SqliteStatus(); });
+}
+
+bool TuningStore::State::write_unsaved() {
+  std::vector<TuningMemory::Unsaved> unsaved;
+  {
+    const std::scoped_lock lock(mutex);
+    unsaved = memory.unsaved();
+  }
+  if (unsaved.empty()) return true;
+  const bool written =
+      with_database(Access::kWrite, [&](Connection& connection, Deadline deadline) {
+        return write_in_transaction(connection, deadline, [&]() -> SqliteStatus {
+          for (const auto& [trials, winner] : unsaved) {
+            if (!winner) {
+              DORAJIT_TRY(merge_trials(connection, trials));
+              continue;
+            }
+            DORAJIT_TRY(insert_trials(connection, trials));
+            DORAJIT_TRY(put_winner(connection, *winner));
+          }
+          return {};
+        });
+      });
+  if (!written) return false;
+  const std::scoped_lock lock(mutex);
+  memory.mark_saved(unsaved.size());
+  return true;
+}
+
+std::vector<Winner> TuningStore::State::with_remembered(std::vector<Winner> winners) {
+  std::map<std::pair<std::string, std::string>, Winner> merged;
+  const std::scoped_lock lock(mutex);
+  for (Winner& winner : winners) {
+    std::pair key(winner.device, winner.problem);
+    merged.insert_or_assign(std::move(key), std::move(winner));
+  }
+  // The database may hold a later winner of another process, but not of what is unsaved.
+  for (Winner& winner : memory.winners()) {
+    const bool unsaved = memory.find_unsaved_winner(winner.device, winner.problem).has_value();
+    std::pair key(winner.device, winner.problem);
+    if (unsaved) {
+      merged.insert_or_assign(std::move(key), std::move(winner));
+    } else {
+      merged.try_emplace(std::move(key), std::move(winner));
+    }
+  }
+  std::vector<Winner> all;
+  for (auto& [key, winner] : merged) all.push_back(std::move(winner));
+  return all;
+}
+
+void TuningStore::State::append_remembered(const std::function<bool(const Trial&)>& is_wanted,
+                                           std::vector<Trial>& trials) const {
+  std::set<std::int64_t> known;
+  for (const Trial& trial : trials) known.insert(checksum(trial));
+  for (const Trial& trial : memory.trials()) {
+    if (is_wanted(trial) && known.insert(checksum(trial)).second) trials.push_back(trial);
+  }
+}
+
+bool TuningStore::State::is_resting(Access access) {
+  const std::scoped_lock lock(mutex);
+  return steady_clock::now() < resting_until_[std::to_underlying(access)];
+}
+
+void TuningStore::State::note_unavailable(Access access, const Unavailable& why) {
+  // It says nothing of what is written, which waits longer.
+  const bool is_missed_read = why.busy && access != Access::kWrite;
+  {
+    const std::scoped_lock lock(mutex);
+    if (!is_missed_read) {
+      in_use = false;
+      reason = why.reason;
+    }
+    if (access != Access::kWrite) {
+      // A database that does not exist holds nothing that a read could miss.
+      unread = why.absent ? std::nullopt : std::optional(why);
+    }
+    if (why.busy) {
+      resting_until_[std::to_underlying(access)] =
+          steady_clock::now() + kRestingFactor * wait_of(access);
+    }
+  }
+  if (is_missed_read) {
+    // Where many processes start at once, some wait in vain; then the next rung answers.
+    const LogLevel level = access == Access::kRead ? LogLevel::kDebug : LogLevel::kWarning;
+    return log_once(level, database->path() + why.reason,
+                    std::format("{} could not be read within {} ms, and what it has is passed over "
+                                "this time: {}",
+                                database->path(), wait_of(access).count(), why.reason));
+  }
+  log_once(LogLevel::kWarning, database->path() + why.reason,
+           std::format("tuning results stay in memory for now, not in {}: {}", database->path(),
+                       why.reason));
+}
+
+void TuningStore::State::note_available(Access access, bool read_only) {
+  std::string why;
+  {
+    const std::scoped_lock lock(mutex);
+    in_use = true;
+    unread.reset();
+    if (read_only) {
+      why = std::format(
+          "{} can be read but not written; free space on its disk, or {} to keep new results",
+          database->path(), choice_of(options_.trust.place, "a writable folder"));
+      reason = why;
+    } else if (access == Access::kWrite || memory.unsaved().empty()) {
+      // A read says nothing about a disk that was too full to write to.
+      reason.clear();
+    }
+  }
+  if (access == Access::kWrite && read_only) {
+    log_once(LogLevel::kWarning, why, "new tuning results stay in memory: " + why);
+  }
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,51 @@
+// Files that appear under their name whole or not at all.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+
+#include "cache/files/file_error.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file_descriptor.h"
+
+namespace dorajit::cache {
+
+// A file being written under a temporary name beside its final one. The temporary file is removed
+// unless it is published. Not thread-safe; any number of processes may write the same path.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::string& path,
+                                   FilePlace place = FilePlace::kCacheFolder, mode_t mode = 0600);
+
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  // For writers that want a name; what they leave beside it is theirs to remove.
+  [[nodiscard]] const std::string& temporary_path() const { return temporary_path_; }
+
+  Status write(std::string_view bytes);
+
+  // Makes the content durable and gives it the name, in place of what had it.
+  Status publish_replacing();
+
+  // As above, but what has the name already stays: then false, and this file is gone.
+  Result<bool> publish_if_absent();
+
+ private:
+  AtomicFile(std::string path, std::string temporary_path, FileDescriptor file, FilePlace place);
+
+  Status finish_writing();
+
+  std::string path_;
+  std::string temporary_path_;  // empty: nothing to remove
+  FileDescriptor file_;
+  FilePlace place_;
+};
+
+// Removes temporary files that a killed process left in `directory`, if they are an hour old.
+void remove_stale_temporaries(const std::string& directory);
+
+}  // namespace dorajit::cache

@@ -1,0 +1,69 @@
+#include "cache/files/output_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <format>
+#include <system_error>
+
+#include "cache/files/atomic_file.h"
+#include "cache/files/directories.h"
+#include "cache/files/file_error.h"
+#include "runtime/base/file_descriptor.h"
+
+namespace dorajit::cache {
+
+namespace {
+
+// As it is, for a name of nothing yet.
+std::string behind_links(const std::string& path) {
+  std::error_code error;
+  const auto target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
+}
+
+Status write_into(const std::string& path, std::string_view bytes) {
+  const auto failed = [&] {
+    return std::unexpected(file_error("write", path, errno, FilePlace::kNamed));
+  };
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!file) return failed();
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return failed();
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (file.reset() != 0) return failed();
+  return {};
+}
+
+}  // namespace
+
+Status write_output_file(const std::string& named, std::string_view bytes) {
+  struct stat info{};
+  if (::stat(named.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return write_into(named, bytes);
+  const std::string path = behind_links(named);
+  if (!is_writable_directory(parent_directory(path))) {
+    return fail(StatusCode::kIoError,
+                std::format("cannot write {}: {}; name a file in a folder that is there and can be "
+                            "written",
+                            path, std::generic_category().message(errno)));
+  }
+  DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path, FilePlace::kNamed));
+  DORAJIT_TRY(file.write(bytes));
+  give_usual_mode(file.temporary_path());
+  return file.publish_replacing();
+}
+
+void give_usual_mode(const std::string& path) {
+  // There is no asking for it without setting it.
+  const mode_t mask = ::umask(077);
+  ::umask(mask);
+  ::chmod(path.c_str(), 0666 & ~mask);
+}
+
+}  // namespace dorajit::cache

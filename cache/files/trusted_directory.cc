@@ -1,0 +1,155 @@
+#include "cache/files/trusted_directory.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <format>
+
+#include "cache/files/directories.h"
+#include "cache/files/file_error.h"
+
+namespace dorajit::cache {
+namespace {
+
+// Whether this user lets the members of the folder's group write in it.
+bool is_shared(const struct stat& folder, const Trust& trust) {
+  return trust.group && (folder.st_mode & S_IWGRP) != 0;
+}
+
+bool is_trusted_owner(const struct stat& found, const struct stat* folder, const Trust& trust) {
+  if (found.st_uid == ::geteuid() || found.st_uid == 0 || found.st_uid == trust.owner) return true;
+  // A member made it: only they could, and the folder hands its group down (setgid).
+  return folder != nullptr && is_shared(*folder, trust) && found.st_gid == folder->st_gid;
+}
+
+Status refuse(const std::string& path, std::string_view what, std::string_view remedy,
+              const Trust& trust) {
+  return fail(StatusCode::kIoError,
+              std::format("{} {}, so others could have put code or tuning results there; {}, or {}",
+                          path, what, remedy, choice_of(trust.place, "a folder of your own")));
+}
+
+// `folder` is what it lies in, or null for the topmost folder.
+Status check(const struct stat& found, const std::string& path, const struct stat* folder,
+             const Trust& trust) {
+  const unsigned mode = found.st_mode & 07777;
+  if (S_ISLNK(found.st_mode)) {
+    return fail(
+        StatusCode::kIoError,
+        std::format("{} is a symbolic link, and none is followed inside a folder of code or "
+                    "tuning results; put what it leads to in its place, or {}",
+                    path, choice_of(trust.place, "that folder")));
+  }
+  if (!is_trusted_owner(found, folder, trust)) {
+    return refuse(path,
+                  std::format("belongs to user {}, not to user {}", found.st_uid, ::geteuid()),
+                  std::format("give it to this user if you trust all that is in it (chown -R {})",
+                              ::geteuid()),
+                  trust);
+  }
+  if ((found.st_mode & S_IWOTH) != 0) {
+    return refuse(path, std::format("can be written by everybody (mode {:04o})", mode),
+                  "take that right away (chmod go-w)", trust);
+  }
+  if ((found.st_mode & S_IWGRP) != 0 && !trust.group) {
+    return refuse(path, std::format("can be written by group {} (mode {:04o})", found.st_gid, mode),
+                  "take that right away (chmod g-w), or set DORAJIT_TRUST_GROUP=1 if each of its "
+                  "members may run code as this user",
+                  trust);
+  }
+  return {};
+}
+
+}  // namespace
+
+TrustedDirectory::Found TrustedDirectory::open_at(const TrustedDirectory* parent,
+                                                  const std::string& name, const Trust& trust) {
+  const std::string path = parent != nullptr ? parent->path_of(name) : name;
+  const int folder = parent != nullptr ? parent->descriptor() : AT_FDCWD;
+  const int follow = parent != nullptr ? O_NOFOLLOW : 0;
+  const struct stat* around = parent != nullptr ? &parent->status_ : nullptr;
+  FileDescriptor descriptor(
+      ::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | follow));
+  struct stat found{};
+  if (!descriptor) {
+    const int error_number = errno;
+    if (error_number == ENOENT) return std::nullopt;
+    // Who may not look into a folder, and who meets a symbolic link, is told whose it is.
+    if (::fstatat(folder, name.c_str(), &found, follow != 0 ? AT_SYMLINK_NOFOLLOW : 0) == 0) {
+      if (S_ISLNK(found.st_mode) || S_ISDIR(found.st_mode)) {
+        DORAJIT_TRY(check(found, path, around, trust));
+      }
+    }
+    if (error_number == ENOTDIR) return std::nullopt;
+    return std::unexpected(file_error("open folder", path, error_number, trust.place));
+  }
+  if (::fstat(descriptor.get(), &found) != 0) {
+    return std::unexpected(file_error("look at folder", path, errno, trust.place));
+  }
+  DORAJIT_TRY(check(found, path, around, trust));
+  return TrustedDirectory(std::move(descriptor), path, found, trust);
+}
+
+TrustedDirectory::Found TrustedDirectory::open(const std::string& path, const Trust& trust) {
+  return open_at(nullptr, path, trust);
+}
+
+Result<TrustedDirectory> TrustedDirectory::make(const std::string& path, const Trust& trust) {
+  DORAJIT_TRY(make_private_directories(path, trust.place));
+  DORAJIT_ASSIGN(auto found, open(path, trust));
+  if (!found) return std::unexpected(file_error("open folder", path, ENOENT, trust.place));
+  return *std::move(found);
+}
+
+TrustedDirectory::Found TrustedDirectory::enter(const std::string& name) const {
+  return open_at(this, name, trust_);
+}
+
+Result<TrustedDirectory> TrustedDirectory::make_and_enter(const std::string& name) const {
+  // Whether it is there is asked after the attempt: mkdir() may fail with EROFS for one that is.
+  const int error_number = ::mkdirat(descriptor(), name.c_str(), 0700) == 0 ? 0 : errno;
+  DORAJIT_ASSIGN(auto found, enter(name));
+  if (found && error_number == 0 && is_shared(status_, trust_)) {
+    ::fchmod(found->descriptor(), 0770 | (status_.st_mode & S_ISGID));
+    ::fstat(found->descriptor(), &found->status_);
+  }
+  if (found) return *std::move(found);
+  return std::unexpected(file_error("create folder", path_of(name),
+                                    error_number == EEXIST ? ENOTDIR : error_number, trust_.place));
+}
+
+Result<std::optional<FileDescriptor>> TrustedDirectory::open_file(const std::string& name) const {
+  // O_NONBLOCK: opening a FIFO of that name must not wait for a writer.
+  FileDescriptor file(
+      ::openat(descriptor(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  if (!file) {
+    const int error_number = errno;
+    if (error_number == ENOENT) return std::nullopt;
+    DORAJIT_TRY(check_file(name));
+    return std::unexpected(file_error("open", path_of(name), error_number, trust_.place));
+  }
+  struct stat found{};
+  if (::fstat(file.get(), &found) != 0) {
+    return std::unexpected(file_error("look at", path_of(name), errno, trust_.place));
+  }
+  DORAJIT_TRY(check(found, path_of(name), &status_, trust_));
+  return file;
+}
+
+Status TrustedDirectory::check_file(const std::string& name) const {
+  struct stat found{};
+  if (::fstatat(descriptor(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) {
+    return check(found, path_of(name), &status_, trust_);
+  }
+  if (errno == ENOENT) return {};
+  return std::unexpected(file_error("look at", path_of(name), errno, trust_.place));
+}
+
+mode_t TrustedDirectory::file_mode() const { return is_shared(status_, trust_) ? 0660 : 0600; }
+
+std::string TrustedDirectory::held_path() const {
+  return std::format("{}{}", kHeldFolders, descriptor());
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,199 @@
+#include "cache/records/launch_journal.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <format>
+#include <optional>
+#include <system_error>
+
+#include "cache/files/file_error.h"
+#include "cache/files/file_lock.h"
+#include "cache/files/regular_file.h"
+#include "cache/files/text_lines.h"
+#include "kernel_templates/config_text.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::cache {
+namespace {
+
+constexpr std::string_view kMark = "dorajit launch journal 1";
+constexpr const char* kFolder = "journal";
+constexpr std::string_view kSuffix = ".entry";
+constexpr std::chrono::milliseconds kNoWait{0};
+constexpr off_t kMaxEntryBytes = 65536;  // an entry has less than a thousand
+
+struct Entry {
+  std::string scope;
+  kernels::Config config;
+};
+
+std::string text_of(std::string_view scope, std::string_view problem,
+                    const kernels::Config& config) {
+  return std::format("{}\n{}\n{}\n{}\nend\n", kMark, scope, problem, to_text(config));
+}
+
+// Nothing for what is empty, cut off or not an entry.
+std::optional<Entry> parse(std::string_view text) {
+  const std::string_view mark = cut_line(text);
+  const std::string_view scope = cut_line(text);
+  cut_line(text);  // the problem
+  const auto config = kernels::parse_config(cut_line(text));
+  if (mark != kMark || text != "end\n" || !config) return std::nullopt;
+  return Entry{.scope = std::string(scope), .config = *config};
+}
+
+Result<std::string> read_entry(const TrustedDirectory& journal, const std::string& name) {
+  DORAJIT_ASSIGN(const auto file, journal.open_file(name));
+  if (!file) return std::string();
+  return read_regular_file(*file, journal.path() + "/" + name, kMaxEntryBytes);
+}
+
+// A file of this process, locked for as long as it lives, which is how others know that it does.
+class OpenEntry {
+ public:
+  static Result<OpenEntry> create(const std::string& cache_dir, const Trust& trust) {
+    static std::atomic<int> count{0};
+    DORAJIT_ASSIGN(const auto cache, TrustedDirectory::make(cache_dir, trust));
+    DORAJIT_ASSIGN(TrustedDirectory journal, cache.make_and_enter(kFolder));
+    const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+    std::string name = std::format("{}-{}-{}{}", ::getpid(), now, count++, kSuffix);
+    DORAJIT_ASSIGN(std::optional<FileLock> lock,
+                   FileLock::acquire(journal.held_path() + "/" + name, FileLock::Mode::kExclusive,
+                                     kNoWait, FilePlace::kCacheFolder, journal.file_mode()));
+    FileDescriptor file(
+        ::openat(journal.descriptor(), name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!lock || !file) {
+      return std::unexpected(file_error("write", journal.path() + "/" + name, errno));
+    }
+    return OpenEntry(std::move(journal), std::move(name), *std::move(lock), std::move(file));
+  }
+
+  OpenEntry(OpenEntry&&) noexcept = default;
+  OpenEntry& operator=(OpenEntry&&) = delete;
+  ~OpenEntry() {
+    if (file_ && owner_ == ::getpid()) ::unlinkat(journal_.descriptor(), name_.c_str(), 0);
+  }
+
+  [[nodiscard]] pid_t owner() const { return owner_; }
+
+  // What is written survives the process, which is all that is asked of it: no sync.
+  bool write(std::string_view text) {
+    return ::ftruncate(file_.get(), 0) == 0 &&
+           ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  }
+
+ private:
+  OpenEntry(TrustedDirectory journal, std::string name, FileLock lock, FileDescriptor file)
+      : journal_(std::move(journal)),
+        name_(std::move(name)),
+        lock_(std::move(lock)),
+        file_(std::move(file)) {}
+
+  TrustedDirectory journal_;  // held: another folder may have taken its name
+  std::string name_;
+  FileLock lock_;
+  FileDescriptor file_;
+  pid_t owner_ = ::getpid();
+};
+
+class FileJournal final : public LaunchJournal {
+ public:
+  FileJournal(const std::string& cache_dir, const Trust& trust)
+      : cache_dir_(cache_dir), directory_(cache_dir + "/" + kFolder), trust_(trust) {}
+
+  void enter(std::string_view scope, std::string_view problem,
+             const kernels::Config& config) override {
+    if (own_ && own_->owner() != ::getpid()) own_.reset();  // a forked child's parent has that one
+    if (!own_) {
+      auto created = OpenEntry::create(cache_dir_, trust_);
+      if (!created) return complain(created.error().message);
+      own_.emplace(*std::move(created));
+    }
+    if (!own_->write(text_of(scope, problem, config))) {
+      complain(file_error("write to", directory_, errno).message);
+    }
+  }
+
+  void leave() override {
+    if (own_) own_->write({});
+  }
+
+  std::vector<kernels::Config> casualties(std::string_view scope) override {
+    std::vector<kernels::Config> found;
+    visit_dead([&](const std::optional<Entry>& entry) {
+      if (entry && entry->scope == scope) found.push_back(entry->config);
+      return entry.has_value();
+    });
+    return found;
+  }
+
+  void forget(std::string_view scope, std::span<const kernels::Config> recorded) override {
+    visit_dead([&](const std::optional<Entry>& entry) {
+      return entry && (entry->scope != scope ||
+                       std::ranges::find(recorded, entry->config) == recorded.end());
+    });
+  }
+
+ private:
+  // Shows the entries of processes that are no more; those for which `keep` says false go.
+  template <class Keep>
+  void visit_dead(Keep keep) {
+    const auto cache = TrustedDirectory::open(cache_dir_, trust_);
+    if (!cache || !*cache) return;  // which is said where the folder is used first
+    const auto journal = (*cache)->enter(kFolder);
+    if (!journal) return complain(journal.error().message);
+    if (!*journal) return;
+    std::error_code error;
+    std::filesystem::directory_iterator file((*journal)->held_path(), error);
+    for (; !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
+      const std::string name = file->path().filename();
+      if (!name.ends_with(kSuffix)) continue;
+      if (const Status passed = (*journal)->check_file(name); !passed) {
+        complain(passed.error().message);
+        continue;
+      }
+      const auto lock = FileLock::acquire(file->path(), FileLock::Mode::kExclusive, kNoWait);
+      if (!lock || !*lock) continue;
+      const auto text = read_entry(**journal, name);
+      if (!text) {
+        complain(text.error().message);
+        continue;
+      }
+      if (!keep(parse(*text))) ::unlinkat((*journal)->descriptor(), name.c_str(), 0);
+    }
+  }
+
+  void complain(const std::string& message) const {
+    log_once(LogLevel::kWarning, directory_,
+             std::format("a config that hangs will not be remembered: {}", message));
+  }
+
+  const std::string cache_dir_;
+  const std::string directory_;  // for people
+  const Trust trust_;
+  std::optional<OpenEntry> own_;
+};
+
+class NoJournal final : public LaunchJournal {
+ public:
+  void enter(std::string_view, std::string_view, const kernels::Config&) override {}
+  void leave() override {}
+  std::vector<kernels::Config> casualties(std::string_view) override { return {}; }
+  void forget(std::string_view, std::span<const kernels::Config>) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<LaunchJournal> LaunchJournal::open(const std::string& cache_dir,
+                                                   const Trust& trust) {
+  if (cache_dir.empty()) return std::make_unique<NoJournal>();
+  return std::make_unique<FileJournal>(cache_dir, trust);
+}
+
+}  // namespace dorajit::cache

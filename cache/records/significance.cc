@@ -1,0 +1,35 @@
+#include "cache/records/significance.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dorajit::cache {
+namespace {
+
+constexpr double kLeastGain = 0.01;
+constexpr double kStandardErrors = 3.0;
+// For normal noise: a standard deviation is 1.4826 MAD, and the median's standard error is 1.2533
+// times that of the mean.
+constexpr double kMadToStandardError = 1.4826 * 1.2533;
+
+}  // namespace
+
+bool is_faster(double log_ratio, double standard_error) {
+  return log_ratio <= std::log1p(-kLeastGain) && -log_ratio > kStandardErrors * standard_error;
+}
+
+double median_standard_error(double mad, int samples) {
+  return kMadToStandardError * mad / std::sqrt(static_cast<double>(std::max(samples, 1)));
+}
+
+bool is_faster(double candidate_median, double candidate_mad, double default_median,
+               double default_mad, int samples) {
+  if (samples < kLeastSamples) return false;
+  const double gain = default_median - candidate_median;
+  // Not std::hypot, for which a wheel would need glibc 2.35.
+  const double mad = std::sqrt(candidate_mad * candidate_mad + default_mad * default_mad);
+  const double error = median_standard_error(mad, samples);
+  return gain > kLeastGain * default_median && gain > kStandardErrors * error;
+}
+
+}  // namespace dorajit::cache

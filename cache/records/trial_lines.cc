@@ -1,0 +1,243 @@
+#include "cache/records/trial_lines.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <expected>
+#include <format>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "cache/files/text_lines.h"
+#include "cache/records/trial_validity.h"
+#include "kernel_templates/config_text.h"
+#include "runtime/base/json_fields.h"
+
+namespace dorajit::cache {
+namespace {
+
+using Json = JsonFields::Json;
+template <class T>
+using Field = std::expected<T, std::string>;  // or what is wrong with it
+
+constexpr const char* kFormatName = "dorajit-trials";
+constexpr std::int64_t kFormatVersion = 1;
+constexpr std::size_t kMostLineBytes = std::size_t{16} << 10;
+constexpr const char* kClosing = "end";  // the member that makes a line the closing one
+
+struct TextMember {
+  const char* name;
+  std::string Environment::* member;
+};
+constexpr TextMember kEnvironment[] = {{"driver", &Environment::driver},
+                                       {"policy", &Environment::policy},
+                                       {"space", &Environment::space},
+                                       {"tuner", &Environment::tuner},
+                                       {"templates", &Environment::templates}};
+constexpr std::size_t kFieldCount = 11 + std::size(kEnvironment);
+constexpr std::size_t kDuelFieldCount = 2;  // which a trial with a duel has besides
+
+std::string checksum_text(const Trial& trial) {
+  return std::format("{:016x}", static_cast<std::uint64_t>(checksum(trial)));
+}
+
+Json number_or_null(double value) { return std::isnan(value) ? Json() : Json(value); }
+
+// Nothing where JSON cannot say it.
+std::optional<std::string> to_line(const Trial& trial) {
+  if (std::isinf(trial.median_ns) || std::isinf(trial.mad_ns)) return std::nullopt;
+  if (trial.duel &&
+      !(std::isfinite(trial.duel->log_ratio) && std::isfinite(trial.duel->standard_error))) {
+    return std::nullopt;
+  }
+  Json line = {{"device", trial.device}, {"problem", trial.problem}};
+  for (const auto& [name, member] : kEnvironment) line[name] = trial.environment.*member;
+  line["config"] = kernels::to_text(trial.config);
+  line["default_config"] = kernels::to_text(trial.default_config);
+  line["verdict"] = name(trial.verdict);
+  line["median_ns"] = number_or_null(trial.median_ns);
+  line["mad_ns"] = number_or_null(trial.mad_ns);
+  line["samples"] = trial.samples;
+  if (trial.duel) {
+    line["log_ratio"] = trial.duel->log_ratio;
+    line["log_ratio_error"] = trial.duel->standard_error;
+  }
+  line["created_unix_s"] = trial.created_unix_s;
+  line["host"] = trial.host;
+  line["checksum"] = checksum_text(trial);
+  try {
+    return line.dump();
+  } catch (const Json::exception&) {  // a text that is no UTF-8
+    return std::nullopt;
+  }
+}
+
+auto order_of_lines(const Trial* trial) {
+  return std::tuple<const std::string&, const std::string&, std::int64_t, const std::string&,
+                    std::string, std::int64_t>(trial->device, trial->problem, trial->created_unix_s,
+                                               trial->host, kernels::to_text(trial->config),
+                                               checksum(*trial));
+}
+
+double read_time(JsonFields& fields, const char* name) {
+  if (fields.is_null(name)) return std::numeric_limits<double>::quiet_NaN();
+  const auto time = json_member<double>(fields.object(), name);
+  if (!time || *time < 0) fields.refuse(name, "is neither null nor a time");
+  return time.value_or(0);
+}
+
+Duel read_duel(JsonFields& fields) {
+  const Duel duel{.log_ratio = fields.number("log_ratio"),
+                  .standard_error = fields.number("log_ratio_error")};
+  if (duel.standard_error < 0) fields.refuse("log_ratio_error", "is negative");
+  return duel;
+}
+
+kernels::Config read_config(JsonFields& fields, const char* name) {
+  const auto config = kernels::parse_config(fields.text(name));
+  if (!config) fields.refuse(name, "is no config");
+  return config.value_or(kernels::Config{});
+}
+
+Field<Trial> read_fields(const Json& line, std::int64_t latest) {
+  JsonFields fields(line);
+  Trial trial;
+  trial.device = fields.text("device");
+  trial.problem = fields.text("problem");
+  for (const auto& [name, member] : kEnvironment) trial.environment.*member = fields.text(name);
+  trial.config = read_config(fields, "config");
+  trial.default_config = read_config(fields, "default_config");
+  const auto verdict = parse_verdict(fields.text("verdict"));
+  trial.median_ns = read_time(fields, "median_ns");
+  trial.mad_ns = read_time(fields, "mad_ns");
+  trial.samples = static_cast<int>(fields.count("samples", kMostSamples));
+  if (line.contains("log_ratio")) trial.duel = read_duel(fields);
+  trial.created_unix_s = fields.count("created_unix_s", kMostUnixSeconds);
+  trial.host = fields.text("host");
+  const std::string sum = fields.text("checksum");
+  if (!fields.fault().empty()) return std::unexpected(fields.fault());
+  if (line.size() != kFieldCount + (trial.duel ? kDuelFieldCount : 0))
+    return std::unexpected("it has fields that are not known");
+  if (!verdict) return std::unexpected("\"verdict\" is not known");
+  trial.verdict = *verdict;
+  if (auto wrong = fault_of(trial); !wrong.empty()) return std::unexpected(std::move(wrong));
+  if (sum != checksum_text(trial)) return std::unexpected("its checksum is wrong");
+  if (trial.created_unix_s > latest) {
+    return std::unexpected("\"created_unix_s\" is in the future: a clock was or is wrong");
+  }
+  return trial;
+}
+
+Field<Json> read_object(std::string_view text) {
+  if (text.size() > kMostLineBytes) {
+    return std::unexpected(std::format("it is longer than {} bytes", kMostLineBytes));
+  }
+  Json line = Json::parse(text, nullptr, false);
+  if (!line.is_object()) return std::unexpected("it is no JSON object");
+  return line;
+}
+
+Json closing_line(std::int64_t trials) { return {{kClosing, kFormatName}, {"trials", trials}}; }
+
+// What the closing line, if it is one, counts.
+std::optional<std::int64_t> closing_count(const Json& line) {
+  const auto trials = json_member<std::uint64_t>(line, "trials");
+  if (line.size() != 2 || json_member<std::string>(line, kClosing) != kFormatName || !trials) {
+    return std::nullopt;
+  }
+  return static_cast<std::int64_t>(*trials);
+}
+
+Status check_header(std::string_view text) {
+  const Json header = text.size() <= kMostLineBytes ? Json::parse(text, nullptr, false) : Json();
+  const bool is_header = header.is_object() && header.contains("format") &&
+                         header["format"] == kFormatName && header.contains("version") &&
+                         header["version"].is_number_integer();
+  if (!is_header) {
+    return fail(StatusCode::kIoError,
+                std::format("its first line is not that of {}; `dorajit export` writes such files",
+                            kFormatName));
+  }
+  const auto version = header["version"].get<std::int64_t>();
+  if (version > kFormatVersion) {
+    return fail(StatusCode::kIoError, std::format("it has version {} of {}, and this dorajit reads "
+                                                  "up to {}: update dorajit",
+                                                  version, kFormatName, kFormatVersion));
+  }
+  if (version < 1) return fail(StatusCode::kIoError, "its version is not known");
+  return {};
+}
+
+constexpr const char* kUnclosed = "it has no closing line, so it was cut";
+
+// By its closing line; empty: that stands at the end and counts the lines before it.
+std::string damage_of(std::int64_t counted, std::int64_t lines, std::string_view rest) {
+  if (counted != lines) {
+    return std::format("its closing line counts {} trials, and {} lines are there", counted, lines);
+  }
+  return rest.empty() ? "" : "it goes on after its closing line";
+}
+
+}  // namespace
+
+std::vector<const Trial*> each_once_in_order(std::span<const Trial> trials) {
+  std::vector<const Trial*> sorted;
+  std::set<std::int64_t> known;
+  for (const Trial& trial : trials) {
+    if (known.insert(checksum(trial)).second) sorted.push_back(&trial);
+  }
+  std::ranges::sort(sorted, {}, order_of_lines);
+  return sorted;
+}
+
+TrialText to_lines(std::span<const Trial> trials, const Progress& progress) {
+  const std::vector<const Trial*> sorted = each_once_in_order(trials);
+  TrialText text;
+  text.lines = Json{{"format", kFormatName}, {"version", kFormatVersion}}.dump() + "\n";
+  std::int64_t done = 0;
+  for (const Trial* trial : sorted) {
+    report(progress, ++done, std::ssize(sorted));
+    if (const auto line = to_line(*trial)) {
+      text.lines.append(*line).append("\n");
+      ++text.trials;
+    } else {
+      ++text.left_out;
+    }
+  }
+  text.lines.append(closing_line(text.trials).dump()).append("\n");
+  return text;
+}
+
+Result<ParsedTrials> parse_lines(std::string_view text, const Progress& progress) {
+  const std::int64_t in_all = std::ssize(text);
+  DORAJIT_TRY(check_header(cut_line(text)));
+  const std::int64_t latest = latest_plausible_time();
+  ParsedTrials parsed;
+  parsed.damage = kUnclosed;
+  for (std::int64_t number = 2; !text.empty(); ++number) {
+    const Field<Json> line = read_object(cut_line(text));
+    report(progress, in_all - std::ssize(text), in_all);
+    if (const auto count = line ? closing_count(*line) : std::nullopt) {
+      parsed.damage = damage_of(*count, number - 2, text);
+      continue;
+    }
+    Field<Trial> trial =
+        line.and_then([&](const Json& object) { return read_fields(object, latest); });
+    if (trial) {
+      parsed.trials.push_back(*std::move(trial));
+      continue;
+    }
+    if (parsed.bad.size() < kMostBadLinesNamed) {
+      parsed.bad.push_back({.number = number, .reason = std::move(trial).error()});
+    }
+    ++parsed.bad_count;
+  }
+  return parsed;
+}
+
+}  // namespace dorajit::cache

@@ -1,0 +1,24 @@
+// What a trial or winner may hold, wherever it was read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "cache/records/tuning_records.h"
+
+namespace dorajit::cache {
+
+inline constexpr std::size_t kMostTextBytes = 1024;
+inline constexpr std::int64_t kMostSamples = 1'000'000'000;
+inline constexpr std::int64_t kMostUnixSeconds = 253'402'300'799;  // the year 9999
+
+// What is wrong with a text or a number of the record; empty: nothing. Texts reach terminals, so
+// they are printable lines (runtime/base/printable_text.h).
+std::string fault_of(const Trial& trial);
+std::string fault_of(const Winner& winner);
+
+// Seconds since 1970 that no honest record is dated after: a day ahead of this machine's clock.
+std::int64_t latest_plausible_time();
+
+}  // namespace dorajit::cache

@@ -1,0 +1,171 @@
+#include "tests/apps/cli/cli_sandbox.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <thread>
+
+namespace dorajit::test {
+namespace {
+
+// What the program and its compilers need of the surroundings; nothing else is passed on.
+constexpr const char* kInherited[] = {"PATH",         "DORAJIT_NVRTC", "LD_LIBRARY_PATH",
+                                      "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS",
+                                      "VIRTUAL_ENV",  "CUDA_HOME",     "CUDA_PATH"};
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::string> followed_by(const std::string& program,
+                                     const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+nlohmann::json CliResult::document() const {
+  auto parsed = nlohmann::json::parse(out, nullptr, false);
+  EXPECT_FALSE(parsed.is_discarded()) << "no JSON document: " << out << err;
+  return parsed.is_discarded() ? nlohmann::json() : parsed;
+}
+
+CliSandbox::CliSandbox() {
+  std::string pattern = testing::TempDir() + "/dorajit-cli.XXXXXX";
+  EXPECT_NE(mkdtemp(pattern.data()), nullptr) << pattern;
+  folder_ = std::filesystem::canonical(pattern).string();
+  for (const char* name : kInherited) {
+    if (const char* value = std::getenv(name)) environment_[name] = value;
+  }
+  environment_["HOME"] = folder_;
+  environment_["TMPDIR"] = folder_;
+  environment_["DORAJIT_CACHE_DIR"] = cache_dir();
+  environment_["DORAJIT_DAEMON_DIR"] = folder_;
+  // Small and quick: what these tests are about is not the measurement.
+  environment_["DORAJIT_TUNE_SECONDS"] = "0.2";
+  environment_["DORAJIT_SCRATCH_BYTES"] = "33554432";
+}
+
+CliSandbox::~CliSandbox() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void CliSandbox::set(const std::string& variable, const std::string& value) {
+  if (value.empty()) {
+    environment_.erase(variable);
+  } else {
+    environment_[variable] = value;
+  }
+}
+
+pid_t CliSandbox::spawn(std::vector<std::string> words, const std::string& out,
+                        const std::string& err) const {
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : environment_) variables.push_back(name + "=" + value);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  // A test runner may have been started with Ctrl-C ignored, which would be inherited.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t interrupt;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  posix_spawnattr_setsigdefault(&attributes, &interrupt);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+
+  pid_t process = -1;
+  const int error = posix_spawn(&process, words.front().c_str(), &actions, &attributes,
+                                pointers(words).data(), pointers(variables).data());
+  EXPECT_EQ(error, 0) << words.front();
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return process;
+}
+
+CliResult CliSandbox::run(const std::vector<std::string>& arguments) const {
+  return run_words(followed_by(DORAJIT_CLI, arguments));
+}
+
+CliResult CliSandbox::start_daemon(const std::vector<std::string>& arguments) const {
+  return run_words(followed_by(DORAJITD, arguments));
+}
+
+CliResult CliSandbox::run_words(const std::vector<std::string>& words) const {
+  const std::string out = folder_ + "/out";
+  const std::string err = folder_ + "/err";
+  CliResult result;
+  result.exit_code = wait_for(spawn(words, out, err));
+  result.out = read_file(out);
+  result.err = read_file(err);
+  return result;
+}
+
+CliResult CliSandbox::run_on_terminal(const std::vector<std::string>& arguments) const {
+  CliResult result;
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+  const std::string name = ptsname(terminal);
+  // Held open, so that there is something to read from before and after the program writes.
+  const int other_end = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  const std::string out = folder_ + "/out";
+  const pid_t process = spawn(followed_by(DORAJIT_CLI, arguments), out, name);
+  std::thread reader([&] {
+    std::array<char, 4096> bytes{};
+    for (;;) {
+      const ssize_t count = read(terminal, bytes.data(), bytes.size());
+      if (count <= 0) return;
+      result.err.append(bytes.data(), static_cast<std::size_t>(count));
+      if (result.err.ends_with('\x04')) return;
+    }
+  });
+  result.exit_code = wait_for(process);
+  EXPECT_EQ(write(other_end, "\x04", 1), 1);  // the end, for the reader
+  reader.join();
+  result.err.pop_back();
+  close(other_end);
+  close(terminal);
+  result.out = read_file(out);
+  return result;
+}
+
+pid_t CliSandbox::start(const std::vector<std::string>& arguments) const {
+  return spawn(followed_by(DORAJIT_CLI, arguments), "/dev/null", "/dev/null");
+}
+
+int wait_for(pid_t process) {
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0) {
+    if (errno != EINTR) return -1;
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace dorajit::test

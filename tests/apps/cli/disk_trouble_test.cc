@@ -1,0 +1,159 @@
+// Tuning runs that are killed at, or find the disk full from, every single step they write.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+
+#include "tests/apps/cli/cli_sandbox.h"
+
+namespace dorajit::test {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr int kKilled = 128 + SIGKILL;
+
+std::vector<std::string> tune(const std::string& shape) {
+  return {"tune", "--shape", shape, "--type", "f32", "--device", "cpu", "--json"};
+}
+
+// A cache folder with one winner, all kernels of the variant and everything that a tuning makes
+// once; each case begins with a copy of it.
+class DiskTrouble : public testing::Test {
+ protected:
+  DiskTrouble() {
+    sandbox_.set("DORAJIT_TUNE_SECONDS", "0.02");
+    EXPECT_EQ(sandbox_.run(tune("8x512")).exit_code, 0);
+    fs::rename(sandbox_.cache_dir(), prepared());
+    start_over();
+  }
+
+  std::string prepared() const { return sandbox_.folder() + "/prepared"; }
+
+  void start_over() {
+    fs::remove_all(sandbox_.cache_dir());
+    fs::copy(prepared(), sandbox_.cache_dir(), fs::copy_options::recursive);
+    fs::permissions(sandbox_.cache_dir(), fs::perms::owner_all);
+  }
+
+  void bring(const std::string& trouble, int step = 0) {
+    sandbox_.set("LD_PRELOAD", DORAJIT_DISK_TROUBLE);
+    sandbox_.set("DISK_TROUBLE", trouble);
+    sandbox_.set("DISK_TROUBLE_FOLDER", sandbox_.cache_dir());
+    sandbox_.set("DISK_TROUBLE_STEP", std::to_string(step));
+    sandbox_.set("DISK_TROUBLE_COUNT", sandbox_.folder() + "/steps");
+  }
+  void end_trouble() { sandbox_.set("LD_PRELOAD", ""); }
+
+  int steps_of_a_tuning() {
+    bring("count");
+    EXPECT_EQ(sandbox_.run(tune("8x1024")).exit_code, 0);
+    end_trouble();
+    int steps = 0;
+    std::ifstream(sandbox_.folder() + "/steps") >> steps;
+    return steps;
+  }
+
+  // What was committed before is there, nothing is damaged, and what was interrupted can be done.
+  // Whether it had been done.
+  bool expect_all_well(int step) {
+    const CliResult known = sandbox_.run(tune("8x512"));
+    EXPECT_EQ(known.exit_code, 0) << step << known.err;
+    const auto document = known.document();
+    EXPECT_EQ(document["problems"][0]["rung"], "user database") << step << known.err;
+    EXPECT_EQ(document["statistics"]["compilations"], 0) << step;
+    const CliResult again = sandbox_.run(tune("8x1024"));
+    EXPECT_EQ(again.exit_code, 0) << step << again.err;
+    // Nothing but what the launch of a config that did not end tells of it.
+    if (again.err.find("a process that launched it") == std::string::npos) {
+      EXPECT_EQ(again.err, "") << step;
+    }
+    EXPECT_EQ(again.document()["database"]["persistent"], true) << step;
+    EXPECT_EQ(sandbox_.run({"verify", sandbox_.cache_dir() + "/tuning.db"}).exit_code, 0) << step;
+    for (const auto& entry : fs::directory_iterator(sandbox_.cache_dir())) {
+      EXPECT_EQ(entry.path().filename().string().find("corrupt"), std::string::npos) << step;
+    }
+    return again.document()["problems"][0]["rung"] == "user database";
+  }
+
+  using Check = std::function<void(const CliResult&, bool is_kept, bool may_end_before)>;
+  void tune_in_trouble(const std::string& trouble, int stride, const Check& check);
+
+  CliSandbox sandbox_;
+};
+
+// A tuning with the trouble at every so many steps, from a random one on; then what it came to.
+void DiskTrouble::tune_in_trouble(const std::string& trouble, int stride, const Check& check) {
+  const int steps = steps_of_a_tuning();
+  ASSERT_GT(steps, 50);
+  std::random_device random;
+  for (int step = std::uniform_int_distribution(1, stride)(random); step <= steps; step += stride) {
+    start_over();
+    bring(trouble, step);
+    const CliResult result = sandbox_.run(tune("8x1024"));
+    end_trouble();
+    SCOPED_TRACE("step " + std::to_string(step) + ": " + result.err);
+    const bool is_kept = expect_all_well(step);
+    // How many configs are verified once more depends on how many the time sufficed for, so the
+    // last steps may not be reached.
+    check(result, is_kept, step > steps * 3 / 4);
+  }
+}
+
+void expect_killed(const CliResult& result, bool /*is_kept*/, bool may_end_before) {
+  if (result.exit_code != 0 || !may_end_before) EXPECT_EQ(result.exit_code, kKilled);
+}
+
+void expect_served(const CliResult& result, bool is_kept, bool /*may_end_before*/) {
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.document()["problems"][0]["rung"], "tuned");
+  if (!is_kept) EXPECT_THAT(result.err, HasSubstr("tuning results stay in memory"));
+  EXPECT_EQ(result.err.find("in memory"), result.err.rfind("in memory"));
+}
+
+TEST_F(DiskTrouble, KilledAtAnyStepLosesNoWinner) { tune_in_trouble("kill", 23, expect_killed); }
+TEST_F(DiskTrouble, ADiskThatIsFullFromAnyStepOnFailsNoCallAndIsSaidOnce) {
+  tune_in_trouble("full", 23, expect_served);
+}
+
+class DiskTroubleInFull : public DiskTrouble {};
+TEST_F(DiskTroubleInFull, KilledAtEveryStepLosesNoWinner) {
+  tune_in_trouble("kill", 1, expect_killed);
+}
+TEST_F(DiskTroubleInFull, ADiskThatIsFullFromEveryStepOnFailsNoCallAndIsSaidOnce) {
+  tune_in_trouble("full", 1, expect_served);
+}
+
+TEST_F(DiskTrouble, OnANetworkFileSystemTheDatabaseStaysLocal) {
+  fs::remove_all(sandbox_.cache_dir());
+  bring("network");
+  const CliResult first = sandbox_.run(tune("8x512"));
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  const std::string location = first.document()["database"]["location"];
+  EXPECT_THAT(location, testing::StartsWith("/var/tmp/dorajit-"));
+  EXPECT_THAT(first.err, HasSubstr("network file system"));
+  EXPECT_THAT(first.err, HasSubstr(location));
+  EXPECT_FALSE(fs::exists(sandbox_.cache_dir() + "/tuning.db"));
+  EXPECT_TRUE(fs::exists(sandbox_.cache_dir() + "/artifacts"));
+  EXPECT_EQ(fs::status(fs::path(location).parent_path()).permissions(), fs::perms::owner_all);
+  const CliResult second = sandbox_.run(tune("8x512"));
+  EXPECT_EQ(second.document()["problems"][0]["rung"], "user database");
+  EXPECT_EQ(second.document()["statistics"]["compilations"], 0);
+
+  // Where somebody else may write, nothing is read.
+  fs::permissions(fs::path(location).parent_path(), fs::perms::all);
+  const CliResult third = sandbox_.run(tune("8x512"));
+  EXPECT_EQ(third.exit_code, 0) << third.err;
+  EXPECT_EQ(third.document()["problems"][0]["rung"], "tuned");
+  EXPECT_EQ(third.document()["database"]["location"], "memory");
+  EXPECT_THAT(third.err, HasSubstr("only this user can write"));
+  fs::remove_all(fs::path(location).parent_path());
+}
+
+}  // namespace
+}  // namespace dorajit::test

@@ -1,0 +1,255 @@
+// Ctrl-C leaves nothing half-written, and bars are for terminals only.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "cache/database/trial_files.h"
+#include "tests/apps/cli/cli_sandbox.h"
+#include "tests/cache/records/sample_records.h"
+
+namespace dorajit::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+using Words = std::vector<std::string>;
+
+constexpr int kInterrupted = 128 + SIGINT;
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Files whose name tells that they are being written.
+std::vector<std::string> leftovers(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code gone;  // what is removed meanwhile
+  fs::recursive_directory_iterator entry(folder, gone);
+  for (; !gone && entry != fs::recursive_directory_iterator(); entry.increment(gone)) {
+    const std::string name = entry->path().filename().string();
+    if (name.contains(".tmp.") || name.starts_with("dorajit-")) found.push_back(name);
+  }
+  return found;
+}
+
+class Interruption : public testing::Test {
+ protected:
+  Interruption() {
+    fs::create_directory(file("bundles"));
+    write_trials(file("a.jsonl"), 0, 40);
+    EXPECT_EQ(sandbox_.run({"import", file("a.jsonl")}).exit_code, 0);
+  }
+
+  [[nodiscard]] std::string file(const std::string& name) const {
+    return sandbox_.folder() + "/" + name;
+  }
+
+  // Of many problems, all of which have a winner.
+  static void write_trials(const std::string& path, int first_problem, int problems) {
+    std::vector<cache::Trial> trials;
+    for (int problem = first_problem; problem < first_problem + problems; ++problem) {
+      for (cache::Trial& trial : cache::sample_trials(problem, 8)) {
+        trial.created_unix_s = 1'700'000'000;
+        trial.host = "host";
+        trial.device = "cuda/NVIDIA X1/sm_90/8 GiB";
+        trial.default_config = cache::sample_config(0);
+        trials.push_back(std::move(trial));
+      }
+    }
+    ASSERT_TRUE(cache::write_trial_file(path, trials));
+  }
+
+  void bring(const std::string& trouble, const std::string& folder, int step = 0) {
+    sandbox_.set("LD_PRELOAD", DORAJIT_DISK_TROUBLE);
+    sandbox_.set("DISK_TROUBLE", trouble);
+    sandbox_.set("DISK_TROUBLE_FOLDER", folder);
+    sandbox_.set("DISK_TROUBLE_STEP", std::to_string(step));
+    sandbox_.set("DISK_TROUBLE_COUNT", file("steps"));
+  }
+  void end_trouble() { sandbox_.set("LD_PRELOAD", ""); }
+
+  // Runs it once to the end, then with an interruption at every so many steps that it takes in the
+  // folder, each time after `prepare`; `check` is told the step.
+  void interrupt_at_steps(const Words& words, const std::string& folder, int stride,
+                          const std::function<void()>& prepare,
+                          const std::function<void()>& check) {
+    prepare();
+    bring("count", folder);
+    ASSERT_EQ(sandbox_.run(words).exit_code, 0);
+    end_trouble();
+    int steps = 0;
+    std::ifstream(file("steps")) >> steps;
+    ASSERT_GT(steps, 3);
+    int interrupted = 0;
+    for (int step = 1; step <= steps; step += stride) {
+      SCOPED_TRACE(words.front() + " at step " + std::to_string(step));
+      prepare();
+      bring("interrupt", folder, step);
+      const CliResult result = sandbox_.run(words);
+      end_trouble();
+      // At the very end it may be too late.
+      if (result.exit_code != 0) EXPECT_EQ(result.exit_code, kInterrupted) << result.err;
+      if (result.exit_code != 0) ++interrupted;
+      EXPECT_EQ(result.err, "");
+      EXPECT_THAT(leftovers(sandbox_.folder()), testing::IsEmpty());
+      check();
+    }
+    EXPECT_GE(interrupted * stride, steps / 2);
+  }
+
+  CliSandbox sandbox_;
+};
+
+TEST_F(Interruption, OutputsAreWholeOrAsBefore) {
+  write_trials(file("b.jsonl"), 100, 3);
+  const std::string out = file("bundles/nvidia.jsonl");
+  const std::vector<Words> runs = {
+      {"export", "--out", out},
+      {"export", "--out", out, "--from", file("a.jsonl"), "--from", file("b.jsonl")},
+      {"report", "--html", out, "--from", file("a.jsonl")},
+  };
+  for (const Words& words : runs) {
+    ASSERT_EQ(sandbox_.run(words).exit_code, 0);
+    const std::string whole = read_file(out);
+    interrupt_at_steps(
+        words, file("bundles"), 1, [&] { std::ofstream(out) << "before\n"; },
+        [&] {
+          const std::string now = read_file(out);
+          // A page tells when it was made.
+          const bool is_whole = now == whole || now.ends_with("</html>\n");
+          EXPECT_TRUE(now == "before\n" || is_whole) << now.size();
+        });
+  }
+}
+
+TEST_F(Interruption, DatabasesToShipAreWholeOrAsBefore) {
+  const auto prepare = [&] {
+    fs::remove_all(file("bundles"));
+    fs::create_directory(file("bundles"));
+  };
+  interrupt_at_steps({"export", "--out", file("bundles/x.db"), "--from", file("a.jsonl")},
+                     file("bundles"), 5, prepare, [&] {
+                       for (const auto& entry : fs::directory_iterator(file("bundles"))) {
+                         EXPECT_EQ(sandbox_.run({"verify", entry.path().string()}).exit_code, 0)
+                             << entry.path();
+                       }
+                     });
+}
+
+TEST_F(Interruption, ImportsAreWholeOrNone) {
+  write_trials(file("b.jsonl"), 100, 40);
+  fs::rename(sandbox_.cache_dir(), file("prepared"));
+  const auto prepare = [&] {
+    fs::remove_all(sandbox_.cache_dir());
+    fs::copy(file("prepared"), sandbox_.cache_dir(), fs::copy_options::recursive);
+    fs::permissions(sandbox_.cache_dir(), fs::perms::owner_all);
+  };
+  prepare();
+  const std::string before = sandbox_.run({"export"}).out;
+  const Words words = {"import", file("b.jsonl")};
+  ASSERT_EQ(sandbox_.run(words).exit_code, 0);
+  const std::string after = sandbox_.run({"export"}).out;
+  ASSERT_NE(before, after);
+  interrupt_at_steps(words, sandbox_.cache_dir(), 9, prepare, [&] {
+    EXPECT_EQ(sandbox_.run({"verify"}).exit_code, 0);
+    const std::string now = sandbox_.run({"export"}).out;
+    EXPECT_TRUE(now == before || now == after);
+  });
+}
+
+// At any time, that is, also while nothing is written.
+TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
+  write_trials(file("big.jsonl"), 1000, 100);
+  ASSERT_EQ(sandbox_.run({"import", file("big.jsonl")}).exit_code, 0);
+  const std::string before = sandbox_.run({"export"}).out;
+  write_trials(file("more.jsonl"), 2000, 100);
+  ASSERT_EQ(sandbox_
+                .run({"--cache-dir", file("whole"), "import", file("big.jsonl"), file("more.jsonl"),
+                      file("a.jsonl")})
+                .exit_code,
+            0);
+  const std::string whole = sandbox_.run({"--cache-dir", file("whole"), "export"}).out;
+  const std::string out = file("bundles/all.jsonl");
+  const std::vector<Words> runs = {
+      {"export", "--out", out},
+      {"export", "--out", out, "--from", file("big.jsonl"), "--from", file("more.jsonl")},
+      {"import", file("more.jsonl")}};
+  for (const Words& words : runs) {
+    SCOPED_TRACE(words.front());
+    const bool is_import = words.front() == "import";
+    const auto start = Clock::now();
+    // What an import takes is not known before it is done, so an export of as much tells.
+    const Words as_long = is_import ? runs[1] : words;
+    ASSERT_EQ(sandbox_.run(as_long).exit_code, 0);
+    const auto takes = Clock::now() - start;
+    fs::remove(out);
+    for (const int part : {3, 6, 8}) {
+      const pid_t process = sandbox_.start(words);
+      std::this_thread::sleep_for(takes * part / 10);
+      ASSERT_EQ(kill(process, SIGINT), 0);
+      const int code = wait_for(process);
+      EXPECT_TRUE(code == kInterrupted || code == 0) << code;
+      EXPECT_THAT(leftovers(sandbox_.folder()), testing::IsEmpty());
+      if (fs::exists(out)) EXPECT_EQ(sandbox_.run({"verify", out}).exit_code, 0);
+      // One that is interrupted when all is kept has only not said so.
+      const std::string now = sandbox_.run({"export"}).out;
+      if (now != whole) EXPECT_TRUE(now == before && (code != 0 || !is_import)) << now.size();
+    }
+    EXPECT_EQ(sandbox_.run({"verify"}).exit_code, 0);
+  }
+}
+
+TEST_F(Interruption, ATuningLeavesNoTemporaryFolder) {
+  const Clock::time_point end = Clock::now() + std::chrono::seconds(20);
+  const pid_t process =
+      sandbox_.start({"tune", "--shape", "8x512", "--type", "f32", "--device", "cpu"});
+  while (leftovers(sandbox_.folder()).empty() && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  ASSERT_EQ(kill(process, SIGTERM), 0);
+  EXPECT_EQ(wait_for(process), 128 + SIGTERM);
+  // Compilers that run on for a moment.
+  while (!leftovers(sandbox_.folder()).empty() && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_THAT(leftovers(sandbox_.folder()), testing::IsEmpty());
+}
+
+TEST_F(Interruption, BarsAreDrawnOnTerminalsOnly) {
+  sandbox_.set("TERM", "xterm");
+  const std::vector<std::pair<Words, std::string>> runs = {
+      {{"export", "--out", file("x.jsonl")}, "writing"},
+      {{"export", "--out", file("y.jsonl"), "--from", file("a.jsonl")},
+       "reading " + file("a.jsonl")},
+      {{"import", file("a.jsonl")}, "adding to the database"},
+      {{"verify", file("a.jsonl")}, "reading " + file("a.jsonl")},
+      {{"freeze", "--shape", "4x64", "--type", "f32", "--device", "cpu"}, "freezing compose/"},
+  };
+  for (const auto& [words, activity] : runs) {
+    const CliResult shown = sandbox_.run_on_terminal(words);
+    EXPECT_EQ(shown.exit_code, 0) << shown.err;
+    EXPECT_THAT(shown.err, HasSubstr("[########")) << words.front();
+    EXPECT_THAT(shown.err, HasSubstr(activity)) << words.front();
+    EXPECT_THAT(shown.err, HasSubstr("\r\033[K")) << words.front();
+    const CliResult piped = sandbox_.run(words);
+    EXPECT_EQ(piped.err.find('['), std::string::npos) << piped.err;
+    Words quiet = words;
+    quiet.emplace_back("--json");
+    if (words.front() != "freeze") EXPECT_EQ(sandbox_.run_on_terminal(quiet).err, "");
+  }
+}
+
+}  // namespace
+}  // namespace dorajit::test

@@ -1,0 +1,115 @@
+// tune --shard
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/apps/cli/cli_sandbox.h"
+
+namespace dorajit::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int kShards = 3;
+
+std::vector<std::string> small_problems() {
+  std::vector<std::string> problems;
+  for (const char* cols : {"64", "96", "128", "160", "192", "224", "256"}) {
+    problems.push_back(std::string("compose/f32,f32,f32,f32/v1/c") + cols + "/r2");
+  }
+  return problems;
+}
+
+void write_lines(const std::string& path, const std::vector<std::string>& lines) {
+  std::ofstream file(path);
+  for (const std::string& line : lines) file << line << '\n';
+}
+
+// Each machine has a file, cache and order of its own, and names some problems twice.
+TEST(CliShardProcess, PartsTunedApartAndMergedAreTheWhole) {
+  const std::vector<std::string> problems = small_problems();
+  std::array<CliSandbox, kShards> machines;
+  std::array<pid_t, kShards> processes{};
+  std::mt19937 random(7);
+  for (std::size_t i = 0; i < kShards; ++i) {
+    auto lines = problems;
+    lines.insert(lines.end(), problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(i));
+    std::ranges::shuffle(lines, random);
+    write_lines(machines[i].folder() + "/problems.txt", lines);
+    processes[i] = machines[i].start({"tune", "--from", machines[i].folder() + "/problems.txt",
+                                      "--shard", std::to_string(i + 1) + "/3", "--device", "cpu"});
+  }
+  for (const pid_t process : processes) EXPECT_EQ(wait_for(process), 0);
+
+  std::multiset<std::string> tuned;
+  const std::string all = machines[0].folder() + "/all.jsonl";
+  std::vector<std::string> merge = {"export", "--out", all};
+  for (const CliSandbox& machine : machines) {
+    const auto shown = machine.run({"show", "--json"}).document();
+    EXPECT_GE(shown["winners"].size(), 2) << "parts are as long as each other but for one";
+    for (const auto& winner : shown["winners"]) tuned.insert(winner["problem"]);
+    merge.insert(merge.end(), {"--from", machine.folder() + "/trials.jsonl"});
+    ASSERT_EQ(machine.run({"export", "--out", merge.back()}).exit_code, 0);
+  }
+  EXPECT_EQ(std::vector<std::string>(tuned.begin(), tuned.end()), [&] {
+    auto sorted = problems;
+    std::ranges::sort(sorted);
+    return sorted;
+  }()) << "every problem once";
+
+  merge.emplace_back("--json");
+  const CliResult merged = machines[0].run(merge);
+  ASSERT_EQ(merged.exit_code, 0) << merged.err;
+  EXPECT_EQ(merged.document()["winners"], problems.size()) << "as one process tunes them all";
+  const CliSandbox whole;
+  ASSERT_EQ(whole.run({"import", all}).exit_code, 0);
+  write_lines(whole.folder() + "/problems.txt", problems);
+  const CliResult known =
+      whole.run({"tune", "--from", whole.folder() + "/problems.txt", "--device", "cpu", "--json"});
+  ASSERT_EQ(known.exit_code, 0) << known.err;
+  EXPECT_EQ(known.document()["statistics"]["tuned_problems"], 0);
+  for (const auto& problem : known.document()["problems"]) {
+    EXPECT_EQ(problem["rung"], "user database") << problem;
+  }
+}
+
+TEST(CliShard, SplitsListedShapesToo) {
+  const CliSandbox sandbox;
+  const CliResult result = sandbox.run({"tune", "--shape", "4x64,4x96", "--shard", "3/3", "--type",
+                                        "f32", "--device", "cpu", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << "a part may be empty: " << result.err;
+  EXPECT_THAT(result.document()["problems"], IsEmpty());
+  EXPECT_EQ(result.document()["shard"]["index"], 3);
+  EXPECT_EQ(result.document()["shard"]["problems_in_all"], 2);
+}
+
+TEST(CliShard, RefusesWhatIsNoPart) {
+  const CliSandbox sandbox;
+  for (const char* shard : {"0/3", "4/3", "x", "1", "1/", "/3", "-1/3", "1/3x", "1/99999999999"}) {
+    const CliResult result =
+        sandbox.run({"tune", "--shape", "4x64", "--device", "cpu", "--shard", shard});
+    EXPECT_EQ(result.exit_code, 2) << shard;
+    EXPECT_THAT(result.err, HasSubstr(std::string("--shard ") + shard + " is not of the form I/N"));
+  }
+}
+
+TEST(CliTune, SecondsBoundTheTuning) {
+  const CliSandbox sandbox;
+  const CliResult none =
+      sandbox.run({"tune", "--shape", "4x64", "--device", "cpu", "--seconds", "0", "--json"});
+  EXPECT_EQ(none.exit_code, 1) << "nothing can be compared in no time";
+  EXPECT_EQ(none.document()["statistics"]["trials"], 0);
+  EXPECT_EQ(sandbox.run({"tune", "--shape", "4x64", "--seconds", "-1"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace dorajit::test

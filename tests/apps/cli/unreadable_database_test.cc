@@ -1,0 +1,67 @@
+// Commands whose output is what the tuning database has, where it cannot be read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cache/database/tuning_store.h"
+#include "tests/apps/cli/cli_sandbox.h"
+#include "tests/cache/records/sample_records.h"
+
+namespace dorajit::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int kFailed = 1;
+
+TEST(CliUnreadableDatabase, FailsEveryCommandThatReadsIt) {
+  const CliSandbox sandbox;
+  const std::string database = sandbox.cache_dir() + "/tuning.db";
+  const std::string out = sandbox.folder() + "/made";
+  std::filesystem::create_directories(database);  // a folder in the place of the file
+  const std::vector<std::vector<std::string>> commands = {{"export"},
+                                                          {"export", "--out", out},
+                                                          {"show"},
+                                                          {"show", "--trials", "--json"},
+                                                          {"report", "--json"},
+                                                          {"report", "--html", out},
+                                                          {"freeze", "--device", "cpu"}};
+  for (const std::vector<std::string>& command : commands) {
+    const CliResult result = sandbox.run(command);
+    EXPECT_EQ(result.exit_code, kFailed) << command[0];
+    if (command.back() != "--json") EXPECT_THAT(result.out, IsEmpty()) << command[0];
+    EXPECT_THAT(result.err, HasSubstr("error: cannot read the tuning database " + database + ": " +
+                                      database + " is not a file; `dorajit doctor` checks"))
+        << command[0];
+  }
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST(CliUnreadableDatabase, AFolderThatCannotBeUsedIsSaid) {
+  const CliSandbox sandbox;
+  const CliResult result = sandbox.run({"export", "--cache-dir", "/dev/null/cache"});
+  EXPECT_EQ(result.exit_code, kFailed);
+  EXPECT_THAT(result.err, HasSubstr("error: there is no tuning database to read: cannot"));
+  EXPECT_THAT(result.err, HasSubstr("set DORAJIT_CACHE_DIR to a writable folder"));
+}
+
+TEST(CliUnreadableDatabase, TrialsThatAreLeftOutOfAFileAreCounted) {
+  const CliSandbox sandbox;
+  cache::Trial endless = cache::sample_trial(1, 0);
+  endless.median_ns = std::numeric_limits<double>::infinity();
+  const std::vector<cache::Trial> trials = {endless, cache::sample_trial(1, 1)};
+  cache::TuningStore::open(sandbox.cache_dir())->merge(trials);
+  const std::string out = sandbox.folder() + "/out.jsonl";
+  const char* left_out = "1 trial left out, which JSON cannot hold";
+  EXPECT_THAT(sandbox.run({"export"}).err, HasSubstr(left_out));
+  EXPECT_THAT(sandbox.run({"export", "--out", out}).out, HasSubstr(left_out));
+  EXPECT_EQ(sandbox.run({"export", "--out", out, "--json"}).document()["left_out"], 1);
+}
+
+}  // namespace
+}  // namespace dorajit::test

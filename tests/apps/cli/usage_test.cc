@@ -1,0 +1,86 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/apps/cli/cli_sandbox.h"
+
+namespace dorajit::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+constexpr int kUsage = 2;
+constexpr int kUnavailable = 3;
+
+TEST(CliUsage, VersionIsOneLine) {
+  const CliResult version = CliSandbox().run({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_THAT(version.out, testing::MatchesRegex("dorajit [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+TEST(CliUsage, WrongCommandLinesSayWhatIsWrong) {
+  const CliSandbox sandbox;
+  const struct {
+    std::vector<std::string> arguments;
+    const char* message;
+  } cases[] = {
+      {{}, "no command is given"},
+      {{"frobnicate"}, "there is no command 'frobnicate'"},
+      {{"devices", "--frobnicate"}, "--frobnicate"},
+      {{"devices", "--device", "gpu"}, "none of: cpu, cuda, cuda:N"},
+      {{"devices", "--device", "cuda:"}, "none of: cpu, cuda, cuda:N"},
+      {{"tune"}, "--rows R --cols C, --shape RxC or --from FILE"},
+      {{"tune", "--rows", "4"}, "--rows requires --cols"},
+      {{"tune", "--rows", "-4", "--cols", "4"}, "must be at least 1"},
+      {{"tune", "--shape", "4x"}, "ROWSxCOLS"},
+      {{"tune", "--shape", "4294967296x268435456"}, "more than 2^47 bytes"},
+      {{"tune", "--force", "--shape", "2305843009213693953x1"}, "more than 2^47 bytes"},
+      {{"explain", "--shape", "2305843009213693953x1"}, "more than 2^47 bytes"},
+      {{"prewarm", "--shapes", "2305843009213693953x1"}, "more than 2^47 bytes"},
+      {{"tune", "--shape", "4x4", "--type", "int8"}, "f32, bf16, f16, f64"},
+      {{"tune", "--shape", "4x4", "--types", "f32,f32"}, "compose has 4 operands"},
+      {{"tune", "--shape", "4x4", "--types", "f64,f32,f32,f32"}, "f64 goes only with f64"},
+      {{"tune", "--shape", "4x4", "--type", "f32", "--types", "f32"}, "excludes --type"},
+      {{"compile", "--arch", "pentium"}, "--arch pentium is no architecture"},
+      {{"compile", "--arch", "native-cpu", "--op", "fold"}, "--op fold is none of: compose"},
+      {{"demo", "--tokens", "0"}, "--tokens"},
+      {{"tune", "--shape", "4x4", "--seconds", "nan"}, "nan not in range"},
+      {{"tune", "--shape", "4x4", "--seconds", "inf"}, "inf not in range"},
+      {{"tune", "--shape", "4x4", "--seconds=-1"}, "-1 not in range"},
+      {{"prewarm", "--shape", "4x4", "--seconds", "NaN"}, "NaN not in range"},
+      {{"import"}, "FILE is required"},
+      {{"cache"}, "dorajit cache --help"},
+  };
+  for (const auto& one : cases) {
+    const CliResult result = sandbox.run(one.arguments);
+    EXPECT_EQ(result.exit_code, kUsage) << one.message;
+    EXPECT_THAT(result.err, StartsWith("dorajit: error: "));
+    EXPECT_THAT(result.err, HasSubstr(one.message));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST(CliUsage, UnknownValueOfAnEnvironmentVariableIsRefused) {
+  CliSandbox sandbox;
+  sandbox.set("DORAJIT_TUNE", "banana");
+  const CliResult result = sandbox.run({"devices"});
+  EXPECT_EQ(result.exit_code, kUsage);
+  EXPECT_THAT(result.err, HasSubstr("DORAJIT_TUNE is \"banana\""));
+}
+
+TEST(CliUsage, FailureWithJsonIsADocumentToo) {
+  const CliResult result = CliSandbox().run({"--json", "tune", "--shape", "4"});
+  EXPECT_EQ(result.exit_code, kUsage);
+  EXPECT_EQ(result.document()["error"]["code"], "INVALID_ARGUMENT");
+  EXPECT_THAT(result.err, StartsWith("dorajit: error: "));
+}
+
+TEST(CliUsage, DeviceThatIsNotThereIsUnavailable) {
+  const CliResult result = CliSandbox().run({"tune", "--shape", "4x4", "--device", "cuda:63"});
+  EXPECT_EQ(result.exit_code, kUnavailable);
+  EXPECT_THAT(result.err, StartsWith("dorajit: error: "));
+}
+
+}  // namespace
+}  // namespace dorajit::test

@@ -1,0 +1,77 @@
+#include "autotune/search/robust_statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+namespace dorajit::autotune {
+namespace {
+
+TEST(RobustStatistics, MedianOfOddEvenAndNone) {
+  EXPECT_EQ(median(std::vector<double>{3, 1, 2}), 2);
+  EXPECT_EQ(median(std::vector<double>{4, 1, 3, 2}), 2.5);
+  EXPECT_EQ(median({}), 0);
+}
+
+TEST(RobustStatistics, DeviationIgnoresAnOutlier) {
+  EXPECT_EQ(median_absolute_deviation(std::vector<double>{1, 2, 3, 4, 1000}), 1);
+  EXPECT_EQ(median_absolute_deviation(std::vector<double>{5, 5, 5}), 0);
+}
+
+TEST(RobustStatistics, ATrimmedMeanIgnoresAnOutlier) {
+  const Estimate estimate = trimmed_mean(std::vector<double>{1, 2, 3, 4, 1000});
+  EXPECT_EQ(estimate.mean, 3);
+  EXPECT_LT(estimate.standard_error, 2);
+  EXPECT_EQ(trimmed_mean(std::vector<double>{7}).mean, 7);
+  EXPECT_TRUE(std::isinf(trimmed_mean(std::vector<double>{7, 7, 7, 7}).standard_error));
+}
+
+TEST(RobustStatistics, AStandardErrorIsWhatTheMeansOfManySamplesDeviateBy) {
+  std::mt19937 random(5);
+  std::normal_distribution<double> noise(0.0, 0.1);
+  double squares = 0;
+  double errors = 0;
+  constexpr int kTimes = 400;
+  for (int i = 0; i < kTimes; ++i) {
+    std::vector<double> samples(30);
+    for (double& sample : samples) sample = noise(random);
+    const Estimate estimate = trimmed_mean(samples);
+    squares += estimate.mean * estimate.mean;
+    errors += estimate.standard_error;
+  }
+  EXPECT_NEAR(std::sqrt(squares / kTimes), errors / kTimes, 0.1 * errors / kTimes);
+}
+
+bool are_faster(const std::vector<double>& log_ratios) {
+  const Estimate ratio = trimmed_mean(log_ratios);
+  return cache::is_faster(ratio.mean, ratio.standard_error);
+}
+
+std::vector<double> constant(double ratio, int rounds) {
+  std::vector<double> ratios(static_cast<std::size_t>(rounds), std::log(ratio));
+  return ratios;
+}
+
+TEST(RobustStatistics, AGainBelowOnePercentIsNone) {
+  EXPECT_FALSE(are_faster(constant(0.995, 100)));
+  EXPECT_TRUE(are_faster(constant(0.985, 100)));
+}
+
+TEST(RobustStatistics, FewSamplesAreNoEvidence) {
+  EXPECT_FALSE(are_faster({}));
+  EXPECT_FALSE(are_faster(constant(0.5, 4)));
+  EXPECT_TRUE(are_faster(constant(0.5, 5)));
+}
+
+TEST(RobustStatistics, NoiseHidesAGain) {
+  std::vector<double> ratios;
+  for (int i = 0; i < 10; ++i) ratios.push_back(std::log(0.95) + (i % 2 == 0 ? 0.1 : -0.1));
+  EXPECT_FALSE(are_faster(ratios));
+  for (double& ratio : ratios) ratio = std::log(0.95) + 0.1 * (ratio - std::log(0.95));
+  EXPECT_TRUE(are_faster(ratios));
+}
+
+}  // namespace
+}  // namespace dorajit::autotune

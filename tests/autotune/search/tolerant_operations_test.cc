@@ -1,0 +1,123 @@
+// Verification and spaces of operations that are not the same to the bit everywhere.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "autotune/search/scratch_operands.h"
+#include "autotune/search/tuning_session.h"
+#include "autotune/search/verification.h"
+#include "kernel_templates/config_limits.h"
+#include "kernel_templates/reference.h"
+#include "runtime/device/cpu/cpu_device.h"
+#include "runtime/launch/kernel_cache.h"
+#include "tests/fakes/fake_device.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using kernels::Variant;
+using enum kernels::ElementType;
+
+// The reference and the kernel round nearly the same numbers, now and then to neighbours.
+TEST(TolerantOperations, OutputsOfSixteenBitsMayBeRoundedToNeighbours) {
+  Settings settings;
+  settings.host_compiler = "none";
+  Statistics statistics;
+  launch::KernelCache builtin(settings, nullptr, statistics);
+  device::CpuDevice device;
+  for (const auto type : {kBfloat16, kFloat16}) {
+    const Variant variant{.operation = &kernels::operation("compose_low_rank"),
+                          .types = {type, type, type, kFloat32, kAbsent, type, type}};
+    const auto problem = launch::make_problem(variant, kernels::DeviceKind::kCpu, {256, 1024, 96});
+    auto verifier = Verifier::make(problem, device);
+    ASSERT_TRUE(verifier) << verifier.error().message;
+    const auto ready = builtin.get(device, variant, {});
+    ASSERT_TRUE(ready) << ready.error().message;
+    EXPECT_EQ(verifier->check(*ready), Result<cache::Verdict>(cache::Verdict::kOk));
+  }
+}
+
+// What the comparison says once `spoil` has changed an element of the reference's output, in f32 or
+// in bf16, whose root mean square is given to it.
+ScratchOperands::Difference compare_spoiled(
+    kernels::ElementType type, const std::function<double(double value, double usual)>& spoil) {
+  const Variant variant{.operation = &kernels::operation("compose_low_rank"),
+                        .types = {kBfloat16, kBfloat16, type, kFloat32, kAbsent, type, kAbsent}};
+  device::CpuDevice device;
+  auto operands = ScratchOperands::make(
+      device, variant, {.sizes = {8, 16, 4}, .vector_width = 1, .seed = 1, .guard_bytes = 64});
+  EXPECT_TRUE(operands) << operands.error().message;
+  std::vector<std::byte> outputs = operands->reference_outputs(0).value();
+  const std::vector<std::byte> image = operands->read(0).value();
+  const std::vector<std::byte> expected = operands->with_outputs(image, outputs);
+  const kernels::OperandArgument place{.data = outputs.data(), .row_stride = 16};
+  double squares = 0;
+  for (int i = 0; i < 16; ++i) {
+    squares += std::pow(kernels::load_element<double>(place, type, 0, i), 2);
+  }
+  const double value = kernels::load_element<double>(place, type, 0, 3);
+  kernels::store_element(place, type, 0, 3, spoil(value, std::sqrt(squares / 16)));
+  return operands->compare(operands->with_outputs(image, outputs), expected,
+                           ScratchOperands::Closeness::kWithinTolerance);
+}
+
+TEST(TolerantOperations, WhatIsFurtherOffIsRefused) {
+  using enum ScratchOperands::Difference;
+  const auto times = [](double factor) {
+    return [factor](double value, double) { return value * factor; };
+  };
+  EXPECT_EQ(compare_spoiled(kBfloat16, times(1 + 0x1p-8)), kNone);
+  EXPECT_EQ(compare_spoiled(kBfloat16, times(1 + 0x1p-5)), kOutputs);
+  EXPECT_EQ(compare_spoiled(kFloat32, times(1 + 1e-6)), kNone);
+  EXPECT_EQ(compare_spoiled(kFloat32,
+                            [](double value, double usual) {
+                              return value + 1e-3 * (std::abs(value) + usual);
+                            }),
+            kOutputs);
+  EXPECT_EQ(compare_spoiled(kFloat32, times(std::numeric_limits<double>::quiet_NaN())), kOutputs);
+}
+
+// The copy engine moves them, also where their elements are half as wide as those of the result.
+TEST(TolerantOperations, FactorsOfLongRanksAreAlignedTo16BytesInTheWidestClass) {
+  const Variant variant{
+      .operation = &kernels::operation("compose_low_rank"),
+      .types = {kBfloat16, kBfloat16, kFloat32, kFloat32, kAbsent, kFloat32, kAbsent}};
+  const auto stride = [&](std::int64_t rank, int vector_width) {
+    tests::FakeDevice device(4);
+    device.pose_as_gpu(9, 0);
+    const auto operands = ScratchOperands::make(
+        device, variant,
+        {.sizes = {8, 16, rank}, .vector_width = vector_width, .seed = 1, .guard_bytes = 64});
+    EXPECT_TRUE(operands) << operands.error().message;
+    return operands->arguments(0).operands[0].row_stride;
+  };
+  EXPECT_EQ(stride(100, 4), 104);
+  EXPECT_EQ(stride(100, 2), 100);
+  EXPECT_EQ(stride(28, 4), 28);
+}
+
+TEST(TolerantOperations, CandidatesAreThoseThatFitTheProblemsSizes) {
+  const Variant variant{
+      .operation = &kernels::operation("weight_norm"),
+      .types = {kBfloat16, kBfloat16, kBfloat16, kAbsent, kFloat32, kAbsent, kAbsent, kAbsent}};
+  device::DeviceInfo device;
+  device.traits = {.kind = kernels::DeviceKind::kCuda, .processors = 132, .architecture = 90};
+  const auto candidates = [&](std::int64_t rank) {
+    const auto problem =
+        launch::make_problem(variant, kernels::DeviceKind::kCuda, {4096, 4096, rank});
+    const TuningSession session(problem, device, kernels::SpaceKind::kSlim);
+    for (const kernels::Config& config : session.space) {
+      EXPECT_EQ(kernels::why_config_is_invalid(variant, device.traits, problem.vector_width,
+                                               problem.largest_sizes(), config),
+                "");
+    }
+    return session.space.size();
+  };
+  EXPECT_LT(candidates(1024), candidates(64));  // whose rows of B leave more shared memory
+}
+
+}  // namespace
+}  // namespace dorajit::autotune

@@ -1,0 +1,123 @@
+#include "autotune/sources/locked_config_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernel_templates/sizes.h"
+#include "tests/fakes/captured_log.h"
+#include "tests/fakes/fake_device.h"
+#include "tests/fakes/memory_artifact_store.h"
+#include "tests/variants.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using launch::Rung;
+using testing::HasSubstr;
+
+class LockedConfigSourceTest : public testing::Test {
+ protected:
+  launch::ConfigAnswer find(LockedMiss on_miss = LockedMiss::kReport) {
+    return LockedConfigSource("/x/train.lock", entries_, on_miss).find(problem_, device_, kernels_);
+  }
+
+  // A config that is not the default, which compiles.
+  kernels::Config other_config() {
+    return kernels::config_space(problem_.variant, device_.info().traits, 1,
+                                 kernels::SpaceKind::kSlim)[1];
+  }
+
+  void freeze(const kernels::Config& config) {
+    const auto entry = fingerprint_of(problem_, config, device_, kernels_);
+    ASSERT_TRUE(entry) << entry.error().message;
+    entries_ = {*entry};
+  }
+
+  void expect_miss(const std::string& why, Rung rung, const kernels::Config& config) {
+    cache::CapturedLog log;
+    for (int i = 0; i < 2; ++i) {
+      const auto answer = find();
+      EXPECT_FALSE(answer.refusal);
+      EXPECT_EQ(answer.rung, rung);
+      EXPECT_EQ(answer.config, config);
+    }
+    EXPECT_EQ(log.count(why), 1) << why;
+    const auto refused = find(LockedMiss::kFail);
+    ASSERT_TRUE(refused.refusal);
+    EXPECT_EQ(refused.refusal->code, StatusCode::kUnsupported);
+    EXPECT_THAT(refused.refusal->message, HasSubstr(why));
+    EXPECT_THAT(refused.refusal->message, HasSubstr("/x/train.lock"));
+    EXPECT_THAT(refused.refusal->message, HasSubstr(to_text(problem_)));
+  }
+
+  Statistics statistics_;
+  tests::FakeDevice device_{2};
+  tests::MemoryArtifactStore artifacts_;
+  launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
+  launch::Problem problem_ =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
+  kernels::Config default_ =
+      kernels::default_config(problem_.variant, device_.info().traits, problem_.vector_width);
+  std::vector<cache::LockEntry> entries_;
+};
+
+TEST_F(LockedConfigSourceTest, AnswersWithWhatWasFrozen) {
+  freeze(other_config());
+  EXPECT_EQ(entries_[0].artifact.size(), 32U);
+  EXPECT_EQ(entries_[0].code.size(), 32U);
+  EXPECT_NE(entries_[0].compiler, "");
+  cache::CapturedLog log;
+  for (const LockedMiss on_miss : {LockedMiss::kReport, LockedMiss::kFail}) {
+    const auto answer = find(on_miss);
+    EXPECT_EQ(answer.rung, Rung::kLocked);
+    EXPECT_EQ(answer.config, other_config());
+    EXPECT_FALSE(answer.refusal);
+  }
+  EXPECT_EQ(log.size(), 0);
+  EXPECT_EQ(statistics_.compilations, 1);
+  EXPECT_EQ(statistics_.trials, 0);
+}
+
+TEST_F(LockedConfigSourceTest, WhatIsNotInTheFileRunsItsDefaultOrFails) {
+  expect_miss("it has nothing for this on fake", Rung::kDefault, default_);
+  freeze(other_config());
+  entries_[0].device = "another";
+  problem_.key[kernels::kCols] = 301;
+  expect_miss("it has nothing for this on fake", Rung::kDefault, default_);
+}
+
+TEST_F(LockedConfigSourceTest, CodeThatIsAnotherIsAMissWithTheConfigOfTheFile) {
+  freeze(other_config());
+  const auto frozen = entries_;
+  problem_.key[kernels::kRows] = 5;
+  entries_[0].problem = to_text(problem_);
+  entries_[0].code = std::string(32, '0');
+  expect_miss("its code was 00000000000000000000000000000000 and is " + frozen[0].code,
+              Rung::kLocked, other_config());
+  problem_.key[kernels::kRows] = 6;
+  entries_[0].problem = to_text(problem_);
+  entries_[0].artifact = std::string(32, '1');
+  expect_miss("its artifact was 11111111111111111111111111111111", Rung::kLocked, other_config());
+  problem_.key[kernels::kRows] = 7;
+  entries_[0].problem = to_text(problem_);
+  entries_[0].compiler = "another compiler 1.0";
+  expect_miss("its compiler was another compiler 1.0", Rung::kLocked, other_config());
+}
+
+TEST_F(LockedConfigSourceTest, VectorsThatDoNotFitTheDataAreNeverUsed) {
+  freeze(other_config());
+  entries_[0].config.set(kernels::kVectorWidth, 16);
+  expect_miss("its vectors of 16 elements do not fit", Rung::kDefault, default_);
+}
+
+// The library's own kernel would serve in its place, which is another config.
+TEST_F(LockedConfigSourceTest, ConfigsThatDoNotCompileAreNotUsed) {
+  freeze(other_config());
+  problem_.key[kernels::kRows] = 9;
+  entries_[0].problem = to_text(problem_);
+  entries_[0].config.set(kernels::kColumnsOfProgram, -4);
+  expect_miss("-r1-v1-u1-c0 is invalid: its template does not allow it", Rung::kDefault, default_);
+}
+
+}  // namespace
+}  // namespace dorajit::autotune

@@ -1,0 +1,290 @@
+#include "autotune/sources/tuning_config_source.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "cache/records/winner_choice.h"
+#include "tests/fakes/fake_device.h"
+#include "tests/fakes/memory_artifact_store.h"
+#include "tests/fakes/temporary_directory.h"
+#include "tests/variants.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using launch::Rung;
+
+class TuningConfigSourceTest : public testing::Test {
+ protected:
+  TuningConfigSourceTest() { settings_.tune_seconds = 0.5; }
+
+  TuningConfigSource make_source() { return {settings_, store_, statistics_}; }
+
+  std::vector<kernels::Config> space() const {
+    return kernels::config_space(problem_.variant, device_.info().traits, 1,
+                                 kernels::SpaceKind::kSlim);
+  }
+
+  // A database with that winner, beside the user's.
+  void ship(const cache::Winner& winner) {
+    cache::TuningStore::open(directory_.file("shipped"))->record({}, winner);
+    store_ = cache::TuningStore::open("", {.overlays = {directory_.file("shipped/tuning.db")}});
+  }
+
+  cache::TemporaryDirectory directory_;
+  Settings settings_;
+  std::shared_ptr<cache::TuningStore> store_ = cache::TuningStore::open("");
+  Statistics statistics_;
+  tests::FakeDevice device_{2};
+  tests::MemoryArtifactStore artifacts_;
+  launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
+  launch::Problem problem_ =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
+};
+
+TEST_F(TuningConfigSourceTest, TunesOnceAndThenAnswersFromTheDatabase) {
+  device_.set_time_ns(space()[1], 0.5e6);
+  auto source = make_source();
+  const auto first = source.find(problem_, device_, kernels_);
+  EXPECT_EQ(first.rung, Rung::kTuned);
+  EXPECT_EQ(first.config, space()[1]);
+  EXPECT_EQ(first.trials, static_cast<int>(space().size()));
+  const auto second = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(second.rung, Rung::kUserDatabase);
+  EXPECT_EQ(second.config, space()[1]);
+  EXPECT_EQ(second.median_ns, 0.5e6);
+  EXPECT_EQ(statistics_.tuned_problems, 1);
+  EXPECT_EQ(store_->trials("fake", to_text(problem_)).size(), space().size());
+}
+
+TEST_F(TuningConfigSourceTest, PolicyOffAnswersWithTheDefaultAndMeasuresNothing) {
+  settings_.tune_policy = TunePolicy::kOff;
+  const auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kDefault);
+  EXPECT_EQ(answer.config, space().front());
+  EXPECT_EQ(statistics_.trials, 0);
+}
+
+TEST_F(TuningConfigSourceTest, PolicyOffStillServesWhatIsKnown) {
+  device_.set_time_ns(space()[1], 0.5e6);
+  make_source().find(problem_, device_, kernels_);
+  settings_.tune_policy = TunePolicy::kOff;
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
+}
+
+cache::Winner winner_of(const launch::Problem& problem, const kernels::Config& config,
+                        const cache::Environment& environment) {
+  return {.problem = to_text(problem),
+          .device = "fake",
+          .environment = environment,
+          .config = config,
+          .default_config = config,
+          .median_ns = 1,
+          .default_median_ns = 1,
+          .created_unix_s = 1};
+}
+
+TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsServedWhereNothingMayBeTuned) {
+  auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
+  environment.driver = "an older one";
+  store_->record({}, winner_of(problem_, space()[2], environment));
+  settings_.tune_policy = TunePolicy::kOff;
+  const auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kUserDatabase);
+  EXPECT_EQ(answer.config, space()[2]);
+  EXPECT_EQ(statistics_.tuned_problems, 0);
+  const auto looks = make_source().explain(problem_, device_.info());
+  ASSERT_EQ(looks.size(), 2U);
+  EXPECT_EQ(&best_of(looks), &looks[0]);
+  EXPECT_TRUE(looks[0].is_stale);
+  EXPECT_NE(looks[0].remark.find("an older one"), std::string::npos);
+}
+
+TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsTunedAgainAndServedWhereThatFails) {
+  auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
+  environment.driver = "an older one";
+  store_->record({}, winner_of(problem_, space()[2], environment));
+  device_.plant(space().front(), tests::Misbehaviour::kFailsToLaunch);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[2]);
+  device_.plant(space().front(), tests::Misbehaviour::kNone);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kTuned);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kUserDatabase);
+  EXPECT_EQ(statistics_.tuned_problems, 1);
+}
+
+TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearestDevice) {
+  settings_.tune_policy = TunePolicy::kOff;
+  const auto environment =
+      TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
+  auto elsewhere = winner_of(problem_, space()[1], environment);
+  elsewhere.device = "fake/of a neighbour";
+  store_->record({}, elsewhere);
+  auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kNearestDevice);
+  EXPECT_EQ(answer.config, space()[1]);
+  EXPECT_EQ(answer.median_ns, 0) << "the time of another device is not this one's";
+
+  const auto larger =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
+  store_->record({}, winner_of(larger, space()[2], environment));
+  answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kNearestShape);
+  EXPECT_EQ(answer.config, space()[2]);
+
+  const auto looks = make_source().explain(problem_, device_.info());
+  ASSERT_EQ(looks.size(), 3U);
+  EXPECT_FALSE(looks[0].answers);
+  EXPECT_EQ(looks[0].remark, "it was never tuned");
+  EXPECT_EQ(looks[1].remark, "it is in none");
+  EXPECT_EQ(looks[2].winner->problem, to_text(larger));
+}
+
+TEST_F(TuningConfigSourceTest, ExplainsTheDefaultByWhatIsMissing) {
+  const auto looks = make_source().explain(problem_, device_.info());
+  ASSERT_EQ(looks.size(), 5U);
+  EXPECT_EQ(looks.back().rung, Rung::kDefault);
+  EXPECT_TRUE(looks.back().answers);
+  for (const RungLook& look : looks) {
+    EXPECT_EQ(look.answers, look.rung == Rung::kDefault);
+    EXPECT_EQ(look.remark.empty(), look.answers);
+  }
+  EXPECT_EQ(statistics_.trials, 0);
+}
+
+TEST_F(TuningConfigSourceTest, AWinnerOfOtherTemplatesIsNotServed) {
+  auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
+  environment.templates = "other kernels";
+  store_->record({}, winner_of(problem_, space()[2], environment));
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kTuned);
+}
+
+TEST_F(TuningConfigSourceTest, AShippedWinnerAnswersWhatTheUserNeverTuned) {
+  const auto environment =
+      TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
+  ship(winner_of(problem_, space()[2], environment));
+  const auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kShippedDatabase);
+  EXPECT_EQ(answer.config, space()[2]);
+  EXPECT_EQ(statistics_.tuned_problems, 0);
+}
+
+TEST_F(TuningConfigSourceTest, AShippedWinnerComesBeforeAStaleOneAndOneOfOtherKernels) {
+  const auto now = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
+  ship(winner_of(problem_, space()[2], now));
+  auto older = now;
+  older.driver = "an older one";
+  store_->record({}, winner_of(problem_, space()[1], older));
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[2]);
+  older.templates = "other kernels";
+  store_->record({}, winner_of(problem_, space()[1], older));
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[2]);
+  store_->record({}, winner_of(problem_, space()[1], now));
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kUserDatabase);
+}
+
+TEST_F(TuningConfigSourceTest, AConfigThatMisbehavedHereIsNotTakenFromElsewhere) {
+  const auto other =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
+  ship(winner_of(problem_, space()[2],
+                 TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment));
+  device_.plant(space()[2], tests::Misbehaviour::kWrongBits);
+  make_source().find(other, device_, kernels_);
+  settings_.tune_policy = TunePolicy::kOff;
+  const auto looks = make_source().explain(problem_, device_.info());
+  EXPECT_FALSE(looks[1].answers);
+  EXPECT_EQ(looks[1].remark, "its config has misbehaved on this device");
+  EXPECT_NE(make_source().find(problem_, device_, kernels_).config, space()[2]);
+}
+
+TEST_F(TuningConfigSourceTest, AShippedNeighbourAnswersWhereNothingMayBeTuned) {
+  settings_.tune_policy = TunePolicy::kOff;
+  const auto larger =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
+  ship(winner_of(larger, space()[2],
+                 TuningSession(larger, device_.info(), kernels::SpaceKind::kSlim).environment));
+  const auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kNearestShape);
+  EXPECT_EQ(answer.config, space()[2]);
+}
+
+TEST_F(TuningConfigSourceTest, ABrokenDefaultIsReportedByItsUseNotByTuning) {
+  device_.plant(space().front(), tests::Misbehaviour::kFailsToLaunch);
+  const auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.rung, Rung::kDefault);
+  EXPECT_EQ(answer.config, space().front());
+}
+
+TEST_F(TuningConfigSourceTest, AConfigFoundBadIsNotTriedAgainForAnotherShape) {
+  device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
+  make_source().find(problem_, device_, kernels_);
+  const auto other =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
+  EXPECT_EQ(make_source().find(other, device_, kernels_).rung, Rung::kTuned);
+  for (const auto& trial : store_->trials("fake", to_text(other))) {
+    EXPECT_NE(trial.config, space()[1]);
+  }
+}
+
+TEST_F(TuningConfigSourceTest, AConfigThatBreaksTheDeviceIsRememberedAndTheOthersAreNotBlamed) {
+  device_.plant(space()[1], tests::Misbehaviour::kBreaksDevice);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kDefault);
+  const auto bad = store_->find_history("fake", {}).bad_trials;
+  ASSERT_EQ(bad.size(), 1U);
+  EXPECT_EQ(bad[0].config, space()[1]);
+  EXPECT_EQ(bad[0].verdict, cache::Verdict::kFailedToLaunch);
+}
+
+TEST_F(TuningConfigSourceTest, AWinnerFoundBadAtAnotherShapeIsNotServedAnyMore) {
+  device_.set_time_ns(space()[1], 0.5e6);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
+  device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
+  const auto other =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
+  make_source().find(other, device_, kernels_);
+  EXPECT_NE(make_source().find(problem_, device_, kernels_).config, space()[1]);
+}
+
+TEST_F(TuningConfigSourceTest, AWinnerFollowsFromItsTrials) {
+  device_.set_time_ns(space()[1], 0.5e6);
+  device_.set_time_ns(space()[2], 0.49e6);
+  make_source().find(problem_, device_, kernels_);
+  const auto tuned = store_->find_winner("fake", to_text(problem_));
+  ASSERT_TRUE(tuned);
+  const auto derived = cache::choose_winner(store_->trials("fake", to_text(problem_)));
+  ASSERT_TRUE(derived);
+  EXPECT_EQ(checksum(*derived), checksum(*tuned));
+}
+
+TEST_F(TuningConfigSourceTest, TriesNoMoreConfigsThanItMay) {
+  settings_.tune_candidates = 3;
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).trials, 3);
+}
+
+TEST_F(TuningConfigSourceTest, PrintsWhatItFoundOnlyWhenAsked) {
+  testing::internal::CaptureStderr();
+  make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(testing::internal::GetCapturedStderr().find("autotuning"), std::string::npos);
+  settings_.print_autotuning = true;
+  const auto other =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
+  testing::internal::CaptureStderr();
+  make_source().find(other, device_, kernels_);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(
+                "dorajit autotuning for kernel compose, with key as " + to_text(other)),
+            std::string::npos);
+}
+
+TEST_F(TuningConfigSourceTest, ConcurrentThreadsTuneAProblemOnce) {
+  auto source = make_source();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back(
+        [&] { EXPECT_NE(source.find(problem_, device_, kernels_).rung, Rung::kDefault); });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(statistics_.tuned_problems, 1);
+}
+
+}  // namespace
+}  // namespace dorajit::autotune

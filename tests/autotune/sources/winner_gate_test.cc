@@ -1,0 +1,271 @@
+// Winners that this device did not measure: invalid ones, and those that misbehave here.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <format>
+#include <set>
+#include <utility>
+
+#include "autotune/sources/tuning_config_source.h"
+#include "kernel_templates/config_text.h"
+#include "kernel_templates/templates/streaming_configs.h"
+#include "tests/fakes/captured_log.h"
+#include "tests/fakes/child_process.h"
+#include "tests/fakes/fake_device.h"
+#include "tests/fakes/memory_artifact_store.h"
+#include "tests/fakes/temporary_directory.h"
+#include "tests/variants.h"
+
+namespace dorajit::autotune {
+namespace {
+
+using launch::Rung;
+using testing::HasSubstr;
+using tests::Misbehaviour;
+
+class WinnerGateTest : public testing::Test {
+ protected:
+  WinnerGateTest() {
+    settings_.tune_seconds = 0.5;
+    settings_.tune_policy = TunePolicy::kOff;
+    settings_.tuning_dir = directory_.file("user");
+    ship(problem_, config_);
+  }
+
+  launch::ConfigAnswer find() { return find(kernels_); }
+  launch::ConfigAnswer find(launch::KernelCache& kernels) {
+    return TuningConfigSource(settings_, store_, statistics_).find(problem_, device_, kernels);
+  }
+
+  std::vector<RungLook> explain() {
+    return TuningConfigSource(settings_, store_, statistics_).explain(problem_, device_.info());
+  }
+
+  // A database with that winner, beside the user's.
+  void ship(const launch::Problem& problem, const kernels::Config& config) {
+    const std::string folder = directory_.file("shipped" + std::to_string(shipped_++));
+    cache::TuningStore::open(folder)->record({}, winner(problem, config));
+    store_ = cache::TuningStore::open(settings_.tuning_dir, {.overlays = {folder + "/tuning.db"}});
+  }
+
+  cache::Winner winner(const launch::Problem& problem, const kernels::Config& config) {
+    return {.problem = to_text(problem),
+            .device = "fake",
+            .environment =
+                TuningSession(problem, device_.info(), kernels::SpaceKind::kSlim).environment,
+            .config = config,
+            .default_config = config,
+            .median_ns = 1,
+            .default_median_ns = 1,
+            .created_unix_s = 1};
+  }
+
+  // What one find() of a winner that was verified reads back from the device.
+  int downloads_of_find() { return downloads_of_find(kernels_); }
+  int downloads_of_find(launch::KernelCache& kernels) {
+    const int before = device_.downloads();
+    find(kernels);
+    return device_.downloads() - before;
+  }
+
+  cache::TemporaryDirectory directory_;
+  Settings settings_;
+  int shipped_ = 0;
+  std::shared_ptr<cache::TuningStore> store_;
+  Statistics statistics_;
+  tests::FakeDevice device_{2};
+  tests::MemoryArtifactStore artifacts_;
+  launch::KernelCache kernels_{Settings{}, &artifacts_, statistics_};
+  launch::Problem problem_ =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
+  const std::vector<kernels::Config> space_ =
+      kernels::config_space(problem_.variant, device_.info().traits, 1, kernels::SpaceKind::kSlim);
+  const kernels::Config config_ = space_[1];
+};
+
+TEST_F(WinnerGateTest, AnInvalidWinnerOfAnyDatabaseIsAbsentAndNamed) {
+  kernels::Config invalid = config_;
+  invalid.set(kernels::kUnroll, 512);
+  invalid.set(kernels::kRowsOfProgram, 512);
+  for (const bool is_shipped : {false, true}) {
+    SCOPED_TRACE(is_shipped);
+    if (is_shipped) {
+      ship(problem_, invalid);
+    } else {
+      ship(problem_, config_);
+      store_->record({}, winner(problem_, invalid));
+    }
+    cache::CapturedLog log;
+    const auto answer = find();
+    EXPECT_EQ(answer.config, is_shipped ? space_.front() : config_);
+    EXPECT_EQ(log.count(to_text(invalid)), 1);
+    EXPECT_THAT(explain()[is_shipped ? 1 : 0].remark, HasSubstr("is invalid"));
+    std::filesystem::remove_all(settings_.tuning_dir);
+  }
+}
+
+TEST_F(WinnerGateTest, AWinnerWiderThanTheDataIsAlignedIsAbsent) {
+  device_.pose_as_gpu();
+  const launch::Problem aligned =
+      launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, {16, 300});
+  problem_ = aligned;
+  problem_.vector_width = 1;
+  const auto wide =
+      kernels::default_config(tests::float_compose(), device_.info().traits, aligned.vector_width);
+  ASSERT_GT(wide[kernels::kVectorWidth], 1);
+  ship(problem_, wide);
+  EXPECT_EQ(explain()[1].answers, false);
+  EXPECT_THAT(explain()[1].remark, HasSubstr("do not fit the data"));
+  ship(aligned, wide);
+  EXPECT_EQ(explain().back().rung, Rung::kDefault) << "nor is it anybody's neighbour";
+}
+
+TEST_F(WinnerGateTest, AWinnerFromElsewhereIsVerifiedOnce) {
+  EXPECT_GT(downloads_of_find(), 0);
+  EXPECT_EQ(downloads_of_find(), 0) << "another process need not";
+  EXPECT_EQ(find().rung, Rung::kShippedDatabase);
+  EXPECT_EQ(find().config, config_);
+  EXPECT_EQ(statistics_.tuned_problems, 0);
+  EXPECT_EQ(store_->trial_count(), 0);
+}
+
+TEST_F(WinnerGateTest, AWinnerThatOnlyABuiltinKernelServedIsVerifiedLater) {
+  Settings without_compiler;
+  without_compiler.host_compiler = "none";
+  launch::KernelCache builtin(without_compiler, nullptr, statistics_);
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_EQ(find(builtin).rung, Rung::kShippedDatabase);
+    EXPECT_EQ(downloads_of_find(builtin), 0);
+  }
+  EXPECT_GT(downloads_of_find(), 0);
+  EXPECT_EQ(downloads_of_find(), 0);
+}
+
+TEST_F(WinnerGateTest, AWinnerIsVerifiedAnewByEachCompilerAndDriver) {
+  find();
+  const std::string file = directory_.file("other-c++");
+  cache::write_file(file,
+                    "#!/bin/sh\n"
+                    "[ \"$1\" = --version ] && echo other 1.0 && exit\n"
+                    "exec c++ \"$@\"\n");
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  Settings settings;
+  settings.host_compiler = file;
+  launch::KernelCache other(settings, nullptr, statistics_);
+  EXPECT_GT(downloads_of_find(other), 0);
+  EXPECT_EQ(downloads_of_find(other), 0);
+  EXPECT_EQ(downloads_of_find(), 0);
+  device_.set_driver("another");
+  EXPECT_GT(downloads_of_find(), 0);
+  EXPECT_EQ(downloads_of_find(), 0);
+}
+
+TEST_F(WinnerGateTest, WhatThisMachineHasTunedIsNotVerifiedAgain) {
+  settings_.tune_policy = TunePolicy::kFirstUse;
+  store_ = cache::TuningStore::open(settings_.tuning_dir);
+  device_.set_time_ns(config_, 0.5e6);
+  EXPECT_EQ(find().rung, Rung::kTuned);
+  EXPECT_EQ(downloads_of_find(), 0);
+  EXPECT_EQ(find().config, config_);
+  settings_.tune_policy = TunePolicy::kOff;
+  problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
+  EXPECT_EQ(downloads_of_find(), 0) << "nor as a neighbour";
+  EXPECT_EQ(find().rung, Rung::kNearestShape);
+}
+
+TEST_F(WinnerGateTest, AWinnerWithWrongBitsDoesNotServeAndIsQuarantined) {
+  device_.plant(config_, Misbehaviour::kWrongBits);
+  cache::CapturedLog log;
+  EXPECT_EQ(find().config, space_.front());
+  EXPECT_EQ(log.count("comes from a database and is not used: it is quarantined: wrong_bits"), 1);
+  const auto bad = store_->find_history("fake", {}).bad_trials;
+  ASSERT_EQ(bad.size(), 1U);
+  EXPECT_EQ(bad[0].config, config_);
+  EXPECT_EQ(bad[0].verdict, cache::Verdict::kWrongBits);
+  EXPECT_EQ(downloads_of_find(), 0) << "the next process knows";
+  settings_.tune_policy = TunePolicy::kFirstUse;
+  EXPECT_EQ(find().rung, Rung::kTuned);
+}
+
+TEST_F(WinnerGateTest, ANeighbourFromElsewhereIsVerifiedForTheProblem) {
+  device_.plant(config_, Misbehaviour::kWritesAfterOutput);
+  problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
+  EXPECT_EQ(find().rung, Rung::kDefault);
+  ASSERT_EQ(store_->find_history("fake", {}).bad_trials.size(), 1U);
+  EXPECT_EQ(store_->find_history("fake", {}).bad_trials[0].verdict, cache::Verdict::kOutOfBounds);
+}
+
+TEST_F(WinnerGateTest, AWinnerThatTakesTheProcessWithItIsTriedOnce) {
+  device_.plant(config_, Misbehaviour::kCrashes);
+  EXPECT_EQ(cache::run_in_child([&] {
+              find();
+              return 0;
+            }),
+            139);
+  EXPECT_EQ(find().config, space_.front());
+  ASSERT_EQ(store_->find_history("fake", {}).bad_trials.size(), 1U);
+  EXPECT_EQ(store_->find_history("fake", {}).bad_trials[0].verdict, cache::Verdict::kDidNotFinish);
+}
+
+TEST_F(WinnerGateTest, WithoutTimeOnlyWhatWasVerifiedServes) {
+  settings_.tune_seconds = 0;
+  EXPECT_EQ(downloads_of_find(), 0);
+  EXPECT_EQ(find().config, space_.front());
+  settings_.tune_seconds = 1e-9;
+  EXPECT_EQ(find().config, space_.front());
+  EXPECT_TRUE(store_->find_history("fake", {}).bad_trials.empty());
+  settings_.tune_seconds = 2;
+  EXPECT_EQ(find().config, config_);
+  settings_.tune_seconds = 0;
+  EXPECT_EQ(find().config, config_);
+}
+
+TEST_F(WinnerGateTest, TheTimeIsForAllWinnersTogether) {
+  const std::string folder = directory_.file("many");
+  const auto many = cache::TuningStore::open(folder);
+  // Every config but the default, which needs no verification.
+  std::set<std::string> compiled = {
+      to_text(kernels::compiled_part(space_.front(), kernels::DeviceKind::kCpu))};
+  std::int64_t cols = 310;
+  for (const kernels::Config& config : kernels::config_space(
+           problem_.variant, device_.info().traits, 1, kernels::SpaceKind::kComprehensive)) {
+    if (!compiled.insert(to_text(kernels::compiled_part(config, kernels::DeviceKind::kCpu))).second)
+      continue;
+    many->record({}, winner(launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu,
+                                                 {16, cols++}),
+                            config));
+  }
+  ASSERT_GE(compiled.size(), 15U);
+  store_ = cache::TuningStore::open(settings_.tuning_dir, {.overlays = {folder + "/tuning.db"}});
+  settings_.tune_seconds = 1e-9;
+  EXPECT_EQ(find().rung, Rung::kDefault);
+  EXPECT_EQ(statistics_.compilations, 1);
+}
+
+TEST_F(WinnerGateTest, TheTimeIsForVerifyingAndTuningTogether) {
+  settings_.tune_policy = TunePolicy::kFirstUse;
+  settings_.tune_seconds = 1;
+  device_.set_driver("a newer one");  // so the winner is stale, and serves only until it is tuned
+  ASSERT_TRUE(kernels_.get(device_, problem_.variant, config_));
+  device_.delay(config_, std::chrono::milliseconds(500));
+  EXPECT_EQ(find().rung, Rung::kShippedDatabase);
+  EXPECT_EQ(statistics_.tuned_problems, 0) << "verifying it took the time";
+  device_.delay(config_, {});
+  EXPECT_EQ(find().rung, Rung::kTuned) << "by a process that need not verify it";
+}
+
+TEST_F(WinnerGateTest, AWinnerThatDoesNotCompileIsAbsent) {
+  device_.pose_as_gpu(9, 0);
+  ship(problem_, kernels::config_space(tests::float_compose(), device_.info().traits, 1,
+                                       kernels::SpaceKind::kSlim)[1]);
+  EXPECT_TRUE(explain()[1].answers);
+  Settings without_nvrtc;
+  without_nvrtc.nvrtc_path = "/nowhere";
+  launch::KernelCache kernels(without_nvrtc, nullptr, statistics_);
+  TuningConfigSource source(settings_, store_, statistics_);
+  EXPECT_EQ(source.find(problem_, device_, kernels).rung, Rung::kDefault);
+}
+
+}  // namespace
+}  // namespace dorajit::autotune

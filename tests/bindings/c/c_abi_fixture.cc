@@ -1,0 +1,207 @@
+#include "tests/bindings/c/c_abi_fixture.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "bindings/c/error_handle.h"
+#include "runtime/base/log.h"
+
+namespace dorajit::bindings {
+namespace {
+
+DLDataType data_type(ElementType type) {
+  switch (type) {
+    case ElementType::kFloat32:
+      return {kDLFloat, 32, 1};
+    case ElementType::kBfloat16:
+      return {kDLBfloat, 16, 1};
+    case ElementType::kFloat16:
+      return {kDLFloat, 16, 1};
+    case ElementType::kFloat64:
+      return {kDLFloat, 64, 1};
+    case ElementType::kAbsent:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+HostArray::HostArray(ElementType type, std::size_t count)
+    : type_(type),
+      count_(count),
+      bytes_(count * static_cast<std::size_t>(kernels::size_in_bytes(type))) {}
+
+void HostArray::set(std::size_t index, double value) {
+  std::byte* element = &bytes_.at(index * static_cast<std::size_t>(kernels::size_in_bytes(type_)));
+  auto store = [element](auto number) { std::memcpy(element, &number, sizeof number); };
+  switch (type_) {
+    case ElementType::kFloat32:
+      store(static_cast<float>(value));
+      break;
+    case ElementType::kFloat64:
+      store(value);
+      break;
+    case ElementType::kFloat16:
+      store(static_cast<_Float16>(static_cast<float>(value)));
+      break;
+    case ElementType::kBfloat16: {
+      // To nearest even; the tests store no NaN in bfloat16.
+      const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+      store(static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16));
+      break;
+    }
+    case ElementType::kAbsent:
+      break;
+  }
+}
+
+double HostArray::get(std::size_t index) const {
+  const std::byte* element =
+      &bytes_.at(index * static_cast<std::size_t>(kernels::size_in_bytes(type_)));
+  auto load = [element]<class T>(T number) {
+    std::memcpy(&number, element, sizeof number);
+    return number;
+  };
+  switch (type_) {
+    case ElementType::kFloat32:
+      return load(0.0F);
+    case ElementType::kFloat64:
+      return load(0.0);
+    case ElementType::kFloat16:
+      return static_cast<float>(load(_Float16{}));
+    case ElementType::kBfloat16:
+      return std::bit_cast<float>(static_cast<std::uint32_t>(load(std::uint16_t{})) << 16);
+    case ElementType::kAbsent:
+      break;
+  }
+  return 0;
+}
+
+void HostArray::fill(double first, double step, int period) {
+  for (std::size_t i = 0; i < count_; ++i) {
+    set(i, first + step * static_cast<double>(i % static_cast<std::size_t>(period)));
+  }
+}
+
+Tensor::Tensor(void* data, ElementType type, std::initializer_list<std::int64_t> shape)
+    : Tensor(data, type, shape, {}) {
+  tensor_.strides = nullptr;
+}
+
+Tensor::Tensor(void* data, ElementType type, std::initializer_list<std::int64_t> shape,
+               std::initializer_list<std::int64_t> strides)
+    : shape_(shape), strides_(strides) {
+  tensor_.data = data;
+  tensor_.device = {kDLCPU, 0};
+  tensor_.ndim = static_cast<int>(shape_.size());
+  tensor_.dtype = data_type(type);
+  tensor_.shape = shape_.data();
+  tensor_.strides = strides_.data();
+}
+
+Outcome take(dorajit_status status, dorajit_error* error) {
+  EXPECT_EQ(error == nullptr, status == DORAJIT_OK);
+  EXPECT_EQ(dorajit_error_status(error), status);
+  Outcome outcome{
+      .status = status, .message = dorajit_error_message(error), .log = dorajit_error_log(error)};
+  EXPECT_EQ(outcome.message.empty(), status == DORAJIT_OK);
+  dorajit_error_destroy(error);
+  return outcome;
+}
+
+Outcome compose(dorajit_engine* engine, const Tensor& lora, const Tensor& base, const Tensor& gain,
+                double scale, const Tensor& out) {
+  dorajit_error* error = nullptr;
+  const dorajit_status status = dorajit_compose(engine, nullptr, lora.get(), base.get(), gain.get(),
+                                                scale, out.get(), &error);
+  return take(status, error);
+}
+
+SampleCompose::SampleCompose(std::int64_t num_rows, std::int64_t num_cols)
+    : rows(num_rows),
+      cols(num_cols),
+      lora(ElementType::kFloat32, static_cast<std::size_t>(rows * cols)),
+      base(ElementType::kFloat32, static_cast<std::size_t>(rows * cols)),
+      gain(ElementType::kFloat32, static_cast<std::size_t>(cols)),
+      out(ElementType::kFloat32, static_cast<std::size_t>(rows * cols)) {
+  lora.fill(1, 0.5, 19);
+  base.fill(2, 0.25, 11);
+  gain.fill(0.5, 0.125, 7);
+}
+
+Outcome SampleCompose::run(dorajit_engine* engine) {
+  return compose(engine, {lora, {rows, cols}}, {base, {rows, cols}}, {gain, {cols}}, 2,
+                 {out, {rows, cols}});
+}
+
+dorajit_statistics statistics_of(const dorajit_engine* engine) {
+  dorajit_statistics statistics{};
+  statistics.struct_size = sizeof statistics;
+  EXPECT_EQ(dorajit_engine_statistics(engine, &statistics, nullptr), DORAJIT_OK);
+  return statistics;
+}
+
+float plain_compose(double lora, double base, double gain, double scale) {
+  const auto g = static_cast<float>(gain);
+  const float scaled_lora = static_cast<float>(scale) * static_cast<float>(lora);
+  return (g - 1.0F) * static_cast<float>(base) + g * scaled_lora;
+}
+
+CAbiTest::CAbiTest() {
+  folder_ = testing::TempDir() + "dorajit-c-abi-XXXXXX";
+  EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+  set_variable("DORAJIT_CACHE_DIR", cache_dir());
+  set_variable("DORAJIT_DAEMON_DIR", folder_);
+  set_variable("DORAJIT_TUNE", "off");
+  set_variable("DORAJIT_CXX", "none");
+  set_variable("DORAJIT_LOG", "off");
+}
+
+CAbiTest::~CAbiTest() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void CAbiTest::set_variable(const std::string& name, const std::optional<std::string>& value) {
+  if (value) {
+    setenv(name.c_str(), value->c_str(), 1);
+  } else {
+    unsetenv(name.c_str());
+  }
+}
+
+EngineHandle CAbiTest::make_engine(const dorajit_engine_options* options) {
+  dorajit_engine* engine = nullptr;
+  dorajit_error* error = nullptr;
+  const dorajit_status status = dorajit_engine_create(options, &engine, &error);
+  const Outcome outcome = take(status, error);
+  EXPECT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
+  return EngineHandle(engine);
+}
+
+dorajit_status fail_to_compile(dorajit_error** error) {
+  return guarded(error, [] {
+    return Status(fail(StatusCode::kCompileError, "it did not compile", "line 1: no"));
+  });
+}
+
+void log_warning(const std::string& message) {
+  set_log_level(LogLevel::kWarning);
+  log(LogLevel::kWarning, message);
+}
+
+std::string LogCapture::text() const {
+  std::string text;
+  for (const Line& line : lines_) text += line.message + "\n";
+  return text;
+}
+
+void LogCapture::receive(std::int32_t level, const char* message, void* context) {
+  static_cast<LogCapture*>(context)->lines_.push_back({level, message});
+}
+
+}  // namespace dorajit::bindings

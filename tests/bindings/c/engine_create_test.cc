@@ -1,0 +1,209 @@
+// Options, environment variables, statistics: what an engine is created from and tells of itself.
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "tests/bindings/c/c_abi_fixture.h"
+
+namespace dorajit::bindings {
+namespace {
+
+class EngineCreateTest : public CAbiTest {
+ protected:
+  EngineCreateTest() { options_.struct_size = sizeof options_; }
+
+  static Outcome create(const dorajit_engine_options* options) {
+    dorajit_engine* engine = nullptr;
+    dorajit_error* error = nullptr;
+    const dorajit_status status = dorajit_engine_create(options, &engine, &error);
+    EXPECT_EQ(engine != nullptr, status == DORAJIT_OK);
+    dorajit_engine_destroy(engine);
+    return take(status, error);
+  }
+
+  void expect_refused(const std::string& part) {
+    const Outcome outcome = create(&options_);
+    EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT);
+    EXPECT_NE(outcome.message.find(part), std::string::npos) << outcome.message;
+  }
+
+  dorajit_engine_options options_{};
+};
+
+TEST_F(EngineCreateTest, TakesNoOptions) { EXPECT_EQ(create(nullptr).message, ""); }
+
+TEST_F(EngineCreateTest, TakesEveryOption) {
+  const std::string directory = cache_dir();
+  options_.cache_dir = directory.c_str();
+  options_.tune_policy = DORAJIT_TUNE_FIRST_USE;
+  options_.tune_seconds = 0.5;
+  options_.scratch_bytes = 1 << 20;
+  options_.vouches_for_devices = 1;
+  options_.cpu_threads = 2;
+  EXPECT_EQ(create(&options_).message, "");
+}
+
+TEST_F(EngineCreateTest, TakesTheStructOfTheFirstVersion) {
+  struct FirstVersion {
+    std::array<std::byte, offsetof(dorajit_engine_options, vouches_for_devices)> bytes;
+  };
+  const auto options = std::make_unique<FirstVersion>();  // a sanitizer sees what is read behind it
+  options_.struct_size = sizeof(FirstVersion);
+  std::memcpy(options.get(), &options_, sizeof(FirstVersion));
+  EXPECT_EQ(create(reinterpret_cast<dorajit_engine_options*>(options.get())).message, "");
+}
+
+TEST_F(EngineCreateTest, NeedsAPlaceForTheEngine) {
+  dorajit_error* error = nullptr;
+  const dorajit_status status = dorajit_engine_create(nullptr, nullptr, &error);
+  const Outcome outcome = take(status, error);
+  EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT);
+  EXPECT_NE(outcome.message.find("`engine`"), std::string::npos) << outcome.message;
+}
+
+TEST_F(EngineCreateTest, FailureNullsTheEngine) {
+  auto* engine = reinterpret_cast<dorajit_engine*>(&options_);
+  options_.tune_policy = 77;
+  EXPECT_EQ(dorajit_engine_create(&options_, &engine, nullptr), DORAJIT_INVALID_ARGUMENT);
+  EXPECT_EQ(engine, nullptr);
+}
+
+TEST_F(EngineCreateTest, RefusesAStructThatDoesNotSayItsSize) {
+  options_.struct_size = 0;
+  expect_refused("sizeof(dorajit_engine_options)");
+  options_.struct_size = offsetof(dorajit_engine_options, vouches_for_devices) - 1;
+  expect_refused("`options`");
+}
+
+TEST_F(EngineCreateTest, TakesALaterStructWhoseNewFieldsAreZero) {
+  struct {
+    dorajit_engine_options known;
+    std::int64_t later[2];
+  } options{};
+  options.known.struct_size = sizeof options;
+  EXPECT_EQ(create(&options.known).message, "");
+  options.later[1] = 1;
+  const Outcome outcome = create(&options.known);
+  EXPECT_EQ(outcome.status, DORAJIT_UNSUPPORTED);
+  EXPECT_NE(outcome.message.find("`options`"), std::string::npos) << outcome.message;
+}
+
+TEST_F(EngineCreateTest, RefusesWrongOptions) {
+  options_.cache_dir = "relative/folder";
+  expect_refused("`options.cache_dir`");
+  options_.cache_dir = nullptr;
+  options_.tune_policy = 5;
+  expect_refused("`options.tune_policy`");
+  options_.tune_policy = DORAJIT_TUNE_OFF;
+  for (const double seconds : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    options_.tune_seconds = seconds;
+    expect_refused("`options.tune_seconds`");
+  }
+  options_.tune_seconds = 0;
+  options_.scratch_bytes = -1;
+  expect_refused("`options.scratch_bytes`");
+  options_.scratch_bytes = 0;
+  options_.vouches_for_devices = 2;
+  expect_refused("`options.vouches_for_devices`");
+  options_.vouches_for_devices = 0;
+  for (const std::int64_t threads : {std::int64_t{-1}, std::int64_t{1} << 32}) {
+    options_.cpu_threads = threads;
+    expect_refused("`options.cpu_threads`");
+  }
+}
+
+TEST_F(EngineCreateTest, RefusesUnknownValuesInTheEnvironment) {
+  for (const std::string name :
+       {"DORAJIT_TUNE", "DORAJIT_LOG", "DORAJIT_AUTOTUNE", "DORAJIT_TUNE_SECONDS",
+        "DORAJIT_SCRATCH_BYTES", "DORAJIT_CACHE_DIR"}) {
+    const char* before = std::getenv(name.c_str());
+    const std::optional<std::string> kept =
+        before != nullptr ? std::optional<std::string>(before) : std::nullopt;
+    set_variable(name, "banana");
+    const Outcome outcome = create(nullptr);
+    EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT) << name;
+    EXPECT_NE(outcome.message.find(name), std::string::npos) << outcome.message;
+    EXPECT_NE(outcome.message.find("banana"), std::string::npos) << outcome.message;
+    set_variable(name, kept);
+  }
+}
+
+TEST_F(EngineCreateTest, WorksWithoutAnyCacheFolder) {
+  options_.cache_dir = "";
+  const EngineHandle engine = make_engine(&options_);
+  HostArray data(ElementType::kFloat32, 8);
+  EXPECT_EQ(compose(engine.get(), {data, {8}}, {data, {8}}, {data, {8}}, 1, {data, {8}}).status,
+            DORAJIT_INVALID_ARGUMENT);  // out is also the gain
+  HostArray gain(ElementType::kFloat32, 8);
+  EXPECT_EQ(compose(engine.get(), {data, {8}}, {data, {8}}, {gain, {8}}, 1, {data, {8}}).message,
+            "");
+}
+
+TEST_F(EngineCreateTest, DestroyingNothingDoesNothing) {
+  dorajit_engine_destroy(nullptr);
+  dorajit_error_destroy(nullptr);
+}
+
+TEST_F(EngineCreateTest, StatisticsFillWhatTheCallerKnows) {
+  const EngineHandle engine = make_engine();
+  struct {
+    dorajit_statistics known;
+    std::int64_t later;
+  } statistics{};
+  statistics.known.struct_size = sizeof statistics;
+  statistics.known.trials = 99;
+  statistics.later = 99;
+  EXPECT_EQ(dorajit_engine_statistics(engine.get(), &statistics.known, nullptr), DORAJIT_OK);
+  EXPECT_EQ(statistics.known.struct_size, sizeof statistics);
+  EXPECT_EQ(statistics.known.trials, 0);
+  EXPECT_EQ(statistics.later, 0);
+}
+
+TEST_F(EngineCreateTest, StatisticsLeaveOutWhatTheFirstVersionDoesNotHave) {
+  const EngineHandle engine = make_engine();
+  struct FirstVersion {
+    std::array<std::byte, offsetof(dorajit_statistics, renewed_plans)> bytes;
+  };
+  const auto statistics = std::make_unique<FirstVersion>();  // a sanitizer sees what is written
+  const std::size_t size = sizeof(FirstVersion);
+  std::memcpy(statistics.get(), &size, sizeof size);
+  EXPECT_EQ(dorajit_engine_statistics(
+                engine.get(), reinterpret_cast<dorajit_statistics*>(statistics.get()), nullptr),
+            DORAJIT_OK);
+}
+
+TEST_F(EngineCreateTest, StatisticsRefuseWrongArguments) {
+  const EngineHandle engine = make_engine();
+  auto read = [](const dorajit_engine* from, dorajit_statistics* into) {
+    dorajit_error* error = nullptr;
+    const dorajit_status status = dorajit_engine_statistics(from, into, &error);
+    EXPECT_EQ(status, DORAJIT_INVALID_ARGUMENT);
+    return take(status, error).message;
+  };
+  dorajit_statistics statistics{};
+  EXPECT_NE(read(engine.get(), &statistics).find("sizeof(dorajit_statistics)"), std::string::npos);
+  EXPECT_NE(read(engine.get(), nullptr).find("`statistics`"), std::string::npos);
+  EXPECT_NE(read(nullptr, &statistics).find("`engine`"), std::string::npos);
+}
+
+TEST(StatusNames, AreThoseOfTheConstants) {
+  EXPECT_STREQ(dorajit_status_name(DORAJIT_OK), "OK");
+  EXPECT_STREQ(dorajit_status_name(DORAJIT_INVALID_ARGUMENT), "INVALID_ARGUMENT");
+  EXPECT_STREQ(dorajit_status_name(DORAJIT_CAPTURE_UNSAFE), "CAPTURE_UNSAFE");
+  EXPECT_STREQ(dorajit_status_name(DORAJIT_INTERNAL), "INTERNAL");
+  EXPECT_STREQ(dorajit_status_name(DORAJIT_INTERNAL + 1), "UNKNOWN");
+  EXPECT_STREQ(dorajit_status_name(-1), "UNKNOWN");
+}
+
+TEST(Version, MacrosAreTheLibrarysAndTheProjects) {
+  EXPECT_EQ(dorajit_version(), DORAJIT_VERSION_NUMBER);
+  EXPECT_EQ(
+      std::format("{}.{}.{}", DORAJIT_VERSION_MAJOR, DORAJIT_VERSION_MINOR, DORAJIT_VERSION_PATCH),
+      DORAJIT_VERSION);
+}
+
+}  // namespace
+}  // namespace dorajit::bindings

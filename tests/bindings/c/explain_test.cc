@@ -1,0 +1,208 @@
+// dorajit_explain and dorajit_explain_at: what runs for a problem, where it comes from, and that
+// this may change.
+#include <array>
+#include <utility>
+
+#include "bindings/c/engine_handle.h"
+#include "kernel_templates/config_text.h"
+#include "kernel_templates/spaces.h"
+#include "tests/bindings/c/c_abi_fixture.h"
+
+namespace dorajit::bindings {
+namespace {
+
+class ExplainTest : public CAbiTest {
+ protected:
+  static Outcome explain(dorajit_engine* engine, dorajit_explanation& explanation,
+                         const dorajit_operation* operation = dorajit_operation_find("compose")) {
+    const Tensor matrix(nullptr, ElementType::kFloat32, {7, 33});
+    const Tensor gain(nullptr, ElementType::kFloat32, {33});
+    const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
+    explanation.struct_size = sizeof explanation;
+    dorajit_error* error = nullptr;
+    const dorajit_status status =
+        dorajit_explain(engine, operation, tensors.data(), 4, &explanation, &error);
+    return take(status, error);
+  }
+
+  static Outcome warm_up(dorajit_engine* engine, std::int64_t cols = 33) {
+    const Tensor matrix(nullptr, ElementType::kFloat32, {7, cols});
+    const Tensor gain(nullptr, ElementType::kFloat32, {cols});
+    const std::array tensors = {matrix.get(), matrix.get(), gain.get(), matrix.get()};
+    dorajit_error* error = nullptr;
+    const dorajit_status status =
+        dorajit_warmup(engine, dorajit_operation_find("compose"), tensors.data(), 4, &error);
+    return take(status, error);
+  }
+
+  static dorajit_explanation plan_of(const dorajit_engine* engine, std::int64_t index) {
+    dorajit_explanation plan{};
+    plan.struct_size = sizeof plan;
+    dorajit_error* error = nullptr;
+    const dorajit_status status = dorajit_explain_at(engine, index, &plan, &error);
+    EXPECT_EQ(take(status, error).message, "");
+    return plan;
+  }
+};
+
+TEST_F(ExplainTest, NothingIsReadyBeforeTheFirstCall) {
+  const EngineHandle engine = make_engine();
+  dorajit_explanation explanation{};
+  ASSERT_EQ(explain(engine.get(), explanation).message, "");
+  EXPECT_STREQ(explanation.problem, "");
+  EXPECT_STREQ(explanation.config, "");
+  EXPECT_STREQ(explanation.source, "");
+  EXPECT_EQ(statistics_of(engine.get()).builtin_kernels, 0);
+}
+
+TEST_F(ExplainTest, NamesProblemConfigAndSource) {
+  const EngineHandle engine = make_engine();
+  ASSERT_EQ(warm_up(engine.get()).message, "");
+  dorajit_explanation explanation{};
+  ASSERT_EQ(explain(engine.get(), explanation).message, "");
+  EXPECT_STREQ(explanation.problem, "compose/f32,f32,f32,f32/v1/c33/r3");
+  EXPECT_TRUE(kernels::parse_config(explanation.config)) << explanation.config;
+  EXPECT_STREQ(explanation.source, "default");
+}
+
+TEST_F(ExplainTest, PlansAreThoseOfEveryProblemInTheirOrder) {
+  const EngineHandle engine = make_engine();
+  EXPECT_STREQ(plan_of(engine.get(), 0).problem, "");
+  for (const std::int64_t cols : {33, 65, 33}) ASSERT_EQ(warm_up(engine.get(), cols).message, "");
+  const dorajit_explanation first = plan_of(engine.get(), 0);
+  dorajit_explanation explanation{};
+  ASSERT_EQ(explain(engine.get(), explanation).message, "");
+  EXPECT_STREQ(first.problem, explanation.problem);
+  EXPECT_STREQ(first.config, explanation.config);
+  EXPECT_STREQ(first.source, "default");
+  EXPECT_EQ(first.device.device_type, kDLCPU);
+  EXPECT_EQ(first.device.device_id, 0);
+  EXPECT_TRUE(std::string_view(first.fingerprint).starts_with("cpu/")) << first.fingerprint;
+  EXPECT_EQ(first.renewals, 0);
+  EXPECT_STREQ(plan_of(engine.get(), 1).problem, "compose/f32,f32,f32,f32/v1/c65/r3");
+  EXPECT_STREQ(plan_of(engine.get(), 2).problem, "");
+  EXPECT_STREQ(plan_of(engine.get(), 2).fingerprint, "");
+}
+
+TEST_F(ExplainTest, PlansRefuseWrongArguments) {
+  const EngineHandle engine = make_engine();
+  ASSERT_EQ(warm_up(engine.get()).message, "");
+  dorajit_explanation plan{};
+  plan.struct_size = sizeof plan;
+  const auto refused = [&](const dorajit_engine* of, std::int64_t index,
+                           dorajit_explanation* into) {
+    dorajit_error* error = nullptr;
+    const dorajit_status status = dorajit_explain_at(of, index, into, &error);
+    EXPECT_EQ(status, DORAJIT_INVALID_ARGUMENT);
+    return take(status, error).message;
+  };
+  EXPECT_NE(refused(nullptr, 0, &plan).find("`engine`"), std::string::npos);
+  EXPECT_NE(refused(engine.get(), 0, nullptr).find("`explanation`"), std::string::npos);
+  EXPECT_NE(refused(engine.get(), -1, &plan).find("`index` is -1"), std::string::npos);
+  plan.struct_size = 8;
+  EXPECT_NE(refused(engine.get(), 0, &plan).find("sizeof(dorajit_explanation)"), std::string::npos);
+}
+
+TEST_F(ExplainTest, AnOlderCallersStructIsFilledAsFarAsItGoes) {
+  const EngineHandle engine = make_engine();
+  ASSERT_EQ(warm_up(engine.get()).message, "");
+  dorajit_explanation plan{};
+  plan.struct_size = offsetof(dorajit_explanation, fingerprint);
+  plan.renewals = -1;
+  dorajit_error* error = nullptr;
+  ASSERT_EQ(dorajit_explain_at(engine.get(), 0, &plan, &error), DORAJIT_OK);
+  EXPECT_STREQ(plan.source, "default");
+  EXPECT_EQ(plan.fingerprint, nullptr);
+  EXPECT_EQ(plan.renewals, -1);
+}
+
+TEST_F(ExplainTest, ATunedWinnerIsFoundInTheDatabaseByTheNextEngine) {
+  set_variable("DORAJIT_CXX", std::nullopt);
+  set_variable("DORAJIT_TUNE", "first_use");
+  set_variable("DORAJIT_TUNE_SECONDS", "0.1");
+  std::string tuned;
+  for (const std::string source : {"tuned", "user database"}) {
+    const EngineHandle engine = make_engine();
+    ASSERT_EQ(warm_up(engine.get()).message, "");
+    dorajit_explanation explanation{};
+    ASSERT_EQ(explain(engine.get(), explanation).message, "");
+    EXPECT_EQ(explanation.source, source);
+    if (tuned.empty()) tuned = explanation.config;
+    EXPECT_EQ(explanation.config, tuned);
+  }
+}
+
+TEST_F(ExplainTest, RefusesWrongArguments) {
+  const EngineHandle engine = make_engine();
+  dorajit_explanation explanation{};
+  EXPECT_NE(explain(nullptr, explanation).message.find("`engine`"), std::string::npos);
+  EXPECT_NE(explain(engine.get(), explanation, nullptr).message.find("`operation`"),
+            std::string::npos);
+  const auto refused = [&](dorajit_explanation* into) {
+    dorajit_error* error = nullptr;
+    const dorajit_status status =
+        dorajit_explain(engine.get(), dorajit_operation_find("compose"), nullptr, 4, into, &error);
+    EXPECT_EQ(status, DORAJIT_INVALID_ARGUMENT);
+    return take(status, error).message;
+  };
+  EXPECT_NE(refused(&explanation).find("0 are given"), std::string::npos);
+  EXPECT_NE(refused(nullptr).find("`explanation`"), std::string::npos);
+  explanation.struct_size = 8;
+  EXPECT_NE(refused(&explanation).find("sizeof(dorajit_explanation)"), std::string::npos);
+}
+
+// Answers with the default config, and with a winner from the database once that has arrived.
+class ArrivingWinner final : public launch::ConfigSource {
+ public:
+  launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
+                            launch::KernelCache&) override {
+    problem_ = problem;
+    device_ = &device;
+    return {.config = kernels::default_config(problem.variant, device.info().traits,
+                                              problem.vector_width),
+            .rung = has_arrived_ ? launch::Rung::kUserDatabase : launch::Rung::kDefault};
+  }
+  void set_listener(Listener listener) override { listener_ = std::move(listener); }
+
+  void arrive() {
+    has_arrived_ = true;
+    look_again();
+  }
+  void look_again() { listener_(problem_, *device_); }
+
+ private:
+  bool has_arrived_ = false;
+  launch::Problem problem_;
+  device::Device* device_ = nullptr;
+  Listener listener_;
+};
+
+TEST_F(ExplainTest, AWinnerThatArrivesLaterIsCountedAndExplained) {
+  auto source = std::make_unique<ArrivingWinner>();
+  ArrivingWinner& winner = *source;
+  Settings settings;
+  settings.host_compiler = "none";
+  const EngineHandle engine(new dorajit_engine(
+      settings, {.store = nullptr,
+                 .engine = std::make_unique<dorajit::Engine>(
+                     settings, std::make_unique<Statistics>(), nullptr, std::move(source))}));
+  ASSERT_EQ(warm_up(engine.get()).message, "");
+  dorajit_explanation before{};
+  ASSERT_EQ(explain(engine.get(), before).message, "");
+  EXPECT_STREQ(before.source, "default");
+  EXPECT_EQ(statistics_of(engine.get()).renewed_plans, 0);
+
+  winner.arrive();
+  dorajit_explanation after{};
+  ASSERT_EQ(explain(engine.get(), after).message, "");
+  EXPECT_STREQ(after.source, "user database");
+  EXPECT_EQ(statistics_of(engine.get()).renewed_plans, 1);
+  EXPECT_STREQ(before.source, "default") << "strings live as long as the engine";
+  winner.look_again();
+  EXPECT_STREQ(plan_of(engine.get(), 0).source, "user database");
+  EXPECT_EQ(plan_of(engine.get(), 0).renewals, 1) << "the second look-up has changed nothing";
+  EXPECT_EQ(statistics_of(engine.get()).renewed_plans, 1);
+}
+
+}  // namespace
+}  // namespace dorajit::bindings

@@ -1,0 +1,85 @@
+#include "cache/records/launch_journal.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace dorajit::cache {
+namespace {
+
+class LaunchJournalTest : public testing::Test {
+ protected:
+  LaunchJournalTest() {
+    char name[] = "/tmp/dorajit-journal-XXXXXX";
+    directory_ = ::mkdtemp(name);
+  }
+  ~LaunchJournalTest() override { std::filesystem::remove_all(directory_); }
+
+  // A process that runs `work`.
+  template <class Work>
+  static pid_t fork_child(Work work) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      work();
+      ::_exit(0);
+    }
+    return child;
+  }
+
+  static void wait_for(pid_t child) { ::waitpid(child, nullptr, 0); }
+
+  std::string directory_;
+};
+
+TEST_F(LaunchJournalTest, WhatWasLeftIsNoCasualty) {
+  const kernels::Config config{{kernels::kColumnsOfProgram, 7}};
+  wait_for(fork_child([&] {
+    auto* journal = LaunchJournal::open(directory_).release();  // no orderly end
+    journal->enter("scope", "problem", config);
+    journal->leave();
+  }));
+  EXPECT_TRUE(LaunchJournal::open(directory_)->casualties("scope").empty());
+}
+
+TEST_F(LaunchJournalTest, WhatADeadProcessEnteredIsOneUntilItIsForgotten) {
+  const kernels::Config config{{kernels::kColumnsOfProgram, 7}};
+  wait_for(fork_child(
+      [&] { LaunchJournal::open(directory_).release()->enter("scope", "problem", config); }));
+  const auto journal = LaunchJournal::open(directory_);
+  EXPECT_EQ(journal->casualties("scope"), std::vector{config});
+  EXPECT_TRUE(journal->casualties("another scope").empty());
+  journal->forget("another scope", std::vector{config});
+  journal->forget("scope", std::vector{kernels::Config{{kernels::kColumnsOfProgram, 8}}});
+  EXPECT_EQ(journal->casualties("scope"), std::vector{config});
+  journal->forget("scope", std::vector{config});
+  EXPECT_TRUE(journal->casualties("scope").empty());
+}
+
+TEST_F(LaunchJournalTest, WhatALivingProcessEnteredIsNone) {
+  const auto other = LaunchJournal::open(directory_);
+  other->enter("scope", "problem", {});
+  const auto journal = LaunchJournal::open(directory_);
+  EXPECT_TRUE(journal->casualties("scope").empty());
+  journal->forget("scope", std::vector<kernels::Config>(1));
+  EXPECT_FALSE(std::filesystem::is_empty(directory_ + "/journal"));
+  other->leave();
+}
+
+TEST_F(LaunchJournalTest, AnEntryThatIsCutOffIsPassedOverAndRemoved) {
+  std::filesystem::create_directories(directory_ + "/journal");
+  const std::string path = directory_ + "/journal/1-1-1.entry";
+  FILE* file = std::fopen(path.c_str(), "w");
+  std::fputs("dorajit launch journal 1\nscope\npro", file);
+  std::fclose(file);
+  EXPECT_TRUE(LaunchJournal::open(directory_)->casualties("scope").empty());
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace dorajit::cache
