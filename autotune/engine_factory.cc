@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 #include "autotune/sources/locked_config_source.h"
 #include "autotune/sources/recording_config_source.h"
 #include "autotune/sources/tuning_config_source.h"

@@ -1,6 +1,6 @@
 """Draws a chart of what layers.py measured: DoRA over LoRA. Needs matplotlib.
 
-    python3 plot_layers.py results/h200/layers.json --out results/h200/layers.png
+    python3 plot_layers.py results/h100/layers.json --out results/h100/layers.png
 
 A column for each type of adapters, checkpointed and not; by rank the time of a training step, of a forward pass without
 gradients, the host's time and the peak of memory, each over that of PEFT's LoRA in the same run.

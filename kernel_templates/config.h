@@ -26,11 +26,11 @@ struct Tunable {
 // no tunables, and no template takes it.
 class Config {
  public:
-  static constexpr std::size_t kMostTunables = 8;
+  static constexpr std::size_t kMaxTunables = 8;
 
   constexpr Config() = default;
 
-  // In the template's order, each mark once; at most kMostTunables.
+  // In the template's order, each mark once; at most kMaxTunables.
   constexpr Config(std::initializer_list<Tunable> tunables) {
     for (const Tunable& tunable : tunables) append(tunable);
   }
@@ -59,7 +59,7 @@ class Config {
   friend constexpr bool operator==(const Config&, const Config&) = default;
 
  private:
-  std::array<Tunable, kMostTunables> tunables_{};
+  std::array<Tunable, kMaxTunables> tunables_{};
   std::size_t count_ = 0;
 };
 

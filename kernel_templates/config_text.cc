@@ -41,7 +41,7 @@ std::optional<Config> parse_config(std::string_view text) {
     }
     const auto tunable = take_tunable(rest);
     if (!tunable || has(config, tunable->mark) ||
-        config.tunables().size() == Config::kMostTunables) {
+        config.tunables().size() == Config::kMaxTunables) {
       return std::nullopt;
     }
     config.append(*tunable);

@@ -8,7 +8,7 @@
 namespace dorajit::kernels {
 namespace {
 
-constexpr std::int64_t kMostChannels = 256;
+constexpr std::int64_t kMaxChannels = 256;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ Sizes with_derived(const Variant& variant, Sizes sizes) {
       sizes[i] = sizes[static_cast<std::size_t>(dimensions[i].columns)];
     } else {
       const std::int64_t rows = sizes[static_cast<std::size_t>(dimensions[i].rows)];
-      sizes[i] = std::min(rows & -rows, kMostChannels);
+      sizes[i] = std::min(rows & -rows, kMaxChannels);
     }
   }
   return sizes;

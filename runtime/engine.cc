@@ -8,8 +8,8 @@
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
+#include "runtime/base/fork_guard.h"
 #include "runtime/base/log.h"
-#include "runtime/base/work_in_progress.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/launch/size_limit.h"
@@ -75,7 +75,7 @@ Result<launch::ReadyKernel> ready_kernel(launch::KernelCache& kernels, const Pro
 }
 
 bool differs(const launch::ConfigAnswer& one, const launch::ConfigAnswer& other) {
-  return one.config != other.config || one.rung != other.rung;
+  return one.config != other.config || one.origin != other.origin;
 }
 
 }  // namespace
@@ -96,13 +96,13 @@ Engine::Engine(Settings settings, std::unique_ptr<Statistics> statistics,
 Engine::~Engine() { configs_->close(); }
 
 Result<device::Device*> Engine::device(const DeviceId& id) {
-  if (id.ordinal < 0 || id.ordinal >= kMostDevices) {
+  if (id.ordinal < 0 || id.ordinal >= kMaxDevices) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("device ordinal {} is out of range", id.ordinal));
   }
   const std::size_t slot = slot_of(id);
   if (device::Device* opened = opened_[slot].load(std::memory_order_acquire)) return opened;
-  const WorkInProgress work(Work::kPreparing);
+  const ForkGuard work(Work::kPreparing);
   const std::scoped_lock lock(devices_mutex_);
   if (devices_[slot] == nullptr) {
     if (id.kind == DeviceKind::kCpu) {
@@ -125,7 +125,7 @@ Status Engine::run(const launch::Call& call, device::Stream stream) {
   const Problem problem = launch::make_problem(variant, sizes, call.operands);
 
   DORAJIT_ASSIGN(device::Device * device, this->device(first.device));
-  if (!settings_.vouches_for_devices) DORAJIT_TRY(check_pointers(call, checked, *device));
+  if (!settings_.trust_device_pointers) DORAJIT_TRY(check_pointers(call, checked, *device));
   DORAJIT_ASSIGN(const LaunchPlan* plan, find_plan(problem, first.device, *device, stream));
   const kernels::KernelArguments arguments = make_arguments(call, sizes);
   DORAJIT_TRY(device->launch(*plan->kernel, plan->answer.config, arguments, stream));
@@ -138,7 +138,7 @@ Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const Device
                                             device::Device& device, device::Stream stream) {
   const launch::PlanKey key = launch::make_plan_key(problem, id);
   if (const LaunchPlan* plan = plans_.find(key)) return plan;
-  const WorkInProgress work(Work::kPreparing);
+  const ForkGuard work(Work::kPreparing);
   if (device.is_capturing(stream)) {
     if (const LaunchPlan* plan = plans_.find_substitute(problem, device)) return plan;
     return fail(
@@ -155,7 +155,7 @@ Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const Device
 Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Problem& problem,
                                             device::Device& device, bool anew) {
   DORAJIT_TRY(launch::check_size(problem));
-  const WorkInProgress work(Work::kPreparing);
+  const ForkGuard work(Work::kPreparing);
   const auto turn = making_.take_turn(key);
   const LaunchPlan* const present = plans_.find(key);
   if (present != nullptr && !anew) return present;
@@ -169,7 +169,7 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
     log_once(LogLevel::kWarning, to_text(problem),
              std::format("config {} of {} cannot be used, the default runs instead: {}",
                          to_text(answer.config), to_text(problem), ready.error().message));
-    answer = {.config = fallback, .rung = launch::Rung::kDefault};
+    answer = {.config = fallback, .origin = launch::ConfigOrigin::kDefault};
     ready = kernels_.get(device, problem.variant, fallback);
     DORAJIT_TRY(ready);
   }
@@ -210,7 +210,7 @@ Result<const LaunchPlan*> Engine::find_ready(const launch::Call& call) const {
 
 const LaunchPlan* Engine::plan(std::size_t number) const {
   // A fork while the table is read leaves its lock behind, as any other work does.
-  const WorkInProgress work(Work::kPreparing);
+  const ForkGuard work(Work::kPreparing);
   return plans_.at(number);
 }
 

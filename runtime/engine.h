@@ -73,7 +73,7 @@ class Engine {
                                               const launch::DeviceId& id, device::Device& device,
                                               device::Stream stream);
 
-  static constexpr int kMostDevices = 64;
+  static constexpr int kMaxDevices = 64;
 
   const Settings settings_;
   const std::unique_ptr<Statistics> statistics_;
@@ -81,8 +81,8 @@ class Engine {
 
   // Devices come first, so that they outlive the kernels that were loaded on them.
   std::mutex devices_mutex_;
-  std::array<std::unique_ptr<device::Device>, kMostDevices + 1> devices_;  // under devices_mutex_
-  std::array<std::atomic<device::Device*>, kMostDevices + 1> opened_{};
+  std::array<std::unique_ptr<device::Device>, kMaxDevices + 1> devices_;  // under devices_mutex_
+  std::array<std::atomic<device::Device*>, kMaxDevices + 1> opened_{};
 
   launch::KernelCache kernels_;
   launch::PlanTable plans_;

@@ -19,7 +19,7 @@
 #include "autotune/engine_factory.h"
 #include "autotune/service/daemon/daemon.h"
 #include "autotune/service/daemon/process_memory.h"
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 #include "runtime/base/settings.h"
 
 namespace dorajit::daemon {

@@ -22,8 +22,8 @@ using autotune::protocol::Failed;
 using autotune::protocol::Tuned;
 using autotune::protocol::TuneRequest;
 using kernels::DeviceKind;
+using launch::ConfigOrigin;
 using launch::DeviceId;
-using launch::Rung;
 
 // The device of this machine with that fingerprint.
 std::optional<DeviceId> find_device(Engine& engine, const std::string& fingerprint) {
@@ -60,8 +60,8 @@ Answer tune(Engine& engine, const TuneRequest& request) {
   if (!id) return failed("this machine has no such device");
   const auto answer = engine.prepare(*problem, *id);
   if (!answer) return failed(answer.error().message.substr(0, 1000));
-  if (answer->rung == Rung::kTuned || answer->rung == Rung::kUserDatabase ||
-      answer->rung == Rung::kShippedDatabase) {
+  if (answer->origin == ConfigOrigin::kTuned || answer->origin == ConfigOrigin::kUserDatabase ||
+      answer->origin == ConfigOrigin::kShippedDatabase) {
     return Tuned{.problem = request.problem,
                  .device = request.device,
                  .config = to_text(answer->config),

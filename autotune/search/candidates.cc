@@ -18,7 +18,7 @@ namespace {
 using cache::Verdict;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostCompilers = 8;
+constexpr int kMaxCompilers = 8;
 
 void make_kernel(Candidate& candidate, const launch::Problem& problem, device::Device& device,
                  launch::KernelCache& kernels) {
@@ -76,7 +76,7 @@ void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& pro
     }
   };
   const auto helpers =
-      std::min<std::size_t>({candidates.size(), static_cast<std::size_t>(kMostCompilers),
+      std::min<std::size_t>({candidates.size(), static_cast<std::size_t>(kMaxCompilers),
                              std::max<std::size_t>(1, std::thread::hardware_concurrency())});
   std::vector<std::thread> threads;
   threads.reserve(helpers);

@@ -11,10 +11,10 @@
 namespace dorajit::autotune {
 namespace {
 
-constexpr int kMostRepeats = 200;
-constexpr std::int64_t kMostSettlingLaunches = 32;
+constexpr int kMaxRepeats = 200;
+constexpr std::int64_t kMaxSettlingLaunches = 32;
 constexpr double kColdFactor = 3.0;  // of the cache's size, so that nothing survives in it
-constexpr std::int64_t kMostSetsOnCpu = 8192;
+constexpr std::int64_t kMaxSetsOnCpu = 8192;
 
 }  // namespace
 
@@ -35,8 +35,7 @@ class RoundSampler::Candidate {
     double once = 1.0;
     for (int i = 0; i < 2 && status_; ++i) once = std::max(sample(device), 1.0);
     if (!status_) return;
-    repeats_ =
-        std::clamp(static_cast<int>(std::ceil(sample_seconds * 1e9 / once)), 1, kMostRepeats);
+    repeats_ = std::clamp(static_cast<int>(std::ceil(sample_seconds * 1e9 / once)), 1, kMaxRepeats);
     sample(device);
   }
 
@@ -129,7 +128,7 @@ std::int64_t sets_for_cold_cache(const device::DeviceInfo& device, std::int64_t 
   const std::int64_t affordable = budget_bytes / std::max<std::int64_t>(set_bytes, 1);
   // On a GPU the cache is filled anew before each sample, which uses no set twice.
   const std::int64_t most =
-      device.traits.kind == kernels::DeviceKind::kCpu ? kMostSetsOnCpu : kMostRepeats;
+      device.traits.kind == kernels::DeviceKind::kCpu ? kMaxSetsOnCpu : kMaxRepeats;
   const std::int64_t sets =
       std::min({static_cast<std::int64_t>(std::ceil(wanted)) + 1, affordable, most});
   return std::max<std::int64_t>(sets, 1);
@@ -138,7 +137,7 @@ std::int64_t sets_for_cold_cache(const device::DeviceInfo& device, std::int64_t 
 int launches_to_settle(const device::DeviceInfo& device, std::int64_t set_bytes) {
   if (device.traits.kind == kernels::DeviceKind::kCpu) return 0;
   const std::int64_t launches = device.cache_bytes / std::max<std::int64_t>(set_bytes, 1) + 1;
-  return static_cast<int>(std::min(launches, kMostSettlingLaunches));
+  return static_cast<int>(std::min(launches, kMaxSettlingLaunches));
 }
 
 }  // namespace dorajit::autotune

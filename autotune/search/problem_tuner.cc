@@ -25,8 +25,8 @@ using launch::ReadyKernel;
 // A CPU is a hundred times slower than a GPU: a few times its cache is cold, and soon done.
 constexpr std::int64_t kCpuCachesOfScratch = 8;
 // Of the budget.
-constexpr double kCompilingShare = 0.5;        // of the comprehensive space, at most
-constexpr double kLeastMeasuringShare = 0.25;  // however long compiling and verifying took
+constexpr double kCompilingShare = 0.5;      // of the comprehensive space, at most
+constexpr double kMinMeasuringShare = 0.25;  // however long compiling and verifying took
 
 using Clock = std::chrono::steady_clock;
 
@@ -72,7 +72,7 @@ void verify_untimed(std::vector<Candidate>& candidates, Verifier& verifier,
 void verify_timed(std::vector<Candidate>& candidates, Verifier& verifier,
                   const FirstLaunches& launches) {
   for (Candidate& candidate : candidates) {
-    if (candidate.kernel && candidate.result.samples >= cache::kLeastSamples) {
+    if (candidate.kernel && candidate.result.samples >= cache::kMinSamples) {
       verify(candidate, verifier, launches);
     }
   }
@@ -174,10 +174,10 @@ std::unexpected<Error> default_is_broken(const launch::Problem& problem, const C
 
 // The configs that did not let an earlier process go on, of this space or another. Not the default,
 // which callers run with or without a tuning.
-std::vector<kernels::Config> casualties_of(const FirstLaunches& launches) {
+std::vector<kernels::Config> crashed_configs_of(const FirstLaunches& launches) {
   std::vector<kernels::Config> found;
   if (launches.journal == nullptr) return found;
-  for (const kernels::Config& config : launches.journal->casualties(launches.session.scope)) {
+  for (const kernels::Config& config : launches.journal->crashed_configs(launches.session.scope)) {
     if (config == launches.session.default_config() ||
         std::ranges::find(found, config) != found.end())
       continue;
@@ -234,7 +234,7 @@ Result<Candidate*> choose(std::vector<Candidate>& candidates, Verifier& verifier
   // What computed wrong bits only after a while has beaten nobody.
   while (standard.kernel && tournament.winner() != 0 && !competing[tournament.winner()]->kernel) {
     tournament.disqualify_challenger();
-    play(tournament, sampler, seconds * kLeastMeasuringShare);
+    play(tournament, sampler, seconds * kMinMeasuringShare);
     note_measurements(competing, tournament, sampler);
     verify_timed(candidates, verifier, launches);
   }
@@ -261,9 +261,9 @@ std::expected<TuneResult, TuneFailure> tune_problem(
                : start +
                      std::chrono::duration_cast<Clock::duration>(Seconds(limits.seconds * share));
   };
-  const std::vector<kernels::Config> casualties = casualties_of(launches);
+  const std::vector<kernels::Config> crashed_configs = crashed_configs_of(launches);
   std::vector<kernels::Config> left_out = session.quarantined;
-  left_out.insert(left_out.end(), casualties.begin(), casualties.end());
+  left_out.insert(left_out.end(), crashed_configs.begin(), crashed_configs.end());
   std::vector<Candidate> candidates;
   for (const kernels::Config& config :
        choose_configs(session.space, session.space_kind, left_out, limits.candidates)) {
@@ -282,11 +282,10 @@ std::expected<TuneResult, TuneFailure> tune_problem(
     return default_is_broken(problem, standard, checked);
   }
   make_kernels(candidates, problem, device, kernels, until(kCompilingShare), progress);
-  verify_untimed(candidates, verifier, launches, until(1 - kLeastMeasuringShare));
+  verify_untimed(candidates, verifier, launches, until(1 - kMinMeasuringShare));
 
   const Seconds spent = Clock::now() - start;
-  const double left =
-      std::max(limits.seconds * kLeastMeasuringShare, limits.seconds - spent.count());
+  const double left = std::max(limits.seconds * kMinMeasuringShare, limits.seconds - spent.count());
   std::vector<TrialResult> misbehaved = caught(candidates);
   const auto chosen = choose(candidates, verifier, launches, device, shape, left);
   if (!chosen) return std::unexpected(TuneFailure(chosen.error(), std::move(misbehaved)));
@@ -296,13 +295,13 @@ std::expected<TuneResult, TuneFailure> tune_problem(
                     .winner_ns = winner->result.median_ns,
                     .default_ns = standard.result.median_ns};
   for (const Candidate& candidate : candidates) result.trials.push_back(candidate.result);
-  for (const kernels::Config& config : casualties) {
+  for (const kernels::Config& config : crashed_configs) {
     result.trials.push_back({.config = config, .verdict = Verdict::kDidNotFinish});
   }
   statistics.tuned_problems.fetch_add(1, std::memory_order_relaxed);
   statistics.trials.fetch_add(static_cast<std::int64_t>(candidates.size()),
                               std::memory_order_relaxed);
-  if (standard.result.samples < cache::kLeastSamples) {
+  if (standard.result.samples < cache::kMinSamples) {
     return not_compared(session, limits, std::move(result.trials));
   }
   return result;

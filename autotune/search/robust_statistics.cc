@@ -48,7 +48,7 @@ Estimate trimmed_mean(std::span<const double> samples) {
   }
   const auto left = static_cast<double>(count - 2 * cut);
   Estimate estimate{.mean = kept / left, .standard_error = std::numeric_limits<double>::infinity()};
-  if (count < static_cast<std::size_t>(cache::kLeastSamples)) return estimate;
+  if (count < static_cast<std::size_t>(cache::kMinSamples)) return estimate;
   winsorized /= static_cast<double>(count);
   double squares = 0;
   for (const double sample : sorted) {

@@ -16,7 +16,7 @@ double median_absolute_deviation(std::span<const double> samples);
 // A mean that outliers do not move, and how uncertain it is.
 struct Estimate {
   double mean = 0;
-  double standard_error = 0;  // infinite for fewer than kLeastSamples samples
+  double standard_error = 0;  // infinite for fewer than kMinSamples samples
 };
 
 // The mean of what is left without the sixth of the samples that is lowest and the one that is

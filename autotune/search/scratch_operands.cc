@@ -134,7 +134,7 @@ ScratchOperands::ScratchOperands(device::Device& device, const kernels::Variant&
 Result<std::int64_t> scratch_budget(std::int64_t scratch_bytes, device::Device& device) {
   if (scratch_bytes > 0) return scratch_bytes;
   DORAJIT_ASSIGN(const std::int64_t free, device.free_memory());
-  return std::min(kMostScratchBytes, free / 4);
+  return std::min(kMaxScratchBytes, free / 4);
 }
 
 ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,

@@ -23,10 +23,10 @@ struct ScratchShape {
 };
 
 // What scratch operands take at most, unless the settings say otherwise.
-inline constexpr std::int64_t kMostScratchBytes = std::int64_t{2} << 30;
+inline constexpr std::int64_t kMaxScratchBytes = std::int64_t{2} << 30;
 
 // Bytes that scratch operands may take: what the settings say, or for 0, a quarter of the device's
-// free memory, and kMostScratchBytes at most.
+// free memory, and kMaxScratchBytes at most.
 Result<std::int64_t> scratch_budget(std::int64_t scratch_bytes, device::Device& device);
 
 // The largest sizes of the problem, with bucketed ones halved until one set takes at most `bytes`;

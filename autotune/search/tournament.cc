@@ -14,20 +14,20 @@ namespace {
 constexpr double kFirstPrecision = 0.02;
 constexpr double kLastPrecision = 0.007;
 constexpr std::size_t kFirstRounds = 5;
-constexpr std::size_t kMostLeastRounds = 40;
-constexpr std::size_t kMostRounds = 400;
+constexpr std::size_t kMaxLeastRounds = 40;
+constexpr std::size_t kMaxRounds = 400;
 
 // Three standard errors of a duel are then less than half of a gain of 5%.
 constexpr double kDuelPrecision = 0.008;
-constexpr std::size_t kLeastDuelRounds = 24;
-constexpr std::size_t kMostDuelRounds = 800;
+constexpr std::size_t kMinDuelRounds = 24;
+constexpr std::size_t kMaxDuelRounds = 800;
 
 // Before anything is known of a candidate's usual times, no round is called disturbed; and a
 // neighbour that stays is part of what is measured.
 constexpr std::size_t kRoundsToKnow = 5;
 // Sorting the samples of hundreds of candidates takes time too, and waits in between.
 constexpr std::size_t kRoundsBetweenLooks = 5;
-constexpr int kMostRejectedInARow = 8;
+constexpr int kMaxRejectedInARow = 8;
 
 }  // namespace
 
@@ -37,7 +37,7 @@ Tournament::Tournament(std::size_t candidates) : records_(candidates), running_(
 }
 
 bool Tournament::reject(std::span<const double> samples) {
-  if (rounds() < kRoundsToKnow || rejected_in_a_row_ >= kMostRejectedInARow) return false;
+  if (rounds() < kRoundsToKnow || rejected_in_a_row_ >= kMaxRejectedInARow) return false;
   std::vector<double> known;
   std::vector<UsualTime> usual;
   for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -100,12 +100,12 @@ std::vector<double> Tournament::log_ratios() const {
 bool Tournament::stage_is_decided() const {
   if (is_over_) return true;
   if (is_last_stage()) {
-    if (rounds() < kLeastDuelRounds) return false;
-    return !is_duel() || rounds() >= kMostDuelRounds ||
+    if (rounds() < kMinDuelRounds) return false;
+    return !is_duel() || rounds() >= kMaxDuelRounds ||
            trimmed_mean(log_ratios()).standard_error <= kDuelPrecision;
   }
-  const std::size_t least = std::min(kFirstRounds << std::min(stage_, 8), kMostLeastRounds);
-  if (rounds() >= kMostRounds) return true;
+  const std::size_t least = std::min(kFirstRounds << std::min(stage_, 8), kMaxLeastRounds);
+  if (rounds() >= kMaxRounds) return true;
   if (rounds() < least || rounds() % kRoundsBetweenLooks != 0) return false;
   std::vector<double> errors;
   for (const std::size_t candidate : running_) {
@@ -117,7 +117,7 @@ bool Tournament::stage_is_decided() const {
 
 bool Tournament::stage_owes_rounds() const {
   if (is_over_) return false;
-  return rounds() < static_cast<std::size_t>(is_last_stage() ? cache::kLeastSamples : 1);
+  return rounds() < static_cast<std::size_t>(is_last_stage() ? cache::kMinSamples : 1);
 }
 
 void Tournament::rank_challengers() {
@@ -160,7 +160,7 @@ void Tournament::disqualify_challenger() {
 
 void Tournament::promote_runner_up() {
   if (beaten_.empty()) {
-    is_over_ = rounds() >= static_cast<std::size_t>(cache::kLeastSamples);
+    is_over_ = rounds() >= static_cast<std::size_t>(cache::kMinSamples);
     return;
   }
   running_.push_back(beaten_.back());
@@ -169,7 +169,7 @@ void Tournament::promote_runner_up() {
 }
 
 std::optional<cache::Duel> Tournament::duel() const {
-  if (!is_duel() || rounds() < static_cast<std::size_t>(cache::kLeastSamples)) return std::nullopt;
+  if (!is_duel() || rounds() < static_cast<std::size_t>(cache::kMinSamples)) return std::nullopt;
   const Estimate ratio = trimmed_mean(log_ratios());
   return cache::Duel{.log_ratio = ratio.mean, .standard_error = ratio.standard_error};
 }

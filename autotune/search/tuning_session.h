@@ -1,4 +1,4 @@
-// What the ladder, the gate, the tuner and the record share of one problem on one device.
+// What the fallback chain, the gate, the tuner and the record share of one problem on one device.
 #pragma once
 
 #include <chrono>
@@ -40,7 +40,7 @@ struct TuningSession {
   // tuned.
   Seconds time_left{0};
   // How long a look-up may wait for the database.
-  cache::Patience patience = cache::Patience::kShort;
+  cache::LockWait patience = cache::LockWait::kShort;
   std::vector<kernels::Config> quarantined{};  // by any look-up so far: not to be tried again
   std::vector<kernels::Config> rejected{};     // could not be verified; answer nowhere
 };

@@ -11,7 +11,7 @@ namespace dorajit::autotune {
 namespace {
 
 using launch::ConfigAnswer;
-using launch::Rung;
+using launch::ConfigOrigin;
 
 std::string named(const std::string& text) { return text.empty() ? "none" : text; }
 
@@ -66,13 +66,13 @@ ConfigAnswer LockedConfigSource::find(const launch::Problem& problem, device::De
   const ConfigAnswer standard{
       .config = kernels::default_config(problem.variant, info.traits, problem.vector_width,
                                         problem.largest_sizes()),
-      .rung = Rung::kDefault};
+      .origin = ConfigOrigin::kDefault};
   const auto found = entries_.find({info.fingerprint, to_text(problem)});
   if (found == entries_.end()) {
     return miss(problem, standard, std::format("it has nothing for this on {}", info.fingerprint),
                 "its default config runs");
   }
-  ConfigAnswer locked{.config = found->second.config, .rung = Rung::kLocked};
+  ConfigAnswer locked{.config = found->second.config, .origin = ConfigOrigin::kLocked};
   bool has_config = false;
   const std::string why = why_not_as_locked(found->second, problem, device, kernels, has_config);
   if (why.empty()) return locked;

@@ -13,8 +13,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file_descriptor.h"
+#include "runtime/base/fork_guard.h"
 #include "runtime/base/log.h"
-#include "runtime/base/work_in_progress.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -50,8 +50,8 @@ struct OpenRecords {
 }  // namespace
 
 std::shared_ptr<ProblemRecord> ProblemRecord::of(const std::string& path) {
-  static constinit ForkRenewed<OpenRecords, Work::kPreparing> records;
-  const WorkInProgress work(Work::kPreparing);
+  static constinit ForkSafe<OpenRecords, Work::kPreparing> records;
+  const ForkGuard work(Work::kPreparing);
   auto& [mutex, of_paths] = current(records);
   const std::scoped_lock lock(mutex);
   std::weak_ptr<ProblemRecord>& known = of_paths[path];

@@ -5,7 +5,7 @@
 #include <format>
 #include <utility>
 
-#include "autotune/search/host_mark.h"
+#include "autotune/search/host_id.h"
 #include "autotune/search/tuning_report.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/log.h"
@@ -14,7 +14,7 @@ namespace dorajit::autotune {
 namespace {
 
 using launch::ConfigAnswer;
-using launch::Rung;
+using launch::ConfigOrigin;
 
 // Shares of a problem's time that a winner is expected to save: for the daemon's order of work.
 constexpr double kGainOverDefault = 0.2;
@@ -34,7 +34,7 @@ std::vector<kernels::Config> configs_of(const std::vector<TrialResult>& trials) 
 
 std::vector<cache::Trial> records_of(const std::vector<TrialResult>& results,
                                      const TuningSession& session, std::int64_t now) {
-  const std::string host = host_mark();
+  const std::string host = host_id();
   std::vector<cache::Trial> trials;
   for (const TrialResult& trial : results) {
     trials.push_back({.problem = session.problem_text,
@@ -129,18 +129,18 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(TuningSession& session, dev
                   session.problem_text, session.device.name, spent.count(), to_text(tuned->winner),
                   tuned->winner_ns / 1e3, to_text(tuned->default_config), tuned->default_ns / 1e3));
   return ConfigAnswer{.config = tuned->winner,
-                      .rung = Rung::kTuned,
+                      .origin = ConfigOrigin::kTuned,
                       .median_ns = tuned->winner_ns,
                       .default_median_ns = tuned->default_ns,
                       .trials = static_cast<int>(tuned->trials.size())};
 }
 
-std::vector<RungLook> TuningConfigSource::verified(LookUp look_up, TuningSession& session,
-                                                   device::Device& device,
-                                                   launch::KernelCache& kernels) {
+std::vector<LookupResult> TuningConfigSource::verified(LookUp look_up, TuningSession& session,
+                                                       device::Device& device,
+                                                       launch::KernelCache& kernels) {
   for (;;) {
-    std::vector<RungLook> looks = look_up(*store_, session);
-    const RungLook& best = best_of(looks);
+    std::vector<LookupResult> looks = look_up(*store_, session);
+    const LookupResult& best = best_of(looks);
     if (!best.answers || !best.winner || gate_.admits(*best.winner, session, device, kernels)) {
       return looks;
     }
@@ -152,7 +152,7 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
                                       launch::KernelCache& kernels) {
   TuningSession session(problem, device.info(), space_kind(settings_));
   session.time_left = Seconds(settings_.tune_seconds);
-  std::vector<RungLook> looks = verified(look_up_exactly, session, device, kernels);
+  std::vector<LookupResult> looks = verified(find_exact, session, device, kernels);
   const bool may_tune = settings_.tune_policy != TunePolicy::kOff && settings_.tune_seconds != 0;
   const auto is_known = [&] { return best_of(looks).answers; };
   const auto is_fresh = [&] { return is_known() && !best_of(looks).is_stale; };
@@ -174,26 +174,26 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
     const std::scoped_lock lock(tuning_);
     // Whoever tuned since the database was read may have added this winner, or bad configs of the
     // variant.
-    session.patience = cache::Patience::kLong;
-    looks = verified(look_up_exactly, session, device, kernels);
+    session.patience = cache::LockWait::kLong;
+    looks = verified(find_exact, session, device, kernels);
     if (is_fresh()) return answer_of(best_of(looks), session);
     if (claim) {
       if (auto tuned = tune(session, device, kernels)) return *std::move(tuned);
-      looks = verified(look_up_exactly, session, device, kernels);
+      looks = verified(find_exact, session, device, kernels);
     }
   }
-  if (!is_known()) looks = verified(look_at_neighbours, session, device, kernels);
+  if (!is_known()) looks = verified(find_nearest, session, device, kernels);
   ConfigAnswer answer = answer_of(best_of(looks), session);
   answer.launches = std::move(awaited);
   return answer;
 }
 
-std::vector<RungLook> TuningConfigSource::explain(const launch::Problem& problem,
-                                                  const device::DeviceInfo& device) {
+std::vector<LookupResult> TuningConfigSource::explain(const launch::Problem& problem,
+                                                      const device::DeviceInfo& device) {
   TuningSession session(problem, device, space_kind(settings_));
-  std::vector<RungLook> looks = look_up_exactly(*store_, session);
+  std::vector<LookupResult> looks = find_exact(*store_, session);
   if (best_of(looks).answers) return looks;
-  for (RungLook& look : look_at_neighbours(*store_, session)) looks.push_back(std::move(look));
+  for (LookupResult& look : find_nearest(*store_, session)) looks.push_back(std::move(look));
   return looks;
 }
 

@@ -1,4 +1,4 @@
-// Answers from the tuning database, tunes by policy, and otherwise climbs down the ladder.
+// Answers from the tuning database, tunes by policy, and otherwise walks down the fallback chain.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "autotune/search/problem_tuner.h"
 #include "autotune/search/tuning_session.h"
 #include "autotune/service/client/daemon_requests.h"
-#include "autotune/sources/ladder.h"
+#include "autotune/sources/fallback_chain.h"
 #include "autotune/sources/winner_gate.h"
 #include "cache/database/tuning_store.h"
 #include "cache/records/launch_journal.h"
@@ -32,8 +32,9 @@ class TuningConfigSource final : public launch::ConfigSource {
   void set_listener(Listener listener) override;
   void close() override;
 
-  // The rungs that find() would look at if it were not to tune, down to the one that answers.
-  std::vector<RungLook> explain(const launch::Problem& problem, const device::DeviceInfo& device);
+  // The sources that find() would look at if it were not to tune, down to the one that answers.
+  std::vector<LookupResult> explain(const launch::Problem& problem,
+                                    const device::DeviceInfo& device);
 
   // Called during every tuning that find() does. Set before the first call of find().
   void set_progress(TuneProgress progress) { progress_ = std::move(progress); }
@@ -46,9 +47,9 @@ class TuningConfigSource final : public launch::ConfigSource {
   void note_failure(const TuningSession& session, const TuneFailure& failure, std::int64_t now);
 
   // What `look_up` finds, with the best answer verified on this device.
-  using LookUp = std::vector<RungLook> (*)(cache::TuningStore&, TuningSession&);
-  std::vector<RungLook> verified(LookUp look_up, TuningSession& session, device::Device& device,
-                                 launch::KernelCache& kernels);
+  using LookUp = std::vector<LookupResult> (*)(cache::TuningStore&, TuningSession&);
+  std::vector<LookupResult> verified(LookUp look_up, TuningSession& session, device::Device& device,
+                                     launch::KernelCache& kernels);
 
   const Settings settings_;
   const std::shared_ptr<cache::TuningStore> store_;

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "autotune/search/host_mark.h"
+#include "autotune/search/host_id.h"
 #include "autotune/search/verification.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/hash.h"
@@ -26,7 +26,7 @@ std::string key_of(std::string_view problem, const kernels::Config& config,
   const std::string compiler =
       kernels.compiler_identity(session.device.target).value_or("no compiler");
   return Hasher("verified/2")
-      .add("host", host_mark())
+      .add("host", host_id())
       .add("device", session.device.fingerprint)
       .add("driver", session.environment.driver)
       .add("compiler", compiler)
@@ -77,7 +77,7 @@ WinnerGate::Finding WinnerGate::verify(const kernels::Config& config, const Tuni
              std::format("{} comes from a database and is not used: {}", what, why));
     return Finding::kRefused;
   };
-  if (std::ranges::contains(journal_->casualties(session.scope), config)) {
+  if (std::ranges::contains(journal_->crashed_configs(session.scope), config)) {
     condemn(config, Verdict::kDidNotFinish, session);
     journal_->forget(session.scope, std::span(&config, 1));
     return refuse("a process that launched it for the first time did not go on");
@@ -121,7 +121,7 @@ void WinnerGate::condemn(const kernels::Config& config, Verdict verdict,
       .median_ns = kNotMeasured,
       .mad_ns = kNotMeasured,
       .created_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-      .host = host_mark()};
+      .host = host_id()};
   store_.merge(std::span(&trial, 1));
 }
 

@@ -5,7 +5,7 @@
 
 #include "autotune/engine_factory.h"
 #include "dorajit/dorajit.h"
-#include "runtime/base/work_in_progress.h"
+#include "runtime/base/fork_guard.h"
 
 // Thread-safe. In a child that was forked while another thread made something ready, whose locks
 // nobody gives back there, an engine of the same settings takes the place of the first.
@@ -39,5 +39,5 @@ struct dorajit_engine {
   dorajit::Result<dorajit::Engine*> renew();
 
   const dorajit::Settings settings_;
-  dorajit::ForkRenewed<dorajit::autotune::EngineParts, dorajit::Work::kPreparing> parts_;
+  dorajit::ForkSafe<dorajit::autotune::EngineParts, dorajit::Work::kPreparing> parts_;
 };

@@ -20,7 +20,7 @@ static_assert(offsetof(dorajit_engine_options, cache_dir) == 8);
 static_assert(offsetof(dorajit_engine_options, tune_policy) == 16);
 static_assert(offsetof(dorajit_engine_options, tune_seconds) == 24);
 static_assert(offsetof(dorajit_engine_options, scratch_bytes) == 32);
-static_assert(offsetof(dorajit_engine_options, vouches_for_devices) == kSmallestSize);
+static_assert(offsetof(dorajit_engine_options, trust_device_pointers) == kSmallestSize);
 static_assert(offsetof(dorajit_engine_options, cpu_threads) == 48);
 
 std::unexpected<Error> refuse(std::string_view field, std::string_view what) {
@@ -64,7 +64,7 @@ Status apply(const dorajit_engine_options& options, Settings& settings) {
     }
     settings.cache_dir = directory;
   }
-  if (!(options.tune_seconds >= 0 && options.tune_seconds <= kMostTuneSeconds)) {
+  if (!(options.tune_seconds >= 0 && options.tune_seconds <= kMaxTuneSeconds)) {
     return refuse("tune_seconds", std::format("is {}; give seconds up to a day, or 0 for the "
                                               "environment's",
                                               options.tune_seconds));
@@ -76,15 +76,15 @@ Status apply(const dorajit_engine_options& options, Settings& settings) {
                                                options.scratch_bytes));
   }
   if (options.scratch_bytes > 0) settings.scratch_bytes = options.scratch_bytes;
-  if (options.vouches_for_devices != 0 && options.vouches_for_devices != 1) {
-    return refuse("vouches_for_devices",
-                  std::format("is {}; give 0 or 1", options.vouches_for_devices));
+  if (options.trust_device_pointers != 0 && options.trust_device_pointers != 1) {
+    return refuse("trust_device_pointers",
+                  std::format("is {}; give 0 or 1", options.trust_device_pointers));
   }
-  settings.vouches_for_devices = options.vouches_for_devices == 1;
-  if (options.cpu_threads < 0 || options.cpu_threads > kMostCpuThreads) {
+  settings.trust_device_pointers = options.trust_device_pointers == 1;
+  if (options.cpu_threads < 0 || options.cpu_threads > kMaxCpuThreads) {
     return refuse("cpu_threads",
                   std::format("is {}; give a number of threads up to {}, or 0 for all processors",
-                              options.cpu_threads, kMostCpuThreads));
+                              options.cpu_threads, kMaxCpuThreads));
   }
   settings.cpu_threads = static_cast<int>(options.cpu_threads);
   return {};

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "dorajit/dorajit.h"
+#include "runtime/base/fork_guard.h"
 #include "runtime/base/log.h"
-#include "runtime/base/work_in_progress.h"
 
 namespace dorajit::bindings {
 namespace {
@@ -35,8 +35,8 @@ struct CallerSinks {
 };
 
 void set(dorajit_log_sink sink, void* context) {
-  static constinit ForkRenewed<CallerSinks, Work::kLogging> sinks;
-  const WorkInProgress work(Work::kLogging);
+  static constinit ForkSafe<CallerSinks, Work::kLogging> sinks;
+  const ForkGuard work(Work::kLogging);
   auto& [mutex, places, next] = current(sinks);
   const std::scoped_lock lock(mutex);
   if (sink == nullptr) {

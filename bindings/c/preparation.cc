@@ -63,7 +63,7 @@ void fill(dorajit_explanation* explanation, const launch::LaunchPlan* plan) {
     const bool is_cpu = device.traits.kind == kernels::DeviceKind::kCpu;
     known.problem = plan->problem_text.c_str();
     known.config = plan->config_text.c_str();
-    known.source = launch::name(plan->answer.rung).data();  // a literal, which ends in NUL
+    known.source = launch::name(plan->answer.origin).data();  // a literal, which ends in NUL
     known.fingerprint = device.fingerprint.c_str();
     known.device = {.device_type = is_cpu ? kDLCPU : kDLCUDA, .device_id = device.ordinal};
     known.renewals = plan->renewals;

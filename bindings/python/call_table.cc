@@ -58,8 +58,8 @@ class CallTensors {
   [[nodiscard]] const DLTensor* const* data() const { return pointers_.data(); }
 
  private:
-  std::array<DLTensor, kMostBorrowedTensors> tensors_{};
-  std::array<const DLTensor*, kMostBorrowedTensors> pointers_{};
+  std::array<DLTensor, kMaxBorrowedTensors> tensors_{};
+  std::array<const DLTensor*, kMaxBorrowedTensors> pointers_{};
 };
 
 std::int32_t run_call(const CallArguments& call, void** error) {

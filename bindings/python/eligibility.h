@@ -1,4 +1,5 @@
-// Which route a call from Python takes (dorajit/operations/eligibility.py has the routes and what they mean).
+// Which route a call from Python takes (dorajit/operations/eligibility.py has the routes and what
+// they mean).
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -11,7 +11,7 @@ dorajit_status Engines::current(dorajit_engine** engine, dorajit_error** error) 
   dorajit_engine_options options{};
   options.struct_size = sizeof options;
   options.tune_policy = policy;
-  options.vouches_for_devices = 1;  // PyTorch does
+  options.trust_device_pointers = 1;  // PyTorch does
   dorajit_engine* made = nullptr;
   const dorajit_status status = dorajit_engine_create(&options, &made, error);
   if (status != DORAJIT_OK) return status;

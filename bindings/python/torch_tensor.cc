@@ -75,7 +75,7 @@ bool TorchTensor::read_shape(PyObject* tensor) {
   const py::object shape = attribute(tensor, names().shape);
   if (!shape || !PyTuple_Check(shape.ptr())) return false;
   const Py_ssize_t dims = PyTuple_GET_SIZE(shape.ptr());
-  if (dims > kMostDims) return false;
+  if (dims > kMaxDims) return false;
   const py::object strides = call(tensor, names().stride);
   if (!strides) return false;
   dl_.ndim = static_cast<int>(dims);
@@ -117,7 +117,7 @@ bool TorchTensor::read_attributes(PyObject* tensor) {
 bool TorchTensor::borrow(const ExchangeApi& api, PyObject* tensor) {
   DLTensor found{};
   if (api.borrow(tensor, &found) != 0) return false;
-  const bool is_taken = is_kernel_type(found.dtype) && found.ndim <= kMostDims &&
+  const bool is_taken = is_kernel_type(found.dtype) && found.ndim <= kMaxDims &&
                         (found.device.device_type == kDLCPU || found.device.device_type == kDLCUDA);
   if (!is_taken || (found.ndim > 0 && found.strides == nullptr)) return false;
   // The tensor may be resized while the kernel is compiled.

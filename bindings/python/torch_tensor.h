@@ -57,7 +57,7 @@ class TorchTensor {
   [[nodiscard]] const DLTensor& dl() const { return dl_; }
 
  private:
-  static constexpr int kMostDims = 16;
+  static constexpr int kMaxDims = 16;
 
   bool read_memory(PyObject* tensor);
   bool borrow(const ExchangeApi& api, PyObject* tensor);
@@ -66,8 +66,8 @@ class TorchTensor {
   bool read_device(PyObject* tensor);
 
   DLTensor dl_{};
-  std::array<std::int64_t, kMostDims> shape_;
-  std::array<std::int64_t, kMostDims> strides_;
+  std::array<std::int64_t, kMaxDims> shape_;
+  std::array<std::int64_t, kMaxDims> strides_;
 };
 
 bool have_one_shape(const DLTensor& a, const DLTensor& b);

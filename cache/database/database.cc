@@ -62,11 +62,11 @@ std::expected<HeldFolder, Unavailable> Database::hold_folder() const {
 }
 
 std::expected<Session, Unavailable> Database::open(Deadline deadline) {
-  if (losses_to_fork(Work::kSqlite) > 0) {
+  if (fork_generation(Work::kSqlite) > 0) {
     return unavailable("this process was forked while another thread used the database");
   }
   for (int attempt = 0; attempt < kOpenAttempts; ++attempt) {
-    WorkInProgress use(Work::kSqlite);
+    ForkGuard use(Work::kSqlite);
     DORAJIT_ASSIGN(const HeldFolder folder, hold_folder());
     const std::string file = file_in(folder);
     if (!is_writable_directory(folder->held_path())) {
@@ -106,8 +106,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
   return unavailable(path_ + " keeps vanishing or being damaged");
 }
 
-std::expected<Session, Unavailable> Database::open_for_reading(WorkInProgress use,
-                                                               HeldFolder folder,
+std::expected<Session, Unavailable> Database::open_for_reading(ForkGuard use, HeldFolder folder,
                                                                std::string why_not_writing) {
   std::optional<FileLock> held;
   if (auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kShared, milliseconds(0),
@@ -135,7 +134,7 @@ std::expected<Session, Unavailable> Database::open_for_reading(WorkInProgress us
 }
 
 std::expected<void, Unavailable> Database::repair() {
-  const WorkInProgress use(Work::kSqlite);
+  const ForkGuard use(Work::kSqlite);
   DORAJIT_ASSIGN(const HeldFolder folder, hold_folder());
   const std::string file = file_in(folder);
   auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kExclusive, repair_wait_,

@@ -12,7 +12,7 @@
 #include "cache/database/inspection.h"
 #include "cache/database/sqlite_connection.h"
 #include "cache/files/file_lock.h"
-#include "runtime/base/work_in_progress.h"
+#include "runtime/base/fork_guard.h"
 
 namespace dorajit::cache {
 
@@ -28,8 +28,8 @@ struct Unavailable {
 // An open database. Meant for one operation: while it lives, the file cannot be set aside.
 class Session {
  public:
-  Session(WorkInProgress use, HeldFolder folder, std::optional<FileLock> lock,
-          Connection connection, bool read_only)
+  Session(ForkGuard use, HeldFolder folder, std::optional<FileLock> lock, Connection connection,
+          bool read_only)
       : use_(std::move(use)),
         folder_(std::move(folder)),
         lock_(std::move(lock)),
@@ -41,7 +41,7 @@ class Session {
 
  private:
   // The connection closes first, and the lock and the folder go after it.
-  WorkInProgress use_;
+  ForkGuard use_;
   HeldFolder folder_;
   std::optional<FileLock> lock_;
   Connection connection_;
@@ -66,7 +66,7 @@ class Database {
   std::expected<void, Unavailable> repair();
 
  private:
-  std::expected<Session, Unavailable> open_for_reading(WorkInProgress use, HeldFolder folder,
+  std::expected<Session, Unavailable> open_for_reading(ForkGuard use, HeldFolder folder,
                                                        std::string why_not_writing);
   std::expected<HeldFolder, Unavailable> hold_folder() const;
 

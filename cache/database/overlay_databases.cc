@@ -13,8 +13,8 @@
 #include "cache/database/inspection.h"
 #include "cache/database/tuning_rows.h"
 #include "cache/files/directories.h"
+#include "runtime/base/fork_guard.h"
 #include "runtime/base/log.h"
-#include "runtime/base/work_in_progress.h"
 
 namespace dorajit::cache {
 
@@ -66,7 +66,7 @@ std::vector<std::string> databases_in(const std::string& folder, const Trust& tr
 }
 
 Result<std::int64_t> count_overlay_winners(const std::string& path, const Trust& trust) {
-  const WorkInProgress use(Work::kSqlite);
+  const ForkGuard use(Work::kSqlite);
   DORAJIT_ASSIGN(auto found, open_overlay(path, trust, CheckDepth::kWhole));
   const auto winners = select_winners(*found.inspection.connection);
   if (!winners) return fail(StatusCode::kIoError, winners.error().message);
@@ -82,7 +82,7 @@ template <class Select>
 auto OverlayDatabases::read(Overlay& overlay, Select select) const {
   using Rows = typename std::invoke_result_t<Select, Connection&>::value_type;
   if (overlay.passed_over.load()) return Rows{};
-  const WorkInProgress use(Work::kSqlite);
+  const ForkGuard use(Work::kSqlite);
   const auto depth = overlay.checked.load() ? CheckDepth::kMarks : CheckDepth::kStructure;
   auto found = open_overlay(overlay.path, trust_, depth);
   if (!found) {
@@ -100,7 +100,7 @@ auto OverlayDatabases::read(Overlay& overlay, Select select) const {
 
 std::optional<Winner> OverlayDatabases::find_winner(std::string_view device,
                                                     std::string_view problem) {
-  if (overlays_.empty() || losses_to_fork(Work::kSqlite) > 0) return std::nullopt;
+  if (overlays_.empty() || fork_generation(Work::kSqlite) > 0) return std::nullopt;
   for (Overlay& overlay : overlays_) {
     auto winner = read(overlay, [&](Connection& connection) {
       return select_winner(connection, device, problem);
@@ -112,7 +112,7 @@ std::optional<Winner> OverlayDatabases::find_winner(std::string_view device,
 
 std::vector<Winner> OverlayDatabases::winners_of_variant(std::string_view variant) {
   std::vector<Winner> winners;
-  if (overlays_.empty() || losses_to_fork(Work::kSqlite) > 0) return winners;
+  if (overlays_.empty() || fork_generation(Work::kSqlite) > 0) return winners;
   for (Overlay& overlay : overlays_) {
     std::ranges::move(read(overlay,
                            [&](Connection& connection) {

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kIdsPerRange = 16;
 
 // The smallest row with its cell is larger than this.
-constexpr std::int64_t kLeastRowBytes = 64;
+constexpr std::int64_t kMinRowBytes = 64;
 
 std::int64_t size_of(const std::string& path) {
   struct stat info{};
@@ -27,7 +27,7 @@ std::int64_t size_of(const std::string& path) {
 // Rows are never deleted, so ids are dense and the file's size bounds them. What the rows say of
 // themselves does not: a forged id may be any number.
 std::int64_t largest_possible_id(const std::string& path) {
-  return (size_of(path) + size_of(path + "-wal")) / kLeastRowBytes;
+  return (size_of(path) + size_of(path + "-wal")) / kMinRowBytes;
 }
 
 // Each range is reached from the root again, so damage in one does not hide the others.

@@ -11,7 +11,7 @@
 namespace dorajit::cache {
 namespace {
 
-constexpr std::size_t kMostNameBytes = 64;
+constexpr std::size_t kMaxNameBytes = 64;
 
 struct Definition {
   std::string type;
@@ -46,8 +46,8 @@ const SqliteResult<Definitions>& expected_definitions() {
 }
 
 std::string shown(const Definition& definition, const std::string& name) {
-  return printable_line(std::format("{} \"{}\"", definition.type.substr(0, kMostNameBytes),
-                                    name.substr(0, kMostNameBytes)));
+  return printable_line(std::format("{} \"{}\"", definition.type.substr(0, kMaxNameBytes),
+                                    name.substr(0, kMaxNameBytes)));
 }
 
 }  // namespace

@@ -171,10 +171,10 @@ int Connection::count_steps(void* left) { return --*static_cast<std::int64_t*>(l
 void Connection::limit_steps_by_size_of(const std::string& path) {
   // To check a database whole and to read every row takes about 2 steps a byte.
   constexpr std::int64_t kStepsPerByte = 16;
-  constexpr std::int64_t kLeastSteps = 10'000'000;
+  constexpr std::int64_t kMinSteps = 10'000'000;
   constexpr int kStepsPerCall = 1000;
   const std::int64_t bytes = size_of(path) + size_of(path + "-wal");
-  const std::int64_t steps = kLeastSteps + kStepsPerByte * bytes;
+  const std::int64_t steps = kMinSteps + kStepsPerByte * bytes;
   steps_left_ = std::make_unique<std::int64_t>(steps / kStepsPerCall);
   sqlite3_progress_handler(handle_.get(), kStepsPerCall, &count_steps, steps_left_.get());
 }

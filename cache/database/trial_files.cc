@@ -14,7 +14,7 @@
 #include "cache/database/tuning_rows.h"
 #include "cache/files/output_file.h"
 #include "cache/records/trial_validity.h"
-#include "runtime/base/work_in_progress.h"
+#include "runtime/base/fork_guard.h"
 
 namespace dorajit::cache {
 namespace {
@@ -84,7 +84,7 @@ SqliteStatus read_rows(Connection& connection, TrialFile& file, const Progress& 
 }
 
 Result<TrialFile> read_database(const std::string& path, const Progress& progress) {
-  const WorkInProgress use(Work::kSqlite);
+  const ForkGuard use(Work::kSqlite);
   TrialFile file;
   file.kind = TrialFileKind::kDatabase;
   Inspection found = inspect_for_reading(path);

@@ -41,7 +41,7 @@ TuningStore::State& TuningStore::state() {
 }
 
 TuningStore::History TuningStore::find_history(std::string_view device, std::string_view problem,
-                                               Patience patience) {
+                                               LockWait patience) {
   State& own = state();
   History history =
       own.read(State::access_of(patience), [&](Connection& connection) -> SqliteResult<History> {

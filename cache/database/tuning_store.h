@@ -40,7 +40,7 @@ struct MergeCounts {
 };
 
 // How long a lookup waits for others to let go of the database.
-enum class Patience {
+enum class LockWait {
   kShort,  // a miss costs little: a quarter of a second at most
   kLong,   // a miss costs a tuning: as long as a record waits
 };
@@ -66,10 +66,10 @@ class TuningStore {
   // The winner of a problem and the bad trials on its device, by one read of the user's database
   // and with what this process has recorded.
   History find_history(std::string_view device, std::string_view problem,
-                       Patience patience = Patience::kShort);
+                       LockWait patience = LockWait::kShort);
   // The winner alone.
   std::optional<Winner> find_winner(std::string_view device, std::string_view problem,
-                                    Patience patience = Patience::kShort) {
+                                    LockWait patience = LockWait::kShort) {
     return find_history(device, problem, patience).winner;
   }
   // Of the first overlay that has one.

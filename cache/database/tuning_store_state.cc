@@ -174,7 +174,7 @@ void TuningStore::State::note_unavailable(Access access, const Unavailable& why)
     }
   }
   if (is_missed_read) {
-    // Where many processes start at once, some wait in vain; then the next rung answers.
+    // Where many processes start at once, some wait in vain; then the next source answers.
     const LogLevel level = access == Access::kRead ? LogLevel::kDebug : LogLevel::kWarning;
     return log_once(level, database->path() + why.reason,
                     std::format("{} could not be read within {} ms, and what it has is passed over "

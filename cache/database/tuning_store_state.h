@@ -65,8 +65,8 @@ class TuningStore::State {
   // What the database does not have yet; call with writing held.
   bool write_unsaved();
 
-  static Access access_of(Patience patience) {
-    return patience == Patience::kShort ? Access::kRead : Access::kPatientRead;
+  static Access access_of(LockWait patience) {
+    return patience == LockWait::kShort ? Access::kRead : Access::kPatientRead;
   }
 
   // What the database has, and what memory has beyond it.

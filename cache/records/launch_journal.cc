@@ -124,7 +124,7 @@ class FileJournal final : public LaunchJournal {
     if (own_) own_->write({});
   }
 
-  std::vector<kernels::Config> casualties(std::string_view scope) override {
+  std::vector<kernels::Config> crashed_configs(std::string_view scope) override {
     std::vector<kernels::Config> found;
     visit_dead([&](const std::optional<Entry>& entry) {
       if (entry && entry->scope == scope) found.push_back(entry->config);
@@ -184,7 +184,7 @@ class NoJournal final : public LaunchJournal {
  public:
   void enter(std::string_view, std::string_view, const kernels::Config&) override {}
   void leave() override {}
-  std::vector<kernels::Config> casualties(std::string_view) override { return {}; }
+  std::vector<kernels::Config> crashed_configs(std::string_view) override { return {}; }
   void forget(std::string_view, std::span<const kernels::Config>) override {}
 };
 

@@ -27,7 +27,7 @@ class LaunchJournal {
   virtual void leave() = 0;
 
   // What processes that are no more had entered under `scope` and never left.
-  virtual std::vector<kernels::Config> casualties(std::string_view scope) = 0;
+  virtual std::vector<kernels::Config> crashed_configs(std::string_view scope) = 0;
   // Drops those of them that are recorded elsewhere by now.
   virtual void forget(std::string_view scope, std::span<const kernels::Config> recorded) = 0;
 

@@ -4,7 +4,7 @@
 namespace dorajit::cache {
 
 // Fewer samples say nothing about their spread, and nothing is decided on them.
-inline constexpr int kLeastSamples = 5;
+inline constexpr int kMinSamples = 5;
 
 // From the mean logarithm of the candidate's time over the default's in the same rounds, and its
 // standard error: whether the candidate is faster by at least 1% and by more than three standard

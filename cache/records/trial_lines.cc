@@ -27,7 +27,7 @@ using Field = std::expected<T, std::string>;  // or what is wrong with it
 
 constexpr const char* kFormatName = "dorajit-trials";
 constexpr std::int64_t kFormatVersion = 1;
-constexpr std::size_t kMostLineBytes = std::size_t{16} << 10;
+constexpr std::size_t kMaxLineBytes = std::size_t{16} << 10;
 constexpr const char* kClosing = "end";  // the member that makes a line the closing one
 
 struct TextMember {
@@ -115,9 +115,9 @@ Field<Trial> read_fields(const Json& line, std::int64_t latest) {
   const auto verdict = parse_verdict(fields.text("verdict"));
   trial.median_ns = read_time(fields, "median_ns");
   trial.mad_ns = read_time(fields, "mad_ns");
-  trial.samples = static_cast<int>(fields.count("samples", kMostSamples));
+  trial.samples = static_cast<int>(fields.count("samples", kMaxSamples));
   if (line.contains("log_ratio")) trial.duel = read_duel(fields);
-  trial.created_unix_s = fields.count("created_unix_s", kMostUnixSeconds);
+  trial.created_unix_s = fields.count("created_unix_s", kMaxUnixSeconds);
   trial.host = fields.text("host");
   const std::string sum = fields.text("checksum");
   if (!fields.fault().empty()) return std::unexpected(fields.fault());
@@ -134,8 +134,8 @@ Field<Trial> read_fields(const Json& line, std::int64_t latest) {
 }
 
 Field<Json> read_object(std::string_view text) {
-  if (text.size() > kMostLineBytes) {
-    return std::unexpected(std::format("it is longer than {} bytes", kMostLineBytes));
+  if (text.size() > kMaxLineBytes) {
+    return std::unexpected(std::format("it is longer than {} bytes", kMaxLineBytes));
   }
   Json line = Json::parse(text, nullptr, false);
   if (!line.is_object()) return std::unexpected("it is no JSON object");
@@ -154,7 +154,7 @@ std::optional<std::int64_t> closing_count(const Json& line) {
 }
 
 Status check_header(std::string_view text) {
-  const Json header = text.size() <= kMostLineBytes ? Json::parse(text, nullptr, false) : Json();
+  const Json header = text.size() <= kMaxLineBytes ? Json::parse(text, nullptr, false) : Json();
   const bool is_header = header.is_object() && header.contains("format") &&
                          header["format"] == kFormatName && header.contains("version") &&
                          header["version"].is_number_integer();
@@ -232,7 +232,7 @@ Result<ParsedTrials> parse_lines(std::string_view text, const Progress& progress
       parsed.trials.push_back(*std::move(trial));
       continue;
     }
-    if (parsed.bad.size() < kMostBadLinesNamed) {
+    if (parsed.bad.size() < kMaxBadLinesNamed) {
       parsed.bad.push_back({.number = number, .reason = std::move(trial).error()});
     }
     ++parsed.bad_count;

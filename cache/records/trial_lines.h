@@ -37,7 +37,7 @@ struct ParsedTrials {
   std::string damage;        // why these may not be all trials; empty: they are
 };
 
-inline constexpr std::size_t kMostBadLinesNamed = 20;
+inline constexpr std::size_t kMaxBadLinesNamed = 20;
 
 // Passes over each line that is not exactly what to_lines() writes for some trial, checksum and
 // all, and over trials from the future. Text without its closing line, as what is left of a file

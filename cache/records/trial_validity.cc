@@ -17,8 +17,8 @@ struct NamedText {
 
 std::string fault_of(std::initializer_list<NamedText> texts) {
   for (const auto& [name, text] : texts) {
-    if (text.size() > kMostTextBytes) {
-      return std::format("\"{}\" is longer than {} bytes", name, kMostTextBytes);
+    if (text.size() > kMaxTextBytes) {
+      return std::format("\"{}\" is longer than {} bytes", name, kMaxTextBytes);
     }
     if (!is_printable_line(text)) {
       return std::format("\"{}\" has characters that cannot be printed", name);
@@ -40,8 +40,8 @@ std::string fault_of_texts(const Record& record) {
 }
 
 std::string fault_of_time(std::int64_t created_unix_s) {
-  if (created_unix_s >= 0 && created_unix_s <= kMostUnixSeconds) return {};
-  return std::format("\"created_unix_s\" is not from 0 to {}", kMostUnixSeconds);
+  if (created_unix_s >= 0 && created_unix_s <= kMaxUnixSeconds) return {};
+  return std::format("\"created_unix_s\" is not from 0 to {}", kMaxUnixSeconds);
 }
 
 }  // namespace
@@ -49,8 +49,8 @@ std::string fault_of_time(std::int64_t created_unix_s) {
 std::string fault_of(const Trial& trial) {
   if (auto fault = fault_of_texts(trial); !fault.empty()) return fault;
   if (auto fault = fault_of({{"host", trial.host}}); !fault.empty()) return fault;
-  if (trial.samples < 0 || trial.samples > kMostSamples) {
-    return std::format("\"samples\" is not from 0 to {}", kMostSamples);
+  if (trial.samples < 0 || trial.samples > kMaxSamples) {
+    return std::format("\"samples\" is not from 0 to {}", kMaxSamples);
   }
   return fault_of_time(trial.created_unix_s);
 }

@@ -9,9 +9,9 @@
 
 namespace dorajit::cache {
 
-inline constexpr std::size_t kMostTextBytes = 1024;
-inline constexpr std::int64_t kMostSamples = 1'000'000'000;
-inline constexpr std::int64_t kMostUnixSeconds = 253'402'300'799;  // the year 9999
+inline constexpr std::size_t kMaxTextBytes = 1024;
+inline constexpr std::int64_t kMaxSamples = 1'000'000'000;
+inline constexpr std::int64_t kMaxUnixSeconds = 253'402'300'799;  // the year 9999
 
 // What is wrong with a text or a number of the record; empty: nothing. Texts reach terminals, so
 // they are printable lines (runtime/base/printable_text.h).

@@ -99,7 +99,7 @@ std::optional<Outcome> decide(const Run& run, const Refused& refused, std::int64
   const auto found = run.find(default_text);
   if (found == run.end() || is_refused(default_text)) return std::nullopt;
   const Trial* standard = found->second;
-  if (standard->samples < kLeastSamples) return std::nullopt;
+  if (standard->samples < kMinSamples) return std::nullopt;
 
   Outcome outcome{.circumstances = circumstances_of(any.environment),
                   .time = any.created_unix_s > latest ? -1 : any.created_unix_s,

@@ -112,7 +112,7 @@ typedef struct dorajit_engine_options {
   /* 1: the caller vouches that data lies on the device that its DLTensor names, as a framework
    * does, and the driver is not asked with each call, which takes it some 0.2 us for each operand.
    * Data that lies elsewhere is then undefined behaviour instead of DORAJIT_WRONG_DEVICE. */
-  int64_t vouches_for_devices;
+  int64_t trust_device_pointers;
   /* At most so many threads run a kernel on CPU tensors, the calling thread among them; 0: as many
    * as the process has processors (its affinity and its control group), up to 64, which more than
    * that are cut to in any case. Results are the same bits. Winners are kept per number of threads,

@@ -37,8 +37,8 @@ struct Options {
   TunePolicy tune_policy = TunePolicy::kFromEnvironment;
   double tune_seconds = 0;         // per problem; 0: from the environment, else 2
   std::int64_t scratch_bytes = 0;  // for tuning; 0: from the environment, else min(2 GiB, free / 4)
-  bool vouches_for_devices = false;  // data lies where its tensor says: the driver is not asked
-  std::int64_t cpu_threads = 0;      // that run a CPU kernel at most; 0: all processors, up to 64
+  bool trust_device_pointers = false;  // data lies where its tensor says: the driver is not asked
+  std::int64_t cpu_threads = 0;        // that run a CPU kernel at most; 0: all processors, up to 64
 };
 
 // What an engine has done so far; see dorajit_statistics.
@@ -101,7 +101,7 @@ class Engine {
     c_options.tune_policy = static_cast<std::int32_t>(options.tune_policy);
     c_options.tune_seconds = options.tune_seconds;
     c_options.scratch_bytes = options.scratch_bytes;
-    c_options.vouches_for_devices = options.vouches_for_devices ? 1 : 0;
+    c_options.trust_device_pointers = options.trust_device_pointers ? 1 : 0;
     c_options.cpu_threads = options.cpu_threads;
     dorajit_engine* engine = nullptr;
     detail::check(

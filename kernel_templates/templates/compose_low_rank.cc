@@ -17,7 +17,7 @@ using enum ResultPrefetch;
 constexpr int kFirstTensorCores = 80;  // that multiply bf16
 constexpr int kWgmmaArchitecture = 90;
 constexpr int kWidestStep = 64;
-constexpr int kMostStages = 8;
+constexpr int kMaxStages = 8;
 constexpr const char* kNotAllowed = "its template does not allow it";
 
 // The tile of a program, and how it is worked on.
@@ -95,7 +95,7 @@ LowRankConfig wgmma(const Variant& variant, int rows, int columns, bool by_turns
 // With the most stages that shared memory has room for.
 LowRankConfig deepest_wgmma(const Variant& variant, const SpaceTraits& traits, int rows,
                             int columns, bool by_turns) {
-  LowRankConfig config = wgmma(variant, rows, columns, by_turns, kMostStages);
+  LowRankConfig config = wgmma(variant, rows, columns, by_turns, kMaxStages);
   while (config.stages > 1 &&
          !why_beyond_shared_memory(low_rank_program_bytes(variant, config), traits).empty()) {
     --config.stages;
@@ -221,11 +221,11 @@ bool is_among(int value, std::initializer_list<int> values) {
 }
 
 bool has_known_wgmma_sizes(const LowRankConfig& config) {
-  constexpr int kMostProducts = 64 * 256;  // of a group, in registers
+  constexpr int kMaxProducts = 64 * 256;  // of a group, in registers
   const int group_rows = low_rank_group_rows(config);
   return is_among(config.rows, {64, 128}) && is_among(config.columns, {128, 256}) &&
-         is_among(group_rows, {64, 128}) && group_rows * config.columns <= kMostProducts &&
-         config.stages >= 2 && config.stages <= kMostStages;
+         is_among(group_rows, {64, 128}) && group_rows * config.columns <= kMaxProducts &&
+         config.stages >= 2 && config.stages <= kMaxStages;
 }
 
 bool has_known_sizes(const Variant& variant, const LowRankConfig& config) {
@@ -289,16 +289,15 @@ std::int64_t no_workspace(const Variant&, const Sizes&) { return 0; }
 // enough columns for the host. Those of wgmma end with a unit of the copy engine, and one has so
 // many tiles that programs have several.
 std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& problem) {
-  constexpr std::int64_t kMostColumns = 512;
-  constexpr std::int64_t kMostProducts = 1 << 28;
+  constexpr std::int64_t kMaxColumns = 512;
+  constexpr std::int64_t kMaxProducts = 1 << 28;
   constexpr std::int64_t kRows = 515;
   const std::int64_t rank = problem[kLowRankRank];
   const std::int64_t unit = is_for_wgmma(variant, problem) ? columns_of_unit(variant) : 1;
-  const std::int64_t columns =
-      std::min(problem[kLowRankColumns] <= kMostColumns
-                   ? problem[kLowRankColumns]
-                   : kMostColumns + problem[kLowRankColumns] % kMostColumns,
-               kMostProducts / (kRows * (rank + 1)) / unit * unit);
+  const std::int64_t columns = std::min(problem[kLowRankColumns] <= kMaxColumns
+                                            ? problem[kLowRankColumns]
+                                            : kMaxColumns + problem[kLowRankColumns] % kMaxColumns,
+                                        kMaxProducts / (kRows * (rank + 1)) / unit * unit);
   const Sizes ragged = {kRows / 2, std::max<std::int64_t>(1, columns - (unit > 1 ? unit : 3)),
                         rank};
   if (unit == 1) return {{kRows, columns, rank}, {kRows, columns, rank}, ragged};

@@ -11,7 +11,7 @@ namespace {
 
 using enum CachePolicy;
 
-constexpr int kMostVectorsInFlight = 8;
+constexpr int kMaxVectorsInFlight = 8;
 
 // In the terms that matter for bandwidth: how many vectors a thread moves per row, and how many
 // rows it has in flight.
@@ -90,7 +90,7 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
 int vectors_in_flight(const StreamingConfig& config) {
   const int of_a_row =
       config.block_size / (config.num_warps * kThreadsPerWarp * config.vector_width);
-  return of_a_row <= kMostVectorsInFlight ? of_a_row * config.unroll : of_a_row;
+  return of_a_row <= kMaxVectorsInFlight ? of_a_row * config.unroll : of_a_row;
 }
 
 std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const Config& named) {
@@ -102,8 +102,8 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
   if (!is_valid) return kNotAllowed;
   std::string why = why_beyond_limits(variant, kind, *config, kTallestElementwiseProgram);
   if (why.empty() && kind == DeviceKind::kCuda &&
-      vectors_in_flight(*config) > kMostVectorsInFlight) {
-    why = std::format("its threads have more than {} vectors in flight", kMostVectorsInFlight);
+      vectors_in_flight(*config) > kMaxVectorsInFlight) {
+    why = std::format("its threads have more than {} vectors in flight", kMaxVectorsInFlight);
   }
   return why;
 }

@@ -8,7 +8,7 @@ namespace dorajit::kernels {
 namespace {
 
 // The code of a thread, and the time to compile it, grow with these. No space has more than 8.
-constexpr int kMostUnroll = 8;
+constexpr int kMaxUnroll = 8;
 constexpr int kWidestCpuBlock = 1 << 16;
 
 StreamingConfig cpu_config(int block_size, int workers, int rows, CachePolicy policy) {
@@ -138,8 +138,8 @@ std::string why_beyond_limits(const Variant& variant, DeviceKind kind,
   if (config.vector_width > widest) {
     return std::format("its vectors of {} elements are wider than {}", config.vector_width, widest);
   }
-  if (config.unroll > kMostUnroll) {
-    return std::format("it has {} rows in flight, more than {}", config.unroll, kMostUnroll);
+  if (config.unroll > kMaxUnroll) {
+    return std::format("it has {} rows in flight, more than {}", config.unroll, kMaxUnroll);
   }
   if (config.rows_per_program > tallest_program) {
     return std::format("its programs of {} rows are taller than {}", config.rows_per_program,

@@ -13,14 +13,14 @@ namespace {
 constexpr std::int64_t kVerifiedRows = 2 * kTallestElementwiseProgram + 12;
 
 // Longer rows are cut to that, and end where they did in a vector or block of any config.
-constexpr std::int64_t kMostCols = kReferenceElements;
+constexpr std::int64_t kMaxCols = kReferenceElements;
 constexpr std::int64_t kWidestBlock = 1 << 16;
 
 }  // namespace
 
 std::vector<Sizes> verified_matrices(const Variant& variant, const Sizes& problem) {
   const std::int64_t num_cols = problem[kCols];
-  const std::int64_t cols = num_cols <= kMostCols ? num_cols : kMostCols + num_cols % kWidestBlock;
+  const std::int64_t cols = num_cols <= kMaxCols ? num_cols : kMaxCols + num_cols % kWidestBlock;
   const std::int64_t rows = std::clamp<std::int64_t>(kReferenceElements / cols, 1, kVerifiedRows);
   const std::int64_t ragged_cols = cols > 3 ? cols - 3 : cols;
   const Sizes whole = with_derived(variant, Sizes{rows, cols});

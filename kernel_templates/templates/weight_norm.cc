@@ -277,14 +277,13 @@ std::int64_t part_bytes(const Variant& variant, const Sizes& sizes) {
 // Rows that no program of any config divides, several spans of columns and an end within one, all
 // of the rank; few enough for the host.
 std::vector<Sizes> list_verification_sizes(const Variant&, const Sizes& problem) {
-  constexpr std::int64_t kMostColumns = 2048;
-  constexpr std::int64_t kMostProducts = 1 << 26;
-  const std::int64_t columns = problem[kNormColumns] <= kMostColumns
+  constexpr std::int64_t kMaxColumns = 2048;
+  constexpr std::int64_t kMaxProducts = 1 << 26;
+  const std::int64_t columns = problem[kNormColumns] <= kMaxColumns
                                    ? problem[kNormColumns]
-                                   : kMostColumns + problem[kNormColumns] % kNormSpan;
+                                   : kMaxColumns + problem[kNormColumns] % kNormSpan;
   const std::int64_t rank = problem[kNormRank];
-  const std::int64_t rows =
-      std::clamp<std::int64_t>(kMostProducts / (columns * (rank + 1)), 3, 195);
+  const std::int64_t rows = std::clamp<std::int64_t>(kMaxProducts / (columns * (rank + 1)), 3, 195);
   return {{rows, columns, rank},
           {rows, columns, rank},
           {std::max<std::int64_t>(1, rows / 2), std::max<std::int64_t>(1, columns - 3), rank}};

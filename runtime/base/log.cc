@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
+#include "runtime/base/fork_guard.h"
 #include "runtime/base/printable_text.h"
-#include "runtime/base/work_in_progress.h"
 
 namespace dorajit {
 namespace {
@@ -51,7 +51,7 @@ struct LogState {
 
 // Never destroyed: worker threads may log while the process exits.
 LogState& state() {
-  static constinit ForkRenewed<LogState, Work::kLogging> states;
+  static constinit ForkSafe<LogState, Work::kLogging> states;
   return current(states);
 }
 
@@ -62,7 +62,7 @@ void set_log_level(LogLevel level) { state().level.store(level, std::memory_orde
 LogLevel log_level() { return state().level.load(std::memory_order_relaxed); }
 
 void set_log_sink(LogSink sink, void* context) {
-  const WorkInProgress work(Work::kLogging);
+  const ForkGuard work(Work::kLogging);
   LogState& own = state();
   const std::scoped_lock lock(own.mutex);
   own.is_changing = true;
@@ -73,7 +73,7 @@ void set_log_sink(LogSink sink, void* context) {
 
 void log(LogLevel level, std::string_view message) {
   if (level == LogLevel::kOff || level > log_level()) return;
-  const WorkInProgress work(Work::kLogging);
+  const ForkGuard work(Work::kLogging);
   LogState& own = state();
   const std::scoped_lock lock(own.mutex);
   // A message may quote a file or a variable, whatever the sink does with it.
@@ -83,7 +83,7 @@ void log(LogLevel level, std::string_view message) {
 void log_once(LogLevel level, std::string_view key, std::string_view message) {
   if (level == LogLevel::kOff || level > log_level()) return;
   {
-    const WorkInProgress work(Work::kLogging);
+    const ForkGuard work(Work::kLogging);
     LogState& own = state();
     const std::scoped_lock lock(own.mutex);
     if (!own.said.emplace(key).second) return;

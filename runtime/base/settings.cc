@@ -148,13 +148,13 @@ Result<Settings> Settings::from_environment() {
                                 settings.comprehensive));
   DORAJIT_TRY(read_choice<bool>("DORAJIT_AUTOTUNE", {{"slim", false}, {"comprehensive", true}},
                                 settings.comprehensive));
-  DORAJIT_TRY(read_number<double>("DORAJIT_TUNE_SECONDS", 0.0, kMostTuneSeconds, "seconds",
+  DORAJIT_TRY(read_number<double>("DORAJIT_TUNE_SECONDS", 0.0, kMaxTuneSeconds, "seconds",
                                   settings.tune_seconds));
   DORAJIT_TRY(read_number<std::int64_t>("DORAJIT_SCRATCH_BYTES", 0, INT64_MAX, "bytes",
                                         settings.scratch_bytes));
   DORAJIT_TRY(read_number<std::int64_t>("DORAJIT_CACHE_MAX_BYTES", 0, INT64_MAX, "bytes",
                                         settings.cache_max_bytes));
-  DORAJIT_TRY(read_number<int>("DORAJIT_TUNE_CANDIDATES", 0, kMostTuneCandidates, "configs",
+  DORAJIT_TRY(read_number<int>("DORAJIT_TUNE_CANDIDATES", 0, kMaxTuneCandidates, "configs",
                                settings.tune_candidates));
   DORAJIT_TRY(read_choice<bool>("DORAJIT_PRINT_AUTOTUNING", {{"0", false}, {"1", true}},
                                 settings.print_autotuning));

@@ -13,7 +13,7 @@ struct Statistics {
   std::atomic<std::int64_t> builtin_kernels{0};  // kernels served from the library itself
   std::atomic<std::int64_t> tuned_problems{0};
   std::atomic<std::int64_t> trials{0};         // configs measured
-  std::atomic<std::int64_t> renewed_plans{0};  // plans whose config or rung changed later
+  std::atomic<std::int64_t> renewed_plans{0};  // plans whose config or source changed later
 };
 
 }  // namespace dorajit

@@ -168,7 +168,7 @@ Result<T> within(std::chrono::milliseconds limit, const NvrtcLibrary& nvrtc, std
   return fail(StatusCode::kCompileError,
               std::format("{} is not compiled: NVRTC at {} has not come back from {} compilations; "
                           "restart the process, or set DORAJIT_NVRTC to another libnvrtc",
-                          what, nvrtc.path(), kMostAbandonedThreads));
+                          what, nvrtc.path(), kMaxAbandonedThreads));
 }
 
 // The request's architecture, with its own instructions where the kernel uses them.

@@ -99,7 +99,7 @@ void protect_exit() {
 }  // namespace
 
 Outcome run_within(std::chrono::milliseconds limit, std::function<void()> work) {
-  if (abandoned_threads() >= kMostAbandonedThreads) return Outcome::kRefused;
+  if (abandoned_threads() >= kMaxAbandonedThreads) return Outcome::kRefused;
   const auto job = std::make_shared<Job>(std::move(work));
   std::thread thread;
   try {

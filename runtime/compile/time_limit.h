@@ -13,12 +13,12 @@ namespace dorajit::compile {
 inline constexpr std::chrono::seconds kCompileTimeLimit{60};
 
 // How many threads may be left behind by run_within() in a process. A forked child has left none.
-inline constexpr int kMostAbandonedThreads = 4;
+inline constexpr int kMaxAbandonedThreads = 4;
 
 enum class Outcome {
   kDone,
   kTooLate,  // the work goes on by itself, and has one of the process's processors to itself
-  kRefused,  // kMostAbandonedThreads are busy with work that came too late
+  kRefused,  // kMaxAbandonedThreads are busy with work that came too late
 };
 
 // Runs the work on a thread of its own, or on this one if there can be no more threads. What throws

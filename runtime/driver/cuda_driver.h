@@ -41,7 +41,7 @@ enum class FunctionAttribute : int {
   kSharedBytes = 1,  // static
   kPtxVersion = 5,
   kBinaryVersion = 6,
-  kMostDynamicSharedBytes = 8,
+  kMaxDynamicSharedBytes = 8,
 };
 
 // CUtensorMap, and the numbers with which it is encoded.

@@ -80,7 +80,7 @@ Status check_memory(const Operation& op, const Operand& operand, const TensorVie
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   "is null; pass the address of its first element");
   }
-  if (address(tensor) > UINTPTR_MAX - static_cast<std::uintptr_t>(kMostOperandBytes)) {
+  if (address(tensor) > UINTPTR_MAX - static_cast<std::uintptr_t>(kMaxOperandBytes)) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("lies at {}, at the end of the address space; pass the address of "
                               "its first element",

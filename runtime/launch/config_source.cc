@@ -4,21 +4,21 @@
 
 namespace dorajit::launch {
 
-std::string_view name(Rung rung) {
-  switch (rung) {
-    case Rung::kLocked:
+std::string_view name(ConfigOrigin origin) {
+  switch (origin) {
+    case ConfigOrigin::kLocked:
       return "locked";
-    case Rung::kTuned:
+    case ConfigOrigin::kTuned:
       return "tuned";
-    case Rung::kUserDatabase:
+    case ConfigOrigin::kUserDatabase:
       return "user database";
-    case Rung::kShippedDatabase:
+    case ConfigOrigin::kShippedDatabase:
       return "shipped database";
-    case Rung::kNearestShape:
+    case ConfigOrigin::kNearestShape:
       return "nearest shape";
-    case Rung::kNearestDevice:
+    case ConfigOrigin::kNearestDevice:
       return "nearest device";
-    case Rung::kDefault:
+    case ConfigOrigin::kDefault:
       return "default";
   }
   return "unknown";
@@ -27,7 +27,7 @@ std::string_view name(Rung rung) {
 ConfigAnswer DefaultConfigs::find(const Problem& problem, device::Device& device, KernelCache&) {
   return {.config = kernels::default_config(problem.variant, device.info().traits,
                                             problem.vector_width, problem.largest_sizes()),
-          .rung = Rung::kDefault};
+          .origin = ConfigOrigin::kDefault};
 }
 
 }  // namespace dorajit::launch

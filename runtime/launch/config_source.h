@@ -17,8 +17,8 @@ namespace dorajit::launch {
 
 class KernelCache;
 
-// The rung of the ladder that an answer stands on.
-enum class Rung {
+// The source of the fallback chain that an answer stands on.
+enum class ConfigOrigin {
   kLocked,           // the lock file says so
   kTuned,            // tuned just now, by this process
   kUserDatabase,     // found in the tuning database
@@ -28,11 +28,11 @@ enum class Rung {
   kDefault,          // nothing is known
 };
 
-std::string_view name(Rung rung);
+std::string_view name(ConfigOrigin origin);
 
 struct ConfigAnswer {
   kernels::Config config;
-  Rung rung = Rung::kDefault;
+  ConfigOrigin origin = ConfigOrigin::kDefault;
   double median_ns = 0;          // of the config when it was measured; 0 if it never was
   double default_median_ns = 0;  // of the default config in the same measurement
   int trials = 0;                // configs measured for this answer by this process

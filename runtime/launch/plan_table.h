@@ -35,7 +35,7 @@ struct LaunchPlan {
   ConfigAnswer answer;       // its config is the one to launch
   std::string problem_text;  // as to_text() has them
   std::string config_text;
-  std::int64_t renewals = 0;  // how often config or rung have changed
+  std::int64_t renewals = 0;  // how often config or source have changed
   std::size_t number = 0;     // of the key, from 0, by when it got its first plan; insert() sets it
 };
 

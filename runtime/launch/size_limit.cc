@@ -14,7 +14,7 @@ std::optional<std::int64_t> bytes_of(std::int64_t rows, std::int64_t row_stride,
                                      std::int64_t element_size) {
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(rows, row_stride, &bytes) ||
-      __builtin_mul_overflow(bytes, element_size, &bytes) || bytes > kMostOperandBytes) {
+      __builtin_mul_overflow(bytes, element_size, &bytes) || bytes > kMaxOperandBytes) {
     return std::nullopt;
   }
   return bytes;

@@ -13,13 +13,13 @@ namespace dorajit::launch {
 // What an operand may span from its first byte to its last: all that a process can address. Within
 // it neither the products of sizes nor the sums over all operands overflow 64 bits, also where rows
 // are rounded up to a power of two.
-inline constexpr std::int64_t kMostOperandBytes = std::int64_t{1} << 47;
+inline constexpr std::int64_t kMaxOperandBytes = std::int64_t{1} << 47;
 
-// The bytes that a tensor spans, 0 without elements; nothing beyond kMostOperandBytes. Sizes are
+// The bytes that a tensor spans, 0 without elements; nothing beyond kMaxOperandBytes. Sizes are
 // not negative.
 std::optional<std::int64_t> span_bytes(const TensorView& tensor);
 
-// kInvalidArgument for operands beyond kMostOperandBytes. Derived sizes need not be given.
+// kInvalidArgument for operands beyond kMaxOperandBytes. Derived sizes need not be given.
 Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes);
 
 // The same for a problem that only such operands have.

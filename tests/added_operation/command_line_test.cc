@@ -49,7 +49,7 @@ TEST_F(AddedCommandLine, AWinnerIsExplainedShownAndExported) {
   ASSERT_EQ(run({"tune", "--shape", "7x12x45"}).exit_code, 0);
   const CliResult explained = run({"explain", "--shape", "7x12x45"});
   ASSERT_EQ(explained.exit_code, 0) << explained.err;
-  EXPECT_EQ(explained.document()["problems"][0]["rung"], "user database");
+  EXPECT_EQ(explained.document()["problems"][0]["source"], "user database");
   EXPECT_THAT(sandbox_.run({"show"}).out, HasSubstr(kProblem));
   const std::string exported = sandbox_.folder() + "/trials.jsonl";
   ASSERT_EQ(sandbox_.run({"export", "--out", exported}).exit_code, 0);

@@ -13,13 +13,13 @@ namespace {
 using kernels::Config;
 using kernels::Variant;
 
-constexpr std::size_t kMostFailures = 10;
+constexpr std::size_t kMaxFailures = 10;
 
 class Failures {
  public:
   void add(std::string failure) {
     const std::scoped_lock lock(mutex_);
-    if (lines_.size() < kMostFailures) lines_.push_back(std::move(failure));
+    if (lines_.size() < kMaxFailures) lines_.push_back(std::move(failure));
   }
   std::vector<std::string> take() { return std::move(lines_); }
 

@@ -19,7 +19,7 @@ using kernels::ElementType;
 using kernels::Variant;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kMostElements = 20000;
+constexpr std::int64_t kMaxElements = 20000;
 constexpr std::int64_t kLongest = 9000;
 
 class Draw {
@@ -71,7 +71,7 @@ std::int64_t draw_size(Draw& draw, std::int64_t most) {
 void draw_shape(Draw& draw, const Variant& variant, CaseSpec& spec) {
   // One of the two is short, so that the other may be long.
   const std::int64_t first = draw_size(draw, draw.of<std::int64_t>({3, 40, kLongest}));
-  const std::int64_t second = draw_size(draw, std::max<std::int64_t>(1, kMostElements / first));
+  const std::int64_t second = draw_size(draw, std::max<std::int64_t>(1, kMaxElements / first));
   spec.rows = first;
   spec.cols = second;
   if (draw.one_in(2)) std::swap(spec.rows, spec.cols);

@@ -23,7 +23,7 @@ void check(const Message& message, Result<Message> (*parse)(std::string_view)) {
 }
 
 void check_line(const std::string& line) {
-  if (line.contains('\n') || line.size() >= kMostRequestBytes) std::abort();
+  if (line.contains('\n') || line.size() >= kMaxRequestBytes) std::abort();
   if (const auto request = parse_request(line)) check(*request, parse_request);
   if (const auto answer = parse_answer(line)) check(*answer, parse_answer);
 }
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const std::size_t piece = 1 + static_cast<std::size_t>(data[0]);
   bytes.remove_prefix(1);
-  LineSplitter lines(kMostRequestBytes);
+  LineSplitter lines(kMaxRequestBytes);
   while (!bytes.empty() && !lines.is_too_long()) {
     lines.feed(bytes.substr(0, piece));
     bytes.remove_prefix(std::min(piece, bytes.size()));

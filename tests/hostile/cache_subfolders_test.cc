@@ -61,15 +61,15 @@ void leave_entry(const std::string& path) {
   LaunchJournal::open(path).release()->enter("scope", "problem", kConfig);
 }
 bool has_casualty(const std::string& path) {
-  return LaunchJournal::open(path)->casualties("scope") == std::vector{kConfig};
+  return LaunchJournal::open(path)->crashed_configs("scope") == std::vector{kConfig};
 }
 bool work_with_journal(const std::string& path) {
   const auto journal = LaunchJournal::open(path);
   journal->enter("another scope", "problem", kConfig);
   journal->leave();
-  const bool is_empty = journal->casualties("another scope").empty();
+  const bool is_empty = journal->crashed_configs("another scope").empty();
   journal->forget("scope", std::span(&kConfig, 1));
-  return is_empty && journal->casualties("scope").empty();
+  return is_empty && journal->crashed_configs("scope").empty();
 }
 
 void add_mark(const std::string& path) { VerifiedConfigs(path, {}).add(kKey); }

@@ -129,11 +129,11 @@ def check_shipped_databases(installation, scratch):
     databases.chmod(0o555)
     explained = run([program, "explain", "--cache-dir", scratch / "fresh", *problem],
                     env=clean_environment())
-    rung = json.loads(explained)["problems"][0]["rung"]
-    expect(rung == "shipped database", f"the problem of a shipped winner is answered by: {rung}")
+    source = json.loads(explained)["problems"][0]["source"]
+    expect(source == "shipped database", f"the problem of a shipped winner is answered by: {source}")
     explained = run([program, "explain", "--cache-dir", scratch / "fresh", *problem],
                     env=clean_environment(DORAJIT_DATABASES="none"))
-    expect(json.loads(explained)["problems"][0]["rung"] == "default", "none is not none")
+    expect(json.loads(explained)["problems"][0]["source"] == "default", "none is not none")
     databases.chmod(0o755)
     say(f"shipped databases: {', '.join(sorted(shipped))}; they serve")
 

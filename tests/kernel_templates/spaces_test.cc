@@ -18,7 +18,7 @@ const SpaceTraits kGpu{.kind = DeviceKind::kCuda, .processors = 132};
 const SpaceTraits kCpu{.kind = DeviceKind::kCpu, .processors = 8};
 const SpaceTraits kSmallCpu{.kind = DeviceKind::kCpu, .processors = 2};
 const SpaceTraits kLargeCpu{.kind = DeviceKind::kCpu, .processors = 255};
-constexpr std::size_t kMostSlimConfigs = 12;
+constexpr std::size_t kMaxSlimConfigs = 12;
 
 // What the template that serves the variant asserts.
 bool is_valid(const Variant& variant, const Config& named, DeviceKind kind) {
@@ -43,7 +43,7 @@ void check_space(const Variant& variant, const SpaceTraits& traits, int width, S
     EXPECT_LE(config[kVectorWidth], width);
     EXPECT_EQ(std::ranges::count(space, config), 1) << to_text(config);
   }
-  if (kind == SpaceKind::kSlim) EXPECT_LE(space.size(), kMostSlimConfigs);
+  if (kind == SpaceKind::kSlim) EXPECT_LE(space.size(), kMaxSlimConfigs);
 }
 
 TEST(Spaces, HoldOnlyValidConfigsWithoutRepeatsTheDefaultFirst) {

@@ -143,13 +143,13 @@ TEST_F(EngineTest, ConfigsThatAreInvalidHereGiveWayToTheDefault) {
     auto engine =
         make_engine(std::make_unique<ToldConfigs>([tunable, value](launch::ConfigAnswer& answer) {
           answer.config.set(tunable, value);
-          answer.rung = launch::Rung::kUserDatabase;
+          answer.origin = launch::ConfigOrigin::kUserDatabase;
         }));
     const auto status = run(*engine, operands());
     ASSERT_TRUE(status) << status.error().message;
     EXPECT_EQ(memory_[3], std::vector<float>(kRows * kCols, kExpected));
     const auto plan = find_ready(*engine);
-    EXPECT_EQ(plan.rung, launch::Rung::kDefault);
+    EXPECT_EQ(plan.origin, launch::ConfigOrigin::kDefault);
     EXPECT_NE(plan.config[tunable], value);
   }
 }
@@ -171,10 +171,10 @@ TEST_F(EngineTest, OnlyPlansThatChangeAreCountedAsRenewed) {
   configs.answer_with(unchanged);
   EXPECT_EQ(renewed(), 0);
   const auto found = [](launch::ConfigAnswer& answer) {
-    answer.rung = launch::Rung::kUserDatabase;
+    answer.origin = launch::ConfigOrigin::kUserDatabase;
   };
   configs.answer_with(found);
-  EXPECT_EQ(renewed(), 1) << "another rung";
+  EXPECT_EQ(renewed(), 1) << "another source";
   configs.answer_with(found);
   EXPECT_EQ(renewed(), 1);
   configs.answer_with([&](launch::ConfigAnswer& answer) {
@@ -185,8 +185,8 @@ TEST_F(EngineTest, OnlyPlansThatChangeAreCountedAsRenewed) {
   ASSERT_NE(engine->plan(0), nullptr);
   EXPECT_EQ(engine->plan(1), nullptr);
   EXPECT_EQ(engine->plan(0)->renewals, 2);
-  EXPECT_EQ(engine->plan(0)->answer.rung, launch::Rung::kUserDatabase);
-  EXPECT_EQ(find_ready(*engine).rung, launch::Rung::kUserDatabase);
+  EXPECT_EQ(engine->plan(0)->answer.origin, launch::ConfigOrigin::kUserDatabase);
+  EXPECT_EQ(find_ready(*engine).origin, launch::ConfigOrigin::kUserDatabase);
 }
 
 TEST_F(EngineTest, CallsOnCudaTensorsSayWhatIsMissingWithoutADriver) {

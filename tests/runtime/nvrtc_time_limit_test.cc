@@ -48,7 +48,7 @@ TEST(NvrtcTimeLimitThread, WhatTakesTooLongFailsAndTheRestGoesOn) {
 
 TEST(NvrtcTimeLimitThread, FewThreadsAreLeftBehind) {
   NvrtcCompiler compiler(DORAJIT_FAKE_NVRTC, nullptr, milliseconds(10));
-  for (int i = 0; i < kMostAbandonedThreads; ++i) {
+  for (int i = 0; i < kMaxAbandonedThreads; ++i) {
     EXPECT_FALSE(compiler.compile(request_for(kEndsLate)));
   }
   const auto refused = compiler.compile(request_for(kEndsAtOnce));
@@ -72,7 +72,7 @@ TEST(NvrtcTimeLimitFork, AChildHasLeftNoneBehind) {
   while (run_within(milliseconds(1), last_until_over) != Outcome::kRefused) {
   }
   EXPECT_EQ(cache::run_in_child([&] {
-              for (int i = 0; i < kMostAbandonedThreads; ++i) {
+              for (int i = 0; i < kMaxAbandonedThreads; ++i) {
                 CHILD_CHECK(run_within(milliseconds(1), last_until_over) == Outcome::kTooLate);
               }
               CHILD_CHECK(run_within(milliseconds(1), [] {}) == Outcome::kRefused);

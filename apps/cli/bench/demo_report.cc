@@ -36,7 +36,7 @@ std::string rows_text(const std::vector<DemoRow>& rows) {
                    duration_text(comparison.winner.median_ns),
                    ratio_text(comparison.over_default()), ratio_text(comparison.over_unfused()),
                    bandwidth_text(comparison.bytes_per_ns()),
-                   percent_text(comparison.share_of_copy()), std::string(name(row.answer.rung)),
+                   percent_text(comparison.share_of_copy()), std::string(name(row.answer.origin)),
                    to_text(row.layer.uses)});
   }
   table.add_row({"geometric mean", "", "", "",
@@ -92,7 +92,7 @@ Json row_json(const DemoRow& row) {
           {"measured_rows", comparison.sizes.front()},
           {"operand_sets", comparison.sets},
           {"layers", std::move(layers)},
-          {"rung", name(row.answer.rung)},
+          {"source", name(row.answer.origin)},
           {"trials", row.answer.trials},
           {"default", std::move(standard)},
           {"winner", std::move(winner)},
@@ -111,7 +111,7 @@ bool is_all_known(const DemoReport& report, const Engine& engine) {
   const Statistics& done = engine.statistics();
   return report.failed == 0 && done.compilations == 0 && done.trials == 0 &&
          std::ranges::all_of(report.rows, [](const DemoRow& row) {
-           return row.answer.rung == launch::Rung::kUserDatabase;
+           return row.answer.origin == launch::ConfigOrigin::kUserDatabase;
          });
 }
 

@@ -6,28 +6,28 @@
 #include <string>
 
 #include "autotune/search/candidates.h"
-#include "autotune/sources/ladder.h"
+#include "autotune/sources/fallback_chain.h"
 #include "autotune/sources/tuning_config_source.h"
 #include "kernel_templates/config_text.h"
 
 namespace dorajit::cli {
 namespace {
 
-using autotune::RungLook;
+using autotune::LookupResult;
 
-// What the ladder answers if nothing is tuned. Which driver runs there is not known, so a winner
-// may be stale or not: both databases' count.
+// What the fallback chain answers if nothing is tuned. Which driver runs there is not known, so a
+// winner may be stale or not: both databases' count.
 std::vector<kernels::Config> answers(const launch::Problem& problem,
                                      const device::DeviceInfo& device,
                                      const autotune::EngineParts& parts) {
   const Settings& settings = parts.engine->settings();
   autotune::TuningSession session(problem, device, autotune::space_kind(settings));
   std::vector<kernels::Config> configs;
-  for (const RungLook& look : look_up_exactly(*parts.store, session)) {
+  for (const LookupResult& look : find_exact(*parts.store, session)) {
     if (look.answers) configs.push_back(answer_of(look, session).config);
   }
   if (!configs.empty()) return configs;
-  const std::vector<RungLook> looks = look_at_neighbours(*parts.store, session);
+  const std::vector<LookupResult> looks = find_nearest(*parts.store, session);
   return {answer_of(looks.back(), session).config};
 }
 

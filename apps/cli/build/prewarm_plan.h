@@ -19,9 +19,9 @@ std::vector<device::DeviceInfo> devices_of(const compile::Target& target,
                                            const device::DeviceInfo* here,
                                            cache::TuningStore& store);
 
-// For each problem the default config, what the ladder answers on any of the devices, and what a
-// tuning would try, of that at most `most_configs` (0: as the settings have it). Each artifact
-// once.
+// For each problem the default config, what the fallback chain answers on any of the devices, and
+// what a tuning would try, of that at most `most_configs` (0: as the settings have it). Each
+// artifact once.
 std::vector<ArtifactBuild> plan_prewarm(const compile::Target& target,
                                         const std::vector<launch::Problem>& problems,
                                         const std::vector<device::DeviceInfo>& devices,

@@ -13,7 +13,7 @@
 namespace dorajit::cli {
 namespace {
 
-using launch::Rung;
+using launch::ConfigOrigin;
 
 std::string targets_text(const std::vector<PrewarmedTarget>& targets) {
   Table table({{"arch"},
@@ -40,7 +40,7 @@ std::string tuned_text(const std::vector<PrewarmedProblem>& tuned) {
       continue;
     }
     const launch::ConfigAnswer& answer = *one.answer;
-    table.add_row({to_text(one.problem), std::string(name(answer.rung)), to_text(answer.config),
+    table.add_row({to_text(one.problem), std::string(name(answer.origin)), to_text(answer.config),
                    one.is_tuned() ? ratio_text(answer.default_median_ns / answer.median_ns) : "-"});
   }
   return table.text();
@@ -64,7 +64,7 @@ Json tuned_json(const PrewarmedProblem& one) {
     row["error"] = to_json(one.answer.error());
     return row;
   }
-  row["rung"] = name(one.answer->rung);
+  row["source"] = name(one.answer->origin);
   row["config"] = to_text(one.answer->config);
   row["median_ns"] = one.answer->median_ns;
   row["default_median_ns"] = one.answer->default_median_ns;
@@ -86,8 +86,9 @@ std::int64_t PrewarmedTarget::code_bytes() const {
 }
 
 bool PrewarmedProblem::is_tuned() const {
-  return answer && (answer->rung == Rung::kTuned || answer->rung == Rung::kUserDatabase ||
-                    answer->rung == Rung::kShippedDatabase);
+  return answer &&
+         (answer->origin == ConfigOrigin::kTuned || answer->origin == ConfigOrigin::kUserDatabase ||
+          answer->origin == ConfigOrigin::kShippedDatabase);
 }
 
 bool PrewarmReport::tunes(const PrewarmedTarget& target) const {

@@ -10,7 +10,7 @@
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/views/daemon_report.h"
 #include "autotune/service/client/daemon_question.h"
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 #include "cache/files/live_directory.h"
 
 namespace dorajit::cli {

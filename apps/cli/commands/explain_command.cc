@@ -19,7 +19,7 @@
 namespace dorajit::cli {
 namespace {
 
-using autotune::RungLook;
+using autotune::LookupResult;
 
 // Measured configs that the winner was chosen from.
 std::size_t trials_behind(const cache::Winner& winner, cache::TuningStore& store) {
@@ -29,14 +29,14 @@ std::size_t trials_behind(const cache::Winner& winner, cache::TuningStore& store
 struct Explained {
   launch::Problem problem;
   kernels::Config config;  // what runs
-  std::vector<RungLook> looks;
+  std::vector<LookupResult> looks;
   bool is_tuned_first = false;  // by a first call under the policy in force
   // What an application that is held to the lock file runs instead; nothing without such a file.
   std::optional<Result<launch::ConfigAnswer>> locked{};
 };
 
-// Whether that rung is where the config comes from.
-bool is_used(const RungLook& look, const Explained& explained) {
+// Whether that source is where the config comes from.
+bool is_used(const LookupResult& look, const Explained& explained) {
   return !explained.locked && &look == &autotune::best_of(explained.looks);
 }
 
@@ -55,7 +55,7 @@ std::string winner_text(const cache::Winner& winner, const launch::Problem& prob
   return text;
 }
 
-std::string look_text(const RungLook& look, const Explained& explained,
+std::string look_text(const LookupResult& look, const Explained& explained,
                       const device::DeviceInfo& device, cache::TuningStore& store) {
   std::string text;
   if (look.winner) {
@@ -68,7 +68,7 @@ std::string look_text(const RungLook& look, const Explained& explained,
                         look.remark);
     if (look.winner) text += ')';
   }
-  return std::format("  {:<16} {}{}\n", launch::name(look.rung),
+  return std::format("  {:<16} {}{}\n", launch::name(look.origin),
                      is_used(look, explained) ? "-> " : "", text);
 }
 
@@ -78,7 +78,8 @@ std::string lock_text(const Result<launch::ConfigAnswer>& locked) {
     text = "none: " + locked.error().message;
   } else {
     text = kernels::to_text(locked->config);
-    if (locked->rung != launch::Rung::kLocked) text += ", for want of what the lock file says";
+    if (locked->origin != launch::ConfigOrigin::kLocked)
+      text += ", for want of what the lock file says";
   }
   return std::format("  {:<16} -> {}\n", "lock file", text);
 }
@@ -87,7 +88,7 @@ std::string explained_text(const Explained& explained, const device::DeviceInfo&
                            cache::TuningStore& store) {
   std::string text = launch::to_text(explained.problem) + "\n";
   if (explained.locked) text += lock_text(*explained.locked);
-  for (const RungLook& look : explained.looks) {
+  for (const LookupResult& look : explained.looks) {
     text += look_text(look, explained, device, store);
   }
   if (explained.is_tuned_first) text += "  its first call tunes it\n";
@@ -95,13 +96,14 @@ std::string explained_text(const Explained& explained, const device::DeviceInfo&
 }
 
 Json explained_json(const Explained& explained, cache::TuningStore& store) {
-  const RungLook& best = autotune::best_of(explained.looks);
+  const LookupResult& best = autotune::best_of(explained.looks);
   const auto& locked = explained.locked;
-  Json row = {{"problem", launch::to_text(explained.problem)},   {"rung", launch::name(best.rung)},
-              {"config", kernels::to_text(explained.config)},    {"stale", best.is_stale},
-              {"tuned_by_first_call", explained.is_tuned_first}, {"rungs", Json::array()}};
-  for (const RungLook& look : explained.looks) {
-    Json one = {{"rung", launch::name(look.rung)},
+  Json row = {
+      {"problem", launch::to_text(explained.problem)},   {"source", launch::name(best.origin)},
+      {"config", kernels::to_text(explained.config)},    {"stale", best.is_stale},
+      {"tuned_by_first_call", explained.is_tuned_first}, {"sources", Json::array()}};
+  for (const LookupResult& look : explained.looks) {
+    Json one = {{"source", launch::name(look.origin)},
                 {"answers", look.answers},
                 {"used", is_used(look, explained)},
                 {"stale", look.is_stale},
@@ -112,10 +114,10 @@ Json explained_json(const Explained& explained, cache::TuningStore& store) {
       one["winner"]["age_s"] = age_of(*look.winner);
       one["winner"]["trials"] = trials_behind(*look.winner, store);
     }
-    row["rungs"].push_back(std::move(one));
+    row["sources"].push_back(std::move(one));
   }
   if (locked && *locked) {
-    row["rung"] = launch::name((*locked)->rung);
+    row["source"] = launch::name((*locked)->origin);
     row["config"] = kernels::to_text((*locked)->config);
   }
   row["lock_miss"] = locked && !*locked ? Json((*locked).error().message) : Json();
@@ -151,13 +153,13 @@ Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
   std::vector<Explained> all;
   for (const launch::Problem& problem : problems) {
     Explained explained{.problem = problem, .config = {}, .looks = source.explain(problem, device)};
-    const RungLook& best = autotune::best_of(explained.looks);
+    const LookupResult& best = autotune::best_of(explained.looks);
     explained.config = best.winner
                            ? best.winner->config
                            : kernels::default_config(problem.variant, device.traits,
                                                      problem.vector_width, problem.largest_sizes());
-    const bool is_exact =
-        best.rung == launch::Rung::kUserDatabase || best.rung == launch::Rung::kShippedDatabase;
+    const bool is_exact = best.origin == launch::ConfigOrigin::kUserDatabase ||
+                          best.origin == launch::ConfigOrigin::kShippedDatabase;
     explained.is_tuned_first = may_tune && (!is_exact || best.is_stale);
     if (locked) {
       explained.locked = locked->and_then([&](const autotune::EngineParts& application) {

@@ -150,7 +150,7 @@ Result<ExitCode> FreezeCommand::freeze(const Invocation& invocation) const {
           cache::LockEntry entry,
           autotune::fingerprint_of(problem, answer.config, *chosen.device, engine.kernels()));
       rows.push_back(to_json(entry));
-      rows.back()["rung"] = name(answer.rung);
+      rows.back()["source"] = name(answer.origin);
       entries.push_back(std::move(entry));
       progress.advance();
     }

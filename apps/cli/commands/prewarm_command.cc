@@ -103,7 +103,7 @@ void look_for_what_is_kept(PrewarmReport& report, const autotune::EngineParts& p
   }
   if (report.not_kept > 0) print_error(not_kept(report.not_kept, parts.engine->settings()));
   const bool has_tuned = std::ranges::any_of(report.tuned, [](const PrewarmedProblem& one) {
-    return one.answer && one.answer->rung == launch::Rung::kTuned;
+    return one.answer && one.answer->origin == launch::ConfigOrigin::kTuned;
   });
   report.keeps_winners = !has_tuned || parts.store->persistent();
   if (!report.keeps_winners) {
@@ -127,7 +127,7 @@ CLI::App* PrewarmCommand::declare(CLI::App& app) {
       ->add_option("--configs", configs_,
                    "Configs per problem besides the winner [all that tuning tries]")
       ->option_text("N")
-      ->check(CLI::Range(1, kMostTuneCandidates));
+      ->check(CLI::Range(1, kMaxTuneCandidates));
   command->add_option("--jobs", jobs_, "Compilations at a time [processors]")
       ->option_text("N")
       ->check(CLI::Range(1, 1024));

@@ -29,7 +29,7 @@ struct Tuned {
 
 Json tuned_json(const Tuned& tuned) {
   Json row = {{"problem", to_text(tuned.problem)},
-              {"rung", name(tuned.answer.rung)},
+              {"source", name(tuned.answer.origin)},
               {"config", to_text(tuned.answer.config)},
               {"median_ns", tuned.answer.median_ns},
               {"default_median_ns", tuned.answer.default_median_ns},
@@ -55,11 +55,12 @@ std::string tuned_text(const Tuned& tuned) {
   if (!tuned.winner) return text + "not tuned; the default config runs\n";
   // Those of a shipped winner stayed where it was made.
   if (!tuned.trials.empty()) text += trials_text(tuned.trials, *tuned.winner);
-  return text +
-         std::format("winner: {} at {}, {} over the default ({})\n",
-                     kernels::to_text(tuned.winner->config), duration_text(tuned.winner->median_ns),
-                     ratio_text(tuned.winner->default_median_ns / tuned.winner->median_ns),
-                     tuned.answer.rung == launch::Rung::kTuned ? "tuned now" : "known already");
+  return text + std::format("winner: {} at {}, {} over the default ({})\n",
+                            kernels::to_text(tuned.winner->config),
+                            duration_text(tuned.winner->median_ns),
+                            ratio_text(tuned.winner->default_median_ns / tuned.winner->median_ns),
+                            tuned.answer.origin == launch::ConfigOrigin::kTuned ? "tuned now"
+                                                                                : "known already");
 }
 
 }  // namespace
@@ -106,9 +107,9 @@ Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
                      force_ ? tune_again(problem, *chosen.device, parts, forced)
                             : engine.prepare(problem, chosen.id));
       Tuned tuned{.problem = problem, .answer = answer, .winner = {}, .trials = {}};
-      if (answer.rung == launch::Rung::kShippedDatabase) {
+      if (answer.origin == launch::ConfigOrigin::kShippedDatabase) {
         tuned.winner = store.find_overlay_winner(fingerprint, launch::to_text(problem));
-      } else if (answer.rung != launch::Rung::kDefault) {
+      } else if (answer.origin != launch::ConfigOrigin::kDefault) {
         tuned.winner = store.find_winner(fingerprint, launch::to_text(problem));
       }
       if (tuned.winner) tuned.trials = trials_of(*tuned.winner, store);

@@ -13,7 +13,7 @@ namespace dorajit::cli {
 void add_seconds_option(CLI::App& app, std::optional<double>& seconds) {
   app.add_option("--seconds", seconds, "Time to tune a problem at most [DORAJIT_TUNE_SECONDS, 2]")
       ->option_text("S")
-      ->check(number_range(0, kMostTuneSeconds));
+      ->check(number_range(0, kMaxTuneSeconds));
 }
 
 Result<launch::ConfigAnswer> tune_again(const launch::Problem& problem, device::Device& device,
@@ -30,7 +30,7 @@ Result<launch::ConfigAnswer> tune_again(const launch::Problem& problem, device::
         std::format("another process has been tuning {} for {} s; try again when it is done", key,
                     kPatience.count()));
   }
-  // A ladder over a store that knows nothing has to tune.
+  // A fallback chain over a store that knows nothing has to tune.
   const std::shared_ptr<cache::TuningStore> empty = cache::TuningStore::open("");
   autotune::TuningConfigSource source(parts.engine->settings(), empty, statistics);
   launch::ConfigAnswer answer = source.find(problem, device, parts.engine->kernels());

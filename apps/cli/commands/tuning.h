@@ -1,4 +1,4 @@
-// Tuning for the command line: through the engine's ladder, or anew.
+// Tuning for the command line: through the engine's fallback chain, or anew.
 #pragma once
 
 #include <optional>

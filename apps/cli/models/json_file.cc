@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostBytes = std::size_t{8} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{8} << 20;
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
 
 std::unexpected<Error> unreadable(const std::string& path, const std::string& why) {
@@ -30,14 +30,14 @@ Result<std::string> read_text(const std::string& path) {
   if (!fs::is_regular_file(status)) return unreadable(path, "it is no regular file");
   std::ifstream file(path, std::ios::binary);
   if (!file) return unreadable(path, std::generic_category().message(errno));
-  std::string text(kMostBytes + 1, '\0');
+  std::string text(kMaxBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) return unreadable(path, "reading it failed");
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMostBytes) {
+  if (text.size() > kMaxBytes) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("{} is larger than {} MiB, so it is not the file that is meant", path,
-                            kMostBytes >> 20));
+                            kMaxBytes >> 20));
   }
   return text;
 }
@@ -58,18 +58,18 @@ Result<JsonObject> JsonObject::read(const std::string& path, const std::string& 
   const std::string file =
       fs::is_directory(path, ignored) ? (fs::path(path) / name).string() : path;
   DORAJIT_ASSIGN(const std::string text, read_text(file));
-  constexpr int kMostLevels = 64;
+  constexpr int kMaxLevels = 64;
   bool is_too_deep = false;
   try {
     Json parsed = Json::parse(text, [&](int level, Json::parse_event_t, const Json&) {
-      is_too_deep = is_too_deep || level > kMostLevels;
+      is_too_deep = is_too_deep || level > kMaxLevels;
       return !is_too_deep;
     });
     if (is_too_deep) {
       return fail(StatusCode::kInvalidArgument,
                   std::format("{} is nested more than {} levels deep, so it is not the file that "
                               "is meant",
-                              file, kMostLevels));
+                              file, kMaxLevels));
     }
     if (parsed.is_object()) return JsonObject(file, std::move(parsed));
     return fail(StatusCode::kInvalidArgument,

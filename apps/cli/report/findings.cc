@@ -38,7 +38,7 @@ std::optional<Roofline> roofline_of(const launch::Problem& problem, const cache:
   const DeviceKind kind = kind_of(winner.device);
   const bool is_cpu = kind == DeviceKind::kCpu;
   // Beyond what tuning takes of memory, fewer rows are measured than the problem is for.
-  const std::int64_t most = is_cpu ? kCertainCpuBytes : autotune::kMostScratchBytes;
+  const std::int64_t most = is_cpu ? kCertainCpuBytes : autotune::kMaxScratchBytes;
   const autotune::ScratchShape shape = autotune::scratch_shape(problem, kind, most);
   const bool was_cut =
       shape.sizes != problem.largest_sizes() ||

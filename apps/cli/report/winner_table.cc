@@ -14,7 +14,7 @@
 namespace dorajit::cli::report {
 namespace {
 
-constexpr std::size_t kMostRows = 2000;
+constexpr std::size_t kMaxRows = 2000;
 
 // A cell that sorts by its number.
 Html number_cell(double value, const std::string& text) {
@@ -106,12 +106,12 @@ Html winner_table(const DeviceFindings& device) {
   Html rows;
   std::size_t count = 0;
   for (const ProblemFindings& found : device.problems) {
-    if (++count > kMostRows) break;
+    if (++count > kMaxRows) break;
     rows += row_of(found, device);
   }
   std::string remark;
-  if (device.problems.size() > kMostRows) {
-    remark = std::format(" The first {} of {}; --json has all.", kMostRows, device.problems.size());
+  if (device.problems.size() > kMaxRows) {
+    remark = std::format(" The first {} of {}; --json has all.", kMaxRows, device.problems.size());
   }
   return fill(
       R"(<div class="scroll tall" tabindex="0" role="region" aria-label="Winners"><table class="winners" data-sortable>

@@ -10,7 +10,7 @@
 namespace dorajit::cli {
 namespace {
 
-constexpr std::size_t kMostJobsShown = 20;
+constexpr std::size_t kMaxJobsShown = 20;
 
 std::string text_in(const Json& object, const char* name) {
   return json_member<std::string>(object, name).value_or("");
@@ -50,7 +50,7 @@ std::string queue_text(const Json& status) {
   Table table({{"waiting"}, {"clients", Align::kRight}, {"device"}});
   std::size_t shown = 0;
   for (const Json& job : list_in(status, "queue")) {
-    if (is_true(job, "in_hand") || shown++ >= kMostJobsShown) continue;
+    if (is_true(job, "in_hand") || shown++ >= kMaxJobsShown) continue;
     table.add_row({text_in(job, "problem"), std::to_string(count_in(job, "waiters")),
                    text_in(job, "device")});
   }

@@ -13,7 +13,7 @@ namespace {
 using Key = std::pair<std::string, std::string>;  // device and problem
 using ByKey = std::map<Key, const cache::LockEntry*>;
 
-constexpr std::size_t kMostNamed = 20;
+constexpr std::size_t kMaxNamed = 20;
 
 ByKey by_key(const LockSide& side) {
   ByKey found;
@@ -58,7 +58,7 @@ std::vector<LockMismatch> compare_locks(const LockSide& first, const LockSide& s
 
 std::string mismatches_text(const std::string& first, const std::vector<LockMismatch>& mismatches) {
   std::string text;
-  for (std::size_t i = 0; i < mismatches.size() && i < kMostNamed; ++i) {
+  for (std::size_t i = 0; i < mismatches.size() && i < kMaxNamed; ++i) {
     const LockMismatch& one = mismatches[i];
     text += std::format("{} on {}\n", one.problem, one.device);
     if (!one.missing_in.empty()) text += std::format("  not in {}\n", one.missing_in);
@@ -67,8 +67,8 @@ std::string mismatches_text(const std::string& first, const std::vector<LockMism
                           first, named(difference.second), one.second);
     }
   }
-  if (mismatches.size() > kMostNamed) {
-    text += std::format("and {} more\n", mismatches.size() - kMostNamed);
+  if (mismatches.size() > kMaxNamed) {
+    text += std::format("and {} more\n", mismatches.size() - kMaxNamed);
   }
   return text;
 }

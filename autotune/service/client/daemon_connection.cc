@@ -11,7 +11,7 @@
 #include <format>
 #include <utility>
 
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 #include "cache/files/directories.h"
 
 namespace dorajit::autotune {
@@ -20,7 +20,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kTimeToGreet{5};
-constexpr int kMostReads = 64;  // of 4 KiB in a row
+constexpr int kMaxReads = 64;  // of 4 KiB in a row
 
 }  // namespace
 
@@ -122,7 +122,7 @@ bool DaemonConnection::serve(std::vector<protocol::Answer>& answers) {
   // What a daemon said before it closed the connection counts, so a failure to send comes second.
   const bool was_sent = send();
   std::array<char, 4096> bytes{};
-  for (int i = 0; i < kMostReads; ++i) {
+  for (int i = 0; i < kMaxReads; ++i) {
     const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) break;

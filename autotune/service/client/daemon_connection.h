@@ -63,7 +63,7 @@ class DaemonConnection {
   const protocol::Hello own_;
   const std::chrono::steady_clock::time_point greeting_deadline_;
   std::string unsent_;
-  protocol::LineSplitter lines_{protocol::kMostAnswerBytes};
+  protocol::LineSplitter lines_{protocol::kMaxAnswerBytes};
   std::string refusal_;
   bool has_greeted_ = false;
 };

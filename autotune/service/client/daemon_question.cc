@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "autotune/service/client/daemon_connection.h"
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 
 namespace dorajit::autotune {
 

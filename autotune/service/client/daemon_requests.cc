@@ -12,16 +12,16 @@
 #include <set>
 #include <utility>
 
+#include "runtime/base/fork_guard.h"
 #include "runtime/base/log.h"
 #include "runtime/base/scope_exit.h"
-#include "runtime/base/work_in_progress.h"
 
 namespace dorajit::autotune {
 namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::size_t kMostQuestions = 10'000;
+constexpr std::size_t kMaxQuestions = 10'000;
 constexpr std::chrono::seconds kPauseBetweenAttempts{2};
 constexpr std::chrono::seconds kReportInterval{1};
 // A daemon that does not fit is likely to stay.
@@ -36,7 +36,7 @@ class LiveRequests {
   LiveRequests(LiveRequests&&) noexcept {}  // of one that nobody uses yet
 
   static void add(DaemonRequests* requests) {
-    const WorkInProgress work(Work::kPreparing);
+    const ForkGuard work(Work::kPreparing);
     LiveRequests& live = current(of_process);
     const std::scoped_lock lock(live.mutex_);
     live.all_.insert(requests);
@@ -46,7 +46,7 @@ class LiveRequests {
   }
 
   static void remove(DaemonRequests* requests) {
-    const WorkInProgress work(Work::kPreparing);
+    const ForkGuard work(Work::kPreparing);
     LiveRequests& live = current(of_process);
     const std::scoped_lock lock(live.mutex_);
     live.all_.erase(requests);
@@ -63,14 +63,14 @@ class LiveRequests {
     for (DaemonRequests* requests : live->all_) requests->await_threads(deadline);
   }
 
-  static constinit ForkRenewed<LiveRequests, Work::kPreparing> of_process;
+  static constinit ForkSafe<LiveRequests, Work::kPreparing> of_process;
 
   std::mutex mutex_;
   std::set<DaemonRequests*> all_;  // under mutex_
   bool awaits_exit_ = false;       // under mutex_
 };
 
-constinit ForkRenewed<LiveRequests, Work::kPreparing> LiveRequests::of_process;
+constinit ForkSafe<LiveRequests, Work::kPreparing> LiveRequests::of_process;
 
 DaemonRequests::DaemonRequests(std::string folder, protocol::Hello own)
     : folder_(std::move(folder)),
@@ -134,7 +134,7 @@ DaemonRequests::Launches DaemonRequests::ask(const launch::Problem& problem, dev
       if (std::ranges::find(devices, &device) == devices.end()) devices.push_back(&device);
       return found->second.launches;
     }
-    if (asked_.size() >= kMostQuestions || (!is_connected_ && !connect(remarks))) return nullptr;
+    if (asked_.size() >= kMaxQuestions || (!is_connected_ && !connect(remarks))) return nullptr;
     outbox_.push_back(
         {.request = {.problem = key.first, .device = key.second, .space = space, .gain = gain},
          .launches = launches});

@@ -5,20 +5,20 @@
 namespace dorajit::autotune {
 namespace {
 
-constexpr std::size_t kMostUnsentBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxUnsentBytes = std::size_t{1} << 20;
 constexpr std::uint64_t kMillisecondsToGreet = 5'000;
 constexpr std::uint64_t kMillisecondsOfALine = 5'000;
 
 }  // namespace
 
 ClientConnection::ClientConnection(uv_loop_t* loop, Events events)
-    : bytes_(loop, kMostUnsentBytes),
+    : bytes_(loop, kMaxUnsentBytes),
       deadline_(loop,
                 [this] {
                   refuse(has_greeted_ ? "a line did not come to its end in time"
                                       : "no hello came in time");
                 }),
-      lines_(protocol::kMostRequestBytes),
+      lines_(protocol::kMaxRequestBytes),
       events_(std::move(events)) {}
 
 void ClientConnection::start() {

@@ -11,12 +11,12 @@
 #include <optional>
 #include <utility>
 
-#include "autotune/service/daemon/client_desk.h"
+#include "autotune/service/daemon/client_registry.h"
 #include "autotune/service/daemon/daemon_status.h"
 #include "autotune/service/daemon/job_queue.h"
 #include "autotune/service/daemon/listening_socket.h"
 #include "autotune/service/daemon/uv_handles.h"
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 #include "cache/files/directories.h"
 #include "cache/files/file_lock.h"
 #include "cache/files/output_file.h"
@@ -29,8 +29,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::size_t kMostWorkers = 16;
-constexpr std::size_t kMostRecentResults = 20;
+constexpr std::size_t kMaxWorkers = 16;
+constexpr std::size_t kMaxRecentResults = 20;
 constexpr std::chrono::seconds kMetricsInterval{5};
 
 class Daemon {
@@ -42,19 +42,19 @@ class Daemon {
         load_(load),
         queue_({.jobs = options.most_jobs}),
         desk_(&loop_, options.hello, options.most_clients,
-              {.on_request = [this](Waiter id, const auto& request) { handle(id, request); },
-               .on_leave = [this](Waiter id) { queue_.forget(id); }}) {}
+              {.on_request = [this](ClientId id, const auto& request) { handle(id, request); },
+               .on_leave = [this](ClientId id) { queue_.forget(id); }}) {}
 
   Result<DaemonEnd> run();
 
  private:
   Status open();
   Status watch_signals();
-  void handle(Waiter id, const protocol::Request& request);
-  void accept_job(Waiter id, const protocol::TuneRequest& request);
+  void handle(ClientId id, const protocol::Request& request);
+  void accept_job(ClientId id, const protocol::TuneRequest& request);
   void pump(const BenchKey& key);
-  std::unique_ptr<WorkerBench> make_bench(const BenchKey& key);
-  void finish(const WorkerBench::Result& result);
+  std::unique_ptr<WorkerSupervisor> make_bench(const BenchKey& key);
+  void finish(const WorkerSupervisor::Result& result);
   void take_back(const Job& job, const std::string& how);
   void tick();
   void write_metrics();
@@ -71,8 +71,8 @@ class Daemon {
   DaemonCounters counters_;
   std::deque<RecentResult> recent_;
   std::map<std::string, double> tuning_seconds_;  // by device
-  std::map<BenchKey, std::unique_ptr<WorkerBench>> benches_;
-  ClientDesk desk_;
+  std::map<BenchKey, std::unique_ptr<WorkerSupervisor>> benches_;
+  ClientRegistry desk_;
   std::unique_ptr<ListeningSocket> listener_;
   std::unique_ptr<Timer> ticker_;
   std::vector<std::unique_ptr<UvHandle<uv_signal_t>>> signals_;
@@ -107,12 +107,12 @@ Status Daemon::open() {
                                        [this](uv_stream_t* listener) { desk_.welcome(listener); }));
   DORAJIT_TRY(watch_signals());
   ticker_ = std::make_unique<Timer>(&loop_, [this] { tick(); });
-  ticker_->start(WorkerBench::kTick.count(), WorkerBench::kTick.count());
+  ticker_->start(WorkerSupervisor::kTick.count(), WorkerSupervisor::kTick.count());
   write_metrics();
   return {};
 }
 
-void Daemon::handle(Waiter id, const protocol::Request& request) {
+void Daemon::handle(ClientId id, const protocol::Request& request) {
   if (const auto* tune = std::get_if<protocol::TuneRequest>(&request)) return accept_job(id, *tune);
   if (std::holds_alternative<protocol::StatusRequest>(request)) {
     desk_.send(id, protocol::Text{status_json(snapshot())});
@@ -124,7 +124,7 @@ void Daemon::handle(Waiter id, const protocol::Request& request) {
   }
 }
 
-void Daemon::accept_job(Waiter id, const protocol::TuneRequest& request) {
+void Daemon::accept_job(ClientId id, const protocol::TuneRequest& request) {
   ++counters_.requests;
   last_wanted_ = steady_clock::now();
   // It is for the next daemon, which the client will find.
@@ -147,11 +147,11 @@ void Daemon::accept_job(Waiter id, const protocol::TuneRequest& request) {
   pump({job.device, job.space});
 }
 
-std::unique_ptr<WorkerBench> Daemon::make_bench(const BenchKey& key) {
-  return std::make_unique<WorkerBench>(
+std::unique_ptr<WorkerSupervisor> Daemon::make_bench(const BenchKey& key) {
+  return std::make_unique<WorkerSupervisor>(
       &loop_, key, options_.worker, load_,
-      WorkerBench::Events{
-          .on_result = [this](const WorkerBench::Result& result) { finish(result); },
+      WorkerSupervisor::Events{
+          .on_result = [this](const WorkerSupervisor::Result& result) { finish(result); },
           .on_loss = [this](const Job& job, const auto& how) { take_back(job, how); },
           .on_start = [this] { ++counters_.workers_started; }});
 }
@@ -161,23 +161,23 @@ void Daemon::pump(const BenchKey& key) {
   if (is_draining_) return;
   auto found = benches_.find(key);
   if (found == benches_.end()) {
-    if (benches_.size() >= kMostWorkers) return;
+    if (benches_.size() >= kMaxWorkers) return;
     found = benches_.emplace(key, make_bench(key)).first;
   }
-  WorkerBench& bench = *found->second;
+  WorkerSupervisor& bench = *found->second;
   if (!bench.make_ready()) return;
   if (const auto job = queue_.take(key.first, key.second)) bench.begin(*job);
 }
 
-void Daemon::finish(const WorkerBench::Result& result) {
+void Daemon::finish(const WorkerSupervisor::Result& result) {
   const auto* tuned = std::get_if<protocol::Tuned>(&result.answer);
   ++(tuned != nullptr ? counters_.tuned : counters_.failed);
   counters_.tuning_seconds += result.seconds;
   if (tuned != nullptr) tuning_seconds_[result.job.device] += result.seconds;
   last_wanted_ = steady_clock::now();
   recent_.push_front({.result = result, .finished = last_wanted_});
-  if (recent_.size() > kMostRecentResults) recent_.pop_back();
-  for (const Waiter waiter : queue_.finish(result.job)) desk_.send(waiter, result.answer);
+  if (recent_.size() > kMaxRecentResults) recent_.pop_back();
+  for (const ClientId waiter : queue_.finish(result.job)) desk_.send(waiter, result.answer);
   pump({result.job.device, result.job.space});
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "autotune/service/daemon/device_load.h"
-#include "autotune/service/daemon/worker_bench.h"
+#include "autotune/service/daemon/worker_supervisor.h"
 #include "autotune/service/protocol/messages.h"
 #include "runtime/base/error.h"
 

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostJobsListed = 100;
+constexpr std::size_t kMaxJobsListed = 100;
 
 std::size_t in_hand(const DaemonSnapshot& snapshot) {
   return static_cast<std::size_t>(
@@ -90,7 +90,7 @@ std::string status_json(const DaemonSnapshot& snapshot) {
                                    {"problem", worker.job ? Json(worker.job->problem) : Json()}});
   }
   for (const JobQueue::Entry& entry : snapshot.jobs) {
-    if (document["queue"].size() == kMostJobsListed) break;
+    if (document["queue"].size() == kMaxJobsListed) break;
     document["queue"].push_back({{"problem", entry.job.problem},
                                  {"device", entry.job.device},
                                  {"benefit", entry.benefit},

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "autotune/service/daemon/job_queue.h"
-#include "autotune/service/daemon/worker_bench.h"
+#include "autotune/service/daemon/worker_supervisor.h"
 
 namespace dorajit::autotune {
 
@@ -27,7 +27,7 @@ struct DaemonCounters {
 };
 
 struct RecentResult {
-  WorkerBench::Result result;
+  WorkerSupervisor::Result result;
   std::chrono::steady_clock::time_point finished;
 };
 

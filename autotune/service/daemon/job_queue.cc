@@ -11,7 +11,7 @@ bool JobQueue::goes_before(const Ranked& a, const Ranked& b) {
   return a.second->number < b.second->number;
 }
 
-bool JobQueue::offer(const Job& job, double benefit, Waiter waiter) {
+bool JobQueue::offer(const Job& job, double benefit, ClientId waiter) {
   if (waits_ >= limits_.waits) return false;
   auto found = jobs_.find(job);
   if (found == jobs_.end()) {
@@ -39,7 +39,7 @@ std::optional<Job> JobQueue::take(const std::string& device, kernels::SpaceKind 
   return best->first;
 }
 
-std::vector<Waiter> JobQueue::finish(const Job& job) {
+std::vector<ClientId> JobQueue::finish(const Job& job) {
   const auto node = jobs_.extract(job);
   if (!node) return {};
   const auto& waiters = node.mapped().waiters;
@@ -54,7 +54,7 @@ bool JobQueue::give_back(const Job& job) {
   return ++found->second.lost_attempts < limits_.attempts;
 }
 
-void JobQueue::forget(Waiter waiter) {
+void JobQueue::forget(ClientId waiter) {
   for (auto& [job, state] : jobs_) waits_ -= state.waiters.erase(waiter);
 }
 

@@ -23,7 +23,7 @@ struct Job {
   friend auto operator<=>(const Job&, const Job&) = default;
 };
 
-using Waiter = std::uint64_t;
+using ClientId = std::uint64_t;
 
 // One job a problem, device and space, however many ask for it. The job of the greatest benefit
 // goes first; of equals, the one that was asked for first.
@@ -38,20 +38,20 @@ class JobQueue {
   JobQueue() : JobQueue(Limits{}) {}
 
   // Adds the benefit to that of a job that is known already. False when the queue is full.
-  bool offer(const Job& job, double benefit, Waiter waiter);
+  bool offer(const Job& job, double benefit, ClientId waiter);
 
   // The best job for the device and space, which is in hand from now on.
   std::optional<Job> take(const std::string& device, kernels::SpaceKind space);
 
   // The job is over, well or ill: who waited for it. Empty for a job that is not known.
-  std::vector<Waiter> finish(const Job& job);
+  std::vector<ClientId> finish(const Job& job);
 
   // Who had it in hand is gone. True: the job waits again. False: that was too often; finish() is
   // due.
   bool give_back(const Job& job);
 
   // The waiter is gone. Its jobs stay: their winners serve whoever comes next.
-  void forget(Waiter waiter);
+  void forget(ClientId waiter);
 
   // Devices and spaces that have waiting jobs.
   [[nodiscard]] std::set<std::pair<std::string, kernels::SpaceKind>> wanted() const;
@@ -72,7 +72,7 @@ class JobQueue {
     std::uint64_t number = 0;  // in the order of arrival
     int lost_attempts = 0;
     bool is_in_hand = false;
-    std::set<Waiter> waiters{};
+    std::set<ClientId> waiters{};
   };
   using Ranked = std::pair<const Job*, const State*>;
   static bool goes_before(const Ranked& a, const Ranked& b);

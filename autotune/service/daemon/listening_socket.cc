@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 #include "cache/files/file_error.h"
 
 namespace dorajit::autotune {

@@ -13,7 +13,7 @@ extern char** environ;  // NOLINT(readability-redundant-declaration)
 namespace dorajit::autotune {
 namespace {
 
-constexpr std::size_t kMostUnsentBytes = std::size_t{64} << 10;
+constexpr std::size_t kMaxUnsentBytes = std::size_t{64} << 10;
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> found;
@@ -30,9 +30,9 @@ std::string how_it_ended(std::int64_t status, int signal) {
 }  // namespace
 
 WorkerProcess::WorkerProcess(uv_loop_t* loop, Events events)
-    : input_(std::make_unique<ByteStream>(loop, kMostUnsentBytes)),
-      output_(std::make_unique<ByteStream>(loop, kMostUnsentBytes)),
-      lines_(protocol::kMostRequestBytes),
+    : input_(std::make_unique<ByteStream>(loop, kMaxUnsentBytes)),
+      output_(std::make_unique<ByteStream>(loop, kMaxUnsentBytes)),
+      lines_(protocol::kMaxRequestBytes),
       events_(std::move(events)) {}
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(
@@ -95,7 +95,7 @@ void WorkerProcess::take(std::string_view bytes) {
 void WorkerProcess::take_rest() {
   uv_os_fd_t pipe = -1;
   if (uv_fileno(reinterpret_cast<uv_handle_t*>(output_->handle()), &pipe) != 0) return;
-  std::array<char, protocol::kMostRequestBytes> bytes{};
+  std::array<char, protocol::kMaxRequestBytes> bytes{};
   ssize_t got = 0;
   while ((got = ::read(pipe, bytes.data(), bytes.size())) > 0) {
     take({bytes.data(), static_cast<std::size_t>(got)});

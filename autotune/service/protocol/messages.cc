@@ -13,10 +13,10 @@ namespace {
 
 using Json = JsonFields::Json;
 
-constexpr std::size_t kMostTextBytes = 1024;
-constexpr int kMostDepth = 4;
-constexpr double kMostCalls = 1e15;
-constexpr double kMostNanoseconds = 1e18;
+constexpr std::size_t kMaxTextBytes = 1024;
+constexpr int kMaxDepth = 4;
+constexpr double kMaxCalls = 1e15;
+constexpr double kMaxNanoseconds = 1e18;
 
 template <class... Ts>
 struct Overload : Ts... {
@@ -35,7 +35,7 @@ Json json_of(const Hello& hello) {
 }
 
 kernels::SpaceKind read_space(JsonFields& fields) {
-  const std::string kind = fields.text("space", kMostTextBytes);
+  const std::string kind = fields.text("space", kMaxTextBytes);
   if (kind == "comprehensive") return kernels::SpaceKind::kComprehensive;
   if (kind != "slim") fields.refuse("space", "is neither \"slim\" nor \"comprehensive\"");
   return kernels::SpaceKind::kSlim;
@@ -50,7 +50,7 @@ Result<Message> checked(const JsonFields& fields, Message message) {
 
 Hello read_hello(JsonFields& fields) {
   return {.version = static_cast<int>(fields.number("protocol", 1, 1e6)),
-          .release = fields.text("release", kMostTextBytes),
+          .release = fields.text("release", kMaxTextBytes),
           .tuning_dir = fields.text("tuning_dir", 4096)};
 }
 
@@ -58,7 +58,7 @@ Hello read_hello(JsonFields& fields) {
 Result<Json> parse_object(std::string_view line) {
   bool too_deep = false;
   const Json::parser_callback_t shallow = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMostDepth;
+    too_deep = too_deep || depth > kMaxDepth;
     return !too_deep;
   };
   Json object = Json::parse(line, shallow, false);
@@ -123,13 +123,13 @@ std::string to_line(const Answer& answer) {
 Result<Request> parse_request(std::string_view line) {
   DORAJIT_ASSIGN(const Json object, parse_object(line));
   JsonFields fields(object);
-  const std::string type = fields.text("type", kMostTextBytes);
+  const std::string type = fields.text("type", kMaxTextBytes);
   if (type == "hello") return checked<Request>(fields, read_hello(fields));
   if (type == "tune") {
-    return checked<Request>(fields, TuneRequest{.problem = fields.text("problem", kMostTextBytes),
-                                                .device = fields.text("device", kMostTextBytes),
+    return checked<Request>(fields, TuneRequest{.problem = fields.text("problem", kMaxTextBytes),
+                                                .device = fields.text("device", kMaxTextBytes),
                                                 .space = read_space(fields),
-                                                .calls = fields.number("calls", 0, kMostCalls),
+                                                .calls = fields.number("calls", 0, kMaxCalls),
                                                 .gain = fields.number("gain", 0, 1)});
   }
   if (type == "status") return StatusRequest{};
@@ -141,26 +141,25 @@ Result<Request> parse_request(std::string_view line) {
 Result<Answer> parse_answer(std::string_view line) {
   DORAJIT_ASSIGN(const Json object, parse_object(line));
   JsonFields fields(object);
-  const std::string type = fields.text("type", kMostTextBytes);
+  const std::string type = fields.text("type", kMaxTextBytes);
   if (type == "hello") return checked<Answer>(fields, read_hello(fields));
   if (type == "tuned") {
     return checked<Answer>(
-        fields,
-        Tuned{.problem = fields.text("problem", kMostTextBytes),
-              .device = fields.text("device", kMostTextBytes),
-              .config = fields.text("config", kMostTextBytes),
-              .median_ns = fields.number("median_ns", 0, kMostNanoseconds),
-              .default_median_ns = fields.number("default_median_ns", 0, kMostNanoseconds)});
+        fields, Tuned{.problem = fields.text("problem", kMaxTextBytes),
+                      .device = fields.text("device", kMaxTextBytes),
+                      .config = fields.text("config", kMaxTextBytes),
+                      .median_ns = fields.number("median_ns", 0, kMaxNanoseconds),
+                      .default_median_ns = fields.number("default_median_ns", 0, kMaxNanoseconds)});
   }
   if (type == "failed") {
-    return checked<Answer>(fields, Failed{.problem = fields.text("problem", kMostTextBytes),
-                                          .device = fields.text("device", kMostTextBytes),
+    return checked<Answer>(fields, Failed{.problem = fields.text("problem", kMaxTextBytes),
+                                          .device = fields.text("device", kMaxTextBytes),
                                           .reason = fields.text("reason", 4096)});
   }
   if (type == "refused")
-    return checked<Answer>(fields, Refused{.reason = fields.text("reason", kMostTextBytes)});
+    return checked<Answer>(fields, Refused{.reason = fields.text("reason", kMaxTextBytes)});
   if (type == "text")
-    return checked<Answer>(fields, Text{.text = fields.text("text", kMostAnswerBytes)});
+    return checked<Answer>(fields, Text{.text = fields.text("text", kMaxAnswerBytes)});
   return unknown_type(type);
 }
 

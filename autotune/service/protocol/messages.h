@@ -14,8 +14,8 @@ namespace dorajit::autotune::protocol {
 
 inline constexpr int kVersion = 1;
 // Of a line to the daemon, with its end. Answers may be longer.
-inline constexpr std::size_t kMostRequestBytes = std::size_t{4} << 10;
-inline constexpr std::size_t kMostAnswerBytes = std::size_t{4} << 20;
+inline constexpr std::size_t kMaxRequestBytes = std::size_t{4} << 10;
+inline constexpr std::size_t kMaxAnswerBytes = std::size_t{4} << 20;
 
 // The first line of either side. They must agree on the version of the protocol and on the release,
 // whose kernels and tuner they share, and for winners to be found, on the folder.

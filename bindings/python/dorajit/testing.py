@@ -19,7 +19,7 @@ def statistics() -> dict[str, Any]:
     Counts: launches, compilations, artifact_hits, builtin_kernels, tuned_problems, trials,
     renewed_plans. Under "plans" a list, with a dictionary for each problem on each device that calls
     or warmup have made ready: problem, device ("cpu", "cuda:0"), fingerprint (what the tuning
-    database calls the device), config (what runs), source (the rung of the ladder that it comes
+    database calls the device), config (what runs), source (the source of the fallback chain that it comes
     from, docs/tuning.md) and renewals (how often a winner that arrived later changed config or
     source).
     """

@@ -55,7 +55,7 @@ std::int64_t last_level_cache_bytes() {
   return largest;
 }
 
-constexpr int kMostWorkers = 64;  // bandwidth is spent long before
+constexpr int kMaxWorkers = 64;  // bandwidth is spent long before
 constexpr std::int64_t kAssumedCacheBytes = 32LL << 20;
 
 }  // namespace
@@ -75,7 +75,7 @@ DeviceInfo read_cpu_info(int most_threads) {
   DeviceInfo info;
   info.name = cpuinfo_field("model name");
   if (info.name.empty()) info.name = "CPU";
-  const int wanted = most_threads > 0 ? std::min(most_threads, kMostWorkers) : kMostWorkers;
+  const int wanted = most_threads > 0 ? std::min(most_threads, kMaxWorkers) : kMaxWorkers;
   const int processors = std::min(usable_processors(), wanted);
   info.traits = {.kind = kernels::DeviceKind::kCpu, .processors = processors};
   utsname system{};

@@ -48,7 +48,7 @@ class CudaKernel final : public LoadedKernel {
     DORAJIT_CUDA_TRY(driver_, function_get_attribute, &static_bytes,
                      driver::FunctionAttribute::kSharedBytes, run_);
     DORAJIT_CUDA_TRY(driver_, function_set_attribute, run_,
-                     driver::FunctionAttribute::kMostDynamicSharedBytes,
+                     driver::FunctionAttribute::kMaxDynamicSharedBytes,
                      most_shared_bytes - static_bytes);
     if (!kernels::template_of(variant()).has_second_stage) return {};
     DORAJIT_CUDA_TRY(driver_, module_get_function, &finish_, module_, "dorajit_finish");

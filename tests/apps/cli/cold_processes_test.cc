@@ -64,7 +64,7 @@ TEST_F(ColdProcesses, ASecondProcessNeitherCompilesNorTunes) {
   const auto report = nlohmann::json::parse(second->output);
   EXPECT_EQ(report["statistics"]["compilations"], 0) << second->output;
   EXPECT_EQ(report["statistics"]["trials"], 0);
-  EXPECT_EQ(report["problems"][0]["rung"], "user database");
+  EXPECT_EQ(report["problems"][0]["source"], "user database");
 }
 
 }  // namespace

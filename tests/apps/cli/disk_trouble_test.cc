@@ -65,7 +65,7 @@ class DiskTrouble : public testing::Test {
     const CliResult known = sandbox_.run(tune("8x512"));
     EXPECT_EQ(known.exit_code, 0) << step << known.err;
     const auto document = known.document();
-    EXPECT_EQ(document["problems"][0]["rung"], "user database") << step << known.err;
+    EXPECT_EQ(document["problems"][0]["source"], "user database") << step << known.err;
     EXPECT_EQ(document["statistics"]["compilations"], 0) << step;
     const CliResult again = sandbox_.run(tune("8x1024"));
     EXPECT_EQ(again.exit_code, 0) << step << again.err;
@@ -78,7 +78,7 @@ class DiskTrouble : public testing::Test {
     for (const auto& entry : fs::directory_iterator(sandbox_.cache_dir())) {
       EXPECT_EQ(entry.path().filename().string().find("corrupt"), std::string::npos) << step;
     }
-    return again.document()["problems"][0]["rung"] == "user database";
+    return again.document()["problems"][0]["source"] == "user database";
   }
 
   using Check = std::function<void(const CliResult&, bool is_kept, bool may_end_before)>;
@@ -111,7 +111,7 @@ void expect_killed(const CliResult& result, bool /*is_kept*/, bool may_end_befor
 
 void expect_served(const CliResult& result, bool is_kept, bool /*may_end_before*/) {
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.document()["problems"][0]["rung"], "tuned");
+  EXPECT_EQ(result.document()["problems"][0]["source"], "tuned");
   if (!is_kept) EXPECT_THAT(result.err, HasSubstr("tuning results stay in memory"));
   EXPECT_EQ(result.err.find("in memory"), result.err.rfind("in memory"));
 }
@@ -142,14 +142,14 @@ TEST_F(DiskTrouble, OnANetworkFileSystemTheDatabaseStaysLocal) {
   EXPECT_TRUE(fs::exists(sandbox_.cache_dir() + "/artifacts"));
   EXPECT_EQ(fs::status(fs::path(location).parent_path()).permissions(), fs::perms::owner_all);
   const CliResult second = sandbox_.run(tune("8x512"));
-  EXPECT_EQ(second.document()["problems"][0]["rung"], "user database");
+  EXPECT_EQ(second.document()["problems"][0]["source"], "user database");
   EXPECT_EQ(second.document()["statistics"]["compilations"], 0);
 
   // Where somebody else may write, nothing is read.
   fs::permissions(fs::path(location).parent_path(), fs::perms::all);
   const CliResult third = sandbox_.run(tune("8x512"));
   EXPECT_EQ(third.exit_code, 0) << third.err;
-  EXPECT_EQ(third.document()["problems"][0]["rung"], "tuned");
+  EXPECT_EQ(third.document()["problems"][0]["source"], "tuned");
   EXPECT_EQ(third.document()["database"]["location"], "memory");
   EXPECT_THAT(third.err, HasSubstr("only this user can write"));
   fs::remove_all(fs::path(location).parent_path());

@@ -58,7 +58,7 @@ TEST_F(CliFreeze, TakesTheWinnersOfTheDatabase) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     EXPECT_EQ(winners[i]["problem"], found[i].problem);
     EXPECT_EQ(winners[i]["config"], kernels::to_text(found[i].config));
-    EXPECT_EQ(frozen.document()["problems"][i]["rung"], "user database");
+    EXPECT_EQ(frozen.document()["problems"][i]["source"], "user database");
     EXPECT_EQ(frozen.document()["problems"][i]["code"], found[i].code);
   }
   // Printed, it is the same, byte for byte; and so it is when it is done again.
@@ -72,7 +72,7 @@ TEST_F(CliFreeze, TakesARecordAndTunesNothing) {
   const CliResult frozen = sandbox_.run({"freeze", "--device", "cpu", "--from",
                                          file("problems.txt"), "--out", file("a.lock"), "--json"});
   ASSERT_EQ(frozen.exit_code, 0) << frozen.err;
-  EXPECT_EQ(frozen.document()["problems"][0]["rung"], "default");
+  EXPECT_EQ(frozen.document()["problems"][0]["source"], "default");
   EXPECT_EQ(entries(file("a.lock")).size(), 2U);
   EXPECT_EQ(sandbox_.run({"show", "--json"}).document()["winners"].size(), 0U);
 }
@@ -167,7 +167,7 @@ TEST_F(CliFreeze, ExplainTellsWhatALockedProcessRuns) {
   const std::string config = kernels::to_text(entries(file("a.lock"))[0].config);
   EXPECT_THAT(explain("4x64").out, HasSubstr("lock file        -> " + config + "\n"));
   const auto held = explain("4x64", true).document()["problems"][0];
-  EXPECT_EQ(held["rung"], "locked");
+  EXPECT_EQ(held["source"], "locked");
   EXPECT_EQ(held["config"], config);
   EXPECT_EQ(held["tuned_by_first_call"], false);
   EXPECT_TRUE(held["lock_miss"].is_null());

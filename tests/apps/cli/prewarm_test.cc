@@ -79,7 +79,7 @@ TEST(CliPrewarm, KernelsOfACpuAreThereForItsProcesses) {
       sandbox.run({"tune", "--shape", "2x64", "--type", "f32", "--device", "cpu", "--json"})
           .document();
   EXPECT_EQ(tuned["statistics"]["compilations"], 0);
-  EXPECT_EQ(tuned["problems"][0]["rung"], "tuned");
+  EXPECT_EQ(tuned["problems"][0]["source"], "tuned");
 }
 
 TEST(CliPrewarm, DeviceThatIsNamedIsTuned) {
@@ -90,13 +90,13 @@ TEST(CliPrewarm, DeviceThatIsNamedIsTuned) {
   const CliResult first = sandbox.run(prewarm);
   ASSERT_EQ(first.exit_code, 0) << first.err;
   ASSERT_EQ(first.document()["tuned"].size(), 1);
-  EXPECT_EQ(first.document()["tuned"][0]["rung"], "tuned");
+  EXPECT_EQ(first.document()["tuned"][0]["source"], "tuned");
   EXPECT_EQ(first.document()["tuned"][0]["problem"], "compose/f32,f32,f32,f32/v1/c64/r1");
   EXPECT_GT(first.document()["statistics"]["trials"], 1);
   const auto again = sandbox.run(prewarm).document();
   EXPECT_EQ(again["statistics"]["compilations"], 0);
   EXPECT_EQ(again["statistics"]["trials"], 0);
-  EXPECT_EQ(again["tuned"][0]["rung"], "user database");
+  EXPECT_EQ(again["tuned"][0]["source"], "user database");
 
   auto compile_only = prewarm;
   compile_only.emplace_back("--compile-only");

@@ -78,7 +78,7 @@ TEST(CliShardProcess, PartsTunedApartAndMergedAreTheWhole) {
   ASSERT_EQ(known.exit_code, 0) << known.err;
   EXPECT_EQ(known.document()["statistics"]["tuned_problems"], 0);
   for (const auto& problem : known.document()["problems"]) {
-    EXPECT_EQ(problem["rung"], "user database") << problem;
+    EXPECT_EQ(problem["source"], "user database") << problem;
   }
 }
 

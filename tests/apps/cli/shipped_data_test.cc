@@ -92,7 +92,7 @@ TEST_F(CliShippedData, DatabasesServeAsTheShippedOnes) {
   EXPECT_EQ(exported.err, "");
   sandbox_.set("DORAJIT_CACHE_DIR", file("elsewhere"));
   sandbox_.set("DORAJIT_DATABASES", file("shipped"));
-  EXPECT_EQ(sandbox_.run(tune).document()["problems"][0]["rung"], "shipped database");
+  EXPECT_EQ(sandbox_.run(tune).document()["problems"][0]["source"], "shipped database");
 }
 
 TEST_F(CliShippedData, LeavesOutOtherKernelsAndDevices) {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "autotune/search/host_mark.h"
+#include "autotune/search/host_id.h"
 #include "tests/apps/cli/cli_sandbox.h"
 
 namespace dorajit::test {
@@ -86,11 +86,11 @@ TEST_F(CliTrials, WhoMeasuredIsToldWithoutAName) {
   char name[256] = {};
   gethostname(name, sizeof name - 1);
   const std::string text = exported(here_);
-  EXPECT_THAT(text, HasSubstr("\"host\":\"" + autotune::host_mark() + "\""));
+  EXPECT_THAT(text, HasSubstr("\"host\":\"" + autotune::host_id() + "\""));
   EXPECT_THAT(text, testing::Not(HasSubstr("\"host\":\"" + std::string(name) + "\"")));
-  EXPECT_EQ(autotune::host_mark(name), autotune::host_mark());
-  EXPECT_NE(autotune::host_mark("another"), autotune::host_mark());
-  EXPECT_EQ(autotune::host_mark().size(), 12U);
+  EXPECT_EQ(autotune::host_id(name), autotune::host_id());
+  EXPECT_NE(autotune::host_id("another"), autotune::host_id());
+  EXPECT_EQ(autotune::host_id().size(), 12U);
 }
 
 TEST_F(CliTrials, ImportedWinnersAreNotTunedAgain) {

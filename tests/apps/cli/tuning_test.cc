@@ -37,7 +37,7 @@ TEST(CliTune, WinnerIsShown) {
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
   const auto problem = tuned.document()["problems"][0];
   EXPECT_EQ(problem["problem"], kProblem);
-  EXPECT_EQ(problem["rung"], "tuned");
+  EXPECT_EQ(problem["source"], "tuned");
   EXPECT_GT(problem["trials"].size(), 1);
   EXPECT_GT(tuned.document()["statistics"]["trials"], 0);
 
@@ -61,17 +61,17 @@ TEST(CliExplain, NamesEveryRungDownToTheOneThatAnswers) {
                                             "--device", "cpu",     "--json"};
   const auto before = sandbox.run(explain).document()["problems"][0];
   EXPECT_EQ(before["problem"], kProblem);
-  EXPECT_EQ(before["rung"], "default");
+  EXPECT_EQ(before["source"], "default");
   EXPECT_EQ(before["tuned_by_first_call"], true);
-  EXPECT_EQ(before["rungs"].size(), 5);
-  EXPECT_EQ(before["rungs"].back()["used"], true);
+  EXPECT_EQ(before["sources"].size(), 5);
+  EXPECT_EQ(before["sources"].back()["used"], true);
 
   const auto tuned = sandbox.run(tune_arguments()).document()["problems"][0];
   const auto after = sandbox.run(explain).document()["problems"][0];
-  EXPECT_EQ(after["rung"], "user database");
+  EXPECT_EQ(after["source"], "user database");
   EXPECT_EQ(after["config"], tuned["config"]);
   EXPECT_EQ(after["tuned_by_first_call"], false);
-  EXPECT_EQ(after["rungs"][0]["winner"]["trials"], tuned["trials"].size());
+  EXPECT_EQ(after["sources"][0]["winner"]["trials"], tuned["trials"].size());
 
   const CliResult near = sandbox.run({"explain", "--shape", "8x1024", "--device", "cpu"});
   EXPECT_EQ(near.exit_code, 0) << near.err;
@@ -161,7 +161,7 @@ TEST(CliTune, SecondRunNeitherCompilesNorMeasures) {
   EXPECT_EQ(second["statistics"]["trials"], 0);
   EXPECT_EQ(second["statistics"]["compilations"], 0);
   EXPECT_EQ(second["problems"][0]["config"], first["problems"][0]["config"]);
-  EXPECT_NE(second["problems"][0]["rung"], "tuned");
+  EXPECT_NE(second["problems"][0]["source"], "tuned");
 }
 
 TEST(CliTune, ForceMeasuresAgain) {
@@ -172,7 +172,7 @@ TEST(CliTune, ForceMeasuresAgain) {
   const auto second = sandbox.run(arguments).document();
   EXPECT_EQ(second["statistics"]["trials"], first["statistics"]["trials"]);
   EXPECT_EQ(second["statistics"]["compilations"], 0);
-  EXPECT_EQ(second["problems"][0]["rung"], "tuned");
+  EXPECT_EQ(second["problems"][0]["source"], "tuned");
   const auto shown = sandbox.run({"show", "--json"}).document();
   EXPECT_EQ(shown["winners"].size(), 1);
 }
@@ -188,7 +188,7 @@ TEST(CliTune, SizesOfOneBucketAreOneProblem) {
 TEST(CliTune, TunesEvenWhereTheEnvironmentTurnsTuningOff) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_TUNE", "off");
-  EXPECT_EQ(sandbox.run(tune_arguments()).document()["problems"][0]["rung"], "tuned");
+  EXPECT_EQ(sandbox.run(tune_arguments()).document()["problems"][0]["source"], "tuned");
 }
 
 TEST(CliTune, WorksWhereNothingCanBeKept) {
@@ -197,7 +197,7 @@ TEST(CliTune, WorksWhereNothingCanBeKept) {
   arguments.insert(arguments.end(), {"--cache-dir", "/dev/null/cache"});
   const CliResult result = sandbox.run(arguments);
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.document()["problems"][0]["rung"], "tuned");
+  EXPECT_EQ(result.document()["problems"][0]["source"], "tuned");
   EXPECT_EQ(result.document()["database"]["persistent"], false);
   EXPECT_EQ(warnings_in(result.err), 1) << result.err;
 }
@@ -213,7 +213,7 @@ TEST(CliTune, DamagedDatabaseIsSaidOnce) {
   const CliResult repaired = sandbox.run(tune_arguments());
   EXPECT_EQ(repaired.exit_code, 0);
   EXPECT_THAT(repaired.err, IsEmpty());
-  EXPECT_EQ(repaired.document()["problems"][0]["rung"], "tuned");
+  EXPECT_EQ(repaired.document()["problems"][0]["source"], "tuned");
 }
 
 TEST(CliTune, InterruptLeavesACacheThatWorks) {

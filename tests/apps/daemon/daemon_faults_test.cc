@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "autotune/service/daemon/process_memory.h"
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 #include "tests/apps/daemon/running_daemon.h"
 #include "tests/fakes/child_process.h"
 

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 #include "cache/database/tuning_store.h"
 #include "runtime/compile/subprocess.h"
 #include "tests/apps/daemon/running_daemon.h"

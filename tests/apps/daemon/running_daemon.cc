@@ -20,7 +20,7 @@
 #include <thread>
 
 #include "autotune/service/daemon/daemon.h"
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 #include "runtime/base/log.h"
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/fakes/small_disk.h"

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "autotune/service/daemon/worker_bench.h"
+#include "autotune/service/daemon/worker_supervisor.h"
 #include "autotune/service/protocol/line_splitter.h"
 #include "autotune/service/protocol/messages.h"
 #include "runtime/base/file_descriptor.h"
@@ -120,7 +120,7 @@ class PlainClient {
   static void complain(const std::optional<autotune::protocol::Answer>& answer);
 
   FileDescriptor socket_;
-  autotune::protocol::LineSplitter lines_{autotune::protocol::kMostAnswerBytes};
+  autotune::protocol::LineSplitter lines_{autotune::protocol::kMaxAnswerBytes};
 };
 
 // Until it is true, for a minute at most.

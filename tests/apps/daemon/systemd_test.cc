@@ -13,7 +13,7 @@
 #include <regex>
 #include <sstream>
 
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 #include "runtime/compile/subprocess.h"
 #include "tests/apps/daemon/running_daemon.h"
 #include "tests/fakes/child_process.h"

@@ -78,8 +78,8 @@ bool TrainingProcess::step() {
 bool TrainingProcess::has_all_winners() const {
   return std::ranges::all_of(kTrainedCols, [this](std::int64_t cols) {
     const auto answer = parts_.engine->prepare(cpu_problem(cols), kCpu);
-    return answer &&
-           (answer->rung == launch::Rung::kUserDatabase || answer->rung == launch::Rung::kTuned);
+    return answer && (answer->origin == launch::ConfigOrigin::kUserDatabase ||
+                      answer->origin == launch::ConfigOrigin::kTuned);
   });
 }
 

@@ -123,7 +123,7 @@ class CountingWatch final : public cache::LaunchJournal {
     ++ended_;
     downloads_ += device_.downloads() - before_;
   }
-  std::vector<kernels::Config> casualties(std::string_view) override { return {}; }
+  std::vector<kernels::Config> crashed_configs(std::string_view) override { return {}; }
   void forget(std::string_view, std::span<const kernels::Config>) override {}
   [[nodiscard]] int begun() const { return begun_; }
   [[nodiscard]] int ended() const { return ended_; }

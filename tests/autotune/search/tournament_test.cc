@@ -192,7 +192,7 @@ TEST(Tournament, OutOfTimeItGoesOnToTheDuelWithWhatItHas) {
   }
   EXPECT_EQ(tournament.running().back(), 2U);
   EXPECT_TRUE(tournament.stage_owes_rounds());
-  for (int i = 0; i < cache::kLeastSamples; ++i) tournament.add_round(std::vector<double>{100, 50});
+  for (int i = 0; i < cache::kMinSamples; ++i) tournament.add_round(std::vector<double>{100, 50});
   EXPECT_FALSE(tournament.stage_owes_rounds());
   tournament.end_stage();
   EXPECT_EQ(tournament.winner(), 2U);

@@ -117,7 +117,7 @@ TEST_F(CrashingConfigTest, AfterAConfigThatHangsUntilItIsKilledTheNextProcessGoe
   ASSERT_TRUE(result) << result.error().message;
   expect_left_out(*result, space()[2]);
   journal->forget(scope(), std::vector{space()[2]});
-  EXPECT_TRUE(journal->casualties(scope()).empty());
+  EXPECT_TRUE(journal->crashed_configs(scope()).empty());
 }
 
 TEST_F(CrashingConfigTest, TheNextProcessRecordsItAndTheJournalForgetsIt) {
@@ -130,21 +130,21 @@ TEST_F(CrashingConfigTest, TheNextProcessRecordsItAndTheJournalForgetsIt) {
   };
   wait_for(fork_child([&] { find(problem_, cache::TuningStore::open("")); }));
   const std::shared_ptr<cache::TuningStore> store = cache::TuningStore::open("");
-  EXPECT_EQ(find(problem_, store).rung, launch::Rung::kTuned);
-  EXPECT_TRUE(LaunchJournal::open(directory_)->casualties(scope()).empty());
+  EXPECT_EQ(find(problem_, store).origin, launch::ConfigOrigin::kTuned);
+  EXPECT_TRUE(LaunchJournal::open(directory_)->crashed_configs(scope()).empty());
   EXPECT_EQ(quarantined_configs(store->find_history("fake", {}).bad_trials,
                                 TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim)),
             std::vector{space()[2]});
   const auto other =
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
-  EXPECT_EQ(find(other, store).rung, launch::Rung::kTuned) << "by the database alone";
+  EXPECT_EQ(find(other, store).origin, launch::ConfigOrigin::kTuned) << "by the database alone";
 }
 
 // A config that is fine on what it is verified on may hang on what it is timed on.
 TEST_F(CrashingConfigTest, TheFirstLaunchOnWhatIsTimedIsEnteredToo) {
   device_.plant_after(space()[1], Misbehaviour::kCrashes, 3);
   wait_for(fork_child([&] { (void)tune(LaunchJournal::open(directory_).release()); }));
-  EXPECT_EQ(LaunchJournal::open(directory_)->casualties(scope()), std::vector{space()[1]});
+  EXPECT_EQ(LaunchJournal::open(directory_)->crashed_configs(scope()), std::vector{space()[1]});
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace dorajit::autotune {
 namespace {
 
-using launch::Rung;
+using launch::ConfigOrigin;
 using testing::HasSubstr;
 
 class LockedConfigSourceTest : public testing::Test {
@@ -33,12 +33,12 @@ class LockedConfigSourceTest : public testing::Test {
     entries_ = {*entry};
   }
 
-  void expect_miss(const std::string& why, Rung rung, const kernels::Config& config) {
+  void expect_miss(const std::string& why, ConfigOrigin origin, const kernels::Config& config) {
     cache::CapturedLog log;
     for (int i = 0; i < 2; ++i) {
       const auto answer = find();
       EXPECT_FALSE(answer.refusal);
-      EXPECT_EQ(answer.rung, rung);
+      EXPECT_EQ(answer.origin, origin);
       EXPECT_EQ(answer.config, config);
     }
     EXPECT_EQ(log.count(why), 1) << why;
@@ -69,7 +69,7 @@ TEST_F(LockedConfigSourceTest, AnswersWithWhatWasFrozen) {
   cache::CapturedLog log;
   for (const LockedMiss on_miss : {LockedMiss::kReport, LockedMiss::kFail}) {
     const auto answer = find(on_miss);
-    EXPECT_EQ(answer.rung, Rung::kLocked);
+    EXPECT_EQ(answer.origin, ConfigOrigin::kLocked);
     EXPECT_EQ(answer.config, other_config());
     EXPECT_FALSE(answer.refusal);
   }
@@ -79,11 +79,11 @@ TEST_F(LockedConfigSourceTest, AnswersWithWhatWasFrozen) {
 }
 
 TEST_F(LockedConfigSourceTest, WhatIsNotInTheFileRunsItsDefaultOrFails) {
-  expect_miss("it has nothing for this on fake", Rung::kDefault, default_);
+  expect_miss("it has nothing for this on fake", ConfigOrigin::kDefault, default_);
   freeze(other_config());
   entries_[0].device = "another";
   problem_.key[kernels::kCols] = 301;
-  expect_miss("it has nothing for this on fake", Rung::kDefault, default_);
+  expect_miss("it has nothing for this on fake", ConfigOrigin::kDefault, default_);
 }
 
 TEST_F(LockedConfigSourceTest, CodeThatIsAnotherIsAMissWithTheConfigOfTheFile) {
@@ -93,21 +93,22 @@ TEST_F(LockedConfigSourceTest, CodeThatIsAnotherIsAMissWithTheConfigOfTheFile) {
   entries_[0].problem = to_text(problem_);
   entries_[0].code = std::string(32, '0');
   expect_miss("its code was 00000000000000000000000000000000 and is " + frozen[0].code,
-              Rung::kLocked, other_config());
+              ConfigOrigin::kLocked, other_config());
   problem_.key[kernels::kRows] = 6;
   entries_[0].problem = to_text(problem_);
   entries_[0].artifact = std::string(32, '1');
-  expect_miss("its artifact was 11111111111111111111111111111111", Rung::kLocked, other_config());
+  expect_miss("its artifact was 11111111111111111111111111111111", ConfigOrigin::kLocked,
+              other_config());
   problem_.key[kernels::kRows] = 7;
   entries_[0].problem = to_text(problem_);
   entries_[0].compiler = "another compiler 1.0";
-  expect_miss("its compiler was another compiler 1.0", Rung::kLocked, other_config());
+  expect_miss("its compiler was another compiler 1.0", ConfigOrigin::kLocked, other_config());
 }
 
 TEST_F(LockedConfigSourceTest, VectorsThatDoNotFitTheDataAreNeverUsed) {
   freeze(other_config());
   entries_[0].config.set(kernels::kVectorWidth, 16);
-  expect_miss("its vectors of 16 elements do not fit", Rung::kDefault, default_);
+  expect_miss("its vectors of 16 elements do not fit", ConfigOrigin::kDefault, default_);
 }
 
 // The library's own kernel would serve in its place, which is another config.
@@ -116,7 +117,8 @@ TEST_F(LockedConfigSourceTest, ConfigsThatDoNotCompileAreNotUsed) {
   problem_.key[kernels::kRows] = 9;
   entries_[0].problem = to_text(problem_);
   entries_[0].config.set(kernels::kColumnsOfProgram, -4);
-  expect_miss("-r1-v1-u1-c0 is invalid: its template does not allow it", Rung::kDefault, default_);
+  expect_miss("-r1-v1-u1-c0 is invalid: its template does not allow it", ConfigOrigin::kDefault,
+              default_);
 }
 
 }  // namespace

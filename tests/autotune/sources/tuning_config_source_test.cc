@@ -13,7 +13,7 @@
 namespace dorajit::autotune {
 namespace {
 
-using launch::Rung;
+using launch::ConfigOrigin;
 
 class TuningConfigSourceTest : public testing::Test {
  protected:
@@ -47,11 +47,11 @@ TEST_F(TuningConfigSourceTest, TunesOnceAndThenAnswersFromTheDatabase) {
   device_.set_time_ns(space()[1], 0.5e6);
   auto source = make_source();
   const auto first = source.find(problem_, device_, kernels_);
-  EXPECT_EQ(first.rung, Rung::kTuned);
+  EXPECT_EQ(first.origin, ConfigOrigin::kTuned);
   EXPECT_EQ(first.config, space()[1]);
   EXPECT_EQ(first.trials, static_cast<int>(space().size()));
   const auto second = make_source().find(problem_, device_, kernels_);
-  EXPECT_EQ(second.rung, Rung::kUserDatabase);
+  EXPECT_EQ(second.origin, ConfigOrigin::kUserDatabase);
   EXPECT_EQ(second.config, space()[1]);
   EXPECT_EQ(second.median_ns, 0.5e6);
   EXPECT_EQ(statistics_.tuned_problems, 1);
@@ -61,7 +61,7 @@ TEST_F(TuningConfigSourceTest, TunesOnceAndThenAnswersFromTheDatabase) {
 TEST_F(TuningConfigSourceTest, PolicyOffAnswersWithTheDefaultAndMeasuresNothing) {
   settings_.tune_policy = TunePolicy::kOff;
   const auto answer = make_source().find(problem_, device_, kernels_);
-  EXPECT_EQ(answer.rung, Rung::kDefault);
+  EXPECT_EQ(answer.origin, ConfigOrigin::kDefault);
   EXPECT_EQ(answer.config, space().front());
   EXPECT_EQ(statistics_.trials, 0);
 }
@@ -91,7 +91,7 @@ TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsServedWhereNothingMayBeTu
   store_->record({}, winner_of(problem_, space()[2], environment));
   settings_.tune_policy = TunePolicy::kOff;
   const auto answer = make_source().find(problem_, device_, kernels_);
-  EXPECT_EQ(answer.rung, Rung::kUserDatabase);
+  EXPECT_EQ(answer.origin, ConfigOrigin::kUserDatabase);
   EXPECT_EQ(answer.config, space()[2]);
   EXPECT_EQ(statistics_.tuned_problems, 0);
   const auto looks = make_source().explain(problem_, device_.info());
@@ -108,8 +108,8 @@ TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsTunedAgainAndServedWhereT
   device_.plant(space().front(), tests::Misbehaviour::kFailsToLaunch);
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[2]);
   device_.plant(space().front(), tests::Misbehaviour::kNone);
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kTuned);
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kUserDatabase);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kTuned);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kUserDatabase);
   EXPECT_EQ(statistics_.tuned_problems, 1);
 }
 
@@ -121,7 +121,7 @@ TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearest
   elsewhere.device = "fake/of a neighbour";
   store_->record({}, elsewhere);
   auto answer = make_source().find(problem_, device_, kernels_);
-  EXPECT_EQ(answer.rung, Rung::kNearestDevice);
+  EXPECT_EQ(answer.origin, ConfigOrigin::kNearestDevice);
   EXPECT_EQ(answer.config, space()[1]);
   EXPECT_EQ(answer.median_ns, 0) << "the time of another device is not this one's";
 
@@ -129,7 +129,7 @@ TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearest
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
   store_->record({}, winner_of(larger, space()[2], environment));
   answer = make_source().find(problem_, device_, kernels_);
-  EXPECT_EQ(answer.rung, Rung::kNearestShape);
+  EXPECT_EQ(answer.origin, ConfigOrigin::kNearestShape);
   EXPECT_EQ(answer.config, space()[2]);
 
   const auto looks = make_source().explain(problem_, device_.info());
@@ -143,10 +143,10 @@ TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearest
 TEST_F(TuningConfigSourceTest, ExplainsTheDefaultByWhatIsMissing) {
   const auto looks = make_source().explain(problem_, device_.info());
   ASSERT_EQ(looks.size(), 5U);
-  EXPECT_EQ(looks.back().rung, Rung::kDefault);
+  EXPECT_EQ(looks.back().origin, ConfigOrigin::kDefault);
   EXPECT_TRUE(looks.back().answers);
-  for (const RungLook& look : looks) {
-    EXPECT_EQ(look.answers, look.rung == Rung::kDefault);
+  for (const LookupResult& look : looks) {
+    EXPECT_EQ(look.answers, look.origin == ConfigOrigin::kDefault);
     EXPECT_EQ(look.remark.empty(), look.answers);
   }
   EXPECT_EQ(statistics_.trials, 0);
@@ -156,7 +156,7 @@ TEST_F(TuningConfigSourceTest, AWinnerOfOtherTemplatesIsNotServed) {
   auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   environment.templates = "other kernels";
   store_->record({}, winner_of(problem_, space()[2], environment));
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kTuned);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kTuned);
 }
 
 TEST_F(TuningConfigSourceTest, AShippedWinnerAnswersWhatTheUserNeverTuned) {
@@ -164,7 +164,7 @@ TEST_F(TuningConfigSourceTest, AShippedWinnerAnswersWhatTheUserNeverTuned) {
       TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   ship(winner_of(problem_, space()[2], environment));
   const auto answer = make_source().find(problem_, device_, kernels_);
-  EXPECT_EQ(answer.rung, Rung::kShippedDatabase);
+  EXPECT_EQ(answer.origin, ConfigOrigin::kShippedDatabase);
   EXPECT_EQ(answer.config, space()[2]);
   EXPECT_EQ(statistics_.tuned_problems, 0);
 }
@@ -180,7 +180,7 @@ TEST_F(TuningConfigSourceTest, AShippedWinnerComesBeforeAStaleOneAndOneOfOtherKe
   store_->record({}, winner_of(problem_, space()[1], older));
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[2]);
   store_->record({}, winner_of(problem_, space()[1], now));
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kUserDatabase);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kUserDatabase);
 }
 
 TEST_F(TuningConfigSourceTest, AConfigThatMisbehavedHereIsNotTakenFromElsewhere) {
@@ -204,14 +204,14 @@ TEST_F(TuningConfigSourceTest, AShippedNeighbourAnswersWhereNothingMayBeTuned) {
   ship(winner_of(larger, space()[2],
                  TuningSession(larger, device_.info(), kernels::SpaceKind::kSlim).environment));
   const auto answer = make_source().find(problem_, device_, kernels_);
-  EXPECT_EQ(answer.rung, Rung::kNearestShape);
+  EXPECT_EQ(answer.origin, ConfigOrigin::kNearestShape);
   EXPECT_EQ(answer.config, space()[2]);
 }
 
 TEST_F(TuningConfigSourceTest, ABrokenDefaultIsReportedByItsUseNotByTuning) {
   device_.plant(space().front(), tests::Misbehaviour::kFailsToLaunch);
   const auto answer = make_source().find(problem_, device_, kernels_);
-  EXPECT_EQ(answer.rung, Rung::kDefault);
+  EXPECT_EQ(answer.origin, ConfigOrigin::kDefault);
   EXPECT_EQ(answer.config, space().front());
 }
 
@@ -220,7 +220,7 @@ TEST_F(TuningConfigSourceTest, AConfigFoundBadIsNotTriedAgainForAnotherShape) {
   make_source().find(problem_, device_, kernels_);
   const auto other =
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
-  EXPECT_EQ(make_source().find(other, device_, kernels_).rung, Rung::kTuned);
+  EXPECT_EQ(make_source().find(other, device_, kernels_).origin, ConfigOrigin::kTuned);
   for (const auto& trial : store_->trials("fake", to_text(other))) {
     EXPECT_NE(trial.config, space()[1]);
   }
@@ -228,7 +228,7 @@ TEST_F(TuningConfigSourceTest, AConfigFoundBadIsNotTriedAgainForAnotherShape) {
 
 TEST_F(TuningConfigSourceTest, AConfigThatBreaksTheDeviceIsRememberedAndTheOthersAreNotBlamed) {
   device_.plant(space()[1], tests::Misbehaviour::kBreaksDevice);
-  EXPECT_EQ(make_source().find(problem_, device_, kernels_).rung, Rung::kDefault);
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kDefault);
   const auto bad = store_->find_history("fake", {}).bad_trials;
   ASSERT_EQ(bad.size(), 1U);
   EXPECT_EQ(bad[0].config, space()[1]);
@@ -279,8 +279,9 @@ TEST_F(TuningConfigSourceTest, ConcurrentThreadsTuneAProblemOnce) {
   auto source = make_source();
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
-    threads.emplace_back(
-        [&] { EXPECT_NE(source.find(problem_, device_, kernels_).rung, Rung::kDefault); });
+    threads.emplace_back([&] {
+      EXPECT_NE(source.find(problem_, device_, kernels_).origin, ConfigOrigin::kDefault);
+    });
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(statistics_.tuned_problems, 1);

@@ -20,7 +20,7 @@
 namespace dorajit::autotune {
 namespace {
 
-using launch::Rung;
+using launch::ConfigOrigin;
 using testing::HasSubstr;
 using tests::Misbehaviour;
 
@@ -38,7 +38,7 @@ class WinnerGateTest : public testing::Test {
     return TuningConfigSource(settings_, store_, statistics_).find(problem_, device_, kernels);
   }
 
-  std::vector<RungLook> explain() {
+  std::vector<LookupResult> explain() {
     return TuningConfigSource(settings_, store_, statistics_).explain(problem_, device_.info());
   }
 
@@ -118,13 +118,13 @@ TEST_F(WinnerGateTest, AWinnerWiderThanTheDataIsAlignedIsAbsent) {
   EXPECT_EQ(explain()[1].answers, false);
   EXPECT_THAT(explain()[1].remark, HasSubstr("do not fit the data"));
   ship(aligned, wide);
-  EXPECT_EQ(explain().back().rung, Rung::kDefault) << "nor is it anybody's neighbour";
+  EXPECT_EQ(explain().back().origin, ConfigOrigin::kDefault) << "nor is it anybody's neighbour";
 }
 
 TEST_F(WinnerGateTest, AWinnerFromElsewhereIsVerifiedOnce) {
   EXPECT_GT(downloads_of_find(), 0);
   EXPECT_EQ(downloads_of_find(), 0) << "another process need not";
-  EXPECT_EQ(find().rung, Rung::kShippedDatabase);
+  EXPECT_EQ(find().origin, ConfigOrigin::kShippedDatabase);
   EXPECT_EQ(find().config, config_);
   EXPECT_EQ(statistics_.tuned_problems, 0);
   EXPECT_EQ(store_->trial_count(), 0);
@@ -135,7 +135,7 @@ TEST_F(WinnerGateTest, AWinnerThatOnlyABuiltinKernelServedIsVerifiedLater) {
   without_compiler.host_compiler = "none";
   launch::KernelCache builtin(without_compiler, nullptr, statistics_);
   for (int time = 0; time < 2; ++time) {
-    EXPECT_EQ(find(builtin).rung, Rung::kShippedDatabase);
+    EXPECT_EQ(find(builtin).origin, ConfigOrigin::kShippedDatabase);
     EXPECT_EQ(downloads_of_find(builtin), 0);
   }
   EXPECT_GT(downloads_of_find(), 0);
@@ -165,13 +165,13 @@ TEST_F(WinnerGateTest, WhatThisMachineHasTunedIsNotVerifiedAgain) {
   settings_.tune_policy = TunePolicy::kFirstUse;
   store_ = cache::TuningStore::open(settings_.tuning_dir);
   device_.set_time_ns(config_, 0.5e6);
-  EXPECT_EQ(find().rung, Rung::kTuned);
+  EXPECT_EQ(find().origin, ConfigOrigin::kTuned);
   EXPECT_EQ(downloads_of_find(), 0);
   EXPECT_EQ(find().config, config_);
   settings_.tune_policy = TunePolicy::kOff;
   problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
   EXPECT_EQ(downloads_of_find(), 0) << "nor as a neighbour";
-  EXPECT_EQ(find().rung, Rung::kNearestShape);
+  EXPECT_EQ(find().origin, ConfigOrigin::kNearestShape);
 }
 
 TEST_F(WinnerGateTest, AWinnerWithWrongBitsDoesNotServeAndIsQuarantined) {
@@ -185,13 +185,13 @@ TEST_F(WinnerGateTest, AWinnerWithWrongBitsDoesNotServeAndIsQuarantined) {
   EXPECT_EQ(bad[0].verdict, cache::Verdict::kWrongBits);
   EXPECT_EQ(downloads_of_find(), 0) << "the next process knows";
   settings_.tune_policy = TunePolicy::kFirstUse;
-  EXPECT_EQ(find().rung, Rung::kTuned);
+  EXPECT_EQ(find().origin, ConfigOrigin::kTuned);
 }
 
 TEST_F(WinnerGateTest, ANeighbourFromElsewhereIsVerifiedForTheProblem) {
   device_.plant(config_, Misbehaviour::kWritesAfterOutput);
   problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
-  EXPECT_EQ(find().rung, Rung::kDefault);
+  EXPECT_EQ(find().origin, ConfigOrigin::kDefault);
   ASSERT_EQ(store_->find_history("fake", {}).bad_trials.size(), 1U);
   EXPECT_EQ(store_->find_history("fake", {}).bad_trials[0].verdict, cache::Verdict::kOutOfBounds);
 }
@@ -239,7 +239,7 @@ TEST_F(WinnerGateTest, TheTimeIsForAllWinnersTogether) {
   ASSERT_GE(compiled.size(), 15U);
   store_ = cache::TuningStore::open(settings_.tuning_dir, {.overlays = {folder + "/tuning.db"}});
   settings_.tune_seconds = 1e-9;
-  EXPECT_EQ(find().rung, Rung::kDefault);
+  EXPECT_EQ(find().origin, ConfigOrigin::kDefault);
   EXPECT_EQ(statistics_.compilations, 1);
 }
 
@@ -249,10 +249,10 @@ TEST_F(WinnerGateTest, TheTimeIsForVerifyingAndTuningTogether) {
   device_.set_driver("a newer one");  // so the winner is stale, and serves only until it is tuned
   ASSERT_TRUE(kernels_.get(device_, problem_.variant, config_));
   device_.delay(config_, std::chrono::milliseconds(500));
-  EXPECT_EQ(find().rung, Rung::kShippedDatabase);
+  EXPECT_EQ(find().origin, ConfigOrigin::kShippedDatabase);
   EXPECT_EQ(statistics_.tuned_problems, 0) << "verifying it took the time";
   device_.delay(config_, {});
-  EXPECT_EQ(find().rung, Rung::kTuned) << "by a process that need not verify it";
+  EXPECT_EQ(find().origin, ConfigOrigin::kTuned) << "by a process that need not verify it";
 }
 
 TEST_F(WinnerGateTest, AWinnerThatDoesNotCompileIsAbsent) {
@@ -264,7 +264,7 @@ TEST_F(WinnerGateTest, AWinnerThatDoesNotCompileIsAbsent) {
   without_nvrtc.nvrtc_path = "/nowhere";
   launch::KernelCache kernels(without_nvrtc, nullptr, statistics_);
   TuningConfigSource source(settings_, store_, statistics_);
-  EXPECT_EQ(source.find(problem_, device_, kernels).rung, Rung::kDefault);
+  EXPECT_EQ(source.find(problem_, device_, kernels).origin, ConfigOrigin::kDefault);
 }
 
 }  // namespace

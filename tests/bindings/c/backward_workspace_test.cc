@@ -116,10 +116,10 @@ TEST_F(BackwardWorkspaceTest, SizesNearTheLimitDoNotOverflow) {
   const Tensor one(nullptr, ElementType::kFloat32, {1});
   const Tensor tall(nullptr, ElementType::kFloat32, {kHuge, 1});
   expect_unanswered(&tall, &one, "2^47 bytes");
-  constexpr std::int64_t kMostRows = std::int64_t{1} << 45;
-  const Tensor most(nullptr, ElementType::kFloat32, {kMostRows, 1});
-  EXPECT_EQ(backward_workspace(most, one).bytes, kMostRows / 256 * 4);
-  const Tensor more(nullptr, ElementType::kFloat32, {kMostRows + 1, 1});
+  constexpr std::int64_t kMaxRows = std::int64_t{1} << 45;
+  const Tensor most(nullptr, ElementType::kFloat32, {kMaxRows, 1});
+  EXPECT_EQ(backward_workspace(most, one).bytes, kMaxRows / 256 * 4);
+  const Tensor more(nullptr, ElementType::kFloat32, {kMaxRows + 1, 1});
   expect_unanswered(&more, &one, "2^47 bytes");
   const Tensor wide_gain(nullptr, ElementType::kFloat32, {kHuge / 2});
   const Tensor matrix(nullptr, ElementType::kFloat32, {1 << 30, 4});

@@ -41,14 +41,14 @@ TEST_F(EngineCreateTest, TakesEveryOption) {
   options_.tune_policy = DORAJIT_TUNE_FIRST_USE;
   options_.tune_seconds = 0.5;
   options_.scratch_bytes = 1 << 20;
-  options_.vouches_for_devices = 1;
+  options_.trust_device_pointers = 1;
   options_.cpu_threads = 2;
   EXPECT_EQ(create(&options_).message, "");
 }
 
 TEST_F(EngineCreateTest, TakesTheStructOfTheFirstVersion) {
   struct FirstVersion {
-    std::array<std::byte, offsetof(dorajit_engine_options, vouches_for_devices)> bytes;
+    std::array<std::byte, offsetof(dorajit_engine_options, trust_device_pointers)> bytes;
   };
   const auto options = std::make_unique<FirstVersion>();  // a sanitizer sees what is read behind it
   options_.struct_size = sizeof(FirstVersion);
@@ -74,7 +74,7 @@ TEST_F(EngineCreateTest, FailureNullsTheEngine) {
 TEST_F(EngineCreateTest, RefusesAStructThatDoesNotSayItsSize) {
   options_.struct_size = 0;
   expect_refused("sizeof(dorajit_engine_options)");
-  options_.struct_size = offsetof(dorajit_engine_options, vouches_for_devices) - 1;
+  options_.struct_size = offsetof(dorajit_engine_options, trust_device_pointers) - 1;
   expect_refused("`options`");
 }
 
@@ -106,9 +106,9 @@ TEST_F(EngineCreateTest, RefusesWrongOptions) {
   options_.scratch_bytes = -1;
   expect_refused("`options.scratch_bytes`");
   options_.scratch_bytes = 0;
-  options_.vouches_for_devices = 2;
-  expect_refused("`options.vouches_for_devices`");
-  options_.vouches_for_devices = 0;
+  options_.trust_device_pointers = 2;
+  expect_refused("`options.trust_device_pointers`");
+  options_.trust_device_pointers = 0;
   for (const std::int64_t threads : {std::int64_t{-1}, std::int64_t{1} << 32}) {
     options_.cpu_threads = threads;
     expect_refused("`options.cpu_threads`");

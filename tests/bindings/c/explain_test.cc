@@ -160,7 +160,8 @@ class ArrivingWinner final : public launch::ConfigSource {
     device_ = &device;
     return {.config = kernels::default_config(problem.variant, device.info().traits,
                                               problem.vector_width),
-            .rung = has_arrived_ ? launch::Rung::kUserDatabase : launch::Rung::kDefault};
+            .origin = has_arrived_ ? launch::ConfigOrigin::kUserDatabase
+                                   : launch::ConfigOrigin::kDefault};
   }
   void set_listener(Listener listener) override { listener_ = std::move(listener); }
 

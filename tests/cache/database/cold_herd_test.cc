@@ -23,7 +23,7 @@ TEST(ColdHerdProcesses, NobodySaysThatTheDatabaseCannotBeUsed) {
         (void)store->find_winner(kDevice, sample_problem(i));
         (void)store->find_history(kDevice, {}).bad_trials;
         if (process % 8 == 0) store->record(sample_trials(i, 3), sample_winner(i));
-        (void)store->find_winner(kDevice, sample_problem(i), Patience::kLong);
+        (void)store->find_winner(kDevice, sample_problem(i), LockWait::kLong);
       }
       for (const std::string& line : log.lines()) std::fprintf(stderr, "%s\n", line.c_str());
       CHILD_CHECK(log.size() == 0);

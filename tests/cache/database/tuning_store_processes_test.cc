@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "cache/database/tuning_store.h"
-#include "runtime/base/work_in_progress.h"
+#include "runtime/base/fork_guard.h"
 #include "tests/cache/database/raw_database.h"
 #include "tests/cache/records/sample_records.h"
 #include "tests/fakes/captured_log.h"
@@ -147,7 +147,7 @@ TEST(TuningStoreProcesses, APatientLookupOutlastsALockThatAnOrdinaryOneDoesNot) 
   ASSERT_TRUE(locked.receive(byte));
   EXPECT_FALSE(store->find_winner(kDevice, sample_problem(1)));
   EXPECT_TRUE(TuningStore::open(directory.path())->persistent()) << "a write would wait";
-  EXPECT_TRUE(store->find_winner(kDevice, sample_problem(1), Patience::kLong));
+  EXPECT_TRUE(store->find_winner(kDevice, sample_problem(1), LockWait::kLong));
   EXPECT_EQ(wait_for_child(child), 0);
   EXPECT_EQ(log.size(), 0) << "results are not in memory only";
 }
@@ -172,7 +172,7 @@ TEST(TuningStoreProcesses, ForkInTheMiddleOfAnOperationLeavesTheChildInMemory) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   store->record({}, sample_winner(1));
-  const WorkInProgress another_threads_operation(Work::kSqlite);
+  const ForkGuard another_threads_operation(Work::kSqlite);
   const int status = run_in_child([&] {
     const CapturedLog quiet;
     CHILD_CHECK(store->find_winner(kDevice, sample_problem(1)));

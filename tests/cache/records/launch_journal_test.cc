@@ -44,7 +44,7 @@ TEST_F(LaunchJournalTest, WhatWasLeftIsNoCasualty) {
     journal->enter("scope", "problem", config);
     journal->leave();
   }));
-  EXPECT_TRUE(LaunchJournal::open(directory_)->casualties("scope").empty());
+  EXPECT_TRUE(LaunchJournal::open(directory_)->crashed_configs("scope").empty());
 }
 
 TEST_F(LaunchJournalTest, WhatADeadProcessEnteredIsOneUntilItIsForgotten) {
@@ -52,20 +52,20 @@ TEST_F(LaunchJournalTest, WhatADeadProcessEnteredIsOneUntilItIsForgotten) {
   wait_for(fork_child(
       [&] { LaunchJournal::open(directory_).release()->enter("scope", "problem", config); }));
   const auto journal = LaunchJournal::open(directory_);
-  EXPECT_EQ(journal->casualties("scope"), std::vector{config});
-  EXPECT_TRUE(journal->casualties("another scope").empty());
+  EXPECT_EQ(journal->crashed_configs("scope"), std::vector{config});
+  EXPECT_TRUE(journal->crashed_configs("another scope").empty());
   journal->forget("another scope", std::vector{config});
   journal->forget("scope", std::vector{kernels::Config{{kernels::kColumnsOfProgram, 8}}});
-  EXPECT_EQ(journal->casualties("scope"), std::vector{config});
+  EXPECT_EQ(journal->crashed_configs("scope"), std::vector{config});
   journal->forget("scope", std::vector{config});
-  EXPECT_TRUE(journal->casualties("scope").empty());
+  EXPECT_TRUE(journal->crashed_configs("scope").empty());
 }
 
 TEST_F(LaunchJournalTest, WhatALivingProcessEnteredIsNone) {
   const auto other = LaunchJournal::open(directory_);
   other->enter("scope", "problem", {});
   const auto journal = LaunchJournal::open(directory_);
-  EXPECT_TRUE(journal->casualties("scope").empty());
+  EXPECT_TRUE(journal->crashed_configs("scope").empty());
   journal->forget("scope", std::vector<kernels::Config>(1));
   EXPECT_FALSE(std::filesystem::is_empty(directory_ + "/journal"));
   other->leave();
@@ -77,7 +77,7 @@ TEST_F(LaunchJournalTest, AnEntryThatIsCutOffIsPassedOverAndRemoved) {
   FILE* file = std::fopen(path.c_str(), "w");
   std::fputs("dorajit launch journal 1\nscope\npro", file);
   std::fclose(file);
-  EXPECT_TRUE(LaunchJournal::open(directory_)->casualties("scope").empty());
+  EXPECT_TRUE(LaunchJournal::open(directory_)->crashed_configs("scope").empty());
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 

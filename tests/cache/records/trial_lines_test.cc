@@ -130,7 +130,7 @@ TEST(TrialLines, ManyBadLinesAreCountedButNotAllNamed) {
   const auto parsed = parse_lines(text);
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->bad_count, 1000);
-  EXPECT_EQ(parsed->bad.size(), kMostBadLinesNamed);
+  EXPECT_EQ(parsed->bad.size(), kMaxBadLinesNamed);
 }
 
 TEST(TrialLines, ALastLineWithoutItsEndCounts) {

@@ -125,11 +125,11 @@ class Call {
   }
 
  private:
-  static constexpr std::int64_t kMostDims = 16;
+  static constexpr std::int64_t kMaxDims = 16;
 
   struct Extents {
-    std::array<std::int64_t, kMostDims> shape;
-    std::array<std::int64_t, kMostDims> strides;
+    std::array<std::int64_t, kMaxDims> shape;
+    std::array<std::int64_t, kMaxDims> strides;
   };
 
   bool skip() {
@@ -139,7 +139,7 @@ class Call {
 
   bool place(const Tensor& tensor, void* data) {
     const auto type = element_type(tensor.scalar_type());
-    if (!type || tensor.dim() > kMostDims) return false;
+    if (!type || tensor.dim() > kMaxDims) return false;
     // The tensor may be resized while the kernel is compiled.
     Extents& extents = extents_[count_];
     std::ranges::copy(tensor.sizes(), extents.shape.begin());
@@ -161,8 +161,8 @@ class Call {
 
   CallArguments call_;
   double scale_;
-  std::array<BorrowedTensor, kMostBorrowedTensors> tensors_;
-  std::array<Extents, kMostBorrowedTensors> extents_;
+  std::array<BorrowedTensor, kMaxBorrowedTensors> tensors_;
+  std::array<Extents, kMaxBorrowedTensors> extents_;
   std::size_t count_ = 0;
 };
 

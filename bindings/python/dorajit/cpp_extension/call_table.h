@@ -8,7 +8,7 @@ namespace dorajit::python {
 
 struct NativeOperation;
 
-inline constexpr int kMostBorrowedTensors = 8;
+inline constexpr int kMaxBorrowedTensors = 8;
 
 // A dense tensor, borrowed. Types and devices are numbered as in DLPack.
 struct BorrowedTensor {
@@ -25,7 +25,7 @@ struct BorrowedTensor {
 struct CallArguments {
   NativeOperation* operation;  // as CallTable::find() returned it
   // In the order of its operands, null for those that are left out.
-  const BorrowedTensor* tensors[kMostBorrowedTensors];
+  const BorrowedTensor* tensors[kMaxBorrowedTensors];
   std::int32_t num_tensors;
   const double* scalars;  // those that the operation has
   std::int32_t num_scalars;

@@ -1,5 +1,5 @@
-// Whether the extension may do a backward pass: the tests of dorajit/operations/eligibility.py, which sees to
-// those of forward passes.
+// Whether the extension may do a backward pass: the tests of dorajit/operations/eligibility.py,
+// which sees to those of forward passes.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,4 +1,5 @@
-// The weights that a node needs in its backward pass: what dorajit/layers/held_weights.py does in Python.
+// The weights that a node needs in its backward pass: what dorajit/layers/held_weights.py does in
+// Python.
 #pragma once
 
 #include <ATen/SavedTensorHooks.h>

@@ -17,7 +17,7 @@
 #include <set>
 #include <thread>
 
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/base/log.h"
 #include "tests/apps/daemon/running_daemon.h"

@@ -30,12 +30,12 @@ TEST(JobQueue, TheGreatestBenefitGoesFirstAndOfEqualsTheFirst) {
 TEST(JobQueue, WhoAsksForTheSameAddsToItsBenefitAndWaitsWithTheOthers) {
   JobQueue queue;
   queue.offer(job("a"), 3, 1);
-  for (const Waiter waiter : {1U, 2U, 3U, 3U}) queue.offer(job("b"), 1, waiter);
+  for (const ClientId waiter : {1U, 2U, 3U, 3U}) queue.offer(job("b"), 1, waiter);
   EXPECT_EQ(queue.size(), 2U);
   EXPECT_EQ(take(queue), "b");
   queue.offer(job("b"), 1, 4);  // while it is in hand
   EXPECT_EQ(take(queue), "a");
-  EXPECT_EQ(queue.finish(job("b")), (std::vector<Waiter>{1, 2, 3, 4}));
+  EXPECT_EQ(queue.finish(job("b")), (std::vector<ClientId>{1, 2, 3, 4}));
   EXPECT_TRUE(queue.finish(job("b")).empty());
 }
 
@@ -57,7 +57,7 @@ TEST(JobQueue, AJobThatCostsWorkersIsGivenUp) {
   EXPECT_TRUE(queue.give_back(job("a")));
   EXPECT_EQ(take(queue), "a");
   EXPECT_FALSE(queue.give_back(job("a")));
-  EXPECT_EQ(queue.finish(job("a")), std::vector<Waiter>{7});
+  EXPECT_EQ(queue.finish(job("a")), std::vector<ClientId>{7});
   EXPECT_EQ(queue.size(), 0U);
 }
 

@@ -1,4 +1,4 @@
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -19,25 +19,25 @@ namespace dorajit::autotune {
 
 // Lets in who is of this user, says hello and fits. A client may go while it is being sent to: from
 // then on what is sent to it is dropped.
-class ClientDesk {
+class ClientRegistry {
  public:
   struct Events {
-    std::function<void(Waiter, const protocol::Request&)> on_request;  // never a Hello
-    std::function<void(Waiter)> on_leave;
+    std::function<void(ClientId, const protocol::Request&)> on_request;  // never a Hello
+    std::function<void(ClientId)> on_leave;
   };
-  ClientDesk(uv_loop_t* loop, protocol::Hello own, std::size_t most_clients, Events events)
+  ClientRegistry(uv_loop_t* loop, protocol::Hello own, std::size_t most_clients, Events events)
       : loop_(loop),
         own_(std::move(own)),
         most_clients_(most_clients),
         events_(std::move(events)) {}
-  ClientDesk(const ClientDesk&) = delete;
-  ClientDesk& operator=(const ClientDesk&) = delete;
+  ClientRegistry(const ClientRegistry&) = delete;
+  ClientRegistry& operator=(const ClientRegistry&) = delete;
 
   // Accepts the client that has arrived there.
   void welcome(uv_stream_t* listener);
 
-  void send(Waiter id, const protocol::Answer& answer);
-  void refuse(Waiter id, const std::string& reason);
+  void send(ClientId id, const protocol::Answer& answer);
+  void refuse(ClientId id, const std::string& reason);
 
   // Takes away those that have left. Not from within an event.
   void sweep() { leaving_.clear(); }
@@ -51,17 +51,17 @@ class ClientDesk {
   [[nodiscard]] std::int64_t connections() const { return connections_; }  // so far
 
  private:
-  void take(Waiter id, const protocol::Request& request);
+  void take(ClientId id, const protocol::Request& request);
   void greet(ClientConnection& client, const protocol::Hello& hello);
-  void drop(Waiter id);
+  void drop(ClientId id);
 
   uv_loop_t* loop_;
   const protocol::Hello own_;
   const std::size_t most_clients_;
   const Events events_;
-  std::map<Waiter, std::unique_ptr<ClientConnection>> clients_;
+  std::map<ClientId, std::unique_ptr<ClientConnection>> clients_;
   std::vector<std::unique_ptr<ClientConnection>> leaving_;  // may be in the middle of a call
-  Waiter next_id_ = 1;
+  ClientId next_id_ = 1;
   std::int64_t connections_ = 0;
 };
 

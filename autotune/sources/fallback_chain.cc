@@ -1,4 +1,4 @@
-#include "autotune/sources/ladder.h"
+#include "autotune/sources/fallback_chain.h"
 
 #include <algorithm>
 #include <format>
@@ -15,7 +15,7 @@ namespace {
 
 using cache::Environment;
 using cache::Winner;
-using launch::Rung;
+using launch::ConfigOrigin;
 
 // What changed since the winner was measured, or nothing.
 std::string what_is_stale(const Environment& then, const Environment& now) {
@@ -30,9 +30,9 @@ std::string what_is_stale(const Environment& then, const Environment& now) {
   return text;
 }
 
-RungLook look_of(Rung rung, const Winner* winner, const TuningSession& session,
-                 std::string_view nothing) {
-  RungLook look{.rung = rung};
+LookupResult look_of(ConfigOrigin origin, const Winner* winner, const TuningSession& session,
+                     std::string_view nothing) {
+  LookupResult look{.origin = origin};
   if (winner == nullptr) {
     look.remark = nothing;
     return look;
@@ -46,9 +46,9 @@ RungLook look_of(Rung rung, const Winner* winner, const TuningSession& session,
 
 // Of the problem itself. Of the comprehensive space, only its own winners answer: others would do
 // for anybody else.
-RungLook exact_look(Rung rung, const std::optional<Winner>& winner, const TuningSession& session,
-                    std::string_view nothing) {
-  RungLook look = look_of(rung, winner ? &*winner : nullptr, session, nothing);
+LookupResult exact_look(ConfigOrigin origin, const std::optional<Winner>& winner,
+                        const TuningSession& session, std::string_view nothing) {
+  LookupResult look = look_of(origin, winner ? &*winner : nullptr, session, nothing);
   if (!look.answers) return look;
   // Other templates are other kernels: their winner says nothing certain about these.
   if (winner->environment.templates != session.environment.templates) {
@@ -65,7 +65,7 @@ RungLook exact_look(Rung rung, const std::optional<Winner>& winner, const Tuning
     look.answers = false;
     look.remark = std::format("its config {} is invalid: {}", to_text(winner->config), why);
     const std::string where =
-        std::format("the winner of {} in the {}", session.problem_text, launch::name(rung));
+        std::format("the winner of {} in the {}", session.problem_text, launch::name(origin));
     log_once(LogLevel::kWarning, where, std::format("{} is not used: {}", where, look.remark));
   }
   return look;
@@ -73,7 +73,7 @@ RungLook exact_look(Rung rung, const std::optional<Winner>& winner, const Tuning
 
 }  // namespace
 
-std::vector<RungLook> look_up_exactly(cache::TuningStore& store, TuningSession& session) {
+std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& session) {
   const std::string& problem = session.problem_text;
   const std::string& device = session.device.fingerprint;
   const auto history = store.find_history(device, problem, session.patience);
@@ -81,9 +81,10 @@ std::vector<RungLook> look_up_exactly(cache::TuningStore& store, TuningSession& 
   for (const kernels::Config& config : quarantined_configs(history.bad_trials, session)) {
     if (!std::ranges::contains(session.quarantined, config)) session.quarantined.push_back(config);
   }
-  std::vector<RungLook> looks;
-  const auto look = [&](Rung rung, const std::optional<Winner>& winner, std::string_view nothing) {
-    RungLook& found = looks.emplace_back(exact_look(rung, winner, session, nothing));
+  std::vector<LookupResult> looks;
+  const auto look = [&](ConfigOrigin origin, const std::optional<Winner>& winner,
+                        std::string_view nothing) {
+    LookupResult& found = looks.emplace_back(exact_look(origin, winner, session, nothing));
     // It may have been verified on another machine, or found out at another shape.
     if (found.answers && std::ranges::contains(session.quarantined, found.winner->config)) {
       found.answers = false;
@@ -94,22 +95,22 @@ std::vector<RungLook> look_up_exactly(cache::TuningStore& store, TuningSession& 
     }
     return found.answers && !found.is_stale;
   };
-  if (look(Rung::kUserDatabase, history.winner, "it was never tuned")) {
+  if (look(ConfigOrigin::kUserDatabase, history.winner, "it was never tuned")) {
     return looks;
   }
-  look(Rung::kShippedDatabase, store.find_overlay_winner(device, problem), "it is in none");
+  look(ConfigOrigin::kShippedDatabase, store.find_overlay_winner(device, problem), "it is in none");
   return looks;
 }
 
-const RungLook& best_of(std::span<const RungLook> looks) {
+const LookupResult& best_of(std::span<const LookupResult> looks) {
   const auto fresh = std::ranges::find_if(
-      looks, [](const RungLook& look) { return look.answers && !look.is_stale; });
+      looks, [](const LookupResult& look) { return look.answers && !look.is_stale; });
   if (fresh != looks.end()) return *fresh;
-  const auto any = std::ranges::find_if(looks, &RungLook::answers);
+  const auto any = std::ranges::find_if(looks, &LookupResult::answers);
   return any != looks.end() ? *any : looks.back();
 }
 
-std::vector<RungLook> look_at_neighbours(cache::TuningStore& store, TuningSession& session) {
+std::vector<LookupResult> find_nearest(cache::TuningStore& store, TuningSession& session) {
   const launch::Problem& problem = session.problem;
   std::vector<Winner> winners = store.winners_of_variant(to_text(problem.variant));
   std::erase_if(winners, [&](const Winner& w) {
@@ -120,24 +121,24 @@ std::vector<RungLook> look_at_neighbours(cache::TuningStore& store, TuningSessio
                       .device = session.device.fingerprint,
                       .templates = session.environment.templates,
                       .traits = session.device.traits};
-  std::vector<RungLook> looks;
-  looks.push_back(look_of(Rung::kNearestShape, nearest_shape(winners, seeker), session,
+  std::vector<LookupResult> looks;
+  looks.push_back(look_of(ConfigOrigin::kNearestShape, nearest_shape(winners, seeker), session,
                           "no other shape was tuned"));
   if (looks.back().answers) return looks;
-  looks.push_back(look_of(Rung::kNearestDevice, nearest_device(winners, seeker), session,
+  looks.push_back(look_of(ConfigOrigin::kNearestDevice, nearest_device(winners, seeker), session,
                           "it was tuned on no other device"));
   if (looks.back().answers) return looks;
-  looks.push_back({.rung = Rung::kDefault, .answers = true});
+  looks.push_back({.origin = ConfigOrigin::kDefault, .answers = true});
   return looks;
 }
 
-launch::ConfigAnswer answer_of(const RungLook& look, const TuningSession& session) {
+launch::ConfigAnswer answer_of(const LookupResult& look, const TuningSession& session) {
   if (!look.winner) {
-    return {.config = session.default_config(), .rung = look.rung};
+    return {.config = session.default_config(), .origin = look.origin};
   }
-  launch::ConfigAnswer answer{.config = look.winner->config, .rung = look.rung};
+  launch::ConfigAnswer answer{.config = look.winner->config, .origin = look.origin};
   // Times of another shape or device are not this problem's.
-  if (look.rung == Rung::kUserDatabase || look.rung == Rung::kShippedDatabase) {
+  if (look.origin == ConfigOrigin::kUserDatabase || look.origin == ConfigOrigin::kShippedDatabase) {
     answer.median_ns = look.winner->median_ns;
     answer.default_median_ns = look.winner->default_median_ns;
   }

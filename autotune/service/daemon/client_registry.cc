@@ -1,15 +1,15 @@
-#include "autotune/service/daemon/client_desk.h"
+#include "autotune/service/daemon/client_registry.h"
 
 #include <format>
 #include <utility>
 #include <variant>
 
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 
 namespace dorajit::autotune {
 
-void ClientDesk::welcome(uv_stream_t* listener) {
-  const Waiter id = next_id_++;
+void ClientRegistry::welcome(uv_stream_t* listener) {
+  const ClientId id = next_id_++;
   auto connection = std::make_unique<ClientConnection>(
       loop_, ClientConnection::Events{
                  .on_request = [this, id](const protocol::Request& r) { take(id, r); },
@@ -25,7 +25,7 @@ void ClientDesk::welcome(uv_stream_t* listener) {
   client.start();
 }
 
-void ClientDesk::take(Waiter id, const protocol::Request& request) {
+void ClientRegistry::take(ClientId id, const protocol::Request& request) {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return;
   ClientConnection& client = *found->second;
@@ -34,7 +34,7 @@ void ClientDesk::take(Waiter id, const protocol::Request& request) {
   events_.on_request(id, request);
 }
 
-void ClientDesk::greet(ClientConnection& client, const protocol::Hello& hello) {
+void ClientRegistry::greet(ClientConnection& client, const protocol::Hello& hello) {
   if (client.has_greeted()) return client.refuse("it has said hello before");
   if (hello.version != own_.version || hello.release != own_.release) {
     return client.refuse(
@@ -44,17 +44,17 @@ void ClientDesk::greet(ClientConnection& client, const protocol::Hello& hello) {
   client.send(own_);
 }
 
-void ClientDesk::send(Waiter id, const protocol::Answer& answer) {
+void ClientRegistry::send(ClientId id, const protocol::Answer& answer) {
   const auto found = clients_.find(id);
   if (found != clients_.end()) found->second->send(answer);
 }
 
-void ClientDesk::refuse(Waiter id, const std::string& reason) {
+void ClientRegistry::refuse(ClientId id, const std::string& reason) {
   const auto found = clients_.find(id);
   if (found != clients_.end()) found->second->refuse(reason);
 }
 
-void ClientDesk::drop(Waiter id) {
+void ClientRegistry::drop(ClientId id) {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return;
   leaving_.push_back(std::move(found->second));

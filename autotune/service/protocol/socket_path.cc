@@ -1,4 +1,4 @@
-#include "autotune/service/protocol/socket_place.h"
+#include "autotune/service/protocol/socket_path.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ std::string_view variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-constexpr std::size_t kMostPathBytes = sizeof(sockaddr_un{}.sun_path) - 1;
+constexpr std::size_t kMaxPathBytes = sizeof(sockaddr_un{}.sun_path) - 1;
 
 }  // namespace
 
@@ -42,11 +42,11 @@ std::string socket_path(const std::string& folder) { return folder + "/dorajitd.
 std::string leader_lock_path(const std::string& folder) { return folder + "/dorajitd.lock"; }
 
 Status check_socket_path(const std::string& path) {
-  if (path.size() <= kMostPathBytes) return {};
+  if (path.size() <= kMaxPathBytes) return {};
   return fail(StatusCode::kInvalidArgument,
               std::format("the socket's path {} has {} bytes, and the system allows {}; set "
                           "DORAJIT_DAEMON_DIR to a shorter folder",
-                          path, path.size(), kMostPathBytes));
+                          path, path.size(), kMaxPathBytes));
 }
 
 Result<FileDescriptor> make_socket_folder(const std::string& folder) {

@@ -31,7 +31,7 @@ struct WorkerRules {
   double busy_duty = 0.05;                     // the same while others use the device
 };
 
-class WorkerBench {
+class WorkerSupervisor {
  public:
   using Moment = std::chrono::steady_clock::time_point;
   struct Result {
@@ -45,10 +45,10 @@ class WorkerBench {
     std::function<void()> on_start;                                   // of a worker
   };
   // `rules` and `load` outlive it. Not to be destroyed from within an event.
-  WorkerBench(uv_loop_t* loop, BenchKey key, const WorkerRules& rules, DeviceLoad& load,
-              Events events);
-  WorkerBench(const WorkerBench&) = delete;
-  WorkerBench& operator=(const WorkerBench&) = delete;
+  WorkerSupervisor(uv_loop_t* loop, BenchKey key, const WorkerRules& rules, DeviceLoad& load,
+                   Events events);
+  WorkerSupervisor(const WorkerSupervisor&) = delete;
+  WorkerSupervisor& operator=(const WorkerSupervisor&) = delete;
 
   // Whether it can begin a job now. Starts a worker where that is all that is missing.
   bool make_ready();

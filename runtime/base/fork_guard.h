@@ -17,12 +17,12 @@ enum class Work : std::size_t {
 inline constexpr std::size_t kWorks = 3;
 
 // Lives as long as a thread is in the middle of such work.
-class WorkInProgress {
+class ForkGuard {
  public:
-  explicit WorkInProgress(Work work);
-  WorkInProgress(WorkInProgress&& other) noexcept;
-  WorkInProgress& operator=(WorkInProgress&&) = delete;
-  ~WorkInProgress();
+  explicit ForkGuard(Work work);
+  ForkGuard(ForkGuard&& other) noexcept;
+  ForkGuard& operator=(ForkGuard&&) = delete;
+  ~ForkGuard();
 
  private:
   Work work_;
@@ -33,14 +33,14 @@ extern std::array<std::atomic<int>, kWorks> losses_by_work;
 
 // How many of the forks that this process stems from met such work of another thread. What was
 // there at a lower count must neither be used, but for what is atomic, nor be destroyed.
-inline int losses_to_fork(Work work) {
+inline int fork_generation(Work work) {
   return losses_by_work[static_cast<std::size_t>(work)].load(std::memory_order_relaxed);
 }
 
 // A T that a fork may lose, and then a new one takes its place. Thread-safe. Destroys nothing by
 // itself, so that it may be of a process that ends with threads at work.
 template <class T, Work kWork>
-class ForkRenewed {
+class ForkSafe {
  public:
   // Null if there is none, or it was lost.
   T* find() {
@@ -77,9 +77,9 @@ class ForkRenewed {
 
  private:
   struct Made {
-    [[nodiscard]] bool is_whole() const { return losses == losses_to_fork(kWork); }
+    [[nodiscard]] bool is_whole() const { return losses == fork_generation(kWork); }
 
-    int losses = losses_to_fork(kWork);
+    int losses = fork_generation(kWork);
     T value;
   };
   std::atomic<Made*> made_ = nullptr;
@@ -88,7 +88,7 @@ class ForkRenewed {
 // The T of the process, made when it is first wanted, of a pointer to the one that was lost, or
 // null for the first.
 template <class T, Work kWork>
-T& current(ForkRenewed<T, kWork>& of_process) {
+T& current(ForkSafe<T, kWork>& of_process) {
   T* const found = of_process.find();
   return found != nullptr ? *found : of_process.renew(of_process.last());
 }

@@ -1,4 +1,4 @@
-#include "autotune/search/host_mark.h"
+#include "autotune/search/host_id.h"
 
 #include <unistd.h>
 
@@ -6,15 +6,15 @@
 
 namespace dorajit::autotune {
 
-std::string host_mark(std::string_view name) {
+std::string host_id(std::string_view name) {
   constexpr std::size_t kDigits = 12;
   return Hasher("host/1").add("name", name).digest().substr(0, kDigits);
 }
 
-std::string host_mark() {
+std::string host_id() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
-  return host_mark(name);
+  return host_id(name);
 }
 
 }  // namespace dorajit::autotune

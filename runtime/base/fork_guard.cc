@@ -1,4 +1,4 @@
-#include "runtime/base/work_in_progress.h"
+#include "runtime/base/fork_guard.h"
 
 #include <pthread.h>
 
@@ -25,16 +25,16 @@ void in_child() {
 
 constinit std::array<std::atomic<int>, kWorks> losses_by_work{};
 
-WorkInProgress::WorkInProgress(Work work) : work_(work), losses_(losses_to_fork(work)) {
+ForkGuard::ForkGuard(Work work) : work_(work), losses_(fork_generation(work)) {
   uses_by_work[index_of(work)].fetch_add(1);
 }
 
-WorkInProgress::WorkInProgress(WorkInProgress&& other) noexcept
+ForkGuard::ForkGuard(ForkGuard&& other) noexcept
     : work_(other.work_), losses_(std::exchange(other.losses_, -1)) {}
 
-WorkInProgress::~WorkInProgress() {
+ForkGuard::~ForkGuard() {
   // After a fork in its midst, the child counts from zero.
-  if (losses_ == losses_to_fork(work_)) uses_by_work[index_of(work_)].fetch_sub(1);
+  if (losses_ == fork_generation(work_)) uses_by_work[index_of(work_)].fetch_sub(1);
 }
 
 }  // namespace dorajit

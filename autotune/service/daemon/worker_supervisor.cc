@@ -1,4 +1,4 @@
-#include "autotune/service/daemon/worker_bench.h"
+#include "autotune/service/daemon/worker_supervisor.h"
 
 #include <algorithm>
 #include <format>
@@ -19,8 +19,8 @@ constexpr std::chrono::milliseconds kPauseAfterALoss{200};
 
 }  // namespace
 
-WorkerBench::WorkerBench(uv_loop_t* loop, BenchKey key, const WorkerRules& rules, DeviceLoad& load,
-                         Events events)
+WorkerSupervisor::WorkerSupervisor(uv_loop_t* loop, BenchKey key, const WorkerRules& rules,
+                                   DeviceLoad& load, Events events)
     : loop_(loop),
       key_(std::move(key)),
       rules_(rules),
@@ -28,7 +28,7 @@ WorkerBench::WorkerBench(uv_loop_t* loop, BenchKey key, const WorkerRules& rules
       events_(std::move(events)),
       last_tick_(steady_clock::now()) {}
 
-bool WorkerBench::rests() {
+bool WorkerSupervisor::rests() {
   const auto pause_at = [this](double duty) {
     return std::chrono::duration_cast<steady_clock::duration>(spent_ * (1 / duty - 1));
   };
@@ -38,7 +38,7 @@ bool WorkerBench::rests() {
 }
 
 // The worker's own, or else another one of the same model, for which it has to go.
-bool WorkerBench::finds_a_free_device() {
+bool WorkerSupervisor::finds_a_free_device() {
   if (!load_.is_busy(key_.first, gpu_)) return true;
   std::string idlest = load_.idlest_gpu(key_.first);
   if (idlest == gpu_ || load_.is_busy(key_.first, idlest)) return false;
@@ -47,13 +47,13 @@ bool WorkerBench::finds_a_free_device() {
   return true;
 }
 
-bool WorkerBench::make_ready() {
+bool WorkerSupervisor::make_ready() {
   if (in_hand_ || steady_clock::now() < not_before_ || rests()) return false;
   if (worker_ == nullptr && !start_worker()) return false;
   return worker_->takes_jobs();
 }
 
-bool WorkerBench::start_worker() {
+bool WorkerSupervisor::start_worker() {
   ended_ = steady_clock::now();
   spent_ = {};
   const bool is_slim = key_.second == kernels::SpaceKind::kSlim;
@@ -75,14 +75,14 @@ bool WorkerBench::start_worker() {
   return true;
 }
 
-void WorkerBench::begin(const Job& job) {
+void WorkerSupervisor::begin(const Job& job) {
   in_hand_ = job;
   age_ = {};
   last_tick_ = steady_clock::now();
   worker_->send(job);
 }
 
-void WorkerBench::take_answer(const protocol::Answer& answer) {
+void WorkerSupervisor::take_answer(const protocol::Answer& answer) {
   const auto is_about_it = [&](const auto& said) {
     return said.problem == in_hand_->problem && said.device == in_hand_->device;
   };
@@ -99,7 +99,7 @@ void WorkerBench::take_answer(const protocol::Answer& answer) {
   events_.on_result(result);
 }
 
-void WorkerBench::lose_worker(const std::string& how) {
+void WorkerSupervisor::lose_worker(const std::string& how) {
   ended_worker_ = std::move(worker_);
   ended_ = steady_clock::now();
   if (!in_hand_) return;
@@ -109,14 +109,14 @@ void WorkerBench::lose_worker(const std::string& how) {
   events_.on_loss(job, how);
 }
 
-void WorkerBench::count_time() {
+void WorkerSupervisor::count_time() {
   const Moment now = steady_clock::now();
   // While the daemon itself was stopped, its worker may have been, too.
   age_ += std::min<steady_clock::duration>(now - last_tick_, 4 * kTick);
   last_tick_ = now;
 }
 
-void WorkerBench::tick() {
+void WorkerSupervisor::tick() {
   count_time();
   ended_worker_.reset();
   if (worker_ == nullptr) return;
@@ -131,7 +131,7 @@ void WorkerBench::tick() {
   }
 }
 
-bool WorkerBench::is_unused() const {
+bool WorkerSupervisor::is_unused() const {
   const auto full_pause = std::chrono::duration_cast<steady_clock::duration>(
       spent_ * (1 / std::min(rules_.duty, rules_.busy_duty) - 1));
   const Moment now = steady_clock::now();
