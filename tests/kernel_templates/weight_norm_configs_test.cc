@@ -153,7 +153,10 @@ TEST(WeightNormConfigs, PartsAreNodesOfTheTreeAndCoverTheRow) {
 
 TEST(WeightNormConfigs, AMultiprocessorHasOneProgramThatFillsItsSharedMemory) {
   const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
-  KernelArguments arguments{.sizes = {28672, 8192, 384}, .scalars = {1}};
+  KernelArguments arguments{};
+  arguments.sizes[0] = 28672;
+  arguments.sizes[1] = 8192;
+  arguments.sizes[2] = 384;
   const auto filled = parse_config("i2-r128-b128-k64-s6-u2-p8-v8");
   ASSERT_TRUE(filled);
   const LaunchShape tasks = launch_shape(halves, *filled, arguments);

@@ -18,7 +18,8 @@ from dorajit.operations import eligibility
 from dorajit.cpp_extension import trusted_folder
 
 _USE = """
-from dorajit import cpp_extension, linear
+from dorajit import cpp_extension
+from dorajit.layers import linear
 magnitude = torch.ones(8).requires_grad_()
 out = dorajit.dora_linear(lora, torch.randn(8, 32), torch.randn(2, 32), torch.randn(8, 2), magnitude, 0.5)
 out.sum().backward()
@@ -195,7 +196,7 @@ def test_a_file_that_others_could_have_written_is_not_loaded_and_a_warning_says_
         os.chown(cache, 12345, 12345)
         assert is_refused(cache)
         os.chown(cache, 0, 0)
-        own = "import os; os.seteuid(12345)\nfrom dorajit import cpp_extension, linear\n"
+        own = "import os; os.seteuid(12345)\nfrom dorajit import cpp_extension\nfrom dorajit.layers import linear\n"
         program = own + "cpp_extension.module = None; cpp_extension.load(None); print(cpp_extension.module)"
         assert used(cache, program) == "None"
 

@@ -215,7 +215,8 @@ os._exit(0)
 def test_forking_while_another_holds_locks_stops_nobody():
     printed = processes.run("""
 import os, signal
-from dorajit import control, precision, recomputation, thresholds
+from dorajit import control, thresholds
+from dorajit.norms import precision, recomputation
 from dorajit.peft import patch
 for holder in recomputation, thresholds, patch, precision._float32_products:
     holder._lock.acquire()  # as another thread does
@@ -235,7 +236,7 @@ print(os.waitpid(child, 0)[1])
 def test_a_forked_process_has_the_precision_of_its_own_thread():
     printed = processes.run("""
 import os, threading
-from dorajit import precision
+from dorajit.norms import precision
 products = torch.backends.mkldnn.matmul
 products.fp32_precision = "bf16"
 inside, go = threading.Event(), threading.Event()
