@@ -109,7 +109,7 @@ typedef struct dorajit_engine_options {
   int32_t tune_policy;   /* DORAJIT_TUNE_... */
   double tune_seconds;   /* per problem; 0: from the environment, else 2 */
   int64_t scratch_bytes; /* for tuning; 0: from the environment, else min(2 GiB, free / 4) */
-  /* 1: the caller vouches that data lies on the device that its DLTensor names, as a framework
+  /* 1: the caller guarantees that data lies on the device that its DLTensor names, as a framework
    * does, and the driver is not asked with each call, which takes it some 0.2 us for each operand.
    * Data that lies elsewhere is then undefined behaviour instead of DORAJIT_WRONG_DEVICE. */
   int64_t trust_device_pointers;

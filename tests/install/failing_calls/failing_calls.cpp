@@ -114,7 +114,7 @@ int main() {
 
   options.cache_dir = "";
   options.tune_policy = dorajit::TunePolicy::kOff;
-  options.vouches_for_devices = true;
+  options.trust_device_pointers = true;
   Engine engine(options);
   refuse_arguments(engine);
   refuse_kernels(engine);
