@@ -62,7 +62,7 @@ struct PlainOperations {
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
 };
 
-// The result, or nothing if Python has to see to the call. The caller holds no GIL.
+// The result, or nothing if Python must handle the call. The caller holds no GIL.
 inline std::optional<LinearResult> compute_linear(const LinearOperands& of, bool keeps_inner) {
   const PlainOperations plain;
   const std::optional<Tensor> bias = of.bias.defined() ? std::optional(of.bias) : std::nullopt;
@@ -128,7 +128,7 @@ inline Tensor product(const Tensor& left, const Tensor& right, double factor, co
   return at::addmm(like, left, right, 0, factor).to(type);
 }
 
-// The gradients, undefined where none is wanted; nothing if Python has to see to it.
+// The gradients, undefined where none is wanted; nothing if Python must handle it.
 inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
                                                            const LinearSaved& saved) {
   const PlainOperations plain;

@@ -81,7 +81,7 @@ std::optional<LinearResult> compute_without_gil(const LinearOperands& of, bool k
   return compute_linear(of, keeps_inner);
 }
 
-// The output with a node of autograd's graph, or None if Python has to see to the call.
+// The output with a node of autograd's graph, or None if Python must handle the call.
 PyObject* linear(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   const Arguments given(arguments, count, kNumOperands + 5);
@@ -104,7 +104,7 @@ PyObject* linear(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t co
   END_HANDLE_TH_ERRORS
 }
 
-// (out, low, inner or None) without a graph, or None if Python has to see to the call.
+// (out, low, inner or None) without a graph, or None if Python must handle the call.
 PyObject* forward(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   const Arguments given(arguments, count, kNumOperands + 1);
@@ -116,7 +116,7 @@ PyObject* forward(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t c
 }
 
 // The gradients of x, A, B and the magnitude, None where they are not wanted; None if Python has to
-// see to the call.
+// handle the call.
 PyObject* gradients(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   constexpr Py_ssize_t kTensors = 9;
@@ -156,7 +156,7 @@ PyObject* gradients(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t
   END_HANDLE_TH_ERRORS
 }
 
-// (divisor, gain), or None if Python has to see to the call.
+// (divisor, gain), or None if Python must handle the call.
 PyObject* divisor_and_gain(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   const Arguments given(arguments, count, 5);

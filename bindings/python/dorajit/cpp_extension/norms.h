@@ -18,7 +18,7 @@ inline bool has_rows(const Tensor& matrix) {
          (matrix.size(0) <= 1 || matrix.stride(0) >= matrix.size(1));
 }
 
-// (divisor, gain) of the rows of weight + scale * b @ a; nothing if Python has to see to the call.
+// (divisor, gain) of the rows of weight + scale * b @ a; nothing if Python must handle the call.
 // The caller holds no GIL.
 inline std::optional<std::pair<Tensor, Tensor>> compute_gain(const Tensor& weight, const Tensor& a,
                                                              const Tensor& b,
