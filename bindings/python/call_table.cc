@@ -35,13 +35,13 @@ DLTensor to_dl(const BorrowedTensor& tensor) {
                .device_id = tensor.device_index};
   dl.ndim = tensor.dims;
   dl.dtype = {.code = tensor.type_code, .bits = tensor.type_bits, .lanes = 1};
-  // DLPack has no const; neither is written.
+  // DLPack has no const; shape and strides are only read.
   dl.shape = const_cast<std::int64_t*>(tensor.shape);
   dl.strides = const_cast<std::int64_t*>(tensor.strides);
   return dl;
 }
 
-// The tensors of a call, null for those that it does without.
+// The tensors of a call; null for those that are left out.
 class CallTensors {
  public:
   explicit CallTensors(const CallArguments& call) {
@@ -93,7 +93,7 @@ std::int64_t workspace_bytes(const CallArguments& call) {
 
 NativeOperation* find_operation(const char* name) { return find_native_operation(name); }
 
-// Whether `body` threw nothing; else its Python error is set.
+// Runs `body`. False if it threw; a Python error is then set.
 template <class Body>
 bool without_exceptions(const Body& body) noexcept {
   return with_python_errors([&]() -> PyObject* {
@@ -135,15 +135,15 @@ void add_call_table(py::module_& module) {
   module.def(
       "call_table", [] { return py::capsule(&calls(), kCallTableName); },
       "() -> object\n\n"
-      "A capsule of what the C++ extension calls (cpp_extension/call_table.h).");
+      "A capsule of the functions that the C++ extension calls (cpp_extension/call_table.h).");
   module.def(
       "allow_call_table", [](bool is_on) { is_allowed().store(is_on, std::memory_order_relaxed); },
       py::arg("is_on"),
       "(bool) -> None\n\n"
-      "Whether the C++ extension may use kernels; else it leaves its calls to Python.");
+      "Sets whether the C++ extension may use kernels; otherwise it leaves its calls to Python.");
   module.def("cache_folder", &cache_folder,
              "() -> str\n\n"
-             "Where compiled code is kept; empty if nowhere.");
+             "The cache folder; empty if nothing is kept on disk.");
 }
 
 }  // namespace dorajit::python

@@ -1,4 +1,5 @@
-// What the C++ extension (dorajit/cpp_extension/) calls, which is compiled where PyTorch is.
+// The functions that the C++ extension (dorajit/cpp_extension/) calls. The extension is compiled by
+// the user, against the installed PyTorch.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,12 +1,13 @@
-# What ./dev does for the Python package: sourced by it, with its variables and functions.
+# The commands of ./dev for the Python package. ./dev sources this file, which uses its variables and
+# functions.
 # shellcheck shell=bash disable=SC2154
 
 python_packages=(numpy pytest pybind11 scikit-build-core expecttest hypothesis mypy)
-# For the tests of the layers, which are skipped without them.
+# For the tests of PEFT's layers, which are skipped without them.
 peft_packages=(peft==0.21.2 transformers==5.23.0)
-# For the tests of ZeRO, likewise; none of its operators is built.
+# For the tests of ZeRO, which are skipped without it; none of its operators is built.
 deepspeed_packages=(deepspeed==0.19.8)
-# For those of the quantized base layers, each skipped without its package; HQQ needs termcolor.
+# For the tests of quantized base layers, each skipped without its package; HQQ needs termcolor.
 quantized_packages=(bitsandbytes==0.50.2 torchao==0.18.0 hqq==0.2.8.post1 termcolor)
 torch_package=torch==2.13.0
 torch_cpu_index=https://download.pytorch.org/whl/cpu
@@ -16,8 +17,8 @@ pip_install() {
   "$python" -m pip install --quiet --disable-pip-version-check --retries 0 --timeout 15 "$@" >&2
 }
 
-# An environment with PyTorch (the small build where there is no GPU) and what builds and tests the
-# package; what then is missing is for the caller to judge.
+# Creates a virtual environment with PyTorch (the CPU build where there is no GPU) and the packages that
+# build and test dorajit. Fetching may fail; the caller checks what is missing.
 install_python() {
   install_packages python3-dev
   say "fetching $torch_package ${python_packages[*]}"
@@ -42,14 +43,14 @@ CODE
 
 lint_python() {
   has_python || return 0
-  # The C++ extension is compiled where PyTorch is, and not by this build.
+  # Not the C++ extension: it is compiled by users against their PyTorch, not by this build.
   # shellcheck disable=SC2046
   tidy release $(cd "$root" && git ls-files ':(glob)bindings/python/*.cc')
 }
 
-# test_python [--peft VERSION] [--upstream] [ARGUMENT...]: tests/python against the package in the release
-# build tree, or PEFT's own DoRA tests; with another version of PEFT than the environment's. Arguments are
-# pytest's.
+# test_python [--peft VERSION] [--upstream] [ARGUMENT...]: runs tests/python against the package in the
+# release build tree, or with --upstream PEFT's own DoRA tests. --peft selects another version of PEFT than
+# the environment's. Arguments are passed to pytest.
 test_python() {
   local tree=$root/build/release other='' tests=("$python" -m pytest -q -p no:cacheprovider)
   has_python || return 0
@@ -68,15 +69,15 @@ test_python() {
     DORAJIT_UPSTREAM=$state/upstream "${tests[@]}" "$@")
 }
 
-# The stub of the extension, from what its docstrings in the release build tree say.
+# Writes the stub of the extension module from its docstrings in the release build tree.
 write_stubs() {
   has_python || die "stubs need the environment that ./dev setup makes"
   PYTHONPATH=$root/build/release/bindings/python "$python" "$root/bindings/python/make_stub.py"
 }
 
-# build_wheels [--check] DIR [PYTHON...]: the source distribution, and made of it a wheel for each
-# interpreter, tried in an environment of its own with --check. auditwheel puts the oldest glibc that a
-# wheel runs with into its tag.
+# build_wheels [--check] DIR [PYTHON...]: makes the source distribution, and from it a wheel for each
+# interpreter. --check tests each wheel in its own environment. auditwheel sets the wheel's tag to the
+# oldest glibc that it runs with.
 build_wheels() {
   local check='' out interpreter version raw wheel scratch=$root/build/wheel
   if [[ $1 == --check ]]; then check=yes; shift; fi

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <format>
 #include <span>
 
 #include "bindings/python/positional_function.h"
@@ -13,20 +14,21 @@ namespace {
 
 namespace py = pybind11;
 
-// A function of PyTorch, with an argument if it takes one, that gives `quiet` while a kind of
-// observer is away.
+// A function of PyTorch, with its argument if it takes one, that returns `quiet` while there is no
+// observer of one kind.
 struct Sign {
   PyObject* function = nullptr;
   PyObject* argument = nullptr;
   PyObject* quiet = nullptr;
 };
 
-// What of PyTorch tells it, and the answers. Borrowed for the life of the process.
+// PyTorch's objects by which observers are detected. References are kept for the life of the
+// process.
 struct Eligibility {
   std::array<PyObject*, 2> plain_types{};  // torch.Tensor and torch.nn.Parameter
   PyObject* is_grad_enabled = nullptr;
   std::array<Sign, 4> signs{};
-  std::uint64_t observers = 0;     // the dispatch keys that stand for somebody
+  std::uint64_t observers = 0;     // the dispatch keys of observers
   PyObject* forward_ad = nullptr;  // the variables of torch.autograd.forward_ad
 };
 
@@ -39,14 +41,15 @@ py::object result_of(PyObject* function) {
   return py::reinterpret_steal<py::object>(PyObject_CallNoArgs(function));
 }
 
-// Whether forward-mode differentiation is on; which tensors it follows, eligibility.py finds out.
+// Whether a level of forward-mode differentiation is active; eligibility.py finds the tensors with
+// tangents.
 bool has_forward_level() {
   static PyObject* const name = PyUnicode_InternFromString("_current_level");
   PyObject* const level = PyDict_GetItem(kept().forward_ad, name);
   return level != nullptr && PyLong_AsLong(level) >= 0;
 }
 
-// Whether somebody observes the operations of this thread; below 0: a Python error is set.
+// 1 if something observes the operations of this thread, else 0. Negative if a Python error is set.
 int has_observer() {
   for (const Sign& sign : kept().signs) {
     const auto found = py::reinterpret_steal<py::object>(
@@ -58,7 +61,7 @@ int has_observer() {
   return 0;
 }
 
-// Whether autograd follows one of the tensors; below 0: a Python error is set.
+// 1 if autograd records a call with these tensors, else 0. Negative if a Python error is set.
 int builds_graph(std::span<PyObject* const> tensors) {
   static PyObject* const requires_grad = PyUnicode_InternFromString("requires_grad");
   const py::object is_enabled = result_of(kept().is_grad_enabled);
@@ -73,7 +76,7 @@ int builds_graph(std::span<PyObject* const> tensors) {
 }
 
 PyObject* who_sees_call(PyObject*, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  if (count < 2) return PyErr_Format(PyExc_TypeError, "takes tensors and a scale");
+  if (count < 2) return PyErr_Format(PyExc_TypeError, "who_sees takes tensors and a scale");
   const auto tensors = static_cast<std::size_t>(count - 1);
   const int found = who_sees({arguments, tensors}, {arguments + tensors, 1});
   return found < 0 ? nullptr : PyLong_FromLong(found);
@@ -92,7 +95,10 @@ void configure_eligibility(const py::type& tensor, const py::type& parameter,
             .is_grad_enabled = is_grad_enabled.inc_ref().ptr(),
             .observers = observers,
             .forward_ad = forward_ad.inc_ref().ptr()};
-  if (signs.size() != kept().signs.size()) throw py::value_error("signs: give four");
+  if (signs.size() != kept().signs.size()) {
+    throw py::value_error(std::format(
+        "configure_eligibility: argument `signs` has {} items; give four", signs.size()));
+  }
   for (std::size_t i = 0; i < signs.size(); ++i) {
     const py::tuple sign = signs[i];  // (function, quiet) or (function, quiet, argument)
     kept().signs[i] = {.function = py::object(sign[0]).release().ptr(),
@@ -110,21 +116,22 @@ void add_eligibility(py::module_& module) {
           "who_sees", who_sees_call,
           "who_sees($module, /, *tensors_and_scale)\n--\n\n"
           "(*Any) -> int\n\n"
-          "Who sees an eager call of plain tensors and a float: 1 nobody, 2 autograd alone, "
-          "0 somebody else; 0 for what is not plain as well."),
+          "The observer of an eager call with plain tensors and a float: 1 none, 2 only autograd, "
+          "0 another one. Also 0 if a tensor is not plain or the scale is no float."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();
   module.def("is_observed", &is_observed,
              "() -> bool\n\n"
-             "Whether a mode, a tracer or a transform of PyTorch sees operations one by one.");
+             "Whether a mode, a tracer or a transform of PyTorch observes single operations.");
   module.def(
       "configure_eligibility", &configure_eligibility, arg("tensor"), arg("parameter"),
       arg("is_grad_enabled"), arg("signs"), arg("observers"), arg("forward_ad"),
       "(type, type, Callable[[], bool], list[tuple[Any, ...]], int, dict[str, Any]) -> None\n\n"
-      "Tells the extension how to find the route of a call: the plain types of tensors; whether a "
-      "graph is built; by kind of observer a function, what it gives while there is none, and its "
-      "argument if it takes one; their dispatch keys; the variables of torch.autograd.forward_ad.");
+      "Passes PyTorch's objects by which the route of a call is found: the plain types of tensors; "
+      "torch.is_grad_enabled; for each kind of observer a function, its result while there is "
+      "none, and its argument if it takes one; the dispatch keys of observers; the variables of "
+      "torch.autograd.forward_ad.");
 }
 
 bool is_plain(PyObject* tensor) {

@@ -1,5 +1,5 @@
-// Which route a call from Python takes (dorajit/operations/eligibility.py has the routes and what
-// they mean).
+// Whether a call from Python must go through PyTorch's dispatcher (autograd, modes, tracing,
+// functorch) or can be launched directly. dorajit/operations/eligibility.py defines the routes.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -12,18 +12,19 @@ namespace dorajit::python {
 // Adds `who_sees`, `is_observed` and `configure_eligibility`, which has to be called first.
 void add_eligibility(pybind11::module_& module);
 
-// Who sees a call one by one. A call that nobody sees is one launch and nothing else.
+// The observer of a call: a mode, tracer, transform or subclass (kSomebody); none (kNobody), so
+// that the call is one launch and nothing else; or only autograd, which needs a node (kAutograd).
 enum Seen : int { kSomebody = 0, kNobody = 1, kAutograd = 2 };
 
-// Whether it is a torch.Tensor or a torch.nn.Parameter, and of no class derived from them.
+// Whether the type is exactly torch.Tensor or torch.nn.Parameter, not a subclass of them.
 bool is_plain(PyObject* tensor);
 
-// Of an eager call of these tensors and scalars, kSomebody if one of them is not plain; below 0: a
-// Python error is set.
+// A Seen value for an eager call with these tensors and scalars; kSomebody also if a tensor is not
+// plain or a scalar is no float. Negative if a Python error is set.
 int who_sees(std::span<PyObject* const> tensors, std::span<PyObject* const> scalars);
 
-// The dispatch keys, among those that a thread includes, that stand for an observer of its
-// operations. Lives as long as the process; 0 until configure_eligibility has set it.
+// The dispatch keys that a thread includes while something observes its operations. The reference
+// is valid for the life of the process; the value is 0 until configure_eligibility has set it.
 const std::uint64_t& observers();
 
 }  // namespace dorajit::python

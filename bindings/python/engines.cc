@@ -11,11 +11,12 @@ dorajit_status Engines::current(dorajit_engine** engine, dorajit_error** error) 
   dorajit_engine_options options{};
   options.struct_size = sizeof options;
   options.tune_policy = policy;
-  options.trust_device_pointers = 1;  // PyTorch does
+  options.trust_device_pointers = 1;  // PyTorch knows the device of each tensor
   dorajit_engine* made = nullptr;
   const dorajit_status status = dorajit_engine_create(&options, &made, error);
   if (status != DORAJIT_OK) return status;
-  // Not under a lock, which a forked process might find held. Another thread may have been faster.
+  // Without a lock, which could be held forever in a forked process. Another thread may have
+  // created the engine meanwhile.
   if (place.compare_exchange_strong(*engine, made)) {
     *engine = made;
   } else {

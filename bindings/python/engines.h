@@ -1,4 +1,4 @@
-// The engines of this process: one per tuning policy, made when it is first wanted.
+// The engines of this process: one per tuning policy, created when first used.
 #pragma once
 
 #include <dorajit/dorajit.h>
@@ -14,17 +14,17 @@ namespace dorajit::python {
 // still use it while destructors run.
 class Engines {
  public:
-  // The engine of the policy in force. Reads files and the environment the first time, so the
-  // caller holds no GIL.
+  // The engine of the current policy. The first call reads files and the environment, so the caller
+  // must not hold the GIL.
   dorajit_status current(dorajit_engine** engine, dorajit_error** error);
 
-  // Returns the policy that was in force.
+  // Sets the policy and returns the previous one.
   std::int32_t exchange_policy(std::int32_t policy) { return policy_.exchange(policy); }
 
-  // What all engines have done together.
+  // The sums of the counters of all engines.
   dorajit_status statistics(dorajit_statistics* total, dorajit_error** error) const;
 
-  // What runs for each problem, of one engine after the other.
+  // The plans of all engines, one engine after the other.
   dorajit_status plans(std::vector<dorajit_explanation>* found, dorajit_error** error) const;
 
  private:

@@ -1,6 +1,6 @@
-// The table of functions by which extensions reach tensors of a framework without its headers
-// (DLPack 1.3, "C exchange API"; torch.Tensor.__dlpack_c_exchange_api__ since PyTorch 2.10). Newer
-// than the DLPack headers that distributions have, hence declared here, as its ABI is fixed.
+// The functions by which extension modules read a framework's tensors without its headers
+// (DLPack 1.3, "C exchange API"; torch.Tensor.__dlpack_c_exchange_api__ since PyTorch 2.10).
+// Declared here because it is newer than the DLPack headers of distributions; its ABI is fixed.
 #pragma once
 
 #include <Python.h>
@@ -23,14 +23,14 @@ struct ExchangeApi {
   void* allocate_tensor = nullptr;
   void* tensor_from_object = nullptr;
   void* tensor_to_object = nullptr;
-  // Borrows the object's tensor; shape and strides point into it. 0, or else a Python error is set.
-  // May be null.
+  // Borrows the object's tensor; shape and strides point into it. Returns 0, or sets a Python
+  // error. May be null.
   int (*borrow)(PyObject* object, DLTensor* tensor) = nullptr;
-  // 0, or else a Python error is set.
+  // Returns 0, or sets a Python error.
   int (*current_stream)(DLDeviceType type, std::int32_t device, void** stream) = nullptr;
 };
 
-// Null where the object is no capsule of a version that has all that is declared here.
+// Null if the object is not a capsule of a version that has all members declared here.
 inline const ExchangeApi* exchange_api_in(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, ExchangeApi::kCapsuleName) == 0) return nullptr;
   const auto* api =

@@ -1,7 +1,7 @@
-"""Writes dorajit/_native.pyi from the extension that is on the path; `./dev stubs` does both.
+"""Writes dorajit/_native.pyi from the extension module on the path; called by `./dev stubs`.
 
 The docstring of each function begins with its types, `(Tensor, float) -> None`. The names of its
-arguments are those that Python knows: of the text signature, or of the line that pybind11 puts first.
+arguments come from the text signature, or from the first line of the docstring, which pybind11 writes.
 """
 
 import ast
@@ -11,7 +11,7 @@ import sys
 import textwrap
 
 _WIDTH, _INDENT = 100, " " * 4
-_NO_BREAK = "\0"  # A space at which no line ends.
+_NO_BREAK = "\0"  # Stands for a space at which lines are not broken.
 _HEADER = """\
 # Written by `./dev stubs` from the docstrings of the extension.
 from collections.abc import Callable, Sequence
@@ -35,8 +35,8 @@ def _declaration(name, function):
                                         types.argtypes, strict=True):
             argument.annotation = ast.Name(ast.unparse(annotation).replace(" ", _NO_BREAK))
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f"{name}: begin its docstring with its arguments' types and its result's, "
-                         f"as in `(Tensor, float) -> None`, not with: {signature}\n{text}") from error
+        raise ValueError(f"{name}: the docstring must begin with the types of arguments and result, as in "
+                         f"`(Tensor, float) -> None`; it begins with: {signature}\n{text}") from error
     listed, result = ast.unparse(arguments), ast.unparse(types.returns)
     line = f"def {name}({listed}) -> {result}: ..."
     if len(line) > _WIDTH:
@@ -56,7 +56,7 @@ def stub_of(module):
 
 
 if __name__ == "__main__":
-    del sys.path[0]  # The package lies there, but not its extension.
+    del sys.path[0]  # The source folder, where the package has no extension module.
     from dorajit import _native
 
     (pathlib.Path(__file__).parent / "dorajit/_native.pyi").write_text(stub_of(_native))

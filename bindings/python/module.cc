@@ -68,7 +68,10 @@ void configure(const py::sequence& dtypes, const py::object& byte_type,
       {.code = kDLBfloat, .bits = 16, .lanes = 1},
       {.code = kDLFloat, .bits = 64, .lanes = 1},
   }};
-  if (dtypes.size() != kTypes.size()) throw py::value_error("dtypes: give four");
+  if (dtypes.size() != kTypes.size()) {
+    throw py::value_error(
+        std::format("configure: argument `dtypes` has {} items; give four", dtypes.size()));
+  }
   for (std::size_t i = 0; i < kTypes.size(); ++i) {
     torch().types[i] = {.dtype = py::object(dtypes[i]).release().ptr(), .dl = kTypes[i]};
   }
@@ -85,7 +88,8 @@ void configure(const py::sequence& dtypes, const py::object& byte_type,
 
 std::int32_t exchange_tune_policy(std::int32_t policy) {
   if (policy < DORAJIT_TUNE_FROM_ENVIRONMENT || policy > DORAJIT_TUNE_OFF) {
-    throw py::value_error("policy: give 0, 1 or 2");
+    throw py::value_error(
+        std::format("exchange_tune_policy: argument `policy` is {}; give 0, 1 or 2", policy));
   }
   return engines().exchange_policy(policy);
 }
@@ -106,12 +110,12 @@ PYBIND11_MODULE(_native, module) {
       "Callable[[Tensor], bool], Callable[[], bool], Callable[[Tensor], None], "
       "Callable[[int], int] | None, object | None, "
       "Callable[[int, str, str], BaseException]) -> None\n\n"
-      "Tells the extension of the PyTorch that is loaded: float32, float16, bfloat16, float64; "
-      "uint8; torch.empty_like; whether a tensor's negation was put off, and whether it was made "
-      "in "
-      "inference mode; whether that is on; a function to be told of a tensor that was written; "
-      "device index -> raw stream, or None without CUDA; "
-      "its capsule of DLPack's C exchange API, or None; (status, message, log) -> exception.");
+      "Passes the functions and types of the loaded PyTorch to the extension module, which imports "
+      "nothing itself: float32, float16, bfloat16, float64; uint8; torch.empty_like; whether a "
+      "tensor has a pending negation; whether it is an inference tensor; whether inference mode is "
+      "on; a function that increments the version of a written tensor; device index -> raw stream, "
+      "or None without CUDA; the capsule of DLPack's C exchange API, or None; (status, message, "
+      "log) -> exception.");
   native::dtype_alone();
   native::add_operations(module);
   native::add_eligibility(module);
@@ -119,10 +123,10 @@ PYBIND11_MODULE(_native, module) {
   native::add_tensor_state(module);
   module.def("statistics", &native::statistics,
              "() -> dict[str, Any]\n\n"
-             "What the engines of this process have done, and what they run.");
+             "Counters of the engines of this process, and the plans that they have made.");
   module.def("call_counts", &native::call_counts,
              "() -> dict[str, int]\n\n"
-             "Operation -> calls that a kernel served.");
+             "Operation -> number of calls that a kernel served.");
   module.def("exchange_tune_policy", &native::exchange_tune_policy, arg("policy"),
              "(int) -> int\n\n"
              "Sets the tuning policy of this process and returns the previous one.");

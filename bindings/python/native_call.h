@@ -1,4 +1,4 @@
-// How Python calls the library: without the GIL, and counted.
+// Calls of the library from Python: without the GIL, and counted.
 #pragma once
 
 #include <dorajit/dorajit.h>
@@ -10,7 +10,7 @@
 
 namespace dorajit::python {
 
-// Runs `call(engine, error)`; by a caller that does not hold the GIL.
+// Runs `call(engine, error)`. The caller must not hold the GIL.
 template <class Call>
 dorajit_status run_with_engine(const Call& call, dorajit_error** error) {
   dorajit_engine* engine = nullptr;
@@ -18,20 +18,20 @@ dorajit_status run_with_engine(const Call& call, dorajit_error** error) {
   return created == DORAJIT_OK ? call(engine, error) : created;
 }
 
-// The same without the GIL, which the first call of a problem would hold for long and which other
-// threads may need.
+// Releases the GIL for the call, because the first call of a problem takes long and other threads
+// may need the GIL.
 template <class Call>
 dorajit_status try_to_run(const Call& call, dorajit_error*& error) {
   return without_gil([&] { return run_with_engine(call, &error); });
 }
 
-// The same, and raises what it fails with.
+// As try_to_run; raises its error.
 template <class Call>
 void run(const Call& call) {
   check([&](dorajit_error** error) { return try_to_run(call, *error); });
 }
 
-// Whether the call may succeed with other views of its tensors, or in PyTorch.
+// Whether a call with this error may succeed with other views of its tensors, or in PyTorch.
 inline bool may_be_served_otherwise(dorajit_status status) {
   switch (status) {
     case DORAJIT_INVALID_ARGUMENT:

@@ -8,14 +8,15 @@
 
 namespace dorajit::python {
 
-// Called with (status, message, log), returns the exception to raise. Never dropped.
+// Sets the function that makes an exception of (status, message, log). Its reference is never
+// released.
 void set_exception_factory(const pybind11::function& factory);
 
-// Throws error_already_set for a failure, and destroys the error. Needs the GIL. Not for
-// `check(call(..., &error), error)`, which may read the error before the call: see the next.
+// Throws error_already_set for a failure, and destroys the error. Needs the GIL. Do not write
+// `check(call(..., &error), error)`: `error` may be read before the call. Use the next function.
 void check(dorajit_status status, dorajit_error* error);
 
-// Runs `call(dorajit_error** error)` and raises what it fails with.
+// Runs `call(dorajit_error** error)` and raises its error.
 template <class Call>
 void check(const Call& call) {
   dorajit_error* error = nullptr;
@@ -23,7 +24,7 @@ void check(const Call& call) {
   check(status, error);
 }
 
-// Throws what the factory makes of the message.
+// Raises the exception that the factory makes of these.
 [[noreturn]] void raise(dorajit_status status, const std::string& message,
                         const std::string& log = {});
 

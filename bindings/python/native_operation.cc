@@ -14,7 +14,7 @@ std::size_t model_of(const NativeOperation& operation, const dorajit_operand_inf
   return static_cast<std::size_t>(found - operation.operands.begin());
 }
 
-// "rows, cols" -> its names.
+// "rows, cols" -> {"rows", "cols"}.
 std::vector<std::string> names_in(std::string_view list) {
   std::vector<std::string> names;
   for (const auto name : std::views::split(list, std::string_view(", "))) {

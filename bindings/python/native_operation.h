@@ -1,5 +1,5 @@
-// The operations of the library as the Python module sees them: what each takes, and how many of
-// its calls kernels served.
+// The operations of the library, with the data that the Python module needs: operands, and how many
+// calls kernels served.
 #pragma once
 
 #include <dorajit/dorajit.h>
@@ -18,17 +18,17 @@ struct NativeOperation {
   const dorajit_operation* handle = nullptr;
   dorajit_operation_info info{};
   std::vector<dorajit_operand_info> operands;
-  // By operand: the first one with the same dimensions. An output is allocated after it, if it is
-  // an input.
+  // For each operand the first operand with the same dimensions, its model. An output is allocated
+  // like its model if that is an input.
   std::vector<std::size_t> models;
-  std::vector<std::vector<std::string>> dimensions;  // by operand, their names
+  std::vector<std::vector<std::string>> dimensions;  // for each operand the names of its dimensions
   std::atomic<std::int64_t> calls = 0;
 };
 
-// In the library's order, made once. Thread-safe.
+// All operations in the library's order, read once. Thread-safe.
 std::deque<NativeOperation>& native_operations();
 
-// Null for a name that no operation has.
+// Null if no operation has the name.
 NativeOperation* find_native_operation(std::string_view name);
 
 }  // namespace dorajit::python

@@ -20,16 +20,15 @@ py::object owned(PyObject* made) {
 }
 
 [[noreturn]] void refuse_to_allocate(const NativeOperation& operation, std::size_t output) {
-  raise(
-      DORAJIT_INVALID_ARGUMENT,
-      std::format("{}: argument `{}` is not given as a tensor, and no input tells its sizes ({}); "
-                  "give a tensor, or an element type and the inputs that have them",
-                  operation.info.name, operation.operands[output].name,
-                  operation.operands[output].dimensions));
+  raise(DORAJIT_INVALID_ARGUMENT,
+        std::format("{}: argument `{}` is not a tensor, and no input determines its sizes ({}); "
+                    "give a tensor, or an element type and the inputs with these dimensions",
+                    operation.info.name, operation.operands[output].name,
+                    operation.operands[output].dimensions));
 }
 
-// The sizes that make up one dimension of an operand: the last of a matrix's, all others, or all of
-// a vector's.
+// The tensor's sizes that form one dimension of its operand: all of them for a vector; for a matrix
+// the last one (columns) or all others (rows).
 std::span<const std::int64_t> sizes_of(const DLTensor& tensor, std::size_t place,
                                        std::size_t places) {
   const std::span<const std::int64_t> all(tensor.shape, static_cast<std::size_t>(tensor.ndim));
@@ -38,8 +37,8 @@ std::span<const std::int64_t> sizes_of(const DLTensor& tensor, std::size_t place
   return place == 0 ? all.first(outer) : all.subspan(outer);
 }
 
-// The shape of an output as its dimensions are in the inputs that are given. Null: none has one of
-// them.
+// The shape of an output, from the sizes of its dimensions in the given inputs. Null if no given
+// input has one of them.
 py::object shape_of(const NativeOperation& operation, std::size_t output,
                     std::span<const DLTensor* const> tensors) {
   std::vector<std::int64_t> sizes;
@@ -63,7 +62,7 @@ py::object shape_of(const NativeOperation& operation, std::size_t output,
   return shape;
 }
 
-// A tensor of that element type, otherwise like another.
+// torch.empty_like(tensor, dtype=dtype); `is_of_that_type` skips the argument.
 py::object empty_like(PyObject* tensor, bool is_of_that_type, PyObject* dtype) {
   if (is_of_that_type) return owned(PyObject_CallOneArg(torch().empty_like, tensor));
   const std::array<PyObject*, 2> arguments = {tensor, dtype};
@@ -85,8 +84,8 @@ bool are_equal(const DLDataType& a, const DLDataType& b) {
 void refuse(const char* operation, const char* argument) {
   raise(DORAJIT_UNSUPPORTED,
         std::string(operation) + ": argument `" + argument +
-            "` is no dense float16, bfloat16, float32 or float64 tensor of the CPU or a CUDA "
-            "device");
+            "` is not a dense float16, bfloat16, float32 or float64 tensor on the CPU or a CUDA "
+            "device; pass one");
 }
 
 bool is_left_out(const dorajit_operand_info& operand, PyObject* given) {
@@ -163,7 +162,8 @@ bool Operands::add_output(const NativeOperation& operation, std::span<PyObject* 
   return true;
 }
 
-// The library sees rows and columns of operands alone; whether others agree it finds out by itself.
+// The library only sees rows and columns, so it cannot detect tensors of different shapes with
+// equal rows and columns. It checks the other sizes itself.
 bool Operands::have_equal_shapes(const NativeOperation& operation) {
   for (std::size_t i = 1; i < operation.operands.size(); ++i) {
     const std::size_t model = operation.models[i];

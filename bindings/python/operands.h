@@ -19,26 +19,28 @@ inline constexpr std::size_t kMostOperands = 8;
 // Raises DORAJIT_UNSUPPORTED for the named argument.
 [[noreturn]] void refuse(const char* operation, const char* argument);
 
-// Whether an argument stands for no tensor: None or False, where the operand may be left out.
+// Whether the caller leaves an optional operand out, by passing None or False.
 bool is_left_out(const dorajit_operand_info& operand, PyObject* given);
 
-// The tensors of a call, null where an operand is left out. An output that is an element type, or
-// True for that of the input after which it is allocated, is allocated: like the first input of its
-// dimensions, else with the sizes that its dimensions have in other inputs. Needs the GIL.
+// The tensors of a call; null for operands that are left out. An output that is passed as an
+// element type, or as True for the type of its model, is allocated: like its model, the first input
+// with the same dimensions, or else with the sizes that its dimensions have in other inputs. Needs
+// the GIL.
 class Operands {
  public:
   Operands() = default;
   Operands(const Operands&) = delete;
   Operands& operator=(const Operands&) = delete;
 
-  // Whether the library can be asked; else why_not() raises the reason.
+  // Reads the arguments. False if they cannot be passed to the library; why_not() then raises the
+  // reason.
   bool read(const NativeOperation& operation, std::span<PyObject* const> arguments);
   [[noreturn]] void why_not(const NativeOperation& operation) const;
 
   [[nodiscard]] const DLTensor* const* data() const { return pointers_.data(); }
   const DLTensor* operator[](std::size_t i) const { return pointers_[i]; }
 
-  // The output, or a tuple of several with None for those that were left out.
+  // The output, or a tuple if the operation has several, with None for those that were left out.
   [[nodiscard]] pybind11::object outputs(const NativeOperation& operation) const;
 
  private:

@@ -24,8 +24,8 @@ constexpr std::size_t kMostScalars = 8;
 
 enum class Refusal { kRaised, kReturned };
 
-// Tensors in the order of the operands. What may be served otherwise is raised, or answered with
-// null.
+// Runs an operation; `tensors` are in the order of the operands. Errors that other views of the
+// tensors or PyTorch may avoid are raised, or null is returned, as `refusal` says.
 py::object run_operation(NativeOperation& operation, std::span<PyObject* const> tensors,
                          const double* scalars, Refusal refusal) {
   const auto count = static_cast<std::int32_t>(tensors.size());
@@ -70,7 +70,7 @@ class Call {
     const std::size_t tensors = operation_->operands.size();
     const auto num_scalars = static_cast<std::size_t>(operation_->info.num_scalars);
     if (count != static_cast<Py_ssize_t>(tensors + num_scalars)) {
-      PyErr_Format(PyExc_TypeError, "takes %zd arguments, not %zd",
+      PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", operation_->info.name,
                    static_cast<Py_ssize_t>(tensors + num_scalars), count);
       return false;
     }
@@ -101,7 +101,7 @@ class Call {
     return python::who_sees({given.data(), count}, scalars_);
   }
 
-  // Whether PyTorch lets the outputs that are given be written.
+  // Whether PyTorch allows writing the passed output tensors.
   [[nodiscard]] bool may_write() const {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       if (is_target(i) && is_frozen_by_inference(tensors_[i])) return false;
@@ -109,7 +109,7 @@ class Call {
     return true;
   }
 
-  // Tells PyTorch that they were.
+  // Increments the versions of the passed output tensors.
   void count_changes() const {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       if (!is_target(i)) continue;
@@ -124,7 +124,7 @@ class Call {
     return operation_->operands[i].is_output == 0;
   }
 
-  // Whether it is an output that is given.
+  // Whether tensor i is an output tensor that the caller passes.
   [[nodiscard]] bool is_target(std::size_t i) const {
     return !is_input(i) && tensors_[i] != Py_True &&
            !is_left_out(operation_->operands[i], tensors_[i]) &&

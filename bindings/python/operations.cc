@@ -29,7 +29,7 @@ std::span<const char* const> scalars_of(const NativeOperation& operation) {
   return {operation.info.scalars, static_cast<std::size_t>(operation.info.num_scalars)};
 }
 
-// The names and types that make_stub.py reads, and what is computed.
+// The docstring of a function: the signature and types that make_stub.py reads, then the formula.
 std::string documentation_of(const NativeOperation& operation, std::string_view name,
                              std::string_view other_result, std::string_view notes) {
   std::string names;
@@ -53,8 +53,8 @@ std::string documentation_of(const NativeOperation& operation, std::string_view 
     add(types, "float");
   }
   return std::format(
-      "{}($module, {}, /)\n--\n\n({}) -> {}{}\n\n{}\n\nAn output that is an element type is "
-      "allocated; True is that of the first input of its dimensions.{}",
+      "{}($module, {}, /)\n--\n\n({}) -> {}{}\n\n{}\n\nAn output that is passed as an element type "
+      "is allocated; True means the type of the first input with the same dimensions.{}",
       name, names, types, num_results == 1 ? results : std::format("tuple[{}]", results),
       other_result, operation.info.documentation, notes);
 }
@@ -67,7 +67,7 @@ struct Method {
 
 void add_function(py::module_& module, NativeOperation& operation, _PyCFunctionFast function,
                   std::string name, std::string documentation) {
-  static std::deque<Method> methods;  // Python keeps their addresses
+  static std::deque<Method> methods;  // Python keeps pointers to them
   Method& method = methods.emplace_back(std::move(name), std::move(documentation));
   method.definition = fast_method(method.name.c_str(), function, method.documentation.c_str());
   const py::capsule self(&operation, kOperationCapsule);
@@ -85,8 +85,8 @@ void add_functions(py::module_& module) {
     const std::string at_once = name + "_at_once";
     add_function(module, operation, call_at_once, at_once,
                  documentation_of(operation, at_once, " | int",
-                                  " All that a call is which nobody sees and a kernel serves; for "
-                                  "another, what who_sees() gives, and nothing was done."));
+                                  " The whole call, if nothing observes it and a kernel serves it; "
+                                  "otherwise returns who_sees() and does nothing."));
   }
 }
 
@@ -119,7 +119,8 @@ py::list described_operations() {
 void warmup(const std::string& name, const py::sequence& tensors) {
   const NativeOperation* operation = find_native_operation(name);
   if (operation == nullptr) {
-    raise(DORAJIT_INVALID_ARGUMENT, "warmup: there is no operation `" + name + "`");
+    raise(DORAJIT_INVALID_ARGUMENT,
+          "warmup: unknown operation `" + name + "`; operations() lists them");
   }
   std::vector<TorchTensor> read_tensors(tensors.size());
   std::vector<const DLTensor*> pointers(tensors.size(), nullptr);
@@ -145,12 +146,13 @@ void add_operations(py::module_& module) {
   add_functions(module);
   module.def("operations", &described_operations,
              "() -> list[tuple[str, str, list[dict[str, Any]], list[str]]]\n\n"
-             "Name, documentation, operands and the names of the scalars of each operation. An "
-             "operand has its name, the names of its dimensions, and whether it is an output, "
-             "required, needed for the sum alone, the sum, and one element per channel.");
+             "Name, documentation, operands and names of the scalars of each operation. An operand "
+             "has its name, the names of its dimensions, and flags: whether it is an output, is "
+             "required, is only read for the sum, is the sum, and has one element per channel.");
   module.def("warmup", &warmup, py::arg("operation"), py::arg("tensors"),
              "(str, Sequence[Tensor | None]) -> None\n\n"
-             "Makes ready what a call of the operation with such tensors would launch.");
+             "Compiles, tunes and loads the kernels that a call of the operation with such tensors "
+             "would launch.");
 }
 
 py::dict call_counts() {

@@ -1,4 +1,4 @@
-// The operations of dorajit.h over torch tensors.
+// The operations of dorajit.h for torch tensors.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -9,7 +9,7 @@ namespace dorajit::python {
 // warmup.
 void add_operations(pybind11::module_& module);
 
-// Operation -> calls that a kernel served.
+// Operation -> number of calls that a kernel served.
 pybind11::dict call_counts();
 
 }  // namespace dorajit::python

@@ -1,5 +1,5 @@
-// Functions of the extension that are called on every training step: without the time that
-// pybind11 takes to find out which overload is meant.
+// Plain vectorcall functions, for functions that are called in every training step: pybind11 would
+// spend time on overload resolution.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -8,7 +8,8 @@
 
 namespace dorajit::python {
 
-// What `body` returns, a new reference; or null and a Python error for what it throws.
+// Returns the result of `body`, a new reference. If `body` throws, sets a Python error and returns
+// null.
 template <class Body>
 PyObject* with_python_errors(const Body& body) noexcept {
   try {
@@ -21,14 +22,14 @@ PyObject* with_python_errors(const Body& body) noexcept {
   return nullptr;
 }
 
-// For PyModule_AddFunctions(). The documentation begins with names and types, which make_stub.py
-// reads:
+// A definition for PyModule_AddFunctions(). The documentation begins with names and types, which
+// make_stub.py reads:
 //   "scaled($module, matrix, factor, /)\n--\n\n"
 //   "(Tensor, float) -> None\n\n"
 //   "What it does."
 inline PyMethodDef fast_method(const char* name, _PyCFunctionFast function,
                                const char* documentation) {
-  // Python's own way to keep functions of several signatures in one field.
+  // The cast that CPython itself uses to store functions of several signatures in one field.
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)),
           METH_FASTCALL, documentation};
 }

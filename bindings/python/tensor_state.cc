@@ -19,8 +19,8 @@ void append(std::string& bytes, const T& value) {
   bytes += std::string_view(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// False for a tensor of a derived class, one that does not tell its version, or one in no memory
-// that kernels read; a Python error may be set then.
+// False for a tensor of a subclass, without a version, or whose memory kernels cannot read; a
+// Python error may then be set.
 bool append_state(std::string& bytes, PyObject* tensor) {
   if (!is_plain(tensor)) return false;
   static PyObject* const version_name = PyUnicode_InternFromString("_version");
@@ -63,9 +63,8 @@ void add_tensor_state(py::module_& module) {
           "tensor_state", tensor_state,
           "tensor_state($module, /, *tensors)\n--\n\n"
           "(*Any) -> bytes | None\n\n"
-          "What differs once PyTorch counts a change of an element, and for tensors of "
-          "other memory, shape, strides, type or device; None if one does not tell, or is of a "
-          "derived class."),
+          "A key of versions, addresses, shapes, strides, types and devices: it changes with each "
+          "write that PyTorch counts. None if a tensor has no version or is of a subclass."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();

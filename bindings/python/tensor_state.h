@@ -1,4 +1,4 @@
-// Whether tensors are what they were: for what is kept of a call until they change.
+// A key that changes when tensors change, for values that are cached until then.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -120,7 +120,7 @@ bool TorchTensor::borrow(const ExchangeApi& api, PyObject* tensor) {
   const bool is_taken = is_kernel_type(found.dtype) && found.ndim <= kMaxDims &&
                         (found.device.device_type == kDLCPU || found.device.device_type == kDLCUDA);
   if (!is_taken || (found.ndim > 0 && found.strides == nullptr)) return false;
-  // The tensor may be resized while the kernel is compiled.
+  // Copied, because the tensor may be resized while the kernel is compiled.
   std::copy_n(found.shape, found.ndim, shape_.begin());
   std::copy_n(found.strides, found.ndim, strides_.begin());
   dl_ = found;
@@ -136,7 +136,7 @@ bool TorchTensor::read_memory(PyObject* tensor) {
 
 bool TorchTensor::read(py::handle tensor) {
   const auto is_plain = [&] {
-    // Negation that PyTorch has put off is not in the memory.
+    // The memory of a tensor with a pending negation has the opposite signs.
     const auto is_neg =
         py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().is_neg, tensor.ptr()));
     return is_neg && is_neg.ptr() == Py_False;

@@ -1,6 +1,6 @@
-// A torch.Tensor as a DLTensor, read through DLPack's C exchange API, or through its Python
-// attributes where PyTorch is older than that: no header of PyTorch is included and none of its
-// libraries linked, so one build serves all its versions.
+// Reads a torch.Tensor as a DLTensor, through DLPack's C exchange API or, with a PyTorch that does
+// not have it, through Python attributes. No header of PyTorch is included and none of its
+// libraries is linked, so one build works with all versions.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -14,7 +14,7 @@
 
 namespace dorajit::python {
 
-// What of PyTorch the extension must be told, as it imports nothing itself.
+// The objects of PyTorch that the extension module uses; it imports nothing itself.
 struct Torch {
   static constexpr std::size_t kTypes = 4;
 
@@ -26,32 +26,32 @@ struct Torch {
   std::array<Type, kTypes> types{};
   PyObject* byte_type = nullptr;          // torch.uint8
   PyObject* empty_like = nullptr;         // torch.empty_like
-  PyObject* is_neg = nullptr;             // of a tensor
-  PyObject* is_inference = nullptr;       // of a tensor
-  PyObject* in_inference = nullptr;       // whether the thread is in inference mode
-  PyObject* count_change = nullptr;       // of a tensor that was written
+  PyObject* is_neg = nullptr;             // tensor -> whether its negation is pending
+  PyObject* is_inference = nullptr;       // tensor -> whether it is an inference tensor
+  PyObject* in_inference = nullptr;       // () -> whether the thread is in inference mode
+  PyObject* count_change = nullptr;       // increments the version of a written tensor
   PyObject* current_stream = nullptr;     // device index -> stream; null without CUDA
   const ExchangeApi* exchange = nullptr;  // null: everything is read through Python
 };
 
-// A tuple of the one name `dtype`, for calls with that argument named. Borrowed. The first call is
-// to be made while the module is imported: memory that is collected meanwhile may run Python.
+// The tuple ("dtype",), for calls with that keyword argument. Borrowed. Call it first while the
+// module is imported: allocating the tuple may trigger garbage collection, which runs Python code.
 PyObject* dtype_alone();
 
-// Filled once by configure(); its references are never dropped.
+// Filled once by configure(); its references are never released.
 Torch& torch();
 
-// Null for what is no element type of PyTorch's that kernels have.
+// Null if `dtype` is not an element type that kernels support.
 const DLDataType* kernel_type_of(const PyObject* dtype);
 
-// Borrowed: valid while the Python object lives and is not resized.
+// Borrows the memory: valid while the Python object lives and is not resized.
 class TorchTensor {
  public:
-  // Reads the tensor. False if it is no dense tensor that a kernel could take; no Python error is
-  // set then. Needs the GIL.
+  // Reads the tensor. False if it is not a dense tensor that a kernel could take; no Python error
+  // is then set. Needs the GIL.
   bool read(pybind11::handle tensor);
 
-  // The same of a tensor that PyTorch has just allocated, and so put nothing off for.
+  // As read(), for a tensor that PyTorch has just allocated, so that no negation is pending.
   bool read_result(pybind11::handle tensor);
 
   [[nodiscard]] const DLTensor& dl() const { return dl_; }
@@ -72,16 +72,16 @@ class TorchTensor {
 
 bool have_one_shape(const DLTensor& a, const DLTensor& b);
 
-// Whether PyTorch forbids that the tensor, made in inference mode, is written. Needs the GIL;
-// throws error_already_set.
+// Whether the tensor is an inference tensor and inference mode is off, so that PyTorch forbids
+// writing it. Needs the GIL; throws error_already_set.
 bool is_frozen_by_inference(PyObject* tensor);
 
-// Bytes from PyTorch's allocator, which may be dropped as soon as the work that uses them is
-// enqueued.
+// Memory from PyTorch's allocator. It may be released as soon as the work that uses it is enqueued.
 class TorchMemory {
  public:
   TorchMemory() = default;
-  // On the device of the tensor `like`. Needs the GIL, as does its end; throws error_already_set.
+  // Allocates on the device of the tensor `like`. Constructor and destructor need the GIL; the
+  // constructor throws error_already_set.
   TorchMemory(pybind11::handle like, std::int64_t bytes);
 
   [[nodiscard]] void* data() const { return data_; }

@@ -1,4 +1,4 @@
-// Native work that other Python threads need not wait for.
+// Runs native code without the GIL.
 #pragma once
 
 #include <Python.h>
@@ -6,11 +6,11 @@
 
 namespace dorajit::python {
 
-// Runs `body`, which must not throw, without the GIL, and returns what it returns.
+// Runs `body`, which must not throw, without the GIL, and returns its result.
 //
-// Where the interpreter has ended meanwhile, Python ends a thread that asks for the GIL by
-// unwinding its stack, and what is on it would be destroyed without the GIL, or end the process.
-// Such a thread stops here instead, as Python 3.14 has it.
+// If the interpreter has been finalized meanwhile, Python ends a thread that asks for the GIL by
+// unwinding its stack. That would run destructors without the GIL, or end the process. Such a
+// thread is stopped here instead, as Python 3.14 does.
 template <class Body>
 auto without_gil(const Body& body) {
   struct StopIfUnwound {

@@ -60,7 +60,7 @@ else:
 
 @pytest.mark.skipif(not (FOLDER / "dorajit").is_dir(), reason="this package lies in no build tree")
 @pytest.mark.parametrize("compiler", ["none", None])
-def test_is_called_compiled_and_counted(compiler, tmp_path):
+def test_added_operation_can_be_called_compiled_and_counted(compiler, tmp_path):
     variables = {name: value for name, value in os.environ.items() if name != "DORAJIT_CXX"}
     if compiler is not None:
         variables["DORAJIT_CXX"] = compiler
@@ -71,7 +71,7 @@ def test_is_called_compiled_and_counted(compiler, tmp_path):
     assert (tmp_path / "artifacts").is_dir() == (compiler is None)
 
 
-def test_is_not_in_the_library():
+def test_added_operation_is_absent_from_the_shipped_library():
     assert not hasattr(_native, "scaled_residual")
     with pytest.raises(ValueError, match="scaled_residual"):
         dorajit.warmup("scaled_residual")

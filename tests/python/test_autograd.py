@@ -24,7 +24,7 @@ def composed(name, lora, base, gain, scale=SCALE):
 @pytest.mark.parametrize("dtype, gain_dtype", [(torch.float32, torch.float32),
                                                (torch.bfloat16, torch.bfloat16),
                                                (torch.bfloat16, torch.float32)])
-def test_gradients_come_from_one_launch_each_way(device, launches, name, dtype, gain_dtype):
+def test_training_step_makes_one_launch_forward_and_one_backward(device, launches, name, dtype, gain_dtype):
     lora, base, gain = operands((3, 7, 24), device, dtype, gain_dtype, grad=True)
     out = composed(name, lora, base, gain)
     assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
@@ -47,7 +47,7 @@ def saved_bytes(run):
     return sum(total)
 
 
-def test_inner_is_saved_only_for_the_gradient_of_the_magnitude(device, launches):
+def test_inner_is_saved_only_if_the_magnitude_requires_grad(device, launches):
     lora, base, gain = operands((8, 64), device, grad=True)
     size = lora.numel() * 4
     assert saved_bytes(lambda: composed("class", lora, base, gain)) == size + 64 * 4
@@ -71,21 +71,21 @@ def test_frozen_operands_get_no_gradient(device, launches, frozen):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("gain_shape", [(6,), (1, 6), (4, 1)])
-def test_gradcheck_and_gradgradcheck(device, name, gain_shape):
+def test_compose_passes_gradcheck_and_gradgradcheck(device, name, gain_shape):
     tensors = operands((2, 4, 6), device, torch.float64, gain_shape=gain_shape, grad=True)
     assert torch.autograd.gradcheck(lambda *t: composed(name, *t, 0.7), tensors)
     assert torch.autograd.gradgradcheck(lambda *t: composed(name, *t, 0.7), tensors)
 
 
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 2)])
-def test_gradgradcheck_of_some(device, wanted):
+def test_second_gradients_of_some_operands_pass_gradgradcheck(device, wanted):
     tensors = operands((4, 6), device, torch.float64, grad=True)
     for index, tensor in enumerate(tensors):
         tensor.requires_grad_(index in wanted)
     assert torch.autograd.gradgradcheck(lambda *t: composed("class", *t, 0.7), tensors)
 
 
-def test_gradgradcheck_of_the_other_functions(device):
+def test_other_functions_pass_gradgradcheck(device):
     d_out, inner, gain = operands((4, 6), device, torch.float64, grad=True)
     assert torch.autograd.gradcheck(lambda *t: dorajit.compose_backward(*t, 0.7), (d_out, inner, gain))
     assert torch.autograd.gradgradcheck(lambda *t: dorajit.compose_backward(*t, 0.7),
@@ -98,7 +98,7 @@ def test_gradgradcheck_of_the_other_functions(device):
     assert torch.autograd.gradgradcheck(lambda *t: dorajit.fused_norm_assembly(*t, 0.7), terms)
 
 
-def test_what_norm_assembly_clamps_has_no_gradient(device):
+def test_norm_assembly_clamped_square_has_zero_gradient(device):
     terms = [torch.tensor(values, device=device, requires_grad=True)
              for values in ([4.0, 1.0, float("nan")], [0.0, -9.0, 1.0], [0.0, 1.0, 1.0])]
     norm, = dorajit.fused_norm_assembly(*terms, SCALE)
@@ -113,7 +113,7 @@ def test_what_norm_assembly_clamps_has_no_gradient(device):
                                   lambda out: out.mT.reshape(-1).square().sum().backward(),
                                   lambda out: out[:, ::2].sum().backward(),
                                   lambda out: out.backward(torch.ones(6, 1).expand(6, 16))])
-def test_any_strides_of_the_incoming_gradient(launches, make):
+def test_backward_incoming_gradient_may_have_any_strides(launches, make):
     tensors = operands((6, 16), "cpu", grad=True)
     with dorajit.force_native():
         make(composed("class", *tensors))
@@ -125,7 +125,7 @@ def test_any_strides_of_the_incoming_gradient(launches, make):
         torch.testing.assert_close(one, tensor.grad)
 
 
-def test_a_leaf_may_not_be_written_in_place(device):
+def test_compose_in_place_on_leaf_that_requires_grad_raises(device):
     lora, base, gain = operands((4, 8), device, grad=True)
     kept = lora.detach().clone()
     with pytest.raises(RuntimeError, match="`lora` is a leaf"):
@@ -135,7 +135,7 @@ def test_a_leaf_may_not_be_written_in_place(device):
         assert dorajit.fused_dora_compose(lora, base, gain, SCALE) is lora
 
 
-def test_writing_in_place_what_backward_needs_is_noticed(device):
+def test_compose_in_place_over_saved_tensor_raises_in_backward(device):
     weight = torch.randn(4, 8, device=device, requires_grad=True)
     for differentiable in (True, False):
         lora = weight.exp()  # which saves its result
@@ -146,7 +146,7 @@ def test_writing_in_place_what_backward_needs_is_noticed(device):
             lora.sum().backward()
 
 
-def test_a_view_may_be_written_in_place(device):
+def test_compose_in_place_on_view_works(device):
     weight, base, gain = operands((4, 8), device, grad=True)
     whole = weight * 1
     view = whole[1:3]
@@ -159,7 +159,7 @@ def test_a_view_may_be_written_in_place(device):
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_checkpointing(device, use_reentrant):
+def test_compose_in_checkpoint_has_right_gradients(device, use_reentrant):
     tensors = operands((4, 8), device, grad=True)
     checkpoint(lambda *t: composed("inplace", *t), *tensors, use_reentrant=use_reentrant).sum().backward()
     found = [tensor.grad.clone() for tensor in tensors]
@@ -169,7 +169,7 @@ def test_checkpointing(device, use_reentrant):
     assert all(torch.equal(one, tensor.grad) for one, tensor in zip(found, tensors))
 
 
-def test_autocast_leaves_the_operands_as_they_are(device, launches):
+def test_compose_under_autocast_does_not_cast_operands(device, launches):
     lora, base, gain = operands((4, 8), device, torch.bfloat16, torch.float32, grad=True)
     with torch.autocast(device, dtype=torch.bfloat16):
         out = composed("class", lora, base, gain)
@@ -179,7 +179,7 @@ def test_autocast_leaves_the_operands_as_they_are(device, launches):
     assert launches() == {"compose_inner": 1, "backward": 1}
 
 
-def test_inference_mode(device, launches):
+def test_compose_in_inference_mode_launches_one_kernel(device, launches):
     lora, base, gain = operands((4, 8), device, grad=True)
     with torch.inference_mode():
         out = composed("class", lora, base, gain)
@@ -190,7 +190,7 @@ def test_inference_mode(device, launches):
         dorajit.fused_dora_compose(made, base, gain, SCALE)
 
 
-def test_gradients_accumulate_and_the_graph_may_be_kept(device):
+def test_backward_twice_with_retained_graph_accumulates_gradients(device):
     tensors = operands((4, 8), device, grad=True)
     out = composed("class", *tensors).sum()
     out.backward(retain_graph=True)
@@ -199,7 +199,7 @@ def test_gradients_accumulate_and_the_graph_may_be_kept(device):
     assert all(torch.equal(tensor.grad, 2 * one) for tensor, one in zip(tensors, once))
 
 
-def test_base_of_another_type_gets_a_gradient_of_its_type(device):
+def test_gradient_of_base_has_the_type_of_base(device):
     lora, base, gain = operands((4, 8), device, torch.bfloat16, torch.float32)
     tensors = [lora.requires_grad_(), base.float().requires_grad_(), gain.requires_grad_()]
     composed("class", *tensors).sum().backward()
@@ -207,7 +207,7 @@ def test_base_of_another_type_gets_a_gradient_of_its_type(device):
     assert torch.equal(tensors[1].grad, (gain.detach() - 1).expand(4, 8))
 
 
-def test_torch_func(device):
+def test_compose_under_torch_func_transforms_matches_expression(device):
     lora, base, gain = operands((4, 8), device)
     def loss(*tensors):
         return dorajit.fused_dora_compose(*tensors, SCALE, inplace=False).square().sum()
@@ -222,7 +222,7 @@ def test_torch_func(device):
                                    transform(plain)(lora, base, gain))
 
 
-def test_batched_gradients_and_forward_mode(device):
+def test_compose_supports_batched_gradients_and_forward_mode(device):
     tensors = operands((4, 8), device, grad=True)
     seeds = torch.randn(3, 4, 8, device=device)
     batched = torch.autograd.grad(composed("class", *tensors), tensors, seeds, is_grads_batched=True)

@@ -38,7 +38,7 @@ def assert_close(found, expected):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_tangents_of_what_comes_in_go_on(graphs):
+def test_backward_in_forward_mode_propagates_tangents(graphs):
     _, tensors, ours, theirs = graphs
     d_out, tangent = torch.randn_like(ours), torch.randn_like(ours)
     found = []
@@ -49,7 +49,7 @@ def test_tangents_of_what_comes_in_go_on(graphs):
     assert_close(*found)
 
 
-def test_a_trace_has_the_operator(graphs):
+def test_backward_inside_make_fx_is_traced_as_operator(graphs):
     name, tensors, ours, _ = graphs
     graph = make_fx(lambda d_out: gradients(ours, tensors, d_out))(torch.ones_like(ours))
     assert f"dorajit.{name}.default" in [str(node.target) for node in graph.graph.nodes]
@@ -57,7 +57,7 @@ def test_a_trace_has_the_operator(graphs):
     assert_close(graph(other), gradients(ours, tensors, other))
 
 
-def test_a_mode_sees_the_operator(graphs, launches):
+def test_backward_under_dispatch_mode_calls_operator(graphs, launches):
     name, tensors, ours, _ = graphs
     seen = []
     class Log(TorchDispatchMode):
@@ -70,7 +70,7 @@ def test_a_mode_sees_the_operator(graphs, launches):
     assert f"dorajit.{name}.default" in seen and launches() == {name: 1}
 
 
-def test_fake_gradients(graphs):
+def test_backward_of_fake_gradients_gives_fake_gradients(graphs):
     _, tensors, ours, _ = graphs
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         found = gradients(ours, tensors, mode.from_tensor(torch.ones_like(ours)))
@@ -96,13 +96,13 @@ class Doubled(torch.Tensor):
         return function(*tree_map(meant, args), **tree_map(meant, kwargs or {}))
 
 
-def test_a_subclass_says_what_is_in_it(graphs):
+def test_backward_of_tensor_subclass_uses_its_dispatch(graphs):
     _, tensors, ours, _ = graphs
     d_out = torch.randn_like(ours)
     assert_close(gradients(ours, tensors, Doubled(d_out)), gradients(ours, tensors, 2 * d_out))
 
 
-def test_a_subclass_of_functions_alone_is_not_passed_on(graphs):
+def test_backward_of_torch_function_subclass_gives_plain_gradients(graphs):
     class Named(torch.Tensor):
         pass
     _, tensors, ours, _ = graphs
@@ -113,7 +113,7 @@ def test_a_subclass_of_functions_alone_is_not_passed_on(graphs):
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_gradients_in_batches(graphs, create_graph):
+def test_backward_of_batched_gradients_matches_eager(graphs, create_graph):
     _, tensors, ours, theirs = graphs
     many = torch.randn(5, *ours.shape, device=ours.device)
     how = {"is_grads_batched": True, "create_graph": create_graph}
@@ -129,14 +129,14 @@ def test_gradients_in_batches(graphs, create_graph):
 @pytest.mark.parametrize("transform", [
     lambda of, d_out, other: torch.func.jvp(of, (d_out,), (other,))[1],
     lambda of, d_out, other: torch.func.vmap(of)(torch.stack([d_out, other]))])
-def test_transforms_around_it(graphs, transform):
+def test_backward_inside_torch_func_transform_matches_eager(graphs, transform):
     _, tensors, ours, theirs = graphs
     d_out, other = torch.randn_like(ours), torch.randn_like(ours)
     assert_close(*(transform(lambda given, out=out: gradients(out, tensors, given), d_out, other)
                    for out in (ours, theirs)))
 
 
-def test_slices_of_a_dropped_out_layer_hand_tangents_on(device, monkeypatch):
+def test_sliced_dropout_backward_propagates_tangents(device, monkeypatch):
     monkeypatch.setattr(dropout, "columns_at_once", lambda *of: 64)
     x, weight = torch.randn(4, 16, device=device, requires_grad=True), torch.randn(192, 16, device=device)
     lora = torch.randn(4, 192, device=device, requires_grad=True)

@@ -25,7 +25,7 @@ def class_loss(lora, base, gain):
 @pytest.mark.parametrize("function, dynamic, backend", [
     (loss, True, "inductor"), (loss, False, "aot_eager"), (inplace_loss, True, "aot_eager"),
     (inplace_loss, False, "aot_eager"), (class_loss, False, "aot_eager")])
-def test_a_compiled_step_runs_forward_and_backward_in_kernels(device, launches, function, dynamic,
+def test_compiled_training_step_runs_in_kernels(device, launches, function, dynamic,
                                                               backend):
     tensors = operands((6, 32), device, torch.bfloat16, torch.float32, grad=True)
     eager = torch.autograd.grad(function(*tensors), tensors)
@@ -37,7 +37,7 @@ def test_a_compiled_step_runs_forward_and_backward_in_kernels(device, launches, 
         torch.testing.assert_close(one, other)
 
 
-def test_other_shapes_do_not_compile_again(launches):
+def test_compiled_function_with_other_shapes_is_not_recompiled(launches):
     graphs = []
     def backend(graph, inputs):
         graphs.append(graph)
@@ -49,7 +49,7 @@ def test_other_shapes_do_not_compile_again(launches):
     assert len(graphs) == 1
 
 
-def test_a_compiled_step_without_the_gradient_of_the_magnitude(device, launches):
+def test_compiled_step_with_frozen_magnitude_runs_in_kernels(device, launches):
     lora, base, gain = operands((6, 32), device, grad=True)
     gain = gain.detach()
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
@@ -60,7 +60,7 @@ def test_a_compiled_step_without_the_gradient_of_the_magnitude(device, launches)
         torch.testing.assert_close(one, other)
 
 
-def test_compiled_inference_writes_in_place(device, launches):
+def test_compiled_inference_in_place_writes_into_lora(device, launches):
     lora, base, gain = operands((6, 32), device)
     expected = reference.compose(lora, base, gain, SCALE)
     compiled = torch.compile(dorajit.fused_dora_compose, fullgraph=True)
@@ -70,7 +70,7 @@ def test_compiled_inference_writes_in_place(device, launches):
     assert launches() == {"compose": 1}
 
 
-def test_the_other_functions_compile(launches):
+def test_other_functions_compile_with_fullgraph(launches):
     def every(a, b, g, w):
         out, inner = dorajit.fused_dora_forward_and_inner(a, b, g, SCALE)
         grads = dorajit.compose_backward(out, inner, g, SCALE, needs_base_grad=False)
@@ -84,7 +84,7 @@ def test_the_other_functions_compile(launches):
 
 
 @pytest.mark.parametrize("grad", [False, True])
-def test_opcheck(device, grad):
+def test_operators_pass_opcheck(device, grad):
     lora, base, gain = operands((6, 32), device, grad=grad)
     terms = [torch.rand(8, device=device).requires_grad_(grad) for _ in range(3)]
     bias = torch.randn(32, device=device)
@@ -105,7 +105,7 @@ def test_opcheck(device, grad):
 
 @pytest.mark.parametrize("name", ["compose", "compose_inner"])
 @pytest.mark.parametrize("frozen", [None, 0, 2])
-def test_operators_differentiate(name, frozen):
+def test_operators_have_the_gradients_of_the_functions(name, frozen):
     tensors = operands((4, 6), "cpu", torch.float64, grad=True)
     if frozen is not None:
         tensors[frozen].requires_grad_(False)
@@ -117,7 +117,7 @@ def test_operators_differentiate(name, frozen):
 @pytest.mark.parametrize("name", ["compose_residual", "compose_residual_inner"])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("frozen", [None, 0, 1, 2])
-def test_operators_over_a_base_result_differentiate(name, biased, frozen):
+def test_residual_operators_have_the_gradients_of_the_function(name, biased, frozen):
     tensors = operands((4, 6), "cpu", torch.float64, grad=True)
     bias = torch.randn(6, dtype=torch.float64) if biased else None
     if frozen is not None:
@@ -132,7 +132,7 @@ class Layer(torch.nn.Module):
         return dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
 
 
-def test_export(tmp_path, launches):
+def test_exported_program_keeps_operators_and_runs_in_kernels(tmp_path, launches):
     rows = torch.export.Dim("rows")
     tensors = operands((6, 32), "cpu")
     program = torch.export.export(Layer(), tuple(tensors),
@@ -147,7 +147,7 @@ def test_export(tmp_path, launches):
     assert launches() == {"compose": 1}
 
 
-def test_modes_and_traces_see_the_operator():
+def test_dispatch_modes_and_tracers_see_operators():
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.utils._python_dispatch import TorchDispatchMode
     lora, base, gain = operands((6, 32), "cpu")
@@ -170,7 +170,7 @@ def test_modes_and_traces_see_the_operator():
     assert torch.equal(traced(*others), reference.compose(*others, SCALE))
 
 
-def test_fake_and_meta_tensors():
+def test_operators_on_fake_and_meta_tensors_give_shapes():
     lora, base, gain = (tensor.to("meta") for tensor in operands((6, 32), "cpu", torch.bfloat16))
     out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
     assert out.is_meta and out.shape == (6, 32) and out.dtype is torch.bfloat16
@@ -181,7 +181,7 @@ def test_fake_and_meta_tensors():
             dorajit.fused_dora_compose(lora, base[:3], gain, SCALE)
 
 
-def test_a_tensor_subclass_goes_through_its_own_dispatch(launches):
+def test_tensor_subclass_runs_through_its_torch_dispatch(launches):
     class Logged(torch.Tensor):
         pass
     lora, base, gain = operands((6, 32), "cpu")

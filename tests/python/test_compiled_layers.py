@@ -69,7 +69,7 @@ def assert_close(found, expected, autocast=None):
 
 
 @pytest.mark.parametrize("dtype, autocast", WAYS)
-def test_each_layer_is_one_operator_each_way(device, make, dtype, autocast):
+def test_compiled_layer_is_one_operator_forward_and_one_backward(device, make, dtype, autocast):
     model = make(device, dtype)
     x = torch.randn(2, 5, 24, device=device, dtype=dtype)
     expected = step(model, model, x, autocast)
@@ -83,7 +83,7 @@ def test_each_layer_is_one_operator_each_way(device, make, dtype, autocast):
 
 @pytest.mark.parametrize("dtype, autocast", WAYS)
 @pytest.mark.parametrize("dynamic", [None, True])
-def test_inductor(device, make, launches, dtype, autocast, dynamic):
+def test_layers_compiled_by_inductor_match_eager(device, make, launches, dtype, autocast, dynamic):
     model = make(device, dtype)
     # With None the second size makes the graphs dynamic, too: one of the types is enough of C++ that is compiled again.
     compiled = torch.compile(model, fullgraph=True, dynamic=dynamic, backend=(
@@ -99,7 +99,7 @@ def test_inductor(device, make, launches, dtype, autocast, dynamic):
         assert_close([compiled(x)], [model(x)])
 
 
-def test_inference(device, make):
+def test_compiled_inference_of_layers_matches_eager(device, make):
     model = make(device)
     graphs = Graphs()
     x = torch.randn(5, 24, device=device)
@@ -108,7 +108,7 @@ def test_inference(device, make):
     assert graphs.operators() == {"inference": [FORWARD] * 2}
 
 
-def test_weights_that_were_written_are_seen(device, make):
+def test_compiled_layer_uses_weights_written_after_compilation(device, make):
     model = make(device)
     compiled = torch.compile(model, fullgraph=True)
     x = torch.randn(5, 24, device=device)
@@ -118,7 +118,7 @@ def test_weights_that_were_written_are_seen(device, make):
     assert_close(step(compiled, model, x), step(model, model, x))
 
 
-def test_checkpoints(device, make):
+def test_compiled_checkpointed_layers_match_eager(device, make):
     model = make(device)
     graphs = Graphs()
     x = torch.randn(5, 24, device=device)
@@ -129,7 +129,7 @@ def test_checkpoints(device, make):
 
 
 @pytest.mark.parametrize("hooked", ["base_layer", "lora_A", "lora_B"])
-def test_hooks_are_called(device, make, hooked):
+def test_compiled_layer_with_hooks_calls_them(device, make, hooked):
     model = make(device)
     seen = []
     def double(module, args, out):
@@ -147,7 +147,7 @@ def test_hooks_are_called(device, make, hooked):
     assert graphs.operators()["forward"].count(FORWARD) == 1  # of the layer without hooks
 
 
-def test_a_trained_weight_is_composed(device, make):
+def test_compiled_layer_with_trained_weight_is_composed(device, make):
     model = make(device)
     for name, one in model.named_parameters():
         if name.endswith("0.base_layer.weight"):
@@ -158,7 +158,7 @@ def test_a_trained_weight_is_composed(device, make):
     assert graphs.operators()["forward"].count(FORWARD) == 1
 
 
-def test_frozen_weights_keep_nothing_of_compiled_code(device, make):
+def test_frozen_weights_cache_nothing_in_compiled_code(device, make):
     model = make(device)
     compiled = torch.compile(model, fullgraph=True)
     x = torch.randn(5, 24, device=device)
@@ -176,7 +176,7 @@ def test_frozen_weights_keep_nothing_of_compiled_code(device, make):
 @needs_gpu
 @pytest.mark.parametrize("dtype, autocast", WAYS)
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
-def test_training_is_replayed(make, launches, mode, dtype, autocast):
+def test_training_with_cuda_graphs_is_replayed(make, launches, mode, dtype, autocast):
     model = make("cuda", dtype)
     compiled = torch.compile(model, fullgraph=True, mode=mode)
     for _ in range(6):
@@ -196,7 +196,7 @@ def test_training_is_replayed(make, launches, mode, dtype, autocast):
 @needs_gpu
 @pytest.mark.parametrize("dtype", [F32, BF16])
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
-def test_inference_is_replayed(make, launches, mode, dtype):
+def test_inference_with_cuda_graphs_is_replayed(make, launches, mode, dtype):
     model = make("cuda", dtype)
     compiled = torch.compile(model, fullgraph=True, mode=mode)
     with torch.no_grad():
@@ -214,7 +214,7 @@ def test_inference_is_replayed(make, launches, mode, dtype):
 
 
 @needs_gpu
-def test_training_and_inference_by_turns(make):
+def test_alternating_training_and_inference_with_cuda_graphs_matches_eager(make):
     """No tensor of the one is in the memory that the other writes anew."""
     model = make("cuda")
     compiled = torch.compile(model, fullgraph=True, mode="reduce-overhead")

@@ -31,7 +31,7 @@ def all_equal(found, expected):
 @pytest.mark.parametrize("types", MIXES)
 @pytest.mark.parametrize("shape", [(24,), (5, 24), (2, 3, 24)])
 @pytest.mark.parametrize("bias", [True, False])
-def test_one_operator_each_way_gives_the_bits_of_the_node(device, layer_launches, types, shape, bias):
+def test_compiled_dora_linear_has_the_bits_of_the_eager_node(device, layer_launches, types, shape, bias):
     of = operands(device, types, shape, bias=bias)
     seed = torch.randn(*shape[:-1], 40, device=device)
     layer_launches()
@@ -44,7 +44,7 @@ def test_one_operator_each_way_gives_the_bits_of_the_node(device, layer_launches
 
 
 @pytest.mark.parametrize("base", [F32, F64])
-def test_under_autocast(device, base):
+def test_compiled_dora_linear_under_autocast_matches_eager(device, base):
     of = operands(device, (base, F32, F32))
     seed = torch.randn(5, 40, device=device)
     function, graphs = compiled(ours)
@@ -54,7 +54,7 @@ def test_under_autocast(device, base):
     assert graphs.operators() == TRAINING
 
 
-def test_autocast_that_is_off_where_it_was_compiled(device):
+def test_autocast_disabled_inside_compiled_function_stays_disabled(device):
     of = operands(device)
     def without_autocast(of):
         with torch.autocast(device, enabled=False):
@@ -64,7 +64,7 @@ def test_autocast_that_is_off_where_it_was_compiled(device):
         assert_near([function(of)], [exact(of)], 3e-6)
 
 
-def test_an_operator_ignores_autocast(device):
+def test_dora_linear_operator_ignores_autocast(device):
     of = operands(device, trained=())
     given = [of[name] for name in ("x", "weight", "weight", "lora_A", "lora_B", "magnitude", "bias")]
     expected = ops.dora_linear(*given, SCALE, F32, False)
@@ -77,7 +77,7 @@ SUBSETS = [subset for count in range(1, 5) for subset in itertools.combinations(
 
 @pytest.mark.parametrize("wanted", SUBSETS, ids="-".join)
 @pytest.mark.parametrize("types", [(F32, F32, F32), (BF16, F32, F32)])
-def test_only_what_a_gradient_needs_is_saved(device, wanted, types):
+def test_compiled_dora_linear_saves_only_needed_outputs(device, wanted, types):
     of = operands(device, types, trained=wanted)
     seed = torch.randn(5, 40, device=device)
     expected = step(ours, of, seed)
@@ -88,7 +88,7 @@ def test_only_what_a_gradient_needs_is_saved(device, wanted, types):
                                      *([INNER, NORM] if "magnitude" in wanted else [])}
 
 
-def test_inference(device, layer_launches):
+def test_compiled_dora_linear_inference_matches_eager(device, layer_launches):
     of = operands(device)
     function, graphs = compiled(ours)
     with torch.no_grad():
@@ -99,7 +99,7 @@ def test_inference(device, layer_launches):
     assert graphs.operators() == {"inference": [FORWARD]}
 
 
-def test_dynamic_shapes_are_compiled_once(device):
+def test_compiled_dora_linear_with_dynamic_shapes_is_compiled_once(device):
     function, graphs = compiled(ours, dynamic=True)
     weights = operands(device)
     for shape in (2, 4, 24), (5, 6, 24), (7, 9, 24):  # of other sizes than the weights
@@ -110,7 +110,7 @@ def test_dynamic_shapes_are_compiled_once(device):
 
 
 @pytest.mark.parametrize("name", ["weight", "lora_A", "lora_B", "magnitude"])
-def test_weights_that_were_written_are_seen(device, name):
+def test_compiled_dora_linear_uses_written_weights(device, name):
     of = operands(device)
     seed = torch.randn(5, 40, device=device)
     function, _ = compiled(ours)
@@ -119,7 +119,7 @@ def test_weights_that_were_written_are_seen(device, name):
     assert all_equal(step(function, of, seed), step(ours, of, seed))
 
 
-def test_checkpoints(device):
+def test_compiled_dora_linear_in_checkpoint_matches_eager(device):
     of = operands(device)
     seed = torch.randn(5, 40, device=device)
     function, graphs = compiled(lambda of: checkpoint(ours, of, use_reentrant=False))
@@ -129,7 +129,7 @@ def test_checkpoints(device):
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_inside_a_checkpoint_that_is_not_compiled(device, reentrant):
+def test_compiled_dora_linear_in_eager_checkpoint_matches_eager(device, reentrant):
     of = operands(device)
     seed = torch.randn(5, 40, device=device)
     function, _ = compiled(ours)
@@ -140,7 +140,7 @@ def test_inside_a_checkpoint_that_is_not_compiled(device, reentrant):
 
 
 @pytest.mark.parametrize("trained_one", ["weight", "bias"])
-def test_a_trained_weight_or_bias_is_composed(device, trained_one):
+def test_compiled_dora_linear_with_trained_weight_or_bias_is_composed(device, trained_one):
     of = operands(device, trained=[*NAMES, trained_one])
     seed = torch.randn(5, 40, device=device)
     function, graphs = compiled(ours)
@@ -149,7 +149,7 @@ def test_a_trained_weight_or_bias_is_composed(device, trained_one):
 
 
 @pytest.mark.parametrize("switch", ["PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD"])
-def test_switches(device, without_switches, monkeypatch, switch):
+def test_compiled_dora_linear_obeys_switches(device, without_switches, monkeypatch, switch):
     of = operands(device)
     seed = torch.randn(5, 40, device=device)
     function, graphs = compiled(ours)
@@ -162,7 +162,7 @@ def test_switches(device, without_switches, monkeypatch, switch):
 
 @pytest.mark.parametrize("transform", [
     torch.vmap, lambda function: torch.func.grad(lambda x: function(x).square().sum())], ids=["vmap", "grad"])
-def test_a_transform_inside_is_composed(device, transform):
+def test_compiled_dora_linear_inside_transform_is_composed(device, transform):
     of = operands(device, shape=(3, 5, 24), trained=())
     transformed = transform(lambda x: ours({**of, "x": x}))
     function, graphs = compiled(transformed)
@@ -179,14 +179,14 @@ def given(of, dtype, keeps_inner):
 
 @pytest.mark.parametrize("types", [(F32, F32, F32), (BF16, F32, F32), (F32, F32, BF16)])
 @pytest.mark.parametrize("wanted", [(), ("x",), tuple(NAMES)], ids="-".join)
-def test_opcheck_of_the_forward_operator(device, types, wanted):
+def test_forward_operator_passes_opcheck(device, types, wanted):
     of = operands(device, types, (2, 3, 24), trained=wanted)
     torch.library.opcheck(ops.dora_linear.default, given(of, types[1], "magnitude" in wanted))
 
 
 @pytest.mark.parametrize("types", [(F32, F32, F32), (BF16, F32, F32), (F32, F32, BF16)])
 @pytest.mark.parametrize("wanted", [(True,) * 4, (True, False, False, False), (False, False, False, True)])
-def test_opcheck_of_the_backward_operator(device, types, wanted):
+def test_backward_operator_passes_opcheck(device, types, wanted):
     of = operands(device, types, (2, 3, 24), trained=())
     of_x, of_a, of_b, of_magnitude = wanted
     out, low, inner, factor, norms = ops.dora_linear(*given(of, types[1], True))
@@ -196,7 +196,7 @@ def test_opcheck_of_the_backward_operator(device, types, wanted):
         types[1], types[0], wanted))
 
 
-def test_gradients_by_differences(device):
+def test_dora_linear_operator_passes_gradcheck(device):
     of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2)
     def function(x, magnitude):  # which the norm, a constant, does not depend on
         return ops.dora_linear(*given({**of, "x": x, "magnitude": magnitude}, F64, True))[0]
@@ -205,7 +205,7 @@ def test_gradients_by_differences(device):
 
 
 @pytest.mark.parametrize("types", [(F64, F64, F64), (F32, F64, F32)])
-def test_gradients_of_gradients(device, types):
+def test_dora_linear_operator_second_gradients_match_the_node(device, types):
     of = operands(device, types)
     def second(function):
         first = torch.autograd.grad(function(of).square().sum(), trained(of), create_graph=True)
@@ -214,7 +214,7 @@ def test_gradients_of_gradients(device, types):
     assert_near(found, second(ours), 1e-5)
 
 
-def test_tangents_are_not_lost(device):
+def test_compiled_dora_linear_in_forward_mode_keeps_tangents(device):
     of = operands(device, (F64, F64, F64), trained=())
     tangent = torch.randn_like(of["x"])
     with forward_ad.dual_level():
@@ -224,13 +224,13 @@ def test_tangents_are_not_lost(device):
 
 
 @pytest.mark.parametrize("name", ["weight", "bias"])
-def test_a_gradient_without_a_formula_is_refused(device, name):
+def test_operator_with_trained_weight_or_bias_raises(device, name):
     of = operands(device, trained=[*NAMES, name])
     with pytest.raises(RuntimeError, match=f"`{name}` requires grad"):
         ops.dora_linear(*given(of, F32, True))
 
 
-def test_a_gradient_of_the_magnitude_needs_inner(device):
+def test_operator_without_inner_refuses_gradient_of_magnitude(device):
     with pytest.raises(RuntimeError, match="keeps_inner=True"):
         ops.dora_linear(*given(operands(device), F32, False))
 
@@ -241,19 +241,19 @@ def not_reached(graph, _):
 
 @pytest.mark.parametrize("name, wrong", [("x", (5, 23)), ("lora_A", (3, 23)), ("lora_B", (39, 3)), ("magnitude", (39,)),
                                          ("bias", (39,))])
-def test_shapes_that_do_not_go_together_are_named_while_compiling(device, name, wrong):
+def test_mismatched_shapes_raise_while_compiling(device, name, wrong):
     of = {**operands(device), name: torch.randn(wrong, device=device)}
     with pytest.raises(Exception, match=f"argument `{name}` has shape"):
         torch.compile(ours, backend=not_reached, fullgraph=True)(of)
 
 
-def test_two_types_are_refused_while_compiling(device):
+def test_mixed_types_raise_while_compiling(device):
     of = {**operands(device), "x": torch.randn(5, 24, device=device, dtype=BF16)}
     with pytest.raises(Exception, match="give both one type"):
         torch.compile(ours, backend=not_reached, fullgraph=True)(of)
 
 
-def test_a_factor_that_is_no_matrix_is_refused_while_compiling(device):
+def test_factor_that_is_no_matrix_raises_while_compiling(device):
     of = {**operands(device), "lora_A": torch.randn(3, 24, 1, device=device)}
     with pytest.raises(Exception, match="linear"):
         torch.compile(ours, backend=not_reached, fullgraph=True)(of)

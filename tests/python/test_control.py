@@ -27,7 +27,7 @@ def environment(monkeypatch):
 
 @pytest.mark.parametrize("value, native", [("1", True), ("true", True), ("TRUE", True), ("", True),
                                            ("0", False), ("false", False), ("False", False)])
-def test_peft_dora_fused(environment, launches, value, native):
+def test_variable_fused_switches_kernels(environment, launches, value, native):
     environment(PEFT_DORA_FUSED=value)
     tensors = operands((4, 8), "cpu", grad=True)
     out = dorajit.fused_dora_compose_autograd(*tensors, SCALE)
@@ -37,7 +37,7 @@ def test_peft_dora_fused(environment, launches, value, native):
 
 
 @pytest.mark.parametrize("value, native", [("1", True), ("0", False), ("FALSE", False)])
-def test_peft_dora_fused_backward(environment, launches, value, native):
+def test_variable_fused_backward_switches_the_backward_pass(environment, launches, value, native):
     environment(PEFT_DORA_FUSED_BACKWARD=value)
     tensors = operands((4, 8), "cpu", grad=True)
     for call in (dorajit.fused_dora_compose_autograd,
@@ -51,13 +51,13 @@ def test_peft_dora_fused_backward(environment, launches, value, native):
     assert launches() == {"compose": 1}
 
 
-def test_a_value_that_means_nothing_is_named(environment):
+def test_variable_with_invalid_value_warns_with_the_value(environment):
     with pytest.warns(RuntimeWarning, match="PEFT_DORA_FUSED is 'maybe'"):
         environment(PEFT_DORA_FUSED="maybe")
     assert control.state.enabled
 
 
-def test_disabled_and_force_native(launches):
+def test_disabled_and_force_native_contexts_nest(launches):
     tensors = operands((4, 8), "cpu")
     with dorajit.disabled():
         assert torch.equal(dorajit.fused_dora_compose(*tensors, SCALE, inplace=False),
@@ -72,7 +72,7 @@ def test_disabled_and_force_native(launches):
     assert launches() == {"compose": 1}
 
 
-def test_contexts_of_two_threads_may_overlap(launches):
+def test_overlapping_contexts_of_threads_apply_the_last_entered(launches):
     tensors = operands((4, 8), "cpu")
     def served():
         dorajit.fused_dora_compose(*tensors, SCALE)
@@ -89,7 +89,7 @@ def test_contexts_of_two_threads_may_overlap(launches):
     assert served()
 
 
-def test_a_forked_process_keeps_what_its_thread_has_entered(launches):
+def test_forked_process_keeps_contexts_of_its_thread(launches):
     tensors = operands((4, 8), "cpu")
     inside, go = threading.Event(), threading.Event()
     def other():
@@ -114,7 +114,7 @@ def test_a_forked_process_keeps_what_its_thread_has_entered(launches):
         threads[0].join()
 
 
-def test_forking_while_threads_enter_contexts_stops_nobody():
+def test_forking_while_threads_enter_contexts_does_not_deadlock():
     printed = processes.run("""
 import os, signal, threading, time
 def hammer():
@@ -133,7 +133,7 @@ os._exit(0)
     assert printed.split() == ["0"] * 30
 
 
-def test_the_environment_may_change_inside_a_context(environment, launches):
+def test_environment_changed_inside_context_applies_after_it(environment, launches):
     with dorajit.disabled():
         environment(PEFT_DORA_FUSED="1")
         assert not control.state.enabled
@@ -144,7 +144,7 @@ def test_the_environment_may_change_inside_a_context(environment, launches):
     assert not control.state.enabled
 
 
-def test_switches_hold_for_backward_on_other_threads(launches):
+def test_switches_apply_to_backward_on_other_threads(launches):
     tensors = operands((4, 8), "cpu", grad=True)
     out = dorajit.fused_dora_compose_autograd(*tensors, SCALE).sum()
     launches()
@@ -155,7 +155,7 @@ def test_switches_hold_for_backward_on_other_threads(launches):
     assert launches() == {} and tensors[2].grad is not None
 
 
-def test_tuning(tmp_path):
+def test_tuning_context_sets_the_policy(tmp_path):
     program = """
 with dorajit.tuning("off"):
     right()
@@ -176,7 +176,7 @@ print(off["source"], first_use["source"], off["renewals"], first_use["renewals"]
             dorajit.tuning(wrong)
 
 
-def test_the_cache_is_reached(tmp_path):
+def test_cache_reports_path_database_and_winners(tmp_path):
     program = """
 import json
 assert right()
@@ -194,7 +194,7 @@ print(json.dumps([dorajit.cache.path, stats["winners"],
     assert (tmp_path / "all.jsonl").read_text()
 
 
-def test_names_of_files_are_no_options(tmp_path):
+def test_cache_file_names_that_begin_with_dashes_are_not_options(tmp_path):
     program = """
 import os
 os.chdir("{0}")
@@ -206,7 +206,7 @@ print(dorajit.cache.import_from("--help")["command"], os.listdir())
     assert processes.run(program, DORAJIT_CACHE_DIR=str(folder)) == "import ['--help']"
 
 
-def test_folders_with_letters_that_the_locale_lacks(tmp_path):
+def test_cache_folder_with_non_ascii_name_works_in_c_locale(tmp_path):
     program = """
 import os
 assert right() and dorajit.cache.stats()["winners"] == 0
@@ -218,7 +218,7 @@ print(ascii(os.fsencode(dorajit.cache.path)), os.path.isdir(dorajit.cache.path))
     assert printed == f"{ascii(os.fsencode(folder))} True"
 
 
-def test_a_cache_that_is_deleted_costs_nothing(tmp_path):
+def test_cache_deleted_while_running_does_not_fail_calls(tmp_path):
     program = """
 import shutil
 assert right()
@@ -229,7 +229,7 @@ print("fine")
     assert processes.run(program, DORAJIT_CACHE_DIR=str(tmp_path / "cache")) == "fine"
 
 
-def test_a_wrong_variable_is_named():
+def test_invalid_variable_raises_error_with_its_name():
     program = """
 try:
     right()
@@ -239,7 +239,7 @@ except ValueError as error:
     assert processes.run(program, DORAJIT_TUNE="sometimes") == "True True"
 
 
-def test_warmup_makes_ready(device):
+def test_warmup_compiles_kernels_of_later_calls(device):
     dtype = torch.float64
     tensors = operands((4, 8), device, dtype)
     dorajit.warmup("compose", *tensors)
@@ -279,7 +279,7 @@ def test_warmup_makes_ready(device):
         dorajit.warmup("compose_residual", *tensors, tensors[2].to_sparse())
 
 
-def test_the_switch_of_the_backward_pass_is_explained(device, launches, without_switches, monkeypatch):
+def test_explain_dispatch_names_the_switch_of_the_backward_pass(device, launches, without_switches, monkeypatch):
     monkeypatch.setenv("PEFT_DORA_FUSED_BACKWARD", "0")
     dorajit.invalidate_environment()
     lora, base, gain = operands((4, 8), device, grad=True)
@@ -295,7 +295,7 @@ def test_the_switch_of_the_backward_pass_is_explained(device, launches, without_
     assert launches() == {"compose_inner": 1}
 
 
-def test_warmup_of_gradients_of_other_types(device):
+def test_warmup_of_backward_accepts_types_of_gradients(device):
     types = torch.float16, torch.float32
     lora, result, gain = (one.to(dtype).requires_grad_() for one, dtype in zip(
         operands((4, 8), device), (*types, torch.bfloat16)))  # types of no other test

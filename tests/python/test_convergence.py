@@ -68,7 +68,7 @@ def one_thread():
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_losses_are_the_same(device, launches, seed):
+def test_training_losses_match_eager_peft(device, launches, seed):
     eager = losses(seed, device, torch.float32)
     assert launches() == {}
     with dorajit.patch_peft(strict=True):

@@ -22,7 +22,7 @@ def is_taken(types):
 @pytest.mark.parametrize("types", MIXES)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(24,), (5, 24), (2, 3, 24)])
-def test_the_same_bits_and_launches(device, launches, compiled, alone, types, bias, shape):
+def test_cpp_node_has_the_bits_and_launches_of_the_python_node(device, launches, compiled, alone, types, bias, shape):
     of = operands(device, types, shape, bias=bias)
     d_out = torch.randn((*shape[:-1], 40), device=device).to(types[0])
 
@@ -41,7 +41,7 @@ def test_the_same_bits_and_launches(device, launches, compiled, alone, types, bi
     ((F16, BF16, F32), BF16, (BF16, BF16, F32)), ((F64, F64, F64), BF16, (F64, F64, F64)),
     ((F64, F32, F32), BF16, (F64, BF16, F32)), ((F32, F64, F32), BF16, (BF16, F64, F32))])
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_same_under_autocast(device, launches, compiled, alone, types, dtype, cast, bias):
+def test_cpp_node_under_autocast_matches_python_node(device, launches, compiled, alone, types, dtype, cast, bias):
     of = with_parameters(operands(device, types, (2, 3, 24), bias=bias))
 
     def run():
@@ -56,7 +56,7 @@ def test_the_same_under_autocast(device, launches, compiled, alone, types, dtype
 
 @pytest.mark.parametrize("wanted", [(), *SUBSETS], ids="-".join)
 @pytest.mark.parametrize("are_parameters", [False, True])
-def test_whatever_is_trained_the_same_is_saved_and_computed(device, launches, compiled, alone, wanted, are_parameters):
+def test_cpp_node_saves_and_computes_what_python_does(device, launches, compiled, alone, wanted, are_parameters):
     of = operands(device, trained=wanted)
     of = with_parameters(of) if are_parameters else of
 
@@ -76,7 +76,7 @@ def test_whatever_is_trained_the_same_is_saved_and_computed(device, launches, co
 
 
 @pytest.mark.parametrize("wanted", SUBSETS, ids="-".join)
-def test_gradients_of_gradients_are_those_of_python(device, compiled, python_backward, wanted):
+def test_cpp_node_second_gradients_match_python_node(device, compiled, python_backward, wanted):
     of = with_parameters(operands(device, (F64, F64, F64), (2, 3, 24), trained=wanted))
 
     def run():
@@ -87,7 +87,7 @@ def test_gradients_of_gradients_are_those_of_python(device, compiled, python_bac
     assert python_backward
 
 
-def test_gradients_of_gradients_go_back_to_factors_that_were_cast(device, compiled, python_backward):
+def test_cpp_node_second_gradients_reach_cast_factors(device, compiled, python_backward):
     of = with_parameters(operands(device, (BF16, F32, F32)))
 
     def run():
@@ -100,7 +100,7 @@ def test_gradients_of_gradients_go_back_to_factors_that_were_cast(device, compil
     assert python_backward
 
 
-def test_gradients_by_differences(device, compiled):
+def test_cpp_node_passes_gradcheck(device, compiled):
     of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2)
     def function(x, magnitude):  # on which the norm does not depend
         return ours({**of, "x": x, "magnitude": magnitude})
@@ -112,7 +112,7 @@ def test_gradients_by_differences(device, compiled):
 @pytest.mark.parametrize("types", [(F32, F32, F32), (BF16, BF16, F32)])
 @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, torch.enable_grad])
 @pytest.mark.parametrize("shape", [(5, 24), (2, 3, 24)])
-def test_without_a_graph_the_same(device, launches, compiled, types, context, shape):
+def test_cpp_node_without_graph_matches_python(device, launches, compiled, types, context, shape):
     of = operands(device, types, shape, trained=() if context is torch.enable_grad else NAMES)
 
     def run():
@@ -126,7 +126,7 @@ def test_without_a_graph_the_same(device, launches, compiled, types, context, sh
     assert_same(*each_way(run))
 
 
-def test_only_some_gradients_are_the_same_launches(device, launches, compiled, alone):
+def test_cpp_node_with_some_gradients_makes_the_same_launches(device, launches, compiled, alone):
     """Which kernels a backward pass runs is known in its forward pass."""
     of = operands(device)
 
@@ -141,14 +141,14 @@ def test_only_some_gradients_are_the_same_launches(device, launches, compiled, a
     assert found == expected == [[[False] * 4], {"residual_backward": 1}]
 
 
-def test_gradients_of_any_strides(device, compiled):
+def test_cpp_node_accepts_incoming_gradients_of_any_strides(device, compiled):
     of = operands(device, shape=(4, 6, 24))
     for make in (lambda out: out.sum(), lambda out: out.mT.reshape(-1).square().sum(), lambda out: out[..., ::2].sum()):
         assert_same(*each_way(lambda: torch.autograd.grad(make(ours(of)), trained(of))))
 
 
 @pytest.mark.parametrize("shape", [(1, 40), (40, 1)])
-def test_shapes_of_a_magnitude(device, compiled, alone, shape):
+def test_cpp_node_accepts_magnitude_shapes(device, compiled, alone, shape):
     of = operands(device)
     of["magnitude"] = of["magnitude"].detach().reshape(shape).requires_grad_()
 
@@ -160,7 +160,7 @@ def test_shapes_of_a_magnitude(device, compiled, alone, shape):
     assert_same(found, expected)
 
 
-def test_a_backward_pass_inside_autocast(device, compiled, alone):
+def test_cpp_node_backward_inside_autocast_matches_python(device, compiled, alone):
     of = operands(device)
     d_out = torch.randn(5, 40, device=device)
     expected = torch.autograd.grad(ours(of), trained(of), d_out)
@@ -169,7 +169,7 @@ def test_a_backward_pass_inside_autocast(device, compiled, alone):
         assert_same(torch.autograd.grad(out, trained(of), d_out), expected)
 
 
-def test_switched_off_it_runs_in_pytorch(device, compiled, launches):
+def test_cpp_node_with_kernels_off_runs_in_pytorch(device, compiled, launches):
     of = operands(device)
     with dorajit.disabled():
         assert not is_compiled(ours(of))
@@ -186,7 +186,7 @@ def test_switched_off_it_runs_in_pytorch(device, compiled, launches):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("is_trained", [True, False])
-def test_the_product_inside_the_composition(device, launches, compiled, bias, is_trained):
+def test_cpp_node_runs_compose_low_rank_on_cpu(device, launches, compiled, bias, is_trained):
     """The kernel serves a CPU too, on which no layer calls it."""
     of = operands(device, (BF16, BF16, F32), bias=bias, trained=NAMES if is_trained else ())
     given = operands_of(of, is_one_launch=True)

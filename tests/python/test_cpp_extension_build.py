@@ -63,7 +63,7 @@ def copying(compiled_extension, tmp_path):
     return compiler
 
 
-def test_made_by_one_command_and_found_by_later_processes(copying, tmp_path):
+def test_build_makes_extension_that_later_processes_load(copying, tmp_path):
     cache = tmp_path / "cache"
     assert used(cache) == WITHOUT
     shutil.rmtree(cache, ignore_errors=True)
@@ -81,7 +81,7 @@ def test_made_by_one_command_and_found_by_later_processes(copying, tmp_path):
         assert WITH in used(cache, program)
 
 
-def test_what_killed_builds_leave_is_removed(copying, tmp_path):
+def test_build_removes_files_of_killed_builds(copying, tmp_path):
     folder = tmp_path / "cache" / "cpp_extensions"
     old, recent = (folder / f".building-{name}" for name in ("old", "recent"))
     for one in old, recent:
@@ -93,7 +93,7 @@ def test_what_killed_builds_leave_is_removed(copying, tmp_path):
     assert recent.is_dir() and not old.exists()
 
 
-def test_what_takes_the_name_of_its_folder_meanwhile_is_not_touched(copying, tmp_path, monkeypatch):
+def test_build_does_not_touch_a_folder_that_replaced_its_own(copying, tmp_path, monkeypatch):
     """Who may write the folder above moves the cache folder away while the compiler runs."""
     monkeypatch.setattr(cpp_extension, "module", None)
     monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "cache"))
@@ -119,7 +119,7 @@ exec {copying} "$@"
     assert (tmp_path / "temporary").read_text().startswith("./")
 
 
-def test_folders_above_the_cache_folder_are_made_for_this_user_alone(copying, tmp_path):
+def test_build_creates_parent_folders_private_to_this_user(copying, tmp_path):
     umask = os.umask(0)
     try:
         make(tmp_path / "a" / "b" / "cache", copying)
@@ -141,7 +141,7 @@ def kept(compiled_extension, tmp_path):
     return tmp_path / "cache", copy
 
 
-def test_a_file_that_is_not_whole_is_not_loaded_and_made_anew(kept, copying):
+def test_truncated_file_is_not_loaded_and_rebuilt(kept, copying):
     cache, file = kept
     whole = file.read_bytes()
     assert used(cache) == WITH
@@ -152,7 +152,7 @@ def test_a_file_that_is_not_whole_is_not_loaded_and_made_anew(kept, copying):
     assert used(cache) == WITH
 
 
-def test_a_file_that_is_no_such_module_costs_a_warning(kept, copying):
+def test_file_that_is_no_extension_module_warns(kept, copying):
     cache, file = kept
     file.write_bytes(b"\x7fELF nonsense")
     wrong = file.rename(file.with_name(f"{cpp_extension._digest(file.read_bytes())}.so"))
@@ -163,7 +163,7 @@ def test_a_file_that_is_no_such_module_costs_a_warning(kept, copying):
     assert not wrong.exists() and used(cache) == WITH
 
 
-def test_a_file_that_others_could_have_written_is_not_loaded_and_a_warning_says_so(kept):
+def test_file_writable_by_others_is_not_loaded_and_warns(kept):
     cache, file = kept
 
     def is_refused(path):
@@ -201,7 +201,7 @@ def test_a_file_that_others_could_have_written_is_not_loaded_and_a_warning_says_
         assert used(cache, program) == "None"
 
 
-def test_importing_does_not_fail_where_warnings_are_errors(kept):
+def test_import_with_warnings_as_errors_succeeds(kept):
     cache, file = kept
     assert used(cache, arguments=["-W", "error"]) == WITH
 
@@ -223,7 +223,7 @@ def test_importing_does_not_fail_where_warnings_are_errors(kept):
 
 @pytest.mark.parametrize("around, group, made", [(0o2770, "1", 0o2770), (0o770, "1", 0o770), (0o700, "1", 0o700),
                                                  (0o2770, "0", 0o700)])
-def test_a_trusted_group_may_write_where_it_may_write_around(tmp_path, monkeypatch, around, group, made):
+def test_made_folder_is_group_writable_only_in_trusted_group_folder(tmp_path, monkeypatch, around, group, made):
     monkeypatch.setenv("DORAJIT_TRUST_GROUP", group)
     tmp_path.chmod(around)
     folder = tmp_path / "cpp_extensions"
@@ -238,7 +238,7 @@ def test_a_trusted_group_may_write_where_it_may_write_around(tmp_path, monkeypat
         assert folder.stat().st_mode & 0o777 == 0o500
 
 
-def test_a_folder_of_others_without_an_extension_costs_no_warning(kept):
+def test_untrusted_folder_without_extension_does_not_warn(kept):
     cache, file = kept
     file.unlink()
     cache.chmod(0o707)
@@ -246,7 +246,7 @@ def test_a_folder_of_others_without_an_extension_costs_no_warning(kept):
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
-def test_compilers_find_no_fault_in_it(compiler, monkeypatch, tmp_path):
+def test_extension_compiles_without_warnings(compiler, monkeypatch, tmp_path):
     found = next(filter(None, map(shutil.which, (compiler, f"{compiler}-19"))), None)
     if found is None:
         pytest.skip(f"{compiler} is not installed")
@@ -258,7 +258,7 @@ def test_compilers_find_no_fault_in_it(compiler, monkeypatch, tmp_path):
     assert cpp_extension._compile(cpp_extension._compiler()) == cpp_extension._find()
 
 
-def test_what_keeps_it_from_being_made(tmp_path, monkeypatch):
+def test_build_failures_raise_errors_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(cpp_extension, "module", None)
     monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "cache"))
     for wanted in "none", str(tmp_path / "nowhere"):

@@ -37,7 +37,7 @@ def is_gone():
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpoints_leave_no_graph_behind(device, compiled, alone, reentrant):
+def test_checkpointed_cpp_node_is_freed(device, compiled, alone, reentrant):
     of = with_parameters(operands(device))
     d_out = torch.randn(5, 40, device=device)
     expected = torch.autograd.grad(ours(of), trained(of), d_out)
@@ -50,7 +50,7 @@ def test_checkpoints_leave_no_graph_behind(device, compiled, alone, reentrant):
 
 
 @pytest.mark.parametrize("wanted", [("x",), ("magnitude",), ("lora_B",)], ids="-".join)
-def test_nothing_else_is_kept(device, compiled, wanted):
+def test_cpp_node_keeps_no_other_tensors_alive(device, compiled, wanted):
     """What the node holds without saving it is seen by no hook."""
     of = operands(device, trained=wanted)
     x = of.pop("x") * 1
@@ -66,7 +66,7 @@ def test_nothing_else_is_kept(device, compiled, wanted):
 
 
 @pytest.mark.parametrize("stop", range(1, 9))
-def test_hooks_of_saved_tensors_that_raise(device, compiled, stop):
+def test_raising_saved_tensor_hook_frees_cpp_node(device, compiled, stop):
     of = operands(device)
     seen = []
 
@@ -82,7 +82,7 @@ def test_hooks_of_saved_tensors_that_raise(device, compiled, stop):
     assert is_gone()
 
 
-def test_hooks_that_raise_in_a_backward_pass(device, compiled):
+def test_raising_unpack_hook_fails_backward_of_cpp_node(device, compiled):
     of = operands(device)
     def unpack(tensor):
         raise KeyError("lost")
@@ -102,7 +102,7 @@ class Stopped(torch.autograd.Function):
         return None
 
 
-def test_no_gradient_comes_in(device, launches, compiled):
+def test_cpp_node_without_incoming_gradient_launches_nothing(device, launches, compiled):
     of = operands(device)
 
     def run():
@@ -112,7 +112,7 @@ def test_no_gradient_comes_in(device, launches, compiled):
     assert each_way(run) == [[None] * 4 + [{}]] * 2
 
 
-def test_errors_of_a_backward_pass_in_python(device, compiled):
+def test_python_error_in_backward_of_cpp_node_is_raised(device, compiled):
     def differentiate(*_):
         raise KeyError("not today")
     out = ours(operands(device))
@@ -124,7 +124,7 @@ def test_errors_of_a_backward_pass_in_python(device, compiled):
         compiled.configure(_native.call_table(), linear._differentiate)
 
 
-def test_a_graph_that_was_freed(device, compiled):
+def test_second_backward_of_freed_cpp_node_raises(device, compiled):
     of = operands(device)
     def run():
         out = ours(of)
@@ -138,7 +138,7 @@ def test_a_graph_that_was_freed(device, compiled):
 @pytest.mark.parametrize("are_parameters", [False, True])
 @pytest.mark.parametrize("is_hooked", [False, True])
 @pytest.mark.parametrize("dtype", [None, BF16])
-def test_what_is_written_before_the_backward_pass(device, compiled, name, are_parameters, is_hooked, dtype):
+def test_tensor_written_before_backward_of_cpp_node_raises(device, compiled, name, are_parameters, is_hooked, dtype):
     """An error, but where it was cast, or where a hook has it."""
     def run():
         torch.manual_seed(1)
@@ -161,7 +161,7 @@ def test_what_is_written_before_the_backward_pass(device, compiled, name, are_pa
     assert found[0] is None or "modified by an inplace operation" in found[0][1]
 
 
-def test_tensors_of_inference_mode(device, compiled):
+def test_inference_tensors_give_the_errors_of_the_python_node(device, compiled):
     of = operands(device)
     for name in "x", "weight", "bias":
         with torch.inference_mode():
@@ -172,7 +172,7 @@ def test_tensors_of_inference_mode(device, compiled):
             assert found == expected
 
 
-def test_threads(device, compiled):
+def test_cpp_node_in_several_threads_has_right_gradients(device, compiled):
     of = with_parameters(operands(device, shape=(64, 32)))
     expected = torch.autograd.grad(ours(of).sum(), trained(of))
     wrong = []
@@ -190,7 +190,7 @@ def test_threads(device, compiled):
 
 
 @pytest.mark.parametrize("are_parameters", [False, True])
-def test_compiled_autograd_sees_operators(compiled, launches, are_parameters):
+def test_compiled_autograd_of_cpp_node_sees_operators(compiled, launches, are_parameters):
     """Also between steps that write parameters, which have other versions then."""
     of = operands("cpu")
     of = with_parameters(of) if are_parameters else of

@@ -40,7 +40,7 @@ def watched(compiled, monkeypatch):
     return watching
 
 
-def test_what_no_kernel_takes_is_left_to_python(device, compiled):
+def test_tensors_without_kernel_are_left_to_python(device, compiled):
     of = operands(device, trained=())
     given = operands_of(of)
     def forward(*arguments):
@@ -60,7 +60,7 @@ def test_what_no_kernel_takes_is_left_to_python(device, compiled):
         assert with_one(at, given[at].double()) is None
 
 
-def test_gradients_of_what_no_kernel_takes_are_left_to_python(device, compiled):
+def test_gradients_without_kernel_are_left_to_python(device, compiled):
     of = operands(device)
     out = ours(of)
     kept = out.new_ones(5, 3), torch.ones_like(out)
@@ -77,7 +77,7 @@ def test_gradients_of_what_no_kernel_takes_are_left_to_python(device, compiled):
         assert gradients(d_out, *kept) is None
 
 
-def test_gains_of_what_no_kernel_takes_are_left_to_python(device, compiled):
+def test_gains_without_kernel_are_left_to_python(device, compiled):
     of = {name: one.detach() for name, one in operands(device).items()}
     names = "weight", "lora_A", "lora_B", "magnitude"
     def gains(scale=SCALE, **others):
@@ -95,7 +95,7 @@ def test_gains_of_what_no_kernel_takes_are_left_to_python(device, compiled):
         assert gains(scale) is None
 
 
-def test_other_arguments_are_left_to_python(compiled):
+def test_arguments_of_wrong_types_are_left_to_python(compiled):
     of = operands("cpu", trained=())
     given = [*operands_of(of), *node_of(of)]
     assert compiled.linear(*given) is not None
@@ -115,7 +115,7 @@ def test_other_arguments_are_left_to_python(compiled):
             call()
 
 
-def test_who_else_has_a_say_is_left_to_python(watched):
+def test_observed_calls_are_left_to_python(watched):
     of = operands("cpu", trained=())
     x = of["x"]
     ours(of)
@@ -165,7 +165,7 @@ def test_observed_backward_passes_are_left_to_python(compiled, python_backward, 
     assert python_backward
 
 
-def test_the_same_errors(device, compiled):
+def test_cpp_node_raises_the_errors_of_the_python_node(device, compiled):
     of = operands(device)
     for name, change in (("x", lambda one: one[:, :-1]), ("x", torch.Tensor.bfloat16), ("weight", torch.Tensor.double),
                          ("bias", lambda one: one[:1]), ("bias", lambda one: one[:-1]), ("bias", torch.Tensor.double),
@@ -178,7 +178,7 @@ def test_the_same_errors(device, compiled):
 @pytest.mark.skipif(not hasattr(torch.ops.aten.addmm, "dtype"), reason="this PyTorch has no such products")
 @pytest.mark.parametrize("types, is_wider", [((F32, F32), True), ((BF16, F32), True), ((F32, BF16), True),
                                              ((BF16, BF16), False)])
-def test_gradients_that_are_wider_than_what_is_multiplied_are_not_rounded(watched, monkeypatch, types, is_wider):
+def test_gradients_of_float32_factors_of_16_bit_products_are_not_rounded(watched, monkeypatch, types, is_wider):
     """Where PyTorch has such products for the device: always on CUDA."""
     of = operands("cpu", (BF16, BF16, F32), bias=False)
     for name, dtype in zip(("lora_A", "lora_B"), types):

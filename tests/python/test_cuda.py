@@ -14,7 +14,7 @@ from reference import SCALE, operands
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def test_work_goes_to_the_current_stream():
+def test_compose_runs_on_the_current_stream():
     lora, base, gain = operands((4096, 4096), "cuda")
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -40,7 +40,7 @@ def in_new_process(program):
                   PYTHONPATH=os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
 
 
-def test_a_captured_call_needs_a_loaded_kernel():
+def test_captured_call_without_loaded_kernel_raises():
     in_new_process("""
 tensors = operands((4, 8), "cuda")
 with pytest.raises(dorajit.CaptureUnsafeError, match="dorajit.warmup"):
@@ -57,7 +57,7 @@ assert torch.equal(out, expected)
 """)
 
 
-def test_a_step_is_captured_after_warming_up():
+def test_training_step_can_be_captured_after_warmup():
     in_new_process("""
 leaves, bias = operands((4, 8), "cuda", grad=True), torch.randn(8, device="cuda")
 def step():
@@ -84,7 +84,7 @@ assert all(map(torch.equal, found, expected))
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("base_type", [torch.float32, torch.bfloat16])
-def test_a_layer_that_has_never_run_is_captured_once_its_like_has(base_type):
+def test_new_layer_can_be_captured_after_a_step_of_an_equal_layer(base_type):
     def make():
         linear = torch.nn.Linear(512, 776, device="cuda", dtype=base_type)
         layer = dorajit.nn.DoRALinear.from_linear(linear, rank=16, alpha=32).float()
@@ -108,7 +108,7 @@ def test_a_layer_that_has_never_run_is_captured_once_its_like_has(base_type):
 
 
 @pytest.mark.parametrize("inplace", [False, True])
-def test_compiled_steps_are_replayed(launches, inplace):
+def test_compiled_training_step_is_replayed(launches, inplace):
     def loss(lora, base, gain):
         return dorajit.fused_dora_compose(lora * 2, base, gain, SCALE, inplace).square().sum()
     def step(function, tensors):
@@ -127,7 +127,7 @@ def test_compiled_steps_are_replayed(launches, inplace):
     assert counts == {}  # neither pass is launched but by its graph
 
 
-def test_compiled_inference_is_replayed(launches):
+def test_compiled_inference_step_is_replayed(launches):
     torch._dynamo.reset()
     compiled = torch.compile(dorajit.fused_dora_compose, mode="reduce-overhead", fullgraph=True)
     with torch.no_grad():
@@ -144,7 +144,7 @@ def test_compiled_inference_is_replayed(launches):
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("training", [False, True])
-def test_a_compiled_patched_model_is_replayed(training):
+def test_compiled_patched_model_is_replayed(training):
     """Nothing that outlives a call may be allocated in the pool of a graph."""
     peft = pytest.importorskip("peft")
     torch._dynamo.reset()
@@ -172,7 +172,7 @@ def test_a_compiled_patched_model_is_replayed(training):
 
 
 @pytest.mark.usefixtures("way")
-def test_graphed_callables_replay_both_passes(launches):
+def test_make_graphed_callables_replays_both_passes(launches):
     layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(128, 96, device="cuda"), rank=4, alpha=8)
     torch.nn.init.normal_(layer.lora_B.weight)
     alone = copy.deepcopy(layer)

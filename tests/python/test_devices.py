@@ -11,7 +11,7 @@ from reference import SCALE, compose, operands
 pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
 
-def test_threads_work_on_the_devices_of_their_tensors(launches):
+def test_threads_run_on_the_devices_of_their_tensors(launches):
     failures = []
 
     def work(index):
@@ -41,7 +41,7 @@ def test_threads_work_on_the_devices_of_their_tensors(launches):
     assert launches() == {"compose_inner": 36, "backward": 36}
 
 
-def test_operands_of_two_devices_are_refused():
+def test_operands_on_two_devices_raise():
     lora, base, gain = operands((4, 8), "cuda:0")
     with pytest.raises(ValueError, match="argument `base` is on cuda:1 but `lora` is on cuda:0"):
         dorajit.fused_dora_compose(lora, base.to("cuda:1"), gain, SCALE)

@@ -48,7 +48,7 @@ IN_PYTORCH = {doubled_columns: "`lora` has strides", shape_of_its_own: "more tha
 
 
 @pytest.mark.parametrize("make", IN_PYTORCH, ids=lambda make: make.__name__)
-def test_what_kernels_cannot_take_runs_in_pytorch(device, launches, make):
+def test_tensors_without_kernel_run_in_pytorch(device, launches, make):
     lora, base, gain = make(device)
     answer = dorajit.explain_dispatch(lora, base, gain)
     assert answer.path == "torch" and IN_PYTORCH[make] in answer.reason
@@ -64,7 +64,7 @@ def test_what_kernels_cannot_take_runs_in_pytorch(device, launches, make):
     assert torch.equal(dorajit.fused_dora_compose(lora, base, gain, SCALE), expected)
 
 
-def test_a_transposed_pair_runs_over_its_memory(device, launches):
+def test_transposed_operands_run_natively_in_memory_order(device, launches):
     lora, base, gain = transposed(device)
     for operation in ("compose", "compose_residual"):
         assert dorajit.explain_dispatch(lora, base, gain, operation).path == "native"
@@ -73,7 +73,7 @@ def test_a_transposed_pair_runs_over_its_memory(device, launches):
     assert launches() == {"compose": 1}
 
 
-def test_complex_numbers(device):
+def test_complex_operands_match_expression(device):
     tensors = operands((4, 8), device)
     lora, base, gain = (torch.complex(t, torch.randn_like(t)).requires_grad_() for t in tensors)
     assert dorajit.explain_dispatch(lora, base, gain).path == "torch"
@@ -86,7 +86,7 @@ def test_complex_numbers(device):
         torch.testing.assert_close(one, other)
 
 
-def test_sparse_tensors(device):
+def test_sparse_operands_run_in_pytorch(device):
     lora, base, gain = operands((4, 8), device)
     lora = lora.relu()
     out = dorajit.fused_dora_compose(lora.to_sparse(), base, gain, SCALE, inplace=False)
@@ -96,7 +96,7 @@ def test_sparse_tensors(device):
 
 @pytest.mark.parametrize("make", [doubled_columns, shape_of_its_own, mixed_doubles],
                          ids=lambda make: make.__name__)
-def test_gradients_in_pytorch(device, make):
+def test_gradients_of_tensors_without_kernel_match_expression(device, make):
     tensors = [tensor.detach().requires_grad_() for tensor in make(device)]
     found = torch.autograd.grad(dorajit.fused_dora_compose_autograd(*tensors, SCALE).square().sum(),
                                 tensors)
@@ -106,7 +106,7 @@ def test_gradients_in_pytorch(device, make):
         torch.testing.assert_close(one, other)
 
 
-def test_backward_over_copies_and_views(device, launches):
+def test_backward_of_strided_tensors_runs_on_copies_or_views(device, launches):
     d_out, inner, gain = operands((6, 64), device, gain_shape=(32,))
     d_out, inner = d_out[:, ::2], inner[:, ::2]
     for operation in ("backward", "residual_backward"):
@@ -118,14 +118,14 @@ def test_backward_over_copies_and_views(device, launches):
     assert launches() == {"backward": 1}
 
 
-def test_norm_assembly_in_pytorch(device):
+def test_norm_assembly_without_kernel_runs_in_pytorch(device):
     terms = [torch.rand(20, device=device)[::2] for _ in range(3)]
     answer = dorajit.explain_dispatch(*terms, operation="norm_assembly")
     assert answer.path == "torch" and "contiguous" in answer.reason
     assert torch.equal(dorajit.fused_norm_assembly(*terms, SCALE)[0], reference.norm(*terms, SCALE))
 
 
-def test_explain_knows_what_is_active(device):
+def test_explain_dispatch_names_active_transforms_and_switches(device):
     tensors = operands((4, 8), device)
     assert dorajit.explain_dispatch(*tensors) == ("native", "a kernel takes the tensors as they are")
     with dorajit.disabled():
@@ -138,7 +138,7 @@ def test_explain_knows_what_is_active(device):
         dorajit.explain_dispatch(*tensors, operation="add")
 
 
-def test_random_layouts_do_as_explained(launches):
+def test_random_layouts_run_as_explain_dispatch_says(launches):
     """Whatever the types, shapes and strides: right values, and the path that was announced."""
     generator = torch.Generator().manual_seed(7)
     def pick(*choices):
@@ -195,7 +195,7 @@ dist.destroy_process_group()
     assert "an operand is a DTensor" in processes.run(program)
 
 
-def test_a_norm_without_dimensions(device, launches):
+def test_norm_assembly_of_scalars_runs_natively(device, launches):
     terms = [torch.tensor(value, device=device) for value in (1.0, 0.5, 2.0)]
     assert dorajit.explain_dispatch(*terms, operation="norm_assembly").path == "native"
     norm, = dorajit.fused_norm_assembly(*terms, SCALE)
@@ -248,13 +248,13 @@ def test_jagged_tensors_run_in_pytorch(launches):
     lambda one, gain: dorajit.compose_backward(one, one, gain, SCALE),
     lambda one, gain: dorajit.fused_norm_assembly(one, one, one, SCALE),
     lambda one, gain: dorajit.explain_dispatch(one, one, gain)])
-def test_nested_tensors_without_a_shape_are_refused(call):
+def test_strided_nested_tensors_raise(call):
     nested = torch.nested.nested_tensor([torch.randn(2, 8), torch.randn(3, 8)], layout=torch.strided)
-    with pytest.raises(TypeError, match="is a nested tensor of the strided layout"):
+    with pytest.raises(TypeError, match="is a nested tensor with the strided layout"):
         call(nested, torch.randn(8))
 
 
-def test_forward_mode_is_about_the_operands_alone(launches):
+def test_operands_without_tangent_run_natively_in_forward_mode(launches):
     lora, base, gain = operands((4, 8), "cpu")
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(lora, lora)
@@ -269,12 +269,12 @@ def test_forward_mode_is_about_the_operands_alone(launches):
                 dorajit.fused_dora_compose(dual, base, gain, SCALE, False)
 
 
-def test_complex_numbers_with_a_graph_are_not_native():
+def test_complex_operands_that_build_a_graph_run_in_pytorch():
     lora, base, gain = operands((4, 8), "cpu", torch.complex64, grad=True)
     with dorajit.force_native(), pytest.raises(dorajit.FallbackError, match="complex64"):
         dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
 
 
-def test_an_operation_that_is_none_is_named():
+def test_explain_dispatch_of_unknown_operation_raises():
     with pytest.raises(ValueError, match="`operation` is \\[\\]"):
         dorajit.explain_dispatch(*operands((4, 8), "cpu"), [])

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("types", MIXES)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(24,), (5, 24), (2, 3, 24), (2, 1, 3, 24)])
-def test_values_and_gradients_are_those_of_float64(device, types, bias, shape):
+def test_dora_linear_output_and_gradients_match_float64(device, types, bias, shape):
     of = operands(device, types, shape, bias=bias)
     out = ours(of)
     assert out.dtype is types[0] and "DoraLinear" in out.grad_fn.name()
@@ -30,7 +30,7 @@ def test_values_and_gradients_are_those_of_float64(device, types, bias, shape):
 
 
 @pytest.mark.parametrize("types", MIXES)
-def test_the_composed_way_gives_the_same(device, types):
+def test_composed_layer_matches_the_node(device, types):
     of = operands(device, types, (2, 3, 24))
     seed = torch.randn(2, 3, 40, device=device).to(types[0])
     found = step(ours, of, seed)
@@ -42,7 +42,7 @@ def test_the_composed_way_gives_the_same(device, types):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_gradients_by_differences(device, bias):
+def test_dora_linear_passes_gradcheck(device, bias):
     of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2, bias=bias)
     norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE)
     given = [of[name] for name in NAMES]
@@ -59,7 +59,7 @@ def test_gradients_by_differences(device, bias):
 @pytest.mark.parametrize("wanted", [subset for count in range(5) for subset in itertools.combinations(NAMES, count)],
                          ids="-".join)
 @pytest.mark.parametrize("types", [(F32, F32, F32), (BF16, F32, F32)])
-def test_only_what_is_wanted_is_computed(device, layer_launches, wanted, types):
+def test_dora_linear_saves_and_computes_only_what_gradients_need(device, layer_launches, wanted, types):
     of = operands(device, types, trained=wanted)
     expected = operands(device, types)
     for name, one in of.items():
@@ -87,7 +87,7 @@ def test_only_what_is_wanted_is_computed(device, layer_launches, wanted, types):
 
 
 @pytest.mark.parametrize("types", MIXES)
-def test_inner_is_as_wide_as_what_it_is_made_of(device, types):
+def test_inner_has_the_wider_type_of_its_terms(device, types):
     saved = []
     with saving(saved):
         out = ours(operands(device, types))
@@ -97,7 +97,7 @@ def test_inner_is_as_wide_as_what_it_is_made_of(device, types):
 
 @pytest.mark.parametrize("is_parameter", [False, True])
 @pytest.mark.parametrize("name", ["weight", "lora_A", "lora_B"])
-def test_a_weight_that_was_written_before_the_backward_pass_is_an_error(device, name, is_parameter):
+def test_weight_written_before_backward_raises(device, name, is_parameter):
     of = operands(device)
     if is_parameter:
         of |= {name: torch.nn.Parameter(of[name].detach(), requires_grad=of[name].requires_grad)}
@@ -110,7 +110,7 @@ def test_a_weight_that_was_written_before_the_backward_pass_is_an_error(device, 
 
 
 @pytest.mark.parametrize("types", MIXES)
-def test_the_norm_and_the_gain_are_those_of_the_layers_to_the_bit(device, launches, types):
+def test_norm_and_gain_have_the_bits_of_the_layer(device, launches, types):
     from dorajit.norms import norm
     from dorajit.operations import gain
     of = {name: one if one is None else one.detach() for name, one in operands(device, types).items()}
@@ -129,7 +129,7 @@ def test_the_norm_and_the_gain_are_those_of_the_layers_to_the_bit(device, launch
 
 
 @pytest.mark.parametrize("what", ["transposed", "rank of 24", "scale of 0"])
-def test_norms_that_the_kernel_does_not_serve(device, what):
+def test_dora_linear_without_norm_kernel_matches_float64(device, what):
     of = operands(device, rank=24 if what == "rank of 24" else 3)
     if what == "transposed":
         of["weight"] = of["weight"].t().contiguous().t()
@@ -148,7 +148,7 @@ def test_norms_that_the_kernel_does_not_serve(device, what):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(24,), (5, 24), (2, 3, 24)])
 @pytest.mark.parametrize("grad", [True, False])
-def test_a_new_adapter_changes_no_bit(device, dtype, bias, shape, grad):
+def test_new_adapter_leaves_output_bit_identical(device, dtype, bias, shape, grad):
     of = operands(device, (dtype, dtype, F64 if dtype is F64 else F32), shape, bias=bias)
     with torch.no_grad():
         of["lora_B"].zero_()
@@ -157,7 +157,7 @@ def test_a_new_adapter_changes_no_bit(device, dtype, bias, shape, grad):
         assert torch.equal(ours(of), F.linear(of["x"], of["weight"], of["bias"]))
 
 
-def test_rows_whose_gain_is_0_or_whose_norm_is_0(device):
+def test_rows_with_zero_gain_or_zero_norm_stay_finite(device):
     of = operands(device)
     with torch.no_grad():
         of["magnitude"][2] = 0
@@ -176,7 +176,7 @@ def test_rows_whose_gain_is_0_or_whose_norm_is_0(device):
 
 @pytest.mark.parametrize("shape", [(5, 24), (2, 3, 24)])
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_output_may_be_written_in_place(device, shape, bias):
+def test_output_may_be_written_in_place_before_backward(device, shape, bias):
     of = operands(device, shape=shape, bias=bias)
     seed = torch.randn(*shape[:-1], 40, device=device)
     expected = step(ours, of, seed)
@@ -194,7 +194,7 @@ def test_the_output_may_be_written_in_place(device, shape, bias):
 
 
 @pytest.mark.parametrize("name", ["x", "weight", "lora_A", "lora_B"])
-def test_what_was_written_before_the_backward_pass_is_noticed(device, name):
+def test_saved_operand_written_before_backward_raises(device, name):
     of = operands(device)
     out = ours(of)
     with torch.no_grad():
@@ -203,7 +203,7 @@ def test_what_was_written_before_the_backward_pass_is_noticed(device, name):
         out.sum().backward()
 
 
-def test_a_weight_that_is_written_through_data_is_seen(device):
+def test_weight_written_through_data_is_used_by_the_next_pass(device):
     of = operands(device)
     ours(of)
     for name in ("weight", "lora_A", "lora_B", "magnitude"):
@@ -212,7 +212,7 @@ def test_a_weight_that_is_written_through_data_is_seen(device):
 
 
 @pytest.mark.parametrize("shape", [(0, 24), (2, 0, 24)])
-def test_no_rows(device, shape):
+def test_dora_linear_of_no_rows_gives_empty_output(device, shape):
     of = operands(device, shape=shape)
     out = ours(of)
     assert out.shape == (*shape[:-1], 40)
@@ -222,7 +222,7 @@ def test_no_rows(device, shape):
 
 
 @pytest.mark.parametrize("shape", [(40,), (1, 40), (40, 1)])
-def test_shapes_of_a_magnitude(device, shape):
+def test_dora_linear_accepts_magnitude_shapes(device, shape):
     of = operands(device)
     seed = torch.randn(5, 40, device=device)
     expected = step(ours, of, seed)
@@ -233,7 +233,7 @@ def test_shapes_of_a_magnitude(device, shape):
         assert torch.equal(one.flatten(), other.flatten())
 
 
-def test_strides(device):
+def test_dora_linear_accepts_any_strides(device):
     of = operands(device, shape=(4, 5, 24))
     seed = torch.randn(4, 5, 40, device=device)
     expected = step(ours, of, seed)
@@ -255,7 +255,7 @@ def test_strides(device):
 @pytest.mark.parametrize("types", [(BF16, F32, F32), (F32, F32, F32), (BF16, BF16, F32)])
 @pytest.mark.parametrize("x_dtype", [BF16, F32])
 @pytest.mark.parametrize("dtype", [BF16, F16])
-def test_autocast(device, types, x_dtype, dtype):
+def test_dora_linear_under_autocast_matches_float64(device, types, x_dtype, dtype):
     of = operands(device, types, (2, 3, 24))
     of["x"] = of["x"].detach().to(x_dtype).requires_grad_()
     seed = torch.randn(2, 3, 40, device=device).to(dtype)
@@ -271,7 +271,7 @@ def test_autocast(device, types, x_dtype, dtype):
     assert_near(found, step(exact, of, seed), 3e-2)
 
 
-def test_a_backward_pass_inside_autocast_has_the_types_of_its_forward_pass(device):
+def test_backward_inside_autocast_uses_the_types_of_forward(device):
     of = operands(device)
     seed = torch.randn(5, 40, device=device)
     expected = step(ours, of, seed)[1:]
@@ -281,7 +281,7 @@ def test_a_backward_pass_inside_autocast_has_the_types_of_its_forward_pass(devic
     assert all(map(torch.equal, found, expected))
 
 
-def test_float64_is_left_alone_by_autocast(device):
+def test_autocast_does_not_cast_float64(device):
     of = operands(device, (F64, F64, F64))
     seed = torch.randn(5, 40, dtype=F64, device=device)
     expected = step(ours, of, seed)
@@ -289,7 +289,7 @@ def test_float64_is_left_alone_by_autocast(device):
         assert all(map(torch.equal, step(ours, of, seed), expected))
 
 
-def test_autocast_casts_each_tensor_once(device):
+def test_autocast_casts_each_tensor_once_per_pass(device):
     of = operands(device, (BF16, F32, F32), bias=False)
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.autocast(device, dtype=BF16):
@@ -312,7 +312,7 @@ def test_autocast_casts_each_tensor_once(device):
     ("x", (5, 23), "argument `x` has shape"), ("lora_A", (3, 23), "`lora_A` has shape"),
     ("lora_B", (40, 4), "`lora_B` has shape"), ("lora_B", (41, 3), "`lora_B` has shape"),
     ("magnitude", (41,), "`magnitude` has shape"), ("bias", (1,), "`bias` has shape")])
-def test_shapes_that_do_not_go_together(device, name, shape, words):
+def test_mismatched_shapes_raise(device, name, shape, words):
     of = operands(device)
     of[name] = torch.ones(shape, device=device)
     with pytest.raises(ValueError, match=words):
@@ -320,14 +320,14 @@ def test_shapes_that_do_not_go_together(device, name, shape, words):
 
 
 @pytest.mark.parametrize("name", ["lora_A", "lora_B", "magnitude"])
-def test_a_tensor_elsewhere(device, name):
+def test_tensor_on_another_device_raises(device, name):
     of = operands(device)
     of[name] = of[name].to("meta")
     with pytest.raises(ValueError, match=f"`{name}` is on meta"):
         ours(of)
 
 
-def test_a_scale_that_is_a_tensor(device):
+def test_scale_that_is_a_tensor_raises(device):
     of = operands(device)
     given = [of[name] for name in ("x", "weight", "lora_A", "lora_B", "magnitude")]
     with pytest.raises(TypeError, match="dora_linear: argument `scale` is a Tensor"):

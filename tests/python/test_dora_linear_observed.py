@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("way")
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpoints(device, layer_launches, reentrant):
+def test_checkpointed_dora_linear_has_right_gradients(device, layer_launches, reentrant):
     of = operands(device)
     seed = torch.randn(5, 40, device=device)
     expected = step(ours, of, seed)
@@ -24,7 +24,7 @@ def test_checkpoints(device, layer_launches, reentrant):
 
 
 @pytest.mark.parametrize("trained_one", ["weight", "bias"])
-def test_a_trained_weight_or_bias_goes_the_composed_way(device, trained_one):
+def test_trained_weight_or_bias_is_composed(device, trained_one):
     of = operands(device, trained=[*NAMES, trained_one])
     out = ours(of)
     assert "DoraLinear" not in out.grad_fn.name()
@@ -32,7 +32,7 @@ def test_a_trained_weight_or_bias_goes_the_composed_way(device, trained_one):
     assert_near(step(ours, of, seed), step(exact, of, seed), 1e-5)
 
 
-def test_switches(device, layer_launches, without_switches, monkeypatch):
+def test_dora_linear_obeys_switches(device, layer_launches, without_switches, monkeypatch):
     of = operands(device)
     seed = torch.randn(5, 40, device=device)
     expected = step(ours, of, seed)
@@ -59,13 +59,13 @@ def second(function, of):
 
 @pytest.mark.parametrize("wanted", [NAMES, *itertools.combinations(NAMES, 3), *itertools.combinations(NAMES, 2)],
                          ids="-".join)
-def test_gradients_of_gradients(device, wanted):
+def test_second_gradients_match_float64(device, wanted):
     of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2, trained=wanted)
     norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE)
     assert_near(second(ours, of), second(lambda of: with_norm(of, norm), of), 1e-12)
 
 
-def test_gradients_of_gradients_under_autocast(device):
+def test_second_gradients_under_autocast_match_float64(device):
     of = operands(device, (BF16, F32, F32))
     norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE).double()
     with torch.autocast(device, dtype=BF16):
@@ -74,7 +74,7 @@ def test_gradients_of_gradients_under_autocast(device):
     assert_near(found, second(lambda of: with_norm(of, norm), wide), 5e-2)
 
 
-def test_gradients_in_batches(device):
+def test_batched_gradients_match_single_ones(device):
     of = operands(device)
     many = torch.randn(4, 5, 40, device=device)
     def batched(function):
@@ -82,7 +82,7 @@ def test_gradients_in_batches(device):
     assert_near(batched(ours), batched(exact), 1e-5)
 
 
-def test_transforms_of_torch_func(device):
+def test_torch_func_transforms_match_float64(device):
     of = operands(device, trained=())
     def loss(function):
         return lambda x, a, b, m: function({**of, "x": x, "lora_A": a, "lora_B": b, "magnitude": m}).square().sum()
@@ -94,7 +94,7 @@ def test_transforms_of_torch_func(device):
     assert_near([found], [exact({**of, "x": many})], 1e-5)
 
 
-def test_modes_see_operators(device):
+def test_dispatch_modes_see_operators(device):
     from torch.utils._python_dispatch import TorchDispatchMode
     seen = []
 
@@ -112,7 +112,7 @@ def test_modes_see_operators(device):
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
-def test_meta_tensors(fresh_compiler, is_compiled):
+def test_dora_linear_of_meta_tensors_gives_shapes(fresh_compiler, is_compiled):
     of = operands("meta", (BF16, F32, F32))
     function = torch.compile(ours, fullgraph=True, backend="aot_eager") if is_compiled else ours
     out, *gradients = step(function, of, torch.empty(5, 40, device="meta"))

@@ -38,7 +38,7 @@ def formula(x, weight, lora, gain):
 
 @pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.parametrize("fused", [True, False])
-def test_gradients_are_the_derivatives(device, sliced, layer_launches, turned, fused):
+def test_sliced_dropout_passes_gradcheck(device, sliced, layer_launches, turned, fused):
     x, weight, lora, gain = operands(device, turned=turned)
     def slow(*given):
         return dropped.delta(given[0], weight, given[1], given[2], SCALE)
@@ -55,7 +55,7 @@ def test_gradients_are_the_derivatives(device, sliced, layer_launches, turned, f
                                          (torch.bfloat16, 3e-2), (torch.float16, 4e-3)])
 @pytest.mark.parametrize("grads", [(True, True, True), (False, True, True), (True, False, True),
                                    (True, True, False), (False, False, True)])
-def test_against_float64(device, sliced, layer_launches, dtype, step, grads):
+def test_sliced_dropout_matches_float64(device, sliced, layer_launches, dtype, step, grads):
     given = operands(device, dtype, grads=grads)
     wanted = [one for one in given if one.requires_grad]
     layer_launches()
@@ -72,7 +72,7 @@ def test_against_float64(device, sliced, layer_launches, dtype, step, grads):
         torch.testing.assert_close(one.double(), other.double(), rtol=step, atol=step * scale)
 
 
-def test_without_a_graph(device, sliced, layer_launches):
+def test_sliced_dropout_without_graph_matches_float64(device, sliced, layer_launches):
     given = operands(device, torch.float32)
     with torch.no_grad():
         out = dropped.delta(*given, SCALE)
@@ -80,7 +80,7 @@ def test_without_a_graph(device, sliced, layer_launches):
     torch.testing.assert_close(out.double(), formula(*given), rtol=1e-5, atol=1e-5)
 
 
-def test_gradients_of_gradients_are_refused(device, sliced):
+def test_sliced_dropout_second_gradients_raise(device, sliced):
     """They are not computed, and nothing wrong is returned in their place."""
     x, weight, lora, gain = operands(device)
     out = dropped.delta(x, weight, lora, gain, SCALE)
@@ -88,7 +88,7 @@ def test_gradients_of_gradients_are_refused(device, sliced):
         torch.autograd.grad(out.sum(), x, create_graph=True)
 
 
-def test_inputs_whose_rows_are_not_in_order(device, sliced):
+def test_sliced_dropout_of_transposed_input_matches_float64(device, sliced):
     """As after a change between sequences first and batches first."""
     given = operands(device)
     x = given[0].detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
@@ -100,7 +100,7 @@ def test_inputs_whose_rows_are_not_in_order(device, sliced):
 
 
 @pytest.mark.parametrize("dtype, step", [(torch.float64, 1e-12), (torch.float32, 0.1)])
-def test_autocast_leaves_float64_alone(device, sliced, layer_launches, dtype, step):
+def test_sliced_dropout_under_autocast_does_not_cast_float64(device, sliced, layer_launches, dtype, step):
     given = operands(device, dtype)
     with torch.autocast(device, torch.bfloat16):
         out = dropped.delta(*given, SCALE)
@@ -109,7 +109,7 @@ def test_autocast_leaves_float64_alone(device, sliced, layer_launches, dtype, st
     assert torch.allclose(out.double(), formula(*given), rtol=1e-5, atol=1e-5) == (step < 0.1)
 
 
-def test_compiled_before_the_budget_was_read(device, fresh_compiler):
+def test_sliced_dropout_compiles_before_the_budget_is_read(device, fresh_compiler):
     layer = dorajit.nn.DoRALinear.from_linear(torch.nn.Linear(8, 16, device=device), 4, dropout=0.5)
     dorajit.invalidate_environment()
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
@@ -130,7 +130,7 @@ class Products(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("rows, out", [(64, 8192), (512, 1000), (5, 70)])
-def test_products_stay_in_the_budget(device, monkeypatch, rows, out):
+def test_slices_stay_within_the_budget(device, monkeypatch, rows, out):
     budget = max(rows * out // 3, 64 * rows) * 4
     monkeypatch.setattr(thresholds, "get_dora_forward_threshold_bytes", lambda: budget)
     monkeypatch.setattr(eligibility, "is_observed", lambda: False)  # but by the mode that counts bytes
@@ -142,7 +142,7 @@ def test_products_stay_in_the_budget(device, monkeypatch, rows, out):
     assert 0 < products.largest <= budget
 
 
-def test_the_threshold_slices_a_layer_of_peft(device, layer_launches, monkeypatch):
+def test_forward_threshold_slices_patched_peft_layer(device, layer_launches, monkeypatch):
     peft = pytest.importorskip("peft", reason="PEFT is not installed: pip install peft transformers")
     torch.manual_seed(2)
     base = torch.nn.Sequential(torch.nn.Linear(8, 1088, device=device))

@@ -29,11 +29,11 @@ lora, base, gain = (torch.randn(4, 8), torch.randn(4, 8), torch.ones(8))
     ((lora, base, gain, 1j), TypeError, "`scale` is a complex"),
     ((lora, base, gain, numpy.bool_(True)), TypeError, "`scale` is a bool"),
     ((lora, base, gain, bytearray(b"2")), TypeError, "`scale` is a bytearray"),
-    ((lora, base, gain, numpy.ones(2)), TypeError, "`scale` is no float"),
+    ((lora, base, gain, numpy.ones(2)), TypeError, "`scale` cannot be converted to a float"),
     ((lora, base.to("meta"), gain, 0.5), ValueError, "`base` is on meta"),
     ((lora, base.cfloat(), gain, 0.5), TypeError, "`lora` is real"),
 ], ids=str)
-def test_bad_operands(launches, arguments, kind, message):
+def test_compose_with_bad_operands_raises(launches, arguments, kind, message):
     for function in (dorajit.fused_dora_compose, dorajit.fused_dora_compose_autograd,
                      dorajit.fused_dora_forward_and_inner):
         for grad in (False, True):
@@ -45,7 +45,7 @@ def test_bad_operands(launches, arguments, kind, message):
 
 
 @pytest.mark.parametrize("scale", [1, numpy.float32(0.5), numpy.float64(0.5)])
-def test_numbers_that_are_floats_at_heart(launches, scale):
+def test_scale_convertible_to_float_is_accepted(launches, scale):
     out = dorajit.fused_dora_compose(lora, base, gain, scale, inplace=False)
     assert torch.equal(out, float(scale) * lora)
     assert launches() == {"compose": 1}
@@ -57,19 +57,19 @@ def test_numbers_that_are_floats_at_heart(launches, scale):
     ((lora.int(), base, gain, 0.5), TypeError, "`d_out` has elements"),
     ((lora, base, gain[:5], 0.5), ValueError, "`gain` has shape"),
 ])
-def test_bad_operands_of_backward(arguments, kind, message):
+def test_backward_with_bad_operands_raises(arguments, kind, message):
     with pytest.raises(kind, match=message):
         dorajit.compose_backward(*arguments)
 
 
-def test_bad_operands_of_norm_assembly():
+def test_norm_assembly_with_bad_operands_raises():
     with pytest.raises(ValueError, match="`cross` has shape"):
         dorajit.fused_norm_assembly(gain, gain[:2], gain, 0.5)
     with pytest.raises(TypeError, match="`ba_norm_sq` has elements"):
         dorajit.fused_norm_assembly(gain, gain, gain.int(), 0.5)
 
 
-def test_overlapping_memory():
+def test_overlapping_operands_raise():
     memory = torch.randn(100)
     first, second = memory[:32].view(4, 8), memory[16:48].view(4, 8)
     with pytest.raises(ValueError, match="`out` overlaps `base`"):
@@ -81,7 +81,7 @@ def test_overlapping_memory():
     assert dorajit.fused_dora_compose(first, first, gain, 0.5) is first
 
 
-def test_sizes_beyond_memory_and_beyond_numbers():
+def test_impossible_sizes_raise():
     for rows in (2**30, 2**40):  # 2^52 elements, and as many as 64 bits do not count the bytes of
         huge, channels = torch.empty(1).expand(rows, 2**22), torch.ones(2**22)
         for call in (lambda: dorajit.fused_dora_compose(huge, huge, channels, 0.5, inplace=False),
@@ -93,7 +93,7 @@ def test_sizes_beyond_memory_and_beyond_numbers():
                 call()
 
 
-def test_more_dimensions_than_a_kernel_has(launches):
+def test_tensor_with_too_many_dimensions_runs_in_pytorch(launches):
     many = torch.randn((1,) * 20 + (4, 8))
     out = dorajit.fused_dora_compose(many, many.clone(), gain, 0.5, inplace=False)
     assert torch.equal(out, compose(many, many, gain, 0.5)) and launches() == {}
@@ -109,7 +109,7 @@ def test_more_dimensions_than_a_kernel_has(launches):
     lambda gone: dorajit.weight_norm(gone, torch.ones(2, 8), torch.ones(4, 2), 0.5),
     lambda gone: dorajit.warmup("compose", gone, base, gain),
 ])
-def test_memory_that_was_freed(call):
+def test_tensor_with_freed_memory_raises(call):
     gone = torch.randn(4, 8)
     gone.untyped_storage().resize_(0)
     with pytest.raises(ValueError, match="` has shape .* its memory was freed"):
@@ -117,7 +117,7 @@ def test_memory_that_was_freed(call):
 
 
 @pytest.mark.parametrize("wanted", [None, (True,), 7])
-def test_warmup_names_what_is_wrong(wanted):
+def test_warmup_with_bad_arguments_raises(wanted):
     with pytest.raises(TypeError, match="`wanted` is"):
         dorajit.warmup("backward", lora, base, gain, wanted=wanted)
     with pytest.raises(ValueError, match="`operation` is"):
@@ -125,7 +125,7 @@ def test_warmup_names_what_is_wrong(wanted):
 
 
 @pytest.mark.parametrize("scale", [float("nan"), float("inf")])
-def test_a_scale_that_is_no_number_propagates(launches, scale):
+def test_nan_scale_propagates(launches, scale):
     tensors = [lora, base, 1 + torch.arange(8) / 8]
     out = dorajit.fused_dora_compose(*tensors, scale, inplace=False)
     assert torch.equal(out.isnan(), compose(*tensors, scale).isnan()) and not out.isfinite().any()
@@ -133,7 +133,7 @@ def test_a_scale_that_is_no_number_propagates(launches, scale):
     assert launches() == {"compose": 1, "norm_assembly": 1}
 
 
-def test_exceptions_keep_what_they_know():
+def test_exceptions_keep_status_and_log_when_pickled():
     error = dorajit.errors.from_status(6, "no", "line 1: no")
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is dorajit.CompileError and again.log == "line 1: no" and again.status == 6
@@ -142,7 +142,7 @@ def test_exceptions_keep_what_they_know():
     assert issubclass(dorajit.UnsupportedError, TypeError)
 
 
-def test_a_hundred_thousand_calls_leak_nothing():
+def test_hundred_thousand_calls_do_not_leak():
     tensors = operands((2, 8), "cpu", grad=True)
     plain = operands((2, 8), "cpu")
     def round_of_calls(count):

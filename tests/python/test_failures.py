@@ -33,7 +33,7 @@ def refusing_nvrtc(tmp_path_factory):
     return str(folder)
 
 
-def test_a_refused_kernel_is_a_compile_error_with_the_log(refusing_nvrtc, tmp_path):
+def test_refused_kernel_raises_compile_error_with_log(refusing_nvrtc, tmp_path):
     has_gpu = torch.cuda.is_available()
     program = f"""
 import dorajit
@@ -62,7 +62,7 @@ for call in (lambda: dorajit.fused_dora_compose(lora, base, gain, 0.5, inplace=F
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a driver")
-def test_what_is_missing_on_a_device_is_named_and_costs_no_call(refusing_nvrtc, tmp_path):
+def test_missing_nvrtc_or_driver_warns_and_runs_in_pytorch(refusing_nvrtc, tmp_path):
     program = f"""
 import ctypes, os, warnings
 import dorajit
@@ -86,7 +86,7 @@ for driver, missing in ((None, "libcuda.so.1 was not found; install the NVIDIA d
                          DORAJIT_LOG="off", DORAJIT_CACHE_DIR=str(tmp_path)) == ""
 
 
-def test_a_cache_that_is_deleted_while_kernels_are_compiled(tmp_path):
+def test_cache_deleted_during_compilation_does_not_fail_calls(tmp_path):
     program = """
 import shutil
 folder = dorajit.cache.path
@@ -101,7 +101,7 @@ print(dorajit.cache.stats()["winners"], testing.statistics()["compilations"])
     assert printed == "0 3"
 
 
-def test_a_cache_that_cannot_be_costs_no_call(tmp_path):
+def test_cache_folder_that_cannot_be_created_does_not_fail_calls(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "closed").mkdir(mode=0o500)
     program = f"""
@@ -115,7 +115,7 @@ for place in "/proc/dorajit", "{tmp_path}/file", "{tmp_path}/closed/cache":
     assert processes.run(program, DORAJIT_LOG="off") == ""
 
 
-def test_what_the_program_refuses_is_a_cache_error(tmp_path):
+def test_error_of_the_program_raises_cache_error(tmp_path):
     (tmp_path / "nonsense.jsonl").write_text("{}\n")
     program = """
 import sys

@@ -38,7 +38,7 @@ def given(layer, device):
 
 @pytest.mark.parametrize("make", [linear, embedding, conv])
 @pytest.mark.parametrize("training", [False, True])
-def test_norms_are_made_once_inside_and_forgotten_outside(device, layer_launches, make, training):
+def test_norms_are_computed_once_inside_and_discarded_after(device, layer_launches, make, training):
     layer = make(device).train(training)
     x = given(layer, device)
     expected = layer(x)
@@ -52,7 +52,7 @@ def test_norms_are_made_once_inside_and_forgotten_outside(device, layer_launches
     assert layer_launches()["norm"] == 1
 
 
-def test_gradients_are_those_of_a_pass_outside(device):
+def test_gradients_inside_match_those_outside(device):
     layer = linear(device)
     x = given(layer, device)
     layer(x).square().sum().backward()
@@ -66,7 +66,7 @@ def test_gradients_are_those_of_a_pass_outside(device):
 
 
 @pytest.mark.parametrize("name", ["base_layer.weight", "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"])
-def test_a_write_that_pytorch_counts_is_seen(device, name):
+def test_counted_write_inside_recomputes_norms(device, name):
     layer = linear(device)
     x = given(layer, device)
     with dorajit.frozen_weights(layer), torch.no_grad():
@@ -76,7 +76,7 @@ def test_a_write_that_pytorch_counts_is_seen(device, name):
     assert torch.equal(found, layer(x))
 
 
-def test_other_tensors_and_another_scale_are_seen(device):
+def test_other_tensors_or_scale_inside_recompute_norms(device):
     layer, other = linear(device), linear(device)
     x = given(layer, device)
     with dorajit.frozen_weights(layer), torch.no_grad():
@@ -87,7 +87,7 @@ def test_other_tensors_and_another_scale_are_seen(device):
         assert torch.equal(layer(x), copy.deepcopy(layer)(x))
 
 
-def test_scopes_nest_and_end_with_their_errors(device, launches):
+def test_nested_scopes_end_also_on_errors(device, launches):
     layer = linear(device)
     x = given(layer, device)
     with dorajit.frozen_weights(layer):
@@ -101,7 +101,7 @@ def test_scopes_nest_and_end_with_their_errors(device, launches):
     assert not frozen._scopes
 
 
-def test_threads_share_a_scope_that_each_entered(device):
+def test_scope_entered_by_several_threads_is_shared(device):
     layer = linear(device)
     x = given(layer, device)
     with torch.no_grad():
@@ -120,14 +120,14 @@ def test_threads_share_a_scope_that_each_entered(device):
     assert found == [True] * 200 and not frozen._scopes
 
 
-def test_nothing_else_is_a_model():
+def test_frozen_weights_of_non_module_raises():
     with pytest.raises(TypeError, match="`model` is a list"):
         with dorajit.frozen_weights([]):
             pass
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_graph_that_outlasts_the_scope_makes_its_own(launches):
+def test_captured_graph_inside_scope_computes_its_own_norms(launches):
     layer = linear("cuda")
     x = given(layer, "cuda")
     with torch.no_grad(), dorajit.frozen_weights(layer):
@@ -169,7 +169,7 @@ def generate(model, device):
 
 
 @pytest.mark.parametrize("of_all", [True, False])
-def test_generate_makes_each_norm_once(llama, device, layer_launches, of_all):
+def test_generate_of_patched_model_computes_each_norm_once(llama, device, layer_launches, of_all):
     expected = generate(llama, device)
     with dorajit.patch_peft(None if of_all else llama):
         layer_launches()
@@ -185,7 +185,7 @@ def test_generate_makes_each_norm_once(llama, device, layer_launches, of_all):
     assert not frozen._scopes
 
 
-def test_a_model_that_is_not_patched_is_left_alone(llama, device):
+def test_generate_of_unpatched_model_is_unchanged(llama, device):
     other = copy.deepcopy(llama)
     with dorajit.patch_peft(other):
         assert "generate" in vars(transformers.generation.GenerationMixin)
@@ -195,7 +195,7 @@ def test_a_model_that_is_not_patched_is_left_alone(llama, device):
     assert not hasattr(transformers.generation.GenerationMixin.generate, "as_installed")
 
 
-def test_dora_caching_keeps_the_gain(llama, device, launches):
+def test_dora_caching_caches_the_gain(llama, device, launches):
     from peft.helpers import DoraCaching
     ids = torch.arange(6, device=device)[None]
     with dorajit.patch_peft(llama), DoraCaching(), torch.no_grad():

@@ -19,7 +19,7 @@ SHAPES = [((5, 37), None), ((2, 3, 64), None), ((2, 3, 64), (1, 64)), ((2, 3, 64
 @pytest.mark.parametrize("dtype, gain_dtype", MIXES)
 @pytest.mark.parametrize("shape, gain_shape", SHAPES)
 @pytest.mark.parametrize("inplace", [False, True])
-def test_compose_is_the_expression_rounded_once(device, launches, dtype, gain_dtype, shape,
+def test_compose_equals_the_expression_rounded_once(device, launches, dtype, gain_dtype, shape,
                                                 gain_shape, inplace):
     lora, base, gain = operands(shape, device, dtype, gain_dtype,
                                 shape[-1:] if gain_shape is None else gain_shape)
@@ -33,13 +33,13 @@ def test_compose_is_the_expression_rounded_once(device, launches, dtype, gain_dt
     assert launches() == {"compose": 1}
 
 
-def test_compose_in_float32_has_the_bits_of_eager(device):
+def test_compose_float32_has_the_bits_of_eager(device):
     lora, base, gain = operands((64, 256), device)
     eager = (gain - 1) * base + gain * (SCALE * lora)
     assert torch.equal(dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False), eager)
 
 
-def test_a_float32_magnitude_is_not_rounded_to_bfloat16(device):
+def test_compose_does_not_round_float32_gain_to_bfloat16(device):
     lora, base = (torch.randn(4, 32, device=device).bfloat16() for _ in range(2))
     gain = torch.full((32,), 1 + 2**-12, device=device)
     out = dorajit.fused_dora_compose(torch.zeros_like(lora), base, gain, 1.0, inplace=False)
@@ -49,7 +49,7 @@ def test_a_float32_magnitude_is_not_rounded_to_bfloat16(device):
 
 @pytest.mark.parametrize("dtype, gain_dtype", MIXES)
 @pytest.mark.parametrize("shape, gain_shape", SHAPES[:6] + SHAPES[-2:])
-def test_forward_and_inner(device, launches, dtype, gain_dtype, shape, gain_shape):
+def test_forward_and_inner_equal_the_expressions(device, launches, dtype, gain_dtype, shape, gain_shape):
     lora, base, gain = operands(shape, device, dtype, gain_dtype, gain_shape)
     out, inner = dorajit.fused_dora_forward_and_inner(lora, base, gain, SCALE)
     assert torch.equal(out, reference.compose(lora, base, gain, SCALE))
@@ -59,7 +59,7 @@ def test_forward_and_inner(device, launches, dtype, gain_dtype, shape, gain_shap
 
 @pytest.mark.parametrize("dtype, gain_dtype", MIXES)
 @pytest.mark.parametrize("shape, gain_shape", SHAPES[:6] + SHAPES[-2:] + [((700, 33), None)])
-def test_backward(device, launches, dtype, gain_dtype, shape, gain_shape):
+def test_backward_equals_the_expressions(device, launches, dtype, gain_dtype, shape, gain_shape):
     d_out, inner, gain = operands(shape, device, dtype, gain_dtype, gain_shape)
     d_lora, d_base, d_gain = dorajit.compose_backward(d_out, inner, gain, SCALE)
     to_lora, to_base, to_gain = reference.gradients(d_out, inner, gain, SCALE)
@@ -72,7 +72,7 @@ def test_backward(device, launches, dtype, gain_dtype, shape, gain_shape):
 
 @pytest.mark.parametrize("wanted", [(True, False, False), (False, True, False),
                                     (False, False, True), (False, True, True)])
-def test_backward_computes_what_is_wanted(device, launches, wanted):
+def test_backward_computes_only_wanted_gradients(device, launches, wanted):
     d_out, inner, gain = operands((6, 16), device)
     every = dorajit.compose_backward(d_out, inner, gain, SCALE)
     launches()
@@ -82,7 +82,7 @@ def test_backward_computes_what_is_wanted(device, launches, wanted):
     assert launches() == {"backward": 1}
 
 
-def test_backward_that_is_not_wanted_does_nothing(device, launches):
+def test_backward_without_wanted_gradients_launches_nothing(device, launches):
     d_out, inner, gain = operands((6, 16), device)
     assert dorajit.compose_backward(d_out, inner, gain, SCALE, False, False, False) == (None,) * 3
     assert launches() == {}
@@ -100,7 +100,7 @@ def test_norm_assembly_returns_a_tuple_of_one(device, launches, dtype):
 
 
 @pytest.mark.parametrize("scale", [float("nan"), float("inf"), -0.0, 1e300])
-def test_any_scale_propagates(device, scale):
+def test_compose_with_special_scales_matches_the_expression(device, scale):
     lora, base, gain = operands((3, 8), device)
     out = dorajit.fused_dora_compose(lora, base, gain, scale, inplace=False)
     expected = reference.compose(lora, base, gain, scale)
@@ -108,7 +108,7 @@ def test_any_scale_propagates(device, scale):
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (3, 0), (2, 0, 4)])
-def test_tensors_without_elements(device, shape):
+def test_functions_of_empty_tensors_give_empty_results(device, shape):
     lora, base, gain = operands(shape, device)
     assert dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False).shape == shape
     d_lora, _, d_gain = dorajit.compose_backward(lora, base, gain, SCALE)
@@ -116,7 +116,7 @@ def test_tensors_without_elements(device, shape):
     assert torch.equal(d_gain, torch.zeros_like(gain))
 
 
-def test_rows_may_be_strided(device, launches):
+def test_compose_of_strided_rows_runs_natively(device, launches):
     wide = torch.randn(6, 100, device=device)
     lora, base, gain = wide[:, :32], wide[:, 40:72], 1 + wide[0, :32] / 8
     with dorajit.force_native():
@@ -125,7 +125,7 @@ def test_rows_may_be_strided(device, launches):
     assert launches() == {"compose": 1}
 
 
-def test_in_place_writes_a_window_and_nothing_around_it(device):
+def test_compose_in_place_on_slice_writes_only_the_slice(device):
     wide = torch.randn(6, 100, device=device)
     kept = wide.clone()
     lora, base, gain = wide[:, :32], torch.randn(6, 32, device=device), torch.rand(32, device=device)
@@ -135,7 +135,7 @@ def test_in_place_writes_a_window_and_nothing_around_it(device):
     assert torch.equal(wide[:, 32:], kept[:, 32:])
 
 
-def test_channels_last_runs_in_a_kernel(device, launches):
+def test_compose_of_channels_last_runs_natively(device, launches):
     lora, base, gain = operands((2, 5, 3, 4), device, gain_shape=(1, 5, 1, 1))
     lora, base = (one.to(memory_format=torch.channels_last) for one in (lora, base))
     with dorajit.force_native():
@@ -150,7 +150,7 @@ def test_channels_last_runs_in_a_kernel(device, launches):
 
 
 @pytest.mark.parametrize("base_dtype", [torch.float32, torch.float16])
-def test_base_may_be_of_another_type(device, base_dtype):
+def test_compose_accepts_base_of_another_type(device, base_dtype):
     lora, base, gain = operands((4, 32), device, torch.bfloat16, torch.float32)
     base = base.to(base_dtype)
     out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
@@ -159,7 +159,7 @@ def test_base_may_be_of_another_type(device, base_dtype):
 
 @pytest.mark.parametrize("shape", [(24,), (4, 1, 6), (1, 4, 6), (2, 2, 6)])
 @pytest.mark.parametrize("grad", [False, True])
-def test_operands_of_as_many_rows_and_columns_are_not_of_one_shape(device, shape, grad):
+def test_operands_of_equal_size_but_different_shape_raise(device, shape, grad):
     lora, base, gain = operands((4, 6), device, grad=grad)
     other, row = base.detach().reshape(shape), base.detach().reshape(24)
     for name, call in (
@@ -173,14 +173,14 @@ def test_operands_of_as_many_rows_and_columns_are_not_of_one_shape(device, shape
 
 
 @pytest.mark.parametrize("inplace", [1, "yes", np.True_])
-def test_whatever_is_true_is_in_place(device, inplace):
+def test_inplace_accepts_any_truth_value(device, inplace):
     lora, base, gain = (torch.randn(size, device=device) for size in ((4, 8), (4, 8), (8,)))
     before = lora.clone()
     assert dorajit.fused_dora_compose(lora, base, gain, 0.5, inplace) is lora
     assert not torch.equal(lora, before)
 
 
-def test_zeros_that_were_never_written(device):
+def test_zero_tensors_without_memory_match_the_expression(device):
     lora, gain = torch.randn(4, 8, device=device), torch.rand(8, device=device)
     zeros = torch._efficientzerotensor((4, 8), device=device)
     torch.testing.assert_close(dorajit.fused_dora_compose(lora, zeros, gain, 0.5, False),

@@ -28,7 +28,7 @@ def compiled(lora, base, gain):
 
 
 @pytest.mark.parametrize("write", [through_operator, under_a_mode, compiled])
-def test_autograd_notices_what_was_overwritten(write, device):
+def test_overwritten_saved_tensor_raises_in_backward(write, device):
     torch._dynamo.reset()
     lora, base, gain = operands((4, 8), device)
     leaf = lora.clone().requires_grad_()
@@ -38,7 +38,7 @@ def test_autograd_notices_what_was_overwritten(write, device):
         out.sum().backward()
 
 
-def test_selective_checkpoints_notice_it(device):
+def test_selective_checkpoint_detects_the_write(device):
     lora, base, gain = operands((8, 8), device)
     def step(a):
         with torch.no_grad():
@@ -50,7 +50,7 @@ def test_selective_checkpoints_notice_it(device):
 
 
 @pytest.mark.parametrize("compiled_with", [None, "eager", "aot_eager"])
-def test_it_is_differentiable(device, compiled_with):
+def test_in_place_operator_has_right_gradients(device, compiled_with):
     def step(lora, base, gain):
         out = lora * 1
         compose_(out, base, gain, SCALE)
@@ -65,7 +65,7 @@ def test_it_is_differentiable(device, compiled_with):
     torch.library.opcheck(compose_.default, (tensors[0].detach(), *tensors[1:], SCALE))
 
 
-def test_it_goes_through_transforms(device):
+def test_in_place_operator_inside_transforms_matches_expression(device):
     lora, base, gain = operands((4, 8), device)
     def written(one):
         out = one * 1
@@ -77,7 +77,7 @@ def test_it_goes_through_transforms(device):
     torch.testing.assert_close(found, (gain * SCALE).expand(4, 8))
 
 
-def test_a_leaf_is_refused(device):
+def test_in_place_operator_on_leaf_that_requires_grad_raises(device):
     lora, base, gain = operands((4, 8), device)
     leaf = lora.clone().requires_grad_()
     with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
@@ -90,7 +90,7 @@ def test_a_leaf_is_refused(device):
 
 
 @pytest.mark.parametrize("write", [through_operator, under_a_mode, compiled])
-def test_an_inference_tensor_is_refused(write, device):
+def test_in_place_operator_on_inference_tensor_raises(write, device):
     torch._dynamo.reset()
     lora, base, gain = operands((4, 8), device)
     with torch.inference_mode():
@@ -109,7 +109,7 @@ def by_the_function(lora, base, gain):
 
 @pytest.mark.parametrize("write", [through_operator, by_the_function])
 @pytest.mark.parametrize("graph", [False, True])
-def test_what_was_saved_may_be_kept_from_the_write(write, graph, device):
+def test_allow_mutation_on_saved_tensors_restores_the_overwritten_tensor(write, graph, device):
     lora, base, gain = operands((4, 8), device)
     before, leaf = lora.clone(), torch.ones_like(lora).requires_grad_()
     with torch.autograd.graph.allow_mutation_on_saved_tensors():

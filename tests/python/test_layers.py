@@ -59,14 +59,14 @@ def functional(layer, x):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-def test_a_new_adapter_changes_nothing(device, kind, dtype):
+def test_new_adapter_does_not_change_outputs(device, kind, dtype):
     layer, x = layer_and_input(kind, device, dtype)
     assert torch.equal(layer(x), layer.base_layer(x))
     assert (layer.gain() == 1).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_and_gradients(device, layer_launches, kind):
+def test_layers_output_and_gradients_match_the_dense_formula(device, layer_launches, kind):
     layer, x = layer_and_input(kind, device)
     train_a_bit(layer)
     layer_launches()
@@ -84,7 +84,7 @@ def test_values_and_gradients(device, layer_launches, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_merging(device, kind, dtype):
+def test_merge_and_unmerge_preserve_outputs_and_weight(device, kind, dtype):
     layer, x = layer_and_input(kind, device, dtype)
     train_a_bit(layer)
     before, weight = layer(x), layer.base_layer.weight.clone()
@@ -105,7 +105,7 @@ def test_merging(device, kind, dtype):
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
-def test_state_dicts(device, kind):
+def test_state_dict_has_the_names_of_peft_and_loads(device, kind):
     layer, x = layer_and_input(kind, device)
     train_a_bit(layer)
     state = layer.state_dict()
@@ -121,7 +121,7 @@ def test_state_dicts(device, kind):
         assert torch.equal(other(x), layer(x))
 
 
-def test_float32_magnitudes_over_bfloat16(device):
+def test_magnitude_over_bfloat16_base_is_float32(device):
     layer, x = layer_and_input("linear", device, torch.bfloat16)
     assert layer.lora_magnitude_vector.dtype == torch.float32
     train_a_bit(layer)
@@ -130,7 +130,7 @@ def test_float32_magnitudes_over_bfloat16(device):
     torch.testing.assert_close(layer(x).float(), wide(x.float()), rtol=2e-2, atol=2e-2)
 
 
-def test_the_inference_tier_launches_one_kernel(device, layer_launches):
+def test_inference_launches_one_composition_kernel(device, layer_launches):
     layer, x = layer_and_input("linear", device)
     with torch.no_grad():
         layer(x)
@@ -139,7 +139,7 @@ def test_the_inference_tier_launches_one_kernel(device, layer_launches):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("fused", [True, False])
-def test_sliced_dropout(device, layer_launches, monkeypatch, dtype, fused):
+def test_sliced_dropout_of_layer_matches_the_formula(device, layer_launches, monkeypatch, dtype, fused):
     x = torch.randn(3, 40, 20, device=device).to(dtype).requires_grad_()
     weight = torch.randn(200, 20, device=device).to(dtype)
     lora = torch.randn(3, 40, 200, device=device).to(dtype).requires_grad_()
@@ -164,7 +164,7 @@ def test_sliced_dropout(device, layer_launches, monkeypatch, dtype, fused):
         torch.testing.assert_close(one.float(), other.float(), rtol=step, atol=step * 4)
 
 
-def test_how_many_columns_go_at_once():
+def test_columns_per_slice_follow_from_the_budget():
     assert dropped.columns_at_once(4096, 12288, 2, 256 << 20) == 12288
     assert dropped.columns_at_once(16384, 12288, 2, 256 << 20) == 8192
     assert dropped.columns_at_once(16384, 12288, 4, 16 << 20) == 256
@@ -172,7 +172,7 @@ def test_how_many_columns_go_at_once():
     assert dropped.columns_at_once(0, 100, 4, 16 << 20) == 100
 
 
-def test_dropout_of_a_layer(device):
+def test_layer_with_dropout_matches_the_formula(device):
     layer, x = layer_and_input("linear", device, dropout=0.5)
     train_a_bit(layer)
     torch.manual_seed(1)
@@ -189,7 +189,7 @@ def test_dropout_of_a_layer(device):
 
 @pytest.mark.parametrize("kind", ["linear", "conv2d"])
 @pytest.mark.parametrize("everywhere", [True, False])
-def test_what_a_hook_has_seen_is_not_overwritten(device, kind, everywhere):
+def test_output_seen_by_a_hook_is_not_overwritten(device, kind, everywhere):
     layer, x = layer_and_input(kind, device, dropout=0.5)
     train_a_bit(layer)
     seen = []
@@ -209,7 +209,7 @@ def test_what_a_hook_has_seen_is_not_overwritten(device, kind, everywhere):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_layers_are_made_on_meta(device, kind):
+def test_layers_can_be_created_on_meta(device, kind):
     source, x = layer_and_input(kind, device)
     train_a_bit(source)
     layer, _ = layer_and_input(kind, "meta")
@@ -219,7 +219,7 @@ def test_layers_are_made_on_meta(device, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_parameters_may_be_swapped(device, kind):
+def test_swapped_parameters_are_used(device, kind):
     layer, x = layer_and_input(kind, device)
     train_a_bit(layer)
     expected = layer(x).detach()
@@ -238,7 +238,7 @@ def test_parameters_may_be_swapped(device, kind):
 @pytest.mark.parametrize("compute", [nn.utils.parametrizations.weight_norm,
                                      nn.utils.parametrizations.spectral_norm,
                                      lambda base: prune.l1_unstructured(base, "weight", 0.5)])
-def test_a_computed_weight_is_not_merged_into(device, compute):
+def test_merge_into_computed_weight_raises(device, compute):
     layer = dorajit.nn.DoRALinear(compute(nn.Linear(20, 12, device=device)), 3).eval()
     train_a_bit(layer)
     x = torch.randn(5, 20, device=device)
@@ -255,12 +255,12 @@ def test_a_computed_weight_is_not_merged_into(device, compute):
     (lambda: dorajit.nn.DoRALinear(nn.Linear(2, 2), 2, dropout=1.0), ValueError, "`dropout` is 1.0"),
     (lambda: dorajit.nn.DoRAConv2d(nn.Conv2d(4, 4, 1, groups=2), 2), ValueError, "2 groups"),
     (lambda: dorajit.nn.DoRAEmbedding(nn.Embedding(4, 4, max_norm=1.0), 2), ValueError, "max_norm")])
-def test_refusals(make, error, words):
+def test_constructors_with_bad_arguments_raise(make, error, words):
     with pytest.raises(error, match=words):
         make()
 
 
-def test_bad_input_of_a_layer(device):
+def test_layer_with_bad_input_raises(device):
     layer, x = layer_and_input("linear", device)
     with pytest.raises(ValueError, match="argument `x` has shape"):
         layer(x[..., 1:])
@@ -278,7 +278,7 @@ def test_bad_input_of_a_layer(device):
         layer.merge()
 
 
-def test_a_zero_row(device):
+def test_layer_with_zero_row_stays_finite(device):
     base = nn.Linear(20, 12, device=device)
     with torch.no_grad():
         base.weight[3] = 0

@@ -33,7 +33,7 @@ def assert_close(found, expected):
 @pytest.mark.parametrize("factor, dtype", [(BF16, BF16), (F16, F16), (BF16, F32), (F16, BF16)])
 @pytest.mark.parametrize("rows, cols, rank", [(1, 8, 1), (33, 130, 7), (65, 256, 64), (65, 256, 72), (300, 264, 384)])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_out_and_inner_are_right(device, factor, dtype, rows, cols, rank, has_bias):
+def test_compose_low_rank_matches_float64(device, factor, dtype, rows, cols, rank, has_bias):
     given = operands(rows, cols, rank, factor, dtype, device, has_bias)
     with force_native():
         out, inner = LOW_RANK.launch(*given, True, True, SCALE)
@@ -44,14 +44,14 @@ def test_out_and_inner_are_right(device, factor, dtype, rows, cols, rank, has_bi
     assert torch.equal(alone[0] if isinstance(alone, tuple) else alone, out)
 
 
-def test_the_output_may_be_the_base_result(device):
+def test_compose_low_rank_may_write_into_the_base_result(device):
     given = operands(65, 256, 16, BF16, BF16, device)
     expected = LOW_RANK.launch(*given, True, None, SCALE)
     LOW_RANK.launch(*given, given[2], None, SCALE)
     assert torch.equal(given[2], expected[0] if isinstance(expected, tuple) else expected)
 
 
-def test_the_operator_agrees_with_the_kernel_and_the_expression(device):
+def test_compose_low_rank_operator_matches_kernel_and_expression(device):
     import dorajit
     given = operands(40, 96, 12, BF16, BF16, device)
     out, inner = torch.ops.dorajit.compose_low_rank_inner(*given, SCALE)
@@ -63,7 +63,7 @@ def test_the_operator_agrees_with_the_kernel_and_the_expression(device):
         assert_close(other, expected)
 
 
-def test_a_scale_of_0_leaves_the_product_out(device):
+def test_compose_low_rank_with_scale_0_ignores_the_product(device):
     import dorajit
     low, *rest = operands(9, 24, 5, BF16, BF16, device)
     low[0, 0] = float("inf")
@@ -81,7 +81,7 @@ def most_rank(rank):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("rank", [1, 16, 384, 385, 392, 1024, 1032])
 @pytest.mark.parametrize("adapters", [BF16, F32])
-def test_layers_call_it(launches, rank, adapters):
+def test_layers_call_compose_low_rank_up_to_the_highest_rank(launches, rank, adapters):
     import dorajit
     is_served = rank <= most_rank(rank)
     layer = dorajit.nn.DoRALinear(torch.nn.Linear(64, 96, device="cuda", dtype=BF16), rank, dtype=adapters)
@@ -95,7 +95,7 @@ def test_layers_call_it(launches, rank, adapters):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_layers_whose_rows_are_no_whole_vectors_call_it_up_to_the_rank_of_mma_sync(launches):
+def test_layers_with_unaligned_rows_call_compose_low_rank_up_to_rank_384(launches):
     import dorajit
     for rank in (384, 392):
         layer = dorajit.nn.DoRALinear(torch.nn.Linear(64, 97, device="cuda", dtype=BF16), rank, dtype=BF16)
@@ -105,7 +105,7 @@ def test_layers_whose_rows_are_no_whole_vectors_call_it_up_to_the_rank_of_mma_sy
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_single_row_of_any_stride_is_served():
+def test_compose_low_rank_accepts_single_row_of_any_stride():
     low, b, result, gain, _ = operands(1, 264, 72, BF16, BF16, "cuda", has_bias=False)
     def widened(row):  # a row of a matrix whose rows are not aligned
         wide = torch.zeros(2, row.shape[1] + 3, dtype=row.dtype, device="cuda")
@@ -118,7 +118,7 @@ def test_a_single_row_of_any_stride_is_served():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_layers_hide_none_of_its_errors(monkeypatch):
+def test_layers_raise_errors_of_compose_low_rank(monkeypatch):
     from dorajit.layers import low_rank
     def fail(*_):
         raise errors.InternalError("planted", 1)
@@ -128,7 +128,7 @@ def test_layers_hide_none_of_its_errors(monkeypatch):
         low_rank.compose_over(low, b, result, gain, None, SCALE, True)
 
 
-def test_other_factors_are_refused_by_name_and_have_the_expression(device):
+def test_compose_low_rank_of_other_types_raises_and_has_an_expression(device):
     import dorajit
     given = operands(9, 24, 5, F32, F32, device)
     with pytest.raises(errors.Error, match="`low` and `lora_B`"):
@@ -137,14 +137,14 @@ def test_other_factors_are_refused_by_name_and_have_the_expression(device):
         assert_close(torch.ops.dorajit.compose_low_rank(*given, SCALE), exact(*given)[0])
 
 
-def test_compiled_code_calls_it(device):
+def test_compiled_code_calls_compose_low_rank(device):
     given = operands(16, 64, 4, BF16, BF16, device)
     compiled = torch.compile(lambda *of: torch.ops.dorajit.compose_low_rank(*of, SCALE), fullgraph=True,
                              backend="aot_eager")
     assert torch.equal(compiled(*given), torch.ops.dorajit.compose_low_rank(*given, SCALE))
 
 
-def test_factors_that_do_not_go_together_are_named(device):
+def test_compose_low_rank_with_mismatched_factors_raises(device):
     low, b, *rest = operands(16, 64, 4, BF16, BF16, device)
     with pytest.raises(ValueError, match="`lora_B`"):
         torch.ops.dorajit.compose_low_rank(low, b[:, :3].contiguous(), *rest, SCALE)

@@ -12,7 +12,7 @@ TOKENS, OUT = 8192, 48
 @pytest.mark.parametrize("types", [one for one in MIXES if one[2] is not BF16])  # which has no number so near to 1
 @pytest.mark.parametrize("deviation", [0.0005, 0.0015, -0.0015])
 @pytest.mark.parametrize("way", ["node", "composed", "compiled"])
-def test_it_survives_the_rounding(device, types, deviation, way):
+def test_small_change_of_magnitude_survives_rounding_of_the_output(device, types, deviation, way):
     torch.manual_seed(5)
     of = operands(device, types, (TOKENS, 24), out=OUT, rank=8, bias=False, trained=())
     norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE)

@@ -32,7 +32,7 @@ def assert_norm(found, expected):
 @pytest.mark.parametrize("factor_dtype", [None, torch.float32])
 @pytest.mark.parametrize("out, columns, rank", [(1, 1, 1), (7, 5, 3), (64, 64, 8), (130, 333, 17),
                                                 (33, 1000, 64), (300, 70, 96)])
-def test_equals_float64(device, launches, dtype, factor_dtype, out, columns, rank):
+def test_weight_norm_matches_float64(device, launches, dtype, factor_dtype, out, columns, rank):
     given = factors(out, columns, rank, device, dtype, factor_dtype)
     found = dorajit.weight_norm(*given, 0.375)
     assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
@@ -47,18 +47,18 @@ def test_equals_float64(device, launches, dtype, factor_dtype, out, columns, ran
 
 
 @pytest.mark.parametrize("scale", [-2.0, 0.0, 1e-3, 7.5])
-def test_scales(device, scale):
+def test_weight_norm_matches_float64_for_any_scale(device, scale):
     given = factors(40, 90, 6, device)
     assert_norm(dorajit.weight_norm(*given, scale), exact(*given, scale))
 
 
-def test_without_a_scale_the_factors_are_not_read(device):
+def test_weight_norm_with_scale_0_does_not_read_the_factors(device):
     weight, a, b = factors(8, 16, 2, device)
     found = dorajit.weight_norm(weight, a * float("nan"), b, 0.0)
     assert_norm(found, weight.double().norm(dim=1))
 
 
-def test_chunks_change_no_more_than_rounding(device):
+def test_weight_norm_with_small_budget_differs_by_rounding_only(device):
     given = factors(700, 900, 48, device, torch.bfloat16)
     assert factored_norm.chunks(700, 900, 1 << 20, factored_norm._cost_of_low_rank_terms(
         *given, torch.float32, False)) != (700, 900)
@@ -69,7 +69,7 @@ def test_chunks_change_no_more_than_rounding(device):
                                                     (65536, 4096, 512, 64), (4096, 4096, 16, 16),
                                                     (12288, 4096, 384, 64)])
 @pytest.mark.parametrize("mixed", [False, True])
-def test_chunks_stay_in_the_budget(out, columns, rank, mb, mixed):
+def test_chunks_stay_within_the_budget(out, columns, rank, mb, mixed):
     with torch.device("meta"):
         given = factors(out, columns, rank, "meta", torch.bfloat16, torch.float32)
     for cost in (factored_norm._cost_of_low_rank_terms(*given, torch.float32, mixed),
@@ -101,7 +101,7 @@ class Peak(torch.utils._python_dispatch.TorchDispatchMode):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_temporaries_stay_in_the_budget(monkeypatch, dtype):
+def test_temporaries_stay_within_the_budget(monkeypatch, dtype):
     monkeypatch.setattr(eligibility, "is_observed", lambda: False)  # but by the mode that counts bytes
     given = factors(3000, 1500, 32, "cpu", dtype)
     with Peak() as peak:
@@ -109,7 +109,7 @@ def test_temporaries_stay_in_the_budget(monkeypatch, dtype):
     assert 1 << 18 < peak.peak <= 2 << 20
 
 
-def test_autocast_and_tf32_do_not_count(device):
+def test_weight_norm_ignores_autocast_and_tf32(device):
     given = factors(64, 512, 16, device)
     def precisions():
         return [value for _, _, value, _ in precision._settings()]
@@ -133,31 +133,31 @@ def test_autocast_and_tf32_do_not_count(device):
     assert torch.equal(found, expected)
 
 
-def test_parts_of_16_bits_make_up_float32(device):
+def test_bfloat16_parts_sum_to_the_float32_matrix(device):
     matrix = torch.randn(50, 50, device=device)
     parts = precision._bfloat16_parts(matrix)
     assert torch.equal(sum(part.double() for part in parts).float(), matrix)
 
 
-def test_is_a_constant_for_autograd(device):
+def test_weight_norm_is_a_constant_for_autograd(device):
     weight, a, b = (one.requires_grad_() for one in factors(8, 16, 2, device))
     assert not dorajit.weight_norm(weight, a, b, 0.5).requires_grad
 
 
 @pytest.mark.parametrize("out, columns, rank", [(0, 4, 2), (4, 0, 2), (4, 3, 0)])
-def test_empty_ones(device, out, columns, rank):
+def test_weight_norm_of_empty_weights_gives_zeros(device, out, columns, rank):
     given = factors(out, columns, rank, device)
     assert_norm(dorajit.weight_norm(*given, 0.5), exact(*given, 0.5))
 
 
-def test_weights_of_convolutions(device):
+def test_weight_norm_accepts_convolution_weights(device):
     weight, a, b = factors(12, 24, 3, device)
     conv = dorajit.weight_norm(weight.view(12, 6, 2, 2), a.view(3, 6, 2, 2), b.view(12, 3, 1, 1), 0.5)
     assert torch.equal(conv, dorajit.weight_norm(weight, a, b, 0.5))
 
 
 @pytest.mark.parametrize("a_shape", [(3, 6, 2, 2), (3, 24)])
-def test_convolutions_in_channels_last_are_not_copied(device, launches, a_shape):
+def test_weight_norm_of_channels_last_weight_makes_no_copy(device, launches, a_shape):
     weight, a, b = factors(12, 24, 3, device)
     conv = weight.view(12, 6, 2, 2).contiguous(memory_format=torch.channels_last)
     assert norm.matrices(conv, a.view(a_shape), b)[0].data_ptr() == conv.data_ptr()
@@ -175,7 +175,7 @@ VIEWS = {
 
 @pytest.mark.parametrize("rank", [3, RANK])
 @pytest.mark.parametrize("view", VIEWS)
-def test_views(device, view, rank):
+def test_weight_norm_of_views_matches_float64(device, view, rank):
     given = factors(12, 24, rank, device)
     views = [VIEWS[view](one) for one in given]
     for place in range(3):
@@ -188,7 +188,7 @@ def test_views(device, view, rank):
                 exact(narrow, given[1][:, :1], given[2], 0.5))
 
 
-def test_the_kernel_reads_a_transposed_weight_in_copies_within_the_budget(device, launches, monkeypatch):
+def test_weight_norm_of_transposed_weight_copies_within_the_budget(device, launches, monkeypatch):
     monkeypatch.setattr(norm_kernel, "_serves_types", lambda *of: True)
     weight, a, b = factors(300, 700, 8, device)
     expected = dorajit.weight_norm(weight, a, b, 0.5)
@@ -198,7 +198,7 @@ def test_the_kernel_reads_a_transposed_weight_in_copies_within_the_budget(device
     assert torch.equal(found, expected)
 
 
-def test_a_call_that_needs_no_preparation_is_one_launch_and_nothing_else(device, launches, monkeypatch):
+def test_weight_norm_of_plain_matrices_is_one_launch(device, launches, monkeypatch):
     given = [torch.nn.Parameter(one) for one in factors(20, 30, 4, device)]
     expected = norm_kernel.norms(*(one.detach() for one in given), 0.5, 1 << 20, torch.float32)
     launches()
@@ -214,7 +214,7 @@ def test_a_call_that_needs_no_preparation_is_one_launch_and_nothing_else(device,
     (lambda one: one[:, :0] if one.shape == (20, 4) else one[:0] if one.shape == (4, 30) else one, 0.5),
     (lambda one: one[:, :0] if one.shape[1] == 30 else one, 0.5),
 ], ids=["an int", "no scale", "transposed", "convolutions", "types", "no rank", "no columns"])
-def test_a_call_that_needs_preparation_gets_it(device, prepare, scale):
+def test_weight_norm_of_other_arguments_prepares_them(device, prepare, scale):
     given = [prepare(one) for one in factors(20, 30, 4, device)]
     assert_norm(dorajit.weight_norm(*given, scale), exact(*(one.flatten(1) for one in given), scale))
 
@@ -229,14 +229,14 @@ def living():
 @pytest.mark.parametrize("rank", [4, RANK])
 @pytest.mark.parametrize("call", [lambda *given: dorajit.weight_norm(*given, 0.5),
                                   lambda *given: torch.ops.dorajit.factored_norm(*given, 0.5, None)])
-def test_no_tensor_outlives_a_call(device, rank, call):
+def test_weight_norm_keeps_no_tensor_alive(device, rank, call):
     given = factors(20, 30, rank, device)
     before = living()
     call(*given)
     assert living() == before
 
 
-def test_inference_tensors(device):
+def test_weight_norm_accepts_inference_tensors(device):
     with torch.inference_mode():
         given = factors(20, 30, 4, device)
         dorajit.weight_norm(*given, 0.5)
@@ -244,7 +244,7 @@ def test_inference_tensors(device):
         assert_norm(dorajit.weight_norm(*given, 0.5), exact(*given, 0.5))
 
 
-def test_compiled(device):
+def test_compiled_weight_norm_matches_eager(device):
     given = factors(20, 30, 4, device)
     compiled = torch.compile(lambda *t: dorajit.weight_norm(*t, 0.5) * 2, fullgraph=True,
                              backend="aot_eager")
@@ -261,12 +261,12 @@ def test_compiled(device):
     ("weight", lambda w, a, b: (w.int(), a, b), TypeError, "floating point"),
     ("lora_A", lambda w, a, b: (w, None, b), TypeError, "NoneType"),
     ("lora_A", lambda w, a, b: (w, a.to("meta"), b), ValueError, "move both to one device")])
-def test_refusals_name_the_argument(device, name, change, error, words):
+def test_weight_norm_with_bad_arguments_raises(device, name, change, error, words):
     with pytest.raises(error, match=f"argument `{name}`.*{words}"):
         dorajit.weight_norm(*change(*factors(20, 30, 4, device)), 0.5)
 
 
-def test_wrong_scales_and_budgets(device):
+def test_weight_norm_with_wrong_scale_or_budget_raises(device):
     given = factors(4, 6, 2, device)
     with pytest.raises(TypeError, match="`scale`"):
         dorajit.weight_norm(*given, torch.tensor(1.0))
@@ -275,14 +275,14 @@ def test_wrong_scales_and_budgets(device):
             dorajit.weight_norm(*given, 1.0, chunk_mb=mb)
 
 
-def test_what_is_not_finite_stays_so(device):
+def test_weight_norm_of_non_finite_rows_is_not_finite(device):
     weight, a, b = factors(4, 6, 2, device)
     weight[1, 2], weight[2, 3] = float("nan"), float("inf")
     found = dorajit.weight_norm(weight, a, b, 0.5)
     assert found[1].isnan() and not found[2].isfinite() and found[[0, 3]].isfinite().all()
 
 
-def test_gain_of_a_zero_row(device):
+def test_gain_of_zero_row_is_finite(device):
     from dorajit.operations.gain import gain
     for dtype, eps in ((torch.float32, 1e-12), (torch.float64, 1e-12), (torch.bfloat16, 1e-6)):
         magnitude = torch.tensor([0.0, 1.0], device=device, dtype=dtype, requires_grad=True)
@@ -296,7 +296,7 @@ def test_gain_of_a_zero_row(device):
 @pytest.mark.parametrize("columns", [64, 700, 1024, 4099])
 @pytest.mark.parametrize("pieces", [1, 2, 16])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_sums_in_pieces(device, columns, pieces, dtype):
+def test_gram_matrix_in_pieces_matches_float64(device, columns, pieces, dtype):
     a = torch.randn(24, columns, device=device, dtype=dtype)
     for at_once in (columns, 640):
         found = factored_norm._gram(a, dtype, at_once, pieces, False)
@@ -304,7 +304,7 @@ def test_sums_in_pieces(device, columns, pieces, dtype):
         assert (found - wanted).abs().max() <= 64 * torch.finfo(dtype).eps * wanted.abs().max()
 
 
-def test_a_traced_norm_is_the_norm(device):
+def test_traced_weight_norm_matches_eager(device):
     weight, a, b = (torch.randn(size, device=device) for size in ((12, 20), (4, 20), (12, 4)))
     with torch.no_grad():
         traced = torch.jit.trace(lambda *of: dorajit.weight_norm(*of, 2.0), (weight, a, b))
@@ -313,7 +313,7 @@ def test_a_traced_norm_is_the_norm(device):
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_memory_that_was_freed_is_named_and_not_read(device, place):
+def test_weight_norm_of_freed_memory_raises(device, place):
     given = list(factors(20, 30, 4, device))
     flat = torch.zeros(given[place].numel() + 8, device=device)
     given[place] = flat[8:].view(given[place].shape)

@@ -23,7 +23,7 @@ def expected(lora, base, gain):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-def test_every_type_runs_natively(way, device, dtype):
+def test_every_element_type_runs_natively(way, device, dtype):
     lora, base = (torch.randn(3, 40, device=device).to(dtype) for _ in range(2))
     gain = torch.rand(40, device=device, dtype=torch.promote_types(dtype, torch.float32)) + 0.5
     before = testing.launch_counts()
@@ -47,7 +47,7 @@ def test_strides_and_offsets_are_read(way, device):
     torch.testing.assert_close(out, expected(lora, base, gain))
 
 
-def test_what_is_not_in_memory_as_it_seems_goes_to_torch(way, device):
+def test_tensors_whose_memory_differs_from_their_values_run_in_pytorch(way, device):
     lora = torch.randn(4, 8, dtype=torch.complex64, device=device).conj().imag
     base, gain = torch.randn(4, 8, device=device), torch.rand(8, device=device)
     assert lora.is_neg()
@@ -58,7 +58,7 @@ def test_what_is_not_in_memory_as_it_seems_goes_to_torch(way, device):
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "tensor", torch.zeros(4, 8, dtype=torch.int32)])
-def test_what_is_no_tensor_is_refused(way, device, wrong):
+def test_arguments_that_are_no_tensors_raise(way, device, wrong):
     base, gain = torch.randn(4, 8, device=device), torch.rand(8, device=device)
     with pytest.raises(TypeError, match="lora"):
         dorajit.fused_dora_compose(wrong, base, gain, SCALE)

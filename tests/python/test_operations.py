@@ -21,7 +21,7 @@ def tensors():
     return torch.randn(2, 3, 8), torch.randn(4, 8), torch.randn(6, 4), torch.randn(6)
 
 
-def test_operands_that_share_dimensions_agree():
+def test_operands_with_matching_dimensions_are_accepted():
     checks.operands("f", LOW_RANK, tensors())
 
 
@@ -31,25 +31,25 @@ def test_operands_that_share_dimensions_agree():
     (3, torch.randn(5), "`bias` has 5 `out` but `B` has 6"),
     (3, torch.randn(()), "`bias` has 1 `out` but `B` has 6"),
 ])
-def test_a_size_that_differs_is_named(at, wrong, message):
+def test_operand_with_another_size_raises(at, wrong, message):
     given = [*tensors()]
     given[at] = wrong
     with pytest.raises(ValueError, match=message):
         checks.operands("f", LOW_RANK, tuple(given))
 
 
-def test_operands_of_the_same_dimensions_have_one_shape():
+def test_operands_of_equal_dimensions_with_other_shapes_raise():
     terms = torch.rand(2, 8), torch.rand(4, 4), torch.rand(2, 8)
     with pytest.raises(ValueError, match="`cross` has shape"):
         checks.operands("f", operations["norm_assembly"], terms)
 
 
-def test_outputs_get_their_sizes_from_the_inputs():
+def test_shape_of_output_follows_from_inputs():
     y, norms = run.allocated(LOW_RANK, tensors(), (torch.float32, torch.float64))
     assert y.shape == (2, 3, 6) and norms.shape == (6,) and norms.dtype is torch.float64
 
 
-def test_the_extension_allocates_outputs_by_the_sizes_of_the_inputs():
+def test_extension_module_allocates_outputs_by_sizes_of_inputs():
     weight, a, b = torch.randn(2, 3, 8), torch.randn(4, 8), torch.randn(2, 3, 4)
     norm, *others = operations["weight_norm"].launch(weight, a, b, None, torch.float32, None, None, None, 0.5)
     assert others == [None] * 3 and norm.shape == (2, 3)
@@ -57,26 +57,26 @@ def test_the_extension_allocates_outputs_by_the_sizes_of_the_inputs():
     torch.testing.assert_close(norm, expected)
 
 
-def test_an_output_without_sizes_is_refused_by_name():
-    with pytest.raises(dorajit.InvalidArgumentError, match="`norm` is not given as a tensor"):
+def test_output_of_unknown_size_raises():
+    with pytest.raises(dorajit.InvalidArgumentError, match="`norm` is not a tensor, and no input determines its sizes"):
         operations["weight_norm"].launch(*tensors()[:1], torch.randn(4, 8), torch.randn(2, 3, 4), None, True,
                                          None, None, None, 0.5)
 
 
-def test_scalars_follow_the_outputs():
+def test_scalars_are_passed_after_the_outputs():
     LAUNCHED.clear()
     run.launch(LOW_RANK, tensors(), (torch.float32, torch.float64), 0.5, 0.25)
     assert LAUNCHED[0][-2:] == (0.5, 0.25)
 
 
-def test_rows_may_lie_apart_and_their_elements_may_not():
+def test_kernel_accepts_strided_rows_but_not_strided_elements():
     x, a, b, bias = tensors()
     assert dispatch.plan(LOW_RANK, (x, torch.randn(4, 16)[:, :8], b, bias)).reason is None
     assert "`A` has strides" in dispatch.plan(LOW_RANK, (x, torch.randn(8, 4).T, b, bias)).reason
     assert "`bias` has strides" in dispatch.plan(LOW_RANK, (x, a, b, torch.randn(12)[::2])).reason
 
 
-def test_explain_takes_as_many_tensors_as_the_operation_has():
+def test_explain_dispatch_with_too_many_tensors_raises():
     lora, gain = torch.randn(4, 8), torch.rand(8)
     assert dorajit.explain_dispatch(lora, lora, gain, "compose_residual", others=(gain,)).path == "native"
     answer = dorajit.explain_dispatch(lora, lora, gain, "compose_residual", others=(gain.to_sparse(),))
@@ -86,7 +86,7 @@ def test_explain_takes_as_many_tensors_as_the_operation_has():
         dorajit.explain_dispatch(lora, lora, gain, others=(gain,))
 
 
-def test_schemas_name_the_scalars_of_the_table():
+def test_operator_schemas_have_the_names_of_scalars():
     for name, operation in operations.items():
         schema = getattr(torch.ops.dorajit, name).default._schema
         floats = [one.name for one in schema.arguments if str(one.type) == "float"]

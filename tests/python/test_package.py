@@ -21,7 +21,7 @@ def inspected(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_the_extension_needs_nothing_of_cuda_pytorch_or_a_cxx_library():
+def test_extension_module_links_no_cuda_pytorch_or_cxx_library():
     needed = re.findall(r"NEEDED\s+(\S+)", inspected("objdump", "-p", _native.__file__))
     allowed = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
     if "libstdc++.so.6" in needed:
@@ -29,7 +29,7 @@ def test_the_extension_needs_nothing_of_cuda_pytorch_or_a_cxx_library():
     assert needed and set(needed) <= allowed
 
 
-def test_the_extension_asks_for_no_newer_glibc_than_its_wheels_say():
+def test_extension_module_needs_no_newer_glibc_than_the_wheel_tag():
     """In 2.34 threads and dlopen became part of libc, and what is linked there or later wants that."""
     if tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[-1].split("."))) > (2, 36):
         pytest.skip("built where glibc is newer than where wheels are built")
@@ -39,7 +39,7 @@ def test_the_extension_asks_for_no_newer_glibc_than_its_wheels_say():
     assert minors and max(map(int, minors)) <= 34
 
 
-def test_the_programs_come_with_the_wheel():
+def test_wheel_installs_the_programs():
     """Whether they work there is for ./dev wheel --check."""
     targets = re.search(r"build.targets = \[(.*)\]", (ROOT / "pyproject.toml").read_text())[1]
     installed = (ROOT / "bindings/python/CMakeLists.txt").read_text()
@@ -48,13 +48,13 @@ def test_the_programs_come_with_the_wheel():
         assert re.search(rf"install\(TARGETS .*\b{program}\b.*SKBUILD_SCRIPTS_DIR", installed)
 
 
-def test_the_extension_exports_its_initialisation_only():
+def test_extension_module_exports_only_its_init_function():
     names = {line.split()[-1] for line in inspected("nm", "-D", "--defined-only",
                                                     _native.__file__).splitlines()}
     assert names == {"PyInit__native"}
 
 
-def test_the_extension_does_not_know_pytorch():
+def test_extension_module_includes_no_pytorch_header():
     sources = list((ROOT / "bindings/python").glob("*.cc")) + list(
         (ROOT / "bindings/python").glob("*.h"))
     assert sources
@@ -62,7 +62,7 @@ def test_the_extension_does_not_know_pytorch():
         assert not re.search(r"#include\s*[<\"](torch|ATen|c10)/", source.read_text()), source
 
 
-def test_the_source_distribution_is_complete(tmp_path, monkeypatch):
+def test_source_distribution_contains_all_needed_files(tmp_path, monkeypatch):
     backend = pytest.importorskip("scikit_build_core.build")
     monkeypatch.chdir(ROOT)
     name = backend.build_sdist(str(tmp_path))

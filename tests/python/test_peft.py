@@ -20,7 +20,7 @@ from perturbed import perturb
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("lora_dropout", [0.0, 0.5])
-def test_same_numbers_in_float32(device, layer_launches, kind, bias, lora_dropout):
+def test_patched_model_matches_peft_in_float32(device, layer_launches, kind, bias, lora_dropout):
     model = perturb(adapted(kind, device, bias=bias, lora_dropout=lora_dropout))
     x = model.base_model.model.example(device)
     expected = results(model, x)
@@ -40,7 +40,7 @@ def test_same_numbers_in_float32(device, layer_launches, kind, bias, lora_dropou
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("autocast_adapter", [True, False])
-def test_same_numbers_in_bfloat16(device, kind, autocast_adapter):
+def test_patched_model_matches_peft_in_bfloat16(device, kind, autocast_adapter):
     model = perturb(adapted(kind, device, torch.bfloat16, autocast=autocast_adapter))
     x = model.base_model.model.example(device, torch.bfloat16)
     expected = results(model, x)
@@ -50,7 +50,7 @@ def test_same_numbers_in_bfloat16(device, kind, autocast_adapter):
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("kind", KINDS)
-def test_same_numbers_under_autocast(device, kind):
+def test_patched_model_matches_peft_under_autocast(device, kind):
     model = perturb(adapted(kind, device, torch.bfloat16))
     x = model.base_model.model.example(device, torch.bfloat16)
     with torch.autocast(device, dtype=torch.bfloat16):
@@ -63,7 +63,7 @@ def test_same_numbers_under_autocast(device, kind):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("autocast", [True, False])
-def test_a_new_adapter_changes_nothing(device, kind, dtype, when, autocast):
+def test_new_adapter_does_not_change_outputs(device, kind, dtype, when, autocast):
     if when == "before":
         with dorajit.patch_peft(strict=True):
             model = adapted(kind, device, dtype)
@@ -80,7 +80,7 @@ def test_a_new_adapter_changes_nothing(device, kind, dtype, when, autocast):
                 assert torch.equal(found, model(x))
 
 
-def test_types_of_magnitudes_are_pefts(device):
+def test_magnitudes_have_the_types_of_peft(device):
     for dtype in (torch.float32, torch.bfloat16):
         for autocast in (True, False):
             plain = adapted("linear", device, dtype, autocast=autocast)
@@ -103,7 +103,7 @@ def peft_unmerges_conv1d():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("safe", [True, False])
-def test_merging(device, kind, safe):
+def test_merge_and_unmerge_match_peft(device, kind, safe):
     if kind == "conv1d_gpt2" and not peft_unmerges_conv1d():
         pytest.skip("this PEFT itself cannot unmerge DoRA from a Conv1D")
     model = perturb(adapted(kind, device)).eval()
@@ -120,7 +120,7 @@ def test_merging(device, kind, safe):
         torch.testing.assert_close(model.merge_and_unload()(x), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_norm_after_another_adapter_was_merged_in_place(device):
+def test_norm_after_merge_of_another_adapter_uses_the_merged_weight(device):
     model = adapted("linear", device)
     model.add_adapter("plain", LoraConfig(target_modules=["layer"], r=4, init_lora_weights=False))
     x = model.base_model.model.example(device)
@@ -142,7 +142,7 @@ def test_a_norm_after_another_adapter_was_merged_in_place(device):
 
 
 @pytest.mark.parametrize("kind", ["linear", "embedding"])
-def test_several_adapters(device, kind):
+def test_several_active_adapters_match_peft(device, kind):
     model = adapted(kind, device)
     model.add_adapter("other", LoraConfig(use_dora=True, target_modules=["layer"], r=2,
                                           use_rslora=True))
@@ -161,7 +161,7 @@ def test_several_adapters(device, kind):
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
 @pytest.mark.parametrize("patched_saves", [True, False])
 @pytest.mark.parametrize("low_cpu_mem_usage", [True, False])
-def test_checkpoints_go_both_ways(device, tmp_path, kind, patched_saves, low_cpu_mem_usage):
+def test_checkpoints_load_with_and_without_the_patch(device, tmp_path, kind, patched_saves, low_cpu_mem_usage):
     def ours():
         return dorajit.patch_peft(strict=True)
     def theirs():
@@ -179,7 +179,7 @@ def test_checkpoints_go_both_ways(device, tmp_path, kind, patched_saves, low_cpu
         torch.testing.assert_close(loaded(x), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_undo_and_nesting(device, layer_launches):
+def test_nested_patches_can_be_undone_in_any_order(device, layer_launches):
     model = adapted("linear", device)
     x = model.base_model.model.example(device)
     methods = {name: vars(dora.DoraLinearLayer)[name] for name in ("forward", "update_layer")}
@@ -199,7 +199,7 @@ def test_undo_and_nesting(device, layer_launches):
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
-def test_one_model_only(device, layer_launches, kind):
+def test_patch_of_one_model_leaves_others_unpatched(device, layer_launches, kind):
     one, other = adapted(kind, device), adapted(kind, device)
     x = one.base_model.model.example(device)
     patch = dorajit.patch_peft(one)
@@ -219,7 +219,7 @@ def test_one_model_only(device, layer_launches, kind):
         dorajit.patch_peft(nn.Linear(2, 2))
 
 
-def test_switched_off(device, layer_launches):
+def test_patched_model_with_kernels_off_matches_peft(device, layer_launches):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     expected = results(model, x)
@@ -230,7 +230,7 @@ def test_switched_off(device, layer_launches):
 
 
 @pytest.mark.usefixtures("way")
-def test_gradient_checkpointing(device, layer_launches):
+def test_patched_model_with_gradient_checkpointing_matches_peft(device, layer_launches):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft():

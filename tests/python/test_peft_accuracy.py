@@ -27,7 +27,7 @@ def errors(found, exact):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("adapter", ["float32", "half"])
 @pytest.mark.parametrize("autocast", [True, False])
-def test_errors_are_no_larger_than_pefts(device, kind, dtype, adapter, autocast):
+def test_patched_model_errors_are_not_larger_than_those_of_peft(device, kind, dtype, adapter, autocast):
     model = perturb(adapted(kind, device, dtype, autocast=adapter == "float32"))
     x = model.base_model.model.example(device, dtype)
     exact = results(copy.deepcopy(model).double(), x.double() if x.is_floating_point() else x)

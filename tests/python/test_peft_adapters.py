@@ -41,7 +41,7 @@ def layer_of(model):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("low_cpu_mem_usage", [True, False])
 @pytest.mark.parametrize("saved", MADE)
-def test_loaded_adapters_are_what_was_saved(device, tmp_path, kind, dtype, low_cpu_mem_usage, saved):
+def test_loaded_adapter_equals_the_saved_one(device, tmp_path, kind, dtype, low_cpu_mem_usage, saved):
     with patched(saved == "patched"):
         model = perturb(adapted(kind, device, dtype))
         model.save_pretrained(tmp_path)
@@ -60,7 +60,7 @@ def test_loaded_adapters_are_what_was_saved(device, tmp_path, kind, dtype, low_c
             torch.testing.assert_close(value.float(), written[key].float(), rtol=1e-2, atol=1e-2)
 
 
-def test_magnitudes_that_were_loaded_are_not_made_anew(device):
+def test_loaded_magnitude_is_not_replaced_by_norms(device):
     """Into a layer whose exact norms were kept aside, because its type is a half."""
     base = Base("linear").to(device, torch.bfloat16)
     with patched():
@@ -76,7 +76,7 @@ def test_magnitudes_that_were_loaded_are_not_made_anew(device):
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
-def test_adapters_are_switched(device, layer_launches, kind):
+def test_switching_adapters_matches_peft(device, layer_launches, kind):
     model = adapted(kind, device)
     model.add_adapter("other", config())
     model.add_adapter("plain", LoraConfig(target_modules=["layer"], r=2))
@@ -104,7 +104,7 @@ def test_adapters_are_switched(device, layer_launches, kind):
     assert not torch.allclose(found[0], found[1])
 
 
-def test_batches_of_several_adapters_are_refused_as_by_peft(device):
+def test_adapter_names_in_batch_raise_as_in_peft(device):
     model = adapted("linear", device).eval()
     x = model.base_model.model.example(device)
     with patched(), pytest.raises(ValueError, match="`adapter_names` when DoRA is enabled"):
@@ -113,7 +113,7 @@ def test_batches_of_several_adapters_are_refused_as_by_peft(device):
 
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
 @pytest.mark.parametrize("safe", [True, False])
-def test_several_adapters_are_merged(device, kind, safe):
+def test_merging_several_adapters_matches_peft(device, kind, safe):
     def merged(by_ours):
         torch.manual_seed(4)
         model = adapted(kind, device).eval()
@@ -133,7 +133,7 @@ def test_several_adapters_are_merged(device, kind, safe):
 
 
 @pytest.mark.parametrize("safe", [True, False])
-def test_norms_are_those_of_the_weight_after_merging(device, safe):
+def test_norms_after_merging_use_the_merged_weight(device, safe):
     """merge() may write through .data, which no counter of PyTorch's sees."""
     model = perturb(adapted("linear", device)).eval()
     x = model.base_model.model.example(device)
@@ -148,7 +148,7 @@ def test_norms_are_those_of_the_weight_after_merging(device, safe):
 
 @pytest.mark.parametrize("is_dora", [True, False])
 @pytest.mark.parametrize("whole", [True, False])
-def test_norms_are_those_of_the_weight_after_olora(device, is_dora, whole):
+def test_norms_after_olora_use_the_changed_weight(device, is_dora, whole):
     """A new adapter of OLoRA takes its factors out of the base weight, through .data."""
     model = perturb(adapted("linear", device)).eval()
     x = model.base_model.model.example(device)
@@ -167,7 +167,7 @@ def test_norms_are_those_of_the_weight_after_olora(device, is_dora, whole):
 
 
 @pytest.mark.parametrize("kind", ["linear", "conv1d_gpt2"])
-def test_ephemeral_offload(device, layer_launches, monkeypatch, kind):
+def test_ephemeral_offload_matches_peft(device, layer_launches, monkeypatch, kind):
     """Without a GPU, what PEFT would send there stays where it is."""
     asked, to = [], torch.Tensor.to
     def stay(self, *args, **kwargs):
@@ -192,7 +192,7 @@ def test_ephemeral_offload(device, layer_launches, monkeypatch, kind):
 
 @needs_caching
 @pytest.mark.parametrize("kind", KINDS)
-def test_dora_caching(device, layer_launches, kind):
+def test_dora_caching_computes_norms_once(device, layer_launches, kind):
     from peft.helpers import DoraCaching
     model = perturb(adapted(kind, device)).eval()
     x = model.base_model.model.example(device)
@@ -210,7 +210,7 @@ def test_dora_caching(device, layer_launches, kind):
 
 @needs_caching
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
-def test_a_cached_norm_ends_with_the_caching(device, kind):
+def test_cached_norm_is_discarded_after_dora_caching(device, kind):
     from peft.helpers import DoraCaching
     model = perturb(adapted(kind, device)).eval()
     x = model.base_model.model.example(device)
@@ -227,7 +227,7 @@ def test_a_cached_norm_ends_with_the_caching(device, kind):
 
 
 @needs_caching
-def test_caches_of_adapters_are_their_own(device):
+def test_caches_of_adapters_are_separate(device):
     from peft.helpers import DoraCaching
     model = adapted("linear", device).eval()
     model.add_adapter("other", config())
@@ -246,7 +246,7 @@ def test_caches_of_adapters_are_their_own(device):
                 assert all(map(torch.equal, both(), expected))
 
 
-def test_a_step_with_an_optimizer_is_that_of_peft(device):
+def test_optimizer_step_matches_peft(device):
     def stepped(by_ours):
         model = perturb(adapted("linear", device))
         optimizer = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=0.1)

@@ -29,7 +29,7 @@ def channel(kind, out, row):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_magnitudes_of_the_wrong_size_or_device(device, kind):
+def test_magnitude_of_wrong_size_or_device_raises(device, kind):
     model = adapted(kind, device)
     x = model.base_model.model.example(device)
     magnitude = parts(model)[1]
@@ -45,7 +45,7 @@ def test_magnitudes_of_the_wrong_size_or_device(device, kind):
 
 @pytest.mark.parametrize("kind, factor", [("linear", "lora_A"), ("linear", "lora_B"),
                                           ("conv2d", "lora_A"), ("conv2d", "lora_B")])
-def test_factors_of_the_wrong_size(device, kind, factor):
+def test_factor_of_wrong_size_raises(device, kind, factor):
     model = adapted(kind, device)
     x = model.base_model.model.example(device)
     module = getattr(model.base_model.model.layer, factor)["default"]
@@ -55,7 +55,7 @@ def test_factors_of_the_wrong_size(device, kind, factor):
         model(x)
 
 
-def test_a_factor_on_another_device(device):
+def test_factor_on_another_device_raises(device):
     model = adapted("linear", device)
     x = model.base_model.model.example(device)
     module = model.base_model.model.layer.lora_A["default"]
@@ -66,7 +66,7 @@ def test_a_factor_on_another_device(device):
 
 @pytest.mark.parametrize("kind", WEIGHTED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_row_of_zeros(device, kind, dtype):
+def test_new_adapter_over_zero_row_is_a_no_op_and_trainable(device, kind, dtype):
     """Of which PEFT makes NaNs: 0 / 0. Here a new adapter is a no-op over it, too, and can be trained."""
     base = Base(kind).to(device, dtype)
     with torch.no_grad():
@@ -87,7 +87,7 @@ def test_a_row_of_zeros(device, kind, dtype):
 
 
 @pytest.mark.parametrize("kind", WEIGHTED)
-def test_a_magnitude_over_a_row_of_zeros(device, kind):
+def test_magnitude_over_zero_row_gives_finite_gain(device, kind):
     """g = magnitude / eps is large and finite."""
     model = adapted(kind, device)
     x = model.base_model.model.example(device)
@@ -102,7 +102,7 @@ def test_a_magnitude_over_a_row_of_zeros(device, kind):
 @pytest.mark.parametrize("kind", WEIGHTED)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("where", ["weight", "magnitude"])
-def test_what_is_not_finite_stays_in_its_channel(device, kind, bad, where):
+def test_non_finite_weight_affects_only_its_channel(device, kind, bad, where):
     model = perturb(adapted(kind, device))
     x = model.base_model.model.example(device)
     base, magnitude = parts(model)
@@ -119,7 +119,7 @@ def test_what_is_not_finite_stays_in_its_channel(device, kind, bad, where):
 
 
 @pytest.mark.parametrize("kind", WEIGHTED)
-def test_safe_merging_refuses_what_is_not_finite(device, kind):
+def test_safe_merge_of_non_finite_weight_raises(device, kind):
     model = perturb(adapted(kind, device))
     base, magnitude = parts(model)
     before = base.weight.detach().clone()
@@ -130,7 +130,7 @@ def test_safe_merging_refuses_what_is_not_finite(device, kind):
     assert torch.equal(base.weight, before)
 
 
-def test_a_convolution_with_groups_is_left_to_peft(device, launches):
+def test_convolution_with_groups_is_left_to_peft(device, launches):
     """PEFT's norm of such a weight is not that of its rows; checkpoints depend on it."""
     class Grouped(nn.Module):
         def __init__(self):
@@ -156,6 +156,6 @@ def test_a_convolution_with_groups_is_left_to_peft(device, launches):
 
 
 @pytest.mark.parametrize("make", [lambda: nn.MultiheadAttention(8, 2)])
-def test_what_pefts_dora_does_not_support_is_refused_by_peft(make):
+def test_layers_without_dora_in_peft_raise_as_in_peft(make):
     with dorajit.patch_peft(strict=True), pytest.raises(ValueError, match="DoRA|dora"):
         get_peft_model(nn.Sequential(make()), LoraConfig(use_dora=True, target_modules=["0"]))

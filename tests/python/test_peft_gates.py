@@ -15,8 +15,8 @@ from peft_models import adapted, assert_same, results
 from perturbed import perturb
 
 
-def test_an_old_or_strange_version_is_left_alone(monkeypatch, device, layer_launches):
-    for version, words in (("0.17.1", "0.18 is the oldest"), ("odd", "not known")):
+def test_unsupported_version_of_peft_is_not_patched(monkeypatch, device, layer_launches):
+    for version, words in (("0.17.1", "0.18 is the oldest"), ("odd", "not supported")):
         monkeypatch.setattr(peft, "__version__", version)
         with pytest.warns(RuntimeWarning, match=words):
             patch = dorajit.patch_peft()
@@ -28,7 +28,7 @@ def test_an_old_or_strange_version_is_left_alone(monkeypatch, device, layer_laun
     dorajit.patch_peft(strict=True).undo()
 
 
-def test_an_unknown_signature_is_left_alone(monkeypatch, device, layer_launches):
+def test_method_with_unknown_signature_is_not_replaced(monkeypatch, device, layer_launches):
     original = dora.DoraLinearLayer.forward
     def forward(self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
                 adapter_name="default", novelty=None):
@@ -55,7 +55,7 @@ def owner_of(label):
 
 
 @pytest.mark.parametrize("label", gates.KNOWN)
-def test_each_method_may_be_unknown_by_itself(monkeypatch, device, label):
+def test_each_unknown_method_is_left_to_peft_separately(monkeypatch, device, label):
     """All others are replaced, and numbers are the same."""
     owner, name = owner_of(label), label.split(".")[1]
     original = vars(owner)[name]
@@ -86,7 +86,7 @@ def test_each_method_may_be_unknown_by_itself(monkeypatch, device, label):
     assert getattr(owner, name) is changed
 
 
-def test_an_unknown_factor_is_left_to_peft(device, layer_launches):
+def test_factor_of_unknown_class_is_left_to_peft(device, layer_launches):
     Strange = type(f"Strange_{device}", (nn.Linear,), {})  # each is warned of once
     model = perturb(adapted("linear", device))
     layer = model.base_model.model.layer
@@ -100,7 +100,7 @@ def test_an_unknown_factor_is_left_to_peft(device, layer_launches):
         assert layer_launches() == {} and any("Strange" in reason for reason in patch.declined)
 
 
-def test_who_looks_at_what_a_layer_returns_is_shown_it(device):
+def test_hooks_on_the_dora_layer_receive_its_output(device):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     base = model.base_model.model.layer.base_layer(x)
@@ -123,7 +123,7 @@ def test_who_looks_at_what_a_layer_returns_is_shown_it(device):
         assert not torch.equal(model(x), base)
 
 
-def test_arguments_may_be_named(device):
+def test_replaced_methods_accept_keyword_arguments(device):
     from peft.tuners.lora.variants import DoraLinearVariant
     model = perturb(adapted("linear", device))
     x, layer = model.base_model.model.example(device), model.base_model.model.layer
@@ -143,7 +143,7 @@ class Quantized(nn.Linear):
         return self.weight.detach().mul(64).round().div(64)
 
 
-def test_a_quantized_base_is_dequantized_by_peft(device, layer_launches):
+def test_quantized_base_is_dequantized_by_peft(device, layer_launches):
     model = perturb(adapted("linear", device, lora_dropout=0.5))
     x = model.base_model.model.example(device)
     model.base_model.model.layer.base_layer.__class__ = Quantized
@@ -154,7 +154,7 @@ def test_a_quantized_base_is_dequantized_by_peft(device, layer_launches):
         assert layer_launches()["norm"] == 1
 
 
-def test_compiled_without_a_break(device, layer_launches):
+def test_patched_model_compiles_without_graph_break(device, layer_launches):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft(strict=True):
@@ -169,6 +169,6 @@ def test_compiled_without_a_break(device, layer_launches):
 
 
 @pytest.mark.parametrize("model", [3, "model", torch.nn.Linear])
-def test_what_is_no_module_is_refused(model):
+def test_patch_of_non_module_raises(model):
     with pytest.raises(TypeError, match="`model` is a"):
         dorajit.patch_peft(model)

@@ -58,7 +58,7 @@ def adapted(make, device):
 
 @pytest.mark.parametrize("make", [nf4, int8, hqq, torchao])
 @pytest.mark.parametrize("made_patched", [True, False])
-def test_same_numbers(device, layer_launches, make, made_patched):
+def test_patched_quantized_layer_matches_peft(device, layer_launches, make, made_patched):
     x = torch.randn(3, IN, device=device)
     expected = results(perturb(adapted(make, device)), x)
     model = None if made_patched else perturb(adapted(make, device))
@@ -75,7 +75,7 @@ def test_same_numbers(device, layer_launches, make, made_patched):
 
 
 @pytest.mark.parametrize("make", [nf4, hqq, torchao])
-def test_a_new_adapter_changes_nothing(device, launches, make):
+def test_new_adapter_does_not_change_outputs(device, launches, make):
     with dorajit.patch_peft(strict=True), torch.no_grad():
         model = adapted(make, device)
         x = torch.randn(3, IN, device=device)
@@ -87,7 +87,7 @@ def test_a_new_adapter_changes_nothing(device, launches, make):
 
 
 @pytest.mark.parametrize("make", [nf4, hqq])
-def test_merging(device, make):
+def test_merge_of_quantized_layer_matches_peft(device, make):
     """Merging quantizes again, so that only the patched and the unpatched result are the same."""
     x = torch.randn(3, IN, device=device)
     outputs = []

@@ -40,7 +40,8 @@ def ran(model, x, layer_launches):
     ("PEFT_DORA_FUSED_BACKWARD", "1", TRAINING, INFERENCE),
     ("PEFT_DORA_FUSED_BACKWARD", "TRUE", TRAINING, INFERENCE)])
 @pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
-def test_what_values_switch(device, layer_launches, monkeypatch, kind, variable, text, training, inference):
+def test_values_of_variables_select_the_kernels_that_run(device, layer_launches, monkeypatch, kind, variable, text,
+                                                         training, inference):
     model = perturb(adapted(kind, device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft(strict=True):
@@ -53,7 +54,7 @@ def test_what_values_switch(device, layer_launches, monkeypatch, kind, variable,
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lora_dropout", [0.0, 0.5])
-def test_off_is_off_from_the_first_adapter_to_merging(device, layer_launches, monkeypatch, kind,
+def test_kernels_off_launches_nothing_from_creation_to_merging(device, layer_launches, monkeypatch, kind,
                                                       lora_dropout):
     monkeypatch.setenv("PEFT_DORA_FUSED", "0")
     dorajit.invalidate_environment()
@@ -72,7 +73,7 @@ def test_off_is_off_from_the_first_adapter_to_merging(device, layer_launches, mo
 
 @pytest.mark.parametrize("variable", ["PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD"])
 @pytest.mark.parametrize("text", ["2", "no", "off", "yes"])
-def test_a_value_that_means_nothing_warns_and_counts_as_unset(device, layer_launches, monkeypatch, variable,
+def test_invalid_value_warns_and_counts_as_unset(device, layer_launches, monkeypatch, variable,
                                                               text):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
@@ -83,7 +84,7 @@ def test_a_value_that_means_nothing_warns_and_counts_as_unset(device, layer_laun
         assert ran(model, x, layer_launches) == (TRAINING, INFERENCE)
 
 
-def test_variables_are_read_once(device, layer_launches, monkeypatch):
+def test_variables_are_read_once_until_invalidated(device, layer_launches, monkeypatch):
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft(strict=True):
@@ -98,7 +99,7 @@ def test_variables_are_read_once(device, layer_launches, monkeypatch):
         assert ran(model, x, layer_launches) == (TRAINING, INFERENCE)
 
 
-def test_a_switch_between_forward_and_backward(device, layer_launches, monkeypatch):
+def test_switching_off_between_forward_and_backward_gives_right_gradients(device, layer_launches, monkeypatch):
     """A graph that was made with kernels has right gradients after they are switched off."""
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
@@ -117,7 +118,7 @@ def test_a_switch_between_forward_and_backward(device, layer_launches, monkeypat
             torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-5, atol=1e-5)
 
 
-def test_thresholds_are_written_to_the_environment():
+def test_setting_a_threshold_writes_the_environment():
     """Where a process that is started from this one finds them."""
     dorajit.set_dora_norm_threshold_mb(48)
     dorajit.set_dora_forward_threshold_mb(96)
@@ -133,7 +134,7 @@ def test_thresholds_are_written_to_the_environment():
     assert told == ["48", str(96 << 20)]
 
 
-def test_off_from_the_start_of_a_process():
+def test_variable_set_before_start_switches_kernels_off():
     program = ("import dorajit, torch; from dorajit import testing\n"
                "layer = dorajit.nn.DoRALinear(torch.nn.Linear(8, 8), 2)\n"
                "layer(torch.ones(2, 8)).sum().backward()\n"

@@ -50,7 +50,7 @@ def gradients(model, x, seed):
     return [out.detach(), *torch.autograd.grad(out, [x, *trained], seed)]
 
 
-def test_a_layer_is_one_node(made, device, layer_launches):
+def test_plain_layer_runs_as_one_node(made, device, layer_launches):
     _, model, _ = made
     x = torch.randn(2, 3, 20, device=device, requires_grad=True)
     layer_launches()
@@ -66,7 +66,7 @@ HOOKS = ["register_forward_hook", "register_forward_pre_hook", "register_full_ba
 
 @pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("register", HOOKS)
-def test_hooks_of_modules_are_called(made, device, part, register):
+def test_layer_with_module_hooks_calls_them(made, device, part, register):
     _, model, modules = made
     x = torch.randn(3, 20, device=device, requires_grad=True)
     seed = torch.randn(3, 12, device=device)
@@ -82,7 +82,7 @@ def test_hooks_of_modules_are_called(made, device, part, register):
 
 
 @pytest.mark.parametrize("register", ["register_module_forward_hook", "register_module_forward_pre_hook"])
-def test_hooks_of_all_modules_are_called(made, device, register):
+def test_layer_with_global_hooks_calls_them(made, device, register):
     _, model, modules = made
     seen = []
     with getattr(nn.modules.module, register)(lambda module, *_: seen.append(module)):
@@ -92,7 +92,7 @@ def test_hooks_of_all_modules_are_called(made, device, register):
 
 @pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("what", ["another forward", "another class", "a parametrization"])
-def test_modules_that_do_more_are_called(made, device, part, what):
+def test_layer_with_other_module_classes_calls_them(made, device, part, what):
     _, model, modules = made
     x = torch.randn(3, 20, device=device)
     module, called, before = modules[part], [], model(x)
@@ -117,7 +117,7 @@ def test_modules_that_do_more_are_called(made, device, part, what):
     assert called
 
 
-def test_a_factor_with_a_weight_norm_of_its_own(device):
+def test_factor_with_parametrization_is_called(device):
     layer, model, _ = layer_of("nn", device)
     x = torch.randn(3, 20, device=device)
     before = model(x)
@@ -125,7 +125,7 @@ def test_a_factor_with_a_weight_norm_of_its_own(device):
     torch.testing.assert_close(model(x), before)
 
 
-def test_another_forward_of_pytorchs_class(made, device, monkeypatch):
+def test_layer_with_replaced_linear_forward_calls_it(made, device, monkeypatch):
     _, model, _ = made
     forward, called = nn.Linear.forward, []
     monkeypatch.setattr(nn.Linear, "forward", lambda self, x: called.append(1) or forward(self, x))
@@ -135,7 +135,7 @@ def test_another_forward_of_pytorchs_class(made, device, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("x_dtype", [torch.bfloat16, torch.float32])
-def test_float32_adapters_under_autocast_never_cast_activations_up(device, kind, x_dtype):
+def test_float32_adapters_under_autocast_do_not_cast_activations_to_float32(device, kind, x_dtype):
     _, model, _ = layer_of(kind, device, torch.bfloat16, torch.float32)
     x = torch.randn(7, 20, device=device).to(x_dtype).requires_grad_()
     with dorajit.patch_peft() if kind == "peft" else torch.enable_grad():
@@ -151,7 +151,7 @@ def test_float32_adapters_under_autocast_never_cast_activations_up(device, kind,
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("autocast", [False, True])
-def test_float32_adapters_over_bfloat16(device, kind, autocast):
+def test_float32_adapters_over_bfloat16_match_module_calls(device, kind, autocast):
     """As the calls of the modules give it."""
     _, model, modules = layer_of(kind, device, torch.bfloat16, torch.float32)
     assert {one.weight.dtype for one in modules} == {torch.bfloat16, torch.float32}
@@ -171,7 +171,7 @@ def test_float32_adapters_over_bfloat16(device, kind, autocast):
         torch.testing.assert_close(one.float(), other.float(), rtol=2e-2, atol=2e-2 * other.abs().max().item())
 
 
-def test_two_layers_of_a_checkpointed_model(device, layer_launches):
+def test_two_checkpointed_layers_have_right_gradients(device, layer_launches):
     from torch.utils.checkpoint import checkpoint
     model = nn.Sequential(*(layer_of("nn", device)[0], nn.Linear(12, 20, device=device),
                             layer_of("nn", device)[0]))
@@ -186,7 +186,7 @@ def test_two_layers_of_a_checkpointed_model(device, layer_launches):
 
 
 @pytest.mark.parametrize("name", ["base_layer.weight", "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"])
-def test_what_is_written_between_a_pass_and_its_recomputation_is_made_anew(device, layer_launches, name):
+def test_weight_written_before_recomputation_recomputes_norm_and_gain(device, layer_launches, name):
     from torch.utils.checkpoint import checkpoint
     layer = layer_of("nn", device)[0]
     x = torch.randn(3, 20, device=device, requires_grad=True)

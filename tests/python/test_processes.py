@@ -12,7 +12,7 @@ import torch
 from reference import SCALE, operands
 
 
-def test_many_threads_compose_and_differentiate(launches):
+def test_threads_compose_and_differentiate_concurrently(launches):
     def work(seed):
         torch.manual_seed(seed)
         tensors = operands((5, 40 + seed % 7), "cpu", grad=True)
@@ -27,7 +27,7 @@ def test_many_threads_compose_and_differentiate(launches):
     assert launches() == {"compose_inner": 800, "backward": 800}
 
 
-def test_other_threads_run_during_a_long_call():
+def test_long_call_releases_the_gil():
     tensors = operands((2000, 4096), "cpu")
     stop, turns = threading.Event(), []
     def count():
@@ -46,7 +46,7 @@ def test_other_threads_run_during_a_long_call():
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_worker_processes(method, tmp_path):
+def test_worker_processes_compose(method, tmp_path):
     script = tmp_path / "workers.py"
     script.write_text(f"""
 import multiprocessing, warnings
@@ -88,7 +88,7 @@ if __name__ == "__main__":
     "import os; os.fork() or right()",
     "lora.requires_grad_(); kept = dorajit.fused_dora_compose_autograd(lora, base, gain, 0.5)",
 ])
-def test_the_interpreter_ends_in_any_order(end):
+def test_interpreter_exit_in_any_order_does_not_crash(end):
     assert processes.run("assert right()\n" + end, fresh=True) == ""
 
 
@@ -101,7 +101,7 @@ sys.meta_path.insert(0, Absent())
 """
 
 
-def test_without_torch_it_imports_and_says_what_is_missing():
+def test_import_without_torch_succeeds_and_use_raises():
     program = """
 import dorajit
 assert dorajit.__version__ and dorajit.cache.path
@@ -121,7 +121,7 @@ except AttributeError as error:
     assert "has no attribute 'nothing'" in printed
 
 
-def test_a_broken_torch_is_not_called_a_missing_one(tmp_path):
+def test_broken_torch_is_reported_as_broken(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.13: cannot open shared object file')")
     program = """
 import dorajit
@@ -140,7 +140,7 @@ for use in (lambda: dorajit.nn, lambda: __import__("dorajit.cpp_extension")):
         assert cause.startswith("libcudart.so.13") and "not installed" not in said
 
 
-def test_nothing_is_imported_or_read_on_the_call_path():
+def test_call_path_does_not_import_modules_or_read_files():
     program = """
 import builtins, os, sys
 lora.requires_grad_()
@@ -166,7 +166,7 @@ assert not {name for name in set(sys.modules) - before if name.startswith("doraj
     assert processes.run(program) == ""
 
 
-def test_a_compiler_that_fails_costs_nothing(tmp_path):
+def test_failing_compiler_does_not_fail_calls(tmp_path):
     compiler = tmp_path / "c++"
     compiler.write_text("#!/bin/sh\ncase \"$*\" in *version*) exec g++ \"$@\";; esac\n"
                         "echo 'kernel.cc:1: error: no such luck' >&2\nexit 1\n")
@@ -177,7 +177,7 @@ def test_a_compiler_that_fails_costs_nothing(tmp_path):
     assert printed == "True 1"
 
 
-def test_kernels_that_are_compiled_here_give_the_same_bits(tmp_path):
+def test_compiled_kernels_have_the_bits_of_built_in_ones(tmp_path):
     program = """
 assert right() and right()
 print(testing.statistics()["compilations"], testing.statistics()["builtin_kernels"])
@@ -186,7 +186,7 @@ print(testing.statistics()["compilations"], testing.statistics()["builtin_kernel
     assert printed == "1 0"
 
 
-def test_forking_while_a_thread_tunes_stops_nobody():
+def test_forking_while_a_thread_tunes_does_not_deadlock():
     printed = processes.run("""
 import os, signal, threading, time
 def call(rows, cols, dtype):
@@ -212,7 +212,7 @@ os._exit(0)
     assert printed.split() == ["0"] * 4
 
 
-def test_forking_while_another_holds_locks_stops_nobody():
+def test_forking_while_a_thread_holds_locks_does_not_deadlock():
     printed = processes.run("""
 import os, signal
 from dorajit import control, thresholds
@@ -233,7 +233,7 @@ print(os.waitpid(child, 0)[1])
     assert printed == "0"
 
 
-def test_a_forked_process_has_the_precision_of_its_own_thread():
+def test_forked_process_restores_precision_settings_of_other_threads():
     printed = processes.run("""
 import os, threading
 from dorajit.norms import precision

@@ -52,7 +52,7 @@ def gradients(layer, x, step):
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_the_recomputation_takes_the_norms_of_the_pass(device, made, reentrant):
+def test_recomputed_pass_reuses_norms_of_the_first(device, made, reentrant):
     layer, x = layer_and_input(device)
     wanted = gradients(layer, x, lambda layer, x: layer(x))
     recomputation._kept.clear()  # that pass was not recomputed
@@ -64,7 +64,7 @@ def test_the_recomputation_takes_the_norms_of_the_pass(device, made, reentrant):
 
 
 @pytest.mark.parametrize("name", ["base_layer", "lora_A", "lora_B"])
-def test_each_forward_pass_and_each_change_makes_norms_anew(device, made, name):
+def test_forward_pass_after_a_change_recomputes_norms(device, made, name):
     layer, x = layer_and_input(device)
     weight = getattr(layer, name).weight
     del made[:]
@@ -78,7 +78,7 @@ def test_each_forward_pass_and_each_change_makes_norms_anew(device, made, name):
     assert not torch.equal(layer.gain(), first)
 
 
-def test_another_scale_is_another_norm(device, made):
+def test_changed_scale_recomputes_norms(device, made):
     layer, x = layer_and_input(device)
     del made[:]
     out = checkpoint(layer, x, use_reentrant=False)
@@ -89,7 +89,7 @@ def test_another_scale_is_another_norm(device, made):
 
 @pytest.mark.parametrize("training, grad, kept", [(True, True, 0), (False, False, 0), (False, True, 0),
                                                   (True, False, 1)])
-def test_only_a_pass_that_may_run_again_keeps_its_norms(device, training, grad, kept):
+def test_only_pass_that_may_be_recomputed_keeps_norms(device, training, grad, kept):
     """Reentrant checkpoints run the layer without a graph."""
     layer, x = layer_and_input(device)
     layer.train(training)
@@ -98,7 +98,7 @@ def test_only_a_pass_that_may_run_again_keeps_its_norms(device, training, grad, 
     assert len([one for one in recomputation._kept.values() if one.norms is not None]) == kept
 
 
-def test_the_norms_end_with_the_layer(device):
+def test_kept_norms_are_freed_with_the_layer(device):
     layer, x = layer_and_input(device)
     out = checkpoint(layer, x, use_reentrant=False)
     kept = weakref.ref(recomputation._kept[layer].norms[0])
@@ -107,7 +107,7 @@ def test_the_norms_end_with_the_layer(device):
     assert kept() is None
 
 
-def test_patched_peft_too(device, made):
+def test_patched_peft_reuses_norms_in_recomputation(device, made):
     peft = pytest.importorskip("peft")
     torch.manual_seed(0)
     base = nn.Sequential(nn.Linear(24, 40, device=device))
@@ -120,7 +120,7 @@ def test_patched_peft_too(device, made):
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_passes_that_write_their_own_weights(device, reentrant):
+def test_passes_that_write_weights_compute_their_own_norms(device, reentrant):
     layer, x = layer_and_input(device)
     factors = [torch.randn_like(layer.lora_A.weight) for _ in range(3)]
 
@@ -139,7 +139,7 @@ def test_passes_that_write_their_own_weights(device, reentrant):
 
 
 @pytest.mark.parametrize("operation", ["_to_copy", "mm", "bmm", "addmm", "empty_like"])
-def test_selective_checkpointing(device, operation):
+def test_selective_checkpointing_has_right_gradients(device, operation):
     layer, x = layer_and_input(device)
     layer.lora_A.bfloat16(), layer.lora_B.bfloat16()
     layer.forward = functools.partial(_mixed_forward, layer)

@@ -40,7 +40,7 @@ def in_float32(lora, result, gain, bias, scale=SCALE):
 
 
 @pytest.mark.parametrize("mix, biased", list(itertools.product(MIXES, (False, True))))
-def test_is_rounded_once(device, launches, mix, biased):
+def test_compose_residual_is_rounded_once(device, launches, mix, biased):
     given = operands(device, mix, biased=biased)
     found = call(*given)
     assert found.dtype == torch.promote_types(*mix[:2])
@@ -52,13 +52,13 @@ def test_is_rounded_once(device, launches, mix, biased):
 
 
 @pytest.mark.parametrize("biased", (False, True))
-def test_a_new_adapter_changes_nothing(device, biased):
+def test_new_adapter_does_not_change_the_result(device, biased):
     lora, result, gain, bias = operands(device, MIXES[1], biased=biased)
     assert torch.equal(call(torch.zeros_like(lora), result, torch.ones_like(gain), bias), result)
 
 
 @pytest.mark.parametrize("mix, biased", list(itertools.product(MIXES, (False, True))))
-def test_gradients_are_those_of_the_sum(device, launches, mix, biased):
+def test_compose_residual_gradients_match_the_sum(device, launches, mix, biased):
     *leaves, bias = operands(device, mix, biased=biased)
     leaves = [one.requires_grad_() for one in leaves]
     wide = [one.detach().double().requires_grad_() for one in leaves]
@@ -76,7 +76,7 @@ def test_gradients_are_those_of_the_sum(device, launches, mix, biased):
 
 @pytest.mark.parametrize("wanted", [wanted for wanted in itertools.product((False, True), repeat=3)
                                     if any(wanted)])
-def test_only_wanted_gradients_are_made(device, launches, wanted):
+def test_compose_residual_computes_only_wanted_gradients(device, launches, wanted):
     *leaves, bias = operands(device)
     leaves = [one.requires_grad_(want) for one, want in zip(leaves, wanted)]
     out = call(*leaves, bias)
@@ -87,7 +87,7 @@ def test_only_wanted_gradients_are_made(device, launches, wanted):
     assert expected[0].requires_grad
 
 
-def test_gradients_of_gradients(device):
+def test_compose_residual_passes_gradgradcheck(device):
     *leaves, bias = operands(device, MIXES[3], shape=(2, 3))
     leaves = [one.requires_grad_() for one in leaves]
     assert torch.autograd.gradcheck(lambda *of: call(*of, bias), leaves)
@@ -95,7 +95,7 @@ def test_gradients_of_gradients(device):
 
 
 @pytest.mark.parametrize("gain_shape", (None, (1, 1, 6)))
-def test_a_trained_bias_has_its_gradient(device, gain_shape):
+def test_trained_bias_has_right_gradient(device, gain_shape):
     given = [one.double().requires_grad_()
              for one in operands(device, shape=(4, 6), gain_shape=gain_shape)]
     assert torch.autograd.gradcheck(call, given)
@@ -103,7 +103,7 @@ def test_a_trained_bias_has_its_gradient(device, gain_shape):
     torch.testing.assert_close(torch.vmap(call, (0, 0, None, None))(*given), plain(*given)[0].view(4, 6))
 
 
-def test_a_trained_bias_without_a_graph_is_as_any(device, launches):
+def test_trained_bias_without_graph_runs_natively(device, launches):
     *others, bias = operands(device, MIXES[1])
     expected = call(*others, bias)
     torch._dynamo.reset()
@@ -116,7 +116,7 @@ def test_a_trained_bias_without_a_graph_is_as_any(device, launches):
             operator(*others, bias, SCALE)
 
 
-def test_eight_bits_beside_others(device):
+def test_8_bit_lora_gives_float32_result(device):
     lora, result, gain, bias = operands(device)
     short = lora.to(torch.float8_e4m3fn)
     found = call(short, result, gain, bias)
@@ -125,7 +125,7 @@ def test_eight_bits_beside_others(device):
 
 
 @pytest.mark.parametrize("memory_format", (torch.contiguous_format, torch.channels_last))
-def test_images_run_natively(device, launches, memory_format):
+def test_compose_residual_of_images_runs_natively(device, launches, memory_format):
     lora, result, gain, bias = operands(device, shape=(2, 8, 5, 6), gain_shape=(1, 8, 1, 1))
     lora, result = (one.to(memory_format=memory_format).requires_grad_() for one in (lora, result))
     out = call(lora, result, gain.requires_grad_(), bias.flatten())
@@ -135,7 +135,7 @@ def test_images_run_natively(device, launches, memory_format):
     assert launches() == {"compose_residual": 1, "residual_backward": 1}
 
 
-def test_what_no_kernel_takes_runs_in_pytorch(device, launches):
+def test_tensors_without_kernel_run_in_pytorch(device, launches):
     lora, result, gain, bias = operands(device, shape=(4, 6, 8))
     out = call(lora.mT, result.mT, gain[:6].expand(8, 6), None)  # it varies along one, lies along two
     torch.testing.assert_close(out, in_float32(lora.mT, result.mT, gain[:6], None), rtol=0, atol=0)
@@ -150,7 +150,7 @@ def test_what_no_kernel_takes_runs_in_pytorch(device, launches):
     torch.Tensor.double, lambda bias: torch._neg_view(bias), torch.Tensor.to_sparse,
     lambda bias: bias.reshape(1, 24)])
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
-def test_any_bias_will_do(device, make, dtype):
+def test_compose_residual_accepts_any_bias_layout(device, make, dtype):
     lora, result, gain, bias = (one.to(dtype) for one in operands(device))
     bias = make(bias)
     expected = plain(lora, result, gain, bias.to_dense())[0]
@@ -160,7 +160,7 @@ def test_any_bias_will_do(device, make, dtype):
                                (gain * SCALE).expand(out.shape).to(dtype))
 
 
-def test_a_wider_result_is_not_rounded_to_the_type_of_lora(device):
+def test_wider_result_is_not_rounded_to_the_type_of_lora(device):
     lora, result, gain, bias = operands(device, MIXES[5])
     expected = plain(lora, 100 * result, gain, bias)[0]
     compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
@@ -169,7 +169,7 @@ def test_a_wider_result_is_not_rounded_to_the_type_of_lora(device):
         assert (found.double() - expected).abs().max() < 1e-4
 
 
-def test_transforms_agree(device):
+def test_compose_residual_under_transforms_matches_the_sum(device):
     lora, result, gain, bias = operands(device, shape=(4, 6))
     torch.testing.assert_close(torch.vmap(call, (0, 0, None, None))(lora, result, gain, bias),
                                in_float32(lora, result, gain, bias))
@@ -180,7 +180,7 @@ def test_transforms_agree(device):
 @pytest.mark.parametrize("biased", (False, True))
 @pytest.mark.parametrize("mix", (MIXES[1], MIXES[4], MIXES[5]))
 @pytest.mark.parametrize("dynamic", (False, True))
-def test_a_compiled_step_runs_in_kernels(device, launches, dynamic, mix, biased):
+def test_compiled_step_runs_in_kernels(device, launches, dynamic, mix, biased):
     *leaves, bias = operands(device, mix, biased=biased)
     leaves = [one.requires_grad_() for one in leaves]
     torch._dynamo.reset()
@@ -198,7 +198,7 @@ def test_a_compiled_step_runs_in_kernels(device, launches, dynamic, mix, biased)
     assert launches() == {"compose_residual": 1}
 
 
-def test_a_compiled_step_with_a_trained_bias(device):
+def test_compiled_step_with_trained_bias_has_right_gradients(device):
     given = [one.requires_grad_() for one in operands(device, shape=(4, 6))]
     torch._dynamo.reset()
     compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
@@ -217,7 +217,7 @@ def test_a_compiled_step_with_a_trained_bias(device):
     (lambda a: a.update(bias=a["bias"].cfloat()), TypeError, "complex"),
     (lambda a: a.update(gain=a["gain"][:-1]), ValueError, "`gain`"),
     (lambda a: a.update(scale=torch.ones(())), TypeError, "`scale`")])
-def test_bad_arguments_are_named(device, change, error, says):
+def test_compose_residual_with_bad_arguments_raises(device, change, error, says):
     named = dict(zip(("lora", "result", "gain", "bias"), operands(device)), scale=SCALE)
     change(named)
     with pytest.raises(error, match=says):

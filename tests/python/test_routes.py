@@ -86,7 +86,7 @@ NAMES = ["plain", "grad", "function mode", "dispatch mode", "make_fx", "jit trac
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("observe, route, is_one_launch", OBSERVED, ids=NAMES)
-def test_the_route_follows_from_who_observes(observe, route, is_one_launch):
+def test_route_follows_from_the_observer(observe, route, is_one_launch):
     lora, base, gain = operands((4, 6), "cpu")
     found = []
 
@@ -109,13 +109,13 @@ def test_the_route_follows_from_who_observes(observe, route, is_one_launch):
     (lambda lora, base, gain: (lora.requires_grad_(), base, gain), {}),
     (lambda lora, base, gain: (lora.to(torch.complex64).requires_grad_(), base, gain), {"has_node": True}),
 ])
-def test_a_graph_without_a_node_is_no_native_route(change, options):
+def test_graph_without_node_does_not_take_the_native_route(change, options):
     tensors = change(*operands((4, 6), "cpu"))
     expected = Route.EXPRESSION if options else Route.OPERATOR
     assert eligibility.route(*tensors, SCALE, **options) is expected
 
 
-def test_a_trained_constant_has_no_node():
+def test_trained_constant_takes_the_expression():
     lora, base, gain = operands((4, 6), "cpu", grad=True)
     bias = gain.detach().clone()
     given = lora, base, gain, bias, SCALE
@@ -123,7 +123,7 @@ def test_a_trained_constant_has_no_node():
     assert eligibility.route(*given, has_node=True, constant=bias.requires_grad_()) is Route.EXPRESSION
 
 
-def test_the_switch_of_the_backward_pass_is_for_graphs(without_switches, monkeypatch):
+def test_switch_of_backward_affects_only_calls_that_build_graphs(without_switches, monkeypatch):
     monkeypatch.setenv("PEFT_DORA_FUSED_BACKWARD", "0")
     dorajit.invalidate_environment()
     lora, base, gain = operands((4, 6), "cpu")
@@ -131,12 +131,12 @@ def test_the_switch_of_the_backward_pass_is_for_graphs(without_switches, monkeyp
     assert eligibility.route(lora.requires_grad_(), base, gain, SCALE, has_node=True) is Route.EXPRESSION
 
 
-def test_a_scale_that_is_no_float_is_not_launched_at_once():
+def test_scale_that_is_no_float_is_not_launched_at_once():
     assert eligibility.who_sees(*operands((4, 6), "cpu"), 1) == eligibility.SOMEBODY
     assert testing.launch_counts().keys() >= {"compose", "backward"}
 
 
-def test_a_call_at_once_writes_as_an_operation_of_pytorch():
+def test_call_at_once_in_place_increments_the_version():
     lora, base, gain = operands((4, 6), "cpu")
     at_once = operations["compose"].at_once
     expected = dorajit.fused_dora_compose(lora, base, gain, SCALE, False)
@@ -150,7 +150,7 @@ def test_a_call_at_once_writes_as_an_operation_of_pytorch():
     assert at_once(frozen, base, gain, frozen, SCALE) == eligibility.NOBODY and frozen.equal(kept)
 
 
-def test_a_call_at_once_leaves_alone_what_no_kernel_takes():
+def test_call_at_once_without_kernel_does_nothing():
     lora, base, gain = operands((4, 6), "cpu")
     at_once, counted = operations["compose"].at_once, testing.launch_counts()
     for given in ((lora.int(), base, gain), (lora, base[:2], gain), (lora, base, None)):
@@ -160,7 +160,7 @@ def test_a_call_at_once_leaves_alone_what_no_kernel_takes():
     assert testing.launch_counts() == counted
 
 
-def test_outputs_that_are_true_have_the_type_of_the_first_input_of_their_dimensions():
+def test_output_passed_as_true_has_the_type_of_its_model():
     lora, base, gain = operands((4, 6), "cpu")
     d_lora, d_base, d_gain = operations["backward"].launch(lora.double(), None, gain.double(), True, False, False,
                                                            SCALE)

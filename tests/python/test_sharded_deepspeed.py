@@ -73,7 +73,7 @@ def _train_each_way(rank, device, stage, family):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("stage", [2, 3])
 @processes.on(2)
-def test_a_training_step_is_that_of_one_process(stage, family, ranks, device, tmp_path):
+def test_training_with_zero_matches_one_process(stage, family, ranks, device, tmp_path):
     """Plainly, with gradient checkpointing, and with dropout."""
     processes.run(_train_each_way, ranks, device, tmp_path, stage, family, DS_ACCELERATOR=device)
 
@@ -120,5 +120,5 @@ def _outside_of_forward(rank, device):
 
 
 @processes.on(2)
-def test_norms_and_refusals_outside_of_forward(ranks, device, tmp_path):
+def test_norms_outside_of_forward_gather_or_raise(ranks, device, tmp_path):
     processes.run(_outside_of_forward, ranks, device, tmp_path, DS_ACCELERATOR=device)

@@ -162,7 +162,7 @@ def _parameters_taken_apart_by_fsdp1(rank, device):
 
 
 def _new_adapters_of_sharded_layers(rank, device):
-    with pytest.raises(ValueError, match="`base_layer` is a DTensor.*make the layer first"):
+    with pytest.raises(ValueError, match="`base_layer` is a DTensor.*create the layer first"):
         dorajit.nn.DoRALinear(processes.fully_shard(nn.Linear(4, 4, device=device), device), 2)
 
 
@@ -187,7 +187,7 @@ def _a_trained_bias_elsewhere(rank, device):
     _parameters_taken_apart_by_fsdp1, _new_adapters_of_sharded_layers,
     _gathering_leaves_whole_parameters_alone, _a_trained_bias_elsewhere])
 @processes.on(2)
-def test_layers(body, ranks, device, tmp_path):
+def test_layers_with_sharded_parameters(body, ranks, device, tmp_path):
     processes.run(body, ranks, device, tmp_path)
 
 
@@ -215,5 +215,5 @@ def _two_dimensional_mesh(rank, device):
 
 
 @processes.on(4)
-def test_fsdp2_with_tensor_parallelism_and_hybrid_shards(ranks, device, tmp_path):
+def test_layers_on_two_dimensional_meshes_match_one_process(ranks, device, tmp_path):
     processes.run(_two_dimensional_mesh, ranks, device, tmp_path)

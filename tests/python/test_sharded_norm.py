@@ -75,7 +75,7 @@ def _placements(rank, device):
 
 
 @processes.on(2, 4)
-def test_every_placement_gives_the_norm(ranks, device, tmp_path):
+def test_weight_norm_of_every_placement_matches_float64(ranks, device, tmp_path):
     processes.run(_placements, ranks, device, tmp_path)
 
 
@@ -187,7 +187,7 @@ def _what_is_not_finite_stays_so(rank, device):
     _the_weight_does_not_travel, _ranks_need_not_go_the_same_way, _a_weight_that_is_written_to,
     _what_the_factors_nearly_cancel, _what_is_not_finite_stays_so])
 @processes.on(2)
-def test_dtensors(body, ranks, device, tmp_path):
+def test_weight_norm_of_dtensors(body, ranks, device, tmp_path):
     processes.run(body, ranks, device, tmp_path)
 
 
@@ -214,10 +214,10 @@ def _refusals(rank, device):
     outside = DTensor.from_local(weight if rank == 0 else weight[:0], alone, [ALL], run_check=False,
                                  shape=weight.shape, stride=weight.stride())
     if rank == 1:
-        with pytest.raises(ValueError, match="this rank is not part of"):
+        with pytest.raises(ValueError, match="does not contain this rank"):
             dorajit.weight_norm(outside, a, b, SCALE)
 
 
 @processes.on(2)
-def test_refusals(ranks, device, tmp_path):
+def test_weight_norm_of_bad_dtensors_raises(ranks, device, tmp_path):
     processes.run(_refusals, ranks, device, tmp_path)

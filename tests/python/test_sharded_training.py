@@ -139,12 +139,12 @@ def _train(rank, device, engine, family, checkpointed, dropout):
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["kept", "checkpointed"])
 @pytest.mark.parametrize("engine", [DDP, FSDP1, FSDP1Leaves, FSDP2, FSDP2Leaves])
 @processes.on(2)
-def test_a_training_step_is_that_of_one_process(engine, family, checkpointed, ranks, device, tmp_path):
+def test_sharded_training_matches_one_process(engine, family, checkpointed, ranks, device, tmp_path):
     processes.run(_train, ranks, device, tmp_path, engine, family, checkpointed, 0.0)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("engine", [FSDP1, FSDP1Leaves, FSDP2Leaves])
 @processes.on(2)
-def test_dropout(engine, family, ranks, device, tmp_path):
+def test_sharded_training_with_dropout_matches_one_process(engine, family, ranks, device, tmp_path):
     processes.run(_train, ranks, device, tmp_path, engine, family, engine is not FSDP1, 0.5)

@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 STUB = FOLDER / "_native.pyi"
 
 
-def test_the_stub_is_what_the_extension_says():
+def test_stub_matches_the_docstrings_of_the_extension_module():
     stub_of = runpy.run_path(str(ROOT / "bindings/python/make_stub.py"))["stub_of"]
     assert STUB.read_text() == stub_of(_native), "./dev stubs writes it anew"
 
@@ -29,27 +29,27 @@ def declared():
     return list(filter(inspect.isfunction, runpy.run_path(str(STUB)).values()))
 
 
-def test_the_stub_imports_the_types_that_it_names():
+def test_stub_imports_the_types_that_it_uses():
     for function in declared():
         assert "return" in typing.get_type_hints(function)
 
 
-def test_the_extension_takes_as_many_arguments_as_its_stub_says():
+def test_extension_module_takes_the_arguments_of_its_stub():
     for function in declared():
         parameters = inspect.signature(function).parameters
         if any(one.kind is one.VAR_POSITIONAL for one in parameters.values()):
             continue
         with pytest.raises(TypeError) as error:
             getattr(_native, function.__name__)(*[None] * 100)
-        # pybind11 lists them with their types.
-        fixed = re.match(r"takes (\d+) arguments", str(error.value))
+        # Messages of pybind11 list the parameters with their types.
+        fixed = re.match(r"\w+ takes (\d+) arguments", str(error.value))
         taken = int(fixed[1]) if fixed else re.search(r"1\. (.*) -> ", str(error.value))[1].count(": ")
         assert taken == len(parameters), function.__name__
 
 
-def test_every_public_function_has_types_and_words():
+def test_public_functions_have_types_and_docstrings():
     assert (FOLDER / "py.typed").exists()
-    # Another stub would hide what its module says.
+    # Another stub would hide the annotations of its module.
     assert list(FOLDER.rglob("*.pyi")) == [STUB]
     for name in dorajit.__all__:
         public = getattr(dorajit, name)
@@ -62,9 +62,9 @@ def test_every_public_function_has_types_and_words():
 
 
 def words(public):
-    """What help() says of a function, and what that refers to."""
+    """The docstring of a function, with those of the functions that it refers to."""
     text = inspect.getdoc(public)
-    for other in re.findall(r"\bas (?:those of )?(fused_\w+)", text, re.IGNORECASE):
+    for other in re.findall(r"\b(?:those of|see) (fused_\w+)", text, re.IGNORECASE):
         text += words(getattr(dorajit, other))
     return text
 
@@ -74,7 +74,7 @@ OPERATIONS = ["fused_dora_compose", "fused_dora_compose_autograd", "fused_dora_c
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_says_shapes_types_errors_and_its_source(name):
+def test_docstrings_of_operations_state_shapes_types_errors_and_source(name):
     public = getattr(dorajit, name)
     text = words(public)
     for part in ("Args:", "Returns:", "Raises:", "TypeError:", "ValueError:"):
@@ -84,7 +84,7 @@ def test_an_operation_says_shapes_types_errors_and_its_source(name):
     assert "arXiv:" in text + inspect.getmodule(public).__doc__, "no source"
 
 
-def test_every_argument_is_explained():
+def test_docstrings_explain_every_argument():
     functions = [getattr(dorajit, name) for name in dorajit.__all__]
     functions += [dorajit.FusedDoRAComposeFunction.apply, dorajit.cache.export_to,
                   dorajit.cache.import_from]
@@ -93,7 +93,7 @@ def test_every_argument_is_explained():
             assert re.search(rf"\b{name}\b", words(function)), (function, name)
 
 
-def test_every_module_says_what_it_is_for():
+def test_every_module_has_a_docstring():
     for path in FOLDER.rglob("*.py"):
         assert ast.get_docstring(ast.parse(path.read_text())), path
 
@@ -126,7 +126,7 @@ out = layer(a)
 """
 
 
-def test_a_strict_program_type_checks(tmp_path):
+def test_program_passes_strict_type_check(tmp_path):
     pytest.importorskip("mypy")
     program = tmp_path / "program.py"
     program.write_text(STRICT_USER)

@@ -17,7 +17,7 @@ def functions(kind):
 
 
 @pytest.mark.parametrize("kind, variable", NAMES)
-def test_thresholds(kind, variable, monkeypatch):
+def test_thresholds_are_set_read_and_checked(kind, variable, monkeypatch):
     set_mb, get_mb, get_bytes = functions(kind)
     assert get_mb() == 256 and get_bytes() == 256 << 20
     monkeypatch.setenv(variable, "64")
@@ -35,7 +35,7 @@ def test_thresholds(kind, variable, monkeypatch):
 
 @pytest.mark.parametrize("kind, variable", NAMES)
 @pytest.mark.parametrize("text", ["12", "many", "70000"])
-def test_a_variable_that_means_nothing(kind, variable, text, monkeypatch):
+def test_threshold_variable_with_invalid_value_warns(kind, variable, text, monkeypatch):
     monkeypatch.setenv(variable, text)
     dorajit.invalidate_environment()
     with pytest.warns(RuntimeWarning, match=variable):
@@ -53,7 +53,7 @@ def way(**switches):
     ("PEFT_DORA_FUSED", "TRUE", tiers.TRAINING, tiers.INFERENCE),
     ("PEFT_DORA_FUSED_BACKWARD", "0", tiers.EAGER, tiers.INFERENCE),
     ("PEFT_DORA_FUSED_BACKWARD", "1", tiers.TRAINING, tiers.INFERENCE)])
-def test_tiers(monkeypatch, variable, text, training, inference):
+def test_variables_select_the_tier(monkeypatch, variable, text, training, inference):
     if variable:
         monkeypatch.setenv(variable, text)
         dorajit.invalidate_environment()
@@ -62,7 +62,7 @@ def test_tiers(monkeypatch, variable, text, training, inference):
         assert way(training=True) == inference
 
 
-def test_switched_off_nothing_is_launched(device, launches, monkeypatch):
+def test_kernels_off_launches_nothing(device, launches, monkeypatch):
     layer = dorajit.nn.DoRALinear(torch.nn.Linear(16, 8, device=device), 2)
     x = torch.randn(3, 16, device=device)
     launches()

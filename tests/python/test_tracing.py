@@ -30,14 +30,14 @@ def trained_layer(device, dropout=0.0):
 
 
 @pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
-def test_a_traced_norm_follows_its_arguments(device, mode):
+def test_traced_norm_depends_on_its_arguments(device, mode):
     graph = make_fx(lambda *of: dorajit.weight_norm(*of, SCALE), tracing_mode=mode)(*factors(device))
     given = factors(device)
     torch.testing.assert_close(graph(*given), dense_norm(*given))
     assert "dorajit.factored_norm.default" in [str(node.target) for node in graph.graph.nodes]
 
 
-def test_a_norm_under_functionalization(device):
+def test_norm_under_functionalization_matches_dense_norm(device):
     given = factors(device)
     found = torch.func.functionalize(lambda *of: dorajit.weight_norm(*of, SCALE))(*given)
     torch.testing.assert_close(found, dense_norm(*given))
@@ -45,7 +45,7 @@ def test_a_norm_under_functionalization(device):
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("stacked", [(0,), (1, 2), (0, 1, 2)])
-def test_norms_of_many_adapters_at_once(device, stacked):
+def test_vmap_over_adapters_gives_each_norm(device, stacked):
     many = [factors(device) for _ in range(3)]
     dims = tuple(0 if i in stacked else None for i in range(3))
     given = [torch.stack([one[i] for one in many]) if i in stacked else many[0][i] for i in range(3)]
@@ -56,7 +56,7 @@ def test_norms_of_many_adapters_at_once(device, stacked):
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
-def test_an_ensemble_of_adapters(device):
+def test_functional_ensemble_of_layers_matches_each_layer(device):
     layers = [trained_layer(device) for _ in range(3)]
     for layer in layers[1:]:
         layer.base_layer.load_state_dict(layers[0].base_layer.state_dict())
@@ -71,7 +71,7 @@ def test_an_ensemble_of_adapters(device):
     *((saved, dropout) for dropout in (0.0, 0.5) for saved in (
         "aten.zeros.default", "aten.slice.Tensor", "aten.mm.out", "aten.mm.default", "aten.add_.Tensor",
         "dorajit.factored_norm.default")), ("every", 0.0)])
-def test_selective_checkpointing_may_save_anything(device, saved, dropout):
+def test_selective_checkpointing_with_any_policy_has_right_gradients(device, saved, dropout):
     def policy(context, op, *args, **kwargs):
         return (CheckpointPolicy.MUST_SAVE if saved in ("every", str(op))
                 else CheckpointPolicy.PREFER_RECOMPUTE)
@@ -88,7 +88,7 @@ def test_selective_checkpointing_may_save_anything(device, saved, dropout):
         torch.testing.assert_close(one, other)
 
 
-def test_sliced_dropout_is_made_whole_where_it_is_watched(monkeypatch):
+def test_sliced_dropout_under_a_mode_is_not_sliced(monkeypatch):
     layer, x = trained_layer("cpu", 0.5), torch.randn(5, 40)
     monkeypatch.setattr("dorajit.layers.dropout.columns_at_once", lambda *_: 8)
     torch.manual_seed(3)
@@ -102,7 +102,7 @@ def test_sliced_dropout_is_made_whole_where_it_is_watched(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
-def test_a_layer_that_has_run_is_traced(device):
+def test_layer_can_be_traced_after_it_has_run(device):
     layer, x = trained_layer(device), torch.randn(5, 40, device=device)
     layer(x).sum().backward()
     traced = torch.jit.trace(layer, (x,))  # which traces twice and compares
@@ -111,7 +111,7 @@ def test_a_layer_that_has_run_is_traced(device):
 
 
 @pytest.mark.parametrize("function", ["fused_dora_compose_autograd", "fused_dora_compose_residual"])
-def test_a_compiled_function_keeps_its_tangents(function):
+def test_compiled_function_in_forward_mode_keeps_tangents(function):
     call = getattr(dorajit, function)
     lora, base, gain = torch.randn(4, 6), torch.randn(4, 6), torch.rand(6)
     def derivative(tangent):
@@ -125,7 +125,7 @@ def test_a_compiled_function_keeps_its_tangents(function):
 
 
 @pytest.mark.parametrize("function", ["fused_dora_compose_autograd", "fused_dora_compose_residual"])
-def test_a_compiled_function_heeds_the_switch_of_the_backward_pass(function, launches, without_switches,
+def test_compiled_function_obeys_the_switch_of_the_backward_pass(function, launches, without_switches,
                                                                    monkeypatch):
     monkeypatch.setenv("PEFT_DORA_FUSED_BACKWARD", "0")
     dorajit.invalidate_environment()
@@ -140,7 +140,7 @@ def test_a_compiled_function_heeds_the_switch_of_the_backward_pass(function, lau
 
 @pytest.mark.parametrize("function", ["fused_dora_compose", "fused_dora_forward_and_inner",
                                       "fused_dora_compose_residual"])
-def test_force_native_tells_of_transforms(function):
+def test_force_native_inside_transforms_raises(function):
     lora, base, gain = torch.randn(4, 6), torch.randn(4, 6), torch.rand(6)
     options = {"inplace": False} if function == "fused_dora_compose" else {}
     def call(one):
@@ -159,7 +159,7 @@ def test_force_native_tells_of_transforms(function):
     (lambda lora, base, gain: dorajit.fused_norm_assembly(gain, gain, gain, SCALE)[0], "norm_assembly"),
     (lambda lora, base, gain: dorajit.weight_norm(lora, base[:2], lora[:, :2], SCALE), "factored_norm"),
 ])
-def test_traces_before_autograd_have_the_operators(function, name):
+def test_pre_dispatch_traces_contain_operators(function, name):
     tensors = torch.randn(4, 6), torch.randn(4, 6), torch.rand(6)
     traced = make_fx(function, pre_dispatch=True)(*tensors)
     assert f"dorajit.{name}.default" in [str(node.target) for node in traced.graph.nodes]
@@ -167,7 +167,7 @@ def test_traces_before_autograd_have_the_operators(function, name):
     torch.testing.assert_close(traced(*others), function(*others))
 
 
-def test_a_function_compiled_in_forward_mode_runs_natively_outside_of_it(launches):
+def test_function_compiled_in_forward_mode_runs_natively_outside(launches):
     torch._dynamo.reset()
     function = torch.compile(lambda *of: dorajit.fused_dora_compose(*of, SCALE, inplace=False),
                              backend="aot_eager")

@@ -46,7 +46,7 @@ def fresh_compiler():
 @pytest.mark.parametrize("name, function", [
     *(("grad", one) for one in (compose, in_place, inner, backward, norm)),
     ("vmap", in_place), ("vmap", backward), ("jvp", compose)])
-def test_a_compiled_transform_gives_what_the_transform_gives(name, function):
+def test_compiled_transform_matches_eager_transform(name, function):
     tensors = operands((6, 8), "cpu", torch.bfloat16, torch.float32)
     transformed = TRANSFORMS[name](function)
     expected = transformed(*tensors)
@@ -54,7 +54,7 @@ def test_a_compiled_transform_gives_what_the_transform_gives(name, function):
     torch.testing.assert_close(compiled(*tensors), expected)
 
 
-def test_a_compiled_transform_as_the_first_call_of_a_process():
+def test_compiled_transform_works_as_first_call_of_a_process():
     assert processes.run("""
 def loss(lora): return dorajit.fused_dora_compose(lora, base, gain, 0.5, False).sum()
 compiled = torch.compile(torch.func.grad(loss), backend="aot_eager", fullgraph=True)
@@ -62,7 +62,7 @@ print(torch.equal(compiled(lora), (0.5 * gain).expand(4, 32)))
 """) == "True"
 
 
-def test_one_function_compiles_with_and_without_a_transform(launches):
+def test_function_compiles_with_and_without_transform(launches):
     tensors = operands((6, 8), "cpu")
     plain = torch.compile(compose, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(plain(*tensors), compose(*tensors))
@@ -100,7 +100,7 @@ def residual(lora, result, gain, scale):
     lambda f: func.hessian(lambda *of: f(*of).square().sum(), argnums=1),
 ], ids=["jvp", "jacfwd", "grad", "hessian"])
 @pytest.mark.parametrize("name", OPERATORS)
-def test_operators_themselves_go_through_transforms(name, transform, device):
+def test_operators_inside_transforms_match_functions(name, transform, device):
     through, plain = OPERATORS[name]
     operator = getattr(torch.ops.dorajit, name)
     tensors = [one.abs() + 0.5 for one in operands((3, 4), device, torch.float64, torch.float64)]
@@ -111,7 +111,7 @@ def test_operators_themselves_go_through_transforms(name, transform, device):
 
 
 @pytest.mark.parametrize("at", range(3))
-def test_an_operator_keeps_tangents(at, device, launches):
+def test_operator_in_forward_mode_keeps_tangents(at, device, launches):
     tensors = operands((6, 8), device)
     forward_ad = torch.autograd.forward_ad
     with forward_ad.dual_level():
@@ -128,7 +128,7 @@ def test_an_operator_keeps_tangents(at, device, launches):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_transforms_take_what_the_functions_take(compiled):
+def test_functions_inside_transforms_accept_the_same_arguments(compiled):
     lora, base, gain = operands((3, 4), "cpu")
     def loss(base, one):
         if compiled:
@@ -141,7 +141,7 @@ def test_transforms_take_what_the_functions_take(compiled):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_force_native_refuses_transforms(compiled):
+def test_force_native_inside_transform_raises(compiled):
     lora, base, gain = operands((3, 4), "cpu")
     function = (func.grad(lambda one: compose(one, base, gain)) if compiled else
                 func.grad(lambda one: torch.ops.dorajit.compose(one, base, gain, SCALE).sum()))

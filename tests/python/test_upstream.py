@@ -33,7 +33,7 @@ def upstream(folder, *arguments):
     return done
 
 
-def test_of_peft_pass_by_kernels(folder):
+def test_upstream_tests_pass_with_kernels(folder):
     done = upstream(folder, *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     told = next(line for line in done.stdout.splitlines() if line.startswith("dorajit: "))
@@ -41,13 +41,13 @@ def test_of_peft_pass_by_kernels(folder):
     assert int(ran) > 0 and rest.startswith(f"{ran} by kernels"), told
 
 
-def test_without_kernels_they_fail(folder, monkeypatch):
+def test_upstream_tests_fail_without_kernels(folder, monkeypatch):
     """So that passing says something."""
     monkeypatch.setenv("PEFT_DORA_FUSED", "0")
     done = upstream(folder, QUICK[0], "-k", "dora_params_have_gradients")
     assert done.returncode == 1 and "no kernel was launched" in done.stdout
 
 
-def test_what_cannot_be_had_is_no_failure(tmp_path):
+def test_unavailable_version_of_peft_raises(tmp_path):
     with pytest.raises(OSError, match="PEFT 0.0.0 cannot be fetched"):
         run.tests_of("0.0.0", tmp_path)

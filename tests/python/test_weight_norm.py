@@ -31,7 +31,7 @@ def call(given, magnitude, wanted, dtype=F32):
 @pytest.mark.parametrize("types", [(BF16, BF16, BF16), (BF16, F32, F32), (F16, F16, F16), (F32, BF16, F32),
                                    (F32, F32, F32)])
 @pytest.mark.parametrize("out, columns, rank", [(8, 16, 1), (33, 130, 7), (128, 256, 64)])
-def test_each_output_alone_and_with_the_others(device, out, columns, rank, types):
+def test_weight_norm_outputs_alone_equal_outputs_together(device, out, columns, rank, types):
     given = factors(out, columns, rank, types, device)
     norms, magnitude = exact(*given), torch.rand(out, device=device) + 0.5
     with force_native():
@@ -46,13 +46,13 @@ def test_each_output_alone_and_with_the_others(device, out, columns, rank, types
         assert torch.equal(one, other)
 
 
-def test_float64_is_computed_in_float64(device):
+def test_weight_norm_of_float64_is_computed_in_float64(device):
     given = factors(9, 33, 5, (F64, F64, F64), device)
     norm, = call(given, None, [True, False, False], F64)
     torch.testing.assert_close(norm, exact(*given), rtol=1e-14, atol=0)
 
 
-def test_what_is_left_of_two_large_terms_is_right(device):
+def test_weight_norm_of_nearly_cancelling_terms_is_accurate(device):
     weight = torch.randn(64, 256, device=device)
     b, a = torch.linalg.qr(weight)  # weight = b @ a, but for a thousandth of a thousandth
     norm, = torch.ops.dorajit.weight_norm(weight, a.contiguous(), b.contiguous(), None, -1.0,
@@ -61,7 +61,7 @@ def test_what_is_left_of_two_large_terms_is_right(device):
     torch.testing.assert_close(norm.double(), left, rtol=0, atol=2e-6 * weight.norm(dim=1).max().item())
 
 
-def test_the_expression_agrees_with_the_kernel(device):
+def test_weight_norm_expression_matches_kernel(device):
     import dorajit
     given = factors(40, 96, 12, (BF16, BF16, BF16), device)
     magnitude = torch.rand(40, device=device)
@@ -72,7 +72,7 @@ def test_the_expression_agrees_with_the_kernel(device):
         torch.testing.assert_close(one, other, rtol=3e-6, atol=0)
 
 
-def test_compiled_code_calls_it(device):
+def test_compiled_code_calls_weight_norm(device):
     given = factors(16, 64, 4, (F32, F32, F32), device)
     compiled = torch.compile(lambda *of: call(of, None, [True, False, False])[0], fullgraph=True,
                              backend="aot_eager")
@@ -81,7 +81,7 @@ def test_compiled_code_calls_it(device):
 
 @pytest.mark.parametrize("types", [(BF16, BF16, BF16), (F32, F32, F32)])
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_what_is_not_finite_stays_in_its_row(device, types, wrong):
+def test_non_finite_element_affects_only_its_row(device, types, wrong):
     given = factors(130, 700, 40, types, device)
     given[0][3, 699] = given[0][129, 0] = wrong
     given[2][70, 39] = wrong
@@ -92,7 +92,7 @@ def test_what_is_not_finite_stays_in_its_row(device, types, wrong):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("types", [(BF16, BF16, BF16), (BF16, F32, F32)])
 @pytest.mark.parametrize("out, columns, rank", [(200, 4096, 16), (1024, 1024, 384)])
-def test_a_graph_replays_it_over_new_values(out, columns, rank, types):
+def test_captured_weight_norm_is_replayed_with_new_values(out, columns, rank, types):
     given, others = factors(out, columns, rank, types, "cuda"), factors(out, columns, rank, types, "cuda")
     for one in others:
         one.mul_(2)
@@ -107,19 +107,19 @@ def test_a_graph_replays_it_over_new_values(out, columns, rank, types):
     assert all(map(torch.equal, found, expected))
 
 
-def test_a_gain_needs_its_magnitude(device):
+def test_weight_norm_gain_without_magnitude_raises(device):
     given = factors(16, 64, 4, (F32, F32, F32), device)
     with pytest.raises(errors.Error, match="`gain` is made of `magnitude`; pass it"), force_native():
         run.launch(WEIGHT_NORM, (*given, None), (None, None, F32, None), SCALE)
 
 
-def test_a_divisor_comes_with_its_gain(device):
+def test_weight_norm_divisor_without_gain_raises(device):
     given = factors(16, 64, 4, (F32, F32, F32), device)
     with pytest.raises(errors.Error, match="`divisor` comes with `gain`"), force_native():
         run.launch(WEIGHT_NORM, (*given, torch.rand(16, device=device)), (F32, None, None, F32), SCALE)
 
 
-def test_halves_are_divided_by_the_norm_rounded_to_them(device):
+def test_gain_of_16_bit_magnitude_divides_by_the_rounded_norm(device):
     given = factors(130, 64, 4, (BF16, BF16, BF16), device)
     given[0][7], given[2][7] = 0, 0
     magnitude = torch.rand(130, device=device).bfloat16()
@@ -128,18 +128,18 @@ def test_halves_are_divided_by_the_norm_rounded_to_them(device):
     assert torch.equal(gain, magnitude.float() / divisor)
 
 
-def test_factors_that_do_not_go_together_are_named(device):
+def test_weight_norm_with_mismatched_factors_raises(device):
     weight, a, b = factors(16, 64, 4, (F32, F32, F32), device)
     with pytest.raises(ValueError, match="`lora_B`"):
         call((weight, a, b[:, :3].contiguous()), None, [True, False, False])
 
 
-def test_the_results_are_constants_of_autograd(device):
+def test_weight_norm_results_are_constants_for_autograd(device):
     given = [one.requires_grad_() for one in factors(16, 64, 4, (F32, F32, F32), device)]
     assert not any(one.requires_grad for one in call(given, torch.rand(16, device=device), [True, True, True]))
 
 
-def test_a_gain_without_its_magnitude_is_refused_by_the_expression_too(device):
+def test_weight_norm_expression_without_magnitude_raises(device):
     import dorajit
     given = factors(16, 64, 4, (F32, F32, F32), device)
     with dorajit.disabled(), pytest.raises(ValueError, match="pass it"):

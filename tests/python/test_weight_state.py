@@ -24,7 +24,7 @@ def weights(device, wraps=frozen):
 
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_of_any_weight_changes_the_key(device, change, place):
+def test_changed_weight_changes_the_key(device, change, place):
     of = weights(device)
     before = weight_state.key(of, 0.5)
     assert before is not None and weight_state.key(of, 0.5) == before
@@ -32,14 +32,14 @@ def test_a_change_of_any_weight_changes_the_key(device, change, place):
     assert weight_state.key(of, 0.5) != before
 
 
-def test_another_scale_or_another_order_is_another_key(device):
+def test_changed_scale_or_order_changes_the_key(device):
     of = weights(device)
     assert weight_state.key(of, 0.5) != weight_state.key(of, 0.25)
     assert weight_state.key(of, 0.5) != weight_state.key(of[::-1], 0.5)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
-def test_weights_of_other_types_have_a_key(device, dtype):
+def test_weights_of_any_type_have_a_key(device, dtype):
     of = weights(device, wraps=lambda one: one.to(dtype))
     before = weight_state.key(of, 0.5)
     assert before is not None and weight_state.key(of, 0.5) == before
@@ -47,7 +47,7 @@ def test_weights_of_other_types_have_a_key(device, dtype):
     assert weight_state.key(of, 0.5) != before
 
 
-def test_classes_that_compute_as_tensors_do_have_a_key(device):
+def test_subclasses_without_own_dispatch_have_a_key(device):
     class Own(torch.nn.Parameter):
         pass
     of = weights(device, wraps=Own)
@@ -58,14 +58,14 @@ def test_classes_that_compute_as_tensors_do_have_a_key(device):
     assert weight_state.key(of, 0.5) != before
 
 
-def test_what_counts_no_writes_has_no_key(device):
+def test_tensors_without_version_have_no_key(device):
     with torch.inference_mode():
         of = weights(device, wraps=torch.clone)
     assert weight_state.key(of, 0.5) is None
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_streams_have_keys_of_their_own_and_captures_none():
+def test_streams_have_different_keys_and_captures_have_none():
     of = weights("cuda")
     before = weight_state.key(of, 0.5)
     with torch.cuda.stream(torch.cuda.Stream()):

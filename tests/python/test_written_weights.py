@@ -125,7 +125,7 @@ def layer_of(kind, rank, device):
 @pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("kind", ["linear", "conv", "embedding"])
 @pytest.mark.parametrize("way", WAYS)
-def test_the_output_is_that_of_a_fresh_layer(device, way, kind, rank):
+def test_output_after_a_write_equals_that_of_a_fresh_layer(device, way, kind, rank):
     if way == "numpy" and device != "cpu":
         pytest.skip("NumPy has no view of a GPU's memory")
     layer, x = layer_of(kind, rank, device)
@@ -147,7 +147,7 @@ def test_the_output_is_that_of_a_fresh_layer(device, way, kind, rank):
 
 @pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("way", WAYS)
-def test_the_output_of_peft_is_that_of_a_fresh_model(device, way, rank):
+def test_patched_output_after_a_write_equals_that_of_a_fresh_model(device, way, rank):
     peft = pytest.importorskip("peft")
     if way == "numpy" and device != "cpu":
         pytest.skip("NumPy has no view of a GPU's memory")
@@ -172,7 +172,7 @@ def test_the_output_of_peft_is_that_of_a_fresh_model(device, way, rank):
 @pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("kind", ["linear", "conv", "embedding"])
 @pytest.mark.parametrize("is_checkpointed", [False, True])
-def test_an_optimizer_of_8_bits_between_passes(device, kind, rank, is_checkpointed):
+def test_8_bit_optimizer_step_between_passes_recomputes_norms(device, kind, rank, is_checkpointed):
     optimizers = pytest.importorskip("bitsandbytes").optim
     layer, x = layer_of(kind, rank, device)
     for name, one in layer.named_parameters():

@@ -1,9 +1,9 @@
-"""Fused DoRA kernels, compiled and tuned for the device at hand.
+"""Fused DoRA kernels, compiled and tuned for the present device.
 
     import dorajit
     out = dorajit.fused_dora_compose(lora, base, gain, scale, inplace=False)
 
-The functions need PyTorch; everything else works without it. docs/python.md has the whole story.
+The operations and layers need PyTorch; everything else works without it. See docs/python.md.
 """
 
 from dorajit import _native, errors
@@ -37,7 +37,7 @@ _NEED_TORCH = __all__[_without_torch:]
 if _torch is None:
     del __all__[_without_torch:]
 else:
-    from dorajit import _torch_setup  # tells the extension of PyTorch, before anything is called
+    from dorajit import _torch_setup  # passes PyTorch's functions to the extension before the first call
     from dorajit import testing
     from dorajit.operations.dispatch import Dispatch
     from dorajit.operations.api import (FusedDoRAComposeFunction, compose_backward, explain_dispatch,
@@ -46,7 +46,7 @@ else:
     from dorajit.operations.residual import fused_dora_compose_residual
     from dorajit.operations.warmup import warmup
     from dorajit.norms.norm import weight_norm
-    from dorajit.layers import linear_operator  # registers what dora_linear is under torch.compile
+    from dorajit.layers import linear_operator  # registers the operators of dora_linear under torch.compile
     from dorajit.layers.linear import dora_linear
     from dorajit.norms.frozen import frozen_weights
     from dorajit.thresholds import (get_dora_forward_threshold_bytes, get_dora_forward_threshold_mb,

@@ -1,4 +1,4 @@
-"""Tells the extension of the PyTorch that is loaded; it is compiled without any."""
+"""Passes the loaded PyTorch's functions and types to the extension module, which is compiled without PyTorch."""
 
 import torch
 
@@ -6,7 +6,11 @@ from dorajit import _native, errors
 
 
 def configure(exchange_api):
-    """With DLPack's C exchange API, or None for what a PyTorch older than that has."""
+    """Configures the extension module.
+
+    Args:
+        exchange_api: the capsule of DLPack's C exchange API; None for a PyTorch that does not have it.
+    """
     _native.configure(
         dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
         byte_type=torch.uint8,

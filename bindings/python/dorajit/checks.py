@@ -1,4 +1,4 @@
-"""What may be passed to a function, whichever way it runs. Off the path of calls that succeed."""
+"""Checks of arguments, for all routes. Calls that a kernel serves do not come here."""
 
 import torch
 
@@ -9,7 +9,7 @@ def scale(function, value):
     """The scale as a float.
 
     Raises:
-        TypeError: for tensors, whose value would have to be waited for, and what is no number.
+        TypeError: the value is no number, or a tensor, which would have to be synchronized.
     """
     if isinstance(value, (torch.SymFloat, torch.SymInt)):
         return value
@@ -21,12 +21,12 @@ def scale(function, value):
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{function}: argument `scale` is no float: {error}") from None
+        raise TypeError(f"{function}: argument `scale` cannot be converted to a float: {error}") from None
 
 
 def tensors(function, **arguments):
-    """Raises TypeError naming the first argument that is no tensor of real or complex numbers, and
-    ValueError for one without memory."""
+    """Raises TypeError naming the first argument that is not a tensor of real or complex floating point
+    numbers, and ValueError naming the first whose memory was freed."""
     for name, tensor in arguments.items():
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"{function}: argument `{name}` is a {type(tensor).__name__}; pass a "
@@ -35,7 +35,7 @@ def tensors(function, **arguments):
             raise TypeError(f"{function}: argument `{name}` has elements of {tensor.dtype}; pass "
                             "floating point numbers")
         if tensor.is_nested and tensor.layout is torch.strided:
-            raise TypeError(f"{function}: argument `{name}` is a nested tensor of the strided layout, which has "
+            raise TypeError(f"{function}: argument `{name}` is a nested tensor with the strided layout, which has "
                             "no shape; make it with layout=torch.jagged")
         gone = freed(tensor)
         if gone:
@@ -43,8 +43,8 @@ def tensors(function, **arguments):
 
 
 def freed(tensor):
-    """What is wrong and what to do if the storage of an ordinary tensor was resized to nothing; None
-    otherwise."""
+    """A message with the remedy if the storage of a plain tensor was resized to zero bytes, as FSDP does;
+    None otherwise."""
     if (torch.compiler.is_compiling() or type(tensor) not in _PLAIN
             or tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided
             or not tensor.numel() or tensor._is_zerotensor()):
@@ -52,7 +52,7 @@ def freed(tensor):
     try:
         if tensor.untyped_storage().nbytes():
             return None
-    except RuntimeError:  # inside a transform of torch.func there is no storage to ask
+    except RuntimeError:  # inside a torch.func transform a tensor has no storage
         return None
     return (f"has shape {tuple(tensor.shape)} but its memory was freed, as FSDP does with weights "
             "between forward passes; use it in the module's forward, or inside "
@@ -60,7 +60,7 @@ def freed(tensor):
 
 
 def is_freed(tensor):
-    """The same of a plain tensor with elements, quickly: it has an address, and no memory there."""
+    """Whether the storage of a plain tensor with elements was resized to zero bytes; faster than freed()."""
     try:
         return not tensor.untyped_storage().nbytes() and tensor.numel() > 0
     except RuntimeError:
@@ -75,14 +75,15 @@ def writable(function, name, tensor):
 
 
 def not_frozen(function, name, tensor):
-    """Raises RuntimeError for an inference tensor that is to be written outside of inference mode."""
+    """Raises RuntimeError if the tensor is an inference tensor and inference mode is off, so that it may not be
+    written."""
     if tensor.is_inference() and not torch.is_inference_mode_enabled():
         raise RuntimeError(f"{function}: argument `{name}` is an inference tensor, which may not be written "
                            "in place outside of inference mode; pass a clone")
 
 
 def same_device(function, **arguments):
-    """Raises WrongDevice-like ValueError naming the first tensor that lies elsewhere."""
+    """Raises ValueError naming the first tensor that is on another device than the first argument."""
     (first, reference), *others = arguments.items()
     for name, tensor in others:
         if tensor.device != reference.device:
@@ -91,7 +92,7 @@ def same_device(function, **arguments):
 
 
 def same_shape(function, **arguments):
-    """Raises ValueError naming the first tensor of another shape."""
+    """Raises ValueError naming the first tensor of another shape than the first argument."""
     (first, reference), *others = arguments.items()
     for name, tensor in others:
         if tensor.shape != reference.shape:
@@ -100,7 +101,7 @@ def same_shape(function, **arguments):
 
 
 def broadcasts(function, name, tensor, over_name, over):
-    """Raises ValueError if the tensor, but for leading ones, is not broadcastable to another."""
+    """Raises ValueError if the tensor, leading dimensions of size 1 aside, cannot be broadcast to `over`."""
     shape, target = tuple(tensor.shape), tuple(over.shape)
     extra = max(len(shape) - len(target), 0)
     aligned = zip(reversed(shape), reversed(target))
@@ -111,7 +112,11 @@ def broadcasts(function, name, tensor, over_name, over):
 
 
 def operands(function, operation, inputs):
-    """What an operation demands of its inputs, None for those that are left out (dorajit.operations.table)."""
+    """Checks the inputs of an operation, None for those that are left out (dorajit.operations.table).
+
+    Raises:
+        TypeError, ValueError: naming the first wrong input.
+    """
     given = operation.given(inputs)
     tensors(function, **given)
     if not operation.has_channels:
@@ -135,8 +140,12 @@ def operands(function, operation, inputs):
 
 
 def agree(function, pairs):
-    """Raises ValueError for the first of the operands with their tensors that has another shape than one of
-    the same dimensions, or another size than one that shares a dimension."""
+    """Checks pairs of an operand and its tensor.
+
+    Raises:
+        ValueError: two operands with the same dimensions have different shapes, or two that share a dimension
+            have different sizes of it.
+    """
     alike = {}
     for operand, tensor in pairs:
         first_name, first = alike.setdefault(operand.dimensions, (operand.name, tensor))
@@ -153,7 +162,7 @@ def agree(function, pairs):
 
 
 def as_many(function, name, tensor, gain_name, gain):
-    """Raises ValueError for a tensor of another number of elements than the gain has."""
+    """Raises ValueError if the tensor does not have as many elements as the gain."""
     if tensor.numel() != gain.numel():
         raise ValueError(f"{function}: argument `{name}` has shape {tuple(tensor.shape)} but "
                          f"`{gain_name}` has {tuple(gain.shape)}; give both one element per channel")

@@ -1,7 +1,7 @@
-"""Switches: whether kernels are used at all, and how problems without a winner are tuned.
+"""Switches: whether kernels are used, and how problems without a winner are tuned.
 
-All of them hold for the whole process, as those of torch.backends do: the threads on which autograd
-runs backward passes see what the thread that called forward sees.
+All switches apply to the whole process, like those of torch.backends, because autograd runs backward passes
+on other threads than the one that called forward.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
 
 
 class _Override:
-    """What one context asks for: an object of its own, however alike another's."""
+    """The value of one context. Compared by identity, because contexts may have equal values."""
 
     def __init__(self, value, thread):
         self.value = value
@@ -26,13 +26,13 @@ class _Override:
 
 
 class _Switch:
-    """A setting of the process, which contexts override. Where contexts overlap, as those of threads do,
-    the one that was entered last and is not left holds. A forked process keeps those of the thread that
-    forked, which alone goes on in it. Thread-safe."""
+    """A setting of the process that contexts override. Where contexts of several threads overlap, the one that
+    was entered last and not yet left applies. A forked process keeps the contexts of the thread that forked,
+    the only thread that continues in it. Thread-safe."""
 
     def __init__(self, apply, value=None):
-        self._apply = apply     # called with what holds from then on
-        self._value = value     # what holds without contexts
+        self._apply = apply     # called with each new value
+        self._value = value     # the value outside of contexts
         self._overrides = []    # in the order of entering
         self._lock = fork_lock.make(threading.RLock)
         os.register_at_fork(after_in_child=self._forked)
@@ -92,7 +92,7 @@ def _flag(name, unset=True):
     if value in ("1", "true"):
         return True
     if value:
-        warnings.warn(f"environment variable {name} is {value!r}, which means nothing; set it to "
+        warnings.warn(f"environment variable {name} is {value!r}, which is not a valid value; set it to "
                       "1, true, 0 or false", RuntimeWarning, stacklevel=3)
     return unset
 
@@ -110,7 +110,7 @@ def disabled() -> AbstractContextManager[None]:
 def force_native() -> Iterator[None]:
     """Context in which a call that would run in plain PyTorch raises FallbackError instead.
 
-    For tests and for finding out why a model does not run natively. It also sets aside
+    For tests, and to find out why a model does not run natively. It overrides
     PEFT_DORA_FUSED=0 and PEFT_DORA_FUSED_BACKWARD=0.
     """
     with contextlib.ExitStack() as switches:
@@ -123,14 +123,14 @@ def tuning(policy: str) -> AbstractContextManager[None]:
     """Context with another policy for problems that have not been tuned.
 
     Args:
-        policy: "first_use": the first call of a problem tunes it; "off": nothing is tuned, winners
-            that are known are used; "environment": what DORAJIT_TUNE says.
+        policy: "first_use": the first call of a problem tunes it; "off": nothing is tuned, known winners
+            are used; "environment": the policy of DORAJIT_TUNE.
 
-    Each policy has an engine of its own, which reads the environment at its first call and loads kernels
-    for itself: what a CUDA graph will launch inside is to be warmed up inside.
+    Each policy has its own engine, which reads the environment at its first call and loads its own
+    kernels: warm up inside the context what a CUDA graph launches inside it.
 
     Raises:
-        ValueError: for another policy.
+        ValueError: the policy is none of these.
     """
     if not isinstance(policy, str) or policy not in _TUNE_POLICIES:
         raise ValueError(f"tuning: argument `policy` is {policy!r}; give one of "

@@ -4,11 +4,11 @@ from typing import Any
 
 
 class Error(RuntimeError):
-    """What the native library reports.
+    """An error that the native library reports.
 
     Attributes:
-        status: the number of the C interface's status (docs/errors.md).
-        log: all that a compiler said; empty but for CompileError.
+        status: the status code of the C interface (docs/errors.md).
+        log: the compiler's output; empty except for CompileError.
     """
 
     def __init__(self, message: str, status: int = 11, log: str = "") -> None:
@@ -21,15 +21,15 @@ class Error(RuntimeError):
 
 
 class InvalidArgumentError(Error, ValueError):
-    """An argument is wrong by itself: its shape, strides, memory, or what it overlaps."""
+    """An argument is invalid: its shape, its strides, its memory, or an overlap with another."""
 
 
 class UnsupportedError(Error, TypeError):
-    """An argument is well formed, but no kernel serves it."""
+    """The arguments are valid, but no kernel takes them."""
 
 
 class WrongDeviceError(Error, ValueError):
-    """Tensors lie on different devices."""
+    """Tensors are on different devices."""
 
 
 class NoDriverError(Error):
@@ -41,7 +41,7 @@ class NoCompilerError(Error):
 
 
 class CompileError(Error):
-    """A compiler refused a kernel; `log` has all that it said."""
+    """A compiler refused a kernel; `log` has the compiler's output."""
 
 
 class DriverError(Error):
@@ -57,7 +57,7 @@ class CaptureUnsafeError(Error):
 
 
 class CacheError(Error):
-    """A file that the call cannot do without cannot be read or written."""
+    """A file that the call needs cannot be read or written."""
 
 
 class InternalError(Error):
@@ -84,7 +84,7 @@ _BY_STATUS = {
 
 
 def needs_torch(what, cause):
-    """The ImportError for something that needs PyTorch, which `cause` kept from being imported."""
+    """The ImportError for a name that needs PyTorch; `cause` is the error of importing PyTorch."""
     if isinstance(cause, ModuleNotFoundError) and cause.name == "torch":
         return ImportError(f"{what} needs PyTorch, which is not installed here: pip install torch")
     return ImportError(f"{what} needs PyTorch, which cannot be imported here: {cause}")

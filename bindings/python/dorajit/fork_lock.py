@@ -1,12 +1,12 @@
-"""Locks for a process that may be forked."""
+"""Locks for processes that may be forked."""
 
 import os
 import threading
 
 
 def make(kind=threading.Lock):
-    """A lock, or a threading.RLock, that is open in a forked process: who held it may not be there."""
+    """A lock of this kind that is released in a forked process, where the thread that held it may not exist."""
     made = kind()
-    # What Python's own library does with its locks; there is no public way.
+    # The method that Python's standard library uses for its own locks; there is no public one.
     os.register_at_fork(after_in_child=made._at_fork_reinit)
     return made

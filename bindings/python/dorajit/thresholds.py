@@ -1,6 +1,7 @@
-"""How much memory the layers may spend on temporaries, and the switches' environment, read once.
+"""The memory that layers may use for temporaries.
 
-The variables are read at the first use and kept; `invalidate_environment()` forgets them.
+The environment variables are read at first use and cached; after `invalidate_environment()` they are read
+again.
 """
 
 import os
@@ -50,19 +51,19 @@ def _set(function, name, mb):
 
 
 def set_dora_norm_threshold_mb(mb: int) -> None:
-    """Sets PEFT_DORA_NORM_CHUNK_MB, what one weight norm may spend on temporaries.
+    """Sets PEFT_DORA_NORM_CHUNK_MB, the memory for temporaries of one weight norm.
 
     Args:
-        mb: a whole number of megabytes.
+        mb: a whole number of MB (2^20 bytes).
 
     Raises:
-        ValueError: for what is no whole number from 16 to 65536.
+        ValueError: `mb` is not a whole number from 16 to 65536.
     """
     _set("set_dora_norm_threshold_mb", _NORM, mb)
 
 
 def get_dora_norm_threshold_mb() -> int:
-    """What one weight norm may spend on temporaries, in MB; 256 unless set."""
+    """The memory for temporaries of one weight norm, in MB (2^20 bytes); 256 unless set."""
     return _get(_NORM)
 
 
@@ -72,19 +73,19 @@ def get_dora_norm_threshold_bytes() -> int:
 
 
 def set_dora_forward_threshold_mb(mb: int) -> None:
-    """Sets PEFT_DORA_FWD_CHUNK_MB, what the base result under dropout may take at a time.
+    """Sets PEFT_DORA_FWD_CHUNK_MB, the memory of one slice of the base result under dropout.
 
     Args:
-        mb: a whole number of megabytes.
+        mb: a whole number of MB (2^20 bytes).
 
     Raises:
-        ValueError: for what is no whole number from 16 to 65536.
+        ValueError: `mb` is not a whole number from 16 to 65536.
     """
     _set("set_dora_forward_threshold_mb", _FORWARD, mb)
 
 
 def get_dora_forward_threshold_mb() -> int:
-    """What the base result under dropout may take at a time, in MB; 256 unless set."""
+    """The memory of one slice of the base result under dropout, in MB (2^20 bytes); 256 unless set."""
     return _get(_FORWARD)
 
 
@@ -94,7 +95,7 @@ def get_dora_forward_threshold_bytes() -> int:
 
 
 def norm_bytes(chunk_mb):
-    """The budget of one norm: what the call says, else the threshold."""
+    """The budget of one norm in bytes: that of the call, else the threshold."""
     if chunk_mb is None:
         return get_dora_norm_threshold_bytes()
     if isinstance(chunk_mb, bool) or not isinstance(chunk_mb, int) or chunk_mb < 1:
@@ -104,7 +105,7 @@ def norm_bytes(chunk_mb):
 
 
 def invalidate_environment() -> None:
-    """Forgets PEFT_DORA_* as read so far, so that the next use reads them again."""
+    """Discards the cached values of PEFT_DORA_*, so that the next use reads the environment again."""
     with _lock:
         _read.clear()
     control.state.read_environment()

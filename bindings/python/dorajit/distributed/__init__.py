@@ -1,5 +1,4 @@
-"""Parameters that lie on several processes: DTensors, FSDP, DeepSpeed ZeRO; docs/sharding.md.
+"""Parameters sharded over several processes: DTensors, FSDP, DeepSpeed ZeRO; docs/sharding.md.
 
-Nothing here imports torch.distributed or DeepSpeed by itself: a process whose tensors are none of
-theirs does not pay for them.
+This package does not import torch.distributed or DeepSpeed unless the process uses them.
 """

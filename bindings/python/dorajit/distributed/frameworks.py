@@ -1,4 +1,4 @@
-"""What PyTorch and DeepSpeed have done to a tensor, told without importing either."""
+"""How FSDP, DTensor and DeepSpeed have sharded a tensor, determined without importing them."""
 
 import gc
 import sys
@@ -35,7 +35,7 @@ def _fsdp2():
 
 
 def _is_fsdp2_in_use():
-    """Whether fully_shard was called in this process: it derives a class for what it is given."""
+    """Whether fully_shard was called in this process: it derives a subclass for each module."""
     kind = _fsdp2()
     return kind is not None and bool(kind.__subclasses__())
 
@@ -47,33 +47,33 @@ def is_fsdp2_module(module):
 
 
 def _is_flattened(tensor):
-    """Whether the tensor is a parameter of FSDP1, or the view of its flat parameter."""
+    """Whether the tensor is a parameter of FSDP1, or a view of its flat parameter."""
     base = tensor._base
     return (getattr(tensor, "_fsdp_flattened", False)
             or base is not None and getattr(base, "_fsdp_flattened", False))
 
 
 def writes_unseen(*weights):
-    """Whether an engine may give one of the tensors other elements without PyTorch counting a change.
+    """Whether a framework may change elements of one of the tensors without incrementing its version.
 
-    FSDP gathers into the memory of the last time, and keeps the version of the tensor as it was.
-    Nothing tells which plain parameters belong to fully_shard, so where it is used it may be any.
+    FSDP gathers into the same memory again and keeps the tensor's version. Plain parameters do not
+    show whether they belong to fully_shard, so in a process that uses it any may.
     """
     return _is_fsdp2_in_use() or any(hasattr(one, "ds_id") or _is_flattened(one) for one in weights)
 
 
 def missing(tensor, least_dims=0):
-    """Why the elements of a tensor are not all here, and what to do; None if they are.
+    """A message with the remedy if this process does not have all elements of a tensor; None if it does.
 
     Args:
-        least_dims: how many dimensions it has when whole, at least; FSDP1 leaves one of it.
+        least_dims: the least number of dimensions of the whole tensor; FSDP1 leaves a shard with one.
     """
     if torch.compiler.is_compiling():
         return None
     status = getattr(getattr(tensor, "ds_status", None), "name", "AVAILABLE")
     if status != "AVAILABLE":
-        return (f"is a parameter of DeepSpeed ZeRO-3 whose parts are not gathered (it is {status} of "
-                f"shape {tuple(getattr(tensor, 'ds_shape', tensor.shape))}); use it inside "
+        return (f"is a parameter of DeepSpeed ZeRO-3 that is not gathered (its status is {status}, its shape "
+                f"{tuple(getattr(tensor, 'ds_shape', tensor.shape))}); use it inside "
                 "deepspeed.zero.GatheredParameters")
     if tensor.dim() < least_dims and _is_flattened(tensor):
         return (f"is the local part, of shape {tuple(tensor.shape)}, of a parameter of "
@@ -83,9 +83,9 @@ def missing(tensor, least_dims=0):
 
 
 def is_gathered_copy(tensor):
-    """Whether fully_shard has gathered the tensor and will throw it away, with what is written to it.
+    """Whether the tensor is a copy that fully_shard has gathered and will discard, so that writes to it are lost.
 
-    Slow: it asks who refers to the tensor.
+    Slow: it searches the objects that refer to the tensor.
     """
     if not _is_fsdp2_in_use():
         return False

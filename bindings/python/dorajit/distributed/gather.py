@@ -1,4 +1,4 @@
-"""Whole parameters for as long as a norm is taken, where FSDP1 or ZeRO-3 has taken them apart."""
+"""Gathers parameters that FSDP1 or ZeRO-3 has sharded, for the time in which a norm is computed."""
 
 import contextlib
 import sys
@@ -11,14 +11,14 @@ from dorajit.distributed import frameworks
 
 @contextlib.contextmanager
 def whole(*owners):
-    """Context in which the parameters of modules, or parameters themselves, are whole.
+    """Context in which the parameters of modules, or the given parameters, are gathered.
 
-    Those that are whole already stay as they are, and are not taken apart on leaving. Collective:
-    all ranks enter it in the same order. Inside, nothing may be written to them.
+    Parameters that are whole already stay so after the context. Collective:
+    all ranks must enter it in the same order. Parameters must not be written inside.
 
     Raises:
-        ValueError: after the gather some are not whole. With PEFT_DORA_ALLOW_PARTIAL_GATHER=1 only
-            those matter that are read, and reading them says so.
+        ValueError: some are not whole after the gather. With PEFT_DORA_ALLOW_PARTIAL_GATHER=1 this is not
+            checked here; reading a parameter that is not whole raises an error.
     """
     parts, units = [], []
     if _is_distributed():
@@ -36,20 +36,20 @@ def whole(*owners):
 
 
 def constant(module, name):
-    """A parameter of a frozen module as a whole plain tensor that outlives what it was gathered for.
+    """A parameter of a frozen module as a whole plain tensor that stays valid after the gather.
 
     Returns:
-        The parameter itself where it is whole; None if it is that.
+        The parameter itself if it is whole, else a copy; None if the parameter is None.
 
     Raises:
-        ValueError: it is trained and lies elsewhere, so that its gradient would be lost.
+        ValueError: the parameter is trained and sharded, so that its gradient would be lost.
     """
     found = getattr(module, name)
     if found is None:
         return None
     if found.requires_grad and torch.is_grad_enabled() and not _is_at_hand(module, found):
         raise ValueError(f"{type(module).__name__}: `{name}` is trained but sharded by itself, and its "
-                         "gradient would not be whole; freeze it (LoraConfig's bias=\"none\"), or let "
+                         "gradient would not be complete; freeze it (LoraConfig's bias=\"none\"), or let "
                          "FSDP or ZeRO-3 wrap the layers around it and not the base layer")
     with torch.no_grad():
         if frameworks.is_dtensor(found):
@@ -64,18 +64,18 @@ def constant(module, name):
 
 
 def _is_at_hand(module, parameter):
-    """Whether a parameter of the module is whole where it stands."""
+    """Whether a parameter of the module is whole without a gather."""
     is_unit = unwrapped(module) is not module and _is_sharded(module)
     return not is_unit and is_here(parameter, least_dims=0)
 
 
 def is_here(tensor, least_dims=2):
-    """Whether all elements of a parameter are here and plain."""
+    """Whether a parameter is a plain tensor with all of its elements in this process."""
     return not frameworks.is_dtensor(tensor) and frameworks.missing(tensor, least_dims) is None
 
 
 def unwrapped(module):
-    """The module that FullyShardedDataParallel wraps; any other as it is."""
+    """The module inside a FullyShardedDataParallel wrapper; any other module unchanged."""
     if torch.compiler.is_compiling():
         return module
     wrapper = frameworks.fsdp1()
@@ -83,18 +83,18 @@ def unwrapped(module):
 
 
 def require(function, name, tensor, least_dims=2):
-    """Raises ValueError naming a tensor whose elements are not all here."""
+    """Raises ValueError naming the tensor if this process does not have all of its elements."""
     missing = frameworks.missing(tensor, least_dims)
     if missing:
         raise ValueError(f"{function}: argument `{name}` {missing}")
 
 
 def require_writable(function, name, tensor):
-    """Raises ValueError naming a parameter that is not here, or whose copy here is thrown away."""
+    """Raises ValueError naming the parameter if it is not whole, or is a copy that will be discarded."""
     require(function, name, tensor)
     if frameworks.is_gathered_copy(tensor):
         raise ValueError(f"{function}: argument `{name}` is a copy that fully_shard has gathered for a "
-                         "forward pass and throws away; call reshard() of the sharded module before")
+                         "forward pass and will discard; call reshard() of the sharded module first")
 
 
 def _is_distributed():
@@ -129,7 +129,7 @@ def _gathered(parameters):
 
 
 def _sharded_units(owners):
-    """The modules wrapped by FSDP1 whose parameters are not whole now, from the outside in."""
+    """The FSDP1 modules whose parameters are not gathered now, outermost first."""
     wrapper = frameworks.fsdp1()
     if wrapper is None:
         return []

@@ -1,4 +1,4 @@
-"""Which rows and columns of a DTensor lie on this rank."""
+"""Which rows and columns of a DTensor this rank has."""
 
 from typing import NamedTuple
 
@@ -7,14 +7,14 @@ from torch.distributed.tensor import Replicate
 
 
 class Part(NamedTuple):
-    """The part of a weight that lies here.
+    """The local part of a weight.
 
     Attributes:
         rows: indices of the rows.
-        columns: dimension -> indices, for those dimensions but the first of which a part is here.
-        reduced: the dimensions of the mesh over which columns are split: partial sums by rows are
-            to be summed over them.
-        by_rows: placements for what has one element per row.
+        columns: dimension -> indices, for the sharded dimensions other than the first.
+        reduced: the dimensions of the mesh that split columns; partial sums per row
+            have to be reduced over them.
+        by_rows: placements of a tensor with one element per row.
     """
 
     rows: torch.Tensor
@@ -32,8 +32,8 @@ def of(function, name, tensor):
     """
     mesh, here = tensor.device_mesh, tensor.device_mesh.get_coordinate()
     if here is None:
-        raise ValueError(f"{function}: argument `{name}` is a DTensor over {mesh}, which this rank is "
-                         "not part of; call it on the ranks of the mesh only")
+        raise ValueError(f"{function}: argument `{name}` is a DTensor over {mesh}, which does not contain this "
+                         "rank; call it on the ranks of the mesh only")
     _check_order(function, name, tensor)
     kept = [torch.arange(size) for size in tensor.shape]
     reduced, by_rows = [], []
@@ -43,7 +43,7 @@ def of(function, name, tensor):
             continue
         if _kind(placement) not in ("Shard", "_StridedShard"):
             raise ValueError(f"{function}: argument `{name}` is a DTensor with the placement "
-                             f"{placement!r}, of which no norm can be taken by parts; redistribute it "
+                             f"{placement!r}, for which norms cannot be summed by parts; redistribute it "
                              "to Shard or Replicate placements")
         dim = placement.dim % tensor.dim()
         kept[dim] = _chunk(kept[dim], placement, mesh.size(mesh_dim), here[mesh_dim])
@@ -53,7 +53,7 @@ def of(function, name, tensor):
     found, expected = tensor.to_local().shape, tuple(map(len, kept))
     if tuple(found) != expected:
         raise ValueError(f"{function}: argument `{name}` is a DTensor with {tuple(found)} elements on "
-                         f"this rank, where {tensor.placements} over {mesh} give it {expected}; make "
+                         f"this rank, but {tensor.placements} over {mesh} give it {expected}; create "
                          "it with distribute_tensor or fully_shard")
     columns = {dim: kept[dim] for dim in range(1, tensor.dim()) if len(kept[dim]) < tensor.shape[dim]}
     return Part(kept[0], columns, tuple(reduced), tuple(by_rows))
@@ -64,7 +64,7 @@ def _kind(placement):
 
 
 def _check_order(function, name, tensor):
-    """Refuses what was sharded over the mesh in another order than that of its dimensions."""
+    """Raises ValueError if the tensor was sharded in another order than that of the mesh's dimensions."""
     spec = tensor._spec
     order = getattr(spec, "shard_order", None)
     if order is not None and order != type(spec).compute_default_shard_order(spec.placements):
@@ -73,7 +73,7 @@ def _check_order(function, name, tensor):
 
 
 def _chunk(indices, placement, chunks, here):
-    """The indices that the placement gives to one coordinate, of those before it."""
+    """The part of `indices` that the placement gives to one coordinate of the mesh dimension."""
     if _kind(placement) == "_StridedShard":
         within = type(placement)(0, split_factor=placement.split_factor)
         return within._split_tensor(indices, chunks, with_padding=False)[0][here]
@@ -82,14 +82,14 @@ def _chunk(indices, placement, chunks, here):
 
 
 def select(tensor, dim, indices):
-    """The slices of a whole tensor at these indices; a view if they are in a row."""
+    """The slices of a whole tensor at these indices; a view if the indices are consecutive."""
     if not len(indices) or int(indices[-1]) - int(indices[0]) + 1 == len(indices):
         return tensor.narrow(dim, int(indices[0]) if len(indices) else 0, len(indices))
     return tensor.index_select(dim, indices.to(tensor.device))
 
 
 def wanted(weight, rows):
-    """The placements of a factor that match the weight's: those of its rows or of its columns."""
+    """The placements of a factor that match the weight's, for its rows or for its columns."""
     def is_wanted(placement):
         return _kind(placement) != "Replicate" and (placement.dim % weight.dim() == 0) == rows
     return tuple(one if is_wanted(one) else Replicate() for one in weight.placements)

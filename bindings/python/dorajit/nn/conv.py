@@ -12,7 +12,7 @@ from dorajit.distributed import gather
 
 
 class _DoRAConv(layer.DoRALayer):
-    """As DoRALinear, over channels; lora_A is a convolution like the base layer, lora_B one of 1."""
+    """As DoRALinear, per channel; lora_A is a convolution like the base layer, lora_B a 1x1 convolution."""
 
     _base_type: type
 
@@ -23,7 +23,7 @@ class _DoRAConv(layer.DoRALayer):
             raise TypeError(f"{name}: argument `base_layer` is a {type(base_layer).__name__}; pass a "
                             f"torch.nn.{wanted.__name__}")
         if base_layer.groups != 1:
-            raise ValueError(f"{name}: argument `base_layer` has {base_layer.groups} groups; one is "
+            raise ValueError(f"{name}: argument `base_layer` has {base_layer.groups} groups; only one group is "
                              "supported")
         super().__init__(base_layer, rank, alpha, dropout, use_rslora)
         like = {"device": base_layer.weight.device, "dtype": dtype or base_layer.weight.dtype,
@@ -50,7 +50,7 @@ class _DoRAConv(layer.DoRALayer):
         if self.merged:
             return result
         if result.dim() != base.weight.dim():
-            raise layer.shape_error(self, "x", x.shape, "give it a dimension for the batch")
+            raise layer.shape_error(self, "x", x.shape, "give it a batch dimension")
         given = x.to(self.lora_A.weight.dtype)
         if not self._drops:
             lora = self.lora_B(self.lora_A(given))
@@ -59,7 +59,7 @@ class _DoRAConv(layer.DoRALayer):
         given = self.lora_dropout(given)
         if gather.is_here(base.weight):
             plain = base._conv_forward(given, base.weight.to(given.dtype), None)
-        else:  # the module knows how to have its weight here
+        else:  # the module's own forward gathers its weight
             plain = self._without_bias(base(given.to(x.dtype)), result.dim() - 2)
         lora = self.lora_B(self.lora_A(given))
         delta = tiers.delta(lora, plain, self.gain(), self.scaling, tiers.is_fresh(self.lora_B))

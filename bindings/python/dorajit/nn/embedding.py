@@ -11,10 +11,10 @@ from dorajit.nn import layer
 
 
 class DoRAEmbedding(layer.DoRALayer):
-    """base_layer(x) + (g - 1) * base + g * s * (A of the tokens) B, one gain per embedding dimension.
+    """base_layer(x) + (g - 1) * base + g * s * A[:, x]^T B^T, with one gain per embedding dimension.
 
-    The parameters lora_embedding_A [rank, num_embeddings] and lora_embedding_B [embedding_dim, rank]
-    are PEFT's.
+    The parameters are those of PEFT: lora_embedding_A [rank, num_embeddings] and lora_embedding_B
+    [embedding_dim, rank].
     """
 
     def __init__(self, base_layer: nn.Embedding, rank: int, alpha: float = 1.0, *,
@@ -24,7 +24,7 @@ class DoRAEmbedding(layer.DoRALayer):
                             "pass a torch.nn.Embedding")
         if base_layer.max_norm is not None:
             raise ValueError("DoRAEmbedding: argument `base_layer` has a max_norm, which changes the "
-                             "frozen weight in forward passes; give one without")
+                             "frozen weight in forward passes; pass an embedding without max_norm")
         super().__init__(base_layer, rank, alpha, 0.0, use_rslora)
         like = {"device": base_layer.weight.device, "dtype": dtype or base_layer.weight.dtype}
         self.lora_embedding_A = nn.Parameter(torch.zeros(rank, base_layer.num_embeddings, **like))

@@ -1,4 +1,4 @@
-"""What the layers have in common: parameters and their names, gain, merging."""
+"""The common base class of the layers: parameters and their names, gain, merging."""
 
 import math
 
@@ -12,16 +12,17 @@ from dorajit.distributed import frameworks, gather
 
 
 class DoRALayer(nn.Module):
-    """A frozen base layer, W, with m / ||W + s B A|| as gain over W + s B A.
+    """A frozen base layer with weight W and a DoRA adapter: g * (W + s B A), with the gain g = m / ||W + s B A||
+    per row (arXiv:2603.22276, appendix A).
 
-    Parameters have the names that they have in PEFT's checkpoints: lora_A.weight, lora_B.weight and
-    lora_magnitude_vector next to base_layer.*. Names with an adapter in them, as a PEFT model's own
-    state dict has them, are understood when loading.
+    Parameters have the names of PEFT's checkpoints: lora_A.weight, lora_B.weight and
+    lora_magnitude_vector next to base_layer.*. Names that contain an adapter name, as in the state dict of a
+    PEFT model, are accepted when loading.
 
     Attributes:
-        base_layer: the layer that was given, frozen.
+        base_layer: the given layer, frozen.
         scaling: s.
-        merged: whether the adapter is in the base layer's weight now.
+        merged: whether the base layer's weight contains the adapter now.
     """
 
     def __init__(self, base_layer: nn.Module, rank: int, alpha: float, dropout: float,
@@ -38,7 +39,7 @@ class DoRALayer(nn.Module):
                             "dorajit.patch_peft()")
         if frameworks.is_dtensor(base_layer.weight):
             raise ValueError(f"{name}: the weight of argument `base_layer` is a DTensor, and new factors "
-                             "would differ between ranks; make the layer first, then call fully_shard "
+                             "would differ between ranks; create the layer first, then call fully_shard, "
                              "or distribute_tensor for its parameters")
         self.base_layer = base_layer.requires_grad_(False)
         self.rank, self.alpha = rank, alpha
@@ -48,7 +49,7 @@ class DoRALayer(nn.Module):
         self._kept_weight = None
 
     def _init_magnitude(self):
-        """The norms of the rows, so that the gain is exactly 1 while B A is 0; at least float32."""
+        """Sets the magnitude to the row norms, so that the gain is exactly 1 while B A is 0; float32 or float64."""
         norms = self.weight_norm()
         self.lora_magnitude_vector = nn.Parameter(norms.reshape(self._magnitude_shape(norms.numel())))
 
@@ -60,17 +61,17 @@ class DoRALayer(nn.Module):
         return self.base_layer.weight, self.lora_A.weight, self.lora_B.weight
 
     def _to_weight(self, rows):
-        """Rows as _factors has them, laid out as the weight is, but for their shape."""
+        """A matrix in the orientation of _factors() -> in the orientation of the weight."""
         return rows
 
     def weight_norm(self) -> Tensor:
-        """||W + s B A|| by rows, a constant for autograd. Collective where W lies on several ranks."""
+        """||W + s B A|| per row, a constant for autograd. Collective if W is sharded."""
         with gather.whole(self):
             weight, a, b = self._factors()
             return norm.weight_norm(weight, a, b, self.scaling)
 
     def gain(self) -> Tensor:
-        """magnitude / norm, differentiable for the magnitude."""
+        """magnitude / norm, differentiable with respect to the magnitude."""
         with gather.whole(self):
             weight, a, b = operands = self._factors()
             factors = norm.factors_of_layer(weight, a, b)
@@ -79,12 +80,12 @@ class DoRALayer(nn.Module):
             return gain.gain(self.lora_magnitude_vector, norms)
 
     def _bias(self, result):
-        """The base layer's bias as it goes with a base result, or None."""
+        """The base layer's bias in a form that can be combined with the base result, or None."""
         base = self.base_layer
         return base.bias if frameworks.is_dtensor(result) else gather.constant(base, "bias")
 
     def _without_bias(self, result, dims_after):
-        """A base result less the base layer's bias, whose channels have so many dimensions after."""
+        """A base result minus the base layer's bias; `dims_after` dimensions follow that of the channels."""
         bias = self._bias(result)
         if bias is None:
             return result
@@ -96,21 +97,21 @@ class DoRALayer(nn.Module):
 
     @torch.no_grad()
     def merge(self, keep: bool = True) -> None:
-        """Puts gain * (W + s B A) in the place of W.
+        """Replaces W by gain * (W + s B A).
 
         Args:
-            keep: keep W in the host's memory, for unmerge() to put back to the bit.
+            keep: keep a copy of W in host memory, so that unmerge() restores it to the bit.
 
-        Of a weight that is a DTensor each rank merges its part. Parameters of FSDP1 and ZeRO-3 are
-        to be gathered by the caller, in a context that writes them back.
+        If the weight is a DTensor each rank merges its part. The caller has to gather parameters of FSDP1 and
+        ZeRO-3, in a context that writes them back.
 
         Raises:
-            RuntimeError: it is merged already.
+            RuntimeError: the adapter is merged already.
             ValueError: the merged weight would not be finite, W is not gathered, or W is computed
                 from other parameters (parametrizations, pruning).
         """
         if self.merged:
-            raise RuntimeError(f"{type(self).__name__}.merge: the adapter is merged already")
+            raise RuntimeError(f"{type(self).__name__}.merge: the adapter is merged already; call unmerge() first")
         weight = self.base_layer.weight
         merging.require_stored(type(self).__name__ + ".merge", self.base_layer)
         gather.require_writable(type(self).__name__ + ".merge", "base_layer.weight", weight)
@@ -125,13 +126,13 @@ class DoRALayer(nn.Module):
 
     @torch.no_grad()
     def unmerge(self) -> None:
-        """Puts W back.
+        """Restores W.
 
         Raises:
-            RuntimeError: it is not merged, or was so with keep=False.
+            RuntimeError: the adapter is not merged, or was merged with keep=False.
         """
         if not self.merged:
-            raise RuntimeError(f"{type(self).__name__}.unmerge: the adapter is not merged")
+            raise RuntimeError(f"{type(self).__name__}.unmerge: the adapter is not merged; call merge() first")
         if self._kept_weight is None:
             raise RuntimeError(f"{type(self).__name__}.unmerge: the base weight was not kept; merge "
                                "with keep=True")
@@ -160,6 +161,6 @@ class DoRALayer(nn.Module):
 
 
 def shape_error(layer, name, given, wanted):
-    """The error for an input that the layer cannot take."""
+    """The ValueError for an input that the layer cannot take."""
     return ValueError(f"{type(layer).__name__}: argument `{name}` has shape {tuple(given)}; {wanted}")
 

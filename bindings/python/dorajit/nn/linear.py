@@ -15,20 +15,24 @@ from dorajit.distributed import gather
 class DoRALinear(layer.DoRALayer):
     """base_layer(x) + delta, delta = (g - 1) * (base without bias) + g * s * B A x.
 
-    With active dropout the low-rank and the base result inside delta are those of the dropped-out
-    input, as in PEFT.
+    With active dropout, delta uses the low-rank result and the base result of the dropped-out input, as in PEFT.
     """
 
     def __init__(self, base_layer: nn.Linear, rank: int, alpha: float = 1.0, *, dropout: float = 0.0,
                  use_rslora: bool = False, dtype: Optional[torch.dtype] = None):
-        """A new adapter, which changes nothing before it is trained.
+        """A new adapter, which does not change the output until it is trained.
 
         Args:
-            base_layer: is kept, and frozen.
-            rank, alpha: of B A, and s * rank (s * sqrt(rank) with use_rslora).
-            dropout: on the adapter's input.
-            dtype: of lora_A and lora_B; the base weight's if None. The magnitude is float32, or
-                float64 if that is.
+            base_layer: the base layer; it is frozen.
+            rank: the rank of B A, 1 or more.
+            alpha: s = alpha / rank, or alpha / sqrt(rank) with use_rslora.
+            dropout: the probability of dropout on the adapter's input, 0 <= dropout < 1.
+            dtype: the element type of lora_A and lora_B; None for that of the base weight. The magnitude is
+                float32, or float64 if the base weight is.
+
+        Raises:
+            TypeError: base_layer is not a torch.nn.Linear, or its weight is not floating point.
+            ValueError: rank or dropout is out of range, or the base weight is a DTensor.
         """
         if not isinstance(base_layer, nn.Linear):
             raise TypeError(f"DoRALinear: argument `base_layer` is a {type(base_layer).__name__}; pass "
@@ -65,7 +69,7 @@ class DoRALinear(layer.DoRALayer):
         return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result)).to(result.dtype)
 
     def _at_once(self, x):
-        """The output as one node or operator; None for what is to be composed of the calls of modules."""
+        """The output as one node or operator; None if the layer has to run as separate module calls."""
         if self._drops:
             return None
         found = plain_linear.parameters(self.base_layer, self.lora_A, self.lora_B)
@@ -78,11 +82,11 @@ class DoRALinear(layer.DoRALayer):
         return linear.at_once(self, x, weight, a, b, magnitude, self.scaling, bias)
 
     def _delta(self, dropped, dtype):
-        """What is added to the base result, over the dropped-out input."""
+        """The term that is added to the base result, computed from the dropped-out input."""
         gain = self.gain()
         lora, fresh = self.lora_B(self.lora_A(dropped)), tiers.is_fresh(self.lora_B)
         if gather.is_here(self.base_layer.weight):
             return sliced.delta(dropped, self.base_layer.weight, lora, gain, self.scaling, fresh)
-        # The module knows how to have its weight here, also in the backward pass.
+        # The module's own forward gathers its weight, also for the backward pass.
         base = self._without_bias(self.base_layer(dropped.to(dtype)).to(lora.dtype), 0)
         return tiers.delta(lora, base, gain, self.scaling, fresh)

@@ -1,4 +1,4 @@
-"""gain * (W + s B A), dense, for the part of W that lies here."""
+"""The dense matrix gain * (W + s B A), for the local part of W."""
 
 import torch
 
@@ -9,11 +9,11 @@ _ROWS_AT_ONCE = 1024
 
 
 def merged(weight, a, b, gain, scaling):
-    """The merged rows of a weight, as a matrix of its type.
+    """The merged rows of a weight, as a matrix of its element type.
 
     Args:
-        weight, a, b, gain: as the norm takes them. Of a weight that is a DTensor, the result is that
-            of its local part.
+        weight, a, b, gain: as for the norm. If the weight is a DTensor, the result is for its local part.
+        scaling: s.
     """
     if frameworks.is_dtensor(weight):
         from dorajit.norms import dtensor_norm
@@ -32,7 +32,7 @@ def merged(weight, a, b, gain, scaling):
 
 
 def require_stored(function, base_layer):
-    """Raises ValueError for a weight that is made anew for each pass, which merging would not last."""
+    """Raises ValueError if the weight is recomputed for each pass, so that a merged weight would be overwritten."""
     names = dict(base_layer.named_parameters(recurse=False))
     is_made_of_others = "weight" not in names and any(name.startswith("weight_") for name in names)
     if is_made_of_others or torch.nn.utils.parametrize.is_parametrized(base_layer, "weight"):
@@ -42,7 +42,7 @@ def require_stored(function, base_layer):
 
 
 def is_finite(rows, weight):
-    """Whether all elements are so, on all ranks over which the weight lies."""
+    """Whether all elements are finite, on all ranks that share the weight."""
     found = torch.isfinite(rows).all()
     if not frameworks.is_dtensor(weight):
         return bool(found)
@@ -53,7 +53,7 @@ def is_finite(rows, weight):
 
 
 def local(weight):
-    """The memory of the weight, or of its part here, to be written to."""
+    """A writable view of the weight, or of its local part."""
     if not frameworks.is_dtensor(weight):
         return weight.detach()
     from dorajit.norms import dtensor_norm

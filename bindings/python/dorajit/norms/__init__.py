@@ -1,1 +1,1 @@
-"""Row norms of weights, and the gains that are made of them."""
+"""Row norms of weights, and the gains computed from them."""

@@ -1,7 +1,7 @@
-"""The weight norm of DTensors: each rank sums over its own part, and sums are summed over the mesh.
+"""The weight norm of DTensors: each rank sums its own part, and an all-reduce adds the sums.
 
-The square of a norm is a sum over columns, so the squares of parts of the columns add up to it. Only they, one
-number per row, and the low-rank factors travel.
+The square of a norm is a sum over columns, so it is the sum of the squares of parts of the columns. Only these, one
+number per row, and the low-rank factors are communicated.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from dorajit.distributed import frameworks, part
 
 
 class Operands(NamedTuple):
-    """What of a weight and its factors meets on this rank, as plain tensors."""
+    """The local part of a weight and the matching parts of its factors, as plain tensors."""
 
     weight: Tensor
     lora_A: Tensor
@@ -28,8 +28,9 @@ def weight_norm(weight, lora_A, lora_B, scale, budget):
     """norm.weight_norm where an argument is a DTensor. A collective call over the weight's mesh.
 
     Args:
-        as those of norm.weight_norm, checked. A factor that is no DTensor is the whole factor, and
-        the same on each rank.
+        weight, lora_A, lora_B, scale: as for norm.weight_norm, already checked. A factor that is no DTensor
+            is whole, and the same on each rank.
+        budget: bytes of temporaries.
 
     Returns:
         [out]: a DTensor over the weight's mesh, sharded as the rows of the weight are; a plain tensor
@@ -42,7 +43,8 @@ def weight_norm(weight, lora_A, lora_B, scale, budget):
         *here, place = operands(weight, lora_A, lora_B, needs_factors=scale != 0)
         call = *norm.matrices(*here), scale, budget, dtype
         if place.reduced:
-            # One vector, however each rank made its own: a part of the columns may be such as no kernel takes.
+            # One all-reduce on every rank: whether a kernel runs may differ between ranks, as no kernel takes some
+            # parts of the columns.
             norms = norm.squares(*call)
             sum_over(norms, weight.device_mesh, place.reduced)
             norms.clamp_min_(0).sqrt_()
@@ -53,7 +55,7 @@ def weight_norm(weight, lora_A, lora_B, scale, budget):
 
 
 def operands(weight, lora_A, lora_B, needs_factors=True):
-    """The local part of a weight, with the columns of A and the rows of B that belong to it."""
+    """The local part of a weight, with the matching columns of A and rows of B."""
     here = part.of("weight_norm", "weight", weight)
     matrix = local(weight)
     if not needs_factors:
@@ -70,7 +72,7 @@ def operands(weight, lora_A, lora_B, needs_factors=True):
 
 
 def local(tensor):
-    """The elements of a DTensor that lie here; a plain tensor as it is."""
+    """The local part of a DTensor; a plain tensor unchanged."""
     if not frameworks.is_dtensor(tensor):
         return tensor
     with torch.no_grad():
@@ -85,7 +87,7 @@ def sum_over(tensor, mesh, mesh_dims):
 
 
 def _aligned(factor, weight, rows):
-    """The local part of a factor that is laid out as the weight is, or None."""
+    """The local part of a factor whose placements match the weight's, or None."""
     if not frameworks.is_dtensor(factor) or factor.device_mesh != weight.device_mesh:
         return None
     return local(factor) if factor.placements == part.wanted(weight, rows) else None

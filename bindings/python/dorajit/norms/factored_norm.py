@@ -1,10 +1,10 @@
-"""Algorithm 1 of arXiv:2603.22276 for the norms of the rows of W + s B A: the reference, and what runs where
-the kernel does not serve (dorajit.norms.norm_kernel).
+"""Algorithm 1 of arXiv:2603.22276 for the norms of the rows of W + s B A. It is the reference, and runs where
+the kernel is not used (dorajit.norms.norm_kernel).
 
     ||W + s B A||^2 = ||W||^2 + 2 s <W, B A> + s^2 ||B A||^2,   each by rows
     <W, B A> = (B * U) 1 with U = W A^T,    ||B A||^2 = (B G * B) 1 with G = A A^T
 
-B A is never in memory. Temporaries stay under a budget: rows and columns are worked on in chunks.
+B A is never in memory. Temporaries stay under a budget: rows and columns are processed in chunks.
 """
 
 from typing import NamedTuple
@@ -21,30 +21,31 @@ _norm_assembly = operations["norm_assembly"]
 
 
 def norms(matrix, a, b, scale, budget, dtype):
-    """The norms of the rows of matrix + scale * b @ a, which are plain matrices."""
+    """The norms of the rows of matrix + scale * b @ a; all three are plain matrices."""
     with precision.full(matrix.device.type):
         return run.outputs(_norm_assembly, sums(matrix, a, b, scale, budget, dtype), (scale,))[0]
 
 
 def squares(matrix, a, b, scale, budget, dtype):
-    """Their squares, which rounding may leave below 0."""
+    """The squares of these norms; rounding may make them negative."""
     with precision.full(matrix.device.type):
         square, cross, ba = sums(matrix, a, b, scale, budget, dtype)
         return square.add_(cross, alpha=2 * scale).add_(ba, alpha=scale * scale)
 
 
 class Chunks(NamedTuple):
-    """How much of the weight is in work at a time."""
+    """How many rows and columns of the weight are processed at a time."""
 
     rows: int
     columns: int
 
 
 def chunks(out, columns, budget, cost):
-    """As many rows, then columns at a time as the budget allows.
+    """The Chunks that the budget allows: as many rows as possible, then as many columns.
 
     Args:
-        cost: (rows, columns at a time) -> bytes of all temporaries then.
+        budget: bytes.
+        cost: (rows, columns) of a chunk -> bytes of all temporaries.
     """
     rows = out
     while rows > _ALIGNED and cost(rows, min(columns, _ALIGNED)) > budget:
@@ -78,17 +79,17 @@ def _bytes_of_gram(a, dtype):
 
 
 def _pieces(a, dtype, budget):
-    """Temporaries of the size of A A^T that a sixteenth of the budget holds, if there is use for them."""
+    """How many temporaries of the size of A A^T fit in a sixteenth of the budget; 1 on a CPU, which needs no more."""
     if not a.is_cuda:
         return 1
     return max(1, min(_MOST_PIECES, budget // 16 // max(_bytes_of_gram(a, dtype), 1)))
 
 
 def sums(matrix, a, b, scale, budget, dtype):
-    """The three terms of the norm's square, by rows: ||W||^2, <W, B A>, ||B A||^2.
+    """The three terms of the norm's square, per row: ||W||^2, <W, B A>, ||B A||^2.
 
     Returns:
-        Three tensors of that type, of one element per row.
+        Three tensors of type `dtype` with one element per row.
     """
     out, columns = matrix.shape
     squares = norm_kernel.norms(matrix, a, b, 0.0, budget, dtype, squared=True)
@@ -108,7 +109,8 @@ def sums(matrix, a, b, scale, budget, dtype):
 
 
 def _parts(tensor, size, dim):
-    """So many rows or columns at a time. The operations on them are few, and count, on small weights."""
+    """The tensor in parts of `size` rows or columns. On small weights the number of operations determines the time,
+    so a single part is not split."""
     return (tensor,) if tensor.shape[dim] <= size else tensor.split(size, dim)
 
 
@@ -118,14 +120,14 @@ def _squares(matrix, dtype, size):
         block, into = matrix[row:row + size.rows], sums[row:row + size.rows]
         for column in range(0, matrix.shape[1], size.columns):
             part = block[:, column:column + size.columns]
-            # One temporary: the copy in the wide type is squared in place.
+            # Only one temporary: a copy in the wide type is squared in place.
             part = part.to(dtype).square_() if part.dtype != dtype else part.square()
             into += part.sum(dim=1)
     return sums
 
 
 def _low_rank_terms(matrix, b, cross, ba, a, gram, dtype, columns, mixed):
-    """Writes <W, B A> and ||B A||^2 of some rows."""
+    """Writes <W, B A> and ||B A||^2 of some rows into cross and ba."""
     b = b.to(dtype)
     u = _product(matrix, a, dtype, columns, mixed)
     torch.sum(u.mul_(b), dim=1, out=cross)
@@ -133,7 +135,7 @@ def _low_rank_terms(matrix, b, cross, ba, a, gram, dtype, columns, mixed):
 
 
 def _gram(a, dtype, columns, pieces, mixed):
-    """a @ a.T in the type of sums, which are taken side by side in so many pieces."""
+    """a @ a.T in the type of sums. The columns are cut into `pieces`, whose products run in parallel."""
     gram = None
     for part in _parts(a, columns, 1):
         if mixed and part.dtype != dtype:
@@ -147,7 +149,7 @@ def _gram(a, dtype, columns, pieces, mixed):
 def _gram_in_pieces(a, pieces):
     if pieces <= 1:
         return _multiplied(a, a.T)
-    # So few numbers, of so long sums, would leave most of a GPU idle.
+    # One product has few results, each a long sum, and would leave most of a GPU idle.
     split = a.shape[1] // pieces
     batch = a[:, :split * pieces].unflatten(1, (pieces, split)).transpose(0, 1)
     gram, rest = torch.bmm(batch, batch.transpose(1, 2)).sum(0), a[:, split * pieces:]
@@ -169,5 +171,5 @@ def _product(block, a, dtype, columns, mixed):
 
 
 def _multiplied(left, right):
-    """left @ right, to be written to: selective checkpointing may keep what torch.mm itself returns."""
+    """left @ right in a tensor that may be overwritten: selective checkpointing may save the result of torch.mm."""
     return torch.mm(left, right, out=left.new_empty(left.shape[0], right.shape[1]))

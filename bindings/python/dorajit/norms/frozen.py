@@ -1,4 +1,4 @@
-"""Scopes in which nobody writes weights, so that layers keep what they make of them alone: norms and gains."""
+"""Scopes in which weights are not written, so that layers can cache norms and gains."""
 
 import contextlib
 import weakref
@@ -14,41 +14,41 @@ _scopes = weakref.WeakKeyDictionary()  # layer -> Kept, for layers inside a scop
 
 
 class Kept:
-    """What a layer keeps until the last of its scopes is left."""
+    """The cache of a layer until the last of its scopes ends."""
 
     def __init__(self):
         self.scopes = 0
         self._made = {}  # number of operands -> (key, operands, value)
 
     def made(self, operands, scale, compute):
-        """compute(), or what it gave for these tensors before."""
+        """compute(), or its earlier result for these tensors."""
         key = weight_state.key(operands, scale)
         if key is None:
             return compute()
         found = self._made.get(len(operands))
         if found is None or found[0] != key:
-            # The operands are held, so that their memory stays theirs.
+            # The operands are kept alive, so that their addresses are not reused.
             found = self._made[len(operands)] = key, operands, compute()
         return found[2]
 
 
 @contextlib.contextmanager
 def frozen_weights(model: torch.nn.Module) -> Iterator[None]:
-    """Inside, the DoRA layers of a model make their norms and gains once; left, those are forgotten.
+    """Context in which the DoRA layers of a model compute their norms and gains once and cache them until its end.
 
-    For inference step by step, as generation is: a step that reads each weight once for its product would read it
-    again for its norm. The caller promises that weights, factors and magnitudes are not written meanwhile. Writes
-    that PyTorch counts are noticed all the same; writes through `.data` are not. `generate` of transformers is such
-    a scope by itself in a model that patch_peft() patched.
+    For inference in steps, such as generation: without it a step reads each weight once for its product and again
+    for its norm. The caller promises that weights, factors and magnitudes are not written inside. Writes
+    that PyTorch counts are detected anyway; writes through `.data` are not. `generate` of transformers is such
+    a scope by itself in a model that patch_peft() has patched.
 
-    Scopes may be nested, and entered by several threads. Under torch.compile and while a CUDA graph is captured
-    nothing is kept.
+    Scopes may be nested, and entered by several threads. Nothing is cached under torch.compile and during CUDA graph
+    capture.
 
     Args:
-        model: a module with layers of dorajit.nn or patched DoRA layers of PEFT among its modules.
+        model: a module that contains layers of dorajit.nn or patched DoRA layers of PEFT.
 
     Raises:
-        TypeError: the model is no module.
+        TypeError: the model is not a torch.nn.Module.
     """
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"frozen_weights: argument `model` is a {type(model).__name__}; pass a torch.nn.Module")
@@ -68,12 +68,13 @@ def frozen_weights(model: torch.nn.Module) -> Iterator[None]:
 
 
 def of(layer):
-    """What the layer keeps, or None outside of any scope."""
+    """The Kept of the layer, or None outside of any scope."""
     return _scopes.get(layer) if _scopes else None
 
 
 def _layers_of(model):
-    """Those of dorajit.nn have a magnitude, modules of PEFT a layer for each adapter's."""
+    """The DoRA layers of a model: modules of dorajit.nn, which have a magnitude, and the DoRA layer of each adapter
+    in modules of PEFT."""
     for module in model.modules():
         if "lora_magnitude_vector" in module._parameters:
             yield module

@@ -1,8 +1,8 @@
 """The norms of the rows of W + scale B A (arXiv:2603.22276), without B A in memory.
 
-One kernel multiplies, adds and sums tile by tile, and cancels nothing (docs/numerics.md). What it does not
-serve, or serves more slowly, goes by the factored form (dorajit.norms.norm_kernel says which). Nothing is kept from
-call to call.
+One kernel multiplies, adds and sums tile by tile, without cancellation between terms (docs/numerics.md). Tensors
+that it does not take, or for which it is slower, use the factored form (dorajit.norms.norm_kernel has the rules).
+Nothing is cached between calls.
 """
 
 import math
@@ -17,8 +17,8 @@ from dorajit.operations import eligibility, gain
 from dorajit.operations.eligibility import OPERATOR
 from dorajit.distributed import frameworks
 
-# glibc returns larger blocks to the system, and every use of them faults in each page: temporaries of 64 MB
-# doubled the time of a norm.
+# glibc returns larger blocks to the system, and each new block causes a page fault for every page: temporaries of
+# 64 MB doubled the time of a norm.
 _MOST_BYTES_ON_CPU = 16 << 20
 
 
@@ -26,30 +26,30 @@ def weight_norm(weight: Tensor, lora_A: Tensor, lora_B: Tensor, scale: float, *,
                 chunk_mb: Optional[int] = None) -> Tensor:
     """The L2 norms of the rows of weight + scale * lora_B @ lora_A.
 
-    Sums are float32 (float64 if an argument is that), whatever the types of the arguments and the
-    autocast and TF32 settings of the process. Temporaries stay under the budget, B A is never
-    formed. The result is a constant for autograd, as DoRA wants it.
+    Sums are float32 (float64 if an argument is float64), whatever the types of the arguments and the
+    autocast and TF32 settings of the process. Temporaries stay under the budget; B A is never
+    formed. The result is a constant for autograd, as in the definition of DoRA.
 
     Args:
-        weight: [out, in], of any strides; or that of a convolution, [out, in, ...].
-        lora_A: [rank, in], or that of a convolution, [rank, in, ...].
+        weight: [out, in], with any strides; or the weight of a convolution, [out, in, ...].
+        lora_A: [rank, in], or for a convolution [rank, in, ...].
         lora_B: [out, rank], or [out, rank, 1, ...].
         scale: a float. With 0, only the weight is read.
-        chunk_mb: the budget; None for get_dora_norm_threshold_mb(), 256 unless set. What cannot be
-            less: rank x rank numbers and a chunk of 64 rows by 64 columns; of a transposed weight, 64 whole
-            rows.
+        chunk_mb: the budget in MB (2^20 bytes); None for get_dora_norm_threshold_mb(), 256 unless set. The
+            minimum that is used anyway: rank x rank numbers and a chunk of 64 rows by 64 columns; for a
+            transposed weight, 64 whole rows.
 
-    Any argument may be a DTensor (docs/sharding.md). The call then is a collective one: each rank
-    sums over its part of the weight, which is never gathered.
+    Any argument may be a DTensor (docs/sharding.md). The call is then collective: each rank
+    sums its part of the weight, which is never gathered.
 
     Returns:
-        [out], float32 or float64. That of a row with a NaN or an infinity is not finite. Of a DTensor
-        a DTensor, sharded as its rows are.
+        [out], float32 or float64. The norm of a row with a NaN or an infinity is not finite. For a DTensor
+        the result is a DTensor, sharded as the weight's rows.
 
     Raises:
-        TypeError: an argument is no tensor of real floating point numbers; scale is no float.
-        ValueError: shapes or devices do not go together; chunk_mb is no positive whole number; a
-            parameter that FSDP or ZeRO-3 has taken apart is not gathered.
+        TypeError: an argument is not a tensor of real floating point numbers; scale is not a float.
+        ValueError: shapes or devices do not match; chunk_mb is not a positive whole number; a
+            parameter that FSDP or ZeRO-3 has sharded is not gathered.
     """
     operands = weight, lora_A, lora_B
     if eligibility.constant_route(*operands) is OPERATOR:
@@ -72,8 +72,8 @@ def _computed(weight, lora_A, lora_B, scale, chunk_mb):
 
 
 def matrices(weight, lora_A, lora_B):
-    """Plain tensors as [out, in], [rank, in] and [out, rank]. Columns are in the order in which the weight has them
-    in memory, so that one in channels_last is not copied."""
+    """Plain tensors as [out, in], [rank, in] and [out, rank]. Columns have the order of the weight's memory, so that a
+    weight in channels_last is not copied."""
     weight, lora_A, lora_B = weight.detach(), lora_A.detach(), lora_B.detach()
     if weight.dim() > 2 and not weight.is_contiguous():
         order = 0, *sorted(range(1, weight.dim()), key=lambda dim: -weight.stride(dim))
@@ -83,19 +83,19 @@ def matrices(weight, lora_A, lora_B):
 
 
 def sum_type(*operands):
-    """The type in which sums over these tensors are taken."""
+    """The element type of sums over these tensors."""
     return torch.float64 if any(one.dtype == torch.float64 for one in operands) else torch.float32
 
 
 def norms(*call):
-    """The norms of plain matrices: (matrix, a, b, scale, budget, dtype) -> one number of that type per row."""
+    """The norms of plain matrices: (matrix, a, b, scale, budget, dtype) -> one number of type dtype per row."""
     made = norm_kernel.norms(*call)
     return factored_norm.norms(*call) if made is None else made
 
 
 def divisor_and_gain(weight, lora_A, lora_B, magnitude, scale):
-    """What a magnitude of one dimension is divided by for plain matrices (gain.divisor of their weight_norm), and the
-    gain, which is the quotient; both constants for autograd."""
+    """(divisor, gain) for plain matrices and a magnitude with one dimension: gain.divisor of their weight_norm, and
+    magnitude / divisor. Both are constants for autograd."""
     if weight.dim() == lora_A.dim() == lora_B.dim() == 2:
         is_wide = torch.float64 in (weight.dtype, lora_A.dtype, lora_B.dtype)
         made = norm_kernel.divisor_and_gain(weight, lora_A, lora_B, magnitude, scale,
@@ -106,8 +106,8 @@ def divisor_and_gain(weight, lora_A, lora_B, magnitude, scale):
 
 
 def factors_of_layer(weight, lora_A, lora_B):
-    """The factors that the norm of a layer is made of: as autocast casts them where that is the weight's type, so
-    that it is the norm of what x is multiplied by; else as they are."""
+    """The factors for the norm of a layer: as cast by autocast if that gives the weight's type, so that the norm is
+    that of the matrix that x is multiplied by; otherwise unchanged."""
     a = precision.as_autocast(lora_A.detach())
     if a.dtype is lora_A.dtype or a.dtype is not weight.dtype:
         return lora_A, lora_B
@@ -115,13 +115,14 @@ def factors_of_layer(weight, lora_A, lora_B):
 
 
 def squares(*call):
-    """The same of their squares, which those of parts of the columns add up to. Rounding may leave them below 0."""
+    """The squares of the norms of plain matrices, arguments as for norms(). The squares of parts of the columns add
+    up to that of the row. Rounding may make them negative."""
     made = norm_kernel.norms(*call, squared=True)
     return factored_norm.squares(*call) if made is None else made
 
 
 def check(weight, lora_A, lora_B):
-    """Raises what weight_norm does for tensors that it does not take."""
+    """Raises the TypeError or ValueError of weight_norm for tensors that it does not take."""
     given = {"weight": weight, "lora_A": lora_A, "lora_B": lora_B}
     checks.tensors("weight_norm", **given)
     for name, tensor in given.items():
@@ -138,7 +139,7 @@ def check(weight, lora_A, lora_B):
     columns, rank = math.prod(weight.shape[1:]), lora_A.shape[0]
     if math.prod(lora_A.shape[1:]) != columns:
         raise ValueError(f"weight_norm: argument `lora_A` has shape {tuple(lora_A.shape)}, which does "
-                         f"not go with `weight` of {tuple(weight.shape)}; give it "
+                         f"not match `weight` of {tuple(weight.shape)}; give it "
                          f"{columns} columns")
     if (lora_B.shape[0], math.prod(lora_B.shape[1:])) != (weight.shape[0], rank):
         raise ValueError(f"weight_norm: argument `lora_B` has shape {tuple(lora_B.shape)}, but "
@@ -147,8 +148,8 @@ def check(weight, lora_A, lora_B):
 
 
 def _operator(weight, lora_A, lora_B, scale, chunk_mb):
-    # Nothing may be kept: compiled code runs this while PyTorch allocates from the pool of a CUDA graph, in
-    # which every tensor that outlives a call must be one of the graph's outputs.
+    # Nothing may be cached: compiled code runs this while PyTorch allocates from the pool of a CUDA graph, where
+    # every tensor that outlives a call must be an output of the graph.
     return _computed(weight, lora_A, lora_B, scale, chunk_mb)
 
 

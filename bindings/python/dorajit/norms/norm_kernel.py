@@ -1,4 +1,4 @@
-"""Norms of rows by the kernel weight_norm: which calls it serves, and how they reach it."""
+"""Row norms by the kernel weight_norm: the rules for when it is used, and its calls."""
 
 import functools
 from typing import NamedTuple
@@ -16,21 +16,21 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _ALIGNED = 64
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 _TYPES = _HALVES | {torch.float32, torch.float64}
-# Type of a magnitude -> of its gain.
+# Element type of a magnitude -> element type of its gain.
 _GAINS = {one: torch.float32 if one in _HALVES else one for one in _TYPES}
 
 
 class Served(NamedTuple):
-    """Calls that the kernel serves: those for which it is no slower than the factored form, host time included.
+    """A rule for calls that use the kernel, because it is not slower than the factored form, host time included.
 
     Attributes:
-        device: type of the device.
-        weight, factors: element types.
+        device: the device type.
+        weight, factors: the element types.
         most_rank: the highest rank.
-        is_of_one_type: whether the weight and its factors are to be of one type.
-        copies: whether a weight without rows of contiguous elements, as a transposed one, is copied for it.
-        capability: the least of a CUDA device.
-        before: the least capability that is too high.
+        is_of_one_type: whether the weight and its factors must have the same type.
+        copies: whether a weight without rows of contiguous elements, such as a transposed one, is copied.
+        capability: the lowest compute capability of a CUDA device.
+        before: an exclusive upper bound of the compute capability.
     """
 
     device: str
@@ -43,9 +43,9 @@ class Served(NamedTuple):
     before: tuple[int, int] = (1000, 0)
 
 
-# Measured: docs/performance.md. Without tensor cores, which multiply float32 factors on sm_90 alone, beyond some rank
-# products cost more than the passes over memory that the kernel saves; up to that rank the kernel's time on a GPU can
-# be half as long again, and the host's is a fifth. The factors of a rank of 0 are of the weight's type.
+# Measured: docs/performance.md. Without tensor cores (the kernel uses them for float32 factors only on sm_90), beyond
+# some rank products cost more than the passes over memory that the kernel saves. Up to that rank the kernel takes up to
+# 1.5 times the GPU time and a fifth of the host time. With a rank of 0 the factors have the weight's type.
 SERVED = (
     Served("cuda", _HALVES, _HALVES, 1024, is_of_one_type=True, copies=True, capability=(8, 0)),
     Served("cuda", _HALVES | {torch.float32}, {torch.float32}, 384, copies=True, capability=(9, 0), before=(10, 0)),
@@ -55,7 +55,7 @@ SERVED = (
 
 
 def serves(matrix, a, b, dtype):
-    """Whether the kernel takes these matrices for results of that type, and SERVED has them."""
+    """Whether the kernel takes these matrices for results of type `dtype`, and a rule of SERVED matches."""
     given = matrix, a, b
     if not state.enabled or not matrix.numel() or any(
             type(one) not in _PLAIN or checks.is_freed(one) for one in given):
@@ -80,8 +80,8 @@ def _has_capability(device, least, before):
 
 
 def at_once(weight, a, b, scale):
-    """The norms of a call that needs no preparation: of matrices, by a float that is not 0. None for other
-    calls, and for those that are refused, about which nothing has been said yet."""
+    """The norms for a call that needs no preparation: plain matrices, and a float scale that is not 0. None for other
+    calls and for calls that the kernel refuses; the caller then checks the arguments and raises errors."""
     if type(scale) is not float or scale == 0 or not state.enabled:
         return None
     for one in (weight, a, b):
@@ -97,11 +97,10 @@ def at_once(weight, a, b, scale):
 
 
 def norms(matrix, a, b, scale, budget, dtype, squared=False):
-    """The norms of the rows of matrix + scale * b @ a, or their squares; None where the factored form is to make
-    them.
+    """The norms of the rows of matrix + scale * b @ a, or their squares; None if the factored form has to be used.
 
-    The kernel reads rows of contiguous elements. A matrix that has none is copied so many rows at a time as the
-    budget holds, which changes no bit.
+    The kernel reads rows of contiguous elements. A matrix with other strides is copied, as many rows at a time as the
+    budget holds, which does not change the result.
     """
     if scale == 0 or not a.shape[0]:
         a, b = matrix.new_empty((0, matrix.shape[1])), matrix.new_empty((matrix.shape[0], 0))
@@ -119,12 +118,12 @@ def norms(matrix, a, b, scale, budget, dtype, squared=False):
 
 
 def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
-    """What the magnitude is divided by, and the quotient, of the rows of matrix + scale * b @ a, whose norms are
-    sums of the element type: as gain.py makes both to the bit, by one launch. None where they are to be made of
-    the norms, which says what is wrong with the tensors as well.
+    """(divisor, gain) for the rows of matrix + scale * b @ a in one launch, with the same bits as from gain.py. None
+    if they have to be computed from the norms, which also raises errors for wrong tensors.
 
     Args:
-        magnitude: [rows], of matrix's rows.
+        magnitude: [rows], one element per row of the matrix.
+        dtype: the element type of the sums.
     """
     rank = a.shape[0]
     if (cpp_extension.module is not None and state.enabled
@@ -140,13 +139,13 @@ def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
     try:
         gains = _GAINS.get(magnitude.dtype)
         _, _, gain, divisor = _launch(matrix, a, b, magnitude, None, None, gains, gains, scale)
-    except errors.Error:  # the caller makes them of the norms, which raises if the tensors are at fault
+    except errors.Error:  # the caller computes them from the norms, which raises errors for wrong tensors
         return None
     return divisor, gain
 
 
 def _has_rows(matrix):
-    """Whether rows are of contiguous elements and do not overlap."""
+    """Whether the elements of each row are contiguous and rows do not overlap."""
     if matrix.is_contiguous():
         return True
     rows, columns = matrix.shape
@@ -154,10 +153,11 @@ def _has_rows(matrix):
 
 
 def _launched(matrix, a, b, scale, into, squared):
-    """The norms or squares, in a tensor or of an element type; None if no kernel can be launched now."""
+    """The norms or squares, written into a tensor or allocated with an element type; None if no kernel can be launched
+    now."""
     outputs = (None, into, None, None) if squared else (into, None, None, None)
     try:
         made = run.launch(_weight_norm, (matrix, a, b, None), outputs, scale)
-    except errors.CaptureUnsafeError:  # not compiled yet: PyTorch's operations may be captured
+    except errors.CaptureUnsafeError:  # the kernel is not compiled yet; PyTorch's operations can be captured
         return None
     return made if made is None else made[1 if squared else 0]

@@ -1,4 +1,4 @@
-"""Full float32 in matrix products, whatever the host process asked of PyTorch."""
+"""Matrix products in full float32, whatever the settings of the process (TF32, autocast)."""
 
 import contextlib
 import functools
@@ -11,11 +11,12 @@ from dorajit import fork_lock
 
 
 class _Float32Products:
-    """Turns TF32 and its like off while at least one thread is inside. A forked process has but one."""
+    """Turns TF32 and similar settings off while at least one thread is inside. Only the thread that forks stays inside
+    in the child."""
 
     def __init__(self):
         self._lock = fork_lock.make()
-        self._inside = []  # the threads that are, as often as they are
+        self._inside = []  # ids of the threads inside, one entry for each nested use
         self._before = []
         os.register_at_fork(after_in_child=self._forked)
 
@@ -48,7 +49,7 @@ _FULL = {"fp32_precision": "ieee", "allow_tf32": False}
 
 
 def _settings():
-    """(where, setting, its value, its full value) of the devices' products."""
+    """(backend, setting, value, value for full precision) for each device's matrix products."""
     for backend in (torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)):
         if backend is None:
             continue
@@ -59,7 +60,7 @@ def _settings():
             if backend is not torch.backends.cuda.matmul:
                 continue
             name, value = "allow_tf32", backend.allow_tf32
-        # "none" with nothing above it is full precision already.
+        # "none" inherits the global setting; if that is "none", too, products have full precision already.
         if value != "none" or getattr(torch.backends, "fp32_precision", "none") != "none":
             yield backend, name, value, _FULL[name]
 
@@ -68,16 +69,16 @@ _float32_products = _Float32Products()
 
 
 def without_autocast(device_type):
-    """Context without autocast, which some types of devices, such as meta, do not have at all."""
+    """Context without autocast; does nothing for device types without autocast, such as meta."""
     if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return contextlib.nullcontext()
 
 
 def as_autocast(factor):
-    """A factor of a product in the type to which autocast would cast it; itself outside of autocast."""
+    """A factor of a product in the type to which autocast would cast it; unchanged outside of autocast."""
     kind = factor.device.type
-    # Compilers trace no other question; devices that have no autocast raise.
+    # torch.compile can trace only this function; it raises for devices without autocast.
     if factor.dtype is torch.float64 or kind == "meta" or not torch.is_autocast_enabled(kind):
         return factor
     return factor.to(torch.get_autocast_dtype(kind))
@@ -91,16 +92,16 @@ def full(device_type):
 
 
 def is_mixed(a, b):
-    """Whether mixed_product takes a @ b.T: `a` of 16 bits, on a device that loses nothing then.
+    """Whether mixed_product can compute a @ b.T without loss: `a` has 16 bits and the device has tensor cores for it.
 
-    Products of two numbers of 16 bits are exact in float32, and a float32 number is a sum of three
-    of bfloat16.
+    Products of two 16-bit numbers are exact in float32, and a float32 number is the sum of three
+    bfloat16 numbers.
     """
     if not (a.is_cuda and hasattr(torch.ops.aten.addmm, "dtype") and torch.version.hip is None):
         return False
     if a.dtype is torch.bfloat16:
         return b.dtype in (torch.bfloat16, torch.float32) and _has_bfloat16_units(a.device)
-    # PyTorch has no float32 result of float16 factors while sums of them may be taken in float16.
+    # PyTorch gives no float32 result for float16 factors while allow_fp16_accumulation is on.
     return (a.dtype is torch.float16 and b.dtype is torch.float16
             and not getattr(torch.backends.cuda.matmul, "allow_fp16_accumulation", False))
 
@@ -111,22 +112,22 @@ def _has_bfloat16_units(device):
 
 
 def mixed_product(a, b, factor=1.0):
-    """factor * a @ b in float32 on the units for 16 bits, for operands of is_mixed."""
+    """factor * a @ b in float32 on the 16-bit tensor cores, for operands for which is_mixed is true."""
     total = a.new_empty((a.shape[0], b.shape[1]), dtype=torch.float32)
     for i, part in enumerate((b,) if a.dtype == b.dtype else _bfloat16_parts(b)):
-        # With a beta of 0 what is in `total` is not read.
+        # With beta = 0 the elements of `total` are not read.
         total = torch.addmm(total, a, part, out_dtype=torch.float32, beta=min(i, 1), alpha=factor)
     return total
 
 
 def _bfloat16_parts(matrix):
-    """Three of bfloat16 whose sum is the matrix, from the smallest up."""
+    """Three bfloat16 matrices whose sum is the matrix, smallest first."""
     high = matrix.bfloat16()
     rest = matrix - high
     middle = rest.bfloat16()
     return (rest - middle).bfloat16(), middle, high
 
 
-# Bytes that mixed_product has at a time, for each element of its result and of a float32 factor.
+# Peak bytes of mixed_product's temporaries per element of its result and of a float32 factor.
 MIXED_RESULT_BYTES = 12
 MIXED_FACTOR_BYTES = 14

@@ -1,5 +1,4 @@
-"""What a forward pass made of the weights alone, norms or norms and gain, for when gradient checkpointing runs that
-pass again in its backward."""
+"""Reuse of norms and gains when gradient checkpointing runs a forward pass a second time, in the backward pass."""
 
 import weakref
 from typing import Any, NamedTuple, Optional
@@ -13,37 +12,37 @@ from dorajit.distributed import frameworks
 
 _lock = fork_lock.make()
 _kept = weakref.WeakKeyDictionary()  # layer -> Pass
-# Of a PyTorch that does not tell, any pass may be one inside a checkpoint.
+# With a PyTorch that does not have this function, any pass may be inside a checkpoint.
 _top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
 
 
 class Pass(NamedTuple):
-    """The only forward pass of a layer that a backward pass may run again and none has; `norms` is None if there
-    were several."""
+    """The only forward pass of a layer that a backward pass may still run again. The default stands for several such
+    passes, of which none is reused."""
 
     key: Optional[tuple] = None
     norms: Any = None
 
 
 def is_only_pass():
-    """Whether no checkpoint can run, or have run, the pass at hand a second time; of one that nobody observes."""
-    # Checkpoints run a pass under hooks for what it saves, or without a graph.
+    """Whether the present pass, which nothing observes, is neither the first nor the second run of a checkpoint."""
+    # Checkpoints run a pass under saved-tensor hooks, or without a graph.
     return torch.is_grad_enabled() and _top_hooks(False) is None and torch._C._current_graph_task_id() < 0
 
 
 def norms(layer, operands, scale, compute):
-    """compute(), or inside a backward pass what it gave in the one forward pass before it, and inside
-    dorajit.frozen_weights() what it gave before.
+    """compute(), or an earlier result of it: inside a backward pass that of the one forward pass before, inside
+    dorajit.frozen_weights() the cached one.
 
-    A forward pass always computes, and what it gave is kept only if it may be one inside a checkpoint. It is taken
-    again once, if nothing that PyTorch counts has changed and the layer had no other such pass since, so that it
-    cannot be another's.
+    A first forward pass always computes; its result is kept only if the pass may be inside a checkpoint. The result is
+    reused once, if the version counters are unchanged and the layer had no other such pass since, so that it
+    cannot be the result of another pass.
 
     Args:
-        layer: the module whose norms these are.
-        operands: the tensors that the norms are made of.
-        scale: what else they depend on.
-        compute: makes the norms, or whatever is made of these operands.
+        layer: the module to which the norms belong.
+        operands: the tensors from which the norms are computed.
+        scale: other values on which they depend.
+        compute: () -> the norms, or another value that depends only on operands and scale.
     """
     if eligibility.is_observed():
         return compute()
@@ -56,7 +55,7 @@ def norms(layer, operands, scale, compute):
     is_saved_by_hooks = _top_hooks(False) is not None
     if not (is_in_backward or is_saved_by_hooks or layer.training):
         with _lock:
-            _kept[layer] = Pass()  # which is of several passes for those that come
+            _kept[layer] = Pass()  # a later pass of the layer is then not the only one
         return compute()
     key = _key(operands, scale)
     if is_in_backward:
@@ -70,8 +69,8 @@ def norms(layer, operands, scale, compute):
 
 
 def _key(operands, scale):
-    """What differs if the scale or an element may: None for operands that do not tell, and while a dispatch mode is
-    active, which may count the operations of a call, as selective checkpointing does."""
+    """A key that changes if the scale or an element may have changed. None if changes of an operand cannot be detected,
+    and while a dispatch mode is active, which may record the operations of a call, as selective checkpointing does."""
     if torch._C._len_torch_dispatch_stack() or frameworks.writes_unseen(*operands):
         return None
     return weight_state.key(operands, scale)

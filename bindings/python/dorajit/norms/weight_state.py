@@ -1,4 +1,4 @@
-"""What tells whether weights are what they were, for what is made of them and kept."""
+"""Keys that change when weights change, for values that are cached until then."""
 
 import torch
 
@@ -6,11 +6,11 @@ from dorajit import _native
 
 
 def key(operands, scale):
-    """What differs if the scale, the stream or an element does, as far as PyTorch counts writes; None where nothing
-    is to be kept: for tensors that do not tell, and while a CUDA graph is captured, whose replays see other weights.
+    """A key that changes with the scale, the stream and each write to an operand that PyTorch counts. None if nothing
+    may be cached: for tensors without a version, and during CUDA graph capture, because replays may use other weights.
 
-    A key contains addresses, which an allocator uses again: a caller that must not take a new tensor for an old one
-    keeps the operands alive.
+    A key contains addresses, which an allocator may reuse: a caller that must not confuse a new tensor with an old
+    one has to keep the operands alive.
     """
     state = _native.tensor_state(*operands) or _slow_state(operands)
     if state is None:
@@ -25,7 +25,7 @@ def key(operands, scale):
 
 
 def _slow_state(operands):
-    """That of tensors of any type and class, as those of quantized weights."""
+    """The state of tensors of any type and class, such as quantized weights."""
     state = []
     for one in operands:
         if (one.is_inference() or torch._C._functorch.is_functorch_wrapped_tensor(one)

@@ -1,1 +1,1 @@
-"""The operations of the library: their table, and the routes by which a call reaches a kernel."""
+"""The library's operations: their table, and the routes by which a call reaches a kernel."""

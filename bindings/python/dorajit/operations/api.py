@@ -17,7 +17,7 @@ from dorajit.control import state
 from dorajit.operations.eligibility import AUTOGRAD, EXPRESSION, NATIVE, NOBODY, OPERATOR
 from dorajit.operations.table import operations
 
-# Bound once, since each of them is called on every call.
+# Module variables, because every call uses them and attribute look-ups take time.
 _is_compiling = eligibility.is_compiling
 _increment_version = torch.autograd.graph.increment_version
 _who_sees = eligibility.who_sees
@@ -31,24 +31,26 @@ def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
     """(gain - 1) * base + gain * (scale * lora), in one pass over memory.
 
     Args:
-        lora: [..., out_features], or [N, C, H, W] and the like; any floating point type. Fresh: with
-            `inplace`, nothing else may need its elements any more.
-        base: of lora's shape and device; may be of another floating point type.
+        lora: [..., out_features], or channels as in [N, C, H, W]; any floating point type. With
+            `inplace` its elements are overwritten.
+        base: has lora's shape and device; may have another floating point type.
         gain: magnitude / weight norm, broadcastable to lora's shape: [out_features],
             [1, out_features], [1, C, 1, 1]. It is used in its own type, never rounded to lora's.
         scale: a float. NaN and infinities propagate.
-        inplace: write the result into lora. Like an operation of PyTorch whose name ends in "_".
+        inplace: write the result into lora, like an in-place operation of PyTorch (`add_`).
 
     Returns:
         A tensor of lora's shape and element type; lora itself with `inplace`. It is computed in
-        float32 (float64 if an operand is that) and rounded once. Differentiable.
+        float32 (float64 if an operand is float64) and rounded once. Differentiable.
 
     Raises:
-        TypeError: an argument is no tensor of floating point numbers; scale is no float.
-        ValueError: shapes or devices do not go together, or lora overlaps another argument.
+        TypeError: an argument is not a floating point tensor; scale is not a float.
+        ValueError: shapes or devices do not match, or lora overlaps another argument.
         RuntimeError: in place, lora is a leaf that requires grad, or an inference tensor.
-        dorajit.CompileError: a compiler refused the kernel; `log` has what it said.
+        dorajit.CompileError: a compiler refused the kernel; `log` has its output.
         dorajit.CaptureUnsafeError: a CUDA graph is being captured and the kernel is not loaded.
+
+    Thread-safe. On a GPU the kernel is enqueued on PyTorch's current stream.
     """
     if not _is_compiling():
         if state.enabled:
@@ -62,7 +64,7 @@ def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
         if made == AUTOGRAD and eligibility.has_fused_graph(lora):
             return autograd.compose(lora, base, gain, scale, inplace)
     route = eligibility.route(lora, base, gain, scale, has_node=True)
-    if route is OPERATOR and _is_compiling():  # the operator checks its arguments
+    if route is OPERATOR and _is_compiling():  # the operator checks the arguments
         return torch_library.compose(lora, base, gain, scale, inplace)
     scale = _checked("fused_dora_compose", operations["compose"], (lora, base, gain), scale)
     if inplace:
@@ -74,7 +76,7 @@ def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
 
 
 def _alone(lora, base, gain, scale, inplace):
-    """A call that nobody sees and that does not launch at once."""
+    """fused_dora_compose for a call that nothing observes and that no kernel has served."""
     if not inplace:
         return compositions.compose(lora, base, gain, scale)
     checks.not_frozen("fused_dora_compose", "lora", lora)
@@ -84,11 +86,11 @@ def _alone(lora, base, gain, scale, inplace):
 
 
 def _checked(function, operation, tensors, scale):
-    """The scale as a float, of a call that does not launch at once.
+    """Checks a call that was not launched at once, and returns the scale as a float.
 
     Raises:
         TypeError, ValueError: an argument is wrong.
-        FallbackError: there is no kernel, inside `dorajit.force_native()`.
+        FallbackError: inside `dorajit.force_native()`, and no kernel takes the tensors.
     """
     scale = checks.scale(function, scale)
     checks.operands(function, operation, tensors)
@@ -99,8 +101,8 @@ def _checked(function, operation, tensors, scale):
 
 
 def _called(function, operation, inputs, scale, outputs, more=()):
-    """The outputs of a call whose graph, where one is built, is the operator's; `outputs` as for
-    Operation.launch."""
+    """The outputs of a call that has no autograd node: where a graph is built, it is that of the operator.
+    `outputs` as for Operation.launch."""
     if state.enabled and not _is_compiling():
         made = operation.at_once(*inputs, *outputs, scale)
         if type(made) is not int:
@@ -115,23 +117,23 @@ def fused_dora_compose_autograd(lora: Tensor, base: Tensor, gain: Tensor,
                                 scale: float) -> Tensor:
     """The composition for training: never in place, with a fused backward pass.
 
-    Saves `scale * lora + base` for the backward pass if gain requires grad, nothing of
-    that size otherwise. With PEFT_DORA_FUSED_BACKWARD=0 the graph is that of the plain expression.
+    Saves `scale * lora + base` for the backward pass if gain requires grad, and otherwise no tensor of
+    that size. With PEFT_DORA_FUSED_BACKWARD=0 the graph is that of the plain expression.
 
-    Args, results and errors as those of fused_dora_compose with inplace=False.
+    Arguments, results and errors are those of fused_dora_compose with inplace=False.
     """
     return fused_dora_compose(lora, base, gain, scale, False)
 
 
 def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, gain: Tensor,
                                  scale: float) -> tuple[Tensor, Tensor]:
-    """The composition, and what its backward pass needs, from one read of the operands.
+    """The composition, and the `inner` tensor of its backward pass, from one read of the operands.
 
     Returns:
-        (out, inner): out as fused_dora_compose gives it, inner = scale * lora + base in lora's
+        (out, inner): out as from fused_dora_compose; inner = scale * lora + base, in lora's shape and
         element type. Both are differentiable.
 
-    Args and errors as those of fused_dora_compose.
+    Arguments and errors are those of fused_dora_compose.
     """
     tensors = lora, base, gain
     if not state.fused_backward and eligibility.builds_graph(*tensors):
@@ -141,14 +143,14 @@ def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, gain: Tensor,
 
 
 class FusedDoRAComposeFunction:
-    """The composition with its own backward pass, called as a torch.autograd.Function is.
+    """The composition with its own backward pass, called like a torch.autograd.Function.
 
         out = (gain - 1) * base + gain * (scale * lora)
     """
 
     @staticmethod
     def apply(lora: Tensor, base: Tensor, gain: Tensor, scale: float) -> Tensor:
-        """As fused_dora_compose_autograd."""
+        """See fused_dora_compose_autograd."""
         return fused_dora_compose(lora, base, gain, scale, False)
 
 
@@ -163,21 +165,21 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], gain: Tensor, scale
 
     Args:
         d_out: the gradient of the result; any strides.
-        inner: scale * lora + base of d_out's shape, as fused_dora_forward_and_inner gives it; may be
+        inner: scale * lora + base, of d_out's shape, from fused_dora_forward_and_inner; may be
             None without needs_mag_grad.
         gain, scale: as in the forward pass.
-        needs_lora_grad, needs_base_grad, needs_mag_grad: what is to be computed.
+        needs_lora_grad, needs_base_grad, needs_mag_grad: which gradients are computed.
 
     Returns:
         (d_lora, d_base, d_mag), None for those that are not needed. d_lora and d_base have d_out's
-        type, d_mag the type and shape of gain.
+        shape and type, d_mag those of gain.
 
-    Errors as those of fused_dora_compose.
+    Errors are those of fused_dora_compose.
     """
     wanted = bool(needs_lora_grad), bool(needs_base_grad), bool(needs_mag_grad)
     if inner is None and needs_mag_grad:
-        raise TypeError("compose_backward: argument `inner` is None, from which the gradient of "
-                        "gain is summed")
+        raise TypeError("compose_backward: argument `inner` is None, but the gradient of gain is summed from "
+                        "it; pass it, or needs_mag_grad=False")
     inputs = d_out, inner if wanted[2] else None, gain
     return _called("compose_backward", _backward, inputs, scale, wanted,
                    (wanted, d_out.dtype if isinstance(d_out, Tensor) else None))
@@ -191,14 +193,14 @@ def fused_norm_assembly(w_norm_sq: Tensor, cross: Tensor, ba_norm_sq: Tensor,
 
     Args:
         w_norm_sq: squared norms of W's rows, [out_features].
-        cross: products of the rows of W and B A, of the same shape and device.
+        cross: dot products of the rows of W with those of B A, of the same shape and device.
         ba_norm_sq: squared norms of the rows of B A, of the same shape and device.
         scale: a float.
 
     Returns:
         (norm,), of w_norm_sq's shape and type. NaN stays NaN. Differentiable.
 
-    Errors as those of fused_dora_compose.
+    Errors are those of fused_dora_compose.
     """
     terms = w_norm_sq, cross, ba_norm_sq
     return _called("fused_norm_assembly", _norm_assembly, terms, scale, (True,))
@@ -212,18 +214,18 @@ def explain_dispatch(lora: Tensor, base: Optional[Tensor] = None, gain: Optional
     Nothing is computed or compiled.
 
     Args:
-        lora, base, gain: the operands; for "compose_residual": lora, result and
-            gain, for "backward" and "residual_backward": d_out, inner and gain, for
-            "norm_assembly": w_norm_sq, cross and ba_norm_sq. In general the first inputs of the
-            operation; None for those that it does not have or that are left out.
-        operation: the name of any operation (`dorajit.testing.launch_counts()` has them all).
-        others: its further inputs, as the bias of "compose_residual".
+        lora, base, gain: the first three inputs of the operation. For "compose_residual": lora, result and
+            gain; for "backward" and "residual_backward": d_out, inner and gain; for
+            "norm_assembly": w_norm_sq, cross and ba_norm_sq. None for inputs that the operation does not
+            have or that are left out.
+        operation: the name of any operation (`dorajit.testing.launch_counts()` lists them).
+        others: further inputs, such as the bias of "compose_residual".
 
     Returns:
-        Dispatch(path, reason), path being "native" or "torch".
+        Dispatch(path, reason); path is "native" or "torch".
 
     Raises:
-        TypeError, ValueError: what the call itself would raise; ValueError for another operation.
+        TypeError, ValueError: the errors of the call itself; ValueError for an unknown operation.
     """
     if not isinstance(operation, str) or operation not in operations:
         raise ValueError(f"explain_dispatch: argument `operation` is {operation!r}; give one of "

@@ -1,9 +1,9 @@
-"""The composition, by itself and over a base result, as nodes of autograd's graph for eager calls.
+"""Autograd nodes of the compositions for eager calls: compose, and compose added to a base result.
 
-A node's outputs are the result and `inner = scale * lora + base`, None if the magnitude needs no
-gradient. Forward saves inner and the magnitude, or the magnitude alone. Backward is one launch for all
-gradients that are wanted. inner being an output, a graph of the backward pass leads back through it
-to lora and base, so that a node may be differentiated again.
+The outputs of a node are the result and `inner = scale * lora + base`, which is None if the magnitude needs no
+gradient. Forward saves inner and the magnitude, or only the magnitude. Backward is one launch for all
+wanted gradients. Because inner is an output, the graph of a backward pass leads through it
+to lora and base, so that a node can be differentiated twice.
 """
 
 import torch
@@ -16,8 +16,8 @@ from dorajit.operations.table import operations
 
 
 def _backward_pass(operation):
-    """What computes the gradients through out, by the route that the gradients at hand take: a backward pass
-    asks anew who observes it."""
+    """The function that computes the gradients through out. It determines the route again, because modes and
+    transforms may be active in the backward pass that were not in the forward pass."""
     at_once, places = operation.at_once, expression.places_of_types(operation)
 
     def backward(d_out, inner, gain, scale, wanted, *types):
@@ -34,19 +34,19 @@ def _backward_pass(operation):
         call = operation, inputs, (scale,), (tuple(wanted[:3]), *types)
         if route is not OPERATOR:
             return routes.outputs(route, *call)
-        with torch._C.DisableTorchFunctionSubclass():  # as PyTorch's own backward passes
+        with torch._C.DisableTorchFunctionSubclass():  # as in PyTorch's own backward passes
             return routes.outputs(route, *call)
     return backward
 
 
-# Name of an operation -> what computes it.
+# Name of a backward operation -> the function that computes it.
 backward_passes = {name: _backward_pass(operations[name]) for name in {
     one.backward for one in expression.formulas.values() if one.backward is not None}}
 backward, residual_backward = backward_passes["backward"], backward_passes["residual_backward"]
 
 
 class Compose(torch.autograd.Function):
-    """Of compositions.compose and compositions.compose_inner."""
+    """The node of compositions.compose and compositions.compose_inner."""
 
     @staticmethod
     def forward(ctx, lora, base, gain, scale, inplace):
@@ -70,7 +70,7 @@ class Compose(torch.autograd.Function):
 
 
 class ComposeResidual(torch.autograd.Function):
-    """Of compositions.compose_residual, of which the bias is a constant."""
+    """The node of compositions.compose_residual; the bias is a constant."""
 
     @staticmethod
     def forward(ctx, lora, result, gain, bias, scale):
@@ -87,34 +87,36 @@ class ComposeResidual(torch.autograd.Function):
         return *gradients(ctx, d_out, d_inner, residual_backward), None, None
 
 
-# What torch.autograd.Function.apply calls when no transform is active.
+# The function that torch.autograd.Function.apply calls when no transform is active; calling it directly is faster.
 _apply = super(torch.autograd.Function, Compose).apply
 _apply_residual = super(torch.autograd.Function, ComposeResidual).apply
 
 
 def compose(lora, base, gain, scale, inplace=False):
-    """That of compositions in a new tensor or in lora's memory, as a node."""
+    """compositions.compose as a node, into a new tensor or into lora's memory."""
     if not inplace:
         return _apply(lora, base, gain, scale, False)[0]
     checks.writable("fused_dora_compose", "lora", lora)
     if lora.is_leaf and lora.requires_grad:
         raise RuntimeError("fused_dora_compose: argument `lora` is a leaf that requires grad, which "
                            "may not be written in place; pass inplace=False")
-    if lora._is_view() or lora.is_inference():  # of which copy_ knows what is allowed
+    if lora._is_view() or lora.is_inference():  # copy_ checks whether these may be written
         return lora.copy_(compose(lora, base, gain, scale))
     return _apply(lora, base, gain, scale, True)[0]
 
 
 def compose_residual(lora, result, gain, bias, scale):
-    """That of compositions, as a node."""
+    """compositions.compose_residual as a node."""
     return _apply_residual(lora, result, gain, bias, scale)[0]
 
 
 def gradients(ctx, d_out, d_inner, through_out):
-    """The gradients for lora, the base result and the magnitude, None where none is needed.
+    """The gradients of lora, the base result and the magnitude, None where none is needed.
 
-    `ctx` has the magnitude and inner saved, and what else `through_out` takes, which computes what comes
-    through out. d_out and d_inner may be None.
+    Args:
+        ctx: has saved the magnitude and inner, and has the attributes scale and types.
+        d_out, d_inner: the gradients of the outputs; each may be None.
+        through_out: one of backward_passes; it computes the part of the gradients that comes through out.
     """
     gain, inner = ctx.saved_tensors
     wanted = ctx.needs_input_grad

@@ -1,7 +1,7 @@
-"""The compositions once each, without autograd: by a kernel, or in PyTorch where no kernel will do.
+"""The compositions without autograd: by a kernel, or in PyTorch if no kernel takes the tensors.
 
-Arguments are those of the public functions (dorajit.operations.api); what is not given is allocated as in
-dorajit.operations.run.
+Arguments are those of the public functions (dorajit.operations.api); outputs that are not given are allocated as
+in dorajit.operations.run.
 """
 
 from dorajit import checks, errors
@@ -19,7 +19,7 @@ def compose(lora, base, gain, scale, out=None):
     """(gain - 1) * base + gain * (scale * lora) in a new tensor, or in `out`, which may be lora."""
     output = lora.dtype if out is None else out
     if state.enabled:
-        try:  # as run.launch does, without packing what every call of a model passes
+        try:  # run.launch inline, which saves packing the arguments in every call
             return _native_compose(lora, base, gain, output, scale)
         except errors.Error as error:
             made = run.launch_over_views(error, _compose, (lora, base, gain), (output,), (scale,))
@@ -53,8 +53,8 @@ def _written(result, out):
 
 
 def compose_residual(lora, result, gain, bias, scale, keeps_inner):
-    """result + compose over base = result - bias in a new tensor of the type of result + lora, and
-    scale * lora + base in that type or None; the bias may be None."""
+    """(out, inner): out = result + compose of base = result - bias, in a new tensor of the type of result + lora;
+    inner = scale * lora + base in that type, or None without `keeps_inner`. The bias may be None."""
     if bias is not None and bias.dim() != gain.dim():
         bias = dispatch.over_channels(bias, gain)
     dtype = lora.dtype
@@ -68,8 +68,9 @@ def compose_residual(lora, result, gain, bias, scale, keeps_inner):
 
 
 def compose_residual_over(lora, result, gain, bias, scale, keeps_inner):
-    """The same for a caller that alone has lora and result: the output is result, written in place and so of its
-    type, and inner is lora if that is as wide as both. `gain` and `bias` are of one dimension."""
+    """compose_residual in place, for a caller that holds the only references to lora and result: the output is
+    written into result and has its type; inner is written into lora if lora has the wider type. `gain` and `bias`
+    have one dimension."""
     inner = None
     if keeps_inner:
         dtype = lora.dtype

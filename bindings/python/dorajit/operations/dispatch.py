@@ -1,7 +1,7 @@
-"""Which way a call goes, and why: to a kernel, to a kernel over other views, or to plain PyTorch.
+"""Whether a call runs in a kernel, in a kernel on other views of its tensors, or in plain PyTorch, and why.
 
-A call first asks the native library, which refuses what it cannot take. Only then is anything here
-consulted, so that calls that succeed pay nothing for it.
+A call is first passed to the native library. This module is used only if the library refuses it, so that
+successful calls pay nothing for it.
 """
 
 import typing
@@ -12,7 +12,7 @@ import torch
 from dorajit import checks, errors
 from dorajit.control import state
 
-_MOST_DIMS = 16  # of the extension's tensor reader
+_MOST_DIMS = 16  # the limit of the extension module's tensor reader
 _KERNEL_TYPES = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
 _DEVICES = ("cpu", "cuda") if torch.version.hip is None else ("cpu",)
 _REFUSED = (errors.InvalidArgumentError, errors.UnsupportedError, errors.WrongDeviceError)
@@ -24,7 +24,7 @@ class Dispatch(typing.NamedTuple):
 
     Attributes:
         path: "native" or "torch".
-        reason: why, in words.
+        reason: the reason, as text.
     """
 
     path: str
@@ -32,17 +32,17 @@ class Dispatch(typing.NamedTuple):
 
 
 class Plan(typing.NamedTuple):
-    """What a kernel would be given."""
+    """The views that a kernel can take."""
 
-    reason: typing.Optional[str] = None  # why no kernel will do
-    strides_only: bool = False           # compact copies would do
+    reason: typing.Optional[str] = None  # why no kernel takes the tensors; None if one does
+    strides_only: bool = False           # a kernel takes contiguous copies
     changed: bool = False                # the views are not the tensors themselves
     operands: tuple = ()                 # inputs and outputs, None for those that are left out
 
 
 def plan(operation, inputs, outputs=()):
-    """How a kernel could serve a call of the operation with these tensors, None for those that are left
-    out. Operations without channels take contiguous ones."""
+    """The Plan of a call of the operation with these tensors, None for those that are left
+    out. Operations without channels take only contiguous tensors."""
     operands = operation.inputs + operation.outputs
     tensors = (*inputs, *outputs, *(None,) * (len(operation.outputs) - len(outputs)))
     given = {one.name: tensor for one, tensor in zip(operands, tensors) if tensor is not None}
@@ -62,21 +62,21 @@ def plan(operation, inputs, outputs=()):
 
 
 def unfit(name, tensor):
-    """Why no kernel takes the tensor whatever its strides, or None."""
+    """The reason why no kernel takes the tensor, whatever its strides; or None."""
     if tensor.layout is not torch.strided:
         return f"`{name}` has the layout {tensor.layout}"
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        return f"`{name}` is a {type(tensor).__name__}, which does its own dispatch"
+        return f"`{name}` is a {type(tensor).__name__}, which has its own __torch_dispatch__"
     if tensor.device.type not in _DEVICES:
         return f"`{name}` is on the device {tensor.device}, which has no kernels"
     if tensor.dtype not in _KERNEL_TYPES:
         return f"`{name}` has elements of {tensor.dtype}"
     if not _has_memory(tensor):
-        return f"`{name}` has no memory of its own, as inside torch.vmap"
+        return f"`{name}` has no memory, as inside torch.vmap"
     if tensor._is_zerotensor():
-        return f"`{name}` is zeros that were never written"
+        return f"`{name}` is a zero tensor without memory"
     if tensor.is_neg():
-        return f"`{name}` has a negation that was put off (resolve_neg() does it)"
+        return f"`{name}` has a pending negation (resolve_neg() applies it)"
     if tensor.dim() > _MOST_DIMS:
         return f"`{name}` has more than {_MOST_DIMS} dimensions"
     return None
@@ -91,16 +91,16 @@ def _has_memory(tensor):
 
 
 def _plan_rows(operands, tensors):
-    """Of operands of several shapes, whose last dimension is a row and whose vectors are one row."""
+    """The Plan for an operation with several shapes: matrices are rows of contiguous elements, vectors are
+    contiguous."""
     for operand, tensor in zip(operands, tensors):
         if tensor is None:
             continue
         is_fit = (_flattens(tensor, min(tensor.dim(), 1)) if len(operand.dimensions) > 1
                   else tensor.is_contiguous())
         if not is_fit:
-            return Plan(f"`{operand.name}` has strides {tensor.stride()} over the shape "
-                        f"{tuple(tensor.shape)}, which are no rows of contiguous elements a constant stride "
-                        "apart", strides_only=True)
+            return Plan(f"`{operand.name}` has strides {tensor.stride()} and shape {tuple(tensor.shape)}, which "
+                        "do not form rows of contiguous elements with a constant stride", strides_only=True)
     return Plan(operands=tuple(tensors))
 
 
@@ -112,7 +112,7 @@ def _plan_views(operands, tensors):
     added = max(2 - dims, 0)
 
     def along_channels(tensor):
-        """A tensor of one element per channel, with as many dimensions as the views of matrices."""
+        """A tensor with one element per channel, with as many dimensions as the views of matrices."""
         beside = over_channels(tensor, gain)
         wide = beside.reshape((1,) * (dims - gain.dim()) + tuple(gain.shape[max(gain.dim() - dims, 0):]))
         wide = _grown(wide, added)
@@ -146,22 +146,22 @@ def _grown(tensor, dims):
 
 
 def _memory_order(tensor):
-    """The dimensions from the farthest apart in memory to the nearest, as for channels_last."""
+    """The dimensions in the order of memory, largest stride first; finds channels_last."""
     return sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
 
 
 def _loose(matrices, gain):
-    """Which matrix has no rows a constant stride apart, or None."""
+    """The reason if a matrix does not form rows with a constant stride, or None."""
     columns = _column_dims(next(iter(matrices.values())), gain)
     for name, tensor in matrices.items():
         if not _flattens(tensor, columns):
-            return (f"`{name}` has strides {tensor.stride()} over the shape {tuple(tensor.shape)}, "
-                    "which are no rows of contiguous elements a constant stride apart")
+            return (f"`{name}` has strides {tensor.stride()} and shape {tuple(tensor.shape)}, "
+                    "which do not form rows of contiguous elements with a constant stride")
     return None
 
 
 def _column_dims(matrix, gain):
-    """How many dimensions, from the last, are the columns of a kernel's matrix."""
+    """How many dimensions, counted from the last, form the columns of a kernel's matrix."""
     channels = [dim for dim, size in enumerate(reversed(gain.shape)) if size != 1]
     axis = channels[0] if channels else int(matrix.shape[-1] != 1)
     return max(axis, 1)
@@ -187,16 +187,16 @@ def _flattens(tensor, column_dims):
 
 
 def retry(error, operation, inputs, outputs):
-    """What to do after the native library refused a call with these tensors, which are valid.
+    """The Plan after the native library has refused a call with these tensors, which are valid.
 
     Returns:
-        A Plan: views that a kernel takes, if its reason is None; else why PyTorch is to do it.
+        A Plan: views that a kernel takes if its reason is None, else why the call runs in PyTorch.
 
     Raises:
-        The error, if the tensors are such as a kernel takes, so that it is about something else.
+        The error, if a kernel takes the tensors as they are, so that the error has another reason.
     """
     if isinstance(error, _MISSING):
-        warnings.warn(f"{error}. Until then this runs in PyTorch.", RuntimeWarning, stacklevel=6)
+        warnings.warn(f"{error}. Until then such calls run in PyTorch.", RuntimeWarning, stacklevel=6)
         return Plan(str(error))
     if not isinstance(error, _REFUSED):
         raise error
@@ -207,7 +207,7 @@ def retry(error, operation, inputs, outputs):
 
 
 def over_channels(tensor, gain):
-    """The tensor in the gain's shape, if it has as many elements."""
+    """The tensor in the gain's shape if it has as many elements, else unchanged."""
     return tensor.reshape(gain.shape) if tensor.numel() == gain.numel() else tensor
 
 
@@ -219,8 +219,8 @@ def require_native(function, answer):
 
 
 def explain(operation, inputs, why_expression):
-    """The way that a call of the operation with these inputs takes; see explain_dispatch. `why_expression`
-    gives the reason for PyTorch's own operations whatever kernels could do, or None."""
+    """The Dispatch of a call of the operation with these inputs; see explain_dispatch. `why_expression`
+    returns the reason why the call must run in PyTorch even if a kernel would take the tensors, or None."""
     checks.operands(operation.name, operation, inputs)
     reason = why_expression()
     if reason is not None:

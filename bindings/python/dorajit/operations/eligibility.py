@@ -1,12 +1,13 @@
-"""Which route a call takes, decided here alone. There are three (docs/python.md, "Routes").
+"""Whether a call must go through PyTorch's dispatcher (autograd, modes, tracing, functorch) or can be launched
+directly. This module alone decides which of three routes a call takes (docs/python.md, "Routes").
 
-A call that nobody observes launches its kernel at once, as a node of autograd's graph where one is built.
-What a compiler, a mode or a subclass of tensors is to see goes through the operators of torch.library. What
-has no rule for those is an expression of PyTorch's own operations. A kernel that then refuses the tensors,
-as dorajit.operations.dispatch explains, is replaced by the same expression on any route.
+A call that nothing observes launches its kernel at once, in an autograd node where a graph is built. A call that
+a compiler, a mode or a tensor subclass observes goes through the operators of torch.library. A call for which
+these operators have no rule runs as an expression of PyTorch's own operations. On every route, tensors that the
+kernel refuses run in the same expression (dorajit.operations.dispatch).
 
-The C++ extension has the node of a linear layer on the first route. It has the same tests in C++ for its backward
-pass (cpp_extension/eligibility.h) and reads OBSERVERS from here.
+The C++ extension implements the node of a linear layer on the first route. It repeats these checks in C++ for its
+backward pass (cpp_extension/eligibility.h) and reads OBSERVERS from here.
 """
 
 import enum
@@ -23,14 +24,14 @@ from dorajit.distributed import frameworks
 
 
 class Route(enum.Enum):
-    """How a call is run."""
+    """How a call runs."""
 
-    NATIVE = "one launch, and a node of autograd's graph where one is built"
+    NATIVE = "one launch, in an autograd node where a graph is built"
     OPERATOR = "an operator of torch.library"
     EXPRESSION = "PyTorch's own operations"
 
 
-# Reading a member of an Enum runs Python, up to Python 3.11.
+# Module variables, because up to Python 3.11 each access to a member of an Enum runs Python code.
 NATIVE, OPERATOR, EXPRESSION = Route
 
 
@@ -38,12 +39,12 @@ def _bits(name):
     return torch._C.DispatchKeySet(torch._C._parse_dispatch_key(name)).raw_repr()
 
 
-# Dispatch keys that a thread includes while somebody observes its operations one by one: dispatch modes,
-# those before autograd (make_fx), torch.jit.trace, and the transforms of torch.func.
+# Dispatch keys that a thread includes while something observes its operations: dispatch modes,
+# modes before autograd (make_fx), torch.jit.trace, and torch.func transforms.
 OBSERVERS = functools.reduce(operator.or_, map(_bits, (
     "Python", "PreDispatch", "Tracer", "FuncTorchDynamicLayerFrontMode")))
-# The same observers for a thread that asks from Python, to which the set of its keys is an object that has
-# to be made: functions, what they give while nobody is there, and an argument.
+# The same observers for calls from Python, where reading the set of dispatch keys would create an object each
+# time. For each kind of observer: a function, its result while there is none, and its argument if it takes one.
 _SIGNS = [(torch._C._len_torch_dispatch_stack, 0),
           (torch._C._dispatch_tls_is_dispatch_key_included, False, torch._C.DispatchKey.PreDispatch),
           (torch._C._is_tracing, False),
@@ -55,9 +56,9 @@ _is_jit_tracing = torch._C._is_tracing
 _transform_level = torch._C._functorch.maybe_current_level
 _is_batch = torch._C._functorch.is_legacy_batchedtensor  # of autograd.grad(is_grads_batched=True)
 
-# Who sees a call with these tensors and this scale, which no compiler traces: a call that nobody sees is
-# one launch and nothing else, one that autograd alone sees may be a node. SOMEBODY stands for arguments as
-# well that are no plain tensors and no float.
+# The observer of a call with these tensors and this scale, outside of torch.compile. NOBODY: the call is one
+# launch and nothing else. AUTOGRAD: only autograd observes it, so it may be a node. SOMEBODY: another observer,
+# or arguments that are not plain tensors and a float.
 who_sees = _native.who_sees
 SOMEBODY, NOBODY, AUTOGRAD = range(3)
 
@@ -66,9 +67,9 @@ def route(*tensors_and_scale, has_node=False, constant=None):
     """The Route of a call of an operation with these tensors and this scale.
 
     Args:
-        has_node: whether the caller has a node of autograd's graph for it, which
-            PEFT_DORA_FUSED_BACKWARD=0 turns into the expression. Otherwise a graph is the operator's.
-        constant: a tensor that the node and the operator have no gradient for.
+        has_node: whether the caller has an autograd node for the call, which
+            PEFT_DORA_FUSED_BACKWARD=0 replaces by the expression. Otherwise the operator builds the graph.
+        constant: a tensor for which node and operator have no gradient.
     """
     tensors = tensors_and_scale[:-1]
     if has_node and not has_fused_graph(tensors[0], constant) and builds_graph(*tensors):
@@ -81,39 +82,40 @@ def route(*tensors_and_scale, has_node=False, constant=None):
 
 
 def has_fused_graph(first, constant=None):
-    """Whether the node is the graph of a call, where one is built, of a tensor like the first."""
+    """Whether a call that builds a graph may use the node: it is not switched off, `first` is not complex, and
+    `constant` needs no gradient."""
     is_complex = isinstance(first, torch.Tensor) and first.is_complex()
     return state.fused_backward and not is_complex and (constant is None or not builds_graph(constant))
 
 
 def constant_route(*tensors):
-    """The same of what autograd and transforms take for a constant."""
+    """The Route of a call whose result is a constant for autograd and transforms."""
     is_seen = is_compiling() or (is_observed() and not any(map(frameworks.is_dtensor, tensors)))
     return OPERATOR if is_seen else NATIVE
 
 
 def is_observed():
-    """Whether operations are seen one by one, so that a kernel among them or a write into a part of a
-    tensor would be missed: by a compiler, a tracer, a mode (make_fx, selective checkpointing) or a
-    transform of torch.func. An operator of torch.library is seen as one."""
+    """Whether a compiler, a tracer, a mode (make_fx, selective checkpointing) or a torch.func transform observes
+    single operations. It would not see a direct kernel launch or a write into a part of a tensor; it does see
+    an operator of torch.library."""
     return is_compiling() or _native.is_observed()
 
 
 def builds_graph(*operands):
-    """Whether autograd follows one of the tensors among them."""
+    """Whether autograd records a call with these operands; those that are no tensors are ignored."""
     return torch.is_grad_enabled() and any(
         isinstance(one, torch.Tensor) and one.requires_grad for one in operands)
 
 
 def keeps_inner(gain):
-    """Whether the operator makes inner for a backward pass. Not in a trace of torch.jit, which compares it
-    with one that builds no graph."""
+    """Whether the operator computes inner for a backward pass. Not under torch.jit.trace, which compares the trace
+    with a run that builds no graph."""
     return builds_graph(gain) and (is_compiling() or not _is_jit_tracing())
 
 
 def is_transformed(operands):
-    """Whether a transform of torch.func is active, forward-mode differentiation follows an operand, or
-    one stands for a batch of gradients."""
+    """Whether a torch.func transform is active, an operand has a forward-mode tangent, or an operand is a
+    batch of gradients."""
     return _has_transform() or _has_tangent(operands) or any(
         isinstance(one, torch.Tensor) and _is_batch(one) for one in operands)
 
@@ -122,14 +124,14 @@ def _has_transform():
     return _transform_level() is not None
 
 
-# What torch.compiler.assume_constant_result does, which would import the whole compiler: the answer
-# holds where it was traced, and a compiled function is guarded by the transforms around it.
+# The effect of torch.compiler.assume_constant_result, which would import the whole compiler. The traced answer
+# stays valid, because a compiled function is guarded by the transforms around it.
 _has_transform._dynamo_marked_constant = True
 
 
 def _has_tangent(operands):
-    """Whether forward-mode differentiation follows an operand; of a traced call, which tensors do not
-    tell, whether it may."""
+    """Whether an operand has a forward-mode tangent. Traced tensors do not tell; while compiling, whether one may
+    have."""
     if _forward_ad._current_level < 0:
         return False
     return is_compiling() or any(
@@ -137,8 +139,9 @@ def _has_tangent(operands):
 
 
 def why_expression(*tensors):
-    """Why the tensors are for PyTorch's own operations whatever kernels could do, in words, or None."""
-    if is_compiling():  # which does not look into operators that are differentiated in Python
+    """The reason, as text, why a call with these tensors must run in PyTorch's own operations even if a kernel
+    would take them; or None."""
+    if is_compiling():  # the compiler does not trace into operators that are differentiated in Python
         return _TRANSFORM if _has_transform() or _has_tangent(tensors) else None
     if is_transformed(tensors):
         return _TRANSFORM
@@ -150,7 +153,7 @@ def why_expression(*tensors):
 
 
 def why_switched_off(*tensors):
-    """Which switch wants PyTorch's own operations for a composition of these tensors, or None."""
+    """The reason, as text, why a switch makes a composition of these tensors run in PyTorch; or None."""
     if not state.enabled:
         return "kernels are switched off (PEFT_DORA_FUSED=0 or dorajit.disabled())"
     if not state.fused_backward and builds_graph(*tensors):
@@ -160,7 +163,7 @@ def why_switched_off(*tensors):
 
 
 def allow_expression(function, *tensors):
-    """Raises FallbackError inside `dorajit.force_native()`, if these tensors are why there is no kernel."""
+    """Raises FallbackError inside `dorajit.force_native()` if these tensors must run in PyTorch."""
     reason = why_expression(*tensors)
     if reason is not None:
         dispatch.require_native(function, dispatch.Plan(reason))

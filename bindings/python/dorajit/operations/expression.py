@@ -1,9 +1,9 @@
-"""The operations in plain PyTorch, with the contract of the kernels (docs/numerics.md).
+"""The operations in plain PyTorch, with the numerical contract of the kernels (docs/numerics.md).
 
 Arithmetic is done in float32, in float64 if an operand is float64, in complex numbers if one is
-complex; results are rounded once. Everything here is differentiable as often as one likes, and works
-on any device, layout and tensor subclass and under torch.func. Above each stands what else PyTorch has to
-know of the operation: `formulas` is all that the operators of torch.library are made of.
+complex; results are rounded once. All functions are differentiable any number of times, and work
+on any device, layout and tensor subclass and under torch.func. The decorator of each adds its element types and
+gradients to `formulas`, from which the operators of torch.library are generated.
 """
 
 import functools
@@ -20,14 +20,14 @@ class Formula(NamedTuple):
     """An operation in PyTorch's operations.
 
     Attributes:
-        compute: (*inputs, *scalars, *more) -> the output, or all of them; `more`, where the operation makes
-            gradients, which of them are wanted and the free element types.
-        result_type: (*inputs) -> the element type of what is computed, but for gradients.
-        free_types: output -> what operators call its element type, which their callers name; other
-            gradients are of the types of the inputs after which they are allocated.
+        compute: (*inputs, *scalars, *more) -> the output, or a tuple of all outputs. For an operation that
+            computes gradients, `more` is which of them are wanted, and the free element types.
+        result_type: (*inputs) -> the element type of the outputs; not used for gradients.
+        free_types: output -> name of the operator's argument for its element type, which callers choose; other
+            gradients have the types of their models.
         gradients: (gradients of the outputs, *inputs, *scalars, wanted) -> those of the inputs, None where
             they are not wanted.
-        backward: instead of it for a composition, the operation of its backward pass, which is given inner.
+        backward: for a composition, instead of `gradients`: the operation of its backward pass, which takes inner.
     """
 
     compute: Callable
@@ -41,7 +41,7 @@ formulas = {}  # name of an operation -> its Formula
 
 
 def _formula(name, result_type=lambda first, *_: first.dtype, free_types=(), gradients=None, backward=None):
-    """Registers what it stands above."""
+    """Decorator that registers the function as the formula of an operation."""
     def register(compute):
         formulas[name] = Formula(compute, result_type, dict(free_types), gradients, backward)
         return compute
@@ -53,7 +53,8 @@ def output_types(operation, inputs, more=(), num_outputs=None):
 
     Args:
         more: as for Formula.compute.
-        num_outputs: how many there are, where it makes no gradients; None: those that are required.
+        num_outputs: for an operation that computes no gradients, how many outputs are wanted; None: the required
+            ones.
     """
     if operation.makes_gradients:
         wanted = more[0]
@@ -68,15 +69,15 @@ def output_types(operation, inputs, more=(), num_outputs=None):
 
 @functools.cache
 def places_of_types(operation):
-    """By output of an operation that makes gradients: where its element type stands in `more`, 0 if it is
-    not free."""
+    """For each output of an operation that computes gradients the index of its element type in `more`; 0 if the
+    type is not free."""
     formula = formulas.get(operation.name)
     places = {name: place for place, name in enumerate(formula.free_types if formula else (), 1)}
     return [places.get(one.name, 0) for one in operation.outputs]
 
 
 def outputs(operation, inputs, scalars, more=(), num_outputs=None):
-    """The outputs of an operation, None for those that are left out as for output_types; or None if the
+    """The outputs of an operation, None for those that are left out; arguments as for output_types. None if the
     operation has no formula here."""
     formula = formulas.get(operation.name)
     if formula is None:
@@ -91,17 +92,17 @@ def outputs(operation, inputs, scalars, more=(), num_outputs=None):
 
 
 def compute_type(*tensors):
-    """The element type in which operands of these types are computed."""
+    """The element type of arithmetic on these operands."""
     wanted = torch.float32
     for tensor in tensors:
         dtype = tensor.dtype
-        # Types of 8 bits promote with no other.
+        # PyTorch does not promote 8-bit types.
         wanted = torch.promote_types(wanted, dtype if dtype.itemsize > 1 else torch.float32)
     return wanted
 
 
 def sum_type(lora, result):
-    """The element type of result + lora. Types of 8 bits promote with no other, and count for nothing."""
+    """The element type of result + lora. PyTorch does not promote 8-bit types, so they are ignored."""
     if lora.dtype == result.dtype or result.dtype.itemsize == 1:
         return lora.dtype
     return result.dtype if lora.dtype.itemsize == 1 else torch.promote_types(lora.dtype, result.dtype)
@@ -114,12 +115,12 @@ def _widened(*tensors):
 
 
 def over(gain, matrix):
-    """The gain without leading dimensions of one element that the matrix does not have."""
+    """The gain without leading dimensions of size 1 that the matrix does not have."""
     return gain.reshape(gain.shape[gain.dim() - matrix.dim():]) if gain.dim() > matrix.dim() else gain
 
 
 def rounded(result, dtype):
-    """The result in the element type; what is imaginary is dropped for a real one."""
+    """The result in the element type; a real type drops the imaginary part."""
     if result.is_complex() and not dtype.is_complex:
         result = result.real
     return result.to(dtype)
@@ -136,7 +137,7 @@ def compose(lora, base, gain, scale):
 
 @_formula("compose_inner", backward="backward")
 def compose_inner(lora, base, gain, scale):
-    """compose, and scale * lora + base, both in lora's element type."""
+    """(compose, scale * lora + base), both in lora's element type."""
     dtype = lora.dtype
     lora, base, gain = _widened(lora, base, gain)
     gain = over(gain, lora)
@@ -146,10 +147,10 @@ def compose_inner(lora, base, gain, scale):
 
 
 def second_backward(gradients, d_out, inner, gain, scale, wanted, is_residual=False):
-    """The gradients of backward, or residual_backward, for d_out, inner and gain; None where `wanted`
+    """The gradients of d_out, inner and gain through backward, or residual_backward; None where `wanted`
     is false.
 
-    `gradients` are those of d_lora, d_base and d_gain, None where there is none.
+    `gradients` are the incoming gradients of d_lora, d_base and d_gain, None where there is none.
     """
     types = [None if one is None else one.dtype for one in (d_out, inner, gain)]
     gain_shape = gain.shape
@@ -182,7 +183,7 @@ def second_backward(gradients, d_out, inner, gain, scale, wanted, is_residual=Fa
 
 @_formula("backward", free_types={"d_base": "base_dtype"}, gradients=second_backward)
 def backward(d_out, inner, gain, scale, wanted, base_dtype):
-    """The gradients of compose for lora, base and gain; None where `wanted` is false."""
+    """The gradients of lora, base and gain through compose; None where `wanted` is false."""
     dtype, gain_dtype, gain_shape = d_out.dtype, gain.dtype, gain.shape
     if wanted[2]:
         d_out, inner, gain = _widened(d_out, inner, gain)
@@ -201,8 +202,8 @@ def backward(d_out, inner, gain, scale, wanted, base_dtype):
 @_formula("compose_residual", result_type=lambda lora, result, *_: sum_type(lora, result),
           backward="residual_backward")
 def compose_residual(lora, result, gain, bias, scale, dtype=None):
-    """result + compose over result - bias, and scale * lora + (result - bias), both of the element
-    type or, without one, of that of result + lora; the bias may be None."""
+    """(result + compose of base, scale * lora + base) with base = result - bias, both of the element type `dtype`,
+    by default that of result + lora. The bias may be None."""
     dtype = dtype or sum_type(lora, result)
     lora, result, gain, *biases = _widened(lora, result, gain, *(() if bias is None else (bias,)))
     gain = over(gain, lora)
@@ -214,8 +215,8 @@ def compose_residual(lora, result, gain, bias, scale, dtype=None):
 
 @_formula("compose_low_rank", result_type=lambda low, lora_B, result, *_: sum_type(low, result))
 def compose_low_rank(low, lora_B, result, gain, bias, scale):
-    """compose_residual with low @ lora_B^T in the place of lora, whose product is not rounded to their type. A scale
-    of 0 leaves it out."""
+    """compose_residual with lora = low @ lora_B^T, a product that is not rounded to the type of its factors. With a
+    scale of 0 the product is taken as zeros."""
     dtype = sum_type(low, result)
     low, lora_B = _widened(low, lora_B)
     product = low @ lora_B.mT if scale != 0 else low.new_zeros(low.shape[:-1] + lora_B.shape[:1])
@@ -225,7 +226,7 @@ def compose_low_rank(low, lora_B, result, gain, bias, scale):
 @_formula("residual_backward", free_types={"d_lora": "lora_dtype", "d_result": "result_dtype"},
           gradients=functools.partial(second_backward, is_residual=True))
 def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype):
-    """The gradients of compose_residual for lora and result, in these types, and gain; None where
+    """The gradients of lora, result and gain through compose_residual, the first two in the given types; None where
     `wanted` is false."""
     d_lora, _, d_gain = backward(d_out, inner, gain, scale, (wanted[0], False, wanted[2]), None)
     d_result = None
@@ -236,13 +237,13 @@ def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtyp
 
 
 def norm_assembly_backward(gradients, w_norm_sq, cross, ba_norm_sq, scale, wanted):
-    """The gradients of norm_assembly for its terms, given that of the norm; None where `wanted` is false."""
+    """The gradients of the terms of norm_assembly, from that of the norm; None where `wanted` is false."""
     d_norm, = gradients
     terms = w_norm_sq, cross, ba_norm_sq
     w, cross, ba = _widened(*terms)
     square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
     is_kept = square >= 0
-    # No square root, and no derivative of one, of what is not kept.
+    # Negative squares are replaced by 1 before the square root, so that neither it nor its derivative is NaN.
     norm = torch.where(is_kept, square, 1).double().sqrt()
     d_square = torch.where(is_kept, (d_norm.double() / (2 * norm)).to(square.dtype), 0)
     factors = 1.0, 2.0 * scale, scale * scale
@@ -256,20 +257,19 @@ def norm_assembly(w_norm_sq, cross, ba_norm_sq, scale):
     dtype = w_norm_sq.dtype
     w, cross, ba = _widened(w_norm_sq, cross, ba_norm_sq)
     square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
-    # PyTorch's square root of float32 may be off by a unit; that of float64, rounded, is not.
+    # PyTorch's float32 square root may be off by one ulp; the float64 one, rounded, is correct.
     return rounded(square.clamp_min(0).double().sqrt().to(square.dtype), dtype)
 
 
 @_formula("weight_norm", free_types={"norm": "norm_dtype", "norm_square": "square_dtype",
                                      "gain": "gain_dtype", "divisor": "divisor_dtype"})
 def weight_norm(weight, lora_A, lora_B, magnitude, scale, wanted, *types):
-    """The norms of the rows of weight + scale * lora_B @ lora_A, their squares, magnitude over the
-    norms, and what it was divided by, in these types; None where `wanted` is false.
+    """(norm, norm_square, gain, divisor) of the rows of weight + scale * lora_B @ lora_A, in the given types; None
+    where `wanted` is false.
 
-    In float64, which no setting of the process makes less: squares of what is left of two large terms are
-    summed."""
+    Computed in float64, because two large terms may cancel; no setting of the process lowers its precision."""
     if any(wanted[2:]) and magnitude is None:
-        raise ValueError("weight_norm: the gain is made of argument `magnitude`; pass it")
+        raise ValueError("weight_norm: argument `magnitude` is None, but the gain is computed from it; pass it")
     update = lora_B.double() @ lora_A.double()
     square = (weight.double() + scale * update).square().sum(-1)
     norm = square.sqrt()

@@ -1,4 +1,4 @@
-"""The gain g = magnitude / norm of DoRA."""
+"""The gain g = magnitude / norm of DoRA (arXiv:2603.22276, appendix A)."""
 
 import torch
 
@@ -8,13 +8,13 @@ _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
 def eps(dtype):
-    """The least norm that a magnitude of this type is divided by."""
+    """The lower bound of the norm by which a magnitude of this type is divided."""
     return 1e-6 if dtype in _HALVES else 1e-12
 
 
 def divisor(norm, dtype):
-    """What a magnitude of this type is divided by: the norm, rounded to that type and no less than eps; of halves in
-    float32."""
+    """The divisor of a magnitude of this type: max(norm, eps) with the norm rounded to that type, in float32 for
+    16-bit types."""
     wide = torch.float32 if dtype in _HALVES else dtype
     return norm.to(dtype).to(wide).clamp_min(eps(dtype))
 
@@ -22,12 +22,12 @@ def divisor(norm, dtype):
 def gain(magnitude, norm):
     """magnitude / max(norm, eps), differentiable for the magnitude; the norm is a constant.
 
-    The norm is first rounded to the type of the magnitude, never below it: so a magnitude that was
-    made from the norm gives exactly 1. The quotient of halves is float32.
+    The norm is first rounded to the magnitude's type, so that a magnitude made from the norm gives
+    exactly 1. The gain of a 16-bit magnitude is float32.
 
     Args:
         magnitude: one element per row, of any shape.
-        norm: as many elements. A DTensor is brought to where the magnitude is.
+        norm: as many elements. A DTensor is redistributed to the magnitude's placements.
 
     Returns:
         A tensor of the magnitude's shape; a DTensor if the magnitude is one.
@@ -40,7 +40,7 @@ def gain(magnitude, norm):
 
 
 def with_divisor(magnitude, norm):
-    """What the magnitude is divided by, in its shape, and the gain; as `gain` otherwise."""
+    """(divisor, gain), both in the magnitude's shape. Arguments and errors are those of `gain`."""
     missing = frameworks.missing(magnitude)
     if missing:
         raise ValueError(f"magnitude: argument `magnitude` {missing}")
@@ -57,7 +57,7 @@ def with_divisor(magnitude, norm):
 
 
 def _beside(magnitude, norm):
-    """The norm in the magnitude's shape, laid out over ranks as the magnitude is."""
+    """The norm in the magnitude's shape and, over several ranks, with the magnitude's placements."""
     with torch.no_grad():
         if not frameworks.is_dtensor(magnitude):
             return norm.full_tensor()

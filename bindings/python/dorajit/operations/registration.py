@@ -1,7 +1,7 @@
-"""How operators are registered beyond what torch.library does by itself.
+"""Registration of operators where torch.library is not enough.
 
-torch.library takes no formulas for transforms of torch.func and for forward-mode differentiation, in which
-PyTorch would drop the tangents, and leaves autograd out where an operator writes into an operand.
+torch.library takes no formulas for torch.func transforms and forward-mode differentiation (PyTorch would drop the
+tangents), and has no autograd for operators that write into an operand.
 """
 
 import torch
@@ -13,19 +13,19 @@ _below_in_place = torch._C._AutoDispatchBelowADInplaceOrView
 
 
 class Library(torch.library.Library):
-    """Of operators that are differentiable, which in transforms are PyTorch's own operations."""
+    """A library of differentiable operators that run as PyTorch's own operations inside transforms."""
 
     def __init__(self, namespace, kind):
         super().__init__(namespace, kind)
         self._plain = {}
 
     def register_autograd(self, name, plain, differentiate, save):
-        """torch.library's, and what the operator is in PyTorch's operations."""
+        """torch.library.register_autograd, and `plain`, the operator in PyTorch's own operations."""
         self._plain[name] = plain
         torch.library.register_autograd(f"{self.ns}::{name}", differentiate, setup_context=save, lib=self)
 
     def register_constant(self, name):
-        """Of an operator whose results autograd takes for constants."""
+        """Registers an operator whose results are constants for autograd."""
         operator = getattr(getattr(torch.ops, self.ns), name)
 
         def autograd(*operands):
@@ -35,12 +35,12 @@ class Library(torch.library.Library):
         super().impl(name, autograd, "Autograd")
 
     def register_in_place(self, name, functional):
-        """Of an operator that writes into its first operand what `functional` gives."""
+        """Registers an operator that writes the result of `functional` into its first operand."""
         operator = getattr(getattr(torch.ops, self.ns), name)
 
         def autograd(_, target, *operands):
             if eligibility.builds_graph(target, *operands) or eligibility.is_transformed((target, *operands)):
-                target.copy_(functional(target, *operands))  # which knows what is allowed
+                target.copy_(functional(target, *operands))  # copy_ checks whether target may be written
             else:
                 with _below_autograd():
                     operator(target, *operands)
@@ -48,7 +48,7 @@ class Library(torch.library.Library):
         def count(_, target, *operands):
             with _below_in_place():
                 operator(target, *operands)
-            # After it, as modes know the tensor that is written by its version.
+            # Afterwards, because modes identify the written tensor by its old version.
             torch.autograd.graph.increment_version(target)
 
         super().impl(name, autograd, "Autograd", with_keyset=True)

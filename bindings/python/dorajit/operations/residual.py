@@ -1,9 +1,9 @@
-"""The composition added to the base result that it is over: what a layer with an adapter gives.
+"""The composition added to its base result, the output of a layer with an adapter.
 
     out = result + ((g - 1) * base + g * (s * lora)),    base = result - bias
 
-One pass over memory forward and one backward, where the sum of compose and the base result takes
-three more (arXiv:2603.22276, appendix A, has the caller add the two).
+Forward and backward are one pass over memory each. Adding the base result to compose separately, as in
+arXiv:2603.22276, appendix A, takes three more.
 """
 
 from typing import Optional
@@ -24,16 +24,16 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
 
     Args:
         lora, gain, scale: as for fused_dora_compose.
-        result: the base layer's, of lora's shape and device; may be of another element type.
-        bias: what result holds beside base: base = result - bias, and the bias is not scaled. One
-            element per channel. None: nothing.
+        result: the output of the base layer, of lora's shape and device; may have another element type.
+        bias: the base layer's bias, which is part of result but is not scaled: base = result - bias. One
+            element per channel. None: no bias.
 
     Returns:
-        A new tensor of lora's shape, in the type that PyTorch's result + lora would have. It is
-        computed in float32 (float64 if an operand is that) and rounded once. Differentiable; with a
-        bias that requires grad as several operations, and so in transforms of torch.func.
+        A new tensor of lora's shape, in the element type of PyTorch's result + lora. It is
+        computed in float32 (float64 if an operand is float64) and rounded once. Differentiable; with a
+        bias that requires grad, and in torch.func transforms, it runs as several operations.
 
-    Errors as those of fused_dora_compose.
+    Errors are those of fused_dora_compose.
     """
     is_compiling = eligibility.is_compiling()
     operands = (lora, result, gain) if bias is None else (lora, result, gain, bias)
@@ -44,7 +44,7 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
         if seen == AUTOGRAD and eligibility.has_fused_graph(lora, bias):
             return autograd.compose_residual(lora, result, gain, bias, scale)
     route = eligibility.route(*operands, scale, has_node=True, constant=bias)
-    if route is OPERATOR and is_compiling:  # the operator checks its arguments
+    if route is OPERATOR and is_compiling:  # the operator checks the arguments
         return torch_library.compose_residual(lora, result, gain, bias, scale)
     if not is_compiling:
         scale = checks.scale(_NAME, scale)
@@ -56,10 +56,10 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
 
 
 def apart(lora, result, gain, bias, scale, compose):
-    """The sum by several operations, of which `compose` makes what is added to the base result."""
+    """The sum as several operations; `compose` computes the term that is added to the base result."""
     base = result
     if bias is not None:
-        if bias.numel() != gain.numel():  # in words that a compiler which gives up here repeats
+        if bias.numel() != gain.numel():  # checked here too, so that a compiler that stops here shows the message
             raise ValueError(f"{_NAME}: argument `bias` has shape {tuple(bias.shape)} but `gain` "
                              f"has {tuple(gain.shape)}; give both one element per channel")
         base = result - expression.over(dispatch.over_channels(bias, gain), result)

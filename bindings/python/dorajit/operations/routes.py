@@ -1,4 +1,4 @@
-"""A call by each of the three routes (dorajit.operations.eligibility)."""
+"""Runs a call on one of the three routes (dorajit.operations.eligibility)."""
 
 import torch
 
@@ -13,7 +13,7 @@ def outputs(route, operation, inputs, scalars, more=()):
 
     Args:
         inputs: the tensors, None for those that are left out.
-        more: where it makes gradients, which are wanted and the free element types.
+        more: for an operation that computes gradients, which are wanted, and the free element types.
     """
     if route is NATIVE:
         return run.outputs(operation, inputs, scalars, more)

@@ -1,6 +1,6 @@
-"""Any operation once, without autograd: by a kernel, or in PyTorch where no kernel will do.
+"""Runs any operation without autograd: by a kernel, or in PyTorch if no kernel takes the tensors.
 
-Results that are not given are allocated by PyTorch, with the layout that torch.empty_like gives them.
+Outputs that are not given are allocated by PyTorch, with the layout of torch.empty_like.
 """
 
 import torch
@@ -11,16 +11,16 @@ from dorajit.control import state
 
 
 def launch(operation, inputs, outputs, *scalars):
-    """The outputs of the operation by a kernel, as Operation.launch gives them; None if PyTorch is to do it.
+    """The outputs of the operation by a kernel, as Operation.launch returns them; None if PyTorch has to run it.
 
     Args:
         operation: an Operation.
         inputs: the tensors, None for those that are left out.
-        outputs: for each a tensor to be written, an element type of a tensor to be allocated, or None.
+        outputs: for each output a tensor to write, the element type of a tensor to allocate, or None.
 
     Raises:
-        TypeError, ValueError: what is wrong with the inputs.
-        dorajit.Error: what fails whichever way the tensors are given.
+        TypeError, ValueError: an input is wrong.
+        dorajit.Error: the launch failed for another reason than the views of the tensors.
     """
     if state.enabled:
         try:
@@ -32,7 +32,7 @@ def launch(operation, inputs, outputs, *scalars):
 
 
 def launch_over_views(error, operation, inputs, outputs, scalars):
-    """As launch, after the error with which the extension refused the tensors as they are."""
+    """launch with other views of the tensors, after the extension module has refused them with this error."""
     checks.operands(operation.name, operation, inputs)
     if all(one is None for one in outputs):
         return None
@@ -55,12 +55,11 @@ def launch_over_views(error, operation, inputs, outputs, scalars):
 
 
 def outputs(operation, inputs, scalars, more=(), num_outputs=None):
-    """All outputs of an operation, None for those that are left out: `more` and `num_outputs` as for
+    """All outputs of an operation, None for those that are left out. `more` and `num_outputs` as for
     expression.output_types.
 
     Raises:
-        dorajit.UnsupportedError: no kernel takes the inputs, and the operation is no expression of
-            PyTorch's.
+        dorajit.UnsupportedError: no kernel takes the inputs, and the operation has no formula in PyTorch.
     """
     types = expression.output_types(operation, inputs, more, num_outputs)
     if operation.makes_gradients:
@@ -71,20 +70,20 @@ def outputs(operation, inputs, scalars, more=(), num_outputs=None):
     elif len(types) == 1:
         made = (made,)
     if made is None:
-        raise errors.UnsupportedError(f"{operation.name}: no kernel takes these tensors, and PyTorch has no "
-                                      "expression of it", errors.UNSUPPORTED)
+        raise errors.UnsupportedError(f"{operation.name}: no kernel takes these tensors, and the operation has no "
+                                      "expression in PyTorch; explain_dispatch says why", errors.UNSUPPORTED)
     return made
 
 
 def allocated(operation, inputs, outputs):
-    """The outputs with tensors for element types."""
+    """The outputs, with a new tensor in place of each element type."""
     return tuple(
         new_output(operation, operand, inputs, output) if isinstance(output, torch.dtype) else output
         for operand, output in zip(operation.outputs, outputs))
 
 
 def new_output(operation, output, inputs, dtype):
-    """A tensor for an output, like the first input of the same dimensions if there is one."""
+    """A new tensor for an output, like the first input with the same dimensions if there is one."""
     model = operation.model_of(output, inputs)
     if model is not None:
         return torch.empty_like(model, dtype=dtype)

@@ -1,16 +1,16 @@
 """The operators dorajit::* of torch.library, for torch.compile, torch.export and dispatch modes.
 
-Each operation of the library is one, with its inputs, its scale and, where it makes gradients, which are
-wanted and the element types of those that are free:
+Each operation of the library has an operator, with its inputs, its scale and, if it computes gradients, which are
+wanted and the free element types:
 
     dorajit::compose(lora, base, gain, scale) -> out
     dorajit::compose_inner(lora, base, gain, scale) -> (out, inner)
     dorajit::backward(d_out, inner?, gain, scale, wanted, base_dtype) -> the gradients wanted
 
-One more is there for an output that may be left out, as `compose_residual_inner` beside
-`compose_residual`, and `compose_(lora!, base, gain, scale)` writes into lora's memory. Each runs a kernel
-where one will do and PyTorch elsewhere, as the functions do. Those that autograd knows a backward pass
-for are differentiable; that of a composition is dorajit::backward or residual_backward.
+An optional output has a second operator, such as `compose_residual_inner` beside
+`compose_residual`; `compose_(lora!, base, gain, scale)` writes into lora's memory. Each runs a kernel
+if one takes the tensors, and otherwise PyTorch. Operators with a backward pass are differentiable; that of a
+composition is dorajit::backward or dorajit::residual_backward.
 """
 
 import functools
@@ -25,7 +25,7 @@ _ops = torch.ops.dorajit
 _library = registration.Library("dorajit", "DEF")
 
 
-# --- schemas, and what they run ------------------------------------------------------------------
+# --- schemas and implementations -----------------------------------------------------------------
 
 
 def _schema(name, operation, num_outputs):
@@ -40,7 +40,7 @@ def _schema(name, operation, num_outputs):
 
 
 def _returned(operation, outputs):
-    """The outputs that are there, as an operator returns them."""
+    """The outputs that are not None, as an operator returns them."""
     made = [one for one in outputs if one is not None]
     return made if operation.makes_gradients else made[0] if len(made) == 1 else tuple(made)
 
@@ -51,14 +51,14 @@ def _laid_out(result, like):
         return result.contiguous()
     if like.layout is not torch.strided:
         return result
-    strides = torch.empty_like(like, device="meta").stride()  # which takes no memory
+    strides = torch.empty_like(like, device="meta").stride()  # a meta tensor takes no memory
     if result.stride() == strides:
         return result
     return torch.empty_strided(like.shape, strides, dtype=result.dtype, device=result.device).copy_(result)
 
 
 def _split(operation, arguments):
-    """The inputs, the scalars, and what follows them."""
+    """(inputs, scalars, further arguments)."""
     count = len(operation.inputs)
     after = count + len(operation.scalars)
     return arguments[:count], arguments[count:after], arguments[after:]
@@ -94,19 +94,18 @@ def _fake_compose_into(*arguments):
     _fake(operations["compose"], 1, *arguments)
 
 
-# --- how they are differentiated -----------------------------------------------------------------
+# --- differentiation -----------------------------------------------------------------------------
 
 class _Composition:
-    """How the composition is differentiated, with and without inner as an output, by itself or over a
-    base result.
+    """Differentiation of compose and compose_residual, with and without inner as an output.
 
-    Operands are lora, the base result, gain, and more that have no gradients, the scale last.
+    Operands are lora, the base result, gain, and others without gradients, of which the last is the scale.
     """
 
     def __init__(self, compose_inner, backward, types):
-        self._compose_inner = compose_inner  # name of the operator
-        self._backward = backward            # of autograd
-        self._types = types                  # (lora, base) -> what backward takes
+        self._compose_inner = compose_inner  # name of the operator with inner
+        self._backward = backward            # one of autograd.backward_passes
+        self._types = types                  # (lora, base) -> the element types for `backward`
 
     def _keep(self, ctx, inputs):
         lora, base, _, *more = inputs
@@ -118,7 +117,7 @@ class _Composition:
     def save(self, ctx, inputs, output):
         self._keep(ctx, inputs)
         lora, base, gain, *biases, _ = inputs
-        # inner is computed again, if it is needed: callers that know they need it use the other form.
+        # If inner is needed it is computed again; callers that know this use the operator with inner.
         ctx.save_for_backward(gain, *((lora, base, *biases) if ctx.needs_input_grad[2] else ()))
 
     def differentiate(self, ctx, d_out):
@@ -140,7 +139,7 @@ class _Composition:
 
 
 class _ByFormula:
-    """How an operation is differentiated whose formula has `gradients`."""
+    """Differentiation of an operation whose formula has `gradients`."""
 
     def __init__(self, operation, gradients):
         self._operation, self._gradients = operation, gradients
@@ -159,8 +158,8 @@ class _ByFormula:
 
 
 def _derivative(operation, num_outputs):
-    """(differentiate, save) for torch.library.register_autograd; None: it has no formula here, or its results
-    are constants."""
+    """(differentiate, save) for torch.library.register_autograd; None if the operation has no formula or its
+    results are constants."""
     formula = expression.formulas.get(operation.name)
     if formula is None or (formula.gradients is None and formula.backward is None):
         return None
@@ -181,13 +180,13 @@ def _derivative(operation, num_outputs):
 
 def _define(name, schema, run_it, fake):
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-    # Below autograd and for every device: what has no kernels there runs in PyTorch.
+    # Below autograd and for every device; on devices without kernels it runs in PyTorch.
     _library.impl(name, run_it, "CompositeExplicitAutograd")
     torch.library.register_fake(f"dorajit::{name}", fake, lib=_library)
 
 
 def _variants(operation):
-    """Name -> how many outputs it makes."""
+    """Pairs of an operator's name and its number of outputs."""
     required = operation.num_required
     yield operation.name, required
     if required:
@@ -205,11 +204,11 @@ for _operation in operations.values():
             _library.register_constant(_name)
 _define("compose_", "compose_(Tensor(a!) lora, Tensor base, Tensor gain, float scale) -> ()",
         _compose_into, _fake_compose_into)
-# Of the two that which keeps inner: the other keeps lora, to be written.
+# compose_inner, not compose: compose would save lora for backward, which is overwritten here.
 _library.register_in_place("compose_", lambda *operands: _ops.compose_inner(*operands)[0])
 
 
-# --- calls through them --------------------------------------------------------------------------
+# --- calls through the operators -----------------------------------------------------------------
 
 def compose(lora, base, gain, scale, inplace):
     """fused_dora_compose as an operator; traceable."""
@@ -224,7 +223,7 @@ def compose(lora, base, gain, scale, inplace):
 
 
 def compose_residual(lora, result, gain, bias, scale):
-    """As compose, for fused_dora_compose_residual."""
+    """fused_dora_compose_residual as an operator; traceable."""
     if eligibility.keeps_inner(gain):
         return _ops.compose_residual_inner(lora, result, gain, bias, scale)[0]
     return _ops.compose_residual(lora, result, gain, bias, scale)

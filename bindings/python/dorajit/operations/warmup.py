@@ -1,4 +1,4 @@
-"""Kernels made ready ahead of their first call."""
+"""Compiles, tunes and loads kernels ahead of their first call."""
 
 from collections.abc import Sequence
 from typing import Optional
@@ -12,31 +12,31 @@ from dorajit.operations.table import operations
 
 def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = False,
            wanted: Sequence[bool] = (), types: Optional[Sequence[torch.dtype]] = None) -> None:
-    """Compiles, tunes and loads what calls with such tensors will launch.
+    """Compiles, tunes and loads the kernels that calls with such tensors will launch.
 
-    For before a CUDA graph is captured, and before work that must not wait for a compiler. Elements
+    Use it before a CUDA graph is captured, and before work that must not wait for a compiler. Elements
     are neither read nor written.
 
     Args:
-        operation: any of the library's, with its inputs; those that may be left out come last or are None.
+        operation: the name of an operation:
             "compose" or "compose_inner" with (lora, base, gain); "backward" with
             (d_out, inner, gain); "norm_assembly" with (w_norm_sq, cross, ba_norm_sq).
-            Training with a trained magnitude uses the second and the third, with a frozen one the
-            first and the third. Of fused_dora_compose_residual: "compose_residual" with (lora, result,
-            gain) and the bias if there is one, for training and inference both;
-            "residual_backward" with (d_out, inner, gain). A layer is made ready by a step
-            of one of its shapes and types.
-        tensors: as the calls will pass them.
-        inplace: the composition will write into lora.
-        wanted: which gradients a backward pass will be asked for, as of lora, base and the magnitude; all
-            if it is empty. Without that of the magnitude, inner may be None.
-        types: of lora and the base result in the forward pass, which their gradients will have; None: that
-            of d_out.
+            fused_dora_compose_autograd with a trained magnitude uses "compose_inner" and "backward", with a
+            frozen one "compose" and "backward". fused_dora_compose_residual uses "compose_residual" with
+            (lora, result, gain) and the bias if there is one, in training and inference, and
+            "residual_backward" with (d_out, inner, gain). To warm up a layer, run one step
+            with its shapes and types instead.
+        tensors: the inputs of the operation, as the calls will pass them. Optional ones are last, or None.
+        inplace: whether the composition will write into lora.
+        wanted: which gradients a backward pass will compute, for instance of lora, base and the magnitude;
+            all if it is empty. Without that of the magnitude, inner may be None.
+        types: the element types of lora and the base result in the forward pass, which their gradients will
+            have; None: that of d_out.
 
     Raises:
-        ValueError, TypeError: what the call itself would raise for these tensors.
+        ValueError, TypeError: the errors of the call itself for these tensors.
         dorajit.UnsupportedError: such calls run in PyTorch.
-        dorajit.Error: nothing could be made ready.
+        dorajit.Error: a kernel could not be compiled or loaded.
     """
     if not isinstance(operation, str) or operation not in operations:
         raise ValueError(f"warmup: argument `operation` is {operation!r}; give one of "
@@ -62,7 +62,7 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
     sums = [one.name for one, want in zip(described.outputs, wanted) if one.is_sum and want]
     missing = [one.name for one, tensor in zip(described.inputs, inputs) if one.is_for_sum and tensor is None]
     if sums and missing:
-        raise TypeError(f"warmup: argument `{missing[0]}` is None, from which {sums[0]} is summed")
+        raise TypeError(f"warmup: argument `{missing[0]}` is None, but {sums[0]} is summed from it; pass it")
     inputs = described.needed(inputs, bool(sums))
     checks.operands("warmup", described, inputs)
     for outputs in _outputs(described, inputs, inplace, wanted, types):
@@ -77,7 +77,7 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
 
 
 def _outputs(operation, inputs, inplace, wanted, types):
-    """The outputs of each call to come, as for run.launch: with and without those that may be left out."""
+    """The outputs of the expected calls, as for run.launch: with and without the optional ones."""
     if operation.makes_gradients:
         given = iter(types or (inputs[0].dtype,) * len(operation.outputs))
         types = [operation.model_of(one, inputs).dtype if one.is_sum else next(given)

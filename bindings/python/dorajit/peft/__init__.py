@@ -1,4 +1,4 @@
-"""DoRA in PEFT models by way of dorajit; docs/layers.md."""
+"""The patch that makes PEFT's DoRA layers use dorajit; docs/layers.md."""
 
 from dorajit.peft.patch import Patch, patch_peft
 

@@ -1,4 +1,4 @@
-"""What was left to PEFT, and why."""
+"""Counts calls that were left to PEFT, by reason."""
 
 import inspect
 import warnings
@@ -7,12 +7,12 @@ reasons = {}
 
 
 def note(reason):
-    """Counts a call that PEFT itself served; warns the first time of each reason."""
+    """Counts a call that was left to PEFT; warns once per reason."""
     reasons[reason] = reasons.get(reason, 0) + 1
     if reasons[reason] == 1:
         warnings.warn(f"dorajit.patch_peft: left to PEFT: {reason}", RuntimeWarning, stacklevel=5)
 
 
 def parameters(function):
-    """Names of a function's parameters."""
+    """The parameters of a function, by name."""
     return inspect.signature(function).parameters

@@ -1,4 +1,4 @@
-"""What of the PEFT that is installed can be replaced, judged by what it is and not by its version."""
+"""Which methods of the installed PEFT can be replaced, decided by their signatures and not by the version."""
 
 import inspect
 import re
@@ -6,7 +6,7 @@ import re
 OLDEST = (0, 18)
 NEWEST_TRIED = (0, 21)
 
-# Parameters that a method may have, in order. The first set is that of PEFT 0.18.
+# The signatures that a method may have. The first of each list is that of PEFT 0.18.
 _FORWARD = [("self", "x", "lora_A", "lora_B", "scaling", "base_layer", "base_result"),
             ("self", "x", "lora_A", "lora_B", "scaling", "base_layer", "base_result", "adapter_name")]
 _NORM = [("self", "weight", "lora_weight", "scaling"),
@@ -27,13 +27,13 @@ KNOWN = {
 
 
 def version(text):
-    """The first two numbers of a version, or None."""
+    """(major, minor) of a version string, or None."""
     found = re.match(r"(\d+)\.(\d+)", text)
     return tuple(map(int, found.groups())) if found else None
 
 
 def refusal(owner, name):
-    """Why a method cannot be replaced, or None."""
+    """The reason why a method cannot be replaced, or None."""
     label = f"{owner.__name__}.{name}"
     method = vars(owner).get(name)
     if method is None:
@@ -41,7 +41,7 @@ def refusal(owner, name):
     function = getattr(method, "__func__", method)
     found = tuple(inspect.signature(function).parameters)
     if found not in KNOWN[label]:
-        return f"{label} has the parameters {', '.join(found)}, which are not known here"
+        return f"{label} has unknown parameters: {', '.join(found)}"
     if not function.__module__.startswith("peft."):
         return f"{label} was replaced by {function.__module__}"
     return None

@@ -1,4 +1,4 @@
-"""`generate` of transformers, which writes no weights: layers make their gains once a call."""
+"""`generate` of transformers does not write weights, so layers compute their gains once per call of it."""
 
 import sys
 
@@ -6,13 +6,13 @@ from dorajit.norms import frozen
 
 
 def target():
-    """The method and what replaces it; nothing where transformers has no such, or is not here."""
+    """{(class, method name): replacement}; empty if transformers is not loaded or has no such method."""
     mixin = _mixin()
     return {(mixin, "generate"): _generate} if "generate" in vars(mixin or object) else {}
 
 
 def modules_of(model):
-    """Those of a model that generate."""
+    """The modules of a model that have `generate`."""
     mixin = _mixin()
     return [] if mixin is None else [one for one in model.modules() if isinstance(one, mixin)]
 
@@ -23,5 +23,5 @@ def _generate(original, self, *args, **kwargs):
 
 
 def _mixin():
-    """transformers' class, which a model that can generate has imported."""
+    """transformers' GenerationMixin, if it is loaded; a model with `generate` has loaded it."""
     return getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", None)

@@ -1,7 +1,7 @@
-"""What runs in the place of methods of PEFT's DoRA layers.
+"""Replacements of methods of PEFT's DoRA layers.
 
-Each takes the arguments of the one it replaces, after that one itself (`original`), which it calls for
-what it does not know.
+The first argument of each is the method that it replaces (`original`), which it calls for cases that it does not
+support. The other arguments are those of that method.
 """
 
 import torch
@@ -28,7 +28,7 @@ def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, ba
         lora, fresh = lora_B(lora_A(x)), tiers.is_fresh(lora_B)
         if base_result is None and gather.is_here(base_layer.weight):
             return dropout.delta(x, weight, lora, factor, scaling, fresh)
-        if base_result is None:  # the module knows how to have its weight here
+        if base_result is None:  # the module's own forward gathers its weight
             base_result = base_layer(x)
         return tiers.delta(lora, _without_bias(base_result, base_layer, -1), factor, scaling,
                            fresh=fresh)
@@ -37,7 +37,7 @@ def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, ba
 
 
 def linear_variant_forward(original, module, active_adapter, x, result, **kwargs):
-    """DoraLinearVariant.forward: the base result and what the layer adds to it at once."""
+    """DoraLinearVariant.forward: the base result plus the layer's delta, in one pass."""
     layer = _foldable(module, active_adapter)
     if layer is not None:
         lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
@@ -50,11 +50,11 @@ def linear_variant_forward(original, module, active_adapter, x, result, **kwargs
 
 
 def _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
-    """Why a call is PEFT's, or None; the weight; the gain."""
+    """(reason, weight, gain). The reason says why the call is left to PEFT; None if it is not."""
     reason = _unknown(layer, lora_A, lora_B, torch.nn.Linear) or _foreign(x, base_result)
     if (reason is None and base_result is not None and base_result.shape[-1] != layer.weight.numel()
             and frameworks.is_dtensor(getattr(base_layer, "weight", None))):
-        reason = "the base result has the columns of one rank only"
+        reason = "the base result has only the columns of one rank"
     if reason is not None:
         return reason, None, None
     with gather.whole(base_layer, lora_A, lora_B):
@@ -68,8 +68,8 @@ def _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, ada
 
 
 def _foldable(module, adapter):
-    """The layer of an adapter whose own call nobody would miss: its base result is the module's, its
-    forward is the one here, and neither hooks nor a wrapper wait for what it adds. None for others."""
+    """The DoRA layer of an adapter if its separate call can be skipped: it uses the module's base result, its
+    forward is the replacement, and no hook or wrapper needs its output. None otherwise."""
     dropout = module.lora_dropout[adapter]
     if module.training and not isinstance(dropout, torch.nn.Identity):
         return None
@@ -102,7 +102,7 @@ def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base
 
 
 def conv_variant_forward(original, module, active_adapter, x, result, **kwargs):
-    """_DoraConvNdVariant.forward, likewise."""
+    """_DoraConvNdVariant.forward: the base result plus the layer's delta, in one pass."""
     layer = _foldable(module, active_adapter)
     if layer is not None:
         lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
@@ -116,7 +116,7 @@ def conv_variant_forward(original, module, active_adapter, x, result, **kwargs):
 
 
 def _unknown_conv(layer, x, lora_A, lora_B, base_layer, base_result):
-    """Why a call is PEFT's, or None."""
+    """The reason why a call is left to PEFT, or None."""
     reason = _unknown(layer, lora_A, lora_B, torch.nn.modules.conv._ConvNd)
     reason = reason or unfit(base_layer.weight) or _foreign(x, base_result)
     if reason is None and base_layer.groups != 1:
@@ -131,7 +131,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
     reason = unfit(base_layer.weight) or unfit(a) or unfit(b)
     if reason is None and (gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
-        # Its gradient is its unit's to reduce, which has to be called for that.
+        # FSDP reduces the gradient only if the wrapped module is called.
         reason = "the magnitude of an embedding is wrapped by FSDP by itself"
     if reason is not None:
         return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result,
@@ -147,7 +147,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
 
 
 def linear_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
-    """DoraLinearLayer.get_weight_norm, for merging: in float32, in the magnitude's type."""
+    """DoraLinearLayer.get_weight_norm, which merging calls: summed in float32, rounded to the magnitude's type."""
     if adapter_name is not None or not isinstance(getattr(self, "weight", None), torch.Tensor):
         known = {} if adapter_name is None else {"adapter_name": adapter_name}
         return original(self, weight, lora_weight, scaling, **known)
@@ -155,7 +155,7 @@ def linear_norm(original, self, weight, lora_weight, scaling, adapter_name=None)
 
 
 def conv_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
-    """_DoraConvNdLayer.get_weight_norm, likewise."""
+    """_DoraConvNdLayer.get_weight_norm, as linear_norm."""
     if adapter_name is not None or not isinstance(getattr(self, "weight", None), torch.Tensor):
         known = {} if adapter_name is None else {"adapter_name": adapter_name}
         return original(self, weight, lora_weight, scaling, **known)
@@ -164,7 +164,7 @@ def conv_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
 
 
 def _divisor(layer, norms):
-    """What forward divides the magnitude by, so that merging does so, too."""
+    """The divisor of the magnitude as in forward, so that merging uses the same."""
     return norms.to(layer.weight.dtype).clamp_min(gain.eps(layer.weight.dtype))
 
 
@@ -183,12 +183,12 @@ def _gain(layer, weight, a, b, scaling, base_layer, adapter_name):
 
 
 def is_caching(layer):
-    """Whether PEFT's DoraCaching is to keep the norms of a layer."""
+    """Whether PEFT's DoraCaching caches the norms of a layer."""
     return getattr(dora, "ENABLE_DORA_CACHING", False) and not layer.training
 
 
 def norms(layer, weight, a, b, scaling, base_layer, adapter_name):
-    """The norm, kept inside PEFT's DoraCaching and forgotten by the first pass outside of it."""
+    """The norms, cached inside PEFT's DoraCaching; the first pass outside of it clears the cache."""
     caching = is_caching(layer)
     key = f"dorajit-weight-norm-{adapter_name}"
     if caching:
@@ -208,15 +208,15 @@ def norms(layer, weight, a, b, scaling, base_layer, adapter_name):
 
 
 def stored(base_layer):
-    """The tensor that the base layer keeps its weight in; None if it has another form. A layer of HQQ has no
-    `weight`."""
+    """The tensor in which the base layer stores its weight; None if it is no tensor. An HQQ layer has no
+    `weight` but `W_q`."""
     kept = getattr(base_layer, "W_q", None)
     kept = getattr(base_layer, "weight", None) if kept is None else kept
     return kept if isinstance(kept, torch.Tensor) else None
 
 
 def _dequantized(base_layer):
-    """PEFT's weight in floating point; its own function cannot be traced by torch.compile."""
+    """The weight in floating point. PEFT's own function is called only if needed: torch.compile cannot trace it."""
     if not hasattr(base_layer, "W_q") and (type(base_layer.weight) in _PLAIN
                                            or frameworks.is_dtensor(base_layer.weight)):
         return base_layer.weight
@@ -236,7 +236,7 @@ def _without_bias(result, base_layer, channels):
 
 
 def _unknown(layer, lora_A, lora_B, kind):
-    """Why the factors are not such as are known here, or None."""
+    """The reason why the factors are not supported, or None."""
     for name, module in (("lora_A", lora_A), ("lora_B", lora_B)):
         module = gather.unwrapped(module)
         if not isinstance(module, kind) or (type(module).__module__ != kind.__module__
@@ -254,12 +254,12 @@ def unfit(weight):
         return f"the weight is a {type(weight).__name__}"
     if type(weight) not in _PLAIN and not eligibility.is_compiling() and not frameworks.is_dtensor(weight) and (
             type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__):
-        return f"the weight is a {type(weight).__name__}, which does its own dispatch"
+        return f"the weight is a {type(weight).__name__}, which has its own __torch_dispatch__"
     return None
 
 
 def _foreign(*activations):
-    """Tensor parallelism, whose activations are DTensors, is PEFT's."""
+    """The reason if an activation is a DTensor (tensor parallelism), which is left to PEFT; or None."""
     if any(map(frameworks.is_dtensor, activations)):
         return "the input or the base result is a DTensor"
     return None

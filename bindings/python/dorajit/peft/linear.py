@@ -1,5 +1,5 @@
-"""A linear layer of PEFT with one DoRA adapter as one node of autograd's graph (dorajit.layers.linear), or as one
-operator where a compiler traces it."""
+"""A linear layer of PEFT with one DoRA adapter as one autograd node (dorajit.layers.linear), or as one operator
+under torch.compile."""
 
 import functools
 
@@ -13,7 +13,7 @@ from dorajit.peft import layers
 
 
 def forward(original, self, x, *args, **kwargs):
-    """lora.Linear.forward, which casts x to the type of lora_A before an adapter sees it. The node casts factors."""
+    """lora.Linear.forward. PEFT's method casts x to the type of lora_A for the adapter; the node casts the factors."""
     if not args and not kwargs:
         out = _at_once(self, x)
         if out is not None:
@@ -22,7 +22,7 @@ def forward(original, self, x, *args, **kwargs):
 
 
 def _at_once(module, x):
-    """The output as one node or operator; None for what PEFT is to compose of the calls of modules."""
+    """The output as one node or operator; None if PEFT has to run the layer as separate module calls."""
     if type(module) is not Linear or module._disable_adapters or module.merged_adapters or module.fan_in_fan_out:
         return None
     name = module._active_adapter
@@ -60,7 +60,8 @@ def _is_installed(method):
 
 
 def _cached_gains(base_layer, name, layer, weight, a, b, magnitude, scale):
-    """As linear makes them, of the norm that PEFT's DoraCaching keeps; the gain is kept beside it."""
+    """(divisor, gain) as in dorajit.layers.linear, from the norm that PEFT's DoraCaching caches; they are cached
+    beside it."""
     norms = layers.norms(layer, weight, a, b, scale, base_layer, name)
     key = f"dorajit-gain-{name}"
     is_kept = layers.is_caching(layer) and not magnitude.is_inference()

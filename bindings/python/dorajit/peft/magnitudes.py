@@ -1,4 +1,4 @@
-"""The magnitudes of new adapters; what runs in the place of PEFT's methods, as in dorajit.peft.layers."""
+"""Replacements of PEFT's methods that create magnitudes; conventions as in dorajit.peft.layers."""
 
 import copy
 
@@ -14,8 +14,8 @@ from dorajit.distributed import frameworks, gather
 def update_layer(original, self, *, base_layer, lora_A, lora_B, scaling, place_on_cpu=False):
     """DoraLinearLayer.update_layer: the magnitude of a new adapter.
 
-    It has the type that PEFT gives it. If that is a half, the float32 norms are kept aside until PEFT
-    has cast the adapter, so that a float32 magnitude is not a rounded one.
+    The magnitude has the type that PEFT gives it. If that has 16 bits, the float32 norms are kept until PEFT
+    has cast the adapter, so that a float32 magnitude is not made from rounded norms.
     """
     found = _norms(self, base_layer, lora_A, lora_B, scaling)
     if found is None:
@@ -32,7 +32,7 @@ def update_layer(original, self, *, base_layer, lora_A, lora_B, scaling, place_o
 
 
 def _norms(layer, base_layer, lora_A, lora_B, scaling):
-    """The norms in the shape of the magnitude and the type of the weight; None for what is PEFT's."""
+    """(norms in the shape of the magnitude, element type of the weight); None if the layer is left to PEFT."""
     stored = layers.stored(base_layer)
     if getattr(base_layer, "groups", 1) != 1 or (stored is not None and (
             stored.is_meta or frameworks.is_dtensor(stored))):
@@ -55,11 +55,11 @@ def _norms(layer, base_layer, lora_A, lora_B, scaling):
 
 
 def cast_adapter_dtype(original, self, adapter_name, autocast_adapter_dtype=True):
-    """BaseTuner._cast_adapter_dtype: new magnitudes that become float32 get the exact norms."""
+    """BaseTuner._cast_adapter_dtype: new magnitudes that become float32 are set to the exact norms."""
     fresh = []
     for layer in (one for one in self.model.modules() if "_dorajit_norms" in vars(one)):
         norms, rounded = vars(layer).pop("_dorajit_norms"), layer.weight.detach()
-        # Not one that was trained or loaded since.
+        # Skip a magnitude that was trained or loaded since.
         if not rounded.is_meta and torch.equal(rounded.to(norms.device), norms.to(rounded.dtype)):
             fresh.append((layer, norms))
     original(self, adapter_name, autocast_adapter_dtype)

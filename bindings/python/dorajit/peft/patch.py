@@ -1,4 +1,4 @@
-"""Putting the methods of dorajit.peft.layers in the place of PEFT's, and back."""
+"""Replaces methods of PEFT by those of dorajit.peft.layers, and restores them."""
 
 import functools
 import inspect
@@ -11,24 +11,24 @@ from dorajit import fork_lock
 from dorajit.peft import declined, gates, generation
 
 _lock = fork_lock.make()
-_originals = {}  # (class, method name) -> what PEFT has there
-_patches = []    # those in force
+_originals = {}  # (class, method name) -> PEFT's method
+_patches = []    # the active ones
 _MARK = "_dorajit_patches"
 
 
 class _Switch:
-    """Whether all layers are patched; read in each call."""
+    """The number of active patches of all layers; read in each call."""
 
     everywhere = 0
 
 
 class Patch:
-    """What patch_peft() did, to be undone. Also a context manager, which undoes it on leaving.
+    """The result of patch_peft(), which can be undone. As a context manager it is undone at the end of the block.
 
     Attributes:
-        model: the model that was patched; None for all of them.
-        replaced: the methods that run natively, as "DoraLinearLayer.forward".
-        refused: method -> why it was left as it is.
+        model: the patched model; None for all models.
+        replaced: the replaced methods, such as "DoraLinearLayer.forward".
+        refused: method -> the reason why it was not replaced.
     """
 
     def __init__(self, model, replaced, refused, marked):
@@ -37,11 +37,11 @@ class Patch:
 
     @property
     def declined(self) -> dict[str, int]:
-        """Why calls of this process were left to PEFT, and how many, though methods were replaced."""
+        """Reason -> number of calls in this process that were left to PEFT although the method was replaced."""
         return dict(declined.reasons)
 
     def undo(self) -> None:
-        """Takes the patch back. Others that are in force stay so. Again: nothing."""
+        """Reverts the patch. Other patches stay active. A second call does nothing."""
         with _lock:
             if self._undone:
                 return
@@ -71,22 +71,22 @@ class Patch:
 
 
 def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False) -> Patch:
-    """Makes PEFT's DoRA layers run by dorajit. Changes no numbers beyond rounding, and no checkpoint. `generate` of
-    transformers runs inside dorajit.frozen_weights().
+    """Makes PEFT's DoRA layers use dorajit. Results change only by rounding, checkpoints do not change. `generate` of
+    transformers runs inside dorajit.frozen_weights(). Thread-safe.
 
     Args:
-        model: patch the DoRA layers that this model has now; None: all layers there are or will be.
-        strict: raise for what would be left to PEFT, instead of warning.
+        model: patch only the DoRA layers that this model has now; None: all present and future layers.
+        strict: raise an error instead of a warning if a method has to be left to PEFT.
 
     Returns:
-        A Patch: `.undo()` takes it back, and so does the end of `with dorajit.patch_peft():`. Patches
+        A Patch: `.undo()` reverts it, and so does the end of `with dorajit.patch_peft():`. Patches
         may be nested and repeated.
 
     Raises:
         ImportError: PEFT is not installed.
-        TypeError: the model is no module.
+        TypeError: the model is not a torch.nn.Module.
         ValueError: the model has no DoRA layers.
-        RuntimeError: strict, and this version of PEFT is not one that can be patched whole.
+        RuntimeError: with `strict`, a method of this version of PEFT cannot be replaced.
     """
     try:
         import peft
@@ -97,10 +97,10 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
                         "torch.nn.Module, or nothing for all models")
     targets, refused = _targets(peft)
     if refused:
-        message = (f"patch_peft: of PEFT {peft.__version__}, this is left as it is: "
+        message = (f"patch_peft: some methods of PEFT {peft.__version__} are not replaced: "
                    + "; ".join(refused.values()))
         if strict:
-            raise RuntimeError(message + ". PEFT 0.18 to 0.21 is known here")
+            raise RuntimeError(message + ". PEFT 0.18 to 0.21 is supported")
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     layers = [] if model is None or not targets else _layers_of(model)
     generate = generation.target() if targets else {}
@@ -123,10 +123,10 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
 
 
 def _targets(peft):
-    """(class, method) -> replacement, and method -> why it is not among them."""
+    """({(class, method): replacement}, {method: the reason why it is not replaced})."""
     found = gates.version(peft.__version__)
     if found is None or found < gates.OLDEST:
-        return {}, {"peft": f"PEFT {peft.__version__} is not known; 0.18 is the oldest that is"}
+        return {}, {"peft": f"PEFT {peft.__version__} is not supported; 0.18 is the oldest supported version"}
     try:
         from peft.tuners.lora import dora, variants
         from peft.tuners.lora.layer import Linear
@@ -145,7 +145,7 @@ def _targets(peft):
             (BaseTuner, "_cast_adapter_dtype"): magnitudes.cast_adapter_dtype,
         }
     except (ImportError, AttributeError) as error:
-        return {}, {"peft": f"it is not laid out as known ({error})"}
+        return {}, {"peft": f"its modules are not those of a supported version ({error})"}
     targets, refused = {}, {}
     for (owner, name), replacement in wanted.items():
         reason = None if (owner, name) in _originals else gates.refusal(owner, name)
@@ -169,13 +169,14 @@ def _install(owner, name, replacement):
             return replacement(original, *args, **kwargs)
         return original(*args, **kwargs)
 
-    method.as_installed = method  # which a wrapper around it that copies its attributes is not
+    # Detects a wrapper around the method: a wrapper that copies attributes is not the object stored here.
+    method.as_installed = method
     _originals[owner, name] = static
     setattr(owner, name, staticmethod(method) if is_static else method)
 
 
 def _is_patched(subject):
-    """Whether a method of this layer or model, or one of this module for an adapter, is to be replaced."""
+    """Whether the replacement runs for this layer or model, or for this module with DoRA layers."""
     if _Switch.everywhere:
         return True
     if _MARK in vars(subject):
@@ -195,5 +196,5 @@ def _layers_of(model):
     layers = [module for module in model.modules() if isinstance(module, DoraLinearLayer)]
     if not layers:
         raise ValueError("patch_peft: argument `model` has no DoRA layers; pass a PEFT model whose "
-                         "LoraConfig has use_dora=True, or no model to patch those to come")
+                         "LoraConfig has use_dora=True, or no model to patch all future layers")
     return layers

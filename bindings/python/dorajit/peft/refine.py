@@ -1,4 +1,4 @@
-"""Magnitudes of adapters that are as new, once more from the norms."""
+"""Recomputes the magnitudes of untrained adapters from the norms."""
 
 import torch
 from peft.tuners.lora import dora
@@ -9,11 +9,11 @@ from dorajit.norms import norm
 
 @torch.no_grad()
 def magnitudes(model):
-    """Gives untrained adapters the norms as they are computed here, so that their gain is exactly 1.
+    """Sets the magnitudes of untrained adapters to dorajit's norms, so that their gain is exactly 1.
 
-    PEFT rounds a new magnitude to the type of the weight before it casts it to float32. Left so, a new
-    adapter would change outputs by that rounding. A magnitude is untrained if A or B is zero and it
-    is within a few roundings of the norm.
+    PEFT rounds a new magnitude to the type of the weight before it casts it to float32. Without this
+    correction, a new adapter would change outputs by that rounding. A magnitude counts as untrained if A or B is
+    zero and the magnitude is within rounding of the norm.
     """
     for module in model.modules():
         for adapter, layer in (getattr(module, "lora_magnitude_vector", None) or {}).items():
@@ -35,7 +35,7 @@ def magnitudes(model):
 
 
 def _factors(module, adapter):
-    """The base weight with A and B; None for what is not a plain layer of PEFT's."""
+    """(base weight, A, B); None if the layer is not a plain one of PEFT's."""
     base_layer = module.get_base_layer()
     weight = getattr(base_layer, "weight", None)
     if type(weight) is not torch.nn.Parameter or getattr(base_layer, "groups", 1) != 1:

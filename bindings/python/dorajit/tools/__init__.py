@@ -1,1 +1,1 @@
-"""What is used beside training: the command line, budgets of memory."""
+"""Tools that training does not use: the command line program and the cache."""

@@ -1,4 +1,4 @@
-"""Winners and compiled kernels on disk, as this process and all others of this user share them."""
+"""Winners and compiled kernels on disk, which all processes of a user share."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from dorajit.tools import program
 
 
 def _named(function, path):
-    """The absolute path, which is not taken for an option."""
+    """The absolute path, so that the program does not parse it as an option."""
     try:
         return os.path.abspath(os.fsdecode(path))
     except TypeError:
@@ -30,35 +30,36 @@ class Cache:
         return program.run("cache", "path")["database"]
 
     def winners(self) -> dict[str, Any]:
-        """What `dorajit show --json` says: the database, and the winners so far."""
+        """The output of `dorajit show --json`: the database and its winners."""
         return program.run("show")
 
     def stats(self) -> dict[str, int]:
-        """How much there is: trials, winners, artifacts (compiled kernels), artifact_bytes."""
+        """Counts of trials, winners and artifacts (compiled kernels), and the artifacts' size in bytes
+        (artifact_bytes)."""
         shown = program.run("show")
         sizes = []
         for folder, _, names in os.walk(os.path.join(self.path, "artifacts")):
             for name in names:
-                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                with contextlib.suppress(FileNotFoundError):  # deleted by another process
                     sizes.append(os.path.getsize(os.path.join(folder, name)))
         return {"trials": shown["database"]["trials"], "winners": len(shown["winners"]),
                 "artifacts": len(sizes), "artifact_bytes": sum(sizes)}
 
     def export_to(self, path: Union[str, os.PathLike]) -> None:
-        """Writes what was measured to a file of text that other machines can import.
+        """Writes the measurements to a text file that other machines can import.
 
         Raises:
-            TypeError: `path` names no file.
+            TypeError: `path` is not a path.
             dorajit.CacheError: the file cannot be written; the message says why.
         """
         program.run("export", "--out", _named("export_to", path))
 
     def import_from(self, *paths: Union[str, os.PathLike]) -> dict[str, Any]:
-        """Adds what other machines exported. Returns the report of `dorajit import --json`.
+        """Adds measurements that other machines have exported. Returns the report of `dorajit import --json`.
 
         Raises:
-            TypeError: one of `paths` names no file.
-            dorajit.CacheError: a file cannot be read, or holds something else.
+            TypeError: one of `paths` is not a path.
+            dorajit.CacheError: a file cannot be read, or is not an export.
         """
         return program.run("import", *(_named("import_from", path) for path in paths))
 

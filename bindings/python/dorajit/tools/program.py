@@ -10,12 +10,10 @@ from dorajit import errors
 
 
 def find():
-    """The path of the program `dorajit`.
-
-    That which was installed with this package, else the first on PATH.
+    """The path of the program `dorajit`: the one installed with this package, else the first on PATH.
 
     Raises:
-        dorajit.Error: there is none.
+        dorajit.Error: neither exists.
     """
     try:
         files = importlib.metadata.files("dorajit") or ()
@@ -33,10 +31,10 @@ def find():
 
 
 def run(*arguments):
-    """What the program prints with --json, as Python objects; paths as Python's file functions take them.
+    """The program's output with --json, as Python objects; paths are decoded as by os.fsdecode.
 
     Raises:
-        dorajit.CacheError: it failed; the message is what it said.
+        dorajit.CacheError: the program failed; the message is its standard error.
     """
     result = subprocess.run([find(), *arguments, "--json"], capture_output=True, check=False)
     if result.returncode != 0:
