@@ -1,4 +1,4 @@
-"""Applications that others build against an installation."""
+"""Builds and runs applications against an installation."""
 
 import pathlib
 import re
@@ -6,14 +6,14 @@ import shutil
 
 from installation import cache_entry, clean_environment, expect, run, say, tool
 
-# What the C++ interface is compiled with elsewhere; the first name that is there.
+# Compilers of applications; of each tuple the first name that is found.
 COMPILERS = (("g++",), ("clang++", "clang++-19"))
 CALLS = ("engine_create", "compose", "compose_inner", "compose_residual", "backward",
          "residual_backward", "backward_workspace", "residual_backward_workspace", "norm_assembly",
          "warmup", "explain", "launch", "launch_scalars", "workspace_bytes",
          "workspace_bytes_of_none", "operation", "operands", "engine_statistics", "explain_at")
 EXAMPLES = ("compose_c", "compose_cpp", "layer_cpp", "train_cpp")
-# What a compiler refuses, whose log the error has.
+# Calls whose kernel the compiler refuses; their errors have its log.
 COMPILED = ("compiled_compose", "compiled_warmup", "compiled_launch")
 
 
@@ -68,13 +68,13 @@ def find_compiler(names):
 
 
 def check_failing_calls(installation, source, scratch):
-    """Errors say what is wrong, whatever compiler the application is built with, and do not leak."""
+    """Errors have messages and do not leak, whatever compiler the application is built with."""
     environment = make_refusing_driver(source, scratch / "driver")
     for names in COMPILERS:
         compiler = find_compiler(names)
         ways = {"no standard": (), "C++14": ("-DCMAKE_CXX_STANDARD=14",)}
         if names[0] == "g++":
-            # Which finds what was not destroyed when the program ends.
+            # It includes a leak check at the end of the program.
             ways["address sanitizer"] = ("-DCMAKE_CXX_FLAGS=-fsanitize=address",)
         for way, definitions in ways.items():
             folder = scratch / f"{names[0]}-{way.replace(' ', '-')}"

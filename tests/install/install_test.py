@@ -1,9 +1,9 @@
-"""An installation is complete, self-contained, and works for others from wherever it lies.
+"""Checks that an installation is complete, self-contained and relocatable.
 
 install_test.py --build-dir DIR --source-dir DIR
 
-Installs the build into a temporary prefix, checks what is there, then builds and runs the examples
-against it, by find_package and by pkg-config, before and after the prefix is moved.
+Installs the build into a temporary prefix, checks its files, then builds and runs the examples
+against it, with find_package and with pkg-config, before and after the prefix is moved.
 """
 
 import argparse
@@ -16,13 +16,13 @@ import tempfile
 from applications import check_examples, check_failing_calls
 from installation import Failure, Installation, cache_entry, clean_environment, expect, run, say, tool
 
-# What a machine without a C++ standard library has, too.
+# Libraries that a machine without a C++ standard library has.
 ALWAYS_THERE = re.compile(r"(libc|libm|libgcc_s|ld-linux-[\w-]+)\.so\.\d+")
 _LIBSTDCXX = "libstdc++.so.6"
 
 
 def check_notices(file, projects):
-    """What is compiled in comes with its licences, whole."""
+    """The notices contain the complete licence of each project that is compiled in."""
     expect(file.is_file(), f"{file} was not installed")
     parts = re.split(r"^={9,}\n(.+)\n={9,}\n", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
     licences = dict(zip(parts[1::2], parts[2::2], strict=True))
@@ -41,11 +41,11 @@ def check_files(installation):
               for part in ("Config", "ConfigVersion", "Targets")]
     for file in files:
         expect(file.is_file(), f"{file} was not installed")
-    say(f"installed: {len(files)} files that others build with")
+    say(f"installed: {len(files)} files for building against the library")
 
 
 def check_units(installation):
-    """systemd finds the daemon's program where it was installed."""
+    """The systemd units name the installed program of the daemon."""
     folder = installation.prefix / "lib" / "systemd" / "user"
     expect((folder / "dorajitd.socket").is_file(), "dorajitd.socket was not installed")
     service = (folder / "dorajitd.service").read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ def check_relocatable(installation, build, source):
     for file in [installation.pkgconfig_dir / "dorajit.pc", *installation.package_dir.iterdir()]:
         text = file.read_text(encoding="utf-8")
         for path in (installation.prefix, build, source):
-            # A path begins where no other does: /dorajit is no part of ${prefix}/include/dorajit.
+            # Match whole paths only: /dorajit must not match in ${prefix}/include/dorajit.
             named = re.search(r"(?<![\w./}-])" + re.escape(str(path)) + r"(?![\w.-])", text)
             expect(not named, f"{file.name} names {path}, so it cannot be moved")
     dynamic = run([tool("readelf"), "-d", installation.library])
@@ -117,7 +117,7 @@ def check_exported_symbols(installation):
 
 
 def check_shipped_databases(installation, scratch):
-    """Results that lie in the installation's folder serve a user who has none."""
+    """A user without own results uses the databases of the installation."""
     program = installation.prefix / "bin" / "dorajit"
     databases = installation.prefix / "share" / "dorajit" / "databases"
     shipped = {file.stem for file in databases.glob("*.db")}
@@ -133,7 +133,8 @@ def check_shipped_databases(installation, scratch):
     expect(source == "shipped database", f"the problem of a shipped winner is answered by: {source}")
     explained = run([program, "explain", "--cache-dir", scratch / "fresh", *problem],
                     env=clean_environment(DORAJIT_DATABASES="none"))
-    expect(json.loads(explained)["problems"][0]["source"] == "default", "none is not none")
+    expect(json.loads(explained)["problems"][0]["source"] == "default",
+           "with DORAJIT_DATABASES=none a shipped database is still read")
     databases.chmod(0o755)
     say(f"shipped databases: {', '.join(sorted(shipped))}; they serve")
 
@@ -157,7 +158,7 @@ def check_installation(build, source, scratch):
     moved.prefix.parent.mkdir()
     installation.prefix.rename(moved.prefix)
     say("moved the prefix")
-    # Of each language one: a move changes where the headers and the library are found, which is the same for all.
+    # One example per language is enough: the move only changes where headers and library are found.
     check_examples(moved, source, scratch / "second", ("compose_c", "compose_cpp"))
     (scratch / "databases").mkdir()
     check_shipped_databases(moved, scratch / "databases")

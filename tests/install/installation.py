@@ -1,4 +1,4 @@
-"""An installed prefix, and what the checks of it share."""
+"""An installed prefix, and helpers of the checks."""
 
 import os
 import re
@@ -44,17 +44,17 @@ def cache_entry(build, name):
 
 
 def clean_environment(**changes):
-    """Ours, without what would lead to another installation or another cache."""
+    """This process's environment, without variables that select another installation or cache."""
     unwanted = ("DORAJIT_", "LD_LIBRARY_PATH", "CMAKE_PREFIX_PATH", "PKG_CONFIG_PATH", "CFLAGS",
                 "CXXFLAGS", "LDFLAGS")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    # Not that of whoever runs this.
+    # Do not use a daemon of the user who runs the test.
     kept["DORAJIT_DAEMON_DIR"] = "/nonexistent"
     return {**kept, **{name: str(value) for name, value in changes.items()}}
 
 
 class Installation:
-    """A prefix and what stands where in it."""
+    """A prefix, and the paths in it."""
 
     def __init__(self, build, prefix):
         self.prefix = prefix

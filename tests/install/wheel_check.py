@@ -1,7 +1,7 @@
-"""A wheel works by itself in a fresh environment: wheel_check.py --interpreter PYTHON WHEEL.
+"""Checks that a wheel works in a fresh environment: wheel_check.py --interpreter PYTHON WHEEL.
 
-Called by `./dev wheel --check`. The environment has neither PyTorch nor NVRTC. With --nvrtc, the folder
-of one, it is put where pip, conda and the system would have it, and must be found there.
+Called by `./dev wheel --check`. The environment has neither PyTorch nor NVRTC. With --nvrtc FOLDER, the NVRTC
+in that folder is linked to where pip, conda and the system install it, and must be found there.
 """
 
 import argparse
@@ -42,7 +42,7 @@ class Environment:
         return run([self.program("python"), "-I", "-c", text], env=self.variables()).strip()
 
     def result(self, *command, **variables):
-        """Exit code, and what was said."""
+        """(exit code, standard output and standard error)."""
         done = subprocess.run([str(part) for part in command], text=True, capture_output=True,
                               check=False, env=self.variables(**variables))
         return done.returncode, done.stdout + done.stderr
@@ -55,7 +55,7 @@ def check_tag(wheel):
 
 
 def check_needs(environment, glibc):
-    """No library but the C library's, and none of it newer than the tag says."""
+    """The files need only the C library, and no newer version of it than the tag says."""
     files = [*environment.site.glob("dorajit/_native*.so"), environment.program("dorajit"),
              environment.program("dorajitd")]
     expect(len(files) == 3, f"the wheel brought only {files}")
@@ -95,7 +95,7 @@ except ImportError as error:
 
 
 def check_cpp_extension(environment):
-    """What is compiled at the user's is whole."""
+    """The wheel contains all sources of the C++ extension, which users compile."""
     folder = environment.site / "dorajit" / "cpp_extension"
     sources = [*folder.glob("*.cc"), *folder.glob("*.h")]
     expect(folder / "module.cc" in sources, f"of the C++ extension the wheel brought only {sources}")
@@ -108,7 +108,7 @@ def check_cpp_extension(environment):
 
 
 def check_programs(environment):
-    """They run, find the shipped databases, and say what is missing."""
+    """The programs run, find the shipped databases, and report missing components."""
     program = environment.program("dorajit")
     version = run([program, "--version"], env=environment.variables())
     expect(environment.python("import dorajit; print(dorajit.__version__)") in version, version)
@@ -147,13 +147,13 @@ def compile_for_a_gpu(environment, **variables):
 
 
 def check_nvrtc(environment, nvrtc):
-    """Where it is absent that is said; where others keep it, it is found."""
+    """A missing NVRTC is reported, and an NVRTC in each usual place is found."""
     code, said = compile_for_a_gpu(environment)
     expect(code != 0 and "pip install nvidia-cuda-nvrtc" in said, f"without NVRTC: {code}, {said}")
     _, said = environment.result(environment.program("dorajit"), "tune", "--device", "cuda:0",
                                  "--shape", "8x512")
     expect("NVIDIA driver" in said, f"without a driver: {said}")
-    say("missing: NVRTC and driver are asked for by name")
+    say("missing NVRTC and driver are reported by name")
     if nvrtc is None:
         return
     elsewhere = environment.folder.parent / "elsewhere"

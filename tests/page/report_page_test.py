@@ -1,11 +1,11 @@
-"""The page of `dorajit report`, in a real browser.
+"""Tests the page of `dorajit report` in a real browser.
 
 report_page_test.py --program DORAJIT --source-dir DIR --out DIR
 
-Makes pages of the shipped H200 data and of nothing, loads them in headless Chromium, and checks
-what its document then holds, that nothing was said on its console and nothing asked of a network,
-that sorting and filtering work, and that the page is complete without scripts. Leaves screenshots
-in the --out folder to be looked at. Ends with 77 where there is no Chromium.
+Makes a page from the shipped H200 data and one without data, loads them in headless Chromium, and checks
+the elements of the document, that the console has no message and the network no request,
+that sorting and filtering work, and that the page is complete without scripts. Writes screenshots
+to the --out folder, for people to look at. Ends with 77 (skipped) if there is no Chromium.
 """
 
 import argparse
@@ -21,10 +21,10 @@ import tempfile
 
 SKIPPED = 77
 
-# In the browser's log of the network, where its own requests have no origin.
+# A request of a page in the browser's network log; the browser's own requests have no origin.
 _ASKED_BY_A_PAGE = re.compile(r'"initiator":"(?!not an origin).*"url":"(?!file:|data:)')
 
-# Stands at the end of a page: sorts by speed-up, filters, and says what then is to be seen.
+# A script at the end of the page: sorts by speed-up, filters, and writes the visible rows into the document.
 _USE = """<script>
 const headings = [...document.querySelectorAll(".winners thead button")];
 headings.find((one) => one.textContent === "speed-up").click();
@@ -50,7 +50,7 @@ def expect(condition, complaint):
 
 
 class Document(html.parser.HTMLParser):
-    """Counts elements, and keeps what refers to other files."""
+    """Counts elements, and collects references to other files."""
 
     def __init__(self, text):
         super().__init__()
@@ -74,7 +74,7 @@ class Browser:
         self.scratch = scratch
 
     def run(self, page, *options):
-        """The standard output; an error for anything on the console or for the network."""
+        """The standard output. Fails if the console has a message or the page makes a network request."""
         log = self.scratch / "net.json"
         command = [self.program, "--headless", "--no-sandbox", "--disable-gpu",
                    "--disable-background-networking", "--disable-component-update",
@@ -111,7 +111,7 @@ def make_page(program, path, scratch, *arguments):
 
 
 def check_browser(browser, scratch):
-    """What the browser is asked about it does tell."""
+    """Checks that the browser reports console messages and network requests."""
     page = scratch / "bad.html"
     for text, complaint in (("<script>console.log(1)</script>", "on the console"),
                             ("<img src=http://127.0.0.1:9/x.png>", "asked the network")):
@@ -121,11 +121,11 @@ def check_browser(browser, scratch):
         except AssertionError as failure:
             expect(complaint in str(failure), f"{text} is told as: {failure}")
         else:
-            expect(False, f"the browser says nothing of {text}")
+            expect(False, f"the browser does not report {text}")
 
 
 def problems_of(database):
-    """The keys of the problems that `database` has trials of."""
+    """The keys of the problems for which `database` has trials."""
     lines = map(json.loads, database.read_text(encoding="utf-8").splitlines())
     return {line["problem"] for line in lines if "problem" in line}
 
@@ -141,8 +141,8 @@ def check_h200(browser, page, problems):
             expect(count >= wanted, f"{kind} the page has {count} of {what}, not {wanted}")
         expect(found.count["circle"] >= count_of_problems, f"{kind} the roofline lacks points")
         expect(not found.references, f"{kind} the page refers to {found.references}")
-    expect('data-ready="1"' in dom, "the script did not come to its end")
-    expect(f"{count_of_problems} problems</span>" in dom, "nothing to filter with")
+    expect('data-ready="1"' in dom, "the script did not finish")
+    expect(f"{count_of_problems} problems</span>" in dom, "the page has no filter")
 
 
 def check_use(browser, page, problems, scratch):
@@ -167,7 +167,7 @@ def check(browser, arguments, scratch):
     check_h200(browser, page, problems)
     check_use(browser, page, problems, scratch)
     empty = make_page(arguments.program, scratch / "empty.html", scratch)
-    expect("Nothing was measured yet" in browser.document(empty), "nothing is not said")
+    expect("Nothing was measured yet" in browser.document(empty), "the empty page does not say that it is empty")
     pictures = {"h200": (page, "1400,2600", ()),
                 "h200_dark": (page, "1400,2600", ("--blink-settings=preferredColorScheme=0",)),
                 "empty": (empty, "1400,700", ())}
@@ -187,7 +187,7 @@ def main():
     program = next(filter(None, map(shutil.which, names)), None)
     if program is None:
         print("SKIPPED: no Chromium is on PATH (apt-get install chromium), so the page of "
-              "`dorajit report` is not looked at")
+              "`dorajit report` is not tested")
         return SKIPPED
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dorajit-page-") as scratch:

@@ -1,4 +1,4 @@
-// Sizes that no memory has are refused by every function before anything is compiled or allocated.
+// Every function refuses impossible sizes before anything is compiled or allocated.
 #include <array>
 
 #include "tests/bindings/c/backward_fixture.h"
@@ -34,7 +34,7 @@ class AbsurdSizesTest : public CAbiTest {
   EngineHandle engine_;
 };
 
-TEST_F(AbsurdSizesTest, WarmupRefuses) {
+TEST_F(AbsurdSizesTest, WarmupOfImpossibleSizesIsRefused) {
   for (const auto& [rows, cols] : kAbsurd) {
     const Tensor matrix(nullptr, ElementType::kFloat32, {rows, cols});
     const Tensor gain(nullptr, ElementType::kFloat32, {cols});
@@ -46,18 +46,18 @@ TEST_F(AbsurdSizesTest, WarmupRefuses) {
   }
 }
 
-TEST_F(AbsurdSizesTest, CallsRefuse) {
+TEST_F(AbsurdSizesTest, CallsWithImpossibleSizesAreRefused) {
   HostArray data(ElementType::kFloat32, 8);
   for (const auto& [rows, cols] : kAbsurd) {
     expect_refused(compose(engine_.get(), {data, {rows, cols}}, {data, {rows, cols}},
                            {data, {cols}}, 1, {data, {rows, cols}}));
   }
-  // A gap between two rows counts, too.
+  // Gaps between rows count towards the size.
   const Tensor apart(data.data(), ElementType::kFloat32, {2, 4}, {std::int64_t{1} << 46, 1});
   expect_refused(compose(engine_.get(), apart, apart, {data, {4}}, 1, apart));
 }
 
-TEST_F(AbsurdSizesTest, ExplainAndWorkspaceRefuse) {
+TEST_F(AbsurdSizesTest, ExplainAndWorkspaceOfImpossibleSizesAreRefused) {
   for (const auto& [rows, cols] : kAbsurd) {
     const Tensor matrix(nullptr, ElementType::kFloat32, {rows, cols});
     const Tensor gain(nullptr, ElementType::kFloat32, {cols});
@@ -74,8 +74,8 @@ TEST_F(AbsurdSizesTest, ExplainAndWorkspaceRefuse) {
   }
 }
 
-// Without columns there is nothing to span, but the sums of the rows' channels are written.
-TEST_F(AbsurdSizesTest, RowsWithoutColumnsAreCountedWhereTheyMakeAProblem) {
+// A matrix without columns spans no memory, so its rows are not limited; the sums per row are.
+TEST_F(AbsurdSizesTest, RowsWithoutColumnsAreLimitedOnlyForSums) {
   constexpr std::int64_t kRows = (std::int64_t{1} << 61) + 1;
   HostArray data(ElementType::kFloat32, 8);
   const Tensor empty(data, {kRows, 1, 0});

@@ -3,7 +3,7 @@
 namespace dorajit::bindings {
 namespace {
 
-// In the type in which the library computes: double for double, else float.
+// Computes in the library's compute type: double for double, else float.
 double times(ElementType type, double a, double b) {
   return type == ElementType::kFloat64 ? a * b : static_cast<float>(a) * static_cast<float>(b);
 }

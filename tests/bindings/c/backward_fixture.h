@@ -1,5 +1,4 @@
-// A backward pass over [rows, cols] whose sums are exact, so that plain loops in any order give
-// them.
+// A backward pass over [rows, cols] whose sums are exact, so that their order does not matter.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@
 
 namespace dorajit::bindings {
 
-// Which gradients a call asks for.
+// The gradients that a call computes.
 struct Wanted {
   bool d_lora = true;
   bool d_base = true;
@@ -26,11 +25,11 @@ class BackwardTest : public CAbiTest {
 
   BackwardTest() { resize(6, 10); }
 
-  // Fills new inputs of one type, poisons new outputs and takes as much workspace as the library
-  // asks for.
+  // Fills new inputs of one type, poisons new outputs and allocates as much workspace as the
+  // library requires.
   void resize(std::int64_t rows, std::int64_t cols, ElementType type = ElementType::kFloat32);
 
-  // The call with all that is wanted, for a test to change before it runs it.
+  // A valid call for the wanted gradients; a test may change it before it runs it.
   BackwardCall call(const Wanted& wanted = {});
   Outcome run(const BackwardCall& call) { return backward(engine_.get(), call); }
 
@@ -40,17 +39,17 @@ class BackwardTest : public CAbiTest {
     return tensor(array.data(), array.type(), shape);
   }
 
-  // That what is wanted is the plain result, rounded to its own element type, and that the other
-  // outputs are as resize() left them.
+  // Expects the plain result in each wanted gradient, rounded to its element type, and no change of
+  // the other outputs since resize().
   void expect_results(const Wanted& wanted = {}) const;
 
-  // That the call is refused with a message that names `argument` and has `part`, and that no byte
-  // of any array has changed.
+  // Expects the call to be refused, with a message that names `argument` and contains `part`, and
+  // no byte of any array to change.
   void expect_refused(const BackwardCall& call, const std::string& argument,
                       const std::string& part = "",
                       dorajit_status status = DORAJIT_INVALID_ARGUMENT);
 
-  // An engine whose kernels the host's compiler makes, in place of the library's own.
+  // Replaces the engine by one that compiles its kernels with the host's compiler.
   void use_compiled_kernels();
 
   std::int64_t rows_ = 0;

@@ -15,7 +15,7 @@ TEST_F(BackwardTest, EqualsPlainLoops) {
   EXPECT_EQ(statistics_of(engine_.get()).launches, 1);
 }
 
-TEST_F(BackwardTest, EqualsPlainLoopsForAwkwardSizes) {
+TEST_F(BackwardTest, EqualsPlainLoopsForRaggedSizes) {
   for (const auto& [rows, cols] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1},
                                                                                      {1, 5000},
                                                                                      {7, 3},
@@ -69,9 +69,9 @@ TEST_F(BackwardTest, EachGradientHasItsOwnElementType) {
   }
 }
 
-TEST_F(BackwardTest, DoublesAreComputedInDouble) {
+TEST_F(BackwardTest, Float64IsComputedInFloat64) {
   resize(300, 9, ElementType::kFloat64);
-  // Beyond float: 1 + 2^-40 is 1 there.
+  // 1 + 2^-40 is not representable in float.
   d_out_.set(0, 1 + 0x1p-40);
   inner_.set(0, 1);
   EXPECT_EQ(workspace_.size(), 144U);
@@ -79,10 +79,10 @@ TEST_F(BackwardTest, DoublesAreComputedInDouble) {
   expect_results();
 }
 
-TEST_F(BackwardTest, GainMayBeFloatBesideHalves) {
+TEST_F(BackwardTest, GainMayBeFloat32WithBfloat16Matrices) {
   resize(300, 9, ElementType::kBfloat16);
   gain_ = HostArray(ElementType::kFloat32, 9);
-  gain_.fill(1 + 0x1p-12, 0x1p-12, 5);  // all of them 1 in bfloat16
+  gain_.fill(1 + 0x1p-12, 0x1p-12, 5);  // all of them would be rounded to 1 in bfloat16
   d_gain_ = HostArray(ElementType::kFloat32, 9);
   ASSERT_EQ(run(call()).message, "");
   expect_results();

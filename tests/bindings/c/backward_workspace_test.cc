@@ -1,4 +1,4 @@
-// How much workspace a sum needs, and which is refused.
+// The size of a sum's workspace, and refused workspaces.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -35,7 +35,7 @@ class BackwardWorkspaceTest : public BackwardTest {
   }
 };
 
-TEST_F(BackwardWorkspaceTest, ColumnsOfUpTo256RowsNeedNone) {
+TEST_F(BackwardWorkspaceTest, UpTo256RowsNeedNoWorkspace) {
   for (const std::int64_t rows : {0, 1, 255, 256}) {
     EXPECT_EQ(bytes_for({rows, 4096}, {4096}), 0);
     EXPECT_EQ(bytes_for({rows, 1}, {1}, ElementType::kFloat64), 0);
@@ -43,7 +43,7 @@ TEST_F(BackwardWorkspaceTest, ColumnsOfUpTo256RowsNeedNone) {
   EXPECT_EQ(bytes_for({16, 16, 64}, {1, 1, 64}), 0);
 }
 
-TEST_F(BackwardWorkspaceTest, ColumnsHaveAPartialSumPer256Rows) {
+TEST_F(BackwardWorkspaceTest, PerColumnSumsNeedOnePartialSumPer256Rows) {
   EXPECT_EQ(bytes_for({257, 4096}, {4096}), 2 * 4096 * 4);
   EXPECT_EQ(bytes_for({257, 4096}, {4096}, ElementType::kBfloat16), 2 * 4096 * 4);
   EXPECT_EQ(bytes_for({257, 4096}, {4096}, ElementType::kFloat64), 2 * 4096 * 8);
@@ -52,7 +52,7 @@ TEST_F(BackwardWorkspaceTest, ColumnsHaveAPartialSumPer256Rows) {
   EXPECT_EQ(bytes_for({16, 2048, 1024}, {1024}), 128 * 1024 * 4);
 }
 
-TEST_F(BackwardWorkspaceTest, RowsHaveAPartialSumPer4096ColumnsOrPerSamplesOf256Terms) {
+TEST_F(BackwardWorkspaceTest, PerRowSumsNeedOnePartialSumPer4096ColumnsOrPerSamplesOf256Terms) {
   EXPECT_EQ(bytes_for({2, 3, 1, 1}, {1, 3, 1, 1}), 0);
   EXPECT_EQ(bytes_for({256, 3, 1, 1}, {1, 3, 1, 1}), 0);
   EXPECT_EQ(bytes_for({257, 3, 1, 1}, {1, 3, 1, 1}), 2 * 3 * 4);
@@ -65,7 +65,7 @@ TEST_F(BackwardWorkspaceTest, RowsHaveAPartialSumPer4096ColumnsOrPerSamplesOf256
   EXPECT_EQ(bytes_for({5, 3, 4097}, {3, 1}, ElementType::kFloat64), 10 * 3 * 8);
 }
 
-TEST_F(BackwardWorkspaceTest, ItIsAtMostOnePercentOfTheMatrices) {
+TEST_F(BackwardWorkspaceTest, WorkspaceIsAtMostOnePercentOfTheMatrices) {
   using Shape = std::vector<std::int64_t>;
   const auto expect_small = [](Shape shape, Shape gain, std::int64_t element_size) {
     Tensor d_out(nullptr, ElementType::kBfloat16, {});
@@ -99,7 +99,7 @@ TEST_F(BackwardWorkspaceTest, ItIsAtMostOnePercentOfTheMatrices) {
   }
 }
 
-TEST_F(BackwardWorkspaceTest, WrongShapesHaveNoAnswer) {
+TEST_F(BackwardWorkspaceTest, WrongShapesAreRefused) {
   const Tensor matrix(nullptr, ElementType::kFloat32, {300, 4});
   const Tensor gain(nullptr, ElementType::kFloat32, {4});
   expect_unanswered(nullptr, &gain, "`d_out`");
@@ -129,7 +129,7 @@ TEST_F(BackwardWorkspaceTest, SizesNearTheLimitDoNotOverflow) {
   expect_unanswered(&beyond, &two, "2^63");
 }
 
-TEST_F(BackwardWorkspaceTest, TooLittleIsRefused) {
+TEST_F(BackwardWorkspaceTest, TooSmallWorkspaceIsRefused) {
   resize(300, 10);
   ASSERT_EQ(workspace_.size(), 80U);
   BackwardCall wrong = call();
@@ -146,8 +146,8 @@ TEST_F(BackwardWorkspaceTest, TooLittleIsRefused) {
   expect_refused(wrong, "workspace", "16");
 }
 
-TEST_F(BackwardWorkspaceTest, OverlapIsRefused) {
-  resize(300, 16);  // arrays of which any part is large enough, aligned as an allocation is
+TEST_F(BackwardWorkspaceTest, OverlappingWorkspaceIsRefused) {
+  resize(300, 16);  // each array is large enough and aligned, so only the overlap is wrong
   const BackwardCall good = call();
   struct Case {
     HostArray& array;
@@ -168,7 +168,7 @@ TEST_F(BackwardWorkspaceTest, OverlapIsRefused) {
   }
 }
 
-TEST_F(BackwardWorkspaceTest, NothingBeyondWhatIsNeededIsUsed) {
+TEST_F(BackwardWorkspaceTest, OnlyTheNeededBytesAreWritten) {
   resize(300, 10);
   workspace_.resize(160, std::byte{0xA5});
   BackwardCall larger = call();
@@ -179,7 +179,7 @@ TEST_F(BackwardWorkspaceTest, NothingBeyondWhatIsNeededIsUsed) {
                           [](std::byte byte) { return byte == std::byte{0xA5}; }));
 }
 
-TEST_F(BackwardWorkspaceTest, OneThatIsNotNeededIsNotUsed) {
+TEST_F(BackwardWorkspaceTest, UnneededWorkspaceIsNotWritten) {
   std::vector<std::byte> needless(64, std::byte{0xA5});
   for (const Wanted& wanted : {Wanted{}, Wanted{.d_gain = false}}) {
     resize(256, 10);

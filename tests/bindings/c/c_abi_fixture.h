@@ -1,4 +1,4 @@
-// What the tests of the C ABI share: an environment of their own, tensors, engines.
+// The fixture of the C ABI's tests: an isolated environment, tensors, engines.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -77,7 +77,7 @@ struct EngineDestroyer {
 };
 using EngineHandle = std::unique_ptr<dorajit_engine, EngineDestroyer>;
 
-// Takes over the error, if there is one, and checks that it says what the status says.
+// Takes ownership of the error, if there is one, and checks that it matches the status.
 Outcome take(dorajit_status status, dorajit_error* error);
 
 Outcome compose(dorajit_engine* engine, const Tensor& lora, const Tensor& base, const Tensor& gain,
@@ -108,10 +108,10 @@ class CAbiTest : public testing::Test {
   CAbiTest();
   ~CAbiTest() override;
 
-  // One that the fixture knows; nothing unsets it.
+  // Sets a variable that the fixture restores; std::nullopt unsets it.
   static void set_variable(const std::string& name, const std::optional<std::string>& value);
 
-  // An engine as the environment has it; fails the test when there is none.
+  // Creates an engine from the environment, or fails the test.
   EngineHandle make_engine(const dorajit_engine_options* options = nullptr);
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
@@ -125,10 +125,10 @@ class CAbiTest : public testing::Test {
   std::string folder_;
 };
 
-// Fails as a function of the C ABI whose compiler refused "line 1".
+// Fails like a function of the C ABI whose compiler refused "line 1".
 dorajit_status fail_to_compile(dorajit_error** error);
 
-// As the library itself would, at a level that lets it pass.
+// Logs a message as the library does, at a level that is not filtered.
 void log_warning(const std::string& message);
 
 // Collects the messages of the process while it lives.

@@ -1,4 +1,4 @@
-// The cache folder is removed, replaced or made unwritable while an engine works.
+// The cache folder is removed, replaced or made unwritable while an engine uses it.
 #include <filesystem>
 #include <fstream>
 
@@ -20,7 +20,7 @@ class ChangingCacheFolder : public CAbiTest {
     expect_composes(4);
   }
 
-  // A first call of a problem: compiled unless it was, and tuned.
+  // The first call of a problem: compiles the kernel if it is not in the cache, and tunes.
   void expect_composes(std::int64_t cols) {
     SampleCompose call(4, cols);
     const Outcome outcome = call.run(engine_.get());
@@ -39,7 +39,7 @@ class ChangingCacheFolder : public CAbiTest {
   EngineHandle engine_;
 };
 
-TEST_F(ChangingCacheFolder, RemovedIsMadeAgain) {
+TEST_F(ChangingCacheFolder, RemovedFolderIsCreatedAgain) {
   fs::remove_all(folder());
   expect_composes(8);
   EXPECT_EQ(statistics().tuned_problems, 2);
@@ -48,7 +48,7 @@ TEST_F(ChangingCacheFolder, RemovedIsMadeAgain) {
   EXPECT_EQ(statistics().tuned_problems, 2) << "what was tuned before is known";
 }
 
-TEST_F(ChangingCacheFolder, ReplacedByAFileFailsNoCall) {
+TEST_F(ChangingCacheFolder, FolderReplacedByAFileFailsNoCall) {
   fs::rename(folder(), folder() + ".aside");
   std::ofstream(folder()) << "something else";
   expect_composes(8);
@@ -63,7 +63,7 @@ TEST_F(ChangingCacheFolder, ReplacedByAFileFailsNoCall) {
   EXPECT_EQ(statistics().tuned_problems, 0) << "both were kept";
 }
 
-TEST_F(ChangingCacheFolder, ReplacedByAnotherIsUsedFromThenOn) {
+TEST_F(ChangingCacheFolder, ReplacementFolderIsUsedFromThenOn) {
   fs::rename(folder(), folder() + ".aside");
   fs::create_directory(folder());
   fs::permissions(folder(), fs::perms::owner_all);

@@ -1,5 +1,4 @@
-// Gains whose channels lie before the columns, as those of convolutions: [1, C, 1, 1] over
-// [N, C, H, W].
+// Gains with channels along the rows, as in convolutions: [1, C, 1, 1] over [N, C, H, W].
 #include <cmath>
 #include <functional>
 
@@ -64,7 +63,7 @@ class ChannelGainsTest : public CAbiTest {
   EngineHandle engine_ = make_engine();
 };
 
-TEST_F(ChannelGainsTest, ChannelsBeforeTheColumns) {
+TEST_F(ChannelGainsTest, ChannelsAlongTheRowsEqualPlainLoops) {
   for (const bool compiled : {false, true}) {
     if (compiled) {
       set_variable("DORAJIT_CXX", std::nullopt);
@@ -85,9 +84,10 @@ TEST_F(ChannelGainsTest, ChannelsBeforeTheColumns) {
   }
 }
 
-// A magnitude of [out, 1] over as many tokens as features is broadcast over the rows, silently.
-TEST_F(ChannelGainsTest, AColumnOverASquareMatrixIsWarnedOfOnce) {
-  // What making the kernels says is not meant.
+// A magnitude stored as [out, 1] over a square matrix is broadcast along the rows, which its caller
+// may not intend: it warns.
+TEST_F(ChannelGainsTest, ColumnVectorOverSquareMatrixWarnsOnce) {
+  // Make the kernels first, so that their messages are not captured.
   ASSERT_EQ(run({10, 10}, {10}).message, "");
   ASSERT_EQ(run({12, 10}, {12, 1}).message, "");
   set_log_level(LogLevel::kWarning);
@@ -108,14 +108,14 @@ TEST_F(ChannelGainsTest, AColumnOverASquareMatrixIsWarnedOfOnce) {
   set_log_level(LogLevel::kOff);
 }
 
-TEST_F(ChannelGainsTest, ChannelsAlongTheColumns) {
+TEST_F(ChannelGainsTest, ChannelsAlongTheColumnsEqualPlainLoops) {
   ASSERT_EQ(run({3, 4, 2, 5}, {1, 1, 1, 5}).message, "");
   expect_composed([](std::size_t i) { return i % 5; });
   ASSERT_EQ(run({3, 40}, {1, 1, 1, 40}).message, "");
   expect_composed([](std::size_t i) { return i % 40; });
 }
 
-TEST_F(ChannelGainsTest, OneChannelForAll) {
+TEST_F(ChannelGainsTest, OneChannelIsBroadcastToAllElements) {
   const auto first = [](std::size_t) { return std::size_t{0}; };
   ASSERT_EQ(run({3, 4, 2, 5}, {1, 1, 1, 1}).message, "");
   expect_composed(first);
@@ -127,7 +127,7 @@ TEST_F(ChannelGainsTest, OneChannelForAll) {
   expect_composed(first);
 }
 
-TEST_F(ChannelGainsTest, StridesOfTheGainsOnesDoNotMatter) {
+TEST_F(ChannelGainsTest, StridesOfDimensionsOfSizeOneAreIgnored) {
   const Tensor gain(gain_.data(), ElementType::kFloat32, {1, 4, 1, 1}, {-9, 1, 0, 77});
   const Tensor lora(lora_, {3, 4, 2, 5});
   ASSERT_EQ(compose(engine_.get(), lora, {base_, {3, 4, 2, 5}}, gain, kScale, {out_, {3, 4, 2, 5}})
@@ -136,7 +136,7 @@ TEST_F(ChannelGainsTest, StridesOfTheGainsOnesDoNotMatter) {
   expect_composed(channel_of);
 }
 
-TEST_F(ChannelGainsTest, RowsMayLieApart) {
+TEST_F(ChannelGainsTest, StridedRowsAreAccepted) {
   HostArray wide(ElementType::kFloat32, std::size_t{12} * 13);
   wide.poison();
   const double untouched = wide.get(0);
@@ -152,7 +152,7 @@ TEST_F(ChannelGainsTest, RowsMayLieApart) {
   }
 }
 
-TEST_F(ChannelGainsTest, ComposeInnerBroadcastsAlike) {
+TEST_F(ChannelGainsTest, ComposeInnerBroadcastsLikeCompose) {
   ASSERT_EQ(
       compose_inner(engine_.get(), {lora_, {3, 4, 2, 5}}, {base_, {3, 4, 2, 5}},
                     {gain_, {1, 4, 1, 1}}, kScale, {out_, {3, 4, 2, 5}}, {inner_, {3, 4, 2, 5}})
@@ -166,7 +166,7 @@ TEST_F(ChannelGainsTest, ComposeInnerBroadcastsAlike) {
 
 TEST_F(ChannelGainsTest, RefusesGainsOfAnotherNumberOfChannels) {
   const Tensor lora(lora_, {3, 4, 2, 5});
-  // 12 rows are a multiple of all but the last: no reason to take them.
+  // 12 rows are a multiple of all but the last, which must not make them valid.
   for (const std::int64_t wrong : {2, 3, 6, 12, 5}) {
     expect_refused(lora, {gain_, {1, wrong, 1, 1}}, "gain", "channels");
     expect_refused(lora, {gain_, {wrong, 1, 1}}, "gain", "channels");
@@ -198,7 +198,7 @@ TEST_F(ChannelGainsTest, RefusesRowsThatAreNotContiguous) {
   expect_refused(lora, apart, "gain", ".contiguous()");
 }
 
-TEST_F(ChannelGainsTest, WrongTensorsAreNamedBeforeTheGain) {
+TEST_F(ChannelGainsTest, ErrorsOfMatricesAreReportedBeforeThoseOfTheGain) {
   const Tensor gain(gain_, {1, 4, 1, 1});
   Tensor lora(lora_, {3, 4, 2, 5});
   lora->ndim = 0;

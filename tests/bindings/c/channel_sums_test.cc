@@ -1,4 +1,4 @@
-// d_gain of gains whose channels lie before the columns.
+// d_gain of gains with channels along the rows.
 #include <cmath>
 
 #include "tests/bindings/c/operation_calls.h"
@@ -71,7 +71,7 @@ class ChannelSumsTest : public CAbiTest {
   EngineHandle engine_ = make_engine();
 };
 
-TEST_F(ChannelSumsTest, EqualPlainLoops) { expect_all_sums(); }
+TEST_F(ChannelSumsTest, SumsEqualPlainLoops) { expect_all_sums(); }
 
 TEST_F(ChannelSumsTest, CompiledKernelsEqualPlainLoops) {
   set_variable("DORAJIT_CXX", std::nullopt);
@@ -80,7 +80,7 @@ TEST_F(ChannelSumsTest, CompiledKernelsEqualPlainLoops) {
   EXPECT_EQ(statistics_of(engine_.get()).builtin_kernels, 0);
 }
 
-TEST_F(ChannelSumsTest, OneChannelCollectsEverything) {
+TEST_F(ChannelSumsTest, OneChannelSumsAllElements) {
   expect_sums(1, 1, 120, {3, 4, 2, 5}, {1, 1, 1, 1});
   expect_sums(1, 1, 120, {12, 10}, {1, 1});
   expect_sums(1, 1, 120, {120, 1}, {1, 1});
@@ -110,7 +110,7 @@ TEST_F(ChannelSumsTest, SumsOfNoTermsAreZero) {
   expect_zeros({3, 4, 2, 0});
 }
 
-TEST_F(ChannelSumsTest, NoChannelsAtAllIsNoError) {
+TEST_F(ChannelSumsTest, ZeroChannelsAreAccepted) {
   const Tensor none(nullptr, ElementType::kFloat32, {3, 0, 2, 5});
   const Tensor channels(nullptr, ElementType::kFloat32, {1, 0, 1, 1});
   EXPECT_EQ(backward_workspace(none, channels).bytes, 0);

@@ -1,4 +1,4 @@
-// What dorajit_compose_inner computes on the CPU, and what it refuses.
+// The results of dorajit_compose_inner on the CPU, and the calls that it refuses.
 #include <cmath>
 
 #include "tests/bindings/c/operation_calls.h"
@@ -96,7 +96,7 @@ TEST_F(ComposeInnerTest, EachOutputHasItsOwnElementType) {
   }
 }
 
-TEST_F(ComposeInnerTest, DoublesAreComputedInDouble) {
+TEST_F(ComposeInnerTest, Float64IsComputedInFloat64) {
   HostArray arrays[] = {
       HostArray(ElementType::kFloat64, kCols), HostArray(ElementType::kFloat64, kCols),
       HostArray(ElementType::kFloat64, kCols), HostArray(ElementType::kFloat64, kCols),
@@ -129,7 +129,7 @@ TEST_F(ComposeInnerTest, EitherOutputMayBeEitherInput) {
   expect_results(out_, lora);
 }
 
-TEST_F(ComposeInnerTest, RowsMayLieApart) {
+TEST_F(ComposeInnerTest, StridedRowsAreAccepted) {
   constexpr std::int64_t kStride = 11;
   HostArray wide(ElementType::kFloat32, kRows * kStride);
   wide.poison();
@@ -146,7 +146,7 @@ TEST_F(ComposeInnerTest, RowsMayLieApart) {
   }
 }
 
-TEST_F(ComposeInnerTest, OutputsMayNotMeet) {
+TEST_F(ComposeInnerTest, OverlappingOutputsAreRefused) {
   expect_refused("out", out_, {out_, {kRows, kCols}});
   expect_refused("out", lora_, {lora_, {kRows, kCols}});
   const Tensor shifted(out_.data() + 4, ElementType::kFloat32, {kRows, kCols});
@@ -155,7 +155,7 @@ TEST_F(ComposeInnerTest, OutputsMayNotMeet) {
   expect_refused("inner", out_, shifted_base);
 }
 
-TEST_F(ComposeInnerTest, InnerIsNeeded) {
+TEST_F(ComposeInnerTest, MissingInnerIsRefused) {
   const Tensor matrix(lora_, {kRows, kCols});
   const Tensor gain(gain_, {kCols});
   const Tensor out(out_, {kRows, kCols});
@@ -170,7 +170,7 @@ TEST_F(ComposeInnerTest, InnerIsNeeded) {
   EXPECT_EQ(out_.bytes(), before);
 }
 
-TEST_F(ComposeInnerTest, ShapesMustAgree) {
+TEST_F(ComposeInnerTest, DifferentShapesAreRefused) {
   const Tensor short_inner(inner_.data(), ElementType::kFloat32, {kRows - 1, kCols});
   expect_refused("inner", out_, short_inner);
 }

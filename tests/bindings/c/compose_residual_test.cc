@@ -1,5 +1,5 @@
-// What dorajit_compose_residual and dorajit_residual_backward compute on the CPU, and what they
-// refuse.
+// The results of dorajit_compose_residual and dorajit_residual_backward on the CPU, and the calls
+// that they refuse.
 #include <array>
 #include <cmath>
 #include <optional>
@@ -91,7 +91,7 @@ TEST_F(ComposeResidualTest, EqualsThePlainExpressionWithAndWithoutBiasAndInner) 
   }
 }
 
-TEST_F(ComposeResidualTest, ChangesNothingWhileTheAdapterIsNew) {
+TEST_F(ComposeResidualTest, NewAdapterLeavesResultUnchanged) {
   const std::array<float, kCols> ones{1, 1, 1, 1, 1};
   const Floats nothing(kCount);
   engine_.compose_residual(nullptr, {nothing.data(), {kRows, kCols}, Type::kFloat32},
@@ -110,7 +110,7 @@ TEST_F(ComposeResidualTest, MayBeWrittenOverEitherInput) {
   }
 }
 
-TEST_F(ComposeResidualTest, ChannelsMayLieAlongTheRows) {
+TEST_F(ComposeResidualTest, ChannelsAlongTheRowsAreAccepted) {
   const std::array<float, 3> gain{0.5F, 2, 1.25F};
   const std::array<float, 3> bias{1, -0.5F, 0.25F};
   const auto image = [](Floats& values) {
@@ -127,7 +127,7 @@ TEST_F(ComposeResidualTest, ChannelsMayLieAlongTheRows) {
   }
 }
 
-TEST_F(ComposeResidualTest, RefusesABiasOfAnotherShape) {
+TEST_F(ComposeResidualTest, BiasOfAnotherShapeIsRefused) {
   const ConstTensorRef few{bias_.data(), {kCols - 1}, Type::kFloat32};
   expect_refused(dorajit::Status::kInvalidArgument, "`bias`", [&] {
     engine_.compose_residual(nullptr, matrix(lora_), matrix(result_), gain(), few, kScale,
@@ -139,7 +139,7 @@ TEST_F(ComposeResidualTest, RefusesABiasOfAnotherShape) {
     engine_.compose_residual(nullptr, matrix(lora_), matrix(result_), gain(), other, kScale,
                              matrix(out_));
   });
-  // One channel along the rows fits, and so do three; both at once do not.
+  // Gain and bias must have the same number of channels: one and three do not match.
   const ConstTensorRef three{rows.data(), {1, 3, 1}, Type::kFloat32};
   const ConstTensorRef one{rows.data(), {1, 1, 1}, Type::kFloat32};
   const auto image = [](Floats& values) {

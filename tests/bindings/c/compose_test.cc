@@ -1,4 +1,4 @@
-// What dorajit_compose computes on the CPU, for every layout that it takes.
+// The results of dorajit_compose on the CPU, for every layout that it takes.
 #include <cmath>
 #include <limits>
 
@@ -59,7 +59,7 @@ TEST_F(ComposeTest, OneDimensionIsOneRow) {
   for (std::size_t i = 0; i < kCols; ++i) EXPECT_EQ(out_.get(i), expected(i));
 }
 
-TEST_F(ComposeTest, RowsMayLieApart) {
+TEST_F(ComposeTest, StridedRowsAreAccepted) {
   constexpr std::int64_t kStride = 16;
   HostArray wide(ElementType::kFloat32, kRows * kStride);
   wide.poison();
@@ -78,7 +78,7 @@ TEST_F(ComposeTest, RowsMayLieApart) {
   }
 }
 
-TEST_F(ComposeTest, StridesOfDimensionsWithOneElementDoNotMatter) {
+TEST_F(ComposeTest, StridesOfDimensionsOfSizeOneAreIgnored) {
   const Tensor lora(lora_.data(), ElementType::kFloat32, {1, kRows, 1, kCols}, {-7, kCols, 0, 1});
   const Outcome outcome = compose(engine_.get(), lora, {base_, {kRows, kCols}}, {gain_, {kCols}},
                                   kScale, {out_, {kRows, kCols}});
@@ -149,7 +149,7 @@ TEST_F(ComposeTest, ColumnWindowsOfOneBufferDoNotOverlap) {
   }
 }
 
-TEST_F(ComposeTest, ElementTypesMix) {
+TEST_F(ComposeTest, MixedElementTypesAreAccepted) {
   HostArray lora(ElementType::kBfloat16, kCount);
   HostArray base(ElementType::kFloat16, kCount);
   HostArray out(ElementType::kFloat16, kCount);
@@ -165,7 +165,7 @@ TEST_F(ComposeTest, ElementTypesMix) {
   }
 }
 
-TEST_F(ComposeTest, DoublesAreComputedInDouble) {
+TEST_F(ComposeTest, Float64IsComputedInFloat64) {
   HostArray arrays[] = {HostArray(ElementType::kFloat64, kCols),
                         HostArray(ElementType::kFloat64, kCols),
                         HostArray(ElementType::kFloat64, kCols)};

@@ -1,4 +1,4 @@
-// Messages in C++: who owns the function, and what happens to what it throws.
+// dorajit::LogSink: ownership of the function, and exceptions that it throws.
 #include <atomic>
 #include <memory>
 #include <stdexcept>
@@ -41,7 +41,7 @@ TEST(CppLogSink, ReceivesWhileItLives) {
   EXPECT_EQ(lines, (Lines{"first", "second"}));
 }
 
-TEST(CppLogSink, TheLastOneReceivesAndOnlyItRestoresStandardError) {
+TEST(CppLogSink, LastSinkReceivesAndOnlyItRestoresStandardError) {
   Lines first_lines;
   Lines second_lines;
   auto first = std::make_unique<LogSink>(into(first_lines));
@@ -65,7 +65,7 @@ TEST(CppLogSink, MayBeMoved) {
   EXPECT_EQ(lines, Lines{"still"});
 }
 
-TEST(CppLogSink, WhatTheFunctionThrowsIsDropped) {
+TEST(CppLogSink, ExceptionsOfTheFunctionAreDropped) {
   int calls = 0;
   const LogSink sink([&](LogLevel, const char*) {
     ++calls;
@@ -76,7 +76,7 @@ TEST(CppLogSink, WhatTheFunctionThrowsIsDropped) {
   EXPECT_EQ(calls, 2);
 }
 
-// A sanitizer sees what comes too late.
+// A sanitizer reports a message that arrives after the sink was destroyed.
 struct Receiver {
   std::atomic<int> messages = 0;
   LogSink sink{[this](LogLevel, const char*) { ++messages; }};

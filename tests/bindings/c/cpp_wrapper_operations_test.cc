@@ -62,7 +62,7 @@ TEST_F(CppWrapperOperationsTest, ComposeInnerWritesBothOutputs) {
   }
 }
 
-TEST_F(CppWrapperOperationsTest, BackwardComputesWhatIsAskedFor) {
+TEST_F(CppWrapperOperationsTest, BackwardComputesOnlyWantedGradients) {
   std::vector<float> d_lora(kCount);
   Gradients gradients;
   gradients.d_lora = matrix(d_lora);

@@ -1,4 +1,4 @@
-// The C++ wrapper: owners, exceptions and tensor views over the C ABI.
+// The C++ wrapper: RAII types, exceptions and tensor views over the C ABI.
 #include <array>
 #include <type_traits>
 #include <utility>
@@ -18,7 +18,7 @@ static_assert(std::is_nothrow_copy_constructible_v<Error>);
 static_assert(std::is_convertible_v<TensorRef, ConstTensorRef>);
 static_assert(!std::is_convertible_v<ConstTensorRef, TensorRef>);
 
-// The sizes of a DLTensor live in the view, so that a temporary one gives none.
+// A DLTensor points to the sizes in its view, so a temporary view does not give one.
 template <class View>
 concept GivesTensor = requires(View&& view) { std::forward<View>(view).dl_tensor(); };
 static_assert(GivesTensor<TensorRef&> && GivesTensor<const ConstTensorRef&>);
@@ -79,7 +79,7 @@ TEST_F(CppWrapperTest, ComposesDlpackTensorsAndCopiesOfViews) {
   expect_composed();
 }
 
-TEST_F(CppWrapperTest, ViewsDescribeWhatTheyWereGiven) {
+TEST_F(CppWrapperTest, ViewsDescribeTheirTensors) {
   const TensorRef view(out_.data(), {2, 3}, {8, 1}, Type::kBfloat16, dorajit::Device::cuda(2));
   const ConstTensorRef read_only(view);
   const DLTensor tensor = read_only.dl_tensor();
@@ -131,11 +131,11 @@ TEST_F(CppWrapperTest, BrokenDlpackTensorsAreRefused) {
   EXPECT_EQ(error.status(), dorajit::Status::kInvalidArgument);
 }
 
-TEST_F(CppWrapperTest, EnginesMove) {
+TEST_F(CppWrapperTest, EnginesCanBeMoved) {
   Engine first;
   Engine second = std::move(first);
   EXPECT_EQ(second.statistics().launches, 0);
-  // NOLINTNEXTLINE(bugprone-use-after-move): it has a meaning, which is tested here.
+  // NOLINTNEXTLINE(bugprone-use-after-move): the state of a moved-from engine is tested here.
   const Error error = thrown_by([&] { static_cast<void>(first.statistics()); });
   EXPECT_EQ(error.status(), dorajit::Status::kInvalidArgument);
   first = Engine();

@@ -1,4 +1,4 @@
-// The limit for the threads that run a CPU kernel.
+// The limit of the number of threads that run a CPU kernel.
 #include <filesystem>
 #include <iterator>
 #include <thread>
@@ -11,7 +11,7 @@ namespace {
 
 class CpuThreadsTest : public CAbiTest {
  protected:
-  // Those that the first launch of a large problem starts in this process.
+  // The number of threads that the first launch of a large problem starts in this process.
   std::ptrdiff_t threads_started(std::int64_t cpu_threads) {
     dorajit_engine_options options{};
     options.struct_size = sizeof options;
@@ -30,7 +30,7 @@ class CpuThreadsTest : public CAbiTest {
 };
 
 TEST_F(CpuThreadsTest, LimitCountsTheCallingThread) {
-  // With the first thread of a process, the thread sanitizer starts one of its own.
+  // The thread sanitizer starts its own thread together with the first thread of a process.
   std::thread([] {}).join();
   const int processors = device::CpuDevice().info().traits.processors;
   EXPECT_EQ(threads_started(1), 0);
@@ -38,7 +38,7 @@ TEST_F(CpuThreadsTest, LimitCountsTheCallingThread) {
   EXPECT_EQ(threads_started(1000), processors - 1);
 }
 
-TEST_F(CpuThreadsTest, ALimitedDeviceIsAnotherDeviceToTheTuner) {
+TEST_F(CpuThreadsTest, LimitedThreadsHaveAnotherDeviceFingerprint) {
   const device::CpuDevice one(1);
   EXPECT_EQ(one.info().traits.processors, 1);
   EXPECT_TRUE(one.info().fingerprint.ends_with("/1 threads")) << one.info().fingerprint;

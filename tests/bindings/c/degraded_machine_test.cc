@@ -1,4 +1,5 @@
-// What is missing on a machine costs speed or a clear status, never a call that could be served.
+// A missing compiler, driver or cache folder costs speed or gives a clear status; no call fails
+// that can be served without it.
 #include <filesystem>
 #include <fstream>
 
@@ -40,7 +41,7 @@ class DegradedMachineTest : public CAbiTest {
   HostArray out_{ElementType::kFloat32, 8};
 };
 
-TEST_F(DegradedMachineTest, BuiltInKernelsServeWithoutACompiler) {
+TEST_F(DegradedMachineTest, MissingCompilerUsesBuiltInKernels) {
   const EngineHandle engine = make_engine();
   expect_composes(engine.get());
   const dorajit_statistics statistics = statistics_of(engine.get());
@@ -49,7 +50,7 @@ TEST_F(DegradedMachineTest, BuiltInKernelsServeWithoutACompiler) {
   EXPECT_EQ(statistics.launches, 1);
 }
 
-TEST_F(DegradedMachineTest, AFailingCompilerIsSaidOnce) {
+TEST_F(DegradedMachineTest, FailingCompilerWarnsOnce) {
   set_variable("DORAJIT_LOG", "warning");
   set_variable("DORAJIT_CXX", make_script("test \"$1\" = --version && echo broken 1.0 && exit 0\n"
                                           "echo no space left >&2\nexit 1\n"));
@@ -67,7 +68,7 @@ TEST_F(DegradedMachineTest, AFailingCompilerIsSaidOnce) {
   EXPECT_NE(log.lines()[0].message.find(folder()), std::string::npos) << log.text();
 }
 
-TEST_F(DegradedMachineTest, AFileInThePlaceOfTheCacheFolderIsSaidOnce) {
+TEST_F(DegradedMachineTest, FileInPlaceOfCacheFolderWarnsOnce) {
   const std::string file = folder() + "/file";
   std::ofstream(file) << "not a folder";
   set_variable("DORAJIT_CACHE_DIR", file + "/cache");
@@ -85,7 +86,7 @@ TEST_F(DegradedMachineTest, AFileInThePlaceOfTheCacheFolderIsSaidOnce) {
   EXPECT_NE(log.lines()[0].message.find(file), std::string::npos) << log.text();
 }
 
-TEST_F(DegradedMachineTest, CudaTensorsNeedADriver) {
+TEST_F(DegradedMachineTest, CudaTensorsWithoutDriverAreRefused) {
   if (fs::exists("/dev/nvidiactl")) GTEST_SKIP() << "this machine has an NVIDIA driver";
   const EngineHandle engine = make_engine();
   Tensor lora(lora_, {8});
@@ -103,7 +104,7 @@ TEST_F(DegradedMachineTest, CudaTensorsNeedADriver) {
   expect_composes(engine.get());
 }
 
-TEST_F(DegradedMachineTest, NegativeCudaDevicesAreInvalid) {
+TEST_F(DegradedMachineTest, NegativeCudaDevicesAreRefused) {
   const EngineHandle engine = make_engine();
   Tensor lora(lora_, {8});
   Tensor gain(gain_, {8});

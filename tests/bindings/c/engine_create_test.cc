@@ -1,4 +1,4 @@
-// Options, environment variables, statistics: what an engine is created from and tells of itself.
+// Creating an engine from options and environment variables, and its statistics.
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -33,9 +33,9 @@ class EngineCreateTest : public CAbiTest {
   dorajit_engine_options options_{};
 };
 
-TEST_F(EngineCreateTest, TakesNoOptions) { EXPECT_EQ(create(nullptr).message, ""); }
+TEST_F(EngineCreateTest, NullOptionsAreAccepted) { EXPECT_EQ(create(nullptr).message, ""); }
 
-TEST_F(EngineCreateTest, TakesEveryOption) {
+TEST_F(EngineCreateTest, EveryOptionIsAccepted) {
   const std::string directory = cache_dir();
   options_.cache_dir = directory.c_str();
   options_.tune_policy = DORAJIT_TUNE_FIRST_USE;
@@ -46,17 +46,18 @@ TEST_F(EngineCreateTest, TakesEveryOption) {
   EXPECT_EQ(create(&options_).message, "");
 }
 
-TEST_F(EngineCreateTest, TakesTheStructOfTheFirstVersion) {
+TEST_F(EngineCreateTest, StructOfTheFirstVersionIsAccepted) {
   struct FirstVersion {
     std::array<std::byte, offsetof(dorajit_engine_options, trust_device_pointers)> bytes;
   };
-  const auto options = std::make_unique<FirstVersion>();  // a sanitizer sees what is read behind it
+  // On the heap, so that a sanitizer reports reads beyond the struct.
+  const auto options = std::make_unique<FirstVersion>();
   options_.struct_size = sizeof(FirstVersion);
   std::memcpy(options.get(), &options_, sizeof(FirstVersion));
   EXPECT_EQ(create(reinterpret_cast<dorajit_engine_options*>(options.get())).message, "");
 }
 
-TEST_F(EngineCreateTest, NeedsAPlaceForTheEngine) {
+TEST_F(EngineCreateTest, NullEnginePointerIsRefused) {
   dorajit_error* error = nullptr;
   const dorajit_status status = dorajit_engine_create(nullptr, nullptr, &error);
   const Outcome outcome = take(status, error);
@@ -71,14 +72,14 @@ TEST_F(EngineCreateTest, FailureNullsTheEngine) {
   EXPECT_EQ(engine, nullptr);
 }
 
-TEST_F(EngineCreateTest, RefusesAStructThatDoesNotSayItsSize) {
+TEST_F(EngineCreateTest, StructWithoutSizeIsRefused) {
   options_.struct_size = 0;
   expect_refused("sizeof(dorajit_engine_options)");
   options_.struct_size = offsetof(dorajit_engine_options, trust_device_pointers) - 1;
   expect_refused("`options`");
 }
 
-TEST_F(EngineCreateTest, TakesALaterStructWhoseNewFieldsAreZero) {
+TEST_F(EngineCreateTest, LaterStructWithZeroFieldsIsAccepted) {
   struct {
     dorajit_engine_options known;
     std::int64_t later[2];
@@ -142,12 +143,12 @@ TEST_F(EngineCreateTest, WorksWithoutAnyCacheFolder) {
             "");
 }
 
-TEST_F(EngineCreateTest, DestroyingNothingDoesNothing) {
+TEST_F(EngineCreateTest, DestroyingNullDoesNothing) {
   dorajit_engine_destroy(nullptr);
   dorajit_error_destroy(nullptr);
 }
 
-TEST_F(EngineCreateTest, StatisticsFillWhatTheCallerKnows) {
+TEST_F(EngineCreateTest, StatisticsFillTheFieldsOfTheCallersStruct) {
   const EngineHandle engine = make_engine();
   struct {
     dorajit_statistics known;
@@ -162,7 +163,7 @@ TEST_F(EngineCreateTest, StatisticsFillWhatTheCallerKnows) {
   EXPECT_EQ(statistics.later, 0);
 }
 
-TEST_F(EngineCreateTest, StatisticsLeaveOutWhatTheFirstVersionDoesNotHave) {
+TEST_F(EngineCreateTest, StatisticsDoNotWriteBeyondTheStructOfTheFirstVersion) {
   const EngineHandle engine = make_engine();
   struct FirstVersion {
     std::array<std::byte, offsetof(dorajit_statistics, renewed_plans)> bytes;
@@ -189,7 +190,7 @@ TEST_F(EngineCreateTest, StatisticsRefuseWrongArguments) {
   EXPECT_NE(read(nullptr, &statistics).find("`engine`"), std::string::npos);
 }
 
-TEST(StatusNames, AreThoseOfTheConstants) {
+TEST(StatusNames, NamesMatchTheConstants) {
   EXPECT_STREQ(dorajit_status_name(DORAJIT_OK), "OK");
   EXPECT_STREQ(dorajit_status_name(DORAJIT_INVALID_ARGUMENT), "INVALID_ARGUMENT");
   EXPECT_STREQ(dorajit_status_name(DORAJIT_CAPTURE_UNSAFE), "CAPTURE_UNSAFE");
@@ -198,7 +199,7 @@ TEST(StatusNames, AreThoseOfTheConstants) {
   EXPECT_STREQ(dorajit_status_name(-1), "UNKNOWN");
 }
 
-TEST(Version, MacrosAreTheLibrarysAndTheProjects) {
+TEST(Version, MacrosMatchTheLibraryAndTheProject) {
   EXPECT_EQ(dorajit_version(), DORAJIT_VERSION_NUMBER);
   EXPECT_EQ(
       std::format("{}.{}.{}", DORAJIT_VERSION_MAJOR, DORAJIT_VERSION_MINOR, DORAJIT_VERSION_PATCH),

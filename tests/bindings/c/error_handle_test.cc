@@ -20,13 +20,13 @@ TEST(ErrorHandle, CarriesStatusMessageAndLog) {
   dorajit_error_destroy(error);
 }
 
-TEST(ErrorHandle, OfNothingIsEmpty) {
+TEST(ErrorHandle, NullHandleIsEmpty) {
   EXPECT_EQ(dorajit_error_status(nullptr), DORAJIT_OK);
   EXPECT_STREQ(dorajit_error_message(nullptr), "");
   EXPECT_STREQ(dorajit_error_log(nullptr), "");
 }
 
-TEST(ErrorHandle, ExhaustedMemoryIsAStatus) {
+TEST(ErrorHandle, BadAllocIsOutOfMemory) {
   dorajit_error* error = nullptr;
   const dorajit_status status = guarded(&error, []() -> Status { throw std::bad_alloc(); });
   EXPECT_EQ(status, DORAJIT_OUT_OF_MEMORY);
@@ -35,7 +35,7 @@ TEST(ErrorHandle, ExhaustedMemoryIsAStatus) {
   EXPECT_EQ(guarded(nullptr, []() -> Status { throw std::bad_alloc(); }), DORAJIT_OUT_OF_MEMORY);
 }
 
-TEST(ErrorHandle, AnyExceptionIsInternal) {
+TEST(ErrorHandle, OtherExceptionsAreInternal) {
   dorajit_error* error = nullptr;
   EXPECT_EQ(guarded(&error, []() -> Status { throw std::runtime_error("surprise"); }),
             DORAJIT_INTERNAL);

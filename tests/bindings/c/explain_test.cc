@@ -1,5 +1,5 @@
-// dorajit_explain and dorajit_explain_at: what runs for a problem, where it comes from, and that
-// this may change.
+// dorajit_explain and dorajit_explain_at: the config of a problem, its source, and later changes of
+// them.
 #include <array>
 #include <utility>
 
@@ -45,7 +45,7 @@ class ExplainTest : public CAbiTest {
   }
 };
 
-TEST_F(ExplainTest, NothingIsReadyBeforeTheFirstCall) {
+TEST_F(ExplainTest, ExplanationIsEmptyBeforeTheFirstCall) {
   const EngineHandle engine = make_engine();
   dorajit_explanation explanation{};
   ASSERT_EQ(explain(engine.get(), explanation).message, "");
@@ -65,7 +65,7 @@ TEST_F(ExplainTest, NamesProblemConfigAndSource) {
   EXPECT_STREQ(explanation.source, "default");
 }
 
-TEST_F(ExplainTest, PlansAreThoseOfEveryProblemInTheirOrder) {
+TEST_F(ExplainTest, PlansListEveryProblemInOrder) {
   const EngineHandle engine = make_engine();
   EXPECT_STREQ(plan_of(engine.get(), 0).problem, "");
   for (const std::int64_t cols : {33, 65, 33}) ASSERT_EQ(warm_up(engine.get(), cols).message, "");
@@ -103,7 +103,7 @@ TEST_F(ExplainTest, PlansRefuseWrongArguments) {
   EXPECT_NE(refused(engine.get(), 0, &plan).find("sizeof(dorajit_explanation)"), std::string::npos);
 }
 
-TEST_F(ExplainTest, AnOlderCallersStructIsFilledAsFarAsItGoes) {
+TEST_F(ExplainTest, StructOfAnOlderCallerIsFilledUpToItsSize) {
   const EngineHandle engine = make_engine();
   ASSERT_EQ(warm_up(engine.get()).message, "");
   dorajit_explanation plan{};
@@ -116,7 +116,7 @@ TEST_F(ExplainTest, AnOlderCallersStructIsFilledAsFarAsItGoes) {
   EXPECT_EQ(plan.renewals, -1);
 }
 
-TEST_F(ExplainTest, ATunedWinnerIsFoundInTheDatabaseByTheNextEngine) {
+TEST_F(ExplainTest, NextEngineFindsTunedWinnerInTheDatabase) {
   set_variable("DORAJIT_CXX", std::nullopt);
   set_variable("DORAJIT_TUNE", "first_use");
   set_variable("DORAJIT_TUNE_SECONDS", "0.1");
@@ -151,7 +151,7 @@ TEST_F(ExplainTest, RefusesWrongArguments) {
   EXPECT_NE(refused(&explanation).find("sizeof(dorajit_explanation)"), std::string::npos);
 }
 
-// Answers with the default config, and with a winner from the database once that has arrived.
+// Returns the default config, and a winner from the database after it has arrived.
 class ArrivingWinner final : public launch::ConfigSource {
  public:
   launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
@@ -178,7 +178,7 @@ class ArrivingWinner final : public launch::ConfigSource {
   Listener listener_;
 };
 
-TEST_F(ExplainTest, AWinnerThatArrivesLaterIsCountedAndExplained) {
+TEST_F(ExplainTest, LaterWinnerIsCountedAndExplained) {
   auto source = std::make_unique<ArrivingWinner>();
   ArrivingWinner& winner = *source;
   Settings settings;

@@ -1,4 +1,4 @@
-// A child that was forked while another thread of its parent was in the middle of something.
+// Forks while another thread of the parent is tuning or logging.
 #include <unistd.h>
 
 #include <atomic>
@@ -17,7 +17,8 @@ namespace {
 
 using cache::Pipe;
 
-// Keeps whoever says something with these words in the parent, and in the child passes.
+// A log sink that blocks threads of the parent that log a message with these words. In the child it
+// does not block.
 class HeldSpeaker {
  public:
   explicit HeldSpeaker(std::string_view words) : words_(words) {
@@ -29,7 +30,7 @@ class HeldSpeaker {
   HeldSpeaker(const HeldSpeaker&) = delete;
   HeldSpeaker& operator=(const HeldSpeaker&) = delete;
 
-  // Whether it is, or else has ended.
+  // Waits until a thread is blocked. False if the call ended without such a message.
   [[nodiscard]] bool wait_until_held() const {
     char byte = 0;
     return held_.receive(byte) && byte == '.';
@@ -64,7 +65,8 @@ class ForkTest : public CAbiTest {
     engine_ = make_engine();
   }
 
-  // Forks while a thread that makes the call says the words. What the child does is to end.
+  // Forks while a thread that runs `call` is blocked at a message with `words`. The child runs
+  // `child`, which must return 0.
   static void expect_child_ends(
       std::string_view words, const std::function<Outcome()>& call,
       const std::function<int(const HeldSpeaker&)>& child,
@@ -88,7 +90,7 @@ class ForkTest : public CAbiTest {
   EngineHandle engine_;
 };
 
-TEST_F(ForkTest, AnotherThreadTunes) {
+TEST_F(ForkTest, ForkWhileAnotherThreadTunesLeavesAWorkingChild) {
   SampleCompose tuned(64, 96);
   expect_child_ends(
       "tuned compose", [&] { return tuned.run(engine_.get()); },
@@ -102,7 +104,7 @@ TEST_F(ForkTest, AnotherThreadTunes) {
         }
         CHILD_CHECK(statistics_of(engine_.get()).tuned_problems > 0);
         CHILD_CHECK(speaker.heard() > heard);  // through the parent's sink
-        // Once more, as a child of its own, in the middle of nothing.
+        // Fork again, with no other thread running.
         CHILD_CHECK(cache::run_in_child([&] {
                       SampleCompose third(64, 300);
                       CHILD_CHECK(third.run(engine_.get()).message.empty());
@@ -116,7 +118,7 @@ TEST_F(ForkTest, AnotherThreadTunes) {
   EXPECT_EQ(tuned.run(engine_.get()).message, "");
 }
 
-TEST_F(ForkTest, TheEngineOfAnotherThreadIsDestroyedWithoutWaiting) {
+TEST_F(ForkTest, ForkWhileAnotherThreadTunesAllowsDestroyingTheEngine) {
   SampleCompose tuned(64, 96);
   expect_child_ends(
       "tuned compose", [&] { return tuned.run(engine_.get()); },
@@ -129,7 +131,7 @@ TEST_F(ForkTest, TheEngineOfAnotherThreadIsDestroyedWithoutWaiting) {
       });
 }
 
-TEST_F(ForkTest, AnotherThreadSetsTheSink) {
+TEST_F(ForkTest, ForkWhileAnotherThreadSetsTheSinkLeavesAWorkingChild) {
   SampleCompose tuned(64, 96);
   std::thread setter;
   expect_child_ends(
@@ -152,7 +154,7 @@ TEST_F(ForkTest, AnotherThreadSetsTheSink) {
       });
 }
 
-TEST_F(ForkTest, AThreadThatForksInItsSinkGoesOnInBoth) {
+TEST_F(ForkTest, ForkInsideTheSinkContinuesInParentAndChild) {
   static pid_t child;
   child = 0;
   const pid_t parent = ::getpid();
@@ -167,7 +169,7 @@ TEST_F(ForkTest, AThreadThatForksInItsSinkGoesOnInBoth) {
   if (::getpid() != parent) {
     ::alarm(120);
     EXPECT_EQ(outcome.message, "");
-    // It knows what its threads are in the middle of, as its parent did.
+    // The child tracks unfinished work of its threads as the parent did, so it may fork again.
     SampleCompose next(64, 200);
     expect_child_ends(
         "tuned compose", [&] { return next.run(engine_.get()); },
@@ -183,7 +185,7 @@ TEST_F(ForkTest, AThreadThatForksInItsSinkGoesOnInBoth) {
   EXPECT_EQ(cache::wait_for_child(child), 0);
 }
 
-TEST_F(ForkTest, KernelsThatAreThereServeOn) {
+TEST_F(ForkTest, LoadedKernelsServeTheChild) {
   const LogCapture quiet;
   SampleCompose known(64, 96);
   ASSERT_EQ(known.run(engine_.get()).message, "");

@@ -1,4 +1,4 @@
-// What one engine compiled and tuned, the next one finds.
+// An engine finds the kernels and winners of an earlier one.
 #include <filesystem>
 #include <thread>
 
@@ -35,7 +35,7 @@ class KeptResultsTest : public CAbiTest {
   dorajit_engine_options options_{};
 };
 
-TEST_F(KeptResultsTest, ASecondEngineNeitherCompilesNorTunes) {
+TEST_F(KeptResultsTest, SecondEngineNeitherCompilesNorTunes) {
   {
     const EngineHandle engine = make_engine(&options_);
     expect_composes(engine.get());
@@ -54,7 +54,7 @@ TEST_F(KeptResultsTest, ASecondEngineNeitherCompilesNorTunes) {
   EXPECT_EQ(statistics.artifact_hits, 1);
 }
 
-TEST_F(KeptResultsTest, NothingIsWrittenWhereNothingIsToBeKept) {
+TEST_F(KeptResultsTest, NoCacheFolderWritesNothing) {
   options_.cache_dir = "";
   const EngineHandle engine = make_engine(&options_);
   expect_composes(engine.get());

@@ -1,10 +1,10 @@
-// A call whose problem is known takes no memory.
+// A call whose problem is known allocates no memory.
 #include <cstddef>
 #include <new>
 
 #include "tests/bindings/c/c_abi_fixture.h"
 
-// Of the sanitizers' runtime; absent in other builds. GCC ships no header for it.
+// From the sanitizers' runtime; absent in other builds. GCC ships no header for it.
 // NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" [[gnu::weak]] int __sanitizer_install_malloc_and_free_hooks(
     void (*malloc_hook)(const volatile void*, std::size_t),

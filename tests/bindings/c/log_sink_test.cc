@@ -1,4 +1,4 @@
-// Messages reach the caller's sink, and standard error again once it is taken away.
+// Messages go to the caller's sink, and to standard error again after it is removed.
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -38,7 +38,7 @@ TEST_F(LogSinkTest, ReceivesPrintableLines) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "dorajit: warning: a\\u000ab\n");
 }
 
-TEST_F(LogSinkTest, TheLastSinkReceives) {
+TEST_F(LogSinkTest, LastSinkReceives) {
   const LogCapture first;
   {
     const LogCapture second;
@@ -70,7 +70,7 @@ TEST_F(LogSinkTest, MayBeReplacedWhileOtherThreadsLog) {
   EXPECT_EQ(received[0] + received[1], kMessages);
 }
 
-TEST_F(LogSinkTest, TheEnvironmentSetsTheLevel) {
+TEST_F(LogSinkTest, EnvironmentSetsTheLevel) {
   set_variable("DORAJIT_LOG", "debug");
   make_engine();
   EXPECT_EQ(log_level(), LogLevel::kDebug);

@@ -1,4 +1,4 @@
-// What dorajit_norm_assembly computes on the CPU, and what it refuses.
+// The results of dorajit_norm_assembly on the CPU, and the calls that it refuses.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -37,7 +37,7 @@ class NormAssemblyTest : public CAbiTest {
                          {norm, {kSize}});
   }
 
-  // That norm holds the plain result, rounded to its own element type.
+  // Expects the plain result in `norm`, rounded to its element type.
   void expect_norms(double scale, const HostArray& norm) const {
     HostArray want(norm.type(), kCount);
     for (std::size_t i = 0; i < kCount; ++i) {
@@ -76,8 +76,8 @@ TEST_F(NormAssemblyTest, EqualsThePlainExpressionForAnyScale) {
   }
 }
 
-TEST_F(NormAssemblyTest, TheScalarsAreFormedInDouble) {
-  // In float, scale * scale would be another number.
+TEST_F(NormAssemblyTest, ScalarsAreComputedInDouble) {
+  // Computed in float, scale * scale would be a different number.
   const double scale = 1 + 0x1p-24 + 0x1p-40;
   ASSERT_NE(static_cast<float>(scale * scale),
             static_cast<float>(scale) * static_cast<float>(scale));
@@ -105,7 +105,7 @@ TEST_F(NormAssemblyTest, InputsMayMixElementTypes) {
   expect_norms(0.7, norm_);
 }
 
-TEST_F(NormAssemblyTest, DoublesAreComputedInDouble) {
+TEST_F(NormAssemblyTest, Float64IsComputedInFloat64) {
   std::array<double, 3> w{0.1, 2.7, 1e-3};
   std::array<double, 3> cross{0.3, -0.9, 0.7};
   std::array<double, 3> ba{1.1, 0.2, 3.3};
@@ -121,7 +121,7 @@ TEST_F(NormAssemblyTest, DoublesAreComputedInDouble) {
   }
 }
 
-TEST_F(NormAssemblyTest, NaNStaysAndNegativeBecomesZero) {
+TEST_F(NormAssemblyTest, NaNIsKeptAndNegativeSquaresBecomeZero) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
   for (const ElementType type :
@@ -168,7 +168,7 @@ TEST_F(NormAssemblyTest, TakesAnyNumberOfDimensions) {
   }
 }
 
-TEST_F(NormAssemblyTest, RefusesWhatIsNotContiguous) {
+TEST_F(NormAssemblyTest, NonContiguousTensorsAreRefused) {
   const Tensor apart(cross_.data(), ElementType::kFloat32, {3, 4}, {5, 1});
   const Tensor whole(w_, {3, 4});
   const Tensor ba(ba_, {3, 4});

@@ -1,4 +1,4 @@
-// Calls of the operations beside compose, as tests write them.
+// Short forms of calls of the operations other than compose.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Every backward call that cannot be served is refused by name, and nothing is written.
+// Every invalid backward call is refused, with the name of the argument and nothing written.
 #include "tests/bindings/c/backward_fixture.h"
 
 namespace dorajit::bindings {
@@ -8,7 +8,7 @@ class RefusedGradientsTest : public BackwardTest {
  protected:
   RefusedGradientsTest() { resize(300, 10); }
 
-  // `spoil` changes one thing about a good call.
+  // Runs a valid call after `spoil` has changed one thing in it.
   template <class Spoil>
   void expect_spoilt(const std::string& argument, const std::string& part, const Spoil& spoil,
                      dorajit_status status = DORAJIT_INVALID_ARGUMENT) {
@@ -18,7 +18,7 @@ class RefusedGradientsTest : public BackwardTest {
   }
 };
 
-TEST_F(RefusedGradientsTest, NoOutput) {
+TEST_F(RefusedGradientsTest, MissingOutputsAreRefused) {
   BackwardCall wrong = call();
   wrong.d_lora = wrong.d_base = wrong.d_gain = nullptr;
   const Outcome outcome = run(wrong);
@@ -26,14 +26,14 @@ TEST_F(RefusedGradientsTest, NoOutput) {
   EXPECT_NE(outcome.message.find("at least one"), std::string::npos) << outcome.message;
 }
 
-TEST_F(RefusedGradientsTest, MissingInputs) {
+TEST_F(RefusedGradientsTest, MissingInputsAreRefused) {
   expect_spoilt("d_out", "null", [](BackwardCall& call) { call.d_out = nullptr; });
   expect_spoilt("gain", "null", [](BackwardCall& call) { call.gain = nullptr; });
   expect_spoilt("inner", "`d_gain`", [](BackwardCall& call) { call.inner = nullptr; });
   expect_spoilt("engine", "dorajit_engine_create", [this](BackwardCall&) { engine_.reset(); });
 }
 
-TEST_F(RefusedGradientsTest, MissingMemory) {
+TEST_F(RefusedGradientsTest, NullMemoryIsRefused) {
   const Tensor* none = tensor(nullptr, ElementType::kFloat32, {rows_, cols_});
   const Tensor* no_gain = tensor(nullptr, ElementType::kFloat32, {cols_});
   expect_spoilt("d_out", "null", [&](BackwardCall& call) { call.d_out = none; });
@@ -43,7 +43,7 @@ TEST_F(RefusedGradientsTest, MissingMemory) {
   expect_spoilt("d_gain", "null", [&](BackwardCall& call) { call.d_gain = no_gain; });
 }
 
-TEST_F(RefusedGradientsTest, ASumOfNothingNeedsMemory) {
+TEST_F(RefusedGradientsTest, SumOfNoTermsWithoutMemoryIsRefused) {
   const Tensor* none = tensor(nullptr, ElementType::kFloat32, {0, cols_});
   const Tensor* no_gain = tensor(nullptr, ElementType::kFloat32, {cols_});
   expect_spoilt("d_gain", "null", [&](BackwardCall& call) {
@@ -52,7 +52,7 @@ TEST_F(RefusedGradientsTest, ASumOfNothingNeedsMemory) {
   });
 }
 
-TEST_F(RefusedGradientsTest, ASumOfNothingMayNotOverwriteTheGain) {
+TEST_F(RefusedGradientsTest, SumOfNoTermsOverTheGainIsRefused) {
   const Tensor* none = tensor(nullptr, ElementType::kFloat32, {0, cols_});
   expect_spoilt("d_gain", "`gain`", [&](BackwardCall& call) {
     call.d_out = call.inner = call.d_lora = call.d_base = none;
@@ -60,7 +60,7 @@ TEST_F(RefusedGradientsTest, ASumOfNothingMayNotOverwriteTheGain) {
   });
 }
 
-TEST_F(RefusedGradientsTest, Shapes) {
+TEST_F(RefusedGradientsTest, WrongShapesAreRefused) {
   const Tensor* fewer_rows = tensor(inner_, {rows_ - 1, cols_});
   expect_spoilt("inner", "same shape", [&](BackwardCall& call) { call.inner = fewer_rows; });
   expect_spoilt("d_base", "same shape", [&](BackwardCall& call) { call.d_base = fewer_rows; });
@@ -71,14 +71,14 @@ TEST_F(RefusedGradientsTest, Shapes) {
   expect_spoilt("gain", "per column", [&](BackwardCall& call) { call.gain = shorter; });
 }
 
-TEST_F(RefusedGradientsTest, Strides) {
+TEST_F(RefusedGradientsTest, WrongStridesAreRefused) {
   const Tensor every_other(inner_.data(), ElementType::kFloat32, {cols_}, {2});
   expect_spoilt("d_gain", ".contiguous()", [&](BackwardCall& call) { call.d_gain = &every_other; });
   const Tensor shared_rows(d_lora_.data(), ElementType::kFloat32, {rows_, cols_}, {cols_ - 1, 1});
   expect_spoilt("d_lora", "row stride", [&](BackwardCall& call) { call.d_lora = &shared_rows; });
 }
 
-TEST_F(RefusedGradientsTest, ElementTypesAndDevices) {
+TEST_F(RefusedGradientsTest, WrongElementTypesAndDevicesAreRefused) {
   const Tensor* doubles = tensor(d_gain_.data(), ElementType::kFloat64, {cols_});
   BackwardCall mixed = call();
   mixed.d_gain = doubles;
@@ -95,7 +95,7 @@ TEST_F(RefusedGradientsTest, ElementTypesAndDevices) {
       DORAJIT_WRONG_DEVICE);
 }
 
-TEST_F(RefusedGradientsTest, OutputsMayNotMeet) {
+TEST_F(RefusedGradientsTest, OverlappingOutputsAreRefused) {
   expect_spoilt("d_lora", "`d_base`", [](BackwardCall& call) { call.d_base = call.d_lora; });
   expect_spoilt("d_lora", "`d_base`",
                 [](BackwardCall& call) { call.d_lora = call.d_base = call.d_out; });
@@ -106,7 +106,7 @@ TEST_F(RefusedGradientsTest, OutputsMayNotMeet) {
   });
 }
 
-TEST_F(RefusedGradientsTest, OutputsMayBeNoPartOfAnInput) {
+TEST_F(RefusedGradientsTest, OutputsThatPartlyOverlapAnInputAreRefused) {
   const Tensor* shifted = tensor(d_out_.data() + 4, ElementType::kFloat32, {rows_, cols_});
   expect_spoilt("d_base", "`d_out`", [&](BackwardCall& call) { call.d_base = shifted; });
   const Tensor* halves = tensor(inner_.data(), ElementType::kFloat16, {rows_, cols_});

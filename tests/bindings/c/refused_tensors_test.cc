@@ -24,7 +24,7 @@ class RefusedTensorsTest : public CAbiTest {
     Tensor* out;
   };
 
-  // Runs a good call that `spoil` made bad.
+  // Runs a valid call after `spoil` has changed one thing in it.
   Outcome call(const std::function<void(Operands&)>& spoil) {
     Tensor lora(at(0), ElementType::kFloat32, {kRows, kCols}, {kCols, 1});
     Tensor base(at(1), ElementType::kFloat32, {kRows, kCols}, {kCols, 1});
@@ -64,12 +64,12 @@ class RefusedTensorsTest : public CAbiTest {
   EngineHandle engine_ = make_engine();
 };
 
-TEST_F(RefusedTensorsTest, TheUnspoiltCallIsGood) {
+TEST_F(RefusedTensorsTest, UnchangedCallSucceeds) {
   const Outcome outcome = call([](Operands&) {});
   EXPECT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
 }
 
-TEST_F(RefusedTensorsTest, NullHandles) {
+TEST_F(RefusedTensorsTest, NullHandlesAreRefused) {
   expect_invalid("lora", "null", [](Operands& o) { o.lora = nullptr; });
   expect_invalid("base", "null", [](Operands& o) { o.base = nullptr; });
   expect_invalid("gain", "null", [](Operands& o) { o.gain = nullptr; });
@@ -77,7 +77,7 @@ TEST_F(RefusedTensorsTest, NullHandles) {
   expect_invalid("engine", "dorajit_engine_create", [this](Operands&) { engine_.reset(); });
 }
 
-TEST_F(RefusedTensorsTest, NullMemory) {
+TEST_F(RefusedTensorsTest, NullMemoryIsRefused) {
   expect_invalid("lora", "null", [](Operands& o) { (*o.lora)->data = nullptr; });
   expect_invalid("gain", "null", [](Operands& o) { (*o.gain)->data = nullptr; });
   expect_invalid("out", "null", [](Operands& o) {
@@ -86,7 +86,7 @@ TEST_F(RefusedTensorsTest, NullMemory) {
   });
 }
 
-TEST_F(RefusedTensorsTest, Dimensions) {
+TEST_F(RefusedTensorsTest, WrongNumbersOfDimensionsAreRefused) {
   expect_invalid("base", "0 dimensions", [](Operands& o) { (*o.base)->ndim = 0; });
   expect_invalid("base", "-1 dimensions", [](Operands& o) { (*o.base)->ndim = -1; });
   expect_invalid("out", "null shape", [](Operands& o) { (*o.out)->shape = nullptr; });
@@ -94,7 +94,7 @@ TEST_F(RefusedTensorsTest, Dimensions) {
   expect_invalid("gain", "negative size", [](Operands& o) { (*o.gain)->shape[0] = -kCols; });
 }
 
-TEST_F(RefusedTensorsTest, SizesBeyond64Bits) {
+TEST_F(RefusedTensorsTest, SizesBeyond64BitsAreRefused) {
   std::int64_t rows[] = {kHuge, kHuge, kCols};
   expect_invalid("lora", "2^63 elements", [&](Operands& o) {
     (*o.lora)->ndim = 3;
@@ -116,7 +116,7 @@ TEST_F(RefusedTensorsTest, SizesBeyond64Bits) {
   });
 }
 
-TEST_F(RefusedTensorsTest, Strides) {
+TEST_F(RefusedTensorsTest, WrongStridesAreRefused) {
   expect_invalid("lora", ".contiguous()", [](Operands& o) { (*o.lora)->strides[1] = 2; });
   expect_invalid("gain", ".contiguous()", [](Operands& o) { (*o.gain)->strides[0] = 0; });
   expect_invalid("base", ".contiguous()", [](Operands& o) { (*o.base)->strides[0] = kCols - 1; });
@@ -124,7 +124,7 @@ TEST_F(RefusedTensorsTest, Strides) {
   expect_invalid("out", "row stride of -6", [](Operands& o) { (*o.out)->strides[0] = -kCols; });
 }
 
-TEST_F(RefusedTensorsTest, DimensionsThatDoNotFlatten) {
+TEST_F(RefusedTensorsTest, DimensionsThatDoNotFlattenAreRefused) {
   std::int64_t shape[] = {2, 2, kCols};
   std::int64_t apart[] = {3 * kCols, kCols, 1};
   std::int64_t swapped[] = {kCols, 2 * kCols, 1};
@@ -138,7 +138,7 @@ TEST_F(RefusedTensorsTest, DimensionsThatDoNotFlatten) {
   }
 }
 
-TEST_F(RefusedTensorsTest, ShapesThatDiffer) {
+TEST_F(RefusedTensorsTest, DifferentShapesAreRefused) {
   expect_invalid("base", "same shape", [](Operands& o) { (*o.base)->shape[0] = kRows - 1; });
   expect_invalid("out", "same shape", [](Operands& o) { (*o.out)->shape[1] = kCols - 1; });
   expect_invalid("gain", "per column", [](Operands& o) { (*o.gain)->shape[0] = kCols - 1; });
@@ -151,7 +151,7 @@ TEST_F(RefusedTensorsTest, ShapesThatDiffer) {
   });
 }
 
-TEST_F(RefusedTensorsTest, ElementTypes) {
+TEST_F(RefusedTensorsTest, WrongElementTypesAreRefused) {
   auto expect_unsupported = [this](const std::string& argument, DLDataType type) {
     expect_refused(DORAJIT_UNSUPPORTED, argument, "float32",
                    [&](Operands& o) { (*(argument == "lora" ? o.lora : o.gain))->dtype = type; });
@@ -167,18 +167,18 @@ TEST_F(RefusedTensorsTest, ElementTypes) {
   EXPECT_NE(mixed.message.find("f64"), std::string::npos) << mixed.message;
 }
 
-TEST_F(RefusedTensorsTest, Alignment) {
+TEST_F(RefusedTensorsTest, MisalignedMemoryIsRefused) {
   expect_invalid("base", "aligned", [](Operands& o) { (*o.base)->byte_offset = 2; });
 }
 
-TEST_F(RefusedTensorsTest, Devices) {
+TEST_F(RefusedTensorsTest, WrongDevicesAreRefused) {
   expect_refused(DORAJIT_WRONG_DEVICE, "base", "one device",
                  [](Operands& o) { (*o.base)->device = {kDLCUDA, 0}; });
   expect_refused(DORAJIT_UNSUPPORTED, "out", "CUDA",
                  [](Operands& o) { (*o.out)->device = {kDLMetal, 0}; });
 }
 
-TEST_F(RefusedTensorsTest, OverlapInPart) {
+TEST_F(RefusedTensorsTest, PartialOverlapIsRefused) {
   expect_invalid("out", "`lora`", [this](Operands& o) { (*o.out)->data = at(0) + sizeof(float); });
   expect_invalid("out", "`base`", [this](Operands& o) {
     (*o.out)->data = at(1) + kCount * sizeof(float) - sizeof(float);

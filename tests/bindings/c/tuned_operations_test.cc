@@ -1,4 +1,4 @@
-// Every operation is tuned by its first call, and computes the same as without tuning.
+// The first call of every operation tunes it, and has the same results as without tuning.
 #include "tests/bindings/c/backward_fixture.h"
 
 namespace dorajit::bindings {
@@ -20,7 +20,7 @@ class TunedOperationsTest : public BackwardTest {
   }
 };
 
-TEST_F(TunedOperationsTest, ComposeInner) {
+TEST_F(TunedOperationsTest, TunedComposeInnerEqualsUntuned) {
   const Tensor lora(d_out_, {rows_, cols_});
   const Tensor base(inner_, {rows_, cols_});
   ASSERT_EQ(compose_inner(engine_.get(), lora, base, {gain_, {cols_}}, kScale,
@@ -35,7 +35,7 @@ TEST_F(TunedOperationsTest, ComposeInner) {
   expect_tuned(1);
 }
 
-TEST_F(TunedOperationsTest, BackwardWithAndWithoutASum) {
+TEST_F(TunedOperationsTest, TunedBackwardWithAndWithoutSumEqualsUntuned) {
   resize(600, 33);
   ASSERT_EQ(run(call()).message, "");
   expect_results();
@@ -47,7 +47,7 @@ TEST_F(TunedOperationsTest, BackwardWithAndWithoutASum) {
   expect_tuned(2);
 }
 
-TEST_F(TunedOperationsTest, SumsPerRow) {
+TEST_F(TunedOperationsTest, TunedSumsPerRowEqualUntuned) {
   resize(12, 10);
   const Tensor d_out(d_out_, {3, 4, 2, 5});
   const Tensor inner(inner_, {3, 4, 2, 5});
@@ -64,7 +64,7 @@ TEST_F(TunedOperationsTest, SumsPerRow) {
   expect_tuned(1);
 }
 
-TEST_F(TunedOperationsTest, SumsOfNoTerms) {
+TEST_F(TunedOperationsTest, TunedSumsOfNoTermsAreZero) {
   const Tensor none(nullptr, ElementType::kFloat32, {0, 10});
   const Tensor gain(gain_, {10});
   const Tensor d_gain(d_gain_, {10});
@@ -76,7 +76,7 @@ TEST_F(TunedOperationsTest, SumsOfNoTerms) {
   for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(d_gain_.get(i), 0);
 }
 
-TEST_F(TunedOperationsTest, NormAssembly) {
+TEST_F(TunedOperationsTest, TunedNormAssemblyEqualsUntuned) {
   ASSERT_EQ(
       norm_assembly(engine_.get(), {gain_, {10}}, {gain_, {10}}, {gain_, {10}}, 0, {d_gain_, {10}})
           .message,

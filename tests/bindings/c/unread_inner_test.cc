@@ -1,4 +1,4 @@
-// Without d_gain, inner is not even looked at.
+// Without d_gain, inner is neither read nor checked.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 namespace dorajit::bindings {
 namespace {
 
-// Memory of which no byte may be touched.
+// Memory without access rights: touching any byte ends the process.
 class InaccessiblePages {
  public:
   explicit InaccessiblePages(std::size_t size)
@@ -40,20 +40,20 @@ class UnreadInnerTest : public BackwardTest {
   }
 };
 
-TEST_F(UnreadInnerTest, ItsMemoryIsNotTouched) {
+TEST_F(UnreadInnerTest, MemoryOfUnneededInnerIsNotRead) {
   const InaccessiblePages pages(sizeof(float) * 300 * 10);
   ASSERT_TRUE(pages.is_mapped());
   expect_unread({pages.data(), ElementType::kFloat32, {300, 10}});
 }
 
-TEST_F(UnreadInnerTest, ItsDescriptionIsNotChecked) {
+TEST_F(UnreadInnerTest, DescriptionOfUnneededInnerIsNotChecked) {
   Tensor nonsense(nullptr, ElementType::kFloat64, {-3, 2});
   nonsense->dtype = {kDLInt, 3, 5};
   nonsense->device = {kDLMetal, -1};
   expect_unread(nonsense);
 }
 
-TEST_F(UnreadInnerTest, OutputsMayOverlapIt) {
+TEST_F(UnreadInnerTest, OutputsMayOverlapUnneededInner) {
   BackwardCall in_place = call(kNoSum);
   const Tensor shifted(d_lora_.data() + sizeof(float), ElementType::kFloat32, {rows_, cols_});
   in_place.inner = &shifted;

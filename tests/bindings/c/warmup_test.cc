@@ -1,4 +1,4 @@
-// dorajit_warmup: what it makes ready, and what it refuses.
+// dorajit_warmup: the kernels that it prepares, and the calls that it refuses.
 #include <array>
 
 #include "dorajit/dorajit.hpp"
@@ -29,7 +29,7 @@ class WarmupTest : public BackwardTest {
   std::int64_t tuned() { return statistics_of(engine_.get()).tuned_problems; }
 };
 
-TEST_F(WarmupTest, TunesFromShapesAloneSoThatTheCallDoesNot) {
+TEST_F(WarmupTest, WarmupTunesFromShapesSoThatTheCallDoesNot) {
   const Tensor matrix(nullptr, ElementType::kFloat32, {7, 33});
   const Tensor channels(nullptr, ElementType::kFloat32, {33});
   ASSERT_EQ(warmup("compose", std::array{matrix.get(), matrix.get(), channels.get(), matrix.get()})
@@ -50,7 +50,7 @@ TEST_F(WarmupTest, TunesFromShapesAloneSoThatTheCallDoesNot) {
   EXPECT_EQ(compilations(), compiled);
 }
 
-TEST_F(WarmupTest, TakesWhatIsLeftOutForPartOfTheProblem) {
+TEST_F(WarmupTest, AbsentOperandsArePartOfTheProblem) {
   const Tensor matrix(nullptr, ElementType::kFloat32, {6, 10});
   const Tensor channels(nullptr, ElementType::kFloat32, {10});
   ASSERT_EQ(warmup("backward", std::array<const DLTensor*, 6>{matrix.get(), nullptr, channels.get(),
@@ -66,7 +66,7 @@ TEST_F(WarmupTest, TakesWhatIsLeftOutForPartOfTheProblem) {
   EXPECT_GT(compilations(), compiled) << "with a sum it is another kernel";
 }
 
-TEST_F(WarmupTest, NothingIsMadeReadyForNoElements) {
+TEST_F(WarmupTest, EmptyTensorsCompileNothing) {
   const Tensor none(nullptr, ElementType::kFloat32, {0, 33});
   ASSERT_EQ(
       warmup("norm_assembly", std::array{none.get(), none.get(), none.get(), none.get()}).message,
@@ -74,7 +74,7 @@ TEST_F(WarmupTest, NothingIsMadeReadyForNoElements) {
   EXPECT_EQ(compilations(), 0);
 }
 
-TEST_F(WarmupTest, RefusesWhatTheCallWouldRefuse) {
+TEST_F(WarmupTest, CallsThatWouldBeRefusedAreRefused) {
   const Tensor matrix(nullptr, ElementType::kFloat32, {7, 33});
   const Tensor narrow(nullptr, ElementType::kFloat32, {32});
   const Outcome outcome =
@@ -84,7 +84,7 @@ TEST_F(WarmupTest, RefusesWhatTheCallWouldRefuse) {
   EXPECT_EQ(compilations(), 0);
 }
 
-TEST_F(WarmupTest, RefusesAnotherNumberOfTensorsAndUnknownOperations) {
+TEST_F(WarmupTest, WrongNumbersOfTensorsAndUnknownOperationsAreRefused) {
   const Tensor matrix(nullptr, ElementType::kFloat32, {7, 33});
   const std::array three = {matrix.get(), matrix.get(), matrix.get()};
   const Outcome too_few = warmup("compose", three);
@@ -103,7 +103,7 @@ TEST_F(WarmupTest, RefusesAnotherNumberOfTensorsAndUnknownOperations) {
   EXPECT_EQ(take(status, error).status, DORAJIT_INVALID_ARGUMENT);
 }
 
-TEST_F(WarmupTest, FromCpp) {
+TEST_F(WarmupTest, WarmupFromCppTunes) {
   Options options;
   options.cache_dir = "";
   dorajit::Engine engine(options);
@@ -118,7 +118,7 @@ TEST_F(WarmupTest, FromCpp) {
                dorajit::Error);
 }
 
-TEST_F(WarmupTest, ExplainedFromCpp) {
+TEST_F(WarmupTest, ExplainFromCppNamesTheProblem) {
   const ConstTensorRef matrix(nullptr, {7, 33}, dorajit::ElementType::kFloat32);
   const ConstTensorRef channels(nullptr, {33}, dorajit::ElementType::kFloat32);
   Options options;

@@ -1,4 +1,4 @@
-// What weight_norm refuses through the C ABI, and what it makes of values that are not finite.
+// The calls of weight_norm that the C ABI refuses, and its results for non-finite values.
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace dorajit::bindings {
 namespace {
 
 constexpr std::int64_t kRows = 5;
-constexpr std::int64_t kColumns = 600;  // of several spans, so that sums may have parts
+constexpr std::int64_t kColumns = 600;  // several spans of 256, so that sums may have parts
 constexpr std::int64_t kRank = 3;
 constexpr double kScale = 0.5;
 
@@ -34,7 +34,7 @@ class WeightNormTest : public CAbiTest {
     std::int64_t workspace_bytes;
   };
 
-  // A good call that `spoil` may have made bad.
+  // Runs a valid call after `spoil` may have changed one thing in it.
   Outcome run(const std::function<void(Call&)>& spoil = [](Call&) {}) {
     Call call{.weight = {weight_.data(), weight_.type(), {kRows, kColumns}, {kColumns, 1}},
               .a = {a_.data(), a_.type(), {kRank, kColumns}, {kColumns, 1}},
@@ -75,7 +75,7 @@ class WeightNormTest : public CAbiTest {
   EngineHandle engine_ = make_engine();
 };
 
-TEST_F(WeightNormTest, RefusesMissingMemoryByTheNameOfTheArgument) {
+TEST_F(WeightNormTest, NullMemoryIsRefusedByName) {
   expect_refused("weight", [](Call& call) { call.weight->data = nullptr; });
   expect_refused("lora_A", [](Call& call) { call.a->data = nullptr; });
   expect_refused("lora_B", [](Call& call) { call.b->data = nullptr; });
@@ -83,13 +83,13 @@ TEST_F(WeightNormTest, RefusesMissingMemoryByTheNameOfTheArgument) {
   expect_refused("workspace", [](Call& call) { --call.workspace_bytes; });
 }
 
-TEST_F(WeightNormTest, RefusesSizesThatDoNotGoTogether) {
+TEST_F(WeightNormTest, MismatchedSizesAreRefused) {
   expect_refused("lora_A", [](Call& call) { --call.a->shape[1]; });
   expect_refused("lora_B", [](Call& call) { --call.b->shape[1]; });
   expect_refused("norm", [](Call& call) { --call.norm->shape[0]; });
 }
 
-TEST_F(WeightNormTest, ARowWithANaNOrAnInfinityHasNoFiniteNormAndOthersDo) {
+TEST_F(WeightNormTest, NonFiniteElementAffectsOnlyItsRow) {
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   weight_.set(1 * kColumns + 599, kNaN);

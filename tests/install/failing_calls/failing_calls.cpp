@@ -1,8 +1,9 @@
-// Every function of the C++ interface, called so that it fails: each error has to say what is
-// wrong. Prints "FUNCTION: MESSAGE" lines, "FUNCTION log: LOG" lines for those that a compiler
-// refuses, and the version as the macros and the package have it.
+// Calls every function of the C++ interface so that it fails, and checks that each error has a
+// message. Prints "FUNCTION: MESSAGE" lines, "FUNCTION log: LOG" lines for kernels that the
+// compiler refuses, and the versions of the macros and the package.
 //
-// In its environment a CUDA driver with one device and an NVRTC that refuses every kernel.
+// The environment has a fake CUDA driver with one device and a fake NVRTC that refuses every
+// kernel.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,11 +29,11 @@ struct HasDlTensor<Tensor, decltype(static_cast<void>(std::declval<Tensor>().dl_
     : std::true_type {};
 static_assert(HasDlTensor<const TensorRef&>::value && !HasDlTensor<TensorRef>::value &&
                   !HasDlTensor<ConstTensorRef>::value,
-              "the sizes of a DLTensor live in the object, so a temporary gives none");
+              "a DLTensor points to sizes in the object, so a temporary must not give one");
 
 int wrong_errors = 0;
 
-// Only a compiler's error has a log.
+// Only errors of a compiler have a log.
 template <class Call>
 void expect_failure(Status status, const char* function, const Call& call) {
   try {
@@ -84,7 +85,7 @@ void refuse_arguments(Engine& engine) {
   expect_failure("workspace_bytes",
                  [&] { static_cast<void>(Engine::workspace_bytes("backward", {matrix})); });
   expect_failure("operation", [] { static_cast<void>(dorajit::Operation("x")); });
-  // No constructor makes one without an operation; memory that was overwritten does.
+  // No constructor makes an Operation without a handle, so overwrite its memory.
   dorajit::Operation lost("compose");
   std::memset(static_cast<void*>(&lost), 0, sizeof lost);
   expect_failure("operands", [&] { static_cast<void>(lost.operands()); });
@@ -92,7 +93,7 @@ void refuse_arguments(Engine& engine) {
                  [&] { static_cast<void>(Engine::workspace_bytes(lost, {matrix})); });
 }
 
-// No call gets so far as to touch the memory.
+// No call touches the memory, because each fails before.
 void refuse_kernels(Engine& engine) {
   float data[12] = {};
   const TensorRef matrix(data, {2, 3}, ElementType::kFloat32, Device::cuda());
