@@ -1,5 +1,5 @@
-# Flags of every target: the standard library, floating point, sanitizers; then, for our own code
-# (dorajit_options), warnings and include paths.
+# Flags of every target: the standard library, floating point, sanitizers. Warnings and include paths are in
+# dorajit_options, for our own code only.
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   message(FATAL_ERROR "dorajit needs GCC 13 or clang 19 with libc++ 19, not GCC "
@@ -17,11 +17,11 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 
-# Tuning may not change a bit, so neither may the optimiser.
+# Results must not depend on the config to the bit, so the optimiser must not change them.
 add_compile_options(-ffp-contract=off -fno-fast-math)
 
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  # libc++ is linked statically and hidden, so that it meets no host process's libstdc++.
+  # libc++ is linked statically and hidden, so that it does not clash with the host process's C++ library.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-stdlib=libc++>)
   add_link_options(-nostdlib++)
   set(CMAKE_CXX_STANDARD_LIBRARIES "-l:libc++.a -l:libc++abi.a")
@@ -46,7 +46,7 @@ if(DORAJIT_SANITIZE)
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${DORAJIT_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    add_compile_options(-Wno-pass-failed)  # instrumented loops are not vectorised, and need not be
+    add_compile_options(-Wno-pass-failed)  # instrumented loops cannot be vectorised
   endif()
 endif()
 

@@ -1,8 +1,8 @@
-# Header-only dependencies and SQLite, each as an interface target named dorajit_<dependency>.
+# Header-only dependencies, SQLite and libuv, each as an interface target named dorajit_<dependency>.
 include(third_party_notices)
 
-# dorajit_add_headers(NAME HEADER HEADLINE PACKAGE...): HEADLINE is that of its notice; the first of the
-# packages is Debian's, the others are names that it has elsewhere.
+# dorajit_add_headers(NAME HEADER HEADLINE PACKAGE...): HEADLINE is the heading of its notice. The first package
+# is Debian's name, the others are names in other distributions.
 function(dorajit_add_headers name header headline package)
   find_path(DORAJIT_${name}_INCLUDE_DIR "${header}")
   if(NOT DORAJIT_${name}_INCLUDE_DIR)
@@ -32,14 +32,14 @@ if(DORAJIT_BUILD_CLI OR DORAJIT_BUILD_DAEMON)
 endif()
 if(DORAJIT_BUILD_DAEMON)
   dorajit_add_headers(uv uv.h "libuv (MIT)" libuv1-dev libuv libuv-devel)
-  # The static archive where there is one, so that the daemon runs where libuv is not installed.
+  # Prefer the static archive, so that the daemon runs where libuv is not installed.
   find_library(DORAJIT_UV_LIBRARY NAMES libuv_a.a libuv.a uv REQUIRED)
   mark_as_advanced(DORAJIT_UV_LIBRARY)
   target_link_libraries(dorajit_uv INTERFACE "${DORAJIT_UV_LIBRARY}" ${CMAKE_DL_LIBS} rt)
 endif()
 
-# The static archive is taken where it fits into a shared object, so that what ships needs no
-# libsqlite3 of the host's.
+# Prefer the static archive if it is position independent, so that the shipped library does not need the host's
+# libsqlite3.
 include(CheckCXXSourceCompiles)
 find_library(DORAJIT_SQLITE_ARCHIVE libsqlite3.a)
 if(DORAJIT_SQLITE_ARCHIVE)

@@ -1,7 +1,7 @@
 # cmake -DFILES=a=/path/a;b=/path/b -DHEADER=... -DNAMESPACE=... -DOUTPUT=... -P embed_sources.cmake
-# Writes a C++ file that holds each file's name, text and SHA-256 in the arrays that the header
-# declares in the namespace. Texts are arrays of bytes, since compilers limit the length of a string
-# literal.
+# Writes a C++ file with each file's name, text and SHA-256, in the arrays that the header
+# declares in the namespace. Texts are arrays of bytes, because compilers limit the length of string
+# literals.
 
 set(arrays "")
 set(table "")

@@ -1,4 +1,4 @@
-# Library, public headers, command line tool, CMake package and pkg-config file. Relocatable.
+# Installs the library, public headers, programs, CMake package and pkg-config file. Installations are relocatable.
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/dorajit" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
@@ -20,7 +20,7 @@ install(DIRECTORY "${PROJECT_BINARY_DIR}/installed_docs/" DESTINATION "${CMAKE_I
 
 if(TARGET dorajit_cli)
   install(TARGETS dorajit_cli dorajitd RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-  # A unit names its program by its whole path, and the prefix is known when it is installed.
+  # A unit contains the absolute path of its program, which is only known at installation.
   install(CODE "
     set(bindir \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")
     set(docdir \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}\")

@@ -1,6 +1,6 @@
-# Writes README.md and docs/*.md of SOURCE into the folder OUTPUT, where they lie side by side. Links
-# lead to where things are in an installation, HEADERS is its folder of headers as seen from there; what
-# is not installed is named without a link.
+# Writes README.md and docs/*.md of SOURCE into the folder OUTPUT, side by side. Links are changed to the paths
+# of an installation; HEADERS is the path from there to its headers. Links to files that are not installed
+# become plain text.
 file(REMOVE_RECURSE "${OUTPUT}")
 file(GLOB pages "${SOURCE}/README.md" "${SOURCE}/docs/*.md")
 foreach(page IN LISTS pages)
@@ -10,7 +10,7 @@ foreach(page IN LISTS pages)
   string(REGEX REPLACE "\\]\\((\\.\\./)?include/" "](${HEADERS}/" text "${text}")
   string(REPLACE "](docs/" "](" text "${text}")
   string(REPLACE "[docs/" "[" text "${text}")
-  # A target that begins with a name and goes on with a slash, or lies beside docs/.
+  # Links into other folders, and to pages beside docs/, have no target in an installation.
   string(REGEX REPLACE "\\[([^]]*)\\]\\((\\.\\./)?[A-Za-z_]+/[^)]*\\)" "\\1" text "${text}")
   string(REGEX REPLACE "\\[([^]]*)\\]\\((\\.\\./)?(ARCHITECTURE|CONTRIBUTING)\\.md[^)]*\\)" "\\1"
                        text "${text}")

@@ -1,9 +1,9 @@
 # dorajit_compile_inlines_once(<target>): compiles the inline functions of a library's precompiled
-# headers into one object, which whoever links the library links too.
+# headers into one object, which is linked together with the library.
 #
-# Without it each source compiles every inline function that it reaches, which is more than half of
-# the time of a source that uses CLI11 and JSON; sources that use the standard library alone gain
-# nothing. Clang alone can do so, and Ninja alone finds a file that another target's rule makes.
+# Without it each source compiles every inline function that it uses, which is more than half of
+# the compile time of a source that uses CLI11 and JSON; sources that use only the standard library gain
+# nothing. It needs Clang, and Ninja, because other generators do not find a file made by another target's rule.
 function(dorajit_compile_inlines_once target)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR NOT CMAKE_GENERATOR STREQUAL "Ninja")
     return()
@@ -22,6 +22,6 @@ function(dorajit_compile_inlines_once target)
     VERBATIM COMMAND_EXPAND_LISTS)
   add_custom_target(${target}_inlines DEPENDS "${object}")
   target_compile_options(${target} PRIVATE -fpch-codegen)
-  # By its path: a dependency of the target would be a circle, since the object needs its headers.
+  # Linked by path: a target dependency would be circular, because the object needs the target's headers.
   target_link_libraries(${target} INTERFACE "${object}")
 endfunction()

@@ -1,11 +1,11 @@
-# Brings a machine to where the project builds: sourced by ./dev, with its variables and functions.
+# Installs the packages that the build needs. ./dev sources this file, which uses its variables and functions.
 # shellcheck shell=bash disable=SC2154
 
 clang_packages=(clang-19 libc++-19-dev libc++abi-19-dev lld-19)
 lint_packages=(clang-format-19)
-# From PyPI: since 22 it passes over system headers, which takes a third of the time.
+# From PyPI: since version 22 it skips system headers, which takes a third of the time.
 clang_tidy='clang-tidy==23.1.4'
-# What tests and sanitizers need, and a program does not.
+# Needed for tests and sanitizers only.
 test_packages=(googletest libclang-rt-19-dev)
 base_packages=(cmake ninja-build make g++ pkg-config python3 python3-venv libcli11-dev
   nlohmann-json3-dev libxxhash-dev libdlpack-dev libsqlite3-dev libuv1-dev git ca-certificates)
@@ -29,20 +29,20 @@ apt() {
   "${runner[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" </dev/null >&2
 }
 
-# Installs what it can of the given packages; what then is missing is for the caller to judge.
+# Installs as many of the given packages as possible; the caller checks what is missing.
 install_packages() {
   local missing package
   mapfile -t missing < <(missing_packages "$@")
   ((${#missing[@]})) || return 0
   say "installing ${missing[*]}"
-  apt update || say "the package lists could not be updated; trying with those at hand"
+  apt update || say "the package lists could not be updated; using the present ones"
   apt install --no-install-recommends "${missing[@]}" && return 0
   for package in "${missing[@]}"; do
     apt install --no-install-recommends "$package" || true
   done
 }
 
-# The name of a g++ that is new enough, or nothing.
+# Prints the name of a g++ that is new enough, or nothing.
 recent_gcc() {
   local name
   for name in g++ g++-14 g++-13; do
@@ -63,14 +63,14 @@ choose_compiler() {
     install_packages g++-13
     compiler=$(recent_gcc)
   fi
-  [[ -n $compiler ]] || die "neither clang 19 with libc++ 19 nor GCC 13 can be had here: install one"
-  notices+=("clang 19 with libc++ 19 is missing, so $compiler builds: the result needs this system's
-libstdc++ at run time, and ./dev bundle is left out")
+  [[ -n $compiler ]] || die "neither clang 19 with libc++ 19 nor GCC 13 could be installed: install one of them"
+  notices+=("clang 19 with libc++ 19 is missing, so $compiler is used: its binaries need this system's
+libstdc++ at run time, and ./dev bundle does not work")
 }
 
 nvrtc_in() { compgen -G "$1/libnvrtc.so.1[23]*" >/dev/null; }
 
-# The folder of an NVRTC that is on this machine, or nothing.
+# Prints the folder of an NVRTC on this machine, or nothing.
 find_nvrtc() {
   local base folder
   for base in "${CUDA_PATH:-}" "${CUDA_HOME:-}" /usr/local/cuda; do
@@ -84,7 +84,7 @@ find_nvrtc() {
   printf '%s\n' "$folder"
 }
 
-# fetch_from_pypi PACKAGE...: what fails is for the caller to notice.
+# fetch_from_pypi PACKAGE...: fetching may fail; the caller checks what is missing.
 fetch_from_pypi() {
   [[ -x $state/venv/bin/pip ]] || python3 -m venv "$state/venv" >&2 || return 0
   "$state/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --retries 1 \
@@ -103,8 +103,8 @@ setup_key() { printf '%s\n' "$1" "${clang_packages[*]} ${base_packages[*]} ${tes
   "$(cat /etc/os-release 2>/dev/null)" |
   sha256sum | cut -d' ' -f1; }
 
-# run_setup SCOPE: "whole", or "program" for what one that is only run needs: no tests, and NVRTC
-# where there is a GPU.
+# run_setup SCOPE: installs everything ("whole"), or what running the program needs ("program"): no test packages,
+# and NVRTC only if there is a GPU.
 run_setup() {
   local missing scope=$1
   notices=()
@@ -115,7 +115,7 @@ run_setup() {
     mapfile -t missing < <(missing_packages "${base_packages[@]}")
     ((${#missing[@]} == 0)) || die "these packages are needed and could not be installed: ${missing[*]}"
   else
-    say "this is no Debian or Ubuntu: have these or their like installed: ${base_packages[*]}"
+    say "this is neither Debian nor Ubuntu: install these packages or their equivalents: ${base_packages[*]}"
   fi
   choose_compiler
   nvrtc=$(find_nvrtc)
@@ -123,15 +123,14 @@ run_setup() {
     install_nvrtc
     nvrtc=$(find_nvrtc)
     [[ -n $nvrtc ]] || notices+=("NVRTC is missing and PyPI did not provide it: tests that compile
-CUDA kernels and 'dorajit compile' are left out")
+CUDA kernels are skipped, and 'dorajit compile' does not work")
   fi
   notices=("${notices[@]//$'\n'/ }")
   { printf 'key=%q compiler=%q nvrtc=%q\n' "$(setup_key "$scope")" "$compiler" "$nvrtc"
     printf 'notices=('; printf '%q ' "${notices[@]}"; printf ')\n'; } >"$state/setup"
 }
 
-# setup [SCOPE]: brings the machine up to date, if need be, and sets: compiler, nvrtc, toolchain,
-# DORAJIT_NVRTC.
+# setup [SCOPE]: installs missing packages, and sets: compiler, nvrtc, toolchain, DORAJIT_NVRTC.
 setup() {
   local key=none notice scope=${1:-whole}
   # shellcheck source=/dev/null
@@ -146,7 +145,7 @@ setup() {
   [[ -n ${DORAJIT_NVRTC:-} || -z $nvrtc ]] || export DORAJIT_NVRTC=$nvrtc
 }
 
-# setup, and the tools of ./dev lint and ./dev format, without which those leave out what needs them.
+# setup, and the tools of ./dev lint and ./dev format. Those commands skip checks whose tool is missing.
 setup_with_lint() {
   setup
   ! command -v dpkg-query >/dev/null || install_packages "${lint_packages[@]}"
@@ -155,11 +154,10 @@ setup_with_lint() {
     fetch_from_pypi "$clang_tidy"
   }
   command -v clang-format-19 >/dev/null || say "clang-format-19 could not be installed"
-  [[ -x $state/venv/bin/clang-tidy ]] || say "clang-tidy could not be had from PyPI"
+  [[ -x $state/venv/bin/clang-tidy ]] || say "clang-tidy could not be fetched from PyPI"
 }
 
-# setup, and what the Python package needs: PyTorch and its like are fetched for those commands alone that
-# build or test it.
+# setup, and the dependencies of the Python package. Only commands that build or test the package fetch PyTorch.
 setup_with_python() {
   setup
   has_python || install_python

@@ -1,7 +1,7 @@
-"""clang-tidy over a build tree's sources: tidy.py CLANG_TIDY ROOT BUILD_TREE JOBS [PATH...]
+"""Runs clang-tidy on a build tree's sources: tidy.py CLANG_TIDY ROOT BUILD_TREE JOBS [PATH...]
 
-A source that passed before is passed over while its preprocessed text, its command and .clang-tidy
-are the same. With PATHs, relative to ROOT, only those sources are looked at.
+A source that passed before is skipped while its preprocessed text, its command and .clang-tidy
+are unchanged. With PATHs, relative to ROOT, only those sources are checked.
 """
 
 import concurrent.futures
@@ -14,16 +14,16 @@ import subprocess
 import sys
 
 
-# The static analyzer is four fifths of clang-tidy's time in its deep mode. The shallow mode still
-# follows null pointers and leaks within a function and the small functions that it calls.
+# In its deep mode the static analyzer takes four fifths of clang-tidy's time. The shallow mode still
+# finds null pointers and leaks within a function and the small functions that it calls.
 SHALLOW_ANALYZER = [f"--extra-arg={word}" for word in
                     ("-Xclang", "-analyzer-config", "-Xclang", "mode=shallow")]
 PRECOMPILED = re.compile(r" -Winvalid-pch| -Xclang -include(-pch)? -Xclang \S+| -include \S+cmake_pch\S+")
 
 
 def read_commands(build_tree):
-    """The compile commands, without the precompiled headers: those are another compiler's, and a
-    source has to include what it uses."""
+    """The compile commands, without precompiled headers: clang-tidy cannot read those of another compiler
+    version, and a source has to include what it uses."""
     entries = json.loads((build_tree / "compile_commands.json").read_text(encoding="utf-8"))
     for entry in entries:
         entry["command"] = PRECOMPILED.sub("", entry["command"])
@@ -31,9 +31,9 @@ def read_commands(build_tree):
 
 
 def sources(root, entries, wanted):
-    """Pairs of a source of our own, relative to `root`, and its compile command.
+    """Pairs of a source of this project, relative to `root`, and its compile command.
 
-    A source that several targets compile is looked at once, as the first of them compiles it.
+    A source of several targets is checked once, with the command of the first target.
     """
     seen = set()
     for entry in entries:
@@ -48,9 +48,9 @@ def sources(root, entries, wanted):
 
 
 def fingerprint(root, entry):
-    """A hash of all that clang-tidy sees, comments included since they may silence a check.
+    """A hash of clang-tidy's input, including comments, because they may disable a check.
 
-    None if the source cannot be preprocessed; clang-tidy then says why.
+    None if the source cannot be preprocessed; clang-tidy then reports the reason.
     """
     command = shlex.split(entry["command"])
     command[command.index("-c")] = "-E"

@@ -1,7 +1,7 @@
-// The forward pass of one DoRA layer over raw pointers: the gain of each output feature from the
-// weight and its low-rank update, then the composition. What a matrix library gives, x W^T and
-// x A^T B^T, are plain loops here. Checked against the definition of DoRA:
-// out = x (g (W + s B A))^T with g = magnitude / || W + s B A || by rows.
+// The forward pass of one DoRA layer with raw pointers: the gain of each output feature from the
+// weight and its low-rank update, then the composition. Plain loops stand for the matrix library
+// that computes x W^T and x A^T B^T. The result is checked against the definition of DoRA:
+// out = x (g (W + s B A))^T with g = magnitude / || W + s B A || per row.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ constexpr std::int64_t kOut = 128;
 constexpr std::int64_t kRank = 8;
 constexpr float kScale = 2.0F;
 
-// A matrix in rows, whose values follow from a number.
+// A row-major matrix with values generated from a seed.
 struct Matrix {
   Matrix(std::int64_t row_count, std::int64_t column_count, float size, int seed)
       : rows(row_count),
@@ -63,7 +63,7 @@ dorajit::TensorRef features(std::vector<float>& values) {
   return {values.data(), {kOut}, dorajit::ElementType::kFloat32};
 }
 
-// Elements of `out` that are off by more than 1e-5 of a layer's largest result.
+// The number of elements of `out` with an error of more than 1e-5 of the largest result.
 int count_differences(const Matrix& out, const Matrix& x, const Matrix& weight, const Matrix& a,
                       const Matrix& b, const std::vector<float>& magnitude) {
   std::vector<double> results;
@@ -89,7 +89,7 @@ int count_differences(const Matrix& out, const Matrix& x, const Matrix& weight, 
   for (std::int64_t j = 0; j < kOut; ++j) {
     for (std::int64_t t = 0; t < kTokens; ++t) {
       const double result = results[static_cast<std::size_t>(j * kTokens + t)];
-      // Not "more than", which no NaN is.
+      // Written so that NaN counts as an error.
       differences += !(std::fabs(result - out.at(t, j)) <= 1e-5 * largest);
     }
   }

@@ -1,4 +1,4 @@
-// Training the magnitude of one DoRA layer on host memory: norms, forward, backward, update. Every
+// Trains the magnitude of one DoRA layer in host memory: norms, forward, backward, update. Every
 // step is checked against plain expressions.
 #include <algorithm>
 #include <cmath>
@@ -61,7 +61,7 @@ void fill(Layer& layer) {
   }
 }
 
-// One step; returns the loss before it.
+// Runs one step and returns the loss before it.
 double step(dorajit::Engine& engine, Layer& layer, std::vector<std::byte>& workspace) {
   engine.norm_assembly(nullptr, features(layer.w_norm_sq), features(layer.cross),
                        features(layer.ba_norm_sq), kScale, features(layer.norm));
@@ -91,8 +91,8 @@ double step(dorajit::Engine& engine, Layer& layer, std::vector<std::byte>& works
   return loss;
 }
 
-// Elements of the last step that are not what plain loops give: the same bits where nothing is
-// summed, within the rounding of a sum where something is.
+// The number of elements of the last step that differ from plain loops: in any bit where nothing is
+// summed, by more than the rounding of a sum elsewhere.
 int count_differences(const Layer& layer) {
   int differences = 0;
   std::vector<double> sums(kFeatures);
