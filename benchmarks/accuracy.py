@@ -1,12 +1,12 @@
-"""Error of compose against fp64, for gains as near to 1 as trained ones are.
+"""Error of compose against fp64, for gains near 1, as after training.
 
     python3 accuracy.py --library libdorajit.so.0 [--device cpu|cuda] [--json FILE]
 
-Activations are bf16; the gain is fp32, 1 + spread * normal, and the reference uses it as it is. The
-paper (arXiv:2603.22276, section 3.1) measured a spread of 0.0015. Two errors are given, each over
+Activations are bf16; the gain is fp32, 1 + spread * normal, and the reference uses it unrounded. The
+paper (arXiv:2603.22276, section 3.1) measured a spread of 0.0015. Two errors are reported, each over
 all elements: RMS is |result - exact| / |exact|, max is the largest error over the RMS of the exact
-values. The correction is what DoRA adds to LoRA, out - scale * lora; rounding the result to bf16
-hides most of so small a part, hence the form that writes fp32. Needs PyTorch; on CUDA also Triton.
+values. The correction is the part that DoRA adds to LoRA, out - scale * lora. Rounding the result to bf16
+hides most of this small part, so one form writes fp32. Needs PyTorch; on CUDA also Triton.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""What the daemon costs those it works for: compose in a loop, while it tunes and while it does not.
+"""How much the daemon slows down its clients: compose in a loop, while the daemon tunes and while it does not.
 
     python3 beside_daemon.py --library libdorajit.so.0 --bin DIR [--device cpu|cuda] [--json FILE]
 
-`--bin` is the folder of dorajit and dorajitd. The daemon has cache and socket folders of its own and
+`--bin` is the folder of dorajit and dorajitd. The daemon has its own cache and socket folders and
 is asked for many problems of the same device at once. Times of this process's calls are compared
-over phases that take turns, without tuning (the daemon stands still) and with it; each call waits
-for its result. The bits of the result are compared after every batch, across the swap of the config
-for the daemon's winner, too; batches are long, so that the device is busy for most of the time.
+over alternating phases, without tuning (the daemon is stopped) and with it; each call waits
+for its result. The bits of the result are compared after every batch, also when the daemon's winner
+replaces the config. Batches are long, so that the device is busy for most of the time.
 """
 
 import argparse
@@ -27,12 +27,12 @@ import dorajit_c
 
 ROWS, COLS = 2048, 4096
 BATCH = 1000
-# The largest bucket that a problem of the queue has; enough of them that it is not emptied.
+# The largest bucket of the queue's problems; the queue must not run empty.
 QUEUED = [(cols, bucket) for cols in range(512, 8193, 256) for bucket in (8, 10)]
 
 
 class Daemon:
-    """dorajitd in folders of its own, and a connection to it."""
+    """dorajitd with its own folders, and a connection to it."""
 
     def __init__(self, arguments, folder):
         programs = pathlib.Path(arguments.bin)
@@ -62,7 +62,7 @@ class Daemon:
         self.socket.sendall((json.dumps(message) + "\n").encode())
 
     def ask(self, message, answer):
-        """The next answer of a type; those of other types are passed over."""
+        """The next answer of a type; answers of other types are skipped."""
         self.send(message)
         for line in self.lines:
             received = json.loads(line)
@@ -94,7 +94,7 @@ class Daemon:
 
 
 class Loop:
-    """Compose on one set of operands, timed call by call."""
+    """Compose on one set of operands; each call is timed."""
 
     def __init__(self, library, device):
         self.memory = device_memory.memory_of(device)
@@ -102,7 +102,7 @@ class Loop:
         self.addresses = [self.memory.allocate(ROWS * COLS * 4) for _ in range(4)]
         for i, address in enumerate(self.addresses[:3]):
             exponents = random.Random(i).randbytes(ROWS * COLS * 4)
-            # Finite and of ordinary size: the exponent's highest bits are those of 1.
+            # Finite numbers of ordinary size: set the highest bits of the exponent to those of 1.
             plain = bytearray(exponents)
             plain[3::4] = bytes(0x3F if byte % 2 else 0xBF for byte in plain[3::4])
             self.memory.write(address, bytes(plain))
@@ -138,7 +138,7 @@ def measure(arguments, folder):
     daemon = Daemon(arguments, folder)
     try:
         loop = Loop(dorajit_c.Dorajit(arguments.library), arguments.device)
-        loop.batch()  # asks the daemon for its own problem, too
+        loop.batch()  # also asks the daemon to tune its own problem
         daemon.ask_for_much(4 if arguments.device == "cuda" else 1)
         while daemon.status()["tuned"] == 0:
             loop.batch()
@@ -165,8 +165,8 @@ def main():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--duty", type=float, default=25)
     parser.add_argument("--busy-duty", type=float, default=5)
-    parser.add_argument("--seconds", type=float, default=2, help="of one phase")
-    parser.add_argument("--rounds", type=int, default=5, help="of two phases")
+    parser.add_argument("--seconds", type=float, default=2, help="length of a phase")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds of two phases")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dj") as folder:

@@ -1,10 +1,10 @@
-"""What it costs to leave contraction (fused multiply-add) off: the templates' kernels compiled both
-ways, in turns, on one GPU.
+"""The cost of disabling contraction (fused multiply-add): the templates' kernels with and without it, interleaved
+on one GPU.
 
     python3 contraction.py --templates kernel_templates [--json FILE]
 
-Needs nvcc, and PyTorch with CUDA. Of `backward` only the pass over the activations is launched; the
-second stage of its sum has nothing to contract.
+Needs nvcc, and PyTorch with CUDA. For `backward` only the pass over the activations is launched; the
+second stage of its sum has no operations to contract.
 """
 
 import argparse
@@ -20,9 +20,8 @@ import torch
 
 import timing
 
-# Operation -> what instantiates its default kernel for bf16 activations and an f32 gain, columns and
-# rows that a program covers, threads, and the operands in the registry's order (m: a matrix, g: one
-# element per column).
+# Operation -> macro, formula and config of its default kernel for bf16 activations and an f32 gain, columns and
+# rows of a program, threads, and the operands in the registry's order (m: a matrix, g: one element per column).
 _CONFIG = "(k::StreamingConfig{%s, k::CachePolicy::kDefault})"
 _KERNELS = {
     "compose": ("ELEMENTWISE", "Compose", _CONFIG % "1024, 4, 1, 8, 1", 1024, 1, 128, "mmgm"),
@@ -50,7 +49,7 @@ class KernelArguments(ctypes.Structure):
 class Driver:
     def __init__(self):
         self._library = ctypes.CDLL("libcuda.so.1")
-        torch.zeros(1, device="cuda")  # makes its context current
+        torch.zeros(1, device="cuda")  # makes PyTorch's context current
 
     def function(self, cubin):
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
@@ -88,7 +87,7 @@ def compile_cubin(templates, operation, contracted):
 
 
 def count_contracted(cubin):
-    """Fused multiply-adds in the machine code, or None without a disassembler."""
+    """The number of fused multiply-adds in the machine code, or None without a disassembler."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()

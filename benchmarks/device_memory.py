@@ -1,4 +1,4 @@
-"""Memory of a device for programs without PyTorch: straight from the CUDA driver, or the host's."""
+"""Device memory for programs without PyTorch: from the CUDA driver, or host memory."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""dorajit's C interface through ctypes. Needs nothing beyond the standard library."""
+"""dorajit's C interface through ctypes. Needs only the standard library."""
 
 import ctypes
 
@@ -42,7 +42,7 @@ class Statistics(ctypes.Structure):
 
 
 def raw_view(address, shape, element_type, device_type, device_id=0):
-    """A DLTensor over contiguous memory, which stays the caller's."""
+    """A DLTensor over contiguous memory, which the caller owns."""
     code, bits = _ELEMENT_TYPES[element_type]
     return DLTensor(address, DLDevice(device_type, device_id), len(shape),
                     DLDataType(code, bits, 1), (ctypes.c_int64 * len(shape))(*shape), None, 0)
@@ -58,7 +58,7 @@ def view(array):
 
 
 class Dorajit:
-    """One library and one engine, which both live as long as the process.
+    """One library and one engine, both for the life of the process.
 
     Tensors are DLTensors, `stream` is a raw CUDA stream (None on the CPU). What fails raises
     RuntimeError with the library's message.
@@ -84,7 +84,7 @@ class Dorajit:
 
     def backward(self, stream, d_out, inner, gain, scale, d_lora, d_base, d_gain, workspace,
                  workspace_bytes):
-        """`workspace` is an address; None stands for whatever is not wanted."""
+        """`workspace` is an address; tensors that are left out are None."""
         self._run("backward", stream, d_out, inner, gain, ctypes.c_double(scale), d_lora, d_base,
                   d_gain, ctypes.c_void_p(workspace), ctypes.c_int64(workspace_bytes))
 

@@ -1,11 +1,11 @@
-"""Time from nothing to the first finished compose, in fresh processes.
+"""Time from the start of a process to the first finished compose.
 
     python3 first_launch.py --library libdorajit.so.0 [--device cpu|cuda] [--json FILE]
 
-`cold` starts with an empty cache directory and tunes; `warm` is the same call in another process
-with what the cold one left; `shipped` starts with an empty cache directory beside the tuning data
-that came with the library, if there is any for the device. The driver's own start (CUDA context and memory) is timed apart. Needs
-neither PyTorch nor NumPy.
+`cold` starts with an empty cache folder and tunes; `warm` is the same call in another process
+with the cache folder of the cold one; `shipped` starts with an empty cache folder and the tuning data
+that came with the library, if there is any for the device. The start of the driver (CUDA context and memory) is
+measured separately. Needs neither PyTorch nor NumPy.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ROWS, COLS = 512, 4096
 
 
 def child(library_path, device):
-    """One process: prints its times and what the engine did."""
+    """One process: prints its times and the engine's counters."""
     start = time.perf_counter()
     memory = device_memory.memory_of(device)
     addresses = [memory.allocate(ROWS * COLS * 4) for _ in range(4)]

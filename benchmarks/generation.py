@@ -1,10 +1,10 @@
-"""Generation with adapters that are not merged, by transformers: LoRA, DoRA by PEFT, DoRA patched by dorajit.
+"""Generation with unmerged adapters by transformers: LoRA, DoRA by PEFT, DoRA patched by dorajit.
 
     python3 generation.py [--rank 16] [--batches 1 8] [--json FILE]
 
-A Llama of a few layers of full width, bf16, greedy. Contenders take turns. Reported are the median milliseconds a
-token, and of those how many the GPU computes; the same inside PEFT's DoraCaching; and how many of the tokens are those
-of PEFT's DoRA.
+A Llama with a few layers of full width, bf16, greedy decoding. Contenders are interleaved. Reported are the median
+milliseconds per token and the GPU's part of them, both also inside PEFT's DoraCaching, and how many of the tokens
+equal those of PEFT's DoRA.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 import time
 import warnings
 
-# transformers looks for a package `kernels`, which the file of that name here is not.
+# transformers searches for a package `kernels` and must not find the file of that name here.
 sys.path[:] = [path for path in sys.path if pathlib.Path(path) != pathlib.Path(__file__).parent]
 
 import torch
@@ -96,7 +96,7 @@ def main():
     for name, value in (("rank", 16), ("layers", 4), ("tokens", 48), ("repeats", 7)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--package", default=dorajit.__version__, help="what the report calls it")
+    parser.add_argument("--package", default=dorajit.__version__, help="name of the package in the report")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     models = {"LoRA, PEFT": make(options, False), "DoRA, PEFT": make(options, True),

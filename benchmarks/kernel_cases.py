@@ -46,8 +46,8 @@ class Case:
         return torch.randn(self.rows, self.cols, device="cuda", dtype=self.dtype)
 
     def gain(self):
-        """Wider than a trained gain: bf16 would round most of that to 1 and make d_base zeros,
-        which memory moves faster than other data."""
+        """A gain that varies more than a trained one: bf16 would round most trained gains to 1, and d_base would be
+        zeros, which memory transfers faster than other data."""
         return (1 + 0.1 * torch.randn(self.cols, device="cuda")).to(self.gain_dtype)
 
     def unwritten(self):

@@ -1,4 +1,4 @@
-"""Tables of what kernels.py measured, as text or Markdown."""
+"""Tables of the measurements of kernels.py, as text or Markdown."""
 
 import math
 
@@ -14,13 +14,13 @@ def by_operation(results):
 
 
 def moved_bytes(one, contender):
-    """What the contender must move. torch.add reads two matrices and writes one, whatever the
+    """The bytes that the contender must move. torch.add reads two matrices and writes one for every
     operation."""
     return one["added_bytes"] if contender == "torch_add" else one["moved_bytes"]
 
 
 def bandwidth(one, contender):
-    """TB/s of the bytes that must move."""
+    """Bandwidth in TB/s of the bytes that must be moved."""
     return moved_bytes(one, contender) / one["median_us"][contender] / 1e6
 
 
@@ -42,7 +42,7 @@ def geometric_means(results):
 
 
 def slower_cases(results):
-    """Where dorajit takes longer than a fused peer by more than either's interquartile range."""
+    """The cases where dorajit takes longer than a fused peer by more than the interquartile range of both."""
     return [(one, contender) for one in results if _REFERENCE in one["median_us"]
             for contender in _others(one)
             if contender.startswith("triton") or contender == "torch_compile"
@@ -78,7 +78,7 @@ def _others(one):
 
 
 def _ratio(one, contender):
-    """The contender's time over dorajit's; torch.add, which moves other bytes, counts per byte."""
+    """The contender's time over dorajit's; for torch.add, which moves other bytes, time per byte."""
     return bandwidth(one, _REFERENCE) / bandwidth(one, contender)
 
 

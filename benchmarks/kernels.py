@@ -1,11 +1,11 @@
-"""Device time of dorajit's kernels beside Triton, PyTorch and torch.compile, in one run on one GPU.
+"""Device time of dorajit's kernels, Triton, PyTorch and torch.compile, in one run on one GPU.
 
     python3 kernels.py --library libdorajit.so.0 --json kernels.json --table kernels.md
     python3 kernels.py --library libdorajit.so.0 --ops backward --types bf16 --shapes 8192x8192
 
-Needs PyTorch with CUDA, and Triton. Contenders of a case take turns within it, so ratios compare
+Needs PyTorch with CUDA, and Triton. Contenders of a case are interleaved, so ratios compare
 within the run. Every contender's results are checked before its time counts. The JSON file is
-rewritten after every case: what was measured survives a run that is cut short.
+rewritten after every case, so that an interrupted run keeps its measurements.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def cases(arguments):
     """Pairs of operation and case, in the order in which they are measured."""
     for operation in arguments.ops:
         if operation == "norm_assembly":
-            # It works on vectors of one type, so that rows and type mixes add nothing.
+            # It works on vectors of one type, so rows and type mixes make no difference.
             for cols in sorted({cols for _, cols in arguments.shapes}):
                 yield OPERATIONS[operation], Case(1, cols, "f32")
             continue
@@ -40,7 +40,7 @@ def cases(arguments):
 
 
 def precompile(arguments):
-    """The peers' kernels for all configs, on all cores, instead of one by one while tuning."""
+    """Compiles the peers' kernels for all configs on all cores, instead of one by one while tuning."""
     with (concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as executor,
           triton.AsyncCompileMode(executor)):
         for operation in arguments.ops:
@@ -70,7 +70,7 @@ def measure(operation, case, library, sampler, arguments):
         try:
             graphs[name] = prepare(name, operands, case, expected, how, library, result,
                                    arguments.before)
-        # One contender's failure must not cost the others their times.
+        # If one contender fails, the others are still measured.
         except Exception as error:  # noqa: BLE001
             message = " ".join(str(error).split())
             result["failed"][name] = f"{type(error).__name__}: {message[:200]}"
@@ -82,7 +82,7 @@ def measure(operation, case, library, sampler, arguments):
 
 
 def prepare(name, operands, case, expected, how, library, result, before):
-    """The contender's graph, tuned, captured and with its results checked."""
+    """The contender's graph, after tuning, capture and a check of its results."""
     contender = getattr(operands, name)
     run = contender(library) if name == "dorajit" else contender()
     start = time.perf_counter()
@@ -141,13 +141,13 @@ def parse_arguments():
     parser.add_argument("--contenders", type=names(all_contenders), default=all_contenders)
     parser.add_argument("--compile-shapes", type=shapes, metavar="RxC,...",
                         default=[(2048, 4096), (8192, 8192), (2048, 28672)],
-                        help="where torch.compile, which takes seconds a case, is a contender")
+                        help="the cases with torch.compile as a contender, which takes seconds per case")
     parser.add_argument("--after-foreign", action="store_true",
                         help="measure each launch right after a short kernel of PyTorch, and both "
                              "together; without it each launch comes after one of its own kind")
     parser.add_argument("--samples", type=int, default=30)
     parser.add_argument("--budget-seconds", type=float, default=float("inf"),
-                        help="begin no case after this long")
+                        help="begin no case after this time")
     parser.add_argument("--json")
     parser.add_argument("--table", help="also write the tables to this file, as Markdown")
     arguments = parser.parse_args()
@@ -170,7 +170,7 @@ def main():
     print(f"ready after {time.monotonic() - begun:.1f} s", flush=True)
     for operation, case in cases(arguments):
         if time.monotonic() - begun > arguments.budget_seconds:
-            print("the budget is spent: the remaining cases are left out", flush=True)
+            print("the time budget is used up: the remaining cases are skipped", flush=True)
             break
         report["results"].append(measure(operation, case, library, sampler, arguments))
         progress(report["results"][-1])

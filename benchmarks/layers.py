@@ -3,17 +3,16 @@
     PYTHONPATH=build/release/bindings/python python3 layers.py [--device cuda] [--ranks 16 384] [--json FILE]
     ... layers.py --device cpu --width 64 --inner 96 --kv 32 --tokens 32 --ranks 8 --layers 2
 
-Seven projections per layer have adapters; attention is PyTorch's. The base is bf16; layers are
-checkpointed, and then not. Adapters are bf16, and then float32 under bf16 autocast, as the Trainer of transformers
-has them. All contenders have the same weights, a B that is not zero and magnitudes off the norms, and
-take turns in random order. Reported of forward and backward: the median time; the median until the host has
-enqueued both ("CPU", from an idle GPU); the sum of kernel times and their number, by PyTorch's profiler; the peak
-of PyTorch's allocator; beside them the median time of a forward pass without gradients, and the cosine of the
+Seven projections per layer have adapters; attention is PyTorch's. The base is bf16. Layers are measured with
+checkpoints and without. Adapters are bf16, or float32 under bf16 autocast, as in the Trainer of transformers.
+All contenders have the same weights, a B that is not zero and magnitudes that differ from the norms, and
+are interleaved in random order. Reported for forward and backward: the median time; the median time until the host
+has enqueued both ("CPU", from an idle GPU); the sum and the number of kernels, from PyTorch's profiler; the peak
+of PyTorch's allocator. Also reported: the median time of a forward pass without gradients, and the cosine of the
 output with that of PEFT's DoRA computed in float32. With --compiled MODE both passes run under torch.compile.
 
-dorajit's layers have their node in C++ where the extension was compiled (python -m dorajit.cpp_extension), with
---in-python in Python all the same; "cpp_extension" in the JSON file tells which it was. To compare them run both by
-turns on one machine.
+dorajit's layers have their node in C++ if the extension was compiled (python -m dorajit.cpp_extension), and in Python
+with --in-python; "cpp_extension" in the JSON file tells which. To compare the two, alternate runs on one machine.
 """
 
 import argparse
@@ -25,7 +24,7 @@ import sys
 import time
 import warnings
 
-# transformers looks for a package `kernels`, which the file of that name here is not.
+# transformers searches for a package `kernels` and must not find the file of that name here.
 sys.path[:] = [path for path in sys.path if pathlib.Path(path) != pathlib.Path(__file__).parent]
 
 import torch
@@ -40,7 +39,7 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 
 
 class Layer(nn.Module):
-    """Attention with fewer heads for keys and values, and a gated perceptron."""
+    """Grouped-query attention and a gated MLP."""
 
     def __init__(self, options):
         super().__init__()
@@ -67,7 +66,7 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    """The layers, each checkpointed while gradients are computed, unless told otherwise."""
+    """The layers; each is checkpointed while gradients are computed, by default."""
 
     def __init__(self, options):
         super().__init__()
@@ -103,16 +102,16 @@ def make(options, rank, use_dora, float32_adapters, dtype=torch.bfloat16):
 
 
 class Contender:
-    """One way to do the step."""
+    """One implementation of the step."""
 
     def __init__(self, name, options, rank, use_dora, patched, float32_adapters):
         self.name, self.device, self.autocast = name, options.device, float32_adapters
         self.model = make(options, rank, use_dora, float32_adapters)
         self.stack = self.model.base_model.model
         if patched:
-            dorajit.patch_peft(self.model, strict=True)  # this one only, and for good
+            dorajit.patch_peft(self.model, strict=True)  # only this model, and never undone
         self.run = torch.compile(self.model, mode=options.compiled) if options.compiled else self.model
-        # Contenders share their code, and each compiles it anew.
+        # Contenders share code objects, but each must compile its own graphs.
         torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1024
 
     def settings(self):
@@ -134,7 +133,7 @@ def synchronize(device):
 
 
 def timed(function, x, device):
-    """Seconds until the host is done, and until the device is."""
+    """Seconds until the host has enqueued everything, and until the device has finished."""
     synchronize(device)
     start = time.perf_counter()
     function(x)
@@ -144,7 +143,7 @@ def timed(function, x, device):
 
 
 def on_device(contender, x):
-    """Megabytes at the peak of a step beyond what is there before, milliseconds of kernels, and their number."""
+    """(peak MB of a step above the memory before it, milliseconds of kernels, number of kernels)."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -217,7 +216,7 @@ def arguments():
     parser.add_argument("--ranks", type=int, nargs="+", default=[16, 64, 384])
     parser.add_argument("--compiled", metavar="MODE", help="of torch.compile: default, reduce-overhead")
     parser.add_argument("--in-python", action="store_true", help="without the C++ extension")
-    parser.add_argument("--package", default=dorajit.__version__, help="what the report calls it")
+    parser.add_argument("--package", default=dorajit.__version__, help="name of the package in the report")
     parser.add_argument("--json", metavar="FILE")
     return parser.parse_args()
 

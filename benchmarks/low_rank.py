@@ -1,12 +1,12 @@
-"""The composition with a low-rank product inside it on a GPU, bf16, gain f32, no bias: dorajit's kernel, the pair that
-it replaces (the product by cuBLAS, then compose_residual), torch.addmm as LoRA needs it, and a pass that writes as much
-as it reads, the result's bytes.
+"""The composition with a fused low-rank product on a GPU, bf16, gain f32, no bias: dorajit's kernel, the two launches
+that it replaces (the product by cuBLAS, then compose_residual), torch.addmm as in LoRA, and a copy of the result's
+bytes.
 
     python3 low_rank.py [--json FILE]
 
-The Python package has to be on the path. Device times are medians of graph replays by turns with a cold L2, in
-microseconds (timing.py). The error is the largest of an element against float64 beyond the rounding of the output, in
-units of |s g| (|low| |lora_B|^T).
+The Python package has to be on the path. Device times are medians of interleaved graph replays with a cold L2, in
+microseconds (timing.py). The error is the largest of any element against float64, without the rounding of the output,
+in units of |s g| (|low| |lora_B|^T).
 """
 
 import argparse
@@ -24,7 +24,7 @@ SHAPES = [(4096, 4096), (4096, 14336), (4096, 12288), (4096, 1024), (1024, 4096)
 RANKS = [4, 16, 64, 128, 384, 768, 1024]
 SCALE = 0.7
 SAMPLES = 15
-# Multiply-adds a second of the 16-bit tensor cores of an H100 or H200.
+# Multiply-adds per second of the 16-bit tensor cores of an H100 or H200.
 MULTIPLY_ADDS = 395e12
 
 
@@ -85,7 +85,7 @@ def measure(shape, rank, sampler, bandwidth):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="the first so many of them")
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="measure only the first SHAPES shapes")
     parser.add_argument("--json")
     options = parser.parse_args()
     sampler = timing.Sampler()

@@ -1,8 +1,8 @@
-"""The two ways of a weight norm on the CPU: the kernel, and the factored form that docs/layers.md describes.
+"""The two implementations of a weight norm on the CPU: the kernel, and the factored form of docs/layers.md.
 
     python3 norms_on_cpu.py [--rounds 15] [--json FILE]
 
-The Python package has to be on the path. Contenders take turns in random order; times are medians in
+The Python package has to be on the path. Contenders are interleaved in random order; times are medians in
 milliseconds. The machine must be idle.
 """
 

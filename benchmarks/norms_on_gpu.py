@@ -1,10 +1,10 @@
-"""Norms of rows on a GPU: what a call of dorajit.weight_norm takes beside the factored form that
-docs/layers.md describes, and what two choices of it cost: ||W||^2, and a transposed weight.
+"""Row norms on a GPU: times of dorajit.weight_norm and of the factored form of docs/layers.md, of ||W||^2 alone, and
+of a transposed weight.
 
     python3 norms_on_gpu.py [--json FILE]
 
 The Python package has to be on the path. Device times are medians of graph replays with a cold L2, in
-microseconds (timing.py); host times are of calls that nobody waits for; kernels are counted by PyTorch's profiler.
+microseconds (timing.py); host times are those of calls without synchronization; PyTorch's profiler counts kernels.
 """
 
 import argparse

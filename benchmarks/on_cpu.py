@@ -1,11 +1,11 @@
-"""dorajit on the CPU beside the unfused expressions of PyTorch, or NumPy where that is missing.
+"""dorajit on the CPU, compared with the unfused expressions of PyTorch, or of NumPy where PyTorch is missing.
 
     python3 on_cpu.py --library libdorajit.so.0 [--ops compose,backward] [--json FILE]
 
-The default shapes exceed the caches, so that time is memory traffic. `unfused` is the expression as
-users write it; each operation allocates its result, whose pages the system must first provide, so
-`passes` is the same operations into buffers that exist already. `add` is one pass over three
-matrices, the least that compose can take. Contenders take turns in random order; times are medians.
+The default shapes exceed the caches, so that memory traffic determines the time. `unfused` is the expression as
+users write it; each operation allocates its result, which causes page faults. `passes` is the same
+operations with existing buffers. `add` is one pass over three
+matrices, the lower bound of compose. Contenders are interleaved in random order; times are medians.
 The machine must be idle: threads that wait for each other lose whole time slices to other programs.
 """
 
@@ -26,7 +26,7 @@ import dorajit_c
 
 SCALE = 0.5
 ON_TORCH = arrays.__name__ == "torch"
-# Of the activations and of the gain. NumPy has no bf16.
+# Element types of activations and gain. NumPy has no bf16.
 TYPE_MIXES = {"f32": ("float32", "float32")}
 if ON_TORCH:
     TYPE_MIXES |= {"bf16": ("bfloat16", "bfloat16"), "bf16_f32gain": ("bfloat16", "float32")}
@@ -39,7 +39,7 @@ def normal(shape, element_type):
 
 
 def unwritten(shape, element_type):
-    """Touched once, so that no measurement pays for the pages."""
+    """Memory that was written once, so that no measurement includes page faults."""
     return arrays.zeros(shape, dtype=getattr(arrays, element_type))
 
 
@@ -81,7 +81,7 @@ class Compose:
         arrays.add(self._lora, self._base, out=self._out)
 
     def error(self):
-        """Of what the last dorajit call wrote."""
+        """The relative error of the last dorajit call."""
         lora, base, gain = map(wide, (self._lora, self._base, self._gain))
         return relative_error(self._out, (gain - 1) * base + gain * (SCALE * lora))
 
@@ -118,7 +118,7 @@ class Backward:
         arrays.add(self._d_out, self._inner, out=self._d_lora)
 
     def error(self):
-        """The largest of the three results'."""
+        """The largest relative error of the three results."""
         d_out, inner, gain = map(wide, (self._d_out, self._inner, self._gain))
         return max(relative_error(self._d_lora, gain * SCALE * d_out),
                    relative_error(self._d_base, (gain - 1) * d_out),

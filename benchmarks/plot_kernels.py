@@ -1,9 +1,10 @@
-"""Draws charts of what kernels.py measured. Needs matplotlib.
+"""Draws charts of the measurements of kernels.py. Needs matplotlib.
 
     python3 plot_kernels.py kernels.json [more.json ...] --out results/h200
 
 Writes <operation>.png, bandwidth by shape and types, and roofline.png, bandwidth by bytes moved
-under the best that torch.add reached. Files are of one machine; operations may be spread over them.
+with the highest bandwidth of torch.add as the limit. All files must be from one machine; each may have some of the
+operations.
 """
 
 import argparse
@@ -93,7 +94,7 @@ def draw_roofline(report, groups, types, path):
 
 
 def ceiling(report):
-    """What memory was seen to give: a uint8 copy is slower than kernels with wider accesses."""
+    """The highest measured bandwidth: a uint8 copy is slower than kernels with wider accesses."""
     return max(kernel_report.bandwidth(one, "torch_add") for one in report["results"]
                if "torch_add" in one["median_us"])
 
@@ -115,8 +116,8 @@ def main():
     parser.add_argument("reports", nargs="+")
     parser.add_argument("--out", default=".", help="folder of the charts")
     parser.add_argument("--shapes", default="2048x4096,8192x8192",
-                        help="those of the bar charts")
-    parser.add_argument("--types", default="bf16", choices=TYPES, help="those of the roofline")
+                        help="contenders of the bar charts")
+    parser.add_argument("--types", default="bf16", choices=TYPES, help="element types of the roofline")
     arguments = parser.parse_args()
     report = read(arguments.reports)
     shown = arguments.shapes.split(",")

@@ -1,9 +1,10 @@
-"""Draws a chart of what layers.py measured: DoRA over LoRA. Needs matplotlib.
+"""Draws a chart of the measurements of layers.py: DoRA over LoRA. Needs matplotlib.
 
     python3 plot_layers.py results/h100/layers.json --out results/h100/layers.png
 
-A column for each type of adapters, checkpointed and not; by rank the time of a training step, of a forward pass without
-gradients, the host's time and the peak of memory, each over that of PEFT's LoRA in the same run.
+There is a column for each type of adapters, checkpointed and not. It shows by rank the time of a training step, the
+time of a forward pass without gradients, the host's time and the peak of memory, each over that of PEFT's LoRA in the
+same run.
 """
 
 import argparse

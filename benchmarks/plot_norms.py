@@ -1,8 +1,9 @@
-"""Draws a chart of what row_norms.py measured: times against the floors. Needs matplotlib.
+"""Draws a chart of the measurements of row_norms.py: times against lower bounds. Needs matplotlib.
 
     python3 plot_norms.py results/h200/row_norms.json --out results/h200/row_norms.png
 
-A panel for each rank: microseconds over what bytes and tensor cores allow at least, the larger of both, by shape.
+There is a panel for each rank: by shape, the time over the lower bound, which is the larger of the times for the bytes
+and for the tensor cores.
 """
 
 import argparse

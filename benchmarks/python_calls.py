@@ -1,16 +1,15 @@
-"""CPU time of one Python call, beside PyTorch's eager expressions and, on a GPU, Triton's kernels.
+"""CPU time of one Python call, compared with PyTorch's eager expressions and, on a GPU, Triton's kernels.
 
     PYTHONPATH=build/release/bindings/python python3 python_calls.py [--device cpu|cuda] [--json FILE]
 
-Tensors are tiny, so that what is measured is the way to the kernel: on a GPU calls are only enqueued,
-and the queue is emptied between batches; on a CPU the kernel's few hundred nanoseconds are part of
-it. Contenders take turns in random order; times are medians of batches. The first call of each,
-which compiles, is not counted. Ratios are a contender's time over dorajit's. Beside the time that
-passes stands the processors' time, of all threads together: autograd runs a GPU's backward pass in
-a thread of its own, and waiting for that to begin is in the first and not in the second. The least of
-the latter ("least cpu") is what others on the same machine disturb least. Of the package only public
-functions are used, so that an older one is measured by another PYTHONPATH: take turns, and give
---package a name.
+Tensors are tiny, so that the overhead of a call is measured: on a GPU calls are only enqueued,
+and the queue is emptied between batches; on a CPU the time includes the kernel's few hundred nanoseconds.
+Contenders are interleaved in random order; times are medians of batches. The first call of each,
+which compiles, is not counted. Ratios are a contender's time over dorajit's. Both wall time and CPU time of
+all threads are reported: autograd runs a GPU's backward pass in a separate thread, and waiting for it to
+start is part of the wall time only. The least CPU time ("least cpu") is least affected by other programs on
+the machine. Only public functions of the package are used, so that an older version can be measured with
+another PYTHONPATH: alternate the runs, and name them with --package.
 """
 
 import argparse
@@ -108,7 +107,7 @@ def norm_assembly(_, __, gain):
 
 
 class NoWork(torch.autograd.Function):
-    """Allocates the results and computes nothing: what PyTorch itself takes for such a node."""
+    """Allocates the results and computes nothing: PyTorch's own time for such a node."""
 
     @staticmethod
     def forward(ctx, lora, base, gain, scale):
@@ -136,8 +135,8 @@ def training(lora, base, gain):
 
 
 def training_no_gain(lora, base, gain):
-    """As training, the magnitude being frozen. "one sum" is the least that a node of PyTorch's takes
-    with a kernel each way."""
+    """As training, with a frozen magnitude. "one sum" is the least time of PyTorch's own nodes
+    with one kernel forward and one backward."""
     tensors = [tensor.clone().requires_grad_() for tensor in (lora, base)]
     d_out = torch.randn_like(lora)
     fused = dorajit.fused_dora_compose_autograd
@@ -152,7 +151,7 @@ def training_no_gain(lora, base, gain):
 
 
 def training_residual(lora, result, gain):
-    """As training, of the base result plus the composition."""
+    """As training, for the base result plus the composition."""
     tensors = [tensor.clone().requires_grad_() for tensor in (lora, result, gain)]
     d_out = torch.randn_like(lora)
     fused, compose_alone = (dorajit.fused_dora_compose_residual, dorajit.fused_dora_compose_autograd)
@@ -172,9 +171,9 @@ WITH_GRAD = {name for name in CASES if name.startswith("forward+backward")}
 
 
 def measure(name, contenders, arguments):
-    """Contender -> microseconds a call: median of those that pass and of the processors', least of these."""
+    """Contender -> microseconds per call: median wall time, median CPU time, least CPU time."""
     passed, worked = ({who: [] for who in contenders} for _ in range(2))
-    # Around a whole batch: entering it takes 2 us, a third of the shortest call.
+    # Once around a whole batch: entering it takes 2 us, a third of the shortest call.
     with torch.set_grad_enabled(name in WITH_GRAD):
         for run in contenders.values():
             for _ in range(arguments.calls):
@@ -199,10 +198,10 @@ def main():
     parser.add_argument("--rows", type=int, default=4)
     parser.add_argument("--cols", type=int, default=64)
     parser.add_argument("--type", default="float32")
-    parser.add_argument("--calls", type=int, default=200, help="per batch")
+    parser.add_argument("--calls", type=int, default=200, help="calls per batch")
     parser.add_argument("--batches", type=int, default=51)
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), metavar="CALL")
-    parser.add_argument("--package", default=dorajit.__version__, help="what the report calls it")
+    parser.add_argument("--package", default=dorajit.__version__, help="name of the package in the report")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

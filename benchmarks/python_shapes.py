@@ -1,13 +1,13 @@
-"""Time of Python calls at each of the paper's shapes, beside eager PyTorch and Triton, in one run.
+"""Time of Python calls at each of the paper's shapes, compared with eager PyTorch and Triton, in one run.
 
     PYTHONPATH=build/release/bindings/python python3 python_shapes.py --json python_shapes.json
     ... python_shapes.py --device cpu --shapes 1x64,32x64 --rounds 3
 
-Three kinds of calls: compose without autograd, autograd's forward pass, and forward and backward for
-all three gradients. Contenders of a case take turns in random order, round by round. A round times a
-burst of calls between two events, and a call by itself on the host's clock, from one synchronisation
+There are three kinds of calls: compose without autograd, autograd's forward pass, and forward and backward for
+all three gradients. In each round the contenders of a case are interleaved in random order. A round measures a
+burst of calls between two events, and a single call on the host's clock, from one synchronization
 to the next. Reported are medians and quartiles, ratios over dorajit, the peak of PyTorch's allocator
-over forward and backward, and every case in which dorajit is not ahead. What a contender computes is
+over forward and backward, and every case in which dorajit is not the fastest. The results of each contender are
 checked first. The JSON file is rewritten after every case.
 """
 
@@ -23,9 +23,9 @@ import torch
 from kernel_cases import SHAPES, TYPE_MIXES
 
 SCALE = 0.5
-# A burst is as long as this, or as many calls.
+# The length of a burst, in time and in calls.
 BURST_SECONDS, BURST_CALLS = 1.5e-3, (2, 30)
-# |error| over the largest magnitude: what rounding each of eager's operations to bf16 costs.
+# Limit of |error| over the largest magnitude: the error of rounding each of eager's operations to bf16.
 TOLERANCE = {torch.bfloat16: 3e-2, torch.float16: 5e-3, torch.float32: 1e-4}
 KINDS = ("compose", "autograd forward", "forward and backward")
 
@@ -35,8 +35,8 @@ def eager(lora, base, gain, scale):
 
 
 def contenders(options):
-    """Name -> the function without autograd, and with it."""
-    import dorajit  # after the environment is set
+    """Name -> (function without autograd, function with autograd)."""
+    import dorajit  # after the environment is set, which it reads
     found = {"dorajit": (lambda *of: dorajit.fused_dora_compose(*of, inplace=False),
                          dorajit.fused_dora_compose_autograd),
              "eager": (eager, eager)}
@@ -52,7 +52,7 @@ def contenders(options):
 
 
 class Case:
-    """Operands of one shape and mix of types."""
+    """Operands for one shape and mix of types."""
 
     def __init__(self, shape, types, device):
         dtype, gain_dtype = TYPE_MIXES[types]
@@ -80,7 +80,7 @@ class Case:
         return run
 
     def expected(self, kind):
-        """In float64, on the rows there are."""
+        """The expected results in float64."""
         wide = [tensor.detach().double().requires_grad_() for tensor in self.tensors]
         out = eager(*wide, SCALE)
         if kind != KINDS[2]:
@@ -94,7 +94,7 @@ def worst_error(found, expected):
 
 
 class Clock:
-    """Times calls on the device, and on the host with the wait for the device."""
+    """Measures calls on the device, and on the host including the wait for the device."""
 
     def __init__(self, device):
         self.device = device
@@ -104,7 +104,7 @@ class Clock:
             torch.cuda.synchronize()
 
     def one(self, run):
-        """Microseconds of a call and the wait for it."""
+        """Microseconds of a call including the wait for its result."""
         self.synchronize()
         start = time.perf_counter()
         run()
@@ -112,7 +112,7 @@ class Clock:
         return (time.perf_counter() - start) * 1e6
 
     def burst(self, run, calls):
-        """Microseconds a call of many in a row."""
+        """Microseconds per call in a burst."""
         if self.device != "cuda":
             start = time.perf_counter()
             for _ in range(calls):
@@ -129,7 +129,7 @@ class Clock:
 
 
 def measure(runs, clock, options):
-    """Contender -> microseconds in bursts, and by themselves."""
+    """Contender -> microseconds in bursts, and of single calls."""
     single = {name: min(clock.one(run) for _ in range(3)) for name, run in runs.items()}
     calls = {name: min(max(round(BURST_SECONDS * 1e6 / each), BURST_CALLS[0]), BURST_CALLS[1])
              for name, each in single.items()}
@@ -150,7 +150,7 @@ def summary(times):
 
 
 def peak_bytes(run):
-    """What one call needs on top of its operands."""
+    """The memory of one call in addition to its operands."""
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -159,14 +159,14 @@ def peak_bytes(run):
 
 
 def measured(shape, types, functions, clock, options):
-    """Results of a shape, one for each kind of calls."""
+    """The results for a shape, one for each kind of call."""
     case = Case(shape, types, options.device)
     for kind in KINDS:
         runs = {name: case.call(kind, pair) for name, pair in functions.items()
                 if name != "triton_two_stage" or kind == KINDS[2]}
         result = {"call": kind, "rows": shape[0], "cols": shape[1], "types": types, "errors": {}}
         expected = case.expected(kind)
-        for name, run in runs.items():  # the first calls, which compile and tune
+        for name, run in runs.items():  # the first calls compile and tune
             result["errors"][name] = worst_error(run(), expected)
         del expected
         result["wrong"] = [name for name, error in result["errors"].items()
@@ -179,7 +179,7 @@ def measured(shape, types, functions, clock, options):
 
 
 def behind(results):
-    """Where a contender takes less time than dorajit, by its median."""
+    """The cases in which a contender's median is lower than dorajit's."""
     return [f"{one['call']} {one['rows']}x{one['cols']} {one['types']}, {clock}: {name} "
             f"{times['over_dorajit']:.3f} of dorajit's {one[clock]['dorajit']['median']:.1f} us"
             for one in results for clock in ("burst_us", "call_and_wait_us")
@@ -215,9 +215,9 @@ def parse_arguments():
         tuple(map(int, shape.split("x"))) for shape in text.split(",")])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--two-stage", action="store_true",
-                        help="also the stronger Triton backward pass, whose tuning takes a minute")
-    parser.add_argument("--tune-seconds", default="0.5", help="that dorajit may tune a problem")
-    parser.add_argument("--budget-seconds", type=float, default=110, help="begin no shape after")
+                        help="also measure the faster Triton backward pass, whose tuning takes a minute")
+    parser.add_argument("--tune-seconds", default="0.5", help="dorajit's tuning budget per problem")
+    parser.add_argument("--budget-seconds", type=float, default=110, help="begin no shape after this time")
     parser.add_argument("--json")
     return parser.parse_args()
 

@@ -1,10 +1,10 @@
 """Row norms of W + s B A on a GPU, bf16: dorajit's kernel, the best Triton tile kernel (peers/weight_norm.py), the
-factored form (docs/layers.md) and PyTorch's dense expression, against what bytes and tensor cores allow.
+factored form (docs/layers.md) and PyTorch's dense expression, compared with the lower bound by bytes and tensor cores.
 
     python3 row_norms.py [--factors float32] [--ranks 4 16] [--json FILE]
 
-The Python package has to be on the path. Device times are medians of graph replays by turns with a cold L2, in
-microseconds (timing.py). The error is the largest of a row against float64, in units of
+The Python package has to be on the path. Device times are medians of interleaved graph replays with a cold L2, in
+microseconds (timing.py). The error is the largest of any row against float64, in units of
 ||W_i|| + |s| || |B| |A| ||_i.
 """
 
@@ -26,7 +26,7 @@ RANKS = [4, 16, 64, 256, 384, 768]
 SCALE = 0.7
 SAMPLES = 15
 BUDGET = 256 << 20
-# Multiply-adds a second of the 16-bit tensor cores of an H100 or H200.
+# Multiply-adds per second of the 16-bit tensor cores of an H100 or H200.
 MULTIPLY_ADDS = 395e12
 
 
@@ -39,7 +39,7 @@ def operands(shape, rank, factor_type):
 
 
 def error(norms, weight, a, b):
-    """In units of what is added up."""
+    """The largest error, in units of the magnitudes that are summed."""
     worst = 0.0
     for rows in torch.arange(weight.shape[0], device="cuda").split(2048):
         wide = weight[rows].double()
@@ -55,7 +55,7 @@ def dense(weight, a, b):
 
 
 def best_of_peer(given, norm):
-    """The way to launch Triton's kernel that is the fastest for these matrices."""
+    """The fastest launch of Triton's kernel for these matrices."""
     times = {}
     for way in peer.ways(*given):
         peer.weight_norm(way, *given, SCALE, norm)
@@ -97,7 +97,7 @@ def measure(shape, rank, factor_type, sampler, bandwidth):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--factors", default="bfloat16")
-    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="the first so many of them")
+    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="measure only the first SHAPES shapes")
     parser.add_argument("--ranks", type=int, nargs="+", default=RANKS)
     parser.add_argument("--json")
     options = parser.parse_args()

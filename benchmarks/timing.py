@@ -1,9 +1,9 @@
 """Device times of short launches: graphs that replay many, a cold cache, interleaved samples.
 
-A graph takes the cost of launching from the CPU out of the time, which at small sizes would be most
-of it. Before each replay the L2 cache is filled with other data, and within a replay no launch
-touches operands that an earlier one can have left there; so neither a contender's own launches nor
-those of the contender before it warm the cache. All contenders rotate through the same sets.
+A graph removes the cost of launches from the CPU, which at small sizes would be most of the
+time. Before each replay the L2 cache is filled with other data, and within a replay no launch
+uses operands that an earlier one may have left in the cache. So neither a contender's own launches nor
+those of the previous contender warm the cache. All contenders rotate through the same sets.
 """
 
 import dataclasses
@@ -12,12 +12,12 @@ import statistics
 
 import torch
 
-# How long a replay should take, so that the resolution of events and the start of a graph vanish.
+# The length of a replay, long enough that the resolution of events and the start of a graph do not matter.
 _REPLAY_US = 250
 _LAUNCH_US = 2
 _BYTES_PER_US = 4.3e6
 _LAUNCHES = (4, 64)
-# Data this many times the cache's size, between two uses of an operand set, leave nothing of it.
+# Between two uses of an operand set, this many times the cache's size is moved, so that none of it is left.
 _EVICTING_CACHE_SIZES = 4
 
 
@@ -32,7 +32,7 @@ def l2_bytes():
 
 
 def rotation(moved_bytes):
-    """How many launches a graph has and how many operand sets they rotate through."""
+    """The number of launches in a graph and of operand sets that they rotate through."""
     wanted = _REPLAY_US / (_LAUNCH_US + moved_bytes / _BYTES_PER_US)
     launches = min(max(round(wanted), _LAUNCHES[0]), _LAUNCHES[1])
     evicting = _EVICTING_CACHE_SIZES * l2_bytes() // moved_bytes + 2
@@ -40,15 +40,15 @@ def rotation(moved_bytes):
 
 
 def foreign_kernel():
-    """Enqueues a short kernel of PyTorch's own."""
+    """A function that enqueues a short kernel of PyTorch."""
     numbers = torch.zeros(1024, device="cuda")
     return lambda: numbers.add_(1)
 
 
 def capture(run, how, before=None):
-    """A graph of run(set index), each after before() if that is given. run must have been called
-    already, so that nothing is left to compile. torch.cuda.graph would collect garbage and empty the
-    allocator's cache every time."""
+    """A graph of launches by run(set index), each after before() if that is given. run must have been called
+    before, so that nothing is compiled during the capture. torch.cuda.graph is not used, because it collects garbage
+    and empties the allocator's cache every time."""
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):
@@ -69,7 +69,7 @@ class Sampler:
         self._evicting = torch.zeros(2, half, dtype=torch.uint8, device="cuda")
 
     def times(self, graphs, launches, samples):
-        """Microseconds a launch for each graph, in rounds of random order."""
+        """Microseconds per launch for each graph, in rounds of random order."""
         times = {name: [] for name in graphs}
         for _ in range(samples):
             order = random.sample(list(graphs), len(graphs))
@@ -90,9 +90,9 @@ class Sampler:
         return 2 * source.nbytes / statistics.median(times) * 1e6
 
     def _replay(self, graph):
-        # A copy leaves the cache as kernels do, part clean and part to be written back. It also
-        # keeps the device busy while the CPU enqueues the replay, so that the time holds no wait
-        # for it.
+        # A copy leaves the cache as kernels do, partly clean and partly dirty. It also
+        # keeps the device busy while the CPU enqueues the replay, so that the measured time
+        # does not include that.
         self._evicting[0].copy_(self._evicting[1])
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()

@@ -17,7 +17,7 @@ def compose(lora, base, gain, scale):
 
 
 class Compose(torch.autograd.Function):
-    """As the paper has it: forward keeps inner, backward is a kernel and PyTorch's product and sum."""
+    """As in the paper: forward keeps inner, backward is a kernel and PyTorch's product and sum."""
 
     @staticmethod
     def forward(ctx, lora, base, gain, scale):
@@ -37,7 +37,7 @@ class Compose(torch.autograd.Function):
 
 
 class ComposeTwoStage(Compose):
-    """With the stronger backward pass."""
+    """With the faster backward pass."""
 
     @staticmethod
     def backward(ctx, d_out):
@@ -49,7 +49,7 @@ class ComposeTwoStage(Compose):
 
 
 def precompile(dtype, gain_dtype, two_stage):
-    """All configs on all cores, instead of one by one while tuning."""
+    """Compiles all configs on all cores, instead of one by one while tuning."""
     with (concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as executor,
           triton.AsyncCompileMode(executor)):
         peer.compile_compose(dtype, gain_dtype)

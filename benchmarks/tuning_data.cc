@@ -1,7 +1,6 @@
-// What tuning results cost to look up, to record and to merge: one JSON document on standard
-// output.
+// Measures looking up, recording and merging tuning results; prints one JSON document.
 //
-//     tuning_data FOLDER     an empty folder on the disk to measure on; it is left full
+//     tuning_data FOLDER     an empty folder on the disk to measure; it is not cleaned up
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -78,7 +77,7 @@ double quantile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
-// On the launch path: a plan that was made before.
+// A look-up on the launch path: a plan that was made before.
 double plan_lookup_ns() {
   dorajit::launch::PlanTable table;
   std::vector<dorajit::launch::PlanKey> keys;
@@ -89,7 +88,7 @@ double plan_lookup_ns() {
   std::int64_t found = 0;
   const auto start = Clock::now();
   for (int i = 0; i < kPlanLookups; ++i) {
-    // A stride through all keys, so that no lookup is next to the one before.
+    // A stride through all keys, so that consecutive look-ups use distant keys.
     const Problem wanted = problem(static_cast<int>(i * 7919LL % kProblems));
     found += table.find(make_plan_key(wanted, {})) != nullptr;
   }
@@ -146,7 +145,7 @@ nlohmann::json database_lookups(const std::string& folder) {
           {"record_ms", seconds_since(start) / more * 1e3}};
 }
 
-// Databases of as many machines, half of whose trials are of problems that the others have, too.
+// Databases of several machines; half of the trials of each are of problems that all have.
 nlohmann::json merges(const std::string& folder) {
   std::mt19937 random(2);
   const int problems = kTrialsOfADatabase / static_cast<int>(space().size());

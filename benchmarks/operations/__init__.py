@@ -1,8 +1,8 @@
-"""What kernels.py measures of each operation.
+"""The operations that kernels.py measures.
 
-An operation's class allocates operand sets for a case and names what each set moves through memory.
-Its methods called like contenders (dorajit, triton, torch_eager, ...) give a function that enqueues
-one run on the set of a given index. expected() says what a run on set 0 must have written to
+The class of an operation allocates operand sets for a case and gives the bytes that each set moves.
+Its methods with names of contenders (dorajit, triton, torch_eager, ...) return a function that enqueues
+one run on the set with a given index. expected() returns the results that a run on set 0 must have written to
 outputs().
 """
 

@@ -30,7 +30,7 @@ class NormAssembly:
     def _vectors(case):
         w_norm_sq, ba_norm_sq = (torch.rand(case.cols, device="cuda").to(case.gain_dtype)
                                  for _ in range(2))
-        # Wide enough that some of the sums are negative and clamped.
+        # A range in which some of the sums are negative and clamped.
         cross = torch.randn(case.cols, device="cuda").to(case.gain_dtype)
         return w_norm_sq, cross, ba_norm_sq, torch.empty_like(cross)
 
@@ -76,7 +76,7 @@ class NormAssembly:
 
     @staticmethod
     def chosen_config(contender):
-        """The only tunable, the block size, is fixed."""
+        """None: the only tunable, the block size, is fixed."""
 
 
 def _square(w_norm_sq, cross, ba_norm_sq):

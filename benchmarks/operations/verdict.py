@@ -1,11 +1,11 @@
-"""Whether a contender computed what it was measured for."""
+"""Checks the results of a contender."""
 
 import dataclasses
 import math
 
 import torch
 
-# Of |result - expected| / |expected|, by the activations' type, to which eager operations round.
+# Limits of |result - expected| / |expected| by the activations' type, to which eager operations round.
 _ERROR_LIMITS = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float32: 1e-4}
 _SUM_ERROR_LIMIT = 1e-5
 _ROUNDING = {torch.bfloat16: 2**-8, torch.float16: 2**-11, torch.float32: 2**-24}
@@ -13,7 +13,7 @@ _ROUNDING = {torch.bfloat16: 2**-8, torch.float16: 2**-11, torch.float32: 2**-24
 
 @dataclasses.dataclass
 class Expected:
-    """Values in fp32 or wider. A sum, whose order is free, has the sum of its terms' magnitudes."""
+    """Expected values in fp32 or wider. For a sum, whose order is free, also the sum of its terms' magnitudes."""
     values: torch.Tensor
     magnitudes: torch.Tensor | None = None
 
@@ -30,7 +30,7 @@ def errors(outputs, expected):
 
 
 def within_limits(errors_by_output, dtype):
-    """NaN, which an unwritten element leaves, passes no limit."""
+    """Whether errors are within the limits; NaN, the value of unwritten elements, is not."""
     return all(error <= _ERROR_LIMITS[dtype] for error in errors_by_output.values())
 
 
@@ -48,7 +48,7 @@ def _relative_error(tensor, values):
 def _exact(tensor, expected):
     if expected.magnitudes is None:
         return torch.equal(tensor, expected.values.to(tensor.dtype))
-    # Below the smallest normal number, elements are as far apart as there.
+    # Subnormal numbers have the spacing of the smallest normal number.
     rounded = expected.values.abs().clamp(min=torch.finfo(tensor.dtype).tiny)
     allowed = _SUM_ERROR_LIMIT * expected.magnitudes + _ROUNDING[tensor.dtype] * rounded
     return bool(((tensor.double() - expected.values).abs() <= allowed).all())

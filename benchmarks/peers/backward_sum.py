@@ -1,5 +1,4 @@
-"""The backward pass as the paper has it: a Triton kernel for d_lora and d_base, PyTorch's sum for
-d_gain."""
+"""The backward pass of the paper: a Triton kernel for d_lora and d_base, PyTorch's sum for d_gain."""
 
 import torch
 import triton
@@ -44,5 +43,5 @@ def compile_backward(dtype, gain_dtype):
 
 
 def chosen_config():
-    """What the last call of backward ran with."""
+    """The config of the last call of backward."""
     return str(_backward_kernel.best_config)

@@ -1,8 +1,8 @@
 """The backward pass in Triton with one pass over the activations.
 
-The first kernel writes d_lora and d_base and adds up inner * d_out over its rows into a row of fp32
-partial sums; the second kernel adds these up. Both are timed together when a problem is tuned,
-which triton.autotune cannot do: few rows per program suit the first kernel and burden the second.
+The first kernel writes d_lora and d_base and sums inner * d_out over its rows into a row of fp32
+partial sums; the second kernel adds these. Tuning measures both together, which triton.autotune
+cannot do: few rows per program make the first kernel faster and the second slower.
 """
 
 import torch
@@ -11,16 +11,15 @@ import triton.language as tl
 
 from peers import tuning
 
-# Columns and rows that a program holds at once, warps, and stages of the software pipeline: 8 to 32
-# elements a thread, which is where bytes in flight and registers balance.
+# Columns and rows that a program holds at once, warps, and stages of the software pipeline. 8 to 32
+# elements per thread balance bytes in flight and registers.
 _TILES = (
     (128, 8, 2, 1), (256, 4, 2, 1), (256, 8, 4, 1), (512, 4, 4, 1), (512, 8, 4, 1),
     (1024, 2, 4, 1), (1024, 4, 4, 1), (1024, 4, 8, 1), (2048, 1, 8, 1), (2048, 2, 8, 1),
     (512, 4, 4, 3), (1024, 2, 4, 3), (1024, 4, 8, 3),
 )
 _ROWS_PER_PROGRAM = (8, 16, 32, 64, 128, 256)
-# From two programs on each multiprocessor of a large GPU to so many that its last wave hardly
-# counts.
+# Numbers of programs: from two per multiprocessor of a large GPU to so many that the last wave hardly matters.
 _PROGRAMS_WANTED = (264, 1024, 4096)
 # Columns per program, rows held at once, warps of the second kernel.
 _FINISHES = ((32, 64, 4), (64, 64, 8), (128, 32, 8), (32, 128, 8))
@@ -66,7 +65,7 @@ def _finish_kernel(partials, d_gain, num_partials, num_cols, BLOCK_SIZE: tl.cons
 
 
 def workspace_shape(rows, cols):
-    """Of the fp32 partial sums, whatever config is chosen."""
+    """The size of the fp32 partial sums, enough for every config."""
     return triton.cdiv(rows, min(_ROWS_PER_PROGRAM)), cols
 
 
@@ -111,7 +110,7 @@ def _fastest(choices, operands):
 
 
 def _candidates(rows, cols):
-    """Each tile with the most rows per program that still leave as many programs as are wanted."""
+    """For each tile and each wanted number of programs, the config with the most rows per program."""
     for tile in _TILES:
         fitting = [count for count in _ROWS_PER_PROGRAM if count >= tile[1]]
         column_blocks = triton.cdiv(cols, tile[0])
@@ -134,5 +133,5 @@ def compile_backward(dtype, gain_dtype):
 
 
 def chosen_config(d_out, gain):
-    """What backward runs such operands with."""
+    """The config of backward for these operands."""
     return str(_chosen.get(_key(d_out, gain)))

@@ -5,8 +5,8 @@ import triton.language as tl
 
 from peers import tuning
 
-# The paper's default list. Its warp counts are pinned per block size; one row per program won 96%
-# of its tunings and is all that the list holds.
+# The paper's default list. Its warp counts are fixed per block size; one row per program won 96%
+# of its tunings and is the only choice in the list.
 _CONFIGS = [
     triton.Config({"BLOCK_SIZE": block_size}, num_warps=warps)
     for block_size, warps in ((512, 1), (1024, 2), (2048, 8), (4096, 4), (4096, 8), (8192, 4),
@@ -65,10 +65,10 @@ def compile_compose_inner(dtype, gain_dtype):
 
 
 def chosen_config():
-    """What the last call of compose ran with."""
+    """The config of the last call of compose."""
     return str(_compose_kernel.best_config)
 
 
 def chosen_inner_config():
-    """What the last call of compose_inner ran with."""
+    """The config of the last call of compose_inner."""
     return str(_compose_inner_kernel.best_config)

@@ -20,8 +20,8 @@ def _norm_assembly_kernel(w_norm_sq, cross, ba_norm_sq, norm, two_s, s2, num_col
 
 def norm_assembly(w_norm_sq, cross, ba_norm_sq, scale, norm):
     cols = norm.numel()
-    # Contraction switched off rounds every operation as PyTorch's separate kernels do. The paper
-    # reaches the same with stores and reloads between the operations, which cost time.
+    # Without contraction every operation is rounded as in PyTorch's separate kernels. The paper
+    # achieves this with stores and reloads between the operations, which cost time.
     _norm_assembly_kernel[(triton.cdiv(cols, _BLOCK_SIZE),)](
         w_norm_sq, cross, ba_norm_sq, norm, 2.0 * scale, scale * scale, cols,
         BLOCK_SIZE=_BLOCK_SIZE, num_warps=4, enable_fp_fusion=False)

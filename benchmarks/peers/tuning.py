@@ -1,16 +1,16 @@
-"""What the peers' autotuning shares.
+"""Autotuning of the peers.
 
-Each problem (columns, rows up to the next power of two, element types) is tuned by itself, as
-Triton's users do. A config is timed for 20 ms instead of Triton's default 100 ms: that is still
-some hundred launches of all but the largest problems, each with a flushed L2 cache, and tuning all
-shapes would otherwise outlast the measurement.
+Each problem (columns, rows up to the next power of two, element types) is tuned separately, as
+Triton's users do. A config is timed for 20 ms instead of Triton's default 100 ms. That is still
+some hundred launches, except for the largest problems, each with a flushed L2 cache; with 100 ms, tuning all
+shapes would take longer than the measurement.
 """
 
 import triton
 import triton.testing
 
 KEY = ["row_bucket", "num_cols"]
-# The bucket is an argument for the key alone, and must not multiply compilations.
+# The bucket is an argument only for the key, and must not cause more compilations.
 UNSPECIALIZED = ["row_bucket"]
 
 _WARMUP_MS, _REPEAT_MS = 5, 20
@@ -25,7 +25,7 @@ def row_bucket(rows):
 
 
 def compile_configs(kernel, *arguments):
-    """Compiles each config of an autotuned kernel for arguments in which element types stand for
-    tensors; inside triton.AsyncCompileMode in parallel."""
+    """Compiles each config of an autotuned kernel, in parallel inside triton.AsyncCompileMode. Among the arguments,
+    element types represent tensors."""
     for config in kernel.configs:
         kernel.fn.warmup(*arguments, grid=(1,), **config.all_kwargs())

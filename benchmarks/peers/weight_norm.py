@@ -1,7 +1,7 @@
 """The row norms of W + s B A in Triton: B A tile by tile on the tensor cores, W added, squared and summed.
 
-Two kernels, of which the faster of a problem's configs is taken: one loads tiles by pointers, the other by
-tensor descriptors, which become TMA on Hopper. Programs have some rows and a part of the columns; a second
+There are two kernels; the fastest config of both is used for a problem. One loads tiles by pointers, the other by
+tensor descriptors, which use TMA on Hopper. A program processes some rows and a part of the columns; a second
 kernel adds the parts.
 """
 
@@ -86,7 +86,7 @@ def _add_parts(parts, norm, rows, num_parts, BLOCK: tl.constexpr):
 
 
 def ways(weight, a, b):
-    """The ways to launch it for these matrices: (kernel, number of parts)."""
+    """The possible launches for these matrices: (kernel, number of parts)."""
     kinds = ["pointers"]
     if all(one.stride(0) * one.element_size() % 16 == 0 for one in (weight, a, b)):
         kinds.append("descriptors")
