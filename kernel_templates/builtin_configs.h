@@ -1,4 +1,4 @@
-// The configs of the CPU kernels that the library holds.
+// The configs of the built-in CPU kernels.
 #pragma once
 
 #include "kernel_templates/streaming_config.h"

@@ -1,4 +1,4 @@
-// The CPU kernels that the library holds, for machines without a compiler.
+// The built-in CPU kernels, for machines without a compiler.
 #pragma once
 
 #include "kernel_templates/config.h"
@@ -6,11 +6,10 @@
 
 namespace dorajit::kernels {
 
-// Of an operation without a built-in kernel, `run` is null.
+// `run` is null for an operation without a built-in kernel.
 BuiltinKernel builtin_cpu_kernel(const Variant& variant);
 
-// The config with which the variant's built-in kernel was compiled (num_warps is a matter of
-// launch).
+// The config that the variant's built-in kernel was compiled with (num_warps is set at launch).
 Config builtin_cpu_config(const Variant& variant);
 
 }  // namespace dorajit::kernels

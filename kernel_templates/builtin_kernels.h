@@ -1,5 +1,5 @@
-// The CPU kernels of one formula that the library holds: for every mix of element types, which are
-// looked up at run time. What operations/*.cc put into the table.
+// The built-in CPU kernels of one formula: for every mix of element types, which are looked up at
+// run time. Used by operations/*.cc.
 #pragma once
 
 #include "kernel_templates/builtin_configs.h"
@@ -62,8 +62,8 @@ void narrow(ElementType type, const T* from, void* to, long long count) {
   }
 }
 
-// Spans whose element types are looked up at run time: tiles are widened into, evaluated in and
-// narrowed from the compute type.
+// Spans whose element types are looked up at run time: tiles are widened to the compute type,
+// evaluated, and narrowed.
 template <template <class> class Formula, Broadcast kBroadcast, class Compute>
 struct UntypedSpans {
   using T = Compute;

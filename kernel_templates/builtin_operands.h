@@ -1,5 +1,4 @@
-// The counterpart of TypedOperands for kernels that the library holds: element types are looked up
-// at run time.
+// The counterpart of TypedOperands for built-in kernels: element types are looked up at run time.
 #pragma once
 
 #include "kernel_templates/builtin_kernels.h"

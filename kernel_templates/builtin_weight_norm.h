@@ -1,5 +1,5 @@
-// The CPU kernel of weight_norm that the library holds: for every mix of element types, which are
-// looked up at run time.
+// The built-in CPU kernel of weight_norm: for every mix of element types, which are looked up at
+// run time.
 #pragma once
 
 #include "kernel_templates/builtin_operands.h"
@@ -32,8 +32,9 @@ struct BuiltinWeightNorm {
   }
 
 #ifdef __x86_64__
-  // The library is compiled for any x86-64, where a fused multiply-add is a call of libm. What
-  // WeightNormPrograms calls is inlined here, and so compiled for this target.
+  // The library is compiled for any x86-64, where a fused multiply-add is a call of libm. All
+  // functions that WeightNormPrograms calls are inlined here and therefore compiled for this
+  // target.
   __attribute__((target("avx2,fma"))) static void run_avx2(const Variant& variant,
                                                            const KernelArguments& arguments,
                                                            long long first, long long last) {

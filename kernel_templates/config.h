@@ -1,4 +1,4 @@
-// What the tuner chooses for a kernel: integers that its template names.
+// The parameters that the tuner chooses for a kernel: integers, named by its template.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace dorajit::kernels {
 
-// Marks that mean the same in every template which has them.
+// Marks that have the same meaning in every template that uses them.
 inline constexpr char kColumnsOfProgram = 'b';
 inline constexpr char kRowsOfProgram = 'r';
 inline constexpr char kWarps = 'w';        // CUDA: warps of a program; CPU: workers of a launch
@@ -22,15 +22,15 @@ struct Tunable {
   friend constexpr bool operator==(const Tunable&, const Tunable&) = default;
 };
 
-// A config never changes a bit of the output; it only changes how fast it is made. The default has
-// no tunables, and no template takes it.
+// A config changes the speed of a kernel, never a bit of its output. A default-constructed config
+// has no tunables, and no template accepts it.
 class Config {
  public:
   static constexpr std::size_t kMaxTunables = 8;
 
   constexpr Config() = default;
 
-  // In the template's order, each mark once; at most kMaxTunables.
+  // In the template's order, without repeated marks; at most kMaxTunables.
   constexpr Config(std::initializer_list<Tunable> tunables) {
     for (const Tunable& tunable : tunables) append(tunable);
   }
@@ -41,7 +41,7 @@ class Config {
     return std::span(tunables_).first(count_);
   }
 
-  // 0 without such a tunable.
+  // 0 if there is no such tunable.
   [[nodiscard]] constexpr int operator[](char mark) const {
     for (const Tunable& tunable : tunables()) {
       if (tunable.mark == mark) return tunable.value;
@@ -49,7 +49,7 @@ class Config {
     return 0;
   }
 
-  // Does nothing without such a tunable.
+  // Does nothing if there is no such tunable.
   constexpr void set(char mark, int value) {
     for (Tunable& tunable : std::span(tunables_).first(count_)) {
       if (tunable.mark == mark) tunable.value = value;

@@ -6,7 +6,7 @@
 namespace dorajit::kernels {
 namespace {
 
-// Takes a mark and its number off the front of `text`.
+// Removes a mark and its number from the front of `text`.
 std::optional<Tunable> take_tunable(std::string_view& text) {
   if (text.empty() || text.front() < 'a' || text.front() > 'z') return std::nullopt;
   Tunable tunable{.mark = text.front()};

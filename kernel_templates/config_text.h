@@ -1,5 +1,5 @@
-// Configs as short text, for databases, logs and the command line: "b2048-w8-r1-v8-u1-c0", a mark
-// and a number for each tunable.
+// Configs as short text, for databases, logs and the command line: "b2048-w8-r1-v8-u1-c0", with a
+// mark and a number for each tunable.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ namespace dorajit::kernels {
 
 std::string to_text(const Config& config);
 
-// The inverse; nothing for text that to_text() does not produce. Whether a template has such a
-// config is asked of why_config_is_invalid().
+// The inverse of to_text(); nothing for other text. why_config_is_invalid() tells whether a
+// template accepts the config.
 std::optional<Config> parse_config(std::string_view text);
 
 }  // namespace dorajit::kernels

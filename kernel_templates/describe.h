@@ -1,4 +1,4 @@
-// Makes the object of an operation from its description and its formula.
+// Builds the object of an operation from its description and its formula.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace dorajit::kernels {
 
-// The dimensions of every operation that a formula defines, in the order of KernelArguments. There
-// is a channel for each column or for each row of a sample, as the variant's Broadcast says.
+// The dimensions of every operation with a formula, in the order of KernelArguments. There is a
+// channel for each column, or for each row of a sample, depending on the variant's Broadcast.
 inline constexpr Dimension kLayerColumns = {
     .name = "cols", .keying = Keying::kExact, .mark = 'c', .layer_size = LayerSize::kOutFeatures};
 inline constexpr Dimension kDerivedChannels = {
@@ -24,7 +24,7 @@ inline constexpr Dimension kElementwiseDimensions[] = {
     {.name = "rows", .keying = Keying::kBucketed, .mark = 'r', .layer_size = LayerSize::kTokens},
     kLayerColumns,
     kDerivedChannels};
-// Of one that is called for a layer and not for its activations.
+// The dimensions of an operation on a layer's parameters instead of its activations.
 inline constexpr Dimension kPerLayerDimensions[] = {
     {.name = "rows", .keying = Keying::kBucketed, .mark = 'r', .layer_size = LayerSize::kOne},
     kLayerColumns,
@@ -32,18 +32,18 @@ inline constexpr Dimension kPerLayerDimensions[] = {
 inline constexpr OperandShape kMatrix = {.text = "rows, cols", .outer = kRows, .inner = kCols};
 inline constexpr OperandShape kPerChannel = {.text = "channels", .inner = kChannels};
 
-// What the formula does not say.
+// The properties of an operation that do not follow from its formula.
 struct Description {
   std::string_view name;
   std::string_view documentation;
   std::span<const Operand> operands;  // matrix inputs, inputs per channel, matrix outputs, a sum
   std::span<const std::string_view> scalars;
-  std::string_view formula;      // the class template's name
-  std::string_view math_header;  // which declares it
-  bool is_per_layer = false;     // on one row
+  std::string_view formula;      // name of the class template
+  std::string_view math_header;  // header that declares it
+  bool is_per_layer = false;     // called with one row
 };
 
-// The first operand per channel that has the role, or -1.
+// The index of the first per-channel operand with the role, or -1.
 consteval int find_per_channel(std::span<const Operand> operands, OperandRole role) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].shape == kPerChannel && operands[i].role == role) return static_cast<int>(i);
@@ -51,7 +51,7 @@ consteval int find_per_channel(std::span<const Operand> operands, OperandRole ro
   return -1;
 }
 
-// Does not compile if the operands are not those of the formula, in its order.
+// Fails to compile if the operands differ from those of the formula or from its order.
 template <template <class> class Formula>
 consteval void check_operands(std::span<const Operand> operands) {
   using enum OperandRole;
@@ -72,7 +72,7 @@ consteval void check_operands(std::span<const Operand> operands) {
   }
 }
 
-// An operation that the public interfaces offer.
+// An operation of the public interfaces.
 template <template <class> class Formula>
 consteval Operation describe(const Description& text) {
   check_operands<Formula>(text.operands);
@@ -93,7 +93,7 @@ consteval Operation describe(const Description& text) {
                   })});
 }
 
-// A pass over memory that only measurements launch, and only through a compiler.
+// A pass over memory that only measurements launch. It has no built-in kernel.
 template <template <class> class Formula>
 consteval Operation describe_pass(const Description& text) {
   Operation pass = describe<Formula>(text);

@@ -1,4 +1,4 @@
-// The template sources as the build embedded them, so that no file is needed at run time.
+// The template sources, embedded by the build so that no file is needed at run time.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace dorajit::kernels {
 
 struct EmbeddedFile {
-  std::string_view name;  // relative to kernel_templates/, as templates include each other
+  std::string_view name;  // relative to kernel_templates/, as in #include directives
   std::string_view text;
   std::string_view sha256;  // of the text, computed by the build
 };
@@ -19,8 +19,8 @@ extern const int kNumEmbeddedFiles;
 // The file of this name, or null.
 const EmbeddedFile* find_embedded(std::string_view name);
 
-// `roots` and every embedded file that they include, each once, sorted by name. This is what a
-// compilation reads and what an artifact's identity covers.
+// `roots` and all embedded files that they include, without duplicates, sorted by name. A
+// compilation reads these files, and an artifact's identity covers them.
 std::vector<const EmbeddedFile*> include_closure(const std::vector<std::string_view>& roots);
 
 }  // namespace dorajit::kernels

@@ -1,5 +1,4 @@
-// How large the stages of a launch are, which follows from the variant's template, the config and
-// the sizes.
+// The sizes of a launch's stages, as functions of the variant's template, the config and the sizes.
 #pragma once
 
 #include "kernel_templates/arguments.h"
@@ -14,7 +13,7 @@ struct StageShape {
   long long grid_y = 1;
   int threads = 0;       // of a program on CUDA
   int shared_bytes = 0;  // dynamic shared memory of a program on CUDA
-  // CUDA: a multiprocessor gets one program at most, which strides over what the others leave.
+  // CUDA: at most one program per multiprocessor; programs loop over the remaining work.
   bool one_per_processor = false;
 
   [[nodiscard]] long long programs() const { return grid_x * grid_y; }
@@ -22,8 +21,8 @@ struct StageShape {
 
 struct LaunchShape {
   StageShape run;
-  StageShape finish{};  // of the second stage; without programs where there is none
-  double work = 0;      // elements that it goes through, by which a CPU decides on workers
+  StageShape finish{};  // of the second stage; no programs if there is none
+  double work = 0;      // elements processed; a CPU derives the number of workers from it
 };
 
 LaunchShape launch_shape(const Variant& variant, const Config& config,

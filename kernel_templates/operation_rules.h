@@ -1,4 +1,4 @@
-// What every operation owes, checked where its object is made.
+// Rules that every operation must meet, checked at compile time.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace dorajit::kernels {
 
-// Why the object cannot stand in the table; null if it can.
+// Why the object cannot be an entry of the table; null if it can.
 constexpr const char* why_malformed(const Operation& operation) {
   if (operation.operands.size() > kMaxOperands) return "it has more than kMaxOperands operands";
   if (operation.scalars.size() > kMaxScalars) return "it has more than kMaxScalars scalars";
@@ -24,7 +24,7 @@ constexpr const char* why_malformed(const Operation& operation) {
       if (!has_both) return "a derived dimension names the two that it is counted along";
       continue;
     }
-    // 'v' stands before the width of vectors.
+    // 'v' is the mark of the vector width.
     if (dimension.mark < 'a' || dimension.mark > 'z' || dimension.mark == 'v') {
       return "the mark of a dimension is a lower-case letter other than v";
     }
@@ -46,7 +46,7 @@ constexpr const char* why_malformed(const Operation& operation) {
              : "a formula has a header, and a header a formula";
 }
 
-// Never defined: a call in a constant expression does not compile.
+// Declared but not defined: calling it in a constant expression is a compile error.
 void refuse(const char* why);
 
 consteval Operation checked(const Operation& operation) {

@@ -1,4 +1,4 @@
-// The reference evaluation of a formula: plain loops, types looked up at run time.
+// The reference evaluation of a formula: plain loops, with element types looked up at run time.
 #pragma once
 
 #include <bit>
@@ -59,7 +59,7 @@ void store_element(const OperandArgument& operand, ElementType type, long long r
 }
 
 // The balanced binary tree over the terms, from the root down: the left subtree of each node is the
-// largest power of two that leaves something for the right one.
+// largest power of two that leaves at least one term for the right subtree.
 template <class T>
 T sum_tree(std::span<const T> terms) {
   if (terms.size() == 1) return terms.front();
@@ -67,7 +67,7 @@ T sum_tree(std::span<const T> terms) {
   return sum_tree(terms.first(left)) + sum_tree(terms.subspan(left));
 }
 
-// One after the other, beginning with the first.
+// Sequentially, starting with the first term.
 template <class T>
 T sum_in_order(std::span<const T> terms) {
   T sum = terms.front();
@@ -75,8 +75,8 @@ T sum_in_order(std::span<const T> terms) {
   return sum;
 }
 
-// The sum of one channel from its terms, cut into the leaves of its tree: per column each leaf is a
-// run of rows, per row it is a tree over the columns of one row.
+// The sum of one channel from its terms, split into the leaves of its tree: per column, a leaf is a
+// run of rows; per row, it is a tree over the columns of one row.
 template <class T>
 T sum_channel(const std::vector<std::vector<T>>& leaves, Broadcast broadcast) {
   std::vector<T> nodes;
@@ -95,7 +95,7 @@ void evaluate_as(const KernelArguments& arguments, const Variant& variant) {
   const F formula(arguments.scalars);
   const auto channels =
       static_cast<std::size_t>(variant.has_sum() ? arguments.sizes[kChannels] : 0);
-  std::vector<std::vector<std::vector<T>>> terms(channels);  // by channel and leaf
+  std::vector<std::vector<std::vector<T>>> terms(channels);  // indexed by channel and leaf
   for (long long row = 0; row < arguments.sizes[kRows]; ++row) {
     for (long long col = 0; col < arguments.sizes[kCols]; ++col) {
       const long long channel =

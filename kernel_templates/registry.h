@@ -1,7 +1,7 @@
 // What an operation is, and which template and sources serve a variant of it.
 //
-// Each operation is an object that a file of operations/ defines; docs/writing_a_kernel.md walks
-// through adding one. The layers above know an operation by its object and by its name alone.
+// Each operation is an object that a file in operations/ defines; docs/writing_a_kernel.md
+// describes how to add one. The layers above refer to an operation only by its object and its name.
 #pragma once
 
 #include <array>
@@ -24,16 +24,16 @@ enum class DeviceKind : int { kCpu = 0, kCuda = 1 };
 
 enum class OperandRole { kInput, kOutput };
 
-// How the key of a problem holds the size of a dimension.
+// How the key of a problem represents the size of a dimension.
 enum class Keying {
   kExact,
   kBucketed,  // rounded up to a power of two
-  kDerived,   // not at all: it follows from the other sizes and the variant
+  kDerived,   // not in the key: it follows from the other sizes and the variant
 };
 
-// What a model's layer gives a dimension, so that the problems of a model follow from its layers.
+// The size of a model's layer that a dimension takes, from which a model's problems are derived.
 enum class LayerSize {
-  kNone,  // nothing: no problem of the operation follows from a layer
+  kNone,  // no size: no problem of the operation is derived from a layer
   kOne,
   kTokens,
   kOutFeatures,
@@ -45,23 +45,23 @@ enum class LayerSize {
 struct Dimension {
   std::string_view name;
   Keying keying;
-  char mark = '\0';  // stands before the size in the text of a problem: "c4096"; 0 if derived
+  char mark = '\0';  // precedes the size in the text of a problem: "c4096"; 0 if derived
   LayerSize layer_size = LayerSize::kNone;
-  // Of a derived one, the dimensions that it is counted along, as indices: as large as the first
-  // per column, a divisor of the second per row.
+  // Indices of the two dimensions that a derived one is counted along: per column it has the size
+  // of the first; per row it is a divisor of the second.
   int columns = -1;
   int rows = -1;
   std::int64_t most = 0;  // calls with a larger size are refused; 0: any size is served
 };
 
-// The sizes of an operation's dimensions, in its order; 0 beyond them.
+// The sizes of an operation's dimensions, in its order; unused entries are 0.
 using Sizes = std::array<std::int64_t, kMaxDimensions>;
 
-// Which dimensions an operand has, as indices into those of its operation.
+// The dimensions of an operand, as indices into those of its operation.
 struct OperandShape {
-  std::string_view text;  // "rows, cols"; ends with a null character
-  int outer = -1;         // one for each row; -1 for a vector
-  int inner = 0;          // one for each element of a row; contiguous
+  std::string_view text;  // "rows, cols"; null-terminated
+  int outer = -1;         // index of the row dimension; -1 for a vector
+  int inner = 0;          // index of the dimension along a row; contiguous
 
   [[nodiscard]] constexpr bool is_matrix() const { return outer >= 0; }
   friend constexpr bool operator==(const OperandShape& a, const OperandShape& b) {
@@ -71,42 +71,43 @@ struct OperandShape {
 
 enum class Presence {
   kRequired,
-  kOptional,  // an output that the caller may not want, or an input that is zero without a tensor
-  kForSum,    // an input that only the sum needs: required with it, not read without it
+  kOptional,  // an output that may be left out, or an input that counts as zero without a tensor
+  kForSum,    // an input that only the sum needs: required with the sum, not read without it
 };
 
-// The element type that a model's layer gives an operand.
+// The element type of an operand in a model's layer.
 enum class UsualType {
   kOfActivations,
   kOfGain,
-  kOfSums,  // f32, or f64 beside f64, whatever the layer has
+  kOfSums,  // f32, or f64 beside f64, whatever the layer's type
 };
 
-// What tuning fills an input with: normally distributed values, with a deviation of 1 around zero,
-// of 0.0015 around one, as trained gains were measured.
+// The values that tuning fills an input with: normally distributed, with a deviation of 1 around
+// zero, or of 0.0015 around one, as measured on trained gains.
 enum class Samples { kAroundZero, kAroundOne };
 
 struct Operand {
-  std::string_view name;  // ends with a null character, as every name of the table
+  std::string_view name;  // null-terminated, as every name of the table
   OperandRole role;
   OperandShape shape;
   Presence presence = Presence::kRequired;
   UsualType usual_type = shape.is_matrix() ? UsualType::kOfActivations : UsualType::kOfGain;
   Samples samples = !shape.is_matrix() && usual_type == UsualType::kOfGain ? Samples::kAroundOne
                                                                            : Samples::kAroundZero;
-  // Whether kernels read it in vectors whose width the alignment class limits.
+  // Whether kernels read it in vectors whose width is limited by the alignment class.
   bool limits_vectors = true;
 };
 
 struct Template;
 struct Variant;
 
-// Computes a variant in plain loops over arguments in host memory, with the very formula that the
-// kernels include. Slow; what every config is checked against.
+// Computes a variant in plain loops over arguments in host memory, with the same formula that the
+// kernels include. Slow; every config is checked against it.
 using ReferenceFunction = void (*)(const KernelArguments& arguments, const Variant& variant);
 
-// A kernel that was compiled into the library, for every mix of element types. `run` takes programs
-// [first, last) of the first stage, `finish` those of the second; it is null where there is none.
+// A kernel that is compiled into the library, for every mix of element types. `run` executes
+// programs [first, last) of the first stage, `finish` those of the second; `finish` is null if
+// there is no second stage.
 struct BuiltinKernel {
   using Function = void (*)(const Variant& variant, const KernelArguments& arguments,
                             long long first, long long last);
@@ -114,59 +115,59 @@ struct BuiltinKernel {
   Function finish = nullptr;
 };
 
-// Immutable, and there for as long as the process is.
+// Immutable, with static lifetime.
 struct Operation {
   std::string_view name;
   std::string_view documentation;  // one line: what is computed
   std::span<const Dimension> dimensions;
   std::span<const Operand> operands;  // in the order of KernelArguments::operands
   std::span<const std::string_view> scalars;
-  // Class template in the header "math/compose.h"; both are empty where the template alone is the
+  // A class template in the header "math/compose.h"; both are empty if the template alone is the
   // kernel.
   std::string_view formula{};
   std::string_view math_header{};
   ReferenceFunction reference;
   const Template& (*select_template)(const Variant& variant);
-  // Null: the library holds no CPU kernel of it.
+  // Null: the library has no built-in CPU kernel for it.
   BuiltinKernel (*builtin)(const Variant& variant) = nullptr;
-  // Beyond what is_supported() asks of every operation: why the variant is not served, as in
-  // "`gain` needs `magnitude`"; empty if it is. Null: there is nothing more to ask.
+  // Checks in addition to is_supported(): why the variant is not supported, as in "`gain` needs
+  // `magnitude`"; empty if it is. Null: no additional checks.
   std::string_view (*why_unsupported)(const Variant& variant) = nullptr;
-  bool is_offered = true;  // by the public interfaces; not what only measurements use
+  bool is_offered = true;  // in the public interfaces; false if only measurements use it
   int sum_operand = -1;    // the index of the operand that is a sum, or -1
-  // Which of the optional operands calls usually give together, a bit for the index of each. Empty:
-  // all of them, all but the inputs, all but the outputs, and none.
+  // The combinations of optional operands that calls usually have: one bit per operand index.
+  // Empty: all of them, all but the inputs, all but the outputs, and none.
   std::span<const unsigned> usual_forms{};
   bool has_broadcast = false;  // whether an operand is broadcast
-  // Whether kernels with the widest vectors may have the copy engine of a GPU (TMA) move matrices
-  // of those sizes: the widest alignment class then asks for 16 bytes of each matrix and of its
-  // rows, also of one that limits no vectors. Null: never.
+  // Whether kernels with the widest vectors may move matrices of those sizes with the tensor memory
+  // accelerator (TMA). The widest alignment class then requires 16 bytes for each matrix and each
+  // of its rows, including matrices that do not limit vectors. Null: never.
   bool (*moves_boxes)(const Sizes& sizes) = nullptr;
-  bool is_one_row = false;  // the same for any shape: its tensors are taken for one long row
-  // How far from the reference an output may be beyond its rounding, relative to the larger of the
-  // element and the root mean square of the output. 0: no bit may differ. Two configs always give
-  // the same bits.
+  bool is_one_row = false;  // elementwise for any shape: its tensors are treated as one long row
+  // Maximum difference of an output from the reference beyond its rounding, relative to the larger
+  // of the element and the root mean square of the output. 0: all bits must be equal. Two configs
+  // always give the same bits.
   double tolerance = 0;
 };
 
-// All operations, in the order in which CMake lists operations/*.cc. Usable during the
-// initialisation of other objects.
+// All operations, in the order of operations/*.cc in CMake. Usable during the initialisation of
+// other static objects.
 std::span<const Operation* const> all_operations();
 
-// Those that the public interfaces offer.
+// The operations of the public interfaces.
 std::vector<const Operation*> offered_operations();
 
-// Null for a name that no operation has.
+// Null for an unknown name.
 const Operation* find_operation(std::string_view name);
 
-// The operation of a name that stands in the source: ends the process if there is none.
+// The operation of a name that is written in the source. Ends the process if there is none.
 const Operation& operation(std::string_view name);
 
-// An operation with its element types and flags fixed: what one template instantiation serves.
+// An operation with fixed element types and flags: the unit that one template instantiation serves.
 struct Variant {
   const Operation* operation = nullptr;
   Broadcast broadcast = Broadcast::kPerColumn;
-  std::array<ElementType, kMaxOperands> types{};  // of the operands; the rest kFloat32
+  std::array<ElementType, kMaxOperands> types{};  // of the operands; unused entries are kFloat32
 
   [[nodiscard]] std::span<const ElementType> operand_types() const;
   [[nodiscard]] bool has(std::size_t operand) const {
@@ -179,29 +180,29 @@ struct Variant {
 std::string_view name(ElementType type);  // "f32", "bf16", "f16", "f64"; "-" for absent
 std::optional<ElementType> parse_element_type(std::string_view text);
 
-// The inverse of to_text(variant); nothing for text that it does not produce.
+// The inverse of to_text(variant); nothing for other text.
 std::optional<Variant> parse_variant(std::string_view text);
 
 // "compose/bf16,bf16,f32,bf16"; "backward.rows/bf16,bf16,f32,bf16,-,f32" per row and without d_base
 std::string to_text(const Variant& variant);
 
-// Whether the operation serves the variant: f64 goes only with f64, every other mix is allowed;
-// what is absent may be; something is written; only operations with a broadcast operand have a
-// per-row form; and the operation has nothing against it.
+// Whether the operation supports the variant: f64 is mixed with no other type, every other mix is
+// allowed; only optional operands are absent; at least one output is present; only operations with
+// a broadcast operand have a per-row form; and why_unsupported() does not object.
 bool is_supported(const Variant& variant);
 
-// f64 when any operand is, else f32.
+// f64 if any operand is f64, else f32.
 ElementType compute_type(const Variant& variant);
 
 // Every supported variant of an operation with all its operands, per column.
 std::vector<Variant> all_variants(const Operation& operation);
 
-// The sources that a kernel of this variant is compiled from on a kind of device, the formula's
-// first if there is one, and the names and content hashes of all that they include.
+// The root sources of a kernel of this variant on a kind of device, the formula's first if there is
+// one; and (source_identity) the names and content hashes of all files that they include.
 std::vector<std::string_view> source_roots(const Variant& variant, DeviceKind kind);
 std::string source_identity(const Variant& variant, DeviceKind kind);
 
-// The whole translation unit of one kernel: the includes and the one-line instantiation.
+// The complete translation unit of one kernel: the includes and a one-line instantiation.
 std::string instantiation(const Variant& variant, const Config& config, DeviceKind kind);
 
 }  // namespace dorajit::kernels

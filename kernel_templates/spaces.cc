@@ -43,7 +43,7 @@ std::vector<Config> config_space(const Variant& variant, const SpaceTraits& trai
 
 std::vector<Config> config_space(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind, const Sizes& sizes) {
-  // The default stays whatever it is: it runs where nothing is known.
+  // The default is always included: it is used when no winner is known.
   std::vector<Config> space = {default_config(variant, traits, vector_width, sizes)};
   for (const Config& config : config_space(variant, traits, vector_width, kind)) {
     if (config != space.front() &&

@@ -1,4 +1,4 @@
-// Which configs there are to try for a variant.
+// The spaces of configs that the tuner tries for a variant.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,10 @@ namespace dorajit::kernels {
 
 enum class SpaceKind { kSlim, kComprehensive };
 
-// What a space needs to know of a device.
+// The device properties that a space depends on.
 struct SpaceTraits {
   DeviceKind kind = DeviceKind::kCpu;
-  int processors = 1;    // SMs, or CPU threads worth using
+  int processors = 1;    // SMs, or useful CPU threads
   int architecture = 0;  // compute capability, 90 for 9.0; 0 on a CPU
 };
 
@@ -21,30 +21,30 @@ struct SpaceTraits {
 // matrix operand, at most 8 elements. Alignment may limit it further.
 int widest_vector(const Variant& variant, DeviceKind kind);
 
-// The config that runs when nothing is known. Valid for every problem whose alignment class is at
-// least `vector_width` (1 on the CPU), unless those of its sizes have a default of their own.
+// The config that is used when no winner is known. Valid for every problem whose alignment class is
+// at least `vector_width` (1 on the CPU), unless problems of its sizes have their own default.
 Config default_config(const Variant& variant, const SpaceTraits& traits, int vector_width);
 
-// The same for problems of those sizes, for which it is valid: of bucketed dimensions the largest
-// of the bucket.
+// The default for problems of those sizes, valid for them; for bucketed dimensions, pass the
+// largest size of the bucket.
 Config default_config(const Variant& variant, const SpaceTraits& traits, int vector_width,
                       const Sizes& sizes);
 
-// Every config to try for problems of that alignment class, the default first, without repeats.
+// Every config to try for problems of that alignment class: the default first, no duplicates.
 std::vector<Config> config_space(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind);
 
-// The same for problems of those sizes: those that are valid for them, their default first.
+// The configs of the space that are valid for problems of those sizes, their default first.
 std::vector<Config> config_space(const Variant& variant, const SpaceTraits& traits,
                                  int vector_width, SpaceKind kind, const Sizes& sizes);
 
-// How badly a config, which may have won elsewhere, fits the sizes on a device like that: in
-// factors of two of distance between sizes (autotune/sources/nearest_winner.h). 0 if it fits.
+// How badly a config that won elsewhere fits the sizes on such a device, as a distance between
+// sizes in factors of two (autotune/sources/nearest_winner.h). 0 if it fits.
 double misfit(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
               const Config& config);
 
-// The config as far as the compiler sees it: what only matters at launch is set to a fixed value,
-// so that configs which differ in nothing else share one artifact.
+// The part of the config that the compiler sees: tunables that only matter at launch are set to a
+// fixed value, so that configs that differ only in those share one artifact.
 Config compiled_part(const Config& config, DeviceKind kind);
 
 }  // namespace dorajit::kernels

@@ -1,6 +1,7 @@
-// What a kernel template is to the host: its sources, its configs, its launches and what it needs.
+// A kernel template from the host's point of view: its sources, configs, launches and requirements.
 //
-// An operation names the template that serves a variant of it; templates/ has an object for each.
+// An operation selects the template that serves a variant of it; templates/ defines an object for
+// each.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +16,24 @@
 
 namespace dorajit::kernels {
 
-// Immutable, and there for as long as the process is. The functions are called through those of
-// the same names in launch_shape.h, spaces.h, config_limits.h, sizes.h and verification_sizes.h,
-// which say what they return.
+// Immutable, with static lifetime. Call its functions through those of the same names in
+// launch_shape.h, spaces.h, config_limits.h, sizes.h and verification_sizes.h, which document what
+// they return.
 struct Template {
   std::string_view name;
   std::string_view cuda_source;  // "cuda/elementwise.cuh"
   std::string_view cpu_source;
-  // Defined by both sources; takes (formula, (config), broadcast, element types...), or, for
+  // Defined by both sources. Takes (formula, (config), broadcast, element types...), or, for
   // operations without a formula, ((config), element types...).
   std::string_view entry_macro;
   bool has_second_stage = false;  // whether its kernels export `dorajit_finish`
-  // An architecture of which its kernels use instructions that no later one has, as in 90 for
+  // The architecture for which its kernels use architecture-specific instructions, as in 90 for
   // sm_90a; 0: none.
   int specific_architecture = 0;
-  Config builtin_config{};  // of the CPU kernels that the library holds
+  Config builtin_config{};  // of the built-in CPU kernels
 
   Config (*default_config)(const Variant& variant, const SpaceTraits& traits, int vector_width);
-  // The default for problems of those sizes. Null: it is that of all sizes.
+  // The default for problems of those sizes. Null: the same as for all sizes.
   Config (*default_for_sizes)(const Variant& variant, const SpaceTraits& traits, int vector_width,
                               const Sizes& sizes) = nullptr;
   std::vector<Config> (*config_space)(const Variant& variant, const SpaceTraits& traits,
@@ -45,13 +46,13 @@ struct Template {
   std::int64_t (*workspace_bytes)(const Variant& variant, const Sizes& sizes);
   std::vector<Sizes> (*verification_sizes)(const Variant& variant, const Sizes& problem);
   // Why a config cannot run on those sizes, such as "its tiles of rank 1024 take 300 KiB of shared
-  // memory"; empty if it can. Null: every config runs on every size.
+  // memory"; empty if it can. Null: every config runs on all sizes.
   std::string (*why_config_does_not_fit)(const Variant& variant, const SpaceTraits& traits,
                                          const Sizes& sizes, const Config& config) = nullptr;
-  // The tensor maps that its CUDA kernels take behind the arguments. Null: they take none.
+  // The tensor maps that its CUDA kernels take after the arguments. Null: none.
   TensorBoxes (*tensor_boxes)(const Variant& variant, const Config& config,
                               const KernelArguments& arguments) = nullptr;
-  // Null: every config fits every size as well as another.
+  // Null: every config fits all sizes equally well.
   double (*misfit)(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                    const Config& config) = nullptr;
 };

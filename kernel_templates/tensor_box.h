@@ -1,5 +1,5 @@
-// What the copy engine of a GPU (TMA) is to bring to shared memory at a time: boxes of a matrix, of
-// which the device makes a tensor map.
+// The boxes of a matrix that the tensor memory accelerator (TMA) of a GPU loads to shared memory;
+// the device makes a tensor map from them.
 #pragma once
 
 #include <array>
@@ -10,21 +10,21 @@
 
 namespace dorajit::kernels {
 
-inline constexpr std::size_t kTensorMaps = 5;  // of a kernel, at most
+inline constexpr std::size_t kTensorMaps = 5;  // maximum of a kernel
 
-// A row of a box has 128 bytes, which are stored with the 128-byte swizzle; what lies beyond the
-// matrix arrives as zeros.
+// A row of a box has 128 bytes, stored with the 128-byte swizzle; elements outside the matrix are
+// zero.
 struct TensorBox {
-  void* data =
-      nullptr;  // of the matrix, aligned to 16 bytes; null: the kernel does not read the map
+  // Of the matrix, aligned to 16 bytes. Null: the kernel does not read the map.
+  void* data = nullptr;
   ElementType type = ElementType::kAbsent;
   long long rows = 0;
   long long columns = 0;
-  long long row_bytes = 0;  // from a row of the matrix to the next; a multiple of 16
+  long long row_bytes = 0;  // from one row of the matrix to the next; a multiple of 16
   int box_rows = 0;
 };
 
-// Those whose maps a kernel takes, as the only parameter behind its arguments, in their order.
+// The boxes of a kernel's tensor maps, in the order of the parameter that follows its arguments.
 struct TensorBoxes {
   std::array<TensorBox, kTensorMaps> boxes{};
   std::size_t count = 0;

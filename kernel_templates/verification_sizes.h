@@ -1,4 +1,4 @@
-// On what sizes a config is verified.
+// The sizes on which a config is verified.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace dorajit::kernels {
 
-// Small sizes of a problem's columns (about 2^20 of them at most) on which no wrong config computes
-// the right bits: several rows, twice, so that two seeds are tried; ragged ones, whose last vector
-// and last block are cut short; and, for sums, sizes that have several partial sums.
+// Small sizes derived from a problem (at most about 2^20 columns) on which no wrong config computes
+// the right bits: several rows, twice, so that two seeds are tried; ragged rows, whose last vector
+// and last block are incomplete; and, for sums, sizes with several partial sums.
 std::vector<Sizes> verification_sizes(const Variant& variant, const Sizes& problem);
 
 }  // namespace dorajit::kernels

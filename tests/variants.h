@@ -1,4 +1,4 @@
-// Variants that tests use where any would do.
+// Variants for tests in which any variant would do.
 #pragma once
 
 #include "kernel_templates/registry.h"

@@ -1,7 +1,7 @@
 // Kernels with a sum per column on the CPU: the counterpart of cuda/column_sums.cuh.
 //
 // Programs are numbered with columns fastest. Each walks its rows once, a tile of columns at a
-// time, and leaves one node of each column's tree.
+// time, and produces one node of each column's tree.
 #pragma once
 
 #include "cpu/finish_sums.h"
@@ -23,7 +23,7 @@ struct ColumnSumsPrograms {
   }
   static constexpr int kLevels = levels_above(kConfig.rows_per_program / kRunLength);
 
-  // Sums rows [first_row, last_row) in order, beginning with the first.
+  // Sums rows [first_row, last_row) in order, starting with the first.
   static void sum_run(const Spans& spans, const KernelArguments& arguments, const F& formula,
                       long long first_row, long long last_row, long long col, long long count,
                       T* sum) {
@@ -78,7 +78,7 @@ struct ColumnSumsPrograms {
 
 }  // namespace dorajit::kernels
 
-// What is generated per kernel. `config` stands in parentheses.
+// The code that is generated per kernel. `config` is in parentheses.
 #define DORAJIT_COLUMN_SUMS_KERNEL(formula, config, broadcast, ...)                              \
   static_assert(broadcast == dorajit::kernels::Broadcast::kPerColumn);                           \
   extern "C" __attribute__((visibility("default"))) void dorajit_kernel(                         \

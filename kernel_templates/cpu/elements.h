@@ -1,7 +1,7 @@
 // Widening and narrowing of elements on the CPU, in integer arithmetic that compilers vectorise.
 //
-// Rounding is to nearest even and does not depend on the host's compiler, its instruction set, or
-// flush-to-zero mode of half subnormals. NaNs become the canonical quiet NaN of the type.
+// Rounds to nearest even, independent of the host's compiler and instruction set, and of the
+// flush-to-zero mode for half subnormals. NaNs become the canonical quiet NaN of the type.
 #pragma once
 
 #include "element_type.h"
@@ -56,7 +56,7 @@ struct Element<ElementType::kFloat16> {
     constexpr unsigned kRebias = (127u - 15u) << 23;
     const unsigned normal = (magnitude << 13) + kRebias;
     const unsigned special = normal + kRebias;  // infinity and NaN: exponent all ones again
-    // A subnormal half is its integer times 2^-24, exactly.
+    // A subnormal half equals its integer times 2^-24, exactly.
     const unsigned subnormal =
         bit_cast<unsigned>(static_cast<float>(static_cast<int>(magnitude)) * 0x1p-24f);
     const unsigned finite = magnitude < 0x0400u ? subnormal : normal;

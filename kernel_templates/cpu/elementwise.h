@@ -11,7 +11,7 @@
 
 namespace dorajit::kernels {
 
-// Copies `bytes` past the caches where the machine and the addresses allow it.
+// Copies `bytes` with stores that bypass the caches, if machine and addresses allow it.
 inline void stream_out(void* destination, const void* source, long long bytes) {
   char* to = static_cast<char*>(destination);
   const char* from = static_cast<const char*>(source);
@@ -91,7 +91,7 @@ struct ElementwisePrograms {
 
 }  // namespace dorajit::kernels
 
-// What is generated per kernel. `config` stands in parentheses.
+// The code that is generated per kernel. `config` is in parentheses.
 #define DORAJIT_ELEMENTWISE_KERNEL(formula, config, broadcast, ...)                \
   extern "C" __attribute__((visibility("default"))) void dorajit_kernel(           \
       const dorajit::kernels::KernelArguments* arguments, long long first_program, \

@@ -1,4 +1,4 @@
-// The second stage of a sum on the CPU: the partial sums of each channel, up the same tree.
+// The second stage of a sum on the CPU: adds the partial sums of each channel up the same tree.
 #pragma once
 
 #include "cpu/operands.h"
@@ -6,8 +6,8 @@
 
 namespace dorajit::kernels {
 
-// Puts number `index` of a channel's partial sums where it belongs. Adding to zero turns the sum of
-// no terms, and of negative zeros, into +0, as a loop from 0 does.
+// Writes partial sum number `index` of a channel to its place. Adding to zero turns the sum of no
+// terms, and of negative zeros, into +0, as a loop from 0 does.
 template <class Spans>
 inline void put_sum(const Spans& spans, const KernelArguments& arguments, const SumLayout& layout,
                     long long index, long long channel, typename Spans::T sum) {

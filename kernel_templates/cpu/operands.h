@@ -1,7 +1,8 @@
-// What every CPU template knows of its operands, and how it evaluates a span of one row: a plain
-// loop that the host compiler vectorises, conversions included.
+// The operands of every CPU template, and the evaluation of a span of one row: a plain loop that
+// the host compiler vectorises, conversions included.
 //
-// An output may be exactly an input (in place), never a shifted one, so iterations are independent.
+// An output may be exactly an input (in place) but never a shifted one, so iterations are
+// independent.
 #pragma once
 
 #include "arguments.h"
@@ -17,25 +18,27 @@
 
 namespace dorajit::kernels {
 
-// Which operands there are; the same for all element types.
+// Which operands are present; the same for all element types.
 template <class F>
 struct OperandOrder {
   static constexpr int kMatrixInputs = F::kMatrixInputs;
   static constexpr int kBroadcastInputs = F::kBroadcastInputs;
-  static constexpr int kStored = F::kOutputs - F::kSums;  // outputs of one element per element
+  // Outputs with one element per input element.
+  static constexpr int kStored = F::kOutputs - F::kSums;
   static constexpr int kFirstOutput = kMatrixInputs + kBroadcastInputs;
   static constexpr int kFirstSum = kFirstOutput + kStored;
   static constexpr int kOperands = kFirstSum + F::kSums;
 };
 
-// Where each operand's elements of a span lie. Broadcast inputs per row point to their one element.
+// The addresses of each operand's elements in a span. A per-row broadcast input points to its
+// single element.
 template <class F>
 struct SpanPointers {
   void* data[OperandOrder<F>::kOperands];
 };
 
-// The element types that one kernel was compiled for. Tiles of the same interface whose types are
-// looked up at run time stand in builtin_cpu.cc.
+// The element types that one kernel was compiled for. builtin_kernels.h has tiles with the same
+// interface whose types are looked up at run time.
 template <template <class> class Formula, Broadcast kBroadcast, ElementType... kTypes>
 struct TypedSpans {
   using T = ComputeType<kTypes...>;
@@ -87,7 +90,7 @@ struct TypedSpans {
     }
   }
 
-  // Evaluates `count` elements. The terms of a sum go to `terms`, which is null without one.
+  // Evaluates `count` elements. The terms of a sum go to `terms`, which is null if there is no sum.
   void run(const F& formula, const Pointers& pointers, long long count, T* terms) const {
     DORAJIT_INDEPENDENT_ITERATIONS
     for (long long i = 0; i < count; ++i) {

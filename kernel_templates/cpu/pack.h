@@ -1,7 +1,7 @@
-// A register of elements on the CPU, whose width is known when the template is compiled.
+// A register of elements on the CPU, with a width that is known when the template is compiled.
 //
 // Packs are passed by reference and every function is inlined, so that a caller compiled for
-// another target (builtin_weight_norm.h) decides which instructions they become.
+// another target (builtin_weight_norm.h) decides which instructions are used.
 #pragma once
 
 #if defined(__FMA__) || defined(__AVX512F__)
@@ -15,7 +15,7 @@
 
 namespace dorajit::kernels {
 
-// Of the widest registers of the target that this file is compiled for.
+// As wide as the widest registers of the target that this file is compiled for.
 #if defined(__AVX512F__)
 inline constexpr int kPackBytes = 64;
 #elif defined(__AVX__)
@@ -33,11 +33,11 @@ struct Pack {
 
   DORAJIT_FORMULA void load(const T* from) { __builtin_memcpy(&lanes, from, kBytes); }
   DORAJIT_FORMULA void store(T* to) const { __builtin_memcpy(to, &lanes, kBytes); }
-  DORAJIT_FORMULA void fill(T value) { lanes = value - Lanes{}; }  // -0 stays, unlike with +
+  DORAJIT_FORMULA void fill(T value) { lanes = value - Lanes{}; }  // keeps -0, unlike an addition
 };
 
-// sum = a * b + sum, rounded once. Compilers for targets with vectors of multiply-adds make one of
-// the loop; g++ 12 does not for 64 bytes, hence the overloads below.
+// sum = a * b + sum, rounded once. Compilers for targets with vector multiply-adds turn the loop
+// into one; g++ 12 does not for 64 bytes, hence the overloads below.
 template <class T, int kBytes>
 DORAJIT_FORMULA void multiply_add(const Pack<T, kBytes>& a, const Pack<T, kBytes>& b,
                                   Pack<T, kBytes>& sum) {

@@ -1,9 +1,9 @@
 // The product of a block of rows of B with a span of columns of A, on the CPU.
 //
-// Elements of the product are sums over k in ascending order, one multiply-add each, of blocks of
+// Elements of the product are sums over k in ascending order, one multiply-add each, over blocks of
 // kNormRankBlock, which are then added in order. A block of k is packed in the compute type: B in
-// rows, A in panels as wide as a tile, whose rows follow one another; a panel stays in the L1 cache
-// while the rows of B pass by.
+// rows; A in panels that are as wide as a tile and contiguous row by row. A panel stays in the L1
+// cache while all rows of B use it.
 #pragma once
 
 #include "cpu/pack.h"
@@ -11,7 +11,7 @@
 
 namespace dorajit::kernels {
 
-// Tiles of the product that fill the registers and leave some for A and B.
+// Tiles of the product that fill the registers except for some that A and B need.
 template <int kBytes>
 struct ProductTile {
   static constexpr int kRows = 4;
@@ -29,7 +29,7 @@ struct PackedProduct {
   using Tile = ProductTile<kBytes>;
 
   static constexpr int kSpan = kNormSpan;        // columns of A
-  static constexpr int kDepth = kNormRankBlock;  // of a block of k
+  static constexpr int kDepth = kNormRankBlock;  // maximum depth of a block of k
   static constexpr int kPacks = kSpan / P::kWidth;
   static constexpr int kPanels = (kPacks + Tile::kPacks - 1) / Tile::kPacks;
   static constexpr int kLastPanel = kPacks - (kPanels - 1) * Tile::kPacks;
@@ -39,10 +39,10 @@ struct PackedProduct {
   alignas(64) T packed_b[kBlockRows][kDepth];
   alignas(64) T product[kBlockRows][kSpan];
 
-  // Where panels begin does not depend on the depth in use.
+  // The offset of a panel is independent of the depth in use.
   static constexpr int panel_offset(int panel) { return panel * Tile::kPacks * P::kWidth * kDepth; }
 
-  // A tile of which kTilePacks packs lie in this panel. `begins` says that this is the first block.
+  // A tile with kTilePacks packs in this panel. `begins`: whether this is the first block.
   template <int kTilePacks>
   static DORAJIT_FORMULA void add_tile(const T* a, const T* b, long long depth, bool begins,
                                        T* to) {

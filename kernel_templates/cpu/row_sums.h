@@ -1,5 +1,5 @@
-// Kernels with a sum per channel where the channels lie along the rows, on the CPU: the counterpart
-// of cuda/row_sums.cuh. A program makes rows_per_program partial sums.
+// Kernels with a sum per channel, with channels along the rows, on the CPU: the counterpart of
+// cuda/row_sums.cuh. A program computes rows_per_program partial sums.
 #pragma once
 
 #include "cpu/finish_sums.h"
@@ -18,7 +18,7 @@ struct RowSumsPrograms {
   static void run_task(const Spans& spans, const KernelArguments& arguments, const F& formula,
                        const SumLayout& layout, long long task) {
     const long long channels = arguments.sizes[kChannels];
-    if (channels <= 0 || layout.spans <= 0) __builtin_unreachable();  // else there is no task
+    if (channels <= 0 || layout.spans <= 0) __builtin_unreachable();  // otherwise there is no task
     const long long channel = task % channels;
     const long long index = task / channels;
     const long long samples = arguments.sizes[kRows] / channels;
@@ -61,7 +61,7 @@ struct RowSumsPrograms {
 
 }  // namespace dorajit::kernels
 
-// What is generated per kernel. `config` stands in parentheses.
+// The code that is generated per kernel. `config` is in parentheses.
 #define DORAJIT_ROW_SUMS_KERNEL(formula, config, broadcast, ...)                              \
   static_assert(broadcast == dorajit::kernels::Broadcast::kPerRow);                           \
   extern "C" __attribute__((visibility("default"))) void dorajit_kernel(                      \

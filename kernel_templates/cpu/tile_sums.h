@@ -10,7 +10,7 @@ template <class T, int kLevels, int kTile>
 struct TileSum {
   alignas(64) T pending[kLevels][kTile];  // a level is written before it is read: see push()
 
-  // `index` counts from 0; `node` is used up.
+  // `index` counts from 0; `node` is overwritten.
   void push(long long index, T* node, long long count) {
     for (int level = 0; level < kLevels; ++level) {
       T* waiting = pending[level];
@@ -23,7 +23,7 @@ struct TileSum {
     }
   }
 
-  // The root above the `nodes` that were pushed.
+  // The root of the tree over the `nodes` pushed so far.
   void root(long long nodes, T* sum, long long count) const {
     for (long long i = 0; i < count; ++i) sum[i] = absent_term<T>();
     for (int level = 0; level < kLevels; ++level) {
@@ -34,7 +34,7 @@ struct TileSum {
   }
 };
 
-// The root above `count` terms, which are used up.
+// The root of the tree over `count` terms, which are overwritten.
 template <class T>
 inline T sum_of_terms(T* terms, long long count) {
   while (count > 1) {

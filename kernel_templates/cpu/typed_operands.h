@@ -1,5 +1,5 @@
-// The operands of a kernel that is compiled for their element types. Those of the same interface
-// whose types are looked up at run time stand in builtin_operands.h.
+// The operands of a kernel that is compiled for their element types. builtin_operands.h has the
+// counterpart whose types are looked up at run time.
 #pragma once
 
 #include "cpu/elements.h"
@@ -7,7 +7,7 @@
 
 namespace dorajit::kernels {
 
-// Stretches of kUsualCount elements are the rule.
+// Most stretches have kUsualCount elements.
 template <int kUsualCount, ElementType... kTypes>
 struct TypedOperands {
   using T = ComputeType<kTypes...>;
@@ -15,8 +15,8 @@ struct TypedOperands {
 
   static constexpr ElementType type(int operand) { return kType[operand]; }
 
-  // `count` elements of the compute type: those of the operand themselves, or copies in `buffer`.
-  // Null for absent operands.
+  // `count` elements in the compute type: the operand's own, or copies in `buffer`. Null for absent
+  // operands.
   template <int kOperand>
   DORAJIT_FORMULA const T* load(const void* from, long long count, T* buffer) const {
     if constexpr (kType[kOperand] == ElementType::kAbsent)
@@ -26,7 +26,7 @@ struct TypedOperands {
       const auto* elements = static_cast<const typename E::Storage*>(from);
       if constexpr (sizeof(*elements) == sizeof(T)) {
         return elements;
-      } else if (count == kUsualCount) {  // for compilers that know the count
+      } else if (count == kUsualCount) {  // lets the compiler know the count
         for (int i = 0; i < kUsualCount; ++i) buffer[i] = E::widen(elements[i]);
       } else {
         for (long long i = 0; i < count; ++i) buffer[i] = E::widen(elements[i]);
@@ -35,7 +35,7 @@ struct TypedOperands {
     }
   }
 
-  // Not called for absent operands.
+  // Must not be called for absent operands.
   template <int kOperand>
   DORAJIT_FORMULA void store(const T* from, long long count, void* to) const {
     if constexpr (kType[kOperand] != ElementType::kAbsent) {

@@ -1,5 +1,5 @@
 // The norms of the rows of W + s B A on the CPU: the counterpart of cuda/weight_norm.cuh. There is
-// no second stage, because a program sums whole rows.
+// no second stage, because a program sums complete rows.
 #pragma once
 
 #include "arguments.h"
@@ -22,8 +22,8 @@ enum NormOperand : int {
   kNormOperands,
 };
 
-// The operands whose element types one kernel was compiled for. Those whose types are looked up at
-// run time stand in builtin_weight_norm.h.
+// The operands whose element types one kernel was compiled for. builtin_weight_norm.h has the
+// counterpart whose types are looked up at run time.
 template <ElementType... kTypes>
 struct TypedNormOperands : TypedOperands<kNormSpan, kTypes...> {
   using Base = TypedOperands<kNormSpan, kTypes...>;
@@ -34,7 +34,7 @@ struct TypedNormOperands : TypedOperands<kNormSpan, kTypes...> {
                     kType[kNormMagnitude] != ElementType::kAbsent,
                 "a gain needs a magnitude");
 
-  // Rounds as a store of the magnitude would.
+  // Rounds as storing the magnitude would.
   DORAJIT_FORMULA T round_to_magnitude(T value) const {
     if constexpr (kType[kNormMagnitude] == ElementType::kAbsent) {
       return value;
@@ -55,7 +55,7 @@ struct WeightNormPrograms {
   static constexpr int kChainBytes = kNormChains * static_cast<int>(sizeof(T));
   static constexpr int kChainPackBytes = kBytes < kChainBytes ? kBytes : kChainBytes;
   static constexpr int kChainPacks = kChainBytes / kChainPackBytes;
-  // Rows that are summed side by side, to hide the latency of a chain.
+  // Rows that are summed side by side, to hide the latency of dependent additions.
   static constexpr int kRowsAtOnce = 4;
   static constexpr int kCacheLine = 64;
 
@@ -69,7 +69,7 @@ struct WeightNormPrograms {
            (row * argument.row_stride + col) * size_in_bytes(operands.type(operand));
   }
 
-  // Short stretches of many rows are more than the hardware prefetches by itself.
+  // The hardware prefetcher alone does not keep up with short stretches of many rows.
   DORAJIT_FORMULA void prefetch_weight(long long row, long long col, long long count) const {
     const char* from = address(kNormWeight, row, col);
     const long long bytes = count * size_in_bytes(operands.type(kNormWeight));
@@ -84,7 +84,7 @@ struct WeightNormPrograms {
           address(kNormLoraB, first_row + row, first_k), depth, to);
       if (from != to) __builtin_memcpy(to, from, static_cast<unsigned long>(depth) * sizeof(T));
     }
-    // The rest of the last tile is computed, too, and never read.
+    // The remaining rows of the last tile are computed, too, and never read.
     for (int row = rows; row % Product::Tile::kRows != 0; ++row) {
       for (long long k = 0; k < depth; ++k) product.packed_b[row][k] = T(0);
     }
@@ -105,14 +105,14 @@ struct WeightNormPrograms {
     }
   }
 
-  // The product of a span; the weight of the span is on its way to the cache afterwards.
+  // Computes the product of a span, and prefetches the weight of that span.
   DORAJIT_FORMULA void multiply(Product& product, long long first_row, int rows, long long col,
                                 long long count) const {
     const long long rank = arguments.sizes[kNormRank];
     for (long long first_k = 0; first_k < rank; first_k += Product::kDepth) {
       const bool is_last = rank - first_k <= Product::kDepth;
       const long long depth = is_last ? rank - first_k : Product::kDepth;
-      // A single block of B serves all spans.
+      // If B has only one block, it serves all spans.
       if (col == 0 || rank > Product::kDepth) pack_b(product, first_row, rows, first_k, depth);
       pack_a(product, first_k, depth, col, count);
       product.add_block(rows, depth, first_k == 0, [&](int tile) __attribute__((always_inline)) {
@@ -121,7 +121,7 @@ struct WeightNormPrograms {
     }
   }
 
-  // The sums of a span of kRowsAtOnce rows. Rows from `rows` on repeat the last one.
+  // The sums of a span of kRowsAtOnce rows. Rows from `rows` on repeat the last row.
   DORAJIT_FORMULA void sum_rows(const T* product, int product_stride, long long first_row, int rows,
                                 long long col, long long count, T* nodes) const {
     using P = Pack<T, kChainPackBytes>;
@@ -233,7 +233,7 @@ struct WeightNormPrograms {
 
 }  // namespace dorajit::kernels
 
-// What is generated per kernel. `config` stands in parentheses.
+// The code that is generated per kernel. `config` is in parentheses.
 #define DORAJIT_WEIGHT_NORM_KERNEL(config, ...)                                            \
   extern "C" __attribute__((visibility("default"))) void dorajit_kernel(                   \
       const dorajit::kernels::KernelArguments* arguments, long long first_program,         \

@@ -1,4 +1,4 @@
-// The row norms of a weight with its low-rank update, and the gains that are made of them.
+// Row norms of a weight with its low-rank update, and the gains derived from them.
 #include "kernel_templates/templates/weight_norm.h"
 
 #include <cmath>
@@ -39,9 +39,9 @@ constexpr OperandShape kOut = {.text = "out_features", .inner = kNormRows};
 
 constexpr Operand kOperands[] = {
     {"weight", kInput, kOutIn},
-    // Factors are trained, and so of the magnitude's type.
+    // Factors are trained, so they usually have the magnitude's type.
     {.name = "lora_A", .role = kInput, .shape = kRankIn, .usual_type = UsualType::kOfGain},
-    // Its rows are short: kernels find out at run time how it is aligned.
+    // Its rows are short: kernels determine their alignment at run time.
     {.name = "lora_B",
      .role = kInput,
      .shape = kOutRank,
@@ -55,16 +55,16 @@ constexpr Operand kOperands[] = {
     {"norm", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
     {"norm_square", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
     {"gain", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
-    // What the magnitude is divided by, and so its gradient.
+    // The divisor of the magnitude, and therefore of its gradient.
     {"divisor", kOutput, kOut, Presence::kOptional, UsualType::kOfSums},
 };
 constexpr std::string_view kScalars[] = {"scale"};
 
-// Norms alone, squares that ranks add up, and what a layer's pass needs.
+// Usual calls: norms alone, squares that ranks add up, and the outputs that a layer's pass needs.
 constexpr unsigned kUsualForms[] = {1U << kNormNorm, 1U << kNormSquare,
                                     1U << kNormMagnitude | 1U << kNormGain | 1U << kNormDivisor};
 
-// Elements in double, row by row.
+// The elements in double precision, row by row.
 std::vector<double> widened(const KernelArguments& arguments, const Variant& variant, int operand,
                             long long rows, long long columns) {
   std::vector<double> elements;
@@ -79,7 +79,7 @@ std::vector<double> widened(const KernelArguments& arguments, const Variant& var
   return elements;
 }
 
-// In double, in plain loops: what kernels are held against within the tolerance.
+// In double precision, in plain loops: the reference for kernels, within the tolerance.
 void evaluate(const KernelArguments& arguments, const Variant& variant) {
   const long long rows = arguments.sizes[kNormRows];
   const long long columns = arguments.sizes[kNormColumns];

@@ -13,7 +13,7 @@ namespace {
 
 using enum CachePolicy;
 
-// Threads side by side along the columns, the rest along the rows.
+// `column_lanes` threads lie side by side along the columns, the remaining ones along the rows.
 StreamingConfig sums_config(int warps, int column_lanes, int rows, int unroll, CachePolicy policy,
                             int width) {
   return cuda_config(warps, column_lanes, rows, unroll, policy, width);
@@ -100,9 +100,9 @@ LaunchShape shape_launch(const Variant& variant, const Config& config,
           .work = elements_of_matrix(arguments)};
 }
 
-// Shapes that give every config seven partial sums, the last of them cut short. With three bits set
-// in their number, as in that of the last one's leaves, no wrong order of the tree gives the right
-// sum. Few columns leave it to a second shape to fill whole blocks.
+// Shapes that give every config seven partial sums, the last of them shorter. Their number, and the
+// number of leaves in the last one, have three bits set, so that no wrong order of the tree gives
+// the right sum. If there are few columns, a second shape fills complete blocks.
 std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& problem) {
   constexpr std::int64_t kTallest = kTallestSumProgram;
   const std::int64_t few = std::min<std::int64_t>(problem[kCols], 19);

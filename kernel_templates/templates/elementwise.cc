@@ -13,8 +13,8 @@ using enum CachePolicy;
 
 constexpr int kMaxVectorsInFlight = 8;
 
-// In the terms that matter for bandwidth: how many vectors a thread moves per row, and how many
-// rows it has in flight.
+// Built from the values that matter for bandwidth: vectors that a thread moves per row, and rows
+// that it has in flight.
 StreamingConfig streaming_config(int warps, int vectors, int rows, int unroll, CachePolicy policy,
                                  int width) {
   return cuda_config(warps, warps * kThreadsPerWarp * vectors, rows, unroll, policy, width);
@@ -22,8 +22,8 @@ StreamingConfig streaming_config(int warps, int vectors, int rows, int unroll, C
 
 int half_width(int width) { return width > 1 ? width / 2 : 1; }
 
-// What was fastest, or close to it, for some size on an H200 when every config of the grid was
-// measured (docs/performance.md), and what differs most from that for other GPUs.
+// The configs that were fastest, or close to it, for some size on an H200 when every config of the
+// grid was measured (docs/performance.md), and those that differ most from them, for other GPUs.
 void add_slim(std::vector<Config>& space, int width) {
   const int half = half_width(width);
   for (const StreamingConfig& config : {
@@ -86,7 +86,7 @@ std::vector<Config> list_configs(const Variant& variant, const SpaceTraits& trai
   return config_space(kSpace, variant, traits, vector_width, kind);
 }
 
-// Of a CUDA config that meets the assertions.
+// For a CUDA config that meets the assertions.
 int vectors_in_flight(const StreamingConfig& config) {
   const int of_a_row =
       config.block_size / (config.num_warps * kThreadsPerWarp * config.vector_width);

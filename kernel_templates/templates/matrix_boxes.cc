@@ -12,7 +12,7 @@ TensorBox box_of(const KernelArguments& arguments, const Variant& variant, std::
   constexpr long long kAlignment = 16;
   const OperandArgument& argument = arguments.operands[operand];
   const long long size = size_in_bytes(variant.types[operand]);
-  // The stride of a single row may be anything, but a map has one.
+  // A single row may have any stride, but a tensor map needs a valid one.
   const long long stride =
       rows > 1 ? argument.row_stride * size : divide_up(columns * size, kAlignment) * kAlignment;
   if (rows == 0 || columns == 0 || stride % kAlignment != 0 ||

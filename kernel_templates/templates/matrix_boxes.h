@@ -1,4 +1,4 @@
-// Boxes of an operand that is a matrix.
+// Boxes of a matrix operand.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace dorajit::kernels {
 
-// Boxes of `box_rows` rows and 128 bytes. Null for a matrix without elements, and for one that is
-// not aligned to 16 bytes, whose kernel does not read the map.
+// Boxes of `box_rows` rows and 128 bytes. Null for a matrix without elements, and for a matrix that
+// is not aligned to 16 bytes, whose kernel does not read the map.
 TensorBox box_of(const KernelArguments& arguments, const Variant& variant, std::size_t operand,
                  long long rows, long long columns, int box_rows);
 

@@ -13,7 +13,7 @@ namespace {
 
 using enum CachePolicy;
 
-// Lanes per row, and passes over the columns in flight.
+// `lanes`: lanes per row. `unroll`: passes over the columns in flight.
 StreamingConfig sums_config(int warps, int lanes, int unroll, CachePolicy policy, int width) {
   return cuda_config(warps, lanes, warps * kThreadsPerWarp / lanes, unroll, policy, width);
 }
@@ -74,15 +74,15 @@ LaunchShape shape_launch(const Variant& variant, const Config& config,
           .work = elements_of_matrix(arguments)};
 }
 
-// With a shape that gives every config seven partial sums, the last of them cut short: see the
-// column sums.
+// Includes a shape that gives every config seven partial sums, the last of them shorter: see
+// column_sums.cc.
 std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& problem) {
   std::vector<Sizes> sizes = verified_matrices(variant, problem);
   const std::int64_t cols = std::min<std::int64_t>(problem[kCols], 6 * kPartialColumns + 37);
   const std::int64_t samples_per_partial =
       sum_layout(Broadcast::kPerRow, 1, cols, 1, 1).rows_per_partial;
-  // Odd, so that the scratch operands take all the channels and no fewer samples. One channel
-  // alone may have the right sum by chance.
+  // Odd, so that the scratch operands use all channels and all samples. A single channel could have
+  // the right sum by chance.
   const std::int64_t samples = 6 * samples_per_partial + (samples_per_partial > 11 ? 11 : 1);
   const std::int64_t channels = samples * cols * 16 <= kReferenceElements ? 16 : 4;
   sizes.push_back({channels * samples, cols, channels});

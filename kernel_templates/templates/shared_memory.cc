@@ -5,8 +5,8 @@
 namespace dorajit::kernels {
 namespace {
 
-// All that a program may ask for.
-long long most_shared_bytes(int architecture) {
+// The maximum for a program.
+long long max_shared_bytes(int architecture) {
   constexpr long long kKibi = 1024;
   switch (architecture) {
     case 80:
@@ -25,10 +25,10 @@ long long most_shared_bytes(int architecture) {
 }  // namespace
 
 std::string why_beyond_shared_memory(long long wanted, const SpaceTraits& traits) {
-  const long long most = most_shared_bytes(traits.architecture);
-  if (wanted <= most) return {};
+  const long long max_bytes = max_shared_bytes(traits.architecture);
+  if (wanted <= max_bytes) return {};
   return std::format("its tiles take {} bytes of shared memory, of which there are {}", wanted,
-                     most);
+                     max_bytes);
 }
 
 }  // namespace dorajit::kernels

@@ -1,4 +1,4 @@
-// The dynamic shared memory that programs of a GPU may ask for.
+// The limit on the dynamic shared memory of programs on a GPU.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace dorajit::kernels {
 
-// Why no program of the device may ask for so many bytes; empty if it may.
+// Why a program cannot have that many bytes on the device; empty if it can.
 std::string why_beyond_shared_memory(long long wanted, const SpaceTraits& traits);
 
 }  // namespace dorajit::kernels

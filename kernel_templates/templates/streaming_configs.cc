@@ -7,7 +7,7 @@
 namespace dorajit::kernels {
 namespace {
 
-// The code of a thread, and the time to compile it, grow with these. No space has more than 8.
+// The code of a thread, and its compile time, grow with these values. No space has more than 8.
 constexpr int kMaxUnroll = 8;
 constexpr int kWidestCpuBlock = 1 << 16;
 
@@ -20,7 +20,7 @@ StreamingConfig cpu_config(int block_size, int workers, int rows, CachePolicy po
           .cache_policy = policy};
 }
 
-// One, all, and something between; of the comprehensive space 2, 8, 32 and so on.
+// One, all, and one value in between; in the comprehensive space also 2, 8, 32 and so on.
 std::vector<int> worker_choices(int processors, SpaceKind kind) {
   std::vector<int> choices = {1};
   if (kind == SpaceKind::kComprehensive) {
@@ -121,11 +121,11 @@ double elements_of_matrix(const KernelArguments& arguments) {
 
 double streaming_misfit(const Variant&, const SpaceTraits& traits, const Sizes& sizes,
                         const Config& config) {
-  constexpr double kDoublingPastTheColumns = 8;
+  constexpr double kPenaltyPerDoubling = 8;
   if (traits.kind == DeviceKind::kCpu) return 0;
   const double blocks =
       static_cast<double>(config[kColumnsOfProgram]) / static_cast<double>(sizes[kCols]);
-  return blocks > 1 ? kDoublingPastTheColumns * std::log2(blocks) : 0;
+  return blocks > 1 ? kPenaltyPerDoubling * std::log2(blocks) : 0;
 }
 
 std::string why_beyond_limits(const Variant& variant, DeviceKind kind,

@@ -1,4 +1,4 @@
-// What the configs of templates that stream matrices through have in common.
+// The common parts of the configs of templates that stream through matrices.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,14 @@
 
 namespace dorajit::kernels {
 
-// Rows of one program at most. Verification has shapes for them (verified_matrices.h).
+// Maximum rows of a program. Verification has shapes for it (verified_matrices.h).
 inline constexpr int kTallestElementwiseProgram = 16;
 inline constexpr int kTallestSumProgram = 2048;
 
 inline constexpr char kUnroll = 'u';
 inline constexpr char kCaching = 'c';
 
-// As the tunables b, w, r, v, u and c.
+// The config as the tunables b, w, r, v, u and c.
 constexpr Config as_config(const StreamingConfig& config) {
   return {{kColumnsOfProgram, config.block_size},
           {kWarps, config.num_warps},
@@ -29,29 +29,29 @@ constexpr Config as_config(const StreamingConfig& config) {
           {kCaching, static_cast<int>(config.cache_policy)}};
 }
 
-// The inverse; nothing for a config with other tunables.
+// The inverse of as_config(); nothing for a config with other tunables.
 std::optional<StreamingConfig> as_streaming(const Config& config);
 
-// As an expression of the generated source.
+// The config as an expression of the generated source.
 std::string streaming_expression(const Config& config);
 
 // A CUDA config with `lanes` vectors side by side along the columns.
 StreamingConfig cuda_config(int warps, int lanes, int rows, int unroll, CachePolicy policy,
                             int width);
 
-// Adds the config unless the space has it.
+// Adds the config unless the space contains it.
 void add_once(std::vector<Config>& space, const StreamingConfig& config);
 
-// What is to be tried on a CPU, beside numbers of workers.
+// The configs to try on a CPU, except for numbers of workers.
 struct CpuChoices {
   std::vector<int> blocks;
   std::vector<int> rows;
   std::vector<CachePolicy> policies;
 };
 
-// How one template fills its space.
+// How a template fills its space.
 struct StreamingSpace {
-  StreamingConfig builtin;  // the CPU's default but for its workers
+  StreamingConfig builtin;  // the CPU's default without its workers
   StreamingConfig (*default_cuda_config)(int width);
   void (*add_cuda_configs)(std::vector<Config>& space, int width, SpaceKind kind);
   CpuChoices (*cpu_choices)(SpaceKind kind);
@@ -62,20 +62,20 @@ Config default_config(const StreamingSpace& space, const Variant& variant,
 std::vector<Config> config_space(const StreamingSpace& space, const Variant& variant,
                                  const SpaceTraits& traits, int vector_width, SpaceKind kind);
 
-// A program for each block of columns of each group of rows.
+// One program for each block of columns in each group of rows.
 StageShape matrix_stage(const Config& config, const KernelArguments& arguments);
 double elements_of_matrix(const KernelArguments& arguments);
 
-// A GPU's block that is wider than the matrix leaves threads idle: up to two thirds more time where
-// the winner's own matrix was wide enough for it.
+// On a GPU, a block that is wider than the matrix leaves threads idle: up to two thirds more time
+// if the winner's own matrix was wide enough for the block.
 double streaming_misfit(const Variant& variant, const SpaceTraits& traits, const Sizes& sizes,
                         const Config& config);
 
-// What a template says of a config that is not its own, or fails its assertions.
+// The reason for a config of another template, or for one that fails the template's assertions.
 inline constexpr const char* kNotAllowed = "its template does not allow it";
 
-// Why a config that meets the template's assertions is refused all the same: what it leaves open
-// has bounds. Empty if it is not.
+// Why a config that meets the template's assertions is refused: bounds on what the assertions leave
+// open. Empty if it is within the bounds.
 std::string why_beyond_limits(const Variant& variant, DeviceKind kind,
                               const StreamingConfig& config, int tallest_program);
 

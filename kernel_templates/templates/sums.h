@@ -1,4 +1,4 @@
-// What the templates that sum have in common: partial sums in the workspace, and a second stage.
+// The common parts of templates with sums: partial sums in the workspace, and a second stage.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace dorajit::kernels {
 
 SumLayout layout_of(const Variant& variant, const Config& config, const KernelArguments& arguments);
 
-// The second stage; without programs where each sum is whole after the first.
+// The second stage; it has no programs if each sum is complete after the first.
 StageShape finish_stage(const Variant& variant, const Config& config,
                         const KernelArguments& arguments);
 

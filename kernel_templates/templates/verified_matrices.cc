@@ -8,11 +8,11 @@
 namespace dorajit::kernels {
 namespace {
 
-// Enough rows for two programs of the tallest elementwise config and a rest, few enough for the
-// host reference.
+// Enough rows for two programs of the tallest elementwise config and a remainder, but few enough
+// for the host reference.
 constexpr std::int64_t kVerifiedRows = 2 * kTallestElementwiseProgram + 12;
 
-// Longer rows are cut to that, and end where they did in a vector or block of any config.
+// Longer rows are cut to this, with the same end within a vector or block of any config.
 constexpr std::int64_t kMaxCols = kReferenceElements;
 constexpr std::int64_t kWidestBlock = 1 << 16;
 
@@ -23,8 +23,8 @@ std::vector<Sizes> verified_matrices(const Variant& variant, const Sizes& proble
   const std::int64_t cols = num_cols <= kMaxCols ? num_cols : kMaxCols + num_cols % kWidestBlock;
   const std::int64_t rows = std::clamp<std::int64_t>(kReferenceElements / cols, 1, kVerifiedRows);
   const std::int64_t ragged_cols = cols > 3 ? cols - 3 : cols;
-  const Sizes whole = with_derived(variant, Sizes{rows, cols});
-  return {whole, whole,
+  const Sizes complete = with_derived(variant, Sizes{rows, cols});
+  return {complete, complete,
           with_derived(variant, Sizes{std::max<std::int64_t>(1, rows / 2), ragged_cols})};
 }
 

@@ -1,4 +1,4 @@
-// Sizes of matrices on which a config of any template that streams them is verified.
+// The matrix sizes on which a config of a streaming template is verified.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace dorajit::kernels {
 
-// As many elements of a matrix as the host's reference computes in a moment.
+// The number of elements of a matrix that the host reference computes quickly.
 inline constexpr std::int64_t kReferenceElements = 1 << 20;
 
-// Several rows, twice, so that two seeds are tried, and ragged ones, whose last vector and last
-// block are cut short.
+// Several rows, twice, so that two seeds are tried; and ragged rows, whose last vector and last
+// block are incomplete.
 std::vector<Sizes> verified_matrices(const Variant& variant, const Sizes& problem);
 
 }  // namespace dorajit::kernels

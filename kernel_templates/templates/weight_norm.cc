@@ -16,13 +16,13 @@ using enum NormInstruction;
 
 enum Operand : std::size_t { kWeight, kLoraA, kLoraB };
 
-constexpr int kFirstTensorCores = 80;  // that multiply bf16
+constexpr int kFirstTensorCores = 80;  // the first architecture whose tensor cores multiply bf16
 constexpr int kWgmmaArchitecture = 90;
 constexpr int kWidestVector = 8;
 constexpr int kBuiltinRows = 64;
 constexpr const char* kNotAllowed = "its template does not allow it";
 
-// How a device multiplies factors of these types. The bits of the products follow from it.
+// How a device multiplies factors of these types. The bits of the products depend on it.
 enum class Multiplier { kScalar, kTensorCores, kSplit };
 
 Multiplier multiplier(const Variant& variant, const SpaceTraits& traits) {
@@ -50,7 +50,7 @@ Multiplier multiplier(NormInstruction instruction) {
   return Multiplier::kScalar;
 }
 
-// Whether the copy engine can bring W and A: both are then aligned to 16 bytes.
+// Whether the tensor memory accelerator can load W and A: both are then aligned to 16 bytes.
 bool can_use_wgmma(const Variant& variant, const SpaceTraits& traits) {
   return traits.architecture == kWgmmaArchitecture &&
          multiplier(variant, traits) == Multiplier::kTensorCores &&
@@ -76,8 +76,8 @@ WeightNormConfig wgmma_stream(int stages, int units, int parts) {
   return config;
 }
 
-// Copies of narrow elements leave no registers for longer steps.
-int most_rank_step(int vector_width) { return vector_width == kWidestVector ? 64 : 32; }
+// Copies of narrow elements leave too few registers for longer steps.
+int max_rank_step(int vector_width) { return vector_width == kWidestVector ? 64 : 32; }
 
 WeightNormConfig mma(int rows, int rank_step, int stages, int parts, int vector_width) {
   return {.instruction = kMma,
@@ -103,10 +103,10 @@ WeightNormConfig split(int parts, int vector_width) {
           .vector_width = vector_width};
 }
 
-// Of A and W: four neighbours of a row at a time, or one.
+// For A and W: four neighbouring elements of a row at a time, or one.
 int split_vector(int vector_width) { return vector_width >= 4 ? 4 : 1; }
 
-// The default serves every rank.
+// The default config supports every rank.
 Config choose_default(const Variant& variant, const SpaceTraits& traits, int vector_width) {
   if (traits.kind == DeviceKind::kCpu) return cpu_config(kBuiltinRows, traits.processors);
   switch (multiplier(variant, traits)) {
@@ -173,12 +173,12 @@ void add_wgmma(std::vector<Config>& space, SpaceKind kind) {
 void add_mma(std::vector<Config>& space, int vector_width, SpaceKind kind) {
   const bool is_slim = kind == SpaceKind::kSlim;
   for (const int parts : {1, 2, 4, 8}) {
-    add_once(space, as_config(mma(64, most_rank_step(vector_width), 3, parts, vector_width)));
+    add_once(space, as_config(mma(64, max_rank_step(vector_width), 3, parts, vector_width)));
     add_once(space, as_config(mma(64, 16, 4, parts, vector_width)));
     if (is_slim) continue;
     for (const int rows : {64, 128}) {
       for (const int rank_step : {16, 32, 64}) {
-        if (rank_step > most_rank_step(vector_width)) continue;
+        if (rank_step > max_rank_step(vector_width)) continue;
         for (const int stages : {2, 3, 4}) {
           add_once(space, as_config(mma(rows, rank_step, stages, parts, vector_width)));
         }
@@ -224,7 +224,7 @@ bool has_known_sizes(const WeightNormConfig& config) {
     case kMma:
       return config.columns == 64 && is_among(config.rows, {64, 128}) &&
              is_among(config.rank_step, {16, 32, 64}) &&
-             config.rank_step <= most_rank_step(config.vector_width) && config.stages >= 2 &&
+             config.rank_step <= max_rank_step(config.vector_width) && config.stages >= 2 &&
              config.stages <= 8 && config.weight_units == 0;
     case kWgmma:
       return config.columns == 128 && is_among(config.rows, {64, 128}) &&
@@ -274,8 +274,8 @@ std::int64_t part_bytes(const Variant& variant, const Sizes& sizes) {
   return parts > 1 ? parts * sizes[kNormRows] * size_in_bytes(compute_type(variant)) : 0;
 }
 
-// Rows that no program of any config divides, several spans of columns and an end within one, all
-// of the rank; few enough for the host.
+// Rows that no program of any config divides evenly, several spans of columns and an end within a
+// span, and the full rank; few enough for the host.
 std::vector<Sizes> list_verification_sizes(const Variant&, const Sizes& problem) {
   constexpr std::int64_t kMaxColumns = 2048;
   constexpr std::int64_t kMaxProducts = 1 << 26;

@@ -77,7 +77,7 @@ long long norm_shared_bytes(const WeightNormConfig& config, long long rank) {
     case kScalar:
       break;
   }
-  return 0;  // it has static memory alone
+  return 0;  // it has only static memory
 }
 
 std::string norm_config_expression(const Config& config) {
@@ -96,7 +96,8 @@ LaunchShape shape_norm_launch(const Variant&, const Config& config,
   const long long rows = arguments.sizes[kNormRows];
   const long long columns = arguments.sizes[kNormColumns];
   const long long rank = arguments.scalars[0] == 0 ? 0 : arguments.sizes[kNormRank];
-  constexpr double kProductsOfAnElement = 8;  // that take as long as its share of W
+  // Products that take as long as loading their element of W.
+  constexpr double kProductsOfAnElement = 8;
   const double work = static_cast<double>(rows) * static_cast<double>(columns) *
                       (1 + static_cast<double>(rank) / kProductsOfAnElement);
   const long long blocks = divide_up(rows, config[kRowsOfProgram]);
@@ -108,7 +109,7 @@ LaunchShape shape_norm_launch(const Variant&, const Config& config,
     shape.run.grid_x = blocks * parts.count;
     shape.run.one_per_processor = true;
   } else {
-    // Programs that split come in pairs.
+    // With kSplit, programs form pairs.
     shape.run.grid_x = instruction == kSplit ? divide_up(blocks, 2) * 2 : blocks;
     shape.run.grid_y = parts.count;
   }
@@ -121,7 +122,7 @@ LaunchShape shape_norm_launch(const Variant&, const Config& config,
 TensorBoxes list_norm_boxes(const Variant& variant, const Config& config,
                             const KernelArguments& arguments) {
   const WeightNormConfig own = norm_config_from(config);
-  TensorBoxes boxes{.count = 3};  // of which kernels by other instructions read none
+  TensorBoxes boxes{.count = 3};  // kernels with other instructions read none of them
   if (own.instruction != kWgmma && !wgmma_streams(own)) return boxes;
   const auto [rows, columns, rank] = arguments.sizes;
   boxes.boxes = {box_of(arguments, variant, kWeight, rows, columns, own.rows),

@@ -1,4 +1,4 @@
-// What follows from a config of weight_norm: its kernel, its launches and the boxes of its maps.
+// Values derived from a config of weight_norm: its kernel, its launches and its tensor map boxes.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace dorajit::kernels {
 
-// The reverse of as_config().
+// The inverse of as_config().
 WeightNormConfig norm_config_from(const Config& config);
 
-// The dynamic shared memory of a program.
+// The dynamic shared memory of a program, in bytes.
 long long norm_shared_bytes(const WeightNormConfig& config, long long rank);
 
-// Parts of the template; template.h says what they return.
+// Functions of the template; template.h documents what they return.
 std::string norm_config_expression(const Config& config);
 LaunchShape shape_norm_launch(const Variant& variant, const Config& config,
                               const KernelArguments& arguments);

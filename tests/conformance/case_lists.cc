@@ -19,15 +19,15 @@ struct Shape {
 
 using Shapes = std::vector<Shape>;
 
-// Elementwise, per column. The first two are also the short list, here and below: one that is
-// aligned and has whole blocks, and one that is neither.
+// Elementwise, per column. Here and below, the first two are also the short list: an aligned shape
+// with complete blocks, and one that is neither.
 Shapes column_shapes() {
   return {
       {.rows = 3, .cols = 2061, .row_padding = 3},
       {.rows = 19, .cols = 24, .row_padding = 8, .misalignment = 2},
       {.rows = 1, .cols = 1},
-      {.rows = 3, .cols = 7},     // no vector fits a row
-      {.rows = 5, .cols = 1024},  // whole vectors, whole blocks of some configs
+      {.rows = 3, .cols = 7},     // no vector fits into a row
+      {.rows = 5, .cols = 1024},  // complete vectors, complete blocks of some configs
       {.rows = 4, .cols = 4096},
       {.rows = 3, .cols = 4099, .row_padding = 5},  // ragged tail, rows aligned by their stride
       {.rows = 2, .cols = 513, .row_padding = 7, .misalignment = 1},  // misaligned start
@@ -51,20 +51,21 @@ Shapes row_shapes() {
   };
 }
 
-// Numbers of leaves have three bits set where they can: the roots of three whole subtrees then meet
-// at the end, and no wrong order of them gives the right sum.
+// Numbers of leaves have three bits set where possible: the roots of three complete subtrees then
+// meet at the end, and no wrong order of them gives the right sum.
 Shapes column_sum_shapes() {
   return {
-      {.rows = 53, .cols = 261, .row_padding = 3},           // 7 runs, the last cut short
-      {.rows = 256 * 6 + 85, .cols = 5, .misalignment = 1},  // 7 partial sums, likewise
+      {.rows = 53, .cols = 261, .row_padding = 3},           // 7 runs, the last one shorter
+      {.rows = 256 * 6 + 85, .cols = 5, .misalignment = 1},  // 7 partial sums, the last one shorter
       {.rows = 1, .cols = 1},
-      {.rows = 5, .cols = 24},    // fewer than a run
-      {.rows = 256, .cols = 40},  // exactly one of the least partial sums
+      {.rows = 5, .cols = 24},    // less than a run
+      {.rows = 256, .cols = 40},  // exactly one partial sum of the minimum size
       {.rows = 257, .cols = 33, .row_padding = 7},
-      {.rows = 256 * 2 + 85, .cols = 264},  // whole blocks in several partial sums
-      {.rows = 2048 * 6 + 85, .cols = 3},   // of the tallest, and of the others more than lanes
-      {.rows = 300, .cols = 130, .misalignment = 1},  // more channels than a program finishes
-      {.rows = 9, .cols = 4200},                      // several blocks, whole and cut short
+      {.rows = 256 * 2 + 85, .cols = 264},  // complete blocks in several partial sums
+      {.rows = 2048 * 6 + 85,
+       .cols = 3},  // of the tallest programs; of the others more than there are lanes
+      {.rows = 300, .cols = 130, .misalignment = 1},  // more channels than one program finishes
+      {.rows = 9, .cols = 4200},                      // several blocks, the last one incomplete
       {.rows = 70, .cols = 1027, .row_padding = 5},
   };
 }
@@ -74,15 +75,15 @@ Shapes row_sum_shapes() {
       {.rows = 14, .cols = 1029, .channels = 2, .row_padding = 3},  // 7 partial sums
       {.rows = 42, .cols = 49, .channels = 6, .row_padding = 7, .misalignment = 1},
       {.rows = 1, .cols = 1},
-      {.rows = 256 * 6 + 11, .cols = 1},  // partial sums of samples, the last cut short
-      {.rows = 2, .cols = 6 * kPartialColumns + 37, .channels = 2},  // of columns
+      {.rows = 256 * 6 + 11, .cols = 1},  // partial sums along samples, the last one shorter
+      {.rows = 2, .cols = 6 * kPartialColumns + 37, .channels = 2},  // partial sums along columns
       {.rows = 6, .cols = kPartialColumns + 1, .channels = 2, .row_padding = 3, .misalignment = 1},
       {.rows = 3, .cols = 2 * kPartialColumns},
       {.rows = 900, .cols = 1, .channels = 3},
       {.rows = 301, .cols = 3},
       {.rows = 204, .cols = 49, .channels = 4},
-      {.rows = 256 * 42 + 11, .cols = 1},          // more partial sums than second-stage lanes
-      {.rows = 210, .cols = 257, .channels = 70},  // more channels than a program finishes
+      {.rows = 256 * 42 + 11, .cols = 1},  // more partial sums than lanes of the second stage
+      {.rows = 210, .cols = 257, .channels = 70},  // more channels than one program finishes
       {.rows = 14, .cols = 1024, .channels = 2},
       {.rows = 70, .cols = 33, .channels = 35},
   };
@@ -100,7 +101,7 @@ constexpr std::size_t kFewShapes = 2;
 }  // namespace
 
 std::vector<CaseSpec> case_list(const kernels::Variant& variant, CaseList list) {
-  // One infinity makes a sum infinite whatever its order, so only some sums meet them.
+  // One infinity makes a sum infinite in any order, so only some sums contain one.
   const bool has_sum = variant.has_sum();
   const Values some{.mild = 0.1, .wild = has_sum ? 0 : 0.02};
   const Values many{.mild = 0.2, .wild = has_sum ? 0.01 : 0.1};

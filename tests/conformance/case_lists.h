@@ -1,4 +1,4 @@
-// The shapes, layouts and values that every variant is tried with.
+// The shapes, layouts and values with which every variant is tested.
 #pragma once
 
 #include <vector>

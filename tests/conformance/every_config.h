@@ -1,4 +1,4 @@
-// A case of an operation with a tolerance, run by every config that serves it.
+// Runs a case of an operation with a tolerance with every config that is valid for it.
 #pragma once
 
 #include <format>
@@ -17,14 +17,14 @@ namespace dorajit::tests {
 
 struct CaseOutcome {
   std::vector<std::string> failures;
-  std::vector<double> values;  // which every config gave
+  std::vector<double> values;  // equal for every config
   int configs = 0;
-  std::set<int> instructions;  // of the configs, where their template has any (mark i)
+  std::set<int> instructions;  // of the configs, if their template has several (mark i)
 };
 
-// Runs `call` with every config of the space that is valid for its sizes and alignment; two may not
-// differ in a bit. `name` stands before what a failure says. A Call has variant(), sizes(),
-// vector_width(kind), upload(device), and run(device, kernel, values), which says what is wrong.
+// Runs `call` with every config of the space that is valid for its sizes and alignment; all must
+// give the same bits. Failure messages start with `name`. A Call has variant(), sizes(),
+// vector_width(kind), upload(device), and run(device, kernel, values), which returns what is wrong.
 template <class Call>
 CaseOutcome run_every_config(device::Device& device, launch::KernelCache& kernels, Call call,
                              const std::string& name, kernels::SpaceKind space) {
@@ -55,7 +55,7 @@ CaseOutcome run_every_config(device::Device& device, launch::KernelCache& kernel
     if (!wrong || !wrong->empty()) {
       outcome.failures.push_back(which + (wrong ? *wrong : wrong.error().message));
     } else if (expected && *expected != outcome.values) {
-      outcome.failures.push_back(which + "other bits than another config's");
+      outcome.failures.push_back(which + "its bits differ from another config's");
     }
     if (!expected) expected = outcome.values;
   }

@@ -11,7 +11,7 @@
 
 namespace dorajit::tests {
 
-// Where the elements of a matrix lie.
+// The memory layout of a matrix.
 struct Layout {
   std::int64_t row_padding = 0;   // elements between rows
   std::int64_t misalignment = 0;  // elements before the first

@@ -16,31 +16,31 @@ struct TensorShape {
   std::int64_t rows = 1;
   std::int64_t cols = 1;
   std::int64_t row_padding = 0;  // elements between rows
-  int misalignment = 0;          // elements that the first one lies past a 256-byte boundary
+  int misalignment = 0;  // offset of the first element from a 256-byte boundary, in elements
 };
 
-// Normally distributed values, and the odds that a special one takes their place.
+// Normally distributed values, some of which are replaced by special ones with these probabilities.
 struct Values {
   double center = 0;
   double spread = 1;
-  double zeros = 0;  // signed
+  double zeros = 0;  // signed zeros
   double mild = 0;   // signed zeros, subnormals, 1 and its neighbours
   double wild = 0;   // infinities, NaN and the ends of the range
 };
 
 class HostTensor {
  public:
-  // Of type kAbsent, it has no memory.
+  // With type kAbsent, it has no memory.
   HostTensor(kernels::ElementType type, const TensorShape& shape);
 
   [[nodiscard]] kernels::ElementType type() const { return type_; }
   [[nodiscard]] const TensorShape& shape() const { return shape_; }
   [[nodiscard]] std::int64_t row_stride() const { return shape_.cols + shape_.row_padding; }
 
-  // The whole memory, from a 256-byte boundary on, with guards around the rows.
+  // All memory from a 256-byte boundary on, including guards around the rows.
   [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
   std::vector<std::byte>& bytes() { return bytes_; }
-  // Where the first element lies in bytes().
+  // Offset of the first element in bytes().
   [[nodiscard]] std::size_t offset() const;
 
   // The elements of one row.

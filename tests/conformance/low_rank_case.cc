@@ -73,7 +73,7 @@ class Call {
     return {};
   }
 
-  // What is wrong with what the kernel wrote; empty if nothing is. The values are kept.
+  // Returns what is wrong with the kernel's output; empty if nothing is. Stores the values.
   Result<std::string> run(device::Device& device, const launch::ReadyKernel& ready,
                           std::vector<double>& values) {
     KernelArguments arguments{};
@@ -97,7 +97,7 @@ class Call {
                              (written == kLowRankOut || written == kLowRankInner) &&
                              !(is_in_place() && i == kLowRankOut);
       if (is_output) check(written, now, values, wrong);
-      if (now.bytes != tensors_[i].bytes) wrong = "something else was written";
+      if (now.bytes != tensors_[i].bytes) wrong = "memory other than the outputs was written";
     }
     return wrong;
   }
@@ -133,15 +133,15 @@ class Call {
     if (case_.bad_result != 0) tensors_[kLowRankResult].set(0, 0, case_.bad_result);
   }
 
-  // Of one element: out and inner, and what their errors are measured by.
+  // The expected out and inner of one element, and the terms of their error bounds.
   struct Expected {
     double out;
     double inner;
-    double terms = 0;     // the magnitudes of what is added
-    double products = 0;  // of the products, with scale and gain
+    double terms = 0;     // the magnitudes of the terms that are added
+    double products = 0;  // the magnitudes of the products, with scale and gain
   };
 
-  // Of every element, row by row: the inputs are the same for every config.
+  // For every element, row by row: the inputs are the same for every config.
   const std::vector<Expected>& all_expected() {
     if (expected_.empty()) {
       expected_.reserve(static_cast<std::size_t>(case_.rows * case_.columns));
@@ -173,7 +173,7 @@ class Call {
             .products = std::abs(case_.scale * gain) * size};
   }
 
-  // Puts back what the tensor was before the call, so that the rest can be compared.
+  // Restores the tensor's previous elements, so that the remaining bytes can be compared.
   void check(std::size_t operand, GuardedTensor& now, std::vector<double>& values,
              std::string& wrong) {
     const double of_products = is_on_cpu_ ? 1e-6 : 2e-5;

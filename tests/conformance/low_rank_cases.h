@@ -1,4 +1,4 @@
-// The cases that compose_low_rank is tried on, on every device.
+// The cases of compose_low_rank that are tested on every device.
 #pragma once
 
 #include <limits>
@@ -8,8 +8,8 @@
 
 namespace dorajit::tests {
 
-// Whole and ragged tiles, one and many steps of the rank, rows that are aligned to less than a
-// vector, in place, no rank, no scale, a B of zeros, and what is not finite.
+// Complete and ragged tiles, one and many steps of the rank, rows that are aligned to less than a
+// vector, in place, rank 0, scale 0, a zero B, and non-finite values.
 inline std::vector<LowRankCase> low_rank_cases() {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -31,21 +31,21 @@ inline std::vector<LowRankCase> low_rank_cases() {
   };
 }
 
-// Programs of several tiles on a GPU, all of which are whole.
+// Programs of several tiles on a GPU, all of them complete.
 inline std::vector<LowRankCase> low_rank_whole_programs() {
   return {{.rows = 530, .columns = 264, .rank = 16, .is_in_place = true},
           {.rows = 530, .columns = 264, .rank = 200},
           {.rows = 530, .columns = 264, .rank = 200, .is_in_place = true}};
 }
 
-// More tiles than twice as many as a GPU has multiprocessors, so that programs that go on from tile
-// to tile have several each; the last ones are ragged.
+// More than twice as many tiles as a GPU has multiprocessors, so that programs that loop over tiles
+// have several each; the last tiles are ragged.
 inline std::vector<LowRankCase> low_rank_many_tiles() {
   return {{.rows = 2100, .columns = 2200, .rank = 72, .is_in_place = true}};
 }
 
-// Ranks that wgmma serves on sm_90: whole and ragged stages, and rows of factors that end within 16
-// bytes.
+// Ranks for which wgmma is used on sm_90: complete and ragged stages, and rows of factors that end
+// within 16 bytes.
 inline std::vector<LowRankCase> low_rank_long_ranks() {
   std::vector<LowRankCase> cases;
   for (const std::int64_t rank : {40, 64, 72, 128, 200, 384, 768, 1000, 1024}) {

@@ -20,7 +20,8 @@ using kernels::ElementType;
 using kernels::OperandRole;
 
 constexpr int kWorkspaceFill = 0x5A;
-constexpr std::size_t kWorkspaceGuard = 272;  // leaves it aligned to 16 bytes and no more
+// Keeps the workspace aligned to 16 bytes, but no more.
+constexpr std::size_t kWorkspaceGuard = 272;
 
 bool is_matrix(const kernels::Variant& variant, std::size_t operand) {
   return variant.operation->operands[operand].shape.is_matrix();
@@ -62,7 +63,8 @@ int vector_width(const kernels::Variant& variant, const CaseSpec& spec, kernels:
   for (std::size_t i = 0; i < variant.operation->operands.size(); ++i) {
     const TensorShape shape = shape_of(variant, spec, i);
     const ElementType type = variant.types[i];
-    // Device buffers start on 256-byte boundaries, so the misalignment alone decides.
+    // Device buffers start on 256-byte boundaries, so the misalignment alone determines the
+    // alignment.
     const auto address = static_cast<std::uintptr_t>(shape.misalignment) *
                          static_cast<std::uintptr_t>(kernels::size_in_bytes(type));
     views.push_back({.data = std::bit_cast<void*>(address),

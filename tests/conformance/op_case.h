@@ -1,4 +1,4 @@
-// One call of any op with everything that decides its result, and the result it must have.
+// One call of any operation, with everything that determines its result, and the expected result.
 #pragma once
 
 #include <array>
@@ -23,26 +23,27 @@ struct OperandLayout {
 struct CaseSpec {
   std::int64_t rows = 1;
   std::int64_t cols = 1;
-  std::int64_t channels = 1;  // where they lie along the rows; divides them
+  std::int64_t channels = 1;  // for channels along the rows; divides the rows
   std::array<OperandLayout, kernels::kMaxOperands> layouts{};
   double scale = 0.75;
   Values matrices{};
   Values gains{};
   unsigned seed = 1;
 
-  // The same layout for all operands.
+  // Uses the same layout for all operands.
   CaseSpec& laid_out(std::int64_t row_padding, int misalignment);
 };
 
 std::string to_text(const CaseSpec& spec);
 
-// A config may serve the case only if its vectors are no wider.
+// The widest vectors of a config that may run the case.
 int vector_width(const kernels::Variant& variant, const CaseSpec& spec, kernels::DeviceKind kind);
 
-// The operands and the workspace of a case on a device, kept from one run to the next.
+// The operands and the workspace of a case on a device, reused in several runs.
 struct OpBuffers {
   std::array<std::unique_ptr<device::Buffer>, kernels::kMaxOperands> memory;
-  std::array<bool, kernels::kMaxOperands> is_current{};  // holds what the case says
+  // Whether the buffer has the case's contents.
+  std::array<bool, kernels::kMaxOperands> is_current{};
   std::unique_ptr<device::Buffer> workspace;
 };
 
@@ -50,7 +51,7 @@ class OpCase {
  public:
   OpCase(const kernels::Variant& variant, const CaseSpec& spec);
 
-  // Empty when the kernel wrote exactly the right bits and nothing else; else what is wrong.
+  // Empty if the kernel wrote exactly the right bits and nothing else; otherwise what is wrong.
   // `buffers` starts empty and belongs to this case and device.
   std::string run(device::Device& device, const launch::ReadyKernel& kernel,
                   const Placement& placement, OpBuffers& buffers) const;
@@ -72,8 +73,8 @@ class OpCase {
 
   kernels::Variant variant_;
   CaseSpec spec_;
-  std::vector<HostTensor> tensors_;   // by operand
-  std::vector<HostTensor> expected_;  // of each output, with canonical NaNs and without padding
+  std::vector<HostTensor> tensors_;   // one per operand
+  std::vector<HostTensor> expected_;  // one per output, with canonical NaNs and without padding
 };
 
 }  // namespace dorajit::tests

@@ -38,7 +38,7 @@ std::vector<Config> configs_of(const device::Device& device, const Variant& vari
 }
 
 struct Task {
-  std::size_t turn;  // of the variant
+  std::size_t turn;  // the number of the variant
   Variant variant;
   CaseSpec spec;
 };
@@ -57,7 +57,7 @@ std::vector<std::string> check_op(device::Device& device, launch::KernelCache& k
   std::atomic<long> checked{0};
   const auto kind = device.info().traits.kind;
 
-  // All at once and before any case runs, so that no two threads wait for one kernel.
+  // Builds all kernels before any case runs, so that no two threads wait for one kernel.
   std::vector<std::pair<Variant, Config>> builds;
   std::set<std::pair<std::size_t, int>> widths;
   for (const Task& task : tasks) {

@@ -1,4 +1,4 @@
-// What every op promises, checked on any device.
+// Conformance of every operation, tested on any device.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ namespace dorajit::tests {
 enum class Configs {
   kComprehensive,  // every config of that space
   kSlim,
-  kOneInTurn,  // of the slim space, the next one for the next variant
+  kOneInTurn,  // one config of the slim space for each variant, in turn
 };
 
-// Runs the configs of each variant over the cases in every placement and holds every bit against
-// the plain reference. Returns what failed, at most a few lines.
+// Runs the configs of each variant over the cases in every placement and compares every bit with
+// the plain reference. Returns the failures, at most a few lines.
 std::vector<std::string> check_op(device::Device& device, launch::KernelCache& kernels,
                                   const Variants& variants, Configs configs,
                                   CaseList list = CaseList::kAll);

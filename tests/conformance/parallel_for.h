@@ -1,4 +1,4 @@
-// Independent work over all processors.
+// Runs independent work on all processors.
 #pragma once
 
 #include <algorithm>

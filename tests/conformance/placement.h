@@ -1,4 +1,4 @@
-// Which outputs lie over which inputs.
+// Placements: which outputs use the memory of which inputs.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace dorajit::tests {
 
 struct Placement {
-  // By output: the input whose memory it shares.
+  // For each output, the input whose memory it shares.
   std::array<std::optional<std::size_t>, kernels::kMaxOperands> over{};
 
   // The output that is written to this operand's memory, if any.
@@ -19,8 +19,8 @@ struct Placement {
                                                      std::size_t operand) const;
 };
 
-// Out of place; every matrix output over every matrix input of its type; every two outputs over two
-// different inputs.
+// Out of place; every matrix output over every matrix input of its type; every pair of outputs over
+// two different inputs.
 std::vector<Placement> placements(const kernels::Variant& variant);
 
 std::string to_text(const kernels::Variant& variant, const Placement& placement);

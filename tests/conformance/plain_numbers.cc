@@ -45,7 +45,7 @@ std::uint64_t encode_small(Format format, double value) {
   if (std::isinf(value)) return sign | infinity;
   if (value == 0) return sign;
   const int exponent = std::max(std::ilogb(value), 1 - bias);
-  // In units of the last place this is an integer after rounding; nearbyint() ties to even.
+  // In units of the last place the rounded value is an integer; nearbyint() rounds ties to even.
   const double units = std::nearbyint(std::ldexp(std::abs(value), format.mantissa_bits - exponent));
   const double rounded = std::ldexp(units, exponent - format.mantissa_bits);
   const double limit = std::ldexp(1.0, largest - bias);

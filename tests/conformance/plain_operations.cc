@@ -7,7 +7,7 @@
 namespace dorajit::tests {
 namespace {
 
-// Each operation on a volatile, so that no compiler contracts or reorders what is the truth here.
+// Each operation is stored to a volatile, so that no compiler contracts or reorders the reference.
 template <class T>
 T times(T a, T b) {
   volatile T product = a * b;
@@ -36,7 +36,7 @@ T norm(T weight, T cross, T product, double scale) {
   return static_cast<T>(std::sqrt(static_cast<double>(squared)));
 }
 
-// Neighbours are added level by level; one without a neighbour moves up as it is.
+// Adds neighbours level by level; an element without a neighbour moves up unchanged.
 template <class T>
 std::optional<T> tree(std::vector<T> nodes) {
   if (nodes.empty()) return std::nullopt;

@@ -1,5 +1,5 @@
-// Every op and the order of its sums written a second time, from docs/numerics.md and without a
-// look at the kernels': what the kernels are held against.
+// A second implementation of every operation and of the order of its sums, written from
+// docs/numerics.md, independent of the kernels: the reference for the kernels.
 #pragma once
 
 #include <array>
@@ -14,14 +14,14 @@ namespace dorajit::tests {
 template <class T>
 struct PlainOutputs {
   std::array<T, 2> stored{};  // in the order of the op's outputs
-  T term{};                   // what the element adds to the sum
+  T term{};                   // the element's term of the sum
 };
 
-// What an op makes of one element, given its inputs in the registry's order.
+// The results of an operation for one element; inputs are in the registry's order.
 template <class T>
 PlainOutputs<T> plain_evaluate(std::string_view op, const std::array<T, 4>& inputs, double scale);
 
-// The sum of every channel over terms that lie row by row.
+// The sum of every channel; terms are stored row by row.
 template <class T>
 std::vector<T> plain_sums(const std::vector<T>& terms, std::int64_t rows, std::int64_t cols,
                           std::int64_t channels, kernels::Broadcast broadcast);

@@ -61,7 +61,7 @@ Variant draw_variant(Draw& draw) {
   return draw.of(std::span(forms));
 }
 
-// Sizes at which something ends, and their neighbours, are as likely as all others together.
+// Sizes at a boundary, and their neighbours, are as likely as all others together.
 std::int64_t draw_size(Draw& draw, std::int64_t most) {
   if (draw.one_in(2)) return draw.between(1, most);
   const std::int64_t end = std::int64_t{1} << draw.between(0, 13);
@@ -69,7 +69,7 @@ std::int64_t draw_size(Draw& draw, std::int64_t most) {
 }
 
 void draw_shape(Draw& draw, const Variant& variant, CaseSpec& spec) {
-  // One of the two is short, so that the other may be long.
+  // One of the two is short, so that the other one may be long.
   const std::int64_t first = draw_size(draw, draw.of<std::int64_t>({3, 40, kLongest}));
   const std::int64_t second = draw_size(draw, std::max<std::int64_t>(1, kMaxElements / first));
   spec.rows = first;
@@ -77,7 +77,7 @@ void draw_shape(Draw& draw, const Variant& variant, CaseSpec& spec) {
   if (draw.one_in(2)) std::swap(spec.rows, spec.cols);
   if (variant.broadcast == Broadcast::kPerColumn) return;
   if (variant.has_sum() && draw.one_in(4)) {
-    // Partial sums of both kinds: several spans of columns, several samples.
+    // Both kinds of partial sums: several spans of columns, several samples.
     spec.channels = draw.between(1, 2);
     spec.rows = spec.channels * draw.between(2, 3);
     spec.cols = kernels::kPartialColumns * draw.between(1, 2) + draw.between(-1, 40);
@@ -100,7 +100,7 @@ Values draw_values(Draw& draw) {
 }
 
 Values draw_gains(Draw& draw) {
-  constexpr double kTrained = 0.0015;     // what gains of trained models differ from 1 by
+  constexpr double kTrained = 0.0015;     // deviation of trained gains from 1
   constexpr double kBfloatStep = 0x1p-7;  // from 1 to the next bf16
   return draw.one_in(4) ? draw_values(draw)
                         : Values{.center = 1,

@@ -1,4 +1,4 @@
-// Calls drawn at random, the same ones for the same seed.
+// Random calls; the same seed gives the same call.
 #pragma once
 
 #include <string>
@@ -13,16 +13,16 @@ struct RandomCase {
   kernels::Variant variant;
   CaseSpec spec;
   Placement placement;
-  std::size_t config_turn = 0;  // which of the space's configs, counted around
+  std::size_t config_turn = 0;  // index into the space's configs, modulo their number
 };
 
-// Of any variant that the library offers.
+// Draws from all variants that the library offers.
 RandomCase draw_case(unsigned seed);
-// Of one of these variants.
+// Draws from these variants.
 RandomCase draw_case(unsigned seed, const Variants& variants);
 
-// Runs the cases with seeds first_seed, first_seed + 1, ... on configs of the slim space. Returns
-// what failed, each with its seed. Without variants, all are drawn from.
+// Runs the cases with seeds first_seed, first_seed + 1, ... with configs of the slim space. Returns
+// the failures, each with its seed. Without `variants`, draws from all.
 std::vector<std::string> check_random_cases(device::Device& device, launch::KernelCache& kernels,
                                             unsigned first_seed, unsigned count,
                                             const Variants& variants = {});

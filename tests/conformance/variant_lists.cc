@@ -28,7 +28,7 @@ std::set<Pair> pairs_of(const Variant& variant) {
   return pairs;
 }
 
-// Leaves out the operands whose bit in `dropped` is set, counting those that may be.
+// Removes the optional operands whose bit in `dropped` is set.
 Variant without(Variant variant, unsigned dropped) {
   const auto& operands = variant.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {

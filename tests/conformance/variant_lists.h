@@ -1,4 +1,4 @@
-// Which variants are tried where not all can be.
+// The variants that are tested where not all can be.
 #pragma once
 
 #include <vector>
@@ -9,24 +9,25 @@ namespace dorajit::tests {
 
 using Variants = std::vector<kernels::Variant>;
 
-// Those that are offered and computed element by element, which the cases here are for.
+// The offered operations with a formula, which the cases here are for.
 std::vector<const kernels::Operation*> operations_with_a_formula();
 
-// Every operand there and per column: each type alone, bf16 and f16 matrices with f32 channels.
+// All operands present and per column: each type alone, and bf16 and f16 matrices with f32
+// channels.
 Variants plain_mixes(const kernels::Operation& op);
 
-// The plain mixes, then what it takes to bring every two types of every two operands together,
-// then mixes spread over the rest, up to `most` in all.
+// The plain mixes, then the mixes needed to combine every pair of types for every pair of operands,
+// then mixes spread over the remaining ones, at most `most` in total.
 Variants sampled_mixes(const kernels::Operation& op, std::size_t most);
 
-// Each variant per column, and per row where the op has that form.
+// Each variant per column, and per row if the operation has that form.
 Variants in_both_broadcasts(const Variants& variants);
 
-// Each variant with every combination of the operands that may be left out, and without the inputs
-// that nothing then needs.
+// Each variant with every combination of its optional operands, and without the inputs that are
+// then not needed.
 Variants with_every_subset(const Variants& variants);
 
-// Each variant with only the sum.
+// Each variant with the sum as its only output.
 Variants with_only_the_sum(const Variants& variants);
 
 }  // namespace dorajit::tests

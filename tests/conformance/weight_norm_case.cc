@@ -82,7 +82,7 @@ class Call {
     return {};
   }
 
-  // What is wrong with what the kernel wrote; empty if nothing is. The norms are kept.
+  // Returns what is wrong with the kernel's output; empty if nothing is. Stores the norms.
   Result<std::string> run(device::Device& device, const launch::ReadyKernel& ready,
                           std::vector<double>& norms) {
     DORAJIT_TRY(device.fill(workspace_->data(), 0xA5, workspace_->size()));

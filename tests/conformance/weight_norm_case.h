@@ -1,4 +1,4 @@
-// Calls of weight_norm, held against float64.
+// Calls of weight_norm, compared with float64.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,18 @@ struct WeightNormCase {
   bool has_zero_b = false;
   bool has_one_sign = false;  // whether A and B are positive
   double decades = 0;  // elements of A and B are multiplied by powers of ten down to -decades
-  int balanced_bits =
-      0;             // rows of A are divided by powers of two up to this, columns of B multiplied
-  double bad_a = 0;  // where it is not 0, an element of A, in its last row
-  double bad_b = 0;  // where it is not 0, an element of B, in row 1
-  bool cancels = false;  // whether W is about -scale * B A
+  // Rows of A are divided by powers of two up to this, columns of B multiplied by them.
+  int balanced_bits = 0;
+  double bad_a = 0;      // unless 0, an element of A, in its last row
+  double bad_b = 0;      // unless 0, an element of B, in row 1
+  bool cancels = false;  // whether W is approximately -scale * B A
 };
 
-// Runs every config of the space that serves the case's alignment. Outputs are f32 (f64 with f64),
-// with a magnitude, a gain and its divisor. A norm may be off by 5e-7 (an f32 factor: 1e-6, f64:
-// 1e-13) of
-// ||W_i|| + |s| || |B| |A| ||_i; two configs may not differ in a bit, and nothing but the outputs
-// and the workspace may be written. Where the norm is not finite, the kernel's is not either.
-// The values are the norms.
+// Runs every config of the space that is valid for the case's alignment. Outputs are f32 (f64 with
+// f64), with a magnitude, a gain and its divisor. A norm may differ by 5e-7 (with an f32 factor:
+// 1e-6, f64: 1e-13) of ||W_i|| + |s| || |B| |A| ||_i. All configs must give the same bits, and only
+// the outputs and the workspace may be written. Where the norm is not finite, the kernel's must not
+// be finite either. The values are the norms.
 CaseOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
                             const std::vector<kernels::ElementType>& factors_and_weight,
                             const WeightNormCase& one, kernels::SpaceKind space);

@@ -1,4 +1,4 @@
-// The cases that weight_norm is tried on, on every device.
+// The cases of weight_norm that are tested on every device.
 #pragma once
 
 #include <limits>
@@ -9,8 +9,8 @@
 
 namespace dorajit::tests {
 
-// Whole and ragged tiles, several parts, rows that are aligned to less than a vector, no rank, no
-// scale, a B of zeros, and a W that B A all but cancels.
+// Complete and ragged tiles, several parts, rows that are aligned to less than a vector, rank 0,
+// scale 0, a zero B, and a W that B A nearly cancels.
 inline std::vector<WeightNormCase> weight_norm_cases() {
   return {
       {.rows = 130, .columns = 1024, .rank = 16},
@@ -25,8 +25,8 @@ inline std::vector<WeightNormCase> weight_norm_cases() {
   };
 }
 
-// Factors of one sign, whose rounding errors do not cancel: more for every 64 of the rank on tensor
-// cores that add all of it.
+// Factors of one sign, whose rounding errors do not cancel: they grow with every 64 of the rank on
+// tensor cores, which add all terms.
 inline std::vector<WeightNormCase> weight_norms_of_one_sign() {
   return {
       {.rows = 17, .columns = 264, .rank = 64, .has_one_sign = true},
@@ -36,8 +36,7 @@ inline std::vector<WeightNormCase> weight_norms_of_one_sign() {
   };
 }
 
-// Factors of f32 that a split into pairs of float16 does not hold as they are, and what is not
-// finite.
+// f32 factors that a split into pairs of float16 cannot represent unscaled, and non-finite values.
 inline std::vector<WeightNormCase> weight_norms_of_wide_range() {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -55,7 +54,7 @@ inline std::vector<WeightNormCase> weight_norms_of_wide_range() {
   };
 }
 
-// Weight, A and B.
+// The types of weight, A and B.
 inline std::vector<std::vector<kernels::ElementType>> weight_norm_types() {
   using enum kernels::ElementType;
   return {{kBfloat16, kBfloat16, kBfloat16}, {kFloat32, kBfloat16, kBfloat16},

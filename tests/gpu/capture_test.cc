@@ -24,7 +24,7 @@ class Capture : public GpuTest {
     parts_ = autotune::make_engine(settings);
   }
 
-  // An f32 operand with the value in every element.
+  // An f32 operand with the same value in every element.
   TensorView make(std::int64_t rows, std::int64_t cols, float value) {
     buffers_.push_back(*device_->allocate(static_cast<std::size_t>(rows * cols) * 4));
     const TensorView view{.data = buffers_.back()->data(),
@@ -48,7 +48,7 @@ class Capture : public GpuTest {
     EXPECT_EQ(values, std::vector<float>(values.size(), value));
   }
 
-  // What the call said while it was captured, and its graph.
+  // The status of the call during capture, and its graph.
   Status capture(const launch::Call& call, void*& graph) {
     const driver::CudaDriver& driver = **driver::CudaDriver::get();
     driver::CuContext context = nullptr;
@@ -101,7 +101,7 @@ TEST_F(Capture, RefusesAnUnknownProblemAndReplaysAKnownOne) {
   expect_all(operands[3], 3);
 }
 
-// Both stages of a sum, with the partial sums in the caller's workspace between them.
+// Both stages of a sum, with the partial sums in the caller's workspace.
 TEST_F(Capture, ReplaysASumThatTakesTwoLaunches) {
   constexpr std::int64_t kRows = 1000;
   constexpr std::int64_t kCols = 256;

@@ -1,5 +1,5 @@
-// The second stage of a sum is launched before the first has finished. It must wait for it all the
-// same, and the next call for both.
+// The second stage of a sum is launched before the first has finished. It must wait for the first
+// stage, and the next call must wait for both.
 #include <gtest/gtest.h>
 
 #include "autotune/search/scratch_operands.h"
@@ -18,8 +18,8 @@ constexpr int kCalls = 100;
 
 class DependentLaunch : public GpuTest {
  protected:
-  // The sums of calls that each scale their own input in place, so that every sum is another one;
-  // all use one workspace.
+  // The sums of calls that each scale their own input in place, so that every sum differs; all use
+  // one workspace.
   std::vector<float> sums_of_chain(const ScratchShape& shape, kernels::Broadcast broadcast,
                                    bool one_by_one) {
     kernels::Variant variant = plain_mixes(kernels::operation("backward"))[0];
@@ -61,12 +61,12 @@ class DependentLaunch : public GpuTest {
   }
 };
 
-TEST_F(DependentLaunch, SumsPerColumnOfOneWaveAndOfManyWaitForTheirFirstStage) {
+TEST_F(DependentLaunch, SecondStagePerColumnWaitsForTheFirstStage) {
   check({.sizes = {2048, 512, 512}, .vector_width = 4}, kernels::Broadcast::kPerColumn);
   check({.sizes = {8192, 4096, 4096}, .vector_width = 4}, kernels::Broadcast::kPerColumn);
 }
 
-TEST_F(DependentLaunch, SumsPerRowWaitForTheirFirstStage) {
+TEST_F(DependentLaunch, SecondStagePerRowWaitsForTheFirstStage) {
   check({.sizes = {131072, 48, 256}, .vector_width = 4}, kernels::Broadcast::kPerRow);
 }
 

@@ -74,7 +74,7 @@ class EngineOnGpu : public GpuTest {
   std::array<std::unique_ptr<device::Buffer>, 4> buffers_;
 };
 
-TEST_F(EngineOnGpu, TunesOnFirstUseAndASecondEngineDoesNeitherTuneNorCompile) {
+TEST_F(EngineOnGpu, FirstUseTunesAndASecondEngineNeitherTunesNorCompiles) {
   auto start = std::chrono::steady_clock::now();
   {
     auto first = make_parts();
@@ -95,7 +95,7 @@ TEST_F(EngineOnGpu, TunesOnFirstUseAndASecondEngineDoesNeitherTuneNorCompile) {
   EXPECT_EQ(second.engine->statistics().artifact_hits, 1);
 }
 
-TEST_F(EngineOnGpu, RefusesMemoryThatTheGpuCannotReach) {
+TEST_F(EngineOnGpu, RefusesMemoryThatTheGpuCannotAccess) {
   auto parts = make_parts(TunePolicy::kOff);
   std::vector<float> host(kRows * kCols);
   auto tensors = operands();
@@ -106,7 +106,7 @@ TEST_F(EngineOnGpu, RefusesMemoryThatTheGpuCannotReach) {
   EXPECT_NE(status.error().message.find("`base`"), std::string::npos) << status.error().message;
 }
 
-TEST_F(EngineOnGpu, RefusesADeviceThatIsNotThere) {
+TEST_F(EngineOnGpu, RefusesAMissingDevice) {
   auto parts = make_parts(TunePolicy::kOff);
   auto tensors = operands();
   for (auto& tensor : tensors) tensor.device.ordinal = 63;
@@ -115,7 +115,7 @@ TEST_F(EngineOnGpu, RefusesADeviceThatIsNotThere) {
   EXPECT_EQ(status.error().code, StatusCode::kInvalidArgument);
 }
 
-TEST_F(EngineOnGpu, WorksOnThreadsThatHaveNoContext) {
+TEST_F(EngineOnGpu, WorksOnThreadsWithoutAContext) {
   auto parts = make_parts(TunePolicy::kOff);
   std::vector<std::thread> threads;
   std::atomic<int> succeeded{0};
@@ -141,7 +141,7 @@ TEST_F(EngineOnGpu, ReportsTheCpuTimeOfALaunch) {
   EXPECT_TRUE(device_->synchronize(nullptr));
 }
 
-TEST_F(EngineOnGpu, ASecondEngineOpensNoSecondTuningForTheSameProblemAcrossThreads) {
+TEST_F(EngineOnGpu, ConcurrentThreadsTuneAProblemOnce) {
   auto parts = make_parts();
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {

@@ -1,4 +1,4 @@
-// A CUDA device and kernels for it; tests skip where there is none.
+// A CUDA device and kernels for it; tests are skipped without a GPU.
 #pragma once
 
 #include <gtest/gtest.h>

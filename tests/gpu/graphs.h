@@ -1,4 +1,4 @@
-// The graph calls of the driver, which the library itself has no use for.
+// Graph calls of the driver that the library does not use.
 #pragma once
 
 #include "runtime/base/dynamic_library.h"

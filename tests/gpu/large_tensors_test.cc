@@ -24,7 +24,7 @@ Row row_of(std::uint16_t bits) { return Row(static_cast<std::size_t>(kCols), bit
 
 class LargeTensors : public GpuTest {
  protected:
-  // Null when the device has too little memory, which skips the test.
+  // Null if the device has too little memory, which skips the test.
   std::byte* allocate(std::size_t bytes, int fill) {
     auto buffer = device_->allocate(bytes);
     if (!buffer) return nullptr;
@@ -78,8 +78,8 @@ TEST_F(LargeTensors, ComposeReachesTheLastRow) {
   for (const std::uint16_t bits : get_row(out, kRows / 2)) ASSERT_EQ(bits & 0x7fffU, 0U);
 }
 
-// Matrices of 3 make terms of 9, whose sums are integers below 2^24 times a power of two, and so
-// exact in every order. The last row of d_out is 1, so that it is seen whether it is counted.
+// Matrices of 3 give terms of 9, whose sums are integers below 2^24 times a power of two and
+// therefore exact in every order. The last row of d_out is 1, which shows whether it is included.
 void LargeTensors::check_backward(Broadcast broadcast, std::int64_t channels) {
   const Variant variant{.operation = &kernels::operation("backward"),
                         .broadcast = broadcast,

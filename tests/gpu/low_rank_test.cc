@@ -1,5 +1,5 @@
-// compose_low_rank on an NVIDIA GPU: within its error bound, the same bits by every config, and
-// with a B of zeros those of the CPU.
+// compose_low_rank on an NVIDIA GPU: within its error bound, with the same bits for every config,
+// and with a zero B the bits of the CPU.
 #include <set>
 
 #include "kernel_templates/compose_low_rank_config.h"
@@ -21,41 +21,41 @@ class ComposeLowRankOnGpu : public GpuTest {
   }
 };
 
-TEST_F(ComposeLowRankOnGpu, EveryConfigOfTheSlimSpaceKeepsTheBoundAndTheBits) {
+TEST_F(ComposeLowRankOnGpu, EveryConfigOfTheSlimSpaceIsWithinTheBoundWithEqualBits) {
   for (const LowRankTypes& types : {low_rank_types()[0], low_rank_types()[2]}) {
     for (const LowRankCase& one : low_rank_cases()) run(types, one);
   }
 }
 
-TEST_F(ComposeLowRankOnGpu, EveryConfigThatWritesInnerKeepsTheBoundAndTheBits) {
+TEST_F(ComposeLowRankOnGpu, EveryConfigThatWritesInnerIsWithinTheBoundWithEqualBits) {
   for (const LowRankCase& one : low_rank_cases()) run(low_rank_types()[1], one);
 }
 
-TEST_F(ComposeLowRankOnGpu, EveryConfigOfWideResultsKeepsTheBoundAndTheBits) {
+TEST_F(ComposeLowRankOnGpu, EveryConfigOfWideResultsIsWithinTheBoundWithEqualBits) {
   for (const LowRankCase& one : low_rank_cases()) run(low_rank_types()[3], one);
 }
 
-TEST_F(ComposeLowRankOnGpu, ProgramsOfSeveralWholeTilesKeepTheBoundAndTheBits) {
+TEST_F(ComposeLowRankOnGpu, ProgramsOfSeveralCompleteTilesAreWithinTheBoundWithEqualBits) {
   for (const LowRankTypes& types : low_rank_types()) {
     for (const LowRankCase& one : low_rank_whole_programs()) run(types, one);
   }
 }
 
-TEST_F(ComposeLowRankOnGpu, ProgramsThatGoFromTileToTileKeepTheBoundAndTheBits) {
+TEST_F(ComposeLowRankOnGpu, ProgramsThatLoopOverTilesAreWithinTheBoundWithEqualBits) {
   for (const LowRankTypes& types : {low_rank_types()[0], low_rank_types()[1]}) {
     for (const LowRankCase& one : low_rank_many_tiles()) run(types, one);
   }
 }
 
-TEST_F(ComposeLowRankOnGpu, AlignmentChangesNoBit) {
+TEST_F(ComposeLowRankOnGpu, AlignmentDoesNotChangeBits) {
   const LowRankCase aligned{.rows = 130, .columns = 264, .rank = 24};
   LowRankCase shifted = aligned;
   shifted.misalignment = 1;
   EXPECT_EQ(run(low_rank_types()[1], aligned).values, run(low_rank_types()[1], shifted).values);
 }
 
-// wgmma on sm_90, which cannot take what is not aligned to 16 bytes.
-TEST_F(ComposeLowRankOnGpu, AlignmentOfLongRanksChangesNoBit) {
+// wgmma on sm_90 requires an alignment of 16 bytes.
+TEST_F(ComposeLowRankOnGpu, AlignmentOfLongRanksDoesNotChangeBits) {
   constexpr int kMma = static_cast<int>(kernels::LowRankInstruction::kMma);
   constexpr int kWgmma = static_cast<int>(kernels::LowRankInstruction::kWgmma);
   const int preferred = device_->info().traits.architecture == 90 ? kWgmma : kMma;
@@ -73,7 +73,7 @@ TEST_F(ComposeLowRankOnGpu, AlignmentOfLongRanksChangesNoBit) {
   }
 }
 
-TEST_F(ComposeLowRankOnGpu, ABOfZerosGivesTheBitsOfTheCpu) {
+TEST_F(ComposeLowRankOnGpu, ZeroLoraBGivesTheBitsOfTheCpu) {
   device::CpuDevice cpu;
   Statistics statistics;
   launch::KernelCache kernels{Settings{}, nullptr, statistics};
@@ -84,13 +84,13 @@ TEST_F(ComposeLowRankOnGpu, ABOfZerosGivesTheBitsOfTheCpu) {
   }
 }
 
-TEST_F(ComposeLowRankOnGpu, LargeRanksOfOneSignKeepTheBound) {
+TEST_F(ComposeLowRankOnGpu, LargeRanksOfOneSignAreWithinTheBound) {
   for (const std::int64_t rank : {384, 1000, 1024}) {
     run(low_rank_types()[3], {.rows = 70, .columns = 200, .rank = rank, .has_one_sign = true});
   }
 }
 
-TEST_F(ComposeLowRankOnGpu, InFullEveryConfigOfTheComprehensiveSpace) {
+TEST_F(ComposeLowRankOnGpu, InFullEveryConfigOfTheComprehensiveSpaceIsWithinTheBound) {
   for (const std::int64_t rank : {16, 72}) {
     run(low_rank_types()[0], {.rows = 530, .columns = 520, .rank = rank},
         kernels::SpaceKind::kComprehensive);

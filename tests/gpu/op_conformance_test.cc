@@ -1,4 +1,4 @@
-// Every op on an NVIDIA GPU: every bit, for every type mix and config.
+// Every operation on an NVIDIA GPU: every bit, for every type mix and config.
 #include "tests/conformance/op_conformance.h"
 
 #include "tests/conformance/random_cases.h"
@@ -7,7 +7,7 @@
 namespace dorajit::tests {
 namespace {
 
-// Of backward, whose mixes times subsets times broadcasts are too many to compile.
+// For backward, whose mixes times subsets times broadcasts are too many to compile.
 constexpr std::size_t kSampledMixes = 60;
 constexpr std::size_t kSampledMixesInFull = 20;  // times twelve configs
 
@@ -43,36 +43,36 @@ std::vector<Variants> plain_mixes_of_all_ops() {
   return all;
 }
 
-TEST_F(OpsOnGpu, ComposeWithEveryConfigOfTheComprehensiveSpace) {
+TEST_F(OpsOnGpu, ComposeIsExactWithEveryConfigOfTheComprehensiveSpace) {
   check({plain_mixes(kernels::operation("compose"))[1]}, Configs::kComprehensive, CaseList::kFew);
 }
-TEST_F(OpsOnGpu, ComposeOfEveryTypeMix) {
+TEST_F(OpsOnGpu, ComposeIsExactForEveryTypeMix) {
   check(every_type_mix(kernels::operation("compose")), Configs::kOneInTurn, CaseList::kFew);
 }
-TEST_F(OpsOnGpu, ComposeInnerOfEveryTypeMix) {
+TEST_F(OpsOnGpu, ComposeInnerIsExactForEveryTypeMix) {
   check(every_type_mix(kernels::operation("compose_inner")), Configs::kOneInTurn, CaseList::kFew);
 }
-TEST_F(OpsOnGpu, NormAssemblyOfEveryTypeMix) {
+TEST_F(OpsOnGpu, NormAssemblyIsExactForEveryTypeMix) {
   check(kernels::all_variants(kernels::operation("norm_assembly")), Configs::kOneInTurn,
         CaseList::kFew);
 }
-TEST_F(OpsOnGpu, BackwardOfSampledTypeMixesWithEverySubsetOfItsOutputs) {
+TEST_F(OpsOnGpu, BackwardIsExactForSampledTypeMixesAndEverySubsetOfOutputs) {
   check(sampled_gradients(kSampledMixes), Configs::kOneInTurn, CaseList::kFew);
 }
-TEST_F(OpsOnGpu, ResidualFormsOfSampledTypeMixesWithEverySubsetOfTheirOutputs) {
+TEST_F(OpsOnGpu, ResidualFormsAreExactForSampledTypeMixesAndEverySubsetOfOutputs) {
   for (const std::string_view op : {"compose_residual", "residual_backward"}) {
     check(in_both_broadcasts(
               with_every_subset(sampled_mixes(kernels::operation(op), kSampledMixes / 2))),
           Configs::kOneInTurn, CaseList::kFew);
   }
 }
-TEST_F(OpsOnGpu, PlainMixesInEveryCase) {
+TEST_F(OpsOnGpu, PlainMixesAreExactInEveryCase) {
   for (const Variants& variants : plain_mixes_of_all_ops()) {
     check(variants, Configs::kOneInTurn, CaseList::kAll);
   }
 }
 
-TEST_F(OpsOnGpu, RandomCalls) {
+TEST_F(OpsOnGpu, RandomCallsAreExact) {
   Variants variants = {plain_mixes(kernels::operation("compose"))[1],
                        plain_mixes(kernels::operation("compose_inner"))[5]};
   for (const kernels::Variant& variant :
@@ -89,38 +89,38 @@ TEST_F(OpsOnGpu, RandomCalls) {
 // The same with every config of the spaces: minutes each, for a soak.
 class OpsOnGpuInFull : public OpsOnGpu {};
 
-TEST_F(OpsOnGpuInFull, ComposeWithEveryConfigOfTheComprehensiveSpace) {
+TEST_F(OpsOnGpuInFull, ComposeIsExactWithEveryConfigOfTheComprehensiveSpace) {
   check(widest_variants(kernels::operation("compose")), Configs::kComprehensive, CaseList::kAll);
 }
-TEST_F(OpsOnGpuInFull, ComposeInnerWithEveryConfigOfTheComprehensiveSpace) {
+TEST_F(OpsOnGpuInFull, ComposeInnerIsExactWithEveryConfigOfTheComprehensiveSpace) {
   check(widest_variants(kernels::operation("compose_inner")), Configs::kComprehensive,
         CaseList::kFew);
 }
-TEST_F(OpsOnGpuInFull, NormAssemblyWithEveryConfigOfTheComprehensiveSpace) {
+TEST_F(OpsOnGpuInFull, NormAssemblyIsExactWithEveryConfigOfTheComprehensiveSpace) {
   check(widest_variants(kernels::operation("norm_assembly")), Configs::kComprehensive,
         CaseList::kFew);
 }
-TEST_F(OpsOnGpuInFull, BackwardWithEveryConfigOfTheComprehensiveSpace) {
+TEST_F(OpsOnGpuInFull, BackwardIsExactWithEveryConfigOfTheComprehensiveSpace) {
   check(widest_variants(kernels::operation("backward")), Configs::kComprehensive, CaseList::kFew);
 }
-TEST_F(OpsOnGpuInFull, ResidualFormsWithEveryConfigOfTheComprehensiveSpace) {
+TEST_F(OpsOnGpuInFull, ResidualFormsAreExactWithEveryConfigOfTheComprehensiveSpace) {
   for (const std::string_view op : {"compose_residual", "residual_backward"}) {
     check(widest_variants(kernels::operation(op)), Configs::kComprehensive, CaseList::kFew);
   }
 }
-TEST_F(OpsOnGpuInFull, ComposeOfEveryTypeMix) {
+TEST_F(OpsOnGpuInFull, ComposeIsExactForEveryTypeMix) {
   check(every_type_mix(kernels::operation("compose")), Configs::kSlim, CaseList::kFew);
 }
-TEST_F(OpsOnGpuInFull, ComposeInnerOfEveryTypeMix) {
+TEST_F(OpsOnGpuInFull, ComposeInnerIsExactForEveryTypeMix) {
   check(every_type_mix(kernels::operation("compose_inner")), Configs::kSlim, CaseList::kFew);
 }
-TEST_F(OpsOnGpuInFull, NormAssemblyOfEveryTypeMix) {
+TEST_F(OpsOnGpuInFull, NormAssemblyIsExactForEveryTypeMix) {
   check(kernels::all_variants(kernels::operation("norm_assembly")), Configs::kSlim, CaseList::kFew);
 }
-TEST_F(OpsOnGpuInFull, BackwardOfSampledTypeMixesWithEverySubsetOfItsOutputs) {
+TEST_F(OpsOnGpuInFull, BackwardIsExactForSampledTypeMixesAndEverySubsetOfOutputs) {
   check(sampled_gradients(kSampledMixesInFull), Configs::kSlim, CaseList::kFew);
 }
-TEST_F(OpsOnGpuInFull, PlainMixesInEveryCase) {
+TEST_F(OpsOnGpuInFull, PlainMixesAreExactInEveryCase) {
   for (const Variants& variants : plain_mixes_of_all_ops()) {
     check(variants, Configs::kSlim, CaseList::kAll);
   }

@@ -1,4 +1,4 @@
-// The library's own CPU kernels and the GPU on the very same inputs, whole outputs compared.
+// Built-in CPU kernels and GPU kernels on the same inputs; all outputs are compared.
 #include "autotune/search/scratch_operands.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
@@ -26,8 +26,8 @@ class SameBitsAsCpu : public GpuTest {
     return operands.read_outputs(0);
   }
 
-  // With the narrowest and with the widest vectors. On many threads, since most of the time goes
-  // into compiling.
+  // With the narrowest and with the widest vectors. On many threads, because compiling takes most
+  // of the time.
   void check(const Variants& variants, const ScratchShape& shape) {
     parallel_for(variants.size(), [&](std::size_t i) {
       ScratchShape whole = shape;
@@ -65,26 +65,26 @@ class SameBitsAsCpu : public GpuTest {
 
 constexpr std::size_t kSampledMixes = 30;
 
-TEST_F(SameBitsAsCpu, ComposeOfEveryTypeMix) {
+TEST_F(SameBitsAsCpu, ComposeEqualsForEveryTypeMix) {
   check(in_both_broadcasts(kernels::all_variants(kernels::operation("compose"))),
         {.sizes = {68, 1027}, .seed = 5});
 }
 
-TEST_F(SameBitsAsCpu, SampledMixesOfOtherElementwiseOps) {
+TEST_F(SameBitsAsCpu, OtherElementwiseOperationsEqualForSampledMixes) {
   for (const std::string_view op : {"compose_inner", "norm_assembly", "compose_residual"}) {
     check(in_both_broadcasts(sampled_mixes(kernels::operation(op), kSampledMixes)),
           {.sizes = {68, 1027}, .seed = 6});
   }
 }
 
-TEST_F(SameBitsAsCpu, BackwardWithEverySubsetOfItsOutputs) {
+TEST_F(SameBitsAsCpu, BackwardEqualsForEverySubsetOfOutputs) {
   check(in_both_broadcasts(
             with_every_subset(sampled_mixes(kernels::operation("backward"), kSampledMixes))),
         {.sizes = {68, 1027}, .seed = 7});
 }
 
 // Many partial sums of both kinds: 16 channels of 257 samples, of two spans each, along the rows.
-TEST_F(SameBitsAsCpu, SumsOverMillionsOfTerms) {
+TEST_F(SameBitsAsCpu, SumsOverMillionsOfTermsAreEqual) {
   check(in_both_broadcasts(plain_mixes(kernels::operation("backward"))),
         {.sizes = {4112, 4133}, .seed = 8});
   check(in_both_broadcasts(with_only_the_sum(plain_mixes(kernels::operation("backward")))),

@@ -1,5 +1,5 @@
-// weight_norm on an NVIDIA GPU: within its error bound, the same bits by every config, and with a B
-// of zeros those of the CPU.
+// weight_norm on an NVIDIA GPU: within its error bound, with the same bits for every config, and
+// with a zero B the bits of the CPU.
 #include "runtime/device/cpu/cpu_device.h"
 #include "tests/conformance/weight_norm_cases.h"
 #include "tests/gpu/gpu_fixture.h"
@@ -18,19 +18,19 @@ class WeightNormOnGpu : public GpuTest {
   }
 };
 
-TEST_F(WeightNormOnGpu, EveryConfigOfTheSlimSpaceKeepsTheBoundAndTheBits) {
+TEST_F(WeightNormOnGpu, EveryConfigOfTheSlimSpaceIsWithinTheBoundWithEqualBits) {
   for (const auto& types : weight_norm_types()) {
     for (const WeightNormCase& one : weight_norm_cases()) run(types, one);
   }
 }
 
-TEST_F(WeightNormOnGpu, FactorsOfOneSignKeepTheBound) {
+TEST_F(WeightNormOnGpu, FactorsOfOneSignAreWithinTheBound) {
   for (const auto& types : weight_norm_types()) {
     for (const WeightNormCase& one : weight_norms_of_one_sign()) run(types, one);
   }
 }
 
-TEST_F(WeightNormOnGpu, FactorsOfAnyRangeKeepTheBound) {
+TEST_F(WeightNormOnGpu, FactorsOfAnyRangeAreWithinTheBound) {
   using enum kernels::ElementType;
   for (const auto& types :
        {std::vector{kFloat32, kFloat32, kFloat32}, std::vector{kBfloat16, kFloat32, kFloat32},
@@ -39,7 +39,7 @@ TEST_F(WeightNormOnGpu, FactorsOfAnyRangeKeepTheBound) {
   }
 }
 
-TEST_F(WeightNormOnGpu, AlignmentChangesNoBit) {
+TEST_F(WeightNormOnGpu, AlignmentDoesNotChangeBits) {
   using enum kernels::ElementType;
   for (const kernels::ElementType factor : {kBfloat16, kFloat32}) {
     for (const std::int64_t rank : {40, 200, 500}) {
@@ -52,7 +52,7 @@ TEST_F(WeightNormOnGpu, AlignmentChangesNoBit) {
   }
 }
 
-TEST_F(WeightNormOnGpu, ABOfZerosGivesTheBitsOfTheCpu) {
+TEST_F(WeightNormOnGpu, ZeroLoraBGivesTheBitsOfTheCpu) {
   device::CpuDevice cpu;
   Statistics statistics;
   launch::KernelCache kernels{Settings{}, nullptr, statistics};
@@ -63,7 +63,7 @@ TEST_F(WeightNormOnGpu, ABOfZerosGivesTheBitsOfTheCpu) {
   }
 }
 
-TEST_F(WeightNormOnGpu, LargestRanksAreServed) {
+TEST_F(WeightNormOnGpu, LargestRanksAreSupported) {
   using enum kernels::ElementType;
   for (const std::int64_t rank : {391, 448, 768, 769, 1024}) {
     run({kBfloat16, kBfloat16, kBfloat16}, {.rows = 200, .columns = 600, .rank = rank});
@@ -71,16 +71,16 @@ TEST_F(WeightNormOnGpu, LargestRanksAreServed) {
   }
 }
 
-// More tasks than multiprocessors: parts of rows of which a program has several, rows of which it
-// has only some parts, and B of any alignment.
-TEST_F(WeightNormOnGpu, ProgramsTakeSeveralTasks) {
+// More tasks than multiprocessors: several parts of a row in one program, rows of which a program
+// has only some parts, and B with any alignment.
+TEST_F(WeightNormOnGpu, ProgramsWithSeveralTasksAreWithinTheBound) {
   using enum kernels::ElementType;
   for (const std::int64_t rank : {0, 24, 70, 72, 500, 501}) {
     run({kBfloat16, kBfloat16, kBfloat16}, {.rows = 700, .columns = 8192, .rank = rank});
   }
 }
 
-TEST_F(WeightNormOnGpu, InFullEveryConfigOfTheComprehensiveSpace) {
+TEST_F(WeightNormOnGpu, InFullEveryConfigOfTheComprehensiveSpaceIsWithinTheBound) {
   using enum kernels::ElementType;
   for (const auto& types :
        {std::vector{kBfloat16, kBfloat16, kBfloat16}, std::vector{kFloat32, kFloat32, kFloat32}}) {

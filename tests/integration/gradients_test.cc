@@ -1,4 +1,4 @@
-// The gradients that backward gives are those of compose, by central differences in f64.
+// The gradients of backward equal those of compose, by central differences in f64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ struct Shape {
 
 constexpr double kScale = 0.7;
 
-// Ops on contiguous f64 operands, in the registry's order.
+// Operations on contiguous f64 operands, in the registry's order.
 class Gradients : public testing::TestWithParam<Broadcast> {
  protected:
   Gradients() {
@@ -65,7 +65,7 @@ class Gradients : public testing::TestWithParam<Broadcast> {
     ASSERT_TRUE(device_.launch(*device::CpuDevice::builtin(variant), config, arguments, nullptr));
   }
 
-  // What the gradients are gradients of: the sum of d_out * compose(lora, base, gain).
+  // The function that is differentiated: the sum of d_out * compose(lora, base, gain).
   double loss() {
     Matrix out(d_out_.size());
     run(kernels::operation("compose"), {&lora_, &base_, &gain_, &out});
@@ -74,7 +74,7 @@ class Gradients : public testing::TestWithParam<Broadcast> {
     return sum;
   }
 
-  // The loss is linear in each operand alone, so that a wide step costs no accuracy.
+  // The loss is linear in each operand, so a wide step costs no accuracy.
   void expect_gradient(Matrix& operand, const Matrix& gradient, const char* name) {
     constexpr double kStep = 0.5;
     ASSERT_EQ(gradient.size(), operand.size());

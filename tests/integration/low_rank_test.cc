@@ -1,4 +1,4 @@
-// compose_low_rank on the CPU device: within its error bound, and the same bits by every kernel.
+// compose_low_rank on the CPU device: within its error bound, with the same bits from every kernel.
 #include <gtest/gtest.h>
 
 #include "runtime/device/cpu/cpu_device.h"
@@ -30,8 +30,8 @@ class ComposeLowRankOnCpu : public testing::Test {
   launch::KernelCache builtin_{without_compiler(), nullptr, statistics_};
 };
 
-TEST_F(ComposeLowRankOnCpu, EveryConfigKeepsTheBoundAndTheBitsOfTheBuiltinKernel) {
-  // What a compilation costs limits this to one mix.
+TEST_F(ComposeLowRankOnCpu, EveryConfigIsWithinTheBoundAndEqualsTheBuiltinKernel) {
+  // Only one mix, because compilations are slow.
   const LowRankTypes types = low_rank_types()[1];
   for (const LowRankCase& one : low_rank_cases()) {
     EXPECT_EQ(run(compiled_, types, one).values, run(builtin_, types, one).values);
@@ -39,14 +39,14 @@ TEST_F(ComposeLowRankOnCpu, EveryConfigKeepsTheBoundAndTheBitsOfTheBuiltinKernel
   EXPECT_GT(statistics_.compilations, 0);
 }
 
-TEST_F(ComposeLowRankOnCpu, TheBuiltinKernelKeepsTheBound) {
+TEST_F(ComposeLowRankOnCpu, BuiltinKernelIsWithinTheBound) {
   for (const LowRankTypes& types : low_rank_types()) {
     for (const LowRankCase& one : low_rank_cases()) run(builtin_, types, one);
   }
   EXPECT_EQ(statistics_.compilations, 0);
 }
 
-TEST_F(ComposeLowRankOnCpu, TheBuiltinKernelServesEveryMixOfTypes) {
+TEST_F(ComposeLowRankOnCpu, BuiltinKernelSupportsEveryMixOfTypes) {
   for (const kernels::Variant& variant :
        kernels::all_variants(kernels::operation("compose_low_rank"))) {
     const auto types = variant.operand_types();

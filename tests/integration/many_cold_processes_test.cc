@@ -1,5 +1,5 @@
-// 64 processes, with threads in them, that start cold at once on one cache directory. Through the
-// public interface only.
+// 64 processes with several threads that start at once on one cold cache directory. Uses only the
+// public interface.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,13 +18,13 @@
 namespace dorajit {
 namespace {
 
-// What one of many processes saw, in memory that all share.
+// The results of one process, in memory that all processes share.
 struct Seen {
-  int wrong = -1;  // elements, or -1: it did not get that far
+  int wrong = -1;  // number of wrong elements; -1: the process did not finish
   Statistics counts{};
 };
 
-// One call of each problem on each of two threads; the elements that came out wrong.
+// One call of each problem on each of two threads; returns the number of wrong elements.
 int compose_on_threads(Engine& engine) {
   std::atomic<int> wrong = 0;
   const auto compose = [&] {
@@ -48,7 +48,7 @@ int compose_on_threads(Engine& engine) {
   return wrong;
 }
 
-TEST(ManyColdProcesses, WithThreadsInThemTuneEachProblemOnce) {
+TEST(ManyColdProcesses, ThreadsOfManyProcessesTuneEachProblemOnce) {
   constexpr int kMany = 64;
   constexpr int kProblems = 2;
   char pattern[] = "/tmp/dorajit-test-XXXXXX";
@@ -91,13 +91,13 @@ TEST(ManyColdProcesses, WithThreadsInThemTuneEachProblemOnce) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "artifacts")) {
     artifacts += entry.is_regular_file() ? 1 : 0;
   }
-  // Two problems of one variant may be tuned side by side, so a kernel may be compiled twice.
+  // Two problems of one variant may be tuned concurrently, so a kernel may be compiled twice.
   EXPECT_GE(sum.compilations, artifacts);
   EXPECT_LE(sum.compilations, kProblems * artifacts);
   std::printf("%d processes: %ld tunings, %ld compilations of %ld kernels\n", kMany,
               static_cast<long>(sum.tuned_problems), static_cast<long>(sum.compilations),
               static_cast<long>(artifacts));
-  // Whoever comes later finds it all done.
+  // A later process finds all results.
   {
     Engine engine(options);
     EXPECT_EQ(compose_on_threads(engine), 0);

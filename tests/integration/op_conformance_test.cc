@@ -1,4 +1,4 @@
-// Every op on the CPU device: every bit, by kernels compiled here and by the library's own.
+// Every operation on the CPU device: every bit, with compiled and with built-in kernels.
 #include "tests/conformance/op_conformance.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ Settings without_compiler() {
   return settings;
 }
 
-// What a compilation costs limits these lists.
+// These lists are limited, because compilations are slow.
 constexpr std::size_t kSampledMixes = 16;
 constexpr std::size_t kSampledMixesOfBackward = 12;
 constexpr std::size_t kFewMixes = 4;
@@ -36,7 +36,7 @@ class OpsOnCpu : public testing::Test {
     EXPECT_EQ(statistics_.builtin_kernels, 0) << "the host compiler must have been used";
   }
 
-  // Configs differ only in their workers here.
+  // On the CPU, configs differ only in their workers.
   void check_builtin(const Variants& variants, CaseList list) {
     const auto failures = check_op(device_, builtin_, variants, Configs::kOneInTurn, list);
     EXPECT_TRUE(failures.empty()) << join(failures);
@@ -50,42 +50,42 @@ class OpsOnCpu : public testing::Test {
   launch::KernelCache builtin_{without_compiler(), nullptr, statistics_};
 };
 
-TEST_F(OpsOnCpu, ComposeOfEveryTypeMix) {
+TEST_F(OpsOnCpu, ComposeIsExactForEveryTypeMix) {
   check_compiled(kernels::all_variants(kernels::operation("compose")), Configs::kOneInTurn,
                  CaseList::kAll);
 }
-TEST_F(OpsOnCpu, SampledComposePerRow) {
+TEST_F(OpsOnCpu, ComposePerRowIsExactForSampledMixes) {
   check_compiled(in_both_broadcasts(sampled_mixes(kernels::operation("compose"), kSampledMixes)),
                  Configs::kOneInTurn, CaseList::kAll);
 }
-TEST_F(OpsOnCpu, SampledComposeInner) {
+TEST_F(OpsOnCpu, ComposeInnerIsExactForSampledMixes) {
   check_compiled(
       in_both_broadcasts(sampled_mixes(kernels::operation("compose_inner"), kSampledMixes)),
       Configs::kOneInTurn, CaseList::kAll);
 }
-TEST_F(OpsOnCpu, SampledNormAssembly) {
+TEST_F(OpsOnCpu, NormAssemblyIsExactForSampledMixes) {
   check_compiled(sampled_mixes(kernels::operation("norm_assembly"), kSampledMixes),
                  Configs::kOneInTurn, CaseList::kAll);
 }
-TEST_F(OpsOnCpu, SampledBackwardWithEverySubsetOfItsOutputs) {
+TEST_F(OpsOnCpu, BackwardIsExactForSampledMixesAndEverySubsetOfOutputs) {
   check_compiled(in_both_broadcasts(with_every_subset(
                      sampled_mixes(kernels::operation("backward"), kSampledMixesOfBackward))),
                  Configs::kOneInTurn, CaseList::kFew);
 }
-TEST_F(OpsOnCpu, SampledResidualForms) {
+TEST_F(OpsOnCpu, ResidualFormsAreExactForSampledMixes) {
   for (const std::string_view op : {"compose_residual", "residual_backward"}) {
     check_compiled(
         in_both_broadcasts(with_every_subset(sampled_mixes(kernels::operation(op), kFewMixes))),
         Configs::kOneInTurn, CaseList::kFew);
   }
 }
-TEST_F(OpsOnCpu, EveryConfigOfTheComprehensiveSpace) {
+TEST_F(OpsOnCpu, EveryConfigOfTheComprehensiveSpaceIsExact) {
   for (const std::string_view op : {"compose", "compose_inner", "backward"}) {
     check_compiled(in_both_broadcasts({plain_mixes(kernels::operation(op))[1]}),
                    Configs::kComprehensive, CaseList::kFew);
   }
 }
-TEST_F(OpsOnCpu, BuiltInKernelsOfEveryTypeMix) {
+TEST_F(OpsOnCpu, BuiltinKernelsAreExactForEveryTypeMix) {
   for (const kernels::Operation* one : operations_with_a_formula()) {
     const bool is_residual = one->name.contains("residual");
     check_builtin(in_both_broadcasts(is_residual ? sampled_mixes(*one, kManyMixes)
@@ -93,7 +93,7 @@ TEST_F(OpsOnCpu, BuiltInKernelsOfEveryTypeMix) {
                   CaseList::kFew);
   }
 }
-TEST_F(OpsOnCpu, BuiltInKernelsOfPlainMixesInEveryCase) {
+TEST_F(OpsOnCpu, BuiltinKernelsAreExactForPlainMixesInEveryCase) {
   for (const kernels::Operation* one : operations_with_a_formula()) {
     check_builtin(in_both_broadcasts(with_every_subset(plain_mixes(*one))), CaseList::kAll);
   }

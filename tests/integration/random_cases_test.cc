@@ -1,4 +1,4 @@
-// Every op on the CPU device, on calls drawn at random.
+// Every operation on the CPU device, with random calls.
 #include "tests/conformance/random_cases.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 namespace dorajit::tests {
 namespace {
 
-// What a compilation costs limits these.
+// Limited, because compilations are slow.
 Variants compiled_variants() {
   Variants variants = in_both_broadcasts({plain_mixes(kernels::operation("backward"))[0],
                                           plain_mixes(kernels::operation("backward"))[1],
@@ -22,7 +22,7 @@ Variants compiled_variants() {
   return variants;
 }
 
-TEST(RandomCases, AreRightWithTheLibrarysOwnKernels) {
+TEST(RandomCases, AreExactWithBuiltinKernels) {
   device::CpuDevice device;
   Statistics statistics;
   Settings settings;
@@ -31,7 +31,7 @@ TEST(RandomCases, AreRightWithTheLibrarysOwnKernels) {
   EXPECT_THAT(check_random_cases(device, kernels, 1, 1000), testing::IsEmpty());
 }
 
-TEST(RandomCases, AreRightWithCompiledKernels) {
+TEST(RandomCases, AreExactWithCompiledKernels) {
   device::CpuDevice device;
   Statistics statistics;
   MemoryArtifactStore artifacts;

@@ -1,4 +1,4 @@
-// weight_norm on the CPU device: within its error bound, and the same bits by every kernel.
+// weight_norm on the CPU device: within its error bound, with the same bits from every kernel.
 #include <gtest/gtest.h>
 
 #include "runtime/device/cpu/cpu_device.h"
@@ -31,9 +31,9 @@ class WeightNormOnCpu : public testing::Test {
   launch::KernelCache builtin_{without_compiler(), nullptr, statistics_};
 };
 
-TEST_F(WeightNormOnCpu, EveryConfigKeepsTheBoundAndTheBitsOfTheBuiltinKernel) {
+TEST_F(WeightNormOnCpu, EveryConfigIsWithinTheBoundAndEqualsTheBuiltinKernel) {
   using enum kernels::ElementType;
-  // What a compilation costs limits this list.
+  // This list is limited, because compilations are slow.
   for (const auto& types :
        {std::vector{kBfloat16, kFloat32, kFloat16}, std::vector{kFloat64, kFloat64, kFloat64}}) {
     for (const WeightNormCase& one : weight_norm_cases()) {
@@ -43,7 +43,7 @@ TEST_F(WeightNormOnCpu, EveryConfigKeepsTheBoundAndTheBitsOfTheBuiltinKernel) {
   EXPECT_GT(statistics_.compilations, 0);
 }
 
-TEST_F(WeightNormOnCpu, TheBuiltinKernelKeepsTheBoundForEveryMixOfTypes) {
+TEST_F(WeightNormOnCpu, BuiltinKernelIsWithinTheBoundForEveryMixOfTypes) {
   using enum kernels::ElementType;
   for (const auto& types : weight_norm_types()) {
     for (const WeightNormCase& one : weight_norm_cases()) run(builtin_, types, one);

@@ -22,7 +22,7 @@ std::string why(const Variant& variant, const SpaceTraits& traits, const Config&
   return why_config_is_invalid(variant, traits, width, Sizes{64, 4096}, config);
 }
 
-TEST(ConfigLimits, EverySpaceLiesWithin) {
+TEST(ConfigLimits, EveryConfigOfASpaceIsValid) {
   for (const Operation* op : all_operations()) {
     if (op->formula.empty()) continue;  // its template has tests of its own
     for (const Variant& variant :
@@ -41,8 +41,8 @@ TEST(ConfigLimits, EverySpaceLiesWithin) {
   }
 }
 
-// NVRTC takes minutes for it.
-TEST(ConfigLimits, ManyRowsInFlightAreInvalid) {
+// NVRTC takes minutes to compile it.
+TEST(ConfigLimits, TooManyRowsInFlightAreInvalid) {
   for (const std::string_view name : {"compose", "backward"}) {
     Config config = default_config(bf16(operation(name)), kGpu, 8);
     config.set(kRowsOfProgram, 512);
@@ -76,7 +76,7 @@ TEST(ConfigLimits, MoreWorkersThanProcessorsAreInvalid) {
   EXPECT_NE(why(bf16(operation("compose")), kCpu, config), "");
 }
 
-TEST(ConfigLimits, AConfigOfAnotherTemplateIsInvalid) {
+TEST(ConfigLimits, ConfigOfAnotherTemplateIsInvalid) {
   for (const char* name : {"compose", "backward"}) {
     for (const char* text : {"m128-n256", "b1024-w4-r1-v8-u1", "b1024-w4-r1-v8-u1-c0-s2"}) {
       EXPECT_NE(why(bf16(operation(name)), kGpu, parse_config(text).value()), "") << text;
@@ -85,7 +85,7 @@ TEST(ConfigLimits, AConfigOfAnotherTemplateIsInvalid) {
   }
 }
 
-TEST(ConfigLimits, NoFieldMayBeHugeZeroOrNegative) {
+TEST(ConfigLimits, HugeZeroOrNegativeFieldsAreInvalid) {
   for (const std::string_view name : {"compose", "backward"}) {
     for (const SpaceTraits& traits : {kGpu, kCpu}) {
       for (const Variant& variant : tests::in_both_broadcasts({bf16(operation(name))})) {

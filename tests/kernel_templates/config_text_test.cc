@@ -7,7 +7,7 @@
 namespace dorajit::kernels {
 namespace {
 
-TEST(ConfigText, ReadsBackWhatItWrites) {
+TEST(ConfigText, TextRoundTrips) {
   const Config config = as_config(StreamingConfig{2048, 8, 4, 8, 2, CachePolicy::kStreamLoads});
   EXPECT_EQ(to_text(config), "b2048-w8-r4-v8-u2-c2");
   EXPECT_EQ(parse_config(to_text(config)), config);
@@ -17,7 +17,7 @@ TEST(ConfigText, ReadsBackWhatItWrites) {
   EXPECT_NE(parse_config("m128-n256-k64-w3"), of_another_template);
 }
 
-TEST(ConfigText, RefusesEverythingElse) {
+TEST(ConfigText, OtherTextIsRefused) {
   for (const char* text :
        {"", "b", "-", "-b1", "b1-", "b1--w2x", "b1-b2", "b1-w", "B1", "1", "b+1",
         "b2048-w8-r4-v8-u2-c0 ", " b2048-w8-r4-v8-u2-c0", "b2048w8r4v8u2c0",

@@ -1,4 +1,4 @@
-// That the lists which conformance is checked over leave nothing out.
+// The lists that conformance is tested over are complete.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::size_t type_pairs_of(const Variants& variants) {
   return pairs.size();
 }
 
-TEST(Coverage, SampledMixesBringEveryTwoTypesTogether) {
+TEST(Coverage, SampledMixesContainEveryPairOfTypes) {
   constexpr std::size_t kMost = 30;
   for (const kernels::Operation* one : kernels::offered_operations()) {
     const Variants sampled = sampled_mixes(*one, kMost);
@@ -50,7 +50,7 @@ TEST(Coverage, OutputsOfBackwardHaveSevenSubsetsInTwoBroadcasts) {
   EXPECT_TRUE(with_only_the_sum(plain_mixes(kernels::operation("compose"))).empty());
 }
 
-TEST(Coverage, OutputsLieOverEveryInputAndOverEveryTwo) {
+TEST(Coverage, PlacementsOverlapEveryInputAndEveryPairOfInputs) {
   const Variant same{.operation = &kernels::operation("backward"), .types = {}};
   EXPECT_EQ(placements(same).size(), 1U + 4 + 2);
   const Variant mixed{.operation = &kernels::operation("backward"),
@@ -60,7 +60,7 @@ TEST(Coverage, OutputsLieOverEveryInputAndOverEveryTwo) {
   EXPECT_EQ(placements(norm).size(), 1U + 3);
 }
 
-TEST(Coverage, CasesMeetTheWidestAndTheNarrowestVectors) {
+TEST(Coverage, CasesUseTheWidestAndTheNarrowestVectors) {
   constexpr auto kCuda = kernels::DeviceKind::kCuda;
   for (const kernels::Operation* one : kernels::offered_operations()) {
     for (const Variant& variant : in_both_broadcasts(with_every_subset(plain_mixes(*one)))) {

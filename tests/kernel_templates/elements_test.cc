@@ -1,4 +1,4 @@
-// Conversions of elements on the CPU, against definitions written separately.
+// Conversions of elements on the CPU, compared with separately written definitions.
 #include "kernel_templates/cpu/elements.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ void check_narrowing(std::uint32_t bits) {
 
 template <ElementType kType>
 void check_narrowing_everywhere() {
-  // A stride that is prime to 2^32 meets every exponent with thousands of mantissas.
+  // A stride that is coprime to 2^32 reaches every exponent with thousands of mantissas.
   for (std::uint64_t bits = 0; bits < 0x1'0000'0000U; bits += 4099) {
     check_narrowing<kType>(static_cast<std::uint32_t>(bits));
   }
@@ -61,10 +61,14 @@ void check_narrowing_everywhere() {
   }
 }
 
-TEST(Elements, WidenEveryBfloat16Exactly) { check_widening<ElementType::kBfloat16>(); }
-TEST(Elements, WidenEveryFloat16Exactly) { check_widening<ElementType::kFloat16>(); }
-TEST(Elements, NarrowToBfloat16Once) { check_narrowing_everywhere<ElementType::kBfloat16>(); }
-TEST(Elements, NarrowToFloat16Once) { check_narrowing_everywhere<ElementType::kFloat16>(); }
+TEST(Elements, WideningBfloat16IsExact) { check_widening<ElementType::kBfloat16>(); }
+TEST(Elements, WideningFloat16IsExact) { check_widening<ElementType::kFloat16>(); }
+TEST(Elements, NarrowingToBfloat16RoundsOnce) {
+  check_narrowing_everywhere<ElementType::kBfloat16>();
+}
+TEST(Elements, NarrowingToFloat16RoundsOnce) {
+  check_narrowing_everywhere<ElementType::kFloat16>();
+}
 
 }  // namespace
 }  // namespace dorajit::kernels

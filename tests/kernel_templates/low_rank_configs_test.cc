@@ -27,7 +27,7 @@ SpaceTraits gpu(int architecture) {
 
 constexpr SpaceTraits kCpu{.kind = DeviceKind::kCpu, .processors = 6};
 
-TEST(LowRankConfigs, SpacesHoldValidConfigsOnceTheDefaultFirst) {
+TEST(LowRankConfigs, SpacesContainOnlyDistinctValidConfigsWithTheDefaultFirst) {
   for (const Variant& variant : {low_rank(kBfloat16, kBfloat16), low_rank(kFloat16, kFloat32)}) {
     for (const SpaceTraits& traits : {gpu(80), gpu(86), gpu(90), gpu(100), gpu(120), kCpu}) {
       for (const int width : {1, 2, 4, 8}) {
@@ -66,7 +66,7 @@ TEST(LowRankConfigs, EveryRankHasAValidDefaultAndCandidates) {
   }
 }
 
-// The instructions that any config of the space has for those sizes.
+// The instructions of the space's configs for those sizes.
 std::set<int> instructions(const Variant& variant, int architecture, int width,
                            const Sizes& sizes) {
   std::set<int> found;
@@ -77,7 +77,7 @@ std::set<int> instructions(const Variant& variant, int architecture, int width,
   return found;
 }
 
-TEST(LowRankConfigs, SizesAlignmentAndArchitectureDecideOnTheInstruction) {
+TEST(LowRankConfigs, SizesAlignmentAndArchitectureDetermineTheInstruction) {
   const std::set mma = {static_cast<int>(LowRankInstruction::kMma)};
   const std::set wgmma = {static_cast<int>(LowRankInstruction::kWgmma)};
   const Variant narrow = low_rank(kBfloat16, kBfloat16);
@@ -100,7 +100,7 @@ TEST(LowRankConfigs, SizesAlignmentAndArchitectureDecideOnTheInstruction) {
   }
 }
 
-TEST(LowRankConfigs, WgmmaHasTwoStagesOrMoreForEveryMixOfTypes) {
+TEST(LowRankConfigs, WgmmaHasAtLeastTwoStagesForEveryMixOfTypes) {
   for (const Variant& variant : all_variants(operation("compose_low_rank"))) {
     const int width = widest_vector(variant, DeviceKind::kCuda);
     const Config config = default_config(variant, gpu(90), width, {4096, 4096, 384});
@@ -128,7 +128,7 @@ TEST(LowRankConfigs, WgmmaTilesFitRegistersAndSharedMemory) {
   EXPECT_NE(why("i2-r128-b128-s5-a1-v8"), "");
 }
 
-// As cuda/compose_low_rank_mma.cuh shares a tile among warps: strips across, then rows.
+// As cuda/compose_low_rank_mma.cuh splits a tile among warps: strips across, then rows.
 TEST(LowRankConfigs, WarpsCoverTheTileOnce) {
   for (const SpaceKind kind : {SpaceKind::kSlim, SpaceKind::kComprehensive}) {
     for (const Config& config : config_space(low_rank(kBfloat16, kBfloat16), gpu(90), 8, kind)) {
@@ -151,7 +151,7 @@ TEST(LowRankConfigs, WarpsCoverTheTileOnce) {
   EXPECT_NE(why_config_is_invalid(low_rank(kBfloat16, kBfloat16), gpu(90), *too_few), "");
 }
 
-TEST(LowRankConfigs, VerificationHasAWholeProgramOfEveryCandidateAndEndsThatItServes) {
+TEST(LowRankConfigs, VerificationSizesContainACompleteProgramOfEveryCandidate) {
   const Variant variant = low_rank(kBfloat16, kBfloat16);
   for (const std::int64_t rank : {4, 16, 40, 64, 384, 1024}) {
     const Sizes problem = {4096, 4096, rank};
@@ -170,14 +170,14 @@ TEST(LowRankConfigs, VerificationHasAWholeProgramOfEveryCandidateAndEndsThatItSe
   }
 }
 
-TEST(LowRankConfigs, VerificationGivesProgramsByTurnsSeveralTiles) {
+TEST(LowRankConfigs, VerificationSizesGiveLoopingProgramsSeveralTiles) {
   const auto sizes = verification_sizes(low_rank(kBfloat16, kBfloat16), {4096, 4096, 384});
   EXPECT_TRUE(std::ranges::any_of(sizes, [](const Sizes& each) {
     return (each[0] + 127) / 128 * ((each[1] + 127) / 128) > gpu(90).processors;
   }));
 }
 
-TEST(LowRankConfigs, GpusWithoutTensorCoresForBfloat16AreRefusedByName) {
+TEST(LowRankConfigs, GpusWithoutBfloat16TensorCoresAreRefused) {
   const Variant variant = low_rank(kFloat16, kFloat16);
   const std::string why =
       why_config_is_invalid(variant, gpu(75), 8, {64, 64, 16}, default_config(variant, gpu(75), 8));
@@ -193,7 +193,7 @@ TEST(LowRankConfigs, TilesThatDoNotFitSharedMemoryAreInvalid) {
   EXPECT_NE(why_config_is_invalid(variant, gpu(120), *config).find("shared"), std::string::npos);
 }
 
-TEST(LowRankConfigs, FactorsHaveOneTypeOf16Bits) {
+TEST(LowRankConfigs, FactorsOfDifferentOrWideTypesAreRefused) {
   EXPECT_TRUE(is_supported(low_rank(kFloat16, kFloat32)));
   EXPECT_FALSE(is_supported(low_rank(kFloat32, kFloat32)));
   EXPECT_FALSE(is_supported(low_rank(kFloat64, kFloat64)));

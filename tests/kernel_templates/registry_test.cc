@@ -24,19 +24,19 @@ Variant backward(ElementType d_out, ElementType inner, ElementType gain, Element
           .types = {d_out, inner, gain, d_lora, d_base, d_gain}};
 }
 
-TEST(Registry, OpsHaveEveryMixOfThreeTypesAndAllDoubles) {
+TEST(Registry, OperationsSupportEveryMixOfThreeTypesAndAllDoubles) {
   EXPECT_EQ(all_variants(operation("compose")).size(), 3U * 3 * 3 * 3 + 1);
   EXPECT_EQ(all_variants(operation("compose_inner")).size(), 3U * 3 * 3 * 3 * 3 + 1);
   EXPECT_EQ(all_variants(operation("backward")).size(), 3U * 3 * 3 * 3 * 3 * 3 + 1);
   EXPECT_EQ(all_variants(operation("norm_assembly")).size(), 3U * 3 * 3 * 3 + 1);
 }
 
-TEST(Registry, OffersAllButThePassesThatComposeIsMeasuredAgainst) {
+TEST(Registry, OffersAllOperationsExceptTheUnfusedPasses) {
   EXPECT_EQ(offered_operations().front(), &operation("compose"));
   EXPECT_EQ(offered_operations().back(), &operation("compose_low_rank"));
 }
 
-TEST(Registry, DoubleGoesOnlyWithDouble) {
+TEST(Registry, DoubleMixesOnlyWithDouble) {
   EXPECT_FALSE(is_supported(
       {.operation = &operation("compose"), .types = {kFloat64, kFloat32, kFloat32, kFloat32}}));
   EXPECT_FALSE(is_supported(
@@ -47,7 +47,7 @@ TEST(Registry, DoubleGoesOnlyWithDouble) {
   EXPECT_FALSE(is_supported(backward(kFloat64, kAbsent, kFloat64, kAbsent, kFloat32, kAbsent)));
 }
 
-TEST(Registry, OutputsOfBackwardMayBeAbsentButNotAll) {
+TEST(Registry, SomeButNotAllOutputsOfBackwardMayBeAbsent) {
   EXPECT_TRUE(is_supported(backward(kBfloat16, kAbsent, kFloat32, kBfloat16, kAbsent, kAbsent)));
   EXPECT_TRUE(is_supported(backward(kBfloat16, kFloat16, kFloat32, kAbsent, kAbsent, kFloat32)));
   EXPECT_FALSE(is_supported(backward(kBfloat16, kAbsent, kFloat32, kAbsent, kAbsent, kAbsent)));
@@ -55,7 +55,7 @@ TEST(Registry, OutputsOfBackwardMayBeAbsentButNotAll) {
                              .types = {kFloat32, kFloat32, kFloat32, kFloat32, kAbsent}}));
 }
 
-TEST(Registry, InnerIsThereExactlyWhenItIsSummed) {
+TEST(Registry, InnerIsPresentExactlyIfItIsSummed) {
   EXPECT_FALSE(is_supported(backward(kBfloat16, kAbsent, kFloat32, kBfloat16, kAbsent, kFloat32)));
   EXPECT_FALSE(is_supported(backward(kBfloat16, kBfloat16, kFloat32, kBfloat16, kAbsent, kAbsent)));
 }
@@ -66,7 +66,7 @@ TEST(Registry, RequiredInputsMayNotBeAbsent) {
   EXPECT_FALSE(is_supported({.operation = &operation("compose"), .types = {kFloat32, kAbsent}}));
 }
 
-TEST(Registry, OnlyOpsWithABroadcastOperandHaveAPerRowForm) {
+TEST(Registry, OnlyOperationsWithABroadcastOperandHaveAPerRowForm) {
   for (const Operation* one : all_operations()) {
     Variant variant = all_variants(*one).front();
     variant.broadcast = Broadcast::kPerRow;
@@ -76,7 +76,7 @@ TEST(Registry, OnlyOpsWithABroadcastOperandHaveAPerRowForm) {
   EXPECT_FALSE(operation("norm_assembly").has_broadcast);
 }
 
-TEST(Registry, ASumTakesATemplateOfItsOwnForEachBroadcast) {
+TEST(Registry, SumUsesADifferentTemplateForEachBroadcast) {
   Variant variant = backward(kFloat32, kFloat32, kFloat32, kFloat32, kFloat32, kFloat32);
   EXPECT_TRUE(variant.has_sum());
   EXPECT_EQ(template_of(variant).name, "column_sums");
@@ -100,14 +100,14 @@ TEST(Registry, OperationsAreFoundByName) {
   }
 }
 
-TEST(Registry, TypeNamesReadBack) {
+TEST(Registry, TypeNamesRoundTrip) {
   for (const ElementType type : {kFloat32, kBfloat16, kFloat16, kFloat64}) {
     EXPECT_EQ(parse_element_type(name(type)), type);
   }
   EXPECT_EQ(parse_element_type("f8"), std::nullopt);
 }
 
-TEST(Registry, VariantsReadAsOpBroadcastAndTypes) {
+TEST(Registry, VariantTextContainsOperationBroadcastAndTypes) {
   EXPECT_EQ(to_text(kMixed), "compose/bf16,bf16,f32,bf16");
   Variant variant = backward(kBfloat16, kBfloat16, kFloat32, kBfloat16, kAbsent, kFloat32);
   EXPECT_EQ(to_text(variant), "backward/bf16,bf16,f32,bf16,-,f32");
@@ -115,7 +115,7 @@ TEST(Registry, VariantsReadAsOpBroadcastAndTypes) {
   EXPECT_EQ(to_text(variant), "backward.rows/bf16,bf16,f32,bf16,-,f32");
 }
 
-TEST(Registry, AnInstantiationIsTwoIncludesAndOneLine) {
+TEST(Registry, InstantiationIsTwoIncludesAndOneLine) {
   const std::string text = instantiation(
       kMixed, as_config({2048, 8, 1, 8, 1, CachePolicy::kStreamAll}), DeviceKind::kCuda);
   EXPECT_EQ(std::ranges::count(text, '\n'), 3);
@@ -125,7 +125,7 @@ TEST(Registry, AnInstantiationIsTwoIncludesAndOneLine) {
   EXPECT_NE(text.find("Broadcast::kPerColumn"), std::string::npos);
 }
 
-TEST(Registry, AnInstantiationNamesBroadcastAndAbsentOperands) {
+TEST(Registry, InstantiationContainsBroadcastAndAbsentOperands) {
   Variant variant = backward(kBfloat16, kBfloat16, kFloat32, kAbsent, kAbsent, kFloat32);
   variant.broadcast = Broadcast::kPerRow;
   const std::string text = instantiation(variant, as_config({}), DeviceKind::kCpu);
@@ -147,7 +147,7 @@ std::vector<Variant> variants_of_every_template() {
   return variants;
 }
 
-TEST(Registry, EverySourceThatATemplateIncludesIsEmbedded) {
+TEST(Registry, AllIncludedSourcesAreEmbedded) {
   for (const Variant& variant : variants_of_every_template()) {
     for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
       for (const EmbeddedFile* file : include_closure(source_roots(variant, kind))) {
@@ -177,7 +177,7 @@ TEST(Registry, SourceIdentityDiffersByDeviceFormulaAndTemplate) {
   EXPECT_NE(source_identity(kMixed, DeviceKind::kCuda).find("math/compose.h="), std::string::npos);
 }
 
-TEST(Registry, TheLibraryHoldsACpuKernelForEveryVariantThatItOffers) {
+TEST(Registry, EveryOfferedVariantHasABuiltinCpuKernel) {
   for (const Operation* one : offered_operations()) {
     for (Variant variant : all_variants(*one)) {
       for (const Broadcast broadcast : {Broadcast::kPerColumn, Broadcast::kPerRow}) {

@@ -20,7 +20,7 @@ const SpaceTraits kSmallCpu{.kind = DeviceKind::kCpu, .processors = 2};
 const SpaceTraits kLargeCpu{.kind = DeviceKind::kCpu, .processors = 255};
 constexpr std::size_t kMaxSlimConfigs = 12;
 
-// What the template that serves the variant asserts.
+// The assertions of the template that serves the variant.
 bool is_valid(const Variant& variant, const Config& named, DeviceKind kind) {
   const StreamingConfig config = as_streaming(named).value();
   const Template* const used = &template_of(variant);
@@ -46,7 +46,7 @@ void check_space(const Variant& variant, const SpaceTraits& traits, int width, S
   if (kind == SpaceKind::kSlim) EXPECT_LE(space.size(), kMaxSlimConfigs);
 }
 
-TEST(Spaces, HoldOnlyValidConfigsWithoutRepeatsTheDefaultFirst) {
+TEST(Spaces, ContainOnlyDistinctValidConfigsWithTheDefaultFirst) {
   for (const Operation* op : all_operations()) {
     if (op->formula.empty()) continue;  // its template has tests of its own
     for (const Variant& variant :
@@ -79,7 +79,7 @@ TEST(Spaces, EveryMixOfTypesHasAValidDefault) {
   }
 }
 
-TEST(Spaces, VectorsAreSixteenBytesOfTheWidestMatrixAndAtMostEightElements) {
+TEST(Spaces, WidestVectorIsSixteenBytesOfTheWidestMatrixAndAtMostEightElements) {
   using enum ElementType;
   const auto width = [](ElementType lora, ElementType gain) {
     return widest_vector(
@@ -87,7 +87,8 @@ TEST(Spaces, VectorsAreSixteenBytesOfTheWidestMatrixAndAtMostEightElements) {
         DeviceKind::kCuda);
   };
   EXPECT_EQ(width(kBfloat16, kBfloat16), 8);
-  EXPECT_EQ(width(kBfloat16, kFloat32), 8) << "the gain is read once and does not narrow the rest";
+  EXPECT_EQ(width(kBfloat16, kFloat32), 8)
+      << "the gain is read once and does not limit the other operands";
   EXPECT_EQ(width(kFloat32, kBfloat16), 4);
   EXPECT_EQ(widest_vector({.operation = &operation("compose"),
                            .types = {kFloat64, kFloat64, kFloat64, kFloat64}},
@@ -95,7 +96,7 @@ TEST(Spaces, VectorsAreSixteenBytesOfTheWidestMatrixAndAtMostEightElements) {
             2);
 }
 
-TEST(Spaces, WhatIsAbsentNarrowsNoVector) {
+TEST(Spaces, AbsentOperandsDoNotLimitVectors) {
   using enum ElementType;
   const auto width = [](ElementType d_lora) {
     return widest_vector({.operation = &operation("backward"),
@@ -103,7 +104,8 @@ TEST(Spaces, WhatIsAbsentNarrowsNoVector) {
                          DeviceKind::kCuda);
   };
   EXPECT_EQ(width(kFloat32), 4);
-  EXPECT_EQ(width(kAbsent), 8) << "d_gain is written once a column and does not narrow the rest";
+  EXPECT_EQ(width(kAbsent), 8)
+      << "d_gain is written once per column and does not limit the other operands";
 }
 
 TEST(Spaces, CpuConfigsThatDifferInWorkersShareTheirCode) {
@@ -115,7 +117,7 @@ TEST(Spaces, CpuConfigsThatDifferInWorkersShareTheirCode) {
   EXPECT_NE(compiled_part(config, DeviceKind::kCuda), compiled_part(other, DeviceKind::kCuda));
 }
 
-TEST(Spaces, OneProcessorMakesNoTwoWorkers) {
+TEST(Spaces, OneProcessorGivesOnlyOneWorker) {
   for (const Config& config :
        config_space(tests::float_compose(), {.kind = DeviceKind::kCpu, .processors = 1}, 1,
                     SpaceKind::kComprehensive)) {

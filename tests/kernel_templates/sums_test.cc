@@ -1,4 +1,4 @@
-// Sums along the tree, however they are cut, and how they are cut.
+// Sums along the tree, and their split into partial sums.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -28,14 +28,14 @@ std::vector<float> random_terms(std::size_t count) {
 
 std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 
-TEST(Sums, AnAbsentTermChangesNoOther) {
+TEST(Sums, AbsentTermDoesNotChangeTheSum) {
   for (const float other : {0.0F, -0.0F, 1.0F, -1e-45F, INFINITY, -INFINITY}) {
     EXPECT_EQ(bits(absent_term<float>() + other), bits(other)) << other;
     EXPECT_EQ(bits(other + absent_term<float>()), bits(other)) << other;
   }
 }
 
-TEST(Sums, EveryWayToClimbTheTreeGivesTheSameRoot) {
+TEST(Sums, EveryEvaluationOfTheTreeGivesTheSameRoot) {
   for (std::size_t count = 1; count <= 700; ++count) {
     std::vector<float> terms = random_terms(count);
     const float expected = sum_tree(std::span<const float>(terms));
@@ -57,7 +57,7 @@ TEST(Sums, EveryWayToClimbTheTreeGivesTheSameRoot) {
   }
 }
 
-TEST(Sums, NeighboursAreWhatAPowerOfTwoOfPushesGives) {
+TEST(Sums, SumOfNeighboursEqualsAPowerOfTwoOfPushes) {
   const std::vector<float> terms = random_terms(64);
   PairwiseSum<float, kLevels> pairwise;
   float node[1];
@@ -69,7 +69,7 @@ TEST(Sums, NeighboursAreWhatAPowerOfTwoOfPushesGives) {
   EXPECT_EQ(bits(node[0]), bits(sum_tree(std::span(terms))));
 }
 
-TEST(Sums, TreesSideBySideDoNotMix) {
+TEST(Sums, TreesOfATileAreIndependent) {
   constexpr std::size_t kWidth = 3;
   constexpr std::size_t kCount = 37;
   const std::vector<float> terms = random_terms(kWidth * kCount);
@@ -93,7 +93,7 @@ TEST(Sums, TreesSideBySideDoNotMix) {
   }
 }
 
-TEST(Sums, NoTermsHaveTheAbsentRoot) {
+TEST(Sums, NoTermsGiveTheAbsentRoot) {
   const PairwiseSum<float, kLevels> none{};
   float root[1];
   none.root(0, root);
@@ -101,14 +101,14 @@ TEST(Sums, NoTermsHaveTheAbsentRoot) {
   EXPECT_EQ(bits(sum_channel<float>({}, Broadcast::kPerColumn)), bits(0.0F));
 }
 
-TEST(SumLayout, CutsTheRowsOfAColumnByTheConfig) {
+TEST(SumLayout, RowsOfAColumnAreSplitByTheConfig) {
   EXPECT_EQ(sum_layout(Broadcast::kPerColumn, 512, 10, 10, 256).count(), 2);
   EXPECT_EQ(sum_layout(Broadcast::kPerColumn, 513, 10, 10, 256).count(), 3);
   EXPECT_EQ(sum_layout(Broadcast::kPerColumn, 513, 10, 10, 1024).count(), 1);
   EXPECT_EQ(sum_layout(Broadcast::kPerColumn, 0, 10, 10, 256).count(), 0);
 }
 
-TEST(SumLayout, CutsAChannelOfRowsBySamplesOrByColumns) {
+TEST(SumLayout, RowsOfAChannelAreSplitBySamplesOrColumns) {
   const SumLayout narrow = sum_layout(Broadcast::kPerRow, 3000, 1, 3, 1);
   EXPECT_EQ(narrow.rows_per_partial, 256);
   EXPECT_EQ(narrow.row_groups, 4);
@@ -121,7 +121,7 @@ TEST(SumLayout, CutsAChannelOfRowsBySamplesOrByColumns) {
   EXPECT_EQ(sum_layout(Broadcast::kPerRow, 0, 5, 2, 1).count(), 0);
 }
 
-TEST(SumLayout, WorkspaceServesEveryConfigAndIsAtMostAPercentOfTheMatrices) {
+TEST(SumLayout, WorkspaceFitsEveryConfigAndIsAtMostAPercentOfTheMatrices) {
   constexpr std::int64_t kBfloat16Bytes = 2;
   for (const std::int64_t rows : {1, 8, 255, 256, 257, 300, 512, 4096, 4133, 100000}) {
     for (const std::int64_t cols : {1, 3, 49, 128, 129, 255, 256, 257, 4096, 4097, 70000}) {
@@ -138,7 +138,7 @@ TEST(SumLayout, WorkspaceServesEveryConfigAndIsAtMostAPercentOfTheMatrices) {
   }
 }
 
-TEST(LaunchShape, ASecondStageRunsOnlyForSeveralPartialSumsOrNone) {
+TEST(LaunchShape, SecondStageRunsOnlyForSeveralPartialSumsOrNone) {
   Variant variant{.operation = &operation("backward"), .types = {}};
   KernelArguments arguments{};
   arguments.sizes[kernels::kCols] = arguments.sizes[kernels::kChannels] = 70;

@@ -37,7 +37,7 @@ std::set<int> instructions(const Variant& variant, const SpaceTraits& traits, in
   return found;
 }
 
-TEST(WeightNormConfigs, SpacesHoldValidConfigsOnceTheDefaultFirst) {
+TEST(WeightNormConfigs, SpacesContainOnlyDistinctValidConfigsWithTheDefaultFirst) {
   for (const Variant& variant :
        {weight_norm(kBfloat16, kBfloat16, kBfloat16), weight_norm(kFloat32, kFloat16, kFloat16),
         weight_norm(kBfloat16, kFloat32, kFloat32), weight_norm(kFloat64, kFloat64, kFloat64)}) {
@@ -48,7 +48,7 @@ TEST(WeightNormConfigs, SpacesHoldValidConfigsOnceTheDefaultFirst) {
           ASSERT_FALSE(space.empty());
           EXPECT_EQ(space.front(), default_config(variant, traits, width));
           EXPECT_EQ(why_config_is_invalid(variant, traits, width, kLargestRank, space.front()), "")
-              << "the default serves every rank";
+              << "the default supports every rank";
           for (const Config& config : space) {
             EXPECT_EQ(why_config_is_invalid(variant, traits, config), "") << to_text(config);
             EXPECT_EQ(std::ranges::count(space, config), 1) << to_text(config);
@@ -61,7 +61,7 @@ TEST(WeightNormConfigs, SpacesHoldValidConfigsOnceTheDefaultFirst) {
   }
 }
 
-TEST(WeightNormConfigs, TypesAndArchitectureDecideOnTheInstruction) {
+TEST(WeightNormConfigs, TypesAndArchitectureDetermineTheInstruction) {
   const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
   const Variant mixed = weight_norm(kBfloat16, kBfloat16, kFloat16);
   constexpr int kScalar = static_cast<int>(NormInstruction::kScalar);
@@ -85,7 +85,7 @@ TEST(WeightNormConfigs, TypesAndArchitectureDecideOnTheInstruction) {
   EXPECT_NE(why_config_is_invalid(halves, gpu(90), default_config(mixed, gpu(90), 8)), "");
 }
 
-TEST(WeightNormConfigs, PairsOfFloat16ServeEveryRank) {
+TEST(WeightNormConfigs, PairsOfFloat16SupportEveryRank) {
   const Variant wide = weight_norm(kFloat32, kFloat32, kFloat32);
   const Config scalar = default_config(wide, gpu(80), 4);
   const Config split = default_config(wide, gpu(90), 4);
@@ -96,7 +96,7 @@ TEST(WeightNormConfigs, PairsOfFloat16ServeEveryRank) {
   EXPECT_NE(why_config_is_invalid(wide, gpu(80), 4, {4096, 4096, 384}, split), "");
 }
 
-TEST(WeightNormConfigs, AConfigWhoseTilesDoNotFitTheRankIsInvalidForIt) {
+TEST(WeightNormConfigs, ConfigWhoseTilesDoNotFitTheRankIsInvalid) {
   const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
   const auto config = parse_config("i2-r128-b128-k64-s6-u2-p2-v8");
   ASSERT_TRUE(config);
@@ -105,7 +105,7 @@ TEST(WeightNormConfigs, AConfigWhoseTilesDoNotFitTheRankIsInvalidForIt) {
             std::string::npos);
 }
 
-TEST(WeightNormConfigs, FactorsThatSharedMemoryDoesNotHoldAreStreamed) {
+TEST(WeightNormConfigs, FactorsLargerThanSharedMemoryAreStreamed) {
   const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
   const auto config = parse_config("i4-r128-b128-k64-s3-u2-p2-v8");
   ASSERT_TRUE(config);
@@ -113,7 +113,7 @@ TEST(WeightNormConfigs, FactorsThatSharedMemoryDoesNotHoldAreStreamed) {
     EXPECT_EQ(why_config_is_invalid(halves, gpu(90), 8, {4096, 4096, rank}, *config), "");
   }
   EXPECT_NE(why_config_is_invalid(halves, gpu(90), 8, {4096, 4096, 384}, *config), "")
-      << "six blocks of the rank stay";
+      << "six blocks of the rank stay in shared memory";
   EXPECT_NE(why_config_is_invalid(halves, gpu(80), *config), "");
   for (const int stages : {3, 4}) {
     const WeightNormConfig own{.instruction = NormInstruction::kWgmmaStream,
@@ -127,7 +127,7 @@ TEST(WeightNormConfigs, FactorsThatSharedMemoryDoesNotHoldAreStreamed) {
   }
 }
 
-TEST(WeightNormConfigs, WorkspaceServesEveryConfigAndIsAtMost32SumsARow) {
+TEST(WeightNormConfigs, WorkspaceFitsEveryConfigAndIsAtMost32SumsPerRow) {
   const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
   EXPECT_EQ(workspace_bytes(halves, {100, 256, 16}), 0);
   for (const std::int64_t columns : {257, 1000, 4096, 14336, 262144, 262145, 1 << 20}) {
@@ -151,7 +151,7 @@ TEST(WeightNormConfigs, PartsAreNodesOfTheTreeAndCoverTheRow) {
   }
 }
 
-TEST(WeightNormConfigs, AMultiprocessorHasOneProgramThatFillsItsSharedMemory) {
+TEST(WeightNormConfigs, OneProgramPerMultiprocessorFillsItsSharedMemory) {
   const Variant halves = weight_norm(kBfloat16, kBfloat16, kBfloat16);
   KernelArguments arguments{};
   arguments.sizes[0] = 28672;
@@ -171,7 +171,7 @@ TEST(WeightNormConfigs, AMultiprocessorHasOneProgramThatFillsItsSharedMemory) {
   EXPECT_EQ(parts.run.grid_y, 8);
 }
 
-TEST(WeightNormConfigs, AGainAndAMagnitudeGoTogether) {
+TEST(WeightNormConfigs, GainRequiresAMagnitude) {
   Variant variant = weight_norm(kBfloat16, kBfloat16, kBfloat16);
   variant.types[6] = kFloat32;
   EXPECT_FALSE(is_supported(variant));

@@ -1,5 +1,4 @@
-// The configs that CUDA kernels are tuned over, compiled for every architecture named in the
-// README.
+// The configs of the CUDA kernels' spaces, compiled for every architecture listed in the README.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -40,8 +39,7 @@ std::vector<Config> slim_space(const Variant& variant) {
                                kernels::SpaceKind::kSlim);
 }
 
-// The type mixes of each form that a kernel has: op, broadcast, and all its outputs or the sum
-// alone.
+// The type mixes of each form of a kernel: operation, broadcast, and all outputs or only the sum.
 std::vector<Variants> forms() {
   std::vector<Variants> forms;
   for (const kernels::Operation* one : tests::operations_with_a_formula()) {
@@ -57,15 +55,15 @@ std::vector<Variants> forms() {
   return forms;
 }
 
-// Else each config meets one of the mixes.
+// Otherwise each config is compiled for one of the mixes.
 #ifdef DORAJIT_EVERY_MIX
 constexpr bool kEveryMix = true;
 #else
 constexpr bool kEveryMix = false;
 #endif
 
-// Of how many compilations one is made: the residual forms differ from the others by an operation
-// or two an element.
+// Compiles one in this many: the residual forms differ from the others by only one or two
+// operations per element.
 std::size_t one_in(const Variant& variant) {
   return kEveryMix || !variant.operation->name.contains("residual") ? 1 : 10;
 }
@@ -114,7 +112,7 @@ TEST_F(NvrtcConfigs, DefaultsCompileForEveryArchitectureWithoutSpills) {
   expect_no_spills(tasks);
 }
 
-// One architecture each, the next for the next, so that each config of a template meets several.
+// One architecture per config, in turn, so that the configs of a template cover several.
 TEST_F(NvrtcConfigs, EveryConfigOfTheSlimSpaceCompilesWithoutSpills) {
   std::vector<Task> tasks;
   std::size_t turn = 0;
@@ -131,7 +129,7 @@ TEST_F(NvrtcConfigs, EveryConfigOfTheSlimSpaceCompilesWithoutSpills) {
   expect_no_spills(tasks);
 }
 
-// The configs and the instructions of weight_norm follow from the architecture.
+// The configs and the instructions of weight_norm depend on the architecture.
 TEST_F(NvrtcConfigs, EveryConfigOfWeightNormCompilesWithoutSpills) {
   using enum kernels::ElementType;
   std::vector<Task> tasks;
@@ -148,7 +146,7 @@ TEST_F(NvrtcConfigs, EveryConfigOfWeightNormCompilesWithoutSpills) {
         for (const Config& config :
              kernels::config_space(variant, traits_of(target), width, kernels::SpaceKind::kSlim)) {
           const bool is_one_of_many = config['p'] != 4 && config['p'] != 0;
-          if (is_one_of_many && !kEveryMix) continue;  // parts are a number in the code
+          if (is_one_of_many && !kEveryMix) continue;  // parts are a constant in the code
           tasks.push_back({variant, config, arch});
         }
       }
@@ -173,14 +171,14 @@ TEST_F(NvrtcConfigs, EveryConfigOfComposeLowRankCompilesWithoutSpills) {
         const auto space = kernels::config_space(
             variant, traits_of(Target{DeviceKind::kCuda, arch}), width, kernels::SpaceKind::kSlim);
         for (const Config& config : space) {
-          // By mma.sync, one in twelve of the others.
+          // With mma.sync, one in twelve of the other configs.
           const bool is_its_turn = kEveryMix && width == widest && turn++ % 12 == 0;
           if (config == space.front() || is_its_turn) tasks.push_back({variant, config, arch});
         }
         ++turn;
       }
     }
-    // By wgmma, all that there are.
+    // With wgmma, all configs.
     const kernels::SpaceKind kind =
         kEveryMix ? kernels::SpaceKind::kComprehensive : kernels::SpaceKind::kSlim;
     for (const Config& config :
@@ -192,7 +190,7 @@ TEST_F(NvrtcConfigs, EveryConfigOfComposeLowRankCompilesWithoutSpills) {
   expect_no_spills(tasks);
 }
 
-// They exist to be measured against: one architecture is enough for them.
+// They serve only as a comparison in measurements: one architecture is enough.
 TEST_F(NvrtcConfigs, TheUnfusedPassesCompileWithoutSpills) {
   std::vector<Task> tasks;
   for (const std::string_view name :
