@@ -45,7 +45,7 @@ kernels::KernelArguments make_arguments(const launch::Call& call, const kernels:
   return arguments;
 }
 
-// That the device can reach what the call names.
+// Checks that the device can access the memory of the call.
 Status check_pointers(const launch::Call& call, const launch::CheckedCall& checked,
                       device::Device& device) {
   const kernels::Operation& op = *call.operation;
@@ -65,7 +65,7 @@ Status check_pointers(const launch::Call& call, const launch::CheckedCall& check
               std::format("{}: `workspace` {}", op.name, reachable.error().message));
 }
 
-// Whatever the config source says, no access may be wider than the data is aligned.
+// Limits the config from the config source: no access may be wider than the alignment of the data.
 Result<launch::ReadyKernel> ready_kernel(launch::KernelCache& kernels, const Problem& problem,
                                          device::Device& device, const kernels::Config& config) {
   const std::string why = kernels::why_config_is_invalid(
@@ -92,7 +92,7 @@ Engine::Engine(Settings settings, std::unique_ptr<Statistics> statistics,
       [this](const Problem& problem, device::Device& device) { renew_plan(problem, device); });
 }
 
-// While they are whole: the thread of the config source may be renewing a plan.
+// Called while the members still exist: the config source's thread may be renewing a plan.
 Engine::~Engine() { configs_->close(); }
 
 Result<device::Device*> Engine::device(const DeviceId& id) {
@@ -153,12 +153,12 @@ Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const Device
 }
 
 Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Problem& problem,
-                                            device::Device& device, bool anew) {
+                                            device::Device& device, bool replace) {
   DORAJIT_TRY(launch::check_size(problem));
   const ForkGuard work(Work::kPreparing);
   const auto turn = making_.take_turn(key);
   const LaunchPlan* const present = plans_.find(key);
-  if (present != nullptr && !anew) return present;
+  if (present != nullptr && !replace) return present;
   launch::ConfigAnswer answer = configs_->find(problem, device, kernels_);
   if (answer.refusal) return std::unexpected(*std::move(answer.refusal));
   auto ready = ready_kernel(kernels_, problem, device, answer.config);
@@ -189,7 +189,7 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
 }
 
 void Engine::renew_plan(const Problem& problem, device::Device& device) {
-  // The plan that is there serves on where this fails.
+  // If this fails, the existing plan stays in use.
   (void)make_plan(launch::make_plan_key(problem, id_of(device)), problem, device, true);
 }
 
@@ -209,7 +209,7 @@ Result<const LaunchPlan*> Engine::find_ready(const launch::Call& call) const {
 }
 
 const LaunchPlan* Engine::plan(std::size_t number) const {
-  // A fork while the table is read leaves its lock behind, as any other work does.
+  // A fork during the lookup leaves the table's lock held in the child, hence the guard.
   const ForkGuard work(Work::kPreparing);
   return plans_.at(number);
 }

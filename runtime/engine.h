@@ -20,42 +20,42 @@
 
 namespace dorajit {
 
-// Thread-safe. Must outlive the work that it enqueued and the graphs that captured it. The launch
-// of a problem that has run before neither allocates, locks, logs nor reads the environment (on the
-// CPU, callers take turns at the thread pool).
+// Thread-safe. Must outlive the work that it enqueued and the graphs that captured it. Launching a
+// problem that has run before does not allocate, lock, log or read the environment (on the CPU,
+// callers take turns at the thread pool).
 class Engine {
  public:
-  // `artifacts` may be null (nothing is kept); `configs` may not.
+  // `artifacts` may be null (compiled code is not stored); `configs` must not be null.
   Engine(Settings settings, std::unique_ptr<Statistics> statistics,
          std::shared_ptr<ArtifactStore> artifacts, std::unique_ptr<launch::ConfigSource> configs);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Enqueues the op on the stream of the operands' device. The first call of a problem may compile
-  // and tune; kCaptureUnsafe when it would have to and the stream is being captured.
+  // Enqueues the operation on the stream of the operands' device. The first call of a problem may
+  // compile and tune. kCaptureUnsafe if that is needed while the stream is being captured.
   Status run(const launch::Call& call, device::Stream stream);
 
-  // Makes ready what run() would launch for operands of these shapes, strides, element types and
-  // alignments. Their memory may be null and is not touched. Not on the launch path.
+  // Compiles, tunes and loads the kernel that run() would launch for operands of these shapes,
+  // strides, element types and alignments. Their memory is not accessed and may be null. Not on the
+  // launch path.
   Status warm_up(const launch::Call& call);
 
-  // What run() launches by now for operands of these shapes, strides, element types and alignments;
-  // null until a call or a warm-up has made it ready. Waits for nothing.
+  // The plan that run() currently launches for operands of these shapes, strides, element types and
+  // alignments; null until a call or a warm-up has made it. Does not wait.
   [[nodiscard]] Result<const launch::LaunchPlan*> find_ready(const launch::Call& call) const;
 
-  // What run() launches by now for the problem of that number, which are numbered from 0 in the
-  // order in which they were made ready, each on each of its devices; null beyond the last.
+  // The plan that run() currently launches for a problem by number. Problems are numbered from 0 in
+  // the order in which they were prepared, separately for each device; null beyond the last.
   [[nodiscard]] const launch::LaunchPlan* plan(std::size_t number) const;
 
-  // What run() would launch, made ready now. kInvalidArgument for sizes beyond
-  // launch::check_size().
+  // Prepares what run() would launch. kInvalidArgument for sizes beyond launch::check_size().
   Result<launch::ConfigAnswer> prepare(const launch::Problem& problem, const launch::DeviceId& id);
 
   // The device, opened on first use.
   Result<device::Device*> device(const launch::DeviceId& id);
 
-  // How many CUDA devices there are; 0 without a driver.
+  // The number of CUDA devices; 0 without a driver.
   int cuda_device_count();
 
   launch::KernelCache& kernels() { return kernels_; }
@@ -63,11 +63,11 @@ class Engine {
   [[nodiscard]] const Statistics& statistics() const { return *statistics_; }
 
  private:
-  // One caller at a time for a key; `anew` also where there is a plan by now.
+  // One caller at a time per key. `replace`: replaces an existing plan.
   Result<const launch::LaunchPlan*> make_plan(const launch::PlanKey& key,
                                               const launch::Problem& problem,
-                                              device::Device& device, bool anew = false);
-  // Puts what the config source answers by now in the place of the plan.
+                                              device::Device& device, bool replace = false);
+  // Replaces the plan with the config source's current answer.
   void renew_plan(const launch::Problem& problem, device::Device& device);
   Result<const launch::LaunchPlan*> find_plan(const launch::Problem& problem,
                                               const launch::DeviceId& id, device::Device& device,
@@ -79,7 +79,7 @@ class Engine {
   const std::unique_ptr<Statistics> statistics_;
   const std::shared_ptr<ArtifactStore> artifacts_;
 
-  // Devices come first, so that they outlive the kernels that were loaded on them.
+  // Devices are declared first, so that they outlive the kernels loaded on them.
   std::mutex devices_mutex_;
   std::array<std::unique_ptr<device::Device>, kMaxDevices + 1> devices_;  // under devices_mutex_
   std::array<std::atomic<device::Device*>, kMaxDevices + 1> opened_{};

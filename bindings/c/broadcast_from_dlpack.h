@@ -1,4 +1,4 @@
-// Along which dimension of a matrix the channels of a broadcast tensor lie.
+// The dimension of a matrix along which the channels of a broadcast tensor lie.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -12,17 +12,18 @@ namespace dorajit::bindings {
 
 struct ChannelLayout {
   kernels::Broadcast broadcast = kernels::Broadcast::kPerColumn;
-  int column_dims = 1;  // dimensions of the matrix, from the last, that are its columns
+  // How many dimensions of the matrix, counted from the last, form its columns.
+  int column_dims = 1;
 
   friend bool operator==(const ChannelLayout&, const ChannelLayout&) = default;
 };
 
-// What the shapes of a matrix and of a tensor that is broadcast over it say, aligned at their last
-// dimensions as NumPy and PyTorch do. Tensors of one dimension, and those whose only dimension of
-// more than one element is the last, are per column; [1, C, 1, 1] and the like are per row, where
-// the matrix has C elements along that dimension. Sizes per column, and shapes that are wrong by
-// themselves, are left for later checks, which name them. The first [R, 1] over [R, R] of a process
-// logs a warning.
+// Derives the channel layout from the shapes of a matrix and of the tensor that is broadcast over
+// it. Shapes are aligned at their last dimensions, as in NumPy and PyTorch. Tensors of one
+// dimension, and tensors whose only dimension of more than one element is the last, are per column.
+// [1, C, 1, 1] and similar shapes are per row if the matrix has C elements along that dimension.
+// Per-column sizes and shapes that are invalid on their own are reported by later checks. The first
+// [R, 1] over [R, R] of a process logs a warning.
 Result<ChannelLayout> channel_layout(std::string_view function, std::string_view argument,
                                      const DLTensor& matrix, const DLTensor& broadcast);
 

@@ -13,7 +13,7 @@ namespace {
 using kernels::Operation;
 using kernels::Presence;
 
-// All dimensions of the tensor, flattened into one row.
+// Flattens all dimensions of the tensor into one row.
 Result<launch::TensorView> vector_from_dlpack(const Operation& operation, std::size_t operand,
                                               const DLTensor* tensor) {
   const int all = tensor == nullptr ? 1 : tensor->ndim;
@@ -41,16 +41,17 @@ Result<Operands> operands_from_dlpack(const Operation& operation,
       DORAJIT_ASSIGN(const ChannelLayout found,
                      channel_layout(operation.name, name, *tensors.front(), *tensors[i]));
       if (!broadcast_before.empty() && found != layout) {
-        return fail(StatusCode::kUnsupported,
-                    std::format("{}: argument `{}` has its channels along another dimension than "
-                                "`{}`; give both the same shape",
-                                operation.name, name, broadcast_before));
+        return fail(
+            StatusCode::kUnsupported,
+            std::format("{}: argument `{}` has its channels along a different dimension than "
+                        "`{}`; give both the same shape",
+                        operation.name, name, broadcast_before));
       }
       layout = found;
       broadcast_before = name;
     }
   }
-  // One row is the fastest shape.
+  // One row is the fastest layout.
   if (operation.is_one_row && tensors.front() != nullptr) {
     layout.column_dims = std::max(tensors.front()->ndim, 1);
   }

@@ -1,4 +1,4 @@
-// The tensors of a call through the C ABI as the operands of an operation.
+// Converts the tensors of a C ABI call to the operands of an operation.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -21,7 +21,7 @@ struct Operands {
   kernels::Broadcast broadcast = kernels::Broadcast::kPerColumn;
 };
 
-// From `tensors` in the order of the operation's operands; null for what is left out.
+// `tensors` has the order of the operation's operands; null stands for an operand that is left out.
 Result<Operands> operands_from_dlpack(const kernels::Operation& operation,
                                       std::span<const DLTensor* const> tensors);
 

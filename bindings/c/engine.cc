@@ -23,7 +23,7 @@ static_assert(offsetof(dorajit_statistics, renewed_plans) == kSmallestStatistics
 static_assert(sizeof(dorajit_statistics) >= kSmallestStatistics);
 
 Status create(const dorajit_engine_options* options, dorajit_engine** engine) {
-  DORAJIT_TRY(require(engine, "engine_create", "engine", "pass where the new engine goes"));
+  DORAJIT_TRY(require(engine, "engine_create", "engine", "pass the address of a dorajit_engine*"));
   *engine = nullptr;
   DORAJIT_ASSIGN(const Settings settings, settings_from_options(options));
   DORAJIT_ASSIGN(autotune::EngineParts parts, autotune::make_application_engine(settings));
@@ -34,7 +34,8 @@ Status create(const dorajit_engine_options* options, dorajit_engine** engine) {
 Status read_statistics(const dorajit_engine* engine, dorajit_statistics* statistics) {
   constexpr std::string_view kFunction = "engine_statistics";
   DORAJIT_TRY(require(engine, kFunction, "engine", "create one with dorajit_engine_create"));
-  DORAJIT_TRY(require(statistics, kFunction, "statistics", "pass where the counts go"));
+  DORAJIT_TRY(
+      require(statistics, kFunction, "statistics", "pass the address of a dorajit_statistics"));
   const std::size_t wanted = statistics->struct_size;
   DORAJIT_TRY(check_struct_size(kFunction, "statistics", "dorajit_statistics", wanted,
                                 kSmallestStatistics));
@@ -47,7 +48,7 @@ Status read_statistics(const dorajit_engine* engine, dorajit_statistics* statist
                                  .tuned_problems = counts.tuned_problems.load(),
                                  .trials = counts.trials.load(),
                                  .renewed_plans = counts.renewed_plans.load()};
-  // A later version's struct: what this one does not count is 0.
+  // A struct of a later version: fields that this version does not count are 0.
   std::memset(statistics, 0, wanted);
   std::memcpy(statistics, &known, std::min(wanted, sizeof known));
   return {};

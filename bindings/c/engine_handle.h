@@ -1,4 +1,4 @@
-// What a dorajit_engine is.
+// The object behind a dorajit_engine handle.
 #pragma once
 
 #include <utility>
@@ -7,8 +7,9 @@
 #include "dorajit/dorajit.h"
 #include "runtime/base/fork_guard.h"
 
-// Thread-safe. In a child that was forked while another thread made something ready, whose locks
-// nobody gives back there, an engine of the same settings takes the place of the first.
+// Thread-safe. If a process forks while another thread is compiling, loading or tuning, the child
+// inherits locks that nobody releases. In that child, a new engine with the same settings replaces
+// the inherited one.
 struct dorajit_engine {
  public:
   dorajit_engine(dorajit::Settings settings, dorajit::autotune::EngineParts parts)
@@ -20,17 +21,17 @@ struct dorajit_engine {
   dorajit_engine& operator=(const dorajit_engine&) = delete;
 
   dorajit::Result<dorajit::Engine*> engine() {
-    if (const auto* const whole = parts_.find()) return whole->engine.get();
+    if (const auto* const found = parts_.find()) return found->engine.get();
     return renew();
   }
 
-  // Null where it was lost to a fork and no call has made another one yet.
-  [[nodiscard]] const dorajit::Engine* whole_engine() const {
-    const auto* const whole = parts_.find();
-    return whole != nullptr ? whole->engine.get() : nullptr;
+  // Null if the engine was lost to a fork and no call has created a new one yet.
+  [[nodiscard]] const dorajit::Engine* current_engine() const {
+    const auto* const found = parts_.find();
+    return found != nullptr ? found->engine.get() : nullptr;
   }
 
-  // Of the engine that is there, whole or not.
+  // Counts of the latest engine, even if it was lost to a fork.
   [[nodiscard]] const dorajit::Statistics& statistics() const {
     return parts_.last()->engine->statistics();
   }

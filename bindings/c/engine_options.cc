@@ -13,7 +13,7 @@ namespace dorajit::bindings {
 namespace {
 
 constexpr std::string_view kFunction = "engine_create";
-// Of the first version, which no caller's struct can fall short of.
+// Size of the first version of the struct; no valid caller passes less.
 constexpr std::size_t kSmallestSize = 40;
 static_assert(offsetof(dorajit_engine_options, struct_size) == 0);
 static_assert(offsetof(dorajit_engine_options, cache_dir) == 8);
@@ -58,7 +58,7 @@ Status apply(const dorajit_engine_options& options, Settings& settings) {
   if (options.cache_dir != nullptr) {
     const std::string_view directory = options.cache_dir;
     if (!directory.empty() && !directory.starts_with('/')) {
-      return refuse("cache_dir", std::format("is \"{}\"; give an absolute path, or \"\" to keep "
+      return refuse("cache_dir", std::format("is \"{}\"; give an absolute path, or \"\" to store "
                                              "nothing on disk",
                                              directory));
     }
@@ -101,7 +101,7 @@ Result<Settings> settings_from_options(const dorajit_engine_options* options) {
       kFunction, "options",
       std::as_bytes(std::span(reinterpret_cast<const std::byte*>(options), options->struct_size)),
       sizeof(dorajit_engine_options)));
-  // What a caller of an earlier version does not have is zero.
+  // Fields that a caller of an earlier version does not have are zero.
   dorajit_engine_options known{};
   std::memcpy(&known, options, std::min(options->struct_size, sizeof known));
   DORAJIT_TRY(apply(known, settings));

@@ -1,4 +1,4 @@
-// The settings that a caller's options stand for.
+// Converts a caller's dorajit_engine_options to settings.
 #pragma once
 
 #include "dorajit/dorajit.h"
@@ -7,7 +7,7 @@
 
 namespace dorajit::bindings {
 
-// The environment of this process, overridden by `options`, which may be null.
+// The settings of this process's environment, overridden by `options`, which may be null.
 Result<Settings> settings_from_options(const dorajit_engine_options* options);
 
 }  // namespace dorajit::bindings

@@ -22,7 +22,7 @@ static_assert(is_frozen(DORAJIT_CAPTURE_UNSAFE, StatusCode::kCaptureUnsafe, 9));
 static_assert(is_frozen(DORAJIT_IO_ERROR, StatusCode::kIoError, 10));
 static_assert(is_frozen(DORAJIT_INTERNAL, StatusCode::kInternal, 11));
 
-// Short enough to be held without an allocation by every standard library.
+// Short enough for the small-string optimization of every standard library: no allocation.
 dorajit_error out_of_memory{
     .code = StatusCode::kOutOfMemory, .message = "out of memory", .log = {}};
 
@@ -45,9 +45,10 @@ dorajit_status report_out_of_memory(dorajit_error** out) noexcept {
 
 dorajit_status report_exception(dorajit_error** out, std::string_view what) noexcept {
   try {
-    return report(out, {.code = StatusCode::kInternal,
-                        .message = std::format("a defect of dorajit, please report it: {}", what),
-                        .log = {}});
+    return report(out,
+                  {.code = StatusCode::kInternal,
+                   .message = std::format("internal error of dorajit, please report it: {}", what),
+                   .log = {}});
   } catch (...) {
     return report_out_of_memory(out);
   }
@@ -55,7 +56,7 @@ dorajit_status report_exception(dorajit_error** out, std::string_view what) noex
 
 }  // namespace dorajit::bindings
 
-// name() returns string literals, which end in NUL.
+// name() returns string literals, which are null-terminated.
 const char* dorajit_status_name(dorajit_status status) {
   return dorajit::name(static_cast<dorajit::StatusCode>(status)).data();
 }

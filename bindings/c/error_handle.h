@@ -1,4 +1,4 @@
-// The errors that cross the C ABI, and the wall that keeps exceptions from crossing it.
+// The errors that cross the C ABI, and the guard that keeps exceptions from crossing it.
 #pragma once
 
 #include <exception>
@@ -18,14 +18,15 @@ struct dorajit_error {
 
 namespace dorajit::bindings {
 
-// Puts the error into `*out`, where the caller wants it, and returns its status. Never throws: when
-// there is no memory for the error either, `*out` is one that says so and is shared by all.
+// Stores the error in `*out`, unless `out` is null, and returns its status. Never throws: if memory
+// for the error is exhausted, `*out` is a shared, static out-of-memory error.
 dorajit_status report(dorajit_error** out, Error error) noexcept;
 
 dorajit_status report_out_of_memory(dorajit_error** out) noexcept;
 dorajit_status report_exception(dorajit_error** out, std::string_view what) noexcept;
 
-// Runs the body of an entry point: its error, or what it throws, becomes the status and `*out`.
+// Runs the body of an entry point. An error that it returns, or an exception that it throws,
+// becomes the status and `*out`.
 template <class Body>
 dorajit_status guarded(dorajit_error** out, const Body& body) noexcept {
   if (out != nullptr) *out = nullptr;
@@ -42,7 +43,7 @@ dorajit_status guarded(dorajit_error** out, const Body& body) noexcept {
   }
 }
 
-// kInvalidArgument naming the argument when it is null.
+// Returns kInvalidArgument, naming the argument, if it is null.
 inline Status require(const void* argument, std::string_view function, std::string_view name,
                       std::string_view what_to_do) {
   if (argument != nullptr) return {};

@@ -29,7 +29,7 @@ struct CallerSinks {
   explicit CallerSinks(const CallerSinks* /*lost*/) {}
 
   std::mutex mutex;
-  // Of two one is in use; the other may be written without a reader seeing it change.
+  // Double buffer: one place is in use; the other can be written without a reader seeing a change.
   CallerSink places[2]{};
   int next = 0;
 };

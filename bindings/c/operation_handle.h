@@ -12,7 +12,7 @@
 
 namespace dorajit::bindings {
 
-// A handle is the address of the object itself.
+// A handle is the address of the operation itself.
 inline const dorajit_operation* to_handle(const kernels::Operation* operation) {
   return reinterpret_cast<const dorajit_operation*>(operation);
 }
@@ -21,8 +21,8 @@ inline const kernels::Operation* from_handle(const dorajit_operation* operation)
   return reinterpret_cast<const kernels::Operation*>(operation);
 }
 
-// The operation of a handle and its tensors, which have to be as many as it has operands.
-// `function` stands in messages.
+// The operation of a handle. Checks that the number of tensors equals its number of operands.
+// `function` is the name used in messages.
 inline Result<const kernels::Operation*> check_tensor_count(std::string_view function,
                                                             const dorajit_operation* handle,
                                                             const DLTensor* const* tensors,

@@ -1,4 +1,4 @@
-// What operations there are, and what each takes.
+// Descriptions of the operations and their operands for the C ABI.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -23,10 +23,10 @@ const std::vector<const Operation*>& offered() {
   return operations;
 }
 
-// Copies as much as the caller has room for; the rest of its structure is zero.
+// Copies as many bytes as the caller's struct has; the rest of that struct is zeroed.
 template <class Info>
 Status put(std::string_view function, const char* type, const Info& known, Info* info) {
-  DORAJIT_TRY(require(info, function, "info", "pass where the answer goes"));
+  DORAJIT_TRY(require(info, function, "info", "pass the address of the struct to fill"));
   const std::size_t wanted = info->struct_size;
   DORAJIT_TRY(check_struct_size(function, "info", type, wanted, sizeof(std::size_t)));
   std::memset(info, 0, wanted);
@@ -35,13 +35,13 @@ Status put(std::string_view function, const char* type, const Info& known, Info*
   return {};
 }
 
-// The names of an operation's scalars as C has them. Never dropped, as C may keep them.
+// The names of an operation's scalars as C strings. Never freed, because C callers may keep them.
 const char* const* scalar_names(const Operation& wanted) {
   using Names = std::vector<const char*>;
   static const auto* const all = [] {
     auto* names = new std::map<const Operation*, Names>;
     for (const Operation* const one : offered()) {
-      // Literals, which end in NUL.
+      // String literals, which are null-terminated.
       for (const std::string_view name : one->scalars) (*names)[one].push_back(name.data());
     }
     return names;
@@ -67,12 +67,12 @@ Status describe(const dorajit_operation* handle, dorajit_operation_info* info) {
   DORAJIT_TRY(require(handle, kFunction, "operation", "pass what dorajit_operation_find returns"));
   const Operation& operation = *from_handle(handle);
   dorajit_operation_info known{};
-  known.name = operation.name.data();  // a literal, which ends in NUL
+  known.name = operation.name.data();  // a string literal, which is null-terminated
   known.documentation = operation.documentation.data();
   known.num_operands = static_cast<std::int32_t>(operation.operands.size());
   known.num_scalars = static_cast<std::int32_t>(operation.scalars.size());
   known.scalars = scalar_names(operation);
-  // Of those with a formula, a sum alone has a second stage.
+  // Among operations with a formula, only those with a sum have a second stage.
   const bool may_need_workspace = operation.sum_operand >= 0 || operation.formula.empty();
   known.may_need_workspace = may_need_workspace ? 1 : 0;
   return put(kFunction, "dorajit_operation_info", known, info);
@@ -90,7 +90,7 @@ Status describe_operand(const dorajit_operation* handle, std::int32_t index,
   }
   const kernels::Operand& operand = operation.operands[static_cast<std::size_t>(index)];
   dorajit_operand_info known{};
-  known.name = operand.name.data();  // a literal, which ends in NUL
+  known.name = operand.name.data();  // a string literal, which is null-terminated
   known.dimensions = operand.shape.text.data();
   known.is_output = operand.role == kernels::OperandRole::kOutput ? 1 : 0;
   known.is_sum = index == operation.sum_operand ? 1 : 0;

@@ -1,4 +1,4 @@
-// Calls of operations: the one way in, and the function of each name over it.
+// Calls of operations: dorajit_launch, and the named functions, which use the same code.
 #include <cstddef>
 #include <cstdint>
 #include <format>
@@ -29,14 +29,14 @@ Status run(dorajit_engine* engine, void* stream, const Operation& operation,
            const Workspace& workspace) {
   DORAJIT_TRY(require(engine, operation.name, "engine", "create one with dorajit_engine_create"));
   DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(operation, tensors));
-  DORAJIT_ASSIGN(Engine * whole, engine->engine());
-  return whole->run({.operation = &operation,
-                     .broadcast = operands.broadcast,
-                     .operands = std::span(operands.views).first(tensors.size()),
-                     .scalars = scalars,
-                     .workspace = workspace.data,
-                     .workspace_bytes = workspace.bytes},
-                    stream);
+  DORAJIT_ASSIGN(Engine * served, engine->engine());
+  return served->run({.operation = &operation,
+                      .broadcast = operands.broadcast,
+                      .operands = std::span(operands.views).first(tensors.size()),
+                      .scalars = scalars,
+                      .workspace = workspace.data,
+                      .workspace_bytes = workspace.bytes},
+                     stream);
 }
 
 Status launch(dorajit_engine* engine, void* stream, const dorajit_operation* handle,
@@ -56,7 +56,7 @@ Status launch(dorajit_engine* engine, void* stream, const dorajit_operation* han
              std::span(scalars, wanted), workspace);
 }
 
-// The call of a function that has a name of its own.
+// The call behind a named function.
 template <std::size_t kTensors>
 dorajit_status call(dorajit_engine* engine, void* stream, const Operation& operation,
                     const DLTensor* const (&tensors)[kTensors], double scale,
@@ -66,13 +66,13 @@ dorajit_status call(dorajit_engine* engine, void* stream, const Operation& opera
   });
 }
 
-// How many bytes a call with these tensors needs.
+// The workspace size, in bytes, of a call with these tensors.
 Status workspace_of(const dorajit_operation* handle, const DLTensor* const* tensors,
                     std::int32_t num_tensors, std::int64_t* bytes) {
   constexpr std::string_view kFunction = "operation_workspace";
   DORAJIT_ASSIGN(const Operation* operation,
                  check_tensor_count(kFunction, handle, tensors, num_tensors));
-  DORAJIT_TRY(require(bytes, kFunction, "bytes", "pass where the size goes"));
+  DORAJIT_TRY(require(bytes, kFunction, "bytes", "pass the address of an int64_t"));
   const std::size_t count = operation->operands.size();
   DORAJIT_ASSIGN(const Operands operands,
                  operands_from_dlpack(*operation, std::span(tensors, count)));
@@ -85,12 +85,12 @@ Status workspace_of(const dorajit_operation* handle, const DLTensor* const* tens
   return {};
 }
 
-// How many bytes the sum of a function that has a name of its own needs, of whose tensors only the
-// matrix and the one that is broadcast are known; `function` stands in messages.
+// The workspace size, in bytes, of the sum in a named function. Only its matrix and its broadcast
+// tensor are known; `function` is the name used in messages.
 Status sum_workspace_of(std::string_view function, const Operation& operation,
                         std::span<const DLTensor* const> tensors, std::int64_t* bytes) {
-  DORAJIT_TRY(require(bytes, function, "bytes", "pass where the size goes"));
-  // Of the other tensors nothing is known yet.
+  DORAJIT_TRY(require(bytes, function, "bytes", "pass the address of an int64_t"));
+  // The other tensors are unknown.
   std::array<const DLTensor*, kernels::kMaxOperands> known{};
   std::size_t broadcast = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -102,7 +102,7 @@ Status sum_workspace_of(std::string_view function, const Operation& operation,
                  operands_from_dlpack(operation, std::span(known).first(broadcast + 1)));
   const TensorView& matrix = operands.views[0];
   const TensorView& channels = operands.views[broadcast];
-  // What no call would accept, and arithmetic on sizes could not bear.
+  // Shapes that every call refuses, and sizes whose products would overflow.
   if (operands.broadcast == kernels::Broadcast::kPerColumn && channels.cols != matrix.cols) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("{}: argument `{}` has {} elements but `{}` has {} columns; give "

@@ -1,5 +1,5 @@
-// dorajit_warmup and dorajit_explain: calls of which only the tensors' descriptions are given; and
-// dorajit_explain_at, which answers as dorajit_explain does.
+// dorajit_warmup, dorajit_explain and dorajit_explain_at. They read only the descriptions of
+// tensors, never their data.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace dorajit::bindings {
 namespace {
 
-// Hands `use` the engine and the call, without scalars, of the operation.
+// Calls `use` with the engine and with the operation's call, without scalars.
 template <class Use>
 Status with_described_call(std::string_view function, dorajit_engine* engine,
                            const dorajit_operation* handle, const DLTensor* const* tensors,
@@ -30,11 +30,11 @@ Status with_described_call(std::string_view function, dorajit_engine* engine,
   const std::size_t count = operation->operands.size();
   DORAJIT_ASSIGN(const Operands operands,
                  operands_from_dlpack(*operation, std::span(tensors, count)));
-  DORAJIT_ASSIGN(Engine * whole, engine->engine());
-  return use(*whole, launch::Call{.operation = operation,
-                                  .broadcast = operands.broadcast,
-                                  .operands = std::span(operands.views).first(count),
-                                  .scalars = {}});
+  DORAJIT_ASSIGN(Engine * served, engine->engine());
+  return use(*served, launch::Call{.operation = operation,
+                                   .broadcast = operands.broadcast,
+                                   .operands = std::span(operands.views).first(count),
+                                   .scalars = {}});
 }
 
 constexpr std::size_t kSmallestExplanation = 32;
@@ -47,7 +47,8 @@ static_assert(offsetof(dorajit_explanation, renewals) == 48);
 static_assert(sizeof(dorajit_explanation) >= kSmallestExplanation);
 
 Status check_explanation(std::string_view function, const dorajit_explanation* explanation) {
-  DORAJIT_TRY(require(explanation, function, "explanation", "pass where the answer goes"));
+  DORAJIT_TRY(
+      require(explanation, function, "explanation", "pass the address of a dorajit_explanation"));
   return check_struct_size(function, "explanation", "dorajit_explanation", explanation->struct_size,
                            kSmallestExplanation);
 }
@@ -63,7 +64,8 @@ void fill(dorajit_explanation* explanation, const launch::LaunchPlan* plan) {
     const bool is_cpu = device.traits.kind == kernels::DeviceKind::kCpu;
     known.problem = plan->problem_text.c_str();
     known.config = plan->config_text.c_str();
-    known.source = launch::name(plan->answer.origin).data();  // a literal, which ends in NUL
+    // A string literal, which is null-terminated.
+    known.source = launch::name(plan->answer.origin).data();
     known.fingerprint = device.fingerprint.c_str();
     known.device = {.device_type = is_cpu ? kDLCPU : kDLCUDA, .device_id = device.ordinal};
     known.renewals = plan->renewals;
@@ -78,9 +80,9 @@ Status explain(dorajit_engine* engine, const dorajit_operation* operation,
   constexpr std::string_view kFunction = "explain";
   DORAJIT_TRY(check_explanation(kFunction, explanation));
   return with_described_call(kFunction, engine, operation, tensors, num_tensors,
-                             [&](const Engine& whole, const launch::Call& call) -> Status {
+                             [&](const Engine& served, const launch::Call& call) -> Status {
                                DORAJIT_ASSIGN(const launch::LaunchPlan* plan,
-                                              whole.find_ready(call));
+                                              served.find_ready(call));
                                fill(explanation, plan);
                                return {};
                              });
@@ -95,8 +97,8 @@ Status explain_at(const dorajit_engine* engine, std::int64_t index,
     return fail(StatusCode::kInvalidArgument,
                 std::format("{}: argument `index` is {}; count from 0", kFunction, index));
   }
-  const Engine* const whole = engine->whole_engine();
-  fill(explanation, whole != nullptr ? whole->plan(static_cast<std::size_t>(index)) : nullptr);
+  const Engine* const served = engine->current_engine();
+  fill(explanation, served != nullptr ? served->plan(static_cast<std::size_t>(index)) : nullptr);
   return {};
 }
 
@@ -111,8 +113,8 @@ dorajit_status dorajit_warmup(dorajit_engine* engine, const dorajit_operation* o
   return guarded(error, [&] {
     return dorajit::bindings::with_described_call(
         "warmup", engine, operation, tensors, num_tensors,
-        [](dorajit::Engine& whole, const dorajit::launch::Call& call) {
-          return whole.warm_up(call);
+        [](dorajit::Engine& served, const dorajit::launch::Call& call) {
+          return served.warm_up(call);
         });
   });
 }

@@ -1,4 +1,4 @@
-// Structs of the C ABI that say their own size, so that they can grow.
+// Structs of the C ABI that carry their own size, so that later versions can add fields.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace dorajit::bindings {
 
-// Refuses a struct_size that no version of the struct ever had.
+// Refuses a struct_size that no version of the struct has had.
 inline Status check_struct_size(std::string_view function, std::string_view argument,
                                 std::string_view type, std::size_t struct_size,
                                 std::size_t smallest) {
@@ -21,8 +21,7 @@ inline Status check_struct_size(std::string_view function, std::string_view argu
                           function, argument, struct_size, type));
 }
 
-// Refuses a struct of a later version that asks for what this version does not have. Fields that
-// are zero ask for nothing.
+// Refuses a struct of a later version whose additional fields are not zero.
 inline Status check_unknown_fields(std::string_view function, std::string_view argument,
                                    std::span<const std::byte> bytes, std::size_t known) {
   const auto excess = bytes.subspan(std::min(known, bytes.size()));

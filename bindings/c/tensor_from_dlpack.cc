@@ -32,7 +32,7 @@ std::optional<ElementType> element_type(const DLDataType& type) {
 }
 
 std::optional<launch::DeviceId> device_id(const DLDevice& device) {
-  // Compared as a number: a caller may hold a newer dlpack.h with further device types.
+  // Compared as a number: a caller may use a newer dlpack.h with additional device types.
   switch (static_cast<int>(device.device_type)) {
     case kDLCPU:
     case kDLCUDAHost:
@@ -97,11 +97,11 @@ Result<std::int64_t> count(const Name& name, const DLTensor& tensor, int first, 
   return product;
 }
 
-// The stride with which dimensions [first, last) are walked as one; nothing when they have no more
-// than one element.
+// The stride of dimensions [first, last) flattened into one; nothing if they have at most one
+// element.
 Result<std::optional<std::int64_t>> flat_stride(const Name& name, const DLTensor& tensor, int first,
                                                 int last) {
-  int inner = -1;  // the dimension of more than one element that was met last
+  int inner = -1;  // the previous dimension with more than one element
   std::optional<std::int64_t> stride;
   for (int i = last - 1; i >= first; --i) {
     if (tensor.shape[i] == 1) continue;
@@ -120,7 +120,7 @@ Result<std::optional<std::int64_t>> flat_stride(const Name& name, const DLTensor
   return stride;
 }
 
-// The distance between rows of a tensor that has elements and strides.
+// The row stride of a tensor that has elements and strides.
 Result<std::int64_t> find_row_stride(const Name& name, const DLTensor& tensor, int row_dims,
                                      std::int64_t cols) {
   DORAJIT_ASSIGN(const auto column_stride, flat_stride(name, tensor, row_dims, tensor.ndim));

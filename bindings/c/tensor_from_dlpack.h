@@ -1,4 +1,4 @@
-// Tensors of the C ABI as the runtime sees them.
+// Converts the tensors of the C ABI to the runtime's tensor views.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -10,10 +10,10 @@
 
 namespace dorajit::bindings {
 
-// The rows x columns that a DLTensor describes (the conventions of dorajit.h), its last
-// `column_dims` dimensions being the columns. Checks what a TensorView cannot express: null shape,
-// element type, device, strides that do not flatten, sizes beyond 64 bits. Messages name the
-// function and the argument and say what to do. Allocates only for an error.
+// The rows x columns that a DLTensor describes (conventions of dorajit.h); its last `column_dims`
+// dimensions form the columns. Checks what a TensorView cannot express: a null shape, the element
+// type, the device, strides that do not flatten, sizes beyond 64 bits. Messages name the function,
+// the argument and the remedy. Allocates only for an error.
 Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::string_view argument,
                                               const DLTensor* tensor, int column_dims = 1);
 

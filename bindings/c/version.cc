@@ -22,7 +22,7 @@ constexpr std::int32_t to_number(std::string_view version) {
 
 static_assert(to_number("1.2.3") == 10203);
 static_assert(to_number(DORAJIT_VERSION) == DORAJIT_VERSION_NUMBER,
-              "the version macros of dorajit.h are not those of project() in CMakeLists.txt");
+              "the version macros of dorajit.h differ from project() in CMakeLists.txt");
 
 }  // namespace
 

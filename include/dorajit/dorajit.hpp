@@ -1,7 +1,7 @@
 // dorajit for C++17: the C interface (dorajit.h) with owners, exceptions and tensor views.
 //
-// Header only: an application and the library may use different standard libraries. What dorajit.h
-// says of tensors, streams, numerics and threads holds here too.
+// Header only: an application and the library may use different standard libraries. The rules of
+// dorajit.h for tensors, streams, numerics and threads hold here too.
 #ifndef DORAJIT_DORAJIT_HPP_
 #define DORAJIT_DORAJIT_HPP_
 
@@ -22,26 +22,26 @@
 namespace dorajit {
 inline namespace v0 {
 
-// What to do about a problem that has not been tuned yet.
+// How a problem without a winner is handled.
 enum class TunePolicy : std::int32_t {
   kFromEnvironment = DORAJIT_TUNE_FROM_ENVIRONMENT,  // DORAJIT_TUNE, else kAutomatic
   kFirstUse = DORAJIT_TUNE_FIRST_USE,                // its first call tunes it
-  kOff = DORAJIT_TUNE_OFF,                           // use what is known, tune nothing
-  kDaemon = DORAJIT_TUNE_DAEMON,                     // dorajitd tunes, winners arrive later
-  kAutomatic = DORAJIT_TUNE_AUTOMATIC                // kDaemon where one listens, else kFirstUse
+  kOff = DORAJIT_TUNE_OFF,                           // known winners are used; nothing is tuned
+  kDaemon = DORAJIT_TUNE_DAEMON,       // dorajitd tunes; winners are used when they arrive
+  kAutomatic = DORAJIT_TUNE_AUTOMATIC  // kDaemon if a daemon is running, else kFirstUse
 };
 
 struct Options {
-  // Absolute. Nothing: from the environment. Empty: keep nothing on disk.
+  // An absolute path. nullopt: from the environment. "": store nothing on disk.
   std::optional<std::string> cache_dir;
   TunePolicy tune_policy = TunePolicy::kFromEnvironment;
   double tune_seconds = 0;         // per problem; 0: from the environment, else 2
   std::int64_t scratch_bytes = 0;  // for tuning; 0: from the environment, else min(2 GiB, free / 4)
-  bool trust_device_pointers = false;  // data lies where its tensor says: the driver is not asked
-  std::int64_t cpu_threads = 0;        // that run a CPU kernel at most; 0: all processors, up to 64
+  bool trust_device_pointers = false;  // skips the driver's check of each pointer
+  std::int64_t cpu_threads = 0;        // maximum for a CPU kernel; 0: all processors, up to 64
 };
 
-// What an engine has done so far; see dorajit_statistics.
+// Counts of an engine's work; see dorajit_statistics.
 struct Statistics {
   std::int64_t launches = 0;
   std::int64_t compilations = 0;
@@ -52,7 +52,7 @@ struct Statistics {
   std::int64_t renewed_plans = 0;
 };
 
-// What runs for a problem and where it comes from; see dorajit_explanation.
+// The config that a problem runs with, and its source; see dorajit_explanation.
 struct Explanation {
   std::string problem;
   std::string config;
@@ -62,7 +62,7 @@ struct Explanation {
   std::int64_t renewals = 0;
 };
 
-// What Engine::backward is to compute, and what it needs for that.
+// The outputs that Engine::backward computes, and the inputs that d_gain needs.
 struct Gradients {
   std::optional<TensorRef> d_lora;
   std::optional<TensorRef> d_base;
@@ -82,18 +82,18 @@ struct ResidualGradients {
   std::int64_t workspace_bytes = 0;
 };
 
-// Memory for the sum of a call, of the tensors' device and aligned to 16 bytes.
+// Memory for the sum of a call, on the tensors' device and aligned to 16 bytes.
 struct Workspace {
   void* data = nullptr;
   std::int64_t bytes = 0;
 };
 
 // Compiles, tunes and launches kernels. Any number of threads may use one engine at once. Work that
-// it enqueued on CUDA streams must have finished before it is destroyed. Of an engine that was
-// moved from, every call but assignment and destruction is kInvalidArgument.
+// it enqueued on CUDA streams must have finished before it is destroyed. After a move, every call
+// on the source except assignment and destruction throws kInvalidArgument.
 class Engine {
  public:
-  // kInvalidArgument for options or environment variables with unknown values.
+  // Throws kInvalidArgument for options or environment variables with unknown values.
   explicit Engine(const Options& options = {}) {
     dorajit_engine_options c_options{};
     c_options.struct_size = sizeof c_options;
@@ -112,11 +112,11 @@ class Engine {
   // out = (gain - 1) * base + gain * (scale * lora)
   //
   // lora, base, out: [..., num_cols], the same shape; gain: one element per channel, [num_cols] or
-  // [1, C, 1, ...] as dorajit.h says. out may be exactly lora or exactly base and may overlap
-  // nothing else. `stream` is a CUstream or cudaStream_t of the tensors' device (null: the legacy
-  // default stream): the work is enqueued on it and not waited for, so the memory must stay valid
-  // until the stream has run it. For CPU tensors it is ignored and the work is done on return. When
-  // this throws nothing was written.
+  // [1, C, 1, ...] as described in dorajit.h. out may be exactly lora or exactly base and may
+  // overlap no other memory. `stream` is a CUstream or cudaStream_t of the tensors' device (null:
+  // the legacy default stream). The call enqueues the work and returns without waiting, so the
+  // memory must stay valid until the stream has run it. For CPU tensors `stream` is ignored and the
+  // work is done on return. If the call throws, nothing was written.
   void compose(void* stream, const ConstTensorRef& lora, const ConstTensorRef& base,
                const ConstTensorRef& gain, double scale, const TensorRef& out) {
     const DLTensor c_lora = lora.dl_tensor();
@@ -128,8 +128,8 @@ class Engine {
     });
   }
 
-  // compose into out, and inner = scale * lora + base, which backward needs for d_gain. out and
-  // inner may each be exactly lora or base, but not the same one. Otherwise as compose.
+  // Computes compose into out, and inner = scale * lora + base, which backward needs for d_gain.
+  // out and inner may each be exactly lora or base, but not the same tensor. Otherwise as compose.
   void compose_inner(void* stream, const ConstTensorRef& lora, const ConstTensorRef& base,
                      const ConstTensorRef& gain, double scale, const TensorRef& out,
                      const TensorRef& inner) {
@@ -147,25 +147,26 @@ class Engine {
   // d_lora = (gain * scale) * d_out, d_base = (gain - 1) * d_out, d_gain = sum of inner * d_out
   // over each channel.
   //
-  // What `gradients` leaves out is not computed; at least one must be there. d_gain needs inner and
-  // a workspace of backward_workspace() bytes. d_lora and d_base may be exactly d_out or inner, but
-  // not the same one; d_gain and the workspace overlap nothing. Otherwise as compose.
+  // Outputs that `gradients` leaves out are not computed; at least one is required. d_gain needs
+  // inner and a workspace of backward_workspace() bytes. d_lora and d_base may be exactly d_out or
+  // inner, but not the same tensor; d_gain and the workspace must not overlap other memory.
+  // Otherwise as compose.
   void backward(void* stream, const ConstTensorRef& d_out, const ConstTensorRef& gain, double scale,
                 const Gradients& gradients) {
     run_backward(dorajit_backward, stream, d_out, gain, scale, gradients, gradients.d_base);
   }
 
-  // Bytes of workspace that backward needs for d_gain, whatever the device and the engine.
+  // The workspace size, in bytes, that backward needs for d_gain. Independent of device and engine.
   static std::int64_t backward_workspace(const ConstTensorRef& d_out, const ConstTensorRef& gain) {
     return workspace_of(dorajit_backward_workspace, d_out, gain);
   }
 
-  // out = result + ((gain - 1) * base + gain * (scale * lora)), base = result - bias: what a layer
-  // with an adapter gives.
+  // out = result + ((gain - 1) * base + gain * (scale * lora)), base = result - bias: the output of
+  // a layer with an adapter.
   //
-  // lora, result, out: as lora, base and out of compose. bias: as gain; nothing where result holds
-  // none. inner: scale * lora + base, which residual_backward needs for d_gain. out and inner may
-  // each be exactly lora or result, but not the same one. Otherwise as compose.
+  // lora, result, out: as lora, base and out of compose. bias: as gain; nullopt if result contains
+  // no bias. inner: scale * lora + base, which residual_backward needs for d_gain. out and inner
+  // may each be exactly lora or result, but not the same tensor. Otherwise as compose.
   void compose_residual(void* stream, const ConstTensorRef& lora, const ConstTensorRef& result,
                         const ConstTensorRef& gain, const std::optional<ConstTensorRef>& bias,
                         double scale, const TensorRef& out,
@@ -190,7 +191,7 @@ class Engine {
                  gradients.d_result);
   }
 
-  // Bytes of workspace that residual_backward needs for d_gain.
+  // The workspace size, in bytes, that residual_backward needs for d_gain.
   static std::int64_t residual_backward_workspace(const ConstTensorRef& d_out,
                                                   const ConstTensorRef& gain) {
     return workspace_of(dorajit_residual_backward_workspace, d_out, gain);
@@ -209,8 +210,8 @@ class Engine {
     });
   }
 
-  // Calls any operation, with the rules of its own function. tensors: in the order of its operands,
-  // nothing for those that are left out; its outputs are written.
+  // Calls any operation, under the rules of its named function. tensors: in the order of the
+  // operation's operands, nullopt for those that are left out; outputs are written.
   void launch(void* stream, const Operation& operation,
               std::initializer_list<std::optional<ConstTensorRef>> tensors,
               std::initializer_list<double> scalars, const Workspace& workspace = {}) {
@@ -222,7 +223,7 @@ class Engine {
     });
   }
 
-  // Bytes of workspace that launch() needs for such tensors.
+  // The workspace size, in bytes, that launch() needs for these tensors.
   static std::int64_t workspace_bytes(
       const Operation& operation, std::initializer_list<std::optional<ConstTensorRef>> tensors) {
     const TensorList list(tensors);
@@ -233,12 +234,13 @@ class Engine {
     return bytes;
   }
 
-  // Makes ready what a call of the operation with such tensors would launch: before a CUDA graph is
-  // captured, and before work that must not wait for a compiler.
+  // Compiles, tunes (if the policy allows) and loads the kernel that a call with such tensors would
+  // launch. Use it before a CUDA graph is captured, and before work that must not wait for a
+  // compiler.
   //
   // tensors: in the order of the operation's operands (of backward: d_out, inner, gain, d_lora,
-  // d_base, d_gain), nothing for those that the calls will leave out. Their data may be null, which
-  // stands for memory that is aligned to 16 bytes; it is not touched.
+  // d_base, d_gain), nullopt for those that the calls will leave out. Their data is not accessed
+  // and may be null, which stands for memory that is aligned to 16 bytes.
   void warmup(const Operation& operation,
               std::initializer_list<std::optional<ConstTensorRef>> tensors) {
     const TensorList list(tensors);
@@ -247,9 +249,8 @@ class Engine {
     });
   }
 
-  // What calls of the operation with such tensors launch by now, and where that comes from; nothing
-  // while neither a call nor warmup() has made their problem ready. tensors: as for warmup.
-  // Compiles, tunes and waits for nothing.
+  // The config that calls with such tensors currently launch, and its source; nullopt until a call
+  // or warmup() has prepared their problem. tensors: as for warmup. Does not compile, tune or wait.
   std::optional<Explanation> explain(
       const Operation& operation,
       std::initializer_list<std::optional<ConstTensorRef>> tensors) const {
@@ -279,7 +280,7 @@ class Engine {
     return result;
   }
 
-  // The same for all problems that calls and warmup() have made ready, in that order.
+  // The same for all problems that calls and warmup() have prepared, in that order.
   std::vector<Explanation> plans() const {
     std::vector<Explanation> result;
     for (;;) {
@@ -293,7 +294,7 @@ class Engine {
     }
   }
 
-  // Of the C interface; stays this object's. Null after a move.
+  // The handle of the C interface, still owned by this object. Null after a move.
   dorajit_engine* get() const noexcept { return engine_.get(); }
 
  private:
@@ -306,7 +307,7 @@ class Engine {
             found.fingerprint, found.device, found.renewals};
   }
 
-  // A DLTensor that may be left out.
+  // A DLTensor, or nothing.
   class OptionalTensor {
    public:
     template <class Ref>
@@ -321,12 +322,12 @@ class Engine {
     bool has_value_;
   };
 
-  // The tensors of an operation, of which some may be left out.
+  // The tensors of an operation, some of which may be left out.
   class TensorList {
    public:
     TensorList(std::initializer_list<std::optional<ConstTensorRef>> tensors) {
       for (const std::optional<ConstTensorRef>& tensor : tensors) {
-        if (tensor && count_ < kMost) {
+        if (tensor && count_ < kMaxTensors) {
           tensors_[count_] = tensor->dl_tensor();
           pointers_[count_] = &tensors_[count_];
         }
@@ -336,15 +337,15 @@ class Engine {
     TensorList(const TensorList&) = delete;
     TensorList& operator=(const TensorList&) = delete;
 
-    // Of more than kMost tensors only the count is read, which is wrong for every operation.
+    // For more than kMaxTensors tensors only the count is read, which no operation accepts.
     const DLTensor* const* data() const noexcept { return pointers_; }
     std::int32_t size() const noexcept { return static_cast<std::int32_t>(count_); }
 
    private:
-    static constexpr std::size_t kMost = 8;
+    static constexpr std::size_t kMaxTensors = 8;
 
-    DLTensor tensors_[kMost] = {};
-    const DLTensor* pointers_[kMost] = {};
+    DLTensor tensors_[kMaxTensors] = {};
+    const DLTensor* pointers_[kMaxTensors] = {};
     std::size_t count_ = 0;
   };
 
@@ -358,7 +359,7 @@ class Engine {
     return bytes;
   }
 
-  // `into_base` is what the third output of the function goes into.
+  // `into_base` is the third output of the function.
   template <class AnyGradients>
   void run_backward(decltype(dorajit_backward)* function, void* stream, const ConstTensorRef& d_out,
                     const ConstTensorRef& gain, double scale, const AnyGradients& gradients,

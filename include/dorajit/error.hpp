@@ -14,7 +14,7 @@ namespace dorajit {
 // Inline, so that translation units compiled against different versions may meet in one process.
 inline namespace v0 {
 
-// The status codes of the C interface, which says when each is returned.
+// The status codes of the C interface; dorajit.h describes when each is returned.
 enum class Status : std::int32_t {
   kOk = DORAJIT_OK,
   kInvalidArgument = DORAJIT_INVALID_ARGUMENT,
@@ -35,7 +35,8 @@ inline const char* status_name(Status status) {
   return dorajit_status_name(static_cast<dorajit_status>(status));
 }
 
-// What every function here throws. what() names the argument, call or file, and what to do.
+// The exception that every function here throws. what() names the argument, call or file, and the
+// remedy.
 class Error : public std::runtime_error {
  public:
   Error(Status status, const std::string& message, std::string log = {})
@@ -45,7 +46,7 @@ class Error : public std::runtime_error {
 
   Status status() const noexcept { return status_; }
 
-  // The compiler's whole log for kCompileError, else empty.
+  // The compiler's complete log for kCompileError, else empty.
   const std::string& log() const noexcept { return *log_; }
 
  private:
@@ -59,9 +60,9 @@ struct DestroyError {
   void operator()(dorajit_error* error) const noexcept { dorajit_error_destroy(error); }
 };
 
-// Runs `call(dorajit_error** error)`, a function of the C interface, and throws what it fails with.
-// The out-parameter is read in a statement after the call, whatever the order in which a compiler
-// evaluates arguments.
+// Runs `call(dorajit_error** error)`, a function of the C interface, and throws the error that it
+// returns. The out-parameter is read in a separate statement, because compilers evaluate arguments
+// in different orders.
 template <class Call>
 void check(const Call& call) {
   dorajit_error* error = nullptr;

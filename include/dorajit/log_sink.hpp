@@ -1,4 +1,4 @@
-// A C++ receiver of dorajit's messages (dorajit.hpp).
+// Passes dorajit's log messages to a C++ function (dorajit.hpp).
 #ifndef DORAJIT_LOG_SINK_HPP_
 #define DORAJIT_LOG_SINK_HPP_
 
@@ -20,18 +20,19 @@ enum class LogLevel : std::int32_t {
   kDebug = DORAJIT_LOG_DEBUG
 };
 
-// Receives the messages of the whole process while it lives, instead of standard error; of several
-// the one made last does. Destroying that one restores standard error; destroying another changes
-// nothing. May be made and destroyed on any thread, but not within a message.
+// While it exists, receives the messages of the entire process in place of standard error. If there
+// are several, the latest one receives them. Destroying the latest restores standard error;
+// destroying another one changes nothing. May be created and destroyed on any thread, but not from
+// within the function.
 //
-// The function is owned by this object. It is called with whole lines, from any thread, one at a
-// time, and runs no more once the destructor has returned. It must not call dorajit. What it throws
-// is dropped, with the message.
+// This object owns the function. It is called with complete lines, from any thread, one at a time,
+// and never after the destructor has returned. It must not call dorajit. An exception that it
+// throws is discarded, with the message.
 class LogSink {
  public:
   using Function = std::function<void(LogLevel level, const char* message)>;
 
-  // Throws std::bad_alloc only.
+  // Throws only std::bad_alloc.
   explicit LogSink(Function function)
       : function_(std::make_unique<const Function>(std::move(function))) {
     const std::lock_guard<std::mutex> lock(current().mutex);
@@ -46,7 +47,7 @@ class LogSink {
     current().function = nullptr;
   }
 
-  // What was moved from receives nothing.
+  // A moved-from object receives nothing.
   LogSink(LogSink&&) noexcept = default;
   LogSink& operator=(LogSink&&) = delete;
 

@@ -13,15 +13,16 @@
 namespace dorajit {
 inline namespace v0 {
 
-// An operation of the library. Cheap to copy, and valid for as long as the library is loaded.
+// An operation of the library. Cheap to copy; valid as long as the library is loaded.
 class Operation {
  public:
-  // By its name: engine.warmup("compose", ...). Error (kInvalidArgument) for a name that none has.
+  // Converts from a name: engine.warmup("compose", ...). Throws Error (kInvalidArgument) for an
+  // unknown name.
   Operation(const char* name) : handle_(dorajit_operation_find(name)) {
     if (handle_ != nullptr) return;
     throw Error(Status::kInvalidArgument, std::string("there is no operation `") +
                                               (name == nullptr ? "" : name) +
-                                              "`; Operation::all() has those that there are");
+                                              "`; Operation::all() lists the operations");
   }
 
   static std::vector<Operation> all() {
@@ -36,13 +37,13 @@ class Operation {
   const char* documentation() const { return info().documentation; }  // what it computes
   std::int32_t num_scalars() const { return info().num_scalars; }
 
-  // What its scalars are called, in their order.
+  // The names of its scalars, in the order of a call.
   std::vector<const char*> scalars() const {
     const dorajit_operation_info known = info();
     return {known.scalars, known.scalars + known.num_scalars};
   }
 
-  // What its tensors are called and have, in their order.
+  // Descriptions of its operands, in the order of a call.
   std::vector<dorajit_operand_info> operands() const {
     std::vector<dorajit_operand_info> operands(static_cast<std::size_t>(info().num_operands));
     for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -55,7 +56,7 @@ class Operation {
     return operands;
   }
 
-  // Of the C interface.
+  // The handle of the C interface.
   const dorajit_operation* get() const noexcept { return handle_; }
 
  private:

@@ -1,4 +1,4 @@
-// Tensors of the C++ interface (dorajit.hpp): views over memory that somebody else owns.
+// Tensors of the C++ interface (dorajit.hpp): views of memory that the caller owns.
 #ifndef DORAJIT_TENSOR_REF_HPP_
 #define DORAJIT_TENSOR_REF_HPP_
 
@@ -26,22 +26,22 @@ struct Device {
   static Device cuda(int index = 0) noexcept { return {kDLCUDA, index}; }
 };
 
-// Up to eight sizes or strides, held in place.
+// Up to eight sizes or strides, stored without an allocation.
 class Dims {
  public:
-  static constexpr std::size_t kMost = 8;
+  static constexpr std::size_t kMaxDims = 8;
 
   Dims(std::initializer_list<std::int64_t> values) : Dims(values.begin(), values.size()) {}
 
-  // A std::vector<std::int64_t>, std::array<std::int64_t, N> or the like.
+  // From a std::vector<std::int64_t>, std::array<std::int64_t, N> or a similar container.
   template <class Container,
             class = std::enable_if_t<std::is_convertible<
                 decltype(std::declval<const Container&>().data()), const std::int64_t*>::value>>
   Dims(const Container& values) : Dims(values.data(), values.size()) {}
 
-  // kInvalidArgument for more than kMost of them.
+  // Throws kInvalidArgument for more than kMaxDims values.
   Dims(const std::int64_t* values, std::size_t count) : count_(count) {
-    if (count > kMost) {
+    if (count > kMaxDims) {
       throw Error(Status::kInvalidArgument,
                   "a tensor of " + std::to_string(count) +
                       " dimensions: give at most 8, or flatten the leading ones");
@@ -53,15 +53,15 @@ class Dims {
   std::size_t size() const noexcept { return count_; }
 
  private:
-  std::int64_t values_[kMost] = {};
+  std::int64_t values_[kMaxDims] = {};
   std::size_t count_ = 0;
 };
 
-// A tensor that somebody else owns. Copies are shallow; nothing is allocated. kInvalidArgument for
-// strides that are not as many as the sizes.
+// A view of a tensor that the caller owns. Copies are shallow; nothing is allocated. Throws
+// kInvalidArgument if the number of strides differs from the number of sizes.
 //
-// `Memory` is void for a tensor that may be written (TensorRef), const void for one that is only
-// read (ConstTensorRef). A TensorRef serves as a ConstTensorRef.
+// `Memory` is void for a writable tensor (TensorRef) and const void for a read-only one
+// (ConstTensorRef). A TensorRef converts to a ConstTensorRef.
 template <class Memory>
 class BasicTensorRef {
  public:
@@ -72,8 +72,8 @@ class BasicTensorRef {
     set(const_cast<void*>(static_cast<const void*>(data)), type, device);
   }
 
-  // With a stride for each dimension, in elements. The last must be 1; the others must flatten into
-  // rows that lie a constant stride apart.
+  // With a stride for each dimension, in elements. The last stride must be 1; the other dimensions
+  // must flatten into rows with a constant stride.
   BasicTensorRef(Memory* data, const Dims& shape, const Dims& strides, ElementType type,
                  Device device = {})
       : shape_(shape), strides_(strides), has_strides_(true) {
@@ -85,7 +85,7 @@ class BasicTensorRef {
     set(const_cast<void*>(static_cast<const void*>(data)), type, device);
   }
 
-  // A tensor of another library. kInvalidArgument for more than eight dimensions.
+  // From a tensor of another library. Throws kInvalidArgument for more than eight dimensions.
   BasicTensorRef(const DLTensor& tensor)
       : tensor_(tensor),
         shape_(dims_of(tensor.shape, tensor.ndim)),
@@ -99,7 +99,7 @@ class BasicTensorRef {
                                                   std::is_const<Memory>::value>>
   BasicTensorRef(const BasicTensorRef<Other>& other) : BasicTensorRef(other.dl_tensor()) {}
 
-  // Its sizes and strides live in this object, so not of a temporary.
+  // Deleted for temporaries: the DLTensor points at sizes and strides in this object.
   DLTensor dl_tensor() const&& = delete;
   DLTensor dl_tensor() const& noexcept {
     DLTensor tensor = tensor_;

@@ -1,4 +1,4 @@
-// Where compiled code is kept. The runtime sees this interface only; files are the cache's matter.
+// Interface for storing compiled code. The runtime uses only this; cache/ implements it with files.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace dorajit {
 
-// What a compiled kernel needs of the machine, as its compiler reported it.
+// Resources that a compiled kernel uses, as reported by its compiler.
 struct ResourceUsage {
   int registers = 0;          // per thread
   int shared_bytes = 0;       // static, per block
@@ -18,24 +18,24 @@ struct ResourceUsage {
   friend bool operator==(const ResourceUsage&, const ResourceUsage&) = default;
 };
 
-// Compiled code of one kernel: a cubin, or a CPU shared object. Its entry is `dorajit_kernel`.
+// Compiled code of one kernel: a cubin or a CPU shared object. Its entry point is `dorajit_kernel`.
 struct Artifact {
   std::string code;
   ResourceUsage resources;
 };
 
-// Implementations are thread-safe and never fail their caller: what cannot be read is a miss, and
-// what cannot be written is said once and forgotten.
+// Implementations are thread-safe and never return errors: a failed read is a miss, and a failed
+// write is logged once and ignored.
 class ArtifactStore {
  public:
   virtual ~ArtifactStore() = default;
 
-  // The artifact of a key (32 hexadecimal digits), whole and unaltered, or nothing.
+  // The complete, unaltered artifact of a key (32 hexadecimal digits), or nothing.
   virtual std::optional<Artifact> find(const std::string& key) = 0;
 
   virtual void insert(const std::string& key, const Artifact& artifact) = 0;
 
-  // Small facts that are costly to find out (a compiler's version), keyed alike.
+  // Small facts that are expensive to compute (a compiler's version), under the same kind of key.
   virtual std::optional<std::string> find_note(const std::string& key) = 0;
   virtual void insert_note(const std::string& key, const std::string& note) = 0;
 };

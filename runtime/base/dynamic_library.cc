@@ -21,9 +21,10 @@ std::string last_error() {
   return message != nullptr ? message : "unknown dlopen error";
 }
 
-// A path to an open file, spelled as no path of this process was before: dlopen() takes a path that
-// it knows for the library that it knows, and descriptors are used again. "/" and "/." in front of
-// the number mean nothing to the kernel and write a counter in binary.
+// A path to an open file that this process has not used before. dlopen() identifies a library by
+// its path, and file descriptors are reused, so the plain /proc path could return the wrong
+// library. The kernel ignores additional "/" and "/." before the number; they encode a counter in
+// binary.
 std::string fresh_path_to(int fd) {
   static std::atomic<std::uint64_t> counter{0};
   std::string path = "/proc/self/fd";

@@ -1,4 +1,4 @@
-// One dlopen handle.
+// Owner of one dlopen handle.
 #pragma once
 
 #include <string>
@@ -9,26 +9,27 @@ namespace dorajit {
 
 class DynamicLibrary {
  public:
-  // `name` is a path, or a soname for the system's search. kIoError with dlerror() when it fails.
+  // `name` is a path, or a soname that the dynamic linker searches for. On failure kIoError with
+  // dlerror().
   static Result<DynamicLibrary> open(const std::string& name);
 
-  // The library of this soname if this process has it already.
+  // The library of this soname if it is already loaded in this process.
   static Result<DynamicLibrary> find_loaded(const std::string& soname);
 
-  // Opens code that exists in memory only; `label` names it in debuggers.
+  // Loads code from memory; `label` is its name in debuggers.
   static Result<DynamicLibrary> open_memory(const std::string& code, const std::string& label);
 
   DynamicLibrary(DynamicLibrary&& other) noexcept;
   DynamicLibrary& operator=(DynamicLibrary&& other) noexcept;
   ~DynamicLibrary();
 
-  // Null when there is no such symbol.
+  // Null if there is no such symbol.
   [[nodiscard]] void* symbol(const char* name) const;
 
   // The file that holds `symbol`, or empty.
   [[nodiscard]] static std::string file_of(const void* symbol);
 
-  // Leaves the library in the process for good: for libraries that do not survive unloading.
+  // Never unloads the library. For libraries that cannot be unloaded safely.
   void keep_forever() { handle_ = nullptr; }
 
  private:

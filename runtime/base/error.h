@@ -13,11 +13,11 @@ namespace dorajit {
 enum class StatusCode : std::int32_t {
   kOk = 0,
   kInvalidArgument = 1,  // an argument is wrong by itself: null, negative, misaligned, mismatched
-  kUnsupported = 2,      // well formed, but no kernel serves it
-  kWrongDevice = 3,      // memory or tensor of another device than the call's
+  kUnsupported = 2,      // well formed, but no kernel supports it
+  kWrongDevice = 3,      // memory or a tensor on a device other than the call's
   kNoDriver = 4,         // the NVIDIA driver is missing or too old
   kNoCompiler = 5,       // NVRTC or the host compiler is missing or too old
-  kCompileError = 6,     // the compiler ran and refused; the log says why
+  kCompileError = 6,     // the compiler ran and failed; see the log
   kDriverError = 7,      // a driver call failed
   kOutOfMemory = 8,
   kCaptureUnsafe = 9,  // a stream is being captured and no kernel is loaded for the problem
@@ -30,7 +30,7 @@ std::string_view name(StatusCode code);
 struct Error {
   StatusCode code = StatusCode::kInternal;
   std::string message;  // names the argument, call or file, and what to do
-  std::string log;      // whole compiler log for kCompileError, else empty
+  std::string log;      // complete compiler log for kCompileError, else empty
 
   friend bool operator==(const Error&, const Error&) = default;
 };
@@ -48,7 +48,7 @@ inline std::unexpected<Error> fail(StatusCode code, std::string message, std::st
 #define DORAJIT_CONCATENATE_(a, b) a##b
 #define DORAJIT_CONCATENATE(a, b) DORAJIT_CONCATENATE_(a, b)
 
-// Returns the error of `expression` from the enclosing function, if it has one.
+// Returns from the enclosing function with the error of `expression`, if it has one.
 #define DORAJIT_TRY(expression)                                  \
   do {                                                           \
     if (auto dorajit_status = (expression); !dorajit_status) {   \
@@ -56,7 +56,8 @@ inline std::unexpected<Error> fail(StatusCode code, std::string message, std::st
     }                                                            \
   } while (false)
 
-// Defines `variable` as the value of `expression`, or returns its error.
+// Defines `variable` as the value of `expression`, or returns its error from the enclosing
+// function.
 #define DORAJIT_ASSIGN(variable, expression)                                                   \
   auto DORAJIT_CONCATENATE(dorajit_result_, __LINE__) = (expression);                          \
   if (!DORAJIT_CONCATENATE(dorajit_result_, __LINE__)) {                                       \

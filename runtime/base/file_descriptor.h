@@ -27,7 +27,7 @@ class FileDescriptor {
   [[nodiscard]] int get() const { return descriptor_; }
   explicit operator bool() const { return descriptor_ >= 0; }
 
-  // The result of close(2): network file systems report a full disk here and nowhere else.
+  // Returns the result of close(2), the only call that reports a full disk on network file systems.
   int reset() {
     const int descriptor = std::exchange(descriptor_, -1);
     return descriptor >= 0 ? ::close(descriptor) : 0;

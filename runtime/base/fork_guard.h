@@ -1,5 +1,5 @@
-// What a fork in the middle of leaves half done in the child: locks held by threads that are not
-// there, tables half changed.
+// State that a fork() can leave inconsistent in the child: mutexes held by other threads,
+// half-updated tables.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 namespace dorajit {
 
 enum class Work : std::size_t {
-  kPreparing,  // what an engine does besides launching: compiling, loading, tuning
+  kPreparing,  // compiling, loading and tuning in an engine
   kLogging,
-  kSqlite,  // which keeps state of its own; databases are open for one operation at a time
+  kSqlite,  // SQLite's own global state; databases are open for one operation at a time
 };
 inline constexpr std::size_t kWorks = 3;
 
-// Lives as long as a thread is in the middle of such work.
+// Marks such work as in progress during its lifetime.
 class ForkGuard {
  public:
   explicit ForkGuard(Work work);
@@ -26,67 +26,69 @@ class ForkGuard {
 
  private:
   Work work_;
-  int losses_;  // at its beginning; -1: it counts no more
+  int generation_;  // at its construction; -1: moved from, not counted
 };
 
-extern std::array<std::atomic<int>, kWorks> losses_by_work;
+extern std::array<std::atomic<int>, kWorks> generation_by_work;
 
-// How many of the forks that this process stems from met such work of another thread. What was
-// there at a lower count must neither be used, but for what is atomic, nor be destroyed.
+// Fork generation: how many of the forks that led to this process happened during such work.
+// Objects of an earlier generation may only be read atomically; never use or destroy them
+// otherwise.
 inline int fork_generation(Work work) {
-  return losses_by_work[static_cast<std::size_t>(work)].load(std::memory_order_relaxed);
+  return generation_by_work[static_cast<std::size_t>(work)].load(std::memory_order_relaxed);
 }
 
-// A T that a fork may lose, and then a new one takes its place. Thread-safe. Destroys nothing by
-// itself, so that it may be of a process that ends with threads at work.
+// Holds a T and allows a new T to replace it after a fork has made it unusable. Thread-safe. Its
+// destructor destroys nothing, so a static object is safe while threads still run at exit.
 template <class T, Work kWork>
 class ForkSafe {
  public:
-  // Null if there is none, or it was lost.
+  // Null if there is none, or if it was lost to a fork.
   T* find() {
     Made* const found = made_.load(std::memory_order_acquire);
-    return found != nullptr && found->is_whole() ? &found->value : nullptr;
+    return found != nullptr && found->is_current() ? &found->value : nullptr;
   }
   const T* find() const {
     const Made* const found = made_.load(std::memory_order_acquire);
-    return found != nullptr && found->is_whole() ? &found->value : nullptr;
+    return found != nullptr && found->is_current() ? &found->value : nullptr;
   }
 
-  // The last that was made, lost or not, or null.
+  // The latest T, even if it was lost to a fork; null if there is none.
   const T* last() const {
     const Made* const found = made_.load(std::memory_order_acquire);
     return found != nullptr ? &found->value : nullptr;
   }
 
-  // A T made of the arguments, or what another thread was faster to make.
+  // Makes a T from the arguments, or returns the one that another thread made first.
   template <class... Arguments>
   T& renew(Arguments&&... arguments) {
-    Made* const anew = new Made{.value = T(std::forward<Arguments>(arguments)...)};
+    Made* const fresh = new Made{.value = T(std::forward<Arguments>(arguments)...)};
     Made* found = made_.load(std::memory_order_acquire);
-    const bool is_there = found != nullptr && found->is_whole();
-    if (!is_there && made_.compare_exchange_strong(found, anew)) return anew->value;
-    delete anew;
+    const bool is_present = found != nullptr && found->is_current();
+    if (!is_present && made_.compare_exchange_strong(found, fresh)) return fresh->value;
+    delete fresh;
     return found->value;
   }
 
-  // Once nobody uses it. What was lost stays: its locks cannot be destroyed.
+  // Call when nobody uses the T any more. One lost to a fork is leaked: its locks cannot be
+  // destroyed.
   void destroy() {
     Made* const made = made_.exchange(nullptr);
-    if (made != nullptr && made->is_whole()) delete made;
+    if (made != nullptr && made->is_current()) delete made;
   }
 
  private:
   struct Made {
-    [[nodiscard]] bool is_whole() const { return losses == fork_generation(kWork); }
+    [[nodiscard]] bool is_current() const { return generation == fork_generation(kWork); }
 
-    int losses = fork_generation(kWork);
+    int generation = fork_generation(kWork);
     T value;
   };
   std::atomic<Made*> made_ = nullptr;
 };
 
-// The T of the process, made when it is first wanted, of a pointer to the one that was lost, or
-// null for the first.
+// The T of the process, made on first use. Its constructor gets a pointer to the T that was lost to
+// a fork, or null.
 template <class T, Work kWork>
 T& current(ForkSafe<T, kWork>& of_process) {
   T* const found = of_process.find();

@@ -1,4 +1,4 @@
-// Keys from typed, delimited fields: two different sequences of fields never meet as one string.
+// Keys over typed, delimited fields: two different sequences of fields never form the same input.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace dorajit {
 // 128 bits, printed as 32 lower-case hexadecimal digits.
 std::string hash_hex(std::string_view bytes);
 
-// 64 bits of the same function, for checksums of single records.
+// 64 bits of the same function, as a checksum of a single record.
 std::uint64_t hash64(std::string_view bytes);
 
 class Hasher {
@@ -25,7 +25,7 @@ class Hasher {
   Hasher& add(std::string_view name, std::string_view value);
   Hasher& add(std::string_view name, std::int64_t value);
 
-  // 32 lower-case hexadecimal digits over the fields so far.
+  // 32 lower-case hexadecimal digits over the fields added so far.
   [[nodiscard]] std::string digest() const;
 
  private:

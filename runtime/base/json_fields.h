@@ -1,4 +1,4 @@
-// Members of JSON objects that somebody else wrote, read with their types checked.
+// Type-checked reads of members from JSON objects of untrusted origin.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace dorajit {
 
-// Nothing where the member is missing or of another type. T is std::string, bool, double,
-// std::int64_t, or std::uint64_t for an integer that is not negative.
+// Nothing if the member is missing or has another type. T is std::string, bool, double,
+// std::int64_t, or std::uint64_t for a non-negative integer.
 template <class T, class Json>
 std::optional<T> json_member(const Json& object, std::string_view name) {
   const auto found = object.find(name);
@@ -28,7 +28,7 @@ std::optional<T> json_member(const Json& object, std::string_view name) {
   return fits ? std::optional(found->template get<T>()) : std::nullopt;
 }
 
-// Reads the members of one object that all have to be right. The first fault is kept.
+// Reads the required members of one object. Keeps the first fault.
 class JsonFields {
  public:
   using Json = nlohmann::ordered_json;
@@ -36,10 +36,10 @@ class JsonFields {
 
   explicit JsonFields(const Json& object) : object_(object) {}
 
-  std::string text(std::string_view name, std::size_t most_bytes = kAnyLength) {
+  std::string text(std::string_view name, std::size_t max_bytes = kAnyLength) {
     auto found = json_member<std::string>(object_, name);
-    if (!found) refuse(name, "is no text");
-    if (found && found->size() > most_bytes) {
+    if (!found) refuse(name, "is not a string");
+    if (found && found->size() > max_bytes) {
       refuse(name, "is too long");
       found.reset();
     }
@@ -48,23 +48,23 @@ class JsonFields {
 
   double number(std::string_view name) {
     const auto found = json_member<double>(object_, name);
-    if (!found) refuse(name, "is no number");
+    if (!found) refuse(name, "is not a number");
     return found.value_or(0);
   }
 
-  double number(std::string_view name, double least, double most) {
+  double number(std::string_view name, double low, double high) {
     const double found = number(name);
-    if (found >= least && found <= most) return found;
+    if (found >= low && found <= high) return found;
     refuse(name, "is out of range");
-    return least;
+    return low;
   }
 
-  std::int64_t count(std::string_view name, std::int64_t most) {
+  std::int64_t count(std::string_view name, std::int64_t high) {
     const auto found = json_member<std::uint64_t>(object_, name);
-    if (found && *found <= static_cast<std::uint64_t>(most)) {
+    if (found && *found <= static_cast<std::uint64_t>(high)) {
       return static_cast<std::int64_t>(*found);
     }
-    refuse(name, std::format("is no integer from 0 to {}", most));
+    refuse(name, std::format("is not an integer from 0 to {}", high));
     return 0;
   }
 
@@ -78,7 +78,7 @@ class JsonFields {
   }
 
   [[nodiscard]] const Json& object() const { return object_; }
-  // Empty: nothing was wrong.
+  // Empty if there was no fault.
   [[nodiscard]] const std::string& fault() const { return fault_; }
 
  private:

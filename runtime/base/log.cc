@@ -32,7 +32,7 @@ void write_to_stderr(LogLevel level, std::string_view message, void*) {
 }
 
 struct LogState {
-  // As the one that was lost to a fork, if that was not being changed just then.
+  // Copies the state that was lost to a fork, unless it was being changed during the fork.
   explicit LogState(const LogState* lost) {
     if (lost == nullptr) return;
     level = lost->level.load();
@@ -46,7 +46,7 @@ struct LogState {
   std::mutex mutex;
   std::atomic<LogSink> sink = write_to_stderr;
   std::atomic<void*> context = nullptr;
-  std::set<std::string, std::less<>> said;
+  std::set<std::string, std::less<>> logged_keys;
 };
 
 // Never destroyed: worker threads may log while the process exits.
@@ -76,7 +76,7 @@ void log(LogLevel level, std::string_view message) {
   const ForkGuard work(Work::kLogging);
   LogState& own = state();
   const std::scoped_lock lock(own.mutex);
-  // A message may quote a file or a variable, whatever the sink does with it.
+  // Escaped, because a message may quote a file or an environment variable.
   own.sink.load()(level, printable_line(message), own.context);
 }
 
@@ -86,7 +86,7 @@ void log_once(LogLevel level, std::string_view key, std::string_view message) {
     const ForkGuard work(Work::kLogging);
     LogState& own = state();
     const std::scoped_lock lock(own.mutex);
-    if (!own.said.emplace(key).second) return;
+    if (!own.logged_keys.emplace(key).second) return;
   }
   log(level, message);
 }

@@ -10,13 +10,13 @@
 namespace dorajit {
 namespace {
 
-// Empty where it cannot be told.
+// Empty if the path is unknown.
 std::filesystem::path this_code() {
   static const char anchor = 0;
   Dl_info found{};
   if (dladdr(&anchor, &found) == 0 || found.dli_fname == nullptr) return {};
   std::error_code error;
-  // A program is known by what it was called as; a bare name was searched for on PATH.
+  // For a program, dladdr() returns argv[0]; a bare name was found through PATH.
   const std::string_view file(found.dli_fname);
   const std::filesystem::path real =
       std::filesystem::canonical(file.contains('/') ? file : "/proc/self/exe", error);

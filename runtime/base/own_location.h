@@ -8,10 +8,10 @@
 
 namespace dorajit {
 
-// Its folder, an absolute path; empty where that cannot be told.
+// Its folder as an absolute path; empty if unknown.
 std::string folder_of_this_code();
 
-// Who owns that file, whose code this process runs; nothing where that cannot be told.
+// The owner of that file, whose code this process runs; nothing if unknown.
 std::optional<uid_t> owner_of_this_code();
 
 }  // namespace dorajit

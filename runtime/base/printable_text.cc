@@ -10,10 +10,10 @@ namespace {
 struct Character {
   std::size_t bytes = 1;
   std::uint32_t code = 0;
-  bool is_valid = false;  // else one byte that is no UTF-8
+  bool is_valid = false;  // otherwise it is one byte that is not UTF-8
 };
 
-// Of at least one byte.
+// `text` must not be empty.
 Character first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -26,9 +26,9 @@ Character first_character(std::string_view text) {
     if ((byte(i) & 0xC0U) != 0x80U) return bad;
     code = code << 6U | (byte(i) & 0x3FU);
   }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  constexpr std::uint32_t kMinCode[] = {0, 0, 0x80, 0x800, 0x10000};
   const bool is_surrogate = code >= 0xD800 && code <= 0xDFFF;
-  if (code < kLeast[bytes] || code > 0x10FFFF || is_surrogate) return bad;
+  if (code < kMinCode[bytes] || code > 0x10FFFF || is_surrogate) return bad;
   return {.bytes = bytes, .code = code, .is_valid = true};
 }
 

@@ -6,15 +6,15 @@
 
 namespace dorajit {
 
-// Whether `text` is UTF-8 without control characters (of which line breaks are some) and without
-// characters that change the direction of writing.
+// Whether `text` is UTF-8 without control characters (including line breaks) and without characters
+// that change the text direction.
 bool is_printable_line(std::string_view text);
 
-// The text with what is not printable as an escape: \u001b for a character, \x9b for a byte that is
-// no UTF-8. Inside of a JSON string \u001b means the same character. Printable text stays as it is.
+// Replaces non-printable characters with escapes: \u001b for a character, \x9b for a byte that is
+// not UTF-8. In a JSON string, \u001b means the same character. Printable text is unchanged.
 std::string printable_line(std::string_view text);
 
-// The same for text of several lines: line breaks and tabs stay.
+// The same for text of several lines: line breaks and tabs are kept.
 std::string printable_text(std::string_view text);
 
 }  // namespace dorajit

@@ -34,7 +34,7 @@ FileDescriptor open_folder(int folder, const char* name) {
   return FileDescriptor(::openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-// Whether nobody but this user has ever been able to look into it.
+// Whether only this user has ever had access to it.
 bool is_private(int folder, struct stat& found) {
   return ::fstat(folder, &found) == 0 && found.st_uid == ::geteuid() &&
          (found.st_mode & (S_IRWXG | S_IRWXO)) == 0;
@@ -94,12 +94,12 @@ Result<PrivateFolder> PrivateFolder::make() {
   }
   FileDescriptor folder = open_folder(AT_FDCWD, path.c_str());
   struct stat found{};
-  // Held by another: one that has taken this name. Where there are no locks, none is removed
-  // either.
+  // If locked, it belongs to a running process that reuses this name. On a file system without
+  // locks nothing is removed.
   if (!folder || !is_private(folder.get(), found) ||
       (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)) {
     return fail(StatusCode::kIoError,
-                std::format("folder {} was exchanged by somebody else as soon as it was made; set "
+                std::format("folder {} was replaced by another user right after its creation; set "
                             "TMPDIR to a folder that only you can write",
                             path));
   }

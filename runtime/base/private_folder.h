@@ -1,4 +1,4 @@
-// A temporary folder of this process that nobody else can read, write or exchange.
+// A temporary folder of this process that other users cannot read, write or replace.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace dorajit {
 
-// Lies in TMPDIR, else in /tmp, and is removed with everything in it. Files in it are reached
-// through the folder's descriptor, so it does not matter who may rename what lies in TMPDIR. It is
-// locked (flock) for as long as it is there and its process lives.
+// Created in TMPDIR, else in /tmp, and removed with its contents. Files are accessed through the
+// folder's descriptor, so renaming it in TMPDIR has no effect. Locked (flock) while it exists and
+// its process runs.
 class PrivateFolder {
  public:
   static Result<PrivateFolder> make();
 
-  // Those that killed processes of this user left: nobody has them locked, and nobody has changed
-  // them for an hour. The first make() of a process does it.
+  // Removes the folders that killed processes of this user left: those that are unlocked and
+  // unchanged for an hour. The first make() of a process calls it.
   static void remove_abandoned();
 
   PrivateFolder(PrivateFolder&& other) noexcept;
@@ -25,12 +25,12 @@ class PrivateFolder {
   ~PrivateFolder();
 
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
-  // For people, and for who finds out whether it is still there.
+  // For messages, and for checking whether the folder still exists.
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // A new file; its name may have folders before it, which are made.
+  // Creates a file; `name` may contain folders, which are created.
   [[nodiscard]] Status write(const std::string& name, std::string_view text) const;
-  // What a file holds; empty where there is none.
+  // The content of a file; empty if there is none.
   [[nodiscard]] std::string read(const std::string& name) const;
 
  private:

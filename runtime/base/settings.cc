@@ -22,11 +22,11 @@ std::string_view variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// The path that a variable names, from the folder that this process is in now.
+// The path in a variable, made absolute against the current working directory.
 std::string absolute_path(const char* name) {
   const std::string_view file = variable(name);
   if (file.empty()) return {};
-  std::error_code ignored;  // then it stays as it is
+  std::error_code ignored;  // on an error the path is kept unchanged
   const auto absolute = std::filesystem::absolute(file, ignored);
   return ignored ? std::string(file) : absolute.string();
 }
@@ -55,7 +55,7 @@ Status read_choice(const char* name, std::initializer_list<Choice<T>> choices, T
                           name, text, accepted));
 }
 
-// The whole text as a number, or false.
+// Parses the entire text as a number; false if that fails.
 template <std::integral Integer>
 bool parse_number(std::string_view text, Integer& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -63,10 +63,10 @@ bool parse_number(std::string_view text, Integer& value) {
 }
 
 bool parse_number(std::string_view text, double& value) {
-  // Streams pass over blanks, and know hexadecimal and more.
+  // A stream would also accept blanks, hexadecimal and other forms.
   if (text.find_first_not_of("0123456789.eE+-") != std::string_view::npos) return false;
   std::istringstream number{std::string(text)};  // libc++ has no from_chars for floating point
-  number.imbue(std::locale::classic());          // whatever the host has set
+  number.imbue(std::locale::classic());          // independent of the host application's locale
   return (number >> value) && number.peek() == std::istringstream::traits_type::eof();
 }
 
@@ -85,7 +85,8 @@ Status read_number(const char* name, T minimum, T maximum, std::string_view unit
   return {};
 }
 
-// The folder that a variable names, which has to be absolute: a host's processes are in many.
+// Reads a folder from a variable. It must be absolute, because processes run in different working
+// directories.
 Status read_folder(const char* name, std::string& target) {
   const std::string_view text = variable(name);
   if (text.empty()) return {};
@@ -109,8 +110,8 @@ std::string default_cache_dir() {
   return {};
 }
 
-// Databases lie in share/ of the prefix whose lib/, bin/, lib/<triplet>/ or
-// lib/python3.X/site-packages/dorajit/ this code lies in.
+// This code lies in lib/, bin/, lib/<triplet>/ or lib/python3.X/site-packages/dorajit/ of a prefix;
+// shipped databases lie in share/ of the same prefix.
 std::string installed_databases() {
   const std::filesystem::path own(folder_of_this_code());
   if (own.empty()) return {};

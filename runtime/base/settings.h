@@ -1,4 +1,4 @@
-// Everything that may be configured, and the environment variables that set it.
+// All settings, and the environment variables that set them.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ namespace dorajit {
 
 // What to do about a problem without a winner.
 enum class TunePolicy {
-  kAutomatic,  // kDaemon where one answers, else kFirstUse
+  kAutomatic,  // kDaemon if a daemon is running, else kFirstUse
   kFirstUse,   // tune now, in this process, within the budget
-  kDaemon,     // ask the daemon, and run the fallback chain's answer meanwhile
-  kOff,        // run the fallback chain's answer
+  kDaemon,     // ask the daemon; until it answers, use the fallback chain's config
+  kOff,        // use the fallback chain's config
 };
 
-// What to do about a problem that a lock file says nothing of, or that cannot run as it says.
+// What to do about a problem that is missing from the lock file, or whose locked config cannot run.
 enum class LockedMiss {
-  kReport,  // one warning says so
+  kReport,  // log one warning
   kFail,    // its calls fail
 };
 
@@ -28,29 +28,30 @@ inline constexpr int kMaxTuneCandidates = 1'000'000;
 inline constexpr int kMaxCpuThreads = 1'000'000;
 
 struct Settings {
-  std::string cache_dir;   // absolute; empty: nothing is kept on disk
-  std::string tuning_dir;  // of the database and its locks; make_engine() derives it
-  std::string daemon_dir;  // absolute; where the daemon listens; empty: the usual place
-  std::int64_t cache_max_bytes = std::int64_t{1} << 30;  // of compiled kernels there
-  bool trust_group = false;       // groups that may write what is there may run code here
-  std::string shipped_databases;  // folder of databases to read from; empty: none
+  std::string cache_dir;   // absolute; empty: nothing is stored on disk
+  std::string tuning_dir;  // folder of the database and its locks; set by make_engine()
+  std::string daemon_dir;  // absolute; folder of the daemon's socket; empty: the default location
+  std::int64_t cache_max_bytes = std::int64_t{1} << 30;  // bound on compiled kernels in cache_dir
+  bool trust_group = false;       // trust files in cache_dir that members of its group may write
+  std::string shipped_databases;  // folder of read-only databases; empty: none
   TunePolicy tune_policy = TunePolicy::kAutomatic;
   double tune_seconds = 2.0;       // per problem, at most kMaxTuneSeconds
   std::int64_t scratch_bytes = 0;  // 0: min(2 GiB, a quarter of free memory)
-  int tune_candidates = 0;         // configs tried per problem at most; 0: all
+  int tune_candidates = 0;         // maximum number of configs tried per problem; 0: all
   LogLevel log_level = LogLevel::kWarning;
   bool comprehensive = false;     // DORAJIT_AUTOTUNE=comprehensive
-  bool print_autotuning = false;  // say on standard error what each tuning found
-  std::string record_path;        // absolute; problems that are met go there; empty: nowhere
-  std::string locked_path;        // absolute; the lock file that holds; empty: none
+  bool print_autotuning = false;  // print the result of each tuning to standard error
+  std::string record_path;        // absolute; file that records the problems in use; empty: none
+  std::string locked_path;        // absolute; the lock file; empty: none
   LockedMiss locked_miss = LockedMiss::kReport;
-  int cpu_threads = 0;                 // that run a CPU kernel at most; 0: all that may be used
-  bool trust_device_pointers = false;  // callers do: data lies on the device that its tensor names
-  std::string nvrtc_path;              // file or folder; empty: search
-  std::string host_compiler;           // path or name; empty: search; "none": do without
+  int cpu_threads = 0;  // maximum per CPU kernel; 0: all that are available
+  // Skips the driver's check that pointers belong to their tensor's device.
+  bool trust_device_pointers = false;
+  std::string nvrtc_path;     // file or folder; empty: search
+  std::string host_compiler;  // path or name; empty: search; "none": use no compiler
 
-  // The environment of this process (docs/environment.md lists the variables). An unknown value is
-  // kInvalidArgument and names the variable, its value and the values that it takes.
+  // Reads the environment of this process (docs/environment.md lists the variables). An unknown
+  // value is kInvalidArgument, with the variable, its value and the accepted values.
   static Result<Settings> from_environment();
 };
 

@@ -1,4 +1,4 @@
-// Of several threads that want one thing made, one makes it and the others wait.
+// Single flight: of several threads that need the same object, one makes it while the others wait.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 
 namespace dorajit {
 
-// Thread-safe. A Key is compared by ==; few are being made at a time.
+// Thread-safe. Keys are compared with ==; few are in progress at a time.
 template <class Key>
 class SingleFlight {
  public:
-  // The right to make what a key names, held until destroyed, also where making it throws.
+  // The right to make the object of a key, held until destruction, even if making it throws.
   class Turn {
    public:
     Turn(SingleFlight& flight, Key key) : flight_(flight), key_(std::move(key)) {
@@ -36,7 +36,8 @@ class SingleFlight {
     const Key key_;
   };
 
-  // Waits while another thread has the turn. It may have made the thing by then: look again.
+  // Waits while another thread has the turn. That thread may have made the object: look it up
+  // again.
   [[nodiscard]] Turn take_turn(Key key) { return Turn(*this, std::move(key)); }
 
  private:

@@ -1,4 +1,4 @@
-// Counts of what an engine did, so that anybody can prove what it did not do.
+// Counts of an engine's work. A test or a user can check with them that something did not happen.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@ struct Statistics {
   std::atomic<std::int64_t> launches{0};         // kernels launched for callers
   std::atomic<std::int64_t> compilations{0};     // compiler runs that produced an artifact
   std::atomic<std::int64_t> artifact_hits{0};    // artifacts taken from the store
-  std::atomic<std::int64_t> builtin_kernels{0};  // kernels served from the library itself
+  std::atomic<std::int64_t> builtin_kernels{0};  // kernels that are compiled into the library
   std::atomic<std::int64_t> tuned_problems{0};
   std::atomic<std::int64_t> trials{0};         // configs measured
   std::atomic<std::int64_t> renewed_plans{0};  // plans whose config or source changed later

@@ -8,7 +8,7 @@
 namespace dorajit {
 namespace {
 
-// Also of a folder in which a compiler that was started, and is not yet told, goes on writing.
+// Retries, because a compiler that is still running may keep writing into the folder.
 void remove_all(const std::string& path) {
   constexpr int kAttempts = 200;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -22,7 +22,7 @@ void remove_all(const std::string& path) {
 }  // namespace
 
 UnfinishedFiles& UnfinishedFiles::of_this_process() {
-  // Never destroyed: files are written until the very end.
+  // Never destroyed: files are written until the process ends.
   static auto* files = new UnfinishedFiles();
   return *files;
 }

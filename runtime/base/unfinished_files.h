@@ -1,4 +1,4 @@
-// Files and folders that are of no use before they are finished, for a program that is told to end.
+// Unfinished files and folders, which a program deletes when it is terminated.
 #pragma once
 
 #include <mutex>
@@ -7,25 +7,26 @@
 
 namespace dorajit {
 
-// Of one process. Notes nothing, and locks nothing, unless the program asks for it: a library has
-// no say in how its process ends, and a lock would be in the way of fork(). Thread-safe.
+// One object per process. Records nothing and takes no lock unless the program calls
+// start_noting(): a library does not control how its process ends, and a lock would interfere with
+// fork(). Thread-safe.
 class UnfinishedFiles {
  public:
   static UnfinishedFiles& of_this_process();
 
-  // From now on names are noted. Call before there are other threads.
+  // Starts recording names. Call before other threads start.
   void start_noting() { is_noting_ = true; }
 
-  // To be held while one appears, gets its name or vanishes, together with the call that notes it.
-  // Empty where nothing is noted.
+  // Hold this while a file is created, published or deleted and while that is recorded. Empty if
+  // nothing is recorded.
   [[nodiscard]] std::unique_lock<std::mutex> hold();
-  // What is at `path`, and beside it the files that SQLite makes for a database of that name. Call
-  // with hold().
+  // Records `path` and the files that SQLite creates beside a database of that name. Call while
+  // holding hold().
   void add(const std::string& path);
   void remove(const std::string& path);
 
-  // Deletes all that are noted. Whoever makes or publishes a file later waits for ever: the caller
-  // ends the process.
+  // Deletes all recorded files. Threads that create or publish a file afterwards block for ever:
+  // the caller ends the process.
   void delete_all_and_stop();
 
  private:

@@ -1,4 +1,4 @@
-// Turns a kernel's template into code for a target. Needs no device.
+// Compiles a kernel's template for a target. Needs no device.
 #pragma once
 
 #include <optional>
@@ -14,23 +14,23 @@ namespace dorajit::compile {
 
 struct Target {
   kernels::DeviceKind kind = kernels::DeviceKind::kCpu;
-  std::string arch;  // "sm_90"; for the CPU "native" and what that means on this machine
+  std::string arch;  // "sm_90"; for the CPU "native" and a description of this machine
 };
 
-// That of a GPU of a compute capability. No code here is for an architecture's own features, so
-// there is no suffix; whoever compiles ahead of a device names it alike, or the device does not
-// find it.
+// The target of a GPU by its compute capability, never with an architecture-specific suffix
+// (sm_90a): code compiled ahead of time must name the target exactly as the device does, or the
+// device does not find it.
 Target cuda_target(int major, int minor);
 
-// The number in "sm_90a"; nothing for what is no architecture.
+// The number in "sm_90a"; nothing if the text names no architecture.
 std::optional<int> cuda_arch_number(std::string_view arch);
 
-// What is known of every device of the target. How many processors it has is not.
+// The traits that all devices of the target share. The number of processors is not one of them.
 kernels::SpaceTraits traits_of(const Target& target, int processors = 1);
 
 struct CompileRequest {
   kernels::Variant variant;
-  kernels::Config config;  // its compiled part
+  kernels::Config config;  // only the fields that are compiled in
   Target target;
 };
 
@@ -39,17 +39,17 @@ class Compiler {
  public:
   virtual ~Compiler() = default;
 
-  // Name and build number. kNoCompiler when there is no usable compiler.
+  // Name and build number. kNoCompiler if no compiler is usable.
   virtual Result<std::string> identity() = 0;
 
-  // The options of a request, without any path: part of the artifact's identity.
+  // The options of a request, without paths: part of the artifact's identity.
   [[nodiscard]] virtual std::string options(const CompileRequest& request) const = 0;
 
-  // kCompileError carries the whole log.
+  // kCompileError contains the complete log.
   virtual Result<Artifact> compile(const CompileRequest& request) = 0;
 };
 
-// The identity of the code that a compiler makes of a request (docs/artifacts.md).
+// The identity of the code that a compiler makes from a request (docs/artifacts.md).
 std::string artifact_key(const CompileRequest& request, const std::string& options,
                          const std::string& compiler_identity);
 

@@ -1,4 +1,4 @@
-// Facts about a file that are remembered for as long as the file stays the same.
+// Facts about a file, stored until the file changes.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace dorajit::compile {
 
-// What `find_out` says of the file at `path`, asked once per content: the note is kept under the
-// file's name, size and modification time. `store` may be null.
+// Calls `find_out` for the file at `path` and stores the result under the file's name, size and
+// modification time; later calls return the stored result. `store` may be null.
 Result<std::string> remembered_fact(ArtifactStore* store, const std::string& fact,
                                     const std::string& path,
                                     const std::function<Result<std::string>()>& find_out);

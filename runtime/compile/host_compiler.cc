@@ -20,13 +20,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The options that decide the bits of the output come first; none names a path.
+// The options that decide the bits of the output come first; none contains a path.
 constexpr const char* kOptions[] = {
     "-ffp-contract=off", "-fno-fast-math", "-std=c++20", "-O3",
     "-march=native",     "-shared",        "-fPIC",      "-fvisibility=hidden",
     "-fno-exceptions",   "-fno-rtti",      "-nostdinc++"};
 
-// Absolute, as it runs in a folder of its own.
+// Returns an absolute path, because the compiler runs in another folder.
 std::optional<std::string> find_on_path(const std::string& name) {
   std::error_code ignored;
   if (name.contains('/')) {
@@ -42,7 +42,7 @@ std::optional<std::string> find_on_path(const std::string& name) {
   return std::nullopt;
 }
 
-// What a message says of a log: the first line that is about an error, or else the first of all.
+// The line of a log that a message quotes: the first one about an error, else the first one.
 std::string complaint(const std::string& log) {
   std::string first;
   std::istringstream lines(log);
@@ -114,8 +114,8 @@ Result<Artifact> HostCompiler::compile(const CompileRequest& request) {
   constexpr const char* kSource = "dorajit_kernel.cc";
   constexpr const char* kObject = "dorajit_kernel.so";
   DORAJIT_TRY(folder.write(kSource, text));
-  // The compiler works in the folder that was opened, where its own temporary files go, too: what
-  // takes the folder's name in TMPDIR is neither read nor written.
+  // The compiler runs in the opened folder and also keeps its temporary files there. A folder that
+  // replaces it by name in TMPDIR is neither read nor written.
   std::vector<std::string> argv = {file};
   argv.insert(argv.end(), std::begin(kOptions), std::end(kOptions));
   argv.insert(argv.end(), {"-I.", "-o", kObject, kSource});

@@ -1,4 +1,4 @@
-// Compiles CPU templates to shared objects with the system's C++ compiler.
+// Compiles CPU templates to shared objects with the host's C++ compiler.
 #pragma once
 
 #include <mutex>
@@ -11,15 +11,15 @@ namespace dorajit::compile {
 
 class HostCompiler final : public Compiler {
  public:
-  // `name` is Settings::host_compiler: a path or name, empty to search PATH for c++, g++ and
-  // clang++, "none" to do without. `notes` may be null and must outlive this.
+  // `name` is Settings::host_compiler: a path or a name; empty to search PATH for c++, g++ and
+  // clang++; "none" to use no compiler. `notes` may be null and must outlive this object.
   HostCompiler(std::string name, ArtifactStore* notes);
 
   Result<std::string> identity() override;
   [[nodiscard]] std::string options(const CompileRequest& request) const override;
   Result<Artifact> compile(const CompileRequest& request) override;
 
-  // The program that compile() runs. kNoCompiler when there is none.
+  // The program that compile() runs. kNoCompiler if there is none.
   Result<std::string> program();
 
  private:

@@ -14,13 +14,13 @@
 namespace dorajit::compile {
 namespace {
 
-// The options that decide the bits of the output come first; none names a path.
+// The options that decide the bits of the output come first; none contains a path.
 constexpr const char* kOptions[] = {"--fmad=false",      "--ftz=false",
                                     "--prec-div=true",   "--prec-sqrt=true",
                                     "--std=c++20",       "--device-as-default-execution-space",
                                     "--ptxas-options=-v"};
 
-// A second attempt is made with this when the first spills.
+// Option of the second compilation, which follows if the first one spills registers.
 constexpr const char* kIfItSpills = "-DDORAJIT_ONE_BLOCK_PER_SM";
 
 class Program {
@@ -78,10 +78,10 @@ class Program {
   NvrtcProgram handle_ = nullptr;
 };
 
-// 0 for what is no architecture.
+// 0 if the text names no architecture.
 int arch_number(std::string_view arch) { return cuda_arch_number(arch).value_or(0); }
 
-// The largest number that stands before the phrase: the report has one for each entry point.
+// The largest number before the phrase: the report has one for each entry point.
 int largest_before(std::string_view log, std::string_view phrase) {
   int largest = 0;
   for (std::size_t at = log.find(phrase); at != std::string_view::npos;
@@ -125,7 +125,7 @@ Result<Artifact> compile_with(const NvrtcLibrary& nvrtc, const CompileRequest& r
   return Artifact{std::move(code), parse_resource_report(log)};
 }
 
-// What an empty kernel's PTX says of the build number, which stands nowhere else.
+// The build number of NVRTC. Only the PTX of a compiled kernel contains it.
 Result<std::string> build_of(const NvrtcLibrary& nvrtc) {
   Program program(nvrtc);
   DORAJIT_TRY(program.create("__global__ void probe() {}\n", {}));
@@ -149,7 +149,7 @@ Result<std::string> build_of(const NvrtcLibrary& nvrtc) {
   return std::format("NVRTC {}.{} {}", major, minor, build);
 }
 
-// The work has copies of all that it is given, as it may outlive its caller.
+// `work` must own its inputs, because it may outlive the caller.
 template <class T>
 Result<T> within(std::chrono::milliseconds limit, const NvrtcLibrary& nvrtc, std::string_view what,
                  std::function<Result<T>()> work) {
@@ -159,8 +159,8 @@ Result<T> within(std::chrono::milliseconds limit, const NvrtcLibrary& nvrtc, std
       return *std::move(result);
     case Outcome::kTooLate:
       return fail(StatusCode::kCompileError,
-                  std::format("NVRTC at {} did not compile {} within {} ms, and goes on in a "
-                              "thread that nobody waits for; set DORAJIT_NVRTC to another libnvrtc",
+                  std::format("NVRTC at {} did not compile {} within {} ms and still runs in an "
+                              "abandoned thread; set DORAJIT_NVRTC to another libnvrtc",
                               nvrtc.path(), what, limit.count()));
     case Outcome::kRefused:
       break;
@@ -171,7 +171,7 @@ Result<T> within(std::chrono::milliseconds limit, const NvrtcLibrary& nvrtc, std
                           what, nvrtc.path(), kMaxAbandonedThreads));
 }
 
-// The request's architecture, with its own instructions where the kernel uses them.
+// The request's architecture, with the architecture-specific suffix if the kernel needs it.
 std::string arch_of(const CompileRequest& request) {
   const int specific = kernels::template_of(request.variant).specific_architecture;
   const std::string& arch = request.target.arch;
@@ -194,7 +194,8 @@ NvrtcCompiler::NvrtcCompiler(std::string hint, ArtifactStore* notes,
 
 Result<const NvrtcLibrary*> NvrtcCompiler::library() {
   const std::scoped_lock lock(mutex_);
-  // The very file whose identity the keys name, whatever else the process has loaded since.
+  // Opens the file whose identity is part of the keys, even if the process has loaded another NVRTC
+  // since.
   if (!library_ && !located_.empty()) library_ = NvrtcLibrary::open(located_);
   if (!library_ || !*library_) library_ = NvrtcLibrary::open(hint_);
   if (!*library_) return std::unexpected(library_->error());
@@ -254,8 +255,8 @@ Result<Artifact> NvrtcCompiler::compile(const CompileRequest& request) {
                     "set DORAJIT_NVRTC to a release that knows it",
                     nvrtc->path(), wanted, known.front(), known.back()));
   }
-  // An architecture newer than the library is served with PTX of the newest one that it knows,
-  // which the driver translates.
+  // For an architecture newer than this NVRTC, compile to PTX of the newest supported one; the
+  // driver translates it.
   const std::string arch = native ? wanted : std::format("compute_{}", arch_number(known.back()));
   std::vector<std::string> options = {"--gpu-architecture=" + arch};
   options.insert(options.end(), std::begin(kOptions), std::end(kOptions));

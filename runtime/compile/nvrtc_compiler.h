@@ -1,4 +1,4 @@
-// Compiles CUDA templates to cubins with NVRTC. No GPU and no toolkit header is needed.
+// Compiles CUDA templates to cubins with NVRTC. Needs neither a GPU nor toolkit headers.
 #pragma once
 
 #include <chrono>
@@ -15,9 +15,9 @@ namespace dorajit::compile {
 
 class NvrtcCompiler final : public Compiler {
  public:
-  // `hint` is Settings::nvrtc_path. `notes` may be null and must outlive this. Opens nothing yet.
-  // NVRTC cannot be interrupted: a call that takes longer than `limit` fails, and goes on in a
-  // thread that nobody waits for.
+  // `hint` is Settings::nvrtc_path. `notes` may be null and must outlive this object. The
+  // constructor opens nothing. NVRTC cannot be interrupted: a call that takes longer than `limit`
+  // fails, and its thread is abandoned while it still runs.
   NvrtcCompiler(std::string hint, ArtifactStore* notes,
                 std::chrono::milliseconds limit = kCompileTimeLimit);
 
@@ -25,7 +25,7 @@ class NvrtcCompiler final : public Compiler {
   [[nodiscard]] std::string options(const CompileRequest& request) const override;
   Result<Artifact> compile(const CompileRequest& request) override;
 
-  // The architectures that the library can make cubins for: "sm_75", ...
+  // The architectures that NVRTC can make cubins for: "sm_75", ...
   Result<std::vector<std::string>> supported_archs();
 
  private:
@@ -38,10 +38,10 @@ class NvrtcCompiler final : public Compiler {
   std::mutex mutex_;
   std::optional<Result<NvrtcLibrary>> library_;  // under mutex_ until set, then constant
   std::optional<Result<std::string>> identity_;  // under mutex_
-  std::string located_;                          // under mutex_: the file that identity_ is of
+  std::string located_;                          // under mutex_: the file that identity_ describes
 };
 
-// The resource figures in ptxas's verbose report; zeros where it says nothing.
+// Parses the resource figures of ptxas's verbose report; missing figures are zero.
 ResourceUsage parse_resource_report(std::string_view log);
 
 }  // namespace dorajit::compile

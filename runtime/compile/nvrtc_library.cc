@@ -24,7 +24,7 @@ void add_folder(const fs::path& folder, std::vector<std::string>& found) {
   }
 }
 
-// A folder that an environment variable names; empty when it names none.
+// The folder in an environment variable; empty if the variable is not set.
 fs::path folder_of(const char* variable) {
   const char* value = std::getenv(variable);
   const fs::path folder = value != nullptr ? value : "";
@@ -38,7 +38,7 @@ void add_wheels(const fs::path& site_packages, std::vector<std::string>& found) 
   }
 }
 
-// <environment>/lib/python3.X/site-packages; Debian has dist-packages.
+// <environment>/lib/python3.X/site-packages; Debian uses dist-packages.
 void add_python_wheels(const fs::path& environment, std::vector<std::string>& found) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(environment / "lib", ignored)) {
@@ -49,8 +49,8 @@ void add_python_wheels(const fs::path& environment, std::vector<std::string>& fo
   }
 }
 
-// What conda keeps in lib/ of an environment, which is that of a program in its bin/ or of a
-// package in its lib/python3.X/site-packages/.
+// lib/ of the conda environment that contains this code: a program in its bin/, or a package in its
+// lib/python3.X/site-packages/.
 void add_own_environment(const fs::path& own, std::vector<std::string>& found) {
   if (own.filename() == "bin") add_folder(own.parent_path() / "lib", found);
   if (own.parent_path().filename() == "site-packages") {
@@ -58,7 +58,7 @@ void add_own_environment(const fs::path& own, std::vector<std::string>& found) {
   }
 }
 
-// Of the Python environment that this code is installed in, as a package or as a program.
+// NVRTC in the Python environment in which this code is installed, as a package or as a program.
 std::vector<std::string> in_environment_of(const fs::path& own) {
   std::vector<std::string> found;
   add_wheels(own.parent_path(), found);
@@ -67,7 +67,7 @@ std::vector<std::string> in_environment_of(const fs::path& own) {
   return found;
 }
 
-// Whether everybody may put folders there, sticky bit or not.
+// Whether every user may create folders there, even with the sticky bit.
 bool is_open_to_all(const fs::path& folder) {
   std::error_code error;
   const fs::perms mode = fs::status(folder, error).permissions();
@@ -75,15 +75,16 @@ bool is_open_to_all(const fs::path& folder) {
 }
 
 void say_passed_over(const std::string& library, const fs::path& own) {
-  log_once(LogLevel::kWarning, "passed over " + library,
-           std::format("{} is not used, as everybody may write {}, the folder above dorajit's own "
-                       "({}); install dorajit where others cannot write, or set DORAJIT_NVRTC={} "
-                       "if you trust that file",
-                       library, own.parent_path().string(), own.string(), library));
+  log_once(
+      LogLevel::kWarning, "passed over " + library,
+      std::format("{} is not used, because every user may write {}, the folder above dorajit's own "
+                  "({}); install dorajit where others cannot write, or set DORAJIT_NVRTC={} "
+                  "if you trust that file",
+                  library, own.parent_path().string(), own.string(), library));
 }
 
-// NVRTC opens its builtins by bare name, which fails outside the system's search path, unless the
-// process has them already.
+// NVRTC opens its builtins by bare name, which fails outside the system's search path unless the
+// process has loaded them already.
 void preload_builtins(const fs::path& library) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(library.parent_path(), ignored)) {
@@ -108,7 +109,7 @@ std::vector<std::string> NvrtcLibrary::candidates(const std::string& hint) {
   }
   if (const fs::path own = folder_of_this_code(); !own.empty()) {
     found = in_environment_of(own);
-    // What lies beside its folder in /tmp is anybody's.
+    // Files beside a folder in /tmp may belong to any user.
     if (!found.empty() && is_open_to_all(own.parent_path())) {
       say_passed_over(found.front(), own);
       found.clear();
@@ -152,7 +153,7 @@ Result<NvrtcLibrary> NvrtcLibrary::bind(DynamicLibrary library) {
   if (nvrtc.version != nullptr) {
     nvrtc.path_ = DynamicLibrary::file_of(reinterpret_cast<const void*>(nvrtc.version));
   }
-  library.keep_forever();  // NVRTC keeps threads and thread-local state; unloading it is not safe
+  library.keep_forever();  // NVRTC has threads and thread-local state: unloading it is not safe
   int major = 0;
   int minor = 0;
   if (missing == nullptr) nvrtc.version(&major, &minor);

@@ -1,4 +1,4 @@
-// NVRTC, opened at run time from wherever this machine keeps it.
+// NVRTC, located and opened at run time.
 #pragma once
 
 #include <cstddef>
@@ -32,16 +32,16 @@ using NvrtcProgram = struct NvrtcProgramOpaque*;
 
 class NvrtcLibrary {
  public:
-  // Where NVRTC may be, best first: `hint` (a file or folder) alone when it is not empty; else the
-  // pip wheels of the active Python environment, CUDA_PATH, CUDA_HOME, the system. What this code's
-  // own environment has is passed over, and a warning says so, where everybody may write there.
+  // Possible locations of NVRTC, best first: only `hint` (a file or folder) if it is not empty;
+  // else the pip wheels of the active Python environment, CUDA_PATH, CUDA_HOME, the system. NVRTC
+  // in the environment of this code is skipped, with a warning, if every user may write there.
   static std::vector<std::string> candidates(const std::string& hint);
 
-  // The library that this process has already, or the first candidate that opens. kNoCompiler when
+  // The NVRTC that this process has loaded, else the first candidate that opens. kNoCompiler if
   // there is none or it is older than CUDA 12.
   static Result<NvrtcLibrary> open(const std::string& hint);
 
-  // The file that open() would take, without opening it; empty when only opening can tell.
+  // The file that open() would load, without loading it; empty if only opening can tell.
   static std::string locate(const std::string& hint);
 
   [[nodiscard]] const std::string& path() const { return path_; }

@@ -32,7 +32,7 @@ class FileActions {
   posix_spawn_file_actions_t actions_{};
 };
 
-// Reads until the other end closes or the deadline passes; false when it passed.
+// Reads until the other end closes (true) or the deadline passes (false).
 bool read_all(int fd, std::chrono::steady_clock::time_point deadline, std::string& output) {
   char buffer[4096];
   for (;;) {
@@ -49,8 +49,8 @@ bool read_all(int fd, std::chrono::steady_clock::time_point deadline, std::strin
   }
 }
 
-// This process's, with a PATH where it has none: a compiler looks for its parts, as a shell would.
-// TMPDIR is the folder that the program runs in, where it has one of its own.
+// The environment of the child: this process's, with PATH added if it is missing, because a
+// compiler searches for its parts. TMPDIR is the working folder if the child has its own.
 std::vector<char*> environment(bool has_own_folder) {
   // Never destroyed: a thread may be compiling while the process exits.
   static auto& standard = *new std::string(std::format("PATH={}", kStandardPath));
@@ -101,7 +101,7 @@ Result<ProcessResult> run_process(const std::vector<std::string>& argv,
   if (!ended) kill(child, SIGKILL);
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
-    // A host process that ignores SIGCHLD reaps its children itself.
+    // If the host process ignores SIGCHLD, the kernel reaps the child and its exit status is lost.
     if (errno == ECHILD) return result;
     if (errno != EINTR) break;
   }

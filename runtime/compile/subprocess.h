@@ -14,12 +14,12 @@ struct ProcessResult {
   std::string output;  // standard output and standard error together
 };
 
-// What PATH is for programs that are looked for or run here where this process has none.
+// PATH for child processes if this process has none.
 inline constexpr const char* kStandardPath = "/usr/local/bin:/usr/bin:/bin";
 
-// Runs argv[0], found along PATH, with no standard input. Ends it after `timeout`. kIoError when it
-// could not be started or did not end in time. With the descriptor of a `folder` it runs there and
-// has it for its temporary files; argv[0] is then an absolute path.
+// Runs argv[0], searched on PATH, without standard input. Kills it after `timeout`. kIoError if it
+// could not be started or was killed. With the descriptor of a `folder`, the program runs there and
+// uses it for temporary files; argv[0] must then be an absolute path.
 Result<ProcessResult> run_process(const std::vector<std::string>& argv,
                                   std::chrono::milliseconds timeout, int folder = -1);
 

@@ -18,7 +18,7 @@
 namespace dorajit::compile {
 namespace {
 
-// A forked child has a copy of its parent's, and none of the threads.
+// A forked child inherits the count but none of the threads, hence the process id.
 struct Abandoned {
   pid_t process = 0;
   int threads = 0;  // of that process
@@ -39,7 +39,7 @@ void add_abandoned_threads(int change) {
   }
 }
 
-// What the two threads share.
+// The state that both threads share.
 struct Job {
   explicit Job(std::function<void()> what) : work(std::move(what)) {}
 
@@ -67,7 +67,7 @@ void run(Job& job) {
   job.finished.notify_all();
 }
 
-// Signals are for the threads of the application.
+// Blocks all signals in the new thread: they are for the application's threads.
 std::thread start(const std::shared_ptr<Job>& job) {
   sigset_t all;
   sigset_t before;
@@ -77,14 +77,14 @@ std::thread start(const std::shared_ptr<Job>& job) {
   return std::thread([job] { run(*job); });
 }
 
-// The thread that is left behind runs code of this library.
+// The abandoned thread runs code of this library, so the library must stay loaded.
 void keep_this_library() {
   const std::string file = DynamicLibrary::file_of(reinterpret_cast<const void*>(&run));
-  // An executable cannot be opened, and need not be.
+  // In an executable dlopen() fails, and nothing needs to be kept loaded.
   if (auto own = DynamicLibrary::open(file)) own->keep_forever();
 }
 
-// A library whose destructors have run crashes the thread that is still inside it.
+// After a library's destructors have run, a thread that is still inside the library would crash.
 void end_without_destructors(int status, void*) {
   if (abandoned_threads() == 0) return;
   std::fflush(nullptr);
@@ -92,7 +92,7 @@ void end_without_destructors(int status, void*) {
 }
 
 void protect_exit() {
-  // Registered after the libraries that the work uses, so called before their destructors.
+  // Registered after the libraries that the work uses, so it runs before their destructors.
   [[maybe_unused]] static const int registered = ::on_exit(end_without_destructors, nullptr);
 }
 
@@ -110,7 +110,7 @@ Outcome run_within(std::chrono::milliseconds limit, std::function<void()> work) 
   std::unique_lock lock(job->mutex);
   if (job->finished.wait_for(lock, limit, [&] { return job->is_done; })) {
     lock.unlock();
-    // A thread that is still ending during exit() uses libraries whose destructors have run.
+    // A thread that ends during exit() would use libraries whose destructors have run.
     if (thread.joinable()) thread.join();
     if (job->thrown) std::rethrow_exception(job->thrown);
     return Outcome::kDone;

@@ -1,4 +1,4 @@
-// Work that cannot be interrupted, under a time limit.
+// Runs work that cannot be interrupted with a time limit.
 #pragma once
 
 #include <chrono>
@@ -9,22 +9,22 @@
 
 namespace dorajit::compile {
 
-// Of one compilation. The slowest takes a few seconds.
+// Limit of one compilation. The slowest takes a few seconds.
 inline constexpr std::chrono::seconds kCompileTimeLimit{60};
 
-// How many threads may be left behind by run_within() in a process. A forked child has left none.
+// How many abandoned threads run_within() allows in a process. A forked child starts at zero.
 inline constexpr int kMaxAbandonedThreads = 4;
 
 enum class Outcome {
   kDone,
-  kTooLate,  // the work goes on by itself, and has one of the process's processors to itself
-  kRefused,  // kMaxAbandonedThreads are busy with work that came too late
+  kTooLate,  // the work still runs and occupies one of the process's processors
+  kRefused,  // kMaxAbandonedThreads threads are still busy with abandoned work
 };
 
-// Runs the work on a thread of its own, or on this one if there can be no more threads. What throws
-// there throws here. After the limit the thread is left behind, so the work must own whatever it
-// uses. This library then stays loaded, and exit() during the work ends the process with its status
-// at once, without the destructors of the libraries that the work is using.
+// Runs the work on a new thread, or on the calling thread if no thread can be created. Rethrows its
+// exception. After the limit the thread is abandoned, so the work must own everything that it uses.
+// This library then stays loaded, and exit() during the work ends the process with its status at
+// once, without the destructors of the libraries that the work uses.
 Outcome run_within(std::chrono::milliseconds limit, std::function<void()> work);
 
 template <class T>
@@ -33,7 +33,7 @@ std::pair<Outcome, std::optional<T>> run_within(std::chrono::milliseconds limit,
   auto result = std::make_shared<std::optional<T>>();
   const Outcome outcome = run_within(
       limit, std::function<void()>([result, work = std::move(work)] { result->emplace(work()); }));
-  // What comes too late is written by the other thread.
+  // An abandoned thread writes its result later, so the result must not be read.
   if (outcome != Outcome::kDone) return {outcome, std::nullopt};
   return {outcome, std::move(*result)};
 }

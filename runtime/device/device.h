@@ -1,4 +1,4 @@
-// One processor that runs kernels, and what the tuner needs of it.
+// Interface of a device that runs kernels, including the operations that the tuner needs.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace dorajit::device {
 
-// A CUstream; ignored by the CPU device, whose calls return when their work is done.
+// A CUstream. The CPU device ignores it: its calls return when their work is done.
 using Stream = void*;
 
 // Code that is ready to run on the device that loaded it. Unloaded by its destructor.
@@ -27,7 +27,7 @@ class LoadedKernel {
   LoadedKernel(const LoadedKernel&) = delete;
   LoadedKernel& operator=(const LoadedKernel&) = delete;
 
-  // What it was compiled for.
+  // The variant that it was compiled for.
   [[nodiscard]] const kernels::Variant& variant() const { return variant_; }
 
  protected:
@@ -58,15 +58,17 @@ class Buffer {
 struct DeviceInfo {
   kernels::SpaceTraits traits;
   int ordinal = 0;
-  std::string name;            // "NVIDIA H200"
-  std::string fingerprint;     // what decides whether a tuning result carries over
+  std::string name;  // "NVIDIA H200"
+  // Identity of the device for tuning results: equal fingerprints share winners.
+  std::string fingerprint;
   std::string driver_version;  // CUDA version of the driver; kernel release for the CPU
   compile::Target target;
-  std::int64_t cache_bytes = 0;  // the last-level cache that a cold measurement must defeat
+  // Size of the last-level cache, which a cold measurement has to flush.
+  std::int64_t cache_bytes = 0;
   std::int64_t memory_bytes = 0;
 };
 
-// Enqueues work on a stream.
+// A function that enqueues work on a stream.
 using Enqueue = std::function<Status(Stream)>;
 
 // Implementations are thread-safe.
@@ -79,33 +81,33 @@ class Device {
   virtual Result<std::shared_ptr<const LoadedKernel>> load(const Artifact& artifact,
                                                            const kernels::Variant& variant) = 0;
 
-  // Enqueues the kernel on the stream, both stages of it if it has two. Allocates, locks and logs
-  // nothing.
+  // Enqueues the kernel on the stream, including its second stage if it has one. Does not allocate,
+  // lock or log.
   virtual Status launch(const LoadedKernel& kernel, const kernels::Config& config,
                         const kernels::KernelArguments& arguments, Stream stream) = 0;
 
   // Whether the stream is being captured into a graph.
   [[nodiscard]] virtual bool is_capturing(Stream stream) = 0;
 
-  // Whether kernels of this device may touch `pointer`. kWrongDevice when they may not.
+  // Whether kernels of this device may access `pointer`. kWrongDevice if not.
   virtual Status check_pointer(const void* pointer) = 0;
 
-  // For the tuner, the checks and the command line; never on the launch path.
+  // For the tuner, the checks and the command line; never used on the launch path.
   virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) = 0;
   virtual Result<std::int64_t> free_memory() = 0;
   virtual Status upload(void* destination, const void* source, std::size_t bytes) = 0;
   virtual Status download(void* destination, const void* source, std::size_t bytes) = 0;
   virtual Status fill(void* destination, int byte, std::size_t bytes) = 0;
-  // Enqueues a copy within the device, as fast as the device's own copy is.
+  // Enqueues a copy within the device at the full speed of the device's copy.
   virtual Status copy(void* destination, const void* source, std::size_t bytes, Stream stream) = 0;
   virtual Status synchronize(Stream stream) = 0;
 
-  // A stream of this object's own, on which nothing of the caller's ever waits.
+  // A stream that this object owns. It and the caller's streams never wait for each other.
   [[nodiscard]] virtual Stream own_stream() const = 0;
 
-  // Nanoseconds that the device needs for what `work` enqueues on the stream that it is given: its
-  // launches and copies, one after the other, at the device's own pace. What `before` enqueues runs
-  // right before it and is not timed.
+  // The time, in nanoseconds, that the device needs for the launches and copies that `work`
+  // enqueues on the given stream, run back to back. What `before` enqueues runs right before it and
+  // is not timed.
   virtual Result<double> time_ns(const Enqueue& before, const Enqueue& work) = 0;
 };
 

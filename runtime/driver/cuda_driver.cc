@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kOldestDriver = 12000;
 
-// What to do about an error that says more about the process than about the call.
+// The remedy for errors that concern the process rather than the call.
 const char* remedy(CuResult result) {
   constexpr CuResult kIllegalAddress = 700;
   constexpr CuResult kLaunchTimeout = 702;
@@ -80,7 +80,7 @@ Result<const CudaDriver*> CudaDriver::open() {
                             "CUDA 12 or later, or use the CPU device",
                             version / 1000, version % 1000 / 10));
   }
-  return driver.release();  // lives as long as the process, as the driver itself does
+  return driver.release();  // never destroyed, as the driver itself
 }
 
 Error CudaDriver::error(const char* call, CuResult result) const {

@@ -1,7 +1,7 @@
 // The CUDA Driver API, opened at run time: one binary runs with and without a driver.
 //
-// Only what the runtime calls is declared; the numbers are those of the Driver API's ABI, so that
-// no toolkit is needed to build.
+// Declares only the functions that the runtime calls. The constants are those of the Driver API's
+// ABI, so the build needs no toolkit.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ enum class DeviceAttribute : int {
   kSharedMemoryPerBlockOptIn = 97,
 };
 
-// What a function was compiled for, as in 90 for sm_90.
+// The architecture that a function was compiled for, as in 90 for sm_90.
 enum class FunctionAttribute : int {
   kSharedBytes = 1,  // static
   kPtxVersion = 5,
@@ -44,7 +44,7 @@ enum class FunctionAttribute : int {
   kMaxDynamicSharedBytes = 8,
 };
 
-// CUtensorMap, and the numbers with which it is encoded.
+// CUtensorMap and the constants of its encoding.
 struct alignas(64) TensorMap {
   unsigned long long words[16];
 };
@@ -133,18 +133,18 @@ inline constexpr int kCaptureRelaxed = 2;
   X(event_synchronize, "cuEventSynchronize", (CuEvent))                                            \
   X(event_elapsed_time, "cuEventElapsedTime", (float*, CuEvent, CuEvent))
 
-// What drivers before CUDA 12 lack; null there.
+// Functions that drivers before CUDA 12 lack; null there.
 #define DORAJIT_NEWER_CUDA_FUNCTIONS(X)                                                            \
   X(tensor_map_encode, "cuTensorMapEncodeTiled",                                                   \
     (TensorMap*, int, unsigned, void*, const unsigned long long*, const unsigned long long*,       \
      const unsigned*, const unsigned*, int, int, int, int))
 // clang-format on
 
-// The function table. Immutable once opened, so any thread may call through it.
+// The function table. Immutable after opening: any thread may call through it.
 class CudaDriver {
  public:
-  // Opens libcuda and initialises it, once per process; later calls return the same answer.
-  // kNoDriver when there is none, it is too old, or it finds no device.
+  // Opens libcuda and initialises it once per process; later calls return the same result.
+  // kNoDriver if there is no driver, it is too old, or it finds no device.
   static Result<const CudaDriver*> get();
 
 #define DORAJIT_DECLARE(member, symbol, parameters) \
@@ -154,7 +154,7 @@ class CudaDriver {
   DORAJIT_NEWER_CUDA_FUNCTIONS(DORAJIT_DECLARE)
 #undef DORAJIT_DECLARE
 
-  // An error for a failed call: "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+  // The error of a failed call: "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
   [[nodiscard]] Error error(const char* call, CuResult result) const;
 
   // "13.0"
@@ -164,7 +164,7 @@ class CudaDriver {
   static Result<const CudaDriver*> open();
 };
 
-// Makes a context current for a scope, and costs nothing but a look where it is current already.
+// Makes a context current during a scope. Costs only one comparison if it is current already.
 class ScopedContext {
  public:
   ScopedContext(const CudaDriver& driver, CuContext context);
@@ -180,8 +180,8 @@ class ScopedContext {
   bool pushed_ = false;
 };
 
-// For a scope, lets this thread make calls that a graph capture going on in another stream or
-// thread would forbid, without touching that capture: what it allocates and loads is no part of any
+// During a scope, allows this thread to make calls that a graph capture in another stream or thread
+// would forbid. The capture is not affected: allocations and loads made here are not part of any
 // graph.
 class RelaxedCapture {
  public:
@@ -199,7 +199,7 @@ class RelaxedCapture {
 
 }  // namespace dorajit::driver
 
-// Returns the driver's error from the enclosing function when `api.member(...)` fails.
+// Returns from the enclosing function with the driver's error if `api.member(...)` fails.
 #define DORAJIT_CUDA_TRY(api, member, ...)                                               \
   do {                                                                                   \
     if (const auto dorajit_cuda = (api).member(__VA_ARGS__); dorajit_cuda != 0) {        \

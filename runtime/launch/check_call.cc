@@ -40,7 +40,7 @@ std::int64_t stride_bytes(const TensorView& tensor) {
                          : row_bytes(tensor);
 }
 
-// One past the last byte that the tensor reaches.
+// The address after the last byte of the tensor.
 std::uintptr_t end_address(const TensorView& tensor) {
   return address(tensor) +
          static_cast<std::uintptr_t>((tensor.rows - 1) * stride_bytes(tensor) + row_bytes(tensor));
@@ -55,7 +55,7 @@ bool is_same(const TensorView& a, const TensorView& b) {
 
 bool overlaps(const TensorView& a, const TensorView& b) {
   if (end_address(a) <= address(b) || end_address(b) <= address(a)) return false;
-  // Column windows of one wider buffer lie interleaved without touching.
+  // Column windows of one wider buffer alternate in memory without overlapping.
   if (a.rows > 1 && b.rows > 1 && stride_bytes(a) == stride_bytes(b) && stride_bytes(a) > 0) {
     const auto stride = static_cast<std::uintptr_t>(stride_bytes(a));
     const std::uintptr_t distance =
@@ -103,12 +103,12 @@ Status check_span(const Operation& op, const Operand& operand, const TensorView&
                   tensor.rows, tensor.cols, tensor.rows > 1 ? tensor.row_stride : tensor.cols));
 }
 
-// Absent operands included.
+// The variant of the operands as given; absent operands are included.
 kernels::Variant variant_of(const Call& call) {
   kernels::Variant variant{.operation = call.operation, .broadcast = call.broadcast};
   for (std::size_t i = 0; i < call.operands.size(); ++i) variant.types[i] = call.operands[i].type;
   if (variant.has_sum()) return variant;
-  // What only the sum would read is not read.
+  // An operand that only the sum reads is absent if the sum is not computed.
   const Operation& op = *call.operation;
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     if (op.operands[i].presence == Presence::kForSum) {
@@ -118,7 +118,7 @@ kernels::Variant variant_of(const Call& call) {
   return variant;
 }
 
-// Whether every operand that the call needs is there, and their element types go together.
+// Checks that all required operands are present and that their element types can be combined.
 Status check_variant(const Operation& op, const kernels::Variant& variant) {
   bool writes = false;
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
@@ -140,7 +140,7 @@ Status check_variant(const Operation& op, const kernels::Variant& variant) {
   }
   if (variant.broadcast == Broadcast::kPerRow && !op.has_broadcast) {
     return fail(StatusCode::kUnsupported,
-                std::format("{}: no operand has one element per channel, so that channels cannot "
+                std::format("{}: no operand has one element per channel, so channels cannot "
                             "lie along the rows",
                             op.name));
   }
@@ -240,7 +240,7 @@ Result<CheckedCall> check_call(const Call& call) {
   const bool is_launched = !kernels::writes_nothing(variant, checked.sizes);
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     if (!is_launched || !variant.has(i) || is_empty(call.operands[i])) continue;
-    // What is broadcast over no elements is not read.
+    // An operand that is broadcast over no elements is not read.
     const bool is_broadcast =
         op.operands[i].role == OperandRole::kInput && has_derived_size(op, op.operands[i]);
     if (is_broadcast && is_empty(call.operands.front())) continue;

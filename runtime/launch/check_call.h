@@ -1,4 +1,4 @@
-// Whether a call may run. Everything that could go wrong on the device is refused here.
+// Validates a call. Everything that could fail on the device is refused here.
 #pragma once
 
 #include <span>
@@ -19,20 +19,20 @@ struct Call {
   std::int64_t workspace_bytes = 0;
 };
 
-// What a call that was checked computes.
+// The result of a successful check.
 struct CheckedCall {
-  kernels::Variant variant;  // leaves out what nothing reads
-  kernels::Sizes sizes;      // of every dimension
+  kernels::Variant variant;  // absent operands include those that nothing reads
+  kernels::Sizes sizes;      // one for every dimension
 };
 
-// Checks which operands there are, their shapes, sizes, element types and devices: all that does
-// not depend on their memory.
+// Checks which operands are present, their shapes, sizes, element types and devices: everything
+// that is independent of their memory.
 Result<CheckedCall> check_shapes(const Call& call);
 
 // Checks shapes, sizes, element types, devices, null and misaligned pointers, strides, overlap and
 // the workspace. A matrix output may be exactly a matrix input (same address, type and stride) and
-// may overlap nothing else; sums and workspace overlap nothing. Messages name the op and the
-// operand and say what to do. Allocates only for an error.
+// may overlap no other memory; sums and workspace may overlap nothing. Messages name the operation,
+// the operand and the remedy. Allocates only for an error.
 Result<CheckedCall> check_call(const Call& call);
 
 }  // namespace dorajit::launch

@@ -1,4 +1,4 @@
-// Where the config of a problem comes from. The runtime sees this interface only.
+// Interface for finding the config of a problem. The runtime uses only this.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,15 @@ namespace dorajit::launch {
 
 class KernelCache;
 
-// The source of the fallback chain that an answer stands on.
+// The source of the fallback chain that gave an answer.
 enum class ConfigOrigin {
-  kLocked,           // the lock file says so
-  kTuned,            // tuned just now, by this process
-  kUserDatabase,     // found in the tuning database
-  kShippedDatabase,  // found in a database that came with the installation
-  kNearestShape,     // the winner of the shape most like it, on the same device
-  kNearestDevice,    // its winner on the device most like this one
-  kDefault,          // nothing is known
+  kLocked,           // the lock file
+  kTuned,            // tuned by this process
+  kUserDatabase,     // the tuning database
+  kShippedDatabase,  // a database that came with the installation
+  kNearestShape,     // the winner of the most similar shape, on the same device
+  kNearestDevice,    // the winner of the same problem on the most similar device
+  kDefault,          // no winner is known
 };
 
 std::string_view name(ConfigOrigin origin);
@@ -36,9 +36,10 @@ struct ConfigAnswer {
   double median_ns = 0;          // of the config when it was measured; 0 if it never was
   double default_median_ns = 0;  // of the default config in the same measurement
   int trials = 0;                // configs measured for this answer by this process
-  // Counts the launches of what awaits a better answer; else null.
+  // Counts the launches of a config that may be replaced by a better one; else null.
   std::shared_ptr<std::atomic<std::int64_t>> launches{};
-  // Why the problem may not run at all, in a process that is locked; the rest then means nothing.
+  // Why the problem must not run in a process with a lock file; the other fields are then
+  // unspecified.
   std::optional<Error> refusal{};
 };
 
@@ -47,18 +48,18 @@ class ConfigSource {
  public:
   virtual ~ConfigSource() = default;
 
-  // Never fails: what cannot be found out is answered with the default config. May take as long as
-  // the tuning budget allows.
+  // Never fails: if nothing is known, the answer is the default config. May take as long as the
+  // tuning budget.
   virtual ConfigAnswer find(const Problem& problem, device::Device& device,
                             KernelCache& kernels) = 0;
 
-  // Told of each problem to which find() has a better answer than before, from a thread of the
-  // source's own, until the source is closed. Set before the first call of find().
+  // Called, from a thread of the source, for each problem to which find() now has a better answer,
+  // until the source is closed. Set before the first call of find().
   using Listener = std::function<void(const Problem& problem, device::Device& device)>;
   virtual void set_listener(Listener) {}
 
-  // Called before the source is destroyed, when find() is called by its listener at most: ends its
-  // thread.
+  // Called before the source is destroyed, when only its own listener may still call find(). Ends
+  // its thread.
   virtual void close() {}
 };
 

@@ -21,7 +21,7 @@ bool has_derived_size(const Operation& operation, const Operand& operand) {
 
 bool DimensionSizes::is_bound(int dimension) const { return bound_by_[at(dimension)] >= 0; }
 
-// A dimension whose size another operand gave in another way.
+// A dimension whose size differs from the size that another operand gave.
 std::unexpected<Error> DimensionSizes::refuse_size(std::size_t index, int dimension,
                                                    std::int64_t size) const {
   const Operation& op = *call_.operation;
@@ -36,7 +36,7 @@ std::unexpected<Error> DimensionSizes::refuse_size(std::size_t index, int dimens
                               tensor.rows, tensor.cols, other.name, there.rows, there.cols));
   }
   return refuse(StatusCode::kInvalidArgument, op, operand,
-                std::format("has {} `{}` but `{}` has {}; give both as many", size,
+                std::format("has {} `{}` but `{}` has {}; give both the same number", size,
                             op.dimensions[at(dimension)].name, other.name, sizes_[at(dimension)]));
 }
 
@@ -56,7 +56,7 @@ Status DimensionSizes::bind_dimension(std::size_t index, int dimension, std::int
   return refuse_size(index, dimension, size);
 }
 
-// Channels lie along the columns of a matrix, or along its rows, sample by sample.
+// Channels lie along the columns of a matrix, or along its rows, repeated for every sample.
 Status DimensionSizes::bind_channels(std::size_t index) {
   const Operation& op = *call_.operation;
   const Operand& operand = op.operands[index];
@@ -77,7 +77,7 @@ Status DimensionSizes::bind_channels(std::size_t index) {
     }
   } else if (!is_row || !(tensor.cols > 0 ? size % tensor.cols == 0 : size == 0)) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
-                  std::format("has {} x {} elements but `{}` has {} rows, which is no multiple; "
+                  std::format("has {} x {} elements but `{}` has {} rows, which is not a multiple; "
                               "give one element per channel, the same channels for every sample",
                               tensor.rows, tensor.cols, matrix, size));
   }
@@ -109,11 +109,11 @@ Status DimensionSizes::bind(std::size_t index) {
 }
 
 kernels::Sizes DimensionSizes::all() const {
-  const kernels::Sizes whole =
+  const kernels::Sizes complete =
       kernels::with_derived({.operation = call_.operation, .broadcast = call_.broadcast}, sizes_);
   kernels::Sizes sizes = sizes_;
   for (std::size_t i = 0; i < call_.operation->dimensions.size(); ++i) {
-    if (bound_by_[i] < 0) sizes[i] = whole[i];
+    if (bound_by_[i] < 0) sizes[i] = complete[i];
   }
   return sizes;
 }

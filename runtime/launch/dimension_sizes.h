@@ -1,4 +1,4 @@
-// The sizes of a call's dimensions, as its tensors give them.
+// The sizes of a call's dimensions, derived from its tensors.
 #pragma once
 
 #include <array>
@@ -14,18 +14,18 @@ namespace dorajit::launch {
 // Whether the operand has one element per channel: its dimension is derived from two others.
 bool has_derived_size(const kernels::Operation& operation, const kernels::Operand& operand);
 
-// Binds the dimensions of one operand after the other: the first that has a dimension gives its
-// size, and the others must agree. The call has to outlive it.
+// Binds the dimensions of the operands in order: the first operand with a dimension defines its
+// size, and later operands must agree. The call must outlive this object.
 class DimensionSizes {
  public:
   explicit DimensionSizes(const Call& call) : call_(call) {}
 
-  // The dimensions of an operand that is there. Refuses a shape that does not go with its own
-  // dimensions or with the operands before it.
+  // Binds the dimensions of an operand that is present. Refuses a shape that contradicts its own
+  // dimensions or earlier operands.
   Status bind(std::size_t operand);
 
-  // Those of every dimension. Of a dimension whose operands are all left out nothing is known, and
-  // no kernel asks: a derived one is as large as with_derived() has it, another 0.
+  // The sizes of all dimensions. If all operands of a dimension are left out, no kernel reads its
+  // size: a derived one is computed by with_derived(), another one is 0.
   [[nodiscard]] kernels::Sizes all() const;
 
  private:
@@ -37,7 +37,8 @@ class DimensionSizes {
 
   const Call& call_;
   kernels::Sizes sizes_{};
-  std::array<int, kernels::kMaxDimensions> bound_by_{-1, -1, -1};  // an operand; -1 before
+  std::array<int, kernels::kMaxDimensions> bound_by_{-1, -1,
+                                                     -1};  // index of an operand; -1: not bound yet
   static_assert(kernels::kMaxDimensions == 3);
 };
 

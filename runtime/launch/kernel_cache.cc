@@ -88,8 +88,8 @@ Result<ReadyKernel> KernelCache::make(device::Device& device, const kernels::Var
     if (auto builtin = device::CpuDevice::builtin(variant)) {
       statistics_.builtin_kernels.fetch_add(1, std::memory_order_relaxed);
       log_once(LogLevel::kWarning, "builtin cpu kernel",
-               std::format("CPU kernels are not compiled for this machine and the library's own "
-                           "serve instead, which is slower: {}",
+               std::format("CPU kernels cannot be compiled for this machine; the built-in ones "
+                           "are used instead and are slower: {}",
                            made.error().message));
       return ReadyKernel{.kernel = std::move(builtin),
                          .config = kernels::builtin_cpu_config(variant),

@@ -19,29 +19,30 @@ namespace dorajit::launch {
 
 struct ReadyKernel {
   std::shared_ptr<const device::LoadedKernel> kernel;
-  kernels::Config config;  // what to launch it with
+  kernels::Config config;  // the config to launch it with
   bool is_builtin = false;
   ResourceUsage resources{};   // as its compiler reported them
-  std::string artifact_key{};  // of what was loaded, and the hash of its code; of a kernel of the
-  std::string code_hash{};     // library itself nothing
+  std::string artifact_key{};  // of the loaded code and of its bytes; empty for a built-in
+  std::string code_hash{};     // kernel
 };
 
-// Thread-safe. Of several threads that want one kernel, one makes it and the others wait.
+// Thread-safe. If several threads request one kernel, one makes it and the others wait.
 class KernelCache {
  public:
-  // `artifacts` may be null: then nothing is kept beyond this object. Both must outlive this.
+  // `artifacts` may be null: then compiled code is kept only in this object. Both must outlive this
+  // object.
   KernelCache(const Settings& settings, ArtifactStore* artifacts, Statistics& statistics);
 
-  // The kernel of a config. On the CPU a kernel of the library itself serves where the host's
-  // compiler cannot, with its own config; that is said once.
+  // The kernel of a config. If the host compiler fails, a built-in CPU kernel is used, with its own
+  // config; that is logged once.
   Result<ReadyKernel> get(device::Device& device, const kernels::Variant& variant,
                           const kernels::Config& config);
 
-  // The artifact of a config for any target; needs no device.
+  // The artifact of a config for any target. Needs no device.
   Result<Artifact> build(const compile::Target& target, const kernels::Variant& variant,
                          const kernels::Config& config);
 
-  // Whether the artifacts hold that of a config now.
+  // Whether the artifact store currently contains the artifact of that config.
   bool is_kept(const compile::Target& target, const kernels::Variant& variant,
                const kernels::Config& config);
 

@@ -8,7 +8,7 @@
 namespace dorajit::launch {
 namespace {
 
-constexpr std::size_t kFirstCapacity = 256;  // a power of two, as every capacity
+constexpr std::size_t kFirstCapacity = 256;  // a power of two, like every capacity
 
 std::size_t hash_of(const PlanKey& key) {
   std::uint64_t mixed =
@@ -25,7 +25,7 @@ std::size_t hash_of(const PlanKey& key) {
 }  // namespace
 
 PlanKey make_plan_key(const Problem& problem, const DeviceId& device) {
-  // 1 + 8 * 3 + 5 + 1 + 15 bits.
+  // The packed fields take 1 + 8 * 3 + 5 + 1 + 15 bits.
   static_assert(static_cast<int>(kernels::ElementType::kAbsent) < 8 && kernels::kMaxOperands == 8);
   std::uint64_t what = static_cast<std::uint64_t>(problem.variant.broadcast);
   for (const kernels::ElementType type : problem.variant.types) {
@@ -37,15 +37,15 @@ PlanKey make_plan_key(const Problem& problem, const DeviceId& device) {
   return {.operation = problem.variant.operation, .what = what, .sizes = problem.key};
 }
 
-// Open addressing; at most half full, so that a search ends soon at an empty slot.
+// Open addressing; at most half full, so that a search soon reaches an empty slot.
 struct PlanTable::Table {
   explicit Table(std::size_t capacity) : slots(capacity) {}
 
   std::vector<std::atomic<const LaunchPlan*>> slots;
   std::size_t used = 0;
 
-  // The plan of a key, or null. What is returned is what was looked at: an empty slot that is seen
-  // here may be filled, with another key, a moment later.
+  // The plan of a key, or null. Loads each slot once and returns that value: another thread may
+  // fill an empty slot, with another key, right after it was read.
   [[nodiscard]] const LaunchPlan* find(const PlanKey& key) const {
     const std::size_t mask = slots.size() - 1;
     for (std::size_t at = hash_of(key) & mask;; at = (at + 1) & mask) {
@@ -54,7 +54,7 @@ struct PlanTable::Table {
     }
   }
 
-  // For writers, who exclude each other.
+  // For writers, which exclude each other.
   void put(const LaunchPlan* plan) {
     const std::size_t mask = slots.size() - 1;
     for (std::size_t at = hash_of(plan->key) & mask;; at = (at + 1) & mask) {

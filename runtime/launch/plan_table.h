@@ -1,4 +1,4 @@
-// What to launch for each problem, found without a lock.
+// Lock-free lookup of the plan of each problem.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace dorajit::launch {
 struct PlanKey {
   const kernels::Operation* operation = nullptr;
   std::uint64_t what = 0;  // element types, alignment class, device
-  kernels::Sizes sizes{};  // as the problem's key has them
+  kernels::Sizes sizes{};  // as in the problem's key
 
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };
@@ -32,15 +32,16 @@ struct LaunchPlan {
   Problem problem;
   device::Device* device = nullptr;
   std::shared_ptr<const device::LoadedKernel> kernel;
-  ConfigAnswer answer;       // its config is the one to launch
-  std::string problem_text;  // as to_text() has them
+  ConfigAnswer answer;       // its config is the one that is launched
+  std::string problem_text;  // the result of to_text()
   std::string config_text;
-  std::int64_t renewals = 0;  // how often config or source have changed
-  std::size_t number = 0;     // of the key, from 0, by when it got its first plan; insert() sets it
+  std::int64_t renewals = 0;  // how often config or source changed
+  // Index of the key in the order of its first plans, from 0; set by insert().
+  std::size_t number = 0;
 };
 
-// Readers never lock or allocate; writers exclude each other. Plans and outgrown tables live as
-// long as this object, so that a reader may hold on to what it found.
+// Readers neither lock nor allocate; writers exclude each other. Plans and outgrown tables live as
+// long as this object, so readers may keep pointers to them.
 class PlanTable {
  public:
   PlanTable();
@@ -51,10 +52,10 @@ class PlanTable {
   // Null when the problem has no plan yet.
   [[nodiscard]] const LaunchPlan* find(const PlanKey& key) const;
 
-  // Adds the plan, or puts it in the place of the one with its key.
+  // Adds the plan, or replaces the plan with the same key.
   const LaunchPlan* insert(LaunchPlan plan);
 
-  // What the key of that number has by now; null beyond the last.
+  // The current plan of the key with that number; null beyond the last.
   [[nodiscard]] const LaunchPlan* at(std::size_t number) const;
 
   // Any plan of the variant whose config is valid for the problem on this device, or null.

@@ -23,7 +23,7 @@ std::int64_t bucket_of(std::int64_t size) {
   return std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1) - 1));
 }
 
-// What is accessed element by element, or not at all, limits no vector.
+// Operands that are accessed element by element, or not at all, do not limit the vector width.
 bool limits_vectors(const kernels::Variant& variant, std::size_t operand) {
   if (!variant.has(operand)) return false;
   const kernels::Operation& operation = *variant.operation;
@@ -35,7 +35,7 @@ bool limits_vectors(const kernels::Variant& variant, std::size_t operand) {
   if (operation.dimensions[dimension].keying == Keying::kDerived) {
     return variant.broadcast == kernels::Broadcast::kPerColumn;
   }
-  // It is read beside a row of a matrix, or with one element for each.
+  // It is read together with a row of a matrix, or once per element.
   return std::ranges::any_of(operation.operands, [&](const kernels::Operand& other) {
     return other.shape.is_matrix() && other.shape.inner == known.shape.inner;
   });
@@ -48,7 +48,7 @@ bool allows(const TensorView& tensor, std::int64_t width) {
   return address % access == 0 && (tensor.rows <= 1 || tensor.row_stride * size % access == 0);
 }
 
-// Whether the copy engine can move every matrix of the call.
+// Whether the tensor memory accelerator can move every matrix of the call.
 bool are_boxes(const kernels::Operation& operation, std::span<const TensorView> operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool is_matrix = operation.operands[i].shape.is_matrix() &&
@@ -58,7 +58,7 @@ bool are_boxes(const kernels::Operation& operation, std::span<const TensorView> 
   return true;
 }
 
-// Takes "/" and the mark and the number that text ends with off its end.
+// Removes "/", the mark and the number at the end of the text.
 template <class Number>
 bool take_number(std::string_view& text, char mark, Number& number) {
   const std::size_t at = text.rfind('/');
@@ -70,8 +70,7 @@ bool take_number(std::string_view& text, char mark, Number& number) {
   return true;
 }
 
-// The indices of the dimensions in the order in which the text of a problem has them: exact ones
-// first.
+// The dimension indices in the order of the problem's text: exact ones first.
 std::vector<std::size_t> keyed_dimensions(const kernels::Operation& operation) {
   std::vector<std::size_t> keyed;
   for (const Keying keying : {Keying::kExact, Keying::kBucketed}) {
@@ -101,8 +100,8 @@ std::optional<Problem> parse_problem(std::string_view text) {
   std::string_view rest = text;
   for (const std::size_t i : keyed_dimensions(*operation) | std::views::reverse) {
     const kernels::Dimension& dimension = operation->dimensions[i];
-    const std::int64_t least = dimension.keying == Keying::kExact ? 1 : 0;
-    if (!take_number(rest, dimension.mark, problem.key[i]) || problem.key[i] < least) {
+    const std::int64_t min_key = dimension.keying == Keying::kExact ? 1 : 0;
+    if (!take_number(rest, dimension.mark, problem.key[i]) || problem.key[i] < min_key) {
       return std::nullopt;
     }
   }
@@ -150,7 +149,7 @@ Problem make_problem(const kernels::Variant& variant, const kernels::Sizes& size
 
 Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
                      const kernels::Sizes& sizes) {
-  const kernels::Sizes whole = kernels::with_derived(variant, sizes);
+  const kernels::Sizes complete = kernels::with_derived(variant, sizes);
   std::array<TensorView, kernels::kMaxOperands> operands{};
   const auto& specs = variant.operation->operands;
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -161,11 +160,11 @@ Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
     operands[i] = {.data = nullptr,
                    .type = variant.types[i],
                    .device = {.kind = kind, .ordinal = 0},
-                   .rows = kernels::num_rows(specs[i].shape, whole),
-                   .cols = kernels::row_length(specs[i].shape, whole),
-                   .row_stride = kernels::row_length(specs[i].shape, whole)};
+                   .rows = kernels::num_rows(specs[i].shape, complete),
+                   .cols = kernels::row_length(specs[i].shape, complete),
+                   .row_stride = kernels::row_length(specs[i].shape, complete)};
   }
-  return make_problem(variant, whole, std::span(operands).first(specs.size()));
+  return make_problem(variant, complete, std::span(operands).first(specs.size()));
 }
 
 }  // namespace dorajit::launch

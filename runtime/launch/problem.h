@@ -1,4 +1,4 @@
-// The tuning key, and the one function that computes it.
+// The tuning key of a problem, and its computation.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace dorajit::launch {
 
 struct Problem {
   kernels::Variant variant{};
-  int vector_width = 1;  // alignment class: the widest vector that the operands allow
-  // By dimension of the operation: of an exact one its size, but at least 1; of a bucketed one the
-  // exponent b of sizes up to 2^b; of a derived one 0.
+  int vector_width = 1;  // alignment class: the widest vector that all operands allow
+  // One entry per dimension of the operation. Exact: its size, at least 1. Bucketed: the exponent b
+  // for sizes up to 2^b. Derived: 0.
   kernels::Sizes key{};
 
-  // The largest sizes that the problem covers.
+  // The largest sizes in the problem's buckets.
   [[nodiscard]] kernels::Sizes largest_sizes() const;
   friend bool operator==(const Problem&, const Problem&) = default;
 };
@@ -27,15 +27,14 @@ struct Problem {
 // "OP/bf16,bf16,f32,bf16/v8/c4096/r12"
 std::string to_text(const Problem& problem);
 
-// The inverse; nothing for text that to_text() does not produce, nor for sizes that check_size()
-// refuses.
+// The inverse of to_text(); nothing for other text and for sizes that check_size() refuses.
 std::optional<Problem> parse_problem(std::string_view text);
 
-// The key of a call whose operands were checked. The same for lookup and for tuning.
+// The key of a call with checked operands. Lookup and tuning use the same key.
 Problem make_problem(const kernels::Variant& variant, const kernels::Sizes& sizes,
                      std::span<const TensorView> operands);
 
-// The key of a call on contiguous tensors with fully aligned data. Derived sizes need not be given.
+// The key of a call on contiguous, fully aligned tensors. Derived sizes may be omitted.
 Problem make_problem(const kernels::Variant& variant, kernels::DeviceKind kind,
                      const kernels::Sizes& sizes);
 

@@ -1,4 +1,4 @@
-// Why a call is refused, by the operation and the argument that is at fault.
+// Errors of refused calls, which name the operation and the argument.
 #pragma once
 
 #include <expected>
@@ -9,7 +9,7 @@
 
 namespace dorajit::launch {
 
-// "OP: argument `x` is missing; pass a tensor", of which `what` is the end.
+// Builds "OP: argument `x` is missing; pass a tensor"; `what` is its end.
 std::unexpected<Error> refuse(StatusCode code, const kernels::Operation& operation,
                               const kernels::Operand& operand, std::string_view what);
 

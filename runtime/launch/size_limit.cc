@@ -9,7 +9,7 @@
 namespace dorajit::launch {
 namespace {
 
-// The product of factors that are not negative, unless it is beyond the bound.
+// The product of non-negative factors; nothing beyond the bound.
 std::optional<std::int64_t> bytes_of(std::int64_t rows, std::int64_t row_stride,
                                      std::int64_t element_size) {
   std::int64_t bytes = 0;
@@ -31,11 +31,11 @@ std::optional<std::int64_t> span_bytes(const TensorView& tensor) {
 
 Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes) {
   const kernels::Operation& op = *variant.operation;
-  const kernels::Sizes whole = kernels::with_derived(variant, sizes);
+  const kernels::Sizes complete = kernels::with_derived(variant, sizes);
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     const kernels::OperandShape& shape = op.operands[i].shape;
     if (!variant.has(i) ||
-        bytes_of(kernels::num_rows(shape, whole), kernels::row_length(shape, whole),
+        bytes_of(kernels::num_rows(shape, complete), kernels::row_length(shape, complete),
                  kernels::size_in_bytes(variant.types[i]))) {
       continue;
     }
@@ -48,15 +48,15 @@ Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes) 
 }
 
 Status check_size(const Problem& problem) {
-  kernels::Sizes fewest = problem.key;
+  kernels::Sizes smallest = problem.key;
   const auto& dimensions = problem.variant.operation->dimensions;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
     if (dimensions[i].keying != kernels::Keying::kBucketed) continue;
-    // Above 2^61 of them nothing has room.
+    // Sizes above 2^61 fit in no address space.
     const auto bucket = std::min<std::int64_t>(problem.key[i], 62);
-    fewest[i] = bucket == 0 ? 1 : (std::int64_t{1} << (bucket - 1)) + 1;
+    smallest[i] = bucket == 0 ? 1 : (std::int64_t{1} << (bucket - 1)) + 1;
   }
-  return check_size(problem.variant, fewest);
+  return check_size(problem.variant, smallest);
 }
 
 }  // namespace dorajit::launch

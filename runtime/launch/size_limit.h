@@ -1,4 +1,4 @@
-// The one bound on the sizes of operands, for every way in.
+// The bound on operand sizes, used by every entry point.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace dorajit::launch {
 
-// What an operand may span from its first byte to its last: all that a process can address. Within
-// it neither the products of sizes nor the sums over all operands overflow 64 bits, also where rows
-// are rounded up to a power of two.
+// Maximum span of an operand in bytes: the address space of a process. Within it, neither products
+// of sizes nor sums over all operands overflow 64 bits, even if rows are rounded up to a power of
+// two.
 inline constexpr std::int64_t kMaxOperandBytes = std::int64_t{1} << 47;
 
-// The bytes that a tensor spans, 0 without elements; nothing beyond kMaxOperandBytes. Sizes are
-// not negative.
+// The bytes that a tensor spans, 0 without elements; nothing beyond kMaxOperandBytes. Sizes must
+// not be negative.
 std::optional<std::int64_t> span_bytes(const TensorView& tensor);
 
-// kInvalidArgument for operands beyond kMaxOperandBytes. Derived sizes need not be given.
+// kInvalidArgument for operands beyond kMaxOperandBytes. Derived sizes may be omitted.
 Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes);
 
-// The same for a problem that only such operands have.
+// kInvalidArgument if all sizes of the problem's buckets exceed the limit.
 Status check_size(const Problem& problem);
 
 }  // namespace dorajit::launch

@@ -1,6 +1,6 @@
-// A tensor as a kernel sees it: rows x columns with contiguous columns. One element per channel is
-// one row of as many columns as there are channels. An operand that the caller leaves out has the
-// element type kAbsent, and nothing else of it is looked at.
+// A tensor as a kernel sees it: rows x columns with contiguous columns. A tensor with one element
+// per channel is one row with a column per channel. An operand that the caller leaves out has the
+// element type kAbsent; its other fields are ignored.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct TensorView {
   DeviceId device;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  std::int64_t row_stride = 0;  // in elements; meaningful from two rows up
+  std::int64_t row_stride = 0;  // in elements; relevant for two rows or more
 };
 
 }  // namespace dorajit::launch

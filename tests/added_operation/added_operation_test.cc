@@ -1,6 +1,5 @@
-// An operation that the library gets from a folder of its own, with its formula and its entry in
-// the table and nothing else: it is described, compiled, tuned, kept and called as those of the
-// library.
+// An operation from another folder, defined only by its formula and its entry in the table: it is
+// described, compiled, tuned, stored and called like those of the library.
 #include <gtest/gtest.h>
 
 #include <dorajit/dorajit.hpp>
@@ -53,7 +52,7 @@ class AddedOperation : public CAbiTest {
   HostArray out_{ElementType::kFloat32, kRows* kCols};
 };
 
-TEST_F(AddedOperation, IsDescribed) {
+TEST_F(AddedOperation, DescriptionMatchesItsDeclaration) {
   const Operation operation("scaled_residual");
   EXPECT_STREQ(operation.documentation(), "out = gain * (scale * x) + residual");
   EXPECT_EQ(operation.num_scalars(), 1);
@@ -67,14 +66,14 @@ TEST_F(AddedOperation, IsDescribed) {
   EXPECT_EQ(Operation::all().back().get(), operation.get());
 }
 
-TEST_F(AddedOperation, NamesEachOfItsScalars) {
+TEST_F(AddedOperation, DescriptionListsAllScalars) {
   const std::vector<const char*> names = Operation("weighted_sum").scalars();
   ASSERT_EQ(names.size(), 2U);
   EXPECT_STREQ(names[0], "alpha");
   EXPECT_STREQ(names[1], "beta");
 }
 
-TEST_F(AddedOperation, TakesEachOfItsScalars) {
+TEST_F(AddedOperation, EachScalarAffectsTheResult) {
   dorajit::Engine engine(options(""));
   out_.poison();
   engine.launch(nullptr, "weighted_sum",
@@ -88,13 +87,13 @@ TEST_F(AddedOperation, TakesEachOfItsScalars) {
   }
 }
 
-TEST_F(AddedOperation, RunsWithoutACompiler) {
+TEST_F(AddedOperation, WithoutACompilerRunsItsBuiltinKernel) {
   dorajit::Engine engine(options(""));
   run(engine);
   EXPECT_EQ(engine.statistics().builtin_kernels, 1);
 }
 
-TEST_F(AddedOperation, IsCompiledTunedAndKept) {
+TEST_F(AddedOperation, FirstCallCompilesTunesAndStores) {
   set_variable("DORAJIT_CXX", std::nullopt);
   set_variable("DORAJIT_TUNE", "first_use");
   set_variable("DORAJIT_TUNE_SECONDS", "0.1");
@@ -116,7 +115,7 @@ TEST_F(AddedOperation, IsCompiledTunedAndKept) {
   EXPECT_EQ(found->source, "user database");
 }
 
-TEST_F(AddedOperation, RefusesWhatItsEntryDoesNotAllow) {
+TEST_F(AddedOperation, InvalidCallsAreRefused) {
   dorajit::Engine engine(options(""));
   const ConstTensorRef matrix(x_.data(), {kRows, kCols}, type_);
   const ConstTensorRef narrow(gain_.data(), {kCols - 1}, type_);

@@ -1,5 +1,4 @@
-// The command line with an operation of three sizes, none of which is the rows and columns that
-// others have.
+// The command line with an operation of three sizes, none of which is named rows or cols.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +15,7 @@ constexpr const char* kProblem = "tile_products/f32,f32,f32,f32/v1/i12/c45/r3";
 
 class AddedCommandLine : public testing::Test {
  protected:
-  // Of a command with the operation on the CPU.
+  // Runs a command with the operation on the CPU.
   CliResult run(std::vector<std::string> words) {
     const std::vector<std::string> rest = {"--op",     "tile_products", "--type", "f32",
                                            "--device", "cpu",           "--json"};
@@ -27,7 +26,7 @@ class AddedCommandLine : public testing::Test {
   CliSandbox sandbox_;
 };
 
-TEST_F(AddedCommandLine, SizesComeFromShapeAndFromOptionsOfTheirNames) {
+TEST_F(AddedCommandLine, ShapeAndNamedOptionsSetTheSizes) {
   const std::vector<std::vector<std::string>> forms = {
       {"--shape", "7x12x45"},
       {"--shape", "7x12", "--cols", "45"},
@@ -45,7 +44,7 @@ TEST_F(AddedCommandLine, SizesComeFromShapeAndFromOptionsOfTheirNames) {
   }
 }
 
-TEST_F(AddedCommandLine, AWinnerIsExplainedShownAndExported) {
+TEST_F(AddedCommandLine, WinnerIsExplainedShownAndExported) {
   ASSERT_EQ(run({"tune", "--shape", "7x12x45"}).exit_code, 0);
   const CliResult explained = run({"explain", "--shape", "7x12x45"});
   ASSERT_EQ(explained.exit_code, 0) << explained.err;
@@ -61,7 +60,7 @@ TEST_F(AddedCommandLine, AWinnerIsExplainedShownAndExported) {
   EXPECT_EQ(report.exit_code, 0) << report.err;
 }
 
-TEST_F(AddedCommandLine, PrewarmTakesOperationsThatHaveAsManySizes) {
+TEST_F(AddedCommandLine, PrewarmAcceptsOperationsWithTheGivenNumberOfSizes) {
   const CliResult three =
       sandbox_.run({"prewarm", "--list", "--arch", "cpu", "--type", "f32", "--shapes", "7x12x45"});
   ASSERT_EQ(three.exit_code, 0) << three.err;
@@ -77,7 +76,7 @@ TEST_F(AddedCommandLine, PrewarmTakesOperationsThatHaveAsManySizes) {
   EXPECT_THAT(none.err, HasSubstr("has as many sizes"));
 }
 
-TEST_F(AddedCommandLine, WrongSizesAreNamed) {
+TEST_F(AddedCommandLine, InvalidSizesAreNamedInTheError) {
   EXPECT_THAT(run({"tune", "--shape", "7x12"}).err, HasSubstr("requires --cols"));
   EXPECT_THAT(run({"tune", "--shape", "7x12x45x2"}).err, HasSubstr("ROWSxINNERxCOLS"));
   EXPECT_THAT(run({"tune", "--shape", "7x"}).err, HasSubstr("ROWSxINNERxCOLS"));

@@ -1,5 +1,5 @@
-// An operation with dimensions, a template, a second stage and a workspace of its own, two scalars
-// and no formula: through C, on the CPU.
+// An operation with its own dimensions, template, second stage and workspace, two scalars and no
+// formula: through the C interface, on the CPU.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -61,7 +61,7 @@ class TileProducts : public CAbiTest {
                  y_.get(static_cast<std::size_t>(k * kCols + col));
         }
         const double bias = has_bias ? bias_.get(static_cast<std::size_t>(row)) : 0;
-        // All of it is exact in f32.
+        // All values are exact in f32.
         ASSERT_EQ(out_.get(static_cast<std::size_t>(row * kCols + col)),
                   kScalars[0] * sum + kScalars[1] * bias)
             << row << ", " << col;
@@ -81,7 +81,7 @@ class TileProducts : public CAbiTest {
   Tensor out_tensor_{out_, {kRows, kCols}};
 };
 
-TEST_F(TileProducts, IsDescribedByItsOwnDimensions) {
+TEST_F(TileProducts, DescriptionListsItsOwnDimensions) {
   ASSERT_NE(operation_, nullptr);
   dorajit_operation_info info{};
   info.struct_size = sizeof info;
@@ -98,7 +98,7 @@ TEST_F(TileProducts, IsDescribedByItsOwnDimensions) {
   }
 }
 
-TEST_F(TileProducts, WorkspaceComesFromItsTemplate) {
+TEST_F(TileProducts, WorkspaceSizeIsThatOfItsTemplate) {
   std::int64_t bytes = 0;
   ASSERT_EQ(dorajit_operation_workspace(operation_, tensors(false).data(), 4, &bytes, nullptr),
             DORAJIT_OK);
@@ -116,7 +116,7 @@ TEST_F(TileProducts, WorkspaceComesFromItsTemplate) {
   EXPECT_EQ(bytes, 77);
 }
 
-TEST_F(TileProducts, IsCompiledTunedAndComputesBothStages) {
+TEST_F(TileProducts, CompiledAndTunedKernelComputesBothStages) {
   for (const bool has_bias : {false, true}) {
     const Outcome outcome = launch(has_bias);
     ASSERT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
@@ -126,7 +126,7 @@ TEST_F(TileProducts, IsCompiledTunedAndComputesBothStages) {
   EXPECT_GT(statistics().compilations, 4);
 }
 
-TEST_F(TileProducts, WarmUpTunesWhatACallLaunches) {
+TEST_F(TileProducts, AfterWarmUpACallDoesNotTune) {
   const auto all = tensors(true);
   ASSERT_EQ(dorajit_warmup(engine_.get(), operation_, all.data(), 4, nullptr), DORAJIT_OK);
   const std::int64_t compiled = statistics().compilations;
@@ -142,7 +142,7 @@ TEST_F(TileProducts, WarmUpTunesWhatACallLaunches) {
   EXPECT_EQ(statistics().compilations, compiled);
 }
 
-TEST_F(TileProducts, RefusesWhatItsEntryDoesNotAllow) {
+TEST_F(TileProducts, InvalidCallsAreRefused) {
   EXPECT_EQ(launch(false, kWorkspace, 1).status, DORAJIT_INVALID_ARGUMENT);
   const Tensor narrow(y_, {kInner - 1, kCols});
   const Tensor long_bias(x_.data(), ElementType::kFloat32, {kRows + 1});
@@ -152,14 +152,14 @@ TEST_F(TileProducts, RefusesWhatItsEntryDoesNotAllow) {
     auto all = tensors(false);
     all.at(operand) = tensor.get();
     dorajit_error* error = nullptr;
-    // Apart: in one call the error might be read before it is written.
+    // A separate statement: within one call the error could be read before it is written.
     const dorajit_status status = dorajit_warmup(engine_.get(), operation_, all.data(), 4, &error);
     return take(status, error).message;
   };
   EXPECT_EQ(refusal(1, narrow),
-            "tile_products: argument `y` has 11 `inner` but `x` has 12; give both as many");
+            "tile_products: argument `y` has 11 `inner` but `x` has 12; give both the same number");
   EXPECT_EQ(refusal(2, long_bias),
-            "tile_products: argument `bias` has 8 `rows` but `x` has 7; give both as many");
+            "tile_products: argument `bias` has 8 `rows` but `x` has 7; give both the same number");
   HostArray all_doubles(ElementType::kFloat64, kRows * kCols * kInner);
   const Tensor x(all_doubles, {kRows, kInner});
   const Tensor out(all_doubles, {kRows, kCols});

@@ -1,4 +1,4 @@
-// What calls with a sum, with operands left out and with a workspace are refused for.
+// Refused calls with a sum, with absent operands and with a workspace.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,7 +15,7 @@ namespace {
 using enum kernels::ElementType;
 using kernels::Broadcast;
 
-constexpr std::int64_t kRows = 600;  // three partial sums a column
+constexpr std::int64_t kRows = 600;  // three partial sums per column
 constexpr std::int64_t kCols = 8;
 
 class CheckBackwardCall : public testing::Test {
@@ -42,7 +42,7 @@ class CheckBackwardCall : public testing::Test {
     call_.workspace_bytes = bytes;
   }
 
-  // Four samples of a few channels each, a row being one channel of one sample.
+  // Four samples of a few channels each; a row is one channel of one sample.
   void lay_channels_along_the_rows(std::int64_t channels) {
     call_.broadcast = Broadcast::kPerRow;
     gain().cols = d_gain().cols = channels;
@@ -84,7 +84,7 @@ class CheckBackwardCall : public testing::Test {
   Call call_{.operation = &kernels::operation("backward"), .operands = {}, .scalars = {}};
 };
 
-TEST_F(CheckBackwardCall, AcceptsEveryCombinationOfOutputsButNone) {
+TEST_F(CheckBackwardCall, AcceptsEveryNonemptyCombinationOfOutputs) {
   const auto all = operands_;
   for (unsigned wanted = 1; wanted < 8; ++wanted) {
     operands_ = all;
@@ -98,12 +98,12 @@ TEST_F(CheckBackwardCall, AcceptsEveryCombinationOfOutputsButNone) {
   expect_refused({"backward", "every output is left out"});
 }
 
-TEST_F(CheckBackwardCall, NamesInnerWhenTheSumLacksIt) {
+TEST_F(CheckBackwardCall, MissingInnerOfASumIsNamed) {
   leave_out(inner());
   expect_refused({"`inner`", "`d_gain`"});
 }
 
-TEST_F(CheckBackwardCall, DoesNotLookAtInnerWhenNothingIsSummed) {
+TEST_F(CheckBackwardCall, InnerIsNotCheckedWithoutASum) {
   leave_out(d_gain());
   inner().data = nullptr;
   inner().cols = 1;
@@ -113,7 +113,7 @@ TEST_F(CheckBackwardCall, DoesNotLookAtInnerWhenNothingIsSummed) {
   EXPECT_FALSE(checked->variant.has(1));
 }
 
-TEST_F(CheckBackwardCall, NamesARequiredOperandThatIsMissing) {
+TEST_F(CheckBackwardCall, MissingRequiredOperandIsNamed) {
   for (const auto& [operand, name] :
        {std::pair(&d_out(), "`d_out`"), std::pair(&gain(), "`gain`")}) {
     const TensorView kept = *operand;
@@ -150,7 +150,7 @@ TEST_F(CheckBackwardCall, RefusesTwoOutputsOnTheSameMemory) {
   expect_refused({"`d_lora`", "`d_base`", "memory of its own"});
 }
 
-TEST_F(CheckBackwardCall, RefusesASumOverAnythingElse) {
+TEST_F(CheckBackwardCall, RefusesASumThatOverlapsAnotherOperand) {
   for (const auto& [operand, name] :
        {std::pair(&d_out(), "`d_out`"), std::pair(&inner(), "`inner`"),
         std::pair(&gain(), "`gain`"), std::pair(&d_lora(), "`d_lora`"),
@@ -165,7 +165,7 @@ TEST_F(CheckBackwardCall, RefusesAMatrixOutputOverTheGain) {
   expect_refused({"`d_base`", "`gain`"});
 }
 
-TEST_F(CheckBackwardCall, SaysHowLargeTheWorkspaceMustBe) {
+TEST_F(CheckBackwardCall, ErrorContainsTheRequiredWorkspaceSize) {
   const std::int64_t needed = call_.workspace_bytes;
   ASSERT_EQ(needed, 3 * kCols * 4);
   call_.workspace_bytes = needed - 1;
@@ -176,7 +176,7 @@ TEST_F(CheckBackwardCall, SaysHowLargeTheWorkspaceMustBe) {
   expect_refused({"`workspace`", "0 bytes"});
 }
 
-TEST_F(CheckBackwardCall, NeedsNoWorkspaceForASinglePartialSumOrWithoutASum) {
+TEST_F(CheckBackwardCall, SinglePartialSumOrNoSumNeedsNoWorkspace) {
   call_.workspace = nullptr;
   call_.workspace_bytes = 0;
   for (TensorView* matrix : {&d_out(), &inner(), &d_lora(), &d_base()}) matrix->rows = 256;
@@ -187,18 +187,18 @@ TEST_F(CheckBackwardCall, NeedsNoWorkspaceForASinglePartialSumOrWithoutASum) {
   expect_accepted();
 }
 
-TEST_F(CheckBackwardCall, RefusesAWorkspaceBetweenAlignments) {
+TEST_F(CheckBackwardCall, RefusesAMisalignedWorkspace) {
   call_.workspace = workspace_.data() + 2;
   expect_refused({"`workspace`", "aligned to 16 bytes"});
 }
 
-TEST_F(CheckBackwardCall, RefusesAWorkspaceOverAnOperand) {
+TEST_F(CheckBackwardCall, RefusesAWorkspaceThatOverlapsAnOperand) {
   const char* names[] = {"`d_out`", "`inner`", "`gain`", "`d_lora`", "`d_base`", "`d_gain`"};
   for (std::size_t i = 0; i < kOperands; ++i) {
     call_.workspace = operands_[i].data;
     expect_refused({"`workspace`", names[i]});
   }
-  // Only the last bytes of it.
+  // Overlaps only the last bytes of the operand.
   constexpr std::ptrdiff_t kFloatsBefore = 20;
   gain().data = workspace_.data() + kFloatsBefore;
   call_.workspace = workspace_.data();
@@ -211,14 +211,14 @@ TEST_F(CheckBackwardCall, RefusesAGainPerRowThatDoesNotDivideTheRows) {
   lay_channels_along_the_rows(150);
   expect_accepted();
   lay_channels_along_the_rows(151);
-  expect_refused({"`gain`", "600 rows", "no multiple"});
+  expect_refused({"`gain`", "600 rows", "not a multiple"});
   lay_channels_along_the_rows(0);
   expect_refused({"`gain`"});
   lay_channels_along_the_rows(1200);
   expect_refused({"`gain`"});
 }
 
-TEST_F(CheckBackwardCall, CountsChannelsByTheGain) {
+TEST_F(CheckBackwardCall, NumberOfChannelsIsThatOfTheGain) {
   const auto channels = [this] {
     expect_accepted();
     return check()->sizes[kernels::kChannels];
@@ -228,7 +228,7 @@ TEST_F(CheckBackwardCall, CountsChannelsByTheGain) {
   EXPECT_EQ(channels(), 150);
 }
 
-TEST_F(CheckBackwardCall, WithoutElementsOnlyTheSumNeedsMemory) {
+TEST_F(CheckBackwardCall, EmptyTensorsNeedMemoryOnlyForTheSum) {
   for (TensorView* matrix : {&d_out(), &inner(), &d_lora(), &d_base()}) {
     matrix->rows = 0;
     matrix->data = nullptr;
@@ -241,7 +241,7 @@ TEST_F(CheckBackwardCall, WithoutElementsOnlyTheSumNeedsMemory) {
   expect_refused({"`d_gain`", "is null"});
 }
 
-TEST_F(CheckBackwardCall, AnOpWithoutChannelsHasNoPerRowForm) {
+TEST_F(CheckBackwardCall, OperationWithoutChannelsHasNoPerRowForm) {
   gain() = inner();
   const auto status = check_call({.operation = &kernels::operation("norm_assembly"),
                                   .broadcast = Broadcast::kPerRow,

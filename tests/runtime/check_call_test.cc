@@ -64,7 +64,7 @@ TEST_F(CheckCall, AcceptsTheSameTensorAsBothInputs) {
   EXPECT_TRUE(check());
 }
 
-TEST_F(CheckCall, NamesANullPointer) {
+TEST_F(CheckCall, NullPointerIsNamed) {
   gain().data = nullptr;
   expect_refused(StatusCode::kInvalidArgument, "gain");
 }
@@ -77,7 +77,7 @@ TEST_F(CheckCall, AcceptsNullPointersOfEmptyTensors) {
   EXPECT_TRUE(check());
 }
 
-TEST_F(CheckCall, RefusesShapesThatDiffer) {
+TEST_F(CheckCall, RefusesDifferentShapes) {
   base().cols = kCols - 1;
   expect_refused(StatusCode::kInvalidArgument, "base");
 }
@@ -106,17 +106,17 @@ TEST_F(CheckCall, RefusesRowsThatOverlapEachOther) {
   expect_refused(StatusCode::kInvalidArgument, "out");
 }
 
-TEST_F(CheckCall, RefusesAddressesBetweenElements) {
+TEST_F(CheckCall, RefusesMisalignedAddresses) {
   lora().data = static_cast<char*>(lora().data) + 2;
   expect_refused(StatusCode::kInvalidArgument, "lora");
 }
 
-TEST_F(CheckCall, RefusesAnotherDevice) {
+TEST_F(CheckCall, RefusesTensorsOnDifferentDevices) {
   gain().device.kind = kernels::DeviceKind::kCuda;
   expect_refused(StatusCode::kWrongDevice, "gain");
 }
 
-TEST_F(CheckCall, RefusesMixesWithDouble) {
+TEST_F(CheckCall, RefusesMixesOfDoubleAndOtherTypes) {
   lora().type = kFloat64;
   const auto status = check();
   ASSERT_FALSE(status);
@@ -132,7 +132,7 @@ TEST_F(CheckCall, RefusesPartialOverlapAndNamesBothArguments) {
   EXPECT_NE(status.error().message.find("`lora`"), std::string::npos);
 }
 
-TEST_F(CheckCall, RefusesAnOutputOverTheGain) {
+TEST_F(CheckCall, RefusesAnOutputThatOverlapsTheGain) {
   gain().data = static_cast<float*>(out().data) + kCols;
   expect_refused(StatusCode::kInvalidArgument, "out");
 }
@@ -147,7 +147,7 @@ TEST_F(CheckCall, RefusesTheSameAddressWithAnotherTypeOrStride) {
   expect_refused(StatusCode::kInvalidArgument, "out");
 }
 
-TEST_F(CheckCall, AcceptsColumnWindowsOfOneBufferThatDoNotTouch) {
+TEST_F(CheckCall, AcceptsDisjointColumnWindowsOfOneBuffer) {
   std::vector<float> wide(kRows * kCols * 2);
   lora().data = wide.data();
   out().data = wide.data() + kCols;
@@ -160,7 +160,7 @@ TEST_F(CheckCall, AcceptsColumnWindowsOfOneBufferThatDoNotTouch) {
   expect_refused(StatusCode::kInvalidArgument, "out");
 }
 
-TEST_F(CheckCall, AcceptsScalesThatAreNotFinite) {
+TEST_F(CheckCall, AcceptsNonFiniteScales) {
   scalars_[0] = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(check());
 }

@@ -1,4 +1,4 @@
-// Compilers, on this machine, for any machine.
+// Compilers: on this machine, for any machine.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -61,19 +61,19 @@ TEST(Subprocess, ReturnsOutputAndExitCode) {
   EXPECT_EQ(run->output, "out\nerr\n");
 }
 
-TEST(Subprocess, NamesAProgramThatCannotBeRun) {
+TEST(Subprocess, ProgramThatCannotRunIsNamed) {
   const auto run = run_process({"/nonexistent/compiler"}, kLong);
   ASSERT_FALSE(run);
   EXPECT_NE(run.error().message.find("/nonexistent/compiler"), std::string::npos);
 }
 
-TEST(Subprocess, EndsAProgramThatHangs) {
+TEST(Subprocess, HangingProgramIsKilled) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_FALSE(run_process({"sleep", "60"}, std::chrono::milliseconds(100)));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
-TEST(HostCompiler, MakesASharedObject) {
+TEST(HostCompiler, CompilesASharedObject) {
   HostCompiler compiler("", nullptr);
   const auto artifact = compiler.compile(cpu_request());
   ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
@@ -82,14 +82,14 @@ TEST(HostCompiler, MakesASharedObject) {
                                  "ELF"));
 }
 
-TEST(HostCompiler, NeedsNoPath) {
+TEST(HostCompiler, WorksWithoutPathInTheEnvironment) {
   const ScopedEnvironment environment{"PATH"};
   HostCompiler compiler("", nullptr);
   const auto artifact = compiler.compile(cpu_request());
   EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
 }
 
-TEST(HostCompiler, LeavesNoTemporaryFileBehind) {
+TEST(HostCompiler, LeavesNoTemporaryFiles) {
   const ScopedEnvironment environment{"TMPDIR"};
   TemporaryFolder folder;
   const std::string place = std::filesystem::path(folder.script("x", "")).parent_path();
@@ -99,7 +99,7 @@ TEST(HostCompiler, LeavesNoTemporaryFileBehind) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(place), {}), 1);
 }
 
-TEST(HostCompiler, ACompilerThatRefusesGivesItsWholeLog) {
+TEST(HostCompiler, CompileErrorContainsTheCompleteLog) {
   TemporaryFolder folder;
   HostCompiler compiler(folder.script("broken-c++", "echo it is broken; exit 3"), nullptr);
   const auto artifact = compiler.compile(cpu_request());
@@ -108,7 +108,7 @@ TEST(HostCompiler, ACompilerThatRefusesGivesItsWholeLog) {
   EXPECT_EQ(artifact.error().log, "it is broken\n");
 }
 
-TEST(HostCompiler, AMissingCompilerIsNamed) {
+TEST(HostCompiler, MissingCompilerIsNamed) {
   HostCompiler compiler("/nonexistent/c++", nullptr);
   const auto artifact = compiler.compile(cpu_request());
   ASSERT_FALSE(artifact);
@@ -116,7 +116,7 @@ TEST(HostCompiler, AMissingCompilerIsNamed) {
   EXPECT_NE(artifact.error().message.find("/nonexistent/c++"), std::string::npos);
 }
 
-TEST(HostCompiler, AnInvalidConfigFailsOnTheTemplatesOwnAssertion) {
+TEST(HostCompiler, InvalidConfigFailsTheAssertionOfItsTemplate) {
   CompileRequest request = cpu_request();
   request.config.set(kernels::kVectorWidth, 3);
   HostCompiler compiler("", nullptr);
@@ -125,7 +125,7 @@ TEST(HostCompiler, AnInvalidConfigFailsOnTheTemplatesOwnAssertion) {
   EXPECT_NE(artifact.error().log.find("CPU configs have vector_width 1"), std::string::npos);
 }
 
-TEST(HostCompiler, RemembersItsIdentityUntilTheFileChanges) {
+TEST(HostCompiler, IdentityIsStoredUntilTheFileChanges) {
   TemporaryFolder folder;
   MemoryArtifactStore notes;
   const std::string file = folder.script("c++", "echo compiler 1");
@@ -134,7 +134,7 @@ TEST(HostCompiler, RemembersItsIdentityUntilTheFileChanges) {
   EXPECT_EQ(*HostCompiler(file, &notes).identity(), "compiler 2, the next");
 }
 
-TEST(ArtifactKey, DependsOnEverythingThatDecidesTheCode) {
+TEST(ArtifactKey, DependsOnEveryInputOfTheCompilation) {
   const CompileRequest request = cpu_request();
   const std::string key = artifact_key(request, "-O3", "c++ 1");
   EXPECT_EQ(key, artifact_key(request, "-O3", "c++ 1"));
@@ -151,7 +151,7 @@ TEST(ArtifactKey, DependsOnEverythingThatDecidesTheCode) {
   EXPECT_NE(key, artifact_key(other, "-O3", "c++ 1"));
 }
 
-TEST(NvrtcLibrary, AMissingLibrarySaysWhatToInstall) {
+TEST(NvrtcLibrary, MissingLibraryErrorNamesThePackageToInstall) {
   NvrtcCompiler compiler("/nonexistent/folder/libnvrtc.so", nullptr);
   const auto identity = compiler.identity();
   ASSERT_FALSE(identity);
@@ -160,7 +160,7 @@ TEST(NvrtcLibrary, AMissingLibrarySaysWhatToInstall) {
   EXPECT_NE(identity.error().message.find("/nonexistent/folder"), std::string::npos);
 }
 
-TEST(NvrtcLibrary, ALibraryThatIsNoNvrtcIsCalledTooOld) {
+TEST(NvrtcLibrary, LibraryWithoutNvrtcFunctionsIsReportedAsTooOld) {
   NvrtcCompiler compiler("libm.so.6", nullptr);
   const auto identity = compiler.identity();
   ASSERT_FALSE(identity);
@@ -168,7 +168,7 @@ TEST(NvrtcLibrary, ALibraryThatIsNoNvrtcIsCalledTooOld) {
   EXPECT_NE(identity.error().message.find("too old"), std::string::npos);
 }
 
-TEST(ResourceReport, IsReadFromPtxas) {
+TEST(ResourceReport, IsParsedFromThePtxasLog) {
   const ResourceUsage usage = parse_resource_report(
       "ptxas info    : Function properties for dorajit_kernel\n"
       "    8 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\n"
@@ -200,7 +200,7 @@ TEST_F(Nvrtc, HasANameAndABuildNumber) {
   EXPECT_NE(identity.find("CL-"), std::string::npos) << identity;
 }
 
-TEST_F(Nvrtc, AnInvalidConfigFailsOnTheTemplatesOwnAssertion) {
+TEST_F(Nvrtc, InvalidConfigFailsTheAssertionOfItsTemplate) {
   const auto artifact = compiler_->compile({.variant = tests::float_compose(),
                                             .config = kernels::as_config({100, 4, 1, 4, 1}),
                                             .target = {DeviceKind::kCuda, "sm_90"}});
@@ -210,7 +210,7 @@ TEST_F(Nvrtc, AnInvalidConfigFailsOnTheTemplatesOwnAssertion) {
       << artifact.error().log;
 }
 
-TEST_F(Nvrtc, AnArchitectureOfTheFutureGetsPtx) {
+TEST_F(Nvrtc, ArchitectureNewerThanNvrtcGetsPtx) {
   const auto artifact = compiler_->compile(
       {.variant = tests::float_compose(),
        .config = kernels::default_config(tests::float_compose(), {.kind = DeviceKind::kCuda}, 4),
@@ -219,7 +219,7 @@ TEST_F(Nvrtc, AnArchitectureOfTheFutureGetsPtx) {
   EXPECT_NE(artifact->code.find(".target sm_"), std::string::npos);
 }
 
-TEST_F(Nvrtc, AnArchitectureOfThePastIsRefusedAndNamed) {
+TEST_F(Nvrtc, UnsupportedOldArchitectureIsNamed) {
   for (const char* arch : {"sm_50", "pentium"}) {
     const auto artifact =
         compiler_->compile({.variant = tests::float_compose(),

@@ -9,8 +9,8 @@
 namespace dorajit {
 namespace {
 
-// dlopen() knows libraries by their path, and /proc/self/fd/N names another file once N is reused.
-TEST(DynamicLibrary, CodeOpenedFromMemoryOneAfterAnotherIsDistinct) {
+// dlopen() identifies libraries by path, and /proc/self/fd/N names another file when N is reused.
+TEST(DynamicLibrary, SuccessiveLibrariesFromMemoryAreDistinct) {
   compile::HostCompiler compiler("", nullptr);
   const kernels::Config small = kernels::as_config({.block_size = 64});
   kernels::Config large = small;
@@ -28,7 +28,7 @@ TEST(DynamicLibrary, CodeOpenedFromMemoryOneAfterAnotherIsDistinct) {
   EXPECT_NE(one->symbol("dorajit_kernel"), two->symbol("dorajit_kernel"));
 }
 
-TEST(DynamicLibrary, WhatIsNoLibraryIsAnError) {
+TEST(DynamicLibrary, InvalidLibraryIsAnError) {
   EXPECT_FALSE(DynamicLibrary::open("/nonexistent/libnothing.so"));
   EXPECT_FALSE(DynamicLibrary::open_memory("not a shared object", "kernel"));
 }

@@ -1,4 +1,4 @@
-// Calls with a sum, with operands left out and with a workspace, through the engine.
+// Calls with a sum, with absent operands and with a workspace, through the engine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ class EngineBackward : public testing::Test {
   std::vector<float> workspace_;
 };
 
-TEST_F(EngineBackward, MakesAllThreeGradientsPerColumnAndPerRow) {
+TEST_F(EngineBackward, ComputesAllThreeGradientsPerColumnAndPerRow) {
   ASSERT_TRUE(run());
   expect_all(kDLora, 4);
   expect_all(kDBase, 6);
@@ -85,7 +85,7 @@ TEST_F(EngineBackward, MakesAllThreeGradientsPerColumnAndPerRow) {
   EXPECT_EQ(engine_.statistics().compilations, 2);
 }
 
-TEST_F(EngineBackward, LeavesAloneWhatIsLeftOut) {
+TEST_F(EngineBackward, AbsentOutputsAreNotWritten) {
   leave_out({kDBase, kDGain, kInner});
   ASSERT_TRUE(run());
   expect_all(kDLora, 4);
@@ -99,7 +99,7 @@ TEST_F(EngineBackward, LeavesAloneWhatIsLeftOut) {
   expect_all(kDGain, 6 * 600);
 }
 
-TEST_F(EngineBackward, NoRowsMakeASumOfZeros) {
+TEST_F(EngineBackward, ZeroRowsGiveASumOfZeros) {
   for (const Broadcast broadcast : {Broadcast::kPerColumn, Broadcast::kPerRow}) {
     lay_out(broadcast, 0, 8, 8);
     EXPECT_TRUE(workspace_.empty());
@@ -109,20 +109,20 @@ TEST_F(EngineBackward, NoRowsMakeASumOfZeros) {
   }
 }
 
-TEST_F(EngineBackward, NoColumnsMakeASumOfZerosPerRow) {
+TEST_F(EngineBackward, ZeroColumnsGiveASumOfZerosPerRow) {
   lay_out(Broadcast::kPerRow, 12, 0, 4);
   EXPECT_TRUE(workspace_.empty());
   ASSERT_TRUE(run());
   expect_all(kDGain, 0);
 }
 
-TEST_F(EngineBackward, NoColumnsMakeNothingPerColumn) {
+TEST_F(EngineBackward, ZeroColumnsWriteNothingPerColumn) {
   lay_out(Broadcast::kPerColumn, 12, 0, 0);
   ASSERT_TRUE(run());
   EXPECT_EQ(engine_.statistics().launches, 0);
 }
 
-TEST_F(EngineBackward, WithoutElementsAndWithoutASumNothingIsLaunched) {
+TEST_F(EngineBackward, EmptyCallWithoutASumLaunchesNothing) {
   lay_out(Broadcast::kPerColumn, 0, 8, 8);
   leave_out({kInner, kDGain});
   ASSERT_TRUE(run());
@@ -130,14 +130,14 @@ TEST_F(EngineBackward, WithoutElementsAndWithoutASumNothingIsLaunched) {
   EXPECT_EQ(engine_.statistics().compilations, 0);
 }
 
-TEST_F(EngineBackward, ASinglePartialSumNeedsNoWorkspace) {
+TEST_F(EngineBackward, SinglePartialSumNeedsNoWorkspace) {
   lay_out(Broadcast::kPerColumn, 256, 8, 8);
   EXPECT_TRUE(workspace_.empty());
   ASSERT_TRUE(run());
   expect_all(kDGain, 6 * 256);
 }
 
-TEST_F(EngineBackward, ARefusedCallWritesNothing) {
+TEST_F(EngineBackward, RefusedCallWritesNothing) {
   const auto refuse = [&](auto spoil) {
     lay_out(Broadcast::kPerColumn, 600, 8, 8);
     spoil();

@@ -21,11 +21,11 @@ constexpr std::int64_t kRows = 6;
 constexpr std::int64_t kCols = 40;
 constexpr launch::DeviceId kCpu{};
 
-// Answers as it is told, and tells its listener when the answer changes.
-class ToldConfigs final : public launch::ConfigSource {
+// Gives the configured answer, and calls its listener when the answer changes.
+class ConfigurableSource final : public launch::ConfigSource {
  public:
-  using Change = std::function<void(launch::ConfigAnswer&)>;  // of the default answer
-  explicit ToldConfigs(Change change) : change_(std::move(change)) {}
+  using Change = std::function<void(launch::ConfigAnswer&)>;  // modifies the default answer
+  explicit ConfigurableSource(Change change) : change_(std::move(change)) {}
 
   launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
                             launch::KernelCache& kernels) override {
@@ -78,7 +78,7 @@ class EngineTest : public testing::Test {
         nullptr);
   }
 
-  // What a call runs by now.
+  // The answer that a call currently uses.
   launch::ConfigAnswer find_ready(Engine& engine) {
     const auto views = operands();
     const double scale = 0.5;
@@ -98,7 +98,7 @@ class EngineTest : public testing::Test {
   std::array<std::vector<float>, 4> memory_;
 };
 
-TEST_F(EngineTest, ComputesAndCountsLaunches) {
+TEST_F(EngineTest, CallComputesAndCountsItsLaunch) {
   auto engine = make_engine();
   const auto views = operands();
   ASSERT_TRUE(run(*engine, views));
@@ -108,7 +108,7 @@ TEST_F(EngineTest, ComputesAndCountsLaunches) {
   EXPECT_EQ(engine->statistics().compilations, 1);
 }
 
-TEST_F(EngineTest, AnEmptyCallLaunchesNothing) {
+TEST_F(EngineTest, EmptyCallLaunchesNothing) {
   auto engine = make_engine();
   auto views = operands();
   for (auto* view : {&views[0], &views[1], &views[3]}) view->rows = 0;
@@ -117,7 +117,7 @@ TEST_F(EngineTest, AnEmptyCallLaunchesNothing) {
   EXPECT_EQ(engine->statistics().compilations, 0);
 }
 
-TEST_F(EngineTest, ARefusedCallWritesNothing) {
+TEST_F(EngineTest, RefusedCallWritesNothing) {
   auto engine = make_engine();
   auto views = operands();
   views[1].cols = kCols - 1;
@@ -125,7 +125,7 @@ TEST_F(EngineTest, ARefusedCallWritesNothing) {
   EXPECT_EQ(memory_[3], std::vector<float>(kRows * kCols, 5.0F));
 }
 
-TEST_F(EngineTest, ConfigsThatAreInvalidHereGiveWayToTheDefault) {
+TEST_F(EngineTest, InvalidConfigIsReplacedByTheDefault) {
   const struct {
     char tunable;
     int value;
@@ -133,15 +133,15 @@ TEST_F(EngineTest, ConfigsThatAreInvalidHereGiveWayToTheDefault) {
                 {kernels::kWarps, 1 << 20},             //
                 {kernels::kWarps, 0},                   //
                 {kernels::kWarps, -1},                  //
-                {kernels::kVectorWidth, 3},             // no power of two
-                {kernels::kVectorWidth, 16},            // wider than the data is aligned
+                {kernels::kVectorWidth, 3},             // not a power of two
+                {kernels::kVectorWidth, 16},            // wider than the alignment of the data
                 {kernels::kColumnsOfProgram, 0},        //
                 {kernels::kColumnsOfProgram, 1 << 30},  //
                 {kernels::kRowsOfProgram, -1}};
   for (const auto& [tunable, value] : wrongs) {
     SCOPED_TRACE(std::format("{}{}", tunable, value));
-    auto engine =
-        make_engine(std::make_unique<ToldConfigs>([tunable, value](launch::ConfigAnswer& answer) {
+    auto engine = make_engine(
+        std::make_unique<ConfigurableSource>([tunable, value](launch::ConfigAnswer& answer) {
           answer.config.set(tunable, value);
           answer.origin = launch::ConfigOrigin::kUserDatabase;
         }));
@@ -154,17 +154,17 @@ TEST_F(EngineTest, ConfigsThatAreInvalidHereGiveWayToTheDefault) {
   }
 }
 
-TEST_F(EngineTest, AConfigWithoutTunablesGivesWayToTheDefault) {
-  auto engine = make_engine(
-      std::make_unique<ToldConfigs>([](launch::ConfigAnswer& answer) { answer.config = {}; }));
+TEST_F(EngineTest, ConfigWithoutTunablesIsReplacedByTheDefault) {
+  auto engine = make_engine(std::make_unique<ConfigurableSource>(
+      [](launch::ConfigAnswer& answer) { answer.config = {}; }));
   ASSERT_TRUE(run(*engine, operands()));
   EXPECT_EQ(memory_[3], std::vector<float>(kRows * kCols, kExpected));
 }
 
-TEST_F(EngineTest, OnlyPlansThatChangeAreCountedAsRenewed) {
+TEST_F(EngineTest, OnlyChangedPlansAreCountedAsRenewed) {
   const auto unchanged = [](launch::ConfigAnswer&) {};
-  auto source = std::make_unique<ToldConfigs>(unchanged);
-  ToldConfigs& configs = *source;
+  auto source = std::make_unique<ConfigurableSource>(unchanged);
+  ConfigurableSource& configs = *source;
   auto engine = make_engine(std::move(source));
   ASSERT_TRUE(run(*engine, operands()));
   const auto renewed = [&] { return engine->statistics().renewed_plans.load(); };
@@ -189,7 +189,7 @@ TEST_F(EngineTest, OnlyPlansThatChangeAreCountedAsRenewed) {
   EXPECT_EQ(find_ready(*engine).origin, launch::ConfigOrigin::kUserDatabase);
 }
 
-TEST_F(EngineTest, CallsOnCudaTensorsSayWhatIsMissingWithoutADriver) {
+TEST_F(EngineTest, CudaCallWithoutADriverReportsTheMissingDriver) {
   if (driver::CudaDriver::get()) GTEST_SKIP() << "there is a driver here";
   auto engine = make_engine();
   auto views = operands();

@@ -5,7 +5,7 @@
 namespace dorajit {
 namespace {
 
-TEST(Hash, FieldsThatConcatenateAlikeHaveDifferentKeys) {
+TEST(Hash, FieldsWithEqualConcatenationHaveDifferentKeys) {
   EXPECT_NE(Hasher("d").add("a", "bc").digest(), Hasher("d").add("ab", "c").digest());
   EXPECT_NE(Hasher("d").add("a", "b").add("c", "").digest(),
             Hasher("d").add("a", "").add("c", "b").digest());

@@ -21,7 +21,7 @@ class KernelCacheTest : public testing::Test {
   tests::MemoryArtifactStore artifacts_;
 };
 
-TEST_F(KernelCacheTest, CompilesOnceAndASecondCacheReadsTheArtifact) {
+TEST_F(KernelCacheTest, SecondCacheReadsTheArtifactOfTheFirst) {
   KernelCache first(Settings{}, &artifacts_, statistics_);
   ASSERT_TRUE(first.get(device_, kVariant, kConfig));
   ASSERT_TRUE(first.get(device_, kVariant, kConfig));
@@ -38,7 +38,7 @@ TEST_F(KernelCacheTest, WorksWithoutAStore) {
   EXPECT_TRUE(kernels.get(device_, kVariant, kConfig));
 }
 
-TEST_F(KernelCacheTest, ConfigsThatDifferInWorkersShareOneCompilationAndKeepTheirWorkers) {
+TEST_F(KernelCacheTest, ConfigsThatDifferOnlyInWorkersShareOneCompilation) {
   KernelCache kernels(Settings{}, &artifacts_, statistics_);
   kernels::Config config = kConfig;
   for (const int workers : {1, 2, 7}) {
@@ -50,7 +50,7 @@ TEST_F(KernelCacheTest, ConfigsThatDifferInWorkersShareOneCompilationAndKeepThei
   EXPECT_EQ(statistics_.compilations, 1);
 }
 
-TEST_F(KernelCacheTest, WithoutACompilerTheLibrarysOwnKernelServesWithItsOwnConfig) {
+TEST_F(KernelCacheTest, WithoutACompilerTheBuiltinKernelIsUsedWithItsOwnConfig) {
   Settings settings;
   settings.host_compiler = "none";
   KernelCache kernels(settings, &artifacts_, statistics_);
@@ -63,7 +63,7 @@ TEST_F(KernelCacheTest, WithoutACompilerTheLibrarysOwnKernelServesWithItsOwnConf
   EXPECT_EQ(statistics_.compilations, 0);
 }
 
-TEST_F(KernelCacheTest, CodeWithoutASecondStageIsNoSum) {
+TEST_F(KernelCacheTest, SumWithoutASecondStageIsRefused) {
   KernelCache kernels(Settings{}, &artifacts_, statistics_);
   const kernels::Variant sum{.operation = &kernels::operation("backward"), .types = {}};
   const auto artifact = kernels.build(device_.info().target, kVariant, kConfig);
@@ -76,7 +76,7 @@ TEST_F(KernelCacheTest, CodeWithoutASecondStageIsNoSum) {
   EXPECT_TRUE(device_.load(*with_both, sum));
 }
 
-TEST_F(KernelCacheTest, AnOpWithoutABuiltInKernelNeedsTheCompiler) {
+TEST_F(KernelCacheTest, OperationWithoutABuiltinKernelNeedsTheCompiler) {
   Settings settings;
   settings.host_compiler = "none";
   KernelCache kernels(settings, nullptr, statistics_);

@@ -1,4 +1,4 @@
-// An NVRTC that does not come back costs a compilation, not the process.
+// An NVRTC that hangs costs a compilation, not the process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ CompileRequest request_for(const char* arch) {
           .target = {.kind = DeviceKind::kCuda, .arch = arch}};
 }
 
-TEST(NvrtcTimeLimitThread, WhatTakesTooLongFailsAndTheRestGoesOn) {
+TEST(NvrtcTimeLimitThread, OverlongCompilationFailsAndOthersSucceed) {
   NvrtcCompiler compiler(DORAJIT_FAKE_NVRTC, nullptr, milliseconds(100));
   const auto start = steady_clock::now();
   const auto stuck = compiler.compile(request_for(kNeverEnds));
@@ -46,7 +46,7 @@ TEST(NvrtcTimeLimitThread, WhatTakesTooLongFailsAndTheRestGoesOn) {
   EXPECT_TRUE(compiler.identity());
 }
 
-TEST(NvrtcTimeLimitThread, FewThreadsAreLeftBehind) {
+TEST(NvrtcTimeLimitThread, NumberOfAbandonedThreadsIsLimited) {
   NvrtcCompiler compiler(DORAJIT_FAKE_NVRTC, nullptr, milliseconds(10));
   for (int i = 0; i < kMaxAbandonedThreads; ++i) {
     EXPECT_FALSE(compiler.compile(request_for(kEndsLate)));
@@ -60,15 +60,15 @@ TEST(NvrtcTimeLimitThread, FewThreadsAreLeftBehind) {
     std::this_thread::sleep_for(milliseconds(20));
     compiles = compiler.compile(request_for(kEndsAtOnce)).has_value();
   }
-  EXPECT_TRUE(compiles) << "they came back";
+  EXPECT_TRUE(compiles) << "the abandoned compilations have ended";
 }
 
-TEST(NvrtcTimeLimitFork, AChildHasLeftNoneBehind) {
+TEST(NvrtcTimeLimitFork, ForkedChildStartsWithoutAbandonedWork) {
   const auto is_over = std::make_shared<std::atomic<bool>>(false);
   const auto last_until_over = [is_over] {
     while (!*is_over) std::this_thread::sleep_for(milliseconds(1));
   };
-  // An earlier test of this process may have left some behind.
+  // An earlier test of this process may have abandoned some threads.
   while (run_within(milliseconds(1), last_until_over) != Outcome::kRefused) {
   }
   EXPECT_EQ(cache::run_in_child([&] {
@@ -89,11 +89,11 @@ TEST(NvrtcTimeLimitFork, AChildHasLeftNoneBehind) {
   EXPECT_EQ(outcome, Outcome::kDone);
 }
 
-TEST(NvrtcTimeLimitThread, WhatTheWorkThrowsIsThrownToTheCaller) {
+TEST(NvrtcTimeLimitThread, ExceptionOfTheWorkReachesTheCaller) {
   EXPECT_THROW(run_within(milliseconds(1000), [] { throw std::bad_alloc(); }), std::bad_alloc);
 }
 
-TEST(NvrtcTimeLimitProcess, ACompilationThatNeverEndsDoesNotHoldUpTheExit) {
+TEST(NvrtcTimeLimitProcess, EndlessCompilationDoesNotDelayTheExit) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -103,7 +103,7 @@ TEST(NvrtcTimeLimitProcess, ACompilationThatNeverEndsDoesNotHoldUpTheExit) {
       testing::ExitedWithCode(3), "");
 }
 
-// The config that made it necessary, which takes NVRTC minutes.
+// The config that made the limit necessary: NVRTC takes minutes to compile it.
 kernels::Config endless_config() {
   auto config = kernels::default_config(tests::float_compose(), {.kind = DeviceKind::kCuda}, 4);
   config.set(kernels::kRowsOfProgram, 512);
@@ -111,7 +111,7 @@ kernels::Config endless_config() {
   return config;
 }
 
-TEST(NvrtcTimeLimitThread, TheRealOneIsLeftBehindAndStillCompilesOtherKernels) {
+TEST(NvrtcTimeLimitThread, RealNvrtcStillCompilesAfterAnAbandonedCompilation) {
   const char* hint = getenv("DORAJIT_NVRTC");
   NvrtcCompiler unlimited(hint != nullptr ? hint : "", nullptr);
   if (!unlimited.identity()) GTEST_SKIP() << "no NVRTC here";
@@ -125,7 +125,7 @@ TEST(NvrtcTimeLimitThread, TheRealOneIsLeftBehindAndStillCompilesOtherKernels) {
   EXPECT_TRUE(unlimited.compile(request_for(kEndsAtOnce)));
 }
 
-TEST(NvrtcTimeLimit, AnEndlessConfigIsRefusedBeforeItIsCompiled) {
+TEST(NvrtcTimeLimit, ConfigWithEndlessCompilationIsRefusedBeforehand) {
   Statistics statistics;
   Settings settings;
   settings.nvrtc_path = DORAJIT_FAKE_NVRTC;

@@ -24,7 +24,7 @@ LaunchPlan plan_for(std::int64_t cols, int block_size = 1) {
           .config_text = {}};
 }
 
-TEST(PlanTable, FindsWhatWasInsertedAlsoAfterGrowing) {
+TEST(PlanTable, FindsInsertedPlansAfterGrowing) {
   PlanTable table;
   for (std::int64_t cols = 1; cols <= 2000; ++cols) table.insert(plan_for(cols));
   for (std::int64_t cols = 1; cols <= 2000; ++cols) {
@@ -35,7 +35,7 @@ TEST(PlanTable, FindsWhatWasInsertedAlsoAfterGrowing) {
   EXPECT_EQ(table.find(plan_for(2001).key), nullptr);
 }
 
-TEST(PlanTable, ReplacesThePlanOfAKeyAndKeepsTheOldOneAlive) {
+TEST(PlanTable, ReplacedPlanStaysValid) {
   PlanTable table;
   const LaunchPlan* old = table.insert(plan_for(7, 128));
   table.insert(plan_for(7, 256));
@@ -54,8 +54,8 @@ TEST(PlanTable, NumbersKeysInTheOrderOfTheirFirstPlan) {
   EXPECT_EQ(table.at(3), nullptr);
 }
 
-// A plan whose only stage holds 16 of the rank gives wrong results at others.
-TEST(PlanTable, ASubstituteHasAConfigThatIsValidForTheProblem) {
+// A plan whose only stage has space for 16 of the rank gives wrong results for other ranks.
+TEST(PlanTable, SubstituteHasAConfigThatIsValidForTheProblem) {
   using enum kernels::ElementType;
   tests::FakeDevice device(4);
   device.pose_as_gpu(9, 0);
@@ -100,7 +100,7 @@ TEST(PlanTable, KeysDifferInEveryPart) {
             make_plan_key(problem, {.kind = kernels::DeviceKind::kCuda, .ordinal = 0}));
 }
 
-TEST(PlanTableConcurrency, ReadersSeeWholePlansWhileWritersInsertAndReplace) {
+TEST(PlanTableConcurrency, ReadersSeeCompletePlansWhileWritersInsertAndReplace) {
   PlanTable table;
   std::atomic<bool> stop{false};
   std::vector<std::thread> readers;

@@ -5,7 +5,7 @@
 namespace dorajit {
 namespace {
 
-TEST(PrintableText, WhatIsPrintableStaysAsItIs) {
+TEST(PrintableText, PrintableTextIsUnchanged) {
   for (const char* text : {"", "plain", "NVIDIA H200/sm_90", "caf\u00e9 \u6f22\u5b57 \U0001F600"}) {
     EXPECT_TRUE(is_printable_line(text)) << text;
     EXPECT_EQ(printable_line(text), text);
@@ -22,7 +22,7 @@ TEST(PrintableText, ControlCharactersAreEscaped) {
   }
 }
 
-TEST(PrintableText, BytesThatAreNoUtf8AreEscaped) {
+TEST(PrintableText, InvalidUtf8BytesAreEscaped) {
   EXPECT_EQ(printable_line("\xff"
                            "a\x9b\xc3"),
             "\\xffa\\x9b\\xc3");

@@ -26,7 +26,7 @@ class PrivateFolderProcess : public testing::Test {
   void age(const std::string& path) const {
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(2));
   }
-  // What a killed process leaves.
+  // Creates the folder of a killed process.
   std::string abandon() {
     EXPECT_EQ(run_in_child([] {
                 const auto folder = PrivateFolder::make();
@@ -46,7 +46,7 @@ class PrivateFolderProcess : public testing::Test {
   tests::ScopedEnvironment environment_{"TMPDIR"};
 };
 
-TEST_F(PrivateFolderProcess, IsRemovedWithWhatIsInIt) {
+TEST_F(PrivateFolderProcess, IsRemovedWithItsContents) {
   std::string path;
   {
     const auto folder = PrivateFolder::make();
@@ -60,7 +60,7 @@ TEST_F(PrivateFolderProcess, IsRemovedWithWhatIsInIt) {
   EXPECT_FALSE(fs::exists(path));
 }
 
-TEST_F(PrivateFolderProcess, WhatAKilledProcessLeftIsRemovedWhenItIsOld) {
+TEST_F(PrivateFolderProcess, OldFolderOfAKilledProcessIsRemoved) {
   const std::string left = abandon();
   PrivateFolder::remove_abandoned();
   EXPECT_TRUE(fs::exists(left));
@@ -69,9 +69,9 @@ TEST_F(PrivateFolderProcess, WhatAKilledProcessLeftIsRemovedWhenItIsOld) {
   EXPECT_FALSE(fs::exists(left));
 }
 
-// Only the first make() of a process looks for it, so that it has to be a new process, which a
-// death test of this style is.
-TEST_F(PrivateFolderProcess, WhatAKilledProcessLeftIsRemovedByTheFirstThatIsMade) {
+// Only the first make() of a process removes such folders, so this needs a new process: a death
+// test of this style.
+TEST_F(PrivateFolderProcess, FirstNewFolderRemovesThoseOfKilledProcesses) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -85,12 +85,12 @@ TEST_F(PrivateFolderProcess, WhatAKilledProcessLeftIsRemovedByTheFirstThatIsMade
       testing::ExitedWithCode(0), "");
 }
 
-TEST_F(PrivateFolderProcess, WhatIsInUseOrOfAnotherKindStays) {
+TEST_F(PrivateFolderProcess, FoldersInUseAndOtherFilesAreKept) {
   const auto used = PrivateFolder::make();
   ASSERT_TRUE(used);
   age(used->path());
   const std::string other = directory_.file("dorajit-compile-bundle");
-  fs::create_directory(other);  // open to others, as none of ours is
+  fs::create_directory(other);  // accessible to others, unlike a folder of this library
   age(other);
   fs::create_directory(directory_.file("target"));
   const std::string link = directory_.file("dorajit-compile-linked");
@@ -99,7 +99,7 @@ TEST_F(PrivateFolderProcess, WhatIsInUseOrOfAnotherKindStays) {
   for (const std::string& path : {used->path(), other, link}) EXPECT_TRUE(fs::exists(path)) << path;
 }
 
-TEST_F(PrivateFolderProcess, WhatAnotherUserLeftStays) {
+TEST_F(PrivateFolderProcess, FoldersOfAnotherUserAreKept) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give folders away";
   const std::string left = abandon();
   ASSERT_EQ(::chown(left.c_str(), 65534, 65534), 0);

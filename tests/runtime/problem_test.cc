@@ -29,7 +29,7 @@ TEST(Problem, BucketsRowsByTheNextPowerOfTwo) {
   EXPECT_EQ(bucket(std::int64_t{1} << 40), 40);
 }
 
-TEST(Problem, HasAReadableKey) {
+TEST(Problem, TextIsReadable) {
   EXPECT_EQ(to_text(make_problem(kMixed, DeviceKind::kCuda, {4096, 4096})),
             "compose/bf16,bf16,f32,bf16/v8/c4096/r12");
 }
@@ -59,7 +59,7 @@ TEST(Problem, AlignmentClassIsTheWidestVectorThatEveryOperandAllows) {
   EXPECT_EQ(width_of(0x1000, 101, 1), 8) << "the stride of a single row does not matter";
 }
 
-// The alignment class of backward with one operand a byte pair past a boundary.
+// The alignment class of backward with one operand two bytes after a boundary.
 int width_with_misaligned(std::size_t operand, kernels::Broadcast broadcast, bool has_d_lora) {
   kernels::Variant variant{
       .operation = &kernels::operation("backward"),
@@ -78,7 +78,7 @@ int width_with_misaligned(std::size_t operand, kernels::Broadcast broadcast, boo
   return make_problem(variant, {}, operands).vector_width;
 }
 
-TEST(Problem, WhatIsNotAccessedInVectorsLimitsNone) {
+TEST(Problem, OperandsNotAccessedInVectorsDoNotLimitTheWidth) {
   using enum kernels::Broadcast;
   EXPECT_EQ(width_with_misaligned(0, kPerColumn, true), 1);
   EXPECT_EQ(width_with_misaligned(2, kPerColumn, true), 1) << "the gain is read along the columns";
@@ -88,8 +88,8 @@ TEST(Problem, WhatIsNotAccessedInVectorsLimitsNone) {
   EXPECT_EQ(width_with_misaligned(5, kPerColumn, true), 8) << "sums are written one by one";
 }
 
-// The alignment class of compose_low_rank on bf16 beside a result of that type, whose lora_B is at
-// the address.
+// The alignment class of compose_low_rank with bf16 factors, a result of the given type, and lora_B
+// at the given address.
 int width_of_low_rank(std::int64_t rank, std::uintptr_t lora_b, kernels::ElementType result_type) {
   const kernels::Variant variant{
       .operation = &kernels::operation("compose_low_rank"),
@@ -109,18 +109,19 @@ int width_of_low_rank(std::int64_t rank, std::uintptr_t lora_b, kernels::Element
   return make_problem(variant, sizes, operands).vector_width;
 }
 
-TEST(Problem, WhatTheCopyEngineMayMoveIsAlignedTo16BytesInTheWidestClass) {
+TEST(Problem, WidestClassAlignsBoxesOfTheCopyEngineTo16Bytes) {
   EXPECT_EQ(width_of_low_rank(72, 0x1000, kBfloat16), 8);
   EXPECT_EQ(width_of_low_rank(72, 0x1008, kBfloat16), 4);
-  EXPECT_EQ(width_of_low_rank(72, 0x1002, kBfloat16), 4) << "narrower classes do not ask for it";
+  EXPECT_EQ(width_of_low_rank(72, 0x1002, kBfloat16), 4) << "narrower classes do not require it";
   EXPECT_EQ(width_of_low_rank(68, 0x1000, kBfloat16), 4) << "rows of 136 bytes";
-  EXPECT_EQ(width_of_low_rank(32, 0x1002, kBfloat16), 8) << "short rows are never moved by it";
+  EXPECT_EQ(width_of_low_rank(32, 0x1002, kBfloat16), 8)
+      << "the accelerator never moves short rows";
   EXPECT_EQ(width_of_low_rank(7, 0x1000, kBfloat16), 8);
   EXPECT_EQ(width_of_low_rank(72, 0x1000, kFloat32), 4);
   EXPECT_EQ(width_of_low_rank(72, 0x1008, kFloat32), 2);
 }
 
-TEST(Problem, KeysNameBroadcastAndAbsentOperands) {
+TEST(Problem, KeysContainBroadcastAndAbsentOperands) {
   const kernels::Variant variant{
       .operation = &kernels::operation("backward"),
       .broadcast = kernels::Broadcast::kPerRow,
@@ -133,7 +134,7 @@ TEST(Problem, CpuProblemsHaveOneAlignmentClass) {
   EXPECT_EQ(make_problem(kMixed, DeviceKind::kCpu, {4, 64}).vector_width, 1);
 }
 
-TEST(Problem, TextIsParsedBack) {
+TEST(Problem, TextRoundTrips) {
   std::vector<Problem> problems;
   for (const kernels::Operation* op : kernels::all_operations()) {
     for (kernels::Variant variant : kernels::all_variants(*op)) {
@@ -147,7 +148,7 @@ TEST(Problem, TextIsParsedBack) {
   }
 }
 
-TEST(Problem, OtherTextIsNoProblem) {
+TEST(Problem, OtherTextIsRefused) {
   const std::string text =
       to_text(make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, {512, 4096}));
   ASSERT_TRUE(parse_problem(text));

@@ -58,7 +58,7 @@ TEST_F(SettingsTest, ReadsEveryVariable) {
   EXPECT_FALSE(Settings().trust_group);
 }
 
-TEST_F(SettingsTest, RecordStaysWhereItIsWhenTheProcessGoesElsewhere) {
+TEST_F(SettingsTest, RecordPathIsIndependentOfLaterWorkingDirectories) {
   EXPECT_EQ(Settings::from_environment()->record_path, "");
   setenv("DORAJIT_RECORD", "/shared/problems.txt", 1);
   EXPECT_EQ(Settings::from_environment()->record_path, "/shared/problems.txt");
@@ -67,7 +67,7 @@ TEST_F(SettingsTest, RecordStaysWhereItIsWhenTheProcessGoesElsewhere) {
             (std::filesystem::current_path() / "problems.txt").string());
 }
 
-TEST_F(SettingsTest, TheSwitchOfOthersIsHonouredUnlessOursSaysOtherwise) {
+TEST_F(SettingsTest, DoraVariableAppliesUnlessDorajitAutotuneIsSet) {
   setenv("DORA_AUTOTUNE_COMPREHENSIVE", "1", 1);
   EXPECT_TRUE(Settings::from_environment()->comprehensive);
   setenv("DORAJIT_AUTOTUNE", "slim", 1);
@@ -77,7 +77,7 @@ TEST_F(SettingsTest, TheSwitchOfOthersIsHonouredUnlessOursSaysOtherwise) {
   EXPECT_TRUE(Settings::from_environment()->comprehensive);
 }
 
-TEST_F(SettingsTest, AnUnknownValueIsRefusedAndNamed) {
+TEST_F(SettingsTest, UnknownValueIsRefusedAndNamed) {
   for (const auto& [variable, value] : {std::pair{"DORAJIT_TUNE", "banana"},
                                         {"DORAJIT_LOG", "loud"},
                                         {"DORAJIT_AUTOTUNE", "fast"},

@@ -24,7 +24,7 @@ TensorView view_of(std::int64_t rows, std::int64_t cols, std::int64_t row_stride
 
 std::int64_t power(int exponent) { return std::int64_t{1} << exponent; }
 
-TEST(SizeLimit, SpanIsThatOfRowsWithTheirGaps) {
+TEST(SizeLimit, SpanIncludesGapsBetweenRows) {
   TensorView view = view_of(3, 5, 8);
   EXPECT_EQ(span_bytes(view), 3 * 8 * 4);
   view.rows = 1;
@@ -33,7 +33,7 @@ TEST(SizeLimit, SpanIsThatOfRowsWithTheirGaps) {
   EXPECT_EQ(span_bytes(view), 0);
 }
 
-TEST(SizeLimit, SpanEndsWhereAProcessCanAddressNoMore) {
+TEST(SizeLimit, SpanBeyondTheAddressSpaceIsRefused) {
   EXPECT_EQ(span_bytes(view_of(power(15), power(30), power(30))), power(47));
   EXPECT_FALSE(span_bytes(view_of(power(15) + 1, power(30), power(30))));
   EXPECT_FALSE(span_bytes(view_of(2, 1, power(46))));
@@ -41,7 +41,7 @@ TEST(SizeLimit, SpanEndsWhereAProcessCanAddressNoMore) {
   EXPECT_FALSE(span_bytes(view_of(power(61), 1, 1, kFloat64)));
 }
 
-TEST(SizeLimit, ProblemsThatNoCallCanHaveAreRefused) {
+TEST(SizeLimit, ProblemsBeyondTheLimitAreRefused) {
   EXPECT_TRUE(check_size(kFloats, {power(20), power(20)}));
   EXPECT_TRUE(check_size({.variant = kFloats, .key = {0, power(45)}}));
   EXPECT_FALSE(check_size({.variant = kFloats, .key = {0, power(45) + 1}}));
@@ -54,8 +54,8 @@ TEST(SizeLimit, ProblemsThatNoCallCanHaveAreRefused) {
   }
 }
 
-// The rows of a problem are rounded up; what a call may have is no less allowed for that.
-TEST(SizeLimit, TheProblemOfAnAllowedTensorIsAllowed) {
+// The rows of a problem are rounded up, which must not refuse sizes that a call may have.
+TEST(SizeLimit, ProblemOfAnAllowedTensorIsAllowed) {
   for (const std::int64_t rows : {power(15), power(14) + 1, power(15) - 1}) {
     const TensorView view = view_of(rows, power(30), power(30));
     ASSERT_TRUE(span_bytes(view));
@@ -64,7 +64,7 @@ TEST(SizeLimit, TheProblemOfAnAllowedTensorIsAllowed) {
   }
 }
 
-TEST(SizeLimit, TextOfAnImpossibleProblemIsNoProblem) {
+TEST(SizeLimit, TextOfAProblemBeyondTheLimitIsRefused) {
   EXPECT_TRUE(parse_problem("compose/f32,f32,f32,f32/v4/c4096/r33"));
   EXPECT_FALSE(parse_problem("compose/f32,f32,f32,f32/v4/c4096/r40"));
   EXPECT_FALSE(parse_problem("compose/f32,f32,f32,f32/v4/c268435456/r32"));

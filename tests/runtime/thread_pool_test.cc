@@ -22,7 +22,7 @@ void expect_once(const Counts& counts, int workers) {
   }
 }
 
-TEST(ThreadPool, CallsEveryWorkerOnceAlsoBeyondItsThreads) {
+TEST(ThreadPool, EveryWorkerIsCalledOnceEvenBeyondTheThreads) {
   ThreadPool pool(4);
   for (const int workers : {0, 1, 2, 4, 9}) {
     Counts counts{};
@@ -31,7 +31,7 @@ TEST(ThreadPool, CallsEveryWorkerOnceAlsoBeyondItsThreads) {
   }
 }
 
-TEST(ThreadPool, AForkedChildRunsJobsItselfAndDestroysThePoolWithoutWaiting) {
+TEST(ThreadPool, ForkedChildRunsJobsItselfAndDestroysThePoolWithoutWaiting) {
   auto pool = std::make_unique<ThreadPool>(4);
   Counts counts{};
   pool->run(4, count, &counts);

@@ -158,7 +158,7 @@ def agree(function, pairs):
             name, other = known.setdefault(dimension, (operand.name, size))
             if size != other:
                 raise ValueError(f"{function}: argument `{operand.name}` has {size} `{dimension}` but "
-                                 f"`{name}` has {other}; give both as many")
+                                 f"`{name}` has {other}; give both the same number")
 
 
 def as_many(function, name, tensor, gain_name, gain):

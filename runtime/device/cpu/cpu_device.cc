@@ -18,11 +18,11 @@
 namespace dorajit::device {
 namespace {
 
-// What a compiled kernel exports: runs programs [first, last) of a stage.
+// The function that a compiled kernel exports: runs programs [first, last) of a stage.
 using CompiledFunction = void (*)(const kernels::KernelArguments* arguments, long long first,
                                   long long last);
 
-// A range of work, by a compiled function or by one of the library's own.
+// Runs a range of programs through a compiled function or a built-in function.
 class RangeFunction {
  public:
   RangeFunction() = default;
@@ -61,9 +61,9 @@ class CpuKernel final : public LoadedKernel {
 };
 
 constexpr std::size_t kAlignment = 4096;
-constexpr double kGrainElements = 32768;  // what another worker must have to do to be worth waking
-constexpr std::size_t kSerialCopyBytes = 256
-                                         << 10;  // below, waking workers costs more than it saves
+constexpr double kGrainElements = 32768;  // minimum work per worker that justifies waking it
+// Below this size, waking workers costs more than it saves.
+constexpr std::size_t kSerialCopyBytes = 256 << 10;
 
 class CpuBuffer final : public Buffer {
  public:
@@ -71,7 +71,7 @@ class CpuBuffer final : public Buffer {
   ~CpuBuffer() override { std::free(data()); }
 };
 
-// A range of work for each worker, cut evenly.
+// Splits the programs evenly among the workers.
 struct Share {
   long long first;
   long long last;
@@ -111,8 +111,8 @@ struct CopyJob {
 
 }  // namespace
 
-CpuDevice::CpuDevice(int most_threads)
-    : info_(read_cpu_info(most_threads)), pool_(info_.traits.processors) {}
+CpuDevice::CpuDevice(int max_threads)
+    : info_(read_cpu_info(max_threads)), pool_(info_.traits.processors) {}
 
 std::shared_ptr<const LoadedKernel> CpuDevice::builtin(const kernels::Variant& variant) {
   const kernels::BuiltinKernel kernel = kernels::builtin_cpu_kernel(variant);

@@ -1,4 +1,4 @@
-// The CPU as a device: templates compiled by the host's compiler, run over a thread pool.
+// The CPU as a device: templates compiled by the host's compiler, run on a thread pool.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@ namespace dorajit::device {
 
 class CpuDevice final : public Device {
  public:
-  // Runs a kernel on at most `most_threads` threads, the caller's among them; 0 for as many as this
-  // process may use. Another number of threads is another device to the tuner.
-  explicit CpuDevice(int most_threads = 0);
+  // Runs a kernel on at most `max_threads` threads, including the caller's; 0: as many as this
+  // process may use. The tuner treats a different number of threads as a different device.
+  explicit CpuDevice(int max_threads = 0);
 
-  // The kernel that the library holds itself; null for a variant that has none.
+  // The built-in kernel of the library; null for a variant that has none.
   static std::shared_ptr<const LoadedKernel> builtin(const kernels::Variant& variant);
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }

@@ -26,7 +26,8 @@ std::string cpuinfo_field(std::string_view field) {
   return {};
 }
 
-// The processors' worth of time that a container grants, or none said: "200000 100000" is two.
+// The CPU quota of the container, in processors, or `otherwise` if there is none: "200000 100000"
+// is two.
 int quota_processors(int otherwise) {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   double quota = 0;
@@ -35,7 +36,7 @@ int quota_processors(int otherwise) {
   return static_cast<int>(std::ceil(quota / period));
 }
 
-// The threads that this process may use, as containers and job schedulers limit them.
+// The threads that this process may use, within the limits of containers and job schedulers.
 int usable_processors() {
   int processors = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   cpu_set_t set;
@@ -44,7 +45,7 @@ int usable_processors() {
   return std::max(1, std::min(processors, quota_processors(processors)));
 }
 
-// The largest cache of the first processor. sysconf() reports the host's in some virtual machines.
+// The largest cache of the first processor. In some virtual machines sysconf() reports the host's.
 std::int64_t last_level_cache_bytes() {
   std::int64_t largest = 0;
   for (int index = 0; index < 8; ++index) {
@@ -55,7 +56,7 @@ std::int64_t last_level_cache_bytes() {
   return largest;
 }
 
-constexpr int kMaxWorkers = 64;  // bandwidth is spent long before
+constexpr int kMaxWorkers = 64;  // fewer threads already saturate the memory bandwidth
 constexpr std::int64_t kAssumedCacheBytes = 32LL << 20;
 
 }  // namespace
@@ -71,18 +72,18 @@ std::int64_t free_memory_bytes() {
   return std::clamp<std::int64_t>(limit - used, 0, free);
 }
 
-DeviceInfo read_cpu_info(int most_threads) {
+DeviceInfo read_cpu_info(int max_threads) {
   DeviceInfo info;
   info.name = cpuinfo_field("model name");
   if (info.name.empty()) info.name = "CPU";
-  const int wanted = most_threads > 0 ? std::min(most_threads, kMaxWorkers) : kMaxWorkers;
+  const int wanted = max_threads > 0 ? std::min(max_threads, kMaxWorkers) : kMaxWorkers;
   const int processors = std::min(usable_processors(), wanted);
   info.traits = {.kind = kernels::DeviceKind::kCpu, .processors = processors};
   utsname system{};
   const bool named = uname(&system) == 0;
   info.driver_version = named ? system.release : "unknown";
-  // Model and stepping stand for what "native" means; the flags for what the kernel lets us use.
-  // The fields differ by architecture: those of x86 first, then those of Arm.
+  // Model and stepping identify the target of "native"; the flags show what the kernel enables. The
+  // fields differ by architecture: first those of x86, then those of Arm.
   std::string identity = named ? system.machine : "";
   for (const char* field :
        {"vendor_id", "cpu family", "model\t", "stepping", "flags", "CPU implementer",

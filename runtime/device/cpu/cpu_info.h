@@ -1,14 +1,14 @@
-// What this machine's CPU is.
+// Properties of this machine's CPU.
 #pragma once
 
 #include "runtime/device/device.h"
 
 namespace dorajit::device {
 
-// With at most `most_threads` processors; 0 for all that this process may use, up to 64.
-DeviceInfo read_cpu_info(int most_threads);
+// With at most `max_threads` processors; 0: all that this process may use, up to 64.
+DeviceInfo read_cpu_info(int max_threads);
 
-// What this process may still take, as the machine and its container allow.
+// Memory that this process may still allocate, within the limits of the machine and its container.
 std::int64_t free_memory_bytes();
 
 }  // namespace dorajit::device

@@ -11,7 +11,7 @@ Result<CapturedWork> CapturedWork::capture(const driver::CudaDriver& driver,
   DORAJIT_CUDA_TRY(driver, stream_begin_capture, stream, driver::kCaptureRelaxed);
   const Status enqueued = work(stream);
   driver::CuGraph graph = nullptr;
-  // Also when the work failed: the stream must not stay in capture.
+  // Ends the capture even if the work failed: the stream must not stay in capture mode.
   const driver::CuResult ended = driver.stream_end_capture(stream, &graph);
   const ScopeExit destroy([&] {
     if (graph != nullptr) driver.graph_destroy(graph);

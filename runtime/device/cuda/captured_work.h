@@ -1,5 +1,5 @@
-// Work that was captured into a CUDA graph, so that its launches follow each other at the GPU's own
-// pace, whatever the CPU needs to enqueue one.
+// Work captured into a CUDA graph, so that its launches run back to back at the GPU's own pace,
+// independent of how fast the CPU can enqueue them.
 #pragma once
 
 #include "runtime/base/error.h"
@@ -10,7 +10,7 @@ namespace dorajit::device {
 
 class CapturedWork {
  public:
-  // Captures what `work` enqueues on the stream; nothing of it runs. The context must be current.
+  // Captures what `work` enqueues on the stream without running it. The context must be current.
   static Result<CapturedWork> capture(const driver::CudaDriver& driver, driver::CuStream stream,
                                       const Enqueue& work);
 
@@ -18,7 +18,7 @@ class CapturedWork {
   CapturedWork(CapturedWork&& other) noexcept;
   CapturedWork& operator=(CapturedWork&&) = delete;
 
-  // Brings the graph to the device, so that the first launch costs what later ones do.
+  // Uploads the graph to the device, so that the first launch costs as much as later ones.
   Status upload(driver::CuStream stream) const;
   Status launch(driver::CuStream stream) const;
 

@@ -23,7 +23,7 @@ using driver::ScopedContext;
 
 constexpr long long kWidestGrid = (1LL << 31) - 1;
 constexpr long long kTallestGrid = 65535;
-// The first driver that captures such launches into graphs.
+// The first driver version that can capture programmatic launches into graphs.
 constexpr int kDriverForEarlyLaunches = 12030;
 
 CuDevicePtr address(const void* pointer) { return std::bit_cast<CuDevicePtr>(pointer); }
@@ -41,15 +41,15 @@ class CudaKernel final : public LoadedKernel {
     if (scope.status()) driver_.module_unload(module_);
   }
 
-  // `most_shared_bytes`: of a program, static and dynamic.
-  Status find_functions(int most_shared_bytes) {
+  // `max_shared_bytes`: maximum shared memory of a program, static and dynamic together.
+  Status find_functions(int max_shared_bytes) {
     DORAJIT_CUDA_TRY(driver_, module_get_function, &run_, module_, "dorajit_kernel");
     int static_bytes = 0;
     DORAJIT_CUDA_TRY(driver_, function_get_attribute, &static_bytes,
                      driver::FunctionAttribute::kSharedBytes, run_);
     DORAJIT_CUDA_TRY(driver_, function_set_attribute, run_,
                      driver::FunctionAttribute::kMaxDynamicSharedBytes,
-                     most_shared_bytes - static_bytes);
+                     max_shared_bytes - static_bytes);
     if (!kernels::template_of(variant()).has_second_stage) return {};
     DORAJIT_CUDA_TRY(driver_, module_get_function, &finish_, module_, "dorajit_finish");
     int compiled_for = 0;
@@ -61,7 +61,7 @@ class CudaKernel final : public LoadedKernel {
 
   [[nodiscard]] driver::CuFunction run() const { return run_; }
   [[nodiscard]] driver::CuFunction finish() const { return finish_; }
-  // Whether the second stage may be launched before the first has finished.
+  // Whether the second stage may be launched before the first one has finished.
   [[nodiscard]] bool finish_waits() const { return finish_waits_; }
 
  private:
@@ -69,7 +69,7 @@ class CudaKernel final : public LoadedKernel {
   driver::CuContext context_;
   driver::CuModule module_;
   driver::CuFunction run_ = nullptr;
-  driver::CuFunction finish_ = nullptr;  // the second stage, where there is one
+  driver::CuFunction finish_ = nullptr;  // the second stage, or null
   bool finish_waits_ = false;
 };
 
@@ -89,7 +89,7 @@ class CudaBuffer final : public Buffer {
   driver::CuContext context_;
 };
 
-// The two events that bracket a measurement.
+// The two events around a measurement.
 class EventPair {
  public:
   explicit EventPair(const CudaDriver& driver) : driver_(driver) {}
@@ -164,7 +164,8 @@ Status CudaDevice::create_stream() {
 Status CudaDevice::read_info(int ordinal) {
   char text[256] = {};
   DORAJIT_CUDA_TRY(driver_, device_get_name, text, sizeof text, device_);
-  const std::string name = text;  // an array would be formatted with all its zeros
+  // Up to its first NUL; an array would be formatted with all its zeros.
+  const std::string name = text;
   auto attribute = [this](DeviceAttribute which) {
     int value = 0;
     driver_.device_get_attribute(&value, which, device_);
@@ -180,14 +181,14 @@ Status CudaDevice::read_info(int ordinal) {
   DORAJIT_CUDA_TRY(driver_, driver_get_version, &driver_version);
   launches_early_ = driver_version >= kDriverForEarlyLaunches &&
                     10 * major + minor >= DORAJIT_DEPENDENT_LAUNCH_ARCH;
-  most_shared_bytes_ = attribute(DeviceAttribute::kSharedMemoryPerBlockOptIn);
+  max_shared_bytes_ = attribute(DeviceAttribute::kSharedMemoryPerBlockOptIn);
   pageable_access_ = attribute(DeviceAttribute::kPageableMemoryAccess) != 0;
   info_ = {.traits = {.kind = kernels::DeviceKind::kCuda,
                       .processors = processors,
                       .architecture = 10 * major + minor},
            .ordinal = ordinal,
            .name = name,
-           // A MIG slice shows its profile in its name, and its share in what follows.
+           // For a MIG slice, the name shows the profile and the remaining fields show its share.
            .fingerprint = std::format("cuda/{}/sm_{}{}/{} SMs/{} KiB L2/{} GiB", name, major, minor,
                                       processors, cache / 1024, (memory + (1ULL << 29)) >> 30),
            .driver_version = driver_.version(),
@@ -205,7 +206,7 @@ Result<std::shared_ptr<const LoadedKernel>> CudaDevice::load(const Artifact& art
   driver::CuModule module = nullptr;
   DORAJIT_CUDA_TRY(driver_, module_load_data, &module, artifact.code.c_str());
   auto kernel = std::make_shared<CudaKernel>(variant, driver_, context_, module);
-  DORAJIT_TRY(kernel->find_functions(most_shared_bytes_));
+  DORAJIT_TRY(kernel->find_functions(max_shared_bytes_));
   return kernel;
 }
 
@@ -224,7 +225,7 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
     driver::LaunchAttribute overlaps{.id = driver::kAttributeProgrammaticStreamSerialization,
                                      .padding = 0,
                                      .value = {.allowed = 1}};
-    // Programs stride over what a grid cannot cover.
+    // A grid has a maximum width; programs loop over the remaining work.
     const long long widest = stage.one_per_processor ? info_.traits.processors : kWidestGrid;
     const driver::LaunchConfig launch_config{
         .grid_x = static_cast<unsigned>(std::min(stage.grid_x, widest)),
@@ -237,7 +238,7 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
         .stream = as_stream(stream),
         .attributes = &overlaps,
         .num_attributes = early ? 1U : 0U};
-    // A kernel's second parameter has room for its own maps; without any it is not looked at.
+    // The second parameter of a kernel is its tensor maps; a kernel without maps ignores it.
     void* parameters[] = {const_cast<kernels::KernelArguments*>(&arguments), maps.data()};
     DORAJIT_CUDA_TRY(driver_, launch_kernel, &launch_config, function, parameters, nullptr);
     return {};
@@ -261,7 +262,7 @@ Status CudaDevice::check_pointer(const void* pointer) {
   static constexpr driver::PointerAttribute kAttributes[] = {kMemoryType, kIsManaged,
                                                              kDeviceOrdinal};
   const ScopedContext scope(driver_, context_);
-  unsigned memory_type = 0;  // stays 0 for memory that the driver knows nothing of
+  unsigned memory_type = 0;  // stays 0 for memory that the driver does not know
   unsigned managed = 0;
   int ordinal = -1;
   void* values[] = {&memory_type, &managed, &ordinal};

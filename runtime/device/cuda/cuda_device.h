@@ -1,5 +1,5 @@
-// One NVIDIA GPU through the Driver API, in its primary context, beside whatever else the process
-// runs there.
+// One NVIDIA GPU through the Driver API, in its primary context, which the process may use for
+// other work too.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace dorajit::device {
 
 class CudaDevice final : public Device {
  public:
-  // The GPUs that the driver shows; kNoDriver without a driver.
+  // The number of GPUs that the driver reports; kNoDriver without a driver.
   static Result<int> count();
 
   static Result<std::unique_ptr<CudaDevice>> open(int ordinal);
@@ -44,10 +44,13 @@ class CudaDevice final : public Device {
   const driver::CudaDriver& driver_;
   driver::CuDevice device_;
   driver::CuContext context_;
-  driver::CuStream own_stream_ = nullptr;  // never waits for the caller's streams, nor they for it
-  int most_shared_bytes_ = 0;  // of a program, where its kernel asks for more than is usual
+  // Independent of the caller's streams: neither waits for the other.
+  driver::CuStream own_stream_ = nullptr;
+  // Maximum shared memory of a program that opts in to more than the default.
+  int max_shared_bytes_ = 0;
   bool pageable_access_ = false;
-  bool launches_early_ = false;  // kernels that wait for what they need themselves
+  // Uses programmatic launches: kernels wait for their inputs themselves.
+  bool launches_early_ = false;
   DeviceInfo info_;
 };
 

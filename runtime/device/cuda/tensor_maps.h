@@ -1,4 +1,4 @@
-// Tensor maps for the copy engine, from what a template says of its boxes.
+// Tensor maps (descriptors of the tensor memory accelerator) for the boxes of a template.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@ namespace dorajit::device {
 
 using TensorMaps = std::array<driver::TensorMap, kernels::kTensorMaps>;
 
-// Encodes on the host alone: nothing is allocated, and no stream or context is touched. The maps of
-// null boxes are zeros; those beyond the last box are left as they are.
+// Encodes on the host: no allocation, no stream, no context. The maps of null boxes are zeroed;
+// maps beyond the last box are not changed.
 Status encode_tensor_maps(const driver::CudaDriver& driver, const kernels::TensorBoxes& boxes,
                           TensorMaps& maps);
 

@@ -1,4 +1,4 @@
-// An operation without a formula, with dimensions and a template of its own.
+// An operation without a formula, with its own dimensions and its own template.
 #include "kernel_templates/operation_rules.h"
 #include "kernel_templates/reference.h"
 #include "kernel_templates/template.h"

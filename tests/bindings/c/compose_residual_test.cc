@@ -135,7 +135,7 @@ TEST_F(ComposeResidualTest, BiasOfAnotherShapeIsRefused) {
   });
   const std::array<float, kRows> rows{};
   const ConstTensorRef other{rows.data(), {kRows, 1}, Type::kFloat32};
-  expect_refused(dorajit::Status::kUnsupported, "another dimension than `gain`", [&] {
+  expect_refused(dorajit::Status::kUnsupported, "a different dimension than `gain`", [&] {
     engine_.compose_residual(nullptr, matrix(lora_), matrix(result_), gain(), other, kScale,
                              matrix(out_));
   });

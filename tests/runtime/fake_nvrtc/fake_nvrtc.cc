@@ -1,5 +1,5 @@
-// An NVRTC that takes the time that its tests want. What is for sm_75 never ends; what is for sm_80
-// ends after half a second; all else at once.
+// A fake NVRTC with controlled compile times. Compiling for sm_75 never ends; for sm_80 it takes
+// half a second; all others end at once.
 #include <chrono>
 #include <cstddef>
 #include <cstring>

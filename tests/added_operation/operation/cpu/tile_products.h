@@ -1,4 +1,4 @@
-// out = alpha * (x @ y) + beta * bias in plain loops, from y in columns.
+// out = alpha * (x @ y) + beta * bias in plain loops; y is stored column by column.
 #pragma once
 
 #include "arguments.h"

@@ -1,4 +1,5 @@
-// Its template: the first stage brings y in columns into the workspace, the second multiplies.
+// The template of tile_products: the first stage stores y column by column in the workspace, the
+// second multiplies.
 #include <algorithm>
 #include <format>
 
@@ -19,7 +20,7 @@ Config choose_default(const Variant&, const SpaceTraits& traits, int) {
   return config_of(kBuiltinTile, traits.kind == DeviceKind::kCpu ? traits.processors : 1);
 }
 
-// Tiles of 64 columns stand for what an older architecture lacks.
+// Tiles of 64 columns represent a feature that an older architecture lacks.
 int widest_tile(const SpaceTraits& traits) {
   return traits.kind == DeviceKind::kCpu || traits.architecture >= 90 ? 64 : 32;
 }
