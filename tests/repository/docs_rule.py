@@ -1,6 +1,6 @@
-"""Documents hold together: docs_rule.py ROOT.
+"""Documents are consistent: docs_rule.py ROOT.
 
-Links between documents lead somewhere, and docs/environment.md lists every environment variable.
+Targets of links exist, and docs/environment.md lists every environment variable.
 """
 
 import pathlib
@@ -21,7 +21,7 @@ def _dead_links(root, path):
     for target in _LINK.findall(text):
         file = target.split("#")[0]
         if file and ":" not in file and not (root / path.parent / file).exists():
-            yield f"{path}: the link to {target} leads nowhere"
+            yield f"{path}: the target of the link {target} does not exist"
 
 
 def _unlisted_variables(root, files):

@@ -1,4 +1,4 @@
-"""Files stay short and finished: file_rule.py ROOT."""
+"""Files are short and have no unfinished parts: file_rule.py ROOT."""
 
 import re
 import sys
@@ -7,7 +7,7 @@ import project_files
 
 _MAX_LINES = 400
 _BOUNDED_SUFFIXES = project_files.CXX_SUFFIXES | {".py", ".cmake", ".sh"}
-# In two halves, so that this file does not hold the marks itself.
+# Split, so that this file does not contain the marks.
 _MARKS = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 
 
@@ -22,7 +22,7 @@ def violations(root):
                          "concept")
         for number, line in enumerate(lines, start=1):
             if mark := _MARKS.search(line):
-                found.append(f"{path}:{number}: {mark[0]}: finish it, or leave it out")
+                found.append(f"{path}:{number}: {mark[0]}: finish it or remove it")
     return found
 
 

@@ -1,9 +1,9 @@
 """Every header compiles by itself: headers_alone.py {public,internal,templates} ROOT ...
 
 public     C11 (dorajit.h) and C++17, with gcc and g++, all warnings as errors
-internal   with the project's own compiler and flags, which follow ROOT; but for those that their source
+internal   with the project's own compiler and flags, which follow ROOT; except headers that their source
            includes first, which `./dev lint` compiles without precompiled headers
-templates  what the CPU's JIT compiler reads, as C++20, with each compiler that follows ROOT
+templates  the sources of the CPU's JIT compiler, as C++20, with each compiler that follows ROOT
 """
 
 import concurrent.futures
@@ -18,7 +18,7 @@ import project_files
 
 _WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 _INTERNAL = ("runtime/", "cache/", "autotune/", "bindings/", "apps/", "kernel_templates/", "tests/")
-# Need the headers of Python and pybind11, which only the build of the package asks for.
+# These need the headers of Python and pybind11, which only the build of the package has.
 _WITH_PYTHON = "bindings/python/"
 
 

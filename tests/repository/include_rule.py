@@ -1,4 +1,4 @@
-"""Who may include whom: include_rule.py ROOT. See ARCHITECTURE.md for the layers."""
+"""Which files may include which: include_rule.py ROOT. See ARCHITECTURE.md for the layers."""
 
 import pathlib
 import re
@@ -12,12 +12,12 @@ _AUTOTUNE = ["autotune/", "cache/", *_RUNTIME]
 
 
 def _rooms(layer, order, below):
-    """What the rooms of a layer may include: themselves, those that are named with them, and `below`."""
+    """The permitted includes of a layer's rooms: themselves, the rooms listed with them, and `below`."""
     return {f"{layer}{room}/": [f"{layer}{name}/" for name in [room, *lower]] + below
             for room, lower in order.items()}
 
 
-# The longest prefix that fits a file decides what it may include; None: a file there belongs into a room.
+# The longest matching prefix of a file determines its permitted includes; None: files must be in a room.
 _ALLOWED = {
     "kernel_templates/": ["kernel_templates/"],
     "runtime/base/": _BASE,
@@ -48,7 +48,7 @@ _ALLOWED = {
     "apps/daemon/": ["apps/daemon/", "apps/cli/terminal/", *_AUTOTUNE],
     "include/": ["include/"],
 }
-# What the JIT compilers read: no toolkit or system header, and names relative to the folder.
+# Sources of the JIT compilers: no toolkit or system header, and names relative to the folder.
 _JIT_SOURCES = re.compile(r"kernel_templates/((math|cuda)/|(streaming_config|partial_sums|broadcast|element_type|arguments)\.h$)")
 _EMBEDDED = re.compile(r"kernel_templates/((math|cuda|cpu)/.*h$|(streaming_config|partial_sums|broadcast|element_type|arguments)\.h$)")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -56,7 +56,7 @@ _SEARCH_PATH = ["", "include/", "kernel_templates/"]
 
 
 def _resolve(root, includer, name):
-    """The repository's file that `name` stands for, or None."""
+    """The file of the repository that `name` refers to, or None."""
     for folder in [*_SEARCH_PATH, f"{includer.parent}/"]:
         if (root / folder / name).is_file():
             return f"{folder}{name}"
@@ -68,7 +68,7 @@ def _prefix_of(file):
 
 
 def _fault(root, path, quoted, name):
-    """What is wrong with one include, or None."""
+    """The fault of an include, or None."""
     target = _resolve(root, path, name)
     file = str(path)
     if name == "sqlite3.h" and not file.startswith("cache/database/"):
@@ -93,7 +93,7 @@ def violations(root):
         if not file.startswith(tuple(_ALLOWED)):
             continue
         if _ALLOWED[_prefix_of(file)] is None:
-            found.append(f"{file}: {_prefix_of(file)} is divided into rooms; put the file into one of them")
+            found.append(f"{file}: {_prefix_of(file)} is divided into rooms; move the file into one of them")
             continue
         text = project_files.read(root, path)
         for match in _INCLUDE.finditer(text):

@@ -1,4 +1,4 @@
-"""Layers below the operations know none by name: names_rule.py ROOT."""
+"""Layers outside of the operations contain no name of an operation: names_rule.py ROOT."""
 
 import re
 import sys
@@ -7,9 +7,9 @@ import project_files
 
 _FOLDERS = ("runtime/", "autotune/", "cache/", "bindings/c/", "bindings/python/")
 _PACKAGE = "bindings/python/dorajit/"
-# bindings/c/operations.cc has the functions of dorajit.h that are named after operations. Of the Python
-# package, what is about DoRA: its public functions, their formulas and what knows an operation by its
-# tensors, and the norms, the layers and the patch for PEFT, with their settings.
+# Exceptions. bindings/c/operations.cc has the functions of dorajit.h that are named after operations. In
+# the Python package, the parts that are specific to DoRA: its public functions, their formulas, the code
+# that names the tensors of an operation, the norms, the layers and the patch for PEFT, with their settings.
 _ALLOWED = ("bindings/c/operations.cc", *(_PACKAGE + name for name in (
     "__init__.py", "cpp_extension/held_weights.h", "cpp_extension/linear.h", "cpp_extension/module.cc",
     "cpp_extension/norms.h", "distributed/", "layers/", "nn/", "norms/", "peft/", "thresholds.py",
@@ -21,12 +21,12 @@ _METHOD = re.compile(r"(?<!peft_)dora(?!jit|_autotune)|(?<!exp)lora", re.IGNOREC
 
 
 def _operations(root):
-    """Their names, as CMake lists them."""
+    """The names of the operations, as listed in CMake."""
     try:
         listed = _LIST.search(project_files.read(root, "kernel_templates/CMakeLists.txt"))
     except OSError:
         return []
-    # "add" is a word of its own.
+    # "add" is an ordinary word.
     return [name for name in listed[1].split() if name != "add"] if listed else []
 
 
@@ -39,15 +39,15 @@ def _checked_files(root):
 
 def violations(root):
     names = "|".join(_operations(root)) or "(?!)"
-    # In quotes, as names are written: "backward" and the like are words, too.
+    # Only in quotes, because "backward" and others are ordinary words, too.
     named = re.compile(rf"[\"`](?:{names}|d_out|d_gain)[\"`/.:]")
     found = []
     for path in _checked_files(root):
         for number, line in enumerate(project_files.read(root, path).splitlines(), start=1):
             mention = _METHOD.search(line) or named.search(line)
             if mention:
-                found.append(f"{path}:{number}: {mention[0]}: only kernel_templates/ knows operations; "
-                             "ask the object of the operation, and take a neutral example")
+                found.append(f"{path}:{number}: {mention[0]}: only kernel_templates/ may name operations; "
+                             "use the object of the operation, or a neutral example")
     return found
 
 

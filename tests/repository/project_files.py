@@ -1,4 +1,4 @@
-"""The files of the repository that its rules speak of."""
+"""The files of the repository that the rules check."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ _SKIPPED_FOLDERS = {".git", "build", "__pycache__"}
 
 
 def project_files(root):
-    """Paths relative to `root`, sorted: what git knows or would add, else all but build output."""
+    """Sorted paths relative to `root`: tracked and addable files in git, else all files except build output."""
     root = pathlib.Path(root)
     if (root / ".git").exists():
         command = ["git", "-C", str(root), "ls-files", "-z", "-co", "--exclude-standard"]

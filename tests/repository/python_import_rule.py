@@ -4,7 +4,7 @@ import ast
 import pathlib
 import sys
 
-# From the lowest; modules of one line may import each other.
+# From lowest to highest; modules of one line may import each other.
 ROOMS = (
     ("fork_lock", "errors", "checks", "control", "thresholds", "_native", "_torch_setup"),
     ("cpp_extension",),

@@ -1,4 +1,4 @@
-"""Each rule finds a planted violation, and accepts what is right."""
+"""Each rule finds a planted violation and accepts a valid tree."""
 
 import pathlib
 import tempfile
@@ -41,7 +41,7 @@ GOOD_TREE = {
 
 class RulesTest(unittest.TestCase):
     def violations(self, rule, changes):
-        """What `rule` says of the good tree with `changes` laid over it."""
+        """The violations that `rule` finds in the valid tree with `changes` applied."""
         with tempfile.TemporaryDirectory() as root:
             for name, text in {**GOOD_TREE, **changes}.items():
                 path = pathlib.Path(root) / name
@@ -54,11 +54,11 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(len(found), 1, found)
         self.assertTrue(found[0].startswith(file), found[0])
 
-    def test_a_good_tree_passes(self):
+    def test_valid_tree_passes(self):
         for rule in (include_rule, file_rule, docs_rule, names_rule, python_import_rule):
             self.assertEqual(self.violations(rule, {}), [])
 
-    def test_includes_point_down_the_layers(self):
+    def test_include_of_a_higher_layer_is_rejected(self):
         for file, target in [
             ("runtime/base/bad.h", "runtime/launch/engine.h"),
             ("runtime/launch/bad.cc", "cache/files/lock.h"),
@@ -87,7 +87,7 @@ class RulesTest(unittest.TestCase):
                 self.assert_rejects(include_rule, file, f'\n  # include "{target}"\n')
                 self.assert_rejects(include_rule, file, f"#include <{target}>\n")
 
-    def test_modules_of_the_package_import_from_below(self):
+    def test_import_from_a_higher_room_is_rejected(self):
         for room, text in (("operations", "from dorajit.norms import gain"),
                            ("norms", "from dorajit.layers.linear import x"),
                            ("layers", "import dorajit.nn"), ("errors.py", "from dorajit import operations"),
@@ -96,34 +96,34 @@ class RulesTest(unittest.TestCase):
             with self.subTest(file=file, text=text):
                 self.assert_rejects(python_import_rule, file, text + "\n")
 
-    def test_only_the_database_uses_sqlite(self):
+    def test_sqlite_outside_of_the_database_is_rejected(self):
         for file in ("autotune/search/bad.cc", "cache/records/bad.cc"):
             self.assert_rejects(include_rule, file, "#include <sqlite3.h>\n")
 
-    def test_a_source_lies_in_a_room(self):
+    def test_source_outside_of_a_room_is_rejected(self):
         for file in ("cache/bad.cc", "autotune/bad.cc", "bindings/bad.h", "apps/bad.h", "cache/new/bad.h"):
             self.assert_rejects(include_rule, file, "")
 
-    def test_templates_include_no_system_header(self):
+    def test_system_header_in_a_template_is_rejected(self):
         for file in ("math/bad.h", "cuda/bad.cuh", "streaming_config.h", "element_type.h", "arguments.h"):
             self.assert_rejects(include_rule, f"kernel_templates/{file}", "#include <cstdint>\n")
 
-    def test_templates_name_each_other_as_the_jit_compilers_find_them(self):
+    def test_template_include_relative_to_the_root_is_rejected(self):
         self.assert_rejects(include_rule, "kernel_templates/cuda/bad.cuh",
                             '#include "kernel_templates/streaming_config.h"\n')
 
-    def test_an_include_must_exist(self):
+    def test_missing_include_is_rejected(self):
         self.assert_rejects(include_rule, "cache/files/bad.cc", '#include "cache/files/missing.h"\n')
 
-    def test_files_stay_short(self):
+    def test_long_file_is_rejected(self):
         self.assertEqual(self.violations(file_rule, {"cache/long.cc": "\n" * 400}), [])
         self.assert_rejects(file_rule, "cache/long.cc", "\n" * 401)
 
-    def test_files_are_finished(self):
+    def test_unfinished_mark_is_rejected(self):
         for mark in ("TO" + "DO", "FIX" + "ME"):
             self.assert_rejects(file_rule, "cache/bad.cc", f"\n// {mark}: later\n")
 
-    def test_no_layer_below_mentions_an_operation(self):
+    def test_operation_name_outside_of_kernel_templates_is_rejected(self):
         table = {"kernel_templates/CMakeLists.txt": 'set(DORAJIT_OPERATIONS compose add CACHE INTERNAL "")'}
         for text in ('operation("compose")', '// "compose/f32"', "// of DoRA", "TensorView lora;"):
             for path in ("runtime/bad.cc", "bindings/python/bad.h", "bindings/python/dorajit/bad.py"):
@@ -136,12 +136,12 @@ class RulesTest(unittest.TestCase):
                  "bindings/python/dorajit/nn/layer.py": "lora"}
         self.assertEqual(self.violations(names_rule, {**table, **right}), [])
 
-    def test_links_lead_somewhere(self):
+    def test_link_without_a_target_is_rejected(self):
         self.assert_rejects(docs_rule, "docs/a.md", "[b](b.md#there)")
         good = {"docs/a.md": "[b](b.md#there) [c](https://c.org) [d](#d)", "docs/b.md": ""}
         self.assertEqual(self.violations(docs_rule, good), [])
 
-    def test_environment_variables_are_listed(self):
+    def test_unlisted_environment_variable_is_rejected(self):
         source = {"runtime/base/settings.cc": 'read("DORAJIT_TUNE");'}
         self.assertEqual(len(self.violations(docs_rule, source)), 1)
         page = {"docs/environment.md": "| `DORAJIT_TUNE` | first_use, off |"}
