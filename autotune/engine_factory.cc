@@ -22,26 +22,28 @@
 namespace dorajit::autotune {
 namespace {
 
-// A folder, or why there is none.
+// A folder, or the reason why there is none.
 using Folder = Result<std::string>;
 
 std::string path_of(const Folder& folder) { return folder.value_or(std::string()); }
 
-// The folder to keep things in. One that may only be read is kept: what is in it serves.
+// The folder to store results in. A read-only one is accepted: its contents can be used.
 Folder usable_cache_dir(const std::string& cache_dir, const cache::Trust& trust) {
   if (cache_dir.empty()) {
-    return fail(StatusCode::kIoError, "no cache folder is set; set DORAJIT_CACHE_DIR to one");
+    return fail(StatusCode::kIoError, "no cache folder is set; set DORAJIT_CACHE_DIR to a folder");
   }
   const auto made = cache::TrustedDirectory::make(cache_dir, trust);
   if (made) return cache_dir;
-  log_once(LogLevel::kWarning, cache_dir,
-           std::format("nothing is kept on disk, so kernels are compiled and tuned again in every "
-                       "process: {}",
-                       made.error().message));
+  log_once(
+      LogLevel::kWarning, cache_dir,
+      std::format("nothing is stored on disk, so kernels are compiled and tuned again in every "
+                  "process: {}",
+                  made.error().message));
   return std::unexpected(made.error());
 }
 
-// The folder for what processes lock: `cache_dir`, or one of this machine instead of a network's.
+// The folder of files that processes lock: `cache_dir`, or a local one if that is on a network file
+// system.
 Folder usable_tuning_dir(const Folder& usable) {
   if (!usable) return usable;
   const std::string& cache_dir = *usable;
@@ -62,7 +64,7 @@ Folder usable_tuning_dir(const Folder& usable) {
   return live_dir;
 }
 
-// Null where no daemon is to be asked: its winners would not be found.
+// Null if no daemon can be used: its winners would not be found.
 std::unique_ptr<DaemonRequests> daemon_of(const Settings& settings) {
   const bool may_ask =
       settings.tune_policy == TunePolicy::kAutomatic || settings.tune_policy == TunePolicy::kDaemon;
@@ -71,7 +73,7 @@ std::unique_ptr<DaemonRequests> daemon_of(const Settings& settings) {
                                           protocol::own_hello(settings.tuning_dir));
 }
 
-// Where the engine has its configs from; what decides is held to `lock` if there is one.
+// Builds the engine's config source; with `lock`, configs come from the lock file.
 EngineParts make_parts(const Settings& settings, std::unique_ptr<launch::ConfigSource> lock) {
   set_log_level(settings.log_level);
   Settings used = settings;

@@ -1,4 +1,4 @@
-// The one place where concrete types are wired together.
+// The composition root: creates and connects the concrete types.
 #pragma once
 
 #include <memory>
@@ -11,24 +11,24 @@
 
 namespace dorajit::autotune {
 
-// An engine, and the store of the tuning results that it has.
+// An engine, and the store of its tuning results.
 struct EngineParts {
   std::shared_ptr<cache::TuningStore> store;
   std::unique_ptr<Engine> engine;
 };
 
-// Whose files an engine of these settings uses: those of its cache folder, and those that came with
-// the library, which whoever owns the library may own as well.
+// Whose files an engine with these settings uses: those of its cache folder, and those installed
+// with the library, which the owner of the library may own too.
 cache::Trust trust_of(const Settings& settings);
 cache::Trust overlay_trust_of(const Settings& settings);
 
-// An engine with artifacts and tuning database under settings.cache_dir. Never fails: what cannot
-// be kept on disk is said once and kept in memory. settings.locked_path is for applications and
-// changes nothing here.
+// An engine with artifacts and a tuning database under settings.cache_dir. Never fails: if results
+// cannot be stored on disk, that is logged once and they are kept in memory. Ignores
+// settings.locked_path, which is for applications.
 EngineParts make_engine(const Settings& settings);
 
-// The same for an application, which may be held to a lock file: kIoError when settings.locked_path
-// cannot be read.
+// The same for an application, which may use a lock file: kIoError if settings.locked_path cannot
+// be read.
 Result<EngineParts> make_application_engine(const Settings& settings);
 
 }  // namespace dorajit::autotune

@@ -171,7 +171,7 @@ nlohmann::json merges(const std::string& folder) {
     auto start = Clock::now();
     const auto file = dorajit::cache::read_trial_file(path);
     read += seconds_since(start);
-    if (!file || !file->is_whole()) std::abort();
+    if (!file || !file->is_complete()) std::abort();
     start = Clock::now();
     added += store->merge(file->trials).added;
     merged += seconds_since(start);

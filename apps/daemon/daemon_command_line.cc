@@ -122,8 +122,8 @@ Result<autotune::WorkerRules> worker_rules(const Settings& settings, const Optio
   return autotune::WorkerRules{
       .command = {own, "--worker", "--cache-dir", settings.cache_dir, "--worker-seconds",
                   std::to_string(seconds)},
-      .patience = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)),
-      .most_bytes =
+      .time_limit = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)),
+      .max_bytes =
           options.worker_mib > 0 ? options.worker_mib << 20 : autotune::physical_bytes() / 2,
       .duty = options.duty_percent / 100,
       .busy_duty = options.busy_duty_percent / 100};
@@ -153,7 +153,7 @@ Result<ExitCode> serve(const Settings& settings, const Options& options) {
   }
   const auto load = autotune::DeviceLoad::of_this_machine();
   DORAJIT_ASSIGN(const DaemonEnd end, autotune::run_daemon(daemon, *load));
-  if (end == DaemonEnd::kAnotherLeads) {
+  if (end == DaemonEnd::kAlreadyRunning) {
     cli::print_note(std::format("another daemon serves already at {}",
                                 autotune::protocol::socket_path(daemon.folder)));
   }

@@ -5,9 +5,9 @@
 namespace dorajit::autotune {
 namespace {
 
-// Of the cache's size, for what is read and again for what is written.
+// How many times the cache's size is read, and how many times it is written.
 constexpr std::int64_t kCacheSizes = 2;
-constexpr std::int64_t kPartsOfFreeMemory = 8;  // of which it takes one at most
+constexpr std::int64_t kPartsOfFreeMemory = 8;  // it takes at most one of these parts
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Other data for a GPU's last-level cache.
+// Fills a GPU's last-level cache with other data.
 #pragma once
 
 #include <memory>
@@ -8,14 +8,14 @@
 
 namespace dorajit::autotune {
 
-// Copies other data through the cache, as the layers between two launches do: part of what stays is
-// clean and part has yet to be written back, which costs the next launch as it costs a caller.
-// While the copy runs, the CPU enqueues what is to be timed, so that no wait for the CPU is in the
-// time.
+// Copies other data through the cache, as the layers between two launches do: afterwards part of
+// the cache is clean and part must be written back, which costs the timed launch as it costs a
+// caller. While the copy runs, the CPU enqueues the timed work, so that the time includes no wait
+// for the CPU.
 class CacheFiller {
  public:
   // Does nothing on a CPU, where rotating among operands is enough and a copy would be slow, and
-  // where the memory cannot be had.
+  // does nothing if the memory cannot be allocated.
   explicit CacheFiller(device::Device& device);
 
   // Enqueues the copy.

@@ -37,10 +37,10 @@ void make_kernel(Candidate& candidate, const launch::Problem& problem, device::D
     }
     if (!kernel) reason = kernel.error().message;
   } catch (const std::bad_alloc&) {
-    reason = "there is no memory left";
+    reason = "out of memory";
   }
   candidate.result.verdict = Verdict::kFailedToCompile;
-  log(LogLevel::kInfo, std::format("config {} of {} is left out: {}",
+  log(LogLevel::kInfo, std::format("config {} of {} is skipped: {}",
                                    to_text(candidate.result.config), to_text(problem), reason));
 }
 
@@ -48,15 +48,16 @@ void make_kernel(Candidate& candidate, const launch::Problem& problem, device::D
 
 std::vector<kernels::Config> choose_configs(const std::vector<kernels::Config>& space,
                                             kernels::SpaceKind kind,
-                                            std::span<const kernels::Config> left_out, int most) {
+                                            std::span<const kernels::Config> left_out,
+                                            int max_configs) {
   std::vector<kernels::Config> eligible;
   for (const kernels::Config& config : space) {
     if (eligible.empty() || std::ranges::find(left_out, config) == left_out.end()) {
       eligible.push_back(config);
     }
   }
-  const auto count = static_cast<std::size_t>(most);
-  if (most <= 0 || count >= eligible.size()) return eligible;
+  const auto count = static_cast<std::size_t>(max_configs);
+  if (max_configs <= 0 || count >= eligible.size()) return eligible;
   std::vector<kernels::Config> chosen;
   for (std::size_t i = 0; i < count; ++i) {
     chosen.push_back(eligible[kind == kernels::SpaceKind::kSlim ? i : i * eligible.size() / count]);
@@ -67,7 +68,8 @@ std::vector<kernels::Config> choose_configs(const std::vector<kernels::Config>& 
 void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& problem,
                   device::Device& device, launch::KernelCache& kernels, Clock::time_point deadline,
                   const TuneProgress& progress) {
-  std::atomic<std::size_t> next{1};  // the default is there already, and is never pruned
+  // Candidate 0, the default, is compiled already and never pruned.
+  std::atomic<std::size_t> next{1};
   auto work = [&] {
     while (Clock::now() < deadline) {
       const std::size_t i = next++;
@@ -83,7 +85,7 @@ void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& pro
   try {
     for (std::size_t i = 1; i < helpers; ++i) threads.emplace_back(work);
   } catch (const std::exception&) {
-    log(LogLevel::kDebug, "no more threads; fewer compile");
+    log(LogLevel::kDebug, "cannot start all threads; compiling with fewer");
   }
   work();
   for (std::thread& thread : threads) thread.join();

@@ -22,27 +22,29 @@ struct TrialResult {
   double median_ns = std::numeric_limits<double>::quiet_NaN();  // NaN if it was not measured
   double mad_ns = std::numeric_limits<double>::quiet_NaN();     // median absolute deviation
   int samples = 0;
-  std::optional<cache::Duel> duel{};
+  std::optional<cache::PairedComparison> comparison{};
 };
 
 struct Candidate {
   TrialResult result;
-  std::optional<launch::ReadyKernel> kernel;  // none once the candidate is out
+  std::optional<launch::ReadyKernel> kernel;  // empty once the candidate is eliminated
 };
 
-// Called with the number of candidates handled so far and in all.
+// Called with the number of candidates handled so far and the total.
 using TuneProgress = std::function<void(int done, int total)>;
 
-// At most `most` configs of a space (0: all) without those in `left_out`: the first of a slim
-// space, which has the likeliest first, and from everywhere in a comprehensive one. The default,
-// which is the first of the space, always stays.
+// At most `max_configs` configs of a space (0: all) without those in `left_out`: the first ones of
+// a slim space, which begins with the most promising configs; evenly spread ones of a comprehensive
+// space. The default, the first config of the space, is always included.
 std::vector<kernels::Config> choose_configs(const std::vector<kernels::Config>& space,
                                             kernels::SpaceKind kind,
-                                            std::span<const kernels::Config> left_out, int most);
+                                            std::span<const kernels::Config> left_out,
+                                            int max_configs);
 
-// Compiles and loads all but the first, which has its kernel already, on several threads. What
-// fails to compile, or by its compiler's figures spills or cannot be launched, gets its verdict and
-// no kernel; what was not begun by the deadline is dropped.
+// Compiles and loads all candidates except the first, which has its kernel already, on several
+// threads. A candidate that fails to compile, or that spills or cannot be launched according to its
+// compiler's figures, gets a verdict and no kernel. Candidates that were not started by the
+// deadline are dropped.
 void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& problem,
                   device::Device& device, launch::KernelCache& kernels,
                   std::chrono::steady_clock::time_point deadline, const TuneProgress& progress);

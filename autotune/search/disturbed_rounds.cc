@@ -7,7 +7,8 @@ namespace dorajit::autotune {
 namespace {
 
 constexpr double kClearlySlower = 1.10;
-constexpr double kDeviations = 4.0;  // 2.7 standard deviations of normal noise
+// Of median absolute deviations: 2.7 standard deviations of normal noise.
+constexpr double kDeviations = 4.0;
 constexpr double kNearlyAll = 0.85;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What trials tell of the machine that measured them.
+// The identifier of the measuring machine in trials.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace dorajit::autotune {
 
-// The first 12 digits of a hash of the machine's name: the same for every user and process of it,
-// so that runs of one machine can be told from those of another, without the name travelling along.
+// The first 12 digits of a hash of the machine's name: the same for every user and process of the
+// machine. It distinguishes runs of different machines without storing the name.
 std::string host_id();
 std::string host_id(std::string_view name);
 

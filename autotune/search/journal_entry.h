@@ -1,4 +1,4 @@
-// Names a config in the launch journal while its kernel may take the process with it.
+// Enters a config in the launch journal while its kernel may crash or hang the process.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace dorajit::autotune {
 
-// What a launch is entered under.
+// The identity under which a launch is entered.
 struct JournalPlace {
   cache::LaunchJournal* journal = nullptr;  // null: nothing is entered
   std::string_view scope{};
@@ -16,7 +16,7 @@ struct JournalPlace {
   kernels::Config config{};
 };
 
-// Entered for as long as it lives.
+// The entry exists during the object's lifetime.
 class JournalEntry {
  public:
   explicit JournalEntry(const JournalPlace& place) : journal_(place.journal) {

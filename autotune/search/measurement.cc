@@ -13,15 +13,16 @@ namespace {
 
 constexpr int kMaxRepeats = 200;
 constexpr std::int64_t kMaxSettlingLaunches = 32;
-constexpr double kColdFactor = 3.0;  // of the cache's size, so that nothing survives in it
+// Multiple of the cache size that evicts the data of earlier launches.
+constexpr double kColdFactor = 3.0;
 constexpr std::int64_t kMaxSetsOnCpu = 8192;
 
 }  // namespace
 
 class RoundSampler::Candidate {
  public:
-  // `rotation` counts the launches of all candidates together: were each to count its own, one
-  // would find in the cache what the one before it has just brought there.
+  // `rotation` counts the launches of all candidates together. If each candidate counted its own,
+  // it would find the data of the previous candidate's launch in the cache.
   Candidate(const Work& work, const CacheFiller& filler, const MeasurementPlan& plan,
             std::int64_t& rotation)
       : work_(work),
@@ -30,7 +31,7 @@ class RoundSampler::Candidate {
         settling_launches_(plan.settling_launches),
         rotation_(rotation) {}
 
-  // Runs once to load and warm, then as often as a sample should repeat it.
+  // Runs once to load and warm up, then computes how often a sample repeats it.
   void warm_up(device::Device& device, double sample_seconds) {
     double once = 1.0;
     for (int i = 0; i < 2 && status_; ++i) once = std::max(sample(device), 1.0);
@@ -105,7 +106,7 @@ std::vector<Measurement> measure_interleaved(device::Device& device,
   std::vector<std::vector<double>> samples(candidates.size());
   for (int round = 0; round < plan.rounds; ++round) {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    if (round >= plan.least_rounds && spent.count() > plan.seconds) break;
+    if (round >= plan.min_rounds && spent.count() > plan.seconds) break;
     const std::vector<double> taken = sampler.sample(everyone);
     for (std::size_t i = 0; i < taken.size(); ++i) {
       if (!std::isnan(taken[i])) samples[i].push_back(taken[i]);
@@ -126,11 +127,11 @@ std::int64_t sets_for_cold_cache(const device::DeviceInfo& device, std::int64_t 
   const double wanted = kColdFactor * static_cast<double>(device.cache_bytes) /
                         static_cast<double>(std::max<std::int64_t>(set_bytes, 1));
   const std::int64_t affordable = budget_bytes / std::max<std::int64_t>(set_bytes, 1);
-  // On a GPU the cache is filled anew before each sample, which uses no set twice.
-  const std::int64_t most =
+  // On a GPU the cache is filled again before each sample, so a sample uses no set twice.
+  const std::int64_t max_sets =
       device.traits.kind == kernels::DeviceKind::kCpu ? kMaxSetsOnCpu : kMaxRepeats;
   const std::int64_t sets =
-      std::min({static_cast<std::int64_t>(std::ceil(wanted)) + 1, affordable, most});
+      std::min({static_cast<std::int64_t>(std::ceil(wanted)) + 1, affordable, max_sets});
   return std::max<std::int64_t>(sets, 1);
 }
 

@@ -1,4 +1,4 @@
-// Timing of a candidate: cold cache, several launches a sample.
+// Timing of candidates: with a cold cache, several launches per sample.
 #pragma once
 
 #include <cstdint>
@@ -13,44 +13,45 @@
 
 namespace dorajit::autotune {
 
-// Something to time: enqueues its work once, on set number `set` of rotating operands.
+// Work to time: enqueues it once, on set number `set` of rotating operands.
 using Work = std::function<Status(device::Stream stream, std::int64_t set)>;
 
 struct MeasurementPlan {
   int rounds = 12;                 // samples per candidate
-  int least_rounds = 1;            // done however long they take
-  double seconds = 1.0;            // no round is begun after that much time
-  double sample_seconds = 100e-6;  // a sample repeats its work until it lasts about this long
-  std::int64_t sets = 1;           // how many operand sets there are to rotate among
+  int min_rounds = 1;              // minimum, regardless of time
+  double seconds = 1.0;            // no round starts after this much time
+  double sample_seconds = 100e-6;  // a sample repeats its work until it takes about this long
+  std::int64_t sets = 1;           // number of operand sets for rotation
   int settling_launches = 0;       // run before each sample and not timed
 };
 
 struct Measurement {
-  double median_ns = 0;  // of one piece of work
+  double median_ns = 0;  // of one repetition
   double mad_ns = 0;
   int samples = 0;
-  Status status;  // what failed, if it did
+  Status status;  // the error, if it failed
 };
 
-// Takes rounds of samples: one of each candidate that is asked for, in an order drawn anew for each
-// round, so that drift of clocks and neighbours meets all of them alike. Operand sets are rotated,
-// so with enough of them no launch finds its data in cache; on a GPU the cache is filled with other
-// data before each sample. The candidate's own launches then bring it to the state that they leave
-// it in: else one that leaves more to be written back would not pay for it.
+// Takes rounds of samples: one sample of each requested candidate, in an order that is shuffled for
+// each round, so that clock drift and other load affect all candidates alike. Operand sets are
+// rotated, so that with enough sets no launch finds its data in the cache; on a GPU, the cache is
+// also filled with other data before each sample. The candidate's own untimed launches then bring
+// the cache to the state that they leave behind: otherwise a candidate that leaves more data to
+// write back would not pay for it.
 class RoundSampler {
  public:
-  // Warms every candidate up. `candidates` must outlive this.
+  // Warms up every candidate. `candidates` must outlive this object.
   RoundSampler(device::Device& device, const std::vector<Work>& candidates,
                const MeasurementPlan& plan);
   ~RoundSampler();
   RoundSampler(const RoundSampler&) = delete;
   RoundSampler& operator=(const RoundSampler&) = delete;
 
-  // Nanoseconds of one piece of work of each of `who`, in that order; NaN for one that fails now or
-  // did before.
+  // Nanoseconds of one repetition for each candidate in `who`, in that order; NaN for a candidate
+  // that fails now or failed before.
   std::vector<double> sample(std::span<const std::size_t> who);
 
-  // What failed, if it did.
+  // The error of a candidate, if it failed.
   [[nodiscard]] const Status& status(std::size_t candidate) const;
 
  private:
@@ -68,12 +69,12 @@ std::vector<Measurement> measure_interleaved(device::Device& device,
                                              const std::vector<Work>& candidates,
                                              const MeasurementPlan& plan);
 
-// How many sets of `set_bytes` it takes to find none of them in the device's cache, as far as
-// `budget_bytes` allow; at least 1.
+// How many sets of `set_bytes` are needed so that none of them is in the device's cache when it is
+// used again, limited by `budget_bytes`; at least 1.
 std::int64_t sets_for_cold_cache(const device::DeviceInfo& device, std::int64_t set_bytes,
                                  std::int64_t budget_bytes);
 
-// How many launches on `set_bytes` each replace what is in a GPU's cache, within reason.
+// How many launches on `set_bytes` each replace the contents of a GPU's cache, within a limit.
 int launches_to_settle(const device::DeviceInfo& device, std::int64_t set_bytes);
 
 }  // namespace dorajit::autotune

@@ -22,11 +22,11 @@ namespace {
 using cache::Verdict;
 using launch::ReadyKernel;
 
-// A CPU is a hundred times slower than a GPU: a few times its cache is cold, and soon done.
+// A CPU is a hundred times slower than a GPU: a few times its cache size is cold enough and fast.
 constexpr std::int64_t kCpuCachesOfScratch = 8;
-// Of the budget.
-constexpr double kCompilingShare = 0.5;      // of the comprehensive space, at most
-constexpr double kMinMeasuringShare = 0.25;  // however long compiling and verifying took
+// Shares of the time budget.
+constexpr double kCompilingShare = 0.5;      // maximum for compiling the comprehensive space
+constexpr double kMinMeasuringShare = 0.25;  // regardless of how long compiling and verifying took
 
 using Clock = std::chrono::steady_clock;
 
@@ -43,7 +43,7 @@ struct FirstLaunches {
   }
 };
 
-// Drops a candidate that does not produce the right bits.
+// Eliminates a candidate that does not produce the right bits.
 void verify(Candidate& candidate, Verifier& verifier, const FirstLaunches& launches) {
   const auto checked = verifier.check(*candidate.kernel, launches.place_of(candidate));
   const Verdict verdict = checked.value_or(Verdict::kFailedToLaunch);
@@ -56,7 +56,7 @@ void verify(Candidate& candidate, Verifier& verifier, const FirstLaunches& launc
                   checked ? name(verdict) : checked.error().message));
 }
 
-// Before they are timed. Those that the time does not suffice for are left out.
+// Before timing. Candidates for which there is no time are eliminated.
 void verify_untimed(std::vector<Candidate>& candidates, Verifier& verifier,
                     const FirstLaunches& launches, Clock::time_point deadline) {
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -68,7 +68,7 @@ void verify_untimed(std::vector<Candidate>& candidates, Verifier& verifier,
   }
 }
 
-// Once more, those that were timed often enough to win.
+// Verifies again those candidates that were timed often enough to win.
 void verify_timed(std::vector<Candidate>& candidates, Verifier& verifier,
                   const FirstLaunches& launches) {
   for (Candidate& candidate : candidates) {
@@ -78,7 +78,7 @@ void verify_timed(std::vector<Candidate>& candidates, Verifier& verifier,
   }
 }
 
-// Plays the tournament within `seconds`, of which each stage gets its part and hands on what it
+// Runs the tournament within `seconds`. Each stage gets a share of the time and passes on what it
 // does not use.
 void play(Tournament& tournament, RoundSampler& sampler, double seconds) {
   const auto deadline =
@@ -86,14 +86,14 @@ void play(Tournament& tournament, RoundSampler& sampler, double seconds) {
   while (const int stages = tournament.stages_left()) {
     const auto stage_end = Clock::now() + (deadline - Clock::now()) / stages;
     while (!tournament.stage_is_decided() &&
-           (Clock::now() < stage_end || tournament.stage_owes_rounds())) {
+           (Clock::now() < stage_end || tournament.stage_needs_rounds())) {
       tournament.add_round(sampler.sample(tournament.running()));
     }
     tournament.end_stage();
   }
 }
 
-// What there is to time, for those candidates that have a kernel, the default first.
+// The candidates that have a kernel, the default first.
 std::vector<Candidate*> contestants(std::vector<Candidate>& candidates) {
   std::vector<Candidate*> chosen;
   for (Candidate& candidate : candidates) {
@@ -114,19 +114,19 @@ std::vector<Work> work_of(const std::vector<Candidate*>& contestants,
   return work;
 }
 
-// Launches each once on what it will be timed on: larger than what it was verified on, it may hang
-// here and nowhere else.
+// Launches each candidate once on the operands on which it will be timed: they are larger than
+// those of its verification, so it may hang only here.
 void rehearse(const std::vector<Candidate*>& contestants, const std::vector<Work>& work,
               device::Device& device, const FirstLaunches& launches) {
   if (launches.journal == nullptr) return;
   for (std::size_t i = 0; i < contestants.size(); ++i) {
     const JournalEntry entry(launches.place_of(*contestants[i]));
-    // What fails here fails again when it is timed, and is dropped there.
+    // A candidate that fails here fails again when it is timed, and is eliminated there.
     if (work[i](device.own_stream(), 0)) (void)device.synchronize(device.own_stream());
   }
 }
 
-// Enters what was measured, and drops what failed while it was.
+// Stores the measurements, and eliminates candidates that failed during them.
 void note_measurements(const std::vector<Candidate*>& contestants, const Tournament& tournament,
                        const RoundSampler& sampler) {
   for (std::size_t i = 0; i < contestants.size(); ++i) {
@@ -143,21 +143,21 @@ void note_measurements(const std::vector<Candidate*>& contestants, const Tournam
     candidate.result.samples = static_cast<int>(times.size());
   }
   if (const std::size_t challenger = tournament.challenger(); challenger != 0) {
-    contestants[challenger]->result.duel = tournament.duel();
+    contestants[challenger]->result.comparison = tournament.final_comparison();
   }
 }
 
-// As many rows of the bucket as the memory allows, and as many sets as defeat the cache.
+// As many rows of the bucket as the memory allows, and as many sets as make the cache cold.
 Result<ScratchShape> measured_shape(const launch::Problem& problem, device::Device& device,
                                     const TuneLimits& limits) {
   const kernels::DeviceKind kind = device.info().traits.kind;
-  DORAJIT_ASSIGN(const std::int64_t most, scratch_budget(limits.scratch_bytes, device));
-  std::int64_t budget = most;
+  DORAJIT_ASSIGN(const std::int64_t max_bytes, scratch_budget(limits.scratch_bytes, device));
+  std::int64_t budget = max_bytes;
   if (limits.scratch_bytes == 0 && kind == kernels::DeviceKind::kCpu) {
     budget = std::min(budget, kCpuCachesOfScratch * device.info().cache_bytes);
   }
   ScratchShape shape = scratch_shape(problem, kind, budget);
-  DORAJIT_TRY(check_fits(problem, shape, kind, most));
+  DORAJIT_TRY(check_fits(problem, shape, kind, max_bytes));
   const std::int64_t set_bytes = ScratchOperands::bytes_per_set(problem.variant, shape, kind);
   shape.sets = sets_for_cold_cache(device.info(), set_bytes, budget);
   return shape;
@@ -172,8 +172,8 @@ std::unexpected<Error> default_is_broken(const launch::Problem& problem, const C
                           to_text(candidate.result.config), to_text(problem)));
 }
 
-// The configs that did not let an earlier process go on, of this space or another. Not the default,
-// which callers run with or without a tuning.
+// The configs with which an earlier process crashed or hung, in this space or another. Without the
+// default, which callers run with or without tuning.
 std::vector<kernels::Config> crashed_configs_of(const FirstLaunches& launches) {
   std::vector<kernels::Config> found;
   if (launches.journal == nullptr) return found;
@@ -183,14 +183,14 @@ std::vector<kernels::Config> crashed_configs_of(const FirstLaunches& launches) {
       continue;
     found.push_back(config);
     log(LogLevel::kWarning, std::format("config {} is quarantined: a process that launched it for "
-                                        "the first time did not go on",
+                                        "the first time crashed or hung",
                                         to_text(config)));
   }
   return found;
 }
 
-// Those that misbehaved, as far as that can be told: what is launched after a launch that failed
-// may fail for its sake.
+// The candidates that misbehaved, as far as that is known: a launch that follows a failed one may
+// fail because of it.
 std::vector<TrialResult> caught(const std::vector<Candidate>& candidates) {
   std::vector<TrialResult> found;
   for (const Candidate& candidate : candidates) {
@@ -212,7 +212,7 @@ std::unexpected<TuneFailure> not_compared(const TuningSession& session, const Tu
   return std::unexpected(std::move(failure));
 }
 
-// Times the candidates that have a kernel and chooses among them.
+// Times the candidates that have a kernel, and chooses the winner.
 Result<Candidate*> choose(std::vector<Candidate>& candidates, Verifier& verifier,
                           const FirstLaunches& launches, device::Device& device,
                           const ScratchShape& shape, double seconds) {
@@ -231,7 +231,7 @@ Result<Candidate*> choose(std::vector<Candidate>& candidates, Verifier& verifier
   play(tournament, sampler, seconds);
   note_measurements(competing, tournament, sampler);
   verify_timed(candidates, verifier, launches);
-  // What computed wrong bits only after a while has beaten nobody.
+  // A candidate that computed wrong bits only after some time cannot win.
   while (standard.kernel && tournament.winner() != 0 && !competing[tournament.winner()]->kernel) {
     tournament.disqualify_challenger();
     play(tournament, sampler, seconds * kMinMeasuringShare);
@@ -254,7 +254,8 @@ std::expected<TuneResult, TuneFailure> tune_problem(
   const auto start = Clock::now();
   const launch::Problem& problem = session.problem;
   const FirstLaunches launches{.session = session, .journal = limits.journal};
-  // The slim space is small enough to be compiled whole; the comprehensive one as far as time goes.
+  // The slim space is small enough to be compiled completely; the comprehensive space is compiled
+  // as far as the time allows.
   const auto until = [&](double share) {
     return session.space_kind == kernels::SpaceKind::kSlim
                ? Clock::time_point::max()

@@ -17,10 +17,10 @@
 namespace dorajit::autotune {
 
 struct TuneLimits {
-  double seconds = 2.0;                     // when spent, the best config so far is taken
+  double seconds = 2.0;                     // after this, the best config so far wins
   std::int64_t scratch_bytes = 0;           // 0: min(2 GiB, a quarter of free memory)
-  int candidates = 0;                       // at most so many configs are tried; 0: all
-  cache::LaunchJournal* journal = nullptr;  // may be null: what hangs is not remembered
+  int candidates = 0;                       // maximum number of configs to try; 0: all
+  cache::LaunchJournal* journal = nullptr;  // may be null: then hanging configs are not recorded
 };
 
 struct TuneResult {
@@ -28,27 +28,27 @@ struct TuneResult {
   kernels::Config default_config;
   double winner_ns = 0;
   double default_ns = 0;
-  // The default first, what the journal held against configs last.
+  // The default first; configs that the journal rejects last.
   std::vector<TrialResult> trials{};
 };
 
-// Why there is no winner.
+// Why tuning found no winner.
 struct TuneFailure : Error {
-  // The default cannot run, is wrong, or failed in the course of trying others.
+  // The default cannot run, is wrong, or failed while other configs were tried.
   TuneFailure(Error error, std::vector<TrialResult> misbehaved = {})
       : Error(std::move(error)), trials(std::move(misbehaved)) {}
 
-  // Nothing went wrong, but nothing could be compared: no compiler, or too few samples in the time.
+  // No error, but nothing could be compared: no compiler, or too few samples in the time.
   bool is_inconclusive = false;
-  std::vector<TrialResult> trials;  // of those that misbehaved
+  std::vector<TrialResult> trials;  // of the candidates that misbehaved
 };
 
-// Tunes on scratch buffers, never on a caller's data: compiles the space, checks the default config
+// Tunes on scratch buffers, never on a caller's data. Compiles the space; checks the default config
 // against the host reference and every candidate against the default, bit for bit, before and after
-// it is timed; then measures in interleaved rounds with a cold cache. The default wins unless it is
-// beaten by more than the noise. What left its mark in the journal is not launched, and has a trial
-// that says so; the caller lets the journal forget it when that is recorded. Configs
-// that the session has quarantined are not launched either, except the default.
+// timing; measures in interleaved rounds with a cold cache. The default wins unless a candidate is
+// significantly faster. Configs with a journal entry are not launched and get a trial with that
+// verdict; the caller removes the entries when the trials are stored. Configs that the session has
+// quarantined are not launched either, except the default.
 std::expected<TuneResult, TuneFailure> tune_problem(
     const TuningSession& session, device::Device& device, launch::KernelCache& kernels,
     const TuneLimits& limits, Statistics& statistics, const TuneProgress& progress = {});

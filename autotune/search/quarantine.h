@@ -1,4 +1,4 @@
-// Configs that are not to be tried again.
+// Configs that must not be tried again.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace dorajit::autotune {
 
-// The configs of those trials that are quarantined for the session's variant on its device, each
-// once. Trials of other devices, variants and templates say nothing.
+// The configs that the trials quarantine for the session's variant on its device, without
+// duplicates. Trials of other devices, variants and templates are ignored.
 std::vector<kernels::Config> quarantined_configs(std::span<const cache::Trial> trials,
                                                  const TuningSession& session);
 

@@ -3,9 +3,9 @@
 namespace dorajit::autotune {
 namespace {
 
-// The same from compute capability 5.0 on.
+// The same on all GPUs from compute capability 5.0 on.
 constexpr int kRegistersPerBlock = 64 * 1024;
-constexpr int kRegistersAtOnce = 256;  // are allocated to a warp
+constexpr int kRegistersAtOnce = 256;  // allocation unit of a warp
 constexpr int kStaticSharedBytes = 48 * 1024;
 
 int registers_of_block(int registers_per_thread, int warps) {

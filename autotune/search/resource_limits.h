@@ -1,4 +1,4 @@
-// What a kernel may need of a device, from the figures of its compiler.
+// Checks a kernel's resources against device limits, from its compiler's figures.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,9 @@
 
 namespace dorajit::autotune {
 
-// The verdict on a config that need not be launched to be known as bad: kSpills when its threads
-// keep registers in memory, kFailedToLaunch when one block of it needs more registers or shared
-// memory than a block may have on any GPU. Nothing where the figures say nothing against it, as
-// they do not on a CPU.
+// The verdict on a config that is known as bad without launching it: kSpills if its threads spill
+// registers to memory; kFailedToLaunch if one block needs more registers or shared memory than any
+// GPU allows. Nothing if the figures show no problem, which includes every CPU kernel.
 std::optional<cache::Verdict> verdict_by_resources(const ResourceUsage& used,
                                                    const kernels::Config& config,
                                                    kernels::DeviceKind kind);

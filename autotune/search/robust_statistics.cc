@@ -8,7 +8,7 @@
 namespace dorajit::autotune {
 namespace {
 
-constexpr std::size_t kTrimmedPart = 6;  // one in so many, at either end
+constexpr std::size_t kTrimmedPart = 6;  // one in so many is trimmed at either end
 
 }  // namespace
 

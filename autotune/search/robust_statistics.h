@@ -1,4 +1,4 @@
-// Pure functions over samples, and when they say that one config is faster than another.
+// Robust statistics over samples: pure functions.
 #pragma once
 
 #include <span>
@@ -10,17 +10,17 @@ namespace dorajit::autotune {
 // The middle value, or the mean of the two middle ones. 0 for no samples.
 double median(std::span<const double> samples);
 
-// The median of the absolute deviations from the median: a spread that outliers do not move.
+// The median of the absolute deviations from the median: a spread that is insensitive to outliers.
 double median_absolute_deviation(std::span<const double> samples);
 
-// A mean that outliers do not move, and how uncertain it is.
+// A mean that is insensitive to outliers, and its standard error.
 struct Estimate {
   double mean = 0;
   double standard_error = 0;  // infinite for fewer than kMinSamples samples
 };
 
-// The mean of what is left without the sixth of the samples that is lowest and the one that is
-// highest. It needs two thirds of the samples that a median needs to be as certain.
+// The mean without the lowest and the highest sixth of the samples. It needs two thirds of the
+// samples that a median needs for the same standard error.
 Estimate trimmed_mean(std::span<const double> samples);
 
 }  // namespace dorajit::autotune

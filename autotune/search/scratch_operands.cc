@@ -24,8 +24,8 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// The first random elements of an operand; longer ones repeat them, with a period that is no
-// multiple of a row, so that neighbouring rows differ.
+// Number of distinct random elements of an operand; longer operands repeat them. The period is not
+// a multiple of a row, so neighbouring rows differ.
 constexpr std::size_t kPattern = 65521;
 
 std::vector<std::byte> random_elements(const kernels::Operand& operand, ElementType type,
@@ -50,8 +50,8 @@ std::vector<std::byte> random_elements(const kernels::Operand& operand, ElementT
   return bytes;
 }
 
-// How far from each other two numbers that nearly agree may be rounded to a type, relative to them:
-// a step of it.
+// How much two nearly equal numbers may differ after rounding to a type, relative to their size:
+// one rounding step.
 double step_of(ElementType type) {
   switch (type) {
     case ElementType::kBfloat16:
@@ -69,8 +69,8 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
                                                                 const ScratchShape& shape,
                                                                 kernels::DeviceKind kind) {
   const auto& operands = variant.operation->operands;
-  // Below the widest class operands are misaligned on purpose, so that what is verified and
-  // measured is what callers of that class have.
+  // Below the widest alignment class, operands are misaligned on purpose, so that verification and
+  // measurement use the same alignment as callers of that class.
   const bool misaligned = shape.vector_width < kernels::widest_vector(variant, kind);
   const auto moves_boxes = variant.operation->moves_boxes;
   const bool has_boxes =
@@ -167,7 +167,7 @@ Status check_fits(const launch::Problem& problem, const ScratchShape& shape,
   if (needed <= bytes) return {};
   return fail(
       StatusCode::kOutOfMemory,
-      std::format("operands of {} take {} bytes, but scratch memory may take {}; raise "
+      std::format("operands of {} take {} bytes, but scratch memory is limited to {}; raise "
                   "DORAJIT_SCRATCH_BYTES to measure them",
                   kernels::to_text(*problem.variant.operation, shape.sizes), needed, bytes));
 }
@@ -291,14 +291,14 @@ bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> im
   for (std::size_t i = 0; i < layout_[operand].bytes; i += size) {
     squares += std::pow(element(expected, first + i), 2);
   }
-  // Elements that nearly cancel are as far off as the others.
+  // Absolute error: elements that nearly cancel have the same error as the others.
   const auto count = static_cast<double>(layout_[operand].bytes) / static_cast<double>(size);
   const double usual = count > 0 && std::isfinite(squares) ? std::sqrt(squares / count) : 0;
   for (std::size_t i = 0; i < layout_[operand].bytes; i += size) {
     const double wanted = element(expected, first + i);
     const double allowed = step_of(type) * std::abs(wanted) +
                            variant_.operation->tolerance * std::max(std::abs(wanted), usual);
-    // Of a NaN on one side alone the distance is a NaN.
+    // If only one side is a NaN, the distance is a NaN.
     const double distance = std::abs(element(image, first + i) - wanted);
     if (!(distance <= allowed)) return false;
   }
@@ -314,7 +314,7 @@ ScratchOperands::Difference ScratchOperands::compare(std::span<const std::byte> 
   };
   const auto& operands = variant_.operation->operands;
   bool outputs_differ = false;
-  std::size_t begin = 0;  // of what no kernel may write
+  std::size_t begin = 0;  // of memory that no kernel may write
   const auto step_over = [&](std::size_t offset, std::size_t bytes) {
     const bool differs_before = differs(begin, offset);
     begin = offset + bytes;

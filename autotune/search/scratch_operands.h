@@ -1,4 +1,4 @@
-// Operands on a device that belong to nobody: what is measured and verified on.
+// Scratch operands on a device, on which configs are measured and verified.
 #pragma once
 
 #include <cstdint>
@@ -16,68 +16,70 @@ namespace dorajit::autotune {
 
 struct ScratchShape {
   kernels::Sizes sizes{};  // of every dimension, derived ones included
-  std::int64_t sets = 1;   // independent copies, to rotate among
-  int vector_width = 1;    // the alignment class that the operands have, exactly
+  std::int64_t sets = 1;   // independent copies for rotation
+  int vector_width = 1;    // the exact alignment class of the operands
   std::uint64_t seed = 1;
-  std::size_t guard_bytes = 256;  // before and after every operand and the workspace; in 256s
+  // Before and after every operand and the workspace; a multiple of 256.
+  std::size_t guard_bytes = 256;
 };
 
-// What scratch operands take at most, unless the settings say otherwise.
+// Maximum size of scratch operands, unless the settings differ.
 inline constexpr std::int64_t kMaxScratchBytes = std::int64_t{2} << 30;
 
-// Bytes that scratch operands may take: what the settings say, or for 0, a quarter of the device's
-// free memory, and kMaxScratchBytes at most.
+// Bytes that scratch operands may use: the value of the settings, or, if that is 0, a quarter of
+// the device's free memory, at most kMaxScratchBytes.
 Result<std::int64_t> scratch_budget(std::int64_t scratch_bytes, device::Device& device);
 
-// The largest sizes of the problem, with bucketed ones halved until one set takes at most `bytes`;
-// they stay at least 1.
+// The largest sizes of the problem, with bucketed sizes halved until one set takes at most `bytes`;
+// sizes stay at least 1.
 ScratchShape scratch_shape(const launch::Problem& problem, kernels::DeviceKind kind,
                            std::int64_t bytes);
 
-// The same from other sizes. `bytes_of` says how many bytes a shape takes.
+// The same, starting from other sizes. `bytes_of` returns the bytes that a shape takes.
 ScratchShape fitting_shape(const launch::Problem& problem, const kernels::Sizes& sizes,
                            std::int64_t bytes,
                            const std::function<std::int64_t(const ScratchShape&)>& bytes_of);
 
-// kOutOfMemory unless one set of the shape fits `bytes`: of few very long rows, even one may not.
+// kOutOfMemory unless one set of the shape fits in `bytes`: with few very long rows, even one may
+// not.
 Status check_fits(const launch::Problem& problem, const ScratchShape& shape,
                   kernels::DeviceKind kind, std::int64_t bytes);
 
-// Several sets of operands of one variant, inputs filled with reproducible finite values as their
-// entries in the table say, in one allocation.
-// Outputs are poisoned, and so are the guards between the operands, which no kernel may write.
+// Several sets of operands of one variant, in one allocation. Inputs have reproducible finite
+// values, as described by the operation table. Outputs, and the guards between operands, which no
+// kernel may write, are poisoned.
 class ScratchOperands {
  public:
   static Result<ScratchOperands> make(device::Device& device, const kernels::Variant& variant,
                                       const ScratchShape& shape);
 
-  // The arguments of a launch on one set, with scalars set to 0.5.
+  // The arguments of a launch on one set, with all scalars 0.5.
   [[nodiscard]] kernels::KernelArguments arguments(std::int64_t set) const;
 
   [[nodiscard]] std::int64_t sets() const { return shape_.sets; }
   [[nodiscard]] std::int64_t set_bytes() const { return set_bytes_; }
 
-  // Fills the outputs and the workspace of a set with a pattern that no kernel writes, so that
-  // nothing right is left of an earlier launch.
+  // Fills the outputs and the workspace of a set with a pattern that no kernel writes, so that no
+  // result of an earlier launch is left.
   Status poison(std::int64_t set);
 
   // The bytes of every output of a set, padding between rows included.
   Result<std::vector<std::byte>> read_outputs(std::int64_t set) const;
 
-  // The same for what the host reference makes of the set's inputs.
+  // The outputs that the host reference computes from the set's inputs, in the same form.
   Result<std::vector<std::byte>> reference_outputs(std::int64_t set) const;
 
-  // Everything of a set, guards and workspace included; and back.
+  // Reads or restores all bytes of a set, including guards and workspace.
   Result<std::vector<std::byte>> read(std::int64_t set) const;
   Status restore(std::int64_t set, std::span<const std::byte> image);
 
-  // The bytes of read() with `outputs`, as reference_outputs() made them, in their place.
+  // The bytes of read(), with its outputs replaced by `outputs`, from reference_outputs().
   [[nodiscard]] std::vector<std::byte> with_outputs(std::vector<std::byte> image,
                                                     std::span<const std::byte> outputs) const;
 
-  // What two images of a set differ in, beside the workspace.
+  // Where two images of a set differ, ignoring the workspace.
   enum class Difference { kNone, kOutputs, kElsewhere };
-  // How like the expected ones outputs must be; everything else must be equal.
+  // How closely outputs must match the expected ones; all other bytes must be equal.
   enum class Closeness { kBitForBit, kWithinTolerance };
   [[nodiscard]] Difference compare(std::span<const std::byte> image,
                                    std::span<const std::byte> expected,

@@ -9,24 +9,25 @@
 namespace dorajit::autotune {
 namespace {
 
-// How closely the challengers are known when the first cut is made; each later one asks for
-// 1/sqrt(2) of it, which is as many samples again of half the challengers.
+// Required precision of the challengers' times at the first cut. Each later cut requires 1/sqrt(2)
+// of the previous value, which takes as many samples again for half the challengers.
 constexpr double kFirstPrecision = 0.02;
 constexpr double kLastPrecision = 0.007;
 constexpr std::size_t kFirstRounds = 5;
-constexpr std::size_t kMaxLeastRounds = 40;
+constexpr std::size_t kMaxRequiredRounds = 40;
 constexpr std::size_t kMaxRounds = 400;
 
-// Three standard errors of a duel are then less than half of a gain of 5%.
-constexpr double kDuelPrecision = 0.008;
-constexpr std::size_t kMinDuelRounds = 24;
-constexpr std::size_t kMaxDuelRounds = 800;
+// Three standard errors of the final comparison are then less than half of a gain of 5%.
+constexpr double kFinalPrecision = 0.008;
+constexpr std::size_t kMinFinalRounds = 24;
+constexpr std::size_t kMaxFinalRounds = 800;
 
-// Before anything is known of a candidate's usual times, no round is called disturbed; and a
-// neighbour that stays is part of what is measured.
-constexpr std::size_t kRoundsToKnow = 5;
-// Sorting the samples of hundreds of candidates takes time too, and waits in between.
-constexpr std::size_t kRoundsBetweenLooks = 5;
+// Before a candidate's usual times are known, no round counts as disturbed. Other load that
+// persists is part of the measurement.
+constexpr std::size_t kRoundsBeforeDisturbances = 5;
+// Sorting the samples of hundreds of candidates takes time too, so it is done only every few
+// rounds.
+constexpr std::size_t kRoundsBetweenChecks = 5;
 constexpr int kMaxRejectedInARow = 8;
 
 }  // namespace
@@ -37,7 +38,8 @@ Tournament::Tournament(std::size_t candidates) : records_(candidates), running_(
 }
 
 bool Tournament::reject(std::span<const double> samples) {
-  if (rounds() < kRoundsToKnow || rejected_in_a_row_ >= kMaxRejectedInARow) return false;
+  if (rounds() < kRoundsBeforeDisturbances || rejected_in_a_row_ >= kMaxRejectedInARow)
+    return false;
   std::vector<double> known;
   std::vector<UsualTime> usual;
   for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -67,23 +69,23 @@ void Tournament::add_round(std::span<const double> samples) {
     Record& record = records_[running_[i]];
     record.times.push_back(samples[i]);
     record.relative.push_back(std::log(std::max(samples[i], 1e-3)) - level);
-    if (record.times.size() % kRoundsBetweenLooks == 0) {
+    if (record.times.size() % kRoundsBetweenChecks == 0) {
       record.usual = {.median = median(record.times),
                       .deviation = median_absolute_deviation(record.times)};
     }
     still_running.push_back(running_[i]);
   }
   if (still_running.size() == running_.size()) return;
-  const bool was_duel = is_duel();
+  const bool was_final = is_final();
   const bool has_default = !std::isnan(samples.front());
   running_ = std::move(still_running);
   if (!has_default) {
     running_.clear();
     is_over_ = true;
-  } else if (was_duel) {
+  } else if (was_final) {
     promote_runner_up();
-  } else if (is_duel()) {
-    start_duel();
+  } else if (is_final()) {
+    start_final();
   }
 }
 
@@ -100,13 +102,13 @@ std::vector<double> Tournament::log_ratios() const {
 bool Tournament::stage_is_decided() const {
   if (is_over_) return true;
   if (is_last_stage()) {
-    if (rounds() < kMinDuelRounds) return false;
-    return !is_duel() || rounds() >= kMaxDuelRounds ||
-           trimmed_mean(log_ratios()).standard_error <= kDuelPrecision;
+    if (rounds() < kMinFinalRounds) return false;
+    return !is_final() || rounds() >= kMaxFinalRounds ||
+           trimmed_mean(log_ratios()).standard_error <= kFinalPrecision;
   }
-  const std::size_t least = std::min(kFirstRounds << std::min(stage_, 8), kMaxLeastRounds);
+  const std::size_t required = std::min(kFirstRounds << std::min(stage_, 8), kMaxRequiredRounds);
   if (rounds() >= kMaxRounds) return true;
-  if (rounds() < least || rounds() % kRoundsBetweenLooks != 0) return false;
+  if (rounds() < required || rounds() % kRoundsBetweenChecks != 0) return false;
   std::vector<double> errors;
   for (const std::size_t candidate : running_) {
     errors.push_back(trimmed_mean(records_[candidate].relative).standard_error);
@@ -115,7 +117,7 @@ bool Tournament::stage_is_decided() const {
   return median(errors) <= wanted;
 }
 
-bool Tournament::stage_owes_rounds() const {
+bool Tournament::stage_needs_rounds() const {
   if (is_over_) return false;
   return rounds() < static_cast<std::size_t>(is_last_stage() ? cache::kMinSamples : 1);
 }
@@ -138,7 +140,7 @@ void Tournament::end_stage() {
   const std::size_t kept = 1 + (running_.size() - 1) / 2;
   for (; running_.size() > kept; running_.pop_back()) beaten_.push_back(running_.back());
   ++stage_;
-  if (is_duel()) start_duel();
+  if (is_final()) start_final();
 }
 
 int Tournament::stages_left() const {
@@ -146,14 +148,14 @@ int Tournament::stages_left() const {
   return std::max(1, static_cast<int>(std::bit_width(running_.size() - 1)));
 }
 
-void Tournament::start_duel() {
+void Tournament::start_final() {
   for (const std::size_t candidate : running_) records_[candidate] = {};
   rejected_in_a_row_ = 0;
   is_over_ = false;
 }
 
 void Tournament::disqualify_challenger() {
-  if (!is_duel()) return;
+  if (!is_final()) return;
   running_.pop_back();
   promote_runner_up();
 }
@@ -165,17 +167,17 @@ void Tournament::promote_runner_up() {
   }
   running_.push_back(beaten_.back());
   beaten_.pop_back();
-  start_duel();
+  start_final();
 }
 
-std::optional<cache::Duel> Tournament::duel() const {
-  if (!is_duel() || rounds() < static_cast<std::size_t>(cache::kMinSamples)) return std::nullopt;
+std::optional<cache::PairedComparison> Tournament::final_comparison() const {
+  if (!is_final() || rounds() < static_cast<std::size_t>(cache::kMinSamples)) return std::nullopt;
   const Estimate ratio = trimmed_mean(log_ratios());
-  return cache::Duel{.log_ratio = ratio.mean, .standard_error = ratio.standard_error};
+  return cache::PairedComparison{.log_ratio = ratio.mean, .standard_error = ratio.standard_error};
 }
 
 std::size_t Tournament::winner() const {
-  const auto result = duel();
+  const auto result = final_comparison();
   return result && cache::is_faster(result->log_ratio, result->standard_error) ? challenger() : 0;
 }
 

@@ -1,4 +1,5 @@
-// Successive halving: who is measured next, and who wins. Measures nothing itself.
+// Successive halving: decides which candidates are measured next and which one wins. Measures
+// nothing itself.
 #pragma once
 
 #include <cstddef>
@@ -12,48 +13,50 @@
 
 namespace dorajit::autotune {
 
-// The default, candidate 0, meets all others. In each stage every candidate that is still running
-// is measured in every round; at its end the better half of the challengers stays, until one is
-// left. That one meets the default in a duel of fresh rounds, which alone decide: rounds in which
-// the best of many looked good say too much for it. The default takes part in every round, and in
-// rounds of its own where it is alone.
+// The default, candidate 0, competes with all others. In each stage, every running candidate is
+// measured in every round; at the end of a stage the better half of the challengers stays, until
+// one is left. That one is compared with the default in a final stage of fresh rounds, which alone
+// decide: the rounds by which the best of many was selected overestimate it. The default takes part
+// in every round, and in rounds of its own if it is alone.
 //
-// Compared are a candidate's times to what all of the same round took, so that what slows a round
-// slows nobody in particular. A stage lasts until its challengers are known closely enough for the
-// cut: few rounds where there is little noise, many where there is much. Rounds that were disturbed
-// are not counted, unless that does not end.
+// Times are compared relative to the time of the entire round, so that a disturbance of a round
+// affects all candidates alike. A stage lasts until its challengers' times are precise enough for
+// the cut: few rounds with little noise, many with much noise. Disturbed rounds are not counted,
+// unless the disturbance persists.
 class Tournament {
  public:
   explicit Tournament(std::size_t candidates);
 
-  // Who takes part in the next round, the default first. Nobody once that has failed.
+  // The participants of the next round, the default first. Empty once the default has failed.
   [[nodiscard]] std::span<const std::size_t> running() const { return running_; }
 
-  // Times of those that run, in their order. NaN for one that failed: it is out.
+  // Times of the running candidates, in their order. NaN for a candidate that failed: it is
+  // eliminated.
   void add_round(std::span<const double> samples);
 
   // Whether the stage needs no more rounds.
   [[nodiscard]] bool stage_is_decided() const;
-  // Whether the stage may not end yet, however late it is: a first round, and in the duel the
-  // fewest on which anything is decided.
-  [[nodiscard]] bool stage_owes_rounds() const;
-  // Cuts the challengers in half, or closes the duel.
+  // Whether the stage must go on even if its time is over: it needs a first round, and the final
+  // stage needs the minimum number of rounds for a decision.
+  [[nodiscard]] bool stage_needs_rounds() const;
+  // Eliminates half of the challengers, or ends the final stage.
   void end_stage();
-  // With the one in progress; 0 when the tournament is over.
+  // Includes the current stage; 0 when the tournament is over.
   [[nodiscard]] int stages_left() const;
-  // Takes the challenger out that has just met the default; the next best one meets it then.
+  // Eliminates the challenger of the final stage; the next best one takes its place.
   void disqualify_challenger();
 
-  // The challenger that meets the default in the duel; 0 where there is none.
-  [[nodiscard]] std::size_t challenger() const { return is_duel() ? running_.back() : 0; }
-  // How it went; nothing on too few rounds.
-  [[nodiscard]] std::optional<cache::Duel> duel() const;
-  // Candidate 0, or the challenger if it was faster in the duel.
+  // The challenger in the final stage; 0 if there is none.
+  [[nodiscard]] std::size_t challenger() const { return is_final() ? running_.back() : 0; }
+  // The result of the final comparison; nothing if there were too few rounds.
+  [[nodiscard]] std::optional<cache::PairedComparison> final_comparison() const;
+  // Candidate 0, or the challenger if it was faster in the final comparison.
   [[nodiscard]] std::size_t winner() const;
 
   [[nodiscard]] int disturbed_rounds() const { return disturbed_rounds_; }
   [[nodiscard]] int samples_taken() const { return samples_taken_; }
-  // Of the rounds that were counted; the duel's alone for those who met in it.
+  // The times of the counted rounds; for the participants of the final stage, only those of that
+  // stage.
   [[nodiscard]] std::span<const double> times(std::size_t candidate) const {
     return records_[candidate].times;
   }
@@ -61,22 +64,22 @@ class Tournament {
  private:
   struct Record {
     std::vector<double> times;
-    std::vector<double> relative;  // logarithms, of the time over that of the whole round
-    UsualTime usual;               // as of some rounds ago
+    std::vector<double> relative;  // logarithms of the time relative to that of the entire round
+    UsualTime usual;               // updated every few rounds
   };
 
-  [[nodiscard]] bool is_duel() const { return running_.size() == 2; }
+  [[nodiscard]] bool is_final() const { return running_.size() == 2; }
   [[nodiscard]] bool is_last_stage() const { return running_.size() <= 2; }
   [[nodiscard]] std::size_t rounds() const { return records_[running_.back()].times.size(); }
   [[nodiscard]] std::vector<double> log_ratios() const;
   [[nodiscard]] bool reject(std::span<const double> samples);
   void rank_challengers();
-  void start_duel();
+  void start_final();
   void promote_runner_up();
 
   std::vector<Record> records_;
-  std::vector<std::size_t> running_;  // challengers from the best to the worst once a stage ended
-  std::vector<std::size_t> beaten_;   // by other challengers; the best of them last
+  std::vector<std::size_t> running_;  // after a stage, challengers are sorted from best to worst
+  std::vector<std::size_t> beaten_;   // eliminated by other challengers; the best one last
   int stage_ = 0;
   int rejected_in_a_row_ = 0;
   int disturbed_rounds_ = 0;

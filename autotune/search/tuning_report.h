@@ -1,4 +1,4 @@
-// What a tuning found, for who asked to see it (DORAJIT_PRINT_AUTOTUNING).
+// A one-line report of a tuning (DORAJIT_PRINT_AUTOTUNING).
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace dorajit::autotune {
 
-// One line with its newline: kernel, key, time spent and best config, in the words of Triton's
-// TRITON_PRINT_AUTOTUNING, then what the config and the default were measured to take.
+// One line with a newline: kernel, key, time and best config, worded as Triton's
+// TRITON_PRINT_AUTOTUNING, then the measured times of the config and of the default.
 std::string tuning_report(const launch::Problem& problem, const TuneResult& result, double seconds);
 
 }  // namespace dorajit::autotune

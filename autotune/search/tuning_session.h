@@ -1,4 +1,5 @@
-// What the fallback chain, the gate, the tuner and the record share of one problem on one device.
+// The data that the fallback chain, the winner gate, the tuner and the recording share for one
+// problem on one device.
 #pragma once
 
 #include <chrono>
@@ -12,14 +13,14 @@
 
 namespace dorajit::autotune {
 
-// What a measurement of this library means; a change makes earlier winners stale.
+// Version of this library's measurements; a change makes earlier winners stale.
 inline constexpr const char* kTunerVersion = "2";
 inline constexpr const char* kMeasurementPolicy = "cold-cache tournament/2";
 
 using Seconds = std::chrono::duration<double>;
 
-// Made once per problem that is looked up or tuned: enumerates the space and hashes it and the
-// templates. Refers to the problem and the device.
+// Created once for each problem that is looked up or tuned. Enumerates the space, and hashes the
+// space and the templates. Keeps references to the problem and the device.
 struct TuningSession {
   TuningSession(const launch::Problem& tuned_problem, const device::DeviceInfo& tuned_device,
                 kernels::SpaceKind kind);
@@ -32,20 +33,20 @@ struct TuningSession {
   const std::string problem_text;
   const std::vector<kernels::Config> space;  // the default first
   const cache::Environment environment;      // of a measurement made now
-  // What a config's being good or bad depends on, beside the config: device, variant and templates.
+  // Identifies what decides whether a config is good or bad, except the config: device, variant,
+  // templates.
   const std::string scope;
 
-  // What is left of the time for verifying winners that this machine has not measured and for
-  // tuning, all together. Without any only those serve that were verified before, and nothing is
-  // tuned.
+  // The remaining time for verifying winners that this machine has not measured, and for tuning. At
+  // zero, only winners that were verified before are used, and nothing is tuned.
   Seconds time_left{0};
-  // How long a look-up may wait for the database.
-  cache::LockWait patience = cache::LockWait::kShort;
-  std::vector<kernels::Config> quarantined{};  // by any look-up so far: not to be tried again
-  std::vector<kernels::Config> rejected{};     // could not be verified; answer nowhere
+  // How long a lookup may wait for the database.
+  cache::LockWait lock_wait = cache::LockWait::kShort;
+  std::vector<kernels::Config> quarantined{};  // by any lookup so far: must not be tried again
+  std::vector<kernels::Config> rejected{};     // could not be verified; never used as answers
 };
 
-// Takes the time that passes while it lives from what the session has left.
+// Subtracts its lifetime from the session's remaining time.
 class TimeSpent {
  public:
   explicit TimeSpent(TuningSession& session) : session_(session) {}

@@ -24,7 +24,7 @@ Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& 
                              .seed = seed++,
                              .guard_bytes = kGuardBytes};
     if (std::chrono::steady_clock::now() >= deadline) {
-      return fail(StatusCode::kUnsupported, "the time for it was spent");
+      return fail(StatusCode::kUnsupported, "there was no time left for it");
     }
     DORAJIT_ASSIGN(ScratchOperands operands, ScratchOperands::make(device, problem.variant, shape));
     DORAJIT_ASSIGN(const std::vector<std::byte> outputs, operands.reference_outputs(0));
@@ -45,13 +45,13 @@ Result<cache::Verdict> Verifier::check(const launch::ReadyKernel& kernel,
   const bool shares_memory = device_->info().traits.kind == kernels::DeviceKind::kCpu;
   for (Case& one : cases_) {
     DORAJIT_TRY(one.operands.poison(0));
-    // Not while there is nothing to hold against the kernel: whoever is ended meanwhile would have
-    // others leave it out.
+    // Entered only while the kernel runs: if the process is killed at another time, the config must
+    // not be blamed.
     std::optional<JournalEntry> entry(place);
     DORAJIT_TRY(device_->launch(*kernel.kernel, kernel.config, one.operands.arguments(0),
                                 device_->own_stream()));
     DORAJIT_TRY(device_->synchronize(device_->own_stream()));
-    // What a kernel has done to the memory of the process may show only after it has ended.
+    // Damage that a kernel did to the process's memory may show only after the kernel has ended.
     if (!shares_memory) entry.reset();
     DORAJIT_ASSIGN(std::vector<std::byte> image, one.operands.read(0));
     const Difference difference = one.operands.compare(image, one.expected, one.closeness);
@@ -63,7 +63,7 @@ Result<cache::Verdict> Verifier::check(const launch::ReadyKernel& kernel,
       }
       continue;
     }
-    // The next kernel is not to answer for what this one did to inputs and guards.
+    // Restore inputs and guards, so that the next kernel is not blamed for this kernel's writes.
     DORAJIT_TRY(one.operands.restore(0, one.image));
     return difference == Difference::kOutputs ? cache::Verdict::kWrongBits
                                               : cache::Verdict::kOutOfBounds;

@@ -1,4 +1,4 @@
-// Whether a kernel computes the right bits.
+// Verifies that a kernel computes the right bits.
 #pragma once
 
 #include <chrono>
@@ -14,33 +14,33 @@
 
 namespace dorajit::autotune {
 
-// Small inputs of a problem's columns (about 2^20 of them at most) and alignment class, and the
-// bits that the op makes of them: two seeds on several rows, a ragged shape whose last vector and
-// last block are cut short, and, for sums, shapes that have several partial sums. The truth is the
-// host reference, which the default config has to meet first.
+// Small inputs with a problem's columns (at most about 2^20) and alignment class, and the bits that
+// the operation must compute from them: two seeds on several rows, a ragged shape whose last vector
+// and last block are incomplete, and, for sums, shapes with several partial sums. The reference is
+// the host's, which the default config must match first.
 class Verifier {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
-  // Computes that truth, which takes tens of milliseconds. An error if the memory does not suffice,
-  // or if it is not done by the deadline.
+  // Computes the reference, which takes tens of milliseconds. An error if there is not enough
+  // memory, or if it is not finished by the deadline.
   static Result<Verifier> make(const launch::Problem& problem, device::Device& device,
                                Deadline deadline = Deadline::max());
 
-  // Where the operation has a tolerance, the first kernel that is within it of the reference says
-  // which bits the others must give.
+  // If the operation has a tolerance, the first kernel within it of the reference defines the bits
+  // that the others must give.
   //
-  // Runs the kernel on poisoned outputs, each time entered in the journal at `place`. kOk if every
-  // byte is right, padding between rows untouched included; kWrongBits if not; kOutOfBounds if it
-  // wrote anything that is not its to write: an input, or before or past an operand or the
-  // workspace. An error if it cannot be launched.
+  // Runs the kernel on poisoned outputs, each run entered in the journal at `place`. kOk if every
+  // byte is right, including untouched padding between rows; kWrongBits if not; kOutOfBounds if it
+  // wrote an input, or before or after an operand or the workspace. An error if it cannot be
+  // launched.
   Result<cache::Verdict> check(const launch::ReadyKernel& kernel, const JournalPlace& place = {});
 
  private:
   struct Case {
     ScratchOperands operands;
     std::vector<std::byte> image;     // of the operands before a launch
-    std::vector<std::byte> expected;  // and after it
+    std::vector<std::byte> expected;  // of the operands after it
     ScratchOperands::Closeness closeness;
   };
 

@@ -17,8 +17,8 @@ using cache::Environment;
 using cache::Winner;
 using launch::ConfigOrigin;
 
-// What changed since the winner was measured, or nothing.
-std::string what_is_stale(const Environment& then, const Environment& now) {
+// The differences that make the winner stale; empty if there are none.
+std::string staleness(const Environment& then, const Environment& now) {
   std::string text;
   const auto compare = [&](std::string_view what, const std::string& a, const std::string& b) {
     if (a == b) return;
@@ -39,21 +39,21 @@ LookupResult look_of(ConfigOrigin origin, const Winner* winner, const TuningSess
   }
   look.winner = *winner;
   look.answers = true;
-  look.remark = what_is_stale(winner->environment, session.environment);
+  look.remark = staleness(winner->environment, session.environment);
   look.is_stale = !look.remark.empty();
   return look;
 }
 
-// Of the problem itself. Of the comprehensive space, only its own winners answer: others would do
-// for anybody else.
+// The lookup of the problem itself. In the comprehensive space, only winners of that space are
+// used: a winner of the slim space serves only users who did not ask for a comprehensive search.
 LookupResult exact_look(ConfigOrigin origin, const std::optional<Winner>& winner,
                         const TuningSession& session, std::string_view nothing) {
   LookupResult look = look_of(origin, winner ? &*winner : nullptr, session, nothing);
   if (!look.answers) return look;
-  // Other templates are other kernels: their winner says nothing certain about these.
+  // Other templates are other kernels, so their winners are not used.
   if (winner->environment.templates != session.environment.templates) {
     look.answers = false;
-    look.remark = "tuned for other kernels, of another version";
+    look.remark = "tuned for kernels of another version";
   } else if (session.space_kind == kernels::SpaceKind::kComprehensive &&
              winner->environment.space != session.environment.space) {
     look.answers = false;
@@ -76,8 +76,8 @@ LookupResult exact_look(ConfigOrigin origin, const std::optional<Winner>& winner
 std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& session) {
   const std::string& problem = session.problem_text;
   const std::string& device = session.device.fingerprint;
-  const auto history = store.find_history(device, problem, session.patience);
-  // A look-up that cannot read the database takes nothing back.
+  const auto history = store.find_history(device, problem, session.lock_wait);
+  // If the database cannot be read, the configs quarantined so far stay quarantined.
   for (const kernels::Config& config : quarantined_configs(history.bad_trials, session)) {
     if (!std::ranges::contains(session.quarantined, config)) session.quarantined.push_back(config);
   }
@@ -85,7 +85,7 @@ std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& s
   const auto look = [&](ConfigOrigin origin, const std::optional<Winner>& winner,
                         std::string_view nothing) {
     LookupResult& found = looks.emplace_back(exact_look(origin, winner, session, nothing));
-    // It may have been verified on another machine, or found out at another shape.
+    // The config may have been verified on another machine, or rejected for another shape.
     if (found.answers && std::ranges::contains(session.quarantined, found.winner->config)) {
       found.answers = false;
       found.remark = "its config has misbehaved on this device";
@@ -98,7 +98,8 @@ std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& s
   if (look(ConfigOrigin::kUserDatabase, history.winner, "it was never tuned")) {
     return looks;
   }
-  look(ConfigOrigin::kShippedDatabase, store.find_overlay_winner(device, problem), "it is in none");
+  look(ConfigOrigin::kShippedDatabase, store.find_overlay_winner(device, problem),
+       "it has no winner");
   return looks;
 }
 
@@ -137,7 +138,7 @@ launch::ConfigAnswer answer_of(const LookupResult& look, const TuningSession& se
     return {.config = session.default_config(), .origin = look.origin};
   }
   launch::ConfigAnswer answer{.config = look.winner->config, .origin = look.origin};
-  // Times of another shape or device are not this problem's.
+  // Times of another shape or device do not apply to this problem.
   if (look.origin == ConfigOrigin::kUserDatabase || look.origin == ConfigOrigin::kShippedDatabase) {
     answer.median_ns = look.winner->median_ns;
     answer.default_median_ns = look.winner->default_median_ns;

@@ -12,28 +12,28 @@
 
 namespace dorajit::autotune {
 
-// What was found on one source.
+// The result of one source.
 struct LookupResult {
   launch::ConfigOrigin origin = launch::ConfigOrigin::kDefault;
   bool answers = false;
-  bool is_stale = false;  // measured with another driver or tuner: right, maybe slower
-  std::optional<cache::Winner> winner{};  // what stands there, also where it does not answer
-  std::string remark{};                   // why it does not answer, or why it is stale
+  bool is_stale = false;  // measured with another driver or tuner: correct, perhaps slower
+  std::optional<cache::Winner> winner{};  // the source's winner, even if it cannot be used
+  std::string remark{};                   // why it cannot be used, or why it is stale
 };
 
-// What the databases say of the very problem: the user's, then, unless that answers with what is
-// not stale, the shipped ones. best_of() tells which of them to take. Reads the user's database
-// once, and with it what is quarantined.
+// Looks up the exact problem: in the user's database, and, unless that has a winner that is not
+// stale, in the shipped ones. best_of() selects one of the results. Reads the user's database once,
+// including the quarantined configs.
 std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& session);
 
-// The first that answers and is not stale, else the first that answers, else the last.
+// The first usable result that is not stale, else the first usable one, else the last one.
 const LookupResult& best_of(std::span<const LookupResult> looks);
 
-// The sources below, after find_exact(), down to the first that answers; the default config
+// The remaining sources, after find_exact(), until the first that answers; the default config
 // always does.
 std::vector<LookupResult> find_nearest(cache::TuningStore& store, TuningSession& session);
 
-// The answer of a source that answers.
+// The config of a result that can be used.
 launch::ConfigAnswer answer_of(const LookupResult& look, const TuningSession& session);
 
 }  // namespace dorajit::autotune

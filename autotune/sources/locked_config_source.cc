@@ -69,27 +69,28 @@ ConfigAnswer LockedConfigSource::find(const launch::Problem& problem, device::De
       .origin = ConfigOrigin::kDefault};
   const auto found = entries_.find({info.fingerprint, to_text(problem)});
   if (found == entries_.end()) {
-    return miss(problem, standard, std::format("it has nothing for this on {}", info.fingerprint),
-                "its default config runs");
+    return miss(problem, standard,
+                std::format("it has no entry for this problem on {}", info.fingerprint),
+                "its default config is used");
   }
   ConfigAnswer locked{.config = found->second.config, .origin = ConfigOrigin::kLocked};
   bool has_config = false;
   const std::string why = why_not_as_locked(found->second, problem, device, kernels, has_config);
   if (why.empty()) return locked;
-  return has_config ? miss(problem, locked, why, "its config runs in that code")
-                    : miss(problem, standard, why, "its default config runs");
+  return has_config ? miss(problem, locked, why, "its config is used with that code")
+                    : miss(problem, standard, why, "its default config is used");
 }
 
 ConfigAnswer LockedConfigSource::miss(const launch::Problem& problem, ConfigAnswer answer,
                                       std::string_view why, std::string_view what_runs) const {
   const std::string what =
-      std::format("{} does not run as the lock file {} says: {}", to_text(problem), path_, why);
+      std::format("{} cannot run as the lock file {} requires: {}", to_text(problem), path_, why);
   if (on_miss_ == LockedMiss::kFail) {
-    answer.refusal =
-        Error{.code = StatusCode::kUnsupported,
-              .message =
-                  what + "; write it anew with `dorajit freeze`, or set DORAJIT_LOCKED_MISS=report",
-              .log = {}};
+    answer.refusal = Error{
+        .code = StatusCode::kUnsupported,
+        .message =
+            what + "; write it again with `dorajit freeze`, or set DORAJIT_LOCKED_MISS=report",
+        .log = {}};
     return answer;
   }
   log_once(LogLevel::kWarning, what, std::format("{}; {}", what, what_runs));

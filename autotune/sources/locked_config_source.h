@@ -1,4 +1,4 @@
-// Answers as a lock file says, and tunes nothing (docs/lock_file.md).
+// Answers from a lock file, without tuning (docs/lock_file.md).
 #pragma once
 
 #include <map>
@@ -14,25 +14,25 @@
 
 namespace dorajit::autotune {
 
-// What a problem runs with that config on this device, made ready now.
+// The lock entry of a problem with that config on this device. Builds the kernel now.
 Result<cache::LockEntry> fingerprint_of(const launch::Problem& problem,
                                         const kernels::Config& config, device::Device& device,
                                         launch::KernelCache& kernels);
 
-// What keeps the problem from running as the entry says; empty: nothing does. `has_config` tells
-// whether at least its config can run.
+// Why the problem cannot run as locked; empty if it can. `has_config` returns whether at least its
+// config can run.
 std::string why_not_as_locked(const cache::LockEntry& locked, const launch::Problem& problem,
                               device::Device& device, launch::KernelCache& kernels,
                               bool& has_config);
 
 class LockedConfigSource final : public launch::ConfigSource {
  public:
-  // `path` is what messages name.
+  // Messages name `path`.
   LockedConfigSource(std::string path, std::span<const cache::LockEntry> entries,
                      LockedMiss on_miss);
 
-  // A problem that the file does not have runs its default config; one whose code is another than
-  // it was, the config of the file. Either is a miss, which is said once, or refused.
+  // A problem that is missing from the file runs its default config; a problem whose code differs
+  // runs the config of the file. Both are misses, which are logged once or refused.
   launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
                             launch::KernelCache& kernels) override;
 
@@ -42,7 +42,8 @@ class LockedConfigSource final : public launch::ConfigSource {
 
   const std::string path_;
   const LockedMiss on_miss_;
-  std::map<std::pair<std::string, std::string>, cache::LockEntry> entries_;  // device and problem
+  std::map<std::pair<std::string, std::string>, cache::LockEntry>
+      entries_;  // key: device and problem
 };
 
 }  // namespace dorajit::autotune

@@ -13,7 +13,7 @@ namespace {
 
 using cache::Winner;
 
-constexpr double kHalvingOfVectors = 2;
+constexpr double kPenaltyPerHalvedVector = 2;
 
 bool can_answer(const Winner& winner, const Seeker& seeker) {
   return winner.environment.templates == seeker.templates &&
@@ -23,12 +23,12 @@ bool can_answer(const Winner& winner, const Seeker& seeker) {
              .empty();
 }
 
-// In factors of two.
+// Distance in factors of two.
 double distance(const launch::Problem& problem, const launch::Problem& other) {
   const auto factors = [](auto a, auto b) {
     return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
   };
-  double sum = kHalvingOfVectors * factors(problem.vector_width, other.vector_width);
+  double sum = kPenaltyPerHalvedVector * factors(problem.vector_width, other.vector_width);
   const kernels::Sizes sizes = problem.largest_sizes();
   const kernels::Sizes others = other.largest_sizes();
   const auto& dimensions = problem.variant.operation->dimensions;
@@ -42,7 +42,7 @@ std::string_view kind_of(std::string_view fingerprint) {
   return fingerprint.substr(0, fingerprint.find('/'));
 }
 
-// How many of their parts two fingerprints have in common, each with its counterpart.
+// How many parts of two fingerprints are equal, compared position by position.
 int parts_in_common(std::string_view a, std::string_view b) {
   int common = 0;
   while (!a.empty() && !b.empty()) {
@@ -59,7 +59,7 @@ int parts_in_common(std::string_view a, std::string_view b) {
 
 const Winner* nearest_shape(std::span<const Winner> winners, const Seeker& seeker) {
   const Winner* nearest = nullptr;
-  double least = std::numeric_limits<double>::infinity();
+  double min_distance = std::numeric_limits<double>::infinity();
   for (const Winner& winner : winners) {
     if (winner.device != seeker.device || !can_answer(winner, seeker)) continue;
     const auto problem = launch::parse_problem(winner.problem);
@@ -67,8 +67,8 @@ const Winner* nearest_shape(std::span<const Winner> winners, const Seeker& seeke
     const double away = distance(seeker.problem, *problem) +
                         kernels::misfit(problem->variant, seeker.traits,
                                         seeker.problem.largest_sizes(), winner.config);
-    if (away < least) {
-      least = away;
+    if (away < min_distance) {
+      min_distance = away;
       nearest = &winner;
     }
   }
@@ -78,15 +78,15 @@ const Winner* nearest_shape(std::span<const Winner> winners, const Seeker& seeke
 const Winner* nearest_device(std::span<const Winner> winners, const Seeker& seeker) {
   const std::string wanted = to_text(seeker.problem);
   const Winner* nearest = nullptr;
-  int most = -1;
+  int max_common = -1;
   for (const Winner& winner : winners) {
     if (winner.problem != wanted || winner.device == seeker.device ||
         kind_of(winner.device) != kind_of(seeker.device) || !can_answer(winner, seeker)) {
       continue;
     }
     const int common = parts_in_common(winner.device, seeker.device);
-    if (common > most) {
-      most = common;
+    if (common > max_common) {
+      max_common = common;
       nearest = &winner;
     }
   }

@@ -24,20 +24,20 @@ std::unexpected<Error> system_failure() {
 }
 
 Status append(const std::string& path, std::string_view text) {
-  // A pipe that nobody reads would hold the caller up, or end the process.
+  // Opened so that a pipe without a reader neither blocks the caller nor ends the process.
   const FileDescriptor file(
       ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
   if (!file) return system_failure();
   struct stat what{};
   if (::fstat(file.get(), &what) != 0) return system_failure();
-  if (!S_ISREG(what.st_mode)) return fail(StatusCode::kIoError, "it is no regular file");
+  if (!S_ISREG(what.st_mode)) return fail(StatusCode::kIoError, "it is not a regular file");
   ssize_t written = -1;
   do {
     written = ::write(file.get(), text.data(), text.size());
   } while (written < 0 && errno == EINTR);
   if (written < 0) return system_failure();
   if (static_cast<std::size_t>(written) == text.size()) return {};
-  return fail(StatusCode::kIoError, "there is no room for a whole line");
+  return fail(StatusCode::kIoError, "there is no space for a complete line");
 }
 
 struct OpenRecords {

@@ -1,4 +1,4 @@
-// A file of the problems that processes met, for `dorajit tune --from` to tune elsewhere.
+// A file of the problems that processes used, for `dorajit tune --from` on another machine.
 #pragma once
 
 #include <memory>
@@ -11,19 +11,19 @@
 
 namespace dorajit::autotune {
 
-// Thread-safe. Any number of processes may share the file: each line is appended by one write.
+// Thread-safe. Any number of processes may share the file: each line is appended by a single write.
 class ProblemRecord {
  public:
-  // The record of a file, one for all engines of this process that live at the same time. Opens
-  // nothing yet.
+  // The record of a file, shared by all engines of this process that exist at the same time. Does
+  // not open the file yet.
   static std::shared_ptr<ProblemRecord> of(const std::string& path);
 
   explicit ProblemRecord(std::string path) : path_(std::move(path)) {}
   ProblemRecord(const ProblemRecord&) = delete;
   ProblemRecord& operator=(const ProblemRecord&) = delete;
 
-  // Appends the problem unless it was before. When that fails, one warning says so and nothing is
-  // written any more.
+  // Appends the problem unless this was done before. If that fails, one warning is logged and
+  // nothing is written any more.
   void add(const launch::Problem& problem);
 
  private:

@@ -1,4 +1,4 @@
-// Records each problem that is asked for, and lets another source answer.
+// Records each requested problem, and passes the request on to another source.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class RecordingConfigSource final : public launch::ConfigSource {
 
   launch::ConfigAnswer find(const launch::Problem& problem, device::Device& device,
                             launch::KernelCache& kernels) override {
-    record_->add(problem);  // first, so that it is there even if the process ends in the tuning
+    record_->add(problem);  // first, so that it is recorded even if the process ends during tuning
     return answering_->find(problem, device, kernels);
   }
 

@@ -16,7 +16,7 @@ namespace {
 using launch::ConfigAnswer;
 using launch::ConfigOrigin;
 
-// Shares of a problem's time that a winner is expected to save: for the daemon's order of work.
+// Expected share of a problem's time that a winner saves, by which the daemon orders its work.
 constexpr double kGainOverDefault = 0.2;
 constexpr double kGainOverStaleWinner = 0.02;
 
@@ -42,7 +42,7 @@ std::vector<cache::Trial> records_of(const std::vector<TrialResult>& results,
                       .environment = session.environment,
                       .config = trial.config,
                       .default_config = session.default_config(),
-                      .duel = trial.duel,
+                      .comparison = trial.comparison,
                       .verdict = trial.verdict,
                       .median_ns = trial.median_ns,
                       .mad_ns = trial.mad_ns,
@@ -93,7 +93,7 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(TuningSession& session, dev
                                                      launch::KernelCache& kernels) {
   if (session.time_left <= Seconds::zero()) {
     log(LogLevel::kInfo,
-        std::format("{} is not tuned now: verifying a winner from elsewhere took the whole of {} s",
+        std::format("{} is not tuned now: verifying winners from a database took all of its {} s",
                     session.problem_text, settings_.tune_seconds));
     return std::nullopt;
   }
@@ -158,7 +158,7 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
   const auto is_fresh = [&] { return is_known() && !best_of(looks).is_stale; };
   if (is_fresh() || (is_known() && !may_tune)) return answer_of(best_of(looks), session);
   DaemonRequests::Launches awaited;
-  // The daemon tunes for all processors of the machine.
+  // The daemon tunes CPU problems for all processors of the machine.
   const bool may_ask =
       device.info().traits.kind != kernels::DeviceKind::kCpu || settings_.cpu_threads == 0;
   if (may_tune && daemon_ != nullptr && may_ask) {
@@ -166,15 +166,15 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
                            is_known() ? kGainOverStaleWinner : kGainOverDefault);
   }
   if (may_tune && !awaited && settings_.tune_policy != TunePolicy::kDaemon) {
-    // Another process or thread may be tuning this very problem: its result serves both.
-    const auto patience = std::chrono::milliseconds(
+    // Another process or thread may be tuning the same problem: its result serves both.
+    const auto max_wait = std::chrono::milliseconds(
         static_cast<std::int64_t>(settings_.tune_seconds * 1000) + 10'000);
     const auto claim =
-        store_->wait_for_claim(session.device.fingerprint, session.problem_text, patience);
+        store_->wait_for_claim(session.device.fingerprint, session.problem_text, max_wait);
     const std::scoped_lock lock(tuning_);
-    // Whoever tuned since the database was read may have added this winner, or bad configs of the
-    // variant.
-    session.patience = cache::LockWait::kLong;
+    // Another process that has tuned since the database was read may have added this winner, or bad
+    // configs of the variant.
+    session.lock_wait = cache::LockWait::kLong;
     looks = verified(find_exact, session, device, kernels);
     if (is_fresh()) return answer_of(best_of(looks), session);
     if (claim) {

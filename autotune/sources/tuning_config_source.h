@@ -1,4 +1,5 @@
-// Answers from the tuning database, tunes by policy, and otherwise walks down the fallback chain.
+// Answers from the tuning database, tunes if the policy allows, and otherwise uses the fallback
+// chain.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ namespace dorajit::autotune {
 
 class TuningConfigSource final : public launch::ConfigSource {
  public:
-  // `daemon` may be null: then nobody else is asked.
+  // `daemon` may be null: then no daemon is used.
   TuningConfigSource(const Settings& settings, std::shared_ptr<cache::TuningStore> store,
                      Statistics& statistics, std::unique_ptr<DaemonRequests> daemon = nullptr);
 
@@ -32,21 +33,21 @@ class TuningConfigSource final : public launch::ConfigSource {
   void set_listener(Listener listener) override;
   void close() override;
 
-  // The sources that find() would look at if it were not to tune, down to the one that answers.
+  // The sources that find() would use without tuning, down to the one that answers.
   std::vector<LookupResult> explain(const launch::Problem& problem,
                                     const device::DeviceInfo& device);
 
-  // Called during every tuning that find() does. Set before the first call of find().
+  // Called during every tuning in find(). Set before the first call of find().
   void set_progress(TuneProgress progress) { progress_ = std::move(progress); }
 
  private:
-  // Within what the session has left. Nothing where it failed or could not be compared in that
-  // time.
+  // Tunes within the session's remaining time. Nothing if tuning failed or could not compare
+  // configs in that time.
   std::optional<launch::ConfigAnswer> tune(TuningSession& session, device::Device& device,
                                            launch::KernelCache& kernels);
   void note_failure(const TuningSession& session, const TuneFailure& failure, std::int64_t now);
 
-  // What `look_up` finds, with the best answer verified on this device.
+  // The results of `look_up`, with the best one verified on this device.
   using LookUp = std::vector<LookupResult> (*)(cache::TuningStore&, TuningSession&);
   std::vector<LookupResult> verified(LookUp look_up, TuningSession& session, device::Device& device,
                                      launch::KernelCache& kernels);
@@ -61,7 +62,7 @@ class TuningConfigSource final : public launch::ConfigSource {
   const std::unique_ptr<DaemonRequests> daemon_;
 };
 
-// The space that the settings have searched.
+// The space that the settings select.
 kernels::SpaceKind space_kind(const Settings& settings);
 
 }  // namespace dorajit::autotune

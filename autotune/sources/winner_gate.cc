@@ -18,11 +18,11 @@ namespace {
 
 using cache::Verdict;
 
-// Everything that decides the code that runs and what runs it. The machine is part of it: folders
-// are copied, and containers made of images.
+// Everything that determines the code that runs and the machine that runs it. The machine is
+// included because folders are copied and containers are made from images.
 std::string key_of(std::string_view problem, const kernels::Config& config,
                    const TuningSession& session, launch::KernelCache& kernels) {
-  // Without a compiler nothing can be verified, so no key ever holds this text.
+  // Without a compiler nothing can be verified, so no stored key contains this text.
   const std::string compiler =
       kernels.compiler_identity(session.device.target).value_or("no compiler");
   return Hasher("verified/2")
@@ -51,9 +51,9 @@ void WinnerGate::remember(const kernels::Config& config, const TuningSession& se
 bool WinnerGate::admits(const cache::Winner& winner, TuningSession& session, device::Device& device,
                         launch::KernelCache& kernels) {
   const kernels::Config& config = winner.config;
-  // Callers run that one with or without a database.
+  // Callers run the default config with or without a database.
   if (config == session.default_config()) return true;
-  // A neighbour that serves its own problem on this device serves this one, too.
+  // A neighbour that is verified for its own problem on this device may be used for this one, too.
   const auto is_verified = [&](std::string_view of) {
     return verified_.contains(key_of(of, config, session, kernels));
   };
@@ -61,13 +61,13 @@ bool WinnerGate::admits(const cache::Winner& winner, TuningSession& session, dev
   if (session.time_left <= Seconds::zero()) return false;
   const std::scoped_lock lock(verifying_);
   if (is_verified(session.problem_text)) return true;
-  const TimeSpent verifying(session);  // not while another look-up does
+  const TimeSpent verifying(session);  // excludes the wait for another lookup
   const Finding finding = verify(config, session, device, kernels);
   if (finding == Finding::kRight) remember(config, session, kernels);
   return finding != Finding::kRefused;
 }
 
-// Call with verifying_ held.
+// Call while holding verifying_.
 WinnerGate::Finding WinnerGate::verify(const kernels::Config& config, const TuningSession& session,
                                        device::Device& device, launch::KernelCache& kernels) {
   const auto start = std::chrono::steady_clock::now();
@@ -80,7 +80,7 @@ WinnerGate::Finding WinnerGate::verify(const kernels::Config& config, const Tuni
   if (std::ranges::contains(journal_->crashed_configs(session.scope), config)) {
     condemn(config, Verdict::kDidNotFinish, session);
     journal_->forget(session.scope, std::span(&config, 1));
-    return refuse("a process that launched it for the first time did not go on");
+    return refuse("a process that launched it for the first time crashed or hung");
   }
   const auto kernel = kernels.get(device, session.problem.variant, config);
   if (!kernel) return refuse(kernel.error().message);

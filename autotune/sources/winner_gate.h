@@ -1,4 +1,4 @@
-// Lets winners serve that this machine has not measured itself.
+// Verifies winners that this machine has not measured before they are used.
 #pragma once
 
 #include <memory>
@@ -15,25 +15,26 @@
 namespace dorajit::autotune {
 
 // A winner that was imported, shipped, or measured on another device or machine is run on scratch
-// operands and compared with the host reference, bit for bit, before it first serves: once per
+// operands and compared with the host reference, bit for bit, before its first use: once per
 // machine, device, driver, compiler, kernel templates, problem and config. Thread-safe.
 class WinnerGate {
  public:
   WinnerGate(const Settings& settings, cache::TuningStore& store);
 
-  // Whether the winner may serve the problem. Verifies it now if nobody on this machine has yet,
-  // and if the session has time left for that. One that misbehaves is recorded as a bad trial.
+  // Whether the winner may be used for the problem. Verifies it now if that has not happened on
+  // this machine, and if the session has time left. A config that misbehaves is recorded as a bad
+  // trial.
   bool admits(const cache::Winner& winner, TuningSession& session, device::Device& device,
               launch::KernelCache& kernels);
 
-  // It was verified on the device, in the course of a tuning.
+  // Records that the config was verified on the device during a tuning.
   void remember(const kernels::Config& config, const TuningSession& session,
                 launch::KernelCache& kernels);
 
  private:
   enum class Finding {
     kRight,
-    kNotRun,  // a kernel of the library itself serves in its place, so the config proved nothing
+    kNotRun,  // a built-in kernel was used instead, so the config was not tested
     kRefused,
   };
 

@@ -15,10 +15,10 @@
 namespace dorajit::cache {
 namespace {
 
-// No kernel comes near this; a file that does is not ours and must not be read into memory.
+// No kernel is nearly as large. A larger file is not an artifact and must not be read into memory.
 constexpr off_t kMaxFileBytes = off_t{1} << 29;
 
-// Other processes insert too, so the running total of this one is only trusted for a while.
+// Other processes insert too, so this process's running total is recomputed regularly.
 constexpr int kInsertsPerSweep = 64;
 
 bool is_key(std::string_view text) {
@@ -27,7 +27,7 @@ bool is_key(std::string_view text) {
 
 constexpr const char* kArtifacts = "artifacts";
 
-// Where a key's file lies in the cache folder.
+// Location of a key's file in the cache folder.
 struct Place {
   std::vector<std::string> folders;
   std::string name;
@@ -38,7 +38,7 @@ Place place_of(SealKind kind, const std::string& key) {
   return {{kArtifacts, key.substr(0, 2)}, key + ".art"};
 }
 
-// The folder of a key's file; nothing where it is missing.
+// The folder of a key's file; nothing if it is missing.
 TrustedDirectory::Found find_folder(const std::string& cache_dir, const Trust& trust,
                                     const Place& place) {
   auto folder = TrustedDirectory::open(cache_dir, trust);
@@ -59,7 +59,7 @@ Result<TrustedDirectory> make_folder(const std::string& cache_dir, const Trust& 
   return folder;
 }
 
-// Nothing for a file that is absent. Marks the file as used.
+// Nothing if the file does not exist. Updates the file's time of use.
 Result<std::optional<std::string>> read_and_touch(const TrustedDirectory& folder,
                                                   const std::string& name) {
   DORAJIT_ASSIGN(const auto file, folder.open_file(name));
@@ -70,11 +70,11 @@ Result<std::optional<std::string>> read_and_touch(const TrustedDirectory& folder
   return bytes;
 }
 
-// A folder that cannot be used is said once, whether for reading or for writing.
+// Logs once per folder that it cannot be used, for reading or for writing.
 void say_unusable(const std::string& cache_dir, const Place& place, const Error& error) {
   const std::string folder = std::format("{}/{}", cache_dir, place.folders.front());
   log_once(LogLevel::kWarning, folder,
-           std::format("what is compiled is not kept in {}: {}", folder, error.message));
+           std::format("compiled kernels are not stored in {}: {}", folder, error.message));
 }
 
 }  // namespace
@@ -100,14 +100,14 @@ std::optional<Artifact> ArtifactFiles::load(SealKind kind, const std::string& ke
   if (content) return *std::move(content);
   if (content.error().newer) {
     log_once(LogLevel::kInfo, path,
-             std::format("{} is left alone: {}, which a newer dorajit wrote", path,
+             std::format("{} is not used: {}, written by a newer dorajit", path,
                          content.error().reason));
     return std::nullopt;
   }
   const bool is_gone = ::unlinkat((*folder)->descriptor(), place.name.c_str(), 0) == 0;
   log_once(LogLevel::kWarning, path,
-           std::format("{} {}: {}; it will be made again", is_gone ? "deleted" : "passed over",
-                       path, content.error().reason));
+           std::format("{} {}: {}; it will be created again", is_gone ? "deleted" : "ignored", path,
+                       content.error().reason));
   return std::nullopt;
 }
 

@@ -15,13 +15,13 @@ namespace dorajit::cache {
 
 inline constexpr std::uint64_t kDefaultArtifactBytes = std::uint64_t{1} << 30;
 
-// Thread-safe, and any number of processes may share the folder. Where the folder cannot be used,
-// every find misses and every insert does nothing; a log line says so once. Code is read only from
-// folders and files that `trust` lets pass.
+// Thread-safe; any number of processes may share the folder. If the folder cannot be used, every
+// find misses, every insert does nothing, and one log message says so. Code is read only from
+// folders and files that `trust` accepts.
 class ArtifactFiles final : public ArtifactStore {
  public:
-  // An empty `cache_dir` keeps nothing. Beyond `max_bytes` of artifacts, the least recently used
-  // are deleted.
+  // With an empty `cache_dir` nothing is stored. Beyond `max_bytes` of artifacts, the least
+  // recently used ones are deleted.
   explicit ArtifactFiles(const std::string& cache_dir,
                          std::uint64_t max_bytes = kDefaultArtifactBytes, const Trust& trust = {});
 
@@ -35,12 +35,12 @@ class ArtifactFiles final : public ArtifactStore {
   bool save(SealKind kind, const std::string& key, std::string_view bytes) const;
   void keep_within_bound(const std::string& new_file, std::uint64_t new_bytes);
 
-  const std::string cache_dir_;  // empty: nothing is kept
+  const std::string cache_dir_;  // empty: nothing is stored
   const std::uint64_t max_bytes_;
   const Trust trust_;
 
   std::mutex mutex_;
-  std::optional<std::uint64_t> known_bytes_;  // guarded by mutex_; nothing before the first sweep
+  std::optional<std::uint64_t> known_bytes_;  // guarded by mutex_; empty before the first sweep
   int inserts_since_sweep_ = 0;               // guarded by mutex_
 };
 

@@ -16,7 +16,7 @@ namespace dorajit::cache {
 namespace {
 
 struct File {
-  std::string path;  // in the folder of artifacts
+  std::string path;  // relative to the folder of artifacts
   std::uint64_t bytes;
   std::int64_t seconds;
   std::int64_t nanoseconds;

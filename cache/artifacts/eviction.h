@@ -1,4 +1,4 @@
-// The byte bound of the artifact folder.
+// Enforces the size limit of the artifact folder.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace dorajit::cache {
 
-// Deletes artifacts below `artifacts`, the least recently used first, until they fit `max_bytes`;
-// `keep`, a path in there, is never deleted. Removes stale temporary files too. Returns the bytes
-// that are left. Files that vanish meanwhile are another process's doing and no error.
+// Deletes artifacts below `artifacts`, the least recently used first, until they fit in
+// `max_bytes`; never deletes `keep`, a path in that folder. Also removes stale temporary files.
+// Returns the remaining bytes. Files that vanish meanwhile were deleted by another process: not an
+// error.
 std::uint64_t evict_least_recently_used(const TrustedDirectory& artifacts, std::uint64_t max_bytes,
                                         const std::string& keep);
 

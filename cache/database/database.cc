@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Making a database and finding it gone again may happen when someone clears the folder.
+// The database may vanish between creating and opening it if someone clears the folder.
 constexpr int kOpenAttempts = 3;
 
 milliseconds left(Deadline deadline) {
@@ -75,8 +75,8 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
     }
     auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kShared, left(deadline),
                                   trust_.place, folder->file_mode());
-    if (lock && !*lock) return busy(path_ + ".lock was held for too long");
-    // Without locks on this file system nobody sets the file aside either.
+    if (lock && !*lock) return busy(path_ + ".lock was locked by another process for too long");
+    // On a file system without locks, no process replaces the file either, so no lock is needed.
     std::optional<FileLock> held;
     if (lock) held = *std::move(lock);
 
@@ -103,7 +103,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
     held.reset();
     DORAJIT_TRY(repair());
   }
-  return unavailable(path_ + " keeps vanishing or being damaged");
+  return unavailable(path_ + " was deleted or damaged again after each repair");
 }
 
 std::expected<Session, Unavailable> Database::open_for_reading(ForkGuard use, HeldFolder folder,
@@ -114,8 +114,8 @@ std::expected<Session, Unavailable> Database::open_for_reading(ForkGuard use, He
       lock) {
     held = *std::move(lock);
   }
-  // A WAL needs files beside the database. Where they can be had, reading through them sees the
-  // newest commits; where not, nobody can be writing, and the file alone serves.
+  // A WAL needs files beside the database. If they can be created, reading through them sees the
+  // newest commits. If not, nobody can be writing, and the database file alone is complete.
   Inspection found;
   for (const auto mode : {Connection::Mode::kReadOnly, Connection::Mode::kImmutable}) {
     found = inspect(file_in(folder), mode, CheckDepth::kMarks, milliseconds(0), trust_.place);
@@ -139,9 +139,9 @@ std::expected<void, Unavailable> Database::repair() {
   const std::string file = file_in(folder);
   auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kExclusive, repair_wait_,
                                 trust_.place, folder->file_mode());
-  // Without locks nobody can know that the file is unused.
+  // Without locks, no process can know that the file is unused.
   if (!lock) return unavailable(lock.error().message);
-  if (!*lock) return busy(path_ + ".lock was held for too long");
+  if (!*lock) return busy(path_ + ".lock was locked by another process for too long");
 
   Inspection found =
       inspect(file, Connection::Mode::kReadWrite, CheckDepth::kWhole, repair_wait_, trust_.place);
@@ -152,7 +152,8 @@ std::expected<void, Unavailable> Database::repair() {
       return unavailable(made.error().message);
     }
   }
-  // Anything else another process has settled meanwhile, or the next open will name.
+  // For any other result, another process has fixed the file meanwhile, or the next open reports
+  // the problem.
   return {};
 }
 

@@ -18,14 +18,14 @@ namespace dorajit::cache {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// Why the database cannot be used just now.
+// Why the database cannot be used now.
 struct Unavailable {
   std::string reason;
-  bool busy = false;    // others were in the way for all of the wait
-  bool absent = false;  // there is none, and none can be made
+  bool busy = false;    // other processes held it for the entire wait
+  bool absent = false;  // it does not exist and cannot be created
 };
 
-// An open database. Meant for one operation: while it lives, the file cannot be set aside.
+// An open database, for one operation: during its lifetime the file cannot be replaced.
 class Session {
  public:
   Session(ForkGuard use, HeldFolder folder, std::optional<FileLock> lock, Connection connection,
@@ -40,7 +40,7 @@ class Session {
   [[nodiscard]] bool read_only() const { return read_only_; }
 
  private:
-  // The connection closes first, and the lock and the folder go after it.
+  // Destroyed in reverse order: the connection first, then the lock and the folder.
   ForkGuard use_;
   HeldFolder folder_;
   std::optional<FileLock> lock_;
@@ -48,21 +48,21 @@ class Session {
   bool read_only_;
 };
 
-// Thread-safe. Holds no handle, so it survives fork() and the removal of the folder.
+// Thread-safe. Holds no open handle, so it survives fork() and deletion of the folder.
 class Database {
  public:
-  // `repair_wait` bounds how long a repair waits for others to let go of the file. Only a folder
-  // and files that `trust` lets pass are used.
+  // `repair_wait` limits how long a repair waits for other processes to release the file. Only a
+  // folder and files that `trust` accepts are used.
   Database(std::string directory, std::chrono::milliseconds repair_wait, const Trust& trust = {});
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // Opens the database, making or repairing it first where needed. Where the folder is
-  // not writable, an existing database is opened for reading.
+  // Opens the database; creates or repairs it first if needed. If the folder is not writable, an
+  // existing database is opened read-only.
   std::expected<Session, Unavailable> open(Deadline deadline);
 
-  // To be called without a session after one reported damage: under a lock that excludes every
-  // session of every process, the file is checked again, and replaced if it is damaged.
+  // Call without an open session after a session reported damage. Checks the file again under a
+  // lock that excludes every session of every process, and replaces it if it is damaged.
   std::expected<void, Unavailable> repair();
 
  private:
@@ -71,10 +71,10 @@ class Database {
   std::expected<HeldFolder, Unavailable> hold_folder() const;
 
   const std::string directory_;
-  const std::string path_;  // for people
+  const std::string path_;  // for messages
   const Trust trust_;
   const std::chrono::milliseconds repair_wait_;
-  std::atomic<bool> checked_{false};  // this process has seen the file whole once
+  std::atomic<bool> checked_{false};  // this process has checked the entire file once
 };
 
 }  // namespace dorajit::cache

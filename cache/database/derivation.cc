@@ -10,7 +10,7 @@
 namespace dorajit::cache {
 namespace {
 
-// Whether the winner is another one than before.
+// Whether the winner changed.
 SqliteResult<bool> derive_winner(Connection& connection, const std::string& device,
                                  const std::string& problem) {
   DORAJIT_ASSIGN(const auto trials, select_trials(connection, device, problem));
@@ -31,7 +31,7 @@ SqliteResult<bool> derive_winner(Connection& connection, const std::string& devi
 SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const Trial> trials,
                                        const Progress& progress) {
   MergeCounts counts;
-  std::set<std::pair<std::string, std::string>> touched;  // device and problem
+  std::set<std::pair<std::string, std::string>> touched;  // pairs of device and problem
   DORAJIT_TRY(insert_trials(connection, trials, [&](const Trial& trial, bool added) {
     ++(added ? counts.added : counts.known);
     if (added) touched.emplace(trial.device, trial.problem);

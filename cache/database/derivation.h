@@ -1,4 +1,4 @@
-// The winners of a database from its trials. Call inside a write transaction.
+// Derives the winners of a database from its trials. Call inside a write transaction.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace dorajit::cache {
 
-// Adds the trials and derives the winners of the problems that have new ones.
+// Adds the trials and derives the winners of the problems with new trials.
 SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const Trial> trials,
                                        const Progress& progress = {});
 
-// Derives all winners, and counts them.
+// Derives all winners and returns their number.
 SqliteResult<std::int64_t> derive_winners(Connection& connection);
 
 }  // namespace dorajit::cache

@@ -30,8 +30,8 @@ const char* make() {
   sqlite3_vfs* const standard = sqlite3_vfs_find(nullptr);
   if (standard == nullptr) return nullptr;
   default_full_pathname = standard->xFullPathname;
-  // Never freed: SQLite may be the host's and keep its list for longer than this library is loaded.
-  // The address in the name tells two copies of this library apart.
+  // Never freed: SQLite may belong to the host program and keep its list of VFSs after this library
+  // is unloaded. The address in the name distinguishes two copies of this library.
   auto* own = new sqlite3_vfs(*standard);
   auto* name = new std::string(std::format("dorajit-{}", static_cast<const void*>(own)));
   own->pNext = nullptr;
@@ -49,7 +49,7 @@ struct CountedFolder {
   int users = 0;
 };
 
-// Neither is destroyed, so that a thread that outlives main() can still let go of a folder.
+// Neither is destroyed, so that a thread that outlives main() can still release a folder.
 std::mutex& folders_mutex() {
   static auto& mutex = *new std::mutex();
   return mutex;

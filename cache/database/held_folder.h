@@ -1,4 +1,4 @@
-// Folders of databases, as SQLite wants them: by one path for as long as one of theirs is open.
+// Keeps one path per database folder, as SQLite requires, while any database in it is open.
 #pragma once
 
 #include <memory>
@@ -7,18 +7,18 @@
 
 namespace dorajit::cache {
 
-// SQLite names the memory that processes share by the path under which this process first opened a
-// database, so all that have a folder open go by one descriptor.
+// SQLite names the memory that processes share after the path under which this process first opened
+// a database. All users of a folder must therefore use the same descriptor.
 using HeldFolder = std::shared_ptr<const TrustedDirectory>;
 
-// The folder, by the descriptor that this process has of it already if it has one. Thread-safe;
-// call it within Work::kSqlite.
+// Returns the folder through the descriptor that this process already has for it, if any.
+// Thread-safe; call it within Work::kSqlite.
 HeldFolder hold(TrustedDirectory folder);
 
-// The name of an SQLite VFS like the default one, for which a path through the descriptor of an
-// open folder (TrustedDirectory::held_path) is complete. The default one would look up what the
-// folder is called and go there by name, where another folder may be by then. Null where there is
-// none.
+// The name of an SQLite VFS like the default one, except that it takes a path through the
+// descriptor of an open folder (TrustedDirectory::held_path) as complete. The default VFS would
+// resolve the folder's name and open that path, which may be a different folder by then. Null if
+// there is no such VFS.
 const char* held_folder_vfs();
 
 }  // namespace dorajit::cache

@@ -13,7 +13,7 @@
 namespace dorajit::cache {
 namespace {
 
-// Checking costs about 1 ms for a file of this size; opening should not cost more.
+// A check takes about 1 ms for a file of this size, which is the limit for an open.
 constexpr off_t kCheapToCheckBytes = off_t{512} << 10;
 
 Inspection outcome(FileState state, std::string reason) {
@@ -41,8 +41,8 @@ const char* check_statement(CheckDepth depth, off_t bytes) {
 
 Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth depth,
                    std::chrono::milliseconds wait, FilePlace place) {
-  // Only stat() is used beside SQLite: closing a descriptor of the file would drop the locks that
-  // SQLite holds on it in this process.
+  // Besides SQLite, only stat() is used: closing a descriptor of the file would release the locks
+  // that SQLite holds on it in this process.
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) return outcome(FileState::kAbsent, {});
@@ -68,8 +68,8 @@ Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth de
   if (*version > kSchemaVersion) {
     connection->close_without_checkpoint();
     return outcome(FileState::kNewer,
-                   std::format("{} has schema version {}, which a newer dorajit wrote (this one "
-                               "knows {}): update dorajit",
+                   std::format("{} has schema version {}, written by a newer dorajit (this one "
+                               "supports {}): update dorajit",
                                path, *version, kSchemaVersion));
   }
   if (*version < kSchemaVersion) return outcome(FileState::kDamaged, "it has no schema version");

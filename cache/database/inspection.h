@@ -1,4 +1,4 @@
-// Whether a file is a tuning database that this dorajit can use.
+// Checks whether a file is a tuning database that this dorajit can use.
 #pragma once
 
 #include <chrono>
@@ -13,22 +13,22 @@ namespace dorajit::cache {
 enum class FileState {
   kUsable,
   kAbsent,
-  kDamaged,   // no database, another program's, or one that SQLite cannot read whole
-  kNewer,     // of a later schema: not to be touched
-  kBusy,      // others held it for all of the wait
-  kUnusable,  // the file system or SQLite refuses
+  kDamaged,   // not a database, another program's, or not completely readable by SQLite
+  kNewer,     // of a later schema: must not be modified
+  kBusy,      // other processes held it for the entire wait
+  kUnusable,  // the file system or SQLite refused access
 };
 
 enum class CheckDepth {
   kMarks,      // application id and version: one page
-  kStructure,  // every page, if the file is small enough for that to go unnoticed
-  kWhole,      // every page and index, whatever it takes
+  kStructure,  // every page, if the file is small enough for a fast check
+  kWhole,      // every page and index, regardless of time
 };
 
 struct Inspection {
   FileState state = FileState::kUnusable;
-  std::string reason;                    // for all but kUsable and kAbsent
-  std::optional<Connection> connection;  // for kUsable
+  std::string reason;                    // set unless kUsable or kAbsent
+  std::optional<Connection> connection;  // set if kUsable
 };
 
 Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth depth,

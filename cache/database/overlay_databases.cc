@@ -22,7 +22,7 @@ namespace {
 
 struct OpenOverlay {
   HeldFolder folder;
-  Inspection inspection;  // closed before the folder is
+  Inspection inspection;  // closed before the folder
 };
 
 Result<OpenOverlay> open_overlay(const std::string& path, const Trust& trust, CheckDepth depth) {
@@ -126,8 +126,8 @@ std::vector<Winner> OverlayDatabases::winners_of_variant(std::string_view varian
 void OverlayDatabases::pass_over(Overlay& overlay, std::string_view reason) {
   if (overlay.passed_over.exchange(true)) return;
   log_once(LogLevel::kWarning, "overlay " + overlay.path,
-           std::format("the tuning results in {} are not used: {}; make the file anew with "
-                       "`dorajit export --out FILE.db`, or take it from the list",
+           std::format("the tuning results in {} are not used: {}; write the file again with "
+                       "`dorajit export --out FILE.db`, or remove it from the list",
                        overlay.path, reason));
 }
 

@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::array<const char*, 3> kCompanions = {"-shm", "-wal", "-journal"};
 
-// A new file is nobody else's, so waiting is only for the unforeseen.
+// Only this process knows the new file, so no wait is expected.
 constexpr std::chrono::seconds kWaitForNewFile{1};
 
 Status to_status(const std::string& path, const SqliteStatus& status, FilePlace place) {
@@ -58,7 +58,7 @@ SqliteStatus fill(const std::string& path, const Salvaged& rows) {
   return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
-// The database under its temporary name, closed, with nothing beside it.
+// The database under its temporary name, closed, with no companion files.
 Result<AtomicFile> make_database(const std::string& path, const Salvaged& rows, FilePlace place,
                                  mode_t mode) {
   DORAJIT_ASSIGN(AtomicFile file, AtomicFile::create(path, place, mode));
@@ -128,14 +128,15 @@ Status replace_damaged_database(const std::string& path, const std::string& reas
   const Salvaged rows = salvage(path);
   DORAJIT_ASSIGN(AtomicFile file, make_database(path, rows, place, mode));
 
-  // Reading the file has left a WAL with nothing in it, and an index of that nothing.
+  // Reading the damaged file has created an empty WAL and its index.
   if (is_empty(path + "-wal")) {
     ::unlink((path + "-wal").c_str());
     ::unlink((path + "-shm").c_str());
   }
   const std::string aside = aside_name(path);
-  // The database goes last: killed before that, the next process finds the damage again; killed
-  // after it, the next one finds no file and no WAL that it could mistake for its own.
+  // The database is moved last. If the process is killed before that, the next process finds the
+  // damage again; if killed after it, the next process finds neither a file nor a WAL that it could
+  // take for its own.
   for (const char* companion : kCompanions) {
     if (::rename((path + companion).c_str(), (aside + companion).c_str()) != 0 && errno != ENOENT) {
       return std::unexpected(file_error("set aside", path + companion, errno, place));
@@ -147,7 +148,7 @@ Status replace_damaged_database(const std::string& path, const std::string& reas
   DORAJIT_ASSIGN(const bool published, file.publish_if_absent());
   const std::string kept = shown_path(aside);
   log_once(LogLevel::kWarning, kept,
-           std::format("{} was damaged ({}); it is kept as {}, and {} trials and {} winners were "
+           std::format("{} was damaged ({}); it was renamed to {}; {} trials and {} winners were "
                        "salvaged from it",
                        shown_path(path), reason, kept, published ? rows.trials.size() : 0,
                        published ? rows.winners.size() : 0));

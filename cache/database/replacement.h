@@ -1,4 +1,4 @@
-// New databases in the place of none or of a damaged one.
+// Creates new databases, and replaces damaged ones.
 #pragma once
 
 #include <sys/types.h>
@@ -10,19 +10,19 @@
 
 namespace dorajit::cache {
 
-// Makes a complete, empty database and publishes it as `path`. Another one published meanwhile is
-// success, so this needs no lock. `mode` is the file's.
+// Creates a complete, empty database and publishes it as `path`. If another process publishes one
+// first, that is success, so no lock is needed. `mode` is the file's mode.
 Status publish_new_database(const std::string& path, FilePlace place, mode_t mode);
 
-// Whether a WAL lies at `path` whose database is gone. SQLite would apply it to a new database.
+// Whether a WAL exists at `path` without its database. SQLite would apply it to a new database.
 bool has_orphans(const std::string& path);
 
-// Call only under the exclusive lock, as must be for what deletes files of a live name.
+// Call only under the exclusive lock, as for every deletion of a live file name.
 void remove_orphans(const std::string& path);
 
-// Sets the damaged file at `path` aside as `path`.corrupt-<UTC time>, its WAL with it, and puts in
-// its place a database of what could be salvaged. When no new database can be made, the old file
-// stays where it is. Call only under the exclusive lock: nobody may have `path` open.
+// Renames the damaged file at `path` to `path`.corrupt-<UTC time>, together with its WAL, and
+// publishes a database of the salvaged rows in its place. If no new database can be created, the
+// old file stays. Call only under the exclusive lock: nobody may have `path` open.
 Status replace_damaged_database(const std::string& path, const std::string& reason, FilePlace place,
                                 mode_t mode);
 

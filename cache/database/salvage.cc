@@ -13,10 +13,10 @@
 namespace dorajit::cache {
 namespace {
 
-// About what one b-tree page holds: a damaged page then costs no more than a few such ranges.
+// About the rows of one b-tree page: a damaged page then costs only a few such ranges.
 constexpr std::int64_t kIdsPerRange = 16;
 
-// The smallest row with its cell is larger than this.
+// Smaller than the smallest row with its cell.
 constexpr std::int64_t kMinRowBytes = 64;
 
 std::int64_t size_of(const std::string& path) {
@@ -24,13 +24,13 @@ std::int64_t size_of(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 ? std::int64_t{info.st_size} : 0;
 }
 
-// Rows are never deleted, so ids are dense and the file's size bounds them. What the rows say of
-// themselves does not: a forged id may be any number.
+// Rows are never deleted, so ids are dense and the file's size bounds them. The ids in the rows
+// cannot be used: a forged id may be any number.
 std::int64_t largest_possible_id(const std::string& path) {
   return (size_of(path) + size_of(path + "-wal")) / kMinRowBytes;
 }
 
-// Each range is reached from the root again, so damage in one does not hide the others.
+// Each range is a new search from the root, so damage in one range does not hide the others.
 void read_range_by_range(Connection& connection, const std::string& path,
                          std::vector<Trial>& trials) {
   const std::int64_t last_id = largest_possible_id(path);
@@ -52,10 +52,10 @@ Salvaged salvage(const std::string& path) {
   Salvaged rows;
   auto connection = Connection::open(path, Connection::Mode::kReadWrite);
   if (!connection) return rows;
-  // A foreign database that happens to have such tables is not ours to read.
+  // A database of another program may have tables of the same names.
   const auto application = connection->query_integer("PRAGMA application_id");
   if (!application || *application != kApplicationId) return rows;
-  // What is no table of ours may have rows without end.
+  // A table with another definition may return rows without end.
   const auto is_ours = [&](const char* table) {
     return is_table_of_schema(*connection, table).value_or(false);
   };

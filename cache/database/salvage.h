@@ -1,4 +1,4 @@
-// What can still be read of a damaged tuning database.
+// Reads the undamaged rows of a damaged tuning database.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct Salvaged {
   std::vector<Winner> winners;
 };
 
-// Every trial and winner that is readable and whose checksum is good. Never fails: of a file that
-// is no database, nothing is readable.
+// Every trial and winner that is readable and has a valid checksum. Never fails: a file that is not
+// a database has none.
 Salvaged salvage(const std::string& path);
 
 }  // namespace dorajit::cache

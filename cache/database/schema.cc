@@ -5,8 +5,8 @@
 namespace dorajit::cache {
 namespace {
 
-// SQLite keeps this text, and schema_check.cc compares it: a change needs another version. The
-// condition of bad_trials is that of select_bad_trials(), which the index serves.
+// SQLite stores this text and schema_check.cc compares it: a change requires a new schema version.
+// The condition of bad_trials must be that of select_bad_trials(), which uses the index.
 constexpr const char* kTables = R"sql(
 CREATE TABLE trials (
   id INTEGER PRIMARY KEY,

@@ -10,10 +10,10 @@ namespace dorajit::cache {
 inline constexpr std::int64_t kApplicationId = 0x444F524A;  // "DORJ"
 inline constexpr std::int64_t kSchemaVersion = 1;           // user_version
 
-// In an empty database.
+// For an empty database.
 SqliteStatus create_tables(Connection& connection);
 
-// Makes an empty file into a complete database: tables, marks, WAL mode, nothing left in the WAL.
+// Turns an empty file into a complete database: tables, marks, WAL mode, an empty WAL.
 SqliteStatus build_schema(Connection& connection);
 
 }  // namespace dorajit::cache

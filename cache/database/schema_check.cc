@@ -38,8 +38,8 @@ SqliteResult<Definitions> make_definitions() {
   return read_definitions(connection);
 }
 
-// Made once: it takes about a millisecond. Never destroyed: a thread may be reading a database
-// while the process exits.
+// Computed once, because it takes about a millisecond. Never destroyed: a thread may be reading a
+// database while the process exits.
 const SqliteResult<Definitions>& expected_definitions() {
   static const auto& expected = *new SqliteResult<Definitions>(make_definitions());
   return expected;

@@ -1,4 +1,4 @@
-// Whether a database has the tables and indices of its schema, and nothing else.
+// Checks that a database has exactly the tables and indices of its schema.
 #pragma once
 
 #include <string>
@@ -7,12 +7,11 @@
 
 namespace dorajit::cache {
 
-// What is not as the schema has it; empty: all is. A view, a trigger or a table
-// that computes its columns may make any later query run for ever, so no other query comes before
-// this.
+// The first difference from the schema; empty if there is none. Call it before any other query: a
+// view, a trigger or a table with computed columns may make any query run for ever.
 SqliteResult<std::string> difference_from_schema(Connection& connection);
 
-// Whether there is a table of that name, defined as in the schema.
+// Whether there is a table of that name with the definition of the schema.
 SqliteResult<bool> is_table_of_schema(Connection& connection, const std::string& name);
 
 }  // namespace dorajit::cache

@@ -1,4 +1,4 @@
-// Databases that come with an installation and are only read (docs/tuning_database.md).
+// Read-only databases that come with an installation (docs/tuning_database.md).
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 
 namespace dorajit::cache {
 
-// Puts a database with the trials, each once, and their winners in the place of what is at `path`,
-// whole or not at all. The same trials are the same bytes, by the same version of SQLite. Nobody
-// may have the database that was there open for writing.
+// Atomically replaces the file at `path` with a database of the trials, without duplicates, and
+// their winners. With one version of SQLite, the same trials give the same bytes. Nobody may have
+// the previous database open for writing.
 Status write_shipped_database(const std::string& path, std::span<const Trial> trials);
 
 }  // namespace dorajit::cache

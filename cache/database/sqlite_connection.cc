@@ -49,7 +49,7 @@ std::string_view symbol(int code) {
 }
 
 std::unexpected<SqliteError> sqlite_error(sqlite3* handle, std::string_view what, int code) {
-  // SQLite quotes names that it found in the file.
+  // Escaped, because SQLite quotes names that it found in the file.
   const std::string message =
       printable_line(handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code));
   return std::unexpected(
@@ -61,7 +61,7 @@ std::int64_t size_of(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 ? std::int64_t{info.st_size} : 0;
 }
 
-// Ours have neither views nor triggers, and no value or statement near that length.
+// dorajit's databases have neither views nor triggers, and no value or statement near that length.
 void bound_what_a_file_may_do(sqlite3* handle) {
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
@@ -74,7 +74,7 @@ void bound_what_a_file_may_do(sqlite3* handle) {
                nullptr);
 }
 
-// A path may hold characters that mean something in a URI.
+// The path may contain characters with a meaning in a URI.
 std::string immutable_uri(const std::string& path) {
   std::string uri = "file:";
   for (const char c : path) {
@@ -157,7 +157,7 @@ SqliteResult<Connection> Connection::open(const std::string& path, Mode mode) {
     result =
         sqlite3_open_v2(path.c_str(), &handle, access | SQLITE_OPEN_NOMUTEX, held_folder_vfs());
   }
-  // SQLite hands out a handle that must be closed even when it fails.
+  // SQLite returns a handle that must be closed even if opening fails.
   Connection connection(handle);
   if (result != SQLITE_OK) return sqlite_error(handle, "open " + shown_path(path), result);
   bound_what_a_file_may_do(handle);
@@ -169,7 +169,7 @@ SqliteResult<Connection> Connection::open_in_memory() { return open(":memory:", 
 int Connection::count_steps(void* left) { return --*static_cast<std::int64_t*>(left) <= 0 ? 1 : 0; }
 
 void Connection::limit_steps_by_size_of(const std::string& path) {
-  // To check a database whole and to read every row takes about 2 steps a byte.
+  // Checking a database completely and reading every row takes about 2 steps per byte.
   constexpr std::int64_t kStepsPerByte = 16;
   constexpr std::int64_t kMinSteps = 10'000'000;
   constexpr int kStepsPerCall = 1000;

@@ -1,4 +1,4 @@
-// SQLite handles with owners, and its result codes as values.
+// Owners of SQLite handles, and SQLite's result codes as values.
 #pragma once
 
 #include <sqlite3.h>
@@ -16,29 +16,29 @@ namespace dorajit::cache {
 
 struct SqliteError {
   int code = SQLITE_ERROR;  // primary result code
-  std::string message;      // the call or statement, the symbolic code, SQLite's words
+  std::string message;      // the call or statement, the symbolic code, SQLite's message
 };
 
 template <class T>
 using SqliteResult = std::expected<T, SqliteError>;
 using SqliteStatus = SqliteResult<void>;
 
-// The file's content is not what SQLite wrote, or does not come to an end
+// The file's content is not what SQLite wrote, or reading it exceeds the step limit
 // (limit_steps_by_size_of()).
 bool is_damage(const SqliteError& error);
-// Another connection is in the way; trying again may help.
+// Another connection holds a lock; a retry may succeed.
 bool is_busy(const SqliteError& error);
 
-// One prepared statement. It must not outlive its Connection.
+// One prepared statement. Must not outlive its Connection.
 class Statement {
  public:
-  // Parameters count from 1. Text must stay alive until the last step(). A failure to bind is
-  // reported by the next step().
+  // Parameters count from 1. Text must stay valid until the last step(). The next step() reports a
+  // failure to bind.
   void bind(int parameter, std::string_view text);
   void bind(int parameter, std::int64_t integer);
-  void bind(int parameter, double real);  // NaN is bound as NULL, which is how SQLite keeps it
+  void bind(int parameter, double real);  // NaN is bound as NULL, because SQLite stores it so
 
-  // True: a row is there to be read. False: done.
+  // True: a row can be read. False: done.
   SqliteResult<bool> step();
   void reset();
 
@@ -58,7 +58,7 @@ class Statement {
   int bind_result_ = SQLITE_OK;
 };
 
-// Calls `visit` for each row that is left.
+// Calls `visit` for each remaining row.
 template <class Visit>
 SqliteStatus for_each_row(Statement& statement, Visit visit) {
   for (;;) {
@@ -74,18 +74,18 @@ class Connection {
   enum class Mode {
     kReadWrite,
     kReadOnly,
-    kImmutable,  // read-only without locks and without a WAL: only where nobody can write
+    kImmutable,  // read-only, without locks and WAL: only if nobody can write
   };
 
   static SqliteResult<Connection> open(const std::string& path, Mode mode);
   static SqliteResult<Connection> open_in_memory();
 
-  // From now on statements end with damage when they take many more steps than reading all of the
-  // file does: for a file whose pages may lead in circles.
+  // From now on, statements fail as damaged if they take many more steps than reading the entire
+  // file. For files whose pages may form cycles.
   void limit_steps_by_size_of(const std::string& path);
 
   void set_busy_timeout(std::chrono::milliseconds wait);
-  // Closing writes nothing into the database file.
+  // Makes closing write nothing to the database file.
   void close_without_checkpoint();
 
   SqliteResult<Statement> prepare(std::string_view sql);

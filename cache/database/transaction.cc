@@ -10,17 +10,17 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// SQLite's own wait polls without jitter and gives up at once where it sees a deadlock, so it is
-// kept short and the loop below does the long waiting.
+// SQLite's own wait polls without jitter and fails at once if it detects a deadlock. It is
+// therefore short, and the loop below does the long wait.
 constexpr milliseconds kSqliteWait{50};
 constexpr milliseconds kFirstPause{1};
-constexpr milliseconds kLongestPause{200};
+constexpr milliseconds kMaxPause{200};
 
 SqliteStatus try_once(Connection& connection, const std::function<SqliteStatus()>& body) {
   auto status = connection.execute("BEGIN IMMEDIATE");
   if (status) status = body();
   if (status) status = connection.execute("COMMIT");
-  // Some errors have rolled back by themselves.
+  // Some errors roll back automatically.
   if (!status && connection.in_transaction()) (void)connection.execute("ROLLBACK");
   return status;
 }
@@ -31,7 +31,7 @@ SqliteStatus write_in_transaction(Connection& connection, steady_clock::time_poi
                                   const std::function<SqliteStatus()>& body) {
   connection.set_busy_timeout(kSqliteWait);
   std::minstd_rand random(std::random_device{}());
-  for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+  for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kMaxPause)) {
     auto status = try_once(connection, body);
     if (status || !is_busy(status.error())) return status;
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now());

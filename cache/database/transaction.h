@@ -1,4 +1,4 @@
-// Write transactions that wait for other writers, for a bounded time.
+// Write transactions that wait for other writers for a bounded time.
 #pragma once
 
 #include <chrono>
@@ -8,9 +8,9 @@
 
 namespace dorajit::cache {
 
-// Runs `body` between BEGIN IMMEDIATE and COMMIT. While others write it is tried again, with
-// growing, jittered pauses, until `deadline`; then the busy error comes back. Nothing of a
-// failed transaction stays. `body` may run more than once.
+// Runs `body` between BEGIN IMMEDIATE and COMMIT. While other connections write, retries with
+// growing, jittered pauses until `deadline`, then returns the busy error. A failed transaction
+// leaves no changes. `body` may run more than once.
 SqliteStatus write_in_transaction(Connection& connection,
                                   std::chrono::steady_clock::time_point deadline,
                                   const std::function<SqliteStatus()>& body);

@@ -20,7 +20,7 @@ namespace dorajit::cache {
 namespace {
 
 constexpr std::string_view kSqliteMark("SQLite format 3\0", 16);
-constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 constexpr std::chrono::seconds kWaitForOthers{5};
 
@@ -28,7 +28,7 @@ std::unexpected<Error> bad_file(const std::string& path, std::string_view what) 
   return fail(StatusCode::kIoError, std::format("cannot use {}: {}", path, what));
 }
 
-// As file_error(), whose advice is for the cache folder only.
+// Like file_error(), whose remedies apply only to the cache folder.
 std::unexpected<Error> cannot(std::string_view action, std::string_view path, int error_number,
                               std::string_view advice) {
   return fail(StatusCode::kIoError,
@@ -36,7 +36,7 @@ std::unexpected<Error> cannot(std::string_view action, std::string_view path, in
                           std::generic_category().message(error_number), advice));
 }
 
-// The whole file, or no more than its first bytes if it is a database.
+// The entire file, or only its first bytes if it is a database.
 Result<std::string> read_bytes(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return bad_file(path, "it is a folder");
@@ -46,8 +46,8 @@ Result<std::string> read_bytes(const std::string& path) {
   std::string bytes;
   while (stream) {
     const std::size_t size = bytes.size();
-    if (size > kMostFileBytes) {
-      return bad_file(path, std::format("it is larger than {} bytes", kMostFileBytes));
+    if (size > kMaxFileBytes) {
+      return bad_file(path, std::format("it is larger than {} bytes", kMaxFileBytes));
     }
     bytes.resize(size + kChunkBytes);
     stream.read(bytes.data() + size, kChunkBytes);
@@ -58,7 +58,7 @@ Result<std::string> read_bytes(const std::string& path) {
   return bytes;
 }
 
-// Through the WAL where that can be read, so that the newest commits are there.
+// Through the WAL if it can be read, so that the newest commits are included.
 Inspection inspect_for_reading(const std::string& path) {
   Inspection found = inspect(path, Connection::Mode::kReadOnly, CheckDepth::kWhole, kWaitForOthers,
                              FilePlace::kNamed);

@@ -1,4 +1,4 @@
-// Files that trials can be read from: JSON Lines and tuning databases.
+// Reads and writes files of trials: JSON Lines and tuning databases.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,26 @@ namespace dorajit::cache {
 
 enum class TrialFileKind { kLines, kDatabase };
 
-// What a file holds, and what of it is bad.
+// The content of a file, and its damage.
 struct TrialFile {
   TrialFileKind kind = TrialFileKind::kLines;
-  std::vector<Trial> trials;   // the good ones
-  std::int64_t winners = 0;    // good ones, of a database
-  std::int64_t bad_count = 0;  // lines, or rows of trials and winners
-  std::vector<BadLine> bad;    // of JSON Lines
-  std::string damage;          // of the file as a whole; empty: none
+  std::vector<Trial> trials;   // the valid ones
+  std::int64_t winners = 0;    // number of valid ones, for a database
+  std::int64_t bad_count = 0;  // invalid lines, or invalid rows of trials and winners
+  std::vector<BadLine> bad;    // for JSON Lines
+  std::string damage;          // damage of the entire file; empty: none
 
-  [[nodiscard]] bool is_whole() const { return bad_count == 0 && damage.empty(); }
+  [[nodiscard]] bool is_complete() const { return bad_count == 0 && damage.empty(); }
 };
 
-// Reads all that is good, and changes nothing. Which kind a file is, its first bytes tell. An error
-// when nothing can be read: no such file, another kind of file, one of a newer dorajit, or too
-// large. Not for a database that another thread of this process has open: SQLite would lose its
-// locks on it.
+// Reads all valid trials and modifies nothing. The first bytes determine the kind of file. An error
+// if nothing can be read: the file does not exist, is of another kind, was written by a newer
+// dorajit, or is too large. Must not be used for a database that another thread of this process has
+// open: SQLite would lose its locks on it.
 Result<TrialFile> read_trial_file(const std::string& path, const Progress& progress = {});
 
-// Puts the trials in the place of what is at `path`. How many were left out, as by to_lines().
+// Replaces the file at `path` with the trials. Counts the trials that were left out, as to_lines()
+// does.
 Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials,
                                    const Progress& progress = {});
 

@@ -18,7 +18,7 @@ std::optional<TuningClaim> TuningClaim::acquire(const std::string& cache_dir,
     DORAJIT_ASSIGN(const auto cache, TrustedDirectory::make(cache_dir, trust));
     DORAJIT_ASSIGN(const auto locks, cache.make_and_enter("locks"));
     const std::string name = key + ".lock";
-    // Whoever else may open the file could hold the lock for ever.
+    // Any other user who can open the file could hold the lock for ever.
     DORAJIT_TRY(locks.check_file(name));
     return FileLock::acquire(locks.held_path() + "/" + name, FileLock::Mode::kExclusive, wait,
                              FilePlace::kCacheFolder, locks.file_mode());

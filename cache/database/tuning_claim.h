@@ -1,4 +1,4 @@
-// The right to tune one problem, so that no two processes or threads do the same work.
+// The exclusive right to tune one problem, so that no two processes or threads tune it at once.
 #pragma once
 
 #include <chrono>
@@ -12,11 +12,11 @@
 
 namespace dorajit::cache {
 
-// Held until destroyed; a killed process loses its claims. Where the cache folder cannot be used a
-// claim is granted to everyone, as there is nobody to agree with.
+// Held until destroyed; a killed process loses its claims. If the cache folder cannot be used,
+// every claim is granted, because processes cannot coordinate.
 class TuningClaim {
  public:
-  // Nothing when another holds the claim for all of `wait`.
+  // Nothing if another process or thread holds the claim for the entire `wait`.
   static std::optional<TuningClaim> acquire(const std::string& cache_dir, std::string_view device,
                                             std::string_view problem,
                                             std::chrono::milliseconds wait, const Trust& trust);

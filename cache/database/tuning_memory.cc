@@ -44,7 +44,7 @@ MergeCounts TuningMemory::merge(std::span<const Trial> trials) {
     if (old != before.end()) before.erase(old);
     winners_.insert_or_assign(std::move(pair), std::move(winner));
   }
-  counts.winners += std::ssize(before);  // those that have none any more
+  counts.winners += std::ssize(before);  // problems that no longer have a winner
   unsaved_.push_back({{trials.begin(), trials.end()}, std::nullopt});
   return counts;
 }

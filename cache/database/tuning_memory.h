@@ -1,4 +1,4 @@
-// What this process has recorded, for when no database can keep it.
+// The trials and winners that this process recorded, for use without a database.
 #pragma once
 
 #include <cstdint>
@@ -20,35 +20,35 @@ namespace dorajit::cache {
 class TuningMemory {
  public:
   void record(std::span<const Trial> trials, const Winner& winner);
-  // As TuningStore::merge(), with what is in memory.
+  // Like TuningStore::merge(), on the results in memory.
   MergeCounts merge(std::span<const Trial> trials);
-  // Forgets every winner and derives all from the trials.
+  // Discards all winners and derives them from the trials.
   void rebuild_winners();
 
   [[nodiscard]] std::optional<Winner> find_winner(std::string_view device,
                                                   std::string_view problem) const;
-  // As find_winner(), but only what no database has yet.
+  // Like find_winner(), but only for results that are not in a database yet.
   [[nodiscard]] std::optional<Winner> find_unsaved_winner(std::string_view device,
                                                           std::string_view problem) const;
   [[nodiscard]] std::vector<Winner> winners() const;
   [[nodiscard]] const std::vector<Trial>& trials() const { return trials_; }
 
-  // One call of record() or merge() that no database has yet.
+  // One call of record() or merge() that is not in a database yet.
   struct Unsaved {
     std::vector<Trial> trials;
-    std::optional<Winner> winner;  // nothing: it follows from all trials
+    std::optional<Winner> winner;  // empty: derived from all trials
   };
   [[nodiscard]] const std::vector<Unsaved>& unsaved() const { return unsaved_; }
-  // The oldest `count` are in the database now.
+  // The oldest `count` are now in the database.
   void mark_saved(std::size_t count);
 
  private:
-  // False: it was there already.
+  // False if the trial was already there.
   bool add(const Trial& trial);
 
   std::vector<Trial> trials_;
   std::set<std::int64_t> trial_checksums_;
-  std::map<std::pair<std::string, std::string>, Winner> winners_;  // by device and problem
+  std::map<std::pair<std::string, std::string>, Winner> winners_;  // key: device and problem
   std::vector<Unsaved> unsaved_;
 };
 

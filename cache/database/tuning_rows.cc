@@ -19,7 +19,7 @@ namespace {
   "device, problem, driver, policy, space, tuner, templates, config, default_config, " \
   "median_ns, default_median_ns, created_unix_s, checksum"
 
-constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();  // is kept as NULL
+constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();  // stored as NULL
 
 Environment read_environment(const Statement& row) {
   return {row.text(2), row.text(3), row.text(4), row.text(5), row.text(6)};
@@ -42,7 +42,7 @@ std::optional<Trial> read_trial(const Statement& row) {
               .created_unix_s = row.integer(15),
               .host = row.text(16)};
   if (const double log_ratio = row.real(12); !std::isnan(log_ratio)) {
-    trial.duel = {.log_ratio = log_ratio, .standard_error = row.real(13)};
+    trial.comparison = {.log_ratio = log_ratio, .standard_error = row.real(13)};
   }
   if (checksum(trial) != row.integer(17) || !fault_of(trial).empty()) return std::nullopt;
   return trial;
@@ -113,8 +113,8 @@ SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials
     statement.bind(10, name(trial.verdict));
     statement.bind(11, trial.median_ns);
     statement.bind(12, trial.mad_ns);
-    statement.bind(13, trial.duel ? trial.duel->log_ratio : kNothing);
-    statement.bind(14, trial.duel ? trial.duel->standard_error : kNothing);
+    statement.bind(13, trial.comparison ? trial.comparison->log_ratio : kNothing);
+    statement.bind(14, trial.comparison ? trial.comparison->standard_error : kNothing);
     statement.bind(15, std::int64_t{trial.samples});
     statement.bind(16, trial.created_unix_s);
     statement.bind(17, trial.host);
@@ -180,7 +180,7 @@ SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connecti
       auto statement,
       connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
                          " FROM winners WHERE problem BETWEEN ?1 AND ?2 ORDER BY device, problem"));
-  // Problems are named variant/...; '0' comes right after '/'.
+  // Problem names begin with "variant/"; '0' is the character after '/'.
   const std::string first = std::string(variant) + "/";
   const std::string last = std::string(variant) + "0";
   statement.bind(1, first);

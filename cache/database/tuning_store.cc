@@ -20,7 +20,7 @@ TuningStore::TuningStore(const std::string& cache_dir, const TuningStoreOptions&
 
 TuningStore::~TuningStore() {
   State* state = state_.load();
-  // Inherited across a fork, its locks may be held by threads that are not here.
+  // If it was inherited across a fork, threads that do not exist here may hold its locks.
   if (state->process == ::getpid()) delete state;
 }
 
@@ -34,17 +34,17 @@ std::unique_ptr<TuningStore> TuningStore::open(const std::string& cache_dir,
 TuningStore::State& TuningStore::state() {
   State* current = state_.load();
   if (current->process == ::getpid()) return *current;
-  // The parent's state is left as it is: destroying locks that may be held is undefined.
+  // The parent's state is not destroyed: destroying locks that may be held is undefined.
   auto child = current->copy_for_child();
   if (state_.compare_exchange_strong(current, child.get())) return *child.release();
   return *current;
 }
 
 TuningStore::History TuningStore::find_history(std::string_view device, std::string_view problem,
-                                               LockWait patience) {
+                                               LockWait lock_wait) {
   State& own = state();
   History history =
-      own.read(State::access_of(patience), [&](Connection& connection) -> SqliteResult<History> {
+      own.read(State::access_of(lock_wait), [&](Connection& connection) -> SqliteResult<History> {
         History found;
         DORAJIT_ASSIGN(found.winner, select_winner(connection, device, problem));
         DORAJIT_ASSIGN(found.bad_trials, select_bad_trials(connection, device));
@@ -107,7 +107,7 @@ std::optional<std::int64_t> TuningStore::rebuild_winners() {
 
 std::vector<Winner> TuningStore::winners() {
   State& own = state();
-  return own.with_remembered(own.read(State::Access::kPatientRead, select_winners));
+  return own.with_remembered(own.read(State::Access::kLongRead, select_winners));
 }
 
 std::vector<Winner> TuningStore::winners_of_variant(std::string_view variant) {
@@ -125,7 +125,7 @@ std::vector<Winner> TuningStore::winners_of_variant(std::string_view variant) {
 
 std::vector<Trial> TuningStore::trials(std::string_view device, std::string_view problem) {
   State& own = state();
-  auto trials = own.read(State::Access::kPatientRead, [&](Connection& connection) {
+  auto trials = own.read(State::Access::kLongRead, [&](Connection& connection) {
     return select_trials(connection, device, problem);
   });
   const std::scoped_lock lock(own.mutex);
@@ -137,7 +137,7 @@ std::vector<Trial> TuningStore::trials(std::string_view device, std::string_view
 
 std::vector<Trial> TuningStore::trials() {
   State& own = state();
-  auto trials = own.read(State::Access::kPatientRead,
+  auto trials = own.read(State::Access::kLongRead,
                          [](Connection& connection) { return select_trials(connection); });
   const std::scoped_lock lock(own.mutex);
   own.append_remembered([](const Trial&) { return true; }, trials);
@@ -146,7 +146,7 @@ std::vector<Trial> TuningStore::trials() {
 
 std::int64_t TuningStore::trial_count() {
   State& own = state();
-  const auto count = own.read(State::Access::kPatientRead, [](Connection& connection) {
+  const auto count = own.read(State::Access::kLongRead, [](Connection& connection) {
     return count_trials(connection).transform([](std::int64_t n) { return std::optional(n); });
   });
   const std::scoped_lock lock(own.mutex);
@@ -183,7 +183,7 @@ Status TuningStore::readable() {
   return fail(StatusCode::kIoError,
               std::format("cannot read the tuning database {}: {}; {}", own.database->path(),
                           own.unread->reason,
-                          own.unread->busy ? "try again when other processes are done with it"
+                          own.unread->busy ? "try again when other processes have released it"
                                            : "`dorajit doctor` checks the cache folder"));
 }
 

@@ -1,4 +1,4 @@
-// The tuning results of a user: a SQLite file (docs/tuning_database.md) with memory beneath it.
+// A user's tuning results: a SQLite file (docs/tuning_database.md) and a copy in memory.
 #pragma once
 
 #include <atomic>
@@ -21,37 +21,37 @@
 namespace dorajit::cache {
 
 struct TuningStoreOptions {
-  // How long one write may wait for other processes before it stays in memory for now.
+  // How long one write may wait for other processes before the results stay in memory.
   std::chrono::milliseconds busy_wait{5000};
-  // Databases that nobody writes, such as come with an installation, in the order in which they are
-  // searched. One that cannot be used is passed over, and a warning says so.
+  // Read-only databases, such as those of an installation, in search order. A database that cannot
+  // be used is skipped with a warning.
   std::vector<std::string> overlays{};
-  // Of the folder and of what lies in it, and of the overlays.
+  // Applies to the folder, its contents and the overlays.
   Trust trust{};
   Trust overlay_trust = kOverlayTrust;
-  // Why there is no folder, where there is none, for people.
+  // Why there is no cache folder, for messages.
   std::string without_folder = "no cache folder is set";
 };
 
 struct MergeCounts {
-  std::int64_t added = 0;    // trials that were not known
-  std::int64_t known = 0;    // trials that were there already
-  std::int64_t winners = 0;  // problems whose winner is another now
+  std::int64_t added = 0;    // trials that were new
+  std::int64_t known = 0;    // trials that existed already
+  std::int64_t winners = 0;  // problems whose winner changed
 };
 
-// How long a lookup waits for others to let go of the database.
+// How long a lookup waits for other processes to release the database.
 enum class LockWait {
-  kShort,  // a miss costs little: a quarter of a second at most
+  kShort,  // a miss is cheap: at most a quarter of a second
   kLong,   // a miss costs a tuning: as long as a record waits
 };
 
-// Thread-safe, shared by any number of processes, usable in a forked child. No call fails: what
-// cannot be kept on disk is kept in memory for the life of the process, written with a later
-// record() if the disk allows it again, and said once in the log. A lookup that reaches the
-// database takes some 300 us; callers keep what they found.
+// Thread-safe, shared by any number of processes, usable in a forked child. No call fails: results
+// that cannot be stored on disk are kept in memory until the process ends, logged once, and written
+// by a later record() if the disk allows it again. A lookup that reads the database takes about 300
+// us; callers should keep the result.
 class TuningStore {
  public:
-  // An empty `cache_dir` means memory only.
+  // With an empty `cache_dir`, results are kept only in memory.
   static std::unique_ptr<TuningStore> open(const std::string& cache_dir,
                                            const TuningStoreOptions& options = {});
   ~TuningStore();
@@ -63,59 +63,59 @@ class TuningStore {
     std::vector<Trial> bad_trials;
   };
 
-  // The winner of a problem and the bad trials on its device, by one read of the user's database
-  // and with what this process has recorded.
+  // The winner of a problem and the bad trials on its device, from one read of the user's database
+  // and from what this process has recorded.
   History find_history(std::string_view device, std::string_view problem,
-                       LockWait patience = LockWait::kShort);
-  // The winner alone.
+                       LockWait lock_wait = LockWait::kShort);
+  // Only the winner.
   std::optional<Winner> find_winner(std::string_view device, std::string_view problem,
-                                    LockWait patience = LockWait::kShort) {
-    return find_history(device, problem, patience).winner;
+                                    LockWait lock_wait = LockWait::kShort) {
+    return find_history(device, problem, lock_wait).winner;
   }
-  // Of the first overlay that has one.
+  // The winner in the first overlay that has one.
   std::optional<Winner> find_overlay_winner(std::string_view device, std::string_view problem);
 
-  // One transaction. The winner takes the place of an earlier one.
+  // In one transaction. Replaces an earlier winner.
   void record(std::span<const Trial> trials, const Winner& winner);
 
-  // Adds trials from elsewhere and derives the winners of their problems anew
+  // Adds trials from elsewhere and derives the winners of their problems again
   // (cache/records/winner_choice.h), in one transaction. A problem whose trials prove no winner has
-  // none.
+  // none afterwards.
   MergeCounts merge(std::span<const Trial> trials);
 
-  // The same, on disk or not at all: nothing where the database cannot be written.
+  // The same, but only on disk: nothing if the database cannot be written.
   std::optional<MergeCounts> import_trials(std::span<const Trial> trials,
                                            const Progress& progress = {});
 
-  // Forgets every winner and derives all from the trials: how many there are. Nothing where the
-  // database cannot be written, which is then unchanged; reason_not_persistent() says why.
+  // Discards all winners, derives them from the trials and returns their number. Nothing if the
+  // database cannot be written; it is then unchanged, and reason_not_persistent() gives the reason.
   std::optional<std::int64_t> rebuild_winners();
 
-  // The following wait for others as long as a record does, but winners_of_variant(), which stands
-  // before a first launch as find_history() does.
+  // The following functions wait as long as a record does, except winners_of_variant(), which may
+  // delay a first launch like find_history().
 
-  // Ordered by device and problem. Without those of overlays.
+  // Sorted by device and problem. Without those of overlays.
   std::vector<Winner> winners();
-  // Those of problems of a variant on any device, as Variant's to_text() names it; first the
-  // user's, then those of overlays, in their order.
+  // The winners of a variant's problems on any device; `variant` is the variant's to_text(). The
+  // user's come first, then those of overlays, in their order.
   std::vector<Winner> winners_of_variant(std::string_view variant);
-  // Oldest record first.
+  // In order of recording.
   std::vector<Trial> trials(std::string_view device, std::string_view problem);
   std::vector<Trial> trials();
   std::int64_t trial_count();
 
-  // The database's path, or "memory" when none is in use.
+  // The path of the database, or "memory" if there is none.
   std::string location();
-  // Whether the last that was recorded is, or what is recorded next will be, kept on disk.
+  // Whether the last results were stored on disk, or the next ones will be.
   bool persistent();
   // Empty if persistent().
   std::string reason_not_persistent();
 
-  // kIoError if the last lookup could not read the database, so that what it returned may lack what
-  // is there. For those to whom that is a failure; it says what to do.
+  // kIoError if the last lookup could not read the database, so that results may be missing. For
+  // callers that treat this as a failure; the message has the remedy.
   Status readable();
 
-  // The right to tune a problem; nothing while another thread or process has it.
+  // The right to tune a problem; nothing while another thread or process holds it.
   std::optional<TuningClaim> try_claim(std::string_view device, std::string_view problem);
   std::optional<TuningClaim> wait_for_claim(std::string_view device, std::string_view problem,
                                             std::chrono::milliseconds wait);

@@ -19,10 +19,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// A lookup stands between a caller and its first launch, and a miss costs little.
-constexpr milliseconds kLongestReadWait{250};
+// A lookup delays the caller's first launch, and a miss is cheap.
+constexpr milliseconds kMaxReadWait{250};
 
-// After a wait in vain, this many waits pass before the database is tried again.
+// After a wait that timed out, the database is not tried again for this many times that wait.
 constexpr int kRestingFactor = 10;
 
 }  // namespace
@@ -52,8 +52,7 @@ std::unique_ptr<TuningStore::State> TuningStore::State::copy_for_child() {
 }
 
 milliseconds TuningStore::State::wait_of(Access access) const {
-  return access == Access::kRead ? std::min(options_.busy_wait, kLongestReadWait)
-                                 : options_.busy_wait;
+  return access == Access::kRead ? std::min(options_.busy_wait, kMaxReadWait) : options_.busy_wait;
 }
 
 bool TuningStore::State::with_database(Access access, const Use& use) {
@@ -79,7 +78,7 @@ bool TuningStore::State::with_database(Access access, const Use& use) {
       note_unavailable(access, {.reason = status.error().message, .busy = is_busy(status.error())});
       return false;
     }
-    session = std::unexpected(Unavailable{});  // repairing needs the file unused
+    session = std::unexpected(Unavailable{});  // a repair needs the file unused
     repaired = true;
     if (auto result = database->repair(); !result) {
       note_unavailable(access, result.error());
@@ -126,7 +125,7 @@ std::vector<Winner> TuningStore::State::with_remembered(std::vector<Winner> winn
     std::pair key(winner.device, winner.problem);
     merged.insert_or_assign(std::move(key), std::move(winner));
   }
-  // The database may hold a later winner of another process, but not of what is unsaved.
+  // The database may have a later winner of another process, except for unsaved results.
   for (Winner& winner : memory.winners()) {
     const bool unsaved = memory.find_unsaved_winner(winner.device, winner.problem).has_value();
     std::pair key(winner.device, winner.problem);
@@ -156,7 +155,7 @@ bool TuningStore::State::is_resting(Access access) {
 }
 
 void TuningStore::State::note_unavailable(Access access, const Unavailable& why) {
-  // It says nothing of what is written, which waits longer.
+  // A read that timed out says nothing about writes, which wait longer.
   const bool is_missed_read = why.busy && access != Access::kWrite;
   {
     const std::scoped_lock lock(mutex);
@@ -165,7 +164,7 @@ void TuningStore::State::note_unavailable(Access access, const Unavailable& why)
       reason = why.reason;
     }
     if (access != Access::kWrite) {
-      // A database that does not exist holds nothing that a read could miss.
+      // If the database does not exist, a read cannot have missed anything.
       unread = why.absent ? std::nullopt : std::optional(why);
     }
     if (why.busy) {
@@ -174,10 +173,10 @@ void TuningStore::State::note_unavailable(Access access, const Unavailable& why)
     }
   }
   if (is_missed_read) {
-    // Where many processes start at once, some wait in vain; then the next source answers.
+    // When many processes start at once, some time out; the next source of the chain then answers.
     const LogLevel level = access == Access::kRead ? LogLevel::kDebug : LogLevel::kWarning;
     return log_once(level, database->path() + why.reason,
-                    std::format("{} could not be read within {} ms, and what it has is passed over "
+                    std::format("{} could not be read within {} ms, and its results are not used "
                                 "this time: {}",
                                 database->path(), wait_of(access).count(), why.reason));
   }
@@ -198,7 +197,7 @@ void TuningStore::State::note_available(Access access, bool read_only) {
           database->path(), choice_of(options_.trust.place, "a writable folder"));
       reason = why;
     } else if (access == Access::kWrite || memory.unsaved().empty()) {
-      // A read says nothing about a disk that was too full to write to.
+      // A successful read does not show that the disk has room for a write.
       reason.clear();
     }
   }

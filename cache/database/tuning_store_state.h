@@ -1,4 +1,4 @@
-// The inside of a TuningStore, as one process has it.
+// The state of a TuningStore in one process.
 #pragma once
 
 #include <sys/types.h>
@@ -23,21 +23,22 @@
 
 namespace dorajit::cache {
 
-// Locks, and what is kept beside the database. A forked child gets another one.
+// The locks, and the results that are kept beside the database. A forked child gets a new State.
 class TuningStore::State {
  public:
-  enum class Access : std::size_t { kRead, kPatientRead, kWrite };
+  enum class Access : std::size_t { kRead, kLongRead, kWrite };
 
   State(const std::string& cache_dir, const TuningStoreOptions& options);
 
-  // For a forked child: what the parent knew, unless one of its threads was changing it.
+  // For a forked child: a copy of the parent's results, unless one of its threads was changing
+  // them.
   std::unique_ptr<State> copy_for_child();
 
-  // Opens the database once, so that it exists and its condition is known.
+  // Opens the database once, so that it is created and its condition is known.
   void connect();
 
-  // What `select` makes of the database, or a value-initialised result where it cannot be used; the
-  // reason has been noted and said.
+  // Returns the result of `select` on the database, or a value-initialised result if the database
+  // cannot be used; the reason was stored and logged.
   template <class Select>
   auto read(Access access, Select select) {
     typename std::invoke_result_t<Select, Connection&>::value_type rows{};
@@ -46,8 +47,8 @@ class TuningStore::State {
     });
     return rows;
   }
-  // Makes `change`, and what is not saved yet before it, each in one transaction; call with writing
-  // held. Nothing where the database was not changed.
+  // Writes unsaved results and then `change`, each in one transaction; call while holding
+  // `writing`. Nothing if the database was not changed.
   template <class Change>
   auto write(Change change) {
     std::optional<typename std::invoke_result_t<Change, Connection&>::value_type> done;
@@ -62,16 +63,16 @@ class TuningStore::State {
     if (!written) done.reset();
     return done;
   }
-  // What the database does not have yet; call with writing held.
+  // Writes the unsaved results; call while holding `writing`.
   bool write_unsaved();
 
-  static Access access_of(LockWait patience) {
-    return patience == LockWait::kShort ? Access::kRead : Access::kPatientRead;
+  static Access access_of(LockWait lock_wait) {
+    return lock_wait == LockWait::kShort ? Access::kRead : Access::kLongRead;
   }
 
-  // What the database has, and what memory has beyond it.
+  // The database's winners together with those in memory.
   std::vector<Winner> with_remembered(std::vector<Winner> winners);
-  // Call with mutex held.
+  // Call while holding `mutex`.
   void append_remembered(const std::function<bool(const Trial&)>& is_wanted,
                          std::vector<Trial>& trials) const;
 
@@ -83,7 +84,7 @@ class TuningStore::State {
   std::mutex mutex;    // guards all below
   TuningMemory memory;
   bool in_use = false;  // the last attempt to open the database succeeded
-  std::string reason;   // why the last write failed or the next one would; empty: it did not
+  std::string reason;   // why the last write failed or the next one would; empty: it succeeded
   std::optional<Unavailable> unread;  // why the last read failed
 
  private:
@@ -91,7 +92,7 @@ class TuningStore::State {
 
   [[nodiscard]] std::chrono::milliseconds wait_of(Access access) const;
 
-  // False when the database could not be used; the reason has been noted and said.
+  // False if the database could not be used; the reason was stored and logged.
   bool with_database(Access access, const Use& use);
   void note_unavailable(Access access, const Unavailable& why);
   void note_available(Access access, bool read_only);
@@ -99,7 +100,7 @@ class TuningStore::State {
 
   const std::string cache_dir_;
   const TuningStoreOptions options_;
-  std::array<Deadline, 3> resting_until_{};  // by Access: what stops one need not stop another
+  std::array<Deadline, 3> resting_until_{};  // by Access: one may be blocked while another works
 };
 
 }  // namespace dorajit::cache

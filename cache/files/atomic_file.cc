@@ -68,8 +68,8 @@ Status AtomicFile::write(std::string_view bytes) {
   return {};
 }
 
-// The descriptor must be closed before the file has its final name: closing any descriptor of a
-// live database drops the locks that SQLite holds on it in this process.
+// The descriptor must be closed before the file gets its final name: closing any descriptor of a
+// live database releases the locks that SQLite holds on it in this process.
 Status AtomicFile::finish_writing() {
   if (::fsync(file_.get()) != 0) return std::unexpected(file_error("sync", path_, errno, place_));
   if (file_.reset() != 0) return std::unexpected(file_error("close", path_, errno, place_));
@@ -99,7 +99,7 @@ Result<bool> AtomicFile::publish_if_absent() {
     return false;
   } else if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) ==
              0) {
-    // File systems without hard links.
+    // For file systems without hard links.
     temporary_path_.clear();
   } else if (errno == EEXIST) {
     return false;

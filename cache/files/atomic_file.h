@@ -1,4 +1,4 @@
-// Files that appear under their name whole or not at all.
+// Files that appear under their name completely or not at all.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,8 @@
 
 namespace dorajit::cache {
 
-// A file being written under a temporary name beside its final one. The temporary file is removed
-// unless it is published. Not thread-safe; any number of processes may write the same path.
+// A file that is written under a temporary name beside its final name. Removed unless it is
+// published. Not thread-safe; any number of processes may write the same path.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path,
@@ -23,15 +23,15 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
 
-  // For writers that want a name; what they leave beside it is theirs to remove.
+  // For writers that need a name; they must remove files that they create beside it.
   [[nodiscard]] const std::string& temporary_path() const { return temporary_path_; }
 
   Status write(std::string_view bytes);
 
-  // Makes the content durable and gives it the name, in place of what had it.
+  // Makes the content durable and renames the file to its final name, replacing an existing file.
   Status publish_replacing();
 
-  // As above, but what has the name already stays: then false, and this file is gone.
+  // The same, but keeps an existing file: then false, and the temporary file is removed.
   Result<bool> publish_if_absent();
 
  private:
@@ -45,7 +45,7 @@ class AtomicFile {
   FilePlace place_;
 };
 
-// Removes temporary files that a killed process left in `directory`, if they are an hour old.
+// Removes temporary files that a killed process left in `directory` if they are an hour old.
 void remove_stale_temporaries(const std::string& directory);
 
 }  // namespace dorajit::cache

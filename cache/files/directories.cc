@@ -22,8 +22,8 @@ Status make_private_directories(const std::string& path, FilePlace place) {
   if (is_directory(path)) return {};
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string prefix = path.substr(0, end);
-    // mkdir() of an ancestor may fail with EROFS or EACCES although it exists, so existence is
-    // asked after the attempt and decides.
+    // mkdir() of an existing ancestor may fail with EROFS or EACCES, so the check for existence
+    // follows the attempt and decides.
     if (::mkdir(prefix.c_str(), 0700) != 0) {
       const int error_number = errno == EEXIST ? ENOTDIR : errno;
       if (!is_directory(prefix)) {
@@ -37,7 +37,8 @@ Status make_private_directories(const std::string& path, FilePlace place) {
 Result<std::optional<FileDescriptor>> open_own_directory(const std::string& path, FilePlace place) {
   FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!folder && errno == ENOENT) return std::nullopt;
-  // No folder, a link, or another user's; else it is not the folder that is at fault.
+  // These errors mean: not a folder, a link, or another user's folder. Others are not the folder's
+  // fault.
   if (!folder && errno != ENOTDIR && errno != ELOOP && errno != EACCES) {
     return std::unexpected(file_error("open folder", path, errno, place));
   }
@@ -70,7 +71,7 @@ bool is_writable_directory(const std::string& path) {
 Status sync_directory(const std::string& path, FilePlace place) {
   const FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory) return std::unexpected(file_error("open folder", path, errno, place));
-  // Some file systems do not sync folders and say EINVAL.
+  // Some file systems cannot sync folders and return EINVAL.
   if (::fsync(directory.get()) != 0 && errno != EINVAL) {
     return std::unexpected(file_error("sync folder", path, errno, place));
   }

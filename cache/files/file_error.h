@@ -1,4 +1,4 @@
-// Errors of the file system, worded for the person who can do something about them.
+// File system errors with remedies for the user.
 #pragma once
 
 #include <string>
@@ -8,24 +8,24 @@
 
 namespace dorajit::cache {
 
-// Paths of this process that lead through the descriptor of an open folder.
+// Prefix of paths through the descriptor of an open folder.
 inline constexpr std::string_view kHeldFolders = "/proc/self/fd/";
 
-// Such a path as people know it; any other as it is.
+// For a path through a descriptor, the folder's real path; other paths unchanged.
 std::string shown_path(std::string_view path);
 
-// Who said where a file is.
+// Which setting determines where a file is.
 enum class FilePlace {
   kCacheFolder,   // DORAJIT_CACHE_DIR
   kDatabases,     // DORAJIT_DATABASES
   kDaemonFolder,  // DORAJIT_DAEMON_DIR
-  kNamed,         // whoever named the file itself, by an option for instance
+  kNamed,         // named directly, by an option for instance
 };
 
-// How to have another place instead: "set DORAJIT_CACHE_DIR to a folder with room".
+// How to choose another place: "set DORAJIT_CACHE_DIR to a folder with room".
 std::string choice_of(FilePlace place, std::string_view folder);
 
-// What to do about an errno value of such a file: "free space there or set DORAJIT_CACHE_DIR ...".
+// The remedy for an errno value of such a file: "free space there or set DORAJIT_CACHE_DIR ...".
 std::string remedy(int error_number, FilePlace place = FilePlace::kCacheFolder);
 
 // kIoError reading "cannot <action> <path>: <reason>; <remedy>".

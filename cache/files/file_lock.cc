@@ -18,13 +18,14 @@ using std::chrono::steady_clock;
 Result<std::optional<FileLock>> FileLock::acquire(const std::string& path, Mode mode,
                                                   milliseconds wait, FilePlace place,
                                                   mode_t permissions) {
-  // O_NONBLOCK: opening a FIFO of that name must not wait for a writer.
+  // O_NONBLOCK: opening a FIFO must not wait for a writer.
   constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | kFlags, 0600));
-  if (file && permissions != 0600) ::fchmod(file.get(), permissions);  // fails on another's
+  if (file && permissions != 0600)
+    ::fchmod(file.get(), permissions);  // fails for another user's file
   if (!file) {
     const int error_number = errno;
-    // Someone else's file, or a read-only folder: a lock needs no right to write.
+    // Another user's file, or a read-only folder: flock() does not need write access.
     file = FileDescriptor(::open(path.c_str(), O_RDONLY | kFlags));
     if (!file) return std::unexpected(file_error("open", path, error_number, place));
   }
@@ -52,8 +53,8 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 
 void FileLock::release() {
   if (!file_) return;
-  // A child forked meanwhile shares the open file, so closing it here would not unlock it; and a
-  // child that closes its copy must not unlock it for the parent.
+  // A child forked meanwhile shares the open file, so closing it would not unlock it; and a child
+  // that closes its copy must not unlock it for the parent.
   if (owner_ == ::getpid()) ::flock(file_.get(), LOCK_UN);
   file_.reset();
 }

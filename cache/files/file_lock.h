@@ -1,4 +1,4 @@
-// Advisory locks that processes and threads respect alike, and that a killed holder releases.
+// Advisory locks between processes and threads. A killed holder's lock is released.
 #pragma once
 
 #include <sys/types.h>
@@ -13,14 +13,14 @@
 
 namespace dorajit::cache {
 
-// Holds flock(2) on a file, which stays in its folder for the next holder. The lock belongs to the
-// open file, so two threads exclude each other as two processes do.
+// Holds flock(2) on a file, which is kept for the next holder. The lock belongs to the open file,
+// so it excludes threads and processes alike.
 class FileLock {
  public:
   enum class Mode { kShared, kExclusive };
 
-  // Nothing when others held the lock for all of `wait`; an error when the file cannot be opened
-  // or its file system has no locks. A file that is made has these permissions.
+  // Nothing if others held the lock for the entire `wait`; an error if the file cannot be opened or
+  // its file system has no locks. A new file gets these permissions.
   static Result<std::optional<FileLock>> acquire(const std::string& path, Mode mode,
                                                  std::chrono::milliseconds wait,
                                                  FilePlace place = FilePlace::kCacheFolder,

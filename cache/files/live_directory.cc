@@ -15,15 +15,15 @@
 namespace dorajit::cache {
 namespace {
 
-// NFS, SMB 1 to 3, AFS (two clients), Coda, 9P, GPFS, Lustre, Ceph and BeeGFS, as statfs() has
-// them; no header names them all. FUSE may be anything, and is taken for local.
+// NFS, SMB 1 to 3, AFS (two clients), Coda, 9P, GPFS, Lustre, Ceph and BeeGFS, by their statfs()
+// numbers; no header has all of them. FUSE may be anything and counts as local.
 constexpr unsigned kNetworkFileSystems[] = {0x6969,     0x517B,     0xFF534D42, 0xFE534D42,
                                             0x5346414F, 0x6B414653, 0x73757245, 0x01021997,
                                             0x47504653, 0x0BD00BD0, 0x00C36400, 0x19830326};
 
 bool is_on_network(std::filesystem::path path) {
   struct statfs found{};
-  // What is not there yet will be made where its parent is.
+  // A missing folder will be created in its nearest existing parent.
   while (::statfs(path.c_str(), &found) != 0) {
     if (!path.has_parent_path() || path == path.parent_path()) return false;
     path = path.parent_path();
@@ -36,7 +36,7 @@ bool will_do(const char* folder) {
          !is_on_network(folder);
 }
 
-// TMPDIR may be a job's own and go with it, so it is only the second choice.
+// TMPDIR may belong to a job and be deleted with it, so it is only the second choice.
 std::string folder_of_this_machine() {
   for (const char* folder : {"/var/tmp", static_cast<const char*>(std::getenv("TMPDIR"))}) {
     if (will_do(folder)) return folder;

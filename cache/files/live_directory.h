@@ -1,4 +1,4 @@
-// Where the files live that processes lock, when the cache folder is on a network file system.
+// The folder of files that processes lock, if the cache folder is on a network file system.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace dorajit::cache {
 
-// `cache_dir`, unless it is on a network file system, where locks cannot be trusted, and can be
-// written: then a folder of this machine, the same for every process of this user; empty where
-// there can be none. Makes nothing.
+// `cache_dir`, unless it is on a network file system, where locks are not reliable, and writable:
+// then a local folder, the same for every process of this user; empty if there is none. Creates
+// nothing.
 std::string live_directory(const std::string& cache_dir);
 
-// Makes that folder of this machine and the one above it, which nobody but this user may own or
-// write: they lie where everybody may make folders.
+// Creates that local folder and its parent. Only this user may own or write them, because they are
+// in a place where every user may create folders.
 Status make_live_directory(const std::string& live_dir);
 
 }  // namespace dorajit::cache

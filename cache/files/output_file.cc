@@ -18,7 +18,7 @@ namespace dorajit::cache {
 
 namespace {
 
-// As it is, for a name of nothing yet.
+// A path that does not exist yet is returned unchanged.
 std::string behind_links(const std::string& path) {
   std::error_code error;
   const auto target = std::filesystem::canonical(path, error);
@@ -49,7 +49,7 @@ Status write_output_file(const std::string& named, std::string_view bytes) {
   const std::string path = behind_links(named);
   if (!is_writable_directory(parent_directory(path))) {
     return fail(StatusCode::kIoError,
-                std::format("cannot write {}: {}; name a file in a folder that is there and can be "
+                std::format("cannot write {}: {}; name a file in a folder that exists and can be "
                             "written",
                             path, std::generic_category().message(errno)));
   }
@@ -60,7 +60,7 @@ Status write_output_file(const std::string& named, std::string_view bytes) {
 }
 
 void give_usual_mode(const std::string& path) {
-  // There is no asking for it without setting it.
+  // The umask cannot be read without setting it.
   const mode_t mask = ::umask(077);
   ::umask(mask);
   ::chmod(path.c_str(), 0666 & ~mask);

@@ -1,4 +1,4 @@
-// Files that a user asked for by name, outside of the cache folder.
+// Output files that a user named, outside of the cache folder.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace dorajit::cache {
 
-// Puts the bytes in the place of what is at `path`, whole or not at all; a symbolic link there goes
-// on pointing to them. What is no regular file there, such as a pipe or a device, they are written
-// into. The error of a folder that is not there or cannot be written says so.
+// Atomically replaces the file at `path` with the bytes; a symbolic link is kept and its target
+// replaced. If `path` is not a regular file, such as a pipe or a device, the bytes are written into
+// it. If the folder is missing or not writable, the error says so.
 Status write_output_file(const std::string& path, std::string_view bytes);
 
-// Gives a file that is to be published the mode of any new file: what the umask leaves of 0666.
+// Gives a file that will be published the mode of any new file: 0666 without the umask.
 void give_usual_mode(const std::string& path);
 
 }  // namespace dorajit::cache

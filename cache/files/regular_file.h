@@ -1,4 +1,4 @@
-// The content of a file that may turn out to be something else.
+// Reads a file that may not be a regular file.
 #pragma once
 
 #include <sys/types.h>
@@ -10,8 +10,8 @@
 
 namespace dorajit::cache {
 
-// Empty for what is no regular file or has more than `max_bytes`: reading a FIFO may never end, and
-// a file may be larger than memory. `path` is for people.
+// Empty if it is not a regular file or has more than `max_bytes`: reading a FIFO may never end, and
+// a file may be larger than memory. `path` is for messages.
 Result<std::string> read_regular_file(const FileDescriptor& file, const std::string& path,
                                       off_t max_bytes);
 

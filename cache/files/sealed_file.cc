@@ -70,7 +70,7 @@ std::expected<Artifact, UnsealFailure> unseal(SealKind kind, std::string_view ke
 
   const auto header_hash = json_member<std::string>(header, kHeaderHash);
   header.erase(kHeaderHash);
-  // Invalid UTF-8 in a damaged header must not throw here; replaced, it hashes differently.
+  // Invalid UTF-8 in a damaged header must not throw; it is replaced, which changes the hash.
   if (header_hash != hash_hex(header.dump(-1, ' ', false, json::error_handler_t::replace))) {
     return damaged("its header was altered");
   }

@@ -16,10 +16,10 @@ std::string seal(SealKind kind, std::string_view key, const Artifact& content);
 
 struct UnsealFailure {
   std::string reason;
-  bool newer = false;  // a later format: not damaged, only unreadable here
+  bool newer = false;  // written in a later format: not damaged, but unreadable here
 };
 
-// The content of a file that holds exactly what seal() made for this kind and key.
+// The content of a file that is exactly the output of seal() for this kind and key.
 std::expected<Artifact, UnsealFailure> unseal(SealKind kind, std::string_view key,
                                               std::string_view file);
 

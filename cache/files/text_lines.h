@@ -1,4 +1,4 @@
-// Text that is read line by line.
+// Splits text into lines.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace dorajit::cache {
 
-// Cuts the first line off `text`.
+// Removes the first line from `text` and returns it.
 inline std::string_view cut_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   const std::string_view line = text.substr(0, end);

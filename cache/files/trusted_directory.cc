@@ -12,14 +12,14 @@
 namespace dorajit::cache {
 namespace {
 
-// Whether this user lets the members of the folder's group write in it.
+// Whether the user trusts the members of the folder's group to write in it.
 bool is_shared(const struct stat& folder, const Trust& trust) {
   return trust.group && (folder.st_mode & S_IWGRP) != 0;
 }
 
 bool is_trusted_owner(const struct stat& found, const struct stat* folder, const Trust& trust) {
   if (found.st_uid == ::geteuid() || found.st_uid == 0 || found.st_uid == trust.owner) return true;
-  // A member made it: only they could, and the folder hands its group down (setgid).
+  // Created by a member: only members could, and the folder passes on its group (setgid).
   return folder != nullptr && is_shared(*folder, trust) && found.st_gid == folder->st_gid;
 }
 
@@ -30,7 +30,7 @@ Status refuse(const std::string& path, std::string_view what, std::string_view r
                           path, what, remedy, choice_of(trust.place, "a folder of your own")));
 }
 
-// `folder` is what it lies in, or null for the topmost folder.
+// `folder` is the parent of the checked entry, or null for the topmost folder.
 Status check(const struct stat& found, const std::string& path, const struct stat* folder,
              const Trust& trust) {
   const unsigned mode = found.st_mode & 07777;
@@ -49,12 +49,12 @@ Status check(const struct stat& found, const std::string& path, const struct sta
                   trust);
   }
   if ((found.st_mode & S_IWOTH) != 0) {
-    return refuse(path, std::format("can be written by everybody (mode {:04o})", mode),
-                  "take that right away (chmod go-w)", trust);
+    return refuse(path, std::format("can be written by every user (mode {:04o})", mode),
+                  "remove that permission (chmod go-w)", trust);
   }
   if ((found.st_mode & S_IWGRP) != 0 && !trust.group) {
     return refuse(path, std::format("can be written by group {} (mode {:04o})", found.st_gid, mode),
-                  "take that right away (chmod g-w), or set DORAJIT_TRUST_GROUP=1 if each of its "
+                  "remove that permission (chmod g-w), or set DORAJIT_TRUST_GROUP=1 if each of its "
                   "members may run code as this user",
                   trust);
   }
@@ -75,7 +75,7 @@ TrustedDirectory::Found TrustedDirectory::open_at(const TrustedDirectory* parent
   if (!descriptor) {
     const int error_number = errno;
     if (error_number == ENOENT) return std::nullopt;
-    // Who may not look into a folder, and who meets a symbolic link, is told whose it is.
+    // After EACCES or for a symbolic link, the message names the owner.
     if (::fstatat(folder, name.c_str(), &found, follow != 0 ? AT_SYMLINK_NOFOLLOW : 0) == 0) {
       if (S_ISLNK(found.st_mode) || S_ISDIR(found.st_mode)) {
         DORAJIT_TRY(check(found, path, around, trust));
@@ -85,7 +85,7 @@ TrustedDirectory::Found TrustedDirectory::open_at(const TrustedDirectory* parent
     return std::unexpected(file_error("open folder", path, error_number, trust.place));
   }
   if (::fstat(descriptor.get(), &found) != 0) {
-    return std::unexpected(file_error("look at folder", path, errno, trust.place));
+    return std::unexpected(file_error("examine folder", path, errno, trust.place));
   }
   DORAJIT_TRY(check(found, path, around, trust));
   return TrustedDirectory(std::move(descriptor), path, found, trust);
@@ -107,7 +107,8 @@ TrustedDirectory::Found TrustedDirectory::enter(const std::string& name) const {
 }
 
 Result<TrustedDirectory> TrustedDirectory::make_and_enter(const std::string& name) const {
-  // Whether it is there is asked after the attempt: mkdir() may fail with EROFS for one that is.
+  // mkdir() of an existing folder may fail with EROFS, so the check for existence follows the
+  // attempt.
   const int error_number = ::mkdirat(descriptor(), name.c_str(), 0700) == 0 ? 0 : errno;
   DORAJIT_ASSIGN(auto found, enter(name));
   if (found && error_number == 0 && is_shared(status_, trust_)) {
@@ -120,7 +121,7 @@ Result<TrustedDirectory> TrustedDirectory::make_and_enter(const std::string& nam
 }
 
 Result<std::optional<FileDescriptor>> TrustedDirectory::open_file(const std::string& name) const {
-  // O_NONBLOCK: opening a FIFO of that name must not wait for a writer.
+  // O_NONBLOCK: opening a FIFO must not wait for a writer.
   FileDescriptor file(
       ::openat(descriptor(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   if (!file) {

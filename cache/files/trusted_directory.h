@@ -1,4 +1,4 @@
-// Folders and files that nobody but this user and root can have changed (docs/security.md).
+// Folders and files that only this user and root can have changed (docs/security.md).
 #pragma once
 
 #include <sys/stat.h>
@@ -13,43 +13,43 @@
 
 namespace dorajit::cache {
 
-// Who may have written what a process is about to use, besides its own user and root.
+// The users who may have written the files of this process, besides its own user and root.
 struct Trust {
-  bool group = false;  // members of the group that may write a folder (DORAJIT_TRUST_GROUP)
-  std::optional<uid_t> owner{};               // one more user
+  bool group = false;                         // members of a folder's group (DORAJIT_TRUST_GROUP)
+  std::optional<uid_t> owner{};               // one additional user
   FilePlace place = FilePlace::kCacheFolder;  // for messages
 };
 
-// An open folder that was checked through its descriptor. What lies in it is reached through that
-// descriptor, so a folder that takes its name later is never looked into.
+// An open folder that was checked through its descriptor. Its contents are accessed through that
+// descriptor, so a folder that takes its name later is never accessed.
 //
-// A folder or file passes if it belongs to a trusted user and nobody else may write it. An access
-// control list shows as the group's right to write and is judged alike.
+// A folder or file is accepted if it belongs to a trusted user and nobody else may write it. An
+// access control list appears as the group's write permission and is treated alike.
 class TrustedDirectory {
  public:
   using Found = Result<std::optional<TrustedDirectory>>;
 
-  // Nothing where there is none. Symbolic links are followed: what they lead to is checked.
+  // Nothing if it does not exist. Follows symbolic links and checks their target.
   static Found open(const std::string& path, const Trust& trust);
-  // The same, made first (0700) where it is missing.
+  // The same, but creates the folder (0700) if it is missing.
   static Result<TrustedDirectory> make(const std::string& path, const Trust& trust);
 
-  // A folder in this one, where no symbolic link is followed.
+  // A folder in this one; does not follow symbolic links.
   [[nodiscard]] Found enter(const std::string& name) const;
-  // Made first where it is missing: for this user alone, or for those who may write this folder.
+  // Creates it if it is missing: for this user only, or for those who may write this folder.
   [[nodiscard]] Result<TrustedDirectory> make_and_enter(const std::string& name) const;
-  // Of files that are made here.
+  // The mode of files that are created here.
   [[nodiscard]] mode_t file_mode() const;
 
-  // A file in this folder, for reading; it need not be a regular one. Nothing where there is none.
+  // Opens a file in this folder for reading; it may be irregular. Nothing if it does not exist.
   [[nodiscard]] Result<std::optional<FileDescriptor>> open_file(const std::string& name) const;
-  // The same check without opening the file; one that is missing passes.
+  // The same check without opening the file. A missing file is accepted.
   [[nodiscard]] Status check_file(const std::string& name) const;
 
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
-  // As it was named, for people.
+  // The path as it was named, for messages.
   [[nodiscard]] const std::string& path() const { return path_; }
-  // For calls that take a path: good as long as this object lives.
+  // A path to the open folder, valid as long as this object exists.
   [[nodiscard]] std::string held_path() const;
   [[nodiscard]] const struct stat& status() const { return status_; }
 
@@ -61,7 +61,7 @@ class TrustedDirectory {
         status_(status),
         trust_(trust) {}
 
-  // `parent` is null for the topmost.
+  // `parent` is null for the topmost folder.
   static Found open_at(const TrustedDirectory* parent, const std::string& name, const Trust& trust);
   [[nodiscard]] std::string path_of(const std::string& name) const { return path_ + "/" + name; }
 

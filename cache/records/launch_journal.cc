@@ -26,7 +26,7 @@ constexpr std::string_view kMark = "dorajit launch journal 1";
 constexpr const char* kFolder = "journal";
 constexpr std::string_view kSuffix = ".entry";
 constexpr std::chrono::milliseconds kNoWait{0};
-constexpr off_t kMaxEntryBytes = 65536;  // an entry has less than a thousand
+constexpr off_t kMaxEntryBytes = 65536;  // an actual entry has fewer than a thousand
 
 struct Entry {
   std::string scope;
@@ -38,7 +38,7 @@ std::string text_of(std::string_view scope, std::string_view problem,
   return std::format("{}\n{}\n{}\n{}\nend\n", kMark, scope, problem, to_text(config));
 }
 
-// Nothing for what is empty, cut off or not an entry.
+// Nothing if the text is empty, incomplete or not an entry.
 std::optional<Entry> parse(std::string_view text) {
   const std::string_view mark = cut_line(text);
   const std::string_view scope = cut_line(text);
@@ -54,7 +54,7 @@ Result<std::string> read_entry(const TrustedDirectory& journal, const std::strin
   return read_regular_file(*file, journal.path() + "/" + name, kMaxEntryBytes);
 }
 
-// A file of this process, locked for as long as it lives, which is how others know that it does.
+// The entry file of this process. Its lock shows other processes that this process is running.
 class OpenEntry {
  public:
   static Result<OpenEntry> create(const std::string& cache_dir, const Trust& trust) {
@@ -82,7 +82,7 @@ class OpenEntry {
 
   [[nodiscard]] pid_t owner() const { return owner_; }
 
-  // What is written survives the process, which is all that is asked of it: no sync.
+  // No sync: the content only has to survive the process, not the machine.
   bool write(std::string_view text) {
     return ::ftruncate(file_.get(), 0) == 0 &&
            ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
@@ -95,7 +95,7 @@ class OpenEntry {
         lock_(std::move(lock)),
         file_(std::move(file)) {}
 
-  TrustedDirectory journal_;  // held: another folder may have taken its name
+  TrustedDirectory journal_;  // open descriptor: another folder may have taken its name
   std::string name_;
   FileLock lock_;
   FileDescriptor file_;
@@ -109,7 +109,8 @@ class FileJournal final : public LaunchJournal {
 
   void enter(std::string_view scope, std::string_view problem,
              const kernels::Config& config) override {
-    if (own_ && own_->owner() != ::getpid()) own_.reset();  // a forked child's parent has that one
+    if (own_ && own_->owner() != ::getpid())
+      own_.reset();  // in a forked child, it belongs to the parent
     if (!own_) {
       auto created = OpenEntry::create(cache_dir_, trust_);
       if (!created) return complain(created.error().message);
@@ -141,11 +142,11 @@ class FileJournal final : public LaunchJournal {
   }
 
  private:
-  // Shows the entries of processes that are no more; those for which `keep` says false go.
+  // Visits the entries of processes that have ended; removes those for which `keep` returns false.
   template <class Keep>
   void visit_dead(Keep keep) {
     const auto cache = TrustedDirectory::open(cache_dir_, trust_);
-    if (!cache || !*cache) return;  // which is said where the folder is used first
+    if (!cache || !*cache) return;  // the first user of the folder logs this
     const auto journal = (*cache)->enter(kFolder);
     if (!journal) return complain(journal.error().message);
     if (!*journal) return;
@@ -171,11 +172,13 @@ class FileJournal final : public LaunchJournal {
 
   void complain(const std::string& message) const {
     log_once(LogLevel::kWarning, directory_,
-             std::format("a config that hangs will not be remembered: {}", message));
+             std::format(
+                 "cannot write the launch journal, so a config that hangs will be tried again: {}",
+                 message));
   }
 
   const std::string cache_dir_;
-  const std::string directory_;  // for people
+  const std::string directory_;  // for messages
   const Trust trust_;
   std::optional<OpenEntry> own_;
 };

@@ -1,4 +1,4 @@
-// Which config is being launched for the first time, in case the process does not survive it.
+// Records which config is being launched for the first time, in case the process crashes or hangs.
 #pragma once
 
 #include <memory>
@@ -12,27 +12,27 @@
 
 namespace dorajit::cache {
 
-// A kernel that hangs a GPU cannot be ended by the process that launched it; the process has to be.
-// So its name is written down before it is launched. One tuning at a time uses an object. No call
-// fails: where nothing can be written, nothing is remembered, and that is said once.
+// A kernel that hangs a GPU can only be stopped by killing the process. Its config is therefore
+// written to a file before the launch. One tuning at a time may use an object. No call fails: if
+// nothing can be written, nothing is recorded, and that is logged once.
 class LaunchJournal {
  public:
   virtual ~LaunchJournal() = default;
 
-  // Before the first launch. `scope` is what a config's behaviour depends on: device, templates,
-  // variant. `problem` is for who reads the entry.
+  // Call before the first launch. `scope` is everything that a config's behaviour depends on:
+  // device, templates, variant. `problem` is for readers of the entry.
   virtual void enter(std::string_view scope, std::string_view problem,
                      const kernels::Config& config) = 0;
-  // It came back.
+  // Call when the launch has returned.
   virtual void leave() = 0;
 
-  // What processes that are no more had entered under `scope` and never left.
+  // The configs that processes which have ended had entered under `scope` without leaving.
   virtual std::vector<kernels::Config> crashed_configs(std::string_view scope) = 0;
-  // Drops those of them that are recorded elsewhere by now.
+  // Removes the entries of configs that are now recorded elsewhere.
   virtual void forget(std::string_view scope, std::span<const kernels::Config> recorded) = 0;
 
-  // Keeps its entries in `cache_dir`/journal, one file per process; remembers nothing if that is
-  // empty.
+  // Stores its entries in `cache_dir`/journal, one file per process; stores nothing if `cache_dir`
+  // is empty.
   static std::unique_ptr<LaunchJournal> open(const std::string& cache_dir, const Trust& trust = {});
 };
 

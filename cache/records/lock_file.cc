@@ -25,7 +25,7 @@ using Json = JsonFields::Json;
 
 constexpr const char* kFormatName = "dorajit-lock";
 constexpr std::int64_t kFormatVersion = 1;
-constexpr std::uintmax_t kMostFileBytes = std::uintmax_t{64} << 20;
+constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{64} << 20;
 
 struct TextMember {
   const char* name;
@@ -57,7 +57,7 @@ std::optional<LockEntry> read_line(std::string_view text) {
   for (const auto& [name, member, may_be_null] : kTexts) {
     if (may_be_null && fields.is_null(name)) continue;
     entry.*member = fields.text(name);
-    if (!is_printable_line(entry.*member)) return std::nullopt;  // messages show it
+    if (!is_printable_line(entry.*member)) return std::nullopt;  // messages show these texts
   }
   const auto config = kernels::parse_config(fields.text("config"));
   if (!config || !fields.fault().empty()) return std::nullopt;
@@ -76,11 +76,11 @@ Status check_header(const Json& header, std::string_view rest) {
                          header.size() == 4;
   if (!is_header) return bad_text("its first line is not that of a lock file");
   if (const auto version = header["version"].get<std::int64_t>(); version != kFormatVersion) {
-    return bad_text(std::format("it has version {} of {}, and this dorajit reads {}", version,
+    return bad_text(std::format("it has version {} of {}, and this dorajit supports {}", version,
                                 kFormatName, kFormatVersion));
   }
   if (header.value("digest", Json()) != hash_hex(rest)) {
-    return bad_text("it is not whole or was changed: its digest is not that of its lines");
+    return bad_text("it is incomplete or was changed: its digest does not match its lines");
   }
   return {};
 }
@@ -108,10 +108,11 @@ Result<std::vector<LockEntry>> parse_lock_text(std::string_view text) {
   std::vector<LockEntry> entries;
   for (int number = 2; !text.empty(); ++number) {
     auto entry = read_line(cut_line(text));
-    if (!entry) return bad_text(std::format("its line {} is no problem with its config", number));
+    if (!entry) return bad_text(std::format("its line {} is not a valid entry", number));
     entries.push_back(*std::move(entry));
   }
-  if (fields["problems"] != entries.size()) return bad_text("its number of problems is wrong");
+  if (fields["problems"] != entries.size())
+    return bad_text("its number of problems does not match its header");
   return entries;
 }
 
@@ -124,7 +125,7 @@ Result<std::vector<LockEntry>> read_lock_file(const std::string& path) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error) return refuse(error.message());
-  if (size > kMostFileBytes) return refuse("it is too large to be one");
+  if (size > kMaxFileBytes) return refuse("it is too large");
   errno = 0;
   std::ifstream stream(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(stream)), {});

@@ -1,4 +1,4 @@
-// What processes are held to: the config and the code of each problem (docs/lock_file.md).
+// Lock files: the config and the code that each problem must run with (docs/lock_file.md).
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace dorajit::cache {
 
-// One problem on one device. Without compiler, artifact and code the kernel is the library's own.
+// One problem on one device. Without compiler, artifact and code, the kernel is a built-in one.
 struct LockEntry {
   std::string device;   // fingerprint
   std::string problem;  // canonical problem key
@@ -23,15 +23,15 @@ struct LockEntry {
   friend bool operator==(const LockEntry&, const LockEntry&) = default;
 };
 
-// Ordered by device and problem, each once: of several the first. The same entries are the same
-// text, whoever writes them.
+// Sorted by device and problem, without duplicates: the first entry is kept. The same entries give
+// the same text on every machine.
 std::string to_lock_text(std::span<const LockEntry> entries);
 
-// All that to_lock_text() wrote, in its order. An error that names the line for anything else: who
-// is held to a file wants all of it.
+// The inverse of to_lock_text(), in the same order. Any other text is an error that names the line:
+// a lock file must be complete.
 Result<std::vector<LockEntry>> parse_lock_text(std::string_view text);
 
-// An error names the file.
+// As parse_lock_text(); an error also names the file.
 Result<std::vector<LockEntry>> read_lock_file(const std::string& path);
 
 struct LockDifference {
@@ -40,7 +40,7 @@ struct LockDifference {
   std::string second;
 };
 
-// In what two entries of one problem differ.
+// The fields in which two entries of one problem differ.
 std::vector<LockDifference> differences(const LockEntry& first, const LockEntry& second);
 
 }  // namespace dorajit::cache

@@ -1,4 +1,4 @@
-// How far work on many rows or lines has come, for whoever shows it.
+// Progress reports for long work on rows or lines.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace dorajit::cache {
 
-// Called with what is done so far, from the thread that works; may be empty.
+// Called with the amount done, from the working thread. May be empty.
 using Progress = std::function<void(std::int64_t done, std::int64_t in_all)>;
 
 inline void report(const Progress& progress, std::int64_t done, std::int64_t in_all) {

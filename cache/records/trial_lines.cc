@@ -23,12 +23,12 @@ namespace {
 
 using Json = JsonFields::Json;
 template <class T>
-using Field = std::expected<T, std::string>;  // or what is wrong with it
+using Field = std::expected<T, std::string>;  // or the fault
 
 constexpr const char* kFormatName = "dorajit-trials";
 constexpr std::int64_t kFormatVersion = 1;
 constexpr std::size_t kMaxLineBytes = std::size_t{16} << 10;
-constexpr const char* kClosing = "end";  // the member that makes a line the closing one
+constexpr const char* kClosing = "end";  // the member that marks the closing line
 
 struct TextMember {
   const char* name;
@@ -40,7 +40,7 @@ constexpr TextMember kEnvironment[] = {{"driver", &Environment::driver},
                                        {"tuner", &Environment::tuner},
                                        {"templates", &Environment::templates}};
 constexpr std::size_t kFieldCount = 11 + std::size(kEnvironment);
-constexpr std::size_t kDuelFieldCount = 2;  // which a trial with a duel has besides
+constexpr std::size_t kComparisonFieldCount = 2;  // additional fields of a trial with a comparison
 
 std::string checksum_text(const Trial& trial) {
   return std::format("{:016x}", static_cast<std::uint64_t>(checksum(trial)));
@@ -48,11 +48,11 @@ std::string checksum_text(const Trial& trial) {
 
 Json number_or_null(double value) { return std::isnan(value) ? Json() : Json(value); }
 
-// Nothing where JSON cannot say it.
+// Nothing if JSON cannot represent the trial.
 std::optional<std::string> to_line(const Trial& trial) {
   if (std::isinf(trial.median_ns) || std::isinf(trial.mad_ns)) return std::nullopt;
-  if (trial.duel &&
-      !(std::isfinite(trial.duel->log_ratio) && std::isfinite(trial.duel->standard_error))) {
+  if (trial.comparison && !(std::isfinite(trial.comparison->log_ratio) &&
+                            std::isfinite(trial.comparison->standard_error))) {
     return std::nullopt;
   }
   Json line = {{"device", trial.device}, {"problem", trial.problem}};
@@ -63,16 +63,16 @@ std::optional<std::string> to_line(const Trial& trial) {
   line["median_ns"] = number_or_null(trial.median_ns);
   line["mad_ns"] = number_or_null(trial.mad_ns);
   line["samples"] = trial.samples;
-  if (trial.duel) {
-    line["log_ratio"] = trial.duel->log_ratio;
-    line["log_ratio_error"] = trial.duel->standard_error;
+  if (trial.comparison) {
+    line["log_ratio"] = trial.comparison->log_ratio;
+    line["log_ratio_error"] = trial.comparison->standard_error;
   }
   line["created_unix_s"] = trial.created_unix_s;
   line["host"] = trial.host;
   line["checksum"] = checksum_text(trial);
   try {
     return line.dump();
-  } catch (const Json::exception&) {  // a text that is no UTF-8
+  } catch (const Json::exception&) {  // text that is not UTF-8
     return std::nullopt;
   }
 }
@@ -91,16 +91,16 @@ double read_time(JsonFields& fields, const char* name) {
   return time.value_or(0);
 }
 
-Duel read_duel(JsonFields& fields) {
-  const Duel duel{.log_ratio = fields.number("log_ratio"),
-                  .standard_error = fields.number("log_ratio_error")};
-  if (duel.standard_error < 0) fields.refuse("log_ratio_error", "is negative");
-  return duel;
+PairedComparison read_comparison(JsonFields& fields) {
+  const PairedComparison comparison{.log_ratio = fields.number("log_ratio"),
+                                    .standard_error = fields.number("log_ratio_error")};
+  if (comparison.standard_error < 0) fields.refuse("log_ratio_error", "is negative");
+  return comparison;
 }
 
 kernels::Config read_config(JsonFields& fields, const char* name) {
   const auto config = kernels::parse_config(fields.text(name));
-  if (!config) fields.refuse(name, "is no config");
+  if (!config) fields.refuse(name, "is not a config");
   return config.value_or(kernels::Config{});
 }
 
@@ -116,14 +116,14 @@ Field<Trial> read_fields(const Json& line, std::int64_t latest) {
   trial.median_ns = read_time(fields, "median_ns");
   trial.mad_ns = read_time(fields, "mad_ns");
   trial.samples = static_cast<int>(fields.count("samples", kMaxSamples));
-  if (line.contains("log_ratio")) trial.duel = read_duel(fields);
+  if (line.contains("log_ratio")) trial.comparison = read_comparison(fields);
   trial.created_unix_s = fields.count("created_unix_s", kMaxUnixSeconds);
   trial.host = fields.text("host");
   const std::string sum = fields.text("checksum");
   if (!fields.fault().empty()) return std::unexpected(fields.fault());
-  if (line.size() != kFieldCount + (trial.duel ? kDuelFieldCount : 0))
-    return std::unexpected("it has fields that are not known");
-  if (!verdict) return std::unexpected("\"verdict\" is not known");
+  if (line.size() != kFieldCount + (trial.comparison ? kComparisonFieldCount : 0))
+    return std::unexpected("it has unknown fields");
+  if (!verdict) return std::unexpected("\"verdict\" is unknown");
   trial.verdict = *verdict;
   if (auto wrong = fault_of(trial); !wrong.empty()) return std::unexpected(std::move(wrong));
   if (sum != checksum_text(trial)) return std::unexpected("its checksum is wrong");
@@ -138,13 +138,13 @@ Field<Json> read_object(std::string_view text) {
     return std::unexpected(std::format("it is longer than {} bytes", kMaxLineBytes));
   }
   Json line = Json::parse(text, nullptr, false);
-  if (!line.is_object()) return std::unexpected("it is no JSON object");
+  if (!line.is_object()) return std::unexpected("it is not a JSON object");
   return line;
 }
 
 Json closing_line(std::int64_t trials) { return {{kClosing, kFormatName}, {"trials", trials}}; }
 
-// What the closing line, if it is one, counts.
+// The count in the closing line; nothing for another line.
 std::optional<std::int64_t> closing_count(const Json& line) {
   const auto trials = json_member<std::uint64_t>(line, "trials");
   if (line.size() != 2 || json_member<std::string>(line, kClosing) != kFormatName || !trials) {
@@ -159,28 +159,30 @@ Status check_header(std::string_view text) {
                          header["format"] == kFormatName && header.contains("version") &&
                          header["version"].is_number_integer();
   if (!is_header) {
-    return fail(StatusCode::kIoError,
-                std::format("its first line is not that of {}; `dorajit export` writes such files",
-                            kFormatName));
+    return fail(
+        StatusCode::kIoError,
+        std::format("its first line is not the header of {}; `dorajit export` writes such files",
+                    kFormatName));
   }
   const auto version = header["version"].get<std::int64_t>();
   if (version > kFormatVersion) {
-    return fail(StatusCode::kIoError, std::format("it has version {} of {}, and this dorajit reads "
-                                                  "up to {}: update dorajit",
-                                                  version, kFormatName, kFormatVersion));
+    return fail(StatusCode::kIoError,
+                std::format("it has version {} of {}, and this dorajit supports "
+                            "up to {}: update dorajit",
+                            version, kFormatName, kFormatVersion));
   }
-  if (version < 1) return fail(StatusCode::kIoError, "its version is not known");
+  if (version < 1) return fail(StatusCode::kIoError, "its version is unknown");
   return {};
 }
 
-constexpr const char* kUnclosed = "it has no closing line, so it was cut";
+constexpr const char* kUnclosed = "it has no closing line, so it is incomplete";
 
-// By its closing line; empty: that stands at the end and counts the lines before it.
+// Checks the closing line; empty if it is the last line and its count is right.
 std::string damage_of(std::int64_t counted, std::int64_t lines, std::string_view rest) {
   if (counted != lines) {
-    return std::format("its closing line counts {} trials, and {} lines are there", counted, lines);
+    return std::format("its closing line counts {} trials, but there are {} lines", counted, lines);
   }
-  return rest.empty() ? "" : "it goes on after its closing line";
+  return rest.empty() ? "" : "it has text after its closing line";
 }
 
 }  // namespace

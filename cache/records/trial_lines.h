@@ -1,4 +1,4 @@
-// Trials as text, to be exchanged between machines: JSON Lines (docs/tuning_lines.md).
+// Trials as text, for exchange between machines: JSON Lines (docs/tuning_lines.md).
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 namespace dorajit::cache {
 
 struct TrialText {
-  std::string lines;          // the header first, the closing line last
-  std::int64_t trials = 0;    // how many of the lines are trials
-  std::int64_t left_out = 0;  // trials that are no UTF-8 or not finite, as no tuning writes them
+  std::string lines;          // including the header and the closing line
+  std::int64_t trials = 0;    // number of trials among the lines
+  std::int64_t left_out = 0;  // trials with invalid UTF-8 or infinite values; tuning writes none
 };
 
-// Each trial once, in an order of their own: device, problem, time, host, config, checksum.
+// Without duplicates, sorted by device, problem, time, host, config and checksum.
 std::vector<const Trial*> each_once_in_order(std::span<const Trial> trials);
 
-// Each trial once, in an order of their own: the same trials are the same text.
+// Without duplicates, in the order of each_once_in_order(): the same trials give the same text.
 TrialText to_lines(std::span<const Trial> trials, const Progress& progress = {});
 
 struct BadLine {
@@ -33,17 +33,16 @@ struct BadLine {
 struct ParsedTrials {
   std::vector<Trial> trials;
   std::int64_t bad_count = 0;
-  std::vector<BadLine> bad;  // the first of them, in their order
-  std::string damage;        // why these may not be all trials; empty: they are
+  std::vector<BadLine> bad;  // the first ones, in order
+  std::string damage;        // why trials may be missing; empty: none are
 };
 
 inline constexpr std::size_t kMaxBadLinesNamed = 20;
 
-// Passes over each line that is not exactly what to_lines() writes for some trial, checksum and
-// all, and over trials from the future. Text without its closing line, as what is left of a file
-// that was cut, is damaged. An error for text that does not begin with the header, or with that of
-// a newer format.
-// `progress` counts bytes.
+// Skips each line that to_lines() would not write for a trial, checksum included, and trials from
+// the future. Text without its closing line, such as an incomplete file, is damaged. An error for
+// text that does not begin with the header, or begins with that of a newer format. `progress`
+// counts bytes.
 Result<ParsedTrials> parse_lines(std::string_view text, const Progress& progress = {});
 
 }  // namespace dorajit::cache

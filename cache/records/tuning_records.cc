@@ -14,7 +14,8 @@ constexpr Verdict kVerdicts[] = {
     Verdict::kOk,     Verdict::kWrongBits,   Verdict::kFailedToCompile, Verdict::kFailedToLaunch,
     Verdict::kSpills, Verdict::kOutOfBounds, Verdict::kDidNotFinish};
 
-// SQLite keeps one NaN (as NULL) and one zero, so the checksum must know no more than that.
+// SQLite stores only one NaN (as NULL) and one zero, so the checksum must treat all NaNs and both
+// zeros alike.
 std::int64_t bits(double value) {
   if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
   if (value == 0) value = 0;
@@ -89,9 +90,9 @@ std::int64_t checksum(const Trial& trial) {
       .add("created_unix_s", trial.created_unix_s)
       .add("host", trial.host)
       .add("default_config", kernels::to_text(trial.default_config));
-  if (trial.duel) {
-    hasher.add("log_ratio", bits(trial.duel->log_ratio))
-        .add("log_ratio_error", bits(trial.duel->standard_error));
+  if (trial.comparison) {
+    hasher.add("log_ratio", bits(trial.comparison->log_ratio))
+        .add("log_ratio_error", bits(trial.comparison->standard_error));
   }
   return finish(hasher);
 }

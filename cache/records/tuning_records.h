@@ -1,4 +1,4 @@
-// What tuning found out: facts (trials) and what follows from them (winners).
+// Results of tuning: trials (measurements) and the winners that follow from them.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace dorajit::cache {
 
-// What besides problem and device a measurement depends on.
+// What a measurement depends on besides problem and device.
 struct Environment {
   std::string driver;     // driver version
   std::string policy;     // measurement policy
-  std::string space;      // hash of the space searched
+  std::string space;      // hash of the searched space
   std::string tuner;      // tuner version
   std::string templates;  // hash of the kernel templates
 
@@ -27,46 +27,45 @@ enum class Verdict {
   kFailedToCompile,
   kFailedToLaunch,
   kSpills,
-  kOutOfBounds,   // wrote what was not its to write
-  kDidNotFinish,  // a process died or was killed during its first launch
+  kOutOfBounds,   // wrote outside of its outputs
+  kDidNotFinish,  // a process crashed or was killed during its first launch
 };
 
-// Stable names, as they stand in databases: "ok", "wrong_bits", "failed_to_compile", ...
+// Stable names, as stored in databases: "ok", "wrong_bits", "failed_to_compile", ...
 std::string_view name(Verdict verdict);
 std::optional<Verdict> parse_verdict(std::string_view name);
 
-// Whether a config with that verdict is not to be tried again on the same device by the same
-// kernels, whatever the shape: it computed wrong bits, wrote out of bounds, failed to launch or did
-// not finish. One that spills or does not compile is found out without launching it.
+// Whether a config with that verdict must not be tried again on the same device with the same
+// kernels, for any shape: it computed wrong bits, wrote out of bounds, failed to launch or did not
+// finish. Configs that spill or do not compile are detected again without a launch.
 bool is_bad(Verdict verdict);
 
-// The duel of a config with the default of its run: what the logarithm of its time over the
-// default's was, on average over the rounds in which both were measured, and that mean's standard
-// error.
-struct Duel {
+// The paired comparison of a config with the default of its run: the mean of log(config time /
+// default time) over the rounds in which both were measured, and the standard error of that mean.
+struct PairedComparison {
   double log_ratio = 0;
   double standard_error = 0;
 
-  friend bool operator==(const Duel&, const Duel&) = default;
+  friend bool operator==(const PairedComparison&, const PairedComparison&) = default;
 };
 
-// One measured config. Trials are only ever added; two that agree in every field are one fact.
+// One measured config. Trials are only added; two that are equal in every field are the same trial.
 struct Trial {
   std::string problem;  // canonical problem key, "OP/bf16,bf16,f32,bf16/v8/c4096/r12"
   std::string device;   // device fingerprint
   Environment environment;
   kernels::Config config{};
-  kernels::Config default_config{};  // what it was compared with in its run
-  std::optional<Duel> duel{};        // of the config that met the default alone
+  kernels::Config default_config{};              // the default that it was compared with in its run
+  std::optional<PairedComparison> comparison{};  // only of the config in the final comparison
   Verdict verdict = Verdict::kOk;
-  double median_ns = 0;  // NaN where there was nothing to measure
+  double median_ns = 0;  // NaN if nothing was measured
   double mad_ns = 0;
   int samples = 0;
   std::int64_t created_unix_s = 0;
   std::string host;
 };
 
-// What a problem should run on a device: one per pair, the last recorded.
+// The config that a problem should run on a device: one per pair, the last one recorded.
 struct Winner {
   std::string problem;
   std::string device;
@@ -78,7 +77,7 @@ struct Winner {
   std::int64_t created_unix_s = 0;
 };
 
-// Over every field, typed and delimited. Stored beside the row, and the identity of a trial.
+// A hash of every field, typed and delimited. Stored with the row; it identifies a trial.
 std::int64_t checksum(const Trial& trial);
 std::int64_t checksum(const Winner& winner);
 

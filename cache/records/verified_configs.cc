@@ -23,7 +23,7 @@ VerifiedConfigs::VerifiedConfigs(const std::string& cache_dir, const Trust& trus
 bool VerifiedConfigs::contains(std::string_view key) const {
   if (cache_dir_.empty()) return false;
   const auto cache = TrustedDirectory::open(cache_dir_, trust_);
-  if (!cache || !*cache) return false;  // which is said where the folder is used first
+  if (!cache || !*cache) return false;  // the first user of the folder logs this
   const auto found = [&]() -> Result<bool> {
     DORAJIT_ASSIGN(const auto folder, (*cache)->enter(kFolder));
     if (!folder) return false;
@@ -38,8 +38,8 @@ Status VerifiedConfigs::create(std::string_view key) const {
   DORAJIT_ASSIGN(const TrustedDirectory cache, TrustedDirectory::make(cache_dir_, trust_));
   DORAJIT_ASSIGN(const TrustedDirectory folder, cache.make_and_enter(kFolder));
   const std::string name(key);
-  // What is there is not what contains() accepts, unless another process has just added it. A FIFO
-  // must not be opened for writing: that waits for a reader.
+  // contains() did not accept the existing file, unless another process has just added it. A FIFO
+  // must not be opened for writing, because that waits for a reader.
   if (::unlinkat(folder.descriptor(), name.c_str(), 0) != 0 && errno != ENOENT) {
     return std::unexpected(file_error("replace", folder.path() + "/" + name, errno));
   }
@@ -52,7 +52,9 @@ Status VerifiedConfigs::create(std::string_view key) const {
 void VerifiedConfigs::complain(LogLevel level, const Error& error) const {
   log_once(
       level, std::format("{}/{}", cache_dir_, kFolder),
-      std::format("verified winners are verified again by the next process: {}", error.message));
+      std::format(
+          "cannot store which winners were verified, so the next process verifies them again: {}",
+          error.message));
 }
 
 void VerifiedConfigs::add(std::string_view key) const {

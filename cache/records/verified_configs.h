@@ -1,4 +1,4 @@
-// Which configs were seen to compute the right bits here (docs/tuning.md).
+// Records which configs computed the right bits on this machine (docs/tuning.md).
 #pragma once
 
 #include <string>
@@ -9,12 +9,13 @@
 
 namespace dorajit::cache {
 
-// One empty file for each in `cache_dir`/verified. Unlike trials they are neither exported nor
-// imported: they say something of this machine only. Thread-safe, shared by any number of
-// processes, usable in a forked child. No call fails: what cannot be remembered is verified again.
+// Stores one empty file for each in `cache_dir`/verified. Unlike trials, they are neither exported
+// nor imported, because they apply only to this machine. Thread-safe, shared by any number of
+// processes, usable in a forked child. No call fails: a config that cannot be recorded is verified
+// again.
 class VerifiedConfigs {
  public:
-  // An empty `cache_dir` remembers nothing, nor does one that others may write (docs/security.md).
+  // With an empty `cache_dir`, or one that others may write (docs/security.md), nothing is stored.
   VerifiedConfigs(const std::string& cache_dir, const Trust& trust);
 
   // `key` is a digest of everything that a verification depends on.
@@ -25,7 +26,7 @@ class VerifiedConfigs {
   [[nodiscard]] Status create(std::string_view key) const;
   void complain(LogLevel level, const Error& error) const;
 
-  std::string cache_dir_;  // empty: nothing is remembered
+  std::string cache_dir_;  // empty: nothing is stored
   Trust trust_;
 };
 

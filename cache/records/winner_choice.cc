@@ -18,22 +18,22 @@ namespace {
 
 using ConfigText = std::string;
 
-// What must be alike for two runs to have measured the same thing. The space is no part of it: it
-// says what was tried, not how.
+// Two runs with equal circumstances measured the same thing. The space is not included: it says
+// what was tried, not how.
 using Circumstances = std::tuple<std::string_view, std::string_view, std::string_view,
                                  std::string_view>;  // driver, policy, tuner, templates
 using RunKey = std::tuple<Circumstances, std::string_view, std::int64_t, std::string_view,
                           ConfigText>;  // space, time, host, default config
-// Of each config the trial that tells most.
+// The most informative trial of each config.
 using Run = std::map<ConfigText, const Trial*>;
-// Configs that were refused, by templates.
+// Configs that were rejected, with their templates.
 using Refused = std::set<std::pair<std::string_view, ConfigText>>;
 
-// What one run says.
+// The result of one run.
 struct Outcome {
   Circumstances circumstances;
   std::int64_t time = 0;  // -1: in the future
-  int samples = 0;        // behind the decision
+  int samples = 0;        // number that the decision rests on
   const Trial* chosen = nullptr;
   const Trial* standard = nullptr;
 };
@@ -52,7 +52,7 @@ bool is_measured(const Trial& trial) {
          std::isfinite(trial.mad_ns) && trial.mad_ns >= 0;
 }
 
-// Never equal for two trials that differ.
+// Never equal for two different trials.
 auto order_of_evidence(const Trial& trial) {
   return std::tuple(trial.samples, -trial.median_ns, -trial.mad_ns, checksum(trial));
 }
@@ -77,17 +77,19 @@ std::map<RunKey, Run> group_by_run(std::span<const Trial> trials) {
   return runs;
 }
 
-// Whether the config beat the default of its run; `has_duel` if some config of the run met it
-// alone.
-bool has_won(const Trial& trial, const Trial& standard, bool has_duel) {
-  if (has_duel) return trial.duel && is_faster(trial.duel->log_ratio, trial.duel->standard_error);
+// Whether the config beat the default of its run; `has_comparison` says whether a config of the run
+// was in a final comparison.
+bool has_won(const Trial& trial, const Trial& standard, bool has_comparison) {
+  if (has_comparison)
+    return trial.comparison &&
+           is_faster(trial.comparison->log_ratio, trial.comparison->standard_error);
   return is_faster(trial.median_ns, trial.mad_ns, standard.median_ns, standard.mad_ns,
                    std::min(trial.samples, standard.samples));
 }
 
-// The lower, the faster; compares configs of one run that have won it.
+// Lower is faster; compares configs of one run that beat its default.
 double order_of_speed(const Trial& trial) {
-  return trial.duel ? trial.duel->log_ratio : trial.median_ns;
+  return trial.comparison ? trial.comparison->log_ratio : trial.median_ns;
 }
 
 std::optional<Outcome> decide(const Run& run, const Refused& refused, std::int64_t latest) {
@@ -106,10 +108,11 @@ std::optional<Outcome> decide(const Run& run, const Refused& refused, std::int64
                   .samples = standard->samples,
                   .chosen = standard,
                   .standard = standard};
-  const bool has_duel =
-      std::ranges::any_of(run, [](const auto& entry) { return entry.second->duel.has_value(); });
+  const bool has_comparison = std::ranges::any_of(
+      run, [](const auto& entry) { return entry.second->comparison.has_value(); });
   for (const auto& [config, trial] : run) {
-    if (is_refused(config) || trial == standard || !has_won(*trial, *standard, has_duel)) continue;
+    if (is_refused(config) || trial == standard || !has_won(*trial, *standard, has_comparison))
+      continue;
     if (outcome.chosen == standard || order_of_speed(*trial) < order_of_speed(*outcome.chosen)) {
       outcome.chosen = trial;
       outcome.samples = std::min(trial->samples, standard->samples);
@@ -154,7 +157,7 @@ std::optional<Outcome> decisive_outcome(std::span<const Trial> trials, std::int6
                           [](const Outcome& outcome) { return order_of_evidence(outcome); });
 }
 
-// Calls `visit` with the outcome of every pair that has one, ordered by device and problem.
+// Calls `visit` with the outcome of every pair that has one, sorted by device and problem.
 template <class Visit>
 void for_each_outcome(std::span<const Trial> trials, std::int64_t latest, Visit visit) {
   std::map<std::pair<std::string_view, std::string_view>, std::vector<Trial>> pairs;

@@ -1,4 +1,4 @@
-// Which config a problem should run, as it follows from everything that was measured.
+// Derives the winner of each problem from all trials.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +11,37 @@
 
 namespace dorajit::cache {
 
-// The winner of one problem on one device; `trials` are of that pair only. Nothing when no run
-// has a default config that was measured well enough.
+// The winner of one problem on one device; `trials` must be of that pair only. Nothing if no run
+// has a default config with enough samples.
 //
-// A pure function of the set of trials, and of `latest`: neither their order nor repetitions
-// matter. So databases merge by the union of their trials, in any order and any number of times.
+// A pure function of the set of trials and of `latest`: neither order nor duplicates matter.
+// Databases can therefore be merged by the union of their trials, in any order and any number of
+// times.
 //
-// 1. Trials that share environment, default config, time and host are one run. Times are compared
-//    inside a run only: a config wins it by is_faster() than the default, else the default wins.
-//    Where a run records a duel, that decides it.
+// 1. Trials that share environment, default config, time and host form one run. Times are only
+// compared within a run: a config wins it if is_faster() than the default, else the default wins.
+// If a run has a final comparison, that decides it.
+//
 // 2. A config that gave wrong bits or failed to launch in any run wins no run of the same
-//    templates; if it is the default, such a run decides nothing.
-// 3. Of several runs that differ in nothing but space, time and host, the one decides whose outcome
-//    rests on the most samples; then the newest.
-// 4. Runs that differ in driver, policy, tuner or templates measured another thing: only those
-//    that are like the newest run count.
+// templates; if it is the default, such a run decides nothing.
 //
-// Runs that are dated after `latest`, by a clock that was wrong, count as older than all others: as
-// the newest they would decide until then. A run is dated so by no honest clock.
+// 3. Among runs that differ only in space, time and host, the one whose outcome rests on the most
+// samples decides; then the newest.
+//
+// 4. Runs that differ in driver, policy, tuner or templates measured something else: only runs with
+// the circumstances of the newest run count.
+//
+// Runs dated after `latest`, by a wrong clock, count as older than all others: as the newest they
+// would decide until that date. A correct clock never gives such a date.
 std::optional<Winner> choose_winner(std::span<const Trial> trials,
                                     std::int64_t latest = latest_plausible_time());
 
-// The trials that choose_winners() of all `trials` rests on: of each pair the winner's and the
-// default's of the run that decides. choose_winners() of them alone gives the same winners.
+// The trials that choose_winners() of all `trials` depends on: for each pair, the winner's and the
+// default's of the deciding run. choose_winners() of these alone gives the same winners.
 std::vector<Trial> deciding_trials(std::span<const Trial> trials,
                                    std::int64_t latest = latest_plausible_time());
 
-// The winner of every pair among the trials, ordered by device and problem.
+// The winner of every pair among the trials, sorted by device and problem.
 std::vector<Winner> choose_winners(std::span<const Trial> trials,
                                    std::int64_t latest = latest_plausible_time());
 

@@ -1,12 +1,11 @@
-// A library to preload into `dorajit`, which brings trouble to what it changes in one folder: it
-// counts the steps (making, writing, syncing, renaming, removing), and dies, is interrupted, or
-// finds the disk full, at a given one. It stands where every part of the program, SQLite too, meets
-// the system.
+// A library to preload into `dorajit` that injects faults into changes of one folder: it counts the
+// steps (create, write, sync, rename, remove) and, at a given step, kills or interrupts the program
+// or reports a full disk. It intercepts the calls between the program, SQLite included, and libc.
 //
-//   DISK_TROUBLE_FOLDER   the folder; nothing else is touched or counted
-//   DISK_TROUBLE          count | kill | interrupt | full | network
-//   DISK_TROUBLE_STEP     the step at which `kill` or `interrupt` happens, or from which on the
-//   disk is `full` DISK_TROUBLE_COUNT    the file that `count` leaves the number of steps in
+//   DISK_TROUBLE_FOLDER  the folder; nothing else is affected or counted
+//   DISK_TROUBLE         count | kill | interrupt | full | network
+//   DISK_TROUBLE_STEP    the step of `kill` or `interrupt`, or the first one with a `full` disk
+//   DISK_TROUBLE_COUNT   the file in which `count` stores the number of steps
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +30,7 @@ const char* variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// Compilers that the program starts inherit the library, and are none of its business.
+// Compilers that the program starts inherit the library and must not be affected.
 bool is_the_program() {
   char path[4096] = {};
   if (readlink("/proc/self/exe", path, sizeof path - 1) <= 0) return false;
@@ -68,10 +67,11 @@ bool is_inside(int file) {
 
 std::atomic<long> steps{0};
 
-// In which a program that was interrupted ends, unless it waits for this very step.
+// The time in which an interrupted program ends, unless it waits for this step.
 constexpr useconds_t kTimeToEnd = 100'000;
 
-// False: there is no room for this step. `before_death` is what still happens of the last one.
+// False: the disk is full at this step. `before_death` does the part of the last step that still
+// happens.
 template <class Place, class BeforeDeath>
 bool may_step(Place place, bool needs_room, BeforeDeath before_death) {
   if (trouble() == Trouble::kNone || trouble() == Trouble::kNetwork || !is_inside(place))
@@ -150,7 +150,7 @@ int mkostemp(char* pattern, int flags) {
   return may_step(static_cast<const char*>(pattern), true) ? next(pattern, flags) : -1;
 }
 
-// The last write of a process that dies is half a write.
+// A process that dies during a write has written half of it.
 ssize_t write(int file, const void* bytes, size_t count) {
   static auto* next = real<ssize_t(int, const void*, size_t)>("write");
   return may_step(file, true, [&] { (void)next(file, bytes, count / 2); })

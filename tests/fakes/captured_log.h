@@ -1,4 +1,4 @@
-// What was said while this object lived.
+// Collects log messages during its lifetime.
 #pragma once
 
 #include <mutex>

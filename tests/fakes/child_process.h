@@ -1,4 +1,4 @@
-// Work in processes of their own.
+// Runs work in child processes.
 #pragma once
 
 #include <grp.h>
@@ -19,7 +19,7 @@ namespace dorajit::cache {
 
 inline constexpr int kChildSkips = 77;
 
-// Ends a child's body as failed; gtest's own assertions would report into a copy of the test.
+// Ends the child's body with a failure; gtest's assertions would report into a copy of the test.
 #define CHILD_CHECK(condition)                                                    \
   do {                                                                            \
     if (!(condition)) {                                                           \
@@ -57,7 +57,7 @@ class Pipe {
 
 inline pid_t start_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
-  // Without exit handlers: the child shares the test's buffers and reports.
+  // Without exit handlers, because the child shares the test's buffers and reports.
   if (child == 0) ::_exit(body());
   return child;
 }
@@ -73,7 +73,7 @@ inline int run_in_child(const std::function<int()>& body) {
   return wait_for_child(start_child(body));
 }
 
-// Runs body(0) .. body(count - 1) in processes that start at the same moment.
+// Runs body(0) .. body(count - 1) in processes that start at the same time.
 inline void run_at_once(int count, const std::function<int(int)>& body) {
   Pipe start;
   std::vector<pid_t> children;
@@ -89,7 +89,7 @@ inline void run_at_once(int count, const std::function<int(int)>& body) {
   for (const pid_t child : children) EXPECT_EQ(wait_for_child(child), 0);
 }
 
-// File modes do not stop root; they stop nobody's processes.
+// For tests of file modes, which do not apply to root.
 inline bool drop_root() {
   if (::geteuid() != 0) return true;
   constexpr unsigned kNobody = 65534;

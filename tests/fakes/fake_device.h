@@ -1,4 +1,4 @@
-// A CPU device that can be told to misbehave, config by config, and how fast each config is.
+// A CPU device with configurable misbehaviour and configurable times for each config.
 #pragma once
 
 #include <unistd.h>
@@ -20,15 +20,15 @@ enum class Misbehaviour {
   kWrongBits,         // in the first element of the first output
   kWrongSum,          // in the last element of the sum
   kWrongSecondStage,  // the same, only where the sum has several partial sums
-  kPartialsInOrder,   // an f32 sum adds its partial sums one after the other
+  kPartialsInOrder,   // the partial sums of an f32 sum are added sequentially
   kFailsToLaunch,
   kWritesBeforeOutput,   // the byte before the first output
   kWritesAfterOutput,    // the byte after the last row of the first output
   kWritesPastWorkspace,  // the byte after the workspace, if there is one
   kModifiesInput,        // the first element of the first input
-  kHangs,                // never comes back
-  kBreaksDevice,         // fails to launch, and so does everything after it
-  kCrashes,              // takes the process with it
+  kHangs,                // never returns
+  kBreaksDevice,         // fails to launch; all later launches fail, too
+  kCrashes,              // crashes the process
 };
 
 class FakeDevice final : public device::Device {
@@ -41,7 +41,7 @@ class FakeDevice final : public device::Device {
     info_.fingerprint = "fake";
   }
 
-  // What launches of a config do from now on, and what they are measured to take.
+  // Sets how launches of a config misbehave from now on, and their measured time.
   void plant(const kernels::Config& config, Misbehaviour misbehaviour) {
     misbehaviours_[to_text(config)] = misbehaviour;
   }
@@ -53,15 +53,15 @@ class FakeDevice final : public device::Device {
   void set_time_ns(const kernels::Config& config, double nanoseconds) {
     times_[to_text(config)] = nanoseconds;
   }
-  // Launches of a config take so long for the caller, whatever they are measured to take.
+  // Launches of a config delay the caller by this time, independent of their measured time.
   void delay(const kernels::Config& config, std::chrono::milliseconds time) {
     delays_[to_text(config)] = time;
   }
-  // Time passes on the device.
+  // Advances the device's clock.
   void spend(double nanoseconds) { elapsed_ns_ += nanoseconds; }
-  // Is taken for a GPU from now on, by those who ask what it is.
+  // From now on, device.info() describes a GPU.
   void pose_as_gpu() { info_.traits.kind = kernels::DeviceKind::kCuda; }
-  // And code is asked for as that GPU would, though it cannot be loaded.
+  // Code is also compiled for that GPU, although it cannot be loaded.
   void pose_as_gpu(int major, int minor) {
     pose_as_gpu();
     info_.target = compile::cuda_target(major, minor);
@@ -69,10 +69,10 @@ class FakeDevice final : public device::Device {
   }
   void set_driver(const std::string& version) { info_.driver_version = version; }
   [[nodiscard]] int copies() const { return copies_; }
-  // By one allocation.
-  [[nodiscard]] std::size_t most_allocated() const { return most_allocated_; }
+  // The largest allocation.
+  [[nodiscard]] std::size_t max_allocated() const { return max_allocated_; }
   [[nodiscard]] int downloads() const { return downloads_; }
-  // Every launch from now on covers that many columns more than it was told.
+  // Every later launch covers that many additional columns.
   void stretch_rows(int columns) { extra_columns_ = columns; }
 
   [[nodiscard]] const device::DeviceInfo& info() const override { return info_; }
@@ -107,14 +107,14 @@ class FakeDevice final : public device::Device {
     stretched.sizes[kernels::kCols] += extra_columns_;
     DORAJIT_TRY(cpu_.launch(kernel, config, stretched, stream));
     spoil(kernel.variant(), config, arguments, misbehaviour);
-    trespass(kernel.variant(), arguments, misbehaviour);
+    write_out_of_bounds(kernel.variant(), arguments, misbehaviour);
     return {};
   }
 
   [[nodiscard]] bool is_capturing(device::Stream) override { return false; }
   Status check_pointer(const void*) override { return {}; }
   Result<std::unique_ptr<device::Buffer>> allocate(std::size_t bytes) override {
-    most_allocated_ = std::max(most_allocated_, bytes);
+    max_allocated_ = std::max(max_allocated_, bytes);
     return cpu_.allocate(bytes);
   }
   Result<std::int64_t> free_memory() override { return std::int64_t{64} << 20; }
@@ -193,9 +193,10 @@ class FakeDevice final : public device::Device {
            static_cast<std::size_t>(kernels::size_in_bytes(variant.types[operand]));
   }
 
-  // Writes what is not the kernel's to write.
-  static void trespass(const kernels::Variant& variant, const kernels::KernelArguments& arguments,
-                       Misbehaviour misbehaviour) {
+  // Writes outside of the kernel's outputs.
+  static void write_out_of_bounds(const kernels::Variant& variant,
+                                  const kernels::KernelArguments& arguments,
+                                  Misbehaviour misbehaviour) {
     const auto& operands = variant.operation->operands;
     const auto first = [&](kernels::OperandRole role) {
       std::size_t i = 0;
@@ -230,7 +231,7 @@ class FakeDevice final : public device::Device {
   std::map<std::string, int> good_launches_;
   std::map<std::string, double> times_;
   std::map<std::string, std::chrono::milliseconds> delays_;
-  std::size_t most_allocated_ = 0;
+  std::size_t max_allocated_ = 0;
   int extra_columns_ = 0;
   int copies_ = 0;
   int downloads_ = 0;

@@ -1,4 +1,4 @@
-// An artifact store that keeps everything in memory and counts what it is asked.
+// An artifact store in memory that counts its calls.
 #pragma once
 
 #include <map>

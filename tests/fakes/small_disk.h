@@ -1,4 +1,4 @@
-// A file system that is really full, in a child process.
+// A full file system, in a child process.
 #pragma once
 
 #include <sched.h>
@@ -8,8 +8,8 @@
 
 namespace dorajit::cache {
 
-// Mounts a file system of a few KiB on `directory`, for this process only. False where that is not
-// permitted. The process must have one thread.
+// Mounts a file system of a few KiB on `directory`, for this process only. False if that is not
+// permitted. The process must have a single thread.
 inline bool mount_small_disk(const std::string& directory, const std::string& size) {
   return ::unshare(CLONE_NEWNS) == 0 &&
          ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&

@@ -1,4 +1,4 @@
-// A folder of a test's own, removed with all it holds.
+// A temporary folder of one test, removed with its contents.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ inline bool file_exists(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0;
 }
 
-// How many names in `directory` contain `part`.
+// The number of names in `directory` that contain `part`.
 inline int count_names(const std::string& directory, std::string_view part) {
   int count = 0;
   std::error_code error;

@@ -1,5 +1,5 @@
-// What comes over the socket: any bytes, in pieces of any size. Whatever is understood is
-// understood alike after it has been written out again.
+// Feeds arbitrary bytes, in chunks of any size, to the protocol's parser. A parsed message must be
+// the same after it is written and parsed again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

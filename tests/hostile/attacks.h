@@ -1,4 +1,4 @@
-// What is done to files and folders that a process is about to use, and what it says of them.
+// Attacks on files and folders that a process uses, and the expected messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,25 +16,25 @@ namespace dorajit::hostile {
 
 enum class What {
   kOwner,  // belongs to another user
-  kMode,   // has rights for others
-  kLink,   // lies elsewhere, with a symbolic link in its place
-  kFifo,   // the others: is of another kind, or of a size that no memory holds
+  kMode,   // others have rights on it
+  kLink,   // it was moved elsewhere and replaced by a symbolic link
+  kFifo,   // this and the following: another kind of file, or a size beyond memory
   kDirectory,
   kPlainFile,
   kEndless,
 };
 
 inline constexpr const char* kForeign = "belongs to user 54321";
-inline constexpr const char* kEverybody = "can be written by everybody";
+inline constexpr const char* kEverybody = "can be written by every user";
 inline constexpr const char* kGroup = "DORAJIT_TRUST_GROUP=1";
 inline constexpr const char* kLinked = "is a symbolic link";
 
-// Whether others may have written what is there, or hold it.
+// Whether other users may have written it or may hold it open.
 inline bool is_foreign(What what) {
   return what == What::kOwner || what == What::kMode || what == What::kLink;
 }
 
-// `elsewhere` is where kLink puts what was at `target`. What is of another kind belongs to `owner`.
+// `elsewhere` is the place to which kLink moves `target`. Files of another kind belong to `owner`.
 inline void apply(What what, unsigned mode, const std::string& target, const std::string& elsewhere,
                   uid_t owner = ::geteuid()) {
   namespace fs = std::filesystem;
@@ -67,7 +67,7 @@ inline void apply(What what, unsigned mode, const std::string& target, const std
   ASSERT_EQ(::chown(target.c_str(), owner, static_cast<gid_t>(owner)), 0);
 }
 
-// Why this process cannot try that.
+// Why this process cannot perform that attack.
 inline std::optional<std::string> why_not(uid_t victim, What what) {
   if (victim != ::geteuid() && !is_root()) return "only root can be another user";
   if (what == What::kOwner && !is_root()) return "only root can give files away";

@@ -1,4 +1,4 @@
-// Files and folders of the cache that others may have written (docs/security.md).
+// Files and folders of the cache that other users may have written (docs/security.md).
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,10 +25,10 @@ using cache::TuningStore;
 
 const std::string kKey(32, 'a');
 
-// What an attacker has done to a file or folder of the cache, and what is said of it.
+// An attack on a file or folder of the cache, and the expected message.
 struct Attack {
   const char* name;
-  const char* path;  // in the cache folder; empty: the folder itself
+  const char* path;  // relative to the cache folder; empty: the folder itself
   What what;
   unsigned mode;
   const char* said;
@@ -97,7 +97,8 @@ bool has_winner(const std::string& folder, const Trust& trust = {}) {
       .has_value();
 }
 
-// A cache folder with an artifact and a winner, made by its victim in a folder where all may write.
+// A cache folder with an artifact and a winner, created by its victim in a folder that every user
+// may write.
 class HostileCache {
  public:
   explicit HostileCache(uid_t victim) : victim_(victim) {
@@ -134,7 +135,7 @@ class HostileCache {
 class HostileCodeProcess : public testing::TestWithParam<Case> {};
 class HostileWinnersProcess : public testing::TestWithParam<Case> {};
 
-TEST_P(HostileCodeProcess, IsNotReadAndOneWarningSaysWhy) {
+TEST_P(HostileCodeProcess, IsNotReadAndOneWarningGivesTheReason) {
   const auto& [victim, attack] = GetParam();
   if (const auto reason = why_not(victim, attack.what)) GTEST_SKIP() << *reason;
   const HostileCache cache(victim);
@@ -153,7 +154,7 @@ TEST_P(HostileCodeProcess, IsNotReadAndOneWarningSaysWhy) {
             0);
 }
 
-TEST_P(HostileWinnersProcess, AreNotReadAndWorkGoesOnInMemory) {
+TEST_P(HostileWinnersProcess, AreNotReadAndResultsStayInMemory) {
   const auto& [victim, attack] = GetParam();
   if (const auto reason = why_not(victim, attack.what)) GTEST_SKIP() << *reason;
   const HostileCache cache(victim);
@@ -182,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(Attacks, HostileCodeProcess,
 INSTANTIATE_TEST_SUITE_P(Attacks, HostileWinnersProcess,
                          testing::ValuesIn(cases({kFolderAttacks, kWinnerAttacks})), case_name);
 
-TEST(HostileCacheProcess, ArtifactsElsewhereAreNeitherWrittenNorEvicted) {
+TEST(HostileCacheProcess, ArtifactsOfALinkedFolderAreNeitherWrittenNorEvicted) {
   const HostileCache cache(::geteuid());
   cache.suffer({"", "artifacts", What::kLink, 0, ""});
   const CapturedLog quiet;
@@ -192,7 +193,7 @@ TEST(HostileCacheProcess, ArtifactsElsewhereAreNeitherWrittenNorEvicted) {
   EXPECT_TRUE(cache::file_exists(cache.beside() + "/aa/" + kKey + ".art"));
 }
 
-TEST(HostileCacheProcess, AFileOfAnotherInOnesOwnFolderIsReplaced) {
+TEST(HostileCacheProcess, FileOfAnotherUserInAnOwnFolderIsReplaced) {
   if (!is_root()) GTEST_SKIP() << "only root can give files away";
   const HostileCache cache(0);
   cache.suffer({"", kFile, What::kOwner, 0, ""});
@@ -203,7 +204,7 @@ TEST(HostileCacheProcess, AFileOfAnotherInOnesOwnFolderIsReplaced) {
   EXPECT_EQ(files.find(kKey).value().code, "new code");
 }
 
-TEST(HostileCacheProcess, WhatRootMadeServesOthersWhoMayReadIt) {
+TEST(HostileCacheProcess, FilesOfRootAreUsedByUsersWhoMayReadThem) {
   if (!is_root()) GTEST_SKIP() << "only root can be another user";
   const HostileCache cache(0);
   for (const char* name : {"", "artifacts", "artifacts/aa"}) {
@@ -221,7 +222,7 @@ TEST(HostileCacheProcess, WhatRootMadeServesOthersWhoMayReadIt) {
             0);
 }
 
-TEST(HostileCacheProcess, AGroupIsTrustedWhereTheUserSaysSo) {
+TEST(HostileCacheProcess, GroupIsTrustedIfTheUserSetsTheVariable) {
   const HostileCache cache(::geteuid());
   const Trust group{.group = true};
   const CapturedLog quiet;
@@ -269,8 +270,8 @@ TEST(HostileCacheProcess, MembersOfATrustedGroupShareAFolder) {
   EXPECT_FALSE(ArtifactFiles(path, 1000, group).find(kKey));
 }
 
-// The folder that holds the cache may be written by everybody, who may rename what is in it.
-TEST(HostileCacheProcess, AFolderThatIsExchangedMeanwhileIsNeverRead) {
+// Every user may write the parent of the cache folder, and therefore rename its contents.
+TEST(HostileCacheProcess, FolderReplacedDuringUseIsNeverRead) {
   if (!is_root()) GTEST_SKIP() << "only root can be another user";
   const HostileCache cache(kNobody);
   const std::string evil = cache.path() + ".evil";

@@ -1,5 +1,5 @@
-// Notes, locks, the journal and marks of verified configs in a cache folder that others had a hand
-// in (docs/security.md): none is followed elsewhere, none keeps a process waiting.
+// Notes, locks, the journal and marks of verified configs in a cache folder that other users have
+// modified (docs/security.md): links are not followed, and no process waits for ever.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -32,14 +32,14 @@ using cache::VerifiedConfigs;
 const std::string kKey(32, 'a');
 const kernels::Config kConfig{{kernels::kColumnsOfProgram, 7}};
 
-// One of the folders, and what a process does with it.
+// One of the folders, and its use by a process.
 struct Subfolder {
   const char* name;
-  // Leaves one file there, as a process that is no more.
+  // Leaves one file there, as a process that has ended.
   void (*leave)(const std::string& cache_dir);
-  // Whether what that process left counts.
+  // Whether the file of that process has an effect.
   bool (*counts)(const std::string& cache_dir);
-  // Whether work that uses the folder comes to an end as it should; makes the file anew.
+  // Whether work that uses the folder succeeds; creates the file again.
   bool (*work)(const std::string& cache_dir);
 };
 
@@ -82,13 +82,13 @@ bool work_with_marks(const std::string& path) {
 
 constexpr Subfolder kSubfolders[] = {
     {"notes", leave_note, has_note, work_with_notes},
-    // A lock counts where somebody who holds it is respected.
+    // A lock has an effect if its holder is respected.
     {"locks", leave_lock, [](const std::string& path) { return !claims(path); }, claims},
     {"journal", leave_entry, has_casualty, work_with_journal},
     {"verified", add_mark, has_mark, work_with_marks},
 };
 
-// What is done to the folder, or to the file in it.
+// An attack on the folder or on the file in it.
 struct Attack {
   const char* name;
   bool on_file;
@@ -144,7 +144,7 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
                      info.param.victim == 0 ? "Root" : "User");
 }
 
-// Every name at and below a path, with what tells whether somebody was there.
+// Every name at and below a path, with data that shows a modification.
 std::map<std::string, std::pair<std::string, fs::file_time_type>> snapshot(
     const std::string& path) {
   std::map<std::string, std::pair<std::string, fs::file_time_type>> found;
@@ -157,7 +157,7 @@ std::map<std::string, std::pair<std::string, fs::file_time_type>> snapshot(
   return found;
 }
 
-// Who waits for ever, and who reads for ever, is ended.
+// Ends a process that waits or reads for ever.
 void limit_time() {
   constexpr rlimit kSeconds{5, 5};
   ::setrlimit(RLIMIT_CPU, &kSeconds);
@@ -183,7 +183,7 @@ class HostileSubfolderProcess : public testing::TestWithParam<Case> {
     std::string target = path() + "/" + subfolder.name;
     if (attack.on_file) target = fs::directory_iterator(target)->path();
     apply(attack.what, attack.mode, target, beside(), victim);
-    // Others who can open a lock can hold it.
+    // Other users who can open a lock can hold it.
     if (!is_foreign(attack.what)) return;
     if (!attack.on_file && std::string_view(subfolder.name) == "locks") {
       target = fs::directory_iterator(target)->path();
@@ -197,7 +197,7 @@ class HostileSubfolderProcess : public testing::TestWithParam<Case> {
   FileDescriptor held_;
 };
 
-TEST_P(HostileSubfolderProcess, IsNotFollowedAndWorkGoesOn) {
+TEST_P(HostileSubfolderProcess, IsNotFollowedAndCallsSucceed) {
   const auto& [victim, subfolder, attack] = GetParam();
   if (const auto reason = why_not(victim, attack.what)) GTEST_SKIP() << *reason;
   ASSERT_NO_FATAL_FAILURE(this->attack());
@@ -213,12 +213,12 @@ TEST_P(HostileSubfolderProcess, IsNotFollowedAndWorkGoesOn) {
                      return 0;
                    }),
             0);
-  EXPECT_EQ(snapshot(beside()), before) << "what lies elsewhere was used";
+  EXPECT_EQ(snapshot(beside()), before) << "files outside of the folder were used";
 }
 
 INSTANTIATE_TEST_SUITE_P(Attacks, HostileSubfolderProcess, testing::ValuesIn(cases()), case_name);
 
-TEST(HostileSubfolder, AMarkThatOthersMayHaveMadeIsReplaced) {
+TEST(HostileSubfolder, MarkWritableByOthersIsReplaced) {
   const cache::TemporaryDirectory directory;
   add_mark(directory.path());
   ASSERT_EQ(::chmod(directory.file("verified/" + kKey).c_str(), 0666), 0);
@@ -228,7 +228,7 @@ TEST(HostileSubfolder, AMarkThatOthersMayHaveMadeIsReplaced) {
   EXPECT_TRUE(has_mark(directory.path()));
 }
 
-TEST(HostileSubfolder, AnEntryIsRemovedFromTheFolderThatItWasMadeIn) {
+TEST(HostileSubfolder, EntryIsRemovedFromTheFolderInWhichItWasCreated) {
   const cache::TemporaryDirectory directory;
   const std::string path = directory.file("cache");
   auto journal = LaunchJournal::open(path);

@@ -1,4 +1,4 @@
-// Whole calls with a cache folder that others had a hand in (docs/security.md).
+// Complete calls with a cache folder that other users have modified (docs/security.md).
 #include <filesystem>
 #include <vector>
 
@@ -16,7 +16,8 @@ class HostileCalls : public CAbiTest {
  protected:
   HostileCalls() {
     set_variable("DORAJIT_CXX", std::nullopt);
-    set_variable("DORAJIT_LOG", std::nullopt);  // the level stays for other tests of this process
+    set_variable("DORAJIT_LOG",
+                 std::nullopt);  // the level stays set for other tests of this process
     options_.struct_size = sizeof options_;
     options_.tune_policy = DORAJIT_TUNE_FIRST_USE;
     options_.tune_seconds = 0.05;
@@ -30,7 +31,7 @@ class HostileCalls : public CAbiTest {
     cache::write_file(folders_[2] + "/1-1-1.entry", "planted");
   }
 
-  // Calls of a process that comes later: of a problem that was tuned, and of a new one.
+  // Calls of a later process: of a tuned problem, and of a new one.
   void expect_calls_to_succeed() {
     expect_composes(4);
     expect_composes(8);
@@ -73,18 +74,18 @@ TEST_F(HostileCalls, SucceedWithFoldersThatOthersMayWrite) {
   expect_calls_to_succeed();
 }
 
-TEST_F(HostileCalls, SucceedWithFoldersOfAnother) {
+TEST_F(HostileCalls, SucceedWithFoldersOfAnotherUser) {
   if (!hostile::is_root()) GTEST_SKIP() << "only root can give files away";
   apply_to_all(What::kOwner, 0, folders_);
   expect_calls_to_succeed();
 }
 
-TEST_F(HostileCalls, SucceedWithFoldersElsewhere) {
+TEST_F(HostileCalls, SucceedWithLinkedFolders) {
   apply_to_all(What::kLink, 0, folders_);
   expect_calls_to_succeed();
 }
 
-TEST_F(HostileCalls, SucceedWithFifosForFolders) {
+TEST_F(HostileCalls, SucceedWithFifosInPlaceOfFolders) {
   apply_to_all(What::kFifo, 0600, folders_);
   expect_calls_to_succeed();
 }
@@ -94,12 +95,12 @@ TEST_F(HostileCalls, SucceedWithFilesThatOthersMayWrite) {
   expect_calls_to_succeed();
 }
 
-TEST_F(HostileCalls, SucceedWithFifosForFiles) {
+TEST_F(HostileCalls, SucceedWithFifosInPlaceOfFiles) {
   apply_to_all(What::kFifo, 0600, files());
   expect_calls_to_succeed();
 }
 
-TEST_F(HostileCalls, SucceedWithFoldersForFiles) {
+TEST_F(HostileCalls, SucceedWithFoldersInPlaceOfFiles) {
   apply_to_all(What::kDirectory, 0, files());
   expect_calls_to_succeed();
 }

@@ -1,4 +1,4 @@
-// Files of text that end where a disk was full or a transfer broke off.
+// Incomplete text files, as after a full disk or an interrupted transfer.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,17 +10,17 @@
 namespace dorajit::cache {
 namespace {
 
-TEST(CutFiles, NoCutOfAnExportIsTakenForWhole) {
+TEST(CutFiles, TruncatedExportIsIncomplete) {
   const std::string whole = to_lines(sample_trials(1, 3)).lines;
   ASSERT_EQ(parse_lines(whole)->damage, "");
-  // But for the last line break, which says nothing.
+  // Except for the last newline, which carries no information.
   for (std::size_t size = 0; size + 1 < whole.size(); ++size) {
     const auto parsed = parse_lines(std::string_view(whole).substr(0, size));
     EXPECT_TRUE(!parsed || !parsed->damage.empty()) << size << " bytes";
   }
 }
 
-TEST(CutFiles, NoExportWithoutALineIsTakenForWhole) {
+TEST(CutFiles, ExportWithoutOneLineIsIncomplete) {
   const std::string whole = to_lines(sample_trials(1, 3)).lines;
   for (std::size_t line = whole.find('\n') + 1; line < whole.size();) {
     const std::size_t end = whole.find('\n', line) + 1;
@@ -30,15 +30,15 @@ TEST(CutFiles, NoExportWithoutALineIsTakenForWhole) {
   }
 }
 
-TEST(CutFiles, WhatFollowsTheClosingLineIsDamage) {
+TEST(CutFiles, TextAfterTheClosingLineIsDamage) {
   const std::string whole = to_lines(sample_trials(1, 3)).lines;
   const auto twice = parse_lines(whole + to_lines(sample_trials(2, 2)).lines);
   EXPECT_NE(twice->damage, "");
-  EXPECT_EQ(twice->trials.size(), 5U) << "for whoever takes what is left";
+  EXPECT_EQ(twice->trials.size(), 5U) << "with --partial";
   EXPECT_NE(parse_lines(whole + "\n")->damage, "");
 }
 
-TEST(CutFiles, NoCutOfALockFileIsTaken) {
+TEST(CutFiles, TruncatedLockFileIsRefused) {
   const std::string whole = to_lock_text(std::vector<LockEntry>{{.device = kDevice,
                                                                  .problem = sample_problem(1),
                                                                  .config = sample_config(1),

@@ -1,4 +1,4 @@
-// Databases that are read besides the user's own, as an installation brings them.
+// Read-only databases besides the user's own, as in an installation.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ class HostileDatabases : public testing::Test {
         "", {.overlays = cache::databases_in(folder_, trust), .overlay_trust = trust});
     return store->find_overlay_winner(cache::kDevice, cache::sample_problem(1)).has_value();
   }
-  // One warning, which names the path and what is wrong with it.
+  // Expects one warning that contains the path and the reason.
   void expect_refused(const std::string& path, const char* said) const {
     CapturedLog log;
     EXPECT_FALSE(serve());
@@ -49,24 +49,24 @@ class HostileDatabases : public testing::Test {
   const std::string file_ = folder_ + "/a.db";
 };
 
-TEST_F(HostileDatabases, OfEverybodyAreNotRead) {
+TEST_F(HostileDatabases, WritableByEveryUserAreNotRead) {
   EXPECT_TRUE(serve());
   ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
-  expect_refused(folder_, "can be written by everybody");
+  expect_refused(folder_, "can be written by every user");
   ASSERT_EQ(::chmod(folder_.c_str(), 0755), 0);
   ASSERT_EQ(::chmod(file_.c_str(), 0666), 0);
-  expect_refused(file_, "can be written by everybody");
+  expect_refused(file_, "can be written by every user");
 }
 
-TEST_F(HostileDatabases, ElsewhereAreNotRead) {
+TEST_F(HostileDatabases, BehindLinksAreNotRead) {
   std::filesystem::rename(file_, directory_.file("elsewhere.db"));
   std::filesystem::create_symlink(directory_.file("elsewhere.db"), file_);
   expect_refused(file_, "is a symbolic link");
 }
 
-TEST_F(HostileDatabases, ThatCannotBeOpenedNameTheVariableThatSetsThem) {
+TEST_F(HostileDatabases, WarningsNameTheVariableThatSetsThem) {
   if (!is_root()) GTEST_SKIP() << "only root can become another user";
-  // Trusted, as root's, and closed to others.
+  // It belongs to root, which is trusted, and is closed to others.
   ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
   ASSERT_EQ(::chmod(folder_.c_str(), 0700), 0);
   const int status = run_as(kNobody, [&] {
@@ -80,7 +80,7 @@ TEST_F(HostileDatabases, ThatCannotBeOpenedNameTheVariableThatSetsThem) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(HostileDatabases, OfAnotherAreReadOnlyIfTheLibraryIsTheirs) {
+TEST_F(HostileDatabases, OfAnotherUserAreReadOnlyIfThatUserOwnsTheLibrary) {
   if (!is_root()) GTEST_SKIP() << "only root can give files away";
   ASSERT_EQ(::chown(file_.c_str(), kAttacker, kAttacker), 0);
   expect_refused(file_, "belongs to user 54321");
@@ -91,7 +91,7 @@ TEST_F(HostileDatabases, OfAnotherAreReadOnlyIfTheLibraryIsTheirs) {
   EXPECT_TRUE(serve(trust));
 }
 
-TEST(OwnerOfThisCode, IsThatOfTheFile) {
+TEST(OwnerOfThisCode, IsTheOwnerOfTheFile) {
   struct stat found{};
   ASSERT_EQ(::stat("/proc/self/exe", &found), 0);
   EXPECT_EQ(owner_of_this_code(), found.st_uid);

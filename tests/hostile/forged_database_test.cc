@@ -1,4 +1,4 @@
-// Databases that look like tuning databases and were made to do harm.
+// Files that look like tuning databases and are meant to do harm.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -61,7 +61,7 @@ std::vector<Forgery> forgeries() {
 
 class ForgedDatabase : public testing::Test {
  protected:
-  // A good database with the forgery.
+  // A valid database with the forgery.
   std::string make(const Forgery& forgery) {
     const std::string folder = directory_.file(std::to_string(++count_));
     std::filesystem::create_directory(folder);
@@ -76,8 +76,8 @@ class ForgedDatabase : public testing::Test {
   int count_ = 0;
 };
 
-// An endless query would be ended by the time limit of the test.
-TEST_F(ForgedDatabase, IsDamagedAsAFile) {
+// The time limit of the test would end an endless query.
+TEST_F(ForgedDatabase, IsReportedAsDamaged) {
   for (const Forgery& forgery : forgeries()) {
     const auto file = read_trial_file(make(forgery) + "/tuning.db");
     ASSERT_TRUE(file) << forgery.name << ": " << file.error().message;
@@ -86,7 +86,7 @@ TEST_F(ForgedDatabase, IsDamagedAsAFile) {
   }
 }
 
-TEST_F(ForgedDatabase, IsPassedOverAsAnOverlay) {
+TEST_F(ForgedDatabase, IsSkippedAsAnOverlay) {
   for (const Forgery& forgery : forgeries()) {
     const std::string path = make(forgery) + "/tuning.db";
     EXPECT_FALSE(count_overlay_winners(path)) << forgery.name;
@@ -107,12 +107,12 @@ TEST_F(ForgedDatabase, IsReplacedInTheCacheFolder) {
     EXPECT_EQ(log.count("was damaged (i"), 1) << forgery.name;
     store->record(sample_trials(2, 3), sample_winner(2));
     EXPECT_TRUE(store->find_winner(kDevice, sample_problem(2))) << forgery.name;
-    EXPECT_TRUE(read_trial_file(folder + "/tuning.db")->is_whole()) << forgery.name;
+    EXPECT_TRUE(read_trial_file(folder + "/tuning.db")->is_complete()) << forgery.name;
   }
 }
 
-// The second line of defence: whatever makes a query of a foreign file endless.
-TEST_F(ForgedDatabase, QueriesOfAForeignFileComeToAnEnd) {
+// The second safeguard against an endless query of a foreign file.
+TEST_F(ForgedDatabase, QueriesOfAForeignFileEnd) {
   const std::string path = make({.name = "good", .sql = "SELECT 1", .salvaged = 5}) + "/tuning.db";
   auto connection = Connection::open(path, Connection::Mode::kReadOnly);
   ASSERT_TRUE(connection);
@@ -122,7 +122,7 @@ TEST_F(ForgedDatabase, QueriesOfAForeignFileComeToAnEnd) {
   EXPECT_TRUE(is_damage(count.error())) << count.error().message;
 }
 
-TEST_F(ForgedDatabase, NamesInItCannotCommandATerminal) {
+TEST_F(ForgedDatabase, ControlCharactersInNamesAreEscaped) {
   const auto file = read_trial_file(
       make({.name = "name", .sql = "CREATE TABLE \"a\x1b[2J\nb\" (x)", .salvaged = 5}) +
       "/tuning.db");
@@ -130,7 +130,7 @@ TEST_F(ForgedDatabase, NamesInItCannotCommandATerminal) {
   EXPECT_EQ(file->damage, "its table \"a\\u001b[2J\\u000ab\" is not part of schema version 1");
 }
 
-TEST_F(ForgedDatabase, NamesThatSqliteQuotesCannotCommandATerminal) {
+TEST_F(ForgedDatabase, ControlCharactersInNamesQuotedBySqliteAreEscaped) {
   const auto file =
       read_trial_file(make({.name = "schema that does not parse",
                             .sql = "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES"

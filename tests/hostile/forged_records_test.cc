@@ -1,4 +1,4 @@
-// Trials and winners that say what no tuning says, with checksums that are right.
+// Trials and winners with valid checksums and contents that no tuning writes.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -29,7 +29,7 @@ const std::vector<std::string>& bad_texts() {
   return texts;
 }
 
-// The default and a config that is twice as fast, as of a run at that time.
+// The trials of a run at that time: the default, and a config that is twice as fast.
 std::vector<Trial> run_at(std::int64_t time, int winner, const std::string& templates) {
   std::vector<Trial> trials;
   for (const int config : {0, winner}) {
@@ -44,7 +44,7 @@ std::vector<Trial> run_at(std::int64_t time, int winner, const std::string& temp
   return trials;
 }
 
-TEST(ForgedRecords, TextsThatCannotBePrintedArePassedOverInLines) {
+TEST(ForgedRecords, LinesWithControlCharactersAreSkipped) {
   for (const std::string& text : bad_texts()) {
     for (std::string Trial::* field : {&Trial::device, &Trial::problem, &Trial::host}) {
       Trial forged = sample_trial(1, 0);
@@ -60,7 +60,7 @@ TEST(ForgedRecords, TextsThatCannotBePrintedArePassedOverInLines) {
   }
 }
 
-TEST(ForgedRecords, TextsThatCannotBePrintedArePassedOverInDatabases) {
+TEST(ForgedRecords, DatabaseRowsWithControlCharactersAreSkipped) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   for (const std::string& text : bad_texts()) {
@@ -99,10 +99,10 @@ TEST(ForgedRecords, TrialsFromTheFutureAreNotImported) {
   EXPECT_EQ(file->bad_count, 2);
 }
 
-// What was imported by an older dorajit, or measured while this machine's clock was wrong.
-TEST(ForgedRecords, ATrialFromTheFutureDoesNotKeepAnOldWinner) {
+// Imported by an older dorajit, or measured while this machine's clock was wrong.
+TEST(ForgedRecords, TrialFromTheFutureDoesNotOverrideNewerRuns) {
   std::vector<Trial> trials = run_at(now() + 10 * kYear, 1, "old");
-  ASSERT_TRUE(choose_winner(trials)) << "alone it decides";
+  ASSERT_TRUE(choose_winner(trials)) << "the only run decides";
   EXPECT_EQ(choose_winner(trials)->config, sample_config(1));
   for (const Trial& trial : run_at(now() - kYear, 2, "new")) trials.push_back(trial);
   EXPECT_EQ(choose_winner(trials)->config, sample_config(2));
@@ -115,7 +115,7 @@ TEST(ForgedRecords, ATrialFromTheFutureDoesNotKeepAnOldWinner) {
   EXPECT_EQ(store->winners()[0].environment.templates, "new");
 }
 
-TEST(ForgedRecords, AClockThatIsAFewHoursAheadIsNoForgery) {
+TEST(ForgedRecords, ClockAFewHoursAheadIsAccepted) {
   EXPECT_EQ(parse_lines(to_lines(run_at(now() + 7200, 1, "t")).lines)->trials.size(), 2U);
 }
 

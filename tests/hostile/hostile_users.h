@@ -1,4 +1,4 @@
-// Users who are against each other: root can be each of them, others only themselves.
+// Users that attack each other: root can be any of them, another user only itself.
 #pragma once
 
 #include <grp.h>
@@ -19,7 +19,7 @@ inline constexpr gid_t kOtherGroup = 54323;
 
 inline bool is_root() { return ::geteuid() == 0; }
 
-// The user without rights that a test can be.
+// The unprivileged user that a test can be.
 inline uid_t ordinary_user() { return is_root() ? kNobody : ::geteuid(); }
 
 inline bool become(uid_t user) {
@@ -28,7 +28,7 @@ inline bool become(uid_t user) {
          ::setresuid(user, user, user) == 0;
 }
 
-// The exit status of `body` in a process of that user, as of run_in_child().
+// The exit status of `body` in a process of that user, as run_in_child().
 inline int run_as(uid_t user, const std::function<int()>& body) {
   return cache::run_in_child([&] { return become(user) ? body() : cache::kChildSkips; });
 }

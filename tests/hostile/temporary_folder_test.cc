@@ -1,4 +1,4 @@
-// A folder of temporary files in which others may rename what is there.
+// A folder of temporary files in which other users may rename files.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,9 +14,9 @@
 namespace dorajit::hostile {
 namespace {
 
-// The compiler does the attacker's part: it puts a folder with other code in the place of its own
-// before it writes.
-TEST(HostileTemporaryFolder, CodeIsReadFromTheFolderThatWasMade) {
+// The compiler acts as the attacker: before it writes, it replaces its working folder by a folder
+// with other code.
+TEST(HostileTemporaryFolder, CodeIsReadFromTheCreatedFolder) {
   const cache::TemporaryDirectory directory;
   const std::string place = directory.file("tmp");
   ASSERT_EQ(::mkdir(place.c_str(), 0777), 0);

@@ -81,7 +81,7 @@ Result<ExitCode> VerifyCommand::run(const Invocation& invocation) {
                    cache::read_trial_file(input.path, progress.follow("reading " + input.path)));
     progress.hide();
   }
-  const bool good = input.file.is_whole();
+  const bool good = input.file.is_complete();
   if (invocation.json) {
     Json document = begin_document("verify");
     document["good"] = good;

@@ -50,7 +50,7 @@ std::string queue_text(const Json& status) {
   Table table({{"waiting"}, {"clients", Align::kRight}, {"device"}});
   std::size_t shown = 0;
   for (const Json& job : list_in(status, "queue")) {
-    if (is_true(job, "in_hand") || shown++ >= kMaxJobsShown) continue;
+    if (is_true(job, "running") || shown++ >= kMaxJobsShown) continue;
     table.add_row({text_in(job, "problem"), std::to_string(count_in(job, "waiters")),
                    text_in(job, "device")});
   }
@@ -84,7 +84,7 @@ std::string daemon_text(const Json& status) {
       "lost\n",
       count_in(status, "pid"), is_true(status, "draining") ? " and is ending" : "",
       count_text(count_in(status, "clients"), "client"),
-      count_text(count_in(status, "jobs_waiting"), "problem"), count_in(status, "jobs_in_hand"),
+      count_text(count_in(status, "jobs_waiting"), "problem"), count_in(status, "jobs_running"),
       count_in(status, "tuned"), count_in(status, "failed"),
       count_text(count_in(status, "workers_lost"), "worker"));
   for (const Json& device : list_in(status, "devices")) {

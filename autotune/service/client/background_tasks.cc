@@ -1,23 +1,23 @@
-#include "autotune/service/client/errands.h"
+#include "autotune/service/client/background_tasks.h"
 
 #include <utility>
 
 namespace dorajit::autotune {
 
-bool Errands::start() {
+bool BackgroundTasks::start() {
   return thread_.is_here() || thread_.start([this] { work(); });
 }
 
-void Errands::post(Errand errand) {
+void BackgroundTasks::post(Task task) {
   {
     const std::scoped_lock lock(mutex_);
     if (is_ending_) return;
-    posted_.push_back(std::move(errand));
+    posted_.push_back(std::move(task));
   }
   due_.release();
 }
 
-void Errands::end() {
+void BackgroundTasks::end() {
   if (thread_.is_of_a_parent()) return;
   {
     const std::scoped_lock lock(mutex_);
@@ -27,22 +27,22 @@ void Errands::end() {
   due_.release();
 }
 
-void Errands::close() {
+void BackgroundTasks::close() {
   end();
   thread_.join();
 }
 
-void Errands::work() {
+void BackgroundTasks::work() {
   for (;;) {
     due_.acquire();
-    Errand errand;
+    Task task;
     {
       const std::scoped_lock lock(mutex_);
       if (is_ending_) return;
-      errand = std::move(posted_.front());
+      task = std::move(posted_.front());
       posted_.pop_front();
     }
-    errand();
+    task();
   }
 }
 

@@ -1,4 +1,4 @@
-// What the client does for others and cannot foresee the time of.
+// A queue of functions that run in the background because their duration is unknown.
 #pragma once
 
 #include <chrono>
@@ -11,37 +11,39 @@
 
 namespace dorajit::autotune {
 
-// Done in order by a thread of their own, so that whoever has them done goes on meanwhile.
-// Thread-safe, but for start() and close().
-class Errands {
+// Runs the functions in order on a background thread, so that the caller is not blocked.
+// Thread-safe, except start() and close().
+class BackgroundTasks {
  public:
-  using Errand = std::function<void()>;
+  using Task = std::function<void()>;
 
-  Errands() = default;
-  Errands(const Errands&) = delete;
-  Errands& operator=(const Errands&) = delete;
-  ~Errands() { close(); }
+  BackgroundTasks() = default;
+  BackgroundTasks(const BackgroundTasks&) = delete;
+  BackgroundTasks& operator=(const BackgroundTasks&) = delete;
+  ~BackgroundTasks() { close(); }
 
-  // Starts the thread, unless it runs. False where the system gives none.
+  // Starts the thread unless it runs. False if the system cannot create one.
   bool start();
 
-  // Does nothing after end(). Waits for nothing.
-  void post(Errand errand);
+  // Does nothing after end(). Never blocks.
+  void post(Task task);
 
-  // What has not been begun is dropped. Waits for nothing.
+  // Drops functions that have not started. Never blocks.
   void end();
-  // After end(): until what has been begun is done, or the deadline has passed.
+  // Call after end(): waits until the running function has returned or the deadline has passed.
   void await(std::chrono::steady_clock::time_point deadline) { thread_.await(deadline); }
-  // Both, without a deadline. In a child of the process that started the thread it does nothing.
+  // end() and await() without a deadline. Does nothing in a child of the process that started the
+  // thread.
   void close();
 
  private:
   void work();
 
   std::mutex mutex_;
-  std::deque<Errand> posted_;  // under mutex_
-  bool is_ending_ = false;     // under mutex_
-  // How many were posted, and one for the end. Unlike a condition variable, a child may destroy it.
+  std::deque<Task> posted_;  // under mutex_
+  bool is_ending_ = false;   // under mutex_
+  // Counts posted functions, plus one at the end. Unlike a condition variable, a child may destroy
+  // it.
   std::counting_semaphore<> due_{0};
   OwnThread thread_;
 };

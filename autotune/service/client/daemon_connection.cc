@@ -19,8 +19,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kTimeToGreet{5};
-constexpr int kMaxReads = 64;  // of 4 KiB in a row
+constexpr std::chrono::seconds kHelloTimeout{5};
+constexpr int kMaxReads = 64;  // of 4 KiB each, per call
 
 }  // namespace
 
@@ -36,12 +36,12 @@ void say(const Remarks& remarks) {
 
 std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& folder,
                                                          protocol::Hello own, Remarks& remarks) {
-  // Another user who owns the folder could lead to any socket of this user.
+  // If another user owns the folder, it could link to any socket of this user.
   const auto opened = cache::open_own_directory(folder, cache::FilePlace::kDaemonFolder);
   if (!opened) {
     remarks.push_back({.level = LogLevel::kInfo,
                        .key = folder,
-                       .text = "no daemon is asked: " + opened.error().message});
+                       .text = "the daemon is not used: " + opened.error().message});
     return nullptr;
   }
   if (!*opened) return nullptr;
@@ -51,7 +51,7 @@ std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& fold
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return nullptr;
-  // A daemon whose backlog is full (EAGAIN) is as good as none.
+  // A daemon with a full backlog (EAGAIN) counts as no daemon.
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return nullptr;
   }
@@ -59,7 +59,7 @@ std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& fold
     remarks.push_back(
         {.level = LogLevel::kWarning,
          .key = folder,
-         .text = std::format("another user's process listens in {}, and is not asked", folder)});
+         .text = std::format("another user's process listens in {} and is not used", folder)});
     return nullptr;
   }
   return std::unique_ptr<DaemonConnection>(new DaemonConnection(std::move(socket), std::move(own)));
@@ -68,14 +68,14 @@ std::unique_ptr<DaemonConnection> DaemonConnection::open(const std::string& fold
 DaemonConnection::DaemonConnection(FileDescriptor socket, protocol::Hello own)
     : socket_(std::move(socket)),
       own_(std::move(own)),
-      greeting_deadline_(steady_clock::now() + kTimeToGreet),
+      greeting_deadline_(steady_clock::now() + kHelloTimeout),
       unsent_(to_line(protocol::Request(own_))) {}
 
 short DaemonConnection::wanted_events() const {
   return static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT);
 }
 
-int DaemonConnection::patience_ms() const {
+int DaemonConnection::poll_timeout_ms() const {
   if (has_greeted_) return -1;
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(greeting_deadline_ - steady_clock::now());
@@ -100,7 +100,7 @@ bool DaemonConnection::take_hello(const protocol::Hello& hello) {
   if (has_greeted_) return false;
   has_greeted_ = hello == own_;
   if (has_greeted_) return true;
-  refusal_ = std::format("it is of dorajit {} and keeps its winners in {}", hello.release,
+  refusal_ = std::format("it has dorajit {} and stores its winners in {}", hello.release,
                          hello.tuning_dir);
   return false;
 }
@@ -119,7 +119,8 @@ bool DaemonConnection::take(const std::string& line, std::vector<protocol::Answe
 }
 
 bool DaemonConnection::serve(std::vector<protocol::Answer>& answers) {
-  // What a daemon said before it closed the connection counts, so a failure to send comes second.
+  // Messages that the daemon sent before it closed the connection count, so a send error is handled
+  // last.
   const bool was_sent = send();
   std::array<char, 4096> bytes{};
   for (int i = 0; i < kMaxReads; ++i) {

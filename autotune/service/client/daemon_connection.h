@@ -1,4 +1,4 @@
-// One connection to the daemon, from the side of the client.
+// The client's end of a connection to the daemon.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@
 
 namespace dorajit::autotune {
 
-// What a person should hear; with a key, once in a process. Who takes it says it where saying may
-// take its time: not under a lock, nor between what the daemon is told.
+// A message for the log; with a key, logged once per process. The caller logs it where logging may
+// take time: not under a lock, and not between messages to the daemon.
 struct Remark {
   LogLevel level = LogLevel::kInfo;
   std::string key;
@@ -24,33 +24,33 @@ using Remarks = std::vector<Remark>;
 
 void say(const Remarks& remarks);
 
-// Waits for nothing; poll socket() for wanted_events() between calls. Not thread-safe. Nothing that
-// the other side is, does or sends can do more harm than to end the connection.
+// Never blocks; poll socket() for wanted_events() between calls. Not thread-safe. Whatever the
+// other side sends or does, the worst effect is the end of the connection.
 class DaemonConnection {
  public:
-  // Null where no process of this user listens in that folder, or others may write the folder. Adds
-  // to `remarks` what should not go unsaid of that.
+  // Null if no process of this user listens in that folder, or if others may write the folder; adds
+  // the reason to `remarks` if it should be logged.
   static std::unique_ptr<DaemonConnection> open(const std::string& folder, protocol::Hello own,
                                                 Remarks& remarks);
 
-  // Sent with the next serve(). The hello goes first by itself.
+  // Sent with the next serve(). The hello is sent first automatically.
   void ask(const protocol::Request& request) { unsent_ += to_line(request); }
 
-  // Sends and receives what it can, and adds to `answers` what came after the daemon's hello.
-  // False once the connection is of no use any more.
+  // Sends and receives as much as possible, and adds the messages after the daemon's hello to
+  // `answers`. False once the connection has ended.
   bool serve(std::vector<protocol::Answer>& answers);
 
   [[nodiscard]] int socket() const { return socket_.get(); }
   [[nodiscard]] short wanted_events() const;
-  // How long to wait for the socket: to the daemon's deadline to say hello, afterwards for ever
-  // (-1).
-  [[nodiscard]] int patience_ms() const;
+  // How long to wait for the socket, in milliseconds: until the deadline of the daemon's hello,
+  // afterwards without limit (-1).
+  [[nodiscard]] int poll_timeout_ms() const;
 
-  // Whether something that was asked has not been sent yet.
+  // Whether a request has not been sent completely.
   [[nodiscard]] bool has_unsent() const { return !unsent_.empty(); }
-  // Whether the daemon has said that it fits.
+  // Whether the daemon has sent a hello with matching versions and folder.
   [[nodiscard]] bool has_greeted() const { return has_greeted_; }
-  // What it said instead of serving this process; may be empty.
+  // The reason why the daemon refused this process; may be empty.
   [[nodiscard]] const std::string& refusal() const { return refusal_; }
 
  private:

@@ -15,7 +15,7 @@ using std::chrono::steady_clock;
 
 Result<std::string> ask_daemon(const std::string& folder, const protocol::Hello& own,
                                const protocol::Request& request,
-                               std::chrono::milliseconds patience) {
+                               std::chrono::milliseconds timeout) {
   DORAJIT_TRY(protocol::check_socket_path(protocol::socket_path(folder)));
   Remarks remarks;
   const auto connection = DaemonConnection::open(folder, own, remarks);
@@ -25,7 +25,7 @@ Result<std::string> ask_daemon(const std::string& folder, const protocol::Hello&
                 std::format("no daemon listens in {}; start one with `dorajitd`", folder));
   }
   connection->ask(request);
-  const auto deadline = steady_clock::now() + patience;
+  const auto deadline = steady_clock::now() + timeout;
   std::vector<protocol::Answer> answers;
   bool is_of_use = true;
   while (is_of_use) {

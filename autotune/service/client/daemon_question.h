@@ -1,4 +1,4 @@
-// One question to the daemon, for who can wait for the answer.
+// One blocking request to the daemon.
 #pragma once
 
 #include <chrono>
@@ -9,10 +9,10 @@
 
 namespace dorajit::autotune {
 
-// The text that answers a status, metrics or drain request. kIoError where no daemon listens in the
-// folder, it does not fit `own`, or it does not answer in time.
+// The text that answers a status, metrics or drain request. kIoError if no daemon listens in the
+// folder, if it does not match `own`, or if it does not answer in time.
 Result<std::string> ask_daemon(const std::string& folder, const protocol::Hello& own,
                                const protocol::Request& request,
-                               std::chrono::milliseconds patience = std::chrono::seconds(10));
+                               std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
 }  // namespace dorajit::autotune

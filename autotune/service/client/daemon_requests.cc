@@ -24,25 +24,25 @@ using std::chrono::steady_clock;
 constexpr std::size_t kMaxQuestions = 10'000;
 constexpr std::chrono::seconds kPauseBetweenAttempts{2};
 constexpr std::chrono::seconds kReportInterval{1};
-// A daemon that does not fit is likely to stay.
-constexpr std::chrono::seconds kPauseAfterARefusal{60};
+// A daemon that does not match will probably stay for some time.
+constexpr std::chrono::seconds kPauseAfterRefusal{60};
 
 }  // namespace
 
-// Those that the process has, for its end.
+// All objects of the process, for its exit.
 class LiveRequests {
  public:
   explicit LiveRequests(const LiveRequests* /*lost*/) {}
-  LiveRequests(LiveRequests&&) noexcept {}  // of one that nobody uses yet
+  LiveRequests(LiveRequests&&) noexcept {}  // only moved before use
 
   static void add(DaemonRequests* requests) {
     const ForkGuard work(Work::kPreparing);
     LiveRequests& live = current(of_process);
     const std::scoped_lock lock(live.mutex_);
     live.all_.insert(requests);
-    // Not at the beginning of the process: what is registered last is called first, while nothing
-    // that the thread uses has been destroyed.
-    if (!std::exchange(live.awaits_exit_, true)) std::atexit(bid_farewell);
+    // Registered late: handlers run in reverse order of registration, so this one runs while
+    // everything that the thread uses still exists.
+    if (!std::exchange(live.awaits_exit_, true)) std::atexit(end_all);
   }
 
   static void remove(DaemonRequests* requests) {
@@ -53,11 +53,11 @@ class LiveRequests {
   }
 
  private:
-  // At the exit of the process. All together have the time.
-  static void bid_farewell() {
+  // At process exit. All objects share one deadline.
+  static void end_all() {
     LiveRequests* const live = of_process.find();
     if (live == nullptr) return;
-    const auto deadline = steady_clock::now() + DaemonRequests::kLongestFarewell;
+    const auto deadline = steady_clock::now() + DaemonRequests::kMaxFlushTime;
     const std::scoped_lock lock(live->mutex_);
     for (DaemonRequests* requests : live->all_) requests->end(deadline);
     for (DaemonRequests* requests : live->all_) requests->await_threads(deadline);
@@ -79,7 +79,7 @@ DaemonRequests::DaemonRequests(std::string folder, protocol::Hello own)
       opener_(::getpid()) {
   Remarks remarks;
   fresh_ = DaemonConnection::open(folder_, own_, remarks);
-  (void)fits_so_far(remarks);
+  (void)is_acceptable(remarks);
   say(remarks);
   LiveRequests::add(this);
 }
@@ -90,28 +90,28 @@ DaemonRequests::~DaemonRequests() {
 }
 
 void DaemonRequests::close() {
-  end(steady_clock::now() + kLongestFarewell);
-  conversation_.join();
-  errands_.close();
+  end(steady_clock::now() + kMaxFlushTime);
+  thread_.join();
+  background_.close();
 }
 
 void DaemonRequests::end(Moment deadline) {
-  // A child that has it of its parent has no threads, and perhaps a mutex that is never released.
-  if (!conversation_.is_here()) return;
+  // A child that inherited the object has no threads, and the mutex may never be released.
+  if (!thread_.is_here()) return;
   {
     const std::scoped_lock lock(mutex_);
     if (is_ending_) return;
-    farewell_deadline_ = deadline;
+    end_deadline_ = deadline;
     is_ending_ = true;
   }
-  errands_.end();
+  background_.end();
   wake();
 }
 
-// What a thread uses that goes on during the exit is destroyed behind its back.
+// A thread that still runs during exit would use destroyed objects.
 void DaemonRequests::await_threads(Moment deadline) {
-  conversation_.await(deadline);
-  errands_.await(deadline);
+  thread_.await(deadline);
+  background_.await(deadline);
 }
 
 void DaemonRequests::wake() const {
@@ -121,8 +121,8 @@ void DaemonRequests::wake() const {
 
 DaemonRequests::Launches DaemonRequests::ask(const launch::Problem& problem, device::Device& device,
                                              kernels::SpaceKind space, double gain) {
-  // Checked first: in a child, the mutex may be that of a thread which is not there.
-  if (conversation_.is_of_a_parent()) return nullptr;
+  // Checked first: in a child, the mutex may be held by a thread that does not exist.
+  if (thread_.is_of_a_parent()) return nullptr;
   Key key(to_text(problem), device.info().fingerprint);
   auto launches = std::make_shared<std::atomic<std::int64_t>>(0);
   Remarks remarks;
@@ -146,8 +146,8 @@ DaemonRequests::Launches DaemonRequests::ask(const launch::Problem& problem, dev
 }
 
 bool DaemonRequests::connect(Remarks& remarks) {
-  if (opener_ != ::getpid()) fresh_.reset();  // the parent uses it
-  if (!fits_so_far(remarks)) {
+  if (opener_ != ::getpid()) fresh_.reset();  // it belongs to the parent
+  if (!is_acceptable(remarks)) {
     const Moment now = steady_clock::now();
     if (now < try_after_ || !wake_) return false;
     try_after_ = now + kPauseBetweenAttempts;
@@ -159,8 +159,8 @@ bool DaemonRequests::connect(Remarks& remarks) {
   return true;
 }
 
-// Whether there is a fresh connection and nothing is known against it.
-bool DaemonRequests::fits_so_far(Remarks& remarks) {
+// Whether there is a new connection that the daemon has not refused.
+bool DaemonRequests::is_acceptable(Remarks& remarks) {
   if (fresh_ == nullptr) return false;
   std::vector<protocol::Answer> none;
   if (fresh_->serve(none)) return true;
@@ -175,43 +175,42 @@ void DaemonRequests::pause_after(const DaemonConnection& lost, Remarks& remarks)
     remarks.push_back(
         {.level = LogLevel::kInfo,
          .key = "daemon " + refusal,
-         .text = std::format("the daemon in {} is of no use here: {}", folder_, refusal)});
+         .text = std::format("the daemon in {} cannot be used: {}", folder_, refusal)});
   }
   const bool fits = lost.has_greeted() || refusal.empty();
-  try_after_ = steady_clock::now() + (fits ? kPauseBetweenAttempts : kPauseAfterARefusal);
+  try_after_ = steady_clock::now() + (fits ? kPauseBetweenAttempts : kPauseAfterRefusal);
 }
 
 bool DaemonRequests::start_threads() {
-  return errands_.start() &&
-         (conversation_.is_here() || conversation_.start([this] { converse(); }));
+  return background_.start() && (thread_.is_here() || thread_.start([this] { run_thread(); }));
 }
 
-void DaemonRequests::converse() {
+void DaemonRequests::run_thread() {
   while (!is_ending_) {
-    talk();
+    run_once();
     wait();
   }
-  bid_farewell();
+  send_remaining();
 }
 
-// Says what is new, and hears which winners have arrived.
-void DaemonRequests::talk() {
-  exchange_news();
+// Sends new requests and receives answers.
+void DaemonRequests::run_once() {
+  exchange_requests();
   report_launches();
   std::vector<protocol::Answer> answers;
   if (connection_ != nullptr && !connection_->serve(answers)) lose_connection();
-  for (const protocol::Answer& answer : answers) settle(answer);
+  for (const protocol::Answer& answer : answers) handle_answer(answer);
 }
 
-// Sends what is left to say, if the daemon takes it.
-void DaemonRequests::bid_farewell() {
-  exchange_news();
+// Sends the remaining messages if the daemon accepts them.
+void DaemonRequests::send_remaining() {
+  exchange_requests();
   next_report_ = {};
   report_launches();
   Moment deadline;
   {
     const std::scoped_lock lock(mutex_);
-    deadline = farewell_deadline_;
+    deadline = end_deadline_;
   }
   std::vector<protocol::Answer> unheard;
   while (connection_ != nullptr && connection_->serve(unheard) && connection_->has_unsent()) {
@@ -222,7 +221,7 @@ void DaemonRequests::bid_farewell() {
   }
 }
 
-void DaemonRequests::exchange_news() {
+void DaemonRequests::exchange_requests() {
   std::vector<Unanswered> questions;
   bool is_fresh = false;
   Remarks remarks;
@@ -233,7 +232,7 @@ void DaemonRequests::exchange_news() {
     if (is_fresh) connection_ = std::move(fresh_);
     questions.swap(outbox_);
   }
-  have_said(std::move(remarks));
+  post_remarks(std::move(remarks));
   if (is_fresh) {
     for (const auto& [key, question] : unanswered_) connection_->ask(question.request);
   }
@@ -258,21 +257,21 @@ void DaemonRequests::report_launches() {
 void DaemonRequests::wait() {
   std::array<pollfd, 2> wanted{};
   wanted[0] = {.fd = wake_.get(), .events = POLLIN, .revents = 0};
-  wanted[1] = {.fd = -1, .events = 0, .revents = 0};  // passed over
-  int patience_ms = -1;
+  wanted[1] = {.fd = -1, .events = 0, .revents = 0};  // ignored by poll()
+  int poll_timeout_ms = -1;
   if (connection_ != nullptr) {
     wanted[1].fd = connection_->socket();
     wanted[1].events = connection_->wanted_events();
-    patience_ms = connection_->patience_ms();
+    poll_timeout_ms = connection_->poll_timeout_ms();
     constexpr auto kReportMs = static_cast<int>(std::chrono::milliseconds(kReportInterval).count());
-    if (patience_ms < 0 && !unanswered_.empty()) patience_ms = kReportMs;
+    if (poll_timeout_ms < 0 && !unanswered_.empty()) poll_timeout_ms = kReportMs;
   } else if (!unanswered_.empty()) {
     const std::scoped_lock lock(mutex_);
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(try_after_ - steady_clock::now());
-    patience_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+    poll_timeout_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
   }
-  (void)::poll(wanted.data(), wanted.size(), patience_ms);
+  (void)::poll(wanted.data(), wanted.size(), poll_timeout_ms);
   std::uint64_t count = 0;
   (void)!::read(wake_.get(), &count, sizeof count);
 }
@@ -285,32 +284,33 @@ void DaemonRequests::lose_connection() {
     is_connected_ = false;
   }
   connection_.reset();
-  have_said(std::move(remarks));
+  post_remarks(std::move(remarks));
 }
 
-// Of a winner that has arrived the listener is told.
-void DaemonRequests::settle(const protocol::Answer& answer) {
+// Calls the listener if the winner has arrived.
+void DaemonRequests::handle_answer(const protocol::Answer& answer) {
   if (const auto* failed = std::get_if<protocol::Failed>(&answer)) {
     if (unanswered_.erase({failed->problem, failed->device}) == 0) return;
-    have_said({{.level = LogLevel::kInfo,
-                .key = {},
-                .text = std::format("the daemon does not tune {}: {}", failed->problem,
-                                    failed->reason)}});
+    post_remarks({{.level = LogLevel::kInfo,
+                   .key = {},
+                   .text = std::format("the daemon does not tune {}: {}", failed->problem,
+                                       failed->reason)}});
     return;
   }
   const auto* tuned = std::get_if<protocol::Tuned>(&answer);
   if (tuned == nullptr || unanswered_.erase({tuned->problem, tuned->device}) == 0) return;
   const std::scoped_lock lock(mutex_);
-  have_told(asked_.at({tuned->problem, tuned->device}));  // it stays, and is not asked again
+  // Kept, so that it is not requested again.
+  post_notification(asked_.at({tuned->problem, tuned->device}));
 }
 
-void DaemonRequests::have_said(Remarks remarks) {
+void DaemonRequests::post_remarks(Remarks remarks) {
   if (remarks.empty()) return;
-  errands_.post([remarks = std::move(remarks)] { say(remarks); });
+  background_.post([remarks = std::move(remarks)] { say(remarks); });
 }
 
-void DaemonRequests::have_told(Question question) {
-  errands_.post([this, question = std::move(question)] {
+void DaemonRequests::post_notification(Question question) {
+  background_.post([this, question = std::move(question)] {
     for (device::Device* device : question.devices) {
       if (listener_ && !is_ending_) listener_(question.problem, *device);
     }

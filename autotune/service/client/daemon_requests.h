@@ -1,4 +1,4 @@
-// What this process has asked the daemon for, and who is to be told of the answers.
+// This process's requests to the daemon, and their answers.
 #pragma once
 
 #include <sys/types.h>
@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "autotune/service/client/background_tasks.h"
 #include "autotune/service/client/daemon_connection.h"
-#include "autotune/service/client/errands.h"
 #include "autotune/service/client/own_thread.h"
 #include "autotune/service/protocol/messages.h"
 #include "kernel_templates/spaces.h"
@@ -25,44 +25,44 @@
 
 namespace dorajit::autotune {
 
-// Thread-safe. A thread of its own talks to the daemon, from the first request that one might
-// answer; another tells the listener and the log, which may take their time. What a daemon did not
-// answer before it went is asked again of the next. What waits to be sent when the object or the
-// process ends is sent then, once, as the last that the thread does, in at most kLongestFarewell;
-// also by a process that never destroys the object, but not by one that a signal or _exit() ends.
+// Thread-safe. A background thread talks to the daemon, from the first request on; a second one
+// calls the listener and the log, which may take long. Requests that a daemon did not answer before
+// it ended are sent again to the next one. When the object or the process ends, the thread sends
+// the remaining messages once, as its last action, within kMaxFlushTime; this also works if the
+// process never destroys the object, but not if a signal or _exit() ends it.
 class DaemonRequests {
  public:
-  // `folder` is that of the socket. Says hello already, so that by the first request the daemon may
-  // have said whether it fits.
+  // `folder` is the folder of the socket. Sends the hello at once, so that the daemon may have
+  // answered it by the first request.
   DaemonRequests(std::string folder, protocol::Hello own);
   DaemonRequests(const DaemonRequests&) = delete;
   DaemonRequests& operator=(const DaemonRequests&) = delete;
   ~DaemonRequests();
 
-  static constexpr std::chrono::milliseconds kLongestFarewell{20};
+  static constexpr std::chrono::milliseconds kMaxFlushTime{20};
 
-  // Ends the threads: nothing is sent or told any more. Not thread-safe.
+  // Ends the threads: nothing is sent, and the listener is not called, any more. Not thread-safe.
   void close();
 
-  // Counts launches; the daemon does first what is launched most.
+  // Counts launches; the daemon tunes the most launched problems first.
   using Launches = std::shared_ptr<std::atomic<std::int64_t>>;
 
-  // Tuning the problem is the daemon's business, who is asked once; launches of it are to be
-  // counted until the winner arrives. Null: there is no daemon, or this is a child of the process
-  // that talks to it. Waits for nothing. `gain` is the share of the problem's time that a winner
-  // might save.
+  // Requests, once, that the daemon tunes the problem. The caller counts launches in the result
+  // until the winner arrives. Null if there is no daemon, or in a child of the process that talks
+  // to it. Never blocks. `gain` is the share of the problem's time that a winner is expected to
+  // save.
   Launches ask(const launch::Problem& problem, device::Device& device, kernels::SpaceKind space,
                double gain);
 
-  // Told of each problem whose winner has arrived, from a thread of its own. Set before the first
-  // ask(); not called any more once this is destroyed.
+  // The listener is called for each problem whose winner has arrived, from a background thread. Set
+  // before the first ask(); not called after the destructor.
   void set_listener(launch::ConfigSource::Listener listener) { listener_ = std::move(listener); }
 
  private:
-  using Key = std::pair<std::string, std::string>;  // problem and device, as the protocol has them
+  using Key = std::pair<std::string, std::string>;  // problem and device, as in the protocol
   struct Question {
     launch::Problem problem{};
-    std::vector<device::Device*> devices{};  // of one fingerprint
+    std::vector<device::Device*> devices{};  // with the same fingerprint
     Launches launches;
   };
   struct Unanswered {
@@ -74,48 +74,48 @@ class DaemonRequests {
 
   bool start_threads();
   void wake() const;
-  // Has the thread say farewell and end; the first deadline counts. Waits for nothing.
+  // Makes the thread send the remaining messages and end; the first deadline counts. Never blocks.
   void end(Moment deadline);
   void await_threads(Moment deadline);
-  // Call these with mutex_ held.
+  // Call these while holding mutex_.
   bool connect(Remarks& remarks);
-  bool fits_so_far(Remarks& remarks);
+  bool is_acceptable(Remarks& remarks);
   void pause_after(const DaemonConnection& lost, Remarks& remarks);
 
-  // What the thread does.
-  void converse();
-  void talk();
+  // The thread's main function.
+  void run_thread();
+  void run_once();
   void wait();
-  void bid_farewell();
-  void exchange_news();
+  void send_remaining();
+  void exchange_requests();
   void report_launches();
   void lose_connection();
-  void settle(const protocol::Answer& answer);
-  void have_said(Remarks remarks);
-  void have_told(Question question);
+  void handle_answer(const protocol::Answer& answer);
+  void post_remarks(Remarks remarks);
+  void post_notification(Question question);
 
   const std::string folder_;
   const protocol::Hello own_;
   launch::ConfigSource::Listener listener_;
   const FileDescriptor wake_;  // an eventfd
   std::atomic<bool> is_ending_ = false;
-  const pid_t opener_;  // who has said hello
+  const pid_t opener_;  // the process that sent the hello
 
-  // Nothing is waited for, logged or told with it held.
+  // While it is held: no waiting, no logging, no calls of the listener.
   mutable std::mutex mutex_;
   std::map<Key, Question> asked_;            // under mutex_
   std::vector<Unanswered> outbox_;           // under mutex_
-  std::unique_ptr<DaemonConnection> fresh_;  // under mutex_: for the thread to take
+  std::unique_ptr<DaemonConnection> fresh_;  // under mutex_: passed to the thread
   bool is_connected_ = false;                // under mutex_
   Moment try_after_{};                       // under mutex_
-  Moment farewell_deadline_{};               // under mutex_
+  Moment end_deadline_{};                    // under mutex_
 
-  std::unique_ptr<DaemonConnection> connection_;  // the thread's, as what follows
+  std::unique_ptr<DaemonConnection> connection_;  // this and the following: used only by the thread
   std::map<Key, Unanswered> unanswered_;
   Moment next_report_{};
 
-  OwnThread conversation_;
-  Errands errands_;
+  OwnThread thread_;
+  BackgroundTasks background_;
 };
 
 }  // namespace dorajit::autotune

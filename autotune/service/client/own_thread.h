@@ -1,4 +1,4 @@
-// A thread that the children of its process leave alone.
+// A thread whose owner can safely be destroyed in a forked child.
 #pragma once
 
 #include <sys/types.h>
@@ -13,32 +13,32 @@
 
 namespace dorajit::autotune {
 
-// start(), await() and join() are called by one thread at a time, the others by any.
+// start(), await() and join() must be called by one thread at a time, the other functions by any.
 class OwnThread {
  public:
   OwnThread() = default;
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;
-  // In the process that started the thread, join() comes first.
+  // In the process that started the thread, call join() first.
   ~OwnThread();
 
-  // Once. No signal is delivered to the thread: signals are for those of the application. False
-  // where the system gives no thread.
+  // Call once. The thread receives no signals, because they are for the application's threads.
+  // False if the system cannot create a thread.
   bool start(std::function<void()> work);
 
-  // Whether this process has started it.
+  // Whether this process has started the thread.
   [[nodiscard]] bool is_here() const;
-  // Whether a parent of this process has, so that it is not there.
+  // Whether a parent of this process has started it, so that it does not exist here.
   [[nodiscard]] bool is_of_a_parent() const;
 
-  // Until the thread has ended or the deadline has passed.
+  // Waits until the thread has ended or the deadline has passed.
   void await(std::chrono::steady_clock::time_point deadline);
-  // Does nothing for a thread that is not here.
+  // Does nothing if this process has not started the thread.
   void join();
 
  private:
-  // What a child must not destroy: its thread is not there to be joined or detached, and to destroy
-  // a condition variable that has waiters is to wait for them.
+  // A child must not destroy these: its thread cannot be joined or detached, and destroying a
+  // condition variable waits for its waiters.
   struct Shared {
     std::thread thread;
     std::mutex mutex;
@@ -46,7 +46,7 @@ class OwnThread {
     bool has_ended = false;  // under mutex
   };
 
-  std::atomic<pid_t> process_ = 0;  // whose thread it is; 0: not started
+  std::atomic<pid_t> process_ = 0;  // the process that started it; 0: not started
   std::unique_ptr<Shared> shared_ = std::make_unique<Shared>();
 };
 

@@ -6,23 +6,23 @@ namespace dorajit::autotune {
 namespace {
 
 constexpr std::size_t kMaxUnsentBytes = std::size_t{1} << 20;
-constexpr std::uint64_t kMillisecondsToGreet = 5'000;
-constexpr std::uint64_t kMillisecondsOfALine = 5'000;
+constexpr std::uint64_t kHelloTimeoutMs = 5'000;
+constexpr std::uint64_t kLineTimeoutMs = 5'000;
 
 }  // namespace
 
 ClientConnection::ClientConnection(uv_loop_t* loop, Events events)
     : bytes_(loop, kMaxUnsentBytes),
-      deadline_(loop,
-                [this] {
-                  refuse(has_greeted_ ? "a line did not come to its end in time"
-                                      : "no hello came in time");
-                }),
+      deadline_(
+          loop,
+          [this] {
+            refuse(has_greeted_ ? "a line was not complete in time" : "no hello arrived in time");
+          }),
       lines_(protocol::kMaxRequestBytes),
       events_(std::move(events)) {}
 
 void ClientConnection::start() {
-  deadline_.start(kMillisecondsToGreet);
+  deadline_.start(kHelloTimeoutMs);
   const Status reading = bytes_.start_reading(
       {.on_bytes = [this](std::string_view bytes) { take(bytes); }, .on_end = [this] { end(); }});
   if (!reading) end();
@@ -48,12 +48,12 @@ void ClientConnection::take(std::string_view bytes) {
   if (!lines_.has_begun()) {
     deadline_.stop();
   } else if (!had_begun) {
-    deadline_.start(kMillisecondsOfALine);
+    deadline_.start(kLineTimeoutMs);
   }
 }
 
 void ClientConnection::send(const protocol::Answer& answer) {
-  // A client that does not read what it asked for is let go.
+  // A client that does not read its answers is disconnected.
   if (!has_ended_ && !bytes_.write(to_line(answer))) end();
 }
 
@@ -66,7 +66,7 @@ void ClientConnection::end() {
   if (has_ended_) return;
   has_ended_ = true;
   deadline_.stop();
-  const auto on_end = events_.on_end;  // it destroys this
+  const auto on_end = events_.on_end;  // the call destroys this object
   on_end();
 }
 

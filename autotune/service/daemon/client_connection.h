@@ -1,4 +1,4 @@
-// One client of the daemon, as long as it is connected.
+// The daemon's end of a connection to one client.
 #pragma once
 
 #include <functional>
@@ -13,26 +13,26 @@
 
 namespace dorajit::autotune {
 
-// Sees to it that lines are of bounded length, come to an end in time and are messages. What the
-// client has not read is bounded too.
+// Checks that lines have a bounded length, are complete in time and are valid messages. Unread
+// output is bounded, too.
 class ClientConnection {
  public:
   struct Events {
     std::function<void(const protocol::Request&)> on_request;
-    std::function<void()> on_end;  // the last one; the connection is to be destroyed
+    std::function<void()> on_end;  // the last event; the owner destroys the connection
   };
   ClientConnection(uv_loop_t* loop, Events events);
 
   uv_stream_t* stream() const { return reinterpret_cast<uv_stream_t*>(bytes_.handle()); }
-  // Once the stream is connected.
+  // Call when the stream is connected.
   void start();
 
   void send(const protocol::Answer& answer);
-  // Says why, and ends the connection.
+  // Sends the reason and ends the connection.
   void refuse(const std::string& reason);
 
   [[nodiscard]] bool has_greeted() const { return has_greeted_; }
-  // The client has said hello and is known to fit.
+  // Call when the client has sent a hello and matches.
   void greet();
 
  private:
@@ -40,7 +40,7 @@ class ClientConnection {
   void end();
 
   ByteStream bytes_;
-  Timer deadline_;  // of the greeting, then of a line that has begun
+  Timer deadline_;  // of the greeting, then of an incomplete line
   protocol::LineSplitter lines_;
   Events events_;
   bool has_greeted_ = false;

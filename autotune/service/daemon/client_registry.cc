@@ -8,7 +8,7 @@
 
 namespace dorajit::autotune {
 
-void ClientRegistry::welcome(uv_stream_t* listener) {
+void ClientRegistry::accept(uv_stream_t* listener) {
   const ClientId id = next_id_++;
   auto connection = std::make_unique<ClientConnection>(
       loop_, ClientConnection::Events{
@@ -20,8 +20,9 @@ void ClientRegistry::welcome(uv_stream_t* listener) {
   ClientConnection& client = *connection;
   clients_.emplace(id, std::move(connection));
   ++connections_;
-  if (!protocol::is_peer_this_user(socket)) return client.refuse("the daemon is another user's");
-  if (clients_.size() > most_clients_) return client.refuse("too many clients are connected");
+  if (!protocol::is_peer_this_user(socket))
+    return client.refuse("the daemon belongs to another user");
+  if (clients_.size() > max_clients_) return client.refuse("too many clients are connected");
   client.start();
 }
 
@@ -35,10 +36,10 @@ void ClientRegistry::take(ClientId id, const protocol::Request& request) {
 }
 
 void ClientRegistry::greet(ClientConnection& client, const protocol::Hello& hello) {
-  if (client.has_greeted()) return client.refuse("it has said hello before");
+  if (client.has_greeted()) return client.refuse("a second hello");
   if (hello.version != own_.version || hello.release != own_.release) {
     return client.refuse(
-        std::format("the daemon is of dorajit {} (protocol {})", own_.release, own_.version));
+        std::format("the daemon has dorajit {} (protocol {})", own_.release, own_.version));
   }
   client.greet();
   client.send(own_);

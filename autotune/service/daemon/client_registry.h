@@ -1,4 +1,4 @@
-// All clients that are connected.
+// All connected clients.
 #pragma once
 
 #include <uv.h>
@@ -17,38 +17,35 @@
 
 namespace dorajit::autotune {
 
-// Lets in who is of this user, says hello and fits. A client may go while it is being sent to: from
-// then on what is sent to it is dropped.
+// Accepts clients of this user that send a matching hello. A client may disconnect during a send:
+// later messages to it are dropped.
 class ClientRegistry {
  public:
   struct Events {
     std::function<void(ClientId, const protocol::Request&)> on_request;  // never a Hello
     std::function<void(ClientId)> on_leave;
   };
-  ClientRegistry(uv_loop_t* loop, protocol::Hello own, std::size_t most_clients, Events events)
-      : loop_(loop),
-        own_(std::move(own)),
-        most_clients_(most_clients),
-        events_(std::move(events)) {}
+  ClientRegistry(uv_loop_t* loop, protocol::Hello own, std::size_t max_clients, Events events)
+      : loop_(loop), own_(std::move(own)), max_clients_(max_clients), events_(std::move(events)) {}
   ClientRegistry(const ClientRegistry&) = delete;
   ClientRegistry& operator=(const ClientRegistry&) = delete;
 
-  // Accepts the client that has arrived there.
-  void welcome(uv_stream_t* listener);
+  // Accepts the new client of the listener.
+  void accept(uv_stream_t* listener);
 
   void send(ClientId id, const protocol::Answer& answer);
   void refuse(ClientId id, const std::string& reason);
 
-  // Takes away those that have left. Not from within an event.
+  // Destroys the clients that have disconnected. Must not be called within an event.
   void sweep() { leaving_.clear(); }
-  // Takes away all. Not from within an event.
+  // Destroys all clients. Must not be called within an event.
   void close() {
     clients_.clear();
     leaving_.clear();
   }
 
   [[nodiscard]] std::size_t size() const { return clients_.size(); }
-  [[nodiscard]] std::int64_t connections() const { return connections_; }  // so far
+  [[nodiscard]] std::int64_t connections() const { return connections_; }  // total so far
 
  private:
   void take(ClientId id, const protocol::Request& request);
@@ -57,10 +54,10 @@ class ClientRegistry {
 
   uv_loop_t* loop_;
   const protocol::Hello own_;
-  const std::size_t most_clients_;
+  const std::size_t max_clients_;
   const Events events_;
   std::map<ClientId, std::unique_ptr<ClientConnection>> clients_;
-  std::vector<std::unique_ptr<ClientConnection>> leaving_;  // may be in the middle of a call
+  std::vector<std::unique_ptr<ClientConnection>> leaving_;  // may still be executing a call
   ClientId next_id_ = 1;
   std::int64_t connections_ = 0;
 };

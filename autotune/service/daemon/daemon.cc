@@ -35,15 +35,15 @@ constexpr std::chrono::seconds kMetricsInterval{5};
 
 class Daemon {
  public:
-  // `folder` is the open one of the socket.
+  // `folder` is the open folder of the socket.
   Daemon(const DaemonOptions& options, const FileDescriptor& folder, DeviceLoad& load)
       : options_(options),
         folder_(folder),
         load_(load),
-        queue_({.jobs = options.most_jobs}),
-        desk_(&loop_, options.hello, options.most_clients,
-              {.on_request = [this](ClientId id, const auto& request) { handle(id, request); },
-               .on_leave = [this](ClientId id) { queue_.forget(id); }}) {}
+        queue_({.jobs = options.max_jobs}),
+        clients_(&loop_, options.hello, options.max_clients,
+                 {.on_request = [this](ClientId id, const auto& request) { handle(id, request); },
+                  .on_leave = [this](ClientId id) { queue_.forget(id); }}) {}
 
   Result<DaemonEnd> run();
 
@@ -52,8 +52,8 @@ class Daemon {
   Status watch_signals();
   void handle(ClientId id, const protocol::Request& request);
   void accept_job(ClientId id, const protocol::TuneRequest& request);
-  void pump(const BenchKey& key);
-  std::unique_ptr<WorkerSupervisor> make_bench(const BenchKey& key);
+  void pump(const WorkerKey& key);
+  std::unique_ptr<WorkerSupervisor> make_supervisor(const WorkerKey& key);
   void finish(const WorkerSupervisor::Result& result);
   void take_back(const Job& job, const std::string& how);
   void tick();
@@ -70,9 +70,9 @@ class Daemon {
   JobQueue queue_;
   DaemonCounters counters_;
   std::deque<RecentResult> recent_;
-  std::map<std::string, double> tuning_seconds_;  // by device
-  std::map<BenchKey, std::unique_ptr<WorkerSupervisor>> benches_;
-  ClientRegistry desk_;
+  std::map<std::string, double> tuning_seconds_;  // key: device
+  std::map<WorkerKey, std::unique_ptr<WorkerSupervisor>> supervisors_;
+  ClientRegistry clients_;
   std::unique_ptr<ListeningSocket> listener_;
   std::unique_ptr<Timer> ticker_;
   std::vector<std::unique_ptr<UvHandle<uv_signal_t>>> signals_;
@@ -88,8 +88,8 @@ Status Daemon::watch_signals() {
     uv_signal_init(&loop_, handle->get());
     handle->mark_open();
     handle->get()->data = this;
-    const auto arrived = [](uv_signal_t* told, int) {
-      auto* self = static_cast<Daemon*>(told->data);
+    const auto arrived = [](uv_signal_t* received, int) {
+      auto* self = static_cast<Daemon*>(received->data);
       if (self->is_draining_) return self->end(DaemonEnd::kDrained);
       self->drain();
     };
@@ -102,9 +102,9 @@ Status Daemon::watch_signals() {
 }
 
 Status Daemon::open() {
-  DORAJIT_ASSIGN(listener_,
-                 ListeningSocket::open(&loop_, cache::held_path(folder_), options_.socket,
-                                       [this](uv_stream_t* listener) { desk_.welcome(listener); }));
+  DORAJIT_ASSIGN(listener_, ListeningSocket::open(
+                                &loop_, cache::held_path(folder_), options_.socket,
+                                [this](uv_stream_t* listener) { clients_.accept(listener); }));
   DORAJIT_TRY(watch_signals());
   ticker_ = std::make_unique<Timer>(&loop_, [this] { tick(); });
   ticker_->start(WorkerSupervisor::kTick.count(), WorkerSupervisor::kTick.count());
@@ -115,11 +115,11 @@ Status Daemon::open() {
 void Daemon::handle(ClientId id, const protocol::Request& request) {
   if (const auto* tune = std::get_if<protocol::TuneRequest>(&request)) return accept_job(id, *tune);
   if (std::holds_alternative<protocol::StatusRequest>(request)) {
-    desk_.send(id, protocol::Text{status_json(snapshot())});
+    clients_.send(id, protocol::Text{status_json(snapshot())});
   } else if (std::holds_alternative<protocol::MetricsRequest>(request)) {
-    desk_.send(id, protocol::Text{prometheus_text(snapshot())});
+    clients_.send(id, protocol::Text{prometheus_text(snapshot())});
   } else {
-    desk_.send(id, protocol::Text{"draining"});
+    clients_.send(id, protocol::Text{"draining"});
     drain();
   }
 }
@@ -127,11 +127,11 @@ void Daemon::handle(ClientId id, const protocol::Request& request) {
 void Daemon::accept_job(ClientId id, const protocol::TuneRequest& request) {
   ++counters_.requests;
   last_wanted_ = steady_clock::now();
-  // It is for the next daemon, which the client will find.
-  if (is_draining_) return desk_.refuse(id, "the daemon is ending");
+  // The client will find the next daemon and ask it.
+  if (is_draining_) return clients_.refuse(id, "the daemon is ending");
   const auto refuse = [&](const char* reason) {
     ++counters_.refused_requests;
-    desk_.send(id, protocol::Failed{request.problem, request.device, reason});
+    clients_.send(id, protocol::Failed{request.problem, request.device, reason});
   };
   const auto problem = launch::parse_problem(request.problem);
   if (!problem || request.device.empty()) {
@@ -139,7 +139,7 @@ void Daemon::accept_job(ClientId id, const protocol::TuneRequest& request) {
         "invalid problem key, or no device; an operand of more than 2^47 bytes is invalid, too");
   }
   const Job job{.problem = request.problem, .device = request.device, .space = request.space};
-  // Kernels are bound by memory, so a problem's time is its size.
+  // Kernels are bound by memory bandwidth, so a problem's time is proportional to its size.
   const double size = kernels::num_elements(problem->variant, problem->largest_sizes());
   if (!queue_.offer(job, request.calls * size * request.gain, id)) {
     return refuse("the queue is full");
@@ -147,7 +147,7 @@ void Daemon::accept_job(ClientId id, const protocol::TuneRequest& request) {
   pump({job.device, job.space});
 }
 
-std::unique_ptr<WorkerSupervisor> Daemon::make_bench(const BenchKey& key) {
+std::unique_ptr<WorkerSupervisor> Daemon::make_supervisor(const WorkerKey& key) {
   return std::make_unique<WorkerSupervisor>(
       &loop_, key, options_.worker, load_,
       WorkerSupervisor::Events{
@@ -156,17 +156,17 @@ std::unique_ptr<WorkerSupervisor> Daemon::make_bench(const BenchKey& key) {
           .on_start = [this] { ++counters_.workers_started; }});
 }
 
-// Gives the bench its next job, if it can begin one.
-void Daemon::pump(const BenchKey& key) {
+// Starts the supervisor's next job if it can start one.
+void Daemon::pump(const WorkerKey& key) {
   if (is_draining_) return;
-  auto found = benches_.find(key);
-  if (found == benches_.end()) {
-    if (benches_.size() >= kMaxWorkers) return;
-    found = benches_.emplace(key, make_bench(key)).first;
+  auto found = supervisors_.find(key);
+  if (found == supervisors_.end()) {
+    if (supervisors_.size() >= kMaxWorkers) return;
+    found = supervisors_.emplace(key, make_supervisor(key)).first;
   }
-  WorkerSupervisor& bench = *found->second;
-  if (!bench.make_ready()) return;
-  if (const auto job = queue_.take(key.first, key.second)) bench.begin(*job);
+  WorkerSupervisor& supervisor = *found->second;
+  if (!supervisor.make_ready()) return;
+  if (const auto job = queue_.take(key.first, key.second)) supervisor.begin(*job);
 }
 
 void Daemon::finish(const WorkerSupervisor::Result& result) {
@@ -177,7 +177,7 @@ void Daemon::finish(const WorkerSupervisor::Result& result) {
   last_wanted_ = steady_clock::now();
   recent_.push_front({.result = result, .finished = last_wanted_});
   if (recent_.size() > kMaxRecentResults) recent_.pop_back();
-  for (const ClientId waiter : queue_.finish(result.job)) desk_.send(waiter, result.answer);
+  for (const ClientId waiter : queue_.finish(result.job)) clients_.send(waiter, result.answer);
   pump({result.job.device, result.job.space});
 }
 
@@ -189,14 +189,15 @@ void Daemon::take_back(const Job& job, const std::string& how) {
 }
 
 void Daemon::tick() {
-  desk_.sweep();
-  for (const auto& [key, bench] : benches_) bench->tick();
-  std::erase_if(benches_, [](const auto& bench) { return bench.second->is_unused(); });
-  for (const BenchKey& key : queue_.wanted()) pump(key);
+  clients_.sweep();
+  for (const auto& [key, supervisor] : supervisors_) supervisor->tick();
+  std::erase_if(supervisors_,
+                [](const auto& supervisor) { return supervisor.second->is_unused(); });
+  for (const WorkerKey& key : queue_.wanted()) pump(key);
   const auto now = steady_clock::now();
   if (now >= next_metrics_) write_metrics();
   if (is_draining_ && !is_busy()) return end(DaemonEnd::kDrained);
-  const bool is_idle = desk_.size() == 0 && queue_.size() == 0;
+  const bool is_idle = clients_.size() == 0 && queue_.size() == 0;
   if (options_.idle_exit.count() > 0 && is_idle && now - last_wanted_ > options_.idle_exit) {
     end(DaemonEnd::kIdle);
   }
@@ -212,31 +213,32 @@ void Daemon::write_metrics() {
 
 DaemonSnapshot Daemon::snapshot() const {
   DaemonSnapshot snapshot{.counters = counters_,
-                          .clients = desk_.size(),
+                          .clients = clients_.size(),
                           .jobs = queue_.entries(),
                           .workers = {},
                           .recent = {recent_.begin(), recent_.end()},
                           .tuning_seconds = tuning_seconds_,
                           .is_draining = is_draining_};
-  snapshot.counters.connections = desk_.connections();
-  for (const auto& [key, bench] : benches_) {
-    if (bench->worker_pid() == 0) continue;
+  snapshot.counters.connections = clients_.connections();
+  for (const auto& [key, supervisor] : supervisors_) {
+    if (supervisor->worker_pid() == 0) continue;
     snapshot.workers.push_back(
-        {.pid = bench->worker_pid(), .device = key.first, .job = bench->in_hand()});
+        {.pid = supervisor->worker_pid(), .device = key.first, .job = supervisor->running_job()});
   }
   return snapshot;
 }
 
 bool Daemon::is_busy() const {
-  return std::ranges::any_of(benches_,
-                             [](const auto& bench) { return bench.second->in_hand().has_value(); });
+  return std::ranges::any_of(supervisors_, [](const auto& supervisor) {
+    return supervisor.second->running_job().has_value();
+  });
 }
 
 void Daemon::drain() {
   if (is_draining_) return;
   is_draining_ = true;
   listener_.reset();
-  log(LogLevel::kInfo, "the daemon finishes what it has in hand and ends");
+  log(LogLevel::kInfo, "the daemon finishes its running jobs and ends");
 }
 
 void Daemon::end(DaemonEnd how) {
@@ -253,8 +255,8 @@ Result<DaemonEnd> Daemon::run() {
     uv_run(&loop_, UV_RUN_DEFAULT);
   }
   listener_.reset();
-  desk_.close();
-  benches_.clear();
+  clients_.close();
+  supervisors_.clear();
   signals_.clear();
   ticker_.reset();
   uv_run(&loop_, UV_RUN_DEFAULT);  // closes the handles
@@ -266,8 +268,8 @@ Result<DaemonEnd> Daemon::run() {
 }  // namespace
 
 Result<DaemonEnd> run_daemon(const DaemonOptions& options, DeviceLoad& load) {
-  // Programs that connect by the path have to fit it into the limit; ours go through the open
-  // folder.
+  // Programs that connect by the path need it to fit the limit; this process uses the path through
+  // the open folder.
   if (options.socket < 0) {
     DORAJIT_TRY(protocol::check_socket_path(protocol::socket_path(options.folder)));
   }
@@ -277,7 +279,7 @@ Result<DaemonEnd> run_daemon(const DaemonOptions& options, DeviceLoad& load) {
       cache::FileLock::acquire(protocol::leader_lock_path(cache::held_path(folder)),
                                cache::FileLock::Mode::kExclusive, std::chrono::milliseconds(0),
                                cache::FilePlace::kDaemonFolder));
-  if (!leader) return DaemonEnd::kAnotherLeads;
+  if (!leader) return DaemonEnd::kAlreadyRunning;
   ::signal(SIGPIPE, SIG_IGN);
   return Daemon(options, folder, load).run();
 }

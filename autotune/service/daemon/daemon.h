@@ -1,4 +1,5 @@
-// One process of a user on a host that tunes for all the others (docs/daemon_protocol.md).
+// The daemon: one process per user and host that tunes for all other processes
+// (docs/daemon_protocol.md).
 #pragma once
 
 #include <chrono>
@@ -15,25 +16,26 @@ namespace dorajit::autotune {
 
 struct DaemonOptions {
   std::string folder{};     // of the socket
-  protocol::Hello hello{};  // of clients that fit
+  protocol::Hello hello{};  // that a client must match
   WorkerRules worker{};
-  std::chrono::milliseconds idle_exit{0};  // without clients and jobs; 0: never
-  std::size_t most_clients = 1024;
-  std::size_t most_jobs = 10'000;
+  // Exits after this time without clients and jobs; 0: never.
+  std::chrono::milliseconds idle_exit{0};
+  std::size_t max_clients = 1024;
+  std::size_t max_jobs = 10'000;
   std::string metrics_file{};  // rewritten every few seconds; empty: none
-  int socket = -1;             // that listens already; -1: one is made
-  // Clients can connect from now on; is given the open folder. May be empty.
+  int socket = -1;             // an inherited listening socket; -1: create one
+  // Called with the open folder when clients can connect. May be empty.
   std::function<void(int folder)> on_ready{};
 };
 
 enum class DaemonEnd {
-  kDrained,       // asked to end, it finished what it had in hand
-  kIdle,          // nobody wanted anything for options.idle_exit
-  kAnotherLeads,  // there is a daemon in that folder
+  kDrained,         // asked to end; finished its running jobs
+  kIdle,            // no clients and jobs for options.idle_exit
+  kAlreadyRunning,  // another daemon runs in that folder
 };
 
-// Serves until it is asked to end: by SIGTERM, SIGINT or a client. A second signal does not wait
-// for what is in hand. An error when it cannot serve at all.
+// Serves until SIGTERM, SIGINT or a client asks it to end. A second signal ends it without waiting
+// for running jobs. An error if it cannot serve.
 Result<DaemonEnd> run_daemon(const DaemonOptions& options, DeviceLoad& load);
 
 }  // namespace dorajit::autotune

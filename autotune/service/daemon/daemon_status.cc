@@ -15,9 +15,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxJobsListed = 100;
 
-std::size_t in_hand(const DaemonSnapshot& snapshot) {
+std::size_t running_jobs(const DaemonSnapshot& snapshot) {
   return static_cast<std::size_t>(
-      std::ranges::count(snapshot.jobs, true, &JobQueue::Entry::is_in_hand));
+      std::ranges::count(snapshot.jobs, true, &JobQueue::Entry::is_running));
 }
 
 void add_heading(std::string& text, std::string_view name, std::string_view type,
@@ -31,7 +31,7 @@ void add_metric(std::string& text, std::string_view name, std::string_view type,
   text += std::format("dorajit_{} {}\n", name, value);
 }
 
-// As a label's value has to be written.
+// Escapes a label's value.
 std::string escaped(std::string_view text) {
   std::string written;
   for (const char letter : text) {
@@ -67,8 +67,8 @@ std::string status_json(const DaemonSnapshot& snapshot) {
   Json document = {{"pid", ::getpid()},
                    {"draining", snapshot.is_draining},
                    {"clients", snapshot.clients},
-                   {"jobs_waiting", snapshot.jobs.size() - in_hand(snapshot)},
-                   {"jobs_in_hand", in_hand(snapshot)},
+                   {"jobs_waiting", snapshot.jobs.size() - running_jobs(snapshot)},
+                   {"jobs_running", running_jobs(snapshot)},
                    {"requests", counters.requests},
                    {"requests_refused", counters.refused_requests},
                    {"tuned", counters.tuned},
@@ -95,7 +95,7 @@ std::string status_json(const DaemonSnapshot& snapshot) {
                                  {"device", entry.job.device},
                                  {"benefit", entry.benefit},
                                  {"waiters", entry.waiters},
-                                 {"in_hand", entry.is_in_hand}});
+                                 {"running", entry.is_running}});
   }
   return document.dump();
 }
@@ -106,9 +106,9 @@ std::string prometheus_text(const DaemonSnapshot& snapshot) {
   std::string text;
   add_metric(text, "daemon_clients", "gauge", "Connected clients.", real(snapshot.clients));
   add_metric(text, "daemon_jobs_waiting", "gauge", "Problems that wait to be tuned.",
-             real(snapshot.jobs.size() - in_hand(snapshot)));
-  add_metric(text, "daemon_jobs_in_hand", "gauge", "Problems that are being tuned.",
-             real(in_hand(snapshot)));
+             real(snapshot.jobs.size() - running_jobs(snapshot)));
+  add_metric(text, "daemon_jobs_running", "gauge", "Problems that are being tuned.",
+             real(running_jobs(snapshot)));
   add_metric(text, "daemon_workers", "gauge", "Worker processes.", real(snapshot.workers.size()));
   add_metric(text, "daemon_requests_total", "counter", "Requests to tune a problem.",
              real(counters.requests));
@@ -119,11 +119,12 @@ std::string prometheus_text(const DaemonSnapshot& snapshot) {
              real(counters.failed));
   add_metric(text, "daemon_workers_started_total", "counter", "Worker processes started.",
              real(counters.workers_started));
-  add_metric(text, "daemon_workers_lost_total", "counter", "Worker processes that died at work.",
-             real(counters.workers_lost));
+  add_metric(text, "daemon_workers_lost_total", "counter",
+             "Worker processes that ended during a job.", real(counters.workers_lost));
   add_metric(text, "daemon_tuning_seconds_total", "counter", "Time that workers spent tuning.",
              counters.tuning_seconds);
-  add_heading(text, "daemon_device_seconds_total", "counter", "The same by device.");
+  add_heading(text, "daemon_device_seconds_total", "counter",
+              "Time that workers spent tuning, by device.");
   for (const auto& [device, seconds] : snapshot.tuning_seconds) {
     text += std::format("dorajit_daemon_device_seconds_total{{device=\"{}\"}} {}\n",
                         escaped(device), seconds);

@@ -1,4 +1,4 @@
-// What a daemon tells about itself.
+// The daemon's status report and metrics.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace dorajit::autotune {
 
-// Since the daemon started.
+// Counts since the daemon started.
 struct DaemonCounters {
   std::int64_t connections = 0;
   std::int64_t requests = 0;
@@ -22,8 +22,8 @@ struct DaemonCounters {
   std::int64_t tuned = 0;
   std::int64_t failed = 0;
   std::int64_t workers_started = 0;
-  std::int64_t workers_lost = 0;  // with a job in hand
-  double tuning_seconds = 0;      // that workers had a job in hand
+  std::int64_t workers_lost = 0;  // that ended during a job
+  double tuning_seconds = 0;      // that workers spent on jobs
 };
 
 struct RecentResult {
@@ -43,11 +43,11 @@ struct DaemonSnapshot {
   std::vector<JobQueue::Entry> jobs;
   std::vector<Worker> workers;
   std::vector<RecentResult> recent;              // the newest first
-  std::map<std::string, double> tuning_seconds;  // by device
+  std::map<std::string, double> tuning_seconds;  // key: device
   bool is_draining = false;
 };
 
-// Of the queue no more than its first hundred jobs.
+// Lists at most the first hundred jobs of the queue.
 std::string status_json(const DaemonSnapshot& snapshot);
 
 // The Prometheus text format, version 0.0.4.

@@ -20,7 +20,7 @@ class MachineLoad final : public DeviceLoad {
   explicit MachineLoad(std::string nvml_library) : nvml_library_(std::move(nvml_library)) {}
 
   std::string idlest_gpu(const std::string& fingerprint) override {
-    // NVML numbers GPUs otherwise than CUDA does, and knows nothing of this choice.
+    // NVML numbers GPUs differently from CUDA and ignores this variable.
     if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) return {};
     const auto gpus = gpus_of(fingerprint);
     const auto idlest = std::ranges::min_element(gpus, {}, &Nvml::Utilization::percent);

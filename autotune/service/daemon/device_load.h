@@ -1,4 +1,4 @@
-// Whether somebody else is using a device, and which of several is used least.
+// Whether other processes use a device, and which of several devices is used least.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,15 @@ class DeviceLoad {
  public:
   virtual ~DeviceLoad() = default;
 
-  // Of the GPUs with that fingerprint the one that is used least, as CUDA_VISIBLE_DEVICES takes it.
-  // Empty where it cannot be told, and where whoever started the daemon has chosen.
+  // The least used GPU with that fingerprint, as a value of CUDA_VISIBLE_DEVICES. Empty if it is
+  // unknown, or if CUDA_VISIBLE_DEVICES was set when the daemon started.
   virtual std::string idlest_gpu(const std::string& fingerprint) = 0;
 
-  // `gpu` is as above; empty: any of those with the fingerprint. False also where it cannot be
-  // told. Asked while no worker of the daemon has work there.
+  // `gpu` as above; empty: any GPU with the fingerprint. False if it is unknown. Call while no
+  // worker of the daemon has a job there.
   virtual bool is_busy(const std::string& fingerprint, const std::string& gpu) = 0;
 
-  // A CPU by the load average, a GPU by NVML, which is opened when it is first needed.
+  // For a CPU the load average; for a GPU NVML, which is opened on first use.
   static std::unique_ptr<DeviceLoad> of_this_machine(
       const std::string& nvml_library = "libnvidia-ml.so.1");
 };

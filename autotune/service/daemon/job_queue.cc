@@ -5,8 +5,8 @@
 
 namespace dorajit::autotune {
 
-bool JobQueue::goes_before(const Ranked& a, const Ranked& b) {
-  if (a.second->is_in_hand != b.second->is_in_hand) return a.second->is_in_hand;
+bool JobQueue::has_priority_over(const Ranked& a, const Ranked& b) {
+  if (a.second->is_running != b.second->is_running) return a.second->is_running;
   if (a.second->benefit != b.second->benefit) return a.second->benefit > b.second->benefit;
   return a.second->number < b.second->number;
 }
@@ -26,16 +26,16 @@ bool JobQueue::offer(const Job& job, double benefit, ClientId waiter) {
 std::optional<Job> JobQueue::take(const std::string& device, kernels::SpaceKind space) {
   auto best = jobs_.end();
   for (auto entry = jobs_.begin(); entry != jobs_.end(); ++entry) {
-    if (entry->second.is_in_hand || entry->first.device != device || entry->first.space != space) {
+    if (entry->second.is_running || entry->first.device != device || entry->first.space != space) {
       continue;
     }
     if (best == jobs_.end() ||
-        goes_before({&entry->first, &entry->second}, {&best->first, &best->second})) {
+        has_priority_over({&entry->first, &entry->second}, {&best->first, &best->second})) {
       best = entry;
     }
   }
   if (best == jobs_.end()) return std::nullopt;
-  best->second.is_in_hand = true;
+  best->second.is_running = true;
   return best->first;
 }
 
@@ -50,7 +50,7 @@ std::vector<ClientId> JobQueue::finish(const Job& job) {
 bool JobQueue::give_back(const Job& job) {
   const auto found = jobs_.find(job);
   if (found == jobs_.end()) return true;
-  found->second.is_in_hand = false;
+  found->second.is_running = false;
   return ++found->second.lost_attempts < limits_.attempts;
 }
 
@@ -61,7 +61,7 @@ void JobQueue::forget(ClientId waiter) {
 std::set<std::pair<std::string, kernels::SpaceKind>> JobQueue::wanted() const {
   std::set<std::pair<std::string, kernels::SpaceKind>> found;
   for (const auto& [job, state] : jobs_) {
-    if (!state.is_in_hand) found.emplace(job.device, job.space);
+    if (!state.is_running) found.emplace(job.device, job.space);
   }
   return found;
 }
@@ -69,13 +69,13 @@ std::set<std::pair<std::string, kernels::SpaceKind>> JobQueue::wanted() const {
 std::vector<JobQueue::Entry> JobQueue::entries() const {
   std::vector<Ranked> ranked;
   for (const auto& [job, state] : jobs_) ranked.emplace_back(&job, &state);
-  std::ranges::sort(ranked, goes_before);
+  std::ranges::sort(ranked, has_priority_over);
   std::vector<Entry> entries;
   for (const auto& [job, state] : ranked) {
     entries.push_back({.job = *job,
                        .benefit = state->benefit,
                        .waiters = state->waiters.size(),
-                       .is_in_hand = state->is_in_hand});
+                       .is_running = state->is_running});
   }
   return entries;
 }

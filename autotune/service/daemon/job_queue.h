@@ -1,5 +1,5 @@
-// What is to be tuned next, who waits for it, and what is in hand. Pure: knows no clock and no
-// process.
+// The queue of problems to tune, the clients that wait for them, and the running jobs. Pure: uses
+// neither clocks nor processes.
 #pragma once
 
 #include <cstddef>
@@ -25,57 +25,58 @@ struct Job {
 
 using ClientId = std::uint64_t;
 
-// One job a problem, device and space, however many ask for it. The job of the greatest benefit
-// goes first; of equals, the one that was asked for first.
+// One job per problem, device and space, regardless of the number of requests. The job with the
+// greatest benefit runs first; among equals, the oldest.
 class JobQueue {
  public:
   struct Limits {
-    std::size_t jobs = 10'000;    // waiting or in hand
-    std::size_t waits = 100'000;  // of all waiters for all jobs
-    int attempts = 4;             // to tune a job, each of which may cost a worker and a config
+    std::size_t jobs = 10'000;    // waiting or running
+    std::size_t waits = 100'000;  // of all clients for all jobs
+    int attempts = 4;  // maximum per job; each failed attempt may cost a worker and a config
   };
   explicit JobQueue(Limits limits) : limits_(limits) {}
   JobQueue() : JobQueue(Limits{}) {}
 
-  // Adds the benefit to that of a job that is known already. False when the queue is full.
+  // For a known job, adds to its benefit. False if the queue is full.
   bool offer(const Job& job, double benefit, ClientId waiter);
 
-  // The best job for the device and space, which is in hand from now on.
+  // The best job for the device and space; it is now running.
   std::optional<Job> take(const std::string& device, kernels::SpaceKind space);
 
-  // The job is over, well or ill: who waited for it. Empty for a job that is not known.
+  // The job has ended, with or without success: returns the clients that wait for it. Empty for an
+  // unknown job.
   std::vector<ClientId> finish(const Job& job);
 
-  // Who had it in hand is gone. True: the job waits again. False: that was too often; finish() is
-  // due.
+  // The worker of the job is gone. True: the job waits again. False: it has no attempts left; call
+  // finish().
   bool give_back(const Job& job);
 
-  // The waiter is gone. Its jobs stay: their winners serve whoever comes next.
+  // The client is gone. Its jobs stay: their winners serve later clients.
   void forget(ClientId waiter);
 
-  // Devices and spaces that have waiting jobs.
+  // The devices and spaces with waiting jobs.
   [[nodiscard]] std::set<std::pair<std::string, kernels::SpaceKind>> wanted() const;
 
   struct Entry {
     Job job;
     double benefit = 0;
     std::size_t waiters = 0;
-    bool is_in_hand = false;
+    bool is_running = false;
   };
-  // Those in hand, then the others in the order in which they would be taken.
+  // Running jobs first, then the others in the order in which they would be taken.
   [[nodiscard]] std::vector<Entry> entries() const;
   [[nodiscard]] std::size_t size() const { return jobs_.size(); }
 
  private:
   struct State {
     double benefit = 0;
-    std::uint64_t number = 0;  // in the order of arrival
+    std::uint64_t number = 0;  // order of arrival
     int lost_attempts = 0;
-    bool is_in_hand = false;
+    bool is_running = false;
     std::set<ClientId> waiters{};
   };
   using Ranked = std::pair<const Job*, const State*>;
-  static bool goes_before(const Ranked& a, const Ranked& b);
+  static bool has_priority_over(const Ranked& a, const Ranked& b);
 
   Limits limits_;
   std::map<Job, State> jobs_;

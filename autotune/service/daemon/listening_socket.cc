@@ -29,7 +29,7 @@ ListeningSocket::~ListeningSocket() {
 Status ListeningSocket::make(const std::string& path) {
   ::unlink(path.c_str());
   if (const int code = uv_pipe_bind(handle_.get(), path.c_str()); code != 0) {
-    return uv_failure("making the socket " + cache::shown_path(path), code);
+    return uv_failure("creating the socket " + cache::shown_path(path), code);
   }
   own_path_ = path;
   ::chmod(path.c_str(), S_IRUSR | S_IWUSR);
@@ -44,7 +44,7 @@ Result<std::unique_ptr<ListeningSocket>> ListeningSocket::open(uv_loop_t* loop,
   if (inherited < 0) {
     DORAJIT_TRY(socket->make(protocol::socket_path(folder)));
   } else if (const int code = uv_pipe_open(socket->handle_.get(), inherited); code != 0) {
-    return uv_failure("taking over the socket that was handed over", code);
+    return uv_failure("using the inherited socket", code);
   }
   const auto arrived = [](uv_stream_t* stream, int status) {
     if (status == 0) static_cast<ListeningSocket*>(stream->data)->on_arrival_(stream);

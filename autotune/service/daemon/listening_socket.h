@@ -1,4 +1,4 @@
-// The socket at which clients arrive.
+// The listening socket of the daemon.
 #pragma once
 
 #include <uv.h>
@@ -12,14 +12,14 @@
 
 namespace dorajit::autotune {
 
-// A name that it made itself goes with it.
+// Deletes the socket's name if it created it.
 class ListeningSocket {
  public:
-  using OnArrival = std::function<void(uv_stream_t* listener)>;  // is to accept
+  using OnArrival = std::function<void(uv_stream_t* listener)>;  // must accept the connection
 
-  // Makes the socket of that folder, which is open (cache::held_path) for as long as the loop has
-  // handles, in the place of one that is left over: call with the leader's lock held. A descriptor
-  // that listens already (`inherited`, or -1) is taken instead.
+  // Creates the socket in that folder, which must stay open (cache::held_path) while the loop has
+  // handles, and replaces a left-over socket: call while holding the leader's lock. If `inherited`
+  // is a listening descriptor (not -1), uses that instead.
   static Result<std::unique_ptr<ListeningSocket>> open(uv_loop_t* loop, const std::string& folder,
                                                        int inherited, OnArrival on_arrival);
   ListeningSocket(const ListeningSocket&) = delete;

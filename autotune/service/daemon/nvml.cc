@@ -30,13 +30,13 @@ std::unique_ptr<Nvml> Nvml::open(const std::string& library) {
 }
 
 bool Nvml::start() {
-  const bool is_whole =
+  const bool is_complete =
       find(library_, "nvmlInit_v2", init_) && find(library_, "nvmlShutdown", shutdown_) &&
       find(library_, "nvmlDeviceGetCount_v2", count_) &&
       find(library_, "nvmlDeviceGetHandleByIndex_v2", device_at_) &&
       find(library_, "nvmlDeviceGetName", name_) && find(library_, "nvmlDeviceGetUUID", uuid_) &&
       find(library_, "nvmlDeviceGetUtilizationRates", utilization_);
-  is_up_ = is_whole && init_() == kNvmlSuccess;
+  is_up_ = is_complete && init_() == kNvmlSuccess;
   return is_up_;
 }
 

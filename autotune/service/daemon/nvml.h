@@ -1,4 +1,4 @@
-// NVIDIA's management library, opened at run time: what GPUs are doing, without a CUDA context.
+// NVML, NVIDIA's management library, opened at run time: GPU utilization without a CUDA context.
 #pragma once
 
 #include <memory>
@@ -13,22 +13,22 @@ namespace dorajit::autotune {
 class Nvml {
  public:
   struct Utilization {
-    std::string name;      // of the model, as CUDA has it
-    std::string uuid;      // as CUDA_VISIBLE_DEVICES takes it
-    unsigned percent = 0;  // of the last moment in which a kernel ran
+    std::string name;      // of the model, as CUDA reports it
+    std::string uuid;      // as a value of CUDA_VISIBLE_DEVICES
+    unsigned percent = 0;  // share of the last sample period in which a kernel ran
   };
 
-  // Null where there is no such library or it finds no driver.
+  // Null if there is no such library or it finds no driver.
   static std::unique_ptr<Nvml> open(const std::string& library);
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // Of all GPUs that tell.
+  // The utilization of all GPUs that report it.
   std::vector<Utilization> utilizations();
 
  private:
-  // As nvml.h has them; the library keeps its ABI.
+  // As declared in nvml.h; the library's ABI is stable.
   using Device = void*;
   struct Rates {
     unsigned gpu = 0;

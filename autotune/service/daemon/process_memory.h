@@ -6,10 +6,10 @@
 
 namespace dorajit::autotune {
 
-// Bytes of memory that the process has in use, what it shares included; 0 when that is not known.
+// Resident memory of the process in bytes, including shared pages; 0 if unknown.
 std::int64_t resident_bytes(pid_t process);
 
-// Of this machine.
+// Total memory of this machine.
 std::int64_t physical_bytes();
 
 }  // namespace dorajit::autotune

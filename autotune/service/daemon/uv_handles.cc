@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{16} << 10;
 
-// What one write keeps alive until libuv is done with it.
+// The memory that one write needs until libuv has finished it.
 struct PendingWrite {
   uv_write_t request{};
   std::string bytes;
@@ -35,8 +35,8 @@ void Timer::start(std::uint64_t milliseconds, std::uint64_t repeat_milliseconds)
 
 void Timer::stop() { uv_timer_stop(handle_.get()); }
 
-ByteStream::ByteStream(uv_loop_t* loop, std::size_t most_unsent_bytes)
-    : most_unsent_bytes_(most_unsent_bytes), buffer_(kReadBytes) {
+ByteStream::ByteStream(uv_loop_t* loop, std::size_t max_unsent_bytes)
+    : max_unsent_bytes_(max_unsent_bytes), buffer_(kReadBytes) {
   uv_pipe_init(loop, handle_.get(), 0);
   handle_.mark_open();
   handle_->data = this;
@@ -51,7 +51,7 @@ Status ByteStream::start_reading(Events events) {
   const auto take = [](uv_stream_t* stream, ssize_t count, const uv_buf_t* buffer) {
     if (count == 0) return;
     auto* self = static_cast<ByteStream*>(stream->data);
-    // A copy: the callback may destroy the stream and with it the function.
+    // A copy, because the callback may destroy the stream and with it the function.
     if (count < 0) {
       const auto on_end = self->events_.on_end;
       uv_read_stop(stream);
@@ -68,7 +68,7 @@ Status ByteStream::start_reading(Events events) {
 
 bool ByteStream::write(std::string bytes) {
   auto* stream = reinterpret_cast<uv_stream_t*>(handle());
-  if (uv_stream_get_write_queue_size(stream) + bytes.size() > most_unsent_bytes_) return false;
+  if (uv_stream_get_write_queue_size(stream) + bytes.size() > max_unsent_bytes_) return false;
   auto pending = std::make_unique<PendingWrite>();
   pending->bytes = std::move(bytes);
   pending->request.data = pending.get();
@@ -78,7 +78,7 @@ bool ByteStream::write(std::string bytes) {
     delete static_cast<PendingWrite*>(request->data);
   };
   if (uv_write(&pending->request, stream, &buffer, 1, done) != 0) return false;
-  static_cast<void>(pending.release());  // `done` has it
+  static_cast<void>(pending.release());  // freed in `done`
   return true;
 }
 

@@ -1,5 +1,5 @@
-// libuv handles with owners. A handle's memory must live until its close callback has run, so each
-// is given to the loop when its owner goes.
+// Owners of libuv handles. A handle's memory must exist until its close callback has run, so the
+// owner's destructor passes it to the loop.
 #pragma once
 
 #include <uv.h>
@@ -15,7 +15,7 @@
 
 namespace dorajit::autotune {
 
-// What libuv's code means, with what was attempted.
+// An error with libuv's description of the code and the attempted action.
 std::unexpected<Error> uv_failure(std::string_view attempt, int code);
 
 template <class Handle>
@@ -29,7 +29,7 @@ class UvHandle {
   Handle* get() const { return handle_; }
   Handle* operator->() const { return handle_; }
 
-  // Once one of uv_..._init() has been called on it.
+  // Call after uv_..._init() succeeded.
   void mark_open() { is_open_ = true; }
   void close() {
     if (handle_ == nullptr) return;
@@ -47,7 +47,7 @@ class UvHandle {
   bool is_open_ = false;
 };
 
-// Calls back once after a while, or again and again.
+// Calls back once after a delay, or periodically.
 class Timer {
  public:
   Timer(uv_loop_t* loop, std::function<void()> ring);
@@ -59,23 +59,23 @@ class Timer {
   std::function<void()> ring_;
 };
 
-// A pipe or Unix socket: bytes in, bytes out, the latter bounded. Callbacks may destroy the stream.
+// A pipe or Unix socket with bounded output. Callbacks may destroy the stream.
 class ByteStream {
  public:
   struct Events {
     std::function<void(std::string_view)> on_bytes;
     std::function<void()> on_end;  // the other end closed it, or it failed
   };
-  ByteStream(uv_loop_t* loop, std::size_t most_unsent_bytes);
+  ByteStream(uv_loop_t* loop, std::size_t max_unsent_bytes);
 
   uv_pipe_t* handle() const { return handle_.get(); }
   Status start_reading(Events events);
-  // False where the other end does not read: too much waits for it already.
+  // False if the other end does not read: too much output is pending.
   bool write(std::string bytes);
 
  private:
   UvHandle<uv_pipe_t> handle_;
-  std::size_t most_unsent_bytes_;
+  std::size_t max_unsent_bytes_;
   Events events_;
   std::vector<char> buffer_;
 };

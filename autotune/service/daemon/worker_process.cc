@@ -66,7 +66,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(
     auto* self = static_cast<WorkerProcess*>(process->data);
     self->take_rest();
     self->has_ended_ = true;
-    const auto on_exit = self->events_.on_exit;  // it may destroy the worker
+    const auto on_exit = self->events_.on_exit;  // the call may destroy the worker
     on_exit(self->why_killed_.empty() ? how_it_ended(status, signal) : self->why_killed_);
   };
   worker->process_->data = worker.get();
@@ -88,10 +88,10 @@ void WorkerProcess::take(std::string_view bytes) {
   while (const auto line = lines_.next()) {
     if (const auto answer = protocol::parse_answer(*line)) on_answer(*answer);
   }
-  if (lines_.is_too_long()) kill("wrote what is no answer");
+  if (lines_.is_too_long()) kill("wrote an invalid answer");
 }
 
-// It may have answered and ended before the loop came to look.
+// The worker may have answered and ended before the loop processed it.
 void WorkerProcess::take_rest() {
   uv_os_fd_t pipe = -1;
   if (uv_fileno(reinterpret_cast<uv_handle_t*>(output_->handle()), &pipe) != 0) return;

@@ -1,4 +1,4 @@
-// A process that tunes for the daemon: what faults or hangs costs this process, and no other.
+// A process that tunes for the daemon: a crash or a hang affects only this process.
 #pragma once
 
 #include <uv.h>
@@ -17,29 +17,29 @@
 
 namespace dorajit::autotune {
 
-// Reads TuneRequest lines from its standard input and answers each with Tuned or Failed on its
-// standard output; its standard error is the daemon's. It ends when its input does.
+// Reads TuneRequest lines from standard input and answers each with Tuned or Failed on standard
+// output; its standard error is the daemon's. Ends when its input ends.
 class WorkerProcess {
  public:
   struct Events {
     std::function<void(const protocol::Answer&)> on_answer;
-    std::function<void(std::string how)> on_exit;  // the last one
+    std::function<void(std::string how)> on_exit;  // the last event
   };
 
-  // `command` is the program and its arguments; `environment` is added to the daemon's.
+  // `command` is the program and its arguments; `environment` is added to the daemon's environment.
   static Result<std::unique_ptr<WorkerProcess>> start(uv_loop_t* loop,
                                                       const std::vector<std::string>& command,
                                                       const std::vector<std::string>& environment,
                                                       Events events);
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
-  // Leaves the process to itself: its input ends, and so does it.
+  // Does not kill the process: its input ends, and then it ends.
   ~WorkerProcess() = default;
 
   void send(const Job& job);
-  // Lets it finish what it has in hand and end.
+  // Lets the process finish its job and end.
   void close_input();
-  // `why` is what on_exit will hear, as in "took too long".
+  // `why` is passed to on_exit, as in "took too long".
   void kill(std::string why);
 
   [[nodiscard]] int pid() const { return process_->pid; }

@@ -13,13 +13,13 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kWorkerIdles{30};  // before it is let go
-constexpr std::chrono::seconds kPauseAfterAFailedStart{5};
-constexpr std::chrono::milliseconds kPauseAfterALoss{200};
+constexpr std::chrono::seconds kWorkerIdleTimeout{30};  // after this, an idle worker is stopped
+constexpr std::chrono::seconds kPauseAfterFailedStart{5};
+constexpr std::chrono::milliseconds kPauseAfterLostWorker{200};
 
 }  // namespace
 
-WorkerSupervisor::WorkerSupervisor(uv_loop_t* loop, BenchKey key, const WorkerRules& rules,
+WorkerSupervisor::WorkerSupervisor(uv_loop_t* loop, WorkerKey key, const WorkerRules& rules,
                                    DeviceLoad& load, Events events)
     : loop_(loop),
       key_(std::move(key)),
@@ -28,7 +28,7 @@ WorkerSupervisor::WorkerSupervisor(uv_loop_t* loop, BenchKey key, const WorkerRu
       events_(std::move(events)),
       last_tick_(steady_clock::now()) {}
 
-bool WorkerSupervisor::rests() {
+bool WorkerSupervisor::is_resting() {
   const auto pause_at = [this](double duty) {
     return std::chrono::duration_cast<steady_clock::duration>(spent_ * (1 / duty - 1));
   };
@@ -37,7 +37,7 @@ bool WorkerSupervisor::rests() {
   return since < pause_at(std::min(rules_.duty, rules_.busy_duty)) && !finds_a_free_device();
 }
 
-// The worker's own, or else another one of the same model, for which it has to go.
+// The worker's own device, or another one of the same model, for which the worker is replaced.
 bool WorkerSupervisor::finds_a_free_device() {
   if (!load_.is_busy(key_.first, gpu_)) return true;
   std::string idlest = load_.idlest_gpu(key_.first);
@@ -48,7 +48,7 @@ bool WorkerSupervisor::finds_a_free_device() {
 }
 
 bool WorkerSupervisor::make_ready() {
-  if (in_hand_ || steady_clock::now() < not_before_ || rests()) return false;
+  if (running_job_ || steady_clock::now() < not_before_ || is_resting()) return false;
   if (worker_ == nullptr && !start_worker()) return false;
   return worker_->takes_jobs();
 }
@@ -67,7 +67,7 @@ bool WorkerSupervisor::start_worker() {
        .on_exit = [this](const std::string& how) { lose_worker(how); }});
   if (!started) {
     log_once(LogLevel::kError, "worker", started.error().message);
-    not_before_ = steady_clock::now() + kPauseAfterAFailedStart;
+    not_before_ = steady_clock::now() + kPauseAfterFailedStart;
     return false;
   }
   worker_ = *std::move(started);
@@ -76,24 +76,24 @@ bool WorkerSupervisor::start_worker() {
 }
 
 void WorkerSupervisor::begin(const Job& job) {
-  in_hand_ = job;
+  running_job_ = job;
   age_ = {};
   last_tick_ = steady_clock::now();
   worker_->send(job);
 }
 
 void WorkerSupervisor::take_answer(const protocol::Answer& answer) {
-  const auto is_about_it = [&](const auto& said) {
-    return said.problem == in_hand_->problem && said.device == in_hand_->device;
+  const auto is_about_it = [&](const auto& answered) {
+    return answered.problem == running_job_->problem && answered.device == running_job_->device;
   };
   const auto* tuned = std::get_if<protocol::Tuned>(&answer);
   const auto* failed = std::get_if<protocol::Failed>(&answer);
-  if (!in_hand_ || (tuned == nullptr && failed == nullptr)) return;
+  if (!running_job_ || (tuned == nullptr && failed == nullptr)) return;
   if (tuned != nullptr ? !is_about_it(*tuned) : !is_about_it(*failed)) return;
   count_time();
   ended_ = steady_clock::now();
   spent_ = age_;
-  const Result result{.job = *std::exchange(in_hand_, std::nullopt),
+  const Result result{.job = *std::exchange(running_job_, std::nullopt),
                       .answer = answer,
                       .seconds = std::chrono::duration<double>(spent_).count()};
   events_.on_result(result);
@@ -102,16 +102,16 @@ void WorkerSupervisor::take_answer(const protocol::Answer& answer) {
 void WorkerSupervisor::lose_worker(const std::string& how) {
   ended_worker_ = std::move(worker_);
   ended_ = steady_clock::now();
-  if (!in_hand_) return;
+  if (!running_job_) return;
   spent_ = age_;
-  not_before_ = ended_ + kPauseAfterALoss;
-  const Job job = *std::exchange(in_hand_, std::nullopt);
+  not_before_ = ended_ + kPauseAfterLostWorker;
+  const Job job = *std::exchange(running_job_, std::nullopt);
   events_.on_loss(job, how);
 }
 
 void WorkerSupervisor::count_time() {
   const Moment now = steady_clock::now();
-  // While the daemon itself was stopped, its worker may have been, too.
+  // If the daemon itself was stopped for a while, its worker may have been, too.
   age_ += std::min<steady_clock::duration>(now - last_tick_, 4 * kTick);
   last_tick_ = now;
 }
@@ -120,14 +120,14 @@ void WorkerSupervisor::tick() {
   count_time();
   ended_worker_.reset();
   if (worker_ == nullptr) return;
-  if (!in_hand_) {
-    if (last_tick_ - ended_ > kWorkerIdles) worker_->close_input();
+  if (!running_job_) {
+    if (last_tick_ - ended_ > kWorkerIdleTimeout) worker_->close_input();
     return;
   }
-  if (age_ > rules_.patience) {
-    worker_->kill(std::format("took longer than {} ms", rules_.patience.count()));
-  } else if (rules_.most_bytes > 0 && resident_bytes(worker_->pid()) > rules_.most_bytes) {
-    worker_->kill(std::format("took more than {} MiB of memory", rules_.most_bytes >> 20));
+  if (age_ > rules_.time_limit) {
+    worker_->kill(std::format("took longer than {} ms", rules_.time_limit.count()));
+  } else if (rules_.max_bytes > 0 && resident_bytes(worker_->pid()) > rules_.max_bytes) {
+    worker_->kill(std::format("took more than {} MiB of memory", rules_.max_bytes >> 20));
   }
 }
 
@@ -135,7 +135,7 @@ bool WorkerSupervisor::is_unused() const {
   const auto full_pause = std::chrono::duration_cast<steady_clock::duration>(
       spent_ * (1 / std::min(rules_.duty, rules_.busy_duty) - 1));
   const Moment now = steady_clock::now();
-  return worker_ == nullptr && !in_hand_ && now >= not_before_ && now - ended_ >= full_pause;
+  return worker_ == nullptr && !running_job_ && now >= not_before_ && now - ended_ >= full_pause;
 }
 
 }  // namespace dorajit::autotune

@@ -41,7 +41,7 @@ kernels::SpaceKind read_space(JsonFields& fields) {
   return kernels::SpaceKind::kSlim;
 }
 
-// `message`, unless something was wrong with it.
+// `message`, or the fault of its fields.
 template <class Message>
 Result<Message> checked(const JsonFields& fields, Message message) {
   if (fields.fault().empty()) return message;
@@ -54,7 +54,7 @@ Hello read_hello(JsonFields& fields) {
           .tuning_dir = fields.text("tuning_dir", 4096)};
 }
 
-// Without the recursion that a hostile line could drive deep.
+// Parses without recursion, because a hostile line could nest deeply.
 Result<Json> parse_object(std::string_view line) {
   bool too_deep = false;
   const Json::parser_callback_t shallow = [&](int depth, Json::parse_event_t, Json&) {
@@ -63,14 +63,14 @@ Result<Json> parse_object(std::string_view line) {
   };
   Json object = Json::parse(line, shallow, false);
   if (too_deep || !object.is_object()) {
-    return fail(StatusCode::kInvalidArgument, "the line is no JSON object of a message");
+    return fail(StatusCode::kInvalidArgument, "the line is not a JSON object of a message");
   }
   return object;
 }
 
 std::unexpected<Error> unknown_type(const std::string& type) {
   return fail(StatusCode::kInvalidArgument,
-              std::format("messages of type \"{}\" are not known", type.substr(0, 40)));
+              std::format("unknown message type \"{}\"", type.substr(0, 40)));
 }
 
 }  // namespace

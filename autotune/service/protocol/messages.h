@@ -1,4 +1,4 @@
-// What clients and the daemon say to each other: one JSON object a line (docs/daemon_protocol.md).
+// The messages between clients and the daemon: one JSON object per line (docs/daemon_protocol.md).
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 namespace dorajit::autotune::protocol {
 
 inline constexpr int kVersion = 1;
-// Of a line to the daemon, with its end. Answers may be longer.
+// Maximum length of a line to the daemon, including its newline. Answers may be longer.
 inline constexpr std::size_t kMaxRequestBytes = std::size_t{4} << 10;
 inline constexpr std::size_t kMaxAnswerBytes = std::size_t{4} << 20;
 
-// The first line of either side. They must agree on the version of the protocol and on the release,
-// whose kernels and tuner they share, and for winners to be found, on the folder.
+// The first line of either side. Both must have the same protocol version and the same release, so
+// that they share kernels and tuner, and the same folder, so that winners are found.
 struct Hello {
   int version = kVersion;
   std::string release;
@@ -27,28 +27,28 @@ struct Hello {
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
-// Of this library; `tuning_dir` as whoever opened the database names it.
+// The hello of this library; `tuning_dir` as the opener of the database names it.
 Hello own_hello(const std::string& tuning_dir);
 
-// Asks that a problem be tuned on a device. Answered by Tuned or Failed, at once or much later.
+// Requests tuning of a problem on a device. Answered by Tuned or Failed, possibly much later.
 struct TuneRequest {
   std::string problem;  // launch::to_text()
   std::string device;   // fingerprint
   kernels::SpaceKind space = kernels::SpaceKind::kSlim;
-  double calls = 1;   // how often it was launched since it was last asked for
+  double calls = 1;   // launches since the last request
   double gain = 0.2;  // share of its time that tuning is expected to save
 
   friend bool operator==(const TuneRequest&, const TuneRequest&) = default;
 };
 
-// Asks for one document: Text.
+// Requests one document, answered by Text.
 struct StatusRequest {
   friend bool operator==(const StatusRequest&, const StatusRequest&) = default;
 };
 struct MetricsRequest {
   friend bool operator==(const MetricsRequest&, const MetricsRequest&) = default;
 };
-// Asks the daemon to finish what is being tuned and to end. Answered by Text.
+// Asks the daemon to finish its running jobs and to end. Answered by Text.
 struct DrainRequest {
   friend bool operator==(const DrainRequest&, const DrainRequest&) = default;
 };
@@ -59,14 +59,14 @@ using Request = std::variant<Hello, TuneRequest, StatusRequest, MetricsRequest, 
 struct Tuned {
   std::string problem;
   std::string device;
-  std::string config{};  // for people, as are the times
+  std::string config{};  // for messages, like the times
   double median_ns = 0;
   double default_median_ns = 0;
 
   friend bool operator==(const Tuned&, const Tuned&) = default;
 };
 
-// There will be no winner.
+// The problem could not be tuned.
 struct Failed {
   std::string problem;
   std::string device;
@@ -75,7 +75,7 @@ struct Failed {
   friend bool operator==(const Failed&, const Failed&) = default;
 };
 
-// The daemon closes the connection after it.
+// The reason why the daemon closes the connection; its last message.
 struct Refused {
   std::string reason;
 
@@ -91,12 +91,12 @@ struct Text {
 
 using Answer = std::variant<Hello, Tuned, Failed, Refused, Text>;
 
-// One line with its end.
+// One line with its newline.
 std::string to_line(const Request& request);
 std::string to_line(const Answer& answer);
 
-// Of a line without its end. kInvalidArgument says what is wrong with it. Members that are not
-// known are passed over; texts longer than 1024 bytes are refused, but for the one of Text.
+// Parses a line without its newline. kInvalidArgument describes what is wrong with it. Unknown
+// members are ignored; texts longer than 1024 bytes are refused, except in Text.
 Result<Request> parse_request(std::string_view line);
 Result<Answer> parse_answer(std::string_view line);
 

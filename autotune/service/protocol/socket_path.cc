@@ -44,7 +44,7 @@ std::string leader_lock_path(const std::string& folder) { return folder + "/dora
 Status check_socket_path(const std::string& path) {
   if (path.size() <= kMaxPathBytes) return {};
   return fail(StatusCode::kInvalidArgument,
-              std::format("the socket's path {} has {} bytes, and the system allows {}; set "
+              std::format("the socket's path {} has {} bytes, but the system allows {}; set "
                           "DORAJIT_DAEMON_DIR to a shorter folder",
                           path, path.size(), kMaxPathBytes));
 }
@@ -53,8 +53,8 @@ Result<FileDescriptor> make_socket_folder(const std::string& folder) {
   DORAJIT_ASSIGN(FileDescriptor opened,
                  cache::make_own_directory(folder, cache::FilePlace::kDaemonFolder));
   if (::fchmod(opened.get(), S_IRWXU) == 0) return opened;
-  return fail(StatusCode::kIoError,
-              std::format("cannot close {} to others: {}", folder, std::strerror(errno)));
+  return fail(StatusCode::kIoError, std::format("cannot remove other users' access to {}: {}",
+                                                folder, std::strerror(errno)));
 }
 
 bool is_peer_this_user(int socket) {

@@ -1,4 +1,4 @@
-// Where the daemon listens.
+// The location of the daemon's socket.
 #pragma once
 
 #include <string>
@@ -8,19 +8,19 @@
 
 namespace dorajit::autotune::protocol {
 
-// The folder of the socket: `asked` (of the settings), or, if that is empty,
-// $XDG_RUNTIME_DIR/dorajit, else /run/user/<user id>/dorajit where that is, else
+// The folder of the socket: `asked` (from the settings), or, if that is empty,
+// $XDG_RUNTIME_DIR/dorajit, else /run/user/<user id>/dorajit if /run/user/<user id> exists, else
 // dorajit-daemon-<user id> in /tmp. Absolute.
 std::string socket_folder(const std::string& asked);
 
 std::string socket_path(const std::string& folder);
 std::string leader_lock_path(const std::string& folder);
 
-// Whether a socket of that name fits the system's limit; the error names a shorter place.
+// Whether the path of a socket fits the system's limit; the error suggests a shorter folder.
 Status check_socket_path(const std::string& path);
 
-// Makes the folder, of mode 0700, and opens it (cache/files/directories.h). An error where it is
-// not this user's alone.
+// Creates the folder with mode 0700 and opens it (cache/files/directories.h). An error if it does
+// not belong to this user alone.
 Result<FileDescriptor> make_socket_folder(const std::string& folder);
 
 // Whether the process at the other end of a connected Unix socket runs as this user.

@@ -60,7 +60,7 @@ TEST(CliDaemon, OfAnotherFolderIsNotTakenForTheirs) {
   const CliResult result =
       sandbox.run({"--cache-dir", sandbox.folder() + "/other", "daemon", "status"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("keeps its winners in " + sandbox.cache_dir()));
+  EXPECT_THAT(result.err, HasSubstr("stores its winners in " + sandbox.cache_dir()));
   EXPECT_EQ(sandbox.run({"daemon", "drain"}).exit_code, 0);
 }
 

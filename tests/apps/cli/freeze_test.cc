@@ -175,7 +175,7 @@ TEST_F(CliFreeze, ExplainTellsWhatALockedProcessRuns) {
   sandbox_.set("DORAJIT_LOCKED_MISS", "fail");
   EXPECT_THAT(explain("4x96").out, HasSubstr("lock file        -> none: compose/"));
   EXPECT_THAT(std::string(explain("4x96", true).document()["problems"][0]["lock_miss"]),
-              HasSubstr("it has nothing for this on cpu/"));
+              HasSubstr("it has no entry for this problem on cpu/"));
 }
 
 TEST_F(CliFreeze, RefusesWhatItCannotDo) {

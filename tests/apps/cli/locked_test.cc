@@ -92,16 +92,16 @@ TEST_F(Locked, AMissIsReportedOrFails) {
     EXPECT_EQ(call(engine.get(), 4, 96).message, "");
     EXPECT_EQ(statistics_of(engine.get()).trials, 0);
     ASSERT_EQ(log.lines().size(), 1U) << log.text();
-    EXPECT_THAT(log.lines()[0].message, HasSubstr("compose/f32,f32,f32,f32/v1/c96/r2 does not run "
+    EXPECT_THAT(log.lines()[0].message, HasSubstr("compose/f32,f32,f32,f32/v1/c96/r2 cannot run "
                                                   "as the lock file " +
-                                                  file() + " says"));
+                                                  file() + " requires"));
   }
   lock("fail");
   const EngineHandle engine = make_engine();
   for (int i = 0; i < 2; ++i) {
     const Outcome outcome = call(engine.get(), 4, 96);
     EXPECT_EQ(outcome.status, DORAJIT_UNSUPPORTED);
-    EXPECT_THAT(outcome.message, HasSubstr("c96/r2 does not run as the lock file"));
+    EXPECT_THAT(outcome.message, HasSubstr("c96/r2 cannot run as the lock file"));
     EXPECT_EQ(call(engine.get(), 4, 64).message, "") << "the engine stays usable";
   }
 }
@@ -138,7 +138,7 @@ TEST_F(Locked, AFileThatCannotBeReadIsAnErrorOfTheEngine) {
   freeze();
   EXPECT_EQ(create().message, "");
   fs::resize_file(file(), fs::file_size(file()) - 1);
-  expect_refused("not whole");
+  expect_refused("incomplete");
   setenv("DORAJIT_LOCKED_MISS", "banana", 1);
   EXPECT_EQ(create().status, DORAJIT_INVALID_ARGUMENT);
 }

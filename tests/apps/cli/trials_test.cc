@@ -153,14 +153,14 @@ TEST_F(CliTrials, BadLinesAreNamedAndPassedOver) {
   write_file(file("bad.jsonl"), text);
   const CliResult imported = there_.run({"import", file("bad.jsonl"), "--json"});
   EXPECT_EQ(imported.exit_code, 0);
-  EXPECT_THAT(imported.err, HasSubstr("bad.jsonl:2: passed over: it is no JSON object"));
+  EXPECT_THAT(imported.err, HasSubstr("bad.jsonl:2: passed over: it is not a JSON object"));
   EXPECT_EQ(imported.document()["added"], lines_in(text) - 3);
   EXPECT_EQ(imported.document()["files"][0]["bad"], 1);
 
   const CliResult verified = here_.run({"verify", file("bad.jsonl")});
   EXPECT_EQ(verified.exit_code, kFailed);
   EXPECT_THAT(verified.out, HasSubstr("1 bad line"));
-  EXPECT_THAT(verified.out, HasSubstr("bad.jsonl:2: it is no JSON object"));
+  EXPECT_THAT(verified.out, HasSubstr("bad.jsonl:2: it is not a JSON object"));
   EXPECT_EQ(here_.run({"verify", file("bad.jsonl"), "--json"}).document()["good"], false);
 }
 

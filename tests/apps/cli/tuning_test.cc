@@ -93,7 +93,7 @@ TEST(CliTune, SaysWhyWinnersAreNotKept) {
   const CliResult result = sandbox.run({"tune", "--shape", "8x512", "--device", "cpu"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("winners are not kept: " + sandbox.cache_dir() +
-                                    " can be written by everybody"));
+                                    " can be written by every user"));
 }
 
 TEST(CliTune, AFileThatMayNotGrowIsAFullDisk) {

@@ -52,14 +52,14 @@ TEST(DaemonFaultsProcess, AWorkerThatEndsAfterItsAnswerHasAnswered) {
 
 TEST(DaemonFaultsProcess, AWorkerThatHangsIsEndedAndAnotherTakesOver) {
   auto rules = ScriptedDaemon::quick_rules();
-  rules.patience = std::chrono::milliseconds(600);
+  rules.time_limit = std::chrono::milliseconds(600);
   const ScriptedDaemon daemon("*/c666/*) exec sleep 1000 ;;", rules);
   EXPECT_THAT(fate_of_bad_job(daemon).reason, HasSubstr("took longer than 600 ms"));
 }
 
 TEST(DaemonFaultsProcess, AWorkerThatEatsMemoryIsEnded) {
   auto rules = ScriptedDaemon::quick_rules();
-  rules.most_bytes = std::int64_t{64} << 20;
+  rules.max_bytes = std::int64_t{64} << 20;
   const ScriptedDaemon daemon(
       "*/c666/*) x=0123456789abcdef; while :; do "
       "[ ${#x} -gt 100000000 ] && sleep 0.1 || x=$x$x; done ;;",
@@ -69,14 +69,14 @@ TEST(DaemonFaultsProcess, AWorkerThatEatsMemoryIsEnded) {
 
 TEST(DaemonFaultsProcess, AWorkerThatWritesNonsenseIsPassedOver) {
   auto rules = ScriptedDaemon::quick_rules();
-  rules.patience = std::chrono::milliseconds(600);
+  rules.time_limit = std::chrono::milliseconds(600);
   const ScriptedDaemon daemon("*/c666/*) echo nonsense; head -c 10000 /dev/zero ;;", rules);
-  EXPECT_THAT(fate_of_bad_job(daemon).reason, HasSubstr("wrote what is no answer"));
+  EXPECT_THAT(fate_of_bad_job(daemon).reason, HasSubstr("wrote an invalid answer"));
 }
 
 TEST(DaemonFaultsProcess, TimeInWhichTheDaemonStoodStillIsNoTimeOfTheWorkers) {
   auto rules = ScriptedDaemon::quick_rules();
-  rules.patience = std::chrono::milliseconds(2000);
+  rules.time_limit = std::chrono::milliseconds(2000);
   const ScriptedDaemon daemon("*/c666/*) sleep 0.5 ;;", rules);
   PlainClient client(daemon);
   client.send(cpu_request(kBadCols));
@@ -119,7 +119,7 @@ TEST(DaemonFaultsProcess, WhoIsOfAnotherReleaseOrDoesNotGreetIsRefused) {
   const ScriptedDaemon daemon;
   PlainClient other(daemon.socket_folder());
   other.send(Hello{.release = "0.0.0", .tuning_dir = daemon.cache_dir()});
-  EXPECT_THAT(other.expect<Refused>().reason, HasSubstr("the daemon is of dorajit"));
+  EXPECT_THAT(other.expect<Refused>().reason, HasSubstr("the daemon has dorajit"));
   EXPECT_FALSE(other.receive());
   PlainClient rude(daemon.socket_folder());
   rude.send(cpu_request(96));
@@ -135,9 +135,9 @@ TEST(DaemonFaultsProcess, WhoIsTooSlowIsRefused) {
   PlainClient half(daemon);
   half.send(std::string("{\"type\":\"tune\""));
   PlainClient idle(daemon);
-  EXPECT_THAT(silent.expect<Refused>().reason, HasSubstr("no hello came in time"));
-  EXPECT_THAT(halting.expect<Refused>().reason, HasSubstr("no hello came in time"));
-  EXPECT_THAT(half.expect<Refused>().reason, HasSubstr("a line did not come to its end"));
+  EXPECT_THAT(silent.expect<Refused>().reason, HasSubstr("no hello arrived in time"));
+  EXPECT_THAT(halting.expect<Refused>().reason, HasSubstr("no hello arrived in time"));
+  EXPECT_THAT(half.expect<Refused>().reason, HasSubstr("a line was not complete in time"));
   EXPECT_FALSE(half.receive());
   EXPECT_EQ(idle.status()["clients"], 1);
 }
@@ -163,7 +163,7 @@ TEST(DaemonFaultsProcess, AnotherUserIsRefused) {
       PlainClient stranger(daemon.socket_folder());
       const auto answer = stranger.receive();
       CHILD_CHECK(answer && std::holds_alternative<Refused>(*answer));
-      return std::get<Refused>(*answer).reason == "the daemon is another user's" ? 2 : 3;
+      return std::get<Refused>(*answer).reason == "the daemon belongs to another user" ? 2 : 3;
     });
   };
   EXPECT_EQ(connect_as_nobody(), 1) << "the socket is open to others";

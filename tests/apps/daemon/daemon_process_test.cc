@@ -130,7 +130,7 @@ TEST(DaemonProcess, FinishesWhatItHasInHandWhenAskedToEnd) {
   RealDaemon daemon;
   PlainClient client(daemon);
   client.send(cpu_request(96));
-  EXPECT_EQ(client.status()["jobs_in_hand"], 1);
+  EXPECT_EQ(client.status()["jobs_running"], 1);
   daemon.signal(SIGTERM);
   EXPECT_EQ(client.expect<Tuned>().problem, problem(96));
   EXPECT_EQ(daemon.wait(), 0);

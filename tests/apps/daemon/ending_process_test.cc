@@ -157,7 +157,7 @@ TEST(EndingProcess, TellsOfItsLaunches) {
   {
     DaemonRequests requests(daemon.socket_folder(), daemon.hello());
     ASSERT_TRUE(requests.ask(cpu_problem(64), device, kSlim, 1));
-    ASSERT_TRUE(becomes_true([&] { return client.status()["jobs_in_hand"] == 1; }));
+    ASSERT_TRUE(becomes_true([&] { return client.status()["jobs_running"] == 1; }));
     const auto launches = requests.ask(cpu_problem(65), device, kSlim, 1);
     ASSERT_TRUE(launches);
     *launches += 1000;

@@ -113,8 +113,8 @@ void RealDaemon::run() const {
 
 autotune::WorkerRules ScriptedDaemon::quick_rules() {
   return {.command = {},
-          .patience = std::chrono::seconds(60),
-          .most_bytes = 0,
+          .time_limit = std::chrono::seconds(60),
+          .max_bytes = 0,
           .duty = 1,
           .busy_duty = 1};
 }

@@ -15,22 +15,24 @@ std::vector<double> round_with(int slow, double slow_time) {
   return samples;
 }
 
-TEST(DisturbedRounds, NearlyAllCandidatesMustBeSlower) {
+TEST(DisturbedRounds, IsDisturbedOnlyIfNearlyAllCandidatesAreSlower) {
   EXPECT_TRUE(is_disturbed(round_with(10, 130), kUsual));
   EXPECT_TRUE(is_disturbed(round_with(9, 130), kUsual));
   EXPECT_FALSE(is_disturbed(round_with(5, 130), kUsual));
   EXPECT_FALSE(is_disturbed(round_with(0, 130), kUsual));
 }
 
-TEST(DisturbedRounds, ByMoreThanATenth) { EXPECT_FALSE(is_disturbed(round_with(10, 108), kUsual)); }
+TEST(DisturbedRounds, SlowdownOfLessThanATenthIsNoDisturbance) {
+  EXPECT_FALSE(is_disturbed(round_with(10, 108), kUsual));
+}
 
-TEST(DisturbedRounds, ByMoreThanTheirOwnSpread) {
+TEST(DisturbedRounds, SlowdownWithinTheUsualSpreadIsNoDisturbance) {
   const std::vector<UsualTime> noisy(10, {.median = 100, .deviation = 10});
   EXPECT_FALSE(is_disturbed(round_with(10, 130), noisy));
   EXPECT_TRUE(is_disturbed(round_with(10, 150), noisy));
 }
 
-TEST(DisturbedRounds, NobodyIsNotDisturbed) { EXPECT_FALSE(is_disturbed({}, {})); }
+TEST(DisturbedRounds, EmptyRoundIsNotDisturbed) { EXPECT_FALSE(is_disturbed({}, {})); }
 
 }  // namespace
 }  // namespace dorajit::autotune

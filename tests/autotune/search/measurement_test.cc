@@ -14,7 +14,7 @@
 namespace dorajit::autotune {
 namespace {
 
-TEST(Measurement, RotatesSetsAndTakesAsManySamplesAsRounds) {
+TEST(Measurement, RotatesSetsAndTakesOneSamplePerRound) {
   tests::FakeDevice device(1);
   std::set<std::int64_t> sets;
   const std::vector<Work> work = {[&](device::Stream, std::int64_t set) -> Status {
@@ -27,7 +27,7 @@ TEST(Measurement, RotatesSetsAndTakesAsManySamplesAsRounds) {
   EXPECT_EQ(sets, (std::set<std::int64_t>{0, 1, 2}));
 }
 
-TEST(Measurement, ACandidateThatFailsLeavesTheOthersAlone) {
+TEST(Measurement, FailingCandidateDoesNotAffectTheOthers) {
   tests::FakeDevice device(1);
   int calls = 0;
   const std::vector<Work> work = {[&](device::Stream, std::int64_t) -> Status {
@@ -42,7 +42,7 @@ TEST(Measurement, ACandidateThatFailsLeavesTheOthersAlone) {
   EXPECT_EQ(measured[1].samples, 5);
 }
 
-TEST(Measurement, FillsTheCacheOfAGpuBeforeEachSampleAndNotThatOfACpu) {
+TEST(Measurement, CacheIsFilledBeforeEachSampleOnAGpuButNotOnACpu) {
   tests::FakeDevice device(1);
   std::vector<int> copies_before;
   const std::vector<Work> work = {[&](device::Stream, std::int64_t) -> Status {
@@ -74,7 +74,7 @@ TEST(Measurement, LaunchesThatSettleTheCacheAreNotTimed) {
   EXPECT_EQ(measured[0].median_ns, 1000);
 }
 
-TEST(Measurement, AGpuSettlesWhenItsCacheHasBeenReplaced) {
+TEST(Measurement, SettlingLaunchesReplaceTheCacheOfAGpu) {
   device::DeviceInfo device;
   device.cache_bytes = 60 << 20;
   EXPECT_EQ(launches_to_settle(device, 1), 0) << "a CPU";
@@ -84,7 +84,7 @@ TEST(Measurement, AGpuSettlesWhenItsCacheHasBeenReplaced) {
   EXPECT_LE(launches_to_settle(device, 1), 64);
 }
 
-TEST(Measurement, SetsDefeatTheCacheWithinTheBudget) {
+TEST(Measurement, NumberOfSetsExceedsTheCacheWithinTheBudget) {
   device::DeviceInfo device;
   device.cache_bytes = 60 << 20;
   EXPECT_GE(sets_for_cold_cache(device, 24 << 10, 2LL << 30) * (24 << 10), 120LL << 20);
@@ -92,7 +92,7 @@ TEST(Measurement, SetsDefeatTheCacheWithinTheBudget) {
   EXPECT_LE(sets_for_cold_cache(device, 1 << 20, 10 << 20), 10);
 }
 
-TEST(Verifier, SeesAWriteIntoThePaddingBetweenRows) {
+TEST(Verifier, WriteIntoThePaddingBetweenRowsIsDetected) {
   tests::FakeDevice device(1);
   Statistics statistics;
   tests::MemoryArtifactStore artifacts;
@@ -106,12 +106,12 @@ TEST(Verifier, SeesAWriteIntoThePaddingBetweenRows) {
       kernels.get(device, problem.variant, kernels::builtin_cpu_config(tests::float_compose()));
   ASSERT_TRUE(ready);
   EXPECT_EQ(verifier->check(*ready), Result<cache::Verdict>(cache::Verdict::kOk));
-  // The same kernel told of rows that are three columns longer.
+  // The same kernel, called with rows that are three columns longer.
   device.stretch_rows(3);
   EXPECT_EQ(verifier->check(*ready), Result<cache::Verdict>(cache::Verdict::kWrongBits));
 }
 
-// How much is read back from a device while a kernel is watched, and how often one is.
+// Counts reads from the device while a journal entry exists, and the entries.
 class CountingWatch final : public cache::LaunchJournal {
  public:
   explicit CountingWatch(const tests::FakeDevice& device) : device_(device) {}
@@ -137,7 +137,7 @@ class CountingWatch final : public cache::LaunchJournal {
   int downloads_ = 0;
 };
 
-TEST(Verifier, WatchesAKernelForAsLongAsItMayHarmTheProcess) {
+TEST(Verifier, JournalEntryLastsAsLongAsAKernelCanHarmItsHost) {
   tests::FakeDevice device(1);
   Statistics statistics;
   tests::MemoryArtifactStore artifacts;
@@ -154,7 +154,7 @@ TEST(Verifier, WatchesAKernelForAsLongAsItMayHarmTheProcess) {
             Result<cache::Verdict>(cache::Verdict::kOk));
   EXPECT_GT(on_cpu.begun(), 1);
   EXPECT_EQ(on_cpu.ended(), on_cpu.begun());
-  EXPECT_EQ(on_cpu.downloads(), on_cpu.begun()) << "until what it wrote was looked at";
+  EXPECT_EQ(on_cpu.downloads(), on_cpu.begun()) << "until its output was checked";
 
   device.pose_as_gpu();
   CountingWatch on_gpu(device);
@@ -166,7 +166,7 @@ TEST(Verifier, WatchesAKernelForAsLongAsItMayHarmTheProcess) {
   device.plant(ready->config, tests::Misbehaviour::kFailsToLaunch);
   CountingWatch failing(device);
   EXPECT_FALSE(verifier->check(*ready, {.journal = &failing}));
-  EXPECT_EQ(failing.ended(), 1) << "it came back";
+  EXPECT_EQ(failing.ended(), 1) << "the launch returned";
 }
 
 }  // namespace

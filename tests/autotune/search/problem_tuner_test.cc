@@ -54,13 +54,13 @@ TEST_F(ProblemTuner, ChoosesTheFastestConfig) {
   EXPECT_EQ(statistics_.tuned_problems, 1);
 }
 
-TEST_F(ProblemTuner, RowsThatDoNotFitTheScratchMemoryAreNotTuned) {
+TEST_F(ProblemTuner, RowsLargerThanTheScratchMemoryAreNotTuned) {
   problem_.key[kernels::kCols] = std::int64_t{1} << 28;
   const auto refused = tune();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, StatusCode::kOutOfMemory);
   EXPECT_NE(refused.error().message.find("DORAJIT_SCRATCH_BYTES"), std::string::npos);
-  EXPECT_LE(device_.most_allocated(), std::size_t{32} << 20);
+  EXPECT_LE(device_.max_allocated(), std::size_t{32} << 20);
 }
 
 TEST_F(ProblemTuner, LongRowsAreVerifiedOnFewerColumns) {
@@ -68,7 +68,7 @@ TEST_F(ProblemTuner, LongRowsAreVerifiedOnFewerColumns) {
   problem_.vector_width = 1;
   const auto verifier = Verifier::make(problem_, device_);
   ASSERT_TRUE(verifier) << verifier.error().message;
-  EXPECT_LE(device_.most_allocated(), std::size_t{32} << 20);
+  EXPECT_LE(device_.max_allocated(), std::size_t{32} << 20);
 }
 
 TEST_F(ProblemTuner, KeepsTheDefaultWhenNothingIsClearlyFaster) {
@@ -87,7 +87,7 @@ TEST_F(ProblemTuner, QuarantinesAFastConfigThatWritesWrongBits) {
   EXPECT_EQ(trial_of(*result, space()[3]).verdict, Verdict::kWrongBits);
 }
 
-TEST_F(ProblemTuner, GoesOnWithoutAConfigThatFailsToLaunch) {
+TEST_F(ProblemTuner, ConfigThatFailsToLaunchIsSkipped) {
   device_.plant(space()[3], Misbehaviour::kFailsToLaunch);
   device_.set_time_ns(space()[2], 0.5e6);
   const auto result = tune();
@@ -96,7 +96,7 @@ TEST_F(ProblemTuner, GoesOnWithoutAConfigThatFailsToLaunch) {
   EXPECT_EQ(trial_of(*result, space()[3]).verdict, Verdict::kFailedToLaunch);
 }
 
-TEST_F(ProblemTuner, QuarantinesConfigsThatWriteWhatIsNotTheirs) {
+TEST_F(ProblemTuner, QuarantinesConfigsThatWriteOutOfBounds) {
   device_.plant(space()[1], Misbehaviour::kWritesBeforeOutput);
   device_.plant(space()[2], Misbehaviour::kWritesAfterOutput);
   device_.plant(space()[3], Misbehaviour::kModifiesInput);
@@ -110,8 +110,8 @@ TEST_F(ProblemTuner, QuarantinesConfigsThatWriteWhatIsNotTheirs) {
   }
 }
 
-// One that behaves for as many launches as it takes to be let in.
-TEST_F(ProblemTuner, TheRunnerUpWinsWhenTheFastestIsCaughtAfterTiming) {
+// A config that behaves correctly for the launches before its timing.
+TEST_F(ProblemTuner, RunnerUpWinsIfTheFastestFailsVerificationAfterTiming) {
   device_.set_time_ns(space()[3], 0.1e6);
   device_.set_time_ns(space()[2], 0.5e6);
   device_.plant_after(space()[3], Misbehaviour::kWritesAfterOutput, 20);
@@ -121,8 +121,8 @@ TEST_F(ProblemTuner, TheRunnerUpWinsWhenTheFastestIsCaughtAfterTiming) {
   EXPECT_EQ(trial_of(*result, space()[3]).verdict, Verdict::kOutOfBounds);
 }
 
-TEST_F(ProblemTuner, LeavesConfigsThatSpillUnmeasured) {
-  // Compiled one by one first, to know whose artifact is whose.
+TEST_F(ProblemTuner, ConfigsThatSpillAreNotMeasured) {
+  // Compiled one by one first, to map artifacts to configs.
   std::map<std::string, std::size_t> config_of;
   for (std::size_t i = 0; i < space().size(); ++i) {
     tests::MemoryArtifactStore one;
@@ -152,7 +152,7 @@ TEST_F(ProblemTuner, LeavesConfigsThatSpillUnmeasured) {
   EXPECT_GT(result->trials.front().samples, 0);
 }
 
-TEST_F(ProblemTuner, ADefaultWithoutRivalsIsMeasuredAndRemembered) {
+TEST_F(ProblemTuner, DefaultWithoutChallengersIsMeasuredAndRecorded) {
   const auto result =
       tune_problem(TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim), device_,
                    kernels_, {.seconds = 5, .candidates = 1}, statistics_);
@@ -161,7 +161,7 @@ TEST_F(ProblemTuner, ADefaultWithoutRivalsIsMeasuredAndRemembered) {
   EXPECT_EQ(result->winner_ns, 1e6);
 }
 
-TEST_F(ProblemTuner, FailsWhenTheDefaultItselfIsWrong) {
+TEST_F(ProblemTuner, FailsIfTheDefaultComputesWrongBits) {
   device_.plant(space().front(), Misbehaviour::kWrongBits);
   const auto result = tune();
   ASSERT_FALSE(result);
@@ -169,7 +169,7 @@ TEST_F(ProblemTuner, FailsWhenTheDefaultItselfIsWrong) {
   EXPECT_NE(result.error().message.find(to_text(problem_)), std::string::npos);
 }
 
-TEST_F(ProblemTuner, StaysWithinItsTime) {
+TEST_F(ProblemTuner, TuningEndsWithinItsTimeBudget) {
   const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(tune());  // compiles
   const auto compiled = std::chrono::steady_clock::now();

@@ -37,7 +37,7 @@ class Quarantine : public testing::Test {
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
 };
 
-TEST_F(Quarantine, HoldsWhatEarlierTuningsOfTheVariantFoundBad) {
+TEST_F(Quarantine, ContainsConfigsThatEarlierTuningsOfTheVariantFoundBad) {
   const std::vector<cache::Trial> trials = {
       trial(300, 1, Verdict::kWrongBits),       trial(300, 2, Verdict::kOk),
       trial(999, 3, Verdict::kOutOfBounds),     trial(999, 4, Verdict::kFailedToLaunch),
@@ -51,7 +51,7 @@ TEST_F(Quarantine, HoldsWhatEarlierTuningsOfTheVariantFoundBad) {
   EXPECT_EQ(blocks, (std::vector<int>{1, 3, 4, 7}));
 }
 
-TEST_F(Quarantine, OtherDevicesVariantsAndTemplatesSayNothing) {
+TEST_F(Quarantine, TrialsOfOtherDevicesVariantsAndTemplatesAreIgnored) {
   std::vector<cache::Trial> trials(3, trial(300, 1, Verdict::kWrongBits));
   trials[0].device = "another";
   trials[1].environment.templates = "another";
@@ -61,7 +61,7 @@ TEST_F(Quarantine, OtherDevicesVariantsAndTemplatesSayNothing) {
                   .empty());
 }
 
-TEST_F(Quarantine, IsFoundInTheStoreByProblemsOfOtherShapes) {
+TEST_F(Quarantine, AppliesToProblemsOfOtherShapes) {
   const auto store = cache::TuningStore::open("");
   const cache::Trial bad = trial(999, 3, Verdict::kOutOfBounds);
   cache::Winner winner;
@@ -74,7 +74,7 @@ TEST_F(Quarantine, IsFoundInTheStoreByProblemsOfOtherShapes) {
             std::vector{bad.config});
 }
 
-TEST_F(Quarantine, WhatIsLeftOutIsNeitherLaunchedNorListedButTheDefaultIs) {
+TEST_F(Quarantine, QuarantinedConfigsAreNotLaunchedExceptTheDefault) {
   Statistics statistics;
   tests::MemoryArtifactStore artifacts;
   launch::KernelCache kernels(Settings{}, &artifacts, statistics);
@@ -88,7 +88,7 @@ TEST_F(Quarantine, WhatIsLeftOutIsNeitherLaunchedNorListedButTheDefaultIs) {
   EXPECT_EQ(result->trials.size(), space().size() - 1);
 }
 
-TEST_F(Quarantine, ChoosesTheFirstOfASlimSpaceAndTheSpreadOfAComprehensiveOne) {
+TEST_F(Quarantine, LimitTakesTheFirstOfASlimSpaceAndSpreadOverAComprehensiveSpace) {
   std::vector<kernels::Config> space(10);
   for (int i = 0; i < 10; ++i)
     space[static_cast<std::size_t>(i)] = {{kernels::kColumnsOfProgram, i}};

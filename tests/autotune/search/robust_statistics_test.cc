@@ -9,18 +9,18 @@
 namespace dorajit::autotune {
 namespace {
 
-TEST(RobustStatistics, MedianOfOddEvenAndNone) {
+TEST(RobustStatistics, MedianOfOddEvenAndZeroSamples) {
   EXPECT_EQ(median(std::vector<double>{3, 1, 2}), 2);
   EXPECT_EQ(median(std::vector<double>{4, 1, 3, 2}), 2.5);
   EXPECT_EQ(median({}), 0);
 }
 
-TEST(RobustStatistics, DeviationIgnoresAnOutlier) {
+TEST(RobustStatistics, MedianAbsoluteDeviationIgnoresAnOutlier) {
   EXPECT_EQ(median_absolute_deviation(std::vector<double>{1, 2, 3, 4, 1000}), 1);
   EXPECT_EQ(median_absolute_deviation(std::vector<double>{5, 5, 5}), 0);
 }
 
-TEST(RobustStatistics, ATrimmedMeanIgnoresAnOutlier) {
+TEST(RobustStatistics, TrimmedMeanIgnoresAnOutlier) {
   const Estimate estimate = trimmed_mean(std::vector<double>{1, 2, 3, 4, 1000});
   EXPECT_EQ(estimate.mean, 3);
   EXPECT_LT(estimate.standard_error, 2);
@@ -28,7 +28,7 @@ TEST(RobustStatistics, ATrimmedMeanIgnoresAnOutlier) {
   EXPECT_TRUE(std::isinf(trimmed_mean(std::vector<double>{7, 7, 7, 7}).standard_error));
 }
 
-TEST(RobustStatistics, AStandardErrorIsWhatTheMeansOfManySamplesDeviateBy) {
+TEST(RobustStatistics, StandardErrorEqualsTheDeviationOfTrimmedMeans) {
   std::mt19937 random(5);
   std::normal_distribution<double> noise(0.0, 0.1);
   double squares = 0;
@@ -54,18 +54,18 @@ std::vector<double> constant(double ratio, int rounds) {
   return ratios;
 }
 
-TEST(RobustStatistics, AGainBelowOnePercentIsNone) {
+TEST(RobustStatistics, GainBelowOnePercentIsNotFaster) {
   EXPECT_FALSE(are_faster(constant(0.995, 100)));
   EXPECT_TRUE(are_faster(constant(0.985, 100)));
 }
 
-TEST(RobustStatistics, FewSamplesAreNoEvidence) {
+TEST(RobustStatistics, FewerThanFiveSamplesAreNeverFaster) {
   EXPECT_FALSE(are_faster({}));
   EXPECT_FALSE(are_faster(constant(0.5, 4)));
   EXPECT_TRUE(are_faster(constant(0.5, 5)));
 }
 
-TEST(RobustStatistics, NoiseHidesAGain) {
+TEST(RobustStatistics, GainWithinTheNoiseIsNotFaster) {
   std::vector<double> ratios;
   for (int i = 0; i < 10; ++i) ratios.push_back(std::log(0.95) + (i % 2 == 0 ? 0.1 : -0.1));
   EXPECT_FALSE(are_faster(ratios));

@@ -40,7 +40,7 @@ class SumVerification : public testing::Test {
     return variant;
   }
 
-  // What the verifier says of the library's own kernel while the device misbehaves.
+  // The verifier's verdict on a built-in kernel while the device misbehaves.
   Result<Verdict> verify(const Variant& variant, Misbehaviour misbehaviour,
                          std::int64_t cols = 70) {
     DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem_of(variant, cols), device_));
@@ -58,7 +58,7 @@ class SumVerification : public testing::Test {
   launch::KernelCache compiled_{Settings{}, &artifacts_, statistics_};
 };
 
-TEST_F(SumVerification, AcceptsTheLibrarysOwnKernelsOfEveryOp) {
+TEST_F(SumVerification, AcceptsTheBuiltinKernelsOfEveryOperation) {
   for (const kernels::Operation* one : tests::operations_with_a_formula()) {
     for (const Variant& variant :
          tests::in_both_broadcasts(tests::with_every_subset(tests::plain_mixes(*one)))) {
@@ -68,7 +68,7 @@ TEST_F(SumVerification, AcceptsTheLibrarysOwnKernelsOfEveryOp) {
   }
 }
 
-TEST_F(SumVerification, AcceptsThemForSeveralSpansOfColumns) {
+TEST_F(SumVerification, AcceptsTheBuiltinKernelsForSeveralSpansOfColumns) {
   constexpr std::int64_t kCols = kernels::kPartialColumns + 1;
   for (const Broadcast broadcast : kBroadcasts) {
     EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kNone, kCols),
@@ -76,21 +76,21 @@ TEST_F(SumVerification, AcceptsThemForSeveralSpansOfColumns) {
   }
 }
 
-TEST_F(SumVerification, SeesAWrongBitInASum) {
+TEST_F(SumVerification, WrongBitInASumIsDetected) {
   for (const Broadcast broadcast : kBroadcasts) {
     EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kWrongSum),
               Result<Verdict>(Verdict::kWrongBits));
   }
 }
 
-TEST_F(SumVerification, SeesAWrongBitThatOnlyTheSecondStageMakes) {
+TEST_F(SumVerification, WrongBitOfTheSecondStageIsDetected) {
   for (const Broadcast broadcast : kBroadcasts) {
     EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kWrongSecondStage),
               Result<Verdict>(Verdict::kWrongBits));
   }
 }
 
-TEST_F(SumVerification, SeesPartialSumsThatAreNotAddedUpTheTree) {
+TEST_F(SumVerification, PartialSumsAddedInAnotherOrderAreDetected) {
   for (const std::int64_t cols : {49, 70, 300, 5000}) {
     for (const Broadcast broadcast : kBroadcasts) {
       EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kPartialsInOrder, cols),
@@ -100,22 +100,22 @@ TEST_F(SumVerification, SeesPartialSumsThatAreNotAddedUpTheTree) {
   }
 }
 
-TEST_F(SumVerification, SeesAWritePastTheWorkspace) {
+TEST_F(SumVerification, WriteBeyondTheWorkspaceIsDetected) {
   for (const Broadcast broadcast : kBroadcasts) {
     EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kWritesPastWorkspace),
               Result<Verdict>(Verdict::kOutOfBounds));
   }
 }
 
-TEST_F(SumVerification, SeesAWrongBitInAnOutputBesideTheSum) {
+TEST_F(SumVerification, WrongBitInAnOutputBesideTheSumIsDetected) {
   for (const Broadcast broadcast : kBroadcasts) {
     EXPECT_EQ(verify(backward(broadcast), Misbehaviour::kWrongBits),
               Result<Verdict>(Verdict::kWrongBits));
   }
 }
 
-// Else a kernel that leaves a partial sum out would find the right one of the kernel before.
-TEST_F(SumVerification, PoisonsThePartialSumsOfTheLastLaunch) {
+// Otherwise a kernel that skips a partial sum would find the right one of the previous kernel.
+TEST_F(SumVerification, PartialSumsArePoisonedBeforeEachLaunch) {
   const Variant variant = backward(Broadcast::kPerColumn);
   auto operands = ScratchOperands::make(device_, variant, {.sizes = {600, 8, 8}});
   ASSERT_TRUE(operands);
@@ -133,7 +133,7 @@ TEST_F(SumVerification, PoisonsThePartialSumsOfTheLastLaunch) {
   EXPECT_EQ(partial_sums(), poisoned);
 }
 
-TEST_F(SumVerification, EveryConfigOfTheComprehensiveSpaceIsRight) {
+TEST_F(SumVerification, AcceptsEveryConfigOfTheComprehensiveSpace) {
   for (const Broadcast broadcast : kBroadcasts) {
     const launch::Problem problem = problem_of(backward(broadcast));
     auto verifier = Verifier::make(problem, device_);

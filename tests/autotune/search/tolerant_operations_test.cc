@@ -1,4 +1,4 @@
-// Verification and spaces of operations that are not the same to the bit everywhere.
+// Verification and spaces of operations whose bits may differ from the reference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,8 +21,9 @@ namespace {
 using kernels::Variant;
 using enum kernels::ElementType;
 
-// The reference and the kernel round nearly the same numbers, now and then to neighbours.
-TEST(TolerantOperations, OutputsOfSixteenBitsMayBeRoundedToNeighbours) {
+// The reference and the kernel round nearly equal numbers, which sometimes gives neighbouring
+// values.
+TEST(TolerantOperations, SixteenBitOutputsMayDifferByOneRoundingStep) {
   Settings settings;
   settings.host_compiler = "none";
   Statistics statistics;
@@ -40,8 +41,8 @@ TEST(TolerantOperations, OutputsOfSixteenBitsMayBeRoundedToNeighbours) {
   }
 }
 
-// What the comparison says once `spoil` has changed an element of the reference's output, in f32 or
-// in bf16, whose root mean square is given to it.
+// The result of the comparison after `spoil` has changed an element of the reference's output, in
+// f32 or in bf16. `spoil` gets the output's root mean square.
 ScratchOperands::Difference compare_spoiled(
     kernels::ElementType type, const std::function<double(double value, double usual)>& spoil) {
   const Variant variant{.operation = &kernels::operation("compose_low_rank"),
@@ -64,7 +65,7 @@ ScratchOperands::Difference compare_spoiled(
                            ScratchOperands::Closeness::kWithinTolerance);
 }
 
-TEST(TolerantOperations, WhatIsFurtherOffIsRefused) {
+TEST(TolerantOperations, OutputsBeyondTheToleranceAreRefused) {
   using enum ScratchOperands::Difference;
   const auto times = [](double factor) {
     return [factor](double value, double) { return value * factor; };
@@ -80,8 +81,9 @@ TEST(TolerantOperations, WhatIsFurtherOffIsRefused) {
   EXPECT_EQ(compare_spoiled(kFloat32, times(std::numeric_limits<double>::quiet_NaN())), kOutputs);
 }
 
-// The copy engine moves them, also where their elements are half as wide as those of the result.
-TEST(TolerantOperations, FactorsOfLongRanksAreAlignedTo16BytesInTheWidestClass) {
+// The tensor memory accelerator moves them, even if their elements are half as wide as the
+// result's.
+TEST(TolerantOperations, WidestAlignmentClassAlignsFactorsOfLongRanksTo16Bytes) {
   const Variant variant{
       .operation = &kernels::operation("compose_low_rank"),
       .types = {kBfloat16, kBfloat16, kFloat32, kFloat32, kAbsent, kFloat32, kAbsent}};
@@ -99,7 +101,7 @@ TEST(TolerantOperations, FactorsOfLongRanksAreAlignedTo16BytesInTheWidestClass) 
   EXPECT_EQ(stride(28, 4), 28);
 }
 
-TEST(TolerantOperations, CandidatesAreThoseThatFitTheProblemsSizes) {
+TEST(TolerantOperations, OnlyConfigsThatFitTheSizesAreCandidates) {
   const Variant variant{
       .operation = &kernels::operation("weight_norm"),
       .types = {kBfloat16, kBfloat16, kBfloat16, kAbsent, kFloat32, kAbsent, kAbsent, kAbsent}};
@@ -116,7 +118,7 @@ TEST(TolerantOperations, CandidatesAreThoseThatFitTheProblemsSizes) {
     }
     return session.space.size();
   };
-  EXPECT_LT(candidates(1024), candidates(64));  // whose rows of B leave more shared memory
+  EXPECT_LT(candidates(1024), candidates(64));  // with rank 64, B leaves more shared memory
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kFailed = std::numeric_limits<double>::quiet_NaN();
 
-// A device on which every sample has its own noise, a few are far off, the clock drifts, and now
-// and then a neighbour slows some rounds in a row.
+// A device on which every sample has its own noise, a few samples are outliers, the clock drifts,
+// and other load sometimes slows several consecutive rounds.
 struct NoisyDevice {
   double noise = 0.10;
   double outliers = 0.02;
@@ -22,7 +22,7 @@ struct NoisyDevice {
   unsigned seed = 1;
 };
 
-// The whole decision. Adds what it cost to `samples`.
+// Runs a complete tournament. Adds the number of samples to `samples`.
 std::size_t decide(const std::vector<double>& true_times, const NoisyDevice& device,
                    long& samples) {
   std::mt19937 random(device.seed);
@@ -53,7 +53,7 @@ std::size_t decide(const std::vector<double>& true_times, const NoisyDevice& dev
 
 struct Figures {
   int right = 0;
-  long samples = 0;  // of one decision, on average
+  long samples = 0;  // average per decision
 };
 
 Figures decide_often(const std::vector<double>& true_times, std::size_t right, NoisyDevice device,
@@ -67,7 +67,7 @@ Figures decide_often(const std::vector<double>& true_times, std::size_t right, N
   return figures;
 }
 
-// The default takes 100; the others as much, or up to half as much again.
+// The default takes 100; the others the same or up to half as much again.
 std::vector<double> no_gain(std::size_t candidates) {
   std::vector<double> times(candidates, 100.0);
   for (std::size_t i = 1; i < candidates; i += 2) {
@@ -107,7 +107,7 @@ TEST(Tournament, KeepsTheDefaultWithoutAGain) {
   EXPECT_GE(decide_often(all_equal, 0, {}).right, 95);
 }
 
-TEST(Tournament, TakesFewSamplesWhereThereIsLittleNoise) {
+TEST(Tournament, LowNoiseTakesFewSamples) {
   const NoisyDevice quiet{.noise = 0.01, .outliers = 0.01, .drift = 0.02, .neighbours = 0};
   const Figures slim = decide_often(gain_of_five_percent(12), 8, quiet);
   EXPECT_EQ(slim.right, 100);
@@ -117,7 +117,7 @@ TEST(Tournament, TakesFewSamplesWhereThereIsLittleNoise) {
   EXPECT_LE(comprehensive.samples, 6500);
 }
 
-TEST(Tournament, TheDefaultStaysHoweverSlowItIs) {
+TEST(Tournament, SlowDefaultIsNotEliminated) {
   Tournament tournament(9);
   while (tournament.stages_left() > 0) {
     ASSERT_EQ(tournament.running().front(), 0U);
@@ -131,7 +131,7 @@ TEST(Tournament, TheDefaultStaysHoweverSlowItIs) {
   EXPECT_EQ(tournament.winner(), 1U);
 }
 
-// Rounds with given times until the stage is decided, then its end.
+// Adds rounds with the given times until the stage is decided, then ends the stage.
 void play_stage(Tournament& tournament, const std::function<double(std::size_t)>& time_of) {
   while (!tournament.stage_is_decided()) {
     std::vector<double> times;
@@ -141,7 +141,7 @@ void play_stage(Tournament& tournament, const std::function<double(std::size_t)>
   tournament.end_stage();
 }
 
-TEST(Tournament, HalvesTheChallengersUntilADuel) {
+TEST(Tournament, ChallengersAreHalvedUntilTheFinalComparison) {
   Tournament tournament(13);
   const auto time_of = [](std::size_t candidate) { return 100.0 - static_cast<double>(candidate); };
   for (const std::size_t left : {6U, 3U, 1U}) {
@@ -149,13 +149,13 @@ TEST(Tournament, HalvesTheChallengersUntilADuel) {
     EXPECT_EQ(tournament.running().size(), left + 1);
   }
   EXPECT_EQ(tournament.stages_left(), 1);
-  EXPECT_TRUE(tournament.times(12).empty()) << "a duel begins anew";
+  EXPECT_TRUE(tournament.times(12).empty()) << "the final comparison starts with no rounds";
   play_stage(tournament, time_of);
   EXPECT_EQ(tournament.stages_left(), 0);
   EXPECT_EQ(tournament.winner(), 12U);
 }
 
-TEST(Tournament, OneThatFailsIsOutAndTheOthersGoOn) {
+TEST(Tournament, FailingChallengerIsEliminated) {
   Tournament tournament(4);
   play_stage(tournament,
              [](std::size_t c) { return c == 2 ? kFailed : 100.0 - (c == 3 ? 20 : 0); });
@@ -163,7 +163,7 @@ TEST(Tournament, OneThatFailsIsOutAndTheOthersGoOn) {
   EXPECT_EQ(tournament.winner(), 3U);
 }
 
-TEST(Tournament, TheRunnerUpFollowsAChallengerThatIsDisqualified) {
+TEST(Tournament, RunnerUpReplacesADisqualifiedChallenger) {
   Tournament tournament(5);
   const auto time_of = [](std::size_t candidate) { return 100.0 - static_cast<double>(candidate); };
   while (tournament.stages_left() > 0) play_stage(tournament, time_of);
@@ -174,53 +174,53 @@ TEST(Tournament, TheRunnerUpFollowsAChallengerThatIsDisqualified) {
   EXPECT_EQ(tournament.winner(), 3U);
 }
 
-TEST(Tournament, ADefaultThatFailsEndsIt) {
+TEST(Tournament, FailingDefaultEndsTheTournament) {
   Tournament tournament(3);
   tournament.add_round(std::vector<double>{kFailed, 1, 1});
   EXPECT_EQ(tournament.stages_left(), 0);
   EXPECT_EQ(tournament.winner(), 0U);
 }
 
-TEST(Tournament, OutOfTimeItGoesOnToTheDuelWithWhatItHas) {
+TEST(Tournament, StagesCutShortStillLeadToTheFinalComparison) {
   Tournament tournament(6);
-  EXPECT_TRUE(tournament.stage_owes_rounds());
+  EXPECT_TRUE(tournament.stage_needs_rounds());
   tournament.add_round(std::vector<double>{100, 99, 50, 98, 97, 96});
-  EXPECT_FALSE(tournament.stage_owes_rounds());
+  EXPECT_FALSE(tournament.stage_needs_rounds());
   while (tournament.running().size() > 2) {
-    EXPECT_FALSE(tournament.stage_owes_rounds());
+    EXPECT_FALSE(tournament.stage_needs_rounds());
     tournament.end_stage();
   }
   EXPECT_EQ(tournament.running().back(), 2U);
-  EXPECT_TRUE(tournament.stage_owes_rounds());
+  EXPECT_TRUE(tournament.stage_needs_rounds());
   for (int i = 0; i < cache::kMinSamples; ++i) tournament.add_round(std::vector<double>{100, 50});
-  EXPECT_FALSE(tournament.stage_owes_rounds());
+  EXPECT_FALSE(tournament.stage_needs_rounds());
   tournament.end_stage();
   EXPECT_EQ(tournament.winner(), 2U);
 }
 
-TEST(Tournament, DisturbedRoundsAreNotCountedUnlessThatDoesNotEnd) {
+TEST(Tournament, DisturbedRoundsAreNotCountedUnlessTheDisturbancePersists) {
   Tournament tournament(2);
   for (int i = 0; i < 10; ++i) tournament.add_round(std::vector<double>{100, 90});
   tournament.add_round(std::vector<double>{150, 140});
   EXPECT_EQ(tournament.disturbed_rounds(), 1);
   EXPECT_EQ(tournament.times(0).size(), 10U);
   tournament.add_round(std::vector<double>{150, 90});
-  EXPECT_EQ(tournament.disturbed_rounds(), 1) << "one of two is not nearly all";
+  EXPECT_EQ(tournament.disturbed_rounds(), 1) << "one of two candidates is not nearly all";
   for (int i = 0; i < 20; ++i) tournament.add_round(std::vector<double>{150, 140});
   EXPECT_GT(tournament.times(0).size(), 12U) << "a device that stays slow is measured as it is";
 }
 
-TEST(Tournament, ADefaultAloneIsMeasuredAlone) {
+TEST(Tournament, DefaultWithoutChallengersIsMeasured) {
   Tournament tournament(1);
   EXPECT_EQ(tournament.stages_left(), 1);
-  EXPECT_TRUE(tournament.stage_owes_rounds());
+  EXPECT_TRUE(tournament.stage_needs_rounds());
   play_stage(tournament, [](std::size_t) { return 100.0; });
   EXPECT_EQ(tournament.stages_left(), 0);
   EXPECT_EQ(tournament.winner(), 0U);
   EXPECT_GE(tournament.times(0).size(), 24U);
 }
 
-TEST(Tournament, ADefaultThatIsLeftAloneIsMeasuredAlone) {
+TEST(Tournament, DefaultWithoutRemainingChallengersIsMeasured) {
   Tournament tournament(3);
   tournament.add_round(std::vector<double>{100, kFailed, kFailed});
   EXPECT_EQ(tournament.stages_left(), 1);

@@ -8,7 +8,7 @@
 namespace dorajit::autotune {
 namespace {
 
-TEST(TuningReport, NamesKernelKeyTimeAndBestConfig) {
+TEST(TuningReport, ReportContainsKernelKeyTimeAndBestConfig) {
   const launch::Problem problem =
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
   const TuneResult result{

@@ -1,4 +1,4 @@
-// Configs that take their process with them.
+// Configs that crash or hang their process.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ class CrashingConfigTest : public testing::Test {
                         kernels_, {.seconds = 5, .journal = journal}, statistics_);
   }
 
-  // A process that runs `work`.
+  // Runs `work` in a child process.
   template <class Work>
   static pid_t fork_child(Work work) {
     const pid_t child = ::fork();
@@ -58,7 +58,7 @@ class CrashingConfigTest : public testing::Test {
 
   static void wait_for(pid_t child) { ::waitpid(child, nullptr, 0); }
 
-  // Until a process has been in the launch of one config for a second.
+  // Waits until a process has been in the launch of one config for a second.
   void wait_for_hang() const {
     using std::filesystem::file_time_type;
     for (;;) {
@@ -88,14 +88,14 @@ class CrashingConfigTest : public testing::Test {
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 300});
 };
 
-TEST_F(CrashingConfigTest, WithoutACacheFolderTuningIsAsBefore) {
+TEST_F(CrashingConfigTest, WithoutACacheFolderTuningSucceeds) {
   device_.set_time_ns(space()[1], 0.5e6);
   const auto result = tune(LaunchJournal::open("").get());
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result->winner, space()[1]);
 }
 
-TEST_F(CrashingConfigTest, AfterAConfigThatCrashesTheNextProcessGoesOnWithoutIt) {
+TEST_F(CrashingConfigTest, CrashingConfigIsSkippedByTheNextProcess) {
   device_.set_time_ns(space()[3], 0.1e6);
   device_.plant(space()[3], Misbehaviour::kCrashes);
   wait_for(fork_child([&] { (void)tune(LaunchJournal::open(directory_).release()); }));
@@ -105,7 +105,7 @@ TEST_F(CrashingConfigTest, AfterAConfigThatCrashesTheNextProcessGoesOnWithoutIt)
   expect_left_out(*result, space()[3]);
 }
 
-TEST_F(CrashingConfigTest, AfterAConfigThatHangsUntilItIsKilledTheNextProcessGoesOnWithoutIt) {
+TEST_F(CrashingConfigTest, HangingConfigIsSkippedByTheNextProcess) {
   device_.set_time_ns(space()[2], 0.1e6);
   device_.plant(space()[2], Misbehaviour::kHangs);
   const pid_t child = fork_child([&] { (void)tune(LaunchJournal::open(directory_).release()); });
@@ -120,7 +120,7 @@ TEST_F(CrashingConfigTest, AfterAConfigThatHangsUntilItIsKilledTheNextProcessGoe
   EXPECT_TRUE(journal->crashed_configs(scope()).empty());
 }
 
-TEST_F(CrashingConfigTest, TheNextProcessRecordsItAndTheJournalForgetsIt) {
+TEST_F(CrashingConfigTest, NextProcessRecordsTheConfigAndRemovesItsJournalEntry) {
   Settings settings;
   settings.tuning_dir = directory_;
   device_.plant(space()[2], Misbehaviour::kCrashes);
@@ -137,11 +137,11 @@ TEST_F(CrashingConfigTest, TheNextProcessRecordsItAndTheJournalForgetsIt) {
             std::vector{space()[2]});
   const auto other =
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
-  EXPECT_EQ(find(other, store).origin, launch::ConfigOrigin::kTuned) << "by the database alone";
+  EXPECT_EQ(find(other, store).origin, launch::ConfigOrigin::kTuned) << "from the database only";
 }
 
-// A config that is fine on what it is verified on may hang on what it is timed on.
-TEST_F(CrashingConfigTest, TheFirstLaunchOnWhatIsTimedIsEnteredToo) {
+// A config that works on the operands of verification may hang on the operands of timing.
+TEST_F(CrashingConfigTest, FirstLaunchOnTimedOperandsIsEnteredInTheJournal) {
   device_.plant_after(space()[1], Misbehaviour::kCrashes, 3);
   wait_for(fork_child([&] { (void)tune(LaunchJournal::open(directory_).release()); }));
   EXPECT_EQ(LaunchJournal::open(directory_)->crashed_configs(scope()), std::vector{space()[1]});

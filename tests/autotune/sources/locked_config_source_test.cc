@@ -21,7 +21,7 @@ class LockedConfigSourceTest : public testing::Test {
     return LockedConfigSource("/x/train.lock", entries_, on_miss).find(problem_, device_, kernels_);
   }
 
-  // A config that is not the default, which compiles.
+  // A config that compiles and is not the default.
   kernels::Config other_config() {
     return kernels::config_space(problem_.variant, device_.info().traits, 1,
                                  kernels::SpaceKind::kSlim)[1];
@@ -61,7 +61,7 @@ class LockedConfigSourceTest : public testing::Test {
   std::vector<cache::LockEntry> entries_;
 };
 
-TEST_F(LockedConfigSourceTest, AnswersWithWhatWasFrozen) {
+TEST_F(LockedConfigSourceTest, AnswersWithTheConfigOfTheLockFile) {
   freeze(other_config());
   EXPECT_EQ(entries_[0].artifact.size(), 32U);
   EXPECT_EQ(entries_[0].code.size(), 32U);
@@ -78,15 +78,15 @@ TEST_F(LockedConfigSourceTest, AnswersWithWhatWasFrozen) {
   EXPECT_EQ(statistics_.trials, 0);
 }
 
-TEST_F(LockedConfigSourceTest, WhatIsNotInTheFileRunsItsDefaultOrFails) {
-  expect_miss("it has nothing for this on fake", ConfigOrigin::kDefault, default_);
+TEST_F(LockedConfigSourceTest, ProblemMissingFromTheFileRunsItsDefaultOrFails) {
+  expect_miss("it has no entry for this problem on fake", ConfigOrigin::kDefault, default_);
   freeze(other_config());
   entries_[0].device = "another";
   problem_.key[kernels::kCols] = 301;
-  expect_miss("it has nothing for this on fake", ConfigOrigin::kDefault, default_);
+  expect_miss("it has no entry for this problem on fake", ConfigOrigin::kDefault, default_);
 }
 
-TEST_F(LockedConfigSourceTest, CodeThatIsAnotherIsAMissWithTheConfigOfTheFile) {
+TEST_F(LockedConfigSourceTest, DifferentCodeIsAMissWithTheConfigOfTheFile) {
   freeze(other_config());
   const auto frozen = entries_;
   problem_.key[kernels::kRows] = 5;
@@ -105,14 +105,14 @@ TEST_F(LockedConfigSourceTest, CodeThatIsAnotherIsAMissWithTheConfigOfTheFile) {
   expect_miss("its compiler was another compiler 1.0", ConfigOrigin::kLocked, other_config());
 }
 
-TEST_F(LockedConfigSourceTest, VectorsThatDoNotFitTheDataAreNeverUsed) {
+TEST_F(LockedConfigSourceTest, ConfigWithTooWideVectorsIsNotUsed) {
   freeze(other_config());
   entries_[0].config.set(kernels::kVectorWidth, 16);
   expect_miss("its vectors of 16 elements do not fit", ConfigOrigin::kDefault, default_);
 }
 
-// The library's own kernel would serve in its place, which is another config.
-TEST_F(LockedConfigSourceTest, ConfigsThatDoNotCompileAreNotUsed) {
+// A built-in kernel would be used instead, with another config.
+TEST_F(LockedConfigSourceTest, ConfigThatDoesNotCompileIsNotUsed) {
   freeze(other_config());
   problem_.key[kernels::kRows] = 9;
   entries_[0].problem = to_text(problem_);

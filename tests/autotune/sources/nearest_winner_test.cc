@@ -24,7 +24,7 @@ class NearestWinner : public testing::Test {
     return launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, {rows, cols});
   }
 
-  // A winner with config number `config` of the space.
+  // A winner whose config is number `config` of the space.
   Winner winner(const Problem& problem, std::size_t config, const char* device = kH200) {
     return {.problem = to_text(problem),
             .device = device,
@@ -41,7 +41,7 @@ class NearestWinner : public testing::Test {
       kernels::config_space(tests::float_compose(), traits_, 8, kernels::SpaceKind::kSlim);
 };
 
-TEST_F(NearestWinner, IsTheFewestFactorsOfTwoAwayInColumnsAndRowsTogether) {
+TEST_F(NearestWinner, NearestShapeHasTheSmallestDistanceInColumnsAndRowsTogether) {
   const Problem wanted = problem(512, 4096);
   const std::vector<Winner> winners = {winner(problem(512, 16384), 0),
                                        winner(problem(1024, 5120), 1),
@@ -50,7 +50,7 @@ TEST_F(NearestWinner, IsTheFewestFactorsOfTwoAwayInColumnsAndRowsTogether) {
   EXPECT_EQ(nearest_shape({}, seeker(wanted)), nullptr);
 }
 
-TEST_F(NearestWinner, ABlockThatFitsIsWorthAFewFactorsOfTwo) {
+TEST_F(NearestWinner, ConfigThatFitsBeatsANearerShape) {
   const Problem wanted = problem(512, 512);
   Winner wide = winner(problem(512, 1024), 0);
   wide.config.set(kernels::kColumnsOfProgram, 1024);
@@ -63,7 +63,7 @@ TEST_F(NearestWinner, ABlockThatFitsIsWorthAFewFactorsOfTwo) {
   EXPECT_EQ(nearest_shape(std::span(winners).first(1), seeker(wanted)), winners.data());
 }
 
-TEST_F(NearestWinner, OtherVariantsKernelsDevicesAndConfigsDoNotAnswer) {
+TEST_F(NearestWinner, WinnersOfOtherVariantsKernelsAndDevicesAreIgnored) {
   const Problem wanted = problem(512, 4096);
   Problem other_types = wanted;
   other_types.variant.types[2] = kernels::ElementType::kBfloat16;
@@ -78,7 +78,7 @@ TEST_F(NearestWinner, OtherVariantsKernelsDevicesAndConfigsDoNotAnswer) {
   EXPECT_EQ(nearest_shape(winners, seeker(wanted)), nullptr);
 }
 
-TEST_F(NearestWinner, AnotherAlignmentClassIsFurtherAwayThanTheNextSize) {
+TEST_F(NearestWinner, OtherAlignmentClassIsFurtherThanTheNextSize) {
   const Problem wanted = problem(512, 4096);
   Problem misaligned = wanted;
   misaligned.vector_width /= 2;
@@ -86,7 +86,7 @@ TEST_F(NearestWinner, AnotherAlignmentClassIsFurtherAwayThanTheNextSize) {
   EXPECT_EQ(nearest_shape(winners, seeker(wanted)), &winners[1]);
 }
 
-TEST_F(NearestWinner, DeviceIsTheOneWithMostInCommon) {
+TEST_F(NearestWinner, NearestDeviceHasTheMostCommonProperties) {
   const Problem wanted = problem(512, 4096);
   const std::vector<Winner> winners = {winner(wanted, 0, kA100), winner(wanted, 1, kH100),
                                        winner(wanted, 2, "cpu/some processor/sm_90/132 SMs"),

@@ -1,4 +1,4 @@
-// Trials that machines have measured, and what an answer would have cost there.
+// Measured trials, and the cost of an answer according to them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,14 +23,14 @@ namespace dorajit::autotune {
 
 class RecordedTrials {
  public:
-  // A file of JSON Lines; one that is not whole fails the test.
+  // Reads a file of JSON Lines; an incomplete file fails the test.
   explicit RecordedTrials(const std::string& path) {
     auto file = cache::read_trial_file(path);
     if (!file) {
       ADD_FAILURE() << file.error().message;
       return;
     }
-    EXPECT_TRUE(file->is_whole()) << path;
+    EXPECT_TRUE(file->is_complete()) << path;
     winners_ = cache::choose_winners(file->trials);
     for (const cache::Trial& trial : file->trials) {
       if (trial.verdict == cache::Verdict::kOk && trial.samples > 0) {
@@ -54,7 +54,7 @@ class RecordedTrials {
 
   [[nodiscard]] const std::vector<cache::Winner>& winners() const { return winners_; }
 
-  // The time of a config on the winner's problem and device over that of the best one there.
+  // The time of a config divided by that of the best config, on the winner's problem and device.
   [[nodiscard]] std::optional<double> regret(const cache::Winner& winner,
                                              const kernels::Config& config) const {
     const auto& times = times_.at({winner.device, winner.problem});

@@ -1,4 +1,5 @@
-// What ships in databases/: whole, of these kernels, and what its neighbours' winners cost.
+// The files in databases/: they are complete, match the kernels, and their winners suit
+// neighbouring problems.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ std::vector<std::string> shipped_texts() {
   return paths;
 }
 
-TEST(ShippedDatabases, AreWholeAndOfTheseKernels) {
+TEST(ShippedDatabases, AreCompleteAndMatchTheKernels) {
   ASSERT_FALSE(shipped_texts().empty());
   for (const std::string& path : shipped_texts()) {
     const RecordedTrials recorded(path);
@@ -54,8 +55,8 @@ double distance(const Problem& problem, const Problem& there) {
          static_cast<double>(std::abs(problem.key[kernels::kRows] - there.key[kernels::kRows]));
 }
 
-// What each problem would cost that had neighbours at least `least` factors of two away only, by
-// how many the nearest is away, rounded down.
+// The regrets of problems that use only neighbours at least `least` factors of two away, grouped by
+// the distance of the nearest neighbour, rounded down.
 std::map<int, Regrets> regrets_of_neighbours(const RecordedTrials& recorded, double least) {
   std::map<int, Regrets> found;
   std::vector<Problem> problems;
@@ -82,8 +83,9 @@ std::map<int, Regrets> regrets_of_neighbours(const RecordedTrials& recorded, dou
   return found;
 }
 
-// What ships has the times of winners and defaults only, so those of all configs lie beside.
-TEST(ShippedDatabases, ANeighbourOneBucketAwayCostsLittle) {
+// The shipped file contains only the times of winners and defaults; the times of all configs are in
+// a separate file.
+TEST(ShippedDatabases, WinnerOfTheNextBucketIsNearlyAsFast) {
   const std::string root = DORAJIT_SOURCE_DIR;
   RecordedTrials recorded(root + "/databases/nvidia_h200.jsonl");
   recorded.add_times(root + "/benchmarks/results/h200/config_times.json");

@@ -26,7 +26,7 @@ class TuningConfigSourceTest : public testing::Test {
                                  kernels::SpaceKind::kSlim);
   }
 
-  // A database with that winner, beside the user's.
+  // Adds a shipped database with that winner.
   void ship(const cache::Winner& winner) {
     cache::TuningStore::open(directory_.file("shipped"))->record({}, winner);
     store_ = cache::TuningStore::open("", {.overlays = {directory_.file("shipped/tuning.db")}});
@@ -66,7 +66,7 @@ TEST_F(TuningConfigSourceTest, PolicyOffAnswersWithTheDefaultAndMeasuresNothing)
   EXPECT_EQ(statistics_.trials, 0);
 }
 
-TEST_F(TuningConfigSourceTest, PolicyOffStillServesWhatIsKnown) {
+TEST_F(TuningConfigSourceTest, PolicyOffAnswersWithKnownWinners) {
   device_.set_time_ns(space()[1], 0.5e6);
   make_source().find(problem_, device_, kernels_);
   settings_.tune_policy = TunePolicy::kOff;
@@ -85,7 +85,7 @@ cache::Winner winner_of(const launch::Problem& problem, const kernels::Config& c
           .created_unix_s = 1};
 }
 
-TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsServedWhereNothingMayBeTuned) {
+TEST_F(TuningConfigSourceTest, WinnerOfAnotherDriverIsUsedIfTuningIsOff) {
   auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   environment.driver = "an older one";
   store_->record({}, winner_of(problem_, space()[2], environment));
@@ -101,7 +101,7 @@ TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsServedWhereNothingMayBeTu
   EXPECT_NE(looks[0].remark.find("an older one"), std::string::npos);
 }
 
-TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsTunedAgainAndServedWhereThatFails) {
+TEST_F(TuningConfigSourceTest, WinnerOfAnotherDriverIsTunedAgainAndUsedIfThatFails) {
   auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   environment.driver = "an older one";
   store_->record({}, winner_of(problem_, space()[2], environment));
@@ -113,7 +113,7 @@ TEST_F(TuningConfigSourceTest, AWinnerOfAnotherDriverIsTunedAgainAndServedWhereT
   EXPECT_EQ(statistics_.tuned_problems, 1);
 }
 
-TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearestDevice) {
+TEST_F(TuningConfigSourceTest, WithoutTuningAnswersWithTheNearestShapeThenTheNearestDevice) {
   settings_.tune_policy = TunePolicy::kOff;
   const auto environment =
       TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
@@ -123,7 +123,7 @@ TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearest
   auto answer = make_source().find(problem_, device_, kernels_);
   EXPECT_EQ(answer.origin, ConfigOrigin::kNearestDevice);
   EXPECT_EQ(answer.config, space()[1]);
-  EXPECT_EQ(answer.median_ns, 0) << "the time of another device is not this one's";
+  EXPECT_EQ(answer.median_ns, 0) << "the time of another device does not apply";
 
   const auto larger =
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
@@ -136,11 +136,11 @@ TEST_F(TuningConfigSourceTest, WithoutTuningTheNearestShapeAnswersThenTheNearest
   ASSERT_EQ(looks.size(), 3U);
   EXPECT_FALSE(looks[0].answers);
   EXPECT_EQ(looks[0].remark, "it was never tuned");
-  EXPECT_EQ(looks[1].remark, "it is in none");
+  EXPECT_EQ(looks[1].remark, "it has no winner");
   EXPECT_EQ(looks[2].winner->problem, to_text(larger));
 }
 
-TEST_F(TuningConfigSourceTest, ExplainsTheDefaultByWhatIsMissing) {
+TEST_F(TuningConfigSourceTest, ExplainGivesTheReasonWhyEachSourceHasNoAnswer) {
   const auto looks = make_source().explain(problem_, device_.info());
   ASSERT_EQ(looks.size(), 5U);
   EXPECT_EQ(looks.back().origin, ConfigOrigin::kDefault);
@@ -152,14 +152,14 @@ TEST_F(TuningConfigSourceTest, ExplainsTheDefaultByWhatIsMissing) {
   EXPECT_EQ(statistics_.trials, 0);
 }
 
-TEST_F(TuningConfigSourceTest, AWinnerOfOtherTemplatesIsNotServed) {
+TEST_F(TuningConfigSourceTest, WinnerOfOtherTemplatesIsNotUsed) {
   auto environment = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   environment.templates = "other kernels";
   store_->record({}, winner_of(problem_, space()[2], environment));
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kTuned);
 }
 
-TEST_F(TuningConfigSourceTest, AShippedWinnerAnswersWhatTheUserNeverTuned) {
+TEST_F(TuningConfigSourceTest, ShippedWinnerIsUsedIfTheUserHasNone) {
   const auto environment =
       TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   ship(winner_of(problem_, space()[2], environment));
@@ -169,7 +169,7 @@ TEST_F(TuningConfigSourceTest, AShippedWinnerAnswersWhatTheUserNeverTuned) {
   EXPECT_EQ(statistics_.tuned_problems, 0);
 }
 
-TEST_F(TuningConfigSourceTest, AShippedWinnerComesBeforeAStaleOneAndOneOfOtherKernels) {
+TEST_F(TuningConfigSourceTest, ShippedWinnerIsPreferredToAStaleOneAndToOneOfOtherKernels) {
   const auto now = TuningSession(problem_, device_.info(), kernels::SpaceKind::kSlim).environment;
   ship(winner_of(problem_, space()[2], now));
   auto older = now;
@@ -183,7 +183,7 @@ TEST_F(TuningConfigSourceTest, AShippedWinnerComesBeforeAStaleOneAndOneOfOtherKe
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kUserDatabase);
 }
 
-TEST_F(TuningConfigSourceTest, AConfigThatMisbehavedHereIsNotTakenFromElsewhere) {
+TEST_F(TuningConfigSourceTest, ShippedWinnerThatMisbehavedOnThisDeviceIsNotUsed) {
   const auto other =
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 400});
   ship(winner_of(problem_, space()[2],
@@ -197,7 +197,7 @@ TEST_F(TuningConfigSourceTest, AConfigThatMisbehavedHereIsNotTakenFromElsewhere)
   EXPECT_NE(make_source().find(problem_, device_, kernels_).config, space()[2]);
 }
 
-TEST_F(TuningConfigSourceTest, AShippedNeighbourAnswersWhereNothingMayBeTuned) {
+TEST_F(TuningConfigSourceTest, ShippedNeighbourIsUsedIfTuningIsOff) {
   settings_.tune_policy = TunePolicy::kOff;
   const auto larger =
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
@@ -208,14 +208,14 @@ TEST_F(TuningConfigSourceTest, AShippedNeighbourAnswersWhereNothingMayBeTuned) {
   EXPECT_EQ(answer.config, space()[2]);
 }
 
-TEST_F(TuningConfigSourceTest, ABrokenDefaultIsReportedByItsUseNotByTuning) {
+TEST_F(TuningConfigSourceTest, BrokenDefaultIsReportedByTheCallNotByTuning) {
   device_.plant(space().front(), tests::Misbehaviour::kFailsToLaunch);
   const auto answer = make_source().find(problem_, device_, kernels_);
   EXPECT_EQ(answer.origin, ConfigOrigin::kDefault);
   EXPECT_EQ(answer.config, space().front());
 }
 
-TEST_F(TuningConfigSourceTest, AConfigFoundBadIsNotTriedAgainForAnotherShape) {
+TEST_F(TuningConfigSourceTest, BadConfigIsNotTriedAgainForAnotherShape) {
   device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
   make_source().find(problem_, device_, kernels_);
   const auto other =
@@ -226,7 +226,7 @@ TEST_F(TuningConfigSourceTest, AConfigFoundBadIsNotTriedAgainForAnotherShape) {
   }
 }
 
-TEST_F(TuningConfigSourceTest, AConfigThatBreaksTheDeviceIsRememberedAndTheOthersAreNotBlamed) {
+TEST_F(TuningConfigSourceTest, OnlyTheConfigThatBreaksTheDeviceIsQuarantined) {
   device_.plant(space()[1], tests::Misbehaviour::kBreaksDevice);
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kDefault);
   const auto bad = store_->find_history("fake", {}).bad_trials;
@@ -235,7 +235,7 @@ TEST_F(TuningConfigSourceTest, AConfigThatBreaksTheDeviceIsRememberedAndTheOther
   EXPECT_EQ(bad[0].verdict, cache::Verdict::kFailedToLaunch);
 }
 
-TEST_F(TuningConfigSourceTest, AWinnerFoundBadAtAnotherShapeIsNotServedAnyMore) {
+TEST_F(TuningConfigSourceTest, WinnerFoundBadAtAnotherShapeIsNotUsedAnyMore) {
   device_.set_time_ns(space()[1], 0.5e6);
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
   device_.plant(space()[1], tests::Misbehaviour::kWrongBits);
@@ -245,7 +245,7 @@ TEST_F(TuningConfigSourceTest, AWinnerFoundBadAtAnotherShapeIsNotServedAnyMore) 
   EXPECT_NE(make_source().find(problem_, device_, kernels_).config, space()[1]);
 }
 
-TEST_F(TuningConfigSourceTest, AWinnerFollowsFromItsTrials) {
+TEST_F(TuningConfigSourceTest, RecordedWinnerEqualsTheOneDerivedFromTrials) {
   device_.set_time_ns(space()[1], 0.5e6);
   device_.set_time_ns(space()[2], 0.49e6);
   make_source().find(problem_, device_, kernels_);
@@ -256,12 +256,12 @@ TEST_F(TuningConfigSourceTest, AWinnerFollowsFromItsTrials) {
   EXPECT_EQ(checksum(*derived), checksum(*tuned));
 }
 
-TEST_F(TuningConfigSourceTest, TriesNoMoreConfigsThanItMay) {
+TEST_F(TuningConfigSourceTest, TriesAtMostTheConfiguredNumberOfConfigs) {
   settings_.tune_candidates = 3;
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).trials, 3);
 }
 
-TEST_F(TuningConfigSourceTest, PrintsWhatItFoundOnlyWhenAsked) {
+TEST_F(TuningConfigSourceTest, PrintsTheReportOnlyIfTheSettingIsOn) {
   testing::internal::CaptureStderr();
   make_source().find(problem_, device_, kernels_);
   EXPECT_EQ(testing::internal::GetCapturedStderr().find("autotuning"), std::string::npos);

@@ -1,5 +1,5 @@
-// What the winner of another device costs, on problems that two CPUs of different makers have
-// tuned.
+// The cost of the other device's winners, on problems that were tuned on two CPUs of different
+// vendors.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -15,7 +15,7 @@ using cache::Winner;
 
 constexpr int kProcessors = 2;
 
-TEST(TwoDevices, AWinnerOfTheOtherCostsLittleInTheMiddle) {
+TEST(TwoDevices, WinnersOfTheOtherDeviceAreNearlyAsFastInTheMedian) {
   const RecordedTrials recorded(std::string(DORAJIT_SOURCE_DIR) +
                                 "/benchmarks/results/cpu/two_machines.jsonl");
   std::map<std::string, Regrets> of_other;

@@ -1,4 +1,4 @@
-// Winners that this device did not measure: invalid ones, and those that misbehave here.
+// Winners that this device did not measure: invalid ones, and ones that misbehave on it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ class WinnerGateTest : public testing::Test {
     return TuningConfigSource(settings_, store_, statistics_).explain(problem_, device_.info());
   }
 
-  // A database with that winner, beside the user's.
+  // Adds a shipped database with that winner.
   void ship(const launch::Problem& problem, const kernels::Config& config) {
     const std::string folder = directory_.file("shipped" + std::to_string(shipped_++));
     cache::TuningStore::open(folder)->record({}, winner(problem, config));
@@ -61,7 +61,7 @@ class WinnerGateTest : public testing::Test {
             .created_unix_s = 1};
   }
 
-  // What one find() of a winner that was verified reads back from the device.
+  // The number of reads from the device in one find() of a verified winner.
   int downloads_of_find() { return downloads_of_find(kernels_); }
   int downloads_of_find(launch::KernelCache& kernels) {
     const int before = device_.downloads();
@@ -84,7 +84,7 @@ class WinnerGateTest : public testing::Test {
   const kernels::Config config_ = space_[1];
 };
 
-TEST_F(WinnerGateTest, AnInvalidWinnerOfAnyDatabaseIsAbsentAndNamed) {
+TEST_F(WinnerGateTest, InvalidWinnerIsNotUsedAndIsLogged) {
   kernels::Config invalid = config_;
   invalid.set(kernels::kUnroll, 512);
   invalid.set(kernels::kRowsOfProgram, 512);
@@ -105,7 +105,7 @@ TEST_F(WinnerGateTest, AnInvalidWinnerOfAnyDatabaseIsAbsentAndNamed) {
   }
 }
 
-TEST_F(WinnerGateTest, AWinnerWiderThanTheDataIsAlignedIsAbsent) {
+TEST_F(WinnerGateTest, WinnerWithTooWideVectorsIsNotUsed) {
   device_.pose_as_gpu();
   const launch::Problem aligned =
       launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCuda, {16, 300});
@@ -118,19 +118,20 @@ TEST_F(WinnerGateTest, AWinnerWiderThanTheDataIsAlignedIsAbsent) {
   EXPECT_EQ(explain()[1].answers, false);
   EXPECT_THAT(explain()[1].remark, HasSubstr("do not fit the data"));
   ship(aligned, wide);
-  EXPECT_EQ(explain().back().origin, ConfigOrigin::kDefault) << "nor is it anybody's neighbour";
+  EXPECT_EQ(explain().back().origin, ConfigOrigin::kDefault)
+      << "it is not used as a neighbour either";
 }
 
-TEST_F(WinnerGateTest, AWinnerFromElsewhereIsVerifiedOnce) {
+TEST_F(WinnerGateTest, ShippedWinnerIsVerifiedOnce) {
   EXPECT_GT(downloads_of_find(), 0);
-  EXPECT_EQ(downloads_of_find(), 0) << "another process need not";
+  EXPECT_EQ(downloads_of_find(), 0) << "another process does not verify it again";
   EXPECT_EQ(find().origin, ConfigOrigin::kShippedDatabase);
   EXPECT_EQ(find().config, config_);
   EXPECT_EQ(statistics_.tuned_problems, 0);
   EXPECT_EQ(store_->trial_count(), 0);
 }
 
-TEST_F(WinnerGateTest, AWinnerThatOnlyABuiltinKernelServedIsVerifiedLater) {
+TEST_F(WinnerGateTest, WinnerReplacedByABuiltinKernelIsVerifiedLater) {
   Settings without_compiler;
   without_compiler.host_compiler = "none";
   launch::KernelCache builtin(without_compiler, nullptr, statistics_);
@@ -142,7 +143,7 @@ TEST_F(WinnerGateTest, AWinnerThatOnlyABuiltinKernelServedIsVerifiedLater) {
   EXPECT_EQ(downloads_of_find(), 0);
 }
 
-TEST_F(WinnerGateTest, AWinnerIsVerifiedAnewByEachCompilerAndDriver) {
+TEST_F(WinnerGateTest, WinnerIsVerifiedAgainForEachCompilerAndDriver) {
   find();
   const std::string file = directory_.file("other-c++");
   cache::write_file(file,
@@ -161,7 +162,7 @@ TEST_F(WinnerGateTest, AWinnerIsVerifiedAnewByEachCompilerAndDriver) {
   EXPECT_EQ(downloads_of_find(), 0);
 }
 
-TEST_F(WinnerGateTest, WhatThisMachineHasTunedIsNotVerifiedAgain) {
+TEST_F(WinnerGateTest, WinnerTunedOnThisMachineIsNotVerifiedAgain) {
   settings_.tune_policy = TunePolicy::kFirstUse;
   store_ = cache::TuningStore::open(settings_.tuning_dir);
   device_.set_time_ns(config_, 0.5e6);
@@ -170,11 +171,11 @@ TEST_F(WinnerGateTest, WhatThisMachineHasTunedIsNotVerifiedAgain) {
   EXPECT_EQ(find().config, config_);
   settings_.tune_policy = TunePolicy::kOff;
   problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
-  EXPECT_EQ(downloads_of_find(), 0) << "nor as a neighbour";
+  EXPECT_EQ(downloads_of_find(), 0) << "and not as a neighbour either";
   EXPECT_EQ(find().origin, ConfigOrigin::kNearestShape);
 }
 
-TEST_F(WinnerGateTest, AWinnerWithWrongBitsDoesNotServeAndIsQuarantined) {
+TEST_F(WinnerGateTest, WinnerWithWrongBitsIsQuarantined) {
   device_.plant(config_, Misbehaviour::kWrongBits);
   cache::CapturedLog log;
   EXPECT_EQ(find().config, space_.front());
@@ -183,12 +184,12 @@ TEST_F(WinnerGateTest, AWinnerWithWrongBitsDoesNotServeAndIsQuarantined) {
   ASSERT_EQ(bad.size(), 1U);
   EXPECT_EQ(bad[0].config, config_);
   EXPECT_EQ(bad[0].verdict, cache::Verdict::kWrongBits);
-  EXPECT_EQ(downloads_of_find(), 0) << "the next process knows";
+  EXPECT_EQ(downloads_of_find(), 0) << "the next process knows the verdict";
   settings_.tune_policy = TunePolicy::kFirstUse;
   EXPECT_EQ(find().origin, ConfigOrigin::kTuned);
 }
 
-TEST_F(WinnerGateTest, ANeighbourFromElsewhereIsVerifiedForTheProblem) {
+TEST_F(WinnerGateTest, ShippedNeighbourIsVerifiedForTheProblem) {
   device_.plant(config_, Misbehaviour::kWritesAfterOutput);
   problem_ = launch::make_problem(tests::float_compose(), kernels::DeviceKind::kCpu, {16, 600});
   EXPECT_EQ(find().origin, ConfigOrigin::kDefault);
@@ -196,7 +197,7 @@ TEST_F(WinnerGateTest, ANeighbourFromElsewhereIsVerifiedForTheProblem) {
   EXPECT_EQ(store_->find_history("fake", {}).bad_trials[0].verdict, cache::Verdict::kOutOfBounds);
 }
 
-TEST_F(WinnerGateTest, AWinnerThatTakesTheProcessWithItIsTriedOnce) {
+TEST_F(WinnerGateTest, WinnerThatCrashesTheProcessIsTriedOnce) {
   device_.plant(config_, Misbehaviour::kCrashes);
   EXPECT_EQ(cache::run_in_child([&] {
               find();
@@ -208,7 +209,7 @@ TEST_F(WinnerGateTest, AWinnerThatTakesTheProcessWithItIsTriedOnce) {
   EXPECT_EQ(store_->find_history("fake", {}).bad_trials[0].verdict, cache::Verdict::kDidNotFinish);
 }
 
-TEST_F(WinnerGateTest, WithoutTimeOnlyWhatWasVerifiedServes) {
+TEST_F(WinnerGateTest, WithoutTimeOnlyVerifiedWinnersAreUsed) {
   settings_.tune_seconds = 0;
   EXPECT_EQ(downloads_of_find(), 0);
   EXPECT_EQ(find().config, space_.front());
@@ -221,10 +222,10 @@ TEST_F(WinnerGateTest, WithoutTimeOnlyWhatWasVerifiedServes) {
   EXPECT_EQ(find().config, config_);
 }
 
-TEST_F(WinnerGateTest, TheTimeIsForAllWinnersTogether) {
+TEST_F(WinnerGateTest, AllWinnersShareOneTimeBudget) {
   const std::string folder = directory_.file("many");
   const auto many = cache::TuningStore::open(folder);
-  // Every config but the default, which needs no verification.
+  // All configs except the default, which needs no verification.
   std::set<std::string> compiled = {
       to_text(kernels::compiled_part(space_.front(), kernels::DeviceKind::kCpu))};
   std::int64_t cols = 310;
@@ -243,19 +244,19 @@ TEST_F(WinnerGateTest, TheTimeIsForAllWinnersTogether) {
   EXPECT_EQ(statistics_.compilations, 1);
 }
 
-TEST_F(WinnerGateTest, TheTimeIsForVerifyingAndTuningTogether) {
+TEST_F(WinnerGateTest, VerifyingAndTuningShareOneTimeBudget) {
   settings_.tune_policy = TunePolicy::kFirstUse;
   settings_.tune_seconds = 1;
-  device_.set_driver("a newer one");  // so the winner is stale, and serves only until it is tuned
+  device_.set_driver("a newer one");  // so the winner is stale and is used only until it is tuned
   ASSERT_TRUE(kernels_.get(device_, problem_.variant, config_));
   device_.delay(config_, std::chrono::milliseconds(500));
   EXPECT_EQ(find().origin, ConfigOrigin::kShippedDatabase);
-  EXPECT_EQ(statistics_.tuned_problems, 0) << "verifying it took the time";
+  EXPECT_EQ(statistics_.tuned_problems, 0) << "verifying took all of the time";
   device_.delay(config_, {});
-  EXPECT_EQ(find().origin, ConfigOrigin::kTuned) << "by a process that need not verify it";
+  EXPECT_EQ(find().origin, ConfigOrigin::kTuned) << "by a process that does not need to verify";
 }
 
-TEST_F(WinnerGateTest, AWinnerThatDoesNotCompileIsAbsent) {
+TEST_F(WinnerGateTest, WinnerThatDoesNotCompileIsNotUsed) {
   device_.pose_as_gpu(9, 0);
   ship(problem_, kernels::config_space(tests::float_compose(), device_.info().traits, 1,
                                        kernels::SpaceKind::kSlim)[1]);

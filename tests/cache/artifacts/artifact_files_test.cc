@@ -45,14 +45,14 @@ TEST(ArtifactFiles, RoundTripsThroughAnotherInstance) {
   EXPECT_FALSE(files.find(key(2)));
 }
 
-TEST(ArtifactFiles, KeepsAnEmptyArtifact) {
+TEST(ArtifactFiles, StoresAnEmptyArtifact) {
   const TemporaryDirectory directory;
   ArtifactFiles files(directory.path());
   files.insert(key(1), {});
   EXPECT_EQ(files.find(key(1)).value().code, "");
 }
 
-TEST(ArtifactFiles, FoldersAreForTheirOwnerOnly) {
+TEST(ArtifactFiles, FoldersAreAccessibleToTheirOwnerOnly) {
   const TemporaryDirectory directory;
   ArtifactFiles(directory.file("cache")).insert(key(1), sample());
   for (const char* name : {"cache", "cache/artifacts", "cache/artifacts/00"}) {
@@ -62,7 +62,7 @@ TEST(ArtifactFiles, FoldersAreForTheirOwnerOnly) {
   }
 }
 
-TEST(ArtifactFiles, NotesRoundTripAndAreNoArtifacts) {
+TEST(ArtifactFiles, NotesRoundTripAndAreSeparateFromArtifacts) {
   const TemporaryDirectory directory;
   ArtifactFiles files(directory.path());
   files.insert_note(key(1), "nvrtc 12.9.86");
@@ -111,7 +111,7 @@ TEST(ArtifactFiles, EveryFlippedBitIsAMiss) {
   }
 }
 
-TEST(ArtifactFiles, SwappedFileIsDeletedAndSaidOnce) {
+TEST(ArtifactFiles, FileOfAnotherKeyIsDeletedAndLoggedOnce) {
   const TemporaryDirectory directory;
   ArtifactFiles files(directory.path());
   files.insert(key(1), sample(100, 'a'));
@@ -128,7 +128,7 @@ TEST(ArtifactFiles, SwappedFileIsDeletedAndSaidOnce) {
   EXPECT_TRUE(files.find(key(2)));
 }
 
-TEST(ArtifactFiles, NewerFormatIsAMissButStays) {
+TEST(ArtifactFiles, NewerFormatIsAMissAndIsKept) {
   const TemporaryDirectory directory;
   ArtifactFiles files(directory.path());
   files.insert(key(1), sample());
@@ -139,7 +139,7 @@ TEST(ArtifactFiles, NewerFormatIsAMissButStays) {
   EXPECT_TRUE(file_exists(path));
 }
 
-TEST(ArtifactFiles, KeysAreNeverPaths) {
+TEST(ArtifactFiles, InvalidKeysAreNeverUsedAsPaths) {
   const TemporaryDirectory directory;
   ArtifactFiles files(directory.path());
   for (const std::string& bad : {std::string(), std::string("../../x"), std::string(32, '/'),
@@ -152,7 +152,7 @@ TEST(ArtifactFiles, KeysAreNeverPaths) {
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
 }
 
-TEST(ArtifactFiles, WhatIsNoFileIsAMiss) {
+TEST(ArtifactFiles, NonRegularFileIsAMiss) {
   const TemporaryDirectory directory;
   ArtifactFiles files(directory.path());
   files.insert(key(1), sample());
@@ -164,7 +164,7 @@ TEST(ArtifactFiles, WhatIsNoFileIsAMiss) {
   EXPECT_FALSE(file_exists(path));
 }
 
-TEST(ArtifactFiles, LeastRecentlyUsedGoesFirst) {
+TEST(ArtifactFiles, LeastRecentlyUsedIsEvictedFirst) {
   const TemporaryDirectory directory;
   ArtifactFiles files(directory.path(), 4000);
   for (int i = 1; i <= 3; ++i) files.insert(key(i), sample(800));
@@ -177,17 +177,17 @@ TEST(ArtifactFiles, LeastRecentlyUsedGoesFirst) {
   EXPECT_TRUE(files.find(key(4)));
 }
 
-TEST(ArtifactFiles, TheNewestStaysEvenAlone) {
+TEST(ArtifactFiles, NewestArtifactIsNeverEvicted) {
   const TemporaryDirectory directory;
   ArtifactFiles files(directory.path(), 1000);
   files.insert(key(1), sample(100));
-  age(path_of(directory, key(1)), -1);  // clocks differ: seemingly newer than what comes next
+  age(path_of(directory, key(1)), -1);  // clocks differ: it appears newer than the next one
   files.insert(key(2), sample(5000));
   EXPECT_FALSE(files.find(key(1)));
   EXPECT_TRUE(files.find(key(2)));
 }
 
-TEST(ArtifactFiles, EmptyDirectoryNameKeepsNothingSilently) {
+TEST(ArtifactFiles, EmptyDirectoryNameStoresNothingSilently) {
   CapturedLog log;
   ArtifactFiles files("");
   files.insert(key(1), sample());
@@ -197,7 +197,7 @@ TEST(ArtifactFiles, EmptyDirectoryNameKeepsNothingSilently) {
   EXPECT_EQ(log.size(), 0);
 }
 
-TEST(ArtifactFiles, UnusableDirectoryIsSaidOnce) {
+TEST(ArtifactFiles, UnusableDirectoryIsLoggedOnce) {
   const TemporaryDirectory directory;
   write_file(directory.file("plain"), "");
   CapturedLog log;
@@ -212,7 +212,7 @@ TEST(ArtifactFiles, UnusableDirectoryIsSaidOnce) {
   EXPECT_EQ(log.count("set DORAJIT_CACHE_DIR to a writable folder"), 1);
 }
 
-TEST(ArtifactFiles, ReadOnlyDirectoryStillServes) {
+TEST(ArtifactFiles, ReadOnlyDirectoryIsStillRead) {
   const TemporaryDirectory directory;
   ArtifactFiles(directory.path()).insert(key(1), sample());
   std::filesystem::permissions(path_of(directory, key(1)), std::filesystem::perms(0444));
@@ -238,7 +238,7 @@ TEST(ArtifactFiles, ReadOnlyDirectoryStillServes) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(ArtifactFiles, FullDiskIsSaidOnceAndLeavesNoPieces) {
+TEST(ArtifactFiles, FullDiskIsLoggedOnceAndLeavesNoPartialFiles) {
   const TemporaryDirectory directory;
   const int status = run_in_child([&] {
     if (!mount_small_disk(directory.path(), "256k")) return kChildSkips;
@@ -257,7 +257,7 @@ TEST(ArtifactFiles, FullDiskIsSaidOnceAndLeavesNoPieces) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(ArtifactFiles, ProcessesAndThreadsNeverSeePieces) {
+TEST(ArtifactFiles, ProcessesAndThreadsNeverSeePartialFiles) {
   const TemporaryDirectory directory;
   run_at_once(8, [&](int process) {
     ArtifactFiles files(directory.path(), 400'000);

@@ -1,4 +1,4 @@
-// Many processes that meet a cold cache folder at the same moment.
+// Many processes that start on a cold cache folder at the same time.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -12,7 +12,7 @@
 namespace dorajit::cache {
 namespace {
 
-TEST(ColdHerdProcesses, NobodySaysThatTheDatabaseCannotBeUsed) {
+TEST(ColdHerdProcesses, ManyColdStartsAllUseTheDatabase) {
   constexpr int kProcesses = 64;
   for (int round = 0; round < 3; ++round) {
     const TemporaryDirectory directory;

@@ -25,7 +25,7 @@ class DamagedDatabase : public testing::Test {
     }
   }
 
-  // The database works after it was opened, and the old file is aside, unaltered.
+  // Expects that the database works after opening and that the old file was renamed, unaltered.
   void expect_set_aside(const std::string& damaged_bytes) {
     const auto store = TuningStore::open(cache());
     EXPECT_TRUE(store->persistent()) << store->reason_not_persistent();
@@ -41,7 +41,7 @@ class DamagedDatabase : public testing::Test {
     EXPECT_EQ(log_.size(), 1);
   }
 
-  // Offset of the page that holds the row of a trial.
+  // Offset of the page with a trial's row.
   std::size_t page_of(const std::string& bytes, int problem, int trial) {
     const std::size_t offset = bytes.find(sample_trial(problem, trial).host);
     EXPECT_NE(offset, std::string::npos);
@@ -55,7 +55,7 @@ class DamagedDatabase : public testing::Test {
   CapturedLog log_;
 };
 
-TEST_F(DamagedDatabase, Noise) {
+TEST_F(DamagedDatabase, FileOfNoiseIsReplaced) {
   std::string noise(20'000, '\0');
   std::minstd_rand random(1);
   for (char& c : noise) c = static_cast<char>(random());
@@ -63,22 +63,22 @@ TEST_F(DamagedDatabase, Noise) {
   expect_set_aside(noise);
 }
 
-TEST_F(DamagedDatabase, Empty) {
+TEST_F(DamagedDatabase, EmptyFileIsReplaced) {
   write_file(db(), "");
   expect_set_aside("");
 }
 
-TEST_F(DamagedDatabase, AnotherProgramsDatabase) {
+TEST_F(DamagedDatabase, DatabaseOfAnotherProgramIsReplaced) {
   RawDatabase(db()).run("PRAGMA application_id = 7; CREATE TABLE trials (id INTEGER)");
   expect_set_aside(read_file(db()));
 }
 
-TEST_F(DamagedDatabase, ADatabaseWithoutMarks) {
+TEST_F(DamagedDatabase, DatabaseWithoutMarksIsReplaced) {
   RawDatabase(db()).run("CREATE TABLE t (id INTEGER)");
   expect_set_aside(read_file(db()));
 }
 
-TEST_F(DamagedDatabase, TablesOfAnotherLayout) {
+TEST_F(DamagedDatabase, TablesOfAnotherLayoutAreReplaced) {
   RawDatabase(db()).run(
       "PRAGMA application_id = 1146049098; PRAGMA user_version = 1;"
       "CREATE TABLE trials (id INTEGER PRIMARY KEY, device TEXT NOT NULL) STRICT;"
@@ -86,7 +86,7 @@ TEST_F(DamagedDatabase, TablesOfAnotherLayout) {
   expect_set_aside(read_file(db()));
 }
 
-TEST_F(DamagedDatabase, EveryTruncationGoesOn) {
+TEST_F(DamagedDatabase, EveryTruncationIsRepaired) {
   fill();
   const std::string whole = read_file(db());
   int set_aside = 0;
@@ -101,12 +101,12 @@ TEST_F(DamagedDatabase, EveryTruncationGoesOn) {
   }
 }
 
-TEST_F(DamagedDatabase, OneBadPageCostsOnlyItsRows) {
+TEST_F(DamagedDatabase, OneDamagedPageLosesOnlyItsRows) {
   fill();
   std::string bytes = read_file(db());
   ASSERT_GT(bytes.size(), 20 * kPage);
   const std::size_t page = page_of(bytes, 10, 10);
-  // A row of another page is altered in a way that only its checksum tells.
+  // Alters a row of another page so that only its checksum shows it.
   const std::string altered = sample_trial(1, 1).host;
   ASSERT_NE(page_of(bytes, 1, 1), page);
   bytes[bytes.find(altered)] = 'H';
@@ -123,7 +123,7 @@ TEST_F(DamagedDatabase, OneBadPageCostsOnlyItsRows) {
   expect_set_aside(bytes);
 }
 
-TEST_F(DamagedDatabase, BadChecksumAloneSetsNothingAside) {
+TEST_F(DamagedDatabase, InvalidChecksumDoesNotReplaceTheFile) {
   fill();
   std::string bytes = read_file(db());
   bytes[bytes.find(sample_trial(3, 3).host)] = 'H';
@@ -134,7 +134,7 @@ TEST_F(DamagedDatabase, BadChecksumAloneSetsNothingAside) {
   EXPECT_EQ(log_.size(), 0);
 }
 
-TEST_F(DamagedDatabase, DamageUnderAnOpenStoreIsRepairedAtItsNextUse) {
+TEST_F(DamagedDatabase, DamageDuringUseIsRepairedAtTheNextUse) {
   fill();
   const auto store = TuningStore::open(cache());
   std::string bytes = read_file(db());
@@ -147,7 +147,7 @@ TEST_F(DamagedDatabase, DamageUnderAnOpenStoreIsRepairedAtItsNextUse) {
   EXPECT_EQ(TuningStore::open(cache())->winners().size(), std::size_t{kProblems + 1});
 }
 
-TEST_F(DamagedDatabase, WalOfTheDamagedFileIsSetAsideWithIt) {
+TEST_F(DamagedDatabase, WalOfADamagedFileIsRenamedWithIt) {
   write_file(db(), std::string(kPage, 'x'));
   write_file(db() + "-wal", "left over");
   const auto store = TuningStore::open(cache());
@@ -157,7 +157,7 @@ TEST_F(DamagedDatabase, WalOfTheDamagedFileIsSetAsideWithIt) {
   EXPECT_EQ(count_names(cache(), "tuning.db.corrupt-"), count_names(cache(), "-wal") + 1);
 }
 
-TEST_F(DamagedDatabase, WalWithoutADatabaseIsNotAppliedToANewOne) {
+TEST_F(DamagedDatabase, OrphanedWalIsNotAppliedToANewDatabase) {
   const TemporaryDirectory other;
   {
     RawDatabase raw(other.file("x.db"));
@@ -170,10 +170,10 @@ TEST_F(DamagedDatabase, WalWithoutADatabaseIsNotAppliedToANewOne) {
   EXPECT_EQ(count_names(cache(), "corrupt"), 0);
 }
 
-TEST_F(DamagedDatabase, NewerFileIsLeftAlone) {
+TEST_F(DamagedDatabase, FileOfANewerSchemaIsNotModified) {
   fill();
-  // Its maker was killed, so the version stands in the WAL only, and a careless close would move
-  // it.
+  // Its writer was killed, so the version is only in the WAL, and a checkpoint at closing would
+  // move it.
   ASSERT_EQ(run_in_child([&] {
               auto* raw = new RawDatabase(db());
               CHILD_CHECK(raw->run("PRAGMA user_version = 99"));
@@ -192,10 +192,10 @@ TEST_F(DamagedDatabase, NewerFileIsLeftAlone) {
   EXPECT_EQ(RawDatabase(db()).ask("PRAGMA user_version"), "99");
   EXPECT_EQ(count_names(cache(), "corrupt"), 0);
   EXPECT_EQ(log_.size(), 1);
-  EXPECT_EQ(log_.count("a newer dorajit wrote"), 1);
+  EXPECT_EQ(log_.count("written by a newer dorajit"), 1);
 }
 
-TEST_F(DamagedDatabase, AFolderOfThatNameIsNoCauseToFail) {
+TEST_F(DamagedDatabase, FolderInPlaceOfTheDatabaseFailsNoCall) {
   std::filesystem::create_directory(db());
   const auto store = TuningStore::open(cache());
   EXPECT_FALSE(store->persistent());
@@ -204,7 +204,7 @@ TEST_F(DamagedDatabase, AFolderOfThatNameIsNoCauseToFail) {
   EXPECT_EQ(log_.size(), 1);
 }
 
-TEST_F(DamagedDatabase, RandomFlipsNeverFailACaller) {
+TEST_F(DamagedDatabase, RandomBitFlipsFailNoCall) {
   fill();
   const std::string whole = read_file(db());
   std::minstd_rand random(7);

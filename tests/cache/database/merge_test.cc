@@ -22,7 +22,7 @@ Sums checksums(const std::vector<T>& records) {
   return sums;
 }
 
-// A store of its own that holds what was merged into it, in the order given.
+// A store into which the given trials were merged in the given order.
 class Merged {
  public:
   Merged() : store_(TuningStore::open(directory_.path())) {}
@@ -33,7 +33,7 @@ class Merged {
   }
   TuningStore& store() { return *store_; }
   std::vector<Trial> trials() { return store_->trials(); }
-  // Everything that can be told apart, whatever the order it came in.
+  // Everything that distinguishes the content, independent of order.
   std::pair<Sums, Sums> content() {
     return {checksums(store_->trials()), checksums(store_->winners())};
   }
@@ -43,7 +43,7 @@ class Merged {
   std::unique_ptr<TuningStore> store_;
 };
 
-TEST(MergeProperties, CommutativeAssociativeIdempotent) {
+TEST(MergeProperties, MergeIsCommutativeAssociativeAndIdempotent) {
   RandomTrials random(11);
   for (int round = 0; round < 8; ++round) {
     const auto a = random.runs(4, 2);
@@ -70,7 +70,7 @@ TEST(MergeProperties, CommutativeAssociativeIdempotent) {
   }
 }
 
-TEST(MergeProperties, MemoryAndDatabaseAgree) {
+TEST(MergeProperties, MemoryAndDatabaseGiveTheSameWinners) {
   RandomTrials random(12);
   for (int round = 0; round < 8; ++round) {
     Merged on_disk;
@@ -88,7 +88,7 @@ TEST(MergeProperties, MemoryAndDatabaseAgree) {
   }
 }
 
-TEST(Merge, CountsWhatIsNew) {
+TEST(Merge, CountsAddedTrialsAndChangedWinners) {
   RandomTrials random(13);
   const auto trials = random.runs(5, 2);
   Merged merged;
@@ -118,7 +118,7 @@ std::vector<Trial> tuned_run(const Winner& winner) {
   return trials;
 }
 
-TEST(Rebuild, EqualsWhatTuningRecorded) {
+TEST(Rebuild, EqualsTheWinnersThatTuningRecorded) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   for (int i = 1; i <= 3; ++i) store->record(tuned_run(sample_winner(i)), sample_winner(i));
@@ -133,7 +133,7 @@ TEST(Rebuild, EqualsWhatTuningRecorded) {
   EXPECT_EQ(checksums(other->winners()), before);
 }
 
-TEST(Rebuild, DropsWhatNoTrialProves) {
+TEST(Rebuild, RemovesWinnersWithoutTrials) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   store->record({}, sample_winner(1));
@@ -142,9 +142,11 @@ TEST(Rebuild, DropsWhatNoTrialProves) {
   EXPECT_FALSE(store->find_winner(kDevice, sample_problem(1)));
 }
 
-TEST(Rebuild, SaysWhenItCannot) { EXPECT_FALSE(TuningStore::open("")->rebuild_winners()); }
+TEST(Rebuild, WithoutADatabaseReturnsNothing) {
+  EXPECT_FALSE(TuningStore::open("")->rebuild_winners());
+}
 
-TEST(Merge, ARefusalFromElsewhereTakesTheWinnerAway) {
+TEST(Merge, ImportedRefusalRemovesTheWinner) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   const Winner winner = sample_winner(1);
@@ -157,7 +159,7 @@ TEST(Merge, ARefusalFromElsewhereTakesTheWinnerAway) {
   EXPECT_EQ(store->find_winner(kDevice, sample_problem(1))->config, winner.default_config);
 }
 
-TEST(Merge, WaitsInMemoryUntilTheDatabaseCanBeWritten) {
+TEST(Merge, ResultsStayInMemoryUntilTheDatabaseIsWritable) {
   const TemporaryDirectory directory;
   CapturedLog log;
   const std::string cache = directory.file("plain/cache");
@@ -185,7 +187,7 @@ TEST(Import, KnownTrialsChangeNothing) {
   EXPECT_EQ(watcher.ask("PRAGMA data_version"), version) << "nothing was committed";
 }
 
-TEST(Import, IsOnDiskOrNotAtAll) {
+TEST(Import, WithoutADatabaseImportsNothing) {
   const CapturedLog log;
   const auto nowhere = TuningStore::open("/dev/null/cache");
   EXPECT_FALSE(nowhere->import_trials(sample_trials(1, 3)));
@@ -193,7 +195,7 @@ TEST(Import, IsOnDiskOrNotAtAll) {
   EXPECT_TRUE(nowhere->trials().empty());
 }
 
-TEST(Import, ProgressIsOfEveryTrial) {
+TEST(Import, ProgressReachesTheNumberOfTrials) {
   const TemporaryDirectory directory;
   std::vector<std::int64_t> seen;
   TuningStore::open(directory.path())

@@ -15,7 +15,7 @@ namespace {
 
 class Overlays : public testing::Test {
  protected:
-  // A database that knows the winner of one problem, at rest.
+  // A closed database with the winner of one problem.
   std::string make_overlay(const std::string& name, int problem, double median_ns = 500) {
     Winner winner = sample_winner(problem);
     winner.median_ns = median_ns;
@@ -32,7 +32,7 @@ class Overlays : public testing::Test {
   CapturedLog log_;
 };
 
-TEST_F(Overlays, ServeWhatTheUserLacks) {
+TEST_F(Overlays, AnswerForProblemsThatTheUserLacks) {
   const auto store = open({make_overlay("a", 1), make_overlay("b", 2)});
   for (const int problem : {1, 2}) {
     EXPECT_FALSE(store->find_winner(kDevice, sample_problem(problem)));
@@ -45,7 +45,7 @@ TEST_F(Overlays, ServeWhatTheUserLacks) {
   EXPECT_EQ(log_.size(), 0);
 }
 
-TEST_F(Overlays, TheUsersWinnersOfAVariantComeFirst) {
+TEST_F(Overlays, WinnersOfTheUserComeFirst) {
   const auto store = open({make_overlay("a", 1), make_overlay("b", 2)});
   store->record({}, sample_winner(1));
   const std::string problem = sample_problem(1);
@@ -57,7 +57,7 @@ TEST_F(Overlays, TheUsersWinnersOfAVariantComeFirst) {
   EXPECT_TRUE(store->winners_of_variant("compose/f64,f64,f64,f64").empty());
 }
 
-TEST_F(Overlays, AreTheDatabasesOfAFolder) {
+TEST_F(Overlays, AreTheSortedDatabasesOfAFolder) {
   const std::string folder = directory_.file("shipped");
   std::filesystem::create_directory(folder);
   for (const char* name : {"b.db", "a.db", "a.jsonl"}) write_file(folder + "/" + name, "x");
@@ -73,12 +73,12 @@ TEST_F(Overlays, AreSearchedInOrder) {
   EXPECT_EQ(store->find_overlay_winner(kDevice, sample_problem(1))->median_ns, 400);
 }
 
-TEST_F(Overlays, ServeAStoreThatKeepsNothing) {
+TEST_F(Overlays, AnswerWithoutACacheFolder) {
   const auto store = TuningStore::open("", {.overlays = {make_overlay("a", 1)}});
   EXPECT_TRUE(store->find_overlay_winner(kDevice, sample_problem(1)));
 }
 
-TEST_F(Overlays, AreReadOnlyAndLeaveNothingBesideThem) {
+TEST_F(Overlays, AreReadWithoutCreatingFiles) {
   const std::string path = make_overlay("a", 1);
   std::filesystem::remove(directory_.file("a/tuning.db-wal"));
   std::filesystem::remove(directory_.file("a/tuning.db-shm"));
@@ -88,7 +88,7 @@ TEST_F(Overlays, AreReadOnlyAndLeaveNothingBesideThem) {
   EXPECT_EQ(count_names(directory_.file("a"), "tuning.db-"), 0);
 }
 
-TEST_F(Overlays, UnusableOnesArePassedOverWithOneWarningEach) {
+TEST_F(Overlays, UnusableDatabasesAreSkippedWithOneWarningEach) {
   const std::string missing = directory_.file("missing.db");
   const std::string noise = directory_.file("noise.db");
   write_file(noise, std::string(20'000, 'x'));
@@ -109,10 +109,10 @@ TEST_F(Overlays, UnusableOnesArePassedOverWithOneWarningEach) {
     EXPECT_EQ(log_.count("the tuning results in " + path + " are not used"), 1) << path;
   }
   EXPECT_EQ(log_.size(), 6);
-  EXPECT_EQ(log_.count("which a newer dorajit wrote"), 1);
+  EXPECT_EQ(log_.count("written by a newer dorajit"), 1);
 }
 
-TEST_F(Overlays, AnAlteredWinnerIsNotServed) {
+TEST_F(Overlays, AlteredWinnerIsNotUsed) {
   const std::string path = make_overlay("a", 1);
   RawDatabase(path).run("UPDATE winners SET median_ns = 1.0; PRAGMA wal_checkpoint(TRUNCATE)");
   EXPECT_FALSE(open({path})->find_overlay_winner(kDevice, sample_problem(1)));

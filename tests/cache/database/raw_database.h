@@ -1,4 +1,4 @@
-// Direct access to a database file, as another program would have it.
+// Direct access to a database file, as by another program.
 #pragma once
 
 #include <gtest/gtest.h>

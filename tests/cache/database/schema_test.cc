@@ -13,7 +13,7 @@ namespace {
 TEST(Schema, PublishedFileIsComplete) {
   const TemporaryDirectory directory;
   TuningStore::open(directory.path());
-  // The header alone says all of it, so nothing is left for the first users to race about.
+  // The header alone contains this, so the first users have nothing to change.
   EXPECT_EQ(count_names(directory.path(), "tuning.db-"), 0);
   EXPECT_EQ(count_names(directory.path(), ".tmp."), 0);
   const std::string header = read_file(directory.file("tuning.db")).substr(0, 100);
@@ -28,15 +28,16 @@ TEST(Schema, PublishedFileIsComplete) {
             "2");
 }
 
-// Databases keep the text of their tables, and one that differs from this program's is damaged.
-TEST(Schema, ItsTextIsThatOfVersion1) {
+// Databases store the text of their tables, and a text that differs from this program's counts as
+// damage.
+TEST(Schema, TextIsThatOfVersion1) {
   const TemporaryDirectory directory;
   TuningStore::open(directory.path());
   RawDatabase raw(directory.file("tuning.db"));
   EXPECT_EQ(kSchemaVersion, 1);
   EXPECT_EQ(hash_hex(raw.ask("SELECT group_concat(sql, ';') FROM sqlite_schema")),
             "93a1f6ca59b3dfbd94df8b8513335828")
-      << "a change of the schema, blanks included, needs another version";
+      << "a change of the schema, including blanks, requires a new version";
 }
 
 }  // namespace

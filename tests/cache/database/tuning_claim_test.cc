@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST(TuningClaim, ExcludesWithinAProcess) {
+TEST(TuningClaim, SecondClaimWithinAProcessIsRefused) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   auto claim = store->try_claim("device", "problem");
@@ -53,7 +53,7 @@ TEST(TuningClaim, ThreadsTakeTurns) {
   EXPECT_EQ(turns.load(), 20);
 }
 
-TEST(TuningClaim, ExcludesOtherProcessesUntilTheHolderDies) {
+TEST(TuningClaim, OtherProcessesAreRefusedUntilTheHolderDies) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   Pipe held;
@@ -76,7 +76,7 @@ TEST(TuningClaim, ExcludesOtherProcessesUntilTheHolderDies) {
   EXPECT_EQ(wait_for_child(child), 128 + SIGKILL);
 }
 
-TEST(TuningClaim, AForkedChildNeitherKeepsNorReleasesIt) {
+TEST(TuningClaim, ForkedChildNeitherKeepsNorReleasesTheClaim) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   auto claim = store->try_claim("device", "problem");
@@ -112,7 +112,7 @@ TEST(TuningClaim, AForkedChildNeitherKeepsNorReleasesIt) {
   EXPECT_EQ(wait_for_child(keeper), 0);
 }
 
-TEST(TuningClaim, IsGrantedWhereThereIsNobodyToAgreeWith) {
+TEST(TuningClaim, WithoutAUsableFolderEveryClaimIsGranted) {
   const auto memory = TuningStore::open("");
   const auto first = memory->try_claim("device", "problem");
   EXPECT_TRUE(first);

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TEST(TuningStoreProcesses, ColdRaceLosesNothing) {
+TEST(TuningStoreProcesses, ConcurrentColdStartsLoseNoResults) {
   constexpr int kRounds = 8;
   constexpr int kProcesses = 12;
   constexpr int kRecords = 4;
@@ -42,7 +42,7 @@ TEST(TuningStoreProcesses, ColdRaceLosesNothing) {
   }
 }
 
-TEST(TuningStoreProcesses, SeveralFindTheDamageAtOnce) {
+TEST(TuningStoreProcesses, ConcurrentRepairsLoseNoResults) {
   for (int round = 0; round < 5; ++round) {
     const TemporaryDirectory directory;
     TuningStore::open(directory.path())->record(sample_trials(999, 5), sample_winner(999));
@@ -90,7 +90,7 @@ TEST(TuningStoreProcesses, KillingAWriterLosesNoCommittedWinner) {
   EXPECT_EQ(count_names(directory.path(), "corrupt"), 0);
 }
 
-TEST(TuningStoreProcesses, LockedForTooLongStaysInMemoryThenReachesTheDisk) {
+TEST(TuningStoreProcesses, ResultsOfALockedDatabaseAreWrittenLater) {
   const TemporaryDirectory directory;
   CapturedLog log;
   const auto store = TuningStore::open(directory.path(), {.busy_wait = milliseconds(20)});
@@ -130,7 +130,7 @@ TEST(TuningStoreProcesses, LockedForTooLongStaysInMemoryThenReachesTheDisk) {
   EXPECT_EQ(TuningStore::open(directory.path())->trial_count(), 7);
 }
 
-TEST(TuningStoreProcesses, APatientLookupOutlastsALockThatAnOrdinaryOneDoesNot) {
+TEST(TuningStoreProcesses, LongLockWaitOutlastsALockThatAShortOneDoesNot) {
   const TemporaryDirectory directory;
   CapturedLog log;
   TuningStore::open(directory.path())->record(sample_trials(1, 1), sample_winner(1));
@@ -146,13 +146,13 @@ TEST(TuningStoreProcesses, APatientLookupOutlastsALockThatAnOrdinaryOneDoesNot) 
   char byte = 0;
   ASSERT_TRUE(locked.receive(byte));
   EXPECT_FALSE(store->find_winner(kDevice, sample_problem(1)));
-  EXPECT_TRUE(TuningStore::open(directory.path())->persistent()) << "a write would wait";
+  EXPECT_TRUE(TuningStore::open(directory.path())->persistent()) << "a write waits for the lock";
   EXPECT_TRUE(store->find_winner(kDevice, sample_problem(1), LockWait::kLong));
   EXPECT_EQ(wait_for_child(child), 0);
-  EXPECT_EQ(log.size(), 0) << "results are not in memory only";
+  EXPECT_EQ(log.size(), 0) << "results are not only in memory";
 }
 
-TEST(TuningStoreProcesses, ForkedChildWorksOnItsOwn) {
+TEST(TuningStoreProcesses, ForkedChildUsesTheDatabase) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   store->record(sample_trials(1, 2), sample_winner(1));
@@ -168,7 +168,7 @@ TEST(TuningStoreProcesses, ForkedChildWorksOnItsOwn) {
   EXPECT_EQ(TuningStore::open(directory.path())->winners().size(), 3U);
 }
 
-TEST(TuningStoreProcesses, ForkInTheMiddleOfAnOperationLeavesTheChildInMemory) {
+TEST(TuningStoreProcesses, ChildOfAForkDuringAnOperationUsesMemoryOnly) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   store->record({}, sample_winner(1));
@@ -186,7 +186,7 @@ TEST(TuningStoreProcesses, ForkInTheMiddleOfAnOperationLeavesTheChildInMemory) {
   EXPECT_TRUE(store->persistent());
 }
 
-TEST(TuningStoreProcesses, ForkedChildKeepsWhatMemoryKnew) {
+TEST(TuningStoreProcesses, ForkedChildInheritsResultsInMemory) {
   const auto store = TuningStore::open("");
   store->record({}, sample_winner(1));
   EXPECT_EQ(run_in_child([&] {
@@ -198,7 +198,7 @@ TEST(TuningStoreProcesses, ForkedChildKeepsWhatMemoryKnew) {
   EXPECT_FALSE(store->find_winner(kDevice, sample_problem(2)));
 }
 
-// Serves a database from a folder that cannot be written, with the file itself 0444.
+// Reads a database from a folder that cannot be written, with a file of mode 0444.
 int serves_read_only(const std::string& cache) {
   CapturedLog log;
   const auto store = TuningStore::open(cache);
@@ -218,7 +218,7 @@ int serves_read_only(const std::string& cache) {
   return 0;
 }
 
-TEST(TuningStoreProcesses, ReadOnlyFolderStillServes) {
+TEST(TuningStoreProcesses, ReadOnlyFolderIsStillRead) {
   const TemporaryDirectory directory;
   TuningStore::open(directory.path())->record(sample_trials(1, 3), sample_winner(1));
   std::filesystem::permissions(directory.file("tuning.db"), std::filesystem::perms(0444));
@@ -229,7 +229,7 @@ TEST(TuningStoreProcesses, ReadOnlyFolderStillServes) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(TuningStoreProcesses, ReadOnlyFileSystemStillServes) {
+TEST(TuningStoreProcesses, ReadOnlyFileSystemIsStillRead) {
   const TemporaryDirectory directory;
   const int status = run_in_child([&] {
     if (!mount_small_disk(directory.path(), "4m")) return kChildSkips;
@@ -241,7 +241,7 @@ TEST(TuningStoreProcesses, ReadOnlyFileSystemStillServes) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(TuningStoreProcesses, FullDiskKeepsResultsInMemoryUntilThereIsRoom) {
+TEST(TuningStoreProcesses, FullDiskKeepsResultsInMemoryUntilThereIsSpace) {
   const TemporaryDirectory directory;
   const int status = run_in_child([&] {
     if (!mount_small_disk(directory.path(), "512k")) return kChildSkips;

@@ -14,7 +14,7 @@
 namespace dorajit::cache {
 namespace {
 
-TEST(TuningStore, SecondStoreSeesEveryFieldOfTheFirst) {
+TEST(TuningStore, SecondStoreReadsEveryFieldOfTheFirst) {
   const TemporaryDirectory directory;
   Trial trial = sample_trial(1, 2);
   trial.verdict = Verdict::kFailedToLaunch;
@@ -64,7 +64,7 @@ TEST(TuningStore, BadTrialsAreThoseOfConfigsThatMisbehaved) {
       TuningStore::open(directory.path())->find_history("another device", {}).bad_trials.empty());
 }
 
-TEST(TuningStore, AHistoryIsTheWinnerAndTheBadTrialsOfTheDevice) {
+TEST(TuningStore, HistoryContainsTheWinnerAndTheBadTrialsOfTheDevice) {
   const TemporaryDirectory directory;
   Trial bad = sample_trial(1, 1);
   bad.verdict = Verdict::kWrongBits;
@@ -78,7 +78,7 @@ TEST(TuningStore, AHistoryIsTheWinnerAndTheBadTrialsOfTheDevice) {
   EXPECT_FALSE(TuningStore::open("")->find_history(kDevice, sample_problem(2)).winner);
 }
 
-TEST(TuningStore, MissesAreEmpty) {
+TEST(TuningStore, UnknownProblemHasNoResults) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   EXPECT_FALSE(store->find_winner(kDevice, "compose/none"));
@@ -87,7 +87,7 @@ TEST(TuningStore, MissesAreEmpty) {
   EXPECT_EQ(store->trial_count(), 0);
 }
 
-TEST(TuningStore, ALaterWinnerReplacesAndTrialsAddUp) {
+TEST(TuningStore, LaterWinnerReplacesTheEarlierOneAndTrialsAccumulate) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   store->record(sample_trials(1, 3), sample_winner(1));
@@ -101,7 +101,7 @@ TEST(TuningStore, ALaterWinnerReplacesAndTrialsAddUp) {
   EXPECT_EQ(store->trials(kDevice, sample_problem(1)).back().host, trial.host);
 }
 
-TEST(TuningStore, OneFactIsKeptOnce) {
+TEST(TuningStore, EqualTrialsAreStoredOnce) {
   const TemporaryDirectory directory;
   for (const std::string& where : {directory.path(), std::string()}) {
     const auto store = TuningStore::open(where);
@@ -111,14 +111,14 @@ TEST(TuningStore, OneFactIsKeptOnce) {
   }
 }
 
-TEST(TuningStore, DevicesDoNotMeet) {
+TEST(TuningStore, DevicesHaveSeparateResults) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   store->record({}, sample_winner(1));
   EXPECT_FALSE(store->find_winner("NVIDIA H100", sample_problem(1)));
 }
 
-TEST(TuningStore, MemoryOnlyServesEverything) {
+TEST(TuningStore, MemoryOnlyStoreSupportsAllOperations) {
   CapturedLog log;
   const auto store = TuningStore::open("");
   EXPECT_EQ(store->location(), "memory");
@@ -134,7 +134,7 @@ TEST(TuningStore, MemoryOnlyServesEverything) {
   EXPECT_EQ(log.size(), 0);
 }
 
-TEST(TuningStore, UnusableFolderIsSaidOnceAndMemoryServes) {
+TEST(TuningStore, UnusableFolderIsLoggedOnceAndMemoryIsUsed) {
   const TemporaryDirectory directory;
   write_file(directory.file("plain"), "");
   CapturedLog log;
@@ -150,7 +150,7 @@ TEST(TuningStore, UnusableFolderIsSaidOnceAndMemoryServes) {
   EXPECT_EQ(log.count("set DORAJIT_CACHE_DIR to a writable folder"), 1);
 }
 
-TEST(TuningStore, RemovedFolderIsMadeAgain) {
+TEST(TuningStore, RemovedFolderIsCreatedAgain) {
   const TemporaryDirectory directory;
   const std::string cache = directory.file("cache");
   const auto store = TuningStore::open(cache);
@@ -161,7 +161,7 @@ TEST(TuningStore, RemovedFolderIsMadeAgain) {
   EXPECT_TRUE(TuningStore::open(cache)->find_winner(kDevice, sample_problem(2)));
 }
 
-TEST(TuningStore, AClockThatJumpsBackChangesNothing) {
+TEST(TuningStore, BackwardClockJumpDoesNotAffectResults) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
   Winner winner = sample_winner(1);

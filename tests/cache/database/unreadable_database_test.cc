@@ -1,4 +1,4 @@
-// What a store says where a lookup could not read its database.
+// The status of a store whose lookup could not read the database.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-TEST(UnreadableDatabase, OneThatIsLockedForTooLongIsSaidUntilARead) {
+TEST(UnreadableDatabase, LockedDatabaseIsReportedUntilARead) {
   const TemporaryDirectory directory;
   const CapturedLog quiet;
   TuningStore::open(directory.path())->record(sample_trials(1, 2), sample_winner(1));
@@ -34,7 +34,7 @@ TEST(UnreadableDatabase, OneThatIsLockedForTooLongIsSaidUntilARead) {
   EXPECT_EQ(status.error().code, StatusCode::kIoError);
   EXPECT_THAT(status.error().message,
               HasSubstr("cannot read the tuning database " + directory.file("tuning.db") + ": "));
-  EXPECT_THAT(status.error().message, HasSubstr("try again when other processes are done"));
+  EXPECT_THAT(status.error().message, HasSubstr("try again when other processes have released it"));
 
   other.reset();
   std::this_thread::sleep_for(milliseconds(250));  // ten waits
@@ -42,7 +42,7 @@ TEST(UnreadableDatabase, OneThatIsLockedForTooLongIsSaidUntilARead) {
   EXPECT_TRUE(store->readable());
 }
 
-TEST(UnreadableDatabase, OneThatWasDamagedIsReadAfterItsRepair) {
+TEST(UnreadableDatabase, DamagedDatabaseIsReadableAfterItsRepair) {
   const TemporaryDirectory directory;
   const CapturedLog quiet;
   write_file(directory.file("tuning.db"), "no database at all");
@@ -51,14 +51,14 @@ TEST(UnreadableDatabase, OneThatWasDamagedIsReadAfterItsRepair) {
   EXPECT_TRUE(store->readable());
 }
 
-TEST(UnreadableDatabase, MemoryAloneIsNoDatabase) {
+TEST(UnreadableDatabase, MemoryOnlyStoreIsNotReadable) {
   const auto store = TuningStore::open("");
   ASSERT_FALSE(store->readable());
   EXPECT_EQ(store->readable().error().message,
             "there is no tuning database to read: no cache folder is set");
 }
 
-TEST(UnreadableDatabase, WhereNoneCanBeMadeNothingIsMissed) {
+TEST(UnreadableDatabase, MissingDatabaseThatCannotBeCreatedIsReadable) {
   const TemporaryDirectory directory;
   const int status = run_in_child([&] {
     if (!mount_small_disk(directory.path(), "4m")) return kChildSkips;
@@ -74,7 +74,7 @@ TEST(UnreadableDatabase, WhereNoneCanBeMadeNothingIsMissed) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(UnreadableDatabase, ADamagedOneThatMayNotBeWrittenIsUnreadable) {
+TEST(UnreadableDatabase, DamagedReadOnlyDatabaseIsUnreadable) {
   const TemporaryDirectory directory;
   const int status = run_in_child([&] {
     if (!mount_small_disk(directory.path(), "4m")) return kChildSkips;

@@ -25,7 +25,7 @@ TEST(AtomicFile, IsAbsentUntilPublished) {
   EXPECT_EQ(count_names(directory.path(), ".tmp."), 0);
 }
 
-TEST(AtomicFile, ReplacesWhatWasThere) {
+TEST(AtomicFile, PublishReplacesAnExistingFile) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("data");
   write_file(path, "old");
@@ -34,7 +34,7 @@ TEST(AtomicFile, ReplacesWhatWasThere) {
   EXPECT_EQ(read_file(path), "new");
 }
 
-TEST(AtomicFile, LosingTheRaceKeepsTheOther) {
+TEST(AtomicFile, PublishIfAbsentKeepsAnExistingFile) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("data");
   auto file = AtomicFile::create(path);
@@ -55,7 +55,7 @@ TEST(AtomicFile, PublishesIfAbsent) {
   EXPECT_EQ(count_names(directory.path(), ".tmp."), 0);
 }
 
-TEST(AtomicFile, AbandonedLeavesNothing) {
+TEST(AtomicFile, UnpublishedFileIsRemoved) {
   const TemporaryDirectory directory;
   {
     auto file = AtomicFile::create(directory.file("data"));
@@ -110,7 +110,7 @@ TEST(AtomicFile, FailsCleanlyOnAFullDisk) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(AtomicFile, OnlyOldTemporariesAreStale) {
+TEST(AtomicFile, OnlyOldTemporaryFilesAreRemoved) {
   const TemporaryDirectory directory;
   write_file(directory.file("a.tmp.old"), "");
   write_file(directory.file("b.tmp.new"), "");

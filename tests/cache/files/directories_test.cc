@@ -8,7 +8,7 @@
 namespace dorajit::cache {
 namespace {
 
-TEST(Directories, AFolderOfOnesOwnIsNoLinkAndForNobodyElseToWrite) {
+TEST(Directories, OwnDirectoryRefusesLinksAndFoldersWritableByOthers) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("own");
   EXPECT_TRUE(make_own_directory(path));
@@ -26,7 +26,7 @@ TEST(Directories, AFolderOfOnesOwnIsNoLinkAndForNobodyElseToWrite) {
   EXPECT_FALSE(make_own_directory(directory.file("file")));
 }
 
-TEST(Directories, AFolderOfOnesOwnIsHeldWhateverTakesItsName) {
+TEST(Directories, OwnDirectoryStaysOpenIfItsNameIsReplaced) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("own");
   const auto missing = open_own_directory(path);
@@ -41,7 +41,7 @@ TEST(Directories, AFolderOfOnesOwnIsHeldWhateverTakesItsName) {
   EXPECT_FALSE(std::filesystem::exists(path + "/note"));
 }
 
-TEST(Directories, TheAdviceNamesTheVariableThatSetsTheFolder) {
+TEST(Directories, RemedyNamesTheVariableThatSetsTheFolder) {
   const auto cache = make_own_directory("/proc/nowhere");
   ASSERT_FALSE(cache);
   EXPECT_NE(cache.error().message.find("set DORAJIT_CACHE_DIR"), std::string::npos);

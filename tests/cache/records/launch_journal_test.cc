@@ -21,7 +21,7 @@ class LaunchJournalTest : public testing::Test {
   }
   ~LaunchJournalTest() override { std::filesystem::remove_all(directory_); }
 
-  // A process that runs `work`.
+  // Runs `work` in a child process.
   template <class Work>
   static pid_t fork_child(Work work) {
     const pid_t child = ::fork();
@@ -37,17 +37,17 @@ class LaunchJournalTest : public testing::Test {
   std::string directory_;
 };
 
-TEST_F(LaunchJournalTest, WhatWasLeftIsNoCasualty) {
+TEST_F(LaunchJournalTest, FinishedLaunchIsNotACrash) {
   const kernels::Config config{{kernels::kColumnsOfProgram, 7}};
   wait_for(fork_child([&] {
-    auto* journal = LaunchJournal::open(directory_).release();  // no orderly end
+    auto* journal = LaunchJournal::open(directory_).release();  // leaked: no destructor runs
     journal->enter("scope", "problem", config);
     journal->leave();
   }));
   EXPECT_TRUE(LaunchJournal::open(directory_)->crashed_configs("scope").empty());
 }
 
-TEST_F(LaunchJournalTest, WhatADeadProcessEnteredIsOneUntilItIsForgotten) {
+TEST_F(LaunchJournalTest, EntryOfADeadProcessIsACrashUntilItIsForgotten) {
   const kernels::Config config{{kernels::kColumnsOfProgram, 7}};
   wait_for(fork_child(
       [&] { LaunchJournal::open(directory_).release()->enter("scope", "problem", config); }));
@@ -61,7 +61,7 @@ TEST_F(LaunchJournalTest, WhatADeadProcessEnteredIsOneUntilItIsForgotten) {
   EXPECT_TRUE(journal->crashed_configs("scope").empty());
 }
 
-TEST_F(LaunchJournalTest, WhatALivingProcessEnteredIsNone) {
+TEST_F(LaunchJournalTest, EntryOfARunningProcessIsNotACrash) {
   const auto other = LaunchJournal::open(directory_);
   other->enter("scope", "problem", {});
   const auto journal = LaunchJournal::open(directory_);
@@ -71,7 +71,7 @@ TEST_F(LaunchJournalTest, WhatALivingProcessEnteredIsNone) {
   other->leave();
 }
 
-TEST_F(LaunchJournalTest, AnEntryThatIsCutOffIsPassedOverAndRemoved) {
+TEST_F(LaunchJournalTest, IncompleteEntryIsIgnoredAndRemoved) {
   std::filesystem::create_directories(directory_ + "/journal");
   const std::string path = directory_ + "/journal/1-1-1.entry";
   FILE* file = std::fopen(path.c_str(), "w");

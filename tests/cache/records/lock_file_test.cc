@@ -30,7 +30,7 @@ std::vector<LockEntry> entries() {
   return {entry("cuda", "p/2"), entry("cuda", "p/1"), builtin};
 }
 
-TEST(LockFile, ComesBackInAnOrderOfItsOwn) {
+TEST(LockFile, EntriesRoundTripSorted) {
   const auto given = entries();
   const std::string text = to_lock_text(given);
   const auto read = parse_lock_text(text);
@@ -42,7 +42,7 @@ TEST(LockFile, ComesBackInAnOrderOfItsOwn) {
   EXPECT_TRUE(parse_lock_text(to_lock_text({}))->empty());
 }
 
-TEST(LockFile, NothingButTheWholeOfItIsTaken) {
+TEST(LockFile, IncompleteTextIsRefused) {
   const std::string text = to_lock_text(entries());
   for (std::size_t size = 0; size < text.size(); size += 7) {
     EXPECT_FALSE(parse_lock_text(std::string_view(text).substr(0, size))) << size;
@@ -55,7 +55,7 @@ TEST(LockFile, NothingButTheWholeOfItIsTaken) {
   EXPECT_FALSE(parse_lock_text(text + "\n"));
 }
 
-TEST(LockFile, SaysWhatIsWrong) {
+TEST(LockFile, ErrorsDescribeTheFault) {
   const auto why = [](std::string_view text) { return parse_lock_text(text).error().message; };
   EXPECT_THAT(why(""), HasSubstr("first line"));
   EXPECT_THAT(why("{\"format\":\"dorajit-trials\",\"version\":2}\n"), HasSubstr("first line"));
@@ -65,7 +65,7 @@ TEST(LockFile, SaysWhatIsWrong) {
   EXPECT_THAT(why(to_lock_text(entries()) + "x"), HasSubstr("digest"));
 }
 
-TEST(LockFile, TextsThatCouldCommandATerminalAreRefused) {
+TEST(LockFile, TextsWithControlCharactersAreRefused) {
   const std::vector<std::pair<std::string, std::string LockEntry::*>> texts = {
       {"device", &LockEntry::device},
       {"problem", &LockEntry::problem},
@@ -77,11 +77,11 @@ TEST(LockFile, TextsThatCouldCommandATerminalAreRefused) {
     forged.*member += "\x1b[2J\n";
     const auto read = parse_lock_text(to_lock_text(std::vector{forged}));
     ASSERT_FALSE(read) << name;
-    EXPECT_THAT(read.error().message, HasSubstr("its line 2 is no problem with its config"));
+    EXPECT_THAT(read.error().message, HasSubstr("its line 2 is not a valid entry"));
   }
 }
 
-TEST(LockFile, ThatCannotBeReadIsNamed) {
+TEST(LockFile, UnreadableFileIsNamedInTheError) {
   const TemporaryDirectory directory;
   const auto why = [](const std::string& path) {
     const auto read = read_lock_file(path);
@@ -95,7 +95,7 @@ TEST(LockFile, ThatCannotBeReadIsNamed) {
   EXPECT_EQ(read_lock_file(path)->size(), 3U);
 }
 
-TEST(LockFile, DifferencesNameEveryField) {
+TEST(LockFile, DifferencesListEveryField) {
   const LockEntry first = entry("cuda", "p/1");
   EXPECT_TRUE(differences(first, first).empty());
   LockEntry second = first;

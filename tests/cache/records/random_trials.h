@@ -1,4 +1,4 @@
-// Trials as many machines might have measured them: few problems, few configs, many runs.
+// Random trials of many machines: few problems, few configs, many runs.
 #pragma once
 
 #include <limits>
@@ -13,7 +13,7 @@ class RandomTrials {
  public:
   explicit RandomTrials(unsigned seed) : random_(seed) {}
 
-  // One tuning: the default config and some others beside it.
+  // One tuning: the default config and some other configs.
   std::vector<Trial> run(int problem) {
     Trial trial = sample_trial(problem, 0);
     trial.environment.driver = "driver-" + std::to_string(pick(2));
@@ -28,9 +28,9 @@ class RandomTrials {
       trial.verdict = pick(12) == 0 ? Verdict::kWrongBits : Verdict::kOk;
       trial.samples = 3 + pick(6);
       trial.median_ns = 900 + 50 * pick(5);
-      trial.duel.reset();
+      trial.comparison.reset();
       if (i > 0 && pick(3) == 0)
-        trial.duel = {.log_ratio = -0.05 * pick(3), .standard_error = 0.01};
+        trial.comparison = {.log_ratio = -0.05 * pick(3), .standard_error = 0.01};
       trial.mad_ns = pick(3);
       if (pick(10) == 0) {
         trial.verdict = Verdict::kSpills;

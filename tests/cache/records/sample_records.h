@@ -1,4 +1,4 @@
-// Trials and winners that look like real ones.
+// Realistic trials and winners.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ inline kernels::Config sample_config(int i) {
   return {{'b', 256 * (1 + i % 8)}, {'w', 4 + i % 4}, {'r', 1}, {'v', 8}, {'u', 1}, {'c', 1}};
 }
 
-// No sample trial is of it, so they prove no winner unless they are given another default.
+// No sample trial has this config, so the trials prove no winner unless they get another default.
 inline kernels::Config unmeasured_config() { return {{'b', 64}, {'w', 1}, {'r', 1}, {'v', 1}}; }
 
 inline Trial sample_trial(int problem, int i) {

@@ -43,11 +43,11 @@ Trial odd_trial() {
   return trial;
 }
 
-TEST(TrialLines, EveryFieldComesBack) {
+TEST(TrialLines, FieldsRoundTrip) {
   Trial named = sample_trial(1, 2);
   named.default_config = sample_config(0);
   named.median_ns = 1.0 / 3;
-  named.duel = {.log_ratio = -0.1 / 3, .standard_error = 1e-300};
+  named.comparison = {.log_ratio = -0.1 / 3, .standard_error = 1e-300};
   const std::vector<Trial> trials = {sample_trial(1, 0), odd_trial(), named};
   const TrialText text = to_lines(trials);
   EXPECT_EQ(text.trials, 3);
@@ -60,7 +60,7 @@ TEST(TrialLines, EveryFieldComesBack) {
   EXPECT_EQ(checksums(parsed->trials), checksums(trials));
 }
 
-TEST(TrialLines, TheSameTrialsAreTheSameText) {
+TEST(TrialLines, SameTrialsGiveTheSameText) {
   RandomTrials random(3);
   std::vector<Trial> trials = random.runs(20, 4);
   const std::string text = to_lines(trials).lines;
@@ -69,13 +69,13 @@ TEST(TrialLines, TheSameTrialsAreTheSameText) {
   EXPECT_EQ(to_lines(trials).lines, text);
 }
 
-TEST(TrialLines, NothingIsAHeaderAndItsEnd) {
+TEST(TrialLines, NoTrialsGiveAHeaderAndAClosingLine) {
   EXPECT_EQ(to_lines({}).lines, kHeader + closing(0));
   EXPECT_TRUE(parse_lines(kHeader + closing(0))->trials.empty());
   EXPECT_EQ(parse_lines(kHeader + closing(0))->damage, "");
 }
 
-TEST(TrialLines, WhatJsonCannotSayIsLeftOut) {
+TEST(TrialLines, TrialsThatJsonCannotRepresentAreLeftOut) {
   Trial trial = sample_trial(1, 0);
   trial.host = "\xff\xfe";
   Trial endless = sample_trial(1, 0);
@@ -85,7 +85,7 @@ TEST(TrialLines, WhatJsonCannotSayIsLeftOut) {
   EXPECT_EQ(text.left_out, 2);
 }
 
-TEST(TrialLines, ABadLineIsNamedAndTheOthersCount) {
+TEST(TrialLines, InvalidLineIsNamedAndTheOthersAreRead) {
   const std::vector<Trial> one = {sample_trial(1, 0)};
   const std::string good = to_lines(one).lines.substr(
       kHeader.size(), to_lines(one).lines.size() - kHeader.size() - closing(1).size());
@@ -124,7 +124,7 @@ TEST(TrialLines, ABadLineIsNamedAndTheOthersCount) {
   }
 }
 
-TEST(TrialLines, ManyBadLinesAreCountedButNotAllNamed) {
+TEST(TrialLines, OnlyTheFirstInvalidLinesAreNamed) {
   std::string text = kHeader;
   for (int i = 0; i < 1000; ++i) text += "x\n";
   const auto parsed = parse_lines(text);
@@ -133,14 +133,14 @@ TEST(TrialLines, ManyBadLinesAreCountedButNotAllNamed) {
   EXPECT_EQ(parsed->bad.size(), kMaxBadLinesNamed);
 }
 
-TEST(TrialLines, ALastLineWithoutItsEndCounts) {
+TEST(TrialLines, LastLineWithoutANewlineIsRead) {
   std::string text = to_lines(std::vector{sample_trial(1, 0)}).lines;
   text.pop_back();
   EXPECT_EQ(parse_lines(text)->trials.size(), 1U);
   EXPECT_EQ(parse_lines(text)->damage, "");
 }
 
-TEST(TrialLines, OtherFilesAreRefused) {
+TEST(TrialLines, FilesWithoutTheHeaderAreRefused) {
   for (const std::string header :
        {"", "\n", "hello\n", "{}\n", "{\"format\":\"other\"}\n",
         "{\"format\":\"dorajit-trials\"}\n", "{\"format\":\"dorajit-trials\",\"version\":0}\n"}) {
@@ -151,7 +151,7 @@ TEST(TrialLines, OtherFilesAreRefused) {
   EXPECT_NE(newer.error().message.find("update dorajit"), std::string::npos);
 }
 
-TEST(TrialFiles, BothKindsAreReadAlike) {
+TEST(TrialFiles, LinesAndDatabasesGiveTheSameTrials) {
   const TemporaryDirectory directory;
   const std::vector<Trial> trials = RandomTrials(5).runs(6, 2);
   TuningStore::open(directory.path())->merge(trials);
@@ -163,12 +163,12 @@ TEST(TrialFiles, BothKindsAreReadAlike) {
   EXPECT_EQ(lines->kind, TrialFileKind::kLines);
   EXPECT_EQ(database->kind, TrialFileKind::kDatabase);
   EXPECT_GT(database->winners, 0);
-  EXPECT_TRUE(lines->is_whole());
-  EXPECT_TRUE(database->is_whole());
+  EXPECT_TRUE(lines->is_complete());
+  EXPECT_TRUE(database->is_complete());
   EXPECT_EQ(checksums(lines->trials), checksums(database->trials));
 }
 
-TEST(TrialFiles, DamageIsTold) {
+TEST(TrialFiles, DamageIsReported) {
   const TemporaryDirectory directory;
   TuningStore::open(directory.path())->record(sample_trials(1, 5), sample_winner(1));
   const std::string path = directory.file("tuning.db");
@@ -179,17 +179,17 @@ TEST(TrialFiles, DamageIsTold) {
   ASSERT_TRUE(altered);
   EXPECT_EQ(altered->bad_count, 2);
   EXPECT_EQ(altered->trials.size(), 4U);
-  EXPECT_FALSE(altered->is_whole());
+  EXPECT_FALSE(altered->is_complete());
 
   const std::string bytes = read_file(path);
   write_file(directory.file("half.db"), bytes.substr(0, bytes.size() / 2));
   const auto half = read_trial_file(directory.file("half.db"));
   ASSERT_TRUE(half);
   EXPECT_FALSE(half->damage.empty());
-  EXPECT_FALSE(half->is_whole());
+  EXPECT_FALSE(half->is_complete());
 }
 
-TEST(TrialFiles, WhatCannotBeReadIsAnError) {
+TEST(TrialFiles, UnreadableFileIsAnError) {
   const TemporaryDirectory directory;
   EXPECT_FALSE(read_trial_file(directory.file("missing.jsonl")));
   EXPECT_FALSE(read_trial_file(directory.path()));

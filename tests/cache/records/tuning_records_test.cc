@@ -34,7 +34,7 @@ TEST(TuningRecords, EveryFieldOfATrialChangesItsChecksum) {
       [](Trial& t) { t.environment.templates += 'x'; },
       [](Trial& t) { t.config.set('u', 2); },
       [](Trial& t) { t.default_config = t.config; },
-      [](Trial& t) { t.duel = {.log_ratio = 0, .standard_error = 0}; },
+      [](Trial& t) { t.comparison = {.log_ratio = 0, .standard_error = 0}; },
       [](Trial& t) { t.verdict = Verdict::kSpills; },
       [](Trial& t) { t.median_ns += 1e-9; },
       [](Trial& t) { t.mad_ns += 1e-9; },
@@ -51,7 +51,7 @@ TEST(TuningRecords, EveryFieldOfATrialChangesItsChecksum) {
   EXPECT_EQ(checksums.size(), changes.size());
 }
 
-TEST(TuningRecords, FieldsDoNotRunIntoEachOther) {
+TEST(TuningRecords, ChecksumDelimitsFields) {
   Trial a = sample_trial(0, 0);
   Trial b = a;
   a.environment.driver = "12";
@@ -61,7 +61,7 @@ TEST(TuningRecords, FieldsDoNotRunIntoEachOther) {
   EXPECT_NE(checksum(a), checksum(b));
 }
 
-TEST(TuningRecords, NumbersThatSqliteMergesHaveOneChecksum) {
+TEST(TuningRecords, NumbersThatSqliteStoresAlikeHaveTheSameChecksum) {
   Trial a = sample_trial(0, 0);
   Trial b = a;
   a.median_ns = std::numeric_limits<double>::quiet_NaN();

@@ -12,9 +12,9 @@ namespace dorajit::cache {
 namespace {
 
 constexpr int kDefaultConfig = 0;
-constexpr int kFewestSamples = 4;  // fewer than any winner rests on
+constexpr int kFewestSamples = 4;  // fewer than the minimum for a winner
 
-// One run of one problem, its default at 1000 ns.
+// One run of one problem, with a default of 1000 ns.
 class OneRun {
  public:
   explicit OneRun(std::int64_t time = 1000, int samples = 24) {
@@ -43,9 +43,9 @@ class OneRun {
     trials_.push_back(trial);
     return *this;
   }
-  OneRun& duel(int config, double median_ns, double ratio) {
+  OneRun& comparison(int config, double median_ns, double ratio) {
     add(config, median_ns);
-    trials_.back().duel = {.log_ratio = std::log(ratio), .standard_error = 0.002};
+    trials_.back().comparison = {.log_ratio = std::log(ratio), .standard_error = 0.002};
     return *this;
   }
   OneRun& each(void (*change)(Trial&)) {
@@ -53,7 +53,7 @@ class OneRun {
     return *this;
   }
 
-  // This run's trials and those of others.
+  // The trials of this run and of another one.
   [[nodiscard]] std::vector<Trial> with(const OneRun& other) const {
     std::vector<Trial> all = trials_;
     all.insert(all.end(), other.trials_.begin(), other.trials_.end());
@@ -70,12 +70,12 @@ kernels::Config config_of(const std::optional<Winner>& winner) {
   return winner ? winner->config : kernels::Config{};
 }
 
-TEST(WinnerChoice, NothingFollowsFromNothing) {
+TEST(WinnerChoice, NoTrialsGiveNoWinner) {
   EXPECT_FALSE(choose_winner({}));
   EXPECT_TRUE(choose_winners({}).empty());
 }
 
-TEST(WinnerChoice, TheFastestOfARunWins) {
+TEST(WinnerChoice, FastestConfigOfARunWins) {
   const OneRun run = OneRun().add(1, 900).add(2, 800).add(3, 850);
   const auto winner = choose_winner(run.trials());
   ASSERT_TRUE(winner);
@@ -89,24 +89,25 @@ TEST(WinnerChoice, TheFastestOfARunWins) {
   EXPECT_EQ(winner->created_unix_s, 1000);
 }
 
-TEST(WinnerChoice, ADuelDecidesARunWhateverTheMediansSay) {
-  EXPECT_EQ(config_of(choose_winner(OneRun().add(1, 800).duel(2, 990, 0.95).trials())),
+TEST(WinnerChoice, FinalComparisonDecidesARunRegardlessOfMedians) {
+  EXPECT_EQ(config_of(choose_winner(OneRun().add(1, 800).comparison(2, 990, 0.95).trials())),
             sample_config(2));
-  EXPECT_EQ(config_of(choose_winner(OneRun().add(1, 800).duel(2, 900, 0.995).trials())),
+  EXPECT_EQ(config_of(choose_winner(OneRun().add(1, 800).comparison(2, 900, 0.995).trials())),
             sample_config(kDefaultConfig));
 }
 
-TEST(WinnerChoice, ADuelOfARefusedConfigLeavesTheDefault) {
-  EXPECT_EQ(config_of(choose_winner(
-                OneRun().add(1, 800).duel(2, 900, 0.9).refuse(2, Verdict::kWrongBits).trials())),
-            sample_config(kDefaultConfig));
+TEST(WinnerChoice, DefaultWinsIfTheFinalistWasRefused) {
+  EXPECT_EQ(
+      config_of(choose_winner(
+          OneRun().add(1, 800).comparison(2, 900, 0.9).refuse(2, Verdict::kWrongBits).trials())),
+      sample_config(kDefaultConfig));
 }
 
-TEST(WinnerChoice, TheDefaultWinsWithinTheNoise) {
+TEST(WinnerChoice, DefaultWinsIfTheGainIsWithinTheNoise) {
   EXPECT_EQ(config_of(choose_winner(OneRun().add(1, 995).trials())), sample_config(kDefaultConfig));
 }
 
-TEST(WinnerChoice, FewSamplesBeatNothing) {
+TEST(WinnerChoice, ConfigWithFewSamplesDoesNotWin) {
   EXPECT_EQ(config_of(choose_winner(OneRun().add(1, 500, 4).trials())),
             sample_config(kDefaultConfig));
 }
@@ -120,7 +121,7 @@ TEST(WinnerChoice, WithoutAMeasuredDefaultThereIsNoWinner) {
 }
 
 TEST(WinnerChoice, TimesOfDifferentRunsAreNotCompared) {
-  // Config 1 is faster than the default of the other run, but not than its own.
+  // Config 1 is faster than the default of the other run, but not faster than its own.
   const OneRun slow = OneRun(1000, 24);
   const OneRun fast = OneRun(2000, 24).add(1, 450).each([](Trial& trial) {
     if (trial.config == sample_config(kDefaultConfig)) trial.median_ns = 400;
@@ -128,7 +129,7 @@ TEST(WinnerChoice, TimesOfDifferentRunsAreNotCompared) {
   EXPECT_EQ(config_of(choose_winner(slow.with(fast))), sample_config(kDefaultConfig));
 }
 
-TEST(WinnerChoice, ARefusedConfigNeverWins) {
+TEST(WinnerChoice, RefusedConfigNeverWins) {
   for (const Verdict verdict : {Verdict::kWrongBits, Verdict::kOutOfBounds,
                                 Verdict::kFailedToLaunch, Verdict::kDidNotFinish}) {
     const OneRun winning = OneRun(2000, 24).add(1, 700).add(2, 800);
@@ -138,7 +139,7 @@ TEST(WinnerChoice, ARefusedConfigNeverWins) {
   }
 }
 
-TEST(WinnerChoice, ARefusalOfOtherTemplatesSaysNothing) {
+TEST(WinnerChoice, RefusalOfOtherTemplatesIsIgnored) {
   const OneRun winning = OneRun(2000, 24).add(1, 700);
   const OneRun refusing = OneRun(1000, 6).refuse(1, Verdict::kWrongBits).each([](Trial& t) {
     t.environment.templates = "other";
@@ -146,19 +147,19 @@ TEST(WinnerChoice, ARefusalOfOtherTemplatesSaysNothing) {
   EXPECT_EQ(config_of(choose_winner(winning.with(refusing))), sample_config(1));
 }
 
-TEST(WinnerChoice, ASpillingConfigIsNotRefusedElsewhere) {
+TEST(WinnerChoice, SpillingConfigIsNotRefusedInOtherRuns) {
   const OneRun winning = OneRun(2000, 24).add(1, 700);
   const OneRun other = OneRun(1000, 6).refuse(1, Verdict::kSpills);
   EXPECT_EQ(config_of(choose_winner(winning.with(other))), sample_config(1));
 }
 
-TEST(WinnerChoice, ARunWhoseDefaultIsRefusedDecidesNothing) {
+TEST(WinnerChoice, RunWithARefusedDefaultDecidesNothing) {
   const OneRun run = OneRun(2000, 24).add(1, 700);
   const OneRun refusing = OneRun(1000, 24).refuse(kDefaultConfig, Verdict::kWrongBits);
   EXPECT_FALSE(choose_winner(run.with(refusing)));
 }
 
-TEST(WinnerChoice, MoreSamplesOutweighNewness) {
+TEST(WinnerChoice, RunWithMoreSamplesDecidesBeforeANewerOne) {
   const OneRun much = OneRun(1000, 24).add(1, 800);
   const OneRun little = OneRun(2000, 8).add(2, 700);
   EXPECT_EQ(config_of(choose_winner(much.with(little))), sample_config(1));
@@ -166,14 +167,14 @@ TEST(WinnerChoice, MoreSamplesOutweighNewness) {
   EXPECT_EQ(config_of(choose_winner(much.with(as_much))), sample_config(2));
 }
 
-TEST(WinnerChoice, SamplesOfTheDecisionCount) {
+TEST(WinnerChoice, OnlySamplesOfTheDecisionAreCompared) {
   // The default of the newer run has more samples, but its winner has fewer.
   const OneRun much = OneRun(1000, 24).add(1, 800);
   const OneRun little = OneRun(2000, 30).add(2, 700, 6);
   EXPECT_EQ(config_of(choose_winner(much.with(little))), sample_config(1));
 }
 
-TEST(WinnerChoice, ANewDriverOrTemplateStartsAnew) {
+TEST(WinnerChoice, OnlyRunsWithTheNewestDriverAndTemplatesCount) {
   const OneRun old = OneRun(1000, 24).add(1, 800);
   const OneRun driver =
       OneRun(2000, 8).add(2, 700).each([](Trial& t) { t.environment.driver = "driver-new"; });
@@ -192,7 +193,7 @@ std::vector<std::int64_t> checksums(const std::vector<Winner>& winners) {
   return sums;
 }
 
-TEST(WinnerChoiceProperties, OrderAndRepetitionsDoNotMatter) {
+TEST(WinnerChoiceProperties, WinnerIsIndependentOfOrderAndDuplicates) {
   RandomTrials random(7);
   int derived = 0;
   for (int round = 0; round < 300; ++round) {
@@ -204,10 +205,10 @@ TEST(WinnerChoiceProperties, OrderAndRepetitionsDoNotMatter) {
     std::ranges::shuffle(trials, random.generator());
     EXPECT_EQ(checksums(choose_winners(trials)), expected) << round;
   }
-  EXPECT_GT(derived, 300) << "the trials must be such that there are winners";
+  EXPECT_GT(derived, 300) << "too few of the random trials have winners";
 }
 
-TEST(WinnerChoiceProperties, WorseEvidenceNeverReplacesBetter) {
+TEST(WinnerChoiceProperties, RunWithFewerSamplesNeverReplacesOneWithMore) {
   RandomTrials random(8);
   int compared = 0;
   for (int round = 0; round < 300; ++round) {
@@ -215,8 +216,8 @@ TEST(WinnerChoiceProperties, WorseEvidenceNeverReplacesBetter) {
     const auto winner = choose_winner(trials);
     if (!winner) continue;
     ++compared;
-    // A later run with fewer samples, one of another default, and one of unverified configs, each
-    // with a config that would be the fastest by far.
+    // Later runs with fewer samples, with another default, and with unverified configs, each with a
+    // config that would be the fastest by far.
     OneRun worse(2'000'000'000, kFewestSamples);
     worse.add(5, 1);
     OneRun unproved(2'000'000'001, 99);
@@ -243,7 +244,7 @@ TEST(WinnerChoiceProperties, WorseEvidenceNeverReplacesBetter) {
   EXPECT_GT(compared, 100);
 }
 
-TEST(WinnerChoice, DecidingTrialsDecideAlone) {
+TEST(WinnerChoice, DecidingTrialsGiveTheSameWinners) {
   RandomTrials random(29);
   std::size_t left_out = 0;
   for (int round = 0; round < 300; ++round) {

@@ -10,13 +10,13 @@ using testing::HasSubstr;
 
 TEST(DaemonReport, ShowsQueueWorkersAndWinners) {
   const std::string text = daemon_text(Json::parse(R"({
-    "pid": 7, "draining": true, "clients": 2, "jobs_waiting": 1, "jobs_in_hand": 1, "tuned": 1,
+    "pid": 7, "draining": true, "clients": 2, "jobs_waiting": 1, "jobs_running": 1, "tuned": 1,
     "failed": 1, "workers_lost": 3,
     "devices": [{"device": "gpu", "tuning_seconds": 1.5}],
     "workers": [{"pid": 8, "device": "gpu", "problem": "p1"}, {"pid": 9, "device": "cpu",
                  "problem": null}],
-    "queue": [{"problem": "p1", "device": "gpu", "waiters": 2, "in_hand": true},
-              {"problem": "p2", "device": "gpu", "waiters": 3, "in_hand": false}],
+    "queue": [{"problem": "p1", "device": "gpu", "waiters": 2, "running": true},
+              {"problem": "p2", "device": "gpu", "waiters": 3, "running": false}],
     "recent": [{"problem": "p3", "device": "gpu", "seconds": 0.5, "age_seconds": 60, "config": "b64",
                 "median_ns": 1000, "default_median_ns": 1500},
                {"problem": "p4", "device": "gpu", "seconds": 1, "age_seconds": 61,

@@ -1,4 +1,4 @@
-// The client's side: whatever the daemon is or does costs nothing but the winner.
+// The daemon's client: no behaviour of the daemon may cost more than the winner.
 #include "autotune/service/client/daemon_requests.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ using std::chrono::steady_clock;
 
 constexpr auto kSlim = kernels::SpaceKind::kSlim;
 
-// What has been told to a listener.
+// The winners that the listener received.
 class Winners {
  public:
   void listen_to(DaemonRequests& requests) {
@@ -53,11 +53,11 @@ class Winners {
   std::set<std::int64_t> cols_;  // under mutex_
 };
 
-// Listens where a daemon would, and does as it is told with each who connects.
-class Impostor {
+// A server in place of the daemon, which runs a script with each client.
+class FakeServer {
  public:
   using Deed = std::function<void(int socket)>;
-  explicit Impostor(Deed deed) : deed_(std::move(deed)) {
+  explicit FakeServer(Deed deed) : deed_(std::move(deed)) {
     std::string pattern = "/tmp/dorajitd.XXXXXX";
     EXPECT_NE(mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
@@ -70,13 +70,13 @@ class Impostor {
     EXPECT_EQ(::listen(listener_.get(), 8), 0);
     thread_ = std::thread([this] { serve(); });
   }
-  ~Impostor() {
+  ~FakeServer() {
     ::shutdown(listener_.get(), SHUT_RDWR);
     thread_.join();
     std::filesystem::remove_all(folder_);
   }
-  Impostor(const Impostor&) = delete;
-  Impostor& operator=(const Impostor&) = delete;
+  FakeServer(const FakeServer&) = delete;
+  FakeServer& operator=(const FakeServer&) = delete;
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] int visits() const { return visits_; }
@@ -110,7 +110,7 @@ std::string hear(int socket) {
 
 const Hello kHello{.release = "1", .tuning_dir = "/kept"};
 
-TEST(DaemonRequestsThread, ToldOfEachWinnerOnce) {
+TEST(DaemonRequestsThread, ListenerIsCalledOncePerWinner) {
   const ScriptedDaemon daemon;
   const PlainClient is_up(daemon);
   FakeDevice device{2};
@@ -125,13 +125,13 @@ TEST(DaemonRequestsThread, ToldOfEachWinnerOnce) {
   EXPECT_EQ(client.status()["requests"], 2);
 }
 
-TEST(DaemonRequestsThread, WithoutADaemonNothingIsAsked) {
+TEST(DaemonRequestsThread, WithoutADaemonNothingIsRequested) {
   FakeDevice device{2};
   DaemonRequests requests("/nowhere", kHello);
   EXPECT_FALSE(requests.ask(cpu_problem(64), device, kSlim, 1));
 }
 
-TEST(DaemonRequestsThread, ADaemonThatWasKilledIsAskedAgain) {
+TEST(DaemonRequestsThread, RequestsAreRepeatedAfterTheDaemonWasKilled) {
   ScriptedDaemon daemon("*/c666/*) exec sleep 30 ;;");
   const auto are_asked = [&] { return PlainClient(daemon).status()["requests"] == 2; };
   EXPECT_FALSE(are_asked());
@@ -144,18 +144,18 @@ TEST(DaemonRequestsThread, ADaemonThatWasKilledIsAskedAgain) {
   ASSERT_TRUE(becomes_true(are_asked));
   daemon.signal(SIGKILL);
   daemon.wait();
-  EXPECT_TRUE(requests.ask(cpu_problem(96), device, kSlim, 1)) << "it was asked before";
+  EXPECT_TRUE(requests.ask(cpu_problem(96), device, kSlim, 1)) << "it was requested before";
   daemon.start();
   EXPECT_TRUE(becomes_true(are_asked));
 }
 
-TEST(DaemonRequestsThread, WhatIsLaunchedMostIsToldToBe) {
+TEST(DaemonRequestsThread, LaunchCountsAreSentToTheDaemon) {
   const ScriptedDaemon daemon("*) exec sleep 30 ;;");
   PlainClient client(daemon);
   FakeDevice device{2};
   DaemonRequests requests(daemon.socket_folder(), daemon.hello());
   ASSERT_TRUE(requests.ask(cpu_problem(1000), device, kSlim, 1));
-  ASSERT_TRUE(becomes_true([&] { return client.status()["jobs_in_hand"] == 1; }));
+  ASSERT_TRUE(becomes_true([&] { return client.status()["jobs_running"] == 1; }));
   ASSERT_TRUE(requests.ask(cpu_problem(900), device, kSlim, 1));
   const auto launches = requests.ask(cpu_problem(10), device, kSlim, 1);
   ASSERT_TRUE(launches);
@@ -165,7 +165,7 @@ TEST(DaemonRequestsThread, WhatIsLaunchedMostIsToldToBe) {
   EXPECT_EQ(client.status()["queue"][2]["problem"], to_text(cpu_problem(900)));
 }
 
-TEST(DaemonRequestsThread, ADaemonThatDoesNotFitIsPassedOverFromTheFirst) {
+TEST(DaemonRequestsThread, MismatchedDaemonIsNeverAsked) {
   const ScriptedDaemon daemon;
   const PlainClient is_up(daemon);
   FakeDevice device{2};
@@ -175,13 +175,13 @@ TEST(DaemonRequestsThread, ADaemonThatDoesNotFitIsPassedOverFromTheFirst) {
   other_release.release = "0.0.0";
   DaemonRequests elsewhere(daemon.socket_folder(), other_folder);
   DaemonRequests other(daemon.socket_folder(), other_release);
-  // Whoever asks later than this has been answered.
+  // A later request would already have been answered.
   EXPECT_EQ(PlainClient(daemon).status()["requests"], 0);
   EXPECT_FALSE(elsewhere.ask(cpu_problem(64), device, kSlim, 1));
   EXPECT_FALSE(other.ask(cpu_problem(64), device, kSlim, 1));
 }
 
-TEST(DaemonRequestsThread, AnImpostorIsLeftAlone) {
+TEST(DaemonRequestsThread, InvalidAnswersReportNoWinner) {
   const std::string hello = to_line(Answer(kHello));
   Hello other_release = kHello;
   other_release.release = "2";
@@ -198,23 +198,23 @@ TEST(DaemonRequestsThread, AnImpostorIsLeftAlone) {
                                hello + to_line(Answer(Tuned{.problem = "p", .device = "d"})),
                                std::string(1, '\0')};
   for (const std::string& bytes : deeds) {
-    const Impostor impostor([&](int socket) {
+    const FakeServer server([&](int socket) {
       hear(socket);
       say(socket, bytes);
     });
     FakeDevice device{2};
-    DaemonRequests requests(impostor.folder(), kHello);
+    DaemonRequests requests(server.folder(), kHello);
     Winners winners;
     winners.listen_to(requests);
     (void)requests.ask(cpu_problem(64), device, kSlim, 1);
-    EXPECT_TRUE(becomes_true([&] { return impostor.visits() > 0; }));
+    EXPECT_TRUE(becomes_true([&] { return server.visits() > 0; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_FALSE(winners.have(64));
   }
 }
 
-TEST(DaemonRequestsThread, AFolderThatIsNotThisUsersAloneIsLeftAlone) {
-  const Impostor impostor([](int socket) {
+TEST(DaemonRequestsThread, FolderWritableByOthersIsNotUsed) {
+  const FakeServer server([](int socket) {
     hear(socket);
     say(socket, to_line(Answer(kHello)));
     while (!hear(socket).empty()) {
@@ -224,28 +224,28 @@ TEST(DaemonRequestsThread, AFolderThatIsNotThisUsersAloneIsLeftAlone) {
   const auto is_asked_in = [&](const std::string& folder) {
     return DaemonRequests(folder, kHello).ask(cpu_problem(64), device, kSlim, 1) != nullptr;
   };
-  EXPECT_TRUE(is_asked_in(impostor.folder()));
-  ASSERT_TRUE(becomes_true([&] { return impostor.visits() == 1; }));
-  const std::string link = impostor.folder() + "/link";
-  std::filesystem::create_symlink(impostor.folder(), link);
+  EXPECT_TRUE(is_asked_in(server.folder()));
+  ASSERT_TRUE(becomes_true([&] { return server.visits() == 1; }));
+  const std::string link = server.folder() + "/link";
+  std::filesystem::create_symlink(server.folder(), link);
   EXPECT_FALSE(is_asked_in(link));
   for (const mode_t mode : {0720, 0702}) {
-    ASSERT_EQ(::chmod(impostor.folder().c_str(), mode), 0);
-    EXPECT_FALSE(is_asked_in(impostor.folder()));
+    ASSERT_EQ(::chmod(server.folder().c_str(), mode), 0);
+    EXPECT_FALSE(is_asked_in(server.folder()));
   }
-  ASSERT_EQ(::chmod(impostor.folder().c_str(), 0700), 0);
+  ASSERT_EQ(::chmod(server.folder().c_str(), 0700), 0);
   if (::geteuid() == 0) {
-    ASSERT_EQ(::chown(impostor.folder().c_str(), 65534, 65534), 0);
-    EXPECT_FALSE(is_asked_in(impostor.folder()));
+    ASSERT_EQ(::chown(server.folder().c_str(), 65534, 65534), 0);
+    EXPECT_FALSE(is_asked_in(server.folder()));
   }
-  EXPECT_EQ(impostor.visits(), 1);
+  EXPECT_EQ(server.visits(), 1);
 }
 
-TEST(DaemonRequestsThread, ALyingDaemonTellsOfNothingThatWasNotAsked) {
+TEST(DaemonRequestsThread, AnswersToUnsentRequestsAreIgnored) {
   FakeDevice device{2};
   const std::string text = to_text(cpu_problem(64));
   const std::string fingerprint = device.info().fingerprint;
-  const Impostor impostor([&](int socket) {
+  const FakeServer server([&](int socket) {
     hear(socket);
     std::string lies = to_line(Answer(kHello));
     for (int i = 0; i < 3; ++i) {
@@ -257,7 +257,7 @@ TEST(DaemonRequestsThread, ALyingDaemonTellsOfNothingThatWasNotAsked) {
   });
   std::atomic<int> told = 0;
   {
-    DaemonRequests requests(impostor.folder(), kHello);
+    DaemonRequests requests(server.folder(), kHello);
     requests.set_listener([&](const launch::Problem& problem, device::Device&) {
       EXPECT_EQ(problem.key[kernels::kCols], 64);
       ++told;
@@ -268,7 +268,7 @@ TEST(DaemonRequestsThread, ALyingDaemonTellsOfNothingThatWasNotAsked) {
   EXPECT_EQ(told, 1);
 }
 
-// A log that takes its time, until it is let go.
+// A log that blocks until it is released.
 class SlowLog {
  public:
   SlowLog() {
@@ -297,7 +297,7 @@ class SlowLog {
   std::atomic<bool> may_go_on_ = false;
 };
 
-TEST(DaemonRequestsThread, ALogThatStandsStillHoldsUpNothingThatIsSent) {
+TEST(DaemonRequestsThread, BlockedLogDoesNotDelaySending) {
   FakeDevice device{2};
   const std::string failed =
       to_line(Answer(kHello)) + to_line(Answer(Failed{.problem = to_text(cpu_problem(64)),
@@ -309,7 +309,7 @@ TEST(DaemonRequestsThread, ALogThatStandsStillHoldsUpNothingThatIsSent) {
     const std::scoped_lock lock(mutex);
     return heard.contains(to_text(cpu_problem(cols)));
   };
-  const Impostor impostor([&](int socket) {
+  const FakeServer server([&](int socket) {
     bool has_answered = false;
     for (std::string bytes = hear(socket); !bytes.empty(); bytes = hear(socket)) {
       const std::scoped_lock lock(mutex);
@@ -319,7 +319,7 @@ TEST(DaemonRequestsThread, ALogThatStandsStillHoldsUpNothingThatIsSent) {
       has_answered = true;
     }
   });
-  DaemonRequests requests(impostor.folder(), kHello);
+  DaemonRequests requests(server.folder(), kHello);
   SlowLog log;
   ASSERT_TRUE(requests.ask(cpu_problem(64), device, kSlim, 1));
   ASSERT_TRUE(becomes_true([&] { return log.is_busy(); }));
@@ -332,7 +332,7 @@ TEST(DaemonRequestsThread, ALogThatStandsStillHoldsUpNothingThatIsSent) {
   closer.join();
 }
 
-TEST(DaemonRequestsThread, AChildOfTheProcessHasNoDaemonAndEndsWell) {
+TEST(DaemonRequestsThread, ForkedChildHasNoDaemonAndExitsCleanly) {
   const ScriptedDaemon daemon;
   const PlainClient is_up(daemon);
   FakeDevice device{2};
@@ -347,7 +347,7 @@ TEST(DaemonRequestsThread, AChildOfTheProcessHasNoDaemonAndEndsWell) {
   EXPECT_TRUE(requests->ask(cpu_problem(66), device, kSlim, 1));
 }
 
-// The time that the middle one of many questions takes, each of another problem.
+// The median time of many requests, each for another problem.
 microseconds time_to_ask(DaemonRequests& requests, device::Device& device) {
   std::vector<steady_clock::duration> times;
   for (int i = 1; i <= 301; ++i) {
@@ -360,9 +360,9 @@ microseconds time_to_ask(DaemonRequests& requests, device::Device& device) {
   return std::chrono::duration_cast<microseconds>(times[150]);
 }
 
-TEST(DaemonRequestsThread, AskingTakesNoTimeWhateverTheDaemonDoes) {
+TEST(DaemonRequestsThread, AskNeverBlocks) {
 #ifdef DORAJIT_SANITIZED
-  constexpr microseconds kLimit{500};  // it slows all that is done, and waiting would take longer
+  constexpr microseconds kLimit{500};  // generous for sanitizer builds; waiting would take longer
 #else
   constexpr microseconds kLimit{50};
 #endif
@@ -378,17 +378,17 @@ TEST(DaemonRequestsThread, AskingTakesNoTimeWhateverTheDaemonDoes) {
     const PlainClient is_up(daemon);
     daemon.signal(SIGSTOP);
     DaemonRequests requests(daemon.socket_folder(), daemon.hello());
-    EXPECT_LE(time_to_ask(requests, device), kLimit) << "of a daemon that stands still";
+    EXPECT_LE(time_to_ask(requests, device), kLimit) << "with a daemon that is stopped";
     const auto start = steady_clock::now();
     daemon.signal(SIGCONT);
     EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(1));
   }
   {
-    const Impostor impostor([](int socket) {
+    const FakeServer server([](int socket) {
       while (!hear(socket).empty()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     });
-    DaemonRequests requests(impostor.folder(), kHello);
-    EXPECT_LE(time_to_ask(requests, device), kLimit) << "of one that reads slowly";
+    DaemonRequests requests(server.folder(), kHello);
+    EXPECT_LE(time_to_ask(requests, device), kLimit) << "with a daemon that reads slowly";
   }
 }
 

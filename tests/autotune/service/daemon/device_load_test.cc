@@ -15,7 +15,7 @@ constexpr const char* kH200 = "cuda/NVIDIA H200/sm_90/132 SMs/61440 KiB L2/140 G
 constexpr const char* kT4 = "cuda/NVIDIA T4/sm_75/40 SMs/4096 KiB L2/16 GiB";
 constexpr const char* kOther = "cuda/NVIDIA H2/sm_90/132 SMs/61440 KiB L2/140 GiB";
 
-TEST(DeviceLoad, OfAGpuIsWhatNvmlSays) {
+TEST(DeviceLoad, GpuIsBusyIfNvmlReportsUtilization) {
   const tests::GpusInUse gpus("93 3");
   const auto load = DeviceLoad::of_this_machine(DORAJIT_FAKE_NVML);
   EXPECT_TRUE(load->is_busy(kH200, ""));
@@ -27,7 +27,7 @@ TEST(DeviceLoad, OfAGpuIsWhatNvmlSays) {
   EXPECT_FALSE(load->is_busy(kH200, ""));
 }
 
-TEST(DeviceLoad, OfSeveralGpusTheOneThatIsUsedLeastIsTaken) {
+TEST(DeviceLoad, LeastUsedGpuIsChosen) {
   const tests::GpusInUse gpus("93 3");
   const auto load = DeviceLoad::of_this_machine(DORAJIT_FAKE_NVML);
   EXPECT_EQ(load->idlest_gpu(kH200), "GPU-4");
@@ -37,7 +37,7 @@ TEST(DeviceLoad, OfSeveralGpusTheOneThatIsUsedLeastIsTaken) {
   EXPECT_EQ(load->idlest_gpu(kOther), "");
   EXPECT_EQ(load->idlest_gpu("cpu/any"), "");
   setenv("CUDA_VISIBLE_DEVICES", "1", 1);
-  EXPECT_EQ(load->idlest_gpu(kH200), "") << "the choice is made";
+  EXPECT_EQ(load->idlest_gpu(kH200), "") << "CUDA_VISIBLE_DEVICES is set";
 }
 
 TEST(DeviceLoad, WithoutNvmlNoGpuIsBusy) {
@@ -46,17 +46,17 @@ TEST(DeviceLoad, WithoutNvmlNoGpuIsBusy) {
   EXPECT_EQ(load->idlest_gpu(kH200), "");
   {
     const tests::ScopedEnvironment without{"FAKE_NVML"};
-    EXPECT_EQ(Nvml::open(DORAJIT_FAKE_NVML), nullptr) << "there is no driver";
+    EXPECT_EQ(Nvml::open(DORAJIT_FAKE_NVML), nullptr) << "without a driver";
   }
   const tests::GpusInUse gpus("93 93");
   EXPECT_NE(Nvml::open(DORAJIT_FAKE_NVML), nullptr);
 }
 
-TEST(DeviceLoad, OfACpuIsTold) {
+TEST(DeviceLoad, CpuIsBusyIfTheLoadAverageIsHigh) {
   const auto load = DeviceLoad::of_this_machine();
   double of_a_minute = 0;
   ASSERT_EQ(getloadavg(&of_a_minute, 1), 1);
-  // What is loaded twice over is busy in all eyes; an idle machine is not.
+  // A load of twice the processors is busy by any definition; an idle machine is not.
   const auto processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
   if (of_a_minute > 2 * processors) EXPECT_TRUE(load->is_busy("cpu/any", ""));
   if (of_a_minute < 0.1 * processors) EXPECT_FALSE(load->is_busy("cpu/any", ""));

@@ -16,7 +16,7 @@ std::string take(JobQueue& queue, const std::string& device = "gpu") {
   return taken ? taken->problem : "none";
 }
 
-TEST(JobQueue, TheGreatestBenefitGoesFirstAndOfEqualsTheFirst) {
+TEST(JobQueue, JobsAreTakenByBenefitThenByArrival) {
   JobQueue queue;
   EXPECT_TRUE(queue.offer(job("c"), 1, 1));
   EXPECT_TRUE(queue.offer(job("a"), 1, 1));
@@ -27,19 +27,19 @@ TEST(JobQueue, TheGreatestBenefitGoesFirstAndOfEqualsTheFirst) {
   EXPECT_EQ(take(queue), "none");
 }
 
-TEST(JobQueue, WhoAsksForTheSameAddsToItsBenefitAndWaitsWithTheOthers) {
+TEST(JobQueue, RepeatedRequestAddsItsBenefitAndItsClient) {
   JobQueue queue;
   queue.offer(job("a"), 3, 1);
   for (const ClientId waiter : {1U, 2U, 3U, 3U}) queue.offer(job("b"), 1, waiter);
   EXPECT_EQ(queue.size(), 2U);
   EXPECT_EQ(take(queue), "b");
-  queue.offer(job("b"), 1, 4);  // while it is in hand
+  queue.offer(job("b"), 1, 4);  // while the job is running
   EXPECT_EQ(take(queue), "a");
   EXPECT_EQ(queue.finish(job("b")), (std::vector<ClientId>{1, 2, 3, 4}));
   EXPECT_TRUE(queue.finish(job("b")).empty());
 }
 
-TEST(JobQueue, EveryDeviceAndSpaceHasItsOwnTurn) {
+TEST(JobQueue, DevicesAndSpacesHaveSeparateQueues) {
   JobQueue queue;
   queue.offer(job("a", "one"), 1, 1);
   queue.offer(job("b", "two"), 9, 1);
@@ -50,7 +50,7 @@ TEST(JobQueue, EveryDeviceAndSpaceHasItsOwnTurn) {
   EXPECT_EQ(take(queue, "two"), "b");
 }
 
-TEST(JobQueue, AJobThatCostsWorkersIsGivenUp) {
+TEST(JobQueue, JobIsDroppedAfterTooManyLostWorkers) {
   JobQueue queue({.jobs = 10, .attempts = 2});
   queue.offer(job("a"), 1, 7);
   EXPECT_EQ(take(queue), "a");
@@ -61,7 +61,7 @@ TEST(JobQueue, AJobThatCostsWorkersIsGivenUp) {
   EXPECT_EQ(queue.size(), 0U);
 }
 
-TEST(JobQueue, AFullQueueTakesWhatItKnowsAndNothingNew) {
+TEST(JobQueue, FullQueueAcceptsOnlyKnownJobs) {
   JobQueue queue({.jobs = 2, .attempts = 2});
   EXPECT_TRUE(queue.offer(job("a"), 1, 1));
   EXPECT_TRUE(queue.offer(job("b"), 1, 1));
@@ -69,7 +69,7 @@ TEST(JobQueue, AFullQueueTakesWhatItKnowsAndNothingNew) {
   EXPECT_TRUE(queue.offer(job("a"), 1, 2));
 }
 
-TEST(JobQueue, AWaiterThatIsGoneIsForgottenAndItsJobStays) {
+TEST(JobQueue, JobOfADisconnectedClientStays) {
   JobQueue queue;
   queue.offer(job("a"), 1, 1);
   queue.forget(1);

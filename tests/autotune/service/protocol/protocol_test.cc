@@ -16,7 +16,7 @@ std::string cut(std::string line) {
   return line;
 }
 
-TEST(Protocol, EveryRequestComesBack) {
+TEST(Protocol, RequestsRoundTrip) {
   const Request requests[] = {Hello{.version = 1, .release = "1.2.3", .tuning_dir = "/a \"b\"\n"},
                               TuneRequest{.problem = "p",
                                           .device = "d",
@@ -31,7 +31,7 @@ TEST(Protocol, EveryRequestComesBack) {
   }
 }
 
-TEST(Protocol, EveryAnswerComesBack) {
+TEST(Protocol, AnswersRoundTrip) {
   const Answer answers[] = {Hello{}, Tuned{"p", "d", "c", 1, 2}, Failed{"p", "d", "why"},
                             Refused{"no"}, Text{"many\nlines\n"}};
   for (const Answer& answer : answers) {
@@ -41,7 +41,7 @@ TEST(Protocol, EveryAnswerComesBack) {
   }
 }
 
-TEST(Protocol, WhatIsNoMessageIsRefused) {
+TEST(Protocol, InvalidLinesAreRefused) {
   const std::string tune =
       R"({"type":"tune","problem":"p","device":"d","space":"slim","calls":1,"gain":0.5})";
   ASSERT_TRUE(parse_request(tune));
@@ -69,7 +69,7 @@ TEST(Protocol, WhatIsNoMessageIsRefused) {
   for (const std::string& line : bad) EXPECT_FALSE(parse_request(line)) << line.substr(0, 100);
 }
 
-TEST(LineSplitter, CutsLinesHoweverTheyArrive) {
+TEST(LineSplitter, LinesAreSplitIndependentOfChunks) {
   LineSplitter lines(10);
   for (const char byte : std::string("ab\n\ncde")) lines.feed({&byte, 1});
   EXPECT_EQ(lines.next(), "ab");
@@ -82,7 +82,7 @@ TEST(LineSplitter, CutsLinesHoweverTheyArrive) {
   EXPECT_FALSE(lines.has_begun());
 }
 
-TEST(LineSplitter, ALineThatIsTooLongIsTold) {
+TEST(LineSplitter, OverlongLineIsReported) {
   LineSplitter lines(4);
   lines.feed("abc\nabcd");
   EXPECT_FALSE(lines.is_too_long());

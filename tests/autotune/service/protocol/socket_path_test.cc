@@ -19,7 +19,7 @@ namespace {
 using namespace autotune::protocol;  // NOLINT(google-build-using-namespace): what this is about
 using testing::HasSubstr;
 
-TEST(SocketPlace, IsTheFirstFolderThatIsNamed) {
+TEST(SocketPath, FolderIsTheFirstConfiguredOne) {
   const ScopedEnvironment environment{"XDG_RUNTIME_DIR"};
   EXPECT_THAT(
       socket_folder({}),
@@ -32,7 +32,7 @@ TEST(SocketPlace, IsTheFirstFolderThatIsNamed) {
   EXPECT_EQ(socket_folder("/elsewhere"), "/elsewhere");
 }
 
-TEST(SocketPlaceProcess, ANameThatIsTooLongIsRefusedWithAdvice) {
+TEST(SocketPathProcess, OverlongPathIsRefusedWithARemedy) {
   RealDaemon daemon({}, false);
   const std::string folder = daemon.folder() + "/" + std::string(100, 'x');
   daemon.set("DORAJIT_DAEMON_DIR", folder);
@@ -41,7 +41,7 @@ TEST(SocketPlaceProcess, ANameThatIsTooLongIsRefusedWithAdvice) {
   EXPECT_THAT(daemon.log(), HasSubstr("set DORAJIT_DAEMON_DIR to a shorter folder"));
 }
 
-TEST(SocketPlaceProcess, ARelativeFolderIsRefused) {
+TEST(SocketPathProcess, RelativeFolderIsRefused) {
   RealDaemon daemon({}, false);
   daemon.set("DORAJIT_DAEMON_DIR", "run");
   daemon.start();
@@ -49,7 +49,7 @@ TEST(SocketPlaceProcess, ARelativeFolderIsRefused) {
   EXPECT_THAT(daemon.log(), HasSubstr("DORAJIT_DAEMON_DIR is \"run\""));
 }
 
-TEST(SocketPlaceProcess, AFolderOfAnotherUserIsRefused) {
+TEST(SocketPathProcess, FolderOfAnotherUserIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder to another user";
   RealDaemon daemon({}, false);
   std::filesystem::create_directory(daemon.socket_folder());
@@ -59,7 +59,7 @@ TEST(SocketPlaceProcess, AFolderOfAnotherUserIsRefused) {
   EXPECT_THAT(daemon.log(), HasSubstr(daemon.socket_folder()));
 }
 
-TEST(SocketPlaceProcess, WhatTakesTheNameOfItsFolderIsLeftAlone) {
+TEST(SocketPathProcess, ObjectThatReplacedTheFolderIsNotUsed) {
   RealDaemon daemon;
   {
     const PlainClient client(daemon);
@@ -75,7 +75,7 @@ TEST(SocketPlaceProcess, WhatTakesTheNameOfItsFolderIsLeftAlone) {
   EXPECT_FALSE(std::filesystem::exists(socket_path(away)));
 }
 
-TEST(SocketPlaceProcess, AFolderThatIsOpenToOthersIsClosed) {
+TEST(SocketPathProcess, AccessOfOtherUsersToTheFolderIsRemoved) {
   RealDaemon daemon({}, false);
   std::filesystem::create_directory(daemon.socket_folder());
   ::chmod(daemon.socket_folder().c_str(), 0755);
@@ -88,7 +88,7 @@ TEST(SocketPlaceProcess, AFolderThatIsOpenToOthersIsClosed) {
   EXPECT_EQ(found.st_mode & 0777, 0600U);
 }
 
-TEST(SocketPlaceProcess, WhateverIsLeftUnderTheSocketsNameIsReplaced) {
+TEST(SocketPathProcess, LeftoverAtTheSocketPathIsReplaced) {
   RealDaemon daemon({}, false);
   std::filesystem::create_directory(daemon.socket_folder());
   std::ofstream(socket_path(daemon.socket_folder())) << "not a socket";
