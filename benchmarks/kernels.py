@@ -144,7 +144,7 @@ def parse_arguments():
                         help="the cases with torch.compile as a contender, which takes seconds per case")
     parser.add_argument("--after-foreign", action="store_true",
                         help="measure each launch right after a short kernel of PyTorch, and both "
-                             "together; without it each launch comes after one of its own kind")
+                             "together; without it each launch follows a launch of the same kernel")
     parser.add_argument("--samples", type=int, default=30)
     parser.add_argument("--budget-seconds", type=float, default=float("inf"),
                         help="begin no case after this time")

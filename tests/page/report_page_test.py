@@ -78,7 +78,8 @@ class Browser:
         log = self.scratch / "net.json"
         command = [self.program, "--headless", "--no-sandbox", "--disable-gpu",
                    "--disable-background-networking", "--disable-component-update",
-                   "--disable-sync", "--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND", "--disable-dev-shm-usage",
+                   "--disable-sync", "--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND",
+                   "--disable-dev-shm-usage",
                    f"--user-data-dir={self.scratch / 'profile'}", f"--log-net-log={log}",
                    "--enable-logging=stderr", "--hide-scrollbars", "--virtual-time-budget=3000",
                    *options, page.as_uri()]

@@ -1,4 +1,4 @@
-"""What AOTAutograd makes of a function: a backend of torch.compile that keeps the graphs."""
+"""A backend of torch.compile that keeps the graphs of AOTAutograd."""
 
 import torch
 from functorch.compile import make_boxed_func
@@ -7,7 +7,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 
 class Graphs:
-    """`backend` runs the graphs as they are, split into passes as they are for Inductor."""
+    """`backend` runs the graphs in eager mode, partitioned into passes as for Inductor."""
 
     def __init__(self):
         self.forward, self.backward, self.inference = [], [], []
@@ -21,21 +21,21 @@ class Graphs:
             inference_compiler=keeping(self.inference), partition_fn=min_cut_rematerialization_partition)
 
     def operators(self):
-        """Names of the operators of dorajit in each pass that there is."""
+        """Pass -> names of dorajit's operators in it, for each pass that was compiled."""
         passes = {"forward": self.forward, "backward": self.backward, "inference": self.inference}
         return {name: [name_of(node) for graph in graphs for node in graph.nodes if name_of(node)]
                 for name, graphs in passes.items() if graphs}
 
     def saved(self, operator):
-        """The outputs of the operator, by number, that the forward pass keeps for the backward pass."""
+        """The indices of the operator's outputs that the forward pass saves for the backward pass."""
         graph, = self.forward
-        kept = graph.output_node().args[0][1:]  # after the function's own result
+        kept = graph.output_node().args[0][1:]  # the first output is the function's result
         return {node.args[1] for made in graph.nodes if name_of(made) == operator for node in made.users
                 if node in kept}
 
 
 def name_of(node):
-    """Of the operator of dorajit that a node of a graph calls, or None."""
+    """The name of dorajit's operator that a node of a graph calls, or None."""
     target = node.target
     is_ours = isinstance(target, torch._ops.OpOverload) and target.namespace == "dorajit"
     return target._schema.name.removeprefix("dorajit::") if is_ours else None

@@ -1,4 +1,4 @@
-"""What tests of the C++ extension share: a layer's node in C++ and in Python, side by side."""
+"""Helpers of the C++ extension's tests, which compare a layer's node in C++ with that in Python."""
 
 import torch
 from dorajit import cpp_extension
@@ -7,12 +7,12 @@ from linear_layers import SCALE
 
 
 def is_compiled(out):
-    """Whether its node is the extension's."""
+    """Whether the autograd node of the output is that of the extension."""
     return out.grad_fn.name().endswith("DoraLinear>")
 
 
 def each_way(run):
-    """What a function gives with the extension that is in force and without."""
+    """The results of a function with the extension and without it."""
     module, found = cpp_extension.module, []
     for one in module, None:
         cpp_extension.module = one
@@ -24,7 +24,7 @@ def each_way(run):
 
 
 def assert_same(found, expected):
-    """Tensors to the bit, and whatever else there is."""
+    """Compares tensors to the bit, and other values by ==."""
     for one, other in zip(found, expected, strict=True):
         if isinstance(one, torch.Tensor):
             assert one.dtype is other.dtype and one.shape == other.shape and torch.equal(one, other)
@@ -33,7 +33,7 @@ def assert_same(found, expected):
 
 
 def with_parameters(of):
-    """Those of a layer as it has them, each of another version."""
+    """The operands as parameters of a layer, each with another version."""
     made = {name: torch.nn.Parameter(of[name].detach(), requires_grad=of[name].requires_grad)
             for name in ("weight", "lora_A", "lora_B", "magnitude")}
     with torch.no_grad():
@@ -44,7 +44,7 @@ def with_parameters(of):
 
 
 def saving(kept):
-    """Hooks that list copies of what is saved."""
+    """Saved-tensor hooks that append copies of saved tensors to a list."""
     return torch.autograd.graph.saved_tensors_hooks(lambda one: kept.append(one.clone()) or one, lambda one: one)
 
 
@@ -57,12 +57,13 @@ def error_of(run):
 
 
 def operands_of(of, is_one_launch=False):
-    """What dorajit.layers.linear gives the module for a forward pass; the gain is the fifth, the bias the sixth."""
+    """The arguments that dorajit.layers.linear passes to the extension for a forward pass; the gain is the fifth, the
+    bias the sixth."""
     gain = norm.divisor_and_gain(of["weight"], of["lora_A"], of["lora_B"], of["magnitude"].detach(), SCALE)[1]
     return [of["x"], of["weight"], of["lora_A"], of["lora_B"], gain, of["bias"], SCALE, is_one_launch]
 
 
 def node_of(of, has_float_products=False):
-    """What it gives besides for a node."""
+    """The further arguments for a node."""
     divisor = norm.divisor_and_gain(of["weight"], of["lora_A"], of["lora_B"], of["magnitude"].detach(), SCALE)[0]
     return [of["lora_A"], of["lora_B"], of["magnitude"], divisor, has_float_products]

@@ -3,8 +3,8 @@
 import os
 import tempfile
 
-# Before the library is loaded, which reads them once. Kernels that are built in serve the CPU, so
-# that no test waits for a compiler; test_compiler.py is about those.
+# Set before the library is loaded, which reads them once. CPU tensors use built-in kernels, so
+# that no test waits for a compiler.
 _folder = tempfile.TemporaryDirectory(prefix="dorajit-python-tests-")
 os.environ["DORAJIT_CACHE_DIR"] = _folder.name
 os.environ["DORAJIT_TUNE"] = "off"
@@ -27,7 +27,7 @@ def device(request):
 
 @pytest.fixture
 def launches():
-    """A function: operation -> calls that a kernel served since the last time it was asked."""
+    """A function that returns operation -> calls that a kernel served since its last call."""
     seen = testing.launch_counts()
 
     def since():
@@ -41,7 +41,8 @@ def launches():
 
 @pytest.fixture
 def layer_launches(launches):
-    """The same of layers, whose norm is one of two operations, as is their composition: which is a matter of speed."""
+    """As `launches`, for layers: the two operations that may compute a norm are counted together, and so are the two
+    that may compute a composition, because the choice only affects speed."""
     def since():
         counts = launches()
         merged = {"norm": counts.pop("weight_norm", 0) + counts.pop("norm_assembly", 0),
@@ -52,7 +53,7 @@ def layer_launches(launches):
 
 @pytest.fixture(scope="session")
 def compiled_extension():
-    """The C++ extension for this PyTorch; not in force."""
+    """The C++ extension compiled for this PyTorch; not used."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DORAJIT_CXX")
         patch.setattr(cpp_extension, "module", None)
@@ -65,14 +66,14 @@ def compiled_extension():
 
 @pytest.fixture
 def compiled(compiled_extension, monkeypatch):
-    """The same, in force."""
+    """The C++ extension, used by layers."""
     monkeypatch.setattr(cpp_extension, "module", compiled_extension)
     return compiled_extension
 
 
 @pytest.fixture
 def python_backward(compiled):
-    """What each call of Python's backward pass is to give, to which the extension leaves what it may not do."""
+    """The first argument of each call of Python's backward pass, to which the extension leaves some cases."""
     asked = []
 
     def differentiate(*arguments):
@@ -85,14 +86,14 @@ def python_backward(compiled):
 
 @pytest.fixture
 def alone(python_backward):
-    """There is none."""
+    """Checks that no backward pass was left to Python."""
     yield
     assert not python_backward
 
 
 @pytest.fixture(params=["Python", "C++"])
 def way(request, monkeypatch):
-    """Once with a layer's node in Python and once with that of the C++ extension."""
+    """Runs a test with the layer's node in Python and with that of the C++ extension."""
     module = request.getfixturevalue("compiled_extension") if request.param == "C++" else None
     monkeypatch.setattr(cpp_extension, "module", module)
     return request.param
@@ -100,13 +101,13 @@ def way(request, monkeypatch):
 
 @pytest.fixture
 def fresh_compiler():
-    """torch.compile without what earlier tests compiled."""
+    """torch.compile without code compiled by earlier tests."""
     torch._dynamo.reset()
 
 
 @pytest.fixture(autouse=True)
 def same_numbers():
-    """The same numbers in every run, and convolutions of PyTorch's that are not rounded to TF32."""
+    """The same random numbers in every run, and convolutions of PyTorch in full float32."""
     torch.manual_seed(20240607)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         yield
@@ -114,7 +115,7 @@ def same_numbers():
 
 @pytest.fixture
 def without_switches(monkeypatch):
-    """None of PEFT's variables is set; what a test sets is gone after it."""
+    """Unsets PEFT's variables; variables that a test sets are unset after it."""
     for name in ("PEFT_DORA_FUSED", "PEFT_DORA_FUSED_BACKWARD", "PEFT_DORA_NORM_CHUNK_MB",
                  "PEFT_DORA_FWD_CHUNK_MB"):
         monkeypatch.setenv(name, "")

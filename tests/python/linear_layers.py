@@ -1,4 +1,4 @@
-"""Operands of dorajit.dora_linear, and what it is held against."""
+"""Operands of dorajit.dora_linear, and reference implementations."""
 
 import dorajit
 import torch
@@ -8,13 +8,13 @@ F32, BF16, F16, F64 = torch.float32, torch.bfloat16, torch.float16, torch.float6
 SCALE = 0.75
 NAMES = ["x", "lora_A", "lora_B", "magnitude"]
 STEP = {"norm": 1, "compose_residual": 1, "residual_backward": 1}
-# Types of x and the weight, of the factors, of the magnitude.
+# Element types of (x and the weight, the factors, the magnitude).
 MIXES = [(F32, F32, F32), (BF16, BF16, BF16), (BF16, BF16, F32), (F16, F16, F32), (BF16, F32, F32), (F16, F32, F32),
          (F32, BF16, F32), (F64, F64, F64), (F64, F64, F32), (F32, F64, F32), (F32, F32, F64)]
 
 
 def operands(device, types=(F32, F32, F32), shape=(5, 24), out=40, rank=3, bias=True, trained=NAMES):
-    """x, weight, A, B, magnitude and bias, of which those that are named require grad."""
+    """x, weight, A, B, magnitude and bias; those in `trained` require grad."""
     base, factors, magnitudes = types
     made = {"x": torch.randn(shape).to(base), "weight": torch.randn(out, shape[-1]).to(base) / 5,
             "lora_A": torch.randn(rank, shape[-1]).to(factors) / 5, "lora_B": torch.randn(out, rank).to(factors)}
@@ -30,7 +30,7 @@ def ours(of):
 
 
 def exact(of):
-    """The same in float64."""
+    """The layer in float64."""
     x, weight, a, b, magnitude = (of[name].double() for name in ("x", "weight", "lora_A", "lora_B", "magnitude"))
     adapted = weight + SCALE * b @ a
     gain = magnitude.reshape(-1) / adapted.detach().norm(dim=1)
@@ -47,7 +47,7 @@ def step(function, of, seed):
 
 
 def assert_near(found, expected, bound):
-    """By the size of the largest element."""
+    """Compares errors relative to the largest element."""
     for one, other in zip(found, expected, strict=True):
         error = (one.double() - other.double()).abs().max() / other.double().abs().max()
         assert error <= bound, f"{error:.2e} of a tensor of shape {tuple(one.shape)}"
@@ -60,6 +60,6 @@ def bound_of(types):
 
 
 def with_norm(of, norm):
-    """exact, over norms that do not move."""
+    """The layer with constant norms."""
     adapted = of["weight"] + SCALE * of["lora_B"] @ of["lora_A"]
     return F.linear(of["x"], (of["magnitude"] / norm)[:, None] * adapted, of["bias"])

@@ -1,4 +1,4 @@
-"""Small models with one adapted layer, and what two ways of computing them are compared by."""
+"""Small models with one adapted layer, and comparisons of their results."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from peft import LoraConfig, get_peft_model
 
 
 class Base(nn.Module):
-    """One layer of a kind, `layer`, and something to make its input from."""
+    """A model with one layer, `layer`, and a function that makes its input."""
 
     def __init__(self, kind, bias=True):
         super().__init__()
@@ -50,7 +50,7 @@ def adapted(kind, device, dtype=torch.float32, bias=True, autocast=True, **optio
 
 
 def results(model, x, seed=11):
-    """The output and all gradients, also that of the input."""
+    """(output, gradients of parameters by name, gradient of the input)."""
     model.zero_grad()
     x = x.detach().clone().requires_grad_(x.is_floating_point())
     torch.manual_seed(seed)

@@ -1,10 +1,10 @@
-"""Parameters off the values that make an adapter nothing."""
+"""Changes parameters, so that an adapter is not a no-op."""
 
 import torch
 
 
 def perturb(model):
-    """Moves what is trained, by the same noise whatever its device and type; returns the model."""
+    """Adds noise to trained parameters, the same for every device and type; returns the model."""
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in model.parameters():

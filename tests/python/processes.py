@@ -1,4 +1,4 @@
-"""Python programs run as processes of their own, with the environment that a test wants."""
+"""Runs Python programs as separate processes, with a test's environment."""
 
 import os
 import subprocess
@@ -18,12 +18,12 @@ def right(): return torch.equal(dorajit.fused_dora_compose(lora, base, gain, 0.5
 
 
 def run(program, start=_START, arguments=(), fresh=False, **environment):
-    """What the program prints. It must end by itself and say nothing on standard error, where Python
-    3.12 and newer warn of forks among threads, which some programs are about.
+    """The program's standard output. It must succeed without output on standard error. The warning of Python
+    3.12 and newer about forks in multithreaded processes is ignored, because some programs fork.
 
     Args:
-        arguments: the interpreter's.
-        fresh: whether the interpreter starts anew, instead of being forked where PyTorch is imported already.
+        arguments: options of the interpreter.
+        fresh: start a new interpreter, instead of forking a process that has imported PyTorch.
     """
     variables = {**os.environ, "DORAJIT_LOG": "error", **environment}
     if fresh or arguments or not torch_server.serves(variables):

@@ -1,8 +1,8 @@
-"""Test bodies in several real processes, one per rank, which never outlive their time.
+"""Runs test bodies in several processes, one per rank, with a time limit.
 
-The ranks are forked from one process that has imported what takes long (multiprocessing's
-forkserver) and started nothing: importing torch._dynamo alone, as DistributedDataParallel does, takes
-two busy ranks longer than a rendezvous waits.
+The ranks are forked from one process (multiprocessing's forkserver) that has imported slow modules
+and started no threads: importing torch._dynamo alone, as DistributedDataParallel does, takes
+two busy ranks longer than the timeout of a rendezvous.
 """
 
 import datetime
@@ -23,7 +23,7 @@ _server = None
 
 
 def devices(ranks):
-    """What a test of so many ranks is parametrised by: the CPU, and GPUs where there are enough."""
+    """The devices for a test with this number of ranks: the CPU, and CUDA if there are enough GPUs."""
     enough = torch.cuda.is_available() and torch.cuda.device_count() >= ranks
     return ["cpu"] + (["cuda"] if enough else [])
 
@@ -35,7 +35,7 @@ def on(*sizes):
 
 
 def fully_shard(module, device):
-    """PyTorch's, over all ranks: a mesh that is not given would be of GPUs wherever there are any."""
+    """PyTorch's fully_shard over all ranks. Its default mesh would use GPUs wherever there are any."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     return fully_shard(module, mesh=init_device_mesh(device, (torch.distributed.get_world_size(),)))
@@ -45,7 +45,7 @@ def _context():
     global _server
     if _server is None:
         _server = multiprocessing.get_context("forkserver")
-        # DeepSpeed looks for GPUs when it is imported, which none may have done before the fork.
+        # Importing DeepSpeed initialises CUDA if there are GPUs, which must not happen before a fork.
         more = ["peft", "transformers.pytorch_utils"] + ["deepspeed"] * (not torch.cuda.is_available())
         _server.set_forkserver_preload(_PRELOADED + _optional(*more))
     return _server
@@ -57,15 +57,15 @@ def _optional(*names):
 
 
 def run(body, ranks, device, folder, *arguments, seconds=SECONDS, **environment):
-    """Runs body(rank, device, *arguments) in each rank and fails with what any of them raises.
+    """Runs body(rank, device, *arguments) in each rank and fails with the errors of all ranks.
 
     Args:
-        body: a function of a test module; the process group of all ranks is there when it starts.
-        folder: an empty one, for the rendezvous.
-        environment: variables of the ranks.
+        body: a function of a test module; the process group of all ranks is initialised.
+        folder: an empty folder, for the rendezvous.
+        environment: environment variables of the ranks.
 
     Returns:
-        What the body returned, by rank.
+        The results of the body, by rank.
     """
     context = _context()
     pipes, processes = [], []
@@ -97,7 +97,7 @@ def _answer(pipe, deadline):
             return pipe.recv()
         return False, "did not end in time"
     except EOFError:
-        return False, "died without a word"
+        return False, "died without an error message"
 
 
 def _rank(body, rank, ranks, device, folder, arguments, pipe, seconds, environment):
@@ -112,9 +112,9 @@ def _rank(body, rank, ranks, device, folder, arguments, pipe, seconds, environme
             _BACKENDS[device], init_method=f"file://{folder}/rendezvous", rank=rank, world_size=ranks,
             timeout=datetime.timedelta(seconds=seconds))
         pipe.send((True, body(rank, device, *arguments)))
-        torch.distributed.barrier()  # no rank takes its sockets away from one that still works
+        torch.distributed.barrier()  # no rank closes its sockets while another still uses them
     except BaseException:
         pipe.send((False, traceback.format_exc()))
     pipe.close()
     sys.stdout.flush()
-    os._exit(0)  # a group that a failed rank has left cannot be taken down in order
+    os._exit(0)  # a process group that a failed rank has left cannot be destroyed normally

@@ -1,6 +1,6 @@
-"""Operands, and the operations as PyTorch would be asked for them: written apart from the package.
+"""Operands, and reference implementations of the operations in PyTorch, independent of the package.
 
-Arithmetic in float32, or float64 for float64 operands, one rounding at the end.
+Arithmetic is in float32, or float64 for float64 operands, with one rounding at the end.
 """
 
 import numpy
@@ -41,21 +41,21 @@ def gradients(d_out, saved, gain, scale):
 
 def norm(w, cross, ba, scale):
     w, cross, ba = wide(w, cross, ba)
-    # PyTorch's square root on CPUs is not always the nearest; NumPy's is.
+    # PyTorch's square root on CPUs is not always correctly rounded; NumPy's is.
     square = ((w + (2 * scale) * cross) + (scale * scale) * ba).clamp_min(0)
     return torch.from_numpy(numpy.sqrt(square.detach().cpu().numpy())).to(w.device)
 
 
 def assert_sum_close(actual, exact, gain_dtype):
-    """d_gain against its float64 value: the rounding of its type, and of a float32 tree."""
+    """Compares d_gain with its float64 value, within the rounding of its type and of a float32 tree."""
     step = torch.finfo(gain_dtype).eps
     bound = exact.abs() * max(step, 1e-5) + 1e-4
     assert (actual.double() - exact).abs().le(bound).all()
 
 
 def assert_same_output(actual, expected, low_rank_type=None):
-    """Outputs of a layer made in two ways: the same bits, but where one of them keeps the low-rank result in float32
-    and the other rounds it, which kernels of a GPU do for results of 16 bits."""
+    """Compares outputs of a layer from two implementations: to the bit, except on a GPU with 16-bit results, where one
+    of them may keep the low-rank result in float32 and the other may round it."""
     assert actual.dtype is expected.dtype
     if not expected.is_cuda or low_rank_type not in (torch.float16, torch.bfloat16):
         assert torch.equal(actual, expected)

@@ -1,4 +1,4 @@
-"""Small models with DoRA, trained by an engine as they would be trained by one process."""
+"""Small models with DoRA, for training by a framework and by one process."""
 
 import dorajit
 import torch
@@ -10,7 +10,7 @@ STEPS = 3
 
 
 class Block(nn.Module):
-    """Two layers, run again in the backward pass if that is asked for."""
+    """Two layers, with gradient checkpointing if `checkpointed` is set."""
 
     def __init__(self):
         super().__init__()
@@ -38,7 +38,7 @@ class Model(nn.Module):
 
 
 def model(family, device, checkpointed=False, dropout=0.0, dtype=torch.float32, tokens=True):
-    """The same model on every rank and every time: of dorajit.nn, or of PEFT's layers ("peft").
+    """A model with equal parameters on every rank and in every call, with layers of dorajit.nn or of PEFT ("peft").
 
     Args:
         tokens: whether the embedding has an adapter, too.
@@ -72,9 +72,9 @@ def trainable(made):
 
 
 def alone(made, device, ranks):
-    """What one process gives: outputs[step][rank], and the trained parameters at the end.
+    """Trains in one process: (outputs[step][rank], trained parameters at the end).
 
-    Before the last step all frozen parameters are made larger.
+    Before the last step all frozen parameters are scaled by 1.5.
     """
     given, outputs = inputs(ranks, device), []
     optimizer = torch.optim.SGD(trainable(made).values(), lr=0.05)

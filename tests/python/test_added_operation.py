@@ -1,4 +1,4 @@
-"""An operation that the library gets from a folder of its own runs from Python, too."""
+"""An operation that is added to the library from a separate folder can be called from Python."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import dorajit
 import pytest
 from dorajit import _native
 
-# Where the package over such a library lies in a build tree.
+# The folder of the package with such a library in a build tree.
 FOLDER = pathlib.Path(_native.__file__).parents[3] / "tests/added_operation"
 
 PROGRAM = """
@@ -32,7 +32,7 @@ torch.library.opcheck(operator.default, (x, residual, gain, 0.75),
 assert "Tensor x, Tensor residual, Tensor gain, float scale) -> Tensor" in str(operator.default._schema)
 assert dorajit.explain_dispatch(x, residual, gain, "scaled_residual").path == "native"
 assert "out = gain * (scale * x) + residual" in _native.scaled_residual.__doc__
-# Two scalars, none of them a gain's, and no operand with channels.
+# An operation with two scalars and no operand with channels.
 y = torch.empty_like(x)
 weighted = torch.ops.dorajit.weighted_sum
 dorajit.warmup("weighted_sum", x, residual)

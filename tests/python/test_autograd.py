@@ -1,4 +1,4 @@
-"""Gradients: their values, what is saved, how they are asked for."""
+"""Gradients of the functions: values, saved tensors, and ways to compute them."""
 
 import dorajit
 import pytest
@@ -138,7 +138,7 @@ def test_compose_in_place_on_leaf_that_requires_grad_raises(device):
 def test_compose_in_place_over_saved_tensor_raises_in_backward(device):
     weight = torch.randn(4, 8, device=device, requires_grad=True)
     for differentiable in (True, False):
-        lora = weight.exp()  # which saves its result
+        lora = weight.exp()  # exp saves its result for backward
         gain = torch.ones(8, device=device, requires_grad=differentiable)
         target = lora if differentiable else lora.detach()
         dorajit.fused_dora_compose(target, torch.randn(4, 8, device=device), gain, SCALE)

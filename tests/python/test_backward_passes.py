@@ -1,4 +1,4 @@
-"""A backward pass by itself, after its forward pass: in it, too, others than autograd may have a say."""
+"""Backward passes inside modes, tracers, transforms and subclasses that were not active in the forward pass."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ FORMS = {"backward": (lambda *of: dorajit.fused_dora_compose_autograd(*of, SCALE
 
 @pytest.fixture(params=FORMS)
 def graphs(request, device):
-    """The name of the operator; the tensors; our result over them, eager's."""
+    """(name of the backward operator, operands, dorajit's result, eager result)."""
     tensors = operands((4, 8), device, grad=True)
     return request.param, tensors, *(form(*tensors) for form in FORMS[request.param])
 
@@ -79,7 +79,7 @@ def test_backward_of_fake_gradients_gives_fake_gradients(graphs):
 
 
 class Doubled(torch.Tensor):
-    """Stands for twice what is in its memory."""
+    """A tensor whose values are twice the elements in its memory."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 

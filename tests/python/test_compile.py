@@ -1,4 +1,4 @@
-"""torch.compile, torch.export and what else looks at operators; launch counters prove what ran."""
+"""Operators under torch.compile, torch.export, modes and tracers; launch counters show which kernels ran."""
 
 import dorajit
 import pytest

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 BF16, F32 = torch.bfloat16, torch.float32
 FORWARD, BACKWARD = "dora_linear", "dora_linear_backward"
-# PEFT's adapters are float32 over a base of 16 bits.
+# PEFT keeps adapters in float32 over a 16-bit base.
 WAYS = [(F32, None), (BF16, None), (F32, BF16)]
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
@@ -38,7 +38,7 @@ def peft_model(device, dtype, patches):
 
 @pytest.fixture(params=[nn_model, peft_model], ids=["nn", "peft"])
 def make(request):
-    """A model whose adapters are trained a little: (device, dtype) -> model."""
+    """(device, dtype) -> a model whose adapters are not no-ops."""
     patches = contextlib.ExitStack()
     def make(device, dtype=F32):
         model = request.param(device, dtype, patches)
@@ -52,7 +52,7 @@ def make(request):
 
 
 def step(function, model, x, autocast=None):
-    """The output, the gradient of x and those of what is trained."""
+    """The output, the gradient of x and those of trained parameters."""
     trained = [one for one in model.parameters() if one.requires_grad]
     x = x.detach().requires_grad_()
     with torch.autocast(x.device.type, autocast) if autocast else contextlib.nullcontext():
@@ -78,14 +78,14 @@ def test_compiled_layer_is_one_operator_forward_and_one_backward(device, make, d
     assert_close(found, expected, autocast)
     assert graphs.operators() == {"forward": [FORWARD] * 2, "backward": [BACKWARD] * 2}
     assert not [node for graph in (*graphs.forward, *graphs.backward) for node in graph.nodes
-                if "mm" in str(node.target)]  # no product is outside
+                if "mm" in str(node.target)]  # no matrix product is outside of the operators
 
 
 @pytest.mark.parametrize("dtype, autocast", WAYS)
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_layers_compiled_by_inductor_match_eager(device, make, launches, dtype, autocast, dynamic):
     model = make(device, dtype)
-    # With None the second size makes the graphs dynamic, too: one of the types is enough of C++ that is compiled again.
+    # With None the second size also makes the graphs dynamic; one type is enough, as compiling C++ again takes long.
     compiled = torch.compile(model, fullgraph=True, dynamic=dynamic, backend=(
         "aot_eager" if device == "cpu" and dynamic and dtype is BF16 else "inductor"))
     for rows in (6, 7):
@@ -144,7 +144,7 @@ def test_compiled_layer_with_hooks_calls_them(device, make, hooked):
     seen.clear()
     assert_close(step(compiled, model, x), expected)
     assert seen
-    assert graphs.operators()["forward"].count(FORWARD) == 1  # of the layer without hooks
+    assert graphs.operators()["forward"].count(FORWARD) == 1  # only the layer without hooks
 
 
 def test_compiled_layer_with_trained_weight_is_composed(device, make):
@@ -187,10 +187,10 @@ def test_training_with_cuda_graphs_is_replayed(make, launches, mode, dtype, auto
         found = step(compiled, model, x, autocast)
         counts = launches()
         assert_close(found, expected, autocast)
-        with torch.no_grad():  # as an optimizer writes them
+        with torch.no_grad():  # write weights as an optimizer does
             for one in model.parameters():
                 one.mul_(1.01)
-    assert counts == {}  # neither pass is launched but by its graph
+    assert counts == {}  # both passes run only by replaying their graphs
 
 
 @needs_gpu
@@ -215,7 +215,7 @@ def test_inference_with_cuda_graphs_is_replayed(make, launches, mode, dtype):
 
 @needs_gpu
 def test_alternating_training_and_inference_with_cuda_graphs_matches_eager(make):
-    """No tensor of the one is in the memory that the other writes anew."""
+    """Neither may keep a tensor in memory that the other's graph overwrites."""
     model = make("cuda")
     compiled = torch.compile(model, fullgraph=True, mode="reduce-overhead")
     for _ in range(5):

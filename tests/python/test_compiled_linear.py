@@ -18,7 +18,7 @@ S, INNER, GAIN, NORM = range(1, 5)  # outputs of the forward operator
 
 
 def compiled(function, **options):
-    """A function with the same gradients, and its graphs."""
+    """(the compiled function, its graphs)."""
     graphs = Graphs()
     return torch.compile(function, fullgraph=True, backend=graphs.backend, **options), graphs
 
@@ -102,7 +102,7 @@ def test_compiled_dora_linear_inference_matches_eager(device, layer_launches):
 def test_compiled_dora_linear_with_dynamic_shapes_is_compiled_once(device):
     function, graphs = compiled(ours, dynamic=True)
     weights = operands(device)
-    for shape in (2, 4, 24), (5, 6, 24), (7, 9, 24):  # of other sizes than the weights
+    for shape in (2, 4, 24), (5, 6, 24), (7, 9, 24):  # sizes that differ from those of the weights
         of = {**weights, "x": torch.randn(shape, device=device, requires_grad=True)}
         seed = torch.randn(*shape[:-1], 40, device=device)
         assert all_equal(step(function, of, seed), step(ours, of, seed))
@@ -198,7 +198,7 @@ def test_backward_operator_passes_opcheck(device, types, wanted):
 
 def test_dora_linear_operator_passes_gradcheck(device):
     of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2)
-    def function(x, magnitude):  # which the norm, a constant, does not depend on
+    def function(x, magnitude):  # the norm is a constant and does not depend on these
         return ops.dora_linear(*given({**of, "x": x, "magnitude": magnitude}, F64, True))[0]
     moved = of["x"], of["magnitude"]
     assert torch.autograd.gradcheck(function, moved) and torch.autograd.gradgradcheck(function, moved)

@@ -1,4 +1,4 @@
-"""Switches, by environment and by context."""
+"""Switches by environment variables and by contexts."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from reference import SCALE, operands
 
 @pytest.fixture
 def environment(monkeypatch):
-    """Sets variables and has them read again, as a new process would."""
+    """Sets variables and makes dorajit read them again, as a new process would."""
     def set_variables(**variables):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
@@ -298,7 +298,7 @@ def test_explain_dispatch_names_the_switch_of_the_backward_pass(device, launches
 def test_warmup_of_backward_accepts_types_of_gradients(device):
     types = torch.float16, torch.float32
     lora, result, gain = (one.to(dtype).requires_grad_() for one, dtype in zip(
-        operands((4, 8), device), (*types, torch.bfloat16)))  # types of no other test
+        operands((4, 8), device), (*types, torch.bfloat16)))  # types that no other test uses
     dorajit.warmup("compose_residual", lora, result, gain)
     dorajit.warmup("residual_backward", result, result, gain, types=types)
     before = testing.statistics()

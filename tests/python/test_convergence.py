@@ -1,4 +1,4 @@
-"""A small transformer from random weights, fine-tuned with PEFT's eager DoRA and with the patched one."""
+"""Fine-tunes a small transformer with random weights, with PEFT's DoRA and with the patched one."""
 
 import dorajit
 import pytest
@@ -31,7 +31,7 @@ class Transformer(nn.Module):
 
 
 def batches(seed):
-    """Sequences that count up in steps of a few, which can be learnt."""
+    """Sequences that count up by small steps, which the model can learn."""
     generator = torch.Generator().manual_seed(seed)
     for _ in range(STEPS):
         start = torch.randint(VOCABULARY, (BATCH, 1), generator=generator)
@@ -60,7 +60,7 @@ def losses(seed, device, dtype):
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Which is the fastest for matrices as small as these."""
+    """One thread is fastest for such small matrices."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -74,5 +74,5 @@ def test_training_losses_match_eager_peft(device, launches, seed):
     with dorajit.patch_peft(strict=True):
         fused = losses(seed, device, torch.float32)
     assert launches()["residual_backward"] == 8 * STEPS
-    assert eager[-20:].mean() < eager[:20].mean() - 0.3  # it learns at all
+    assert eager[-20:].mean() < eager[:20].mean() - 0.3  # the model learns
     assert (fused - eager).abs().mean() <= MOST

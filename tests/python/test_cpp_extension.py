@@ -1,4 +1,4 @@
-"""The C++ extension's node of a linear layer does what Python's does, to the bit."""
+"""The C++ extension's node of a linear layer has the results of the Python node, to the bit."""
 
 import itertools
 
@@ -15,7 +15,7 @@ SUBSETS = [subset for count in range(1, 5) for subset in itertools.combinations(
 
 
 def is_taken(types):
-    """What is multiplied is of one type, and float64 is not mixed with others."""
+    """Whether the extension takes the types: factors of a product have one type, and float64 is not mixed."""
     return types[0] is types[1] and (F64 not in types or set(types) == {F64})
 
 
@@ -102,7 +102,7 @@ def test_cpp_node_second_gradients_reach_cast_factors(device, compiled, python_b
 
 def test_cpp_node_passes_gradcheck(device, compiled):
     of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2)
-    def function(x, magnitude):  # on which the norm does not depend
+    def function(x, magnitude):  # the norm is a constant and does not depend on these
         return ours({**of, "x": x, "magnitude": magnitude})
     assert is_compiled(function(of["x"], of["magnitude"]))
     assert torch.autograd.gradcheck(function, (of["x"], of["magnitude"]))
@@ -127,7 +127,7 @@ def test_cpp_node_without_graph_matches_python(device, launches, compiled, types
 
 
 def test_cpp_node_with_some_gradients_makes_the_same_launches(device, launches, compiled, alone):
-    """Which kernels a backward pass runs is known in its forward pass."""
+    """The forward pass already determines which kernels the backward pass runs."""
     of = operands(device)
 
     def run():
@@ -187,7 +187,7 @@ def test_cpp_node_with_kernels_off_runs_in_pytorch(device, compiled, launches):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("is_trained", [True, False])
 def test_cpp_node_runs_compose_low_rank_on_cpu(device, launches, compiled, bias, is_trained):
-    """The kernel serves a CPU too, on which no layer calls it."""
+    """The kernel also works on a CPU, although layers do not call it there."""
     of = operands(device, (BF16, BF16, F32), bias=bias, trained=NAMES if is_trained else ())
     given = operands_of(of, is_one_launch=True)
     more = node_of(of)
@@ -207,6 +207,6 @@ def test_cpp_node_runs_compose_low_rank_on_cpu(device, launches, compiled, bias,
         with saving(kept):
             run()
         assert any(torch.equal(one, made[1]) for one in kept)
-    of["lora_B"] = of["lora_B"].detach().t().contiguous().t()  # which that kernel refuses
+    of["lora_B"] = of["lora_B"].detach().t().contiguous().t()  # strides that the kernel refuses
     given = operands_of(of, is_one_launch=True)
     assert (compiled.linear(*given, *node_of(of)) if is_trained else compiled.forward(*given, False)) is None

@@ -1,4 +1,4 @@
-"""Making the C++ extension, finding it, and what may be wrong with what is found."""
+"""Building the C++ extension, finding it, and refusing untrusted or damaged files."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ WITH = "True DoraLinear>"
 
 
 def make(folder, compiler=None):
-    """What the command says that it made."""
+    """The path that the command prints."""
     variables = {**os.environ, "DORAJIT_LOG": "error", "DORAJIT_CACHE_DIR": str(folder)}
     variables.pop("DORAJIT_CXX")
     if compiler is not None:
@@ -55,7 +55,7 @@ def used(folder, program=_USE, **how):
 
 @pytest.fixture
 def copying(compiled_extension, tmp_path):
-    """A compiler that takes no time: what the session compiled, as a file that the umask lets others write."""
+    """A fast fake compiler: it copies the file that the session compiled, with the permissions of the umask."""
     shutil.copy(cpp_extension._find(), tmp_path / "whole.so")
     compiler = tmp_path / "copying"
     compiler.write_text(f'#!/bin/sh\nfor last; do :; done\ncat {tmp_path}/whole.so > "$last" && chmod +x "$last"\n')
@@ -94,7 +94,7 @@ def test_build_removes_files_of_killed_builds(copying, tmp_path):
 
 
 def test_build_does_not_touch_a_folder_that_replaced_its_own(copying, tmp_path, monkeypatch):
-    """Who may write the folder above moves the cache folder away while the compiler runs."""
+    """A user who may write the folder above moves the cache folder away while the compiler runs."""
     monkeypatch.setattr(cpp_extension, "module", None)
     monkeypatch.setenv("DORAJIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("DORAJIT_CXX", str(tmp_path / "moving"))
@@ -131,7 +131,7 @@ def test_build_creates_parent_folders_private_to_this_user(copying, tmp_path):
 
 @pytest.fixture
 def kept(compiled_extension, tmp_path):
-    """A copy of the file, alone in a cache folder: the folder, and the file's path."""
+    """(a cache folder with only a copy of the file, the path of the copy)."""
     file = cpp_extension._find()
     copy = tmp_path / "cache" / "cpp_extensions" / file.parent.name / file.name
     copy.parent.mkdir(parents=True)
@@ -189,7 +189,7 @@ def test_file_writable_by_others_is_not_loaded_and_warns(kept):
         path.unlink()
         elsewhere.rename(path)
     assert used(cache) == WITH
-    if os.geteuid() == 0:  # who may give files away, and take the place of others
+    if os.geteuid() == 0:  # root may change owners of files and user ids
         os.chown(file, 12345, 12345)
         assert is_refused(file)
         os.chown(file, 0, 0)
@@ -231,7 +231,7 @@ def test_made_folder_is_group_writable_only_in_trusted_group_folder(tmp_path, mo
         top = os.open(tmp_path, os.O_RDONLY)
         stack.callback(os.close, top)
         assert trusted_folder.make_and_enter(stack, top, folder.name) is not None
-        expected = made | around & 0o2000  # which folders inherit, whoever makes them
+        expected = made | around & 0o2000  # folders inherit the setgid bit
         assert folder.stat().st_mode & 0o7777 == expected
         folder.chmod(0o500)
         assert trusted_folder.make_and_enter(stack, top, folder.name) is not None

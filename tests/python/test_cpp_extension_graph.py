@@ -1,4 +1,4 @@
-"""The graph that the C++ extension's node of a linear layer is in: what it keeps, and what may be wrong with that."""
+"""The autograd graph of the C++ extension's node: saved tensors, lifetimes and errors."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Watched(torch.autograd.Function):
-    """Passes on what it is given; `alive` tells whether its node lives."""
+    """The identity; `alive` tells whether its node exists."""
 
     alive = None
 
@@ -29,7 +29,7 @@ class Watched(torch.autograd.Function):
 
 
 def is_gone():
-    """Whether the last node is; the thread that ran it may hold it for a moment."""
+    """Whether the last node was freed; the thread that ran it may hold it for a moment."""
     patience = time.monotonic() + 20
     while Watched.alive() is not None and time.monotonic() < patience:
         time.sleep(0.001)
@@ -43,7 +43,7 @@ def test_checkpointed_cpp_node_is_freed(device, compiled, alone, reentrant):
     expected = torch.autograd.grad(ours(of), trained(of), d_out)
     out = checkpoint(lambda x: ours({**of, "x": Watched.apply(x)}), of["x"], use_reentrant=reentrant)
     out.backward(d_out)
-    # That of the recomputation, which ends where the last tensor that is needed is saved.
+    # The node of the recomputation, which ends when the last needed tensor has been saved.
     del out
     assert is_gone()
     assert_same([one.grad for one in trained(of)], expected)
@@ -51,7 +51,7 @@ def test_checkpointed_cpp_node_is_freed(device, compiled, alone, reentrant):
 
 @pytest.mark.parametrize("wanted", [("x",), ("magnitude",), ("lora_B",)], ids="-".join)
 def test_cpp_node_keeps_no_other_tensors_alive(device, compiled, wanted):
-    """What the node holds without saving it is seen by no hook."""
+    """Hooks do not see tensors that the node holds without saving them, so it must not hold these."""
     of = operands(device, trained=wanted)
     x = of.pop("x") * 1
     alive = weakref.ref(x)
@@ -139,7 +139,7 @@ def test_second_backward_of_freed_cpp_node_raises(device, compiled):
 @pytest.mark.parametrize("is_hooked", [False, True])
 @pytest.mark.parametrize("dtype", [None, BF16])
 def test_tensor_written_before_backward_of_cpp_node_raises(device, compiled, name, are_parameters, is_hooked, dtype):
-    """An error, but where it was cast, or where a hook has it."""
+    """Raises an error, unless the tensor was cast or a hook has stored it."""
     def run():
         torch.manual_seed(1)
         of = operands(device)
@@ -191,7 +191,7 @@ def test_cpp_node_in_several_threads_has_right_gradients(device, compiled):
 
 @pytest.mark.parametrize("are_parameters", [False, True])
 def test_compiled_autograd_of_cpp_node_sees_operators(compiled, launches, are_parameters):
-    """Also between steps that write parameters, which have other versions then."""
+    """Also between steps that write parameters and so change their versions."""
     of = operands("cpu")
     of = with_parameters(of) if are_parameters else of
     expected = torch.autograd.grad(ours(of).square().sum(), trained(of))

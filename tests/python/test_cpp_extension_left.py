@@ -1,4 +1,4 @@
-"""What the C++ extension leaves to Python."""
+"""Calls that the C++ extension leaves to Python."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ class Seeing(TorchDispatchMode):
 
 
 class Watching:
-    """Stands for the module: lists the arguments of each call, and whether it was taken."""
+    """Replaces the extension module: records the arguments of each call, and whether the extension served it."""
 
     def __init__(self, module):
         self.module, self.calls = module, []
@@ -50,13 +50,13 @@ def test_tensors_without_kernel_are_left_to_python(device, compiled):
         assert forward(*(change(one) if isinstance(one, torch.Tensor) else one for one in given)) is None
     def with_one(at, one):
         return forward(*given[:at], one, *given[at + 1:])
-    for at in 4, 5:  # the gain and the bias
+    for at in 4, 5:  # gain and bias
         assert with_one(at, torch._neg_view(given[at])) is None
         assert with_one(at, torch._efficientzerotensor((40,), device=device)) is None
     for gain in given[4][:3], given[4].to_sparse(), given[4].int():
         assert with_one(4, gain) is None
     assert with_one(0, of["x"].reshape((1,) * 16 + (5, 24))) is None
-    for at in 0, 2, 3:  # of which one is of another type
+    for at in 0, 2, 3:  # give one of these another type
         assert with_one(at, given[at].double()) is None
 
 
@@ -104,7 +104,7 @@ def test_arguments_of_wrong_types_are_left_to_python(compiled):
     for at, own in enumerate(given):
         if isinstance(own, torch.Tensor):
             for one in None, 3, "gain", own.numpy(), own.as_subclass(Sub):
-                if at != 5 or one is not None:  # the bias may be left out
+                if at != 5 or one is not None:  # the bias is optional
                     assert compiled.linear(*given[:at], one, *given[at + 1:]) is None
     for scale in 1, None, "half", torch.tensor(0.5):
         assert compiled.linear(*given[:6], scale, *given[7:]) is None
@@ -130,18 +130,18 @@ def test_observed_calls_are_left_to_python(watched):
     for transform in (torch.func.vmap, lambda f: torch.func.grad(lambda x: f(x).sum()), torch.func.functionalize,
                       lambda f: torch.jit.trace(f, x, check_trace=False),
                       lambda f: make_fx(f)):
-        for bind in lambda x: {**of, "x": x}, lambda x: of:  # of the operands of a call, and of others
+        for bind in lambda x: {**of, "x": x}, lambda x: of:  # on an operand of the call, and on another tensor
             transform(lambda x: ours(bind(x)) * x.sum())(x)
     with torch.autograd.forward_ad.dual_level():
         for name in NAMES:
             ours({**of, name: torch.autograd.forward_ad.make_dual(of[name], torch.ones_like(of[name]))})
     ours({**of, "x": x.as_subclass(Sub)})
     ours({name: one.to("meta") for name, one in of.items()})
-    for name in "weight", "bias":  # which the node has no gradients for
+    for name in "weight", "bias":  # the node has no gradients for these
         ours({**of, name: of[name].clone().requires_grad_()})
     assert not any(is_taken for _, is_taken in watched.calls)
     assert all(arguments[0].is_meta for arguments, _ in watched.calls)
-    # Compiled code calls the operator, whose forward pass the extension makes.
+    # Compiled code calls the operator, whose forward pass runs in the extension.
     torch.compile(lambda x: ours({**of, "x": x}) * x.sum(), backend="eager", fullgraph=True)(x)
     assert watched.calls.pop()[1]
 
@@ -179,7 +179,7 @@ def test_cpp_node_raises_the_errors_of_the_python_node(device, compiled):
 @pytest.mark.parametrize("types, is_wider", [((F32, F32), True), ((BF16, F32), True), ((F32, BF16), True),
                                              ((BF16, BF16), False)])
 def test_gradients_of_float32_factors_of_16_bit_products_are_not_rounded(watched, monkeypatch, types, is_wider):
-    """Where PyTorch has such products for the device: always on CUDA."""
+    """Only if PyTorch has such products for the device; CUDA always has."""
     of = operands("cpu", (BF16, BF16, F32), bias=False)
     for name, dtype in zip(("lora_A", "lora_B"), types):
         of[name] = of[name].detach().to(dtype).requires_grad_()

@@ -34,7 +34,7 @@ from reference import SCALE, operands
 
 
 def in_new_process(program):
-    """Runs a program where no kernel is loaded."""
+    """Runs a program in a process without loaded kernels."""
     folder = pathlib.Path(__file__).parent
     processes.run(program, _START, ("-W", "ignore"),
                   PYTHONPATH=os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
@@ -124,7 +124,7 @@ def test_compiled_training_step_is_replayed(launches, inplace):
         counts = launches()
         for one, other in zip(found, expected):
             torch.testing.assert_close(one, other)
-    assert counts == {}  # neither pass is launched but by its graph
+    assert counts == {}  # both passes run only by replaying their graphs
 
 
 def test_compiled_inference_step_is_replayed(launches):
@@ -145,7 +145,7 @@ def test_compiled_inference_step_is_replayed(launches):
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("training", [False, True])
 def test_compiled_patched_model_is_replayed(training):
-    """Nothing that outlives a call may be allocated in the pool of a graph."""
+    """A tensor that outlives a call must not be allocated in the pool of a graph."""
     peft = pytest.importorskip("peft")
     torch._dynamo.reset()
     torch.manual_seed(0)

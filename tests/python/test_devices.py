@@ -29,7 +29,7 @@ def test_threads_run_on_the_devices_of_their_tensors(launches):
                     stream.synchronize()
                     assert torch.equal(out, compose(lora, base, gain, SCALE))
                     assert {out.device, lora.grad.device, gain.grad.device} == {device}
-        except Exception as error:  # pytest sees only its own thread
+        except Exception as error:  # pytest reports only errors of its own thread
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(number % 2,)) for number in range(6)]

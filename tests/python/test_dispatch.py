@@ -1,4 +1,4 @@
-"""What goes to PyTorch, that it gives the same results, and that explain_dispatch says so."""
+"""Calls that run in PyTorch: their results, and the explanations of explain_dispatch."""
 
 import dorajit
 import processes
@@ -139,7 +139,7 @@ def test_explain_dispatch_names_active_transforms_and_switches(device):
 
 
 def test_random_layouts_run_as_explain_dispatch_says(launches):
-    """Whatever the types, shapes and strides: right values, and the path that was announced."""
+    """For random types, shapes and strides: values match the expression, and the path is the explained one."""
     generator = torch.Generator().manual_seed(7)
     def pick(*choices):
         return choices[int(torch.randint(len(choices), (), generator=generator))]

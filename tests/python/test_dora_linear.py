@@ -1,4 +1,4 @@
-"""dorajit.dora_linear: a whole layer as one node of autograd's graph."""
+"""dorajit.dora_linear: a whole layer as one autograd node."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def test_composed_layer_matches_the_node(device, types):
     found = step(ours, of, seed)
     given = *(of[name] for name in ("x", "weight", "lora_A", "lora_B", "magnitude")), SCALE, of["bias"]
     expected = step(lambda _: linear._composed(*given), of, seed)
-    # In both rounded once.
+    # Both round once.
     assert_same_output(found[0], expected[0], types[1])
     assert_near(found, expected, bound_of(types))
 
@@ -46,11 +46,11 @@ def test_dora_linear_passes_gradcheck(device, bias):
     of = operands(device, (F64, F64, F64), (2, 3, 8), out=6, rank=2, bias=bias)
     norm = dorajit.weight_norm(of["weight"], of["lora_A"], of["lora_B"], SCALE)
     given = [of[name] for name in NAMES]
-    # Differences move the norm as well, which is a constant: so they are those of the formula over it.
+    # Finite differences would change the norm, which is a constant for autograd: check the formula with a fixed norm.
     assert torch.autograd.gradcheck(lambda *moved: with_norm({**of, **dict(zip(NAMES, moved))}, norm), given)
     seed = torch.randn(2, 3, 6, dtype=F64, device=device)
     assert_near(step(ours, of, seed), step(lambda of: with_norm(of, norm), of, seed), 1e-13)
-    # Of x and the magnitude alone, which the norm does not depend on.
+    # The norm does not depend on x and the magnitude, so these can be checked directly.
     def function(x, magnitude):
         return ours({**of, "x": x, "magnitude": magnitude})
     assert torch.autograd.gradcheck(function, (of["x"], of["magnitude"]))
@@ -262,7 +262,7 @@ def test_dora_linear_under_autocast_matches_float64(device, types, x_dtype, dtyp
     with torch.autocast(device, dtype=dtype):
         out = ours(of)
         assert out.dtype is dtype and F.linear(of["x"], of["weight"]).dtype is dtype
-        found = [out.detach(), *torch.autograd.grad(out, trained(of), seed)]  # inside, as some do
+        found = [out.detach(), *torch.autograd.grad(out, trained(of), seed)]  # backward inside autocast
     assert [one.dtype for one in found[1:]] == [one.dtype for one in trained(of)]
     with torch.autocast(device, dtype=dtype):
         out = ours(of)

@@ -1,4 +1,4 @@
-"""dorajit.dora_linear where others than autograd look on, or its graph is used for more than one gradient."""
+"""dorajit.dora_linear under checkpoints, modes and transforms, and its second-order gradients."""
 
 import copy
 import itertools
@@ -107,7 +107,7 @@ def test_dispatch_modes_see_operators(device):
     with Log():
         assert_near([ours(of).detach()], [out.detach()], 1e-6)
         assert {"dorajit.factored_norm.default", "dorajit.compose_residual_inner.default"} <= set(seen)
-        out.sum().backward()  # of a graph that was made outside of it
+        out.sum().backward()  # the graph was built outside of the mode
     assert "dorajit.residual_backward.default" in seen
 
 

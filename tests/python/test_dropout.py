@@ -1,4 +1,4 @@
-"""The base result of a dropped-out input, made slice by slice: budget, gradients, memory."""
+"""The base result of a dropped-out input, computed in slices: budget, gradients, memory."""
 
 import copy
 
@@ -16,7 +16,7 @@ ROWS, IN, OUT, SCALE = 6, 10, 130, 0.75  # slices of 64, 64 and 2 columns
 
 @pytest.fixture
 def sliced(monkeypatch):
-    """A budget for which there are slices of 64 columns of any type."""
+    """A budget that gives slices of 64 columns for any type."""
     monkeypatch.setattr(thresholds, "get_dora_forward_threshold_bytes", lambda: 64 * ROWS * 2)
 
 
@@ -31,7 +31,7 @@ def operands(device, dtype=torch.float64, turned=False, grads=(True, True, True)
 
 
 def formula(x, weight, lora, gain):
-    """In float64 and with a graph of PyTorch's."""
+    """The formula in PyTorch, with PyTorch's graph."""
     x, weight, lora, gain = (one.double() for one in (x, weight, lora, gain))
     return (gain - 1) * F.linear(x, weight) + gain * SCALE * lora
 
@@ -81,7 +81,7 @@ def test_sliced_dropout_without_graph_matches_float64(device, sliced, layer_laun
 
 
 def test_sliced_dropout_second_gradients_raise(device, sliced):
-    """They are not computed, and nothing wrong is returned in their place."""
+    """An error is raised instead of returning wrong gradients."""
     x, weight, lora, gain = operands(device)
     out = dropped.delta(x, weight, lora, gain, SCALE)
     with pytest.raises(RuntimeError, match="set_dora_forward_threshold_mb"):
@@ -89,7 +89,7 @@ def test_sliced_dropout_second_gradients_raise(device, sliced):
 
 
 def test_sliced_dropout_of_transposed_input_matches_float64(device, sliced):
-    """As after a change between sequences first and batches first."""
+    """As after a transpose between batch-first and sequence-first."""
     given = operands(device)
     x = given[0].detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
     out = dropped.delta(x, *given[1:], SCALE)
@@ -118,7 +118,7 @@ def test_sliced_dropout_compiles_before_the_budget_is_read(device, fresh_compile
 
 
 class Products(TorchDispatchMode):
-    """The bytes of the largest matrix that a product has made."""
+    """Records the bytes of the largest result of a matrix product."""
 
     largest = 0
 
@@ -133,7 +133,7 @@ class Products(TorchDispatchMode):
 def test_slices_stay_within_the_budget(device, monkeypatch, rows, out):
     budget = max(rows * out // 3, 64 * rows) * 4
     monkeypatch.setattr(thresholds, "get_dora_forward_threshold_bytes", lambda: budget)
-    monkeypatch.setattr(eligibility, "is_observed", lambda: False)  # but by the mode that counts bytes
+    monkeypatch.setattr(eligibility, "is_observed", lambda: False)  # ignore the mode that counts bytes
     x = torch.randn(rows, 8, device=device, requires_grad=True)
     lora = torch.randn(rows, out, device=device, requires_grad=True)
     with Products() as products:

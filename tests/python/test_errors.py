@@ -1,4 +1,4 @@
-"""Bad input gives the right exception, which names the argument; nothing crashes or leaks."""
+"""Bad input raises the documented exception, which names the argument; nothing crashes or leaks."""
 
 import gc
 import pickle
@@ -82,7 +82,7 @@ def test_overlapping_operands_raise():
 
 
 def test_impossible_sizes_raise():
-    for rows in (2**30, 2**40):  # 2^52 elements, and as many as 64 bits do not count the bytes of
+    for rows in (2**30, 2**40):  # 2^52 elements, and so many that their bytes do not fit in 64 bits
         huge, channels = torch.empty(1).expand(rows, 2**22), torch.ones(2**22)
         for call in (lambda: dorajit.fused_dora_compose(huge, huge, channels, 0.5, inplace=False),
                      lambda: dorajit.fused_dora_compose(huge, huge, channels, 0.5),

@@ -1,4 +1,4 @@
-"""What fails outside of the arguments: compilers, the cache, memory. Each in a process of its own."""
+"""Failures that the arguments do not cause: compilers, the cache, memory. Each test has its own process."""
 
 import pathlib
 import shutil
@@ -10,11 +10,11 @@ import torch
 
 FAKE = pathlib.Path(__file__).parent / "fakes" / "cuda.c"
 
-# PyTorch without CUDA has no tensors there, so those of the CPU say they are.
+# PyTorch without CUDA has no CUDA tensors, so CPU tensors pretend to be CUDA tensors.
 _ON_A_DEVICE = """
 import torch
 torch._C._cuda_getCurrentRawStream = lambda index: 0
-torch.Tensor.__dlpack_c_exchange_api__ = None  # which knows the truth; then attributes are read
+torch.Tensor.__dlpack_c_exchange_api__ = None  # it would report the real device; attributes are read instead
 torch.Tensor.is_cuda, torch.Tensor.is_cpu = True, False
 torch.Tensor.get_device = lambda tensor: 0
 """
@@ -22,7 +22,7 @@ torch.Tensor.get_device = lambda tensor: 0
 
 @pytest.fixture(scope="module")
 def refusing_nvrtc(tmp_path_factory):
-    """The folder of an NVRTC that refuses all programs and of a driver with one device."""
+    """A folder with a fake NVRTC that refuses all programs and a fake driver with one device."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang-19")
     if not compiler:
         pytest.skip("no C compiler is here")
@@ -57,7 +57,7 @@ for call in (lambda: dorajit.fused_dora_compose(lora, base, gain, 0.5, inplace=F
     printed = processes.run(program, start="import torch" if has_gpu else _ON_A_DEVICE,
                             DORAJIT_NVRTC=refusing_nvrtc, DORAJIT_LOG="off", DORAJIT_TUNE="off",
                             DORAJIT_DATABASES="none", DORAJIT_CACHE_DIR=str(tmp_path), **variables)
-    # No config is tried after the default's.
+    # No other config is tried after the default has failed.
     assert printed.splitlines() == [f"refused {number}" for number in range(1, 7)]
 
 

@@ -1,4 +1,4 @@
-"""Scopes in which layers keep what they make of their weights: dorajit.frozen_weights() and `generate`."""
+"""Scopes in which layers cache norms and gains: dorajit.frozen_weights() and `generate`."""
 
 import copy
 import threading

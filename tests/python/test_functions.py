@@ -1,4 +1,4 @@
-"""The values of every function, natively, without autograd."""
+"""The results of every function in kernels, without autograd."""
 
 import dorajit
 import numpy as np

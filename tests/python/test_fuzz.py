@@ -1,4 +1,4 @@
-"""Whatever is passed, a call ends with a result or with an exception of a class that is promised."""
+"""With any arguments, a call ends with a result or with an exception of a documented class."""
 
 import math
 import random
@@ -22,7 +22,7 @@ def freed(tensor):
 
 
 def expired(tensor):
-    """In memory that was another tensor's."""
+    """A tensor in memory that belonged to another tensor."""
     return tensor.as_strided((4, 8), (1, 1)) if tensor.numel() >= 11 else tensor
 
 
@@ -57,7 +57,7 @@ def anything(choose):
             tensor = tensor.clone()
     try:
         return choose.choice(CHANGES)(tensor) if choose.random() < 0.6 else tensor
-    except (RuntimeError, NotImplementedError):  # PyTorch cannot make it
+    except (RuntimeError, NotImplementedError):  # PyTorch cannot create such a tensor
         return tensor
 
 
@@ -71,7 +71,7 @@ def scale(choose):
 
 
 def call(choose):
-    """A call of a public function, most of whose arguments are right."""
+    """A call of a public function with mostly valid arguments."""
     three = some(choose, (lora, base, gain))
     flags = [choose.choice([True, False, True, None, "x", 2]) for _ in range(3)]
     operation = choose.choice(["compose", "compose_inner", "backward", "norm_assembly", "x", None, []])
@@ -101,14 +101,14 @@ def test_random_calls_end_with_a_result_or_a_documented_exception(grad):
             try:
                 call(choose)()
                 served += 1
-            # MemoryError among the RuntimeErrors: dorajit.OutOfMemoryError.
+            # dorajit.OutOfMemoryError is both a MemoryError and a RuntimeError.
             except (ValueError, TypeError, RuntimeError) as error:
                 assert str(error), type(error)
     assert served > ROUNDS // 20
 
 
 def test_random_calls_of_the_extension_module_do_not_crash():
-    """Tensors, that is: its callers have seen to it that the scale is a float."""
+    """With any tensors; its callers guarantee that the scale is a float."""
     choose = random.Random(11)
     for _ in range(ROUNDS):
         name, count = choose.choice([("compose", 4), ("compose_inner", 5), ("backward", 6),

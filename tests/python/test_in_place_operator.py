@@ -1,4 +1,4 @@
-"""dorajit::compose_, which writes into an operand: what autograd and others notice of it."""
+"""dorajit::compose_, which writes into an operand: autograd, checkpoints and transforms."""
 
 import functools
 
@@ -32,7 +32,7 @@ def test_overwritten_saved_tensor_raises_in_backward(write, device):
     torch._dynamo.reset()
     lora, base, gain = operands((4, 8), device)
     leaf = lora.clone().requires_grad_()
-    out = leaf.exp()  # whose backward pass needs out
+    out = leaf.exp()  # the backward pass of exp needs out
     write(out.detach(), base, gain)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()

@@ -39,7 +39,7 @@ def train_a_bit(layer):
 
 
 def functional(layer, x):
-    """The layer's formula, with a dense weight: its result, and what it was computed from."""
+    """(the layer's output by its formula with a dense weight, the operands)."""
     base = layer.base_layer
     if isinstance(base, nn.Embedding):
         a, b = layer.lora_embedding_A, layer.lora_embedding_B

@@ -74,7 +74,8 @@ def test_compose_low_rank_with_scale_0_ignores_the_product(device):
 
 
 def most_rank(rank):
-    """Of layers whose rows are whole vectors, if the rank is: wgmma serves those of sm_90."""
+    """The highest rank at which layers with whole vectors per row call the kernel: on sm_90, by wgmma, 1024 if the rank
+    is whole vectors, too."""
     return 1024 if torch.cuda.get_device_capability() == (9, 0) and rank % 8 == 0 else 384
 
 
@@ -107,7 +108,7 @@ def test_layers_with_unaligned_rows_call_compose_low_rank_up_to_rank_384(launche
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_compose_low_rank_accepts_single_row_of_any_stride():
     low, b, result, gain, _ = operands(1, 264, 72, BF16, BF16, "cuda", has_bias=False)
-    def widened(row):  # a row of a matrix whose rows are not aligned
+    def widened(row):  # a row of a matrix with unaligned rows
         wide = torch.zeros(2, row.shape[1] + 3, dtype=row.dtype, device="cuda")
         wide[:1, :row.shape[1]] = row
         return wide[:1, :row.shape[1]]

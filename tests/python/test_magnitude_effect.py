@@ -1,5 +1,5 @@
-"""What a magnitude that is nearly the norm does to an output: a gain of 1 + d changes it by d of itself, though a
-result of 16 bits is rounded by more than that."""
+"""A magnitude that is nearly the norm changes the output: a gain of 1 + d changes it by a share of d, although
+rounding to 16 bits is coarser than that."""
 
 import dorajit
 import pytest
@@ -9,7 +9,7 @@ from linear_layers import BF16, F16, MIXES, SCALE, exact, operands
 TOKENS, OUT = 8192, 48
 
 
-@pytest.mark.parametrize("types", [one for one in MIXES if one[2] is not BF16])  # which has no number so near to 1
+@pytest.mark.parametrize("types", [one for one in MIXES if one[2] is not BF16])  # bfloat16 has no number so near to 1
 @pytest.mark.parametrize("deviation", [0.0005, 0.0015, -0.0015])
 @pytest.mark.parametrize("way", ["node", "composed", "compiled"])
 def test_small_change_of_magnitude_survives_rounding_of_the_output(device, types, deviation, way):
@@ -28,6 +28,6 @@ def test_small_change_of_magnitude_survives_rounding_of_the_output(device, types
     of["magnitude"] = norm
     ideal = exact(of)
     share = ((out(1 + deviation) - out(1)) * ideal).sum() / ideal.square().sum() / deviation
-    # A low-rank result that was rounded to 16 bits is beside the base result at steps as wide as the effect.
+    # If the low-rank result is rounded to 16 bits, its rounding steps are as large as the effect.
     is_rounded = types[1] in (BF16, F16) and (way == "composed" or device == "cpu")
     assert 0.98 < share.item() < (1.2 if is_rounded else 1.02)

@@ -1,4 +1,4 @@
-"""weight_norm against float64, its budget, and what it refuses."""
+"""weight_norm: comparison with float64, budget, refused arguments."""
 
 import gc
 
@@ -8,7 +8,7 @@ import torch
 from dorajit.norms import factored_norm, norm, norm_kernel, precision
 from dorajit.operations import eligibility
 
-RANK = 24  # of factors in float32 that go by the factored form, but on a GPU of sm_90
+RANK = 24  # float32 factors of this rank use the factored form, except on a GPU of sm_90
 TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
 
@@ -42,7 +42,7 @@ def test_weight_norm_matches_float64(device, launches, dtype, factor_dtype, out,
         dtype != torch.float64 and (factor_dtype or dtype) is torch.float32
         and torch.cuda.get_device_capability()[0] == 9))
     is_for_kernel = (is_of_one_type or dtype != torch.float64) and (rank <= 16 or is_on_tensor_cores)
-    # The factored form takes ||W||^2 from the kernel, too, with a rank of 0.
+    # The factored form also uses the kernel, with a rank of 0, for ||W||^2.
     assert launches() == {"weight_norm": 1, **({} if is_for_kernel else {"norm_assembly": 1})}
 
 
@@ -81,7 +81,7 @@ def test_chunks_stay_within_the_budget(out, columns, rank, mb, mixed):
 
 
 class Peak(torch.utils._python_dispatch.TorchDispatchMode):
-    """The most bytes that lay at once in tensors made inside."""
+    """Records the peak of bytes in tensors that were created inside."""
 
     def __init__(self):
         super().__init__()
@@ -102,7 +102,7 @@ class Peak(torch.utils._python_dispatch.TorchDispatchMode):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_temporaries_stay_within_the_budget(monkeypatch, dtype):
-    monkeypatch.setattr(eligibility, "is_observed", lambda: False)  # but by the mode that counts bytes
+    monkeypatch.setattr(eligibility, "is_observed", lambda: False)  # ignore the mode that counts bytes
     given = factors(3000, 1500, 32, "cpu", dtype)
     with Peak() as peak:
         dorajit.weight_norm(*given, 0.5, chunk_mb=2)
@@ -219,7 +219,7 @@ def test_weight_norm_of_other_arguments_prepares_them(device, prepare, scale):
     assert_norm(dorajit.weight_norm(*given, scale), exact(*(one.flatten(1) for one in given), scale))
 
 
-# --- what is kept --------------------------------------------------------------------------------
+# --- lifetime of tensors -------------------------------------------------------------------------
 
 def living():
     gc.collect()
@@ -251,7 +251,7 @@ def test_compiled_weight_norm_matches_eager(device):
     torch.testing.assert_close(compiled(*given), dorajit.weight_norm(*given, 0.5) * 2)
 
 
-# --- what is refused -----------------------------------------------------------------------------
+# --- refused arguments ---------------------------------------------------------------------------
 
 @pytest.mark.parametrize("name, change, error, words", [
     ("lora_A", lambda w, a, b: (w, a[:, 1:], b), ValueError, "give it 30 columns"),
@@ -317,7 +317,7 @@ def test_weight_norm_of_freed_memory_raises(device, place):
     given = list(factors(20, 30, 4, device))
     flat = torch.zeros(given[place].numel() + 8, device=device)
     given[place] = flat[8:].view(given[place].shape)
-    flat.untyped_storage().resize_(0)  # as FSDP does between forward passes: the view has an address
+    flat.untyped_storage().resize_(0)  # as FSDP does between forward passes; the view keeps its address
     name = ("weight", "lora_A", "lora_B")[place]
     with pytest.raises(ValueError, match=f"`{name}` .*its memory was freed"):
         dorajit.weight_norm(*given, 0.5)

@@ -1,4 +1,4 @@
-"""Tensors of a PyTorch that has no C exchange API: read through their Python attributes."""
+"""Tensors of a PyTorch without DLPack's C exchange API are read through Python attributes."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Operations as the library's table describes them: checks, sizes and types follow from their names."""
+"""Checks, sizes and types of operations follow from their description in the library's table."""
 
 import dorajit
 import pytest
@@ -7,7 +7,7 @@ from dorajit import checks
 from dorajit.operations import dispatch, run
 from dorajit.operations.table import Operand, Operation, operations
 
-# A low-rank product, whose output is of no input's dimensions.
+# A low-rank product: no input has the dimensions of its output.
 LAUNCHED = []
 LOW_RANK = Operation(
     "low_rank", "y = x @ A.T @ B.T + bias",

@@ -1,4 +1,4 @@
-"""What is shipped: the extension's needs, and that the source distribution is complete."""
+"""The shipped files: dependencies of the extension module, contents of the source distribution."""
 
 import os
 import pathlib
@@ -30,7 +30,7 @@ def test_extension_module_links_no_cuda_pytorch_or_cxx_library():
 
 
 def test_extension_module_needs_no_newer_glibc_than_the_wheel_tag():
-    """In 2.34 threads and dlopen became part of libc, and what is linked there or later wants that."""
+    """In glibc 2.34 libpthread and libdl were merged into libc; a program linked there needs that version."""
     if tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[-1].split("."))) > (2, 36):
         pytest.skip("built where glibc is newer than where wheels are built")
     dynamic = inspected("readelf", "-dW", _native.__file__)
@@ -40,7 +40,7 @@ def test_extension_module_needs_no_newer_glibc_than_the_wheel_tag():
 
 
 def test_wheel_installs_the_programs():
-    """Whether they work there is for ./dev wheel --check."""
+    """`./dev wheel --check` tests whether the programs work."""
     targets = re.search(r"build.targets = \[(.*)\]", (ROOT / "pyproject.toml").read_text())[1]
     installed = (ROOT / "bindings/python/CMakeLists.txt").read_text()
     for program in ("dorajit_cli", "dorajitd"):

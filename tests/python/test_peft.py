@@ -1,4 +1,4 @@
-"""patch_peft: PEFT's DoRA, patched and not, gives the same numbers."""
+"""patch_peft: a patched model has the results of PEFT's DoRA."""
 
 import copy
 import warnings
@@ -27,13 +27,13 @@ def test_patched_model_matches_peft_in_float32(device, layer_launches, kind, bia
     layer_launches()
     with dorajit.patch_peft(strict=True) as patch:
         found = results(model, x)
-        # The base result of the dropped-out input is not what the delta is added to.
+        # With dropout the delta uses another base result than the one that it is added to.
         apart = lora_dropout > 0 and kind != "embedding"
         ops = ("compose_inner", "backward") if apart else ("compose_residual", "residual_backward")
         assert layer_launches() == {"norm": 1, **dict.fromkeys(ops, 1)}
     assert not patch.refused
     assert_same(found, expected, 1e-5)
-    # The same again, but for convolutions of a GPU, which need not be.
+    # A second run gives the same bits, except for convolutions on a GPU, which are not deterministic.
     assert_same(results(model, x), expected, 0 if device == "cpu" else 1e-5)
     assert layer_launches() == {}
 
@@ -69,10 +69,10 @@ def test_new_adapter_does_not_change_outputs(device, kind, dtype, when, autocast
             model = adapted(kind, device, dtype)
     else:
         model = adapted(kind, device, dtype)
-    if kind == "embedding":  # PEFT's A is zero there, so that B A is, too
+    if kind == "embedding":  # PEFT initialises A of embeddings to zero, so B A is zero
         assert not next(iter(model.base_model.model.layer.lora_embedding_A.values())).any()
     x = model.base_model.model.example(device, dtype)
-    mended = model if when == "after" else None  # magnitudes made under the patch are right already
+    mended = model if when == "after" else None  # magnitudes created under the patch need no correction
     with torch.no_grad(), dorajit.patch_peft(mended, strict=True):
         with torch.autocast(device, dtype=torch.bfloat16, enabled=autocast):
             found = model(x)
@@ -131,7 +131,7 @@ def test_norm_after_merge_of_another_adapter_uses_the_merged_weight(device):
             first = model(x)
             layer = model.base_model.model.layer
             layer.merge(adapter_names=["plain"])
-            layer.merged_adapters.clear()  # from now on it is the base weight
+            layer.merged_adapters.clear()  # the merged weight becomes the base weight
             return first, model(x)
     state = copy.deepcopy(model.state_dict())
     expected = outputs()
@@ -235,7 +235,7 @@ def test_patched_model_with_gradient_checkpointing_matches_peft(device, layer_la
     x = model.base_model.model.example(device)
     with dorajit.patch_peft():
         expected = results(model, x)
-        recomputation._kept.clear()  # that pass was not recomputed
+        recomputation._kept.clear()  # discard the norms of this pass, which was not recomputed
         layer_launches()
         found = results(Checkpointed(model), x)
         assert layer_launches() == {"norm": 1, "compose_residual": 2, "residual_backward": 1}

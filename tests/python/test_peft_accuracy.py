@@ -1,4 +1,4 @@
-"""patch_peft over halves: as near to float64 as PEFT itself, or nearer."""
+"""patch_peft with 16-bit types: errors against float64 are not larger than those of PEFT."""
 
 import copy
 
@@ -11,7 +11,7 @@ pytest.importorskip("peft", reason="PEFT is not installed: pip install peft tran
 from peft_models import KINDS, adapted, results
 from perturbed import perturb
 
-# How much farther than PEFT a result may be: of two sums in other orders, now one is the nearer, now the other.
+# Allowed ratio to PEFT's error: sums in another order may have a slightly larger or smaller error.
 FARTHER = 1.25
 
 
@@ -35,7 +35,7 @@ def test_patched_model_errors_are_not_larger_than_those_of_peft(device, kind, dt
         theirs = errors(results(model, x), exact)
         with dorajit.patch_peft(strict=True):
             ours = errors(results(model, x), exact)
-    # The delta and its sum with the base result are each rounded, by half a unit at most.
+    # The delta and its sum with the base result are each rounded, by at most half an ulp.
     rounding = torch.finfo(dtype).eps
     for name, error in ours.items():
         assert error <= max(FARTHER * theirs[name], rounding), (name, error, theirs[name])

@@ -1,4 +1,4 @@
-"""patch_peft: adapters that are loaded, switched, merged together, offloaded; and DoraCaching."""
+"""patch_peft: loading, switching, merging and offloading of adapters; DoraCaching."""
 
 import warnings
 
@@ -61,7 +61,7 @@ def test_loaded_adapter_equals_the_saved_one(device, tmp_path, kind, dtype, low_
 
 
 def test_loaded_magnitude_is_not_replaced_by_norms(device):
-    """Into a layer whose exact norms were kept aside, because its type is a half."""
+    """Into a layer that keeps its exact norms, because its magnitude has 16 bits."""
     base = Base("linear").to(device, torch.bfloat16)
     with patched():
         inject_adapter_in_model(config(), base, "default")
@@ -97,7 +97,7 @@ def test_switching_adapters_matches_peft(device, layer_launches, kind):
     with patched():
         layer_launches()
         found = outputs()
-        assert layer_launches()["compose_residual"] == 5  # two alone, two together, and one beside a plain LoRA
+        assert layer_launches()["compose_residual"] == 5  # two alone, two together, one together with a plain LoRA
     for one, other in zip(found, expected):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
     assert torch.equal(found[-1], expected[-1])
@@ -134,13 +134,13 @@ def test_merging_several_adapters_matches_peft(device, kind, safe):
 
 @pytest.mark.parametrize("safe", [True, False])
 def test_norms_after_merging_use_the_merged_weight(device, safe):
-    """merge() may write through .data, which no counter of PyTorch's sees."""
+    """merge() may write through .data, which does not change the version."""
     model = perturb(adapted("linear", device)).eval()
     x = model.base_model.model.example(device)
     with patched(), torch.no_grad():
         model(x)
         model.merge_adapter(safe_merge=safe)
-        layer_of(model).merged_adapters.clear()  # from now on it is the base weight
+        layer_of(model).merged_adapters.clear()  # the merged weight becomes the base weight
         found = model(x)
     with torch.no_grad():
         torch.testing.assert_close(found, model(x), rtol=1e-5, atol=1e-5)
@@ -149,7 +149,7 @@ def test_norms_after_merging_use_the_merged_weight(device, safe):
 @pytest.mark.parametrize("is_dora", [True, False])
 @pytest.mark.parametrize("whole", [True, False])
 def test_norms_after_olora_use_the_changed_weight(device, is_dora, whole):
-    """A new adapter of OLoRA takes its factors out of the base weight, through .data."""
+    """A new OLoRA adapter subtracts its factors from the base weight, through .data."""
     model = perturb(adapted("linear", device)).eval()
     x = model.base_model.model.example(device)
     added = LoraConfig(use_dora=is_dora, target_modules=["layer"], r=4, init_lora_weights="olora")
@@ -168,7 +168,7 @@ def test_norms_after_olora_use_the_changed_weight(device, is_dora, whole):
 
 @pytest.mark.parametrize("kind", ["linear", "conv1d_gpt2"])
 def test_ephemeral_offload_matches_peft(device, layer_launches, monkeypatch, kind):
-    """Without a GPU, what PEFT would send there stays where it is."""
+    """Without a GPU, tensors that PEFT would move to the GPU stay on the CPU."""
     asked, to = [], torch.Tensor.to
     def stay(self, *args, **kwargs):
         if args[:1] == ("cuda",):

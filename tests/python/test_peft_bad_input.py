@@ -1,4 +1,4 @@
-"""patch_peft: weights and magnitudes that are wrong give an error or what the documentation says."""
+"""patch_peft: wrong weights and magnitudes raise an error or have the documented result."""
 
 import dorajit
 import pytest
@@ -20,7 +20,7 @@ def parts(model):
 
 
 def row_of(kind, weight, row):
-    """What makes up one output channel of a weight."""
+    """The elements of a weight that belong to one output channel."""
     return weight[:, row] if kind in ("conv1d_gpt2", "embedding") else weight[row]
 
 
@@ -67,7 +67,7 @@ def test_factor_on_another_device_raises(device):
 @pytest.mark.parametrize("kind", WEIGHTED)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_new_adapter_over_zero_row_is_a_no_op_and_trainable(device, kind, dtype):
-    """Of which PEFT makes NaNs: 0 / 0. Here a new adapter is a no-op over it, too, and can be trained."""
+    """PEFT gives NaN (0 / 0) for such a row. Under the patch a new adapter is a no-op and can be trained."""
     base = Base(kind).to(device, dtype)
     with torch.no_grad():
         row_of(kind, base.layer.weight, 3).zero_()

@@ -1,4 +1,4 @@
-"""patch_peft: what is left to PEFT, and what is refused."""
+"""patch_peft: methods and calls that are left to PEFT, and refused arguments."""
 
 import functools
 
@@ -24,7 +24,7 @@ def test_unsupported_version_of_peft_is_not_patched(monkeypatch, device, layer_l
         patch.undo()
         with pytest.raises(RuntimeError, match="0.18 to"):
             dorajit.patch_peft(strict=True)
-    monkeypatch.setattr(peft, "__version__", "9.9.9")  # judged by its signatures
+    monkeypatch.setattr(peft, "__version__", "9.9.9")  # a newer version is recognized by its signatures
     dorajit.patch_peft(strict=True).undo()
 
 
@@ -56,7 +56,7 @@ def owner_of(label):
 
 @pytest.mark.parametrize("label", gates.KNOWN)
 def test_each_unknown_method_is_left_to_peft_separately(monkeypatch, device, label):
-    """All others are replaced, and numbers are the same."""
+    """All other methods are replaced, and the results match."""
     owner, name = owner_of(label), label.split(".")[1]
     original = vars(owner)[name]
     static = isinstance(original, staticmethod)
@@ -87,7 +87,7 @@ def test_each_unknown_method_is_left_to_peft_separately(monkeypatch, device, lab
 
 
 def test_factor_of_unknown_class_is_left_to_peft(device, layer_launches):
-    Strange = type(f"Strange_{device}", (nn.Linear,), {})  # each is warned of once
+    Strange = type(f"Strange_{device}", (nn.Linear,), {})  # a new name for each device, as a reason warns only once
     model = perturb(adapted("linear", device))
     layer = model.base_model.model.layer
     x = model.base_model.model.example(device)
@@ -135,7 +135,7 @@ def test_replaced_methods_accept_keyword_arguments(device):
 
 
 class Quantized(nn.Linear):
-    """A base layer that PEFT dequantizes as it does HQQ's."""
+    """A base layer that PEFT dequantizes like that of HQQ."""
 
     W_q = True
 

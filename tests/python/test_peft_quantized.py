@@ -1,4 +1,4 @@
-"""patch_peft over quantized base layers, on the CPU wherever their packages can compute there."""
+"""patch_peft with quantized base layers, on the CPU where their packages support it."""
 
 import dorajit
 import pytest
@@ -53,7 +53,7 @@ def adapted(make, device):
     try:
         return get_peft_model(make(device), config)
     except ImportError as error:
-        pytest.skip(f"this PEFT does not go with this version of the package: {error}")
+        pytest.skip(f"this PEFT does not work with this version of the package: {error}")
 
 
 @pytest.mark.parametrize("make", [nf4, int8, hqq, torchao])
@@ -65,8 +65,8 @@ def test_patched_quantized_layer_matches_peft(device, layer_launches, make, made
     with dorajit.patch_peft(strict=True):
         model = model or perturb(adapted(make, device))
         layer_launches()
-        found = results(model, x)  # once: PEFT's DoRA over 8 bits breaks in a second pass on a CPU
-    # A bias that requires grad, as HQQ's, gets its gradient by PyTorch.
+        found = results(model, x)  # once, because PEFT's DoRA over 8 bits fails in a second pass on a CPU
+    # A bias that requires grad, as in HQQ, gets its gradient from PyTorch.
     bias = getattr(model.base_model.model[0].base_layer, "bias", None)
     is_folded = bias is None or not bias.requires_grad
     ops = ("compose_residual", "residual_backward") if is_folded else ("compose_inner", "backward")
@@ -88,7 +88,7 @@ def test_new_adapter_does_not_change_outputs(device, launches, make):
 
 @pytest.mark.parametrize("make", [nf4, hqq])
 def test_merge_of_quantized_layer_matches_peft(device, make):
-    """Merging quantizes again, so that only the patched and the unpatched result are the same."""
+    """Merging quantizes again, so the result is only compared with that of an unpatched merge."""
     x = torch.randn(3, IN, device=device)
     outputs = []
     for patched in (True, False):
@@ -100,7 +100,7 @@ def test_merge_of_quantized_layer_matches_peft(device, make):
             merged = model(x)
             assert not torch.equal(merged, before)
             model.unmerge_adapter()
-            # A norm that was kept for the weight before would show here.
+            # A stale norm of the weight before merging would give a difference here.
             outputs += [merged, model(x)]
             if patch:
                 patch.undo()

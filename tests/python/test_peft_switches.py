@@ -1,4 +1,4 @@
-"""The environment's switches over a patched PEFT model: which kernels run, and when variables are read."""
+"""Environment variables and a patched PEFT model: which kernels run, and when variables are read."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("without_switches")
 
 
 def ran(model, x, layer_launches):
-    """What a training step launches, then what inference does."""
+    """(launches of a training step, launches of inference)."""
     layer_launches()
     results(model, x)
     training = layer_launches()
@@ -100,7 +100,7 @@ def test_variables_are_read_once_until_invalidated(device, layer_launches, monke
 
 
 def test_switching_off_between_forward_and_backward_gives_right_gradients(device, layer_launches, monkeypatch):
-    """A graph that was made with kernels has right gradients after they are switched off."""
+    """A graph that was built with kernels has right gradients after kernels are switched off."""
     model = perturb(adapted("linear", device))
     x = model.base_model.model.example(device)
     with dorajit.patch_peft(strict=True):
@@ -119,7 +119,7 @@ def test_switching_off_between_forward_and_backward_gives_right_gradients(device
 
 
 def test_setting_a_threshold_writes_the_environment():
-    """Where a process that is started from this one finds them."""
+    """Child processes inherit them."""
     dorajit.set_dora_norm_threshold_mb(48)
     dorajit.set_dora_forward_threshold_mb(96)
     assert os.environ["PEFT_DORA_NORM_CHUNK_MB"] == "48"

@@ -1,4 +1,4 @@
-"""Linear layers that run as one node of autograd's graph, and what makes them run as calls of their modules."""
+"""Linear layers that run as one autograd node, and the conditions under which they run as module calls."""
 
 import functools
 
@@ -16,7 +16,7 @@ KINDS = ["nn", "peft"]
 
 
 def layer_of(kind, device, dtype=torch.float32, adapters=None):
-    """A module with one adapter, a module that holds it, and the modules of its base layer, A and B."""
+    """(a module with one adapter, the model that contains it, the modules of its base layer, A and B)."""
     torch.manual_seed(3)
     base = nn.Linear(20, 12, device=device, dtype=dtype)
     if kind == "nn":
@@ -31,7 +31,7 @@ def layer_of(kind, device, dtype=torch.float32, adapters=None):
 
 @pytest.fixture(params=KINDS)
 def made(request, device):
-    """The layer, what holds it and its modules; patched, if it is PEFT's."""
+    """The result of layer_of(); PEFT is patched if the layer is PEFT's."""
     found = layer_of(request.param, device)
     if request.param == "nn":
         yield found
@@ -104,7 +104,7 @@ def test_layer_with_other_module_classes_calls_them(made, device, part, what):
             def forward(self, given):
                 called.append(1)
                 return super().forward(given)
-        Counted.__module__ = nn.Linear.__module__  # of which PEFT's layers know no other
+        Counted.__module__ = nn.Linear.__module__  # the patch accepts only classes of this module
         module.__class__ = Counted
     else:
         class Same(nn.Module):
@@ -152,7 +152,7 @@ def test_float32_adapters_under_autocast_do_not_cast_activations_to_float32(devi
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("autocast", [False, True])
 def test_float32_adapters_over_bfloat16_match_module_calls(device, kind, autocast):
-    """As the calls of the modules give it."""
+    """The result equals that of the module calls."""
     _, model, modules = layer_of(kind, device, torch.bfloat16, torch.float32)
     assert {one.weight.dtype for one in modules} == {torch.bfloat16, torch.float32}
     x = torch.randn(7, 20, device=device).bfloat16().requires_grad_()

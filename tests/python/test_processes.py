@@ -1,4 +1,4 @@
-"""Threads, forks, spawned workers, the end of the interpreter, and what may be missing."""
+"""Threads, forks, spawned workers, the end of the interpreter, and missing components."""
 
 import concurrent.futures
 import os
@@ -75,7 +75,7 @@ if __name__ == "__main__":
     "import atexit; atexit.register(right)",
     "import sys; del sys.modules['dorajit'], dorajit",
     "import threading; threading.Thread(target=lambda: [right() for _ in range(2000)]).start()",
-    # Tensors that do not give up the GIL themselves: PyTorch's own threads cannot be left like this.
+    # Use tensors whose operations do not release the GIL: threads inside PyTorch cannot be abandoned at exit.
     "import functools, threading, types; from dorajit import _native, _torch_setup\n"
     "torch.Tensor.is_neg = lambda one: False\n_torch_setup.configure(None)\n"
     "def still(t): return types.SimpleNamespace(data_ptr=functools.partial(int, t.data_ptr()), "
@@ -219,7 +219,7 @@ from dorajit import control, thresholds
 from dorajit.norms import precision, recomputation
 from dorajit.peft import patch
 for holder in recomputation, thresholds, patch, precision._float32_products:
-    holder._lock.acquire()  # as another thread does
+    holder._lock.acquire()  # as if another thread held it
 child = os.fork()
 if child == 0:
     signal.alarm(60)

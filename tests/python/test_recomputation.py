@@ -1,4 +1,4 @@
-"""Norms under gradient checkpointing: made once for a forward pass and its recomputation."""
+"""Norms under gradient checkpointing are computed once for a forward pass and its recomputation."""
 
 import copy
 import functools
@@ -24,7 +24,7 @@ def forgotten():
 
 @pytest.fixture
 def made(monkeypatch):
-    """Counts the norms that are computed, by themselves or with the gain."""
+    """Counts computations of norms, alone or together with the gain."""
     calls = []
     for name in ("norms", "divisor_and_gain"):
         monkeypatch.setattr(norm_kernel, name, functools.partial(_counted, calls, getattr(norm_kernel, name)))
@@ -55,7 +55,7 @@ def gradients(layer, x, step):
 def test_recomputed_pass_reuses_norms_of_the_first(device, made, reentrant):
     layer, x = layer_and_input(device)
     wanted = gradients(layer, x, lambda layer, x: layer(x))
-    recomputation._kept.clear()  # that pass was not recomputed
+    recomputation._kept.clear()  # discard the norms of this pass, which was not recomputed
     for _ in range(2):
         del made[:]
         found = gradients(layer, x, lambda layer, x: checkpoint(layer, x, use_reentrant=reentrant))
@@ -74,7 +74,7 @@ def test_forward_pass_after_a_change_recomputes_norms(device, made, name):
     torch.autograd.grad(out.sum(), layer.lora_magnitude_vector)
     assert len(made) == 2
     first = layer.gain()
-    weight.data.mul_(1.5)  # which PyTorch does not count
+    weight.data.mul_(1.5)  # does not change the version
     assert not torch.equal(layer.gain(), first)
 
 
@@ -125,11 +125,11 @@ def test_passes_that_write_weights_compute_their_own_norms(device, reentrant):
     factors = [torch.randn_like(layer.lora_A.weight) for _ in range(3)]
 
     def write_and_run(x, factor):
-        layer.lora_A.weight.data.copy_(factor)  # which PyTorch does not count
+        layer.lora_A.weight.data.copy_(factor)  # does not change the version
         return layer(x)
 
     passes = [checkpoint(write_and_run, x, factor, use_reentrant=reentrant) for factor in factors]
-    for out, factor in zip(passes, factors):  # the first pass first
+    for out, factor in zip(passes, factors):  # backward in the order of the forward passes
         alone = copy.deepcopy(layer)
         alone.lora_A.weight.data.copy_(factor)
         wanted = torch.autograd.grad(alone(x).square().sum(), x)

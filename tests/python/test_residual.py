@@ -1,4 +1,4 @@
-"""fused_dora_compose_residual: a layer's result in one pass, and its gradients in another."""
+"""fused_dora_compose_residual: a layer's result in one pass, and its gradients in one pass."""
 
 import itertools
 
@@ -14,7 +14,7 @@ MIXES = [(torch.float32,) * 3, (torch.bfloat16, torch.bfloat16, torch.float32),
 
 
 def operands(device, mix=MIXES[0], shape=(3, 5, 24), gain_shape=None, biased=True):
-    """lora, result, gain and bias or None."""
+    """lora, result, gain, and a bias or None."""
     lora, result = (torch.randn(shape, device=device).to(dtype) for dtype in mix[:2])
     gain = (1 + 0.2 * torch.randn(gain_shape or shape[-1:], device=device)).to(mix[2])
     bias = torch.randn(gain.shape, device=device).to(mix[1]) if biased else None
@@ -22,7 +22,7 @@ def operands(device, mix=MIXES[0], shape=(3, 5, 24), gain_shape=None, biased=Tru
 
 
 def plain(lora, result, gain, bias, scale=SCALE):
-    """In float64, where the sum is as good as exact."""
+    """The formula in float64."""
     lora, result, gain = (one.double() for one in (lora, result, gain))
     base = result if bias is None else result - bias.double()
     return result + ((gain - 1) * base + gain * (scale * lora)), scale * lora + base
@@ -33,7 +33,7 @@ def call(lora, result, gain, bias, scale=SCALE):
 
 
 def in_float32(lora, result, gain, bias, scale=SCALE):
-    """The very roundings of the kernel, for operands of at most 32 bits."""
+    """The formula with the roundings of the kernel, for operands of at most 32 bits."""
     lora, result, gain = (one.float() for one in (lora, result, gain))
     base = result if bias is None else result - bias.float()
     return result + ((gain - 1) * base + gain * (scale * lora))
@@ -69,7 +69,7 @@ def test_compose_residual_gradients_match_the_sum(device, launches, mix, biased)
     expected = torch.autograd.grad(plain(*wide, bias)[0], wide, d_out.double())
     for one, other, leaf in zip(found, expected, leaves):
         assert one.dtype == leaf.dtype
-        # d_gain is summed from inner, which was rounded to the type of the result.
+        # d_gain is summed from inner, which is rounded to the type of the result.
         least = min(torch.finfo(leaf.dtype).eps ** -1, torch.finfo(out.dtype).eps ** -1)
         torch.testing.assert_close(one.double(), other, rtol=4 / least, atol=40 / least)
 
@@ -81,7 +81,7 @@ def test_compose_residual_computes_only_wanted_gradients(device, launches, wante
     leaves = [one.requires_grad_(want) for one, want in zip(leaves, wanted)]
     out = call(*leaves, bias)
     kept = [one for one in leaves if one.requires_grad]
-    torch.autograd.grad(out.sum(), kept)  # whose gradient of out is expanded
+    torch.autograd.grad(out.sum(), kept)  # the gradient of out is an expanded scalar
     assert launches() == {"compose_residual": 1, "residual_backward": 1}
     expected = plain(*(one.detach().double().requires_grad_(one.requires_grad) for one in leaves), bias)
     assert expected[0].requires_grad
@@ -99,7 +99,7 @@ def test_trained_bias_has_right_gradient(device, gain_shape):
     given = [one.double().requires_grad_()
              for one in operands(device, shape=(4, 6), gain_shape=gain_shape)]
     assert torch.autograd.gradcheck(call, given)
-    given[3] = given[3].detach()  # several operations as well
+    given[3] = given[3].detach()  # under vmap it also runs as several operations
     torch.testing.assert_close(torch.vmap(call, (0, 0, None, None))(*given), plain(*given)[0].view(4, 6))
 
 
@@ -137,7 +137,7 @@ def test_compose_residual_of_images_runs_natively(device, launches, memory_forma
 
 def test_tensors_without_kernel_run_in_pytorch(device, launches):
     lora, result, gain, bias = operands(device, shape=(4, 6, 8))
-    out = call(lora.mT, result.mT, gain[:6].expand(8, 6), None)  # it varies along one, lies along two
+    out = call(lora.mT, result.mT, gain[:6].expand(8, 6), None)  # a gain with two dimensions of more than one element
     torch.testing.assert_close(out, in_float32(lora.mT, result.mT, gain[:6], None), rtol=0, atol=0)
     with dorajit.disabled():
         torch.testing.assert_close(call(lora, result, gain, bias),

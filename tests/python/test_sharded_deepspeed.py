@@ -1,4 +1,4 @@
-"""Training with DeepSpeed ZeRO-2 and ZeRO-3 in several processes gives what one process gives."""
+"""Training with DeepSpeed ZeRO-2 and ZeRO-3 in several processes matches training in one process."""
 
 import contextlib
 import importlib.util
@@ -25,7 +25,7 @@ def _engine(made, stage, **settings):
                 "optimizer": {"type": "SGD", "params": {"lr": 0.05}},
                 "zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0,
                                       **settings},
-                "gradient_clipping": 0.0,  # 1 unless set
+                "gradient_clipping": 0.0,  # the default is 1
                 "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False})
     return engine
 
@@ -74,7 +74,7 @@ def _train_each_way(rank, device, stage, family):
 @pytest.mark.parametrize("stage", [2, 3])
 @processes.on(2)
 def test_training_with_zero_matches_one_process(stage, family, ranks, device, tmp_path):
-    """Plainly, with gradient checkpointing, and with dropout."""
+    """Without options, with gradient checkpointing, and with dropout."""
     processes.run(_train_each_way, ranks, device, tmp_path, stage, family, DS_ACCELERATOR=device)
 
 
@@ -83,9 +83,9 @@ def _outside_of_forward(rank, device):
     alone = models.model("nn", device)
     engine = _engine(models.model("nn", device), 3)
     layer, whole = engine.module.blocks[0].up, alone.blocks[0].up
-    models.assert_close(layer.weight_norm(), whole.weight_norm())  # it gathers what is missing
+    models.assert_close(layer.weight_norm(), whole.weight_norm())  # weight_norm gathers the parameters
     models.assert_close(layer.gain().detach(), whole.gain().detach())
-    assert layer.base_layer.weight.ds_status.name == "NOT_AVAILABLE"  # and gives it back
+    assert layer.base_layer.weight.ds_status.name == "NOT_AVAILABLE"  # and releases them
     operands = layer.base_layer.weight, layer.lora_A.weight, layer.lora_B.weight
     with pytest.raises(ValueError, match="`weight` is a parameter of DeepSpeed ZeRO-3.*"
                                          "NOT_AVAILABLE.*GatheredParameters"):
@@ -113,7 +113,7 @@ def _outside_of_forward(rank, device):
     os.environ["PEFT_DORA_ALLOW_PARTIAL_GATHER"] = "1"
     dorajit.invalidate_environment()
     with pytest.raises(ValueError, match="argument `.*` is a parameter of DeepSpeed ZeRO-3"):
-        layer.weight_norm()  # what is read has to be there
+        layer.weight_norm()  # reading a parameter that is not gathered raises
     Partly.__init__ = lambda self, parameters: complete.__init__(
         self, [one for one in parameters if one is not layer.base_layer.bias])
     models.assert_close(layer.weight_norm(), whole.weight_norm())

@@ -1,4 +1,4 @@
-"""Layers outside of forward passes, over parameters that lie on several ranks; what is refused."""
+"""Layers with parameters sharded over several ranks, outside of forward passes; refused calls."""
 
 import copy
 
@@ -61,7 +61,7 @@ def _fully_sharded_layer_outside_of_forward(rank, device):
         assert_close(layer.base_layer.weight.full_tensor(), alone.base_layer.weight)
         assert_close(layer(x).detach(), alone(x).detach(), 1e-5)
         with pytest.raises(ValueError, match=r"`base_layer.weight` is a copy.*reshard\(\)"):
-            layer.unmerge()  # the outermost module keeps what it gathered for its forward
+            layer.unmerge()  # the outermost module keeps the parameters that it gathered for forward
         layer.reshard()
         layer.unmerge()
         assert torch.equal(layer.base_layer.weight.to_local(), before)
@@ -148,7 +148,7 @@ def _parameters_taken_apart_by_fsdp1(rank, device):
         alone, x = layer_and_input("linear", device)
         alone.requires_grad_(True)
         layer = fsdp1(copy.deepcopy(alone), device, use_orig_params=use_orig_params)
-        layer(x).sum().backward()  # the outermost module keeps what it gathered until then
+        layer(x).sum().backward()  # the outermost module keeps gathered parameters until then
         inner = layer.module
         for call in (inner.weight_norm, inner.gain, inner.merge):
             with pytest.raises(ValueError, match="`.*weight`.*summon_full_params"):

@@ -1,4 +1,4 @@
-"""weight_norm of DTensors in several processes, against float64 over the whole weight."""
+"""weight_norm of DTensors in several processes, compared with float64 on the whole weight."""
 
 import dorajit
 import pytest
@@ -46,7 +46,7 @@ MESHES = {2: [((2,), [one]) for one in (ROWS, COLUMNS, ALL)],
           4: [((2, 2), [one, other]) for one in (ROWS, COLUMNS, ALL) for other in (ROWS, COLUMNS, ALL)]}
 TYPES = [(torch.float32, torch.float32), (torch.bfloat16, torch.bfloat16),
          (torch.bfloat16, torch.float32), (torch.float64, torch.float64)]
-SHAPES = [(37, 53, 5), (1, 9, 2), (9, 1, 2), (3, 3, 1)]  # some leave ranks without rows or columns
+SHAPES = [(37, 53, 5), (1, 9, 2), (9, 1, 2), (3, 3, 1)]  # with some, ranks have no rows or columns
 
 
 def _placements(rank, device):
@@ -58,7 +58,7 @@ def _placements(rank, device):
             whole = factors(device, *size, dtype, factor_dtype)
             weight = distribute_tensor(whole[0], mesh, placements)
             gathered = torch.distributed.tensor.distribute_tensor
-            layouts = [whole[1:],  # plain factors, and three ways of sharding them
+            layouts = [whole[1:],  # plain factors, and three shardings of them
                        [gathered(one, mesh, [ALL] * len(shape)) for one in whole[1:]],
                        [gathered(one, mesh, [ROWS] * len(shape)) for one in whole[1:]],
                        [gathered(one, mesh, placements) for one in whole[1:]]]
@@ -112,7 +112,7 @@ def _a_small_budget(rank, device):
                     exact(*whole))
 
 
-# --- what travels --------------------------------------------------------------------------------
+# --- communication -------------------------------------------------------------------------------
 
 def _the_weight_does_not_travel(rank, device):
     from torch.distributed.tensor.debug import CommDebugMode
@@ -120,7 +120,7 @@ def _the_weight_does_not_travel(rank, device):
     all_reduce = torch.distributed.all_reduce
     torch.distributed.all_reduce = lambda tensor, **group: (sent.append(tensor.numel()),
                                                             all_reduce(tensor, **group))
-    for low_rank in (4, 24):  # by the kernel; by the factored form in float32
+    for low_rank in (4, 24):  # the kernel; the factored form in float32
         whole = factors(device, 640, 640, low_rank)
         for placement, expected in ((ROWS, []), (COLUMNS, [640])):
             weight = distribute_tensor(whole[0], mesh, [placement])
@@ -133,7 +133,7 @@ def _the_weight_does_not_travel(rank, device):
 
 
 def _ranks_need_not_go_the_same_way(rank, device):
-    """The kernel may serve the part of one rank alone."""
+    """The kernel may take the part of one rank only."""
     mesh = mesh_of(device, (2,))
     served, norm_kernel.serves = norm_kernel.serves, lambda *of: rank == 0 and served(*of)
     try:
@@ -162,7 +162,7 @@ def _a_weight_that_is_written_to(rank, device):
 
 
 def _what_the_factors_nearly_cancel(rank, device):
-    """In the kernel, whose parts add up to what is left of two large terms."""
+    """In the kernel, where two large terms nearly cancel."""
     mesh = mesh_of(device, (2,))
     weight = torch.randn(64, 256, device=device)
     b, a = torch.linalg.qr(weight)
@@ -191,7 +191,7 @@ def test_weight_norm_of_dtensors(body, ranks, device, tmp_path):
     processes.run(body, ranks, device, tmp_path)
 
 
-# --- what is refused -----------------------------------------------------------------------------
+# --- refused arguments ---------------------------------------------------------------------------
 
 def _refusals(rank, device):
     mesh = mesh_of(device, (2,))

@@ -1,4 +1,4 @@
-"""Training with DDP, FSDP1, FSDP2 in several processes gives what one process gives."""
+"""Training with DDP, FSDP1, FSDP2 in several processes matches training in one process."""
 
 import contextlib
 import functools
@@ -35,7 +35,7 @@ class Engine:
         models.enlarge(one for one in self.made.parameters() if not one.requires_grad)
 
     def trained(self):
-        """Whole trained parameters by the names they have in one process."""
+        """Name in one process -> whole trained parameter."""
         return models.trainable(self.made)
 
 
@@ -78,7 +78,7 @@ class FSDP1(Engine):
 
 
 class FSDP1Leaves(FSDP1):
-    """Each unit is either frozen or trained, as flat parameters and PEFT's policy want it."""
+    """Each unit is either frozen or trained, as flat parameters and PEFT's policy require."""
 
     use_orig_params, takes_tokens = False, False
 

@@ -1,4 +1,4 @@
-"""The package says its types, and says them truly."""
+"""Type annotations and docstrings of the package."""
 
 import ast
 import inspect

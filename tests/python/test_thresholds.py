@@ -1,4 +1,4 @@
-"""The budgets and the switches of the environment."""
+"""Memory budgets and switches in the environment."""
 
 import dorajit
 import pytest
@@ -21,7 +21,7 @@ def test_thresholds_are_set_read_and_checked(kind, variable, monkeypatch):
     set_mb, get_mb, get_bytes = functions(kind)
     assert get_mb() == 256 and get_bytes() == 256 << 20
     monkeypatch.setenv(variable, "64")
-    assert get_mb() == 256  # read once
+    assert get_mb() == 256  # the variable is read only once
     dorajit.invalidate_environment()
     assert get_mb() == 64
     for mb in (16, 65536):

@@ -1,5 +1,5 @@
-"""What sees a call's operations one by one - tracers, selective checkpointing, transforms - gets layers
-right: their norms and compositions are operators there."""
+"""Tracers, selective checkpointing and transforms observe single operations: norms and compositions of layers are
+operators there."""
 
 import dorajit
 import pytest
@@ -66,7 +66,7 @@ def test_functional_ensemble_of_layers_matches_each_layer(device):
     torch.testing.assert_close(found, torch.stack([layer(x) for layer in layers]))
 
 
-# PyTorch's own dropout writes into what "every" saves.
+# PyTorch's dropout writes into tensors that the policy "every" saves.
 @pytest.mark.parametrize("saved, dropout", [
     *((saved, dropout) for dropout in (0.0, 0.5) for saved in (
         "aten.zeros.default", "aten.slice.Tensor", "aten.mm.out", "aten.mm.default", "aten.add_.Tensor",
@@ -105,7 +105,7 @@ def test_sliced_dropout_under_a_mode_is_not_sliced(monkeypatch):
 def test_layer_can_be_traced_after_it_has_run(device):
     layer, x = trained_layer(device), torch.randn(5, 40, device=device)
     layer(x).sum().backward()
-    traced = torch.jit.trace(layer, (x,))  # which traces twice and compares
+    traced = torch.jit.trace(layer, (x,))  # traces twice and compares
     others = torch.randn(7, 40, device=device)
     torch.testing.assert_close(traced(others), layer(others))
 

@@ -1,4 +1,4 @@
-"""torch.func's transforms inside torch.compile, and which of them operators do not go through."""
+"""torch.func transforms inside torch.compile, and operators inside transforms."""
 
 import dorajit
 import processes
@@ -104,7 +104,7 @@ def test_operators_inside_transforms_match_functions(name, transform, device):
     through, plain = OPERATORS[name]
     operator = getattr(torch.ops.dorajit, name)
     tensors = [one.abs() + 0.5 for one in operands((3, 4), device, torch.float64, torch.float64)]
-    if name == "norm_assembly":  # of one shape
+    if name == "norm_assembly":  # its operands have one shape
         tensors[2] = tensors[2].expand(3, 4).contiguous()
     found = transform(lambda *of: through(operator, *of))(*tensors)
     torch.testing.assert_close(found, transform(lambda *of: plain(*of, SCALE))(*tensors))
@@ -116,7 +116,7 @@ def test_operator_in_forward_mode_keeps_tangents(at, device, launches):
     forward_ad = torch.autograd.forward_ad
     with forward_ad.dual_level():
         torch.ops.dorajit.compose(*tensors, SCALE)
-        assert launches() == {"compose": 1}  # which has none
+        assert launches() == {"compose": 1}  # no operand has a tangent
         followed = [*tensors]
         followed[at] = forward_ad.make_dual(tensors[at], torch.ones_like(tensors[at]))
         out, function = (forward_ad.unpack_dual(one).tangent for one in (

@@ -1,4 +1,4 @@
-"""A quick portion of PEFT's own DoRA tests, patched; `./dev pytest --upstream` runs all of them."""
+"""A quick part of PEFT's own DoRA tests, with the patch; `./dev pytest --upstream` runs all of them."""
 
 import os
 import pathlib
@@ -14,13 +14,13 @@ sys.path.insert(0, str(HERE / "upstream"))
 
 import run
 
-# Modules whose collection is quick, and in which layers of all kinds run.
+# Test modules that are collected quickly and run layers of all kinds.
 QUICK = ["tests/test_lora_variants.py", "tests/test_helpers.py"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where the distribution is kept: where `./dev` has it, if that is known."""
+    """The folder for PEFT's distribution: that of `./dev` if it is set, else a temporary one."""
     given = os.environ.get("DORAJIT_UPSTREAM")
     return pathlib.Path(given) if given else tmp_path_factory.mktemp("upstream")
 
@@ -42,7 +42,7 @@ def test_upstream_tests_pass_with_kernels(folder):
 
 
 def test_upstream_tests_fail_without_kernels(folder, monkeypatch):
-    """So that passing says something."""
+    """Otherwise passing would prove nothing."""
     monkeypatch.setenv("PEFT_DORA_FUSED", "0")
     done = upstream(folder, QUICK[0], "-k", "dora_params_have_gradients")
     assert done.returncode == 1 and "no kernel was launched" in done.stdout

@@ -23,7 +23,7 @@ def exact(weight, a, b):
 
 
 def call(given, magnitude, wanted, dtype=F32):
-    """Wanted are the norm, its square, the gain and its divisor, those not named not."""
+    """The outputs named in `wanted`, of norm, norm_square, gain and divisor."""
     wanted += [False] * (4 - len(wanted))
     return torch.ops.dorajit.weight_norm(*given, magnitude, SCALE, wanted, *(dtype,) * 4)
 
@@ -42,7 +42,7 @@ def test_weight_norm_outputs_alone_equal_outputs_together(device, out, columns, 
     torch.testing.assert_close(norm.double(), norms, rtol=2e-6, atol=0)
     torch.testing.assert_close(square.double(), norms.square(), rtol=4e-6, atol=0)
     torch.testing.assert_close(gain.double(), magnitude / norms, rtol=3e-6, atol=0)
-    for one, other in zip(together, (norm, square, gain, norm)):  # what a float32 magnitude is divided by
+    for one, other in zip(together, (norm, square, gain, norm)):  # a float32 magnitude is divided by the norm
         assert torch.equal(one, other)
 
 
@@ -54,7 +54,7 @@ def test_weight_norm_of_float64_is_computed_in_float64(device):
 
 def test_weight_norm_of_nearly_cancelling_terms_is_accurate(device):
     weight = torch.randn(64, 256, device=device)
-    b, a = torch.linalg.qr(weight)  # weight = b @ a, but for a thousandth of a thousandth
+    b, a = torch.linalg.qr(weight)  # weight = b @ a up to a relative error of 1e-6
     norm, = torch.ops.dorajit.weight_norm(weight, a.contiguous(), b.contiguous(), None, -1.0,
                                           [True, False, False, False], F32, F32, F32, F32)
     left = torch.linalg.vector_norm(weight.double() - b.double() @ a.double(), dim=1)

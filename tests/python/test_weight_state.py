@@ -1,4 +1,4 @@
-"""dorajit.norms.weight_state: what tells whether weights are what they were."""
+"""dorajit.norms.weight_state: keys that change when weights change."""
 
 import pytest
 import torch

@@ -1,5 +1,5 @@
-"""Layers after their weights were written to, in ways of which PyTorch counts some: the norm is that of the weight
-as it is. Nothing of it is kept from one forward pass to the next."""
+"""Layers use the present weights after any kind of write, whether it changes the version or not: norms are not cached
+between forward passes."""
 
 import copy
 
@@ -10,11 +10,11 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.checkpoint import checkpoint
 
-RANKS = [4, 24]  # by the kernel; in float32 by the factored form
+RANKS = [4, 24]  # the kernel; the factored form in float32
 
 
 def _flat(layer, new):
-    """All weights become views of one buffer, as an optimizer of sharded states has them, which is written then."""
+    """All weights become views of one buffer, as in an optimizer with sharded states; then the buffer is written."""
     parameters = [one for one in layer.parameters() if one.dim() > 1]
     flat = parameters_to_vector(parameters).detach().clone()
     start = 0
@@ -26,7 +26,7 @@ def _flat(layer, new):
 
 
 def _each(write):
-    """A way that writes one weight after another."""
+    """A function that writes one weight after another."""
     def way(layer, new):
         yield
         for one in layer.parameters():
@@ -55,7 +55,7 @@ def _foreach(layer, new):
 
 
 def _alias(layer, new):
-    """A tensor that was assigned to .data, as diffusers' EMA does when it restores."""
+    """Writes a tensor that was assigned to .data, as diffusers' EMA does when it restores."""
     kept = {one: one.detach().clone() for one in new}
     for one, alias in kept.items():
         one.data = alias
@@ -65,7 +65,7 @@ def _alias(layer, new):
 
 
 def _fused(layer, new):
-    """Fused optimizers do not count what they write."""
+    """Fused optimizers do not increment versions."""
     trained = [one.requires_grad_() for one in new]
     yield
     for one in trained:
@@ -159,7 +159,7 @@ def test_patched_output_after_a_write_equals_that_of_a_fresh_model(device, way, 
     fresh = copy.deepcopy(model)
     for one, value in zip(fresh.parameters(), values):
         one.data.copy_(value)
-    expected = fresh(x).detach()  # by PEFT
+    expected = fresh(x).detach()  # computed by PEFT
     with dorajit.patch_peft():
         write = WAYS[way](model, new)
         next(write)
@@ -190,6 +190,6 @@ def test_8_bit_optimizer_step_between_passes_recomputes_norms(device, kind, rank
         optimizer.step()
         optimizer.zero_grad()
         assert not any(map(torch.equal, trained, before))
-    assert [one._version for one in trained] == versions  # nothing was counted
+    assert [one._version for one in trained] == versions  # the write did not change versions
     assert any(one.dtype is torch.uint8 for state in optimizer.state.values() for one in state.values()
                if torch.is_tensor(one))

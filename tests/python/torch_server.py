@@ -1,8 +1,8 @@
-"""Forks processes in which PyTorch is imported, and nothing of dorajit: importing it takes longer than most programs
-that tests run.
+"""Forks processes in which PyTorch is imported, but not dorajit, because importing PyTorch takes longer than most test
+programs run.
 
-A forked process gets the environment of its program before it imports dorajit, which reads it then. PyTorch read
-its own before: a program with other variables than dorajit's needs a process that starts anew.
+A forked process gets the environment of its program before it imports dorajit, which reads it then. PyTorch has read
+its variables before the fork: a program that changes other variables than dorajit's needs a new interpreter.
 """
 
 import atexit
@@ -14,20 +14,20 @@ import sys
 import threading
 
 _SECONDS = 120
-# What variables begin with that importing PyTorch does not read.
+# Prefixes of variables that importing PyTorch does not read.
 _OWN = ("DORAJIT_", "PEFT_DORA_", "PYTEST_", "TORCHINDUCTOR_CACHE_DIR")
 _server = None
 
 
 def serves(variables):
-    """Whether a process with this environment can be forked."""
+    """Whether a program with this environment can run in a forked process."""
     of_torch = _server.variables if _server else os.environ
     return all(of_torch.get(name) == variables.get(name) or name.startswith(_OWN)
                for name in {*of_torch, *variables})
 
 
 def run(program, variables, options):
-    """Like subprocess.run of a Python with `options` that executes the program; output is text."""
+    """Like subprocess.run of a Python interpreter with `options` that executes the program; output is text."""
     global _server
     if _server is None:
         _server = _Server(options)

@@ -1,4 +1,4 @@
-"""Placeholders for packages that PEFT's test modules import for tests which are not about layers."""
+"""Placeholders for packages that PEFT's test modules import for tests that do not concern layers."""
 
 import contextlib
 import importlib.machinery
@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-# Of data sets, image models, statistics; attrs only for a decorator.
+# Packages for data sets, image models and statistics; attrs is used only for a decorator.
 ABSENT = ("datasets", "diffusers", "scipy", "attr", "parameterized")
 
 
@@ -36,14 +36,14 @@ def _placeholder(package, name):
             if len(args) == 1 and isinstance(args[0], type):  # a decorator of classes
                 return args[0]
             if package in sys.modules and isinstance(sys.modules[package], _Module):
-                return cls  # while a module is imported
+                return cls  # during the import of a module
             pytest.skip(f"needs {package}, which is not installed")
     return Used(name, (), {})
 
 
 @contextlib.contextmanager
 def placeholders():
-    """While it lasts, what is not installed can be imported."""
+    """Context in which packages that are not installed can be imported."""
     made = [name for name in ABSENT if name not in sys.modules and not importlib.util.find_spec(name)]
     for name in made:
         sys.modules[name] = _Module(name)

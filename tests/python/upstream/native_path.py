@@ -15,7 +15,7 @@ _HUB_ERRORS = frozenset({"HubIsNotAskedError", "OfflineModeIsEnabled", "LocalEnt
 
 
 class NativePath:
-    """What one session of tests did."""
+    """Counts how the DoRA layers of one test session ran."""
 
     def __init__(self, patched):
         from dorajit import testing
@@ -80,7 +80,7 @@ _NONE = collections.Counter(dict.fromkeys(("dora", "native", "declined", "neithe
 
 
 def _needs_hub(error):
-    """Why a test that failed so needs the network, or None."""
+    """The reason if an error means that a test needs the network, or None."""
     while error is not None:
         if type(error).__name__ in _HUB_ERRORS or "huggingface.co" in str(error):
             return "needs a model of the Hugging Face hub"
@@ -89,7 +89,7 @@ def _needs_hub(error):
 
 
 class HubIsNotAskedError(Exception):
-    """Of no kind for which the hub's client would try again for most of a minute."""
+    """An error class for which the hub's client does not retry, which would take most of a minute."""
 
 
 def _refuse_the_hub():

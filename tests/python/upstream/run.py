@@ -20,7 +20,7 @@ NOT_TO_BE_HAD = 77
 
 
 def tests_of(version, folder):
-    """The folder with `tests/` of a version of PEFT, which is fetched if need be.
+    """The folder with `tests/` of a version of PEFT; it is fetched if it is missing.
 
     Raises:
         OSError: it cannot be had.
@@ -44,7 +44,7 @@ def tests_of(version, folder):
                 raise OSError(f"the source distribution of PEFT {version} holds no tests")
             archive.extractall(scratch, members=wanted, filter="data")
         made = pathlib.Path(scratch) / f"peft-{version}"
-        # It is left out of the distribution, and the modules import each other relatively.
+        # The distribution does not contain __init__.py, but the test modules use relative imports.
         (made / "tests" / "__init__.py").touch()
         if not whole.exists():
             os.rename(made, whole)

@@ -132,7 +132,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     reason = unfit(base_layer.weight) or unfit(a) or unfit(b)
     if reason is None and (gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
         # FSDP reduces the gradient only if the wrapped module is called.
-        reason = "the magnitude of an embedding is wrapped by FSDP by itself"
+        reason = "FSDP wraps the magnitude of an embedding by itself"
     if reason is not None:
         return _decline(original, reason, module, active_adapter=active_adapter, x=x, result=result,
                         **kwargs)
