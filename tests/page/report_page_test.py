@@ -120,7 +120,7 @@ def check_browser(browser, scratch):
         try:
             browser.document(page)
         except AssertionError as failure:
-            expect(complaint in str(failure), f"{text} is told as: {failure}")
+            expect(complaint in str(failure), f"wrong message for {text}: {failure}")
         else:
             expect(False, f"the browser does not report {text}")
 

@@ -21,7 +21,7 @@ STUB = FOLDER / "_native.pyi"
 
 def test_stub_matches_the_docstrings_of_the_extension_module():
     stub_of = runpy.run_path(str(ROOT / "bindings/python/make_stub.py"))["stub_of"]
-    assert STUB.read_text() == stub_of(_native), "./dev stubs writes it anew"
+    assert STUB.read_text() == stub_of(_native), "run ./dev stubs to rewrite it"
 
 
 def declared():
