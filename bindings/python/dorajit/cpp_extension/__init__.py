@@ -1,11 +1,11 @@
-"""The calls that PyTorch's C++ interface makes cheaper, compiled against the PyTorch that is loaded.
+"""The autograd node of a linear layer in C++, compiled against the installed PyTorch.
 
     python -m dorajit.cpp_extension
 
-The package is compiled without any PyTorch. Its nodes of autograd's graph are therefore in Python, and of a
-call on small tensors most of the time is the interpreter's, in a GPU's backward pass on a thread of its own.
-`build()` compiles the node of a linear layer in C++, once for each version of PyTorch, and keeps the
-result in the cache folder; whatever imports dorajit afterwards finds it. Results are the same to the bit.
+The package is compiled without PyTorch, so its autograd nodes are in Python. For a call on small tensors most of
+the time is then the interpreter's; a GPU's backward pass runs it on a separate thread.
+`build()` compiles the node of a linear layer in C++, once for each version of PyTorch, and stores the
+result in the cache folder, where processes that import dorajit later find it. Results are bit-identical.
 """
 
 import contextlib
@@ -40,16 +40,16 @@ _LONGEST_BUILD_S = 3600
 _SCRATCH = ".building-"
 _MADE = "made.so"
 
-# The module that was compiled, or None: what `load` and `build` leave here is in force.
+# The compiled module, set by `load` and `build`; None if there is none.
 module = None
 _differentiate = None
 
 
 def load(differentiate):
-    """Takes what `build` has made, if it has; never fails.
+    """Loads the extension if `build` has made it; never raises.
 
     Args:
-        differentiate: the backward pass where the extension may not do it (dorajit.layers.linear).
+        differentiate: the backward pass for cases that the extension leaves to Python (dorajit.layers.linear).
     """
     global _differentiate
     _differentiate = differentiate
@@ -59,21 +59,22 @@ def load(differentiate):
         if path is not None:
             _use(path)
         elif (refused := _refused()) is not None:
-            _warn(f"the C++ extension is not loaded, since {refused} is a link or others could have put code "
-                  "there; calls go through Python. If you trust what is in it, make it yours and chmod 700 it; "
-                  "else remove it and run: python -m dorajit.cpp_extension. Or set DORAJIT_CACHE_DIR to a "
-                  "folder of your own")
-    except PermissionError:  # a cache folder of somebody else
+            _warn(f"the C++ extension is not loaded, because {refused} is a link or could have been written by "
+                  "other users; calls go through Python. If you trust its contents, change its owner to you and "
+                  "chmod 700 it; otherwise remove it and run: python -m dorajit.cpp_extension. Or set "
+                  "DORAJIT_CACHE_DIR to a folder of your own")
+    except PermissionError:  # the cache folder of another user
         pass
-    except errors.Error:  # the environment is wrong, of which the first call will tell
+    except errors.Error:  # a variable is invalid, which the first call will report
         pass
-    except Exception as error:  # whatever it is, calls have another way
-        _warn(f"the C++ extension {path} cannot be loaded ({error!r}); calls go through Python as before. Run: "
+    except Exception as error:  # any error: calls can go through Python
+        _warn(f"the C++ extension {path} cannot be loaded ({error!r}); calls go through Python. Run: "
               "python -m dorajit.cpp_extension")
 
 
 def _warn(text):
-    """Where warnings are errors (python -W error) the text goes to standard error: importing does not fail."""
+    """Issues a RuntimeWarning. If warnings are errors (python -W error), writes the text to standard error instead, so
+    that the import does not fail."""
     try:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
     except RuntimeWarning:
@@ -81,26 +82,26 @@ def _warn(text):
 
 
 def build() -> str:
-    """Compiles the extension, unless that is done already, and uses it from now on in this process too.
+    """Compiles the extension, unless it exists already, and loads it into this process.
 
-    Takes a C++20 compiler (DORAJIT_CXX, else the first of c++, g++, clang++ on PATH), the headers of
-    PyTorch's wheel and those of Python, and some twenty seconds.
+    Needs a C++20 compiler (DORAJIT_CXX, else the first of c++, g++, clang++ on PATH), the headers of
+    PyTorch's wheel and those of Python; takes some twenty seconds.
 
     Returns:
         The path of the file, in the folder `cpp_extensions` of the cache folder.
 
     Raises:
         dorajit.NoCompilerError: there is no compiler.
-        dorajit.CompileError: the compiler refused; `log` has what it said.
+        dorajit.CompileError: the compiler failed; `log` has its output.
         dorajit.CacheError: the file cannot be written.
-        dorajit.UnsupportedError: this PyTorch is one for AMD's GPUs.
+        dorajit.UnsupportedError: PyTorch is a build for ROCm.
     """
     if torch.version.hip is not None:
-        raise errors.UnsupportedError("the C++ extension does not serve PyTorch's build for ROCm",
+        raise errors.UnsupportedError("the C++ extension does not support PyTorch's build for ROCm",
                                       errors.UNSUPPORTED)
     if not _native.cache_folder():
-        raise errors.CacheError("the C++ extension has no folder to be kept in: set DORAJIT_CACHE_DIR to the "
-                                "absolute path of one", 10)
+        raise errors.CacheError("the C++ extension cannot be stored, because there is no cache folder: set "
+                                "DORAJIT_CACHE_DIR to the absolute path of a folder", 10)
     try:
         untrusted = _untrusted()
         if untrusted is not None:
@@ -109,25 +110,27 @@ def build() -> str:
         if path is not None and module is None:
             try:
                 _use(path)
-            except Exception:  # whatever it is, it will not do
+            except Exception:  # any error: build it again
                 _remove(path)
                 path = None
         if path is None:
             path = _compile(_compiler())
             _use(path)
     except (OSError, ImportError) as error:
-        raise errors.CacheError(f"the C++ extension cannot be kept: {error}; free space there or set "
+        raise errors.CacheError(f"the C++ extension cannot be stored: {error}; free space there or set "
                                 "DORAJIT_CACHE_DIR to a folder of your own", 10) from error
     return str(path)
 
 
 def _untrusted_error(path):
-    return errors.CacheError(f"the C++ extension is not kept in {path}, where others could put code in its place; "
-                             "make it yours and chmod 700 it, or set DORAJIT_CACHE_DIR to a folder of your own", 10)
+    return errors.CacheError(f"the C++ extension is not stored in {path}, because other users could replace it there; "
+                             "change the owner of the folder to you and chmod 700 it, or set DORAJIT_CACHE_DIR to a "
+                             "folder of your own", 10)
 
 
 def _folder():
-    """Of the extension for this PyTorch, Python and C library, named by what it is compiled from and for."""
+    """The folder of the extension, named by a hash of its sources and of the versions of PyTorch, Python and the C
+    library."""
     key = hashlib.sha256()
     for part in (*(source.read_bytes() for source in _SOURCES), torch.__version__.encode(),
                  str(torch.version.git_version).encode(), sysconfig.get_config_var("EXT_SUFFIX").encode(),
@@ -141,8 +144,8 @@ def _cache_folder():
 
 
 def _find():
-    """The file, or None. Only a whole one, whose name says what is in it: PyTorch's process would not
-    survive the loading of a part. Only one that nobody else could have written (docs/security.md)."""
+    """The path of the file, or None. The file's name must be the hash of its contents, because loading a truncated
+    file would crash the process. No other user may have been able to write it (docs/security.md)."""
     if not _native.cache_folder() or torch.version.hip is not None:
         return None
     folder = _folder()
@@ -157,8 +160,8 @@ def _find():
 
 
 def _open_folder(stack, folder):
-    """The descriptor of the extension's folder, or None: the cache folder and those below it are opened one in
-    the other, without following links, and each is checked through its descriptor."""
+    """The descriptor of the extension's folder, or None. The cache folder and the folders below it are opened one
+    after the other, without following links, and each is checked through its descriptor."""
     opened = trusted_folder.open_top(stack, folder.parent.parent)
     for name in folder.parent.name, folder.name:
         if opened is not None:
@@ -167,7 +170,7 @@ def _open_folder(stack, folder):
 
 
 def _untrusted():
-    """The first of the folders down to the extension's that does not pass, or None. What is missing passes."""
+    """The first folder on the path to the extension that fails the checks, or None. Missing folders pass."""
     folder = _folder()
     with contextlib.ExitStack() as stack:
         opened = None
@@ -184,8 +187,7 @@ def _untrusted():
 
 
 def _refused():
-    """What keeps an extension that is there from being loaded: the first of its folders and files that does not
-    pass, or None."""
+    """The first folder or file of an existing extension that fails the checks, so that it is not loaded; or None."""
     if not _native.cache_folder() or torch.version.hip is not None:
         return None
     folder = _folder()
@@ -207,7 +209,7 @@ def _refused():
 
 
 def _read(folder, name):
-    """What is in a file that nobody else could have written, or None."""
+    """The contents of a file, or None if it is missing or another user could have written it."""
     with contextlib.ExitStack() as stack:
         opened = trusted_folder.open_file(stack, folder, name)
         if opened is None or not stat.S_ISREG(os.fstat(opened).st_mode):
@@ -226,12 +228,12 @@ def _digest(content):
 
 
 def _use(path):
-    """Loads the file through the descriptor of its folder, whose name another one may have by now."""
+    """Loads the file through the descriptor of its folder, because the path may lead to another folder by now."""
     global module
     with contextlib.ExitStack() as stack:
         folder = _open_folder(stack, path.parent)
         if folder is None or _digest_of(folder, path.name) != path.stem:
-            raise ImportError(f"{path} was exchanged meanwhile")
+            raise ImportError(f"{path} was replaced by another file")
         loader = importlib.machinery.ExtensionFileLoader(_NAME, f"{trusted_folder.held_path(folder)}/{path.name}")
         found = importlib.util.module_from_spec(importlib.util.spec_from_loader(_NAME, loader))
         loader.exec_module(found)
@@ -253,12 +255,12 @@ def _compiler():
     if found is None:
         raise errors.NoCompilerError("the C++ extension needs a C++20 compiler: install g++, or set "
                                      "DORAJIT_CXX to one", 5)
-    return os.path.abspath(found)  # it runs in another folder
+    return os.path.abspath(found)  # absolute, because it runs in another working directory
 
 
 def _compile(compiler):
-    """The path of the file that is made. The compiler runs in a folder below the ones that were checked, which are
-    held open: what takes one of their names meanwhile is neither read nor written."""
+    """Compiles the extension and returns the path of the file. The compiler runs in a folder below the checked
+    folders, which stay open: a folder that replaces one of them is neither read nor written."""
     root = pathlib.Path(torch.__file__).absolute().parent
     headers = root / "include", sysconfig.get_path("include")
     command = [compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
@@ -273,8 +275,8 @@ def _compile(compiler):
         log = _run(command, scratch)
         made = _read(scratch, _MADE)
         if made is None:
-            raise errors.CompileError(f"{compiler} refused the C++ extension for PyTorch {torch.__version__}; "
-                                      "calls go through Python as before", 6, log)
+            raise errors.CompileError(f"{compiler} could not compile the C++ extension for PyTorch "
+                                      f"{torch.__version__}; calls go through Python", 6, log)
         name = f"{_digest(made)}.so"
         with contextlib.ExitStack() as file:
             written = trusted_folder.open_file(file, scratch, _MADE)
@@ -285,7 +287,7 @@ def _compile(compiler):
 
 
 def _make_folders(stack, folder):
-    """The descriptors of `cpp_extensions` and of the extension's folder in it, made where they are missing."""
+    """The descriptors of `cpp_extensions` and of the extension's folder in it; missing folders are created."""
     trusted_folder.make_private(folder.parent.parent)
     opened = trusted_folder.open_top(stack, folder.parent.parent)
     if opened is None:
@@ -300,7 +302,7 @@ def _make_folders(stack, folder):
 
 
 def _make_scratch(stack, path, around):
-    """The descriptor of a new folder, which is removed in the end."""
+    """The descriptor of a new folder, which is removed when the stack is closed."""
     made = stack.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH,
                                                            dir=trusted_folder.held_path(around)))
     opened = trusted_folder.enter(stack, around, os.path.basename(made))
@@ -310,7 +312,7 @@ def _make_scratch(stack, path, around):
 
 
 def _remove_abandoned(folder):
-    """The scratch folders of processes that were killed."""
+    """Removes scratch folders of processes that were killed."""
     for name in os.listdir(folder):
         with contextlib.suppress(OSError):
             if (name.startswith(_SCRATCH)
@@ -320,7 +322,7 @@ def _remove_abandoned(folder):
 
 
 def _run(command, folder):
-    """What a compiler says that runs in the folder, its command first; what it made is removed if it failed."""
+    """Runs the compiler in the folder. Returns its command and output; if it failed, its output file is removed."""
     try:
         done = subprocess.run(command, cwd=trusted_folder.held_path(folder), env={**os.environ, "TMPDIR": "."},
                               umask=0o077, stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""python -m dorajit.cpp_extension: compiles the extension and says where it lies."""
+"""python -m dorajit.cpp_extension: compiles the extension and prints its path."""
 
 import sys
 

@@ -1,4 +1,4 @@
-// One call of the package's own extension, over tensors of PyTorch's.
+// One call of the package's extension module with tensors of PyTorch.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@
 
 namespace dorajit::python {
 
-// Found when `calls` is given.
+// The operations that the extension calls; set by configure().
 struct Operations {
   NativeOperation* weight_norm;
   NativeOperation* compose_low_rank;
@@ -48,7 +48,8 @@ inline std::optional<ElementType> element_type(at::ScalarType type) {
   }
 }
 
-// Whether what the tensor holds is in its memory, and nobody wants to see what is done to it.
+// Whether the tensor's values are the elements in its memory, and it is not a subclass that
+// dispatches in Python.
 inline bool is_plain(const Tensor& tensor) {
   return tensor.layout() == at::kStrided && !tensor.is_nested() && tensor.has_storage() &&
          !tensor.is_neg() && !tensor._is_zerotensor() &&
@@ -62,7 +63,7 @@ inline bool is_plain(const Tensor& tensor) {
   throw raised;
 }
 
-// A template, so that what PyTorch before 2.11 lacks is not looked for there.
+// A template, because PyTorch before 2.11 does not have native_handle().
 template <class Stream>
 void* raw_stream(const Stream& stream) {
   if constexpr (requires { stream.native_handle(); }) {
@@ -75,7 +76,7 @@ void* raw_stream(const Stream& stream) {
   }
 }
 
-// One call of the extension. The tensors that are added have to outlive it.
+// One call of the extension module. The added tensors must outlive it.
 class Call {
  public:
   Call(NativeOperation* operation, double scale) : call_{}, scale_(scale) {
@@ -86,13 +87,13 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // An operand; undefined: none. False if no kernel takes it.
+  // Adds an operand; undefined: it is left out. False if no kernel takes it.
   bool add(const Tensor& tensor) {
     if (!tensor.defined()) return skip();
     return is_plain(tensor) && place(tensor, const_cast<void*>(tensor.const_data_ptr()));
   }
 
-  // A tensor that was just allocated, to be written; undefined: none.
+  // Adds a newly allocated tensor as an output; undefined: it is left out.
   bool add_result(const Tensor& tensor) {
     return tensor.defined() ? place(tensor, tensor.mutable_data_ptr()) : skip();
   }
@@ -102,14 +103,15 @@ class Call {
     call_.workspace_bytes = bytes.numel();
   }
 
-  // Bytes that its sum needs, 0 without one; below 0 if no kernel takes the tensors.
+  // The size of the workspace in bytes, 0 if none is needed; negative if no kernel takes the
+  // tensors.
   std::int64_t workspace_bytes() {
     call_.num_tensors = static_cast<std::int32_t>(count_);
     return calls->workspace_bytes(call_);
   }
 
-  // Whether it was done; if not, nothing was. Raises what fails on every way. The caller holds no
-  // GIL.
+  // Runs the call. False if Python must handle it; nothing was done then. Throws errors that Python
+  // would also raise. The caller must not hold the GIL.
   bool run(const at::Device& device) {
     if (device.is_cuda()) {
       call_.stream = raw_stream(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
@@ -140,7 +142,7 @@ class Call {
   bool place(const Tensor& tensor, void* data) {
     const auto type = element_type(tensor.scalar_type());
     if (!type || tensor.dim() > kMaxDims) return false;
-    // The tensor may be resized while the kernel is compiled.
+    // Copied, because the tensor may be resized while the kernel is compiled.
     Extents& extents = extents_[count_];
     std::ranges::copy(tensor.sizes(), extents.shape.begin());
     std::ranges::copy(tensor.strides(), extents.strides.begin());

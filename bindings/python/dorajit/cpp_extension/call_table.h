@@ -1,5 +1,6 @@
-// What code that is compiled against PyTorch calls of the package's own extension, which is
-// compiled without it. Plain types alone: each has a C++ standard library of its own.
+// The functions of the package's extension module, which is compiled without PyTorch, that code
+// compiled against PyTorch calls. Plain types only, because each side has its own C++ standard
+// library.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ struct NativeOperation;
 
 inline constexpr int kMaxBorrowedTensors = 8;
 
-// A dense tensor, borrowed. Types and devices are numbered as in DLPack.
+// A borrowed dense tensor. Types and devices have the numbers of DLPack.
 struct BorrowedTensor {
   void* data;
   const std::int64_t* shape;
@@ -24,39 +25,39 @@ struct BorrowedTensor {
 
 struct CallArguments {
   NativeOperation* operation;  // as CallTable::find() returned it
-  // In the order of its operands, null for those that are left out.
+  // In the order of the operands; null for those that are left out.
   const BorrowedTensor* tensors[kMaxBorrowedTensors];
   std::int32_t num_tensors;
-  const double* scalars;  // those that the operation has
+  const double* scalars;
   std::int32_t num_scalars;
-  void* stream;     // raw, of the device of the tensors
-  void* workspace;  // as many bytes as workspace_bytes() says
+  void* stream;     // the raw stream, on the device of the tensors
+  void* workspace;  // memory of workspace_bytes bytes, as workspace_bytes() returns
   std::int64_t workspace_bytes;
 };
 
-// Outcomes of a call besides the numbers of statuses (docs/errors.md).
+// Outcomes of a call; the others are status codes (docs/errors.md).
 inline constexpr std::int32_t kDone = 0;
-inline constexpr std::int32_t kServedOtherwise = -1;  // nothing was done; Python knows a way
+inline constexpr std::int32_t kServedOtherwise = -1;  // nothing was done; Python handles the call
 
-// Thread-safe. Shapes are for the caller to compare: kernels tell rows and columns alone.
+// Thread-safe. The caller has to compare shapes: kernels only see rows and columns.
 struct CallTable {
-  // The keys, among those that a thread includes, that stand for an observer of its operations
+  // The dispatch keys that a thread includes while something observes its operations
   // (eligibility.py lists them).
   const std::uint64_t* observers;
-  // The operation of that name, or null. Lives as long as the process.
+  // The operation with this name, or null. Valid for the life of the process.
   NativeOperation* (*find)(const char* name);
-  // Enqueues what is to be done. For any other outcome than the two above, `error` is to be given
-  // to raise(). The first call of a problem may take long, so the caller should hold no GIL.
+  // Enqueues the operation. For any other outcome than the two above, pass `error` to raise(). The
+  // first call of a problem may take long, so the caller should not hold the GIL.
   std::int32_t (*run)(const CallArguments& call, void** error);
-  // Below 0 if no kernel takes the tensors.
+  // The size of the workspace in bytes; negative if no kernel takes the tensors.
   std::int64_t (*workspace_bytes)(const CallArguments& call);
-  // The current stream of a CUDA device, where PyTorch has none of its own to ask; false and a
-  // Python error if that fails. Needs the GIL.
+  // The current stream of a CUDA device, for a PyTorch whose C++ interface does not return it.
+  // False and a Python error if that fails. Needs the GIL.
   bool (*current_stream)(std::int32_t device_index, void** stream);
   // Sets the Python error and destroys `error`. Needs the GIL.
   void (*raise)(std::int32_t outcome, void* error);
 };
 
-inline constexpr const char* kCallTableName = "dorajit.call_table";  // of the capsule
+inline constexpr const char* kCallTableName = "dorajit.call_table";  // name of the capsule
 
 }  // namespace dorajit::python

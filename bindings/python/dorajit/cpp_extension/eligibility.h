@@ -1,5 +1,5 @@
-// Whether the extension may do a backward pass: the tests of dorajit/operations/eligibility.py,
-// which sees to those of forward passes.
+// Whether the extension may run a backward pass directly, or it must go through PyTorch's
+// dispatcher: the checks of dorajit/operations/eligibility.py, which makes those of forward passes.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,18 +11,18 @@ namespace dorajit::python {
 
 using at::Tensor;
 
-// Set by configure() and never dropped.
+// Set by configure() and never released.
 inline const CallTable* calls = nullptr;
 
-// Whether somebody besides autograd observes the calls of this thread.
+// Whether a mode, tracer or transform observes the operations of this thread.
 inline bool is_observed() {
   return (c10::impl::tls_local_dispatch_key_set().included_.raw_repr() & *calls->observers) != 0;
 }
 
-// Whether forward-mode differentiation follows the tensor.
+// Whether the tensor has a forward-mode tangent.
 inline bool has_tangent(const Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }
 
-// Whether somebody besides autograd sees a call with this tensor.
+// Whether anything other than autograd observes a call with this tensor.
 inline bool is_seen(const Tensor& tensor) { return is_observed() || has_tangent(tensor); }
 
 }  // namespace dorajit::python

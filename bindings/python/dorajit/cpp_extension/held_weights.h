@@ -1,5 +1,5 @@
-// The weights that a node needs in its backward pass: what dorajit/layers/held_weights.py does in
-// Python.
+// The weights that a node needs in its backward pass; the C++ version of
+// dorajit/layers/held_weights.py.
 #pragma once
 
 #include <ATen/SavedTensorHooks.h>
@@ -15,9 +15,9 @@
 
 namespace dorajit::python {
 
-// Holds the parameters among a layer's weight, A and B, which live as long as their module. The
-// node saves the others. A checkpoint calls two hooks for each tensor that is saved, and none for
-// those that are held.
+// Holds references to those of a layer's weight, A and B that are parameters, which live as long as
+// their module. The node saves the others. A checkpoint calls two hooks for each saved tensor, and
+// none for those that are held.
 class HeldWeights {
  public:
   using Weights = std::array<Tensor, 3>;
@@ -25,7 +25,7 @@ class HeldWeights {
   HeldWeights(Weights weights, std::array<bool, 3> is_held)
       : weights_(std::move(weights)), is_held_(is_held) {}
 
-  // Those that are not held, undefined in the places of those that are.
+  // The weights that are not held; undefined in the places of those that are.
   [[nodiscard]] std::vector<Tensor> others() const {
     std::vector<Tensor> found(weights_.size());
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -35,8 +35,8 @@ class HeldWeights {
   }
 
   void keep(torch::autograd::AutogradContext& ctx) const {
-    // Autograd compares no versions of tensors that hooks saved either: a checkpoint runs the
-    // forward pass again with the weights as they are then.
+    // Under saved-tensor hooks versions are not compared, as autograd does not either: a checkpoint
+    // runs the forward pass again with the present weights.
     const bool are_compared = at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       if (!is_held_[i]) continue;
@@ -47,8 +47,8 @@ class HeldWeights {
     }
   }
 
-  // All of them in their order: `saved` begins with the others. Throws if one was written since, as
-  // for a tensor that was saved.
+  // All weights in their order; `saved` begins with those that are not held. Throws if a held one
+  // was written since the forward pass, as autograd does for saved tensors.
   static Weights all(torch::autograd::AutogradContext& ctx, const std::vector<Tensor>& saved) {
     Weights found;
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -59,7 +59,7 @@ class HeldWeights {
       }
       found[i] = held->second.toTensor();
       const auto version = ctx.saved_data.find(kVersions[i]);
-      // Those that compiled autograd traces have versions of their own.
+      // Tensors that compiled autograd traces have other versions.
       if (version == ctx.saved_data.end() || !is_plain(found[i])) continue;
       const auto now = static_cast<std::int64_t>(found[i]._version());
       TORCH_CHECK(now == version->second.toInt(), "dora_linear: argument `", kNames[i],

@@ -1,5 +1,5 @@
-// A linear layer with a DoRA adapter: its launches, and its node of autograd's graph. What
-// dorajit/layers/linear.py does in Python, whose names and formulas these are.
+// A linear layer with a DoRA adapter: its launches and its autograd node. The C++ version of
+// dorajit/layers/linear.py, with the same names and formulas.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -24,45 +24,46 @@ namespace dorajit::python {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of linear.py: backward, wherever this may not do it. Set by configure() and never dropped.
+// The backward pass of linear.py, for cases that are left to Python. Set by configure() and never
+// released.
 inline PyObject* differentiate = nullptr;
 
-// What a forward pass multiplies; x, the weight and the factors are of one type.
+// The operands of a forward pass; x, the weight and the factors have the same element type.
 struct LinearOperands {
   Tensor x;       // [..., in]
   Tensor weight;  // [out, in]
   Tensor a;       // [rank, in]
   Tensor b;       // [out, rank]
   Tensor gain;    // [out]
-  Tensor bias;    // [out]; undefined: none
+  Tensor bias;    // [out]; undefined: no bias
   double scale;
-  bool is_one_launch;  // compose_low_rank serves the call
+  bool is_one_launch;  // use compose_low_rank
 };
 
-// What its node needs besides.
+// The further data of the node.
 struct LinearNode {
-  Tensor lora_A;  // of which the factors are casts, if not themselves
+  Tensor lora_A;  // the factors, before a cast to the type of the products
   Tensor lora_B;
   Tensor magnitude;          // [out]
   Tensor divisor;            // [out]
-  bool has_float_products;   // gradients of float32 are products of 16 bits without a rounding
+  bool has_float_products;   // float32 gradients of 16-bit products are not rounded to 16 bits
   std::array<bool, 3> held;  // whether the weight, A and B are parameters
 };
 
-// What the launches made.
+// The results of the launches.
 struct LinearResult {
   Tensor out;
   Tensor low;    // x A^T
-  Tensor inner;  // undefined unless it was asked for
+  Tensor inner;  // undefined unless it is kept
 };
 
-// Operations below autograd and autocast: types are those of the caller.
+// Runs operations below autograd and autocast, so that types do not change.
 struct PlainOperations {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
 };
 
-// The result, or nothing if Python must handle the call. The caller holds no GIL.
+// The result, or nothing if Python must handle the call. The caller must not hold the GIL.
 inline std::optional<LinearResult> compute_linear(const LinearOperands& of, bool keeps_inner) {
   const PlainOperations plain;
   const std::optional<Tensor> bias = of.bias.defined() ? std::optional(of.bias) : std::nullopt;
@@ -91,7 +92,7 @@ inline std::optional<LinearResult> compute_linear(const LinearOperands& of, bool
   return made;
 }
 
-// What a backward pass starts from.
+// The input of a backward pass.
 struct LinearSaved {
   double scale;
   bool has_float_products;
@@ -107,8 +108,8 @@ inline Tensor rows_of(const Tensor& tensor) {
   return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
 }
 
-// factor * left @ right in float32 of matrices of 16 bits, where PyTorch has such a product
-// (2.8 on); a template, so that what it lacks is not looked for.
+// factor * left @ right in float32, for 16-bit matrices, if PyTorch has such a product (2.8 and
+// newer); a template, because older versions do not have the function.
 template <class Matrix>
 std::optional<Matrix> float_product(const Matrix& left, const Matrix& right, double factor) {
   if constexpr (requires { at::addmm(left, left, right, at::kFloat, 0, factor); }) {
@@ -119,7 +120,7 @@ std::optional<Matrix> float_product(const Matrix& left, const Matrix& right, dou
   }
 }
 
-// factor * left @ right in the element type; `like` is of the product's shape and left's type.
+// factor * left @ right in the element type; `like` has the product's shape and left's type.
 inline Tensor product(const Tensor& left, const Tensor& right, double factor, const Tensor& like,
                       at::ScalarType type, bool has_float_products) {
   if (type == at::kFloat && left.scalar_type() != at::kFloat && has_float_products) {
@@ -128,7 +129,7 @@ inline Tensor product(const Tensor& left, const Tensor& right, double factor, co
   return at::addmm(like, left, right, 0, factor).to(type);
 }
 
-// The gradients, undefined where none is wanted; nothing if Python must handle it.
+// The gradients, undefined where they are not wanted; nothing if Python must handle the call.
 inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
                                                            const LinearSaved& saved) {
   const PlainOperations plain;
@@ -190,7 +191,7 @@ inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
   return found;
 }
 
-// The same by linear.py; `trained` are A, B and the magnitude.
+// The gradients by linear.py; `trained` are A, B and the magnitude.
 inline LinearGradients differentiate_in_python(const Tensor& d_out, const LinearSaved& saved,
                                                const std::array<Tensor, 3>& trained) {
   namespace py = pybind11;
@@ -216,19 +217,20 @@ inline LinearGradients differentiate_in_python(const Tensor& d_out, const Linear
 }
 
 struct DoraLinear : torch::autograd::Function<DoraLinear> {
-  // Compiled autograd may trace backward: tensors without memory go to Python, operation by
-  // operation.
+  // Compiled autograd may trace backward: tensors without memory go to Python, whose operations are
+  // traced.
   static constexpr bool is_traceable = true;
 
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& lora_A,
                         const Tensor& lora_B, const Tensor& magnitude, const LinearOperands& of,
                         const LinearNode& node, const LinearResult& made) {
-    // Not what a backward pass asks for, which would be other problems, to be tuned and compiled.
+    // Wanted gradients are fixed here, not by each backward pass: other subsets would be other
+    // problems, which have to be compiled and tuned.
     const bool of_x = x.requires_grad();
     const bool of_a = lora_A.requires_grad();
     const bool of_b = lora_B.requires_grad();
     const bool of_magnitude = magnitude.requires_grad();
-    // Gradients of gradients of two of them need x, whichever these are.
+    // Second-order gradients of any two of them need x.
     const bool of_several = of_x + of_a + of_b + of_magnitude > 1;
     const HeldWeights weights({of.weight, of.a, of.b}, node.held);
     ctx->set_materialize_grads(false);
@@ -243,7 +245,7 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
     ctx->saved_data["has_float_products"] = node.has_float_products;
     ctx->saved_data["wanted"] =
         static_cast<std::int64_t>(of_x | of_a << 1 | of_b << 2 | of_magnitude << 3);
-    // Gradients of gradients go back to these.
+    // Second-order gradients lead back to these.
     ctx->saved_data["lora_A"] = lora_A;
     ctx->saved_data["lora_B"] = lora_B;
     ctx->saved_data["magnitude"] = magnitude;

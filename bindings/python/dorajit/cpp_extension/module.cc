@@ -1,5 +1,5 @@
-// The layer's node of autograd's graph in C++, for plain tensors and kernels that take them as they
-// are. Anything else is left to Python. Compiled against the PyTorch that it serves (__init__.py).
+// The layer's autograd node in C++, for plain tensors that kernels take without a copy. All other
+// cases are left to Python. Compiled against the installed PyTorch (__init__.py).
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -22,7 +22,7 @@ class Argument {
   [[nodiscard]] bool is_none() const { return object_ == Py_None; }
   [[nodiscard]] bool is_true() const { return object_ == Py_True; }
   [[nodiscard]] bool is_float() const { return PyFloat_CheckExact(object_) != 0; }
-  // Not of a subclass, which would have to see the call.
+  // Exactly a torch.Tensor or a parameter; a subclass would have to see the call.
   [[nodiscard]] bool is_tensor() const { return THPVariable_CheckTypeExact(Py_TYPE(object_)); }
   [[nodiscard]] bool is_parameter() const {
     return Py_TYPE(object_) == reinterpret_cast<PyTypeObject*>(ParameterClass);
@@ -81,7 +81,7 @@ std::optional<LinearResult> compute_without_gil(const LinearOperands& of, bool k
   return compute_linear(of, keeps_inner);
 }
 
-// The output with a node of autograd's graph, or None if Python must handle the call.
+// The output with its autograd node, or None if Python must handle the call.
 PyObject* linear(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   const Arguments given(arguments, count, kNumOperands + 5);
@@ -115,8 +115,8 @@ PyObject* forward(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t c
   END_HANDLE_TH_ERRORS
 }
 
-// The gradients of x, A, B and the magnitude, None where they are not wanted; None if Python has to
-// handle the call.
+// The gradients of x, A, B and the magnitude, None where they are not wanted; None instead of the
+// tuple if Python must handle the call.
 PyObject* gradients(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
   constexpr Py_ssize_t kTensors = 9;
@@ -195,7 +195,7 @@ PyObject* configure(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t
 }
 
 PyMethodDef method(const char* name, _PyCFunctionFast function, const char* documentation) {
-  // Python's own way to keep functions of several signatures in one field.
+  // The cast that CPython itself uses to store functions of several signatures in one field.
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)),
           METH_FASTCALL, documentation};
 }
@@ -215,8 +215,8 @@ PyMODINIT_FUNC PyInit_dorajit_cpp_extension() {
                      "(x, weight, a, b, gain, bias, scale, is_one_launch, keeps_inner) -> "
                      "(out, low, inner | None) | None"),
       python::method("gradients", python::gradients,
-                     "(d_out, x, weight, a, b, low, inner, gain, divisor, scale, 4 times whether "
-                     "wanted, 3 element types, has_float_products) -> 4 gradients | None"),
+                     "(d_out, x, weight, a, b, low, inner, gain, divisor, scale, 4 flags of wanted "
+                     "gradients, 3 element types, has_float_products) -> 4 gradients | None"),
       python::method("divisor_and_gain", python::divisor_and_gain,
                      "(weight, lora_A, lora_B, magnitude, scale) -> tuple[Tensor, Tensor] | None"),
       {}};

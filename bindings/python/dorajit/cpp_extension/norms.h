@@ -1,5 +1,5 @@
-// The gain of a layer and what its magnitude is divided by, from its weights: what
-// dorajit/norms/norm_kernel.py does in Python.
+// The gain of a layer and its divisor, from the weights; the C++ version of
+// dorajit/norms/norm_kernel.py.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace dorajit::python {
 
-// Whether rows are of contiguous elements in memory that was not freed, and do not overlap.
+// Whether the matrix has memory and elements, the elements of each row are contiguous, and rows do
+// not overlap.
 inline bool has_rows(const Tensor& matrix) {
   if (matrix.dim() != 2 || matrix.numel() == 0 || !is_plain(matrix)) return false;
   if (matrix.storage().nbytes() == 0) return false;  // FSDP frees weights between forward passes
@@ -18,8 +19,8 @@ inline bool has_rows(const Tensor& matrix) {
          (matrix.size(0) <= 1 || matrix.stride(0) >= matrix.size(1));
 }
 
-// (divisor, gain) of the rows of weight + scale * b @ a; nothing if Python must handle the call.
-// The caller holds no GIL.
+// (divisor, gain) for the rows of weight + scale * b @ a; nothing if Python must handle the call.
+// The caller must not hold the GIL.
 inline std::optional<std::pair<Tensor, Tensor>> compute_gain(const Tensor& weight, const Tensor& a,
                                                              const Tensor& b,
                                                              const Tensor& magnitude,
@@ -42,7 +43,7 @@ inline std::optional<std::pair<Tensor, Tensor>> compute_gain(const Tensor& weigh
   for (const Tensor* one : {&weight, &a, &b, &magnitude}) {
     if (!kernel.add(*one)) return {};
   }
-  // Neither the norm nor its square is wanted.
+  // The norm and its square are left out.
   if (!kernel.add_result({}) || !kernel.add_result({}) || !kernel.add_result(gain) ||
       !kernel.add_result(divisor)) {
     return {};

@@ -1,8 +1,9 @@
-"""Folders that nobody but this user and root can have changed, as the library's cache/files/trusted_directory.h has
-them (docs/security.md).
+"""Folders that only this user and root can have changed, with the rules of the library's
+cache/files/trusted_directory.h (docs/security.md).
 
-A folder is a descriptor, which the ExitStack that is given closes. What lies in it is opened below it, without
-following links, and checked through its own descriptor; None stands for what is missing or does not pass.
+A folder is a descriptor, which the given ExitStack closes. Files and folders in it are opened relative to it, without
+following links, and checked through their own descriptors. The functions return None for those that are missing or
+fail the checks.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import stat
 
 
 def open_top(stack, path):
-    """Links are followed: what they lead to is checked."""
+    """Opens a folder by its path. Links are followed; their targets are checked."""
     return _open(stack, os.fspath(path), os.O_DIRECTORY, None)
 
 
@@ -21,12 +22,13 @@ def enter(stack, folder, name):
 
 
 def open_file(stack, folder, name):
-    """For reading; it need not be a regular file."""
+    """Opens a file for reading; it may be of any type."""
     return _open(stack, name, os.O_NOFOLLOW, folder)
 
 
 def make_and_enter(stack, folder, name):
-    """Made first where it is missing: for this user, or for those of a trusted group that may write around it."""
+    """Opens a folder, which is created if it is missing: private to this user, or group-writable if it is in a folder
+    that a trusted group may write."""
     is_new = False
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=folder)
@@ -39,7 +41,7 @@ def make_and_enter(stack, folder, name):
 
 
 def make_private(path):
-    """Makes a folder, and those above it that are missing, for this user alone."""
+    """Creates a folder and its missing parents, private to this user."""
     if path.is_dir():
         return
     make_private(path.parent)
@@ -48,14 +50,14 @@ def make_private(path):
 
 
 def held_path(folder):
-    """For calls that take a path: good while the descriptor is open."""
+    """A path of the open folder, for functions that take no descriptor; valid while it is open."""
     return f"/proc/self/fd/{folder}"
 
 
 def _open(stack, name, flags, folder):
     try:
         opened = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags, dir_fd=folder)
-    except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError):  # the last: not in this locale
+    except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError):  # the last: not representable in the locale
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:  # a symbolic link

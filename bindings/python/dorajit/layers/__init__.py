@@ -1,1 +1,1 @@
-"""A layer with an adapter: as one node of autograd's graph, and composed of several calls."""
+"""A layer with an adapter, as one autograd node or composed of several calls."""

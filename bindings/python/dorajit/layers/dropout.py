@@ -1,6 +1,6 @@
-"""The composition over a dropped-out input, whose base result no layer has computed.
+"""The composition for a dropped-out input, for which the base layer has not computed a base result.
 
-The base result x W^T is made again for slices of output columns, so that only one slice of it lies in
+The base result x W^T is computed in slices of output columns, so that only one slice of it is in
 memory at a time, forward and backward.
 """
 
@@ -17,27 +17,33 @@ _ALIGNED = 64
 
 
 def columns_at_once(rows, out, element_bytes, budget=None):
-    """How many output columns of the base result fit the budget: a multiple of 64, or all."""
+    """The number of output columns of the base result that fit the budget: a multiple of 64, or all.
+
+    Args:
+        rows, out: sizes of the base result.
+        element_bytes: bytes per element.
+        budget: bytes; None for the threshold of the environment.
+    """
     budget = thresholds.get_dora_forward_threshold_bytes() if budget is None else budget
     fitting = budget // max(rows * element_bytes, 1)
     return out if fitting >= out else min(max(fitting // _ALIGNED, 1) * _ALIGNED, out)
 
 
 def delta(x, weight, lora, gain, scale, fresh=False):
-    """tiers.delta of lora and x @ weight.T.
+    """tiers.delta with the base result x @ weight.T.
 
     Args:
         x: [..., in], the input after dropout.
-        weight: [out, in], of any strides; its gradient is computed only where nothing is sliced.
+        weight: [out, in], with any strides. If it requires grad, the base result is not sliced.
         lora: [..., out], the low-rank result.
         gain: one element per output column, of any shape.
         fresh: as for tiers.delta.
     """
     gain = gain.reshape(-1)
     if not torch.is_grad_enabled():
-        gain = gain.detach()  # so that nothing is kept for a backward pass
+        gain = gain.detach()  # so that nothing is saved for a backward pass
     at_once = weight.shape[0]
-    if not (weight.requires_grad or eligibility.is_observed()):  # which cannot look up the budget either
+    if not (weight.requires_grad or eligibility.is_observed()):  # a tracer cannot read the budget
         rows = lora.numel() // max(lora.shape[-1], 1)
         at_once = columns_at_once(rows, weight.shape[0], lora.element_size())
     if at_once >= weight.shape[0]:
@@ -48,7 +54,7 @@ def delta(x, weight, lora, gain, scale, fresh=False):
 
 
 class _Sliced(torch.autograd.Function):
-    """The slices as one node. Saves x and the weight, and inner if the gain needs a gradient."""
+    """All slices as one node. Saves x, the weight and the gain, and inner if the gain needs a gradient."""
 
     @staticmethod
     def forward(ctx, x, weight, lora, gain, scale, at_once):
@@ -68,9 +74,9 @@ class _Sliced(torch.autograd.Function):
     @staticmethod
     def backward(ctx, d_out):
         if torch.is_grad_enabled():  # create_graph=True
-            raise RuntimeError("dropout: the base result was made in slices, which have no gradients of "
-                               "gradients; raise dorajit.set_dora_forward_threshold_mb() until it is "
-                               "made whole, or leave out create_graph=True")
+            raise RuntimeError("dropout: the base result was computed in slices, which have no second-order "
+                               "gradients; call dorajit.set_dora_forward_threshold_mb() with a value that fits "
+                               "the whole base result, or leave out create_graph=True")
         x, weight, gain, inner = ctx.saved_tensors
         needs = ctx.needs_input_grad
         d_x = torch.zeros_like(x, memory_format=torch.contiguous_format) if needs[0] else None
@@ -114,6 +120,6 @@ def _compose_inner(lora, base, gain, scale, out):
 
 
 def _backward(d_out, inner, gain, scale, wanted, base_dtype):
-    """autograd.backward, or its formula in PyTorch where that is asked for."""
+    """autograd.backward, or its formula in PyTorch if kernels are switched off."""
     backward = autograd.backward if _is_fused() else expression.backward
     return backward(d_out, inner, gain, scale, wanted, base_dtype)

@@ -1,9 +1,9 @@
-"""A linear layer with a DoRA adapter (arXiv:2402.09353; in the form of arXiv:2603.22276, appendix A) as one node of
-autograd's graph.
+"""A linear layer with a DoRA adapter (arXiv:2402.09353; in the form of arXiv:2603.22276, appendix A) as one autograd
+node.
 
-Four launches forward: norms and gain, x W^T, S = x A^T, and the composition with S B^T inside it, which is written
-over the base result (dorajit.layers.low_rank: five where that product is apart). Backward, one pass over the
-activations makes u = g * d_out and d_g. Products make the rest, each with the scale as its own factor:
+Forward has four launches: norms and gain, x W^T, S = x A^T, and the composition with S B^T, which is written
+over the base result (five launches where S B^T is a separate product; dorajit.layers.low_rank). Backward computes
+u = g * d_out and d_g in one pass over the activations. The other gradients are matrix products that include the scale:
 
     d_B = s u^T S,    t = u B,    d_A = s t^T x,    d_x = u W + s t A
 """
@@ -25,7 +25,7 @@ from dorajit.layers.held_weights import HeldWeights
 _NAME = "dora_linear"
 _WEIGHTS = "weight", "lora_A", "lora_B"
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-# Bound once, since each of them is called on every call.
+# Module variables, because every call uses them and attribute look-ups take time.
 _is_compiling = eligibility.is_compiling
 _who_sees = eligibility.who_sees
 _is_autocast_enabled = torch.is_autocast_enabled
@@ -33,33 +33,33 @@ _is_autocast_enabled = torch.is_autocast_enabled
 
 def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magnitude: Tensor, scale: float,
                 bias: Optional[Tensor] = None) -> Tensor:
-    """x (g * (W + s B A))^T + bias, with g = magnitude / ||W + s B A|| by rows: a DoRA layer, arXiv:2402.09353.
+    """x (g * (W + s B A))^T + bias, with g = magnitude / ||W + s B A|| per row: a DoRA layer, arXiv:2402.09353.
 
-    The norm is a constant for autograd (section 4.3). A call that nobody but autograd observes, with a weight and a
-    bias that are not trained, is one node of its graph, and under torch.compile one operator
-    (dorajit.layers.linear_operator); any other is composed of torch.nn.functional.linear, dorajit.weight_norm and
-    dorajit.fused_dora_compose_residual, with the same results but for rounding.
+    The norm is a constant for autograd (section 4.3). A call that only autograd observes, with a frozen weight and
+    bias, is one autograd node, and under torch.compile one operator
+    (dorajit.layers.linear_operator). Any other call runs as torch.nn.functional.linear, dorajit.weight_norm and
+    dorajit.fused_dora_compose_residual; its results differ only by rounding.
 
     Args:
         x: [..., in_features].
-        weight: [out_features, in_features], of x's type, of any strides.
-        lora_A, lora_B: [rank, in_features], [out_features, rank], of one type. Where it is not x's, the low-rank
-            result is made in it, and added to the base result in float32.
-        magnitude: one element per row of weight, of any type, used as it is.
+        weight: [out_features, in_features], of x's element type, with any strides.
+        lora_A, lora_B: [rank, in_features], [out_features, rank], of one element type. If it is not x's, the low-rank
+            result has it, and is added to the base result in float32.
+        magnitude: one element per row of weight, of any floating point type; it is not cast.
         scale: a float.
         bias: [out_features], or None. It is not scaled.
 
-    Under autocast x, weight, bias and both factors are cast as by torch.nn.functional.linear, each once. The norm is
-    made of the weight as it is, and of the factors as they are cast if that is the weight's type, else as they are.
+    Under autocast x, weight, bias and both factors are cast as by torch.nn.functional.linear, each once. The norm
+    uses the weight as it is. It uses the cast factors if they have the weight's type, else the factors as they are.
 
     Returns:
         [..., out_features], in the type of torch.nn.functional.linear(x, weight, bias), rounded once from float32
-        (float64). Differentiable as often as one likes.
+        (float64 for float64 tensors). Differentiable any number of times.
 
     Raises:
-        TypeError: scale is no float.
-        ValueError: shapes or devices do not go together.
-        RuntimeError: x and weight are of two types; what the products of PyTorch raise.
+        TypeError: scale is not a float.
+        ValueError: shapes or devices do not match.
+        RuntimeError: x and weight have different element types; also errors of PyTorch's matrix products.
     """
     if type(scale) is not float and (not _is_compiling() or isinstance(scale, (bool, Tensor))):
         scale = checks.scale(_NAME, scale)
@@ -71,12 +71,12 @@ def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magni
 
 
 def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None):
-    """dora_linear as one node, or as its launches alone where no graph is built, or as one operator where a compiler
-    traces it; None for calls that are to be composed, whatever is wrong with them included.
+    """dora_linear as one node, as launches without a node where no graph is built, or as one operator under
+    torch.compile. None if the call has to be composed; the composed call also raises errors for wrong arguments.
 
     Args:
-        layer: whose gain recomputation keeps; None for nobody's.
-        gains: a function that gives the divisor and the gain, for a caller that keeps them; None: they are made.
+        layer: the module for which the gain is kept for recomputation; None: it is not kept.
+        gains: a function that returns (divisor, gain), for a caller that caches them; None: they are computed.
     """
     if not state.enabled:
         return None
@@ -93,7 +93,7 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
     kind = x.device.type
     dtype = lora_A.dtype
     product_weight = weight
-    if kind != "meta" and _is_autocast_enabled(kind):  # which raises for devices that have no autocast
+    if kind != "meta" and _is_autocast_enabled(kind):  # raises for devices without autocast
         cast = torch.get_autocast_dtype(kind)
         x, product_weight = _cast(x, cast), _cast(weight, cast)
         bias = bias if bias is None else _cast(bias, cast)
@@ -119,7 +119,7 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
 
 
 def _who_sees_traced(tensors, gains):
-    """eligibility.who_sees for code that a compiler traces, whose operator makes norms and gain itself and takes
+    """eligibility.who_sees under torch.compile. The operator computes norms and gain itself, and takes only
     matrices."""
     if (gains is not None or any(type(one) not in _PLAIN for one in tensors)
             or any(one.dim() != 2 for one in tensors[1:4]) or eligibility.why_expression(*tensors) is not None):
@@ -128,12 +128,12 @@ def _who_sees_traced(tensors, gains):
 
 
 def _cast(tensor, dtype):
-    """As autocast casts it."""
+    """The tensor as cast by autocast."""
     return tensor if tensor.dtype is dtype or tensor.dtype is torch.float64 else tensor.to(dtype)
 
 
 def _gains(layer, weight, lora_A, lora_B, magnitude, scale, a, b):
-    """The divisor and the gain. `a` and `b` are the factors as the products take them."""
+    """(divisor, gain). `a` and `b` are the factors as cast for the products."""
     factors = of_norm(weight, lora_A, lora_B, a, b)
     if layer is None or (frozen.of(layer) is None and recomputation.is_only_pass()):
         return norm.divisor_and_gain(weight, *factors, magnitude, scale)
@@ -142,7 +142,7 @@ def _gains(layer, weight, lora_A, lora_B, magnitude, scale, a, b):
 
 
 def of_norm(weight, lora_A, lora_B, a, b):
-    """norm.factors_of_layer where the factors as the products take them are at hand."""
+    """norm.factors_of_layer, for a caller that has cast the factors already."""
     return (a, b) if a.dtype is weight.dtype else (lora_A, lora_B)
 
 
@@ -159,19 +159,20 @@ def _is_one_launch(x, b):
 
 
 def _has_float_products(a, type_of_a, type_of_b):
-    """Whether the extension makes gradients of float32 as precision.mixed_product does."""
+    """Whether the extension computes float32 gradients of 16-bit factors as precision.mixed_product does."""
     return not type_of_a is type_of_b is a.dtype and precision.is_mixed(a, a)
 
 
 def forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
-    """The output, S, and inner or None. The factors are of the type in which the low-rank result is made."""
+    """(output, S, inner or None). The factors have the element type of the low-rank result."""
     if cpp_extension.module is not None and not _is_compiling():
         made = cpp_extension.module.forward(x, weight, lora_A, lora_B, factor, bias, scale, _is_one_launch(x, lora_B),
                                             keeps_inner)
         if made is not None:
             return made
     result = F.linear(x, weight, bias)
-    if result._is_view():  # which may not be written later, being made without a graph; its base has no other use
+    # A view that was created without a graph may not be written later; its base is not used otherwise.
+    if result._is_view():
         result = torch.ops.aten._unsafe_view(result, result.shape)
     low = F.linear(x if x.dtype is lora_A.dtype else x.to(lora_A.dtype), lora_A)
     out, inner = low_rank.compose_over(low, lora_B, result, factor, bias, scale, keeps_inner)
@@ -179,16 +180,16 @@ def forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
 
 
 class DoraLinear(torch.autograd.Function):
-    """The node. Saves x, S, inner, gain and its divisor, each where a gradient needs it, and holds the weights."""
+    """The node. Saves x, S, inner, gain and its divisor, each if a gradient needs it, and holds the weights."""
 
     @staticmethod
     def forward(ctx, x, lora_A, lora_B, magnitude, weight, factors, divisor, factor, bias, scale):
-        a, b = factors  # a tuple, so that autograd does not take them for inputs once more
+        a, b = factors  # passed as a tuple, so that autograd does not treat them as further inputs
         of_x, of_a, of_b, of_magnitude = wanted = ctx.needs_input_grad[:4]
         out, low, inner = forward(x, weight, a, b, factor, bias, scale, of_magnitude)
         ctx.set_materialize_grads(False)
         ctx.scale = scale
-        # Gradients of gradients go back to these.
+        # Second-order gradients lead back to these.
         ctx.trained = lora_A, lora_B, magnitude
         ctx.x_dtype = x.dtype
         ctx.weights = weights = HeldWeights(_NAME, _WEIGHTS, weight, a, b)
@@ -206,14 +207,14 @@ class DoraLinear(torch.autograd.Function):
         return *found, *(None,) * 6
 
 
-# What torch.autograd.Function.apply calls when no transform is active.
+# The function that torch.autograd.Function.apply calls when no transform is active; calling it directly is faster.
 _apply = super(torch.autograd.Function, DoraLinear).apply
 
 
 def _differentiate(wanted, d_out, saved, trained, scale, x_dtype):
-    """`gradients` of a node that saved these tensors, in a graph of their own where one is built."""
+    """`gradients` of a node that saved these tensors, differentiable if a graph is built."""
     kind = d_out.device.type
-    if kind != "meta" and _is_autocast_enabled(kind):  # the types are those of the forward pass
+    if kind != "meta" and _is_autocast_enabled(kind):  # use the element types of the forward pass
         with precision.without_autocast(kind):
             return _differentiate(wanted, d_out, saved, trained, scale, x_dtype)
     if torch.is_grad_enabled():
@@ -225,11 +226,11 @@ cpp_extension.load(_differentiate)
 
 
 def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale, x_dtype, types):
-    """Those for x, A, B and the magnitude, None where they are not wanted.
+    """The gradients of x, A, B and the magnitude, None where they are not wanted.
 
     Args:
-        a, b: the factors in the type in which the low-rank result was made.
-        types: of A, B and the magnitude, which their gradients have.
+        a, b: the factors in the element type of the low-rank result.
+        types: the element types of A, B and the magnitude, which their gradients have.
     """
     of_x, of_a, of_b, of_magnitude = wanted
     type_of_a, type_of_b, type_of_magnitude = types
@@ -248,7 +249,7 @@ def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale
     d_x = d_a = d_b = d_magnitude = None
     if of_both:
         rows = _rows(u if d_lora is None else d_lora)
-        d_lora, left = rows, 1.0 if is_mixed else scale  # the mixed one has the scale
+        d_lora, left = rows, 1.0 if is_mixed else scale  # d_lora includes the scale, u does not
         through = d_lora @ b if of_x or of_a else None
         if of_b:
             d_b = _product(d_lora.t(), _rows(low), left, b, type_of_b)
@@ -271,26 +272,27 @@ def _rows(tensor):
 
 
 def _product(left, right, factor, like, dtype):
-    """factor * left @ right in the element type; `like` is any tensor of the product's shape and left's type."""
+    """factor * left @ right in the element type `dtype`. `like` is any tensor with the product's shape and left's
+    type."""
     if torch.is_grad_enabled():
         return (factor * (left @ right)).to(dtype)
-    if dtype is torch.float32 and precision.is_mixed(left, right):  # no rounding to 16 bits on the way
+    if dtype is torch.float32 and precision.is_mixed(left, right):  # without rounding to 16 bits
         return precision.mixed_product(left, right, factor)
     return torch.addmm(like, left, right, beta=0, alpha=factor).to(dtype)
 
 
 def _quotient(d_gain, divisor, dtype):
-    """In the element type, rounded to it in the same pass."""
+    """d_gain / divisor in the element type `dtype`, rounded in the same pass."""
     if d_gain.dtype is dtype or torch.is_grad_enabled():
         return (d_gain / divisor).to(dtype)
     return torch.div(d_gain, divisor, out=torch.empty_like(d_gain, dtype=dtype))
 
 
 def with_graph(wanted, saved, trained, scale):
-    """The saved tensors, of which those that are no inputs are results of the inputs, with the same elements."""
+    """The saved tensors with the same elements, but with the graph that computes them from the inputs."""
     x, weight, a, b, low, inner, factor, divisor = saved
     lora_A, lora_B, magnitude = trained
-    def attached(value, source):  # a value of the source's type is the source
+    def attached(value, source):  # a value that has the source's type is the source itself
         return value if value.dtype is source.dtype else value + (source - source.detach()).to(value.dtype)
     with precision.without_autocast(a.device.type):
         a, b = attached(a, lora_A), attached(b, lora_B)

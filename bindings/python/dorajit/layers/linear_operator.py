@@ -1,14 +1,14 @@
-"""dorajit.dora_linear as operators of torch.library, for code that a compiler traces: one a pass.
+"""dorajit.dora_linear as operators of torch.library, for torch.compile: one operator per pass.
 
     dorajit::dora_linear(x, weight, product_weight, lora_A, lora_B, magnitude, bias?, scale, dtype, keeps_inner)
         -> (out, S, inner, gain, divisor)
     dorajit::dora_linear_backward(d_out, x?, weight, lora_A, lora_B, magnitude, low?, inner?, gain, divisor?, scale,
-        dtype, x_dtype, wanted) -> the gradients wanted of x, A, B and the magnitude
+        dtype, x_dtype, wanted) -> the wanted gradients of x, A, B and the magnitude
 
-x, product_weight and the bias are as autocast casts them, the weight and the factors as they are; dtype is that of the
-low-rank result. What the backward pass needs are outputs, so that the compiler saves them; inner is empty unless it is
-kept. Divisor and gain are made in the forward operator, by every call: nothing outlives a call in the pool of a CUDA
-graph, and no replay sees an old one.
+x, product_weight and the bias are cast by autocast; the weight and the factors are not. dtype is the element type of
+the low-rank result. The tensors that the backward pass needs are outputs, so that the compiler saves them; inner is
+empty without keeps_inner. Every call of the forward operator computes divisor and gain: so no tensor outlives a call in
+the pool of a CUDA graph, and replays use the present weights.
 """
 
 import torch
@@ -49,7 +49,7 @@ def _fake_forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, sc
     for name, tensor, shape in (("x", x, (*x.shape[:-1], columns)), ("magnitude", magnitude, (rows,)),
                                 ("bias", bias, (rows,))):
         if tensor is not None and tuple(tensor.shape) != shape:
-            raise ValueError(f"{_NAME}: argument `{name}` has shape {tuple(tensor.shape)}, which does not go with "
+            raise ValueError(f"{_NAME}: argument `{name}` has shape {tuple(tensor.shape)}, which does not match "
                              f"`weight` of {tuple(weight.shape)}; give it {shape}")
     if x.dtype != product_weight.dtype:
         raise RuntimeError(f"{_NAME}: argument `x` has elements of {x.dtype}, but `weight` of {product_weight.dtype}; "
@@ -63,7 +63,7 @@ def _fake_forward(x, weight, product_weight, lora_A, lora_B, magnitude, bias, sc
 
 
 def _expression(x, weight, product_weight, lora_A, lora_B, magnitude, bias, scale, dtype, keeps_inner):
-    """In PyTorch's operations, for transforms of torch.func."""
+    """The operator in PyTorch's operations, for torch.func transforms."""
     a, b = lora_A.to(dtype), lora_B.to(dtype)
     factors = linear.of_norm(weight, lora_A, lora_B, a, b)
     divisor, factor = gain.with_divisor(magnitude, norm.weight_norm(weight, *factors, scale))
@@ -97,7 +97,7 @@ def _save(ctx, inputs, output):
         raise RuntimeError(f"{_NAME}: argument `{'bias' if of_bias else 'weight'}` requires grad, for which the "
                            f"operator has no formula; call dorajit.{_NAME}")
     if of_magnitude and not keeps_inner:
-        raise RuntimeError(f"{_NAME}: argument `magnitude` requires grad, for which inner is needed; pass "
+        raise RuntimeError(f"{_NAME}: argument `magnitude` requires grad, and its gradient needs inner; pass "
                            "keeps_inner=True")
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
@@ -113,7 +113,7 @@ def _differentiate(ctx, d_out, *_):
         return (None,) * 10
     x, weight, lora_A, lora_B, magnitude, *made = ctx.saved_tensors
     wanted, scale = ctx.wanted, ctx.scale
-    if torch.is_grad_enabled():  # gradients of gradients
+    if torch.is_grad_enabled():  # second-order gradients
         trained = lora_A, lora_B, magnitude
         with torch.no_grad():
             saved = x, weight, lora_A.to(ctx.dtype), lora_B.to(ctx.dtype), *made

@@ -1,8 +1,8 @@
-"""The composition of a layer's two results with the low-rank product inside it: the kernel compose_low_rank, which
-calls it serves, and what runs the others.
+"""The composition of a layer's base result with its low-rank product, by the kernel compose_low_rank or by two
+launches.
 
-The kernel keeps S B^T in the registers that summed it, and so saves the writing and the reading of a matrix of the
-output's size, a rounding and a launch.
+The kernel keeps S B^T in registers. This saves writing and reading a matrix of the output's size, a rounding and a
+launch.
 """
 
 import functools
@@ -18,9 +18,10 @@ from dorajit.operations.table import operations
 _compose_low_rank = operations["compose_low_rank"]
 _launch = _compose_low_rank.launch
 _HALVES = frozenset({torch.float16, torch.bfloat16})
-# Where the kernel was faster than the product by cuBLAS and compose_residual (docs/performance.md): by mma.sync on an
-# H100, by wgmma, which multiplies rows of whole vectors on sm_90, on an H200. Others of its architectures are taken to
-# be alike. A rule, and no measurement on the machine at hand, since the two round differently.
+# The cases in which the kernel was faster than the product by cuBLAS and compose_residual (docs/performance.md):
+# measured with mma.sync on an H100, and with wgmma, which needs rows of whole vectors on sm_90, on an H200. Other
+# supported architectures are assumed to be similar. The rule is fixed instead of measured on each machine, because the
+# two implementations round differently.
 _LEAST_CAPABILITY = (8, 0)
 _WGMMA_CAPABILITY = (9, 0)
 _MOST_RANK_BY_WGMMA = 1024
@@ -29,13 +30,15 @@ _VECTOR = 8  # elements of 16 bytes
 
 
 def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
-    """compositions.compose_residual_over of lora = low @ lora_B^T: the output in result's memory; inner or None.
+    """compositions.compose_residual_over with lora = low @ lora_B^T: (the output in result's memory, inner or None).
 
     Args:
         low: [..., rank].
         lora_B: [out, rank], of low's element type.
-        result: [..., out], which the caller alone has.
+        result: [..., out]; the caller holds the only reference.
         gain, bias: [out]; the bias may be None.
+        scale: a float.
+        keeps_inner: whether inner is returned.
     """
     if low.is_cuda and state.enabled and serves(low.device, low.dtype, *lora_B.shape):
         dtype = low.dtype
@@ -53,7 +56,7 @@ def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
 
 @functools.lru_cache(maxsize=256)
 def serves(device, dtype, out, rank):
-    """Whether the kernel does on a CUDA device, for factors of that element type and lora_B [out, rank]."""
+    """Whether the kernel is used on this CUDA device, for factors of this element type and lora_B [out, rank]."""
     capability = torch.cuda.get_device_capability(device)
     has_wgmma = capability == _WGMMA_CAPABILITY and out % _VECTOR == 0 and rank % _VECTOR == 0
     return (dtype in _HALVES and capability >= _LEAST_CAPABILITY

@@ -1,4 +1,4 @@
-"""Whether a torch.nn.Linear is its weight and its bias and nothing else, so that a kernel may take those."""
+"""Whether a torch.nn.Linear consists only of its weight and bias, so that a kernel may use them directly."""
 
 import torch
 
@@ -8,14 +8,14 @@ _has_global_hook = torch.nn.modules.module._has_any_global_hook
 
 
 def has_hooks(module):
-    """Whether a call of the module itself would be seen by hooks of its own."""
+    """Whether the module has hooks that its call would run."""
     return (module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
             or module._backward_pre_hooks)
 
 
 def parameters(*modules):
-    """(weight, bias) of each, or None if a call of one would be seen, or would do more: by hooks, a wrapper, a
-    parametrization, or another forward in the place of PyTorch's."""
+    """[(weight, bias)] of the modules; None if the call of one would do more than the linear operation: with hooks, a
+    wrapper, a parametrization, or a forward other than PyTorch's."""
     if _Linear.forward is not _forward or _has_global_hook():
         return None
     found = []
@@ -25,7 +25,7 @@ def parameters(*modules):
         if has_hooks(module) or "forward" in module.__dict__:
             return None
         own = module._parameters
-        weight = own.get("weight")  # FSDP1 keeps the views of its flat parameter elsewhere
+        weight = own.get("weight")  # FSDP1 removes it and keeps views of its flat parameter elsewhere
         if weight is None:
             return None
         found.append((weight, own["bias"]))

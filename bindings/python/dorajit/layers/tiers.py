@@ -1,4 +1,4 @@
-"""The composition inside a layer: fused for training, fused for inference, or plain PyTorch."""
+"""The three tiers of a layer's composition: fused training, fused inference, and eager PyTorch."""
 
 import torch
 
@@ -11,12 +11,12 @@ TRAINING, INFERENCE, EAGER = "fused training", "fused inference", "eager"
 
 
 def tier(lora, base, gain):
-    """Which of the three ways a composition of these tensors takes.
+    """The tier of a composition of these tensors.
 
-    TRAINING keeps scale * lora + base for the backward pass, if the magnitude is trained, and its
-    backward pass is one launch. INFERENCE has no graph. EAGER is PyTorch's operations, with
-    PEFT_DORA_FUSED=0 and, in training, PEFT_DORA_FUSED_BACKWARD=0, and with DTensors. What no kernel takes
-    (dorajit.explain_dispatch) runs in PyTorch inside the first two as well.
+    TRAINING saves scale * lora + base for the backward pass, if the magnitude is trained, and its
+    backward pass is one launch. INFERENCE builds no graph. EAGER is PyTorch's operations: with
+    PEFT_DORA_FUSED=0, in training with PEFT_DORA_FUSED_BACKWARD=0, and with DTensors. In the first two tiers,
+    tensors that no kernel takes (dorajit.explain_dispatch) run in PyTorch.
     """
     tensors = lora, base, gain
     if eligibility.why_switched_off(*tensors) is not None or any(map(frameworks.is_dtensor, tensors)):
@@ -25,11 +25,11 @@ def tier(lora, base, gain):
 
 
 def total(lora, result, gain, scale, bias=None):
-    """result + delta over result - bias: what a layer gives whose base layer gave result.
+    """The output of a layer whose base layer has computed `result`: result + delta, with base = result - bias.
 
     Args:
-        lora, result: of one shape; may be of two types, whose sum's type the total has.
-        gain, bias: one element per channel, the gain broadcastable; bias None: nothing.
+        lora, result: of the same shape. They may have two element types; the output has that of their sum.
+        gain, bias: one element per channel, the gain broadcastable; bias None: no bias.
     """
     if tier(lora, result, gain) == EAGER:
         return residual.apart(lora, result, gain, bias, scale, expression.compose)
@@ -37,12 +37,12 @@ def total(lora, result, gain, scale, bias=None):
 
 
 def delta(lora, base, gain, scale, fresh=False):
-    """(gain - 1) * base + gain * scale * lora: what a layer adds to its base result.
+    """(gain - 1) * base + gain * scale * lora: the term that a layer adds to its base result.
 
     Args:
-        lora, base: of one shape; may be of two types. The result has lora's.
+        lora, base: of the same shape. They may have two element types; the result has lora's.
         gain: one element per channel, broadcastable.
-        fresh: nobody else needs lora, so that inference may write into it.
+        fresh: the caller holds the only reference to lora, so that inference may write into it.
     """
     way = tier(lora, base, gain)
     if way == EAGER:
@@ -55,5 +55,5 @@ def delta(lora, base, gain, scale, fresh=False):
 
 
 def is_fresh(module):
-    """Whether nobody but its caller has what a module returned: no hook saw it."""
+    """Whether only the caller of a module has its output: no hook has seen it."""
     return not (module._forward_hooks or _has_any_global_hook())
