@@ -117,7 +117,7 @@ void add_eligibility(py::module_& module) {
           "who_sees($module, /, *tensors_and_scale)\n--\n\n"
           "(*Any) -> int\n\n"
           "The observer of an eager call with plain tensors and a float: 1 none, 2 only autograd, "
-          "0 another one. Also 0 if a tensor is not plain or the scale is no float."),
+          "0 another one. Also 0 if a tensor is not plain or the scale is not a float."),
       PyMethodDef{},
   };
   if (PyModule_AddFunctions(module.ptr(), methods.data()) != 0) throw py::error_already_set();

@@ -20,7 +20,7 @@ enum Seen : int { kSomebody = 0, kNobody = 1, kAutograd = 2 };
 bool is_plain(PyObject* tensor);
 
 // A Seen value for an eager call with these tensors and scalars; kSomebody also if a tensor is not
-// plain or a scalar is no float. Negative if a Python error is set.
+// plain or a scalar is not a float. Negative if a Python error is set.
 int who_sees(std::span<PyObject* const> tensors, std::span<PyObject* const> scalars);
 
 // The dispatch keys that a thread includes while something observes its operations. The reference

@@ -9,7 +9,7 @@ def scale(function, value):
     """The scale as a float.
 
     Raises:
-        TypeError: the value is no number, or a tensor, which would have to be synchronized.
+        TypeError: the value is not a number, or is a tensor, whose reading would synchronize the device.
     """
     if isinstance(value, (torch.SymFloat, torch.SymInt)):
         return value

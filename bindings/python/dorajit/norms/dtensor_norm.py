@@ -28,7 +28,7 @@ def weight_norm(weight, lora_A, lora_B, scale, budget):
     """norm.weight_norm where an argument is a DTensor. A collective call over the weight's mesh.
 
     Args:
-        weight, lora_A, lora_B, scale: as for norm.weight_norm, already checked. A factor that is no DTensor
+        weight, lora_A, lora_B, scale: as for norm.weight_norm, already checked. A factor that is not a DTensor
             is whole, and the same on each rank.
         budget: bytes of temporaries.
 

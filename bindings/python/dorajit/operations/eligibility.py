@@ -102,7 +102,7 @@ def is_observed():
 
 
 def builds_graph(*operands):
-    """Whether autograd records a call with these operands; those that are no tensors are ignored."""
+    """Whether autograd records a call with these operands; operands that are not tensors are ignored."""
     return torch.is_grad_enabled() and any(
         isinstance(one, torch.Tensor) and one.requires_grad for one in operands)
 
@@ -130,8 +130,8 @@ _has_transform._dynamo_marked_constant = True
 
 
 def _has_tangent(operands):
-    """Whether an operand has a forward-mode tangent. Traced tensors do not tell; while compiling, whether one may
-    have."""
+    """Whether an operand has a forward-mode tangent. While torch.compile traces, tensors do not show this; then
+    whether an operand may have one."""
     if _forward_ad._current_level < 0:
         return False
     return is_compiling() or any(

@@ -3,7 +3,7 @@
     out = result + ((g - 1) * base + g * (s * lora)),    base = result - bias
 
 Forward and backward are one pass over memory each. Adding the base result to compose separately, as in
-arXiv:2603.22276, appendix A, takes three more.
+arXiv:2603.22276, appendix A, takes three more passes.
 """
 
 from typing import Optional

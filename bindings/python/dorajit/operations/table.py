@@ -95,8 +95,8 @@ class Operation:
                 if tensor is not None or operand.is_required}
 
     def model_of(self, output, inputs):
-        """The model of an output: the first given input with the same dimensions, like which it is allocated;
-        None if there is none."""
+        """The model of an output, an input with whose layout the output is allocated: the first given input with the
+        same dimensions. None if there is none."""
         return next((tensor for operand, tensor in zip(self.inputs, inputs)
                      if operand.dimensions == output.dimensions and tensor is not None), None)
 

@@ -208,7 +208,7 @@ def norms(layer, weight, a, b, scaling, base_layer, adapter_name):
 
 
 def stored(base_layer):
-    """The tensor in which the base layer stores its weight; None if it is no tensor. An HQQ layer has no
+    """The tensor in which the base layer stores its weight; None if it is not a tensor. An HQQ layer has no
     `weight` but `W_q`."""
     kept = getattr(base_layer, "W_q", None)
     kept = getattr(base_layer, "weight", None) if kept is None else kept
