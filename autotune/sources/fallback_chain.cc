@@ -44,6 +44,21 @@ LookupResult look_of(ConfigOrigin origin, const Winner* winner, const TuningSess
   return look;
 }
 
+// Takes back the answer of a source whose config cannot run here, and warns of it once.
+void check_config(LookupResult& look, const kernels::Config& config, const TuningSession& session) {
+  const std::string why = kernels::why_config_is_invalid(
+      session.problem.variant, session.device.traits, session.problem.vector_width,
+      session.problem.largest_sizes(), config);
+  if (why.empty()) return;
+  look.answers = false;
+  look.remark = std::format("its config {} is invalid: {}", to_text(config), why);
+  const std::string where = look.pinned
+                                ? std::format("the pinned config of {}", session.problem_text)
+                                : std::format("the winner of {} in the {}", session.problem_text,
+                                              launch::name(look.origin));
+  log_once(LogLevel::kWarning, where, std::format("{} is not used: {}", where, look.remark));
+}
+
 // The lookup of the problem itself. In the comprehensive space, only winners of that space are
 // used: a winner of the slim space serves only users who did not ask for a comprehensive search.
 LookupResult exact_look(ConfigOrigin origin, const std::optional<Winner>& winner,
@@ -58,15 +73,8 @@ LookupResult exact_look(ConfigOrigin origin, const std::optional<Winner>& winner
              winner->environment.space != session.environment.space) {
     look.answers = false;
     look.remark = "tuned over another space of configs";
-  } else if (const std::string why = kernels::why_config_is_invalid(
-                 session.problem.variant, session.device.traits, session.problem.vector_width,
-                 session.problem.largest_sizes(), winner->config);
-             !why.empty()) {
-    look.answers = false;
-    look.remark = std::format("its config {} is invalid: {}", to_text(winner->config), why);
-    const std::string where =
-        std::format("the winner of {} in the {}", session.problem_text, launch::name(origin));
-    log_once(LogLevel::kWarning, where, std::format("{} is not used: {}", where, look.remark));
+  } else {
+    check_config(look, winner->config, session);
   }
   return look;
 }
@@ -82,6 +90,13 @@ std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& s
     if (!std::ranges::contains(session.quarantined, config)) session.quarantined.push_back(config);
   }
   std::vector<LookupResult> looks;
+  // The user's own statement, as that of a lock file: it is neither verified nor quarantined.
+  if (const auto pinned = store.pins().find(device, problem)) {
+    LookupResult& found = looks.emplace_back(
+        LookupResult{.origin = ConfigOrigin::kPinned, .answers = true, .pinned = pinned});
+    check_config(found, *pinned, session);
+    if (found.answers) return looks;
+  }
   const auto look = [&](ConfigOrigin origin, const std::optional<Winner>& winner,
                         std::string_view nothing) {
     LookupResult& found = looks.emplace_back(exact_look(origin, winner, session, nothing));
@@ -134,6 +149,7 @@ std::vector<LookupResult> find_nearest(cache::TuningStore& store, TuningSession&
 }
 
 launch::ConfigAnswer answer_of(const LookupResult& look, const TuningSession& session) {
+  if (look.pinned) return {.config = *look.pinned, .origin = look.origin};
   if (!look.winner) {
     return {.config = session.default_config(), .origin = look.origin};
   }

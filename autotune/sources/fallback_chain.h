@@ -17,13 +17,15 @@ struct LookupResult {
   launch::ConfigOrigin origin = launch::ConfigOrigin::kDefault;
   bool answers = false;
   bool is_stale = false;  // measured with another driver or tuner: correct, perhaps slower
-  std::optional<cache::Winner> winner{};  // the source's winner, even if it cannot be used
-  std::string remark{};                   // why it cannot be used, or why it is stale
+  std::optional<cache::Winner> winner{};    // the source's winner, even if it cannot be used
+  std::optional<kernels::Config> pinned{};  // the config that the user has pinned
+  std::string remark{};                     // why it cannot be used, or why it is stale
 };
 
-// Looks up the exact problem: in the user's database, and, unless that has a winner that is not
-// stale, in the shipped ones. best_of() selects one of the results. Reads the user's database once,
-// including the quarantined configs.
+// Looks up the exact problem: a config that the user has pinned; unless that can be used, the winner
+// in the user's database; and, unless that can be used and is not stale, in the shipped ones.
+// best_of() selects one of the results. Reads the user's database once, including the quarantined
+// configs.
 std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& session);
 
 // The first usable result that is not stale, else the first usable one, else the last one.

@@ -20,6 +20,13 @@ std::string named(const std::string& text) { return text.empty() ? "none" : text
 Result<cache::LockEntry> fingerprint_of(const launch::Problem& problem,
                                         const kernels::Config& config, device::Device& device,
                                         launch::KernelCache& kernels) {
+  if (const std::string why =
+          kernels::why_config_is_invalid(problem.variant, device.info().traits,
+                                         problem.vector_width, problem.largest_sizes(), config);
+      !why.empty()) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("its config {} is invalid: {}", to_text(config), why));
+  }
   DORAJIT_ASSIGN(const launch::ReadyKernel ready, kernels.get(device, problem.variant, config));
   cache::LockEntry entry{.device = device.info().fingerprint,
                          .problem = to_text(problem),
@@ -36,12 +43,6 @@ std::string why_not_as_locked(const cache::LockEntry& locked, const launch::Prob
                               device::Device& device, launch::KernelCache& kernels,
                               bool& has_config) {
   has_config = false;
-  if (const std::string why = kernels::why_config_is_invalid(
-          problem.variant, device.info().traits, problem.vector_width, problem.largest_sizes(),
-          locked.config);
-      !why.empty()) {
-    return std::format("its config {} is invalid: {}", to_text(locked.config), why);
-  }
   const auto now = fingerprint_of(problem, locked.config, device, kernels);
   if (!now) return now.error().message;
   has_config = now->config == locked.config;

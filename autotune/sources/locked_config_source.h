@@ -15,6 +15,7 @@
 namespace dorajit::autotune {
 
 // The lock entry of a problem with that config on this device. Builds the kernel now.
+// kInvalidArgument for a config that is beyond the limits of its template here.
 Result<cache::LockEntry> fingerprint_of(const launch::Problem& problem,
                                         const kernels::Config& config, device::Device& device,
                                         launch::KernelCache& kernels);

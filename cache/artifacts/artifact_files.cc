@@ -25,8 +25,6 @@ bool is_key(std::string_view text) {
   return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-constexpr const char* kArtifacts = "artifacts";
-
 // Location of a key's file in the cache folder.
 struct Place {
   std::vector<std::string> folders;
@@ -35,7 +33,7 @@ struct Place {
 
 Place place_of(SealKind kind, const std::string& key) {
   if (kind == SealKind::kNote) return {{"notes"}, key};
-  return {{kArtifacts, key.substr(0, 2)}, key + ".art"};
+  return {{kArtifactFolder, key.substr(0, 2)}, key + ".art"};
 }
 
 // The folder of a key's file; nothing if it is missing.
@@ -153,9 +151,9 @@ void ArtifactFiles::keep_within_bound(const std::string& new_file, std::uint64_t
   if (known_bytes_ && *known_bytes_ <= max_bytes_ && ++inserts_since_sweep_ < kInsertsPerSweep) {
     return;
   }
-  const auto artifacts = find_folder(cache_dir_, trust_, {{kArtifacts}, {}});
+  const auto artifacts = find_folder(cache_dir_, trust_, {{kArtifactFolder}, {}});
   if (!artifacts || !*artifacts) return;
-  known_bytes_ = evict_least_recently_used(**artifacts, max_bytes_, new_file);
+  known_bytes_ = evict_least_recently_used(**artifacts, max_bytes_, new_file).bytes_left;
   inserts_since_sweep_ = 0;
 }
 

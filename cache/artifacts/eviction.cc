@@ -34,10 +34,11 @@ std::vector<std::string> list(const TrustedDirectory& folder) {
 
 }  // namespace
 
-std::uint64_t evict_least_recently_used(const TrustedDirectory& artifacts, std::uint64_t max_bytes,
-                                        const std::string& keep) {
+Eviction evict_least_recently_used(const TrustedDirectory& artifacts, std::uint64_t max_bytes,
+                                   const std::string& keep) {
   std::vector<File> files;
-  std::uint64_t total = 0;
+  Eviction result;
+  std::uint64_t& total = result.bytes_left;
   for (const std::string& shard : list(artifacts)) {
     const auto folder = artifacts.enter(shard);
     if (!folder || !*folder) continue;
@@ -53,7 +54,8 @@ std::uint64_t evict_least_recently_used(const TrustedDirectory& artifacts, std::
       total += bytes;
     }
   }
-  if (total <= max_bytes) return total;
+  result.files_left = std::ssize(files);
+  if (total <= max_bytes) return result;
 
   std::ranges::sort(files, {}, [](const File& file) {
     return std::tie(file.seconds, file.nanoseconds, file.path);
@@ -61,9 +63,13 @@ std::uint64_t evict_least_recently_used(const TrustedDirectory& artifacts, std::
   for (const File& file : files) {
     if (total <= max_bytes) break;
     if (file.path == keep) continue;
-    if (::unlinkat(artifacts.descriptor(), file.path.c_str(), 0) == 0) total -= file.bytes;
+    if (::unlinkat(artifacts.descriptor(), file.path.c_str(), 0) != 0) continue;
+    total -= file.bytes;
+    result.bytes_deleted += file.bytes;
+    --result.files_left;
+    ++result.files_deleted;
   }
-  return total;
+  return result;
 }
 
 }  // namespace dorajit::cache

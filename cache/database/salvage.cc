@@ -16,6 +16,9 @@ namespace {
 // About the rows of one b-tree page: a damaged page then costs only a few such ranges.
 constexpr std::int64_t kIdsPerRange = 16;
 
+// How many times as many ids as rows there may be, because `dorajit forget` deletes rows.
+constexpr std::int64_t kRoomForGaps = 4;
+
 // Smaller than the smallest row with its cell.
 constexpr std::int64_t kMinRowBytes = 64;
 
@@ -24,10 +27,11 @@ std::int64_t size_of(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 ? std::int64_t{info.st_size} : 0;
 }
 
-// Rows are never deleted, so ids are dense and the file's size bounds them. The ids in the rows
-// cannot be used: a forged id may be any number.
+// The file's size bounds the ids: few rows are ever deleted, and a row takes several times the
+// minimum size, which leaves room for gaps. The ids in the rows cannot be used: a forged id may be
+// any number.
 std::int64_t largest_possible_id(const std::string& path) {
-  return (size_of(path) + size_of(path + "-wal")) / kMinRowBytes;
+  return kRoomForGaps * (size_of(path) + size_of(path + "-wal")) / kMinRowBytes;
 }
 
 // Each range is a new search from the root, so damage in one range does not hide the others.

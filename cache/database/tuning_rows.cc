@@ -156,6 +156,25 @@ SqliteStatus delete_winner(Connection& connection, std::string_view device,
   return {};
 }
 
+SqliteResult<ForgottenCounts> delete_records(Connection& connection, std::string_view device,
+                                             std::string_view problem) {
+  const auto delete_from = [&](std::string_view table) -> SqliteResult<std::int64_t> {
+    DORAJIT_ASSIGN(auto statement,
+                   connection.prepare(std::format("DELETE FROM {} WHERE ?1 IN ('', device) AND ?2 "
+                                                  "IN ('', problem) RETURNING 1",
+                                                  table)));
+    statement.bind(1, device);
+    statement.bind(2, problem);
+    std::int64_t rows = 0;
+    DORAJIT_TRY(for_each_row(statement, [&](const Statement&) { ++rows; }));
+    return rows;
+  };
+  ForgottenCounts counts;
+  DORAJIT_ASSIGN(counts.trials, delete_from("trials"));
+  DORAJIT_ASSIGN(counts.winners, delete_from("winners"));
+  return counts;
+}
+
 SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::string_view device,
                                                   std::string_view problem) {
   DORAJIT_ASSIGN(auto statement,

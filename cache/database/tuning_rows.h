@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/database/sqlite_connection.h"
+#include "cache/database/tuning_store.h"
 #include "cache/records/tuning_records.h"
 
 namespace dorajit::cache {
@@ -20,6 +21,10 @@ SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials
 SqliteStatus put_winner(Connection& connection, const Winner& winner);
 SqliteStatus delete_winner(Connection& connection, std::string_view device,
                            std::string_view problem);
+
+// All that is known of a problem on a device; empty text stands for any.
+SqliteResult<ForgottenCounts> delete_records(Connection& connection, std::string_view device,
+                                             std::string_view problem);
 
 SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::string_view device,
                                                   std::string_view problem);

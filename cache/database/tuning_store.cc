@@ -16,6 +16,7 @@ namespace dorajit::cache {
 TuningStore::TuningStore(const std::string& cache_dir, const TuningStoreOptions& options)
     : cache_dir_(cache_dir),
       options_(options),
+      pins_(cache_dir, options.trust),
       state_(std::make_unique<State>(cache_dir, options).release()) {}
 
 TuningStore::~TuningStore() {
@@ -103,6 +104,20 @@ std::optional<std::int64_t> TuningStore::rebuild_winners() {
   const std::scoped_lock lock(own.mutex);
   own.memory.rebuild_winners();
   return count;
+}
+
+Result<ForgottenCounts> TuningStore::forget(std::string_view device, std::string_view problem) {
+  State& own = state();
+  const std::scoped_lock writer(own.writing);
+  const auto counts = own.write(
+      [&](Connection& connection) { return delete_records(connection, device, problem); });
+  const std::scoped_lock lock(own.mutex);
+  if (!counts) {
+    return fail(StatusCode::kIoError,
+                std::format("cannot write the tuning database: {}", own.reason));
+  }
+  own.memory.forget(device, problem);
+  return *counts;
 }
 
 std::vector<Winner> TuningStore::winners() {

@@ -14,6 +14,7 @@
 #include "cache/database/overlay_databases.h"
 #include "cache/database/tuning_claim.h"
 #include "cache/files/trusted_directory.h"
+#include "cache/records/pinned_configs.h"
 #include "cache/records/progress.h"
 #include "cache/records/tuning_records.h"
 #include "runtime/base/error.h"
@@ -37,6 +38,11 @@ struct MergeCounts {
   std::int64_t added = 0;    // trials that were new
   std::int64_t known = 0;    // trials that existed already
   std::int64_t winners = 0;  // problems whose winner changed
+};
+
+struct ForgottenCounts {
+  std::int64_t trials = 0;
+  std::int64_t winners = 0;
 };
 
 // How long a lookup waits for other processes to release the database.
@@ -91,6 +97,14 @@ class TuningStore {
   // database cannot be written; it is then unchanged, and reason_not_persistent() gives the reason.
   std::optional<std::int64_t> rebuild_winners();
 
+  // Deletes trials and winner of a problem on a device, in one transaction, as if it had never been
+  // tuned: how many there were. Empty text stands for any device and any problem. kIoError where
+  // the database cannot be written, which is then unchanged.
+  Result<ForgottenCounts> forget(std::string_view device, std::string_view problem);
+
+  // What the user has pinned, which lookups prefer to winners.
+  [[nodiscard]] const PinnedConfigs& pins() const { return pins_; }
+
   // The following functions wait as long as a record does, except winners_of_variant(), which may
   // delay a first launch like find_history().
 
@@ -127,6 +141,7 @@ class TuningStore {
 
   const std::string cache_dir_;
   const TuningStoreOptions options_;
+  const PinnedConfigs pins_;
   std::atomic<State*> state_;  // owned; replaced in a forked child
 };
 

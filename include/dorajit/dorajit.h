@@ -337,9 +337,9 @@ typedef struct dorajit_explanation {
   size_t struct_size;
   const char* problem; /* the problem key, as in `dorajit show` */
   const char* config;  /* the config, as in `dorajit explain` */
-  /* Where the config comes from: "locked" (the lock file), "tuned" (by this engine), "user
-   * database", "shipped database", "nearest shape", "nearest device" or "default"
-   * (docs/tuning.md). */
+  /* Where the config comes from: "locked" (the lock file), "pinned" (`dorajit pin`), "tuned" (by
+   * this engine), "user database", "shipped database", "nearest shape", "nearest device" or
+   * "default" (docs/tuning.md). */
   const char* source;
   const char* fingerprint; /* of the device, as in the tuning database */
   DLDevice device;         /* kDLCPU or kDLCUDA, and its number */

@@ -8,6 +8,8 @@ std::string_view name(ConfigOrigin origin) {
   switch (origin) {
     case ConfigOrigin::kLocked:
       return "locked";
+    case ConfigOrigin::kPinned:
+      return "pinned";
     case ConfigOrigin::kTuned:
       return "tuned";
     case ConfigOrigin::kUserDatabase:

@@ -20,6 +20,7 @@ class KernelCache;
 // The source of the fallback chain that gave an answer.
 enum class ConfigOrigin {
   kLocked,           // the lock file
+  kPinned,           // the user's pin
   kTuned,            // tuned by this process
   kUserDatabase,     // the tuning database
   kShippedDatabase,  // a database that came with the installation
@@ -29,6 +30,9 @@ enum class ConfigOrigin {
 };
 
 std::string_view name(ConfigOrigin origin);
+
+// Whether the config was chosen for this very problem, and not for a neighbour or for any.
+constexpr bool is_exact(ConfigOrigin origin) { return origin < ConfigOrigin::kNearestShape; }
 
 struct ConfigAnswer {
   kernels::Config config;

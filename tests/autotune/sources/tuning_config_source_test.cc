@@ -73,6 +73,28 @@ TEST_F(TuningConfigSourceTest, PolicyOffAnswersWithKnownWinners) {
   EXPECT_EQ(make_source().find(problem_, device_, kernels_).config, space()[1]);
 }
 
+TEST_F(TuningConfigSourceTest, PinnedConfigAnswersBeforeWinnersAndIsNotTuned) {
+  store_ = cache::TuningStore::open(directory_.file("pinned"));
+  device_.set_time_ns(space()[1], 0.5e6);
+  make_source().find(problem_, device_, kernels_);
+  const cache::LockEntry pin{.device = device_.info().fingerprint,
+                             .problem = to_text(problem_),
+                             .config = space()[2],
+                             .compiler = {},
+                             .artifact = {},
+                             .code = {}};
+  ASSERT_TRUE(store_->pins().add(pin));
+  const auto answer = make_source().find(problem_, device_, kernels_);
+  EXPECT_EQ(answer.origin, ConfigOrigin::kPinned);
+  EXPECT_EQ(answer.config, space()[2]);
+  const auto looks = make_source().explain(problem_, device_.info());
+  ASSERT_EQ(looks.size(), 1U);
+  EXPECT_EQ(looks[0].pinned, space()[2]);
+  EXPECT_EQ(statistics_.tuned_problems, 1);
+  ASSERT_TRUE(store_->pins().remove(pin.device, pin.problem));
+  EXPECT_EQ(make_source().find(problem_, device_, kernels_).origin, ConfigOrigin::kUserDatabase);
+}
+
 cache::Winner winner_of(const launch::Problem& problem, const kernels::Config& config,
                         const cache::Environment& environment) {
   return {.problem = to_text(problem),

@@ -123,6 +123,24 @@ TEST_F(DamagedDatabase, OneDamagedPageLosesOnlyItsRows) {
   expect_set_aside(bytes);
 }
 
+TEST_F(DamagedDatabase, RowsBehindGapsOfForgottenOnesAreSalvaged) {
+  fill();
+  const auto store = TuningStore::open(cache());
+  // Each round takes ids that no earlier one had, in pages that the file has already.
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 1; i < kProblems; ++i) {
+      ASSERT_TRUE(store->forget(kDevice, sample_problem(i + round * kProblems)));
+      store->record(sample_trials(i + (round + 1) * kProblems, kTrialsEach),
+                    sample_winner(i + (round + 1) * kProblems));
+    }
+  }
+  const std::int64_t before = store->trial_count();
+  std::string bytes = read_file(db());
+  bytes.replace(page_of(bytes, 0, 10), kPage, std::string(kPage, '\x5a'));
+  write_file(db(), bytes);
+  EXPECT_GE(TuningStore::open(cache())->trial_count(), before - 40);
+}
+
 TEST_F(DamagedDatabase, InvalidChecksumDoesNotReplaceTheFile) {
   fill();
   std::string bytes = read_file(db());
