@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "apps/cli/terminal/exit_code.h"
-#include "apps/daemon/journal.h"
 
 namespace dorajit::daemon {
 namespace {
@@ -23,7 +22,7 @@ int exit_code_of_child(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(cli::ExitCode::kFailed);
 }
 
-// Whether the byte came. Its absence means that the child has ended.
+// Whether the byte came. Without it, the child has ended.
 bool wait_for_byte(int pipe) {
   char byte = 0;
   ssize_t got = 0;
@@ -32,24 +31,14 @@ bool wait_for_byte(int pipe) {
   return got == 1;
 }
 
-// Locks and pipes of whoever started this process are not held for as long as it lives. What is
-// kept comes after the three streams, of which some may be closed.
+// Closes inherited descriptors: the daemon must not hold locks and pipes of its parent. `own` is
+// moved behind the three streams, some of which may be closed.
 FileDescriptor keep_only(FileDescriptor own) {
   constexpr int kFirst = STDERR_FILENO + 1;
   if (own.get() != kFirst && ::dup3(own.get(), kFirst, O_CLOEXEC) == kFirst)
     own = FileDescriptor(kFirst);
   ::closefrom(own.get() + 1);
   return own;
-}
-
-void replace(int stream, const FileDescriptor& by) {
-  if (by) ::dup2(by.get(), stream);
-}
-
-// Empty where it cannot be written.
-FileDescriptor open_log(int folder) {
-  return FileDescriptor(::openat(folder, "dorajitd.log",
-                                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
 }  // namespace
@@ -67,7 +56,7 @@ Result<Background> Background::enter() {
   if (child == 0) {
     ::setsid();
     read_end.reset();
-    background.told_ = keep_only(std::move(write_end));
+    background.parent_ = keep_only(std::move(write_end));
     return background;
   }
   write_end.reset();
@@ -75,19 +64,14 @@ Result<Background> Background::enter() {
   return background;
 }
 
-void Background::settle(int folder) {
-  FileDescriptor log = open_journal("dorajitd");
-  if (log) mark_priorities();
-  if (!log) {
-    log = open_log(folder);
-  }
+void Background::settle() {
   const FileDescriptor nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  replace(STDIN_FILENO, nothing);
-  replace(STDOUT_FILENO, nothing);
-  replace(STDERR_FILENO, log ? log : nothing);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO}) {
+    if (nothing) ::dup2(nothing.get(), stream);
+  }
   (void)!::chdir("/");
-  (void)!::write(told_.get(), "", 1);
-  told_.reset();
+  (void)!::write(parent_.get(), "", 1);
+  parent_.reset();
 }
 
 }  // namespace dorajit::daemon

@@ -1,4 +1,4 @@
-// A process that goes on by itself after whoever started it has its answer.
+// A process that goes to the background and tells its parent whether it could start.
 #pragma once
 
 #include <optional>
@@ -11,19 +11,18 @@ namespace dorajit::daemon {
 class Background {
  public:
   // Forks; call it before there are threads or open files. The child goes on in a session of its
-  // own, without the descriptors that were inherited but for the first three; what it has to say
-  // goes to the terminal until settle().
+  // own, and of the inherited descriptors keeps only the first three. Its messages go to the
+  // terminal until settle().
   static Result<Background> enter();
 
-  // In the parent: how to end, as soon as the child has settled or ended. Nothing in the child.
+  // In the parent: its exit code, once the child has settled or ended. Nothing in the child.
   [[nodiscard]] std::optional<int> parent_exit_code() const { return parent_exit_code_; }
 
-  // In the child: leaves the terminal alone and tells the parent. Messages go to the journal where
-  // there is one, else to the end of dorajitd.log in that open folder, which nobody else may write.
-  void settle(int folder);
+  // In the child: leaves the terminal, but for standard error, and tells the parent.
+  void settle();
 
  private:
-  FileDescriptor told_;
+  FileDescriptor parent_;  // told by one byte
   std::optional<int> parent_exit_code_;
 };
 

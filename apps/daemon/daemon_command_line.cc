@@ -14,7 +14,8 @@
 #include "apps/cli/terminal/output.h"
 #include "apps/daemon/background.h"
 #include "apps/daemon/inherited_socket.h"
-#include "apps/daemon/journal.h"
+#include "apps/daemon/log_file.h"
+#include "apps/daemon/log_format.h"
 #include "apps/daemon/worker.h"
 #include "autotune/engine_factory.h"
 #include "autotune/service/daemon/daemon.h"
@@ -47,7 +48,7 @@ void declare(CLI::App& app, Options& options) {
   app.add_flag("--foreground", options.is_in_foreground,
                "Stay in the foreground and log to standard error");
   app.add_option("--idle-exit", options.idle_exit_seconds,
-                 "End after so long without clients and jobs; 0: never")
+                 "End after this time without clients and jobs; 0: never")
       ->option_text("SECONDS")
       ->check(cli::number_range(0, 1e9));
   app.add_option("--duty", options.duty_percent,
@@ -59,22 +60,22 @@ void declare(CLI::App& app, Options& options) {
       ->option_text("PERCENT")
       ->check(cli::number_range(1, 100));
   app.add_option("--worker-memory", options.worker_mib,
-                 "What a worker may use before it is ended [half of the machine's]")
+                 "Memory that a worker may use before it is ended [half of the machine's]")
       ->option_text("MIB")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   app.add_option("--worker-seconds", options.worker_seconds,
-                 "How long a problem may take before its worker is ended [30 + 4 x tuning budget]")
+                 "Time that a problem may take before its worker is ended [30 + 4 x tuning budget]")
       ->option_text("SECONDS")
       ->check(cli::number_range(1, 1e6));
   app.add_option("--metrics-file", options.metrics_file,
-                 "Write metrics for Prometheus there, again and again")
+                 "Write metrics for Prometheus there every 5 s")
       ->option_text("FILE");
   app.add_flag("--worker", options.is_worker, "")->group("");  // how the daemon starts itself
   app.set_version_flag("--version", std::string("dorajitd ") + DORAJIT_VERSION);
   app.footer(
       "Example:\n  dorajitd --idle-exit 3600\n  dorajit daemon status\n\n"
-      "Without --foreground, logs go to the journal, or to dorajitd.log beside the socket.\n"
-      "Exit codes: 0 done, also when another daemon serves already, 1 failed, 2 wrong usage.");
+      "Without --foreground it logs to dorajitd.log in the cache folder (`dorajit daemon logs`).\n"
+      "Exit codes: 0 done, also when another daemon runs already, 1 failed, 2 wrong usage.");
 }
 
 Result<std::string> absolute(const std::string& path, const char* option) {
@@ -95,17 +96,17 @@ Result<Settings> make_settings(const Options& options) {
   return settings;
 }
 
-// Where winners really go. Makes the folders.
+// The folder of the tuning database, which is made if need be.
 Result<std::string> make_tuning_dir(const Settings& settings) {
   const auto parts = autotune::make_engine(settings);
   std::string folder = parts.engine->settings().tuning_dir;
   if (!folder.empty()) return folder;
   return fail(StatusCode::kIoError,
-              "winners that are not kept are no use to others: set DORAJIT_CACHE_DIR, or give "
+              "there is no cache folder to keep winners in: set DORAJIT_CACHE_DIR, or give "
               "--cache-dir, a folder that can be written");
 }
 
-// A client takes a descriptor, and many systems allow a thousand unless asked.
+// Each client takes a descriptor, and the soft limit is often 1024.
 void allow_many_descriptors() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -116,7 +117,7 @@ void allow_many_descriptors() {
 Result<autotune::WorkerRules> worker_rules(const Settings& settings, const Options& options) {
   std::error_code error;
   const std::string own = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  if (error) return fail(StatusCode::kIoError, "cannot find out this program's own path");
+  if (error) return fail(StatusCode::kIoError, "cannot read the path of this program");
   const double seconds =
       options.worker_seconds > 0 ? options.worker_seconds : 30 + 4 * settings.tune_seconds;
   return autotune::WorkerRules{
@@ -136,7 +137,7 @@ Result<ExitCode> serve(const Settings& settings, const Options& options) {
     DORAJIT_ASSIGN(background, Background::enter());
     if (const auto code = background.parent_exit_code()) return static_cast<ExitCode>(*code);
   }
-  if (is_stderr_the_journal()) mark_priorities();
+  choose_log_format();
   allow_many_descriptors();
   autotune::DaemonOptions daemon{.folder = autotune::protocol::socket_folder(settings.daemon_dir),
                                  .idle_exit = std::chrono::milliseconds(
@@ -148,13 +149,18 @@ Result<ExitCode> serve(const Settings& settings, const Options& options) {
   DORAJIT_ASSIGN(daemon.worker, worker_rules(settings, options));
   DORAJIT_ASSIGN(const std::string tuning_dir, make_tuning_dir(settings));
   daemon.hello = autotune::protocol::own_hello(tuning_dir);
+  DORAJIT_ASSIGN(LogFile log, LogFile::in(tuning_dir, autotune::trust_of(settings)));
   if (!options.is_in_foreground && socket < 0) {
-    daemon.on_ready = [&](int folder) { background.settle(folder); };
+    daemon.on_ready = [&] {
+      log.attach();
+      background.settle();
+    };
+    daemon.on_tick = [&] { log.attach(); };
   }
   const auto load = autotune::DeviceLoad::of_this_machine();
   DORAJIT_ASSIGN(const DaemonEnd end, autotune::run_daemon(daemon, *load));
   if (end == DaemonEnd::kAlreadyRunning) {
-    cli::print_note(std::format("another daemon serves already at {}",
+    cli::print_note(std::format("another daemon runs already at {}",
                                 autotune::protocol::socket_path(daemon.folder)));
   }
   return ExitCode::kOk;
@@ -163,8 +169,7 @@ Result<ExitCode> serve(const Settings& settings, const Options& options) {
 }  // namespace
 
 ExitCode run_daemon_command_line(int argc, char** argv) {
-  CLI::App app("Tunes for all processes of this user on this host, so that none of them has to.",
-               "dorajitd");
+  CLI::App app("Tunes in the background for all processes of this user on this host.", "dorajitd");
   Options options;
   declare(app, options);
   try {
@@ -186,6 +191,7 @@ ExitCode run_daemon_command_line(int argc, char** argv) {
   const auto outcome = [&]() -> Result<ExitCode> {
     DORAJIT_ASSIGN(const Settings settings, make_settings(options));
     if (!options.is_worker) return serve(settings, options);
+    choose_log_format();
     DORAJIT_TRY(run_worker(settings, options.worker_seconds));
     return ExitCode::kOk;
   }();

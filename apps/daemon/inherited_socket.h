@@ -3,7 +3,7 @@
 
 namespace dorajit::daemon {
 
-// Its descriptor, or -1 where none is handed over. Child processes are not told of it.
+// Its descriptor, or -1 where none is handed over. Child processes do not inherit it.
 int inherited_socket();
 
 }  // namespace dorajit::daemon

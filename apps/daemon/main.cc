@@ -9,8 +9,8 @@ int main(int argc, char** argv) {
   using dorajit::cli::ExitCode;
   dorajit::cli::reserve_standard_streams();
   try {
-    std::signal(SIGPIPE, SIG_IGN);  // so is a reader that has gone
-    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
+    std::signal(SIGPIPE, SIG_IGN);  // a write to a closed connection is an error, not the end
+    std::signal(SIGXFSZ, SIG_IGN);  // and so is one beyond the file size limit
     return static_cast<int>(dorajit::daemon::run_daemon_command_line(argc, argv));
   } catch (const std::exception& error) {
     dorajit::cli::print_error(

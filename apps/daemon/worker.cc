@@ -22,7 +22,6 @@ using autotune::protocol::Failed;
 using autotune::protocol::Tuned;
 using autotune::protocol::TuneRequest;
 using kernels::DeviceKind;
-using launch::ConfigOrigin;
 using launch::DeviceId;
 
 // The device of this machine with that fingerprint.
@@ -41,27 +40,26 @@ std::optional<DeviceId> find_device(Engine& engine, const std::string& fingerpri
   return std::nullopt;
 }
 
-// A worker that hangs when its daemon is gone would keep its claim on the problem for ever.
+// Without its daemon, a worker that hangs would keep its claim on the problem for ever.
 void set_alarm(double seconds) {
   constexpr unsigned kGrace = 10;
   ::alarm(seconds > 0 ? static_cast<unsigned>(seconds) + kGrace : 0);
 }
 
-// Where the system is short of memory, this process is to go before those that it works for.
-void volunteer_to_be_killed() { std::ofstream("/proc/self/oom_score_adj") << 1000; }
+// Where the system runs out of memory, it should kill this process before the clients.
+void prefer_as_oom_victim() { std::ofstream("/proc/self/oom_score_adj") << 1000; }
 
 Answer tune(Engine& engine, const TuneRequest& request) {
   const auto failed = [&](std::string reason) {
     return Failed{request.problem, request.device, std::move(reason)};
   };
   const auto problem = launch::parse_problem(request.problem);
-  if (!problem) return failed("it is no problem");
+  if (!problem) return failed("invalid problem key");
   const auto id = find_device(engine, request.device);
   if (!id) return failed("this machine has no such device");
   const auto answer = engine.prepare(*problem, *id);
   if (!answer) return failed(answer.error().message.substr(0, 1000));
-  if (answer->origin == ConfigOrigin::kTuned || answer->origin == ConfigOrigin::kUserDatabase ||
-      answer->origin == ConfigOrigin::kShippedDatabase) {
+  if (is_exact(answer->origin)) {
     return Tuned{.problem = request.problem,
                  .device = request.device,
                  .config = to_text(answer->config),
@@ -74,7 +72,7 @@ Answer tune(Engine& engine, const TuneRequest& request) {
 }  // namespace
 
 Status run_worker(const Settings& settings, double seconds) {
-  volunteer_to_be_killed();
+  prefer_as_oom_victim();
   const auto parts = autotune::make_engine(settings);
   for (std::string asked; std::getline(std::cin, asked);) {
     DORAJIT_ASSIGN(const auto request, autotune::protocol::parse_request(asked));
@@ -83,8 +81,7 @@ Status run_worker(const Settings& settings, double seconds) {
     set_alarm(seconds);
     Answer answer = tune(*parts.engine, *wanted);
     set_alarm(0);
-    // A store that has once failed to write stays in memory, so the next job is for another
-    // process.
+    // A store that has failed to write once keeps to memory, so another process takes the next job.
     const bool is_kept = parts.store->persistent();
     if (!is_kept) {
       answer =

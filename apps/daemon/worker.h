@@ -1,4 +1,4 @@
-// What a worker of the daemon does: it tunes the problems that it is sent.
+// A worker of the daemon, which tunes the problems that it is sent.
 #pragma once
 
 #include "runtime/base/error.h"
@@ -7,8 +7,8 @@
 namespace dorajit::daemon {
 
 // Reads requests from standard input, one a line, until it ends, and answers each on standard
-// output (autotune/service/daemon/worker_process.h). The system ends the process somewhat after a
-// problem has taken `seconds`, if the daemon is not there any more to do it; 0: it does not.
+// output (autotune/service/daemon/worker_process.h). A problem that takes longer than `seconds` and
+// some grace ends the process, in case the daemon has gone and cannot; 0: no limit.
 Status run_worker(const Settings& settings, double seconds);
 
 }  // namespace dorajit::daemon

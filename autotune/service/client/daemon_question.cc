@@ -21,8 +21,9 @@ Result<std::string> ask_daemon(const std::string& folder, const protocol::Hello&
   const auto connection = DaemonConnection::open(folder, own, remarks);
   say(remarks);
   if (connection == nullptr) {
-    return fail(StatusCode::kIoError,
-                std::format("no daemon listens in {}; start one with `dorajitd`", folder));
+    return fail(
+        StatusCode::kIoError,
+        std::format("no daemon listens in {}; start one with `dorajit daemon start`", folder));
   }
   connection->ask(request);
   const auto deadline = steady_clock::now() + timeout;

@@ -189,6 +189,7 @@ void Daemon::take_back(const Job& job, const std::string& how) {
 }
 
 void Daemon::tick() {
+  if (options_.on_tick) options_.on_tick();
   clients_.sweep();
   for (const auto& [key, supervisor] : supervisors_) supervisor->tick();
   std::erase_if(supervisors_,
@@ -251,7 +252,7 @@ Result<DaemonEnd> Daemon::run() {
   const Status opened = open();
   if (opened) {
     log(LogLevel::kInfo, "listening in " + options_.folder);
-    if (options_.on_ready) options_.on_ready(folder_.get());
+    if (options_.on_ready) options_.on_ready();
     uv_run(&loop_, UV_RUN_DEFAULT);
   }
   listener_.reset();

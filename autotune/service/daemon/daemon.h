@@ -24,8 +24,10 @@ struct DaemonOptions {
   std::size_t max_jobs = 10'000;
   std::string metrics_file{};  // rewritten every few seconds; empty: none
   int socket = -1;             // an inherited listening socket; -1: create one
-  // Called with the open folder when clients can connect. May be empty.
-  std::function<void(int folder)> on_ready{};
+  // Called when clients can connect. May be empty.
+  std::function<void()> on_ready{};
+  // Called several times a second. May be empty.
+  std::function<void()> on_tick{};
 };
 
 enum class DaemonEnd {

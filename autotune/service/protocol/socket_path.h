@@ -1,4 +1,4 @@
-// The location of the daemon's socket.
+// The location of the daemon's socket and log.
 #pragma once
 
 #include <string>
@@ -18,6 +18,9 @@ std::string leader_lock_path(const std::string& folder);
 
 // Whether the path of a socket fits the system's limit; the error suggests a shorter folder.
 Status check_socket_path(const std::string& path);
+
+// The log of a daemon in the background, in the folder of the tuning database.
+inline constexpr const char* kLogName = "dorajitd.log";
 
 // Creates the folder with mode 0700 and opens it (cache/files/directories.h). An error if it does
 // not belong to this user alone.

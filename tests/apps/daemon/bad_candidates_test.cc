@@ -69,15 +69,15 @@ void expect_quarantined(const std::string& body, const std::vector<std::string>&
   EXPECT_EQ(client.status()["workers_lost"], verdicts.size()) << daemon.log();
 }
 
-TEST(BadCandidatesProcess, OneThatCrashesIsLeftOut) {
+TEST(BadCandidatesProcess, CrashingCandidateIsQuarantined) {
   expect_quarantined("*static_cast<volatile int*>(nullptr) = 0;");
 }
 
-TEST(BadCandidatesProcess, OneThatHangsIsLeftOut) {
+TEST(BadCandidatesProcess, HangingCandidateIsQuarantined) {
   expect_quarantined("for (volatile int i = 0;; i = 1) {}", {"--worker-seconds", "4"});
 }
 
-TEST(BadCandidatesProcess, OneThatEatsMemoryIsLeftOut) {
+TEST(BadCandidatesProcess, MemoryHungryCandidateIsQuarantined) {
   expect_quarantined(
       "static char* volatile kept; for (;; usleep(1000)) "
       "memset(kept = static_cast<char*>(malloc(1 << 20)), 1, 1 << 20);",

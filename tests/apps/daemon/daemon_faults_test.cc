@@ -36,28 +36,28 @@ Failed fate_of_bad_job(const RunningDaemon& daemon) {
   return failed;
 }
 
-TEST(DaemonFaultsProcess, AWorkerThatCrashesCostsItsJobAfterAFewAttempts) {
+TEST(DaemonFaultsProcess, JobFailsAfterRepeatedWorkerCrashes) {
   const ScriptedDaemon daemon("*/c666/*) kill -SEGV $$ ;;");
   EXPECT_THAT(fate_of_bad_job(daemon).reason, HasSubstr("was ended by signal 11"));
   PlainClient client(daemon);
   EXPECT_EQ(client.status()["workers_lost"], 4);
 }
 
-TEST(DaemonFaultsProcess, AWorkerThatEndsAfterItsAnswerHasAnswered) {
+TEST(DaemonFaultsProcess, AnswerOfAnEndedWorkerCounts) {
   const ScriptedDaemon daemon(
       "*/c666/*) echo \"${line%?},\\\"reason\\\":\\\"spent\\\"}\" | "
       "sed 's/\"tune\"/\"failed\"/'; exit 3 ;;");
   EXPECT_EQ(fate_of_bad_job(daemon).reason, "spent");
 }
 
-TEST(DaemonFaultsProcess, AWorkerThatHangsIsEndedAndAnotherTakesOver) {
+TEST(DaemonFaultsProcess, HangingWorkerIsReplaced) {
   auto rules = ScriptedDaemon::quick_rules();
   rules.time_limit = std::chrono::milliseconds(600);
   const ScriptedDaemon daemon("*/c666/*) exec sleep 1000 ;;", rules);
   EXPECT_THAT(fate_of_bad_job(daemon).reason, HasSubstr("took longer than 600 ms"));
 }
 
-TEST(DaemonFaultsProcess, AWorkerThatEatsMemoryIsEnded) {
+TEST(DaemonFaultsProcess, MemoryHungryWorkerIsEnded) {
   auto rules = ScriptedDaemon::quick_rules();
   rules.max_bytes = std::int64_t{64} << 20;
   const ScriptedDaemon daemon(
@@ -67,14 +67,14 @@ TEST(DaemonFaultsProcess, AWorkerThatEatsMemoryIsEnded) {
   EXPECT_THAT(fate_of_bad_job(daemon).reason, HasSubstr("took more than 64 MiB of memory"));
 }
 
-TEST(DaemonFaultsProcess, AWorkerThatWritesNonsenseIsPassedOver) {
+TEST(DaemonFaultsProcess, InvalidWorkerOutputIsIgnored) {
   auto rules = ScriptedDaemon::quick_rules();
   rules.time_limit = std::chrono::milliseconds(600);
   const ScriptedDaemon daemon("*/c666/*) echo nonsense; head -c 10000 /dev/zero ;;", rules);
   EXPECT_THAT(fate_of_bad_job(daemon).reason, HasSubstr("wrote an invalid answer"));
 }
 
-TEST(DaemonFaultsProcess, TimeInWhichTheDaemonStoodStillIsNoTimeOfTheWorkers) {
+TEST(DaemonFaultsProcess, StoppedDaemonDoesNotTimeOutItsWorkers) {
   auto rules = ScriptedDaemon::quick_rules();
   rules.time_limit = std::chrono::milliseconds(2000);
   const ScriptedDaemon daemon("*/c666/*) sleep 0.5 ;;", rules);
@@ -100,7 +100,7 @@ TEST(DaemonFaultsProcess, ASecondSignalDoesNotWaitForTheWorker) {
   ::kill(worker, SIGKILL);
 }
 
-TEST(DaemonFaultsProcess, GarbageEndsItsConnectionAndNoOther) {
+TEST(DaemonFaultsProcess, InvalidRequestEndsItsConnectionOnly) {
   const ScriptedDaemon daemon;
   PlainClient good(daemon);
   for (const std::string& bytes :
@@ -115,7 +115,7 @@ TEST(DaemonFaultsProcess, GarbageEndsItsConnectionAndNoOther) {
   good.expect<Tuned>();
 }
 
-TEST(DaemonFaultsProcess, WhoIsOfAnotherReleaseOrDoesNotGreetIsRefused) {
+TEST(DaemonFaultsProcess, ClientOfAnotherReleaseOrWithoutHelloIsRefused) {
   const ScriptedDaemon daemon;
   PlainClient other(daemon.socket_folder());
   other.send(Hello{.release = "0.0.0", .tuning_dir = daemon.cache_dir()});
@@ -127,7 +127,7 @@ TEST(DaemonFaultsProcess, WhoIsOfAnotherReleaseOrDoesNotGreetIsRefused) {
   EXPECT_FALSE(rude.receive());
 }
 
-TEST(DaemonFaultsProcess, WhoIsTooSlowIsRefused) {
+TEST(DaemonFaultsProcess, SlowClientIsRefused) {
   const ScriptedDaemon daemon;
   PlainClient silent(daemon.socket_folder());
   PlainClient halting(daemon.socket_folder());
@@ -142,7 +142,7 @@ TEST(DaemonFaultsProcess, WhoIsTooSlowIsRefused) {
   EXPECT_EQ(idle.status()["clients"], 1);
 }
 
-TEST(DaemonFaultsProcess, WhoDoesNotReadIsLetGo) {
+TEST(DaemonFaultsProcess, ClientThatDoesNotReadIsDisconnected) {
   const ScriptedDaemon daemon;
   PlainClient deaf(daemon);
   while (deaf.send(StatusRequest{})) {
@@ -173,7 +173,7 @@ TEST(DaemonFaultsProcess, AnotherUserIsRefused) {
   EXPECT_EQ(connect_as_nobody(), 2) << "the daemon does not ask who it is";
 }
 
-TEST(DaemonFaultsProcess, AThousandClientsAreServedAtOnce) {
+TEST(DaemonFaultsProcess, ThousandClientsAreServed) {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;

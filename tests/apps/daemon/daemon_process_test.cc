@@ -27,7 +27,7 @@ using testing::HasSubstr;
 
 std::string problem(std::int64_t cols) { return to_text(cpu_problem(cols)); }
 
-TEST(DaemonProcess, TunesAProblemOnceForAllWhoAsk) {
+TEST(DaemonProcess, ProblemIsTunedOnceForAllClients) {
   const RealDaemon daemon;
   std::vector<PlainClient> clients;
   for (int i = 0; i < 5; ++i) {
@@ -46,7 +46,7 @@ TEST(DaemonProcess, TunesAProblemOnceForAllWhoAsk) {
   EXPECT_TRUE(store->find_winner(cpu_fingerprint(), problem(96)));
 }
 
-TEST(DaemonProcess, SaysWhatItCannotTune) {
+TEST(DaemonProcess, FailuresAreReportedToClients) {
   const RealDaemon daemon;
   PlainClient client(daemon);
   client.send(TuneRequest{.problem = "nonsense", .device = "gpu"});
@@ -57,7 +57,7 @@ TEST(DaemonProcess, SaysWhatItCannotTune) {
   EXPECT_THAT(client.expect<Failed>().reason, HasSubstr("no such device"));
 }
 
-TEST(DaemonProcess, RefusesAbsurdSizesByNameAndServesOn) {
+TEST(DaemonProcess, TooLargeSizesAreRefused) {
   const RealDaemon daemon;
   PlainClient client(daemon);
   const std::vector<std::string> absurd = {
@@ -82,7 +82,7 @@ TEST(DaemonProcess, RefusesAbsurdSizesByNameAndServesOn) {
   EXPECT_EQ(status["requests"], absurd.size() + 1);
 }
 
-TEST(DaemonProcess, StartedWithClosedStreamsOpensNothingInTheirPlace) {
+TEST(DaemonProcess, ClosedStreamsAreNotReusedForFiles) {
   RealDaemon daemon({}, false);
   daemon.close_streams();
   daemon.start();
@@ -95,7 +95,7 @@ TEST(DaemonProcess, StartedWithClosedStreamsOpensNothingInTheirPlace) {
   }
 }
 
-TEST(DaemonProcess, OfTwoOneLeads) {
+TEST(DaemonProcess, SecondDaemonEndsAtOnce) {
   const RealDaemon first;
   PlainClient client(first);
   std::vector<std::string> second = {"/usr/bin/env", "DORAJIT_DAEMON_DIR=" + first.socket_folder()};
@@ -103,11 +103,11 @@ TEST(DaemonProcess, OfTwoOneLeads) {
   const auto result = compile::run_process(second, std::chrono::seconds(60));
   ASSERT_TRUE(result);
   EXPECT_EQ(result->exit_code, 0);
-  EXPECT_THAT(result->output, HasSubstr("another daemon serves already"));
+  EXPECT_THAT(result->output, HasSubstr("another daemon runs already"));
   EXPECT_EQ(client.status()["clients"], 1);
 }
 
-TEST(DaemonProcess, OnAFullDiskItSaysThatWinnersAreNotKept) {
+TEST(DaemonProcess, FullDiskIsReportedToClients) {
   RealDaemon daemon({}, false);
   std::filesystem::create_directory(daemon.cache_dir());
   const bool can_mount = cache::run_in_child([&] {
@@ -126,7 +126,7 @@ TEST(DaemonProcess, OnAFullDiskItSaysThatWinnersAreNotKept) {
   EXPECT_EQ(client.status()["failed"], 2);
 }
 
-TEST(DaemonProcess, FinishesWhatItHasInHandWhenAskedToEnd) {
+TEST(DaemonProcess, DrainFinishesRunningJobs) {
   RealDaemon daemon;
   PlainClient client(daemon);
   client.send(cpu_request(96));
@@ -137,7 +137,7 @@ TEST(DaemonProcess, FinishesWhatItHasInHandWhenAskedToEnd) {
   EXPECT_FALSE(std::filesystem::exists(socket_path(daemon.socket_folder())));
 }
 
-TEST(DaemonProcess, ServesAsBeforeWhenTheClockJumps) {
+TEST(DaemonProcess, ClockJumpsDoNotMatter) {
   RealDaemon daemon({"--idle-exit", "600"}, false);
   const std::string clock = daemon.folder() + "/seconds";
   daemon.set("LD_PRELOAD", DORAJIT_JUMPING_CLOCK);
@@ -169,7 +169,7 @@ TEST(DaemonProcess, ServesAsBeforeWhenTheClockJumps) {
   }
 }
 
-TEST(DaemonProcess, EndsWhenNobodyWantsAnything) {
+TEST(DaemonProcess, IdleDaemonEnds) {
   RealDaemon daemon({"--idle-exit", "0.5"});
   EXPECT_EQ(daemon.wait(), 0);
 }

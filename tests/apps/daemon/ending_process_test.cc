@@ -132,15 +132,15 @@ void expect_all_to_reach_the_daemon(const std::string& end) {
   EXPECT_EQ(client.status()["tuned"], kProcesses);
 }
 
-TEST(EndingProcess, WithItsEngineDestroyedReachesTheDaemon) {
+TEST(EndingProcess, RequestIsSentWhenTheEngineIsDestroyed) {
   expect_all_to_reach_the_daemon("destroys its engine");
 }
 
-TEST(EndingProcess, WithAnEngineThatIsNeverDestroyedReachesTheDaemon) {
+TEST(EndingProcess, RequestIsSentWhenTheEngineIsNeverDestroyed) {
   expect_all_to_reach_the_daemon("keeps its engine");
 }
 
-TEST(EndingProcess, WithAListenerThatIsBusyReachesTheDaemon) {
+TEST(EndingProcess, RequestIsSentWhileTheListenerIsBusy) {
   for (const std::string end : {"keeps its requests", "closes its requests"}) {
     SCOPED_TRACE(end);
     const ScriptedDaemon daemon;
@@ -150,7 +150,7 @@ TEST(EndingProcess, WithAListenerThatIsBusyReachesTheDaemon) {
   }
 }
 
-TEST(EndingProcess, TellsOfItsLaunches) {
+TEST(EndingProcess, LaunchCountsAreSent) {
   const ScriptedDaemon daemon("*) exec sleep 30 ;;");
   PlainClient client(daemon);
   FakeDevice device{2};
@@ -166,7 +166,7 @@ TEST(EndingProcess, TellsOfItsLaunches) {
   EXPECT_TRUE(becomes_true([&] { return client.status()["queue"][1]["benefit"] > 0; }));
 }
 
-TEST(EndingProcess, SaysFarewellOnce) {
+TEST(EndingProcess, LastMessagesAreSentOnce) {
   const ScriptedDaemon daemon("*) exec sleep 30 ;;");
   PlainClient client(daemon);
   EXPECT_EQ(asks_and_ends(daemon, 64, "", "AsksAfterItsFarewell"), 0);
@@ -176,7 +176,7 @@ TEST(EndingProcess, SaysFarewellOnce) {
 }
 
 // More than its socket holds.
-TEST(EndingProcess, IsNotHeldUpByADaemonThatStandsStill) {
+TEST(EndingProcess, StoppedDaemonDoesNotDelayTheEnd) {
   const ScriptedDaemon daemon;
   const PlainClient is_up(daemon);
   daemon.signal(SIGSTOP);
@@ -190,7 +190,7 @@ TEST(EndingProcess, IsNotHeldUpByADaemonThatStandsStill) {
   daemon.signal(SIGCONT);
 }
 
-TEST(EndingProcess, OfWhichAForkedChildEndsFirstReachesTheDaemon) {
+TEST(EndingProcess, RequestIsSentAfterAForkedChildEnds) {
   const ScriptedDaemon daemon;
   PlainClient client(daemon);
   EXPECT_EQ(asks_and_ends(daemon, 64, "keeps and forks"), 0);

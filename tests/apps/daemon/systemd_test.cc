@@ -47,7 +47,7 @@ Result<compile::ProcessResult> verify(const std::filesystem::path& folder) {
       std::chrono::seconds(60));
 }
 
-TEST(SystemdUnits, AreFoundGoodBySystemd) {
+TEST(SystemdUnits, PassSystemdAnalyzeVerify) {
   const auto there =
       compile::run_process({"systemd-analyze", "--version"}, std::chrono::seconds(60));
   if (!there || there->exit_code != 0) GTEST_SKIP() << "systemd-analyze is missing";
@@ -128,7 +128,7 @@ class ActivatedDaemon {
   FileDescriptor socket_;
 };
 
-TEST(SystemdSocketProcess, ServesThoseWhoCameBeforeItAndLeavesTheSocket) {
+TEST(SystemdSocketProcess, ServesEarlierClientsAndKeepsTheSocket) {
   ActivatedDaemon activated;
   for (int i = 0; i < 2; ++i) {
     PlainClient early(activated.place().socket_folder());
@@ -142,7 +142,7 @@ TEST(SystemdSocketProcess, ServesThoseWhoCameBeforeItAndLeavesTheSocket) {
   }
 }
 
-TEST(BackgroundProcess, TheStarterHasItsAnswerWhenClientsCanConnect) {
+TEST(BackgroundProcess, ParentReturnsWhenClientsCanConnect) {
   RealDaemon place({}, false);
   std::vector<std::string> words = {"/usr/bin/env", "DORAJIT_DAEMON_DIR=" + place.socket_folder()};
   for (const std::string& word : place.command()) {
@@ -159,7 +159,7 @@ TEST(BackgroundProcess, TheStarterHasItsAnswerWhenClientsCanConnect) {
   EXPECT_TRUE(becomes_true([&] { return !client.receive(); }));
 }
 
-TEST(BackgroundProcess, TheStarterHearsWhyThereWillBeNoDaemon) {
+TEST(BackgroundProcess, ParentReportsWhyTheDaemonFailed) {
   RealDaemon place({}, false);
   const auto started = compile::run_process(
       {"/usr/bin/env", "DORAJIT_DAEMON_DIR=" + place.folder() + "/" + std::string(100, 'x'),

@@ -41,7 +41,7 @@ std::size_t winner_count(const RunningDaemon& daemon) {
   return cache::TuningStore::open(daemon.cache_dir())->winners().size();
 }
 
-TEST(TrainingJobProcesses, NoneTunesAndAllGetTheWinners) {
+TEST(TrainingJobProcesses, DaemonTunesForAllRanks) {
   const RealDaemon daemon;
   PlainClient client(daemon);
   cache::run_at_once(kProcesses, [&](int) { return train(daemon, MayTune::kNo); });
@@ -57,7 +57,7 @@ TEST(TrainingJobProcesses, NoneTunesAndAllGetTheWinners) {
   }
 }
 
-TEST(TrainingJobProcesses, WithoutADaemonTheFirstOfThemTunes) {
+TEST(TrainingJobProcesses, WithoutADaemonOneRankTunes) {
   const RealDaemon nobody({}, false);
   cache::run_at_once(2, [&](int) {
     TrainingProcess process(nobody.cache_dir(), nobody.socket_folder());
@@ -68,7 +68,7 @@ TEST(TrainingJobProcesses, WithoutADaemonTheFirstOfThemTunes) {
   EXPECT_EQ(winner_count(nobody), kTrainedCols.size());
 }
 
-TEST(TrainingJobProcesses, ThatAreToAskADaemonNeverTune) {
+TEST(TrainingJobProcesses, PolicyDaemonNeverTunesInProcess) {
   const RealDaemon nobody({}, false);
   cache::run_at_once(1, [&](int) {
     TrainingProcess process(nobody.cache_dir(), nobody.socket_folder(), TunePolicy::kDaemon);

@@ -30,7 +30,7 @@ void tune(PlainClient& client) {
   client.expect<Tuned>();
 }
 
-TEST(WorkerDevicesProcess, AWorkerGetsTheGpuThatIsUsedLeast) {
+TEST(WorkerDevicesProcess, WorkerTakesTheLeastUsedGpu) {
   const GpusInUse gpus("93 3");
   const auto daemon = daemon_of_a_machine_with_gpus();
   PlainClient client(daemon);
@@ -38,7 +38,7 @@ TEST(WorkerDevicesProcess, AWorkerGetsTheGpuThatIsUsedLeast) {
   EXPECT_THAT(daemon.log(), HasSubstr("works on GPU-4"));
 }
 
-TEST(WorkerDevicesProcess, WhenOthersUseItAFreeOneIsTaken) {
+TEST(WorkerDevicesProcess, WorkerMovesWhenOthersUseItsGpu) {
   const GpusInUse gpus("93 3");
   const auto daemon = daemon_of_a_machine_with_gpus();
   PlainClient client(daemon);
@@ -49,7 +49,7 @@ TEST(WorkerDevicesProcess, WhenOthersUseItAFreeOneIsTaken) {
   EXPECT_EQ(client.status()["workers_lost"], 0);
 }
 
-TEST(WorkerDevicesProcess, WhoeverStartedTheDaemonMayChoose) {
+TEST(WorkerDevicesProcess, VisibleDevicesOfTheDaemonAreKept) {
   const GpusInUse gpus("93 3");
   setenv("CUDA_VISIBLE_DEVICES", "0", 1);
   const auto daemon = daemon_of_a_machine_with_gpus();
