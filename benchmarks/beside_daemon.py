@@ -53,7 +53,7 @@ class Daemon:
                                  capture_output=True).stdout.split()[-1]
         self.hello = self.ask({"type": "hello", "protocol": 1, "release": version,
                                "tuning_dir": environment["DORAJIT_CACHE_DIR"]}, "hello")
-        listed = subprocess.run([programs / "dorajit", "devices", "--json"], check=True, text=True,
+        listed = subprocess.run([programs / "dorajit", "doctor", "--json"], check=True, text=True,
                                 capture_output=True).stdout
         self.fingerprint = next(device["fingerprint"] for device in json.loads(listed)["devices"]
                                 if device["kind"] == arguments.device)

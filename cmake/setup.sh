@@ -123,7 +123,7 @@ run_setup() {
     install_nvrtc
     nvrtc=$(find_nvrtc)
     [[ -n $nvrtc ]] || notices+=("NVRTC is missing and PyPI did not provide it: tests that compile
-CUDA kernels are skipped, and 'dorajit compile' does not work")
+CUDA kernels are skipped, and 'dorajit prewarm' does not compile for GPUs")
   fi
   notices=("${notices[@]//$'\n'/ }")
   { printf 'key=%q compiler=%q nvrtc=%q\n' "$(setup_key "$scope")" "$compiler" "$nvrtc"

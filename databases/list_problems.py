@@ -45,7 +45,7 @@ def main():
     problems = {}  # as an ordered set
     with tempfile.TemporaryDirectory() as cache:
         for types in TYPES if sys.argv[1:] != ["layers"] else ():
-            problems.update(dict.fromkeys(listed(cache, "--shapes", shapes, *types)))
+            problems.update(dict.fromkeys(listed(cache, "--shape", shapes, *types)))
         pathlib.Path(cache, "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
         problems.update(dict.fromkeys(filter(LAUNCHED.match, listed(cache, "--model", cache, *OF_LAYERS))))
     print("\n".join(problems))

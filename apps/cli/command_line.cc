@@ -9,21 +9,6 @@
 #include <system_error>
 #include <utility>
 
-#include "apps/cli/commands/cache_command.h"
-#include "apps/cli/commands/compile_command.h"
-#include "apps/cli/commands/daemon_command.h"
-#include "apps/cli/commands/demo_command.h"
-#include "apps/cli/commands/devices_command.h"
-#include "apps/cli/commands/doctor_command.h"
-#include "apps/cli/commands/explain_command.h"
-#include "apps/cli/commands/export_command.h"
-#include "apps/cli/commands/freeze_command.h"
-#include "apps/cli/commands/import_command.h"
-#include "apps/cli/commands/prewarm_command.h"
-#include "apps/cli/commands/report_command.h"
-#include "apps/cli/commands/show_command.h"
-#include "apps/cli/commands/tune_command.h"
-#include "apps/cli/commands/verify_command.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/terminal/output.h"
 
@@ -36,13 +21,6 @@ std::string exit_codes_text() {
     text += std::format("\n  {:<4} {}", one.code, one.meaning);
   }
   return text;
-}
-
-template <typename... Commands>
-std::vector<std::unique_ptr<Command>> make_commands() {
-  std::vector<std::unique_ptr<Command>> commands;
-  (commands.push_back(std::make_unique<Commands>()), ...);
-  return commands;
 }
 
 ExitCode refuse(const CLI::App& app, const CLI::ParseError& error) {
@@ -67,66 +45,66 @@ ExitCode refuse(const CLI::App& app, const CLI::ParseError& error) {
 CommandLine::CommandLine()
     : app_(std::make_unique<CLI::App>(
           "Fused DoRA kernels, compiled and tuned for the device at hand.", "dorajit")) {
-  add_global_options(*app_, options_);
   app_->set_version_flag("--version", std::string("dorajit ") + DORAJIT_VERSION,
                          "Print the version");
   app_->require_subcommand(1);
   app_->footer("Example:\n  dorajit demo --quick\n\n" + exit_codes_text());
-  for (auto& command :
-       make_commands<DevicesCommand, DoctorCommand, DemoCommand, CompileCommand, PrewarmCommand,
-                     TuneCommand, ExplainCommand, ShowCommand, ReportCommand, FreezeCommand,
-                     ExportCommand, ImportCommand, VerifyCommand, CacheCommand, DaemonCommand>()) {
-    CLI::App* app = command->declare(*app_);
-    add_global_options(*app, options_);
-    for (CLI::App* subcommand : app->get_subcommands([](CLI::App*) { return true; })) {
-      add_global_options(*subcommand, options_);
-    }
-    commands_.push_back({.command = std::move(command), .app = app});
+  for (const auto declare :
+       {declare_doctor, declare_demo, declare_prewarm, declare_tune, declare_explain, declare_show,
+        declare_report, declare_forget, declare_pin, declare_freeze, declare_export, declare_import,
+        declare_cache, declare_daemon}) {
+    declare(*app_, commands_);
   }
+  add_global_options(*app_);
 }
 
 CommandLine::~CommandLine() = default;
 
-// Understood before the command and after it.
-void CommandLine::add_global_options(CLI::App& app, GlobalOptions& options) {
-  app.add_option("--cache-dir", options.cache_dir,
+// To the command line and every subcommand: they may stand before its name and after it.
+void CommandLine::add_global_options(CLI::App& app) {
+  app.add_option("--cache-dir", cache_dir_,
                  "Where kernels and winners are kept [DORAJIT_CACHE_DIR]")
       ->option_text("DIR");
-  app.add_option("--device", options.device,
-                 "The device to work on [CUDA device 0 if there is one, else cpu]")
+  app.add_option(
+         "--device", device_,
+         "The device to work on [CUDA device 0 if there is one, else cpu]; `show`, `report`, "
+         "`export` and `forget` also take a part of a fingerprint")
       ->option_text("cpu|cuda|cuda:N");
-  app.add_flag("--json", options.json, "Print one JSON document");
+  app.add_flag("--json", json_, "Print one JSON document");
+  for (CLI::App* subcommand : app.get_subcommands([](CLI::App*) { return true; })) {
+    add_global_options(*subcommand);
+  }
 }
 
-Result<Invocation> CommandLine::make_invocation() const {
-  DORAJIT_TRY(parse_device(options_.device));
-  Invocation invocation{.json = options_.json, .device = options_.device, .settings = {}};
+Result<Invocation> CommandLine::make_invocation(const Command& command) const {
+  if (!command.filters_by_device) DORAJIT_TRY(parse_device(device_));
+  Invocation invocation{.json = json_, .device = device_, .settings = {}};
   DORAJIT_ASSIGN(invocation.settings, Settings::from_environment());
-  // A record is of what an application meets, and may be the very file that a command reads.
+  // Only an application's problems are recorded, and a command may be reading that very file.
   invocation.settings.record_path.clear();
-  // A command is there to wait for its winners.
+  // A command waits for its winners instead of asking the daemon for them.
   if (invocation.settings.tune_policy == TunePolicy::kAutomatic) {
     invocation.settings.tune_policy = TunePolicy::kFirstUse;
   }
-  if (!options_.cache_dir.empty()) {
+  if (!cache_dir_.empty()) {
     std::error_code error;
-    invocation.settings.cache_dir = std::filesystem::absolute(options_.cache_dir, error).string();
+    invocation.settings.cache_dir = std::filesystem::absolute(cache_dir_, error).string();
     if (error) {
       return fail(StatusCode::kIoError,
-                  std::format("--cache-dir {}: {}", options_.cache_dir, error.message()));
+                  std::format("--cache-dir {}: {}", cache_dir_, error.message()));
     }
   }
   return invocation;
 }
 
-ExitCode CommandLine::run_command(Command& command) {
+ExitCode CommandLine::run_command(const Command& command) const {
   const auto outcome = [&]() -> Result<ExitCode> {
-    DORAJIT_ASSIGN(const Invocation invocation, make_invocation());
+    DORAJIT_ASSIGN(const Invocation invocation, make_invocation(command));
     return command.run(invocation);
   }();
   if (outcome) return *outcome;
   print_error(outcome.error());
-  if (options_.json) print_document(Json{{"error", to_json(outcome.error())}});
+  if (json_) print_document(Json{{"error", to_json(outcome.error())}});
   return exit_code_of(outcome.error().code);
 }
 
@@ -140,8 +118,8 @@ ExitCode CommandLine::run(int argc, char** argv) {
     print(text.str());
     return ExitCode::kOk;
   }
-  for (const Declared& one : commands_) {
-    if (one.app->parsed()) return run_command(*one.command);
+  for (const Command& command : commands_) {
+    if (command.app->parsed()) return run_command(command);
   }
   return ExitCode::kUsage;
 }

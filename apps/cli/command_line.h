@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/commands/command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/terminal/exit_code.h"
 
 namespace dorajit::cli {
@@ -21,23 +21,15 @@ class CommandLine {
   ExitCode run(int argc, char** argv);
 
  private:
-  struct GlobalOptions {
-    std::string cache_dir;
-    std::string device;
-    bool json = false;
-  };
-  struct Declared {
-    std::unique_ptr<Command> command;
-    CLI::App* app = nullptr;
-  };
-
-  static void add_global_options(CLI::App& app, GlobalOptions& options);
-  [[nodiscard]] Result<Invocation> make_invocation() const;
-  ExitCode run_command(Command& command);
+  void add_global_options(CLI::App& app);
+  [[nodiscard]] Result<Invocation> make_invocation(const Command& command) const;
+  [[nodiscard]] ExitCode run_command(const Command& command) const;
 
   std::unique_ptr<CLI::App> app_;
-  GlobalOptions options_;
-  std::vector<Declared> commands_;
+  std::string cache_dir_;
+  std::string device_;
+  bool json_ = false;
+  std::vector<Command> commands_;
 };
 
 }  // namespace dorajit::cli

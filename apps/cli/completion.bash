@@ -1,4 +1,4 @@
-# Completion of dorajit in bash, from what its own --help lists.
+# Completion of dorajit and dorajitd in bash, from what their own --help lists.
 
 _dorajit() {
   local program=${COMP_WORDS[0]} current=${COMP_WORDS[COMP_CWORD]} command=() word help offers=
@@ -24,4 +24,4 @@ _dorajit() {
   mapfile -t COMPREPLY < <(compgen -W "$offers" -- "$current")
 }
 
-complete -o default -F _dorajit dorajit
+complete -o default -F _dorajit dorajit dorajitd

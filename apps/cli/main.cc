@@ -26,8 +26,8 @@ ExitCode run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   dorajit::cli::reserve_standard_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
-  std::signal(SIGPIPE, SIG_IGN);  // and so is a reader that has gone
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit is an error, not the end
+  std::signal(SIGPIPE, SIG_IGN);  // and so is one to a closed pipe
   ExitCode code = run(argc, argv);
   if (const auto finished = dorajit::cli::finish_output(); !finished) {
     dorajit::cli::print_error(finished.error());

@@ -61,17 +61,17 @@ TEST_F(AddedCommandLine, WinnerIsExplainedShownAndExported) {
 }
 
 TEST_F(AddedCommandLine, PrewarmAcceptsOperationsWithTheGivenNumberOfSizes) {
-  const CliResult three =
-      sandbox_.run({"prewarm", "--list", "--arch", "cpu", "--type", "f32", "--shapes", "7x12x45"});
+  const CliResult three = sandbox_.run(
+      {"prewarm", "--list", "--arch", "native-cpu", "--type", "f32", "--shape", "7x12x45"});
   ASSERT_EQ(three.exit_code, 0) << three.err;
   EXPECT_THAT(three.out, HasSubstr(kProblem));
   EXPECT_THAT(three.out, testing::Not(HasSubstr("scaled_residual/")));
-  const CliResult two =
-      sandbox_.run({"prewarm", "--list", "--arch", "cpu", "--type", "f32", "--shapes", "7x45"});
+  const CliResult two = sandbox_.run(
+      {"prewarm", "--list", "--arch", "native-cpu", "--type", "f32", "--shape", "7x45"});
   EXPECT_THAT(two.out, HasSubstr("scaled_residual/"));
   EXPECT_THAT(two.out, testing::Not(HasSubstr("tile_products/")));
-  const CliResult none = sandbox_.run({"prewarm", "--list", "--arch", "cpu", "--op",
-                                       "tile_products", "--type", "f32", "--shapes", "7x45"});
+  const CliResult none = sandbox_.run({"prewarm", "--list", "--arch", "native-cpu", "--op",
+                                       "tile_products", "--type", "f32", "--shape", "7x45"});
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("has as many sizes"));
 }
@@ -82,7 +82,7 @@ TEST_F(AddedCommandLine, InvalidSizesAreNamedInTheError) {
   EXPECT_THAT(run({"tune", "--shape", "7x"}).err, HasSubstr("ROWSxINNERxCOLS"));
   EXPECT_THAT(run({"tune", "--shape", "7x12x45", "--inner", "3"}).err, HasSubstr("give it once"));
   EXPECT_THAT(sandbox_.run({"tune", "--shape", "7x12", "--inner", "3"}).err,
-              HasSubstr("--inner is no size of compose"));
+              HasSubstr("--inner is not a size of compose"));
 }
 
 }  // namespace

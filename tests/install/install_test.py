@@ -75,8 +75,8 @@ def check_documents(installation):
 
 
 def check_completion(installation):
-    file = installation.prefix / "share" / "bash-completion" / "completions" / "dorajit"
-    run(["bash", "-n", file])
+    for program in ("dorajit", "dorajitd"):
+        run(["bash", "-n", installation.prefix / "share" / "bash-completion" / "completions" / program])
     say("completion for bash")
 
 

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 from install_test import (ALWAYS_THERE, Failure, check_notices, clean_environment, expect, run, say,
                           tool)
@@ -124,17 +123,12 @@ def check_programs(environment):
 
 def check_daemon(environment):
     program = environment.program("dorajit")
-    code, said = environment.result(environment.program("dorajitd"))
-    expect(code == 0, f"dorajitd ended with {code}: {said}")
+    code, said = environment.result(program, "daemon", "start")
+    expect(code == 0, f"daemon start ended with {code}: {said}")
     code, status = environment.result(program, "daemon", "status")
     expect(code == 0 and "dorajitd is process" in status, f"its status is {status}")
-    process = re.search(r"process (\d+)", status)[1]
-    code, said = environment.result(program, "daemon", "drain")
+    code, said = environment.result(program, "daemon", "drain", "--wait")
     expect(code == 0, f"daemon drain: {said}")
-    for _ in range(100):
-        if not pathlib.Path("/proc", process).exists():
-            break
-        time.sleep(0.1)
     code, said = environment.result(program, "daemon", "status")
     expect(code != 0 and "start one with" in said, f"after its end the status is: {said}")
     say(f"daemon: started, {status.splitlines()[0]}, and ended")
@@ -142,8 +136,8 @@ def check_daemon(environment):
 
 def compile_for_a_gpu(environment, **variables):
     shutil.rmtree(environment.folder / "scratch", ignore_errors=True)
-    return environment.result(environment.program("dorajit"), "compile", "--arch", "sm_90", "--json",
-                              "--jobs", "1", **variables)
+    return environment.result(environment.program("dorajit"), "prewarm", "--arch", "sm_90", "--op", "compose",
+                              "--types", "bf16,bf16,f32,bf16", "--jobs", "1", "--json", **variables)
 
 
 def check_nvrtc(environment, nvrtc):

@@ -31,7 +31,7 @@ class CopyRegions {
     regions.stride_ = static_cast<std::size_t>(stride_of(copied));
     const std::int64_t bytes = sets * bytes_per_set(copied);
     DORAJIT_ASSIGN(regions.buffer_, device.allocate(static_cast<std::size_t>(bytes)));
-    // Memory that was never written may all be one page.
+    // Pages that were never written may all be one physical page.
     DORAJIT_TRY(device.fill(regions.buffer_->data(), 1, regions.buffer_->size()));
     return regions;
   }
@@ -65,7 +65,7 @@ Result<ScratchShape> measured_shape(const launch::Problem& problem, const device
       problem, sizes, budget,
       [&](const ScratchShape& smaller) { return set_bytes(smaller) + temporary(smaller); });
   DORAJIT_TRY(autotune::check_fits(problem, shape, info.traits.kind, budget));
-  // The operands alone must defeat the cache: a launch touches nothing of the copy's regions.
+  // The operands alone must exceed the cache: a launch does not touch the copy's regions.
   const std::int64_t operand_bytes =
       ScratchOperands::bytes_per_set(problem.variant, shape, info.traits.kind);
   const std::int64_t affordable =

@@ -1,4 +1,4 @@
-// What a tuned composition takes, beside what it is compared with, in one interleaved run.
+// Times of a tuned composition and of what it is compared with, from one interleaved run.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 namespace dorajit::cli {
 
 struct ComparisonPlan {
-  kernels::Sizes sizes{};  // of bucketed ones, as much as memory allows is measured
+  kernels::Sizes sizes{};  // bucketed ones are reduced to what memory allows
   double seconds = 1.0;    // for the measurement
   int rounds = 24;
 };
 
 struct Comparison {
   kernels::Sizes sizes{};  // measured
-  std::int64_t sets = 0;   // of operands, rotated so that the cache stays cold
+  std::int64_t sets = 0;   // of operands, used in turn so that the cache stays cold
   std::int64_t bytes = 0;  // that one composition reads and writes
   kernels::Config default_config{};
   kernels::Config winner_config{};

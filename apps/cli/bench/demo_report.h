@@ -1,4 +1,4 @@
-// What `dorajit demo` found out, for people and as JSON.
+// The results of `dorajit demo`, as text and JSON.
 #pragma once
 
 #include <string>
@@ -24,11 +24,11 @@ struct DemoRow {
 struct DemoReport {
   kernels::Variant variant;
   std::vector<DemoRow> rows;
-  int failed = 0;  // problems that could not be done; said when it happened
+  int failed = 0;  // problems; their errors were printed before
   double seconds = 0;
 };
 
-// Neither was anything compiled, nor tuned, nor left to a default.
+// Whether every config was a known winner, and nothing was compiled or tuned.
 bool is_all_known(const DemoReport& report, const Engine& engine);
 
 std::string demo_text(const DemoReport& report, const ChosenDevice& device,

@@ -1,4 +1,4 @@
-// The composition as a framework without a fused kernel makes it: four passes over memory.
+// The composition without a fused kernel: four passes over memory.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace dorajit::cli {
 
 // Each pass is a kernel of its own with its default config: t = s*lora, t = g*t, u = (g-1)*base,
-// out = t + u. t lives in the output, so that one temporary, of the output's type, is enough.
+// out = t + u. t is in the output's memory, so one temporary, of the output's type, suffices.
 class UnfusedPasses {
  public:
   // For matrices of those sizes. `device` must outlive this.

@@ -16,20 +16,6 @@ bool ArtifactBuild::spills() const {
          (artifact->resources.spill_store_bytes > 0 || artifact->resources.spill_load_bytes > 0);
 }
 
-std::vector<ArtifactBuild> plan_builds(const compile::Target& target,
-                                       const kernels::Variant& variant, int vector_width,
-                                       int processors, kernels::SpaceKind space) {
-  std::vector<ArtifactBuild> builds;
-  for (const kernels::Config& config : kernels::config_space(
-           variant, compile::traits_of(target, processors), vector_width, space)) {
-    const kernels::Config compiled = kernels::compiled_part(config, target.kind);
-    if (std::ranges::find(builds, compiled, &ArtifactBuild::config) != builds.end()) continue;
-    builds.push_back(
-        {.target = target, .variant = variant, .vector_width = vector_width, .config = compiled});
-  }
-  return builds;
-}
-
 void build_all(std::vector<ArtifactBuild>& builds, launch::KernelCache& kernels, int jobs,
                const std::function<void(const ArtifactBuild&)>& done) {
   std::atomic<std::size_t> next{0};
@@ -45,7 +31,7 @@ void build_all(std::vector<ArtifactBuild>& builds, launch::KernelCache& kernels,
   try {
     while (helpers.size() + 1 < wanted) helpers.emplace_back(work);
   } catch (const std::system_error&) {
-    log(LogLevel::kDebug, "no more threads; fewer compile");
+    log(LogLevel::kDebug, "no more threads can be made: fewer kernels are compiled at a time");
   }
   work();
   for (std::thread& helper : helpers) helper.join();
@@ -54,7 +40,7 @@ void build_all(std::vector<ArtifactBuild>& builds, launch::KernelCache& kernels,
 Status check_cache_dir(const Settings& settings) {
   if (!settings.cache_dir.empty()) return {};
   return fail(StatusCode::kIoError,
-              "kernels that are not kept are no use later: set DORAJIT_CACHE_DIR, or give "
+              "there is no cache folder to keep the kernels in: set DORAJIT_CACHE_DIR, or give "
               "--cache-dir, a folder that can be written");
 }
 
@@ -65,14 +51,13 @@ std::int64_t count_not_kept(std::span<const ArtifactBuild> builds, launch::Kerne
 }
 
 Error not_kept(std::int64_t count, const Settings& settings) {
-  return {
-      .code = StatusCode::kIoError,
-      .message = std::format(
-          "{} of these kernels {} not in {}, which has to have room for all and may be written: "
-          "free some space there, set DORAJIT_CACHE_MAX_BYTES to more than {}, here and where "
-          "they are used, or give --cache-dir another folder",
-          count, count == 1 ? "is" : "are", settings.cache_dir, settings.cache_max_bytes),
-      .log = {}};
+  return {.code = StatusCode::kIoError,
+          .message = std::format(
+              "{} of these kernels {} not kept in {}: free some space there, set "
+              "DORAJIT_CACHE_MAX_BYTES to more than {}, here and where they are used, or give "
+              "--cache-dir another folder",
+              count, count == 1 ? "is" : "are", settings.cache_dir, settings.cache_max_bytes),
+          .log = {}};
 }
 
 std::string form_of(const compile::Target& target, const Artifact& artifact) {

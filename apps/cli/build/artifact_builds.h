@@ -1,4 +1,4 @@
-// Many artifacts compiled side by side.
+// Artifacts that are compiled in parallel.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 
 #include "kernel_templates/config.h"
 #include "kernel_templates/registry.h"
-#include "kernel_templates/spaces.h"
 #include "runtime/base/artifact_store.h"
 #include "runtime/base/error.h"
 #include "runtime/base/settings.h"
@@ -28,23 +27,19 @@ struct ArtifactBuild {
   [[nodiscard]] bool spills() const;
 };
 
-// Every config of the space for an alignment class, each compiled part once.
-std::vector<ArtifactBuild> plan_builds(const compile::Target& target,
-                                       const kernels::Variant& variant, int vector_width,
-                                       int processors, kernels::SpaceKind space);
-
-// Builds all of them in up to `jobs` threads; `done` is called after each, from any thread.
+// Builds all in up to `jobs` threads; `done` is called after each, from any thread.
 void build_all(std::vector<ArtifactBuild>& builds, launch::KernelCache& kernels, int jobs,
                const std::function<void(const ArtifactBuild&)>& done);
 
-// Kernels that are compiled ahead have to outlast the program: an error where there is no folder
-// for them.
+// An error where there is no cache folder: kernels that are compiled ahead must outlast the
+// program.
 Status check_cache_dir(const Settings& settings);
 
-// How many of those that were built are not in the cache folder now: it was full, or holds less.
+// How many of those that were built are not in the cache folder now: its disk was full, or its byte
+// bound is too small.
 std::int64_t count_not_kept(std::span<const ArtifactBuild> builds, launch::KernelCache& kernels);
 
-// What to do about them.
+// The error that says what to do about them.
 Error not_kept(std::int64_t count, const Settings& settings);
 
 // "cubin", "ptx" or "shared object"

@@ -15,8 +15,8 @@ namespace {
 
 using autotune::LookupResult;
 
-// What the fallback chain answers if nothing is tuned. Which driver runs there is not known, so a
-// winner may be stale or not: both databases' count.
+// The fallback chain's answers if nothing is tuned. The driver of that machine is not known, so any
+// winner may be stale there: the answers of both databases are made.
 std::vector<kernels::Config> answers(const launch::Problem& problem,
                                      const device::DeviceInfo& device,
                                      const autotune::EngineParts& parts) {
@@ -66,30 +66,38 @@ std::vector<device::DeviceInfo> devices_of(const compile::Target& target,
 
 std::vector<ArtifactBuild> plan_prewarm(const compile::Target& target,
                                         const std::vector<launch::Problem>& problems,
+                                        const std::vector<VariantSpace>& spaces,
                                         const std::vector<device::DeviceInfo>& devices,
-                                        const autotune::EngineParts& parts, int most_configs) {
+                                        const autotune::EngineParts& parts, int max_configs) {
   const Settings& settings = parts.engine->settings();
   const kernels::SpaceKind kind = autotune::space_kind(settings);
+  const kernels::SpaceTraits& traits = devices.front().traits;
   std::vector<ArtifactBuild> builds;
   std::set<std::string> planned;
-  for (const launch::Problem& problem : problems) {
-    std::vector<kernels::Config> configs = autotune::choose_configs(
-        kernels::config_space(problem.variant, devices.front().traits, problem.vector_width, kind,
-                              problem.largest_sizes()),
-        kind, {}, most_configs > 0 ? most_configs : settings.tune_candidates);
-    for (const device::DeviceInfo& device : devices) {
-      std::ranges::copy(answers(problem, device, parts), std::back_inserter(configs));
-    }
+  const auto chosen = [&](const std::vector<kernels::Config>& space) {
+    return autotune::choose_configs(space, kind, {},
+                                    max_configs > 0 ? max_configs : settings.tune_candidates);
+  };
+  const auto add = [&](const VariantSpace& of, const std::vector<kernels::Config>& configs) {
     for (const kernels::Config& config : configs) {
       const kernels::Config compiled = kernels::compiled_part(config, target.kind);
       const std::string name =
-          std::format("{} {}", to_text(problem.variant), kernels::to_text(compiled));
+          std::format("{} {}", to_text(of.variant), kernels::to_text(compiled));
       if (!planned.insert(name).second) continue;
       builds.push_back({.target = target,
-                        .variant = problem.variant,
-                        .vector_width = problem.vector_width,
+                        .variant = of.variant,
+                        .vector_width = of.vector_width,
                         .config = compiled});
     }
+  };
+  for (const VariantSpace& space : spaces) {
+    add(space, chosen(kernels::config_space(space.variant, traits, space.vector_width, kind)));
+  }
+  for (const launch::Problem& problem : problems) {
+    const VariantSpace space{.variant = problem.variant, .vector_width = problem.vector_width};
+    add(space, chosen(kernels::config_space(problem.variant, traits, problem.vector_width, kind,
+                                            problem.largest_sizes())));
+    for (const device::DeviceInfo& device : devices) add(space, answers(problem, device, parts));
   }
   return builds;
 }

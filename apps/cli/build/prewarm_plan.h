@@ -1,10 +1,11 @@
-// Which artifacts make problems ready on a device that need not be here.
+// Which artifacts to compile for problems on a device that need not be in this machine.
 #pragma once
 
 #include <optional>
 #include <vector>
 
 #include "apps/cli/build/artifact_builds.h"
+#include "apps/cli/build/prewarm_problems.h"
 #include "autotune/engine_factory.h"
 #include "runtime/compile/compiler.h"
 #include "runtime/device/device.h"
@@ -12,19 +13,21 @@
 
 namespace dorajit::cli {
 
-// Every device of a target that the databases tell of, as far as they do, and the device itself if
-// it is here. Where they tell of none there is one that is like no other.
+// Every device of a target that the databases have winners of, as far as its fingerprint describes
+// it, and `here`, the device of this machine, unless it is null. Where there is none, one that no
+// database knows.
 std::vector<device::DeviceInfo> devices_of(const compile::Target& target,
                                            const std::vector<launch::Problem>& problems,
                                            const device::DeviceInfo* here,
                                            cache::TuningStore& store);
 
-// For each problem the default config, what the fallback chain answers on any of the devices, and
-// what a tuning would try, of that at most `most_configs` (0: as the settings have it). Each
-// artifact once.
+// For each problem the default config, the fallback chain's answer on each of the devices, and the
+// configs that a tuning would try; for each space its configs. Of a space at most `max_configs` (0:
+// as the settings have it). Each artifact once.
 std::vector<ArtifactBuild> plan_prewarm(const compile::Target& target,
                                         const std::vector<launch::Problem>& problems,
+                                        const std::vector<VariantSpace>& spaces,
                                         const std::vector<device::DeviceInfo>& devices,
-                                        const autotune::EngineParts& parts, int most_configs);
+                                        const autotune::EngineParts& parts, int max_configs);
 
 }  // namespace dorajit::cli

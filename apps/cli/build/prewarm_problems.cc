@@ -12,6 +12,7 @@
 #include "apps/cli/models/model_config.h"
 #include "apps/cli/options/shapes.h"
 #include "kernel_templates/registry.h"
+#include "kernel_templates/spaces.h"
 #include "runtime/launch/size_limit.h"
 
 namespace dorajit::cli {
@@ -32,8 +33,8 @@ void add_once(std::vector<kernels::Variant>& variants, const kernels::Variant& v
   if (!std::ranges::contains(variants, variant)) variants.push_back(variant);
 }
 
-// As the operation says, or as of a layer without what is an optional input, and as for inference:
-// without the outputs that a backward pass is for.
+// The forms that the operation lists; else with and without its optional inputs, and each of these
+// with and without the outputs that only a backward pass reads.
 std::vector<kernels::Variant> forms_of(const kernels::Variant& whole) {
   using kernels::OperandRole;
   const std::span<const unsigned> usual = whole.operation->usual_forms;
@@ -65,7 +66,7 @@ std::vector<kernels::Variant> forms_of(const kernels::Variant& whole) {
   return {whole, without(whole, OperandRole::kOutput), plain, without(plain, OperandRole::kOutput)};
 }
 
-// With the types that are asked for, else with a gain in f32 and with one like the rest.
+// With the types of the options; else with a gain in f32 and with one of the activations' type.
 Result<std::vector<kernels::Variant>> make_variants(const PrewarmOptions& options,
                                                     const std::string& usual_type) {
   VariantOptions wanted = options.variant;
@@ -92,7 +93,7 @@ Result<std::vector<kernels::Variant>> make_variants(const PrewarmOptions& option
       wanted.gain_type = gain;
       wanted.is_per_row = false;
       const auto made = make_variant(wanted);
-      // An operation that nobody named may have nothing for these types.
+      // An operation that was not named may lack kernels for these types.
       if (!made && options.ops.empty() && made.error().code == StatusCode::kUnsupported) {
         if (!refusal) refusal = made.error();
         continue;
@@ -139,7 +140,8 @@ void add_prewarm_options(CLI::App& app, PrewarmOptions& options) {
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->needs(model);
-  app.add_option("--shapes,--shape", options.shapes, "Sizes as ROWSxCOLS instead")
+  app.add_option("--shape", options.shapes,
+                 "Sizes as ROWSxCOLS, for operations that have as many; may be repeated")
       ->option_text("RxC,...")
       ->delimiter(',')
       ->excludes(model);
@@ -150,6 +152,8 @@ void add_prewarm_options(CLI::App& app, PrewarmOptions& options) {
       ->option_text("OP,...")
       ->delimiter(',');
   add_variant_options(app, options.variant);
+  app.add_flag("--all-alignments", options.all_alignments,
+               "Also for data that is aligned to an element only");
 }
 
 Status PrewarmProblems::read_model(const PrewarmOptions& options) {
@@ -190,24 +194,26 @@ Result<PrewarmProblems> PrewarmProblems::read(const PrewarmOptions& options) {
   const int sources = static_cast<int>(!options.model.empty()) +
                       static_cast<int>(!options.shapes.empty()) +
                       static_cast<int>(!options.file.empty());
-  if (sources != 1) {
+  if (sources > 1 || (sources == 0 && options.ops.empty())) {
     return fail(StatusCode::kInvalidArgument,
-                "prewarm needs one of --model FILE, --shapes RxC,... and --from FILE");
+                "prewarm needs problems: --model FILE, --shape RxC or --from FILE; or --op OP "
+                "alone, for every config of an operation");
   }
+  problems.all_alignments_ = options.all_alignments;
   problems.file_ = options.file;
   for (const std::string& text : options.shapes) {
-    // Which operations it is for shows by how many sizes there are.
+    // The number of sizes tells which operations it is for.
     DORAJIT_ASSIGN(std::vector<std::int64_t> listed,
                    parse_shape(text, *kernels::offered_operations().front()));
     if (std::ranges::any_of(listed, [](std::int64_t size) { return size < 1; })) {
       return fail(StatusCode::kInvalidArgument,
-                  std::format("--shapes {}: every size must be at least 1", text));
+                  std::format("--shape {}: every size must be at least 1", text));
     }
     problems.wanted_.push_back({.listed = std::move(listed)});
   }
   if (!options.model.empty()) {
     DORAJIT_TRY(problems.read_model(options));
-  } else if (!options.shapes.empty()) {
+  } else if (options.file.empty()) {
     DORAJIT_ASSIGN(problems.variants_, make_variants(options, "bf16"));
   }
   return problems;
@@ -230,7 +236,7 @@ std::int64_t PrewarmProblems::Wanted::of_layer(kernels::LayerSize size) const {
   return 0;
 }
 
-// Nothing where that gives a dimension no size, or there are more sizes than dimensions.
+// Nothing where a dimension gets no size, or there are more sizes than dimensions.
 std::optional<kernels::Sizes> PrewarmProblems::sizes_of(const kernels::Operation& operation,
                                                         const Wanted& wanted) {
   kernels::Sizes sizes{};
@@ -245,20 +251,31 @@ std::optional<kernels::Sizes> PrewarmProblems::sizes_of(const kernels::Operation
     if (dimension.layer_size == kernels::LayerSize::kOne) sizes[i] = 1;
     if (sizes[i] == 0) sizes[i] = wanted.of_layer(dimension.layer_size);
     const bool is_too_large = wanted.listed.empty() && dimension.most > 0 &&
-                              sizes[i] > dimension.most;  // which the layer does without
+                              sizes[i] > dimension.most;  // then layers do not use it
     if (sizes[i] == 0 || is_too_large) return std::nullopt;
   }
   if (next != wanted.listed.size()) return std::nullopt;
   return sizes;
 }
 
+std::vector<VariantSpace> PrewarmProblems::spaces(kernels::DeviceKind kind) const {
+  std::vector<VariantSpace> spaces;
+  if (!wanted_.empty()) return spaces;
+  for (const kernels::Variant& variant : variants_) {
+    const int widest = kernels::widest_vector(variant, kind);
+    spaces.push_back({.variant = variant, .vector_width = widest});
+    if (all_alignments_ && widest > 1) spaces.push_back({.variant = variant, .vector_width = 1});
+  }
+  return spaces;
+}
+
 Result<std::vector<launch::Problem>> PrewarmProblems::on(kernels::DeviceKind kind) const {
+  std::vector<launch::Problem> problems;
   if (!file_.empty()) {
     ProblemOptions from;
     from.file = file_;
-    return make_problems(from, kind, "prewarm");
+    DORAJIT_ASSIGN(problems, make_problems(from, kind, "prewarm"));
   }
-  std::vector<launch::Problem> problems;
   for (const kernels::Variant& variant : variants_) {
     for (const Wanted& wanted : wanted_) {
       const auto sizes = sizes_of(*variant.operation, wanted);
@@ -268,12 +285,18 @@ Result<std::vector<launch::Problem>> PrewarmProblems::on(kernels::DeviceKind kin
       if (!std::ranges::contains(problems, problem)) problems.push_back(problem);
     }
   }
-  if (!problems.empty()) return problems;
-  return fail(StatusCode::kInvalidArgument,
-              wanted_.front().listed.empty()
-                  ? "no problem of these operations follows from the layers of a model; list sizes "
-                    "with --shapes, and a norm's rank with --rank or --adapter"
-                  : "no operation here has as many sizes as --shapes gives; name it with --op");
+  for (std::size_t i = 0, count = problems.size(); all_alignments_ && i < count; ++i) {
+    launch::Problem unaligned = problems[i];
+    unaligned.vector_width = 1;
+    if (!std::ranges::contains(problems, unaligned)) problems.push_back(unaligned);
+  }
+  if (!problems.empty() || wanted_.empty()) return problems;
+  return fail(
+      StatusCode::kInvalidArgument,
+      wanted_.front().listed.empty()
+          ? "a model's layers have no problem of these operations; give sizes with --shape, "
+            "and a norm's rank with --rank or --adapter"
+          : "no operation here has as many sizes as --shape gives; name it with --op");
 }
 
 }  // namespace dorajit::cli

@@ -1,4 +1,4 @@
-// The problems that `dorajit prewarm` makes ready.
+// The problems and config spaces that `dorajit prewarm` compiles for.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,12 @@ class App;
 
 namespace dorajit::cli {
 
+// The configs of a variant for data that is aligned to so many elements.
+struct VariantSpace {
+  kernels::Variant variant;
+  int vector_width = 1;
+};
+
 struct PrewarmOptions {
   std::string model;    // config.json or its folder
   std::string adapter;  // adapter_config.json or its folder
@@ -25,23 +31,26 @@ struct PrewarmOptions {
   std::vector<std::string> shapes;
   std::string file;  // of problems, one a line
   std::vector<std::string> ops;
+  bool all_alignments = false;  // also for data that is aligned to an element only
   // Without its op; no type: that of the model, or bf16.
   VariantOptions variant{.op = {}, .type = {}, .gain_type = {}, .types = {}};
 };
 
-// Declares --model, --adapter, --tokens, --rank, --shapes, --from, --op and what
+// Declares --model, --adapter, --tokens, --rank, --shape, --from, --op, --all-alignments and what
 // add_variant_options() declares.
 void add_prewarm_options(CLI::App& app, PrewarmOptions& options);
 
-// What the options name, before it is known for which kind of device.
+// The problems that the options name, for any kind of device.
 class PrewarmProblems {
  public:
   // Reads the files of a model, but not one of problems. kInvalidArgument unless the options name
-  // just one source of problems.
+  // one source of problems, or operations alone.
   static Result<PrewarmProblems> read(const PrewarmOptions& options);
 
-  // Without repeats.
+  // Without repeats; empty where the options name operations alone.
   [[nodiscard]] Result<std::vector<launch::Problem>> on(kernels::DeviceKind kind) const;
+  // The spaces of operations that are named alone; else empty.
+  [[nodiscard]] std::vector<VariantSpace> spaces(kernels::DeviceKind kind) const;
 
   [[nodiscard]] const std::optional<Model>& model() const { return model_; }
   [[nodiscard]] const std::optional<AdapterConfig>& adapter() const { return adapter_; }
@@ -49,11 +58,12 @@ class PrewarmProblems {
  private:
   Status read_model(const PrewarmOptions& options);
 
-  std::optional<Model> model_;  // what is adapted of it
+  std::optional<Model> model_;  // with the adapted layers only
   std::optional<AdapterConfig> adapter_;
-  // What a shape of the command line gives the dimensions of any operation, or a layer of a model.
+  // Sizes for the dimensions of any operation: from a shape of the command line, or a model's
+  // layer.
   struct Wanted {
-    std::vector<std::int64_t> listed;  // empty of a layer
+    std::vector<std::int64_t> listed;  // of a shape; empty for a layer
     std::int64_t tokens = 0;
     std::int64_t out_features = 0;
     std::int64_t in_features = 0;
@@ -68,6 +78,7 @@ class PrewarmProblems {
   std::vector<Wanted> wanted_;
   std::vector<kernels::Variant> variants_;
   std::string file_;
+  bool all_alignments_ = false;
 };
 
 }  // namespace dorajit::cli

@@ -1,4 +1,4 @@
-// What `dorajit prewarm` did, as text and as JSON.
+// The results of `dorajit prewarm`, as text and JSON.
 #pragma once
 
 #include <cstdint>
@@ -31,23 +31,24 @@ struct PrewarmedProblem {
   launch::Problem problem;
   Result<launch::ConfigAnswer> answer;
 
-  // Whether a winner of this very problem is known now.
+  // Whether its config was chosen for this very problem.
   [[nodiscard]] bool is_tuned() const;
 };
 
 struct PrewarmReport {
   std::vector<PrewarmedTarget> targets;
-  std::optional<ChosenDevice> device;   // on which problems were tuned
-  std::vector<PrewarmedProblem> tuned;  // there
-  std::int64_t not_kept = 0;            // artifacts that were made and are not in the cache folder
-  bool keeps_winners = true;            // what was tuned is in the database
+  std::optional<ChosenDevice> device;   // that problems were tuned on
+  std::vector<PrewarmedProblem> tuned;  // on it
+  std::int64_t not_kept = 0;            // artifacts that are not in the cache folder
+  bool keeps_winners = true;            // winners are in the database
   double seconds = 0;
 
   // Whether the device is one of that target.
   [[nodiscard]] bool tunes(const PrewarmedTarget& target) const;
-  [[nodiscard]] std::int64_t failed() const;  // artifacts and problems
-  // Whether all that was asked for is there for those who come later.
-  [[nodiscard]] bool is_whole() const { return failed() == 0 && not_kept == 0 && keeps_winners; }
+  [[nodiscard]] std::int64_t failed() const;    // artifacts and problems
+  [[nodiscard]] std::int64_t spilling() const;  // artifacts
+  // Whether later processes find all that was asked for.
+  [[nodiscard]] bool is_complete() const { return failed() == 0 && not_kept == 0 && keeps_winners; }
 };
 
 // The model and its layers; null where there is none.
@@ -55,7 +56,9 @@ Json model_json(const PrewarmProblems& problems);
 
 Json prewarm_json(const PrewarmReport& report, const PrewarmProblems& problems,
                   const autotune::EngineParts& parts);
-std::string prewarm_text(const PrewarmReport& report, const autotune::EngineParts& parts);
+// `with_resources` adds a table of registers, memory and spills of each kernel.
+std::string prewarm_text(const PrewarmReport& report, const autotune::EngineParts& parts,
+                         bool with_resources);
 
 // The layers as comments, then the problems, as `--from` reads them.
 std::string problem_file_text(const PrewarmProblems& problems,

@@ -1,17 +1,26 @@
-#include "apps/cli/commands/daemon_command.h"
-
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <csignal>
 #include <format>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/daemon_process.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/views/daemon_report.h"
 #include "autotune/service/client/daemon_question.h"
 #include "autotune/service/protocol/socket_path.h"
 #include "cache/files/live_directory.h"
+#include "runtime/base/json_fields.h"
 
 namespace dorajit::cli {
 namespace {
@@ -19,29 +28,42 @@ namespace {
 using autotune::protocol::Request;
 
 constexpr std::chrono::seconds kWatchInterval{1};
+constexpr std::chrono::milliseconds kFollowInterval{200};
+constexpr std::chrono::milliseconds kStopWait{30'000};
+constexpr std::chrono::milliseconds kNoLimit{-1};
 constexpr const char* kClearScreen = "\x1b[H\x1b[2J";
 
+std::string tuning_dir(const Invocation& invocation) {
+  return cache::live_directory(invocation.settings.cache_dir);
+}
+
+std::string log_path(const Invocation& invocation) {
+  return std::format("{}/{}", tuning_dir(invocation), autotune::protocol::kLogName);
+}
+
 Result<std::string> ask(const Invocation& invocation, const Request& request) {
-  const std::string tuning_dir = cache::live_directory(invocation.settings.cache_dir);
   return autotune::ask_daemon(autotune::protocol::socket_folder(invocation.settings.daemon_dir),
-                              autotune::protocol::own_hello(tuning_dir), request);
+                              autotune::protocol::own_hello(tuning_dir(invocation)), request);
+}
+
+Result<Json> ask_status(const Invocation& invocation) {
+  DORAJIT_ASSIGN(const std::string text, ask(invocation, autotune::protocol::StatusRequest{}));
+  Json status = Json::parse(text, nullptr, false);
+  if (status.is_object()) return status;
+  return fail(StatusCode::kIoError, "the daemon's answer is not a JSON document");
+}
+
+pid_t pid_in(const Json& status) {
+  return static_cast<pid_t>(json_member<std::int64_t>(status, "pid").value_or(0));
 }
 
 Result<ExitCode> print_status(const Invocation& invocation) {
-  DORAJIT_ASSIGN(const std::string text, ask(invocation, autotune::protocol::StatusRequest{}));
-  const Json status = Json::parse(text, nullptr, false);
-  if (!status.is_object()) return fail(StatusCode::kIoError, "the daemon's answer is no document");
-  if (invocation.json) {
-    Json document = begin_document("daemon status");
-    document.update(status);
-    print_document(document);
-  } else {
-    print(daemon_text(status));
-  }
+  DORAJIT_ASSIGN(const Json status, ask_status(invocation));
+  print_result(invocation.json, "daemon status", status, daemon_text(status));
   return ExitCode::kOk;
 }
 
-// Until the daemon is gone, nobody reads any more, or the user ends it.
+// Until the daemon or the reader of the output has ended, or the user ends it.
 Result<ExitCode> watch(const Invocation& invocation) {
   const bool clears = !invocation.json && ::isatty(STDOUT_FILENO) != 0;
   for (;;) {
@@ -54,48 +76,118 @@ Result<ExitCode> watch(const Invocation& invocation) {
 
 Result<ExitCode> print_metrics(const Invocation& invocation) {
   DORAJIT_ASSIGN(const std::string text, ask(invocation, autotune::protocol::MetricsRequest{}));
-  if (invocation.json) {
-    Json document = begin_document("daemon metrics");
-    document["prometheus"] = text;
-    print_document(document);
-  } else {
-    print_bytes(text);
-  }
+  print_result(invocation.json, "daemon metrics", {{"prometheus", text}}, text);
   return ExitCode::kOk;
 }
 
-Result<ExitCode> drain(const Invocation& invocation) {
-  DORAJIT_TRY(ask(invocation, autotune::protocol::DrainRequest{}));
-  if (invocation.json) {
-    Json document = begin_document("daemon drain");
-    document["draining"] = true;
-    print_document(document);
-  } else {
-    print("the daemon finishes what it has in hand and ends\n");
+// `options` are those of dorajitd.
+Result<ExitCode> start(const Invocation& invocation, std::vector<std::string> options) {
+  auto status = ask_status(invocation);
+  const bool is_started = !status;
+  if (is_started) {
+    options.insert(options.begin(), {"--cache-dir", invocation.settings.cache_dir});
+    DORAJIT_ASSIGN(const int code, run_dorajitd(std::move(options)));
+    if (code != 0) return static_cast<ExitCode>(code);  // it has printed the reason
+    DORAJIT_ASSIGN(status, ask_status(invocation));
   }
+  const std::string log = log_path(invocation);
+  print_result(invocation.json, "daemon start",
+               {{"started", is_started}, {"pid", pid_in(*status)}, {"log", log}},
+               std::format("dorajitd {} as process {}; `dorajit daemon logs` shows {}\n",
+                           is_started ? "runs" : "was running already", pid_in(*status), log));
+  return ExitCode::kOk;
+}
+
+// Until the reader of the output has ended or the user ends it.
+Result<ExitCode> print_log(const Invocation& invocation, bool follows) {
+  if (follows && invocation.json) {
+    return fail(StatusCode::kInvalidArgument,
+                "daemon logs prints a document with --json, or lines without end with --follow: "
+                "give one of the two");
+  }
+  const std::string path = log_path(invocation);
+  ino_t inode = 0;
+  std::streamoff offset = 0;
+  for (;;) {
+    struct stat info{};
+    if (::stat(path.c_str(), &info) != 0 && inode == 0) {
+      return fail(StatusCode::kIoError,
+                  std::format("there is no log {}: dorajitd has not run in the background; as a "
+                              "service it logs to `journalctl --user --unit dorajitd`",
+                              path));
+    }
+    if (info.st_ino != inode) offset = 0;  // another file took its place
+    inode = info.st_ino;
+    std::ifstream file(path, std::ios::binary);
+    file.seekg(offset);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    offset += std::ssize(text);
+    if (!text.empty() || !follows) {
+      print_result(invocation.json, "daemon logs", {{"log", path}, {"text", text}}, text);
+    }
+    if (!follows) return ExitCode::kOk;
+    if (output_is_lost()) return ExitCode::kFailed;
+    std::this_thread::sleep_for(kFollowInterval);
+  }
+}
+
+// A daemon that is asked to drain ends at once when it gets a signal besides.
+Result<ExitCode> end(const Invocation& invocation, bool stops, bool waits) {
+  DORAJIT_ASSIGN(const Json status, ask_status(invocation));
+  const pid_t pid = pid_in(status);
+  std::optional<ProcessHandle> process;
+  if (waits) {
+    DORAJIT_ASSIGN(process, ProcessHandle::open(pid));
+  }
+  DORAJIT_TRY(ask(invocation, autotune::protocol::DrainRequest{}));
+  if (stops) DORAJIT_TRY(process->signal(SIGTERM));
+  if (waits && !process->wait(stops ? kStopWait : kNoLimit)) {
+    return fail(StatusCode::kIoError,
+                std::format("process {} has not ended within {} s; `kill -9 {}` ends it, which "
+                            "loses no winner",
+                            pid, kStopWait.count() / 1000, pid));
+  }
+  print_result(invocation.json, stops ? "daemon stop" : "daemon drain",
+               {{"pid", pid}, {"ended", waits}},
+               std::format("dorajitd, process {}, {}\n", pid,
+                           waits ? "has ended" : "finishes running jobs and ends"));
   return ExitCode::kOk;
 }
 
 }  // namespace
 
-CLI::App* DaemonCommand::declare(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("daemon", "What dorajitd is doing, and its end");
-  command->require_subcommand(1);
-  status_ = command->add_subcommand("status", "Show queue, workers and recent winners");
-  status_->add_flag("--watch", watches_, "Show it again every second");
-  status_->footer("Example:\n  dorajit daemon status --watch");
-  metrics_ = command->add_subcommand("metrics", "Print its metrics in the format of Prometheus");
-  metrics_->footer("Example:\n  dorajit daemon metrics");
-  drain_ = command->add_subcommand("drain", "Let it finish what it has in hand and end");
-  drain_->footer("Example:\n  dorajit daemon drain");
-  command->footer("Example:\n  dorajit daemon status\n  dorajit daemon drain");
-  return command;
-}
-
-Result<ExitCode> DaemonCommand::run(const Invocation& invocation) {
-  if (metrics_->parsed()) return print_metrics(invocation);
-  if (drain_->parsed()) return drain(invocation);
-  return watches_ ? watch(invocation) : print_status(invocation);
+void declare_daemon(CLI::App& app, std::vector<Command>& commands) {
+  CLI::App* group = app.add_subcommand("daemon", "Start, inspect or stop the tuning daemon");
+  group->require_subcommand(1);
+  group->footer("Example:\n  dorajit daemon start\n  dorajit daemon stop");
+  const auto add = [&](const char* name, const char* what, const char* example, auto run) {
+    CLI::App* command = group->add_subcommand(name, what);
+    command->footer(std::format("Example:\n  dorajit daemon {}", example));
+    commands.push_back({.app = command, .run = std::move(run)});
+    return command;
+  };
+  const auto extras = std::make_shared<CLI::App*>();
+  *extras = add(
+      "start", "Start dorajitd in the background; takes its options, too", "start --idle-exit 3600",
+      [extras](const Invocation& invocation) { return start(invocation, (*extras)->remaining()); });
+  (*extras)->allow_extras();
+  const auto watches = std::make_shared<bool>(false);
+  add("status", "Show queue, workers and recent winners", "status --watch",
+      [watches](const Invocation& invocation) {
+        return *watches ? watch(invocation) : print_status(invocation);
+      })
+      ->add_flag("--watch", *watches, "Show it again every second");
+  const auto follows = std::make_shared<bool>(false);
+  add("logs", "Print the log of the daemon in the background", "logs --follow",
+      [follows](const Invocation& invocation) { return print_log(invocation, *follows); })
+      ->add_flag("--follow", *follows, "Go on with lines as they are written");
+  add("metrics", "Print its metrics in the format of Prometheus", "metrics", print_metrics);
+  const auto waits = std::make_shared<bool>(false);
+  add("drain", "Let it finish running jobs and end", "drain --wait",
+      [waits](const Invocation& invocation) { return end(invocation, false, *waits); })
+      ->add_flag("--wait", *waits, "Return when it has ended");
+  add("stop", "End it without waiting for running jobs", "stop",
+      [](const Invocation& invocation) { return end(invocation, true, true); });
 }
 
 }  // namespace dorajit::cli

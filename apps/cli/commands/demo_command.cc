@@ -1,12 +1,15 @@
-#include "apps/cli/commands/demo_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <format>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "apps/cli/bench/demo_report.h"
+#include "apps/cli/commands/commands.h"
+#include "apps/cli/options/variant_options.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
 #include "autotune/engine_factory.h"
@@ -36,42 +39,33 @@ Result<DemoRow> do_problem(const LayerProblem& layer, const kernels::Variant& va
   return DemoRow{.layer = layer, .problem = problem, .answer = answer, .comparison = comparison};
 }
 
-}  // namespace
+struct Options {
+  bool quick = false;
+  std::vector<std::int64_t> tokens;
+  VariantOptions variant;
+};
 
-CLI::App* DemoCommand::declare(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "demo", "Tune the layers of real models and compare with what the kernels replace");
-  command->add_flag("--quick", quick_, "One model, fewer tokens, short measurements");
-  command
-      ->add_option("--tokens", tokens_, "Rows to do, as in 1,512,4096 [that; 1,512 with --quick]")
-      ->option_text("N,...")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
-  add_variant_options(*command, variant_);
-  command->footer("Example:\n  dorajit demo --quick --type bf16");
-  return command;
-}
-
-Result<ExitCode> DemoCommand::run(const Invocation& invocation) {
-  DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(variant_));
+Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+  DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
   const auto start = std::chrono::steady_clock::now();
   Settings settings = invocation.settings;
-  if (quick_) settings.tune_seconds = std::min(settings.tune_seconds, kQuickTuneSeconds);
+  if (options.quick) settings.tune_seconds = std::min(settings.tune_seconds, kQuickTuneSeconds);
   const auto parts = autotune::make_engine(settings);
   Engine& engine = *parts.engine;
   DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(engine, invocation.device));
 
-  const std::span<const std::int64_t> usual =
-      quick_ ? std::span<const std::int64_t>(kQuickTokens) : std::span<const std::int64_t>(kTokens);
-  const auto layers =
-      layer_problems(quick_ ? models().first(1) : models(),
-                     tokens_.empty() ? usual : std::span<const std::int64_t>(tokens_));
+  const std::span<const std::int64_t> usual = options.quick
+                                                  ? std::span<const std::int64_t>(kQuickTokens)
+                                                  : std::span<const std::int64_t>(kTokens);
+  const auto layers = layer_problems(
+      options.quick ? models().first(1) : models(),
+      options.tokens.empty() ? usual : std::span<const std::int64_t>(options.tokens));
   DemoReport report{.variant = variant, .rows = {}};
   {
     ProgressBar progress(!invocation.json, 2 * static_cast<int>(layers.size()));
     for (const LayerProblem& layer : layers) {
-      auto row =
-          do_problem(layer, variant, chosen, engine, quick_ ? kQuickSeconds : kSeconds, progress);
+      auto row = do_problem(layer, variant, chosen, engine,
+                            options.quick ? kQuickSeconds : kSeconds, progress);
       if (row) {
         report.rows.push_back(*std::move(row));
         continue;
@@ -84,12 +78,32 @@ Result<ExitCode> DemoCommand::run(const Invocation& invocation) {
   report.seconds = spent.count();
   if (invocation.json) {
     Json document = demo_json(report, chosen, parts);
-    document["quick"] = quick_;
+    document["quick"] = options.quick;
     print_document(document);
   } else {
     print(demo_text(report, chosen, parts));
   }
   return report.failed == 0 ? ExitCode::kOk : ExitCode::kFailed;
+}
+
+}  // namespace
+
+void declare_demo(CLI::App& app, std::vector<Command>& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "demo", "Tune the layers of real models and compare with what the kernels replace");
+  command->add_flag("--quick", options->quick, "One model, fewer tokens, short measurements");
+  command
+      ->add_option("--tokens", options->tokens,
+                   "Rows to do, as in 1,512,4096 [that; 1,512 with --quick]")
+      ->option_text("N,...")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  add_variant_options(*command, options->variant);
+  command->footer("Example:\n  dorajit demo --quick --type bf16");
+  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
+                        return run(invocation, *options);
+                      }});
 }
 
 }  // namespace dorajit::cli

@@ -1,13 +1,16 @@
 #include "apps/cli/commands/doctor_checks.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <format>
 
 #include "apps/cli/bench/self_test.h"
-#include "apps/cli/commands/environment_report.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/terminal/text_format.h"
 #include "cache/database/overlay_databases.h"
+#include "cache/database/trial_files.h"
 #include "cache/files/directories.h"
 #include "cache/records/lock_file.h"
 #include "runtime/compile/nvrtc_library.h"
@@ -15,6 +18,35 @@
 
 namespace dorajit::cli {
 namespace {
+
+constexpr std::string_view kPrefix = "DORAJIT_";
+constexpr std::string_view kKnown[] = {"DORAJIT_AUTOTUNE",
+                                       "DORAJIT_CACHE_DIR",
+                                       "DORAJIT_CACHE_MAX_BYTES",
+                                       "DORAJIT_CXX",
+                                       "DORAJIT_DAEMON_DIR",
+                                       "DORAJIT_DATABASES",
+                                       "DORAJIT_LOCKED",
+                                       "DORAJIT_LOCKED_MISS",
+                                       "DORAJIT_LOG",
+                                       "DORAJIT_NVRTC",
+                                       "DORAJIT_PRINT_AUTOTUNING",
+                                       "DORAJIT_RECORD",
+                                       "DORAJIT_SCRATCH_BYTES",
+                                       "DORAJIT_TRUST_GROUP",
+                                       "DORAJIT_TUNE",
+                                       "DORAJIT_TUNE_CANDIDATES",
+                                       "DORAJIT_TUNE_SECONDS"};
+// Names of others that are read: cache and temporary folders, CUDA's folder, visible GPUs.
+constexpr std::string_view kForeign[] = {"CONDA_PREFIX",
+                                         "CUDA_HOME",
+                                         "CUDA_PATH",
+                                         "CUDA_VISIBLE_DEVICES",
+                                         "DORA_AUTOTUNE_COMPREHENSIVE",
+                                         "TMPDIR",
+                                         "VIRTUAL_ENV",
+                                         "XDG_CACHE_HOME",
+                                         "XDG_RUNTIME_DIR"};
 
 Finding failure(std::string subject, Condition condition, Error error) {
   return {.subject = std::move(subject),
@@ -49,11 +81,16 @@ std::string_view name(Condition condition) {
 Finding check_driver() {
   const auto driver = driver::CudaDriver::get();
   if (!driver) return failure("NVIDIA driver", Condition::kAbsent, driver.error());
-  return good("NVIDIA driver", std::format("supports CUDA {}", (*driver)->version()));
+  Finding finding = good("NVIDIA driver", std::format("supports CUDA {}", (*driver)->version()));
+  if (const std::string why = why_no_cuda_device(); !why.empty()) {
+    finding.condition = Condition::kWarning;
+    finding.what += "; " + why;
+  }
+  return finding;
 }
 
 Finding check_nvrtc(const Settings& settings, launch::KernelCache& kernels) {
-  // One that was named and is not there is a mistake; without a GPU, none is needed.
+  // A missing library is an error if it was named; without a GPU, none is needed.
   const Condition missing = !settings.nvrtc_path.empty()   ? Condition::kBroken
                             : why_no_cuda_device().empty() ? Condition::kWarning
                                                            : Condition::kAbsent;
@@ -72,7 +109,7 @@ Finding check_host_compiler(launch::KernelCache& kernels) {
   const auto program = kernels.host_compiler().program();
   if (!program) {
     Finding finding = failure("host compiler", Condition::kWarning, program.error());
-    finding.what += "; until then the library's own CPU kernels serve, which are slower";
+    finding.what += "; until then the slower CPU kernels of the library run";
     return finding;
   }
   const auto identity = kernels.host_compiler().identity();
@@ -91,7 +128,7 @@ Finding check_cache_folder(const std::string& cache_dir, cache::TuningStore& sto
   if (store.persistent() && cache::is_writable_directory(cache_dir)) {
     return good(subject, cache_dir + ", writable");
   }
-  // A folder that cannot be made is the cause of what the store says.
+  // Where the folder cannot be made, that is why the store keeps nothing.
   const Status made = cache::make_private_directories(cache_dir);
   std::string reason = made ? store.reason_not_persistent() : made.error().message;
   if (reason.empty()) reason = "make it writable, or set DORAJIT_CACHE_DIR to a folder that is";
@@ -102,16 +139,24 @@ Finding check_cache_folder(const std::string& cache_dir, cache::TuningStore& sto
 }
 
 Finding check_database(cache::TuningStore& store) {
+  const std::string subject = "tuning database";
   const std::int64_t trials = store.trial_count();
   const auto winners = static_cast<std::int64_t>(store.winners().size());
-  Finding finding = good("tuning database",
-                         std::format("{}: {}, {}", store.location(), count_text(winners, "winner"),
-                                     count_text(trials, "trial")));
+  Finding finding =
+      good(subject, std::format("{}: {}, {}", store.location(), count_text(winners, "winner"),
+                                count_text(trials, "trial")));
   if (!store.persistent()) {
     finding.condition = Condition::kWarning;
     finding.what += "; not kept: " + store.reason_not_persistent();
-  } else if (const Status read = store.readable(); !read) {  // others are in the way
-    return failure(finding.subject, Condition::kWarning, read.error());
+  } else if (const Status read = store.readable(); !read) {  // other processes hold it
+    return failure(subject, Condition::kWarning, read.error());
+  } else if (const auto file = cache::read_trial_file(store.location()); !file) {
+    return failure(subject, Condition::kWarning, file.error());
+  } else if (!file->is_complete()) {
+    finding.condition = Condition::kWarning;
+    finding.what += file->damage.empty()
+                        ? std::format("; {} ignored", count_text(file->bad_count, "bad row"))
+                        : "; damaged: " + file->damage;
   }
   return finding;
 }
@@ -148,14 +193,18 @@ Finding check_lock_file(const std::string& path) {
 
 std::vector<Finding> check_environment() {
   std::vector<Finding> findings;
-  for (const EnvironmentVariable& variable : variables_in_force()) {
-    Finding finding = good(variable.name, variable.value);
-    if (!variable.is_known) {
-      finding.condition = Condition::kWarning;
-      finding.what += "  (no such variable; docs/environment.md lists them)";
-    }
-    findings.push_back(std::move(finding));
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool is_ours = name.starts_with(kPrefix);
+    if (!is_ours && !std::ranges::contains(kForeign, name)) continue;
+    Finding& finding = findings.emplace_back(
+        good(std::string(name), std::string(text.substr(std::min(name.size() + 1, text.size())))));
+    if (!is_ours || std::ranges::contains(kKnown, name)) continue;
+    finding.condition = Condition::kWarning;
+    finding.what += "  (no such variable; docs/environment.md lists them)";
   }
+  std::ranges::sort(findings, {}, &Finding::subject);
   return findings;
 }
 
@@ -169,9 +218,10 @@ Finding check_device(Engine& engine, const launch::DeviceId& id) {
     error.message = std::format("{}: {}", info.name, error.message);
     return failure(subject, Condition::kBroken, std::move(error));
   }
-  return good(subject, std::format("{}, {}, {}: computes right", info.name,
-                                   count_text(info.traits.processors, "processor"),
-                                   bytes_text(info.memory_bytes)));
+  return good(subject, std::format("{}, {}, {} cache, {} memory, driver {}; fingerprint {}",
+                                   info.name, count_text(info.traits.processors, "processor"),
+                                   bytes_text(info.cache_bytes), bytes_text(info.memory_bytes),
+                                   info.driver_version, info.fingerprint));
 }
 
 }  // namespace dorajit::cli

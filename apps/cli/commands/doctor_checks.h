@@ -1,4 +1,4 @@
-// What `dorajit doctor` looks at.
+// What `dorajit doctor` checks.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace dorajit::cli {
 
 enum class Condition {
   kGood,
-  kAbsent,   // not here, which may be as intended
+  kAbsent,   // not here, which may be intended
   kWarning,  // works, but not as well as it could
   kBroken,
 };
@@ -31,10 +31,11 @@ Finding check_nvrtc(const Settings& settings, launch::KernelCache& kernels);
 Finding check_host_compiler(launch::KernelCache& kernels);
 Finding check_cache_folder(const std::string& cache_dir, cache::TuningStore& store);
 Finding check_database(cache::TuningStore& store);
-// Databases that are read besides the user's.
+// The databases that are read besides the user's.
 Finding check_shipped_databases(const std::string& folder, const cache::Trust& trust);
-// What applications are held to; `path` is not empty.
+// The lock file of applications; `path` is not empty.
 Finding check_lock_file(const std::string& path);
+// The variables that dorajit reads, or that look as if it did, by name.
 std::vector<Finding> check_environment();
 // Opens the device and runs the self test on it.
 Finding check_device(Engine& engine, const launch::DeviceId& id);

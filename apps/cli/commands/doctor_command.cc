@@ -1,14 +1,18 @@
-#include "apps/cli/commands/doctor_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <format>
+#include <memory>
 #include <vector>
 
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/commands/doctor_checks.h"
 #include "apps/cli/options/device_choice.h"
+#include "apps/cli/options/trial_inputs.h"
 #include "apps/cli/terminal/output.h"
+#include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/table.h"
+#include "apps/cli/terminal/text_format.h"
+#include "apps/cli/views/descriptions.h"
 #include "autotune/engine_factory.h"
 
 namespace dorajit::cli {
@@ -38,6 +42,53 @@ void print_findings(std::string_view heading, const std::vector<Finding>& findin
   }
 }
 
+std::string verdict_text(const TrialInput& input) {
+  const auto& [path, file] = input;
+  const bool is_database = file.kind == cache::TrialFileKind::kDatabase;
+  std::string text =
+      std::format("{}: {}, {}{}\n", path, count_text(std::ssize(file.trials), "good trial"),
+                  is_database ? count_text(file.winners, "good winner") + ", " : "",
+                  count_text(file.bad_count, is_database ? "bad row" : "bad line"));
+  for (const cache::BadLine& line : file.bad) {
+    text += std::format("{}:{}: {}\n", path, line.number, line.reason);
+  }
+  if (file.is_complete()) return text + "all of it is good\n";
+  if (file.damage.empty()) return text + "`dorajit export` leaves out what is bad\n";
+  return text + std::format("{}: damaged: {}; {}\n", path, file.damage,
+                            is_database
+                                ? "the next dorajit that uses its cache folder sets it aside "
+                                  "and keeps the rows that it can read"
+                                : "export it again, or keep the rest of it with `dorajit "
+                                  "export --partial --from FILE --out OTHER`");
+}
+
+// Checks a file of trials or a database and changes nothing.
+Result<ExitCode> check_file(const std::string& path, bool json) {
+  TrialInput input{.path = path, .file = {}};
+  {
+    ProgressBar progress(!json);
+    DORAJIT_ASSIGN(input.file, cache::read_trial_file(path, progress.follow("reading " + path)));
+  }
+  const bool is_good = input.file.is_complete();
+  Json document = {{"good", is_good}};
+  document.update(to_json(input));
+  document["winners"] = input.file.winners;
+  print_result(json, "doctor", document, verdict_text(input));
+  return is_good ? ExitCode::kOk : ExitCode::kFailed;
+}
+
+// The findings, with a description of each device.
+Json devices_json(const std::vector<Finding>& findings, const std::vector<launch::DeviceId>& ids,
+                  Engine& engine) {
+  Json rows = findings_json(findings);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (const auto device = engine.device(ids[i])) {
+      rows[i].update(to_json(ids[i], (*device)->info()));
+    }
+  }
+  return rows;
+}
+
 Result<std::vector<launch::DeviceId>> wanted_devices(Engine& engine, const std::string& text) {
   DORAJIT_ASSIGN(const std::optional<launch::DeviceId> asked, parse_device(text));
   if (asked) return std::vector{*asked};
@@ -49,18 +100,14 @@ Result<std::vector<launch::DeviceId>> wanted_devices(Engine& engine, const std::
   return ids;
 }
 
-}  // namespace
+struct Options {
+  std::string path;  // of the file; empty: the machine is checked
+};
 
-CLI::App* DoctorCommand::declare(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("doctor", "Check what dorajit needs and say what to do about the rest");
-  command->footer("Example:\n  dorajit doctor --cache-dir /srv/dorajit");
-  return command;
-}
-
-Result<ExitCode> DoctorCommand::run(const Invocation& invocation) {
+Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+  if (!options.path.empty()) return check_file(options.path, invocation.json);
   Settings settings = invocation.settings;
-  settings.tune_policy = TunePolicy::kOff;  // a check-up tunes nothing
+  settings.tune_policy = TunePolicy::kOff;
   const auto parts = autotune::make_engine(settings);
   Engine& engine = *parts.engine;
   DORAJIT_ASSIGN(const std::vector<launch::DeviceId> ids,
@@ -84,17 +131,32 @@ Result<ExitCode> DoctorCommand::run(const Invocation& invocation) {
     Json document = begin_document("doctor");
     document["usable"] = is_usable;
     document["pieces"] = findings_json(pieces);
-    document["devices"] = findings_json(devices);
+    document["devices"] = devices_json(devices, ids, engine);
     document["environment"] = findings_json(environment);
     print_document(document);
   } else {
     print_findings("pieces", pieces);
     print_findings("devices", devices);
     print_findings("environment", environment);
-    print(is_usable ? "dorajit works on this machine\n"
-                    : "dorajit does not work on this machine: no device computes right\n");
+    print(is_usable
+              ? "dorajit works on this machine\n"
+              : "dorajit does not work on this machine: the self-test failed on every device\n");
   }
   return is_usable ? ExitCode::kOk : ExitCode::kFailed;
+}
+
+}  // namespace
+
+void declare_doctor(CLI::App& app, std::vector<Command>& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("doctor", "Check devices, compilers and tuning database, or a file");
+  command->add_option("FILE", options->path,
+                      "Check only this file of `dorajit export`, or database, and change nothing");
+  command->footer("Example:\n  dorajit doctor\n  dorajit doctor h200.jsonl");
+  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
+                        return run(invocation, *options);
+                      }});
 }
 
 }  // namespace dorajit::cli

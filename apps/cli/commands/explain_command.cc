@@ -1,13 +1,14 @@
-#include "apps/cli/commands/explain_command.h"
-
 #include <CLI/CLI.hpp>
 #include <format>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
+#include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/text_format.h"
 #include "apps/cli/views/descriptions.h"
@@ -21,7 +22,7 @@ namespace {
 
 using autotune::LookupResult;
 
-// Measured configs that the winner was chosen from.
+// How many configs were measured in the winner's run.
 std::size_t trials_behind(const cache::Winner& winner, cache::TuningStore& store) {
   return trials_of(winner, store).size();
 }
@@ -31,11 +32,11 @@ struct Explained {
   kernels::Config config;  // what runs
   std::vector<LookupResult> looks;
   bool is_tuned_first = false;  // by a first call under the policy in force
-  // What an application that is held to the lock file runs instead; nothing without such a file.
+  // What a locked application runs instead; nothing without DORAJIT_LOCKED.
   std::optional<Result<launch::ConfigAnswer>> locked{};
 };
 
-// Whether that source is where the config comes from.
+// Whether the config comes from that source.
 bool is_used(const LookupResult& look, const Explained& explained) {
   return !explained.locked && &look == &autotune::best_of(explained.looks);
 }
@@ -46,7 +47,7 @@ std::string winner_text(const cache::Winner& winner, const launch::Problem& prob
                                  kernels::to_text(winner.config), duration_text(winner.median_ns),
                                  ratio_text(winner.default_median_ns / winner.median_ns),
                                  age_text(age_of(winner)));
-  // Those of a shipped winner stayed where it was made.
+  // A shipped winner comes without its trials.
   if (const std::size_t trials = trials_behind(winner, store)) {
     text += ", from " + count_text(static_cast<std::int64_t>(trials), "trial");
   }
@@ -79,7 +80,7 @@ std::string lock_text(const Result<launch::ConfigAnswer>& locked) {
   } else {
     text = kernels::to_text(locked->config);
     if (locked->origin != launch::ConfigOrigin::kLocked)
-      text += ", for want of what the lock file says";
+      text += ", as the lock file has nothing that can run";
   }
   return std::format("  {:<16} -> {}\n", "lock file", text);
 }
@@ -91,7 +92,7 @@ std::string explained_text(const Explained& explained, const device::DeviceInfo&
   for (const LookupResult& look : explained.looks) {
     text += look_text(look, explained, device, store);
   }
-  if (explained.is_tuned_first) text += "  its first call tunes it\n";
+  if (explained.is_tuned_first) text += "  the first call tunes it\n";
   return text;
 }
 
@@ -124,23 +125,17 @@ Json explained_json(const Explained& explained, cache::TuningStore& store) {
   return row;
 }
 
-}  // namespace
+struct Options {
+  ProblemOptions problems;
+};
 
-CLI::App* ExplainCommand::declare(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("explain", "Say which config a problem runs, and where it comes from");
-  add_problem_options(*command, options_);
-  command->footer("Example:\n  dorajit explain --shape 512x4096 --type bf16");
-  return command;
-}
-
-Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
-  DORAJIT_TRY(check_problem_options(options_, "explain"));
+Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+  DORAJIT_TRY(check_problem_options(options.problems, "explain"));
   const auto parts = autotune::make_engine(invocation.settings);
   cache::TuningStore& store = *parts.store;
   DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(*parts.engine, invocation.device));
   const device::DeviceInfo& device = chosen.device->info();
-  DORAJIT_ASSIGN(const auto problems, make_problems(options_, chosen.id.kind, "explain"));
+  DORAJIT_ASSIGN(const auto problems, make_problems(options.problems, chosen.id.kind, "explain"));
 
   Statistics nothing_done;
   const Settings& settings = parts.engine->settings();
@@ -154,13 +149,12 @@ Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
   for (const launch::Problem& problem : problems) {
     Explained explained{.problem = problem, .config = {}, .looks = source.explain(problem, device)};
     const LookupResult& best = autotune::best_of(explained.looks);
-    explained.config = best.winner
+    explained.config = best.pinned ? *best.pinned
+                       : best.winner
                            ? best.winner->config
                            : kernels::default_config(problem.variant, device.traits,
                                                      problem.vector_width, problem.largest_sizes());
-    const bool is_exact = best.origin == launch::ConfigOrigin::kUserDatabase ||
-                          best.origin == launch::ConfigOrigin::kShippedDatabase;
-    explained.is_tuned_first = may_tune && (!is_exact || best.is_stale);
+    explained.is_tuned_first = may_tune && (!is_exact(best.origin) || best.is_stale);
     if (locked) {
       explained.locked = locked->and_then([&](const autotune::EngineParts& application) {
         return application.engine->prepare(problem, chosen.id);
@@ -181,6 +175,19 @@ Result<ExitCode> ExplainCommand::run(const Invocation& invocation) {
   for (const Explained& one : all) print(explained_text(one, device, store) + "\n");
   print(where_winners_are(store) + "\n");
   return ExitCode::kOk;
+}
+
+}  // namespace
+
+void declare_explain(CLI::App& app, std::vector<Command>& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("explain", "Say which config a problem runs, and where it comes from");
+  add_problem_options(*command, options->problems);
+  command->footer("Example:\n  dorajit explain --shape 512x4096 --type bf16");
+  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
+                        return run(invocation, *options);
+                      }});
 }
 
 }  // namespace dorajit::cli

@@ -1,14 +1,16 @@
-#include "apps/cli/commands/export_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <format>
 #include <iterator>
 #include <map>
+#include <memory>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/trial_inputs.h"
 #include "apps/cli/terminal/output.h"
@@ -26,7 +28,7 @@ namespace {
 struct Read {
   std::vector<TrialInput> files;
   std::vector<cache::Trial> trials;
-  std::string origin;                  // for people
+  std::string origin;                  // for messages
   std::vector<std::string> databases;  // must not be overwritten
 };
 
@@ -52,7 +54,7 @@ Result<Read> read_store(cache::TuningStore& store, ProgressBar& progress) {
   return read;
 }
 
-// Text may take the place of text that it was made of; a database may be in use.
+// Text may replace a file that it was made of; a database may be in use.
 Status check_is_no_input(const std::string& out, const std::vector<std::string>& databases) {
   std::error_code ignored;
   for (const std::string& path : databases) {
@@ -64,7 +66,7 @@ Status check_is_no_input(const std::string& out, const std::vector<std::string>&
   return {};
 }
 
-// Removes the trials of other kernels than this program's: how many they were.
+// Removes the trials of other kernels than this program's, and returns their number.
 std::int64_t drop_other_kernels(std::vector<cache::Trial>& trials) {
   using kernels::DeviceKind;
   std::map<std::pair<std::string, DeviceKind>, std::string> ours;  // by variant
@@ -79,7 +81,7 @@ std::int64_t drop_other_kernels(std::vector<cache::Trial>& trials) {
   }));
 }
 
-// Text for standard output, where `out` is empty, is left to the caller.
+// Where `out` is empty, the caller prints the text.
 Result<cache::TrialText> write_to(const std::string& out, const std::vector<cache::Trial>& trials,
                                   ProgressBar& progress) {
   const auto shown = progress.follow("writing");
@@ -89,95 +91,96 @@ Result<cache::TrialText> write_to(const std::string& out, const std::vector<cach
   return cache::TrialText{.lines = {}, .trials = std::ssize(cache::each_once_in_order(trials))};
 }
 
-}  // namespace
+struct Options {
+  std::string out;
+  std::vector<std::string> files;
+  bool ship = false;
+  bool partial = false;
+};
 
-CLI::App* ExportCommand::declare(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("export", "Write what was measured to a file, for other machines");
-  command
-      ->add_option("--out", out_,
-                   "Where to write: text, or a read-only database if it ends with .db [standard "
-                   "output]")
-      ->option_text("FILE");
-  command
-      ->add_option("--from", files_,
-                   "Take a file of `dorajit export` or a tuning database instead of this machine's "
-                   "database; takes several")
-      ->option_text("FILE");
-  command
-      ->add_option("--device-fingerprint", fingerprint_,
-                   "Only devices whose fingerprint contains this")
-      ->option_text("TEXT");
-  command->add_flag("--ship", ship_,
-                    "Only what the winners of this program's kernels follow from, as installations "
-                    "ship it");
-  add_partial_option(*command, partial_);
-  command->footer(
-      "Example:\n"
-      "  dorajit export --out h200.jsonl --device-fingerprint H200\n"
-      "  dorajit export --ship --from host-a.jsonl host-b.jsonl --out shipped.db");
-  return command;
-}
-
-Result<ExitCode> ExportCommand::run(const Invocation& invocation) {
-  if (invocation.json && out_.empty()) {
+Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+  if (invocation.json && options.out.empty()) {
     return fail(StatusCode::kInvalidArgument,
-                "export --json needs --out FILE: standard output has room for one of the two");
+                "export --json needs --out FILE, as standard output takes the document");
   }
   ProgressBar progress(!invocation.json);
+  DORAJIT_ASSIGN(const DeviceFilter is_of_device,
+                 DeviceFilter::make(invocation.settings, invocation.device));
   Read read;
-  std::string only_device;
-  if (files_.empty() || !invocation.device.empty()) {
+  if (options.files.empty()) {
     const auto parts = autotune::make_engine(invocation.settings);
-    DORAJIT_ASSIGN(only_device, fingerprint_asked_for(*parts.engine, invocation.device));
-    if (files_.empty()) {
-      DORAJIT_ASSIGN(read, read_store(*parts.store, progress));
-    }
+    DORAJIT_ASSIGN(read, read_store(*parts.store, progress));
+  } else {
+    DORAJIT_ASSIGN(read, read_files(options.files, options.partial, progress));
   }
-  if (!files_.empty()) {
-    DORAJIT_ASSIGN(read, read_files(files_, partial_, progress));
-  }
-  DORAJIT_TRY(check_is_no_input(out_, read.databases));
+  DORAJIT_TRY(check_is_no_input(options.out, read.databases));
   std::vector<cache::Trial>& trials = read.trials;
-  std::erase_if(trials, [&](const cache::Trial& trial) {
-    return !trial.device.contains(fingerprint_) ||
-           (!only_device.empty() && trial.device != only_device);
-  });
-  const std::int64_t other_kernels = ship_ ? drop_other_kernels(trials) : 0;
-  if (ship_) trials = cache::deciding_trials(trials);
-  if (ship_ && trials.empty()) {
+  std::erase_if(trials, [&](const cache::Trial& trial) { return !is_of_device(trial.device); });
+  const std::int64_t other_kernels = options.ship ? drop_other_kernels(trials) : 0;
+  if (options.ship) trials = cache::deciding_trials(trials);
+  if (options.ship && trials.empty()) {
     return fail(StatusCode::kIoError,
                 std::format("there is nothing to ship: {} of other kernels than this program's",
                             count_text(other_kernels, "trial")));
   }
 
-  DORAJIT_ASSIGN(const cache::TrialText text, write_to(out_, trials, progress));
+  DORAJIT_ASSIGN(const cache::TrialText text, write_to(options.out, trials, progress));
   progress.hide();
 
-  if (invocation.json) {
-    Json document = begin_document("export");
-    document["out"] = out_;
-    document["files"] = Json::array();
-    for (const TrialInput& input : read.files) document["files"].push_back(to_json(input));
-    document["trials"] = text.trials;
-    document["winners"] = cache::choose_winners(trials).size();
-    document["left_out"] = text.left_out;
-    document["other_kernels"] = other_kernels;
-    print_document(document);
+  std::vector<std::string> said = {
+      std::format("{} from {}{}", count_text(text.trials, "trial"), read.origin,
+                  options.out.empty() ? "" : " written to " + options.out)};
+  if (text.left_out > 0) said.push_back(left_out_text(text.left_out));
+  if (other_kernels > 0) {
+    said.push_back(count_text(other_kernels, "trial") +
+                   " of other kernels than this program's left out");
+  }
+  if (options.out.empty()) {
+    print_bytes(text.lines);
+    for (const std::string& line : said) print_note(line);
     return ExitCode::kOk;
   }
-  const auto say = [&](const std::string& line) {
-    out_.empty() ? print_note(line) : print(line + "\n");
-  };
-  if (out_.empty()) print_bytes(text.lines);
-  say(std::format("{} from {}{}", count_text(text.trials, "trial"), read.origin,
-                  out_.empty() ? "" : " written to " + out_));
-  if (text.left_out > 0) say(left_out_text(text.left_out));
-  if (other_kernels > 0) {
-    say(std::format("{} of other kernels than this program's left out",
-                    count_text(other_kernels, "trial")));
-  }
+  std::string lines;
+  for (const std::string& line : said) lines += line + "\n";
+  print_result(invocation.json, "export",
+               {{"out", options.out},
+                {"files", to_json(read.files)},
+                {"trials", text.trials},
+                {"winners", cache::choose_winners(trials).size()},
+                {"left_out", text.left_out},
+                {"other_kernels", other_kernels}},
+               lines);
   return ExitCode::kOk;
+}
+
+}  // namespace
+
+void declare_export(CLI::App& app, std::vector<Command>& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("export", "Write trials to a file, for other machines");
+  command
+      ->add_option("--out", options->out,
+                   "Where to write: text, or a read-only database if it ends with .db [standard "
+                   "output]")
+      ->option_text("FILE");
+  command
+      ->add_option("--from", options->files,
+                   "Take a file of `dorajit export` or a tuning database instead of this machine's "
+                   "database; takes several")
+      ->option_text("FILE");
+  command->add_flag(
+      "--ship", options->ship,
+      "Only the trials that prove winners of this program's kernels, as installations "
+      "ship them");
+  add_partial_option(*command, options->partial);
+  command->footer(
+      "Example:\n"
+      "  dorajit export --out h200.jsonl --device H200\n"
+      "  dorajit export --ship --from host-a.jsonl host-b.jsonl --out shipped.db");
+  commands.push_back(
+      {.app = command,
+       .run = [options](const Invocation& invocation) { return run(invocation, *options); },
+       .filters_by_device = true});
 }
 
 }  // namespace dorajit::cli

@@ -1,18 +1,23 @@
-#include "apps/cli/commands/freeze_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <format>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "apps/cli/commands/commands.h"
+#include "apps/cli/options/device_choice.h"
+#include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/text_format.h"
 #include "apps/cli/views/descriptions.h"
 #include "apps/cli/views/lock_comparison.h"
+#include "autotune/engine_factory.h"
 #include "autotune/sources/locked_config_source.h"
 #include "cache/files/output_file.h"
-#include "kernel_templates/config_limits.h"
+#include "cache/records/lock_file.h"
 #include "kernel_templates/config_text.h"
 
 namespace dorajit::cli {
@@ -20,18 +25,13 @@ namespace {
 
 constexpr const char* kThisMachine = "this machine";
 
-bool names_problems(const ProblemOptions& options) {
-  return names_any(options.sizes) || !options.shapes.empty() || !options.file.empty();
-}
-
 autotune::EngineParts make_untuned_engine(const Invocation& invocation) {
   Settings settings = invocation.settings;
   settings.tune_policy = TunePolicy::kOff;
   return autotune::make_engine(settings);
 }
 
-// Every problem of the entries on a device, with what runs here where its config is used; where it
-// cannot be, there is none.
+// What the device runs with the config of each entry, without those that it cannot run.
 Result<std::vector<cache::LockEntry>> as_here(const std::vector<cache::LockEntry>& entries,
                                               const ChosenDevice& chosen, Engine& engine,
                                               ProgressBar& progress, std::vector<Error>& failures) {
@@ -40,20 +40,14 @@ Result<std::vector<cache::LockEntry>> as_here(const std::vector<cache::LockEntry
     progress.show(std::format("checking {}", entry.problem));
     const auto problem = launch::parse_problem(entry.problem);
     if (!problem) {
-      return fail(StatusCode::kIoError, std::format("\"{}\" is no problem", entry.problem));
+      return fail(StatusCode::kIoError, std::format("invalid problem key \"{}\"", entry.problem));
     }
-    const std::string why = kernels::why_config_is_invalid(
-        problem->variant, chosen.device->info().traits, problem->vector_width,
-        problem->largest_sizes(), entry.config);
-    auto found =
-        why.empty()
-            ? autotune::fingerprint_of(*problem, entry.config, *chosen.device, engine.kernels())
-            : fail(StatusCode::kIoError, std::format("{}: its config {} is invalid: {}",
-                                                     entry.problem, to_text(entry.config), why));
-    if (found) {
+    if (auto found =
+            autotune::fingerprint_of(*problem, entry.config, *chosen.device, engine.kernels())) {
       here.push_back(*std::move(found));
     } else {
-      failures.push_back(std::move(found).error());
+      Error& failure = failures.emplace_back(std::move(found).error());
+      failure.message = std::format("{}: {}", entry.problem, failure.message);
     }
     progress.advance();
   }
@@ -65,56 +59,36 @@ ExitCode report_comparison(const Invocation& invocation, const std::vector<LockS
   for (std::size_t i = 1; i < sides.size(); ++i) {
     std::ranges::move(compare_locks(sides.front(), sides[i]), std::back_inserter(mismatches));
   }
-  if (invocation.json) {
-    Json document = begin_document("freeze");
-    document["same"] = mismatches.empty();
-    document["files"] = Json::array();
-    for (const LockSide& side : sides) {
-      document["files"].push_back({{"path", side.name}, {"problems", side.entries.size()}});
-    }
-    document["mismatches"] = Json::array();
-    for (const LockMismatch& one : mismatches) document["mismatches"].push_back(to_json(one));
-    print_document(document);
-  } else if (mismatches.empty()) {
-    print(std::format("the same: {} run alike\n",
-                      count_text(std::ssize(sides.front().entries), "problem")));
-  } else {
-    print(mismatches_text(sides.front().name, mismatches));
-    print(std::format("not the same: {} in {}\n", count_text(std::ssize(mismatches), "difference"),
-                      count_text(std::ssize(sides.front().entries), "problem")));
+  Json files = Json::array();
+  for (const LockSide& side : sides) {
+    files.push_back({{"path", side.name}, {"problems", side.entries.size()}});
   }
+  Json rows = Json::array();
+  for (const LockMismatch& one : mismatches) rows.push_back(to_json(one));
+  const std::string count = count_text(std::ssize(sides.front().entries), "problem");
+  print_result(invocation.json, "freeze",
+               {{"same", mismatches.empty()}, {"files", files}, {"mismatches", rows}},
+               mismatches.empty()
+                   ? std::format("the same: {} run alike\n", count)
+                   : std::format("{}not the same: {} in {}\n",
+                                 mismatches_text(sides.front().name, mismatches),
+                                 count_text(std::ssize(mismatches), "difference"), count));
   return mismatches.empty() ? ExitCode::kOk : ExitCode::kFailed;
 }
 
-}  // namespace
+struct Options {
+  ProblemOptions problems;
+  std::string out;
+  std::vector<std::string> compared;
+  std::string checked;
+};
 
-CLI::App* FreezeCommand::declare(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("freeze", "Write down what problems run, to hold processes to it");
-  CLI::Option* out =
-      command->add_option("--out", out_, "Where to write [standard output]")->option_text("FILE");
-  add_problem_options(*command, options_);
-  CLI::Option* compare =
-      command->add_option("--compare", compared_, "Say how two or more such files differ")
-          ->option_text("FILE")
-          ->expected(2, 4096);
-  CLI::Option* check =
-      command->add_option("--check", checked_, "Say how this machine differs from such a file")
-          ->option_text("FILE");
-  compare->excludes(out);
-  check->excludes(out)->excludes(compare);
-  command->footer(
-      "Example:\n"
-      "  dorajit freeze --out train.lock\n"
-      "  dorajit freeze --from problems.txt --out train.lock\n"
-      "  dorajit freeze --compare rank0.lock rank1.lock");
-  return command;
-}
-
-// Those that are named; else those that have a winner in the user's database.
-Result<std::vector<launch::Problem>> FreezeCommand::wanted_problems(
-    const ChosenDevice& chosen, cache::TuningStore& store) const {
-  if (names_problems(options_)) return make_problems(options_, chosen.id.kind, "freeze");
+// The problems of the options; without any, those with a winner in the user's database.
+Result<std::vector<launch::Problem>> wanted_problems(const ChosenDevice& chosen,
+                                                     cache::TuningStore& store,
+                                                     const Options& options) {
+  if (names_problems(options.problems))
+    return make_problems(options.problems, chosen.id.kind, "freeze");
   std::vector<launch::Problem> problems;
   const std::vector<cache::Winner> winners = store.winners();
   DORAJIT_TRY(store.readable());
@@ -129,16 +103,17 @@ Result<std::vector<launch::Problem>> FreezeCommand::wanted_problems(
                           chosen.device->info().fingerprint));
 }
 
-Result<ExitCode> FreezeCommand::freeze(const Invocation& invocation) const {
-  if (invocation.json && out_.empty()) {
+Result<ExitCode> freeze(const Invocation& invocation, const Options& options) {
+  if (invocation.json && options.out.empty()) {
     return fail(StatusCode::kInvalidArgument,
-                "freeze --json needs --out FILE: standard output has room for one of the two");
+                "freeze --json needs --out FILE, as standard output takes the document");
   }
-  if (names_problems(options_)) DORAJIT_TRY(check_problem_options(options_, "freeze"));
+  if (names_problems(options.problems))
+    DORAJIT_TRY(check_problem_options(options.problems, "freeze"));
   const auto parts = make_untuned_engine(invocation);
   Engine& engine = *parts.engine;
   DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(engine, invocation.device));
-  DORAJIT_ASSIGN(const auto problems, wanted_problems(chosen, *parts.store));
+  DORAJIT_ASSIGN(const auto problems, wanted_problems(chosen, *parts.store, options));
   std::vector<cache::LockEntry> entries;
   Json rows = Json::array();
   {
@@ -157,42 +132,39 @@ Result<ExitCode> FreezeCommand::freeze(const Invocation& invocation) const {
   }
   const std::string text = cache::to_lock_text(entries);
   const std::string count = count_text(std::ssize(entries), "problem");
-  if (out_.empty()) {
+  if (options.out.empty()) {
     print_bytes(text);
     print_note(std::format("{} on {}", count, chosen.device->info().name));
     return ExitCode::kOk;
   }
-  DORAJIT_TRY(cache::write_output_file(out_, text));
-  if (invocation.json) {
-    Json document = begin_document("freeze");
-    document["out"] = out_;
-    document["device"] = to_json(chosen.id, chosen.device->info());
-    document["problems"] = std::move(rows);
-    print_document(document);
-  } else {
-    print(std::format("{} on {} written to {}\n", count, chosen.device->info().name, out_));
-  }
+  DORAJIT_TRY(cache::write_output_file(options.out, text));
+  print_result(
+      invocation.json, "freeze",
+      {{"out", options.out},
+       {"device", to_json(chosen.id, chosen.device->info())},
+       {"problems", rows}},
+      std::format("{} on {} written to {}\n", count, chosen.device->info().name, options.out));
   return ExitCode::kOk;
 }
 
-Result<ExitCode> FreezeCommand::compare(const Invocation& invocation) const {
+Result<ExitCode> compare(const Invocation& invocation, const std::vector<std::string>& paths) {
   std::vector<LockSide> sides;
-  for (const std::string& path : compared_) {
+  for (const std::string& path : paths) {
     DORAJIT_ASSIGN(auto entries, cache::read_lock_file(path));
     sides.push_back({.name = path, .entries = std::move(entries)});
   }
   return report_comparison(invocation, sides);
 }
 
-Result<ExitCode> FreezeCommand::check(const Invocation& invocation) const {
-  DORAJIT_ASSIGN(auto entries, cache::read_lock_file(checked_));
+Result<ExitCode> check(const Invocation& invocation, const std::string& path) {
+  DORAJIT_ASSIGN(auto entries, cache::read_lock_file(path));
   const auto parts = make_untuned_engine(invocation);
   DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(*parts.engine, invocation.device));
   std::vector<cache::LockEntry> here;
   std::vector<Error> failures;
   {
-    // What the file has for other devices is none of this one's business, unless it has nothing
-    // for this one: then that is the difference.
+    // Entries of other devices do not matter, unless there are none for this device: then that is
+    // the difference.
     const std::string& fingerprint = chosen.device->info().fingerprint;
     std::vector<cache::LockEntry> mine;
     std::ranges::copy_if(entries, std::back_inserter(mine),
@@ -202,14 +174,43 @@ Result<ExitCode> FreezeCommand::check(const Invocation& invocation) const {
     DORAJIT_ASSIGN(here, as_here(mine, chosen, *parts.engine, progress, failures));
   }
   for (const Error& failure : failures) print_error(failure);
-  return report_comparison(invocation, {{.name = checked_, .entries = std::move(entries)},
+  return report_comparison(invocation, {{.name = path, .entries = std::move(entries)},
                                         {.name = kThisMachine, .entries = std::move(here)}});
 }
 
-Result<ExitCode> FreezeCommand::run(const Invocation& invocation) {
-  if (!compared_.empty()) return compare(invocation);
-  if (!checked_.empty()) return check(invocation);
-  return freeze(invocation);
+Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+  if (!options.compared.empty()) return compare(invocation, options.compared);
+  if (!options.checked.empty()) return check(invocation, options.checked);
+  return freeze(invocation, options);
+}
+
+}  // namespace
+
+void declare_freeze(CLI::App& app, std::vector<Command>& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("freeze", "Write a lock file of what problems run; compare such files");
+  CLI::Option* out = command->add_option("--out", options->out, "Where to write [standard output]")
+                         ->option_text("FILE");
+  add_problem_options(*command, options->problems);
+  CLI::Option* compare =
+      command->add_option("--compare", options->compared, "Say how two or more such files differ")
+          ->option_text("FILE")
+          ->expected(2, 4096);
+  CLI::Option* check =
+      command
+          ->add_option("--check", options->checked, "Say how this machine differs from such a file")
+          ->option_text("FILE");
+  compare->excludes(out);
+  check->excludes(out)->excludes(compare);
+  command->footer(
+      "Example:\n"
+      "  dorajit freeze --out train.lock\n"
+      "  dorajit freeze --from problems.txt --out train.lock\n"
+      "  dorajit freeze --compare rank0.lock rank1.lock");
+  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
+                        return run(invocation, *options);
+                      }});
 }
 
 }  // namespace dorajit::cli

@@ -1,11 +1,13 @@
-#include "apps/cli/commands/import_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <format>
 #include <iterator>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/trial_inputs.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
@@ -21,30 +23,20 @@ std::unexpected<Error> nothing_written(std::string_view what, cache::TuningStore
                           store.reason_not_persistent()));
 }
 
-}  // namespace
+struct Options {
+  std::vector<std::string> files;
+  bool rebuild = false;
+  bool partial = false;
+};
 
-CLI::App* ImportCommand::declare(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("import", "Add what other machines measured to the tuning database");
-  command->add_option("FILE", files_, "Files of `dorajit export`, or tuning databases");
-  command->add_flag("--rebuild", rebuild_,
-                    "Derive all winners anew, not only those of problems with new trials");
-  add_partial_option(*command, partial_);
-  command->footer(
-      "Example:\n"
-      "  dorajit import h200.jsonl other-host/tuning.db\n"
-      "  dorajit import --rebuild");
-  return command;
-}
-
-Result<ExitCode> ImportCommand::run(const Invocation& invocation) {
-  if (files_.empty() && !rebuild_) {
+Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+  if (options.files.empty() && !options.rebuild) {
     return fail(StatusCode::kInvalidArgument,
-                "FILE is required, one of `dorajit export` or a tuning database; see `dorajit "
-                "import --help`");
+                "import needs a FILE of `dorajit export`, a tuning database, or --rebuild");
   }
   ProgressBar progress(!invocation.json);
-  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs, read_inputs(files_, partial_, progress));
+  DORAJIT_ASSIGN(const std::vector<TrialInput> inputs,
+                 read_inputs(options.files, options.partial, progress));
   std::vector<cache::Trial> trials;
   for (const TrialInput& input : inputs) {
     std::ranges::copy(input.file.trials, std::back_inserter(trials));
@@ -55,32 +47,47 @@ Result<ExitCode> ImportCommand::run(const Invocation& invocation) {
   progress.hide();
   if (!counts) return nothing_written("nothing was imported", store);
   std::optional<std::int64_t> winners;
-  if (rebuild_) {
+  if (options.rebuild) {
     winners = store.rebuild_winners();
-    if (!winners) return nothing_written("the winners are as they were", store);
+    if (!winners) return nothing_written("the winners are unchanged", store);
   }
-  if (invocation.json) {
-    Json document = begin_document("import");
-    document["database"] = store.location();
-    document["files"] = Json::array();
-    for (const TrialInput& input : inputs) document["files"].push_back(to_json(input));
-    document["added"] = counts->added;
-    document["known"] = counts->known;
-    document["winners_changed"] = counts->winners;
-    if (winners) document["winners"] = *winners;
-    print_document(document);
-    return ExitCode::kOk;
-  }
+  Json document = {{"database", store.location()},
+                   {"files", to_json(inputs)},
+                   {"added", counts->added},
+                   {"known", counts->known},
+                   {"winners_changed", counts->winners}};
+  std::string text;
   if (!inputs.empty()) {
-    print(std::format("{} added to {}, {} known before; {} changed\n",
-                      count_text(counts->added, "trial"), store.location(), counts->known,
-                      count_text(counts->winners, "winner")));
+    text += std::format("{} added to {}, {} known before; {} changed\n",
+                        count_text(counts->added, "trial"), store.location(), counts->known,
+                        count_text(counts->winners, "winner"));
   }
   if (winners) {
-    print(std::format("{} derived from {} in {}\n", count_text(*winners, "winner"),
-                      count_text(store.trial_count(), "trial"), store.location()));
+    document["winners"] = *winners;
+    text += std::format("{} derived from {} in {}\n", count_text(*winners, "winner"),
+                        count_text(store.trial_count(), "trial"), store.location());
   }
+  print_result(invocation.json, "import", document, text);
   return ExitCode::kOk;
+}
+
+}  // namespace
+
+void declare_import(CLI::App& app, std::vector<Command>& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("import", "Add trials of other machines to the tuning database");
+  command->add_option("FILE", options->files, "Files of `dorajit export`, or tuning databases");
+  command->add_flag("--rebuild", options->rebuild,
+                    "Derive all winners anew, not only those of problems with new trials");
+  add_partial_option(*command, options->partial);
+  command->footer(
+      "Example:\n"
+      "  dorajit import h200.jsonl other-host/tuning.db\n"
+      "  dorajit import --rebuild");
+  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
+                        return run(invocation, *options);
+                      }});
 }
 
 }  // namespace dorajit::cli

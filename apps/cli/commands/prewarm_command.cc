@@ -1,19 +1,25 @@
-#include "apps/cli/commands/prewarm_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <format>
+#include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "apps/cli/build/prewarm_plan.h"
-#include "apps/cli/commands/tuning.h"
+#include "apps/cli/build/prewarm_problems.h"
+#include "apps/cli/build/prewarm_report.h"
+#include "apps/cli/commands/commands.h"
+#include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/targets.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
+#include "apps/cli/terminal/text_format.h"
 #include "autotune/engine_factory.h"
 #include "kernel_templates/config_text.h"
 
@@ -26,11 +32,7 @@ Result<std::vector<compile::Target>> make_targets(Engine& engine,
                                                   const std::vector<std::string>& archs) {
   std::vector<compile::Target> targets;
   for (const std::string& arch : archs) {
-    DORAJIT_ASSIGN(compile::Target target, make_device_target(engine, arch));
-    if (target.kind == DeviceKind::kCuda && target.arch != arch) {
-      print_note(std::format("{}: kernels are compiled for {}, as a process on such a GPU asks for",
-                             arch, target.arch));
-    }
+    DORAJIT_ASSIGN(compile::Target target, make_target(engine, arch));
     const bool is_known = std::ranges::any_of(
         targets, [&](const compile::Target& other) { return is_same(target, other); });
     if (!is_known) targets.push_back(std::move(target));
@@ -38,9 +40,8 @@ Result<std::vector<compile::Target>> make_targets(Engine& engine,
   return targets;
 }
 
-// The device to tune on: the one that is named, or, if no architecture is, the best there is;
-// beside architectures a GPU that is one of them. The CPU of a build machine is tuned only if it is
-// named.
+// The device to tune on: the one that --device names; else the best one without --arch, and the
+// first GPU with it. The CPU of a build machine is tuned only if it is named.
 Result<std::optional<ChosenDevice>> device_at_hand(Engine& engine, const Invocation& invocation,
                                                    bool has_archs) {
   const bool is_wanted = !invocation.device.empty() || !has_archs;
@@ -95,9 +96,9 @@ void print_errors(const PrewarmReport& report) {
   }
 }
 
-// What is not there for those who come later. Tuning may have compiled more than was planned, and
-// what is made later than all fits into pushes out what was made first.
-void look_for_what_is_kept(PrewarmReport& report, const autotune::EngineParts& parts) {
+// Counts what later processes will not find. Called at the end: where not everything fits, kernels
+// that were compiled last, by tuning too, have evicted those that were compiled first.
+void check_what_is_kept(PrewarmReport& report, const autotune::EngineParts& parts) {
   for (const PrewarmedTarget& one : report.targets) {
     report.not_kept += count_not_kept(one.builds, parts.engine->kernels());
   }
@@ -108,65 +109,49 @@ void look_for_what_is_kept(PrewarmReport& report, const autotune::EngineParts& p
   report.keeps_winners = !has_tuned || parts.store->persistent();
   if (!report.keeps_winners) {
     print_error({.code = StatusCode::kIoError,
-                 .message = "what was tuned is lost: " + parts.store->reason_not_persistent(),
+                 .message = "the winners are not kept: " + parts.store->reason_not_persistent(),
                  .log = {}});
   }
 }
 
-}  // namespace
+struct Options {
+  std::vector<std::string> archs;
+  PrewarmOptions problems;
+  std::optional<double> seconds{};  // per problem; without it as the settings have it
+  int configs = 0;                  // 0: as the settings have it
+  int jobs = 0;                     // 0: one per processor
+  std::string space;                // empty: as the settings have it
+  bool compile_only = false;
+  bool with_resources = false;
+  bool refuse_spills = false;
+  bool list_only = false;
+};
 
-CLI::App* PrewarmCommand::declare(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "prewarm",
-      "Compile what a model needs ahead, for any architecture, and tune it on a GPU here");
-  command->add_option("--arch", archs_, "Architectures: sm_80, sm_90, ... or cpu [the device's]")
-      ->option_text("ARCH,...")
-      ->delimiter(',');
-  add_prewarm_options(*command, options_);
-  command
-      ->add_option("--configs", configs_,
-                   "Configs per problem besides the winner [all that tuning tries]")
-      ->option_text("N")
-      ->check(CLI::Range(1, kMaxTuneCandidates));
-  command->add_option("--jobs", jobs_, "Compilations at a time [processors]")
-      ->option_text("N")
-      ->check(CLI::Range(1, 1024));
-  add_seconds_option(*command, seconds_);
-  command->add_flag("--compile-only", compile_only_, "Tune nothing, whatever device is here");
-  command->add_flag("--list", list_only_, "Print the problems, as --from reads them, and end");
-  command->footer(
-      "Example:\n"
-      "  dorajit prewarm --arch sm_90,sm_100 --model ./Llama-3.1-8B --adapter ./my-dora\n"
-      "  dorajit prewarm --model ./Llama-3.1-8B --list > problems.txt");
-  return command;
-}
-
-Status PrewarmCommand::list(const Invocation& invocation, const PrewarmProblems& problems) const {
-  for (const std::string& arch : archs_) DORAJIT_TRY(check_arch(arch));
-  // The vectors of a GPU unless only a CPU is meant; on a CPU they say nothing.
-  const bool is_for_cpu = archs_.empty()
-                              ? invocation.device == "cpu"
-                              : std::ranges::none_of(archs_, [](const std::string& arch) {
-                                  return compile::cuda_arch_number(arch).has_value();
-                                });
+Status list(const Invocation& invocation, const PrewarmProblems& problems,
+            const std::vector<std::string>& archs) {
+  for (const std::string& arch : archs) DORAJIT_TRY(check_arch(arch));
+  // With a GPU's vector widths unless only a CPU is named, where they do not matter.
+  const bool is_for_cpu = archs.empty() ? invocation.device == "cpu"
+                                        : std::ranges::none_of(archs, [](const std::string& arch) {
+                                            return compile::cuda_arch_number(arch).has_value();
+                                          });
   DORAJIT_ASSIGN(const std::vector<launch::Problem> listed,
                  problems.on(is_for_cpu ? DeviceKind::kCpu : DeviceKind::kCuda));
-  if (!invocation.json) {
-    print(problem_file_text(problems, listed));
-    return {};
+  if (listed.empty()) {
+    return fail(StatusCode::kInvalidArgument,
+                "prewarm --list needs problems: --model FILE, --shape RxC or --from FILE");
   }
-  Json document = begin_document("prewarm");
-  document["model"] = model_json(problems);
-  document["problems"] = Json::array();
-  for (const launch::Problem& one : listed) document["problems"].push_back(to_text(one));
-  print_document(document);
+  Json keys = Json::array();
+  for (const launch::Problem& one : listed) keys.push_back(to_text(one));
+  print_result(invocation.json, "prewarm", {{"model", model_json(problems)}, {"problems", keys}},
+               problem_file_text(problems, listed));
   return {};
 }
 
-Result<PrewarmReport> PrewarmCommand::plan(const PrewarmProblems& problems,
-                                           const std::vector<compile::Target>& targets,
-                                           const std::optional<ChosenDevice>& here,
-                                           const autotune::EngineParts& parts) const {
+Result<PrewarmReport> plan(const PrewarmProblems& problems,
+                           const std::vector<compile::Target>& targets,
+                           const std::optional<ChosenDevice>& here,
+                           const autotune::EngineParts& parts, const Options& options) {
   PrewarmReport report;
   for (const compile::Target& target : targets) {
     DORAJIT_ASSIGN(const std::vector<launch::Problem> wanted, problems.on(target.kind));
@@ -176,48 +161,100 @@ Result<PrewarmReport> PrewarmCommand::plan(const PrewarmProblems& problems,
       DORAJIT_ASSIGN(const device::Device* cpu, parts.engine->device({}));
       info = &cpu->info();
     }
-    if (is_here && !compile_only_) report.device = here;
+    if (is_here && !options.compile_only && !wanted.empty()) report.device = here;
     const auto devices = devices_of(target, wanted, info, *parts.store);
     report.targets.push_back({.target = target,
                               .problems = wanted,
-                              .builds = plan_prewarm(target, wanted, devices, parts, configs_)});
+                              .builds = plan_prewarm(target, wanted, problems.spaces(target.kind),
+                                                     devices, parts, options.configs)});
   }
   return report;
 }
 
-Result<ExitCode> PrewarmCommand::run(const Invocation& invocation) {
-  DORAJIT_ASSIGN(const PrewarmProblems problems, PrewarmProblems::read(options_));
-  if (list_only_) {
-    DORAJIT_TRY(list(invocation, problems));
+Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+  DORAJIT_ASSIGN(const PrewarmProblems problems, PrewarmProblems::read(options.problems));
+  if (options.list_only) {
+    DORAJIT_TRY(list(invocation, problems, options.archs));
     return ExitCode::kOk;
   }
   const auto start = std::chrono::steady_clock::now();
   Settings settings = invocation.settings;
   settings.tune_policy = TunePolicy::kFirstUse;  // as for `tune`
-  settings.tune_seconds = seconds_.value_or(settings.tune_seconds);
+  settings.tune_seconds = options.seconds.value_or(settings.tune_seconds);
+  if (!options.space.empty()) settings.comprehensive = options.space == "comprehensive";
   const auto parts = autotune::make_engine(settings);
   Engine& engine = *parts.engine;
   DORAJIT_TRY(check_cache_dir(engine.settings()));
-  DORAJIT_ASSIGN(std::vector<compile::Target> targets, make_targets(engine, archs_));
-  DORAJIT_ASSIGN(const auto here, device_at_hand(engine, invocation, !archs_.empty()));
-  if (archs_.empty()) targets.push_back(here->device->info().target);
+  DORAJIT_ASSIGN(std::vector<compile::Target> targets, make_targets(engine, options.archs));
+  DORAJIT_ASSIGN(const auto here, device_at_hand(engine, invocation, !options.archs.empty()));
+  if (options.archs.empty()) targets.push_back(here->device->info().target);
 
-  DORAJIT_ASSIGN(PrewarmReport report, plan(problems, targets, here, parts));
+  DORAJIT_ASSIGN(PrewarmReport report, plan(problems, targets, here, parts, options));
   {
     ProgressBar progress(!invocation.json, steps_of(report));
-    compile_all(report, engine, jobs_, progress);
+    compile_all(report, engine, options.jobs, progress);
     if (report.device) tune_all(report, engine, progress);
   }
   print_errors(report);
-  look_for_what_is_kept(report, parts);
+  check_what_is_kept(report, parts);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   report.seconds = spent.count();
   if (invocation.json) {
     print_document(prewarm_json(report, problems, parts));
   } else {
-    print(prewarm_text(report, parts));
+    print(prewarm_text(report, parts, options.with_resources));
   }
-  return report.is_whole() ? ExitCode::kOk : ExitCode::kFailed;
+  const bool is_refused = options.refuse_spills && report.spilling() > 0;
+  if (is_refused) {
+    print_error({.code = StatusCode::kCompileError,
+                 .message = count_text(report.spilling(), "kernel") + " with register spills",
+                 .log = {}});
+  }
+  return report.is_complete() && !is_refused ? ExitCode::kOk : ExitCode::kFailed;
+}
+
+}  // namespace
+
+void declare_prewarm(CLI::App& app, std::vector<Command>& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "prewarm",
+      "Compile kernels ahead, for any architecture, and tune them on a GPU of this machine");
+  command
+      ->add_option("--arch", options->archs,
+                   "Architectures: sm_80, sm_90, ... or native-cpu [the device's]")
+      ->option_text("ARCH,...")
+      ->delimiter(',');
+  add_prewarm_options(*command, options->problems);
+  command
+      ->add_option("--configs", options->configs,
+                   "Configs per problem besides the winner [all that tuning tries]")
+      ->option_text("N")
+      ->check(CLI::Range(1, kMaxTuneCandidates));
+  command->add_option("--jobs", options->jobs, "Compilations at a time [processors]")
+      ->option_text("N")
+      ->check(CLI::Range(1, 1024));
+  add_seconds_option(*command, options->seconds);
+  command
+      ->add_option("--space", options->space,
+                   "The configs that are tried [DORAJIT_AUTOTUNE, else slim]")
+      ->option_text("slim|comprehensive")
+      ->check(CLI::IsMember({"slim", "comprehensive"}));
+  command->add_flag("--compile-only", options->compile_only,
+                    "Tune nothing, whatever device is here");
+  command->add_flag("--resources", options->with_resources,
+                    "List registers, memory and spills of each kernel");
+  command->add_flag("--refuse-spills", options->refuse_spills, "Fail if a kernel spills registers");
+  command->add_flag("--list", options->list_only,
+                    "Print the problems, as --from reads them, and end");
+  command->footer(
+      "Example:\n"
+      "  dorajit prewarm --arch sm_90,sm_100 --model ./Llama-3.1-8B --adapter ./my-dora\n"
+      "  dorajit prewarm --arch sm_80,sm_90 --op compose --type bf16 --refuse-spills\n"
+      "  dorajit prewarm --model ./Llama-3.1-8B --list > problems.txt");
+  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
+                        return run(invocation, *options);
+                      }});
 }
 
 }  // namespace dorajit::cli

@@ -1,12 +1,14 @@
-#include "apps/cli/commands/report_command.h"
-
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <filesystem>
 #include <format>
+#include <memory>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/trial_inputs.h"
 #include "apps/cli/report/findings.h"
@@ -59,57 +61,31 @@ Result<Read> read_store(cache::TuningStore& store, const Settings& settings) {
   return read;
 }
 
-void keep_devices(std::vector<Source>& sources, const std::string& fingerprint,
-                  const std::string& only_device) {
-  const auto is_other = [&](const auto& record) {
-    return !record.device.contains(fingerprint) ||
-           (!only_device.empty() && record.device != only_device);
-  };
-  for (Source& source : sources) {
+struct Options {
+  std::string html;
+  std::vector<std::string> files;
+  bool partial = false;
+};
+
+Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+  if (options.html.empty() && !invocation.json) {
+    return fail(StatusCode::kInvalidArgument,
+                "report needs --html FILE, the page to write, or --json");
+  }
+  DORAJIT_ASSIGN(const DeviceFilter is_of_device,
+                 DeviceFilter::make(invocation.settings, invocation.device));
+  Read read;
+  if (options.files.empty()) {
+    const auto parts = autotune::make_engine(invocation.settings);
+    DORAJIT_ASSIGN(read, read_store(*parts.store, invocation.settings));
+  } else {
+    DORAJIT_ASSIGN(read, read_files(options.files, options.partial, !invocation.json));
+  }
+  for (Source& source : read.sources) {
+    const auto is_other = [&](const auto& record) { return !is_of_device(record.device); };
     std::erase_if(source.trials, is_other);
     std::erase_if(source.winners, is_other);
   }
-}
-
-}  // namespace
-
-CLI::App* ReportCommand::declare(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("report", "Show tuning data as a page for browsers");
-  command->add_option("--html", html_, "The page to write")->option_text("FILE");
-  command
-      ->add_option("--from", files_,
-                   "Show a file of `dorajit export` or a tuning database instead; may be repeated")
-      ->option_text("FILE");
-  command
-      ->add_option("--device-fingerprint", fingerprint_,
-                   "Only devices whose fingerprint contains this")
-      ->option_text("TEXT");
-  add_partial_option(*command, partial_);
-  command->footer(
-      "Example:\n"
-      "  dorajit report --html report.html\n"
-      "  dorajit report --html h200.html --from h200.jsonl --device-fingerprint H200");
-  return command;
-}
-
-Result<ExitCode> ReportCommand::run(const Invocation& invocation) {
-  if (html_.empty() && !invocation.json) {
-    return fail(StatusCode::kInvalidArgument,
-                "report needs --html FILE, which is the page to write, or --json");
-  }
-  Read read;
-  std::string only_device;
-  if (files_.empty() || !invocation.device.empty()) {
-    const auto parts = autotune::make_engine(invocation.settings);
-    DORAJIT_ASSIGN(only_device, fingerprint_asked_for(*parts.engine, invocation.device));
-    if (files_.empty()) {
-      DORAJIT_ASSIGN(read, read_store(*parts.store, invocation.settings));
-    }
-  }
-  if (!files_.empty()) {
-    DORAJIT_ASSIGN(read, read_files(files_, partial_, !invocation.json));
-  }
-  keep_devices(read.sources, fingerprint_, only_device);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   read.facts.now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   const auto devices = report::make_findings(read.sources, read.facts.now_unix_s);
@@ -117,27 +93,43 @@ Result<ExitCode> ReportCommand::run(const Invocation& invocation) {
   std::int64_t problems = 0;
   for (const report::DeviceFindings& device : devices) problems += std::ssize(device.problems);
   std::size_t page_bytes = 0;
-  if (!html_.empty()) {
+  if (!options.html.empty()) {
     const std::string page = report::page_html(devices, read.facts);
     page_bytes = page.size();
-    DORAJIT_TRY(cache::write_output_file(html_, page));
+    DORAJIT_TRY(cache::write_output_file(options.html, page));
   }
-  if (invocation.json) {
-    Json document = begin_document("report");
-    document["html"] = html_.empty() ? Json(nullptr) : Json(html_);
-    document["from"] = read.facts.origin;
-    document["devices"] = Json::array();
-    for (const report::DeviceFindings& device : devices) {
-      document["devices"].push_back(report::to_json(device));
-    }
-    print_document(document);
-  } else {
-    print(std::format("{} on {} written to {}, {}\n", count_text(problems, "problem"),
-                      count_text(std::ssize(devices), "device"), html_,
-                      bytes_text(static_cast<std::int64_t>(page_bytes))));
-    if (devices.empty()) print("`dorajit demo --quick` measures some\n");
-  }
+  Json rows = Json::array();
+  for (const report::DeviceFindings& device : devices) rows.push_back(report::to_json(device));
+  print_result(invocation.json, "report",
+               {{"html", options.html.empty() ? Json() : Json(options.html)},
+                {"from", read.facts.origin},
+                {"devices", rows}},
+               std::format("{} on {} written to {}, {}\n{}", count_text(problems, "problem"),
+                           count_text(std::ssize(devices), "device"), options.html,
+                           bytes_text(static_cast<std::int64_t>(page_bytes)),
+                           devices.empty() ? "`dorajit demo --quick` measures some\n" : ""));
   return ExitCode::kOk;
+}
+
+}  // namespace
+
+void declare_report(CLI::App& app, std::vector<Command>& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("report", "Show tuning data as a page for browsers");
+  command->add_option("--html", options->html, "The page to write")->option_text("FILE");
+  command
+      ->add_option("--from", options->files,
+                   "Show a file of `dorajit export` or a tuning database instead; may be repeated")
+      ->option_text("FILE");
+  add_partial_option(*command, options->partial);
+  command->footer(
+      "Example:\n"
+      "  dorajit report --html report.html\n"
+      "  dorajit report --html h200.html --from h200.jsonl --device H200");
+  commands.push_back(
+      {.app = command,
+       .run = [options](const Invocation& invocation) { return run(invocation, *options); },
+       .filters_by_device = true});
 }
 
 }  // namespace dorajit::cli

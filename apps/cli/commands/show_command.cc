@@ -1,16 +1,20 @@
-#include "apps/cli/commands/show_command.h"
-
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <format>
+#include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
+#include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/terminal/text_format.h"
 #include "apps/cli/views/descriptions.h"
+#include "apps/cli/views/lock_comparison.h"
 #include "apps/cli/views/trials_table.h"
 #include "autotune/engine_factory.h"
 #include "kernel_templates/config_text.h"
@@ -48,43 +52,52 @@ Result<Json> winners_json(const std::vector<cache::Winner>& winners, cache::Tuni
   return rows;
 }
 
-}  // namespace
-
-CLI::App* ShowCommand::declare(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("show", "List the winners in the tuning database");
-  command
-      ->add_option("--device-fingerprint", fingerprint_,
-                   "Only winners of devices whose fingerprint contains this")
-      ->option_text("TEXT");
-  command->add_flag("--trials", with_trials_, "Also list what was measured for each winner");
-  command->footer("Example:\n  dorajit show --trials --device-fingerprint H200");
-  return command;
+std::string pins_text(const std::vector<cache::LockEntry>& pins) {
+  Table table({{"pinned"}, {"config"}, {"device"}});
+  for (const cache::LockEntry& pin : pins) {
+    table.add_row({pin.problem, to_text(pin.config), pin.device});
+  }
+  return table.text();
 }
 
-Result<ExitCode> ShowCommand::run(const Invocation& invocation) {
+struct Options {
+  ProblemOptions problems;
+  bool with_trials = false;
+};
+
+Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+  std::optional<std::set<std::string>> keys;
+  if (names_problems(options.problems)) {
+    DORAJIT_ASSIGN(keys, problem_keys(options.problems, "show"));
+  }
   const auto parts = autotune::make_engine(invocation.settings);
   cache::TuningStore& store = *parts.store;
-  DORAJIT_ASSIGN(const std::string only_device,
-                 fingerprint_asked_for(*parts.engine, invocation.device));
+  DORAJIT_ASSIGN(const DeviceFilter is_of_device,
+                 DeviceFilter::make(invocation.settings, invocation.device));
+  const auto is_other = [&](const auto& record) {
+    return !is_of_device(record.device) || (keys && !keys->contains(record.problem));
+  };
   std::vector<cache::Winner> winners = store.winners();
   DORAJIT_TRY(store.readable());
   const std::int64_t trial_count = store.trial_count();
   DORAJIT_TRY(store.readable());
-  std::erase_if(winners, [&](const cache::Winner& winner) {
-    return !winner.device.contains(fingerprint_) ||
-           (!only_device.empty() && winner.device != only_device);
-  });
+  std::erase_if(winners, is_other);
+  DORAJIT_ASSIGN(std::vector<cache::LockEntry> pins, store.pins().read());
+  std::erase_if(pins, is_other);
 
   if (invocation.json) {
     Json document = begin_document("show");
     document["database"] = describe(store);
     document["database"]["trials"] = trial_count;
-    DORAJIT_ASSIGN(document["winners"], winners_json(winners, store, with_trials_));
+    DORAJIT_ASSIGN(document["winners"], winners_json(winners, store, options.with_trials));
+    document["pins"] = Json::array();
+    for (const cache::LockEntry& pin : pins) document["pins"].push_back(to_json(pin));
     print_document(document);
     return ExitCode::kOk;
   }
+  if (!pins.empty()) print(pins_text(pins) + "\n");
   if (!winners.empty()) print(winners_text(winners));
-  if (with_trials_) {
+  if (options.with_trials) {
     for (const cache::Winner& winner : winners) {
       const std::vector<cache::Trial> trials = trials_of(winner, store);
       DORAJIT_TRY(store.readable());
@@ -95,8 +108,27 @@ Result<ExitCode> ShowCommand::run(const Invocation& invocation) {
   print(std::format("{}{} from {} in {}\n", winners.empty() ? "" : "\n",
                     count_text(std::ssize(winners), "winner"), count_text(trial_count, "trial"),
                     store.location()));
-  if (winners.empty()) print("`dorajit tune --help` says how to add some\n");
+  if (winners.empty()) print("`dorajit tune --shape RxC` finds one\n");
   return ExitCode::kOk;
+}
+
+}  // namespace
+
+void declare_show(CLI::App& app, std::vector<Command>& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "show", "List the winners in the tuning database, of all problems or some");
+  add_problem_options(*command, options->problems);
+  command->add_flag("--trials", options->with_trials,
+                    "Also list the measured configs of each problem");
+  command->footer(
+      "Example:\n"
+      "  dorajit show --device H200\n"
+      "  dorajit show --shape 4096x14336 --trials");
+  commands.push_back(
+      {.app = command,
+       .run = [options](const Invocation& invocation) { return run(invocation, *options); },
+       .filters_by_device = true});
 }
 
 }  // namespace dorajit::cli

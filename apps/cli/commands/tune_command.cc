@@ -1,19 +1,22 @@
-#include "apps/cli/commands/tune_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <format>
+#include <memory>
 #include <optional>
+#include <string>
 
-#include "apps/cli/commands/tuning.h"
+#include "apps/cli/commands/commands.h"
+#include "apps/cli/options/problem_options.h"
 #include "apps/cli/options/shard.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/text_format.h"
 #include "apps/cli/views/descriptions.h"
 #include "apps/cli/views/trials_table.h"
+#include "autotune/engine_factory.h"
+#include "autotune/sources/tuning_config_source.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
 
@@ -23,7 +26,7 @@ namespace {
 struct Tuned {
   launch::Problem problem;
   launch::ConfigAnswer answer;
-  std::optional<cache::Winner> winner;  // what the store has now
+  std::optional<cache::Winner> winner;  // of the store, afterwards
   std::vector<cache::Trial> trials;
 };
 
@@ -52,8 +55,12 @@ Json tuned_json(const Tuned& tuned) {
 
 std::string tuned_text(const Tuned& tuned) {
   std::string text = std::format("{}\n", launch::to_text(tuned.problem));
+  if (tuned.answer.origin == launch::ConfigOrigin::kPinned) {
+    return text + std::format("pinned to {}; `dorajit pin --remove` ends that\n",
+                              to_text(tuned.answer.config));
+  }
   if (!tuned.winner) return text + "not tuned; the default config runs\n";
-  // Those of a shipped winner stayed where it was made.
+  // A shipped winner comes without its trials.
   if (!tuned.trials.empty()) text += trials_text(tuned.trials, *tuned.winner);
   return text + std::format("winner: {} at {}, {} over the default ({})\n",
                             kernels::to_text(tuned.winner->config),
@@ -63,30 +70,44 @@ std::string tuned_text(const Tuned& tuned) {
                                                                                 : "known already");
 }
 
-}  // namespace
-
-CLI::App* TuneCommand::declare(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("tune", "Find the fastest config of problems and keep it");
-  add_problem_options(*command, options_);
-  add_shard_option(*command, shard_);
-  add_seconds_option(*command, seconds_);
-  command->add_flag("--force", force_, "Tune again where a winner is known");
-  command->footer(
-      "Example:\n"
-      "  dorajit tune --shape 512x4096 --shape 4096x14336 --type bf16\n"
-      "  dorajit tune --op backward --shape 4096x4096\n"
-      "  dorajit tune --from problems.txt --shard 2/8");
-  return command;
+// Tunes the problem whether or not a winner is known. `statistics` counts what this did.
+Result<launch::ConfigAnswer> tune_again(const launch::Problem& problem, device::Device& device,
+                                        const autotune::EngineParts& parts,
+                                        Statistics& statistics) {
+  constexpr std::chrono::seconds kClaimWait{60};
+  cache::TuningStore& store = *parts.store;
+  const std::string& fingerprint = device.info().fingerprint;
+  const std::string key = to_text(problem);
+  const auto claim = store.wait_for_claim(fingerprint, key, kClaimWait);
+  if (!claim) {
+    return fail(
+        StatusCode::kIoError,
+        std::format("another process has been tuning {} for {} s; try again when it is done", key,
+                    kClaimWait.count()));
+  }
+  // Over an empty store the fallback chain has no winner, so it tunes.
+  const std::shared_ptr<cache::TuningStore> empty = cache::TuningStore::open("");
+  autotune::TuningConfigSource source(parts.engine->settings(), empty, statistics);
+  launch::ConfigAnswer answer = source.find(problem, device, parts.engine->kernels());
+  const auto winner = empty->find_winner(fingerprint, key);
+  if (winner) store.record(empty->trials(fingerprint, key), *winner);
+  return answer;
 }
 
-Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
-  // Before a device is opened, so that a wrong command line is told at once.
-  DORAJIT_TRY(check_problem_options(options_, "tune"));
-  DORAJIT_ASSIGN(const Shard shard, parse_shard(shard_));
+struct Options {
+  ProblemOptions problems;
+  std::string shard;                // "2/8"; empty: all
+  std::optional<double> seconds{};  // per problem; without it as the settings have it
+  bool force = false;
+};
+
+Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+  // Before a device is opened, so that a wrong command line fails at once.
+  DORAJIT_TRY(check_problem_options(options.problems, "tune"));
+  DORAJIT_ASSIGN(const Shard shard, parse_shard(options.shard));
   Settings settings = invocation.settings;
-  settings.tune_policy =
-      TunePolicy::kFirstUse;  // asked for here and now, whatever DORAJIT_TUNE says
-  settings.tune_seconds = seconds_.value_or(settings.tune_seconds);
+  settings.tune_policy = TunePolicy::kFirstUse;  // whatever DORAJIT_TUNE says
+  settings.tune_seconds = options.seconds.value_or(settings.tune_seconds);
   const auto parts = autotune::make_engine(settings);
   Engine& engine = *parts.engine;
   cache::TuningStore& store = *parts.store;
@@ -97,19 +118,20 @@ Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
   std::vector<Tuned> results;
   std::size_t in_all = 0;
   {
-    DORAJIT_ASSIGN(auto problems, make_problems(options_, chosen.id.kind, "tune"));
+    DORAJIT_ASSIGN(auto problems, make_problems(options.problems, chosen.id.kind, "tune"));
     in_all = problems.size();
-    if (!shard_.empty()) problems = part_of(problems, shard);
+    if (!options.shard.empty()) problems = part_of(problems, shard);
     ProgressBar progress(!invocation.json, static_cast<int>(problems.size()));
     for (const launch::Problem& problem : problems) {
       progress.show(std::format("tuning {}", launch::to_text(problem)));
       DORAJIT_ASSIGN(const launch::ConfigAnswer answer,
-                     force_ ? tune_again(problem, *chosen.device, parts, forced)
-                            : engine.prepare(problem, chosen.id));
+                     options.force ? tune_again(problem, *chosen.device, parts, forced)
+                                   : engine.prepare(problem, chosen.id));
       Tuned tuned{.problem = problem, .answer = answer, .winner = {}, .trials = {}};
       if (answer.origin == launch::ConfigOrigin::kShippedDatabase) {
         tuned.winner = store.find_overlay_winner(fingerprint, launch::to_text(problem));
-      } else if (answer.origin != launch::ConfigOrigin::kDefault) {
+      } else if (answer.origin != launch::ConfigOrigin::kDefault &&
+                 answer.origin != launch::ConfigOrigin::kPinned) {
         tuned.winner = store.find_winner(fingerprint, launch::to_text(problem));
       }
       if (tuned.winner) tuned.trials = trials_of(*tuned.winner, store);
@@ -118,12 +140,13 @@ Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
     }
   }
 
-  const bool all_tuned =
-      std::ranges::all_of(results, [](const Tuned& t) { return t.winner.has_value(); });
+  const bool all_tuned = std::ranges::all_of(results, [](const Tuned& one) {
+    return one.winner || one.answer.origin == launch::ConfigOrigin::kPinned;
+  });
   if (invocation.json) {
     Json document = begin_document("tune");
     document["device"] = to_json(chosen.id, chosen.device->info());
-    if (!shard_.empty()) {
+    if (!options.shard.empty()) {
       document["shard"] = {
           {"index", shard.index}, {"count", shard.count}, {"problems_in_all", in_all}};
     }
@@ -137,13 +160,32 @@ Result<ExitCode> TuneCommand::run(const Invocation& invocation) {
     print_document(document);
   } else {
     for (const Tuned& tuned : results) print(tuned_text(tuned) + "\n");
-    if (!shard_.empty()) {
+    if (!options.shard.empty()) {
       print(std::format("part {} of {}: {} of {}\n", shard.index, shard.count, results.size(),
                         count_text(static_cast<std::int64_t>(in_all), "problem")));
     }
     print(where_winners_are(store) + "\n");
   }
   return all_tuned ? ExitCode::kOk : ExitCode::kFailed;
+}
+
+}  // namespace
+
+void declare_tune(CLI::App& app, std::vector<Command>& commands) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("tune", "Find the fastest config of problems and keep it");
+  add_problem_options(*command, options->problems);
+  add_shard_option(*command, options->shard);
+  add_seconds_option(*command, options->seconds);
+  command->add_flag("--force", options->force, "Tune again where a winner is known");
+  command->footer(
+      "Example:\n"
+      "  dorajit tune --shape 512x4096 --shape 4096x14336 --type bf16\n"
+      "  dorajit tune --op backward --shape 4096x4096\n"
+      "  dorajit tune --from problems.txt --shard 2/8");
+  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
+                        return run(invocation, *options);
+                      }});
 }
 
 }  // namespace dorajit::cli

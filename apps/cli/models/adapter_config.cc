@@ -41,19 +41,19 @@ Result<AdapterConfig> read_adapter_config(const std::string& path) {
   if (kind.value_or("LORA") != "LORA" || !is_dora.value_or(false)) {
     return fail(
         StatusCode::kInvalidArgument,
-        std::format("{} is not of a DoRA adapter (`use_dora` is not true), which would call "
-                    "none of these kernels; leave --adapter out to make every layer ready",
+        std::format("{} is not of a DoRA adapter: `use_dora` is not true, so it uses none of these "
+                    "kernels; leave --adapter out to prewarm every layer",
                     adapter.path));
   }
   DORAJIT_ASSIGN(adapter.rank, file.size("r"));
   DORAJIT_ASSIGN(auto targets, file.texts("target_modules"));
   if (!targets) return adapter;
-  // PEFT matches a text that is no list as a regular expression of Python.
+  // PEFT matches a single text as a regular expression of Python.
   if (file.is_text("target_modules") &&
       (targets->front() == "all-linear" || is_pattern(targets->front()))) {
     if (targets->front() != "all-linear") {
-      print_note(std::format("{}: `target_modules` is a pattern, so every layer is made ready",
-                             adapter.path));
+      print_note(
+          std::format("{}: `target_modules` is a pattern, so every layer is taken", adapter.path));
     }
     return adapter;
   }
@@ -85,13 +85,13 @@ Result<Model> adapted_layers(const ModelConfig& config, const AdapterConfig& ada
   }
   if (adapted.projections.empty()) {
     return fail(StatusCode::kInvalidArgument,
-                std::format("{}: `target_modules` ({}) names no layer of {}, which has {}; list "
-                            "sizes with --shapes",
+                std::format("{}: `target_modules` ({}) names no layer of {}, which has {}; give "
+                            "sizes with --shape",
                             adapter.path, unknown, config.path, listed(known)));
   }
   if (!unknown.empty()) {
-    print_note(std::format("{}: passed over {}, which {} is not known to have", adapter.path,
-                           unknown, config.path));
+    print_note(std::format("{}: skipped {}, which {} is not known to have", adapter.path, unknown,
+                           config.path));
   }
   return adapted;
 }

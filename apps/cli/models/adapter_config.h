@@ -20,8 +20,8 @@ struct AdapterConfig {
 // `path` is the file or its folder. kInvalidArgument for an adapter that is not DoRA.
 Result<AdapterConfig> read_adapter_config(const std::string& path);
 
-// The layers of the model that the adapter adapts. kInvalidArgument when none of its targets is
-// one; a note names the targets that are none, if others are.
+// The layers of the model that the adapter adapts. kInvalidArgument when no target is a layer; a
+// note names the targets that are not, if others are.
 Result<Model> adapted_layers(const ModelConfig& config, const AdapterConfig& adapter);
 
 }  // namespace dorajit::cli

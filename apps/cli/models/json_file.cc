@@ -19,15 +19,15 @@ constexpr std::size_t kMaxBytes = std::size_t{8} << 20;
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
 
 std::unexpected<Error> unreadable(const std::string& path, const std::string& why) {
-  return fail(StatusCode::kIoError, std::format("{} cannot be read: {}", path, why));
+  return fail(StatusCode::kIoError, std::format("cannot read {}: {}", path, why));
 }
 
 Result<std::string> read_text(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) return unreadable(path, "there is no such file");
-  // Anything else may keep us waiting, or never end.
-  if (!fs::is_regular_file(status)) return unreadable(path, "it is no regular file");
+  // Reading a FIFO or a device may block or never end.
+  if (!fs::is_regular_file(status)) return unreadable(path, "it is not a regular file");
   std::ifstream file(path, std::ios::binary);
   if (!file) return unreadable(path, std::generic_category().message(errno));
   std::string text(kMaxBytes + 1, '\0');
@@ -36,18 +36,18 @@ Result<std::string> read_text(const std::string& path) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kMaxBytes) {
     return fail(StatusCode::kInvalidArgument,
-                std::format("{} is larger than {} MiB, so it is not the file that is meant", path,
+                std::format("{} is larger than {} MiB, too large for a config file", path,
                             kMaxBytes >> 20));
   }
   return text;
 }
 
-// As it stands in the file, cut short.
+// The value as the file has it, shortened.
 std::string shown(const Json& value) {
   if (value.is_structured()) return std::format("an {}", value.type_name());
-  constexpr std::size_t kMost = 60;
+  constexpr std::size_t kMaxShown = 60;
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
   return text;
 }
 
@@ -67,18 +67,17 @@ Result<JsonObject> JsonObject::read(const std::string& path, const std::string& 
     });
     if (is_too_deep) {
       return fail(StatusCode::kInvalidArgument,
-                  std::format("{} is nested more than {} levels deep, so it is not the file that "
-                              "is meant",
+                  std::format("{} is nested more than {} levels deep, too deep for a config file",
                               file, kMaxLevels));
     }
     if (parsed.is_object()) return JsonObject(file, std::move(parsed));
     return fail(StatusCode::kInvalidArgument,
-                std::format("{} holds no JSON object but {}; it should be a model's or an "
+                std::format("{} has a JSON {} instead of an object; name a model's or an "
                             "adapter's {}",
                             file, parsed.type_name(), name));
   } catch (const Json::exception& error) {
     return fail(StatusCode::kInvalidArgument,
-                std::format("{} is no JSON document: {}", file, error.what()));
+                std::format("{} is not a JSON document: {}", file, error.what()));
   }
 }
 
@@ -137,8 +136,8 @@ Result<std::int64_t> JsonObject::required_size(const std::string& field) const {
   DORAJIT_ASSIGN(const std::optional<std::int64_t> found, size(field));
   if (found) return *found;
   return fail(StatusCode::kInvalidArgument,
-              std::format("{}: `{}` is missing, so its layers are not known; list their sizes with "
-                          "--shapes",
+              std::format("{}: `{}` is missing, so its layers are not known; give their sizes with "
+                          "--shape",
                           path_, field));
 }
 

@@ -1,4 +1,4 @@
-// Small JSON files that others wrote, read with every size and type checked.
+// Small JSON files of other programs, read with every size and type checked.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ class JsonObject {
   // Whether the field is there and not null.
   [[nodiscard]] bool has(const std::string& field) const;
 
-  // Each is nothing where the field is missing or null.
+  // Nothing where the field is missing or null.
   [[nodiscard]] Result<std::optional<JsonObject>> object(const std::string& field) const;
   [[nodiscard]] Result<std::optional<std::string>> text(const std::string& field) const;
   [[nodiscard]] Result<std::optional<bool>> flag(const std::string& field) const;
-  // One text is a list of one.
+  // A single text is a list of one.
   [[nodiscard]] Result<std::optional<std::vector<std::string>>> texts(
       const std::string& field) const;
   [[nodiscard]] bool is_text(const std::string& field) const;

@@ -32,10 +32,11 @@ Result<BlockSizes> read_block_sizes(const JsonObject& config) {
   sizes.key_value_heads = key_value_heads.value_or(sizes.heads);
   DORAJIT_ASSIGN(const auto head_dim, config.size("head_dim"));
   if (!head_dim && sizes.hidden % sizes.heads != 0) {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("{}: `hidden_size` {} is no multiple of `num_attention_heads` {}, and "
-                            "there is no `head_dim`",
-                            config.path(), sizes.hidden, sizes.heads));
+    return fail(
+        StatusCode::kInvalidArgument,
+        std::format("{}: `hidden_size` {} is not a multiple of `num_attention_heads` {}, and "
+                    "there is no `head_dim`",
+                    config.path(), sizes.hidden, sizes.heads));
   }
   sizes.head_dim = head_dim.value_or(sizes.hidden / sizes.heads);
   return sizes;
@@ -67,8 +68,8 @@ Result<Projections> read_experts(const JsonObject& config, const BlockSizes& siz
 Result<Projections> read_like_llama(const JsonObject& config) {
   if (config.has("kv_lora_rank")) {
     return fail(StatusCode::kInvalidArgument,
-                std::format("{}: `kv_lora_rank` is of latent attention, whose layers are not known "
-                            "here; list their sizes with --shapes",
+                std::format("{}: `kv_lora_rank` means latent attention, whose layers are not known "
+                            "here; give their sizes with --shape",
                             config.path()));
   }
   DORAJIT_ASSIGN(BlockSizes sizes, read_block_sizes(config));
@@ -120,7 +121,7 @@ Result<Projections> read_projections(const JsonObject& config, std::string_view 
   DORAJIT_ASSIGN(Projections found, read_like_llama(config));
   if (!std::ranges::contains(kLikeLlama, type)) {
     print_note(
-        std::format("{}: model type \"{}\" is not known; its layers are taken to be like "
+        std::format("{}: model type \"{}\" is unknown; its layers are assumed to be like "
                     "Llama's",
                     config.path(), type));
   }
@@ -137,7 +138,7 @@ Result<std::optional<ElementType>> read_type(const JsonObject& config) {
     if (*name == "float32") return ElementType::kFloat32;
     if (*name == "float64") return ElementType::kFloat64;
     return fail(StatusCode::kInvalidArgument,
-                std::format("{}: `{}` is \"{}\", which no kernel serves; name element types with "
+                std::format("{}: `{}` is \"{}\", which no kernel supports; name element types with "
                             "--type or --types",
                             config.path(), field, *name));
   }
@@ -148,7 +149,7 @@ Result<std::optional<ElementType>> read_type(const JsonObject& config) {
 
 Result<ModelConfig> read_model_config(const std::string& path) {
   DORAJIT_ASSIGN(const JsonObject file, JsonObject::read(path, "config.json"));
-  // Models that see or hear keep what concerns us apart.
+  // Multimodal models keep the language model's fields in an object of their own.
   DORAJIT_ASSIGN(const auto text_config, file.object("text_config"));
   const JsonObject& config = text_config ? *text_config : file;
   DORAJIT_ASSIGN(const auto own_type, config.text("model_type"));

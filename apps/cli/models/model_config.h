@@ -13,14 +13,14 @@ namespace dorajit::cli {
 
 struct ModelConfig {
   std::string path;
-  Model model;                                 // named by its type, with what "all-linear" means
+  Model model;                                 // named by its type, with all "all-linear" layers
   std::vector<Projection> only_by_name{};      // what "all-linear" leaves out: the output embedding
   std::optional<kernels::ElementType> type{};  // of its weights
 };
 
-// `path` is the file or its folder. Knows blocks like Llama's, with grouped queries, a head
-// dimension of its own and experts; those of Phi-3, GPT-NeoX and GPT-2. A model that it does not
-// know by its type is taken for one like Llama's, and a note says so.
+// `path` is the file or its folder. Known are blocks like Llama's, with grouped queries, a head
+// dimension of their own and experts, and those of Phi-3, GPT-NeoX and GPT-2. A model of an unknown
+// type is read as one like Llama's, and a note says so.
 Result<ModelConfig> read_model_config(const std::string& path);
 
 }  // namespace dorajit::cli

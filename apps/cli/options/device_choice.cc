@@ -3,6 +3,7 @@
 #include <charconv>
 #include <format>
 
+#include "autotune/engine_factory.h"
 #include "runtime/device/cuda/cuda_device.h"
 
 namespace dorajit::cli {
@@ -45,7 +46,7 @@ Result<ChosenDevice> choose_device(Engine& engine, std::string_view text) {
     if (id.ordinal >= count) {
       return fail(
           StatusCode::kNoDriver,
-          std::format("there is no {}: the driver shows {} CUDA device(s); `dorajit devices` "
+          std::format("there is no {}: the driver shows {} CUDA device(s); `dorajit doctor` "
                       "lists them",
                       device_text(id), count));
     }
@@ -60,10 +61,11 @@ std::string why_no_cuda_device() {
   return *count > 0 ? "" : "the NVIDIA driver is installed but shows no GPU";
 }
 
-Result<std::string> fingerprint_asked_for(Engine& engine, std::string_view device) {
-  if (device.empty()) return std::string();
-  DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(engine, device));
-  return chosen.device->info().fingerprint;
+Result<DeviceFilter> DeviceFilter::make(const Settings& settings, std::string_view text) {
+  if (text.empty() || !parse_device(text)) return DeviceFilter(std::string(text), true);
+  const auto parts = autotune::make_engine(settings);
+  DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(*parts.engine, text));
+  return DeviceFilter(chosen.device->info().fingerprint, false);
 }
 
 }  // namespace dorajit::cli

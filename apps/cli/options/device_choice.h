@@ -4,8 +4,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/settings.h"
 #include "runtime/engine.h"
 
 namespace dorajit::cli {
@@ -18,8 +20,8 @@ struct ChosenDevice {
 // "cpu", "cuda:1"
 std::string device_text(const launch::DeviceId& id);
 
-// Nothing for empty text; kInvalidArgument for what device_text() does not write ("cuda" is CUDA
-// device 0).
+// Nothing for empty text; "cuda" is CUDA device 0; kInvalidArgument for anything else that
+// device_text() does not write.
 Result<std::optional<launch::DeviceId>> parse_device(std::string_view text);
 
 // Opens the device that `text` names. Without one: CUDA device 0 if there is a driver and a GPU,
@@ -29,8 +31,22 @@ Result<ChosenDevice> choose_device(Engine& engine, std::string_view text);
 // Why there is no CUDA device, in one line; empty when there is one.
 std::string why_no_cuda_device();
 
-// The fingerprint of the device that --device names; empty where it names none, so that all are
-// meant.
-Result<std::string> fingerprint_asked_for(Engine& engine, std::string_view device);
+// Which records --device selects by the fingerprint of their device.
+class DeviceFilter {
+ public:
+  // "cpu", "cuda" and "cuda:N" select the records of that device of this machine, other text those
+  // whose fingerprint contains it, and empty text all. kNoDriver when the device is not there.
+  static Result<DeviceFilter> make(const Settings& settings, std::string_view text);
+
+  [[nodiscard]] bool operator()(std::string_view fingerprint) const {
+    return is_part_ ? fingerprint.contains(text_) : fingerprint == text_;
+  }
+
+ private:
+  DeviceFilter(std::string text, bool is_part) : text_(std::move(text)), is_part_(is_part) {}
+
+  std::string text_;
+  bool is_part_;
+};
 
 }  // namespace dorajit::cli

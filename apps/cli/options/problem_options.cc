@@ -11,7 +11,9 @@
 #include <system_error>
 
 #include "apps/cli/options/shapes.h"
+#include "apps/cli/terminal/number_range.h"
 #include "kernel_templates/spaces.h"
+#include "runtime/base/settings.h"
 #include "runtime/launch/size_limit.h"
 
 namespace dorajit::cli {
@@ -32,7 +34,7 @@ Result<std::vector<kernels::Sizes>> wanted_sizes(const ProblemOptions& options,
   return wanted;
 }
 
-// Without what other systems' editors put around a line.
+// Without the byte order mark and the carriage return that editors of other systems write.
 std::string_view plain(std::string_view line, int number) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (number == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
@@ -40,8 +42,8 @@ std::string_view plain(std::string_view line, int number) {
   return line;
 }
 
-// One problem a line, as `dorajit show` names them; blank lines and lines that begin with # say
-// nothing.
+// One problem a line, as `dorajit show` names them; blank lines and lines that begin with # are
+// skipped.
 Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
   std::ifstream file(path);
   int why = file ? 0 : errno;
@@ -49,7 +51,7 @@ Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) why = EISDIR;
   if (why != 0) {
     return fail(StatusCode::kIoError,
-                std::format("{} cannot be read: {}; name a file of problems, one a line", path,
+                std::format("cannot read {}: {}; --from takes a file of problems, one a line", path,
                             std::generic_category().message(why)));
   }
   std::vector<launch::Problem> problems;
@@ -60,7 +62,7 @@ Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
     const auto problem = launch::parse_problem(line);
     if (!problem || !std::has_single_bit(static_cast<unsigned>(problem->vector_width))) {
       return fail(StatusCode::kInvalidArgument,
-                  std::format("{}:{}: \"{}\" is no problem; one looks like "
+                  std::format("{}:{}: invalid problem key \"{}\"; one looks like "
                               "compose/bf16,bf16,f32,bf16/v8/c4096/r12",
                               path, number, line));
     }
@@ -68,7 +70,7 @@ Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
   }
   if (file.bad() || problems.empty()) {
     return fail(StatusCode::kInvalidArgument,
-                std::format("{} {}", path, file.bad() ? "cannot be read" : "names no problem"));
+                file.bad() ? "cannot read " + path : path + " has no problem in it");
   }
   return problems;
 }
@@ -78,8 +80,8 @@ Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
 void add_problem_options(CLI::App& app, ProblemOptions& options) {
   add_size_options(app, options.sizes);
   app.add_option("--shape", options.shapes,
-                 "The sizes of a problem, as ROWSxCOLS; what it leaves out has an option of its "
-                 "own; may be repeated")
+                 "The sizes of a problem, as ROWSxCOLS; a size that it leaves out has an option of "
+                 "its own; may be repeated")
       ->option_text("RxC")
       ->delimiter(',');
   app.add_option("--from", options.file, "Problems from a file, one a line as `show` names them")
@@ -88,14 +90,24 @@ void add_problem_options(CLI::App& app, ProblemOptions& options) {
   add_variant_options(app, options.variant);
 }
 
+void add_seconds_option(CLI::App& app, std::optional<double>& seconds) {
+  app.add_option("--seconds", seconds, "Time to tune a problem at most [DORAJIT_TUNE_SECONDS, 2]")
+      ->option_text("S")
+      ->check(number_range(0, kMaxTuneSeconds));
+}
+
+bool names_problems(const ProblemOptions& options) {
+  return names_any(options.sizes) || !options.shapes.empty() || !options.file.empty();
+}
+
 Status check_problem_options(const ProblemOptions& options, const std::string& command) {
   DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
   DORAJIT_ASSIGN(const std::vector<kernels::Sizes> wanted,
                  wanted_sizes(options, *variant.operation));
   for (const kernels::Sizes& sizes : wanted) DORAJIT_TRY(launch::check_size(variant, sizes));
-  if (!wanted.empty() || !options.file.empty()) return {};
+  if (names_problems(options)) return {};
   return fail(StatusCode::kInvalidArgument,
-              std::format("{} needs a problem: {}, --shape RxC or --from FILE", command,
+              std::format("{} needs a problem: --shape RxC, {} or --from FILE", command,
                           size_options_text(*variant.operation)));
 }
 
@@ -119,6 +131,16 @@ Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options
     if (std::ranges::find(problems, problem) == problems.end()) problems.push_back(problem);
   }
   return problems;
+}
+
+Result<std::set<std::string>> problem_keys(const ProblemOptions& options,
+                                           const std::string& command) {
+  std::set<std::string> keys;
+  for (const auto kind : {kernels::DeviceKind::kCpu, kernels::DeviceKind::kCuda}) {
+    DORAJIT_ASSIGN(const auto problems, make_problems(options, kind, command));
+    for (const launch::Problem& problem : problems) keys.insert(to_text(problem));
+  }
+  return keys;
 }
 
 }  // namespace dorajit::cli

@@ -93,7 +93,7 @@ Result<kernels::Sizes> make_sizes(const kernels::Operation& operation,
     const bool is_listed = next < listed.size();
     if (is_listed && size != 0) {
       return fail(StatusCode::kInvalidArgument,
-                  std::format("--shape and {} both give `{}` of {}; give it once",
+                  std::format("--shape and {} both give the size `{}` of {}; give it once",
                               option_of(dimension.name), dimension.name, operation.name));
     }
     if (!is_listed && size == 0) {
@@ -107,21 +107,21 @@ Result<kernels::Sizes> make_sizes(const kernels::Operation& operation,
     sizes[i] = is_listed ? listed[next++] : size;
     if (sizes[i] > 0) continue;
     return fail(StatusCode::kInvalidArgument,
-                std::format("{} is no size to tune for along `{}`; it must be at least 1", sizes[i],
+                std::format("size {} along `{}` is invalid: it must be at least 1", sizes[i],
                             dimension.name));
   }
   for (const auto& [name, size] : named) {
     if (size != 0 &&
         !std::ranges::contains(operation.dimensions, name, &kernels::Dimension::name)) {
       return fail(StatusCode::kInvalidArgument,
-                  std::format("{} is no size of {}, which has {}", option_of(name), operation.name,
-                              shape_form(operation)));
+                  std::format("{} is not a size of {}, which has {}", option_of(name),
+                              operation.name, shape_form(operation)));
     }
   }
   if (next == listed.size()) return sizes;
   return fail(StatusCode::kInvalidArgument,
-              std::format("{} sizes are more than {} has: {}", listed.size(), operation.name,
-                          shape_form(operation)));
+              std::format("{} sizes are too many for {}, which has {}", listed.size(),
+                          operation.name, shape_form(operation)));
 }
 
 }  // namespace dorajit::cli

@@ -1,4 +1,4 @@
-// The sizes of a problem as they stand on a command line, by the dimensions of its operation.
+// The sizes of a problem on the command line, by the dimensions of its operation.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ class App;
 
 namespace dorajit::cli {
 
-// By the name of a dimension; 0 where the command line says nothing.
+// By the name of a dimension; 0 for a size that is not given.
 using NamedSizes = std::map<std::string, std::int64_t, std::less<>>;
 
-// Declares --rows, --cols and so on: one for each dimension that an operation of the table has.
+// Declares --rows, --cols and so on: one option for each dimension of any operation.
 void add_size_options(CLI::App& app, NamedSizes& sizes);
 
 bool names_any(const NamedSizes& sizes);
@@ -36,9 +36,9 @@ std::string size_options_text(const kernels::Operation& operation);
 Result<std::vector<std::int64_t>> parse_shape(std::string_view text,
                                               const kernels::Operation& operation);
 
-// What `listed` gives the first dimensions, in their order, and `named` the others.
-// kInvalidArgument unless each has one size, which is positive. launch::check_size() has the upper
-// bound.
+// `listed` has the sizes of the first dimensions, in their order, `named` those of the others.
+// kInvalidArgument unless each dimension has one size, which is positive. launch::check_size() has
+// the upper bound.
 Result<kernels::Sizes> make_sizes(const kernels::Operation& operation,
                                   std::span<const std::int64_t> listed, const NamedSizes& named);
 

@@ -1,4 +1,4 @@
-// One part of a list of problems, so that several processes do a part each.
+// One part of a list of problems, for several processes that tune a part each.
 #pragma once
 
 #include <string>
@@ -26,8 +26,8 @@ void add_shard_option(CLI::App& app, std::string& text);
 Result<Shard> parse_shard(std::string_view text);
 
 // The problems of one part, the largest first. The parts of a list are disjoint and together the
-// list, whatever its order and however often it names a problem; they differ by one in length at
-// most, and large problems are dealt out as evenly as small ones.
+// whole list; they do not depend on its order or repetitions. Their lengths differ by one at most,
+// and each has its share of the large problems.
 std::vector<launch::Problem> part_of(const std::vector<launch::Problem>& problems,
                                      const Shard& shard);
 

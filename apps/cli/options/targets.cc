@@ -4,6 +4,8 @@
 #include <format>
 #include <vector>
 
+#include "apps/cli/terminal/output.h"
+
 namespace dorajit::cli {
 namespace {
 
@@ -12,7 +14,7 @@ using kernels::DeviceKind;
 
 constexpr std::string_view kNativeCpu = "native-cpu";
 
-// All that there were below kOldestCurrentArch. Some release of NVRTC makes code for each.
+// All architectures below kOldestCurrentArch. For each of them some release of NVRTC makes code.
 constexpr int kFormerArchs[] = {10, 11, 12, 13, 20, 21, 30, 32, 35, 37,
                                 50, 52, 53, 60, 61, 62, 70, 72, 75};
 constexpr int kOldestCurrentArch = 80;
@@ -23,13 +25,13 @@ std::string joined(const std::vector<std::string>& texts) {
   return text;
 }
 
-// An NVRTC that is null or cannot be had is not asked what it knows.
+// `nvrtc` may be null; one that cannot be opened is not asked which architectures it knows.
 Status check_exists(compile::NvrtcCompiler* nvrtc, const std::string& arch) {
   const auto number = cuda_arch_number(arch);
   if (!number) {
-    return fail(
-        StatusCode::kInvalidArgument,
-        std::format("--arch {} is no architecture; examples: sm_80, sm_90a, {}", arch, kNativeCpu));
+    return fail(StatusCode::kInvalidArgument,
+                std::format("--arch {}: unknown architecture; examples: sm_80, sm_90a, {}", arch,
+                            kNativeCpu));
   }
   if (*number >= kOldestCurrentArch || std::ranges::contains(kFormerArchs, *number)) return {};
   std::string examples = "examples: sm_80, sm_90a";
@@ -42,52 +44,54 @@ Status check_exists(compile::NvrtcCompiler* nvrtc, const std::string& arch) {
               std::format("--arch {}: there is no such architecture; {}", arch, examples));
 }
 
-bool is_cpu(const std::string& arch) { return arch == kNativeCpu || arch == "cpu"; }
-
-// Newer architectures than the library's newest are served with PTX; older ones not at all.
-Status check_supported(compile::NvrtcCompiler& nvrtc, const std::string& arch, int number) {
+// An architecture that is newer than the library's newest is served with PTX, an older one not at
+// all.
+Status check_supported(compile::NvrtcCompiler& nvrtc, const compile::Target& target) {
   DORAJIT_ASSIGN(const std::string identity, nvrtc.identity());
   DORAJIT_ASSIGN(const std::vector<std::string> known, nvrtc.supported_archs());
-  const bool is_older = std::ranges::all_of(known, [number](const std::string& one) {
-    return number < cuda_arch_number(one).value_or(0);
-  });
-  if (!is_older) return {};
-  return fail(StatusCode::kNoCompiler,
-              std::format("{} makes no code for {}; it knows {}; set DORAJIT_NVRTC to an older one",
-                          identity, arch, joined(known)));
+  if (std::ranges::contains(known, target.arch)) return {};
+  const int number = cuda_arch_number(target.arch).value_or(0);
+  const auto [oldest, newest] = std::ranges::minmax(
+      known, {}, [](const std::string& one) { return cuda_arch_number(one).value_or(0); });
+  if (number < cuda_arch_number(oldest)) {
+    return fail(StatusCode::kNoCompiler,
+                std::format("{} does not support {} any more, only {}; set DORAJIT_NVRTC to an "
+                            "older release",
+                            identity, target.arch, joined(known)));
+  }
+  if (number < cuda_arch_number(newest)) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("--arch {}: there is no such architecture; {} knows {}", target.arch,
+                            identity, joined(known)));
+  }
+  print_note(std::format("{} does not know {}, only {}: PTX is made, which the driver translates",
+                         identity, target.arch, joined(known)));
+  return {};
 }
 
 }  // namespace
 
 Status check_arch(const std::string& arch) {
-  return is_cpu(arch) ? Status() : check_exists(nullptr, arch);
+  return arch == kNativeCpu ? Status() : check_exists(nullptr, arch);
 }
 
 Result<compile::Target> make_target(Engine& engine, const std::string& arch) {
-  if (is_cpu(arch)) {
+  if (arch == kNativeCpu) {
     DORAJIT_TRY(engine.kernels().host_compiler().identity());
     DORAJIT_ASSIGN(const device::Device* cpu, engine.device({}));
     return cpu->info().target;
   }
   compile::NvrtcCompiler& nvrtc = engine.kernels().nvrtc();
   DORAJIT_TRY(check_exists(&nvrtc, arch));
-  DORAJIT_TRY(check_supported(nvrtc, arch, *cuda_arch_number(arch)));
-  return compile::Target{.kind = DeviceKind::kCuda, .arch = arch};
-}
-
-Result<compile::Target> make_device_target(Engine& engine, const std::string& arch) {
-  DORAJIT_ASSIGN(compile::Target target, make_target(engine, arch));
-  if (target.kind == DeviceKind::kCpu) return target;
   const int number = *cuda_arch_number(arch);
-  target = compile::cuda_target(number / 10, number % 10);
-  compile::NvrtcCompiler& nvrtc = engine.kernels().nvrtc();
-  DORAJIT_ASSIGN(const std::vector<std::string> known, nvrtc.supported_archs());
-  if (std::ranges::contains(known, target.arch)) return target;
-  DORAJIT_ASSIGN(const std::string identity, nvrtc.identity());
-  return fail(StatusCode::kInvalidArgument,
-              std::format("--arch {}: {} does not know {}, only {}; name one of these, or set "
-                          "DORAJIT_NVRTC to a release that knows it",
-                          arch, identity, target.arch, joined(known)));
+  compile::Target target = compile::cuda_target(number / 10, number % 10);
+  if (target.arch != arch) {
+    print_note(
+        std::format("{}: kernels are compiled for {}, which a process on such a GPU asks for", arch,
+                    target.arch));
+  }
+  DORAJIT_TRY(check_supported(nvrtc, target));
+  return target;
 }
 
 bool is_same(const compile::Target& a, const compile::Target& b) {

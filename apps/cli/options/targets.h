@@ -1,4 +1,4 @@
-// What --arch names.
+// The targets that --arch names.
 #pragma once
 
 #include <string>
@@ -9,16 +9,13 @@
 
 namespace dorajit::cli {
 
-// kInvalidArgument for what is, and was, no architecture, whatever is installed.
+// kInvalidArgument for an architecture that never existed, whatever is installed.
 Status check_arch(const std::string& arch);
 
-// The target of `arch` as it stands. kInvalidArgument for what is no architecture; kNoCompiler
-// where there is no compiler or it makes nothing at all for that architecture.
-Result<compile::Target> make_target(Engine& engine, const std::string& arch);
-
 // The target that a process on such a device asks artifacts for, which has no suffix: that of sm_90
-// for "sm_90a". kInvalidArgument also for what NVRTC does not know.
-Result<compile::Target> make_device_target(Engine& engine, const std::string& arch);
+// for "sm_90a", which a note says. kInvalidArgument for an architecture that never existed;
+// kNoCompiler where there is no compiler or it does not support the architecture any more.
+Result<compile::Target> make_target(Engine& engine, const std::string& arch);
 
 bool is_same(const compile::Target& a, const compile::Target& b);
 

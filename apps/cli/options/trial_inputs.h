@@ -23,13 +23,14 @@ struct TrialInput {
 // --partial, for read_inputs().
 void add_partial_option(CLI::App& app, bool& partial);
 
-// All of them, or the error of the first that cannot be read. What is bad in a file is said on
-// standard error and passed over; a file that is damaged as a whole is an error, but with `partial`
-// the trials that are left of a file that was cut are taken.
+// All files, or the error of the first that cannot be read. Bad lines and rows are named on
+// standard error and skipped. A damaged file is an error; with `partial`, the trials that are left
+// of a file of text that was cut are taken.
 Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths, bool partial,
                                             ProgressBar& progress);
 
 std::string_view name(cache::TrialFileKind kind);
 Json to_json(const TrialInput& input);
+Json to_json(std::span<const TrialInput> inputs);
 
 }  // namespace dorajit::cli

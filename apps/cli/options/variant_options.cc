@@ -103,10 +103,11 @@ Result<kernels::Variant> make_variant(const VariantOptions& options) {
     }
   }
   if (!kernels::is_supported(variant)) {
-    return fail(StatusCode::kUnsupported,
-                std::format("no kernel serves {}: f64 goes only with f64, what is left out may be, "
-                            "and only a gain can be per row",
-                            to_text(variant)));
+    return fail(
+        StatusCode::kUnsupported,
+        std::format("no kernel serves {}: f64 goes only with f64, only optional operands may be "
+                    "left out, and only a gain can be per row",
+                    to_text(variant)));
   }
   return variant;
 }

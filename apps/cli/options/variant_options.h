@@ -1,4 +1,4 @@
-// Options that say which variant of an operation is meant.
+// Options that name a variant of an operation.
 #pragma once
 
 #include <string>
@@ -20,13 +20,13 @@ struct VariantOptions {
   bool is_per_row = false;
 };
 
-// Declares --op, for commands that do any of them.
+// Declares --op, for commands that take one operation.
 void add_op_option(CLI::App& app, VariantOptions& options);
 
 // Declares --type, --gain-type, --types and --per-row.
 void add_variant_options(CLI::App& app, VariantOptions& options);
 
-// kInvalidArgument when a name is unknown, kUnsupported when no kernel serves the mix.
+// kInvalidArgument when a name is unknown, kUnsupported when no kernel has these types.
 Result<kernels::Variant> make_variant(const VariantOptions& options);
 
 }  // namespace dorajit::cli

@@ -14,7 +14,7 @@ struct EmbeddedFile {
 extern const EmbeddedFile kEmbeddedFiles[];
 extern const int kNumEmbeddedFiles;
 
-// The text of a file that lies beside this header; empty for a name that is none's.
+// The text of a file of this folder; empty for an unknown name.
 std::string_view embedded_file(std::string_view name);
 
 }  // namespace dorajit::cli::report

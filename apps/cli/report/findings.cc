@@ -18,15 +18,15 @@ namespace {
 
 using kernels::DeviceKind;
 
-// On a CPU the limit depends on its cache, which no record tells of; no cache is so small that
-// less than this is cut.
+// On a CPU the limit depends on its cache, which is not recorded; problems up to this size are
+// never cut.
 constexpr std::int64_t kCertainCpuBytes = std::int64_t{32} << 20;
 
 DeviceKind kind_of(std::string_view fingerprint) {
   return fingerprint.starts_with("cpu/") ? DeviceKind::kCpu : DeviceKind::kCuda;
 }
 
-// Names a problem on a device.
+// A problem on a device.
 using Key = std::pair<std::string_view, std::string_view>;
 
 struct SourcedWinner {
@@ -37,7 +37,7 @@ struct SourcedWinner {
 std::optional<Roofline> roofline_of(const launch::Problem& problem, const cache::Winner& winner) {
   const DeviceKind kind = kind_of(winner.device);
   const bool is_cpu = kind == DeviceKind::kCpu;
-  // Beyond what tuning takes of memory, fewer rows are measured than the problem is for.
+  // A problem that exceeds the memory for tuning is measured on fewer rows.
   const std::int64_t most = is_cpu ? kCertainCpuBytes : autotune::kMaxScratchBytes;
   const autotune::ScratchShape shape = autotune::scratch_shape(problem, kind, most);
   const bool was_cut =

@@ -1,4 +1,4 @@
-// What tuning data says about devices: problems, their configs and how they compare.
+// Tuning data by device: problems, their configs and how they compare.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct ProblemFindings {
   std::string source;                      // "user database", "h200.jsonl"
   bool is_for_these_kernels = false;       // measured with the kernel templates of this program
   double speedup = 1;                      // of the winner over the default config
-  double speedup_error = 0;                // its standard error, from what the samples spread
+  double speedup_error = 0;                // its standard error, from the spread of the samples
   std::int64_t age_s = 0;
-  std::optional<Roofline> roofline;  // nothing where the rows that were measured are not known
+  std::optional<Roofline> roofline;  // nothing where the measured rows are not known
 
   [[nodiscard]] bool keeps_default() const { return winner.config == winner.default_config; }
 };
@@ -37,7 +37,7 @@ struct DeviceFindings {
   std::string fingerprint;
   std::optional<KnownBandwidth> memory;
   std::vector<ProblemFindings> problems;  // by variant, columns and rows
-  std::int64_t trials = 0;                // all that are known of the device
+  std::int64_t trials = 0;                // all of the device
   std::int64_t bad_trials = 0;            // those with a verdict other than ok
 
   // Geometric mean of the speedups; 1 without problems.

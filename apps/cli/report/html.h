@@ -1,4 +1,4 @@
-// Markup that is put together without forgetting to escape.
+// Markup that cannot be assembled without escaping.
 #pragma once
 
 #include <initializer_list>
@@ -8,8 +8,8 @@
 
 namespace dorajit::cli::report {
 
-// Text becomes markup only by way of text(), which escapes it, or of markup(), which is for what
-// stands in this program or its templates.
+// Text becomes markup only through text(), which escapes it, or markup(), which is for literals of
+// this program and its templates.
 class Html {
  public:
   Html() = default;
@@ -31,8 +31,8 @@ class Html {
 
 using HtmlValues = std::initializer_list<std::pair<std::string_view, Html>>;
 
-// The template with each {{name}} replaced by the value of that name; what values hold is not
-// looked at again. A name without a value stays as it is.
+// The template with each {{name}} replaced by the value of that name; values are not expanded
+// again. A name without a value stays as it is.
 Html fill(std::string_view markup, HtmlValues values);
 
 }  // namespace dorajit::cli::report

@@ -6,7 +6,7 @@
 namespace dorajit::cli::report {
 namespace {
 
-// Peak rates from the makers' data sheets. A name that contains another stands before it.
+// Peak rates from the makers' data sheets. A name that contains another one comes before it.
 constexpr KnownBandwidth kKnown[] = {
     {.model = "GB200", .bytes_per_ns = 8000},
     {.model = "B200", .bytes_per_ns = 8000},

@@ -1,4 +1,4 @@
-// What the memory of devices can do, as their makers say.
+// Memory bandwidths of devices, from their makers' data sheets.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 namespace dorajit::cli::report {
 
 struct KnownBandwidth {
-  std::string_view model;   // as it stands in the device's name
+  std::string_view model;   // a part of the device's name
   double bytes_per_ns = 0;  // which is GB/s
 };
 

@@ -41,8 +41,8 @@ Html roofline_of(const DeviceFindings& device) {
   const Html chart = roofline_chart(device);
   if (chart.code().empty()) {
     return Html::markup(
-        "<p>The rows that were measured are not known, so neither is the "
-        "bandwidth.</p>\n");
+        "<p>The measured rows are not known, so the bandwidth is not known "
+        "either.</p>\n");
   }
   Html text = Html::markup(
       "<p class=\"meta\">Winners by the bytes that they must move, every element of every operand "

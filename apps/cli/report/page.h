@@ -1,4 +1,4 @@
-// The report as one page that needs nothing else.
+// The report as one self-contained page.
 #pragma once
 
 #include <span>
@@ -9,13 +9,12 @@
 namespace dorajit::cli::report {
 
 struct PageFacts {
-  std::string origin;  // what was read, in words
-  std::string remark;  // said where nothing was found
+  std::string origin;  // names what was read
+  std::string remark;  // shown where nothing was found
   std::int64_t now_unix_s = 0;
 };
 
-// HTML with its styles and scripts. What stands in findings and facts is shown as text, whatever
-// it is.
+// HTML with its styles and scripts. All of findings and facts is shown as text, never as markup.
 std::string page_html(std::span<const DeviceFindings> devices, const PageFacts& facts);
 
 }  // namespace dorajit::cli::report

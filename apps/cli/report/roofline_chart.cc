@@ -20,9 +20,9 @@ constexpr double kRight = 28;
 constexpr double kTop = 26;
 constexpr double kBottom = 52;
 
-// A number from 1, 2, 5 times a power of ten, so that some five of them reach `most`.
-double round_step(double most) {
-  const double rough = most / 5;
+// 1, 2 or 5 times a power of ten, so that about five steps of it reach `max`.
+double round_step(double max) {
+  const double rough = max / 5;
   const double power = std::pow(10, std::floor(std::log10(rough)));
   for (const double factor : {1.0, 2.0, 5.0}) {
     if (rough <= factor * power) return factor * power;
@@ -32,11 +32,11 @@ double round_step(double most) {
 
 class Chart {
  public:
-  Chart(double least_bytes, double most_bytes, double most_bandwidth)
-      : first_(std::floor(std::log10(least_bytes))),
-        last_(std::max(std::ceil(std::log10(most_bytes)), first_ + 1)),
-        step_(round_step(most_bandwidth)),
-        top_(std::ceil(most_bandwidth / step_) * step_) {}
+  Chart(double min_bytes, double max_bytes, double max_bandwidth)
+      : first_(std::floor(std::log10(min_bytes))),
+        last_(std::max(std::ceil(std::log10(max_bytes)), first_ + 1)),
+        step_(round_step(max_bandwidth)),
+        top_(std::ceil(max_bandwidth / step_) * step_) {}
 
   [[nodiscard]] double x(double bytes) const {
     return kLeft + (std::log10(bytes) - first_) / (last_ - first_) * (kWidth - kLeft - kRight);
@@ -95,7 +95,7 @@ Html roof(const Chart& chart, const KnownBandwidth& memory) {
 
 constexpr std::size_t kColours = 8;  // of style.css: p0, p1, ...
 
-// `title` is shown by who points at it.
+// `title` is shown under the mouse pointer.
 Html point(std::size_t colour, double x, double y, const std::string& title) {
   return Html::markup(std::format("<circle class=\"p{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\">",
                                   colour % kColours, x, y)) +
@@ -107,19 +107,19 @@ Html point(std::size_t colour, double x, double y, const std::string& title) {
 Html roofline_chart(const DeviceFindings& device) {
   std::vector<const ProblemFindings*> shown;
   std::map<std::string_view, std::size_t> colours;  // by the operation's name
-  double least = HUGE_VAL;
-  double most = 0;
+  double min_bytes = HUGE_VAL;
+  double max_bytes = 0;
   double fastest = device.memory ? device.memory->bytes_per_ns : 0;
   for (const ProblemFindings& found : device.problems) {
     if (!found.problem || !found.roofline || found.roofline->bytes <= 0) continue;
     shown.push_back(&found);
     colours.emplace(found.problem->variant.operation->name, colours.size());
-    least = std::min(least, static_cast<double>(found.roofline->bytes));
-    most = std::max(most, static_cast<double>(found.roofline->bytes));
+    min_bytes = std::min(min_bytes, static_cast<double>(found.roofline->bytes));
+    max_bytes = std::max(max_bytes, static_cast<double>(found.roofline->bytes));
     fastest = std::max(fastest, found.roofline->bytes_per_ns);
   }
   if (shown.empty()) return {};
-  const Chart chart(least, most, fastest);
+  const Chart chart(min_bytes, max_bytes, fastest);
   Html inside = chart.axes();
   if (device.memory) inside += roof(chart, *device.memory);
   for (const ProblemFindings* found : shown) {

@@ -1,4 +1,4 @@
-// Bandwidth that winners reach, over the bytes they move, as a picture.
+// A chart of the bandwidth of winners over the bytes that they move.
 #pragma once
 
 #include "apps/cli/report/findings.h"

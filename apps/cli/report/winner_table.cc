@@ -63,7 +63,7 @@ Html names_of(const ProblemFindings& found) {
          size_cells(*found.problem);
 }
 
-// The winner's config and, at a click, what was measured beside it, the fastest first.
+// The winner's config and, after a click, the configs of its run, the fastest first.
 Html config_cell(const ProblemFindings& found) {
   const Html config = Html::markup("<code>") + Html::text(kernels::to_text(found.winner.config)) +
                       Html::markup("</code>");
@@ -115,7 +115,7 @@ Html winner_table(const DeviceFindings& device) {
   }
   return fill(
       R"(<div class="scroll tall" tabindex="0" role="region" aria-label="Winners"><table class="winners" data-sortable>
-<caption>Winners against the default config.{{remark}} The margin is how much faster the winner is, with its standard error; one type is that of all operands; a size stands for all numbers of rows down to half of it. A click on a config lists those that were measured beside it. The winner may not have the best median: the last challenger meets the default in a duel, in rounds of its own, and wins if it is faster there by 1% and by three standard errors; else the default stays.</caption>
+<caption>Winners against the default config.{{remark}} The margin is how much faster the winner is, with its standard error; one type is that of all operands; a size stands for all numbers of rows down to half of it. A click on a config lists the configs of its run. The winner may not have the best median: the last challenger is compared with the default alone, in rounds of their own, and wins if it is faster there by 1% and by three standard errors; else the default stays.</caption>
 <thead><tr><th scope="col">operation<th scope="col">types<th scope="col" class="n">rows<th scope="col" class="n">columns<th scope="col" class="n">time<th scope="col" class="n">default<th scope="col" class="n">speed-up<th scope="col" class="n">margin<th scope="col" class="n">GB/s{{share}}<th scope="col">config<th scope="col" class="n">age<th scope="col">source</thead>
 <tbody>
 {{rows}}</tbody></table></div>

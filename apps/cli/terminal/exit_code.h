@@ -1,4 +1,4 @@
-// How a command ends. Scripts rely on these numbers (docs/cli.md); they never change.
+// Exit codes. Scripts rely on these numbers (docs/cli.md); they never change.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ struct ExitCodeMeaning {
   std::string_view meaning;
 };
 
-// All that a caller of the program may see.
+// All exit codes of the program.
 inline constexpr std::array<ExitCodeMeaning, 5> kExitCodes = {{
     {static_cast<int>(ExitCode::kOk), "done"},
     {static_cast<int>(ExitCode::kFailed), "the operation was tried and failed"},

@@ -16,8 +16,8 @@ namespace {
 
 std::array<int, 2> pipe_ends = {-1, -1};
 
-// Deleting files is nothing to do inside of a signal handler.
-extern "C" void tell_watcher(int signal) {
+// A signal handler must not delete files, as the bookkeeping takes a lock: a thread does it.
+extern "C" void wake_watcher(int signal) {
   const int kept = errno;
   const auto byte = static_cast<unsigned char>(signal);
   (void)!::write(pipe_ends[1], &byte, 1);
@@ -41,11 +41,11 @@ void clean_up_when_interrupted() {
   try {
     std::thread(watch).detach();
   } catch (const std::system_error&) {
-    return;  // then signals end the process at once, and what it wrote is removed an hour later
+    return;  // signals end the process at once; its temporary files are removed an hour later
   }
   UnfinishedFiles::of_this_process().start_noting();
   struct sigaction action{};
-  action.sa_handler = tell_watcher;
+  action.sa_handler = wake_watcher;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {

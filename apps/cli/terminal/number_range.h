@@ -8,11 +8,11 @@
 namespace dorajit::cli {
 
 // As CLI::Range, which lets NaN pass.
-inline CLI::Validator number_range(double least, double most) {
-  const std::string range = std::format("[{} - {}]", least, most);
+inline CLI::Validator number_range(double min, double max) {
+  const std::string range = std::format("[{} - {}]", min, max);
   return {[=](const std::string& text) -> std::string {
             double value = 0;
-            if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most) {
+            if (CLI::detail::lexical_cast(text, value) && value >= min && value <= max) {
               return {};
             }
             return std::format("Value {} not in range {}", text, range);

@@ -11,14 +11,14 @@
 namespace dorajit::cli {
 namespace {
 
-// Of the first write to standard output that failed; 0: none did.
+// errno of the first write to standard output that failed; 0: none did.
 int output_error = 0;
 
 void write_output(std::string_view text) {
   if (output_error != 0) return;
   errno = 0;
-  const bool is_whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (!is_whole || std::fflush(stdout) != 0) output_error = errno != 0 ? errno : EIO;
+  const bool is_complete = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!is_complete || std::fflush(stdout) != 0) output_error = errno != 0 ? errno : EIO;
 }
 
 void write_message(std::string_view text) {
@@ -42,6 +42,13 @@ void print_document(const Json& document) {
   print(document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+void print_result(bool json, std::string_view command, const Json& fields, std::string_view text) {
+  if (!json) return print(text);
+  Json document = begin_document(command);
+  document.update(fields);
+  print_document(document);
+}
+
 void print_error(const Error& error) {
   std::string text = std::format("dorajit: error: {}\n", error.message);
   if (!error.log.empty()) text += error.log.ends_with('\n') ? error.log : error.log + "\n";
@@ -54,11 +61,11 @@ bool output_is_lost() { return output_error != 0; }
 
 Status finish_output() {
   errno = 0;
-  // Some file systems tell a write that failed only then.
+  // Some file systems report a failed write only at the close.
   if (std::fclose(stdout) != 0 && output_error == 0) output_error = errno != 0 ? errno : EIO;
   if (output_error == 0) return {};
   return fail(StatusCode::kIoError,
-              std::format("cannot write to standard output: {}; what was printed is not whole",
+              std::format("cannot write to standard output: {}; the output is incomplete",
                           std::generic_category().message(output_error)));
 }
 

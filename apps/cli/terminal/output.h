@@ -12,25 +12,27 @@ namespace dorajit::cli {
 // Keeps the order in which fields were added.
 using Json = nlohmann::ordered_json;
 
-// A command's document, begun: the command's name and the version of the program.
+// The beginning of a command's document: its name and the version of the program.
 Json begin_document(std::string_view command);
 
-// Lines of text. What could command a terminal is shown as an escape (printable_text()).
+// Lines of text. Control characters, which could command a terminal, become escapes
+// (printable_text()).
 void print(std::string_view text);
-// What is read by programs, as it is.
+// For programs to read: bytes as they are.
 void print_bytes(std::string_view bytes);
 void print_document(const Json& document);
+// A command's document with those fields, or the text.
+void print_result(bool json, std::string_view command, const Json& fields, std::string_view text);
 
 // "dorajit: error: ..." and the log, if there is one.
 void print_error(const Error& error);
 // "dorajit: ..."
 void print_note(std::string_view text);
 
-// Whether what was printed has not all got to standard output. For commands that print on and on.
+// Whether a write to standard output has failed. For commands that print without end.
 bool output_is_lost();
 
-// Closes standard output, at the end of the program: an error if not all that was printed got
-// there.
+// Closes standard output at the end of the program: an error if any write to it failed.
 Status finish_output();
 
 Json to_json(const Error& error);

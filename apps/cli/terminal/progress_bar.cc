@@ -14,7 +14,7 @@
 namespace dorajit::cli {
 namespace {
 
-// Often enough to look alive, and rarely enough to cost nothing.
+// Often enough to show progress, rarely enough to cost nothing.
 constexpr std::chrono::milliseconds kBetweenDrawings{50};
 constexpr std::string_view kClearLine = "\r\033[K";
 

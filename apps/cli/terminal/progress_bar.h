@@ -1,4 +1,4 @@
-// How far long work has come, on a terminal.
+// A progress bar for long work, on a terminal.
 #pragma once
 
 #include <chrono>
@@ -16,19 +16,19 @@ namespace dorajit::cli {
 // lives, log lines pass through it, so that they do not tear the bar.
 class ProgressBar {
  public:
-  // With `wanted` false nothing is ever drawn.
+  // With `wanted` false it never draws.
   explicit ProgressBar(bool wanted, int total = 1);
   ~ProgressBar();  // removes the bar
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Says what is being done now.
+  // Shows what is being done now.
   void show(std::string_view activity);
   // One more of the total is done.
   void advance();
 
-  // For work of very many steps, which counts them itself: what it is to call. Empty where nothing
-  // is drawn; else this must outlive it.
+  // The callback for work that counts its many steps itself. Empty where nothing is drawn; else
+  // this must outlive it.
   cache::Progress follow(std::string activity);
 
   // Removes the bar until there is something new to draw: call before anything else is printed.
@@ -44,7 +44,7 @@ class ProgressBar {
   std::int64_t done_ = 0;                                 // under mutex_
   std::string activity_;                                  // under mutex_
   bool is_drawn_ = false;                                 // under mutex_
-  std::chrono::steady_clock::time_point next_drawing_{};  // of what is followed; under mutex_
+  std::chrono::steady_clock::time_point next_drawing_{};  // of follow(); under mutex_
 };
 
 }  // namespace dorajit::cli

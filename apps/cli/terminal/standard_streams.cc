@@ -11,8 +11,8 @@ namespace dorajit::cli {
 void reserve_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free number is the stream's. Not for writing: a lost output must be noticed, but
-    // for standard error, where nobody could be told.
+    // open() takes the lowest free number, which is the stream's. Standard output is opened for
+    // reading, so that lost output is an error; lost messages on standard error are ignored.
     (void)!::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);
   }
 }

@@ -1,10 +1,10 @@
-// The descriptors 0, 1 and 2.
+// The standard streams, descriptors 0, 1 and 2.
 #pragma once
 
 namespace dorajit::cli {
 
-// Takes those that are closed, so that no file gets their numbers: what is printed would be written
-// into it. Writing to a standard output that was closed still fails. Call before anything is
+// Occupies those that are closed: otherwise a file that is opened later gets the number, and output
+// is written into it. Writing to a closed standard output still fails. Call before any file is
 // opened.
 void reserve_standard_streams();
 

@@ -14,7 +14,7 @@ std::string bandwidth_text(double bytes_per_ns);  // "4310 GB/s", without the un
 std::string age_text(std::int64_t seconds);       // "3 h"
 // "1 kernel", "2 kernels"
 std::string count_text(std::int64_t count, const std::string& noun);
-// Of trials that a file of lines cannot hold.
+// The message about trials that a file of JSON Lines cannot hold.
 std::string left_out_text(std::int64_t trials);
 
 }  // namespace dorajit::cli

@@ -80,7 +80,7 @@ std::string recent_text(const Json& status) {
 
 std::string daemon_text(const Json& status) {
   std::string text = std::format(
-      "dorajitd is process {}{}\n{} connected, {} waiting, {} in hand, {} tuned, {} failed, {} "
+      "dorajitd is process {}{}\n{} connected, {} waiting, {} running, {} tuned, {} failed, {} "
       "lost\n",
       count_in(status, "pid"), is_true(status, "draining") ? " and is ending" : "",
       count_text(count_in(status, "clients"), "client"),

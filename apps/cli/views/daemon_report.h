@@ -1,4 +1,4 @@
-// The daemon's status for people.
+// The daemon's status as text.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace dorajit::cli {
 
-// Of the document that the daemon sends (docs/daemon_protocol.md). Members that are missing or of
-// another type are left out.
+// `status` is the document that the daemon sends (docs/daemon_protocol.md). Members that are
+// missing or of another type are left out.
 std::string daemon_text(const Json& status);
 
 }  // namespace dorajit::cli

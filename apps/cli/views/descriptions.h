@@ -1,4 +1,4 @@
-// Devices, configs, counts and stores as JSON, alike in every command.
+// Devices, counts and stores as JSON, the same in every command.
 #pragma once
 
 #include "apps/cli/options/device_choice.h"
@@ -12,7 +12,7 @@ namespace dorajit::cli {
 Json to_json(const launch::DeviceId& id, const device::DeviceInfo& info);
 Json to_json(const Statistics& statistics);
 
-// Where winners are kept, and why they are not if they are not.
+// Where winners are kept, or why they are not.
 Json describe(cache::TuningStore& store);
 // The same in one line: "winners are kept in ...".
 std::string where_winners_are(cache::TuningStore& store);

@@ -1,4 +1,4 @@
-// How lock files differ, for people and programs.
+// How lock files differ, as text and JSON.
 #pragma once
 
 #include <string>
@@ -9,22 +9,22 @@
 
 namespace dorajit::cli {
 
-// Something that entries of locks come from: a file, or this machine.
+// Where lock entries come from: a file, or this machine.
 struct LockSide {
   std::string name;
   std::vector<cache::LockEntry> entries;
 };
 
-// One problem that two sides do not run alike.
+// One problem that two sides run differently.
 struct LockMismatch {
   std::string device;
   std::string problem;
-  std::string second;      // name of the side that the first one was compared with
+  std::string second;      // name of the side that was compared with the first
   std::string missing_in;  // name of the side that does not have it, if one does not
   std::vector<cache::LockDifference> differences;
 };
 
-// What `second` has otherwise than `first`, by device and problem.
+// The differences of `second` from `first`, by device and problem.
 std::vector<LockMismatch> compare_locks(const LockSide& first, const LockSide& second);
 
 std::string mismatches_text(const std::string& first, const std::vector<LockMismatch>& mismatches);

@@ -12,11 +12,11 @@
 namespace dorajit::cli {
 namespace {
 
-// How much faster than the default config; 0 where there was nothing to measure.
+// Speedup over the default config; 0 where one of them was not measured.
 double speedup_of(const cache::Trial& trial, const std::vector<cache::Trial>& trials,
                   const cache::Winner& winner) {
   if (!was_measured(trial)) return 0;
-  // The default's own trial, since a config is fairly set against what ran beside it.
+  // The default's trial of the same run, since only times of one run are comparable.
   const auto standard = std::ranges::find(trials, winner.default_config, &cache::Trial::config);
   const double default_ns = standard != trials.end() && was_measured(*standard)
                                 ? standard->median_ns

@@ -1,4 +1,4 @@
-// Trials of a problem, for people and as JSON.
+// Trials of a problem, as text and JSON.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace dorajit::cli {
 
-// Whether it has a time.
+// Whether the trial has a time.
 bool was_measured(const cache::Trial& trial);
 
-// Those trials that were recorded together with the winner.
+// The trials that were recorded together with the winner.
 std::vector<cache::Trial> trials_of(const cache::Winner& winner, cache::TuningStore& store);
 
-// One line per trial, the fastest first; times are set against the winner's default config.
+// One line per trial, the fastest first; times are compared with the winner's default config.
 std::string trials_text(std::span<const cache::Trial> trials, const cache::Winner& winner);
 Json trials_json(std::span<const cache::Trial> trials, const cache::Winner& winner);
 

@@ -58,6 +58,9 @@ CliSandbox::CliSandbox() {
   for (const char* name : kInherited) {
     if (const char* value = std::getenv(name)) environment_[name] = value;
   }
+  // Where an installation has it beside `dorajit`, a build tree has it elsewhere.
+  environment_["PATH"] =
+      std::filesystem::path(DORAJITD).parent_path().string() + ":" + environment_["PATH"];
   environment_["HOME"] = folder_;
   environment_["TMPDIR"] = folder_;
   environment_["DORAJIT_CACHE_DIR"] = cache_dir();

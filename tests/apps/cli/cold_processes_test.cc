@@ -35,7 +35,7 @@ class ColdProcesses : public testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(ColdProcesses, TuneAProblemOnceAndAllAgree) {
+TEST_F(ColdProcesses, ProblemIsTunedOnceAndAllAgree) {
   std::vector<Result<compile::ProcessResult>> results(kProcesses, compile::ProcessResult{});
   std::vector<std::thread> waiting;
   for (auto& result : results) waiting.emplace_back([&result, this] { result = tune(); });
@@ -57,7 +57,7 @@ TEST_F(ColdProcesses, TuneAProblemOnceAndAllAgree) {
   EXPECT_FALSE(tried.empty());
 }
 
-TEST_F(ColdProcesses, ASecondProcessNeitherCompilesNorTunes) {
+TEST_F(ColdProcesses, SecondProcessNeitherCompilesNorTunes) {
   ASSERT_EQ(tune()->exit_code, 0);
   const auto second = tune();
   ASSERT_TRUE(second);

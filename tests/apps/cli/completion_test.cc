@@ -24,7 +24,8 @@ Set bash_offers(const std::string& words) {
                              "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _dorajit;"
                              " printf '%s\\n' \"${COMPREPLY[@]}\"";
   CliSandbox sandbox;
-  sandbox.set("PATH", std::filesystem::path(DORAJIT_CLI).parent_path().string() +
+  sandbox.set("PATH", std::filesystem::path(DORAJIT_CLI).parent_path().string() + ":" +
+                          std::filesystem::path(DORAJITD).parent_path().string() +
                           ":/usr/local/bin:/usr/bin:/bin");
   std::istringstream text(
       sandbox.run_words({"/usr/bin/env", "bash", "--norc", "--noprofile", "-c", script}).out);
@@ -35,7 +36,7 @@ Set bash_offers(const std::string& words) {
   return offers;
 }
 
-TEST(CliCompletion, KnowsCommandsOptionsAndValues) {
+TEST(CliCompletion, CommandsOptionsAndValuesAreOffered) {
   EXPECT_THAT(bash_offers("dorajit \"\""), IsSupersetOf({"tune", "export", "cache", "daemon"}));
   EXPECT_THAT(bash_offers("dorajit --"), Contains("--version"));
   EXPECT_EQ(bash_offers("dorajit ex"), (Set{"explain", "export"}));
@@ -46,8 +47,15 @@ TEST(CliCompletion, KnowsCommandsOptionsAndValues) {
   EXPECT_EQ(bash_offers("dorajit tune --type = b"), Set{"bf16"});
   EXPECT_EQ(bash_offers("dorajit --device \"\""), (Set{"cpu", "cuda"}));
   EXPECT_EQ(bash_offers("dorajit --cache-dir ex"), Set{}) << "a folder, which bash completes";
-  EXPECT_EQ(bash_offers("dorajit cache p"), Set{"path"});
+  EXPECT_EQ(bash_offers("dorajit cache pa"), Set{"path"});
+  EXPECT_EQ(bash_offers("dorajit daemon st"), (Set{"start", "status", "stop"}));
   EXPECT_EQ(bash_offers("dorajit cache path --js"), Set{"--json"});
+}
+
+TEST(CliCompletion, OptionsOfTheDaemonAreOffered) {
+  EXPECT_EQ(bash_offers("dorajitd --w"), (Set{"--worker-memory", "--worker-seconds"}));
+  EXPECT_THAT(bash_offers("dorajitd --"), IsSupersetOf({"--foreground", "--idle-exit"}));
+  EXPECT_EQ(bash_offers("dorajitd \"\""), Set{});
 }
 
 }  // namespace

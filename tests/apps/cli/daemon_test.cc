@@ -14,21 +14,21 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(CliDaemon, WithoutOneSaysHowToStartIt) {
+TEST(CliDaemon, StatusWithoutADaemonSaysHowToStartOne) {
   const CliSandbox sandbox;
   const CliResult result = sandbox.run({"daemon", "status"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr("start one with `dorajitd`"));
+  EXPECT_THAT(result.err, HasSubstr("start one with `dorajit daemon start`"));
   EXPECT_EQ(result.out, "");
 }
 
-TEST(CliDaemon, IsShownAndEnded) {
+TEST(CliDaemon, StatusMetricsAndDrain) {
   const CliSandbox sandbox;
   ASSERT_EQ(sandbox.start_daemon({"--metrics-file", sandbox.folder() + "/metrics.prom"}).exit_code,
             0);
   const CliResult status = sandbox.run({"daemon", "status"});
   EXPECT_EQ(status.exit_code, 0) << status.err;
-  EXPECT_THAT(status.out, HasSubstr("1 client connected, 0 problems waiting, 0 in hand"));
+  EXPECT_THAT(status.out, HasSubstr("1 client connected, 0 problems waiting, 0 running"));
   EXPECT_EQ(sandbox.run({"daemon", "status", "--json"}).document()["clients"], 1);
   EXPECT_THAT(sandbox.run({"daemon", "metrics"}).out,
               HasSubstr("# TYPE dorajit_daemon_clients gauge\ndorajit_daemon_clients 1\n"));
@@ -42,7 +42,96 @@ TEST(CliDaemon, IsShownAndEnded) {
   EXPECT_FALSE(std::filesystem::exists(sandbox.folder() + "/dorajitd.sock"));
 }
 
-TEST(CliDaemon, HoldsNothingOfWhoeverStartedIt) {
+TEST(CliDaemon, StartsInTheBackgroundOnce) {
+  const CliSandbox sandbox;
+  const CliResult first = sandbox.run({"daemon", "start", "--idle-exit", "600", "--json"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_EQ(first.document()["started"], true);
+  const auto status = sandbox.run({"daemon", "status", "--json"}).document();
+  EXPECT_EQ(first.document()["pid"], status["pid"]);
+  EXPECT_EQ(first.document()["log"], sandbox.cache_dir() + "/dorajitd.log");
+  const CliResult second = sandbox.run({"daemon", "start", "--json"});
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_EQ(second.document()["started"], false);
+  EXPECT_EQ(second.document()["pid"], status["pid"]);
+  EXPECT_EQ(sandbox.run({"daemon", "stop"}).exit_code, 0);
+}
+
+TEST(CliDaemon, StartHandsOnOptions) {
+  const CliSandbox sandbox;
+  const CliResult refused = sandbox.run({"daemon", "start", "--duty", "200"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--duty"));
+  EXPECT_EQ(sandbox.run({"daemon", "status"}).exit_code, 1);
+}
+
+TEST(CliDaemon, StopReturnsWhenItHasEnded) {
+  const CliSandbox sandbox;
+  ASSERT_EQ(sandbox.run({"daemon", "start"}).exit_code, 0);
+  const CliResult stopped = sandbox.run({"daemon", "stop", "--json"});
+  ASSERT_EQ(stopped.exit_code, 0) << stopped.err;
+  EXPECT_EQ(stopped.document()["ended"], true);
+  EXPECT_FALSE(std::filesystem::exists(sandbox.folder() + "/dorajitd.sock"));
+  const CliResult again = sandbox.run({"daemon", "stop"});
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.err, HasSubstr("no daemon listens"));
+}
+
+TEST(CliDaemon, DrainWaitsForTheEnd) {
+  const CliSandbox sandbox;
+  ASSERT_EQ(sandbox.run({"daemon", "start"}).exit_code, 0);
+  const auto drained = sandbox.run({"daemon", "drain", "--wait", "--json"}).document();
+  EXPECT_EQ(drained["ended"], true);
+  // A new one can start at once, as nothing of the old one is left.
+  EXPECT_EQ(sandbox.run({"daemon", "start", "--json"}).document()["started"], true);
+  EXPECT_EQ(sandbox.run({"daemon", "drain", "--json"}).document()["ended"], false);
+}
+
+TEST(CliDaemon, LogsAreShownAndFollowed) {
+  CliSandbox sandbox;
+  const CliResult none = sandbox.run({"daemon", "logs"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.err, HasSubstr("there is no log " + sandbox.cache_dir() + "/dorajitd.log"));
+  sandbox.set("DORAJIT_LOG", "info");
+  ASSERT_EQ(sandbox.run({"daemon", "start"}).exit_code, 0);
+  ASSERT_EQ(sandbox.run({"daemon", "drain", "--wait"}).exit_code, 0);
+  const CliResult log = sandbox.run({"daemon", "logs"});
+  EXPECT_EQ(log.exit_code, 0) << log.err;
+  EXPECT_THAT(log.out, testing::ContainsRegex("^[-0-9]+T[:0-9]+Z dorajitd: info: "));
+  EXPECT_EQ(sandbox.run({"daemon", "logs", "--json"}).document()["text"], log.out);
+
+  const std::string seen = sandbox.folder() + "/seen";
+  const CliResult followed = sandbox.run_words(
+      {"/bin/sh", "-c",
+       "timeout 20 \"$0\" daemon logs --follow > \"$2\" & "
+       "for i in $(seq 100); do [ -s \"$2\" ] && break; sleep 0.1; done; "
+       "echo later >> \"$1\"; "
+       "for i in $(seq 100); do grep -q later \"$2\" && break; sleep 0.1; done; kill $!",
+       DORAJIT_CLI, sandbox.cache_dir() + "/dorajitd.log", seen});
+  std::ifstream text(seen);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(text), {}), log.out + "later\n")
+      << followed.err;
+}
+
+TEST(CliDaemon, FollowAndJsonExcludeEachOther) {
+  const CliResult result = CliSandbox().run({"daemon", "logs", "--follow", "--json"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("give one of the two"));
+}
+
+TEST(CliDaemon, LargeLogIsRotated) {
+  const CliSandbox sandbox;
+  const std::string path = sandbox.cache_dir() + "/dorajitd.log";
+  ASSERT_EQ(sandbox.run({"daemon", "start"}).exit_code, 0);
+  const std::string much(1 << 20, 'x');
+  std::ofstream(path, std::ios::app) << much;
+  for (int i = 0; i < 100 && !std::filesystem::exists(path + ".1"); ++i) ::usleep(100'000);
+  EXPECT_GE(std::filesystem::file_size(path + ".1"), much.size());
+  EXPECT_LT(std::filesystem::file_size(path), much.size());
+  EXPECT_EQ(sandbox.run({"daemon", "stop"}).exit_code, 0);
+}
+
+TEST(CliDaemon, InheritedDescriptorsAreClosed) {
   const CliSandbox sandbox;
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -54,7 +143,7 @@ TEST(CliDaemon, HoldsNothingOfWhoeverStartedIt) {
   EXPECT_EQ(sandbox.run({"daemon", "drain"}).exit_code, 0);
 }
 
-TEST(CliDaemon, OfAnotherFolderIsNotTakenForTheirs) {
+TEST(CliDaemon, DaemonOfAnotherFolderIsRefused) {
   CliSandbox sandbox;
   ASSERT_EQ(sandbox.start_daemon().exit_code, 0);
   const CliResult result =

@@ -74,7 +74,7 @@ class DiskTrouble : public testing::Test {
       EXPECT_EQ(again.err, "") << step;
     }
     EXPECT_EQ(again.document()["database"]["persistent"], true) << step;
-    EXPECT_EQ(sandbox_.run({"verify", sandbox_.cache_dir() + "/tuning.db"}).exit_code, 0) << step;
+    EXPECT_EQ(sandbox_.run({"doctor", sandbox_.cache_dir() + "/tuning.db"}).exit_code, 0) << step;
     for (const auto& entry : fs::directory_iterator(sandbox_.cache_dir())) {
       EXPECT_EQ(entry.path().filename().string().find("corrupt"), std::string::npos) << step;
     }
@@ -117,15 +117,13 @@ void expect_served(const CliResult& result, bool is_kept, bool /*may_end_before*
 }
 
 TEST_F(DiskTrouble, KilledAtAnyStepLosesNoWinner) { tune_in_trouble("kill", 23, expect_killed); }
-TEST_F(DiskTrouble, ADiskThatIsFullFromAnyStepOnFailsNoCallAndIsSaidOnce) {
-  tune_in_trouble("full", 23, expect_served);
-}
+TEST_F(DiskTrouble, FullDiskAtAnyStepFailsNoCall) { tune_in_trouble("full", 23, expect_served); }
 
 class DiskTroubleInFull : public DiskTrouble {};
 TEST_F(DiskTroubleInFull, KilledAtEveryStepLosesNoWinner) {
   tune_in_trouble("kill", 1, expect_killed);
 }
-TEST_F(DiskTroubleInFull, ADiskThatIsFullFromEveryStepOnFailsNoCallAndIsSaidOnce) {
+TEST_F(DiskTroubleInFull, FullDiskAtEveryStepFailsNoCall) {
   tune_in_trouble("full", 1, expect_served);
 }
 

@@ -42,7 +42,7 @@ class CliFreeze : public testing::Test {
   CliSandbox sandbox_;
 };
 
-TEST_F(CliFreeze, TakesTheWinnersOfTheDatabase) {
+TEST_F(CliFreeze, WithoutProblemsTheWinnersAreFrozen) {
   const CliResult nothing = sandbox_.run({"freeze", "--device", "cpu"});
   EXPECT_EQ(nothing.exit_code, 2);
   EXPECT_THAT(nothing.err, HasSubstr("no winner for cpu/"));
@@ -65,7 +65,7 @@ TEST_F(CliFreeze, TakesTheWinnersOfTheDatabase) {
   EXPECT_EQ(sandbox_.run({"freeze", "--device", "cpu"}).out, read_file(file("a.lock")));
 }
 
-TEST_F(CliFreeze, TakesARecordAndTunesNothing) {
+TEST_F(CliFreeze, RecordedProblemsAreFrozenUntuned) {
   std::ofstream(file("problems.txt")) << "# of an application\n"
                                          "compose/f32,f32,f32,f32/v1/c64/r2\n"
                                          "compose/f32,f32,f32,f32/v1/c32/r2\n";
@@ -126,7 +126,7 @@ TEST_F(CliFreeze, ChecksAMachineAgainstAFile) {
   EXPECT_THAT(missing.out, HasSubstr("not in this machine"));
 }
 
-TEST_F(CliFreeze, AConfigThatCannotRunHereDiffers) {
+TEST_F(CliFreeze, ConfigThatCannotRunIsADifference) {
   freeze(file("a.lock"), "4x64");
   auto larger = entries(file("a.lock"));
   larger[0].config.set(kernels::kWarps, static_cast<int>(std::thread::hardware_concurrency()) + 1);
@@ -138,7 +138,7 @@ TEST_F(CliFreeze, AConfigThatCannotRunHereDiffers) {
   EXPECT_THAT(checked.out, HasSubstr("not in this machine"));
 }
 
-TEST_F(CliFreeze, TheDoctorReadsTheFileThatHolds) {
+TEST_F(CliFreeze, DoctorChecksTheLockFile) {
   freeze(file("a.lock"), "4x64,4x96");
   const auto finding = [&] {
     const auto document = sandbox_.run({"doctor", "--device", "cpu", "--json"}).document();
@@ -155,7 +155,7 @@ TEST_F(CliFreeze, TheDoctorReadsTheFileThatHolds) {
   EXPECT_EQ(finding()["condition"], "broken");
 }
 
-TEST_F(CliFreeze, ExplainTellsWhatALockedProcessRuns) {
+TEST_F(CliFreeze, ExplainShowsTheLockFilesAnswer) {
   freeze(file("a.lock"), "4x64");
   sandbox_.set("DORAJIT_LOCKED", file("a.lock"));
   const auto explain = [&](const std::string& shape, bool as_json = false) {
@@ -171,14 +171,14 @@ TEST_F(CliFreeze, ExplainTellsWhatALockedProcessRuns) {
   EXPECT_EQ(held["config"], config);
   EXPECT_EQ(held["tuned_by_first_call"], false);
   EXPECT_TRUE(held["lock_miss"].is_null());
-  EXPECT_THAT(explain("4x96").out, HasSubstr(", for want of what the lock file says\n"));
+  EXPECT_THAT(explain("4x96").out, HasSubstr(", as the lock file has nothing that can run\n"));
   sandbox_.set("DORAJIT_LOCKED_MISS", "fail");
   EXPECT_THAT(explain("4x96").out, HasSubstr("lock file        -> none: compose/"));
   EXPECT_THAT(std::string(explain("4x96", true).document()["problems"][0]["lock_miss"]),
               HasSubstr("it has no entry for this problem on cpu/"));
 }
 
-TEST_F(CliFreeze, RefusesWhatItCannotDo) {
+TEST_F(CliFreeze, InvalidOptionsAreRefused) {
   EXPECT_EQ(sandbox_.run({"freeze", "--compare", file("none")}).exit_code, 2);
   const CliResult none = sandbox_.run({"freeze", "--compare", file("none"), file("none")});
   EXPECT_EQ(none.exit_code, 1);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <ranges>
+#include <set>
 #include <sstream>
 
 #include "apps/cli/terminal/exit_code.h"
@@ -97,8 +98,8 @@ class EveryCommand : public testing::Test {
   std::vector<Words> leaves_;
 };
 
-TEST_F(EveryCommand, HasAnExampleOfItsOwn) {
-  EXPECT_GT(helps_.size(), 12);
+TEST_F(EveryCommand, HasAnExample) {
+  EXPECT_GT(helps_.size(), 20);
   for (const auto& [command, help] : helps_) {
     SCOPED_TRACE("dorajit " + joined(command));
     const auto examples = section(help, "Example:");
@@ -128,26 +129,31 @@ TEST_F(EveryCommand, PrintsOneJsonDocument) {
   const Words shape = {"--shape", "8x512", "--type", "f32"};
   // What makes each succeed quickly, in the order in which they need each other.
   const std::vector<std::pair<Words, Words>> runs = {
-      {{"devices"}, {}},
       {{"doctor"}, {}},
       {{"tune"}, shape},
       {{"explain"}, shape},
       {{"show"}, {}},
       {{"report"}, {"--html", file + ".html"}},
       {{"demo"}, {"--quick", "--tokens", "1", "--type", "f32"}},
-      {{"compile"}, {"--arch", "native-cpu", "--type", "f32"}},
-      {{"prewarm"}, {"--shapes", "8x512", "--type", "f32", "--op", "compose", "--compile-only"}},
+      {{"prewarm"}, {"--shape", "8x512", "--type", "f32", "--op", "compose", "--compile-only"}},
+      {{"pin"}, {"--shape", "8x512", "--type", "f32", "--config", "b512-w1-r1-v1-u1-c0"}},
       {{"freeze"}, {"--out", file + ".lock"}},
       {{"export"}, {"--out", file}},
       {{"import"}, {file}},
-      {{"verify"}, {file}},
+      {{"forget"}, shape},
       {{"cache", "path"}, {}},
+      {{"cache", "size"}, {}},
+      {{"cache", "prune"}, {"--max-bytes", "1MiB"}},
+      {{"cache", "clear"}, {"--winners"}},
+      {{"daemon", "start"}, {}},
       {{"daemon", "status"}, {}},
       {{"daemon", "metrics"}, {}},
-      {{"daemon", "drain"}, {}},
+      {{"daemon", "logs"}, {}},
+      {{"daemon", "drain"}, {"--wait"}},
+      {{"daemon", "start"}, {}},
+      {{"daemon", "stop"}, {}},
   };
-  EXPECT_EQ(sandbox_.start_daemon().exit_code, 0);
-  std::vector<Words> done;
+  std::set<Words> done;
   for (const auto& [command, arguments] : runs) {
     Words words = command;
     words.insert(words.end(), arguments.begin(), arguments.end());
@@ -155,14 +161,14 @@ TEST_F(EveryCommand, PrintsOneJsonDocument) {
     const CliResult result = sandbox_.run(words);
     EXPECT_EQ(result.exit_code, 0) << joined(words) << result.err;
     EXPECT_EQ(result.document()["command"], joined(command));
-    done.push_back(command);
+    done.insert(command);
   }
   EXPECT_THAT(done, testing::UnorderedElementsAreArray(leaves_))
       << "give a command that is new the arguments with which it succeeds quickly";
 }
 
 // The rows of the table below "## Exit codes".
-TEST(CliExitCodes, AreThoseOfTheDocument) {
+TEST(CliExitCodes, MatchTheDocument) {
   std::ifstream file(DORAJIT_SOURCE_DIR "/docs/cli.md");
   std::stringstream text;
   text << file.rdbuf();
@@ -183,7 +189,7 @@ TEST(CliExitCodes, AreThoseOfTheDocument) {
   for (const auto& [code, meaning] : meant) EXPECT_THAT(help, HasSubstr(" " + meaning + "\n"));
 }
 
-TEST(CliExitCodes, AreWhatErrorsTurnInto) {
+TEST(CliExitCodes, FollowFromErrors) {
   using cli::ExitCode;
   EXPECT_EQ(static_cast<int>(ExitCode::kOk), 0);
   EXPECT_EQ(cli::exit_code_of(StatusCode::kIoError), ExitCode{1});

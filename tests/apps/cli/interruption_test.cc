@@ -112,7 +112,7 @@ class Interruption : public testing::Test {
   CliSandbox sandbox_;
 };
 
-TEST_F(Interruption, OutputsAreWholeOrAsBefore) {
+TEST_F(Interruption, OutputFilesAreCompleteOrUnchanged) {
   write_trials(file("b.jsonl"), 100, 3);
   const std::string out = file("bundles/nvidia.jsonl");
   const std::vector<Words> runs = {
@@ -134,7 +134,7 @@ TEST_F(Interruption, OutputsAreWholeOrAsBefore) {
   }
 }
 
-TEST_F(Interruption, DatabasesToShipAreWholeOrAsBefore) {
+TEST_F(Interruption, ShippedDatabasesAreCompleteOrAbsent) {
   const auto prepare = [&] {
     fs::remove_all(file("bundles"));
     fs::create_directory(file("bundles"));
@@ -142,13 +142,13 @@ TEST_F(Interruption, DatabasesToShipAreWholeOrAsBefore) {
   interrupt_at_steps({"export", "--out", file("bundles/x.db"), "--from", file("a.jsonl")},
                      file("bundles"), 5, prepare, [&] {
                        for (const auto& entry : fs::directory_iterator(file("bundles"))) {
-                         EXPECT_EQ(sandbox_.run({"verify", entry.path().string()}).exit_code, 0)
+                         EXPECT_EQ(sandbox_.run({"doctor", entry.path().string()}).exit_code, 0)
                              << entry.path();
                        }
                      });
 }
 
-TEST_F(Interruption, ImportsAreWholeOrNone) {
+TEST_F(Interruption, ImportsAreCompleteOrUndone) {
   write_trials(file("b.jsonl"), 100, 40);
   fs::rename(sandbox_.cache_dir(), file("prepared"));
   const auto prepare = [&] {
@@ -163,7 +163,7 @@ TEST_F(Interruption, ImportsAreWholeOrNone) {
   const std::string after = sandbox_.run({"export"}).out;
   ASSERT_NE(before, after);
   interrupt_at_steps(words, sandbox_.cache_dir(), 9, prepare, [&] {
-    EXPECT_EQ(sandbox_.run({"verify"}).exit_code, 0);
+    EXPECT_EQ(sandbox_.run({"doctor", sandbox_.cache_dir() + "/tuning.db"}).exit_code, 0);
     const std::string now = sandbox_.run({"export"}).out;
     EXPECT_TRUE(now == before || now == after);
   });
@@ -202,16 +202,16 @@ TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
       const int code = wait_for(process);
       EXPECT_TRUE(code == kInterrupted || code == 0) << code;
       EXPECT_THAT(leftovers(sandbox_.folder()), testing::IsEmpty());
-      if (fs::exists(out)) EXPECT_EQ(sandbox_.run({"verify", out}).exit_code, 0);
+      if (fs::exists(out)) EXPECT_EQ(sandbox_.run({"doctor", out}).exit_code, 0);
       // One that is interrupted when all is kept has only not said so.
       const std::string now = sandbox_.run({"export"}).out;
       if (now != whole) EXPECT_TRUE(now == before && (code != 0 || !is_import)) << now.size();
     }
-    EXPECT_EQ(sandbox_.run({"verify"}).exit_code, 0);
+    EXPECT_EQ(sandbox_.run({"doctor", sandbox_.cache_dir() + "/tuning.db"}).exit_code, 0);
   }
 }
 
-TEST_F(Interruption, ATuningLeavesNoTemporaryFolder) {
+TEST_F(Interruption, TuningLeavesNoTemporaryFolder) {
   const Clock::time_point end = Clock::now() + std::chrono::seconds(20);
   const pid_t process =
       sandbox_.start({"tune", "--shape", "8x512", "--type", "f32", "--device", "cpu"});
@@ -234,7 +234,7 @@ TEST_F(Interruption, BarsAreDrawnOnTerminalsOnly) {
       {{"export", "--out", file("y.jsonl"), "--from", file("a.jsonl")},
        "reading " + file("a.jsonl")},
       {{"import", file("a.jsonl")}, "adding to the database"},
-      {{"verify", file("a.jsonl")}, "reading " + file("a.jsonl")},
+      {{"doctor", file("a.jsonl")}, "reading " + file("a.jsonl")},
       {{"freeze", "--shape", "4x64", "--type", "f32", "--device", "cpu"}, "freezing compose/"},
   };
   for (const auto& [words, activity] : runs) {

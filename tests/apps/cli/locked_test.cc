@@ -70,7 +70,7 @@ class Locked : public CAbiTest {
   }
 };
 
-TEST_F(Locked, RunsWhatWasFrozenAndTunesNothing) {
+TEST_F(Locked, FrozenConfigsRunAndNothingIsTuned) {
   freeze();
   lock("fail");
   const LogCapture log;
@@ -82,7 +82,7 @@ TEST_F(Locked, RunsWhatWasFrozenAndTunesNothing) {
   EXPECT_EQ(log.text(), "");
 }
 
-TEST_F(Locked, AMissIsReportedOrFails) {
+TEST_F(Locked, MissIsReportedOrFails) {
   freeze();
   lock();
   {
@@ -107,7 +107,7 @@ TEST_F(Locked, AMissIsReportedOrFails) {
 }
 
 // Ranks of a job, one of them with another compiler.
-TEST_F(Locked, ProcessesRunAlikeAndOneThatCannotSaysSo) {
+TEST_F(Locked, ProcessesRunAlikeOrReportTheDifference) {
   freeze();
   lock("fail");
   cache::run_at_once(4, [&](int rank) {
@@ -124,7 +124,7 @@ TEST_F(Locked, ProcessesRunAlikeAndOneThatCannotSaysSo) {
   });
 }
 
-TEST_F(Locked, AFileThatCannotBeReadIsAnErrorOfTheEngine) {
+TEST_F(Locked, UnreadableFileIsAnErrorOfTheEngine) {
   lock();
   const auto expect_refused = [&](const std::string& why) {
     const Outcome outcome = create();
@@ -143,7 +143,7 @@ TEST_F(Locked, AFileThatCannotBeReadIsAnErrorOfTheEngine) {
   EXPECT_EQ(create().status, DORAJIT_INVALID_ARGUMENT);
 }
 
-TEST_F(Locked, TheLibrarysOwnKernelsAreFrozenAsSuch) {
+TEST_F(Locked, BuiltInKernelsAreFrozen) {
   set_variable("DORAJIT_CXX", "none");
   freeze();
   const auto entries = cache::read_lock_file(file());

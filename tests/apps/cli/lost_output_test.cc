@@ -29,11 +29,11 @@ class CliLostOutput : public testing::Test {
   const CliSandbox sandbox_;
 };
 
-TEST_F(CliLostOutput, AFullDeviceFailsEveryCommandThatPrints) {
+TEST_F(CliLostOutput, FullDeviceFailsEveryCommandThatPrints) {
   const std::vector<std::vector<std::string>> commands = {
       {"--help"},
       {"--version"},
-      {"devices", "--device", "cpu", "--json"},
+      {"doctor", "--device", "cpu", "--json"},
       {"export"},
       {"show"},
       {"explain", "--shape", "8x512", "--device", "cpu"},
@@ -41,8 +41,8 @@ TEST_F(CliLostOutput, AFullDeviceFailsEveryCommandThatPrints) {
       {"freeze", "--shape", "8x512", "--device", "cpu"},
       {"cache", "path"},
       {"import", "--rebuild"},
-      {"verify"},
-      {"prewarm", "--list", "--shape", "8x512", "--arch", "cpu"}};
+      {"cache", "size"},
+      {"prewarm", "--list", "--shape", "8x512", "--arch", "native-cpu"}};
   for (const std::vector<std::string>& command : commands) {
     const CliResult result = run(">/dev/full", command);
     EXPECT_EQ(result.exit_code, kFailed) << command[0];
@@ -52,7 +52,7 @@ TEST_F(CliLostOutput, AFullDeviceFailsEveryCommandThatPrints) {
   }
 }
 
-TEST_F(CliLostOutput, AClosedOneFails) {
+TEST_F(CliLostOutput, ClosedOutputFails) {
   for (const char* command : {"show", "--version"}) {
     const CliResult result = run(">&-", {command});
     EXPECT_EQ(result.exit_code, kFailed) << command;
@@ -60,14 +60,15 @@ TEST_F(CliLostOutput, AClosedOneFails) {
   }
 }
 
-TEST_F(CliLostOutput, NoFileTakesThePlaceOfAClosedOne) {
+TEST_F(CliLostOutput, ClosedOutputIsNotReusedForFiles) {
   const std::vector<std::string> tune = {"tune", "--shape", "8x512", "--device", "cpu", "--json"};
   EXPECT_EQ(run(">&- 2>&- <&-", tune).exit_code, kFailed);
-  EXPECT_EQ(sandbox_.run({"verify"}).exit_code, 0) << "nothing was printed into the database";
+  EXPECT_EQ(sandbox_.run({"doctor", sandbox_.cache_dir() + "/tuning.db"}).exit_code, 0)
+      << "nothing was printed into the database";
   EXPECT_EQ(sandbox_.run({"show", "--json"}).document()["winners"].size(), 1);
 }
 
-TEST_F(CliLostOutput, APipeThatNobodyReadsFails) {
+TEST_F(CliLostOutput, ClosedPipeFails) {
   const std::string code = sandbox_.folder() + "/code";
   const std::vector<std::string> words = {
       "/bin/sh", "-c", "{ sleep 0.2; \"$0\" show; echo $? > \"$1\"; } | :", DORAJIT_CLI, code};
@@ -78,18 +79,18 @@ TEST_F(CliLostOutput, APipeThatNobodyReadsFails) {
   EXPECT_EQ(found, kFailed);
 }
 
-TEST_F(CliLostOutput, AnEarlierFailureKeepsItsExitCode) {
+TEST_F(CliLostOutput, EarlierFailureKeepsItsExitCode) {
   EXPECT_EQ(run(">/dev/full", {"--json", "tune", "--shape", "4"}).exit_code, 2);
 }
 
-TEST_F(CliLostOutput, NamesCannotCommandTheTerminal) {
+TEST_F(CliLostOutput, ControlCharactersOfNamesAreEscaped) {
   const CliResult result = sandbox_.run({"import", "no\x1b[31m.jsonl"});
   EXPECT_EQ(result.exit_code, kFailed);
   EXPECT_THAT(result.err, HasSubstr("no\\u001b[31m.jsonl"));
   EXPECT_EQ(result.err.find('\x1b'), std::string::npos);
 }
 
-TEST(CliProgressBar, NamesInItCannotCommandTheTerminal) {
+TEST(CliProgressBar, ControlCharactersOfNamesAreEscaped) {
   CliSandbox sandbox;
   sandbox.set("TERM", "xterm");
   const std::string file = sandbox.folder() + "/no\x1b[31m.jsonl";

@@ -81,7 +81,7 @@ class CliModelFiles : public testing::Test {
   std::string notes_;
 };
 
-TEST_F(CliModelFiles, GroupedQueriesOfALlama) {
+TEST_F(CliModelFiles, LlamaHasGroupedQueries) {
   EXPECT_THAT(layers({"--model", model("llama")}),
               UnorderedElementsAre(Pair("self_attn.q_proj", 4096), Pair("self_attn.k_proj", 1024),
                                    Pair("self_attn.v_proj", 1024), Pair("self_attn.o_proj", 4096),
@@ -90,7 +90,7 @@ TEST_F(CliModelFiles, GroupedQueriesOfALlama) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
-TEST_F(CliModelFiles, HeadDimensionOfAQwenIsItsOwn) {
+TEST_F(CliModelFiles, QwenHasItsOwnHeadDimension) {
   const auto found = layers({"--model", model("qwen") + "/config.json"});
   EXPECT_THAT(found, Contains(Pair("self_attn.q_proj", 2048)));
   EXPECT_THAT(found, Contains(Pair("self_attn.k_proj", 1024)));
@@ -98,7 +98,7 @@ TEST_F(CliModelFiles, HeadDimensionOfAQwenIsItsOwn) {
   EXPECT_THAT(found, Contains(Pair("mlp.up_proj", 3072)));
 }
 
-TEST_F(CliModelFiles, ExpertsHaveAWidthOfTheirOwn) {
+TEST_F(CliModelFiles, ExpertsHaveTheirOwnWidth) {
   const auto found = layers({"--model", model("qwen_moe")});
   EXPECT_THAT(found, Contains(Pair("mlp.experts.0.gate_proj", 768)));
   EXPECT_THAT(found, Contains(Pair("mlp.experts.0.down_proj", 2048)));
@@ -108,13 +108,13 @@ TEST_F(CliModelFiles, ExpertsHaveAWidthOfTheirOwn) {
   EXPECT_THAT(layers({"--model", mixtral}), Contains(Pair("block_sparse_moe.experts.0.w3", 14336)));
 }
 
-TEST_F(CliModelFiles, Gpt2NamesItsLayersOtherwise) {
+TEST_F(CliModelFiles, Gpt2HasItsOwnLayerNames) {
   EXPECT_THAT(layers({"--model", model("gpt2")}),
               UnorderedElementsAre(Pair("attn.c_attn", 2304), Pair("attn.c_proj", 768),
                                    Pair("mlp.c_fc", 3072), Pair("mlp.c_proj", 768)));
 }
 
-TEST_F(CliModelFiles, WhatAModelThatSeesKeepsApartIsFound) {
+TEST_F(CliModelFiles, TextConfigOfAMultimodalModelIsRead) {
   std::ifstream file(model("qwen") + "/config.json");
   const nlohmann::json outer = {{"model_type", "seer"},
                                 {"text_config", nlohmann::json::parse(file)}};
@@ -122,7 +122,7 @@ TEST_F(CliModelFiles, WhatAModelThatSeesKeepsApartIsFound) {
               Contains(Pair("self_attn.q_proj", 2048)));
 }
 
-TEST_F(CliModelFiles, ProblemsAreThoseOfADoraLayer) {
+TEST_F(CliModelFiles, ProblemsAreOfADoraLayer) {
   const auto document = list({"--model", model("llama"), "--tokens", "1,512"});
   const std::set<std::string> problems(document["problems"].begin(), document["problems"].end());
   // Three widths and two numbers of tokens: four operations with them, one more with and without a
@@ -141,7 +141,7 @@ TEST_F(CliModelFiles, ProblemsAreThoseOfADoraLayer) {
   EXPECT_FALSE(problems.contains("norm_assembly/f32,f32,f32,bf16/v4/c14336/r9"));
 }
 
-TEST_F(CliModelFiles, NormsAreOfTheWeightsAndTheRank) {
+TEST_F(CliModelFiles, NormsFollowFromWeightsAndRank) {
   const auto norms = [this](std::vector<std::string> options) {
     options.insert(options.end(), {"--op", "weight_norm"});
     return list(std::move(options))["problems"].get<std::vector<std::string>>();
@@ -163,7 +163,7 @@ TEST_F(CliModelFiles, NormsAreOfTheWeightsAndTheRank) {
               HasSubstr("--rank or --adapter"));
 }
 
-TEST_F(CliModelFiles, LowRankCompositionsAreOfTheTokensAndTheRank) {
+TEST_F(CliModelFiles, LowRankCompositionsFollowFromTokensAndRank) {
   const auto listed = list({"--model", model("llama"), "--op", "compose_low_rank", "--rank", "16",
                             "--tokens", "1,512"})["problems"]
                           .get<std::vector<std::string>>();
@@ -174,7 +174,7 @@ TEST_F(CliModelFiles, LowRankCompositionsAreOfTheTokensAndTheRank) {
   }
 }
 
-TEST_F(CliModelFiles, TypesAreTheModelsUnlessTheyAreNamed) {
+TEST_F(CliModelFiles, TypesAreOfTheModelUnlessGiven) {
   const auto of_model = list({"--model", model("qwen"), "--op", "compose", "--tokens", "1"});
   for (const auto& problem : of_model["problems"]) {
     EXPECT_THAT(problem.get<std::string>(), StartsWith("compose/f16,f16,"));
@@ -190,7 +190,7 @@ TEST_F(CliModelFiles, TypesAreTheModelsUnlessTheyAreNamed) {
               HasSubstr("name it with --op"));
 }
 
-TEST_F(CliModelFiles, AdapterPicksItsLayers) {
+TEST_F(CliModelFiles, AdapterSelectsItsLayers) {
   const auto adapter = [&](const std::string& targets) {
     return write("adapter_config.json", R"({"peft_type":"LORA","use_dora":true,"r":8,)" +
                                             ("\"target_modules\":" + targets + "}"));
@@ -210,7 +210,7 @@ TEST_F(CliModelFiles, AdapterPicksItsLayers) {
               UnorderedElementsAre(Pair("self_attn.v_proj", 1024), Pair("lm_head", 128256)));
   EXPECT_THAT(layers({"--model", model("llama"), "--adapter", adapter(R"(["q_proj", "wqkv"])")}),
               ElementsAre(Pair("self_attn.q_proj", 4096)));
-  EXPECT_THAT(notes_, HasSubstr("passed over wqkv"));
+  EXPECT_THAT(notes_, HasSubstr("skipped wqkv"));
   EXPECT_THAT(refused({"--model", model("llama"), "--adapter", adapter(R"(["roj"])")}).err,
               HasSubstr("`target_modules` (roj) names no layer"));
   EXPECT_THAT(refused({"--model", model("llama"), "--adapter", adapter("[7]")}).err,
@@ -222,15 +222,15 @@ TEST_F(CliModelFiles, AdapterPicksItsLayers) {
       HasSubstr("is not of a DoRA adapter"));
 }
 
-TEST_F(CliModelFiles, WrongFilesSayWhatIsWrong) {
+TEST_F(CliModelFiles, InvalidFilesAreExplained) {
   using nlohmann::json;
   const struct {
     std::string file;
     const char* message;
   } cases[] = {
-      {write("broken.json", "{\"hidden_size\": 4096,"), "broken.json is no JSON document: "},
-      {write("empty.json", ""), "empty.json is no JSON document: "},
-      {write("list.json", "[1, 2]"), "list.json holds no JSON object but array"},
+      {write("broken.json", "{\"hidden_size\": 4096,"), "broken.json is not a JSON document: "},
+      {write("empty.json", ""), "empty.json is not a JSON document: "},
+      {write("list.json", "[1, 2]"), "list.json has a JSON array instead of an object"},
       {write("deep.json", std::string(100'000, '[') + std::string(100'000, ']')),
        "nested more than 64 levels deep"},
       {write("large.json", "{" + std::string(std::size_t{9} << 20, ' ') + "}"),
@@ -251,12 +251,12 @@ TEST_F(CliModelFiles, WrongFilesSayWhatIsWrong) {
       {"hidden_size", 4096.5, "`hidden_size` is 4096.5; it must be"},
       {"hidden_size", -1, "`hidden_size` is -1; it must be"},
       {"hidden_size", 18446744073709551615ULL, "`hidden_size` is 18446744073709551615; it must be"},
-      {"hidden_size", 4095, "`hidden_size` 4095 is no multiple of `num_attention_heads` 32"},
+      {"hidden_size", 4095, "`hidden_size` 4095 is not a multiple of `num_attention_heads` 32"},
       {"num_attention_heads", 0, "`num_attention_heads` is 0; it must be"},
       {"intermediate_size", {1, 2}, "`intermediate_size` is an array; it must be"},
       {"head_dim", true, "`head_dim` is true; it must be"},
       {"model_type", 7, "`model_type` is 7; it must be a text"},
-      {"torch_dtype", "int8", "`torch_dtype` is \"int8\", which no kernel serves"},
+      {"torch_dtype", "int8", "`torch_dtype` is \"int8\", which no kernel supports"},
       {"kv_lora_rank", 512, "latent attention"},
       {"text_config", 1, "`text_config` is 1; it must be an object"},
   };
@@ -266,7 +266,7 @@ TEST_F(CliModelFiles, WrongFilesSayWhatIsWrong) {
   }
   const std::string pipe = sandbox_.folder() + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_THAT(refused({"--model", pipe}, kFailed).err, HasSubstr("it is no regular file"));
+  EXPECT_THAT(refused({"--model", pipe}, kFailed).err, HasSubstr("it is not a regular file"));
   EXPECT_THAT(refused({"--model", sandbox_.folder() + "/nowhere"}, kFailed).err,
               HasSubstr("there is no such file"));
   EXPECT_EQ(sandbox_.run({"prewarm", "--list", "--json", "--model", cases[0].file})
@@ -274,15 +274,15 @@ TEST_F(CliModelFiles, WrongFilesSayWhatIsWrong) {
             "INVALID_ARGUMENT");
 }
 
-TEST_F(CliModelFiles, UnknownModelIsTakenForALlama) {
+TEST_F(CliModelFiles, UnknownModelIsReadAsLlama) {
   EXPECT_EQ(layers({"--model", changed("llama", "model_type", "new_model")}).size(), 7);
-  EXPECT_THAT(notes_, HasSubstr("model type \"new_model\" is not known"));
+  EXPECT_THAT(notes_, HasSubstr("model type \"new_model\" is unknown"));
 }
 
 TEST_F(CliModelFiles, NeedOneSourceOfProblems) {
-  EXPECT_THAT(refused({}).err, HasSubstr("prewarm needs one of --model FILE"));
-  EXPECT_THAT(refused({"--shapes", "4x4", "--from", "x"}).err, HasSubstr("prewarm needs one of"));
-  EXPECT_THAT(refused({"--shapes", "4x4", "--model", "x"}).err, HasSubstr("excludes"));
+  EXPECT_THAT(refused({}).err, HasSubstr("prewarm needs problems: --model FILE"));
+  EXPECT_THAT(refused({"--shape", "4x4", "--from", "x"}).err, HasSubstr("prewarm needs problems"));
+  EXPECT_THAT(refused({"--shape", "4x4", "--model", "x"}).err, HasSubstr("excludes"));
   EXPECT_THAT(refused({"--adapter", "x"}).err, HasSubstr("--adapter requires --model"));
 }
 

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::Not;
 namespace fs = std::filesystem;
 
-TEST(CliOwnEnvironment, IsNotSearchedWhereEverybodyCouldHavePutIt) {
+TEST(CliOwnEnvironment, WorldWritableFolderIsNotSearched) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_NVRTC", "");
   const fs::path environment = sandbox.folder() + "/environment";

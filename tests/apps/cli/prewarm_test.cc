@@ -47,10 +47,10 @@ std::string shipped_trials(const std::string& problem) {
   return text;
 }
 
-TEST(CliPrewarm, KernelsOfACpuAreThereForItsProcesses) {
+TEST(CliPrewarm, ProcessesOnTheCpuCompileNothing) {
   const CliSandbox sandbox;
-  const std::vector<std::string> prewarm = {"prewarm",    "--arch", "cpu",     "--shapes",
-                                            "8x512,2x64", "--op",   "compose", "--type",
+  const std::vector<std::string> prewarm = {"prewarm",    "--arch", "native-cpu", "--shape",
+                                            "8x512,2x64", "--op",   "compose",    "--type",
                                             "f32",        "--json"};
   const CliResult first = sandbox.run(prewarm);
   ASSERT_EQ(first.exit_code, 0) << first.err;
@@ -82,9 +82,9 @@ TEST(CliPrewarm, KernelsOfACpuAreThereForItsProcesses) {
   EXPECT_EQ(tuned["problems"][0]["source"], "tuned");
 }
 
-TEST(CliPrewarm, DeviceThatIsNamedIsTuned) {
+TEST(CliPrewarm, NamedDeviceIsTuned) {
   const CliSandbox sandbox;
-  const std::vector<std::string> prewarm = {"prewarm", "--device",  "cpu",     "--shapes",
+  const std::vector<std::string> prewarm = {"prewarm", "--device",  "cpu",     "--shape",
                                             "2x64",    "--op",      "compose", "--type",
                                             "f32",     "--seconds", "0.2",     "--json"};
   const CliResult first = sandbox.run(prewarm);
@@ -110,27 +110,28 @@ TEST(CliPrewarm, RecordedFileIsReplayed) {
                                  "compose/f32,f32,f32,f32/v1/c96/r2\n"
                                  "compose/f32,f32,f32,f32/v1/c32/r2\n");
   const CliResult result =
-      sandbox.run({"prewarm", "--arch", "cpu", "--from", file, "--configs", "1", "--json"});
+      sandbox.run({"prewarm", "--arch", "native-cpu", "--from", file, "--configs", "1", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.document()["targets"][0]["problems"], 2);
   EXPECT_EQ(result.document()["summary"]["compiled"], 1) << "the default, which both share";
-  EXPECT_EQ(sandbox.run({"prewarm", "--arch", "cpu", "--from", "/nowhere"}).exit_code, kFailed);
+  EXPECT_EQ(sandbox.run({"prewarm", "--arch", "native-cpu", "--from", "/nowhere"}).exit_code,
+            kFailed);
 }
 
-TEST(CliPrewarm, WhatIsNotKeptIsNotMade) {
+TEST(CliPrewarm, WithoutACacheFolderNothingIsCompiled) {
   const CliSandbox sandbox;
   const CliResult result = sandbox.run(
-      {"prewarm", "--arch", "cpu", "--shapes", "2x64", "--cache-dir", "/dev/null/cache"});
+      {"prewarm", "--arch", "native-cpu", "--shape", "2x64", "--cache-dir", "/dev/null/cache"});
   EXPECT_EQ(result.exit_code, kFailed);
-  EXPECT_THAT(result.err, HasSubstr("kernels that are not kept are no use later"));
+  EXPECT_THAT(result.err, HasSubstr("there is no cache folder to keep the kernels in"));
 }
 
-TEST(CliPrewarm, CacheThatIsTooSmallFailsAndIsSaid) {
+TEST(CliPrewarm, TooSmallCacheFails) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_CACHE_MAX_BYTES", "100");
   const std::vector<std::string> prewarm = {
-      "prewarm", "--arch", "cpu",       "--shapes", "2x64",   "--op", "compose,norm_assembly",
-      "--type",  "f32",    "--configs", "1",        "--jobs", "1",    "--json"};
+      "prewarm", "--arch", "native-cpu", "--shape", "2x64",   "--op", "compose,norm_assembly",
+      "--type",  "f32",    "--configs",  "1",       "--jobs", "1",    "--json"};
   const CliResult result = sandbox.run(prewarm);
   EXPECT_EQ(result.exit_code, kFailed);
   EXPECT_THAT(result.err, HasSubstr("set DORAJIT_CACHE_MAX_BYTES to more"));
@@ -147,35 +148,36 @@ TEST(CliPrewarm, WinnersThatAreNotKeptFail) {
   // What stands in the way of the database, and of nothing else.
   std::filesystem::create_directories(sandbox.cache_dir() + "/tuning.db");
   const CliResult result =
-      sandbox.run({"prewarm", "--device", "cpu", "--shapes", "2x64", "--op", "compose", "--type",
+      sandbox.run({"prewarm", "--device", "cpu", "--shape", "2x64", "--op", "compose", "--type",
                    "f32", "--configs", "2", "--seconds", "0.1"});
   EXPECT_EQ(result.exit_code, kFailed);
-  EXPECT_THAT(result.err, HasSubstr("what was tuned is lost: "));
+  EXPECT_THAT(result.err, HasSubstr("the winners are not kept: "));
 }
 
 TEST(CliPrewarm, WithoutAHostCompilerTheCpuIsUnavailable) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_CXX", "none");
-  EXPECT_EQ(sandbox.run({"prewarm", "--arch", "cpu", "--shapes", "2x64"}).exit_code, kUnavailable);
+  EXPECT_EQ(sandbox.run({"prewarm", "--arch", "native-cpu", "--shape", "2x64"}).exit_code,
+            kUnavailable);
 }
 
-TEST(CliPrewarm, ArchitectureThatIsNone) {
-  std::vector<std::string> command = {"prewarm", "--arch", "pentium", "--shapes", "2x64"};
+TEST(CliPrewarm, UnknownArchitectureIsRefused) {
+  std::vector<std::string> command = {"prewarm", "--arch", "pentium", "--shape", "2x64"};
   for (const bool lists : {false, true}) {
     if (lists) command.emplace_back("--list");
     const CliResult result = CliSandbox().run(command);
     EXPECT_EQ(result.exit_code, kUsage) << lists;
-    EXPECT_THAT(result.err, HasSubstr("--arch pentium is no architecture"));
+    EXPECT_THAT(result.err, HasSubstr("--arch pentium: unknown architecture"));
   }
 }
 
-TEST(CliPrewarm, ArchitectureThatNeverWasIsWrongUsageWithoutNvrtcToo) {
+TEST(CliPrewarm, NonexistentArchitectureIsRefusedWithoutNvrtc) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_NVRTC", "/nowhere");
   const std::vector<std::vector<std::string>> commands = {
-      {"prewarm", "--arch", "sm_42", "--shapes", "2x64"},
-      {"prewarm", "--arch", "cpu,sm_42", "--shapes", "2x64", "--list"},
-      {"compile", "--arch", "sm_42"}};
+      {"prewarm", "--arch", "sm_42", "--shape", "2x64"},
+      {"prewarm", "--arch", "native-cpu,sm_42", "--shape", "2x64", "--list"},
+      {"prewarm", "--arch", "sm_42", "--op", "compose"}};
   for (const std::vector<std::string>& command : commands) {
     const CliResult never = sandbox.run(command);
     EXPECT_EQ(never.exit_code, kUsage) << command[0];
@@ -187,9 +189,10 @@ TEST(CliPrewarm, ArchitectureThatNeverWasIsWrongUsageWithoutNvrtcToo) {
 class CliPrewarmCuda : public testing::Test {
  protected:
   void SetUp() override {
-    const CliResult probe = sandbox_.run({"prewarm", "--arch", "sm_999", "--shapes", "2x64"});
+    const CliResult probe = sandbox_.run({"prewarm", "--arch", "sm_999", "--shape", "2x64", "--op",
+                                          "compose", "--type", "f32", "--configs", "1", "--json"});
     if (probe.exit_code == kUnavailable) GTEST_SKIP() << probe.err;
-    unknown_ = probe;
+    newer_ = probe;
   }
 
   // What a process on a GPU with that compute capability would compile for a problem's whole space.
@@ -212,22 +215,28 @@ class CliPrewarmCuda : public testing::Test {
   }
 
   const CliSandbox sandbox_;
-  CliResult unknown_;
+  CliResult newer_;
 };
 
-TEST_F(CliPrewarmCuda, UnknownArchitectureIsNamedWithTheKnown) {
-  EXPECT_EQ(unknown_.exit_code, kUsage);
-  EXPECT_THAT(unknown_.err, HasSubstr("--arch sm_999: NVRTC "));
-  EXPECT_THAT(unknown_.err, HasSubstr("does not know sm_999, only sm_"));
-  const CliResult dropped = sandbox_.run({"prewarm", "--arch", "sm_20", "--shapes", "2x64"});
+TEST_F(CliPrewarmCuda, NewerArchitectureThanNvrtcKnowsGetsPtx) {
+  EXPECT_EQ(newer_.exit_code, 0) << newer_.err;
+  EXPECT_THAT(newer_.err, HasSubstr("does not know sm_999, only sm_"));
+  EXPECT_EQ(newer_.document()["artifacts"][0]["form"], "ptx");
+}
+
+TEST_F(CliPrewarmCuda, ArchitectureThatNvrtcDoesNotSupportIsRefused) {
+  const CliResult dropped = sandbox_.run({"prewarm", "--arch", "sm_20", "--shape", "2x64"});
   EXPECT_EQ(dropped.exit_code, kUnavailable);
-  const CliResult never = sandbox_.run({"prewarm", "--arch", "sm_42", "--shapes", "2x64"});
+  const CliResult never = sandbox_.run({"prewarm", "--arch", "sm_42", "--shape", "2x64"});
   EXPECT_EQ(never.exit_code, kUsage);
   EXPECT_THAT(never.err, HasSubstr("--arch sm_42: there is no such architecture; NVRTC "));
+  const CliResult between = sandbox_.run({"prewarm", "--arch", "sm_81", "--shape", "2x64"});
+  EXPECT_EQ(between.exit_code, kUsage);
+  EXPECT_THAT(between.err, HasSubstr("--arch sm_81: there is no such architecture; NVRTC "));
 }
 
 TEST_F(CliPrewarmCuda, ProcessOnSuchAGpuCompilesNothing) {
-  const std::vector<std::string> prewarm = {"prewarm",  "--arch", "sm_90a",  "--shapes",
+  const std::vector<std::string> prewarm = {"prewarm",  "--arch", "sm_90a",  "--shape",
                                             "512x4096", "--op",   "compose", "--gain-type",
                                             "f32",      "--json"};
   const CliResult first = sandbox_.run(prewarm);
@@ -243,7 +252,7 @@ TEST_F(CliPrewarmCuda, ProcessOnSuchAGpuCompilesNothing) {
 }
 
 // Winners that the databases have for a device of the architecture, and for the likest of others.
-TEST_F(CliPrewarmCuda, WinnersOfTheLadderAreMadeBesideTheDefault) {
+TEST_F(CliPrewarmCuda, WinnersOfTheFallbackChainAreCompiled) {
   const std::string problem = "compose/bf16,bf16,f32,bf16/v8/c512/r11";
   const std::string trials = write(sandbox_, "h200.jsonl", shipped_trials(problem));
   const std::string file = write(sandbox_, "problems.txt", problem + "\n");

@@ -45,7 +45,7 @@ class Record : public CAbiTest {
   }
 };
 
-TEST_F(Record, HasEachProblemOnceThoughNothingIsTuned) {
+TEST_F(Record, EachProblemIsRecordedOnce) {
   const EngineHandle engine = make_engine();
   const EngineHandle other = make_engine();
   for (int i = 0; i < 3; ++i) {
@@ -59,7 +59,7 @@ TEST_F(Record, HasEachProblemOnceThoughNothingIsTuned) {
                                    "compose/f32,f32,f32,f32/v1/c24/r2"));
 }
 
-TEST_F(Record, IsReadWhenTheEngineIsMade) {
+TEST_F(Record, VariableIsReadWhenTheEngineIsMade) {
   const EngineHandle engine = make_engine();
   record(folder() + "/later.txt");
   ASSERT_EQ(call(engine.get(), 4, 16).status, DORAJIT_OK);
@@ -67,7 +67,7 @@ TEST_F(Record, IsReadWhenTheEngineIsMade) {
   EXPECT_FALSE(fs::exists(folder() + "/later.txt"));
 }
 
-TEST_F(Record, ConcurrentProcessesTearNoLineAndTheFileIsReplayed) {
+TEST_F(Record, ConcurrentProcessesWriteWholeLines) {
   constexpr int kProcesses = 8;
   constexpr std::int64_t kProblems = 40;
   cache::run_at_once(kProcesses, [&](int process) {
@@ -102,7 +102,7 @@ TEST_F(Record, ConcurrentProcessesTearNoLineAndTheFileIsReplayed) {
   EXPECT_EQ(lines().size(), recorded);
 }
 
-TEST_F(Record, UnwritableFileIsOneWarningAndNoFailure) {
+TEST_F(Record, UnwritableFileIsAWarning) {
   // What takes no line: a folder, a pipe without a reader, a file of a folder that is not there.
   const std::string pipe = folder() + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);

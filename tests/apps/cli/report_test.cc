@@ -78,7 +78,7 @@ class CliReport : public testing::Test {
   CliSandbox sandbox_;
 };
 
-TEST_F(CliReport, WithoutTrialsSaysHowToGetSome) {
+TEST_F(CliReport, WithoutTrialsSaysHowToMeasureSome) {
   const CliResult result = sandbox_.run({"report", "--html", page_path(), "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.document()["devices"].size(), 0);
@@ -89,7 +89,7 @@ TEST_F(CliReport, WithoutTrialsSaysHowToGetSome) {
   EXPECT_THAT(page, Not(HasSubstr("{{")));
 }
 
-TEST_F(CliReport, ShowsWhatWasTunedHere) {
+TEST_F(CliReport, WinnersOfTheDatabaseAreShown) {
   sandbox_.set("DORAJIT_TUNE_SECONDS", "0.02");
   ASSERT_EQ(sandbox_.run({"tune", "--shape", "8x512", "--device", "cpu"}).exit_code, 0);
   const CliResult result = sandbox_.run({"report", "--html", page_path(), "--json"});
@@ -113,7 +113,7 @@ TEST_F(CliReport, ShowsWhatWasTunedHere) {
   EXPECT_THAT(page, HasSubstr("user database"));
 }
 
-TEST_F(CliReport, ShippedDataMakeAPageThatIsWholeSmallAndQuick) {
+TEST_F(CliReport, ShippedDataFitOneSmallPage) {
   const Keys keys = keys_in(kH200);
   const auto problems = static_cast<std::ptrdiff_t>(keys.problems.size());
   ASSERT_GT(problems, 1000);
@@ -143,7 +143,7 @@ TEST_F(CliReport, ShippedDataMakeAPageThatIsWholeSmallAndQuick) {
 }
 
 // Sizes beyond the memory for tuning are measured on fewer rows, so their bandwidth is no wonder.
-TEST_F(CliReport, NoBandwidthIsBeyondTheMemory) {
+TEST_F(CliReport, BandwidthsStayBelowTheMemorys) {
   const auto document = sandbox_.run({"report", "--json", "--from", kH200}).document();
   const auto& device = document["devices"][0];
   EXPECT_EQ(device["peak_gb_per_s"], 4800);
@@ -156,14 +156,14 @@ TEST_F(CliReport, NoBandwidthIsBeyondTheMemory) {
   EXPECT_EQ(device["problems"][0]["source"], "nvidia_h200.jsonl");
 }
 
-TEST_F(CliReport, KeepsTheDevicesThatAreNamed) {
+TEST_F(CliReport, ReportFiltersByDevice) {
   const auto with = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words = {"report", "--json", "--from", kH200};
     words.insert(words.end(), more.begin(), more.end());
     return sandbox_.run(words).document()["devices"].size();
   };
-  EXPECT_EQ(with({"--device-fingerprint", "H200"}), 1);
-  EXPECT_EQ(with({"--device-fingerprint", "H100"}), 0);
+  EXPECT_EQ(with({"--device", "H200"}), 1);
+  EXPECT_EQ(with({"--device", "H100"}), 0);
   EXPECT_EQ(with({"--device", "cpu"}), 0);
 }
 
@@ -181,7 +181,7 @@ cache::Trial hostile_trial(const std::string& config, double median_ns) {
       .host = "<b>"};
 }
 
-TEST_F(CliReport, WhatFilesSayIsTextOnly) {
+TEST_F(CliReport, TextOfFilesIsEscaped) {
   const std::string lines = sandbox_.folder() + "/<img src=x>{{style}}.jsonl";
   const std::vector<cache::Trial> trials = {hostile_trial("b512-w1-r1-v1-u1-c0", 1000),
                                             hostile_trial("b512-w2-r1-v1-u1-c0", 500)};
@@ -201,7 +201,7 @@ TEST_F(CliReport, WhatFilesSayIsTextOnly) {
   EXPECT_THAT(page, HasSubstr("+100.0% ±"));
 }
 
-TEST_F(CliReport, SaysWhatIsMissing) {
+TEST_F(CliReport, MissingOptionIsNamed) {
   const CliResult neither = sandbox_.run({"report"});
   EXPECT_EQ(neither.exit_code, kUsage);
   EXPECT_THAT(neither.err, HasSubstr("--html FILE"));

@@ -35,7 +35,7 @@ void write_lines(const std::string& path, const std::vector<std::string>& lines)
 }
 
 // Each machine has a file, cache and order of its own, and names some problems twice.
-TEST(CliShardProcess, PartsTunedApartAndMergedAreTheWhole) {
+TEST(CliShardProcess, MergedPartsAreTheWhole) {
   const std::vector<std::string> problems = small_problems();
   std::array<CliSandbox, kShards> machines;
   std::array<pid_t, kShards> processes{};
@@ -92,7 +92,7 @@ TEST(CliShard, SplitsListedShapesToo) {
   EXPECT_EQ(result.document()["shard"]["problems_in_all"], 2);
 }
 
-TEST(CliShard, RefusesWhatIsNoPart) {
+TEST(CliShard, InvalidPartsAreRefused) {
   const CliSandbox sandbox;
   for (const char* shard : {"0/3", "4/3", "x", "1", "1/", "/3", "-1/3", "1/3x", "1/99999999999"}) {
     const CliResult result =

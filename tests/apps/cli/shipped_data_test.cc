@@ -46,7 +46,7 @@ class CliShippedData : public testing::Test {
   CliSandbox sandbox_;
 };
 
-TEST_F(CliShippedData, IsWhatItsWinnersFollowFrom) {
+TEST_F(CliShippedData, ShippedTrialsProveTheirWinners) {
   const CliResult exported =
       sandbox_.run({"export", "--ship", "--from", kShipped, "--out", file("h200.jsonl"), "--json"});
   ASSERT_EQ(exported.exit_code, 0) << exported.err;
@@ -57,7 +57,7 @@ TEST_F(CliShippedData, IsWhatItsWinnersFollowFrom) {
   EXPECT_EQ(exported.document()["winners"], cache::choose_winners(file->trials).size());
 }
 
-TEST_F(CliShippedData, SameTrialsAreTheSameBytes) {
+TEST_F(CliShippedData, SameTrialsGiveTheSameBytes) {
   ::umask(022);
   write_trials(file("a.jsonl"), 1);
   write_trials(file("b.jsonl"), 2);
@@ -76,11 +76,11 @@ TEST_F(CliShippedData, SameTrialsAreTheSameBytes) {
     EXPECT_TRUE(read_file(first) == read_file(second)) << ending;
     EXPECT_NE(fs::status(first).permissions() & fs::perms::group_read, fs::perms::none)
         << "others are to read it";
-    EXPECT_EQ(sandbox_.run({"verify", first}).exit_code, 0) << ending;
+    EXPECT_EQ(sandbox_.run({"doctor", first}).exit_code, 0) << ending;
   }
 }
 
-TEST_F(CliShippedData, DatabasesServeAsTheShippedOnes) {
+TEST_F(CliShippedData, ExportedDatabaseServesAsShipped) {
   sandbox_.set("DORAJIT_TUNE_SECONDS", "0.05");
   const std::vector<std::string> tune = {"tune", "--shape",  "4x64", "--type",
                                          "f32",  "--device", "cpu",  "--json"};
@@ -95,7 +95,7 @@ TEST_F(CliShippedData, DatabasesServeAsTheShippedOnes) {
   EXPECT_EQ(sandbox_.run(tune).document()["problems"][0]["source"], "shipped database");
 }
 
-TEST_F(CliShippedData, LeavesOutOtherKernelsAndDevices) {
+TEST_F(CliShippedData, OtherKernelsAndDevicesAreLeftOut) {
   write_trials(file("a.jsonl"), 1);
   const CliResult nothing =
       sandbox_.run({"export", "--ship", "--out", file("x.jsonl"), "--from", file("a.jsonl")});
@@ -106,12 +106,12 @@ TEST_F(CliShippedData, LeavesOutOtherKernelsAndDevices) {
                                        file("a.jsonl"), "--from", kShipped, "--json"});
   EXPECT_EQ(some.document()["other_kernels"], 12);
   EXPECT_TRUE(read_file(file("x.jsonl")) == read_file(kShipped));
-  const CliResult one = sandbox_.run({"export", "--device-fingerprint", "NVIDIA Y", "--out",
-                                      file("y.jsonl"), "--from", file("a.jsonl"), "--json"});
+  const CliResult one = sandbox_.run({"export", "--device", "NVIDIA Y", "--out", file("y.jsonl"),
+                                      "--from", file("a.jsonl"), "--json"});
   EXPECT_EQ(one.document()["trials"], 6);
 }
 
-TEST_F(CliShippedData, SaysWhereItCannotWrite) {
+TEST_F(CliShippedData, UnwritablePathIsReported) {
   write_trials(file("a.jsonl"), 1);
   const CliResult missing =
       sandbox_.run({"export", "--out", file("none/x.db"), "--from", file("a.jsonl")});

@@ -1,4 +1,4 @@
-// export, import, verify and cache
+// export, import and the check of their files by doctor
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -59,7 +59,7 @@ class CliTrials : public testing::Test {
   const CliSandbox there_;
 };
 
-TEST_F(CliTrials, ExportedThereImportedHereIsTheSame) {
+TEST_F(CliTrials, ImportOfAnExportGivesTheSameTrialsAndWinners) {
   const std::string path = file("trials.jsonl");
   const CliResult written = here_.run({"export", "--out", path, "--json"});
   ASSERT_EQ(written.exit_code, 0) << written.err;
@@ -82,7 +82,7 @@ TEST_F(CliTrials, ExportedThereImportedHereIsTheSame) {
   EXPECT_EQ(again["winners_changed"], 0);
 }
 
-TEST_F(CliTrials, WhoMeasuredIsToldWithoutAName) {
+TEST_F(CliTrials, HostIsExportedAsAHash) {
   char name[256] = {};
   gethostname(name, sizeof name - 1);
   const std::string text = exported(here_);
@@ -101,26 +101,26 @@ TEST_F(CliTrials, ImportedWinnersAreNotTunedAgain) {
   EXPECT_EQ(known.document()["statistics"]["trials"], 0);
 }
 
-TEST_F(CliTrials, ExportKeepsTheDevicesThatAreNamed) {
-  const CliResult none = here_.run({"export", "--device-fingerprint", "no such device"});
+TEST_F(CliTrials, ExportFiltersByDevice) {
+  const CliResult none = here_.run({"export", "--device", "no such device"});
   EXPECT_EQ(none.exit_code, 0);
   EXPECT_EQ(lines_in(none.out), 2);
   EXPECT_THAT(none.err, HasSubstr("0 trials from"));
 }
 
-TEST_F(CliTrials, ExportPrintsOneThingOnly) {
+TEST_F(CliTrials, ExportWithJsonNeedsOut) {
   const CliResult result = here_.run({"export", "--json"});
   EXPECT_EQ(result.exit_code, kUsage);
   EXPECT_THAT(result.err, HasSubstr("needs --out FILE"));
 }
 
-TEST_F(CliTrials, ExportSaysWhereItCannotWrite) {
+TEST_F(CliTrials, ExportReportsUnwritablePaths) {
   const CliResult result = here_.run({"export", "--out", file("no/such/folder/x.jsonl")});
   EXPECT_EQ(result.exit_code, kFailed);
   EXPECT_THAT(result.err, HasSubstr("no/such/folder/x.jsonl: No such file or directory"));
 }
 
-TEST_F(CliTrials, ExportTakesFilesOfBothKindsInAnyOrder) {
+TEST_F(CliTrials, ExportMergesFilesInAnyOrder) {
   ASSERT_EQ(there_.run({"tune", "--rows", "8", "--cols", "1024", "--device", "cpu"}).exit_code, 0);
   write_file(file("here.jsonl"), exported(here_));
   const std::string there = there_.cache_dir() + "/tuning.db";
@@ -135,36 +135,36 @@ TEST_F(CliTrials, ExportTakesFilesOfBothKindsInAnyOrder) {
             0)
       << "text may be put in the place of what it was made of";
   EXPECT_EQ(read_file(file("one.jsonl")), read_file(file("here.jsonl")));
-  EXPECT_EQ(here_.run({"verify", file("one.jsonl")}).exit_code, 0);
+  EXPECT_EQ(here_.run({"doctor", file("one.jsonl")}).exit_code, 0);
 
   const std::string here = here_.cache_dir() + "/tuning.db";
   const std::vector<std::vector<std::string>> onto_databases = {
       {"export", "--out", there, "--from", there}, {"export", "--out", here}};
   for (const auto& command : onto_databases) {
     EXPECT_EQ(here_.run(command).exit_code, kUsage);
-    EXPECT_EQ(here_.run({"verify", command[2]}).exit_code, 0) << "it must still be a database";
+    EXPECT_EQ(here_.run({"doctor", command[2]}).exit_code, 0) << "it must still be a database";
   }
 }
 
-TEST_F(CliTrials, BadLinesAreNamedAndPassedOver) {
+TEST_F(CliTrials, BadLinesAreNamedAndSkipped) {
   std::string text = exported(here_);
   const std::size_t second = text.find('\n') + 1;
   text.replace(second, text.find('\n', second) - second, "no trial");
   write_file(file("bad.jsonl"), text);
   const CliResult imported = there_.run({"import", file("bad.jsonl"), "--json"});
   EXPECT_EQ(imported.exit_code, 0);
-  EXPECT_THAT(imported.err, HasSubstr("bad.jsonl:2: passed over: it is not a JSON object"));
+  EXPECT_THAT(imported.err, HasSubstr("bad.jsonl:2: skipped: it is not a JSON object"));
   EXPECT_EQ(imported.document()["added"], lines_in(text) - 3);
   EXPECT_EQ(imported.document()["files"][0]["bad"], 1);
 
-  const CliResult verified = here_.run({"verify", file("bad.jsonl")});
+  const CliResult verified = here_.run({"doctor", file("bad.jsonl")});
   EXPECT_EQ(verified.exit_code, kFailed);
   EXPECT_THAT(verified.out, HasSubstr("1 bad line"));
   EXPECT_THAT(verified.out, HasSubstr("bad.jsonl:2: it is not a JSON object"));
-  EXPECT_EQ(here_.run({"verify", file("bad.jsonl"), "--json"}).document()["good"], false);
+  EXPECT_EQ(here_.run({"doctor", file("bad.jsonl"), "--json"}).document()["good"], false);
 }
 
-TEST_F(CliTrials, ACutFileIsRefusedUnlessItsRestWillDo) {
+TEST_F(CliTrials, TruncatedFileIsRefusedWithoutPartial) {
   const std::string text = exported(here_);
   const std::size_t third = text.find('\n', text.find('\n') + 1) + 1;
   write_file(file("cut.jsonl"), text.substr(0, third + 10));
@@ -184,9 +184,9 @@ TEST_F(CliTrials, ACutFileIsRefusedUnlessItsRestWillDo) {
     EXPECT_THAT(taken.err, HasSubstr("cut.jsonl: it has no closing line"));
   }
   EXPECT_FALSE(std::filesystem::exists(file("cut.jsonl.tmp")));
-  EXPECT_EQ(here_.run({"verify", file("whole.jsonl")}).exit_code, 0)
+  EXPECT_EQ(here_.run({"doctor", file("whole.jsonl")}).exit_code, 0)
       << "what export writes is whole";
-  const CliResult verified = here_.run({"verify", cut, "--json"});
+  const CliResult verified = here_.run({"doctor", cut, "--json"});
   EXPECT_EQ(verified.exit_code, kFailed);
   EXPECT_EQ(verified.document()["trials"], 1);
   EXPECT_THAT(verified.document()["damage"], HasSubstr("closing line"));
@@ -205,10 +205,10 @@ TEST_F(CliTrials, ExportWritesThroughLinksAndIntoPipes) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
-TEST_F(CliTrials, OtherFilesAreRefused) {
+TEST_F(CliTrials, FilesOfOtherFormatsAreRefused) {
   write_file(file("other.txt"), "hello\n");
   for (const std::string& path : {file("other.txt"), file("missing.jsonl"), here_.folder()}) {
-    for (const char* command : {"import", "verify"}) {
+    for (const char* command : {"import", "doctor"}) {
       const CliResult result = there_.run({command, path});
       EXPECT_EQ(result.exit_code, kFailed) << path;
       EXPECT_THAT(result.err, HasSubstr(path));
@@ -218,14 +218,13 @@ TEST_F(CliTrials, OtherFilesAreRefused) {
   EXPECT_THAT(winners(there_), IsEmpty());
 }
 
-TEST_F(CliTrials, VerifyTellsDamageAndChangesNothing) {
-  EXPECT_EQ(there_.run({"verify"}).exit_code, 0) << "nothing there, nothing wrong";
-  EXPECT_EQ(here_.run({"verify"}).exit_code, 0);
+TEST_F(CliTrials, DamagedDatabaseIsReportedAndUnchanged) {
   const std::string database = here_.cache_dir() + "/tuning.db";
+  EXPECT_EQ(here_.run({"doctor", database}).exit_code, 0);
   const std::string bytes = read_file(database);
   const std::string half = bytes.substr(0, bytes.size() / 2);
   write_file(database, half);
-  const CliResult damaged = here_.run({"verify", "--json"});
+  const CliResult damaged = here_.run({"doctor", database, "--json"});
   EXPECT_EQ(damaged.exit_code, kFailed);
   EXPECT_EQ(damaged.document()["good"], false);
   EXPECT_NE(damaged.document()["damage"], "");
@@ -242,15 +241,7 @@ TEST_F(CliTrials, RebuildFindsTheSameWinners) {
   EXPECT_EQ(winners(here_)[0]["median_ns"], before[0]["median_ns"]);
 }
 
-TEST(CliCache, PathIsOneLine) {
-  const CliSandbox sandbox;
-  EXPECT_EQ(sandbox.run({"cache", "path"}).out, sandbox.cache_dir() + "\n");
-  const auto document = sandbox.run({"cache", "path", "--json"}).document();
-  EXPECT_EQ(document["database"], sandbox.cache_dir() + "/tuning.db");
-  EXPECT_EQ(sandbox.run({"cache", "path", "--cache-dir", "/x/y"}).out, "/x/y\n");
-}
-
-TEST(CliCache, NothingIsImportedWhereNothingCanBeKept) {
+TEST(CliImport, UnwritableDatabaseFails) {
   const CliSandbox sandbox;
   const CliResult rebuilt = sandbox.run({"import", "--rebuild", "--cache-dir", "/dev/null/cache"});
   EXPECT_EQ(rebuilt.exit_code, kFailed);

@@ -49,13 +49,12 @@ TEST(CliTune, WinnerIsShown) {
   EXPECT_EQ(shown["database"]["location"], sandbox.cache_dir() + "/tuning.db");
   EXPECT_EQ(shown["database"]["persistent"], true);
 
-  EXPECT_EQ(sandbox.run({"show", "--device-fingerprint", "no such device", "--json"})
-                .document()["winners"]
-                .size(),
-            0);
+  EXPECT_EQ(
+      sandbox.run({"show", "--device", "no such device", "--json"}).document()["winners"].size(),
+      0);
 }
 
-TEST(CliExplain, NamesEveryRungDownToTheOneThatAnswers) {
+TEST(CliExplain, SourcesAreListedDownToTheOneThatAnswers) {
   const CliSandbox sandbox;
   const std::vector<std::string> explain = {"explain",  "--shape", "8x512",
                                             "--device", "cpu",     "--json"};
@@ -77,7 +76,7 @@ TEST(CliExplain, NamesEveryRungDownToTheOneThatAnswers) {
   EXPECT_EQ(near.exit_code, 0) << near.err;
   EXPECT_THAT(near.out, HasSubstr("nearest shape    -> "));
   EXPECT_THAT(near.out, HasSubstr(std::string("of ") + kProblem));
-  EXPECT_THAT(near.out, HasSubstr("its first call tunes it"));
+  EXPECT_THAT(near.out, HasSubstr("the first call tunes it"));
 }
 
 std::string write_problems(const CliSandbox& sandbox, const std::string& text) {
@@ -86,7 +85,7 @@ std::string write_problems(const CliSandbox& sandbox, const std::string& text) {
   return path;
 }
 
-TEST(CliTune, SaysWhyWinnersAreNotKept) {
+TEST(CliTune, ReasonForWinnersNotKeptIsPrinted) {
   const CliSandbox sandbox;
   std::filesystem::create_directory(sandbox.cache_dir());
   std::filesystem::permissions(sandbox.cache_dir(), std::filesystem::perms::all);
@@ -96,7 +95,7 @@ TEST(CliTune, SaysWhyWinnersAreNotKept) {
                                     " can be written by every user"));
 }
 
-TEST(CliTune, AFileThatMayNotGrowIsAFullDisk) {
+TEST(CliTune, FileSizeLimitIsLikeAFullDisk) {
   const CliSandbox sandbox;
   const CliResult result =
       sandbox.run_words({"/bin/sh", "-c", "ulimit -f 8 && exec \"$0\" \"$@\"", DORAJIT_CLI, "tune",
@@ -105,7 +104,7 @@ TEST(CliTune, AFileThatMayNotGrowIsAFullDisk) {
   EXPECT_THAT(result.out, HasSubstr("winners are not kept: "));
 }
 
-TEST(CliTune, TakesProblemsFromAFileOfAnotherSystem) {
+TEST(CliTune, FileWithCarriageReturnsIsRead) {
   const CliSandbox sandbox;
   const std::string file =
       write_problems(sandbox, "\xef\xbb\xbf# small\r\n\r\ncompose/f32,f32,f32,f32/v1/c96/r2\r\n");
@@ -115,10 +114,10 @@ TEST(CliTune, TakesProblemsFromAFileOfAnotherSystem) {
 
   const CliResult folder = sandbox.run({"tune", "--from", sandbox.folder(), "--device", "cpu"});
   EXPECT_EQ(folder.exit_code, 1);
-  EXPECT_THAT(folder.err, HasSubstr("cannot be read: Is a directory"));
+  EXPECT_THAT(folder.err, HasSubstr(": Is a directory; --from takes a file of problems"));
 }
 
-TEST(CliTune, TakesProblemsFromAFile) {
+TEST(CliTune, FileOfProblemsIsRead) {
   const CliSandbox sandbox;
   const std::string file = write_problems(sandbox,
                                           "# of a small model\n\n"
@@ -131,20 +130,20 @@ TEST(CliTune, TakesProblemsFromAFile) {
   EXPECT_EQ(tuned["problems"][1]["problem"], "norm_assembly/f32,f32,f32,f32/v1/c96/r0");
 }
 
-TEST(CliTune, RefusesAFileThatHoldsNoProblems) {
+TEST(CliTune, FileWithoutProblemsIsRefused) {
   const CliSandbox sandbox;
   const std::string file = write_problems(sandbox, "# none\ncompose/f32/c96\n");
   CliResult result = sandbox.run({"tune", "--from", file, "--device", "cpu"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr(file + ":2: \"compose/f32/c96\" is no problem"));
+  EXPECT_THAT(result.err, HasSubstr(file + ":2: invalid problem key \"compose/f32/c96\""));
   write_problems(sandbox, "compose/f32,f32,f32,f32/v1/c4096/r62\n");
   result = sandbox.run({"tune", "--from", file, "--device", "cpu"});
-  EXPECT_THAT(result.err, HasSubstr("is no problem")) << "it is too large to be one";
+  EXPECT_THAT(result.err, HasSubstr("invalid problem key")) << "it is too large to be one";
   write_problems(sandbox, "# none\n");
   result = sandbox.run({"tune", "--from", file, "--device", "cpu"});
-  EXPECT_THAT(result.err, HasSubstr("names no problem"));
+  EXPECT_THAT(result.err, HasSubstr("has no problem in it"));
   result = sandbox.run({"tune", "--from", "/nowhere/problems.txt", "--device", "cpu"});
-  EXPECT_THAT(result.err, HasSubstr("/nowhere/problems.txt cannot be read"));
+  EXPECT_THAT(result.err, HasSubstr("cannot read /nowhere/problems.txt"));
 }
 
 TEST(CliExplain, NeedsAProblem) {
@@ -185,13 +184,13 @@ TEST(CliTune, SizesOfOneBucketAreOneProblem) {
   EXPECT_EQ(document["problems"].size(), 1);
 }
 
-TEST(CliTune, TunesEvenWhereTheEnvironmentTurnsTuningOff) {
+TEST(CliTune, PolicyOffIsOverridden) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_TUNE", "off");
   EXPECT_EQ(sandbox.run(tune_arguments()).document()["problems"][0]["source"], "tuned");
 }
 
-TEST(CliTune, WorksWhereNothingCanBeKept) {
+TEST(CliTune, UnusableFolderStillTunes) {
   const CliSandbox sandbox;
   auto arguments = tune_arguments();
   arguments.insert(arguments.end(), {"--cache-dir", "/dev/null/cache"});
@@ -202,7 +201,7 @@ TEST(CliTune, WorksWhereNothingCanBeKept) {
   EXPECT_EQ(warnings_in(result.err), 1) << result.err;
 }
 
-TEST(CliTune, DamagedDatabaseIsSaidOnce) {
+TEST(CliTune, DamagedDatabaseIsReportedOnce) {
   const CliSandbox sandbox;
   ASSERT_EQ(sandbox.run(tune_arguments()).exit_code, 0);
   std::ofstream(sandbox.cache_dir() + "/tuning.db", std::ios::trunc) << "no database at all";
@@ -216,7 +215,7 @@ TEST(CliTune, DamagedDatabaseIsSaidOnce) {
   EXPECT_EQ(repaired.document()["problems"][0]["source"], "tuned");
 }
 
-TEST(CliTune, InterruptLeavesACacheThatWorks) {
+TEST(CliTune, InterruptLeavesAWorkingCache) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_TUNE_SECONDS", "30");
   const pid_t process =

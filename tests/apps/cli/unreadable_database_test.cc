@@ -42,7 +42,7 @@ TEST(CliUnreadableDatabase, FailsEveryCommandThatReadsIt) {
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 
-TEST(CliUnreadableDatabase, AFolderThatCannotBeUsedIsSaid) {
+TEST(CliUnreadableDatabase, UnusableFolderIsReported) {
   const CliSandbox sandbox;
   const CliResult result = sandbox.run({"export", "--cache-dir", "/dev/null/cache"});
   EXPECT_EQ(result.exit_code, kFailed);
@@ -50,7 +50,7 @@ TEST(CliUnreadableDatabase, AFolderThatCannotBeUsedIsSaid) {
   EXPECT_THAT(result.err, HasSubstr("set DORAJIT_CACHE_DIR to a writable folder"));
 }
 
-TEST(CliUnreadableDatabase, TrialsThatAreLeftOutOfAFileAreCounted) {
+TEST(CliUnreadableDatabase, TrialsThatJsonCannotHoldAreCounted) {
   const CliSandbox sandbox;
   cache::Trial endless = cache::sample_trial(1, 0);
   endless.median_ns = std::numeric_limits<double>::infinity();

@@ -19,7 +19,7 @@ TEST(CliUsage, VersionIsOneLine) {
   EXPECT_THAT(version.out, testing::MatchesRegex("dorajit [0-9]+\\.[0-9]+\\.[0-9]+\n"));
 }
 
-TEST(CliUsage, WrongCommandLinesSayWhatIsWrong) {
+TEST(CliUsage, WrongCommandLinesAreExplained) {
   const CliSandbox sandbox;
   const struct {
     std::vector<std::string> arguments;
@@ -27,29 +27,39 @@ TEST(CliUsage, WrongCommandLinesSayWhatIsWrong) {
   } cases[] = {
       {{}, "no command is given"},
       {{"frobnicate"}, "there is no command 'frobnicate'"},
-      {{"devices", "--frobnicate"}, "--frobnicate"},
-      {{"devices", "--device", "gpu"}, "none of: cpu, cuda, cuda:N"},
-      {{"devices", "--device", "cuda:"}, "none of: cpu, cuda, cuda:N"},
-      {{"tune"}, "--rows R --cols C, --shape RxC or --from FILE"},
+      {{"doctor", "--frobnicate"}, "--frobnicate"},
+      {{"doctor", "--device", "gpu"}, "none of: cpu, cuda, cuda:N"},
+      {{"doctor", "--device", "cuda:"}, "none of: cpu, cuda, cuda:N"},
+      {{"import", "--device", "gpu", "--rebuild"}, "none of: cpu, cuda, cuda:N"},
+      {{"tune"}, "tune needs a problem: --shape RxC, --rows R --cols C or --from FILE"},
+      {{"explain"}, "explain needs a problem: --shape RxC, --rows R --cols C or --from FILE"},
+      {{"forget"}, "forget needs a problem: --shape RxC, --rows R --cols C or --from FILE"},
+      {{"pin"}, "pin needs a problem: --shape RxC, --rows R --cols C or --from FILE"},
+      {{"pin", "--shape", "4x4"}, "pin needs --config CONFIG or --remove"},
+      {{"pin", "--shape", "4x4", "--config", "x", "--remove"}, "excludes"},
+      {{"prewarm"}, "prewarm needs problems: --model FILE, --shape RxC or --from FILE; or --op"},
+      {{"report"}, "report needs --html FILE, the page to write, or --json"},
       {{"tune", "--rows", "4"}, "--rows requires --cols"},
       {{"tune", "--rows", "-4", "--cols", "4"}, "must be at least 1"},
       {{"tune", "--shape", "4x"}, "ROWSxCOLS"},
       {{"tune", "--shape", "4294967296x268435456"}, "more than 2^47 bytes"},
       {{"tune", "--force", "--shape", "2305843009213693953x1"}, "more than 2^47 bytes"},
       {{"explain", "--shape", "2305843009213693953x1"}, "more than 2^47 bytes"},
-      {{"prewarm", "--shapes", "2305843009213693953x1"}, "more than 2^47 bytes"},
+      {{"prewarm", "--shape", "2305843009213693953x1"}, "more than 2^47 bytes"},
       {{"tune", "--shape", "4x4", "--type", "int8"}, "f32, bf16, f16, f64"},
       {{"tune", "--shape", "4x4", "--types", "f32,f32"}, "compose has 4 operands"},
       {{"tune", "--shape", "4x4", "--types", "f64,f32,f32,f32"}, "f64 goes only with f64"},
       {{"tune", "--shape", "4x4", "--type", "f32", "--types", "f32"}, "excludes --type"},
-      {{"compile", "--arch", "pentium"}, "--arch pentium is no architecture"},
-      {{"compile", "--arch", "native-cpu", "--op", "fold"}, "--op fold is none of: compose"},
+      {{"prewarm", "--arch", "pentium", "--op", "compose"}, "--arch pentium: unknown architecture"},
+      {{"prewarm", "--arch", "native-cpu", "--op", "fold"}, "--op fold is none of: compose"},
       {{"demo", "--tokens", "0"}, "--tokens"},
       {{"tune", "--shape", "4x4", "--seconds", "nan"}, "nan not in range"},
       {{"tune", "--shape", "4x4", "--seconds", "inf"}, "inf not in range"},
       {{"tune", "--shape", "4x4", "--seconds=-1"}, "-1 not in range"},
       {{"prewarm", "--shape", "4x4", "--seconds", "NaN"}, "NaN not in range"},
-      {{"import"}, "FILE is required"},
+      {{"import"}, "import needs a FILE"},
+      {{"cache", "prune"}, "--max-bytes"},
+      {{"cache", "prune", "--max-bytes", "much"}, "--max-bytes"},
       {{"cache"}, "dorajit cache --help"},
   };
   for (const auto& one : cases) {
@@ -64,7 +74,7 @@ TEST(CliUsage, WrongCommandLinesSayWhatIsWrong) {
 TEST(CliUsage, UnknownValueOfAnEnvironmentVariableIsRefused) {
   CliSandbox sandbox;
   sandbox.set("DORAJIT_TUNE", "banana");
-  const CliResult result = sandbox.run({"devices"});
+  const CliResult result = sandbox.run({"show"});
   EXPECT_EQ(result.exit_code, kUsage);
   EXPECT_THAT(result.err, HasSubstr("DORAJIT_TUNE is \"banana\""));
 }
@@ -76,7 +86,7 @@ TEST(CliUsage, FailureWithJsonIsADocumentToo) {
   EXPECT_THAT(result.err, StartsWith("dorajit: error: "));
 }
 
-TEST(CliUsage, DeviceThatIsNotThereIsUnavailable) {
+TEST(CliUsage, MissingDeviceIsUnavailable) {
   const CliResult result = CliSandbox().run({"tune", "--shape", "4x4", "--device", "cuda:63"});
   EXPECT_EQ(result.exit_code, kUnavailable);
   EXPECT_THAT(result.err, StartsWith("dorajit: error: "));

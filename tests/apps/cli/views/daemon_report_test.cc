@@ -22,7 +22,7 @@ TEST(DaemonReport, ShowsQueueWorkersAndWinners) {
                {"problem": "p4", "device": "gpu", "seconds": 1, "age_seconds": 61,
                 "failure": "it crashed"}]})"));
   for (const char* part :
-       {"process 7 and is ending", "2 clients connected, 1 problem waiting, 1 in hand",
+       {"process 7 and is ending", "2 clients connected, 1 problem waiting, 1 running",
         "3 workers lost", "1.50 s of tuning on gpu", "p1", "p2", "1.50x", "it crashed"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }

@@ -1,14 +1,16 @@
-// devices and doctor
+// doctor
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cache/database/sqlite_connection.h"
+#include "cache/database/tuning_store.h"
 #include "tests/apps/cli/cli_sandbox.h"
+#include "tests/cache/records/sample_records.h"
 
 namespace dorajit::test {
 namespace {
 
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 nlohmann::json finding(const nlohmann::json& findings, const std::string& subject) {
   for (const auto& one : findings) {
@@ -18,26 +20,18 @@ nlohmann::json finding(const nlohmann::json& findings, const std::string& subjec
   return {};
 }
 
-TEST(CliDevices, CpuIsAlwaysListed) {
-  const CliResult result = CliSandbox().run({"devices", "--json"});
+TEST(CliDoctor, DevicesAreListedAndTheCpuIsLast) {
+  const CliResult result = CliSandbox().run({"doctor", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto document = result.document();
   const auto& cpu = document["devices"].back();
   EXPECT_EQ(cpu["id"], "cpu");
+  EXPECT_EQ(cpu["condition"], "ok");
   EXPECT_GE(cpu["processors"], 1);
   EXPECT_GT(cpu["memory_bytes"], 0);
   EXPECT_THAT(cpu["fingerprint"], testing::StartsWith("cpu/"));
-  EXPECT_EQ(document["cuda"]["available"], document["devices"].size() > 1);
-  EXPECT_EQ(document["cuda"]["reason"] == "", document["devices"].size() > 1);
-}
-
-TEST(CliDevices, TableSaysWhyThereIsNoGpu) {
-  const CliSandbox sandbox;
-  const bool has_gpu = sandbox.run({"devices", "--json"}).document()["cuda"]["available"];
-  const CliResult result = sandbox.run({"devices"});
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.err, IsEmpty());
-  EXPECT_EQ(result.out.contains("no CUDA device: "), !has_gpu);
+  const auto driver = finding(document["pieces"], "NVIDIA driver");
+  EXPECT_EQ(driver["condition"] == "ok", document["devices"].size() > 1) << driver;
 }
 
 TEST(CliDoctor, ComposesOnTheCpu) {
@@ -48,6 +42,22 @@ TEST(CliDoctor, ComposesOnTheCpu) {
   EXPECT_EQ(finding(document["devices"], "cpu")["condition"], "ok");
   EXPECT_EQ(finding(document["pieces"], "cache folder")["condition"], "ok");
   EXPECT_EQ(finding(document["pieces"], "tuning database")["condition"], "ok");
+}
+
+TEST(CliDoctor, BadRowsOfTheTuningDatabaseAreAWarning) {
+  const CliSandbox sandbox;
+  cache::TuningStore::open(sandbox.cache_dir())->merge(cache::sample_trials(1, 2));
+  const std::string database = sandbox.cache_dir() + "/tuning.db";
+  {
+    auto connection = cache::Connection::open(database, cache::Connection::Mode::kReadWrite);
+    ASSERT_TRUE(connection);
+    ASSERT_TRUE(connection->execute("UPDATE trials SET samples = samples + 1 WHERE id = 1"));
+  }
+  const auto pieces = sandbox.run({"doctor", "--device", "cpu", "--json"}).document()["pieces"];
+  EXPECT_EQ(finding(pieces, "tuning database")["condition"], "warning");
+  EXPECT_THAT(std::string(finding(pieces, "tuning database")["what"]),
+              HasSubstr("1 bad row ignored"));
+  EXPECT_EQ(sandbox.run({"doctor", database}).exit_code, 1);
 }
 
 TEST(CliDoctor, UnknownVariablesAreFlagged) {
