@@ -6,8 +6,34 @@
 #include <cstddef>
 #include <initializer_list>
 #include <span>
+#include <string_view>
 
 namespace dorajit::kernels {
+
+// The name of a tunable or a dimension in text: one lower-case letter, or a longer name.
+class Mark {
+ public:
+  static constexpr std::size_t kMaxCharacters = 23;
+
+  constexpr Mark() = default;
+  constexpr Mark(char letter) : text_{letter} {}
+  // Characters after kMaxCharacters are ignored.
+  constexpr explicit Mark(std::string_view name) {
+    std::ranges::copy(name.substr(0, kMaxCharacters), text_.begin());
+  }
+
+  [[nodiscard]] constexpr std::string_view text() const {
+    return {text_.data(), static_cast<std::size_t>(std::ranges::find(text_, '\0') - text_.begin())};
+  }
+  // In text, its number then follows without "=".
+  [[nodiscard]] constexpr bool is_letter() const {
+    return text_[0] >= 'a' && text_[0] <= 'z' && text_[1] == '\0';
+  }
+  friend constexpr bool operator==(const Mark&, const Mark&) = default;
+
+ private:
+  std::array<char, kMaxCharacters + 1> text_{};
+};
 
 // Marks that have the same meaning in every template that uses them.
 inline constexpr char kColumnsOfProgram = 'b';
@@ -16,7 +42,7 @@ inline constexpr char kWarps = 'w';        // CUDA: warps of a program; CPU: wor
 inline constexpr char kVectorWidth = 'v';  // elements of the widest access
 
 struct Tunable {
-  char mark = '\0';  // a lower-case letter
+  Mark mark;
   int value = 0;
 
   friend constexpr bool operator==(const Tunable&, const Tunable&) = default;
@@ -42,7 +68,7 @@ class Config {
   }
 
   // 0 if there is no such tunable.
-  [[nodiscard]] constexpr int operator[](char mark) const {
+  [[nodiscard]] constexpr int operator[](const Mark& mark) const {
     for (const Tunable& tunable : tunables()) {
       if (tunable.mark == mark) return tunable.value;
     }
@@ -50,7 +76,7 @@ class Config {
   }
 
   // Does nothing if there is no such tunable.
-  constexpr void set(char mark, int value) {
+  constexpr void set(const Mark& mark, int value) {
     for (Tunable& tunable : std::span(tunables_).first(count_)) {
       if (tunable.mark == mark) tunable.value = value;
     }

@@ -5,7 +5,7 @@
 namespace dorajit::kernels {
 
 LaunchShape launch_shape(const Variant& variant, const Config& config,
-                         const KernelArguments& arguments) {
+                         const LaunchArguments& arguments) {
   return template_of(variant).launch_shape(variant, config, arguments);
 }
 

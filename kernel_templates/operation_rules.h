@@ -25,7 +25,7 @@ constexpr const char* why_malformed(const Operation& operation) {
       continue;
     }
     // 'v' is the mark of the vector width.
-    if (dimension.mark < 'a' || dimension.mark > 'z' || dimension.mark == 'v') {
+    if (!dimension.mark.is_letter() || dimension.mark == 'v') {
       return "the mark of a dimension is a lower-case letter other than v";
     }
     if (std::ranges::count(operation.dimensions, dimension.mark, &Dimension::mark) > 1) {

@@ -1,6 +1,7 @@
 #include "kernel_templates/registry.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <format>
@@ -13,6 +14,27 @@ namespace dorajit::kernels {
 namespace {
 
 constexpr std::string_view kTypeNames[] = {"f32", "bf16", "f16", "f64", "-"};
+// Those that were added, the latest first. Never removed.
+struct Added {
+  const Operation* operation;
+  Added* next;
+};
+std::atomic<Added*> added_operations{nullptr};
+
+std::atomic<OperationSource> operation_source{nullptr};
+
+const Operation* find_added(std::string_view name) {
+  const Added* one = added_operations.load(std::memory_order_acquire);
+  while (one != nullptr && full_name(*one->operation) != name) one = one->next;
+  return one != nullptr ? one->operation : nullptr;
+}
+
+const Operation* find_anywhere_but_in_table(std::string_view name) {
+  if (const Operation* const added = find_added(name)) return added;
+  const OperationSource source = operation_source.load(std::memory_order_acquire);
+  return source != nullptr && name.contains('@') ? source(name) : nullptr;
+}
+
 constexpr std::string_view kTypeConstants[] = {"kFloat32", "kBfloat16", "kFloat16", "kFloat64",
                                                "kAbsent"};
 
@@ -24,10 +46,32 @@ std::vector<const Operation*> offered_operations() {
   return offered;
 }
 
+std::string full_name(const Operation& operation) {
+  return operation.version.empty() ? std::string(operation.name)
+                                   : std::format("{}@{}", operation.name, operation.version);
+}
+
 const Operation* find_operation(std::string_view name) {
   const auto all = all_operations();
   const auto found = std::ranges::find(all, name, &Operation::name);
-  return found == all.end() ? nullptr : *found;
+  return found == all.end() ? find_anywhere_but_in_table(name) : *found;
+}
+
+const Operation& add_operation(const Operation& added) {
+  auto* const entry = new Added{.operation = &added, .next = nullptr};
+  Added* first = added_operations.load(std::memory_order_acquire);
+  do {
+    if (const Operation* const present = find_added(full_name(added))) {
+      delete entry;
+      return *present;
+    }
+    entry->next = first;
+  } while (!added_operations.compare_exchange_weak(first, entry, std::memory_order_acq_rel));
+  return added;
+}
+
+void set_operation_source(OperationSource source) {
+  operation_source.store(source, std::memory_order_release);
 }
 
 const Operation& operation(std::string_view name) {
@@ -54,7 +98,7 @@ std::optional<ElementType> parse_element_type(std::string_view text) {
 }
 
 std::string to_text(const Variant& variant) {
-  std::string text(variant.operation->name);
+  std::string text = full_name(*variant.operation);
   if (variant.broadcast == Broadcast::kPerRow) text.append(".rows");
   char separator = '/';
   for (const ElementType type : variant.operand_types()) {
@@ -105,7 +149,7 @@ bool is_supported(const Variant& variant) {
     present += variant.has(i) ? 1 : 0;
   }
   const auto doubles = std::ranges::count(variant.operand_types(), ElementType::kFloat64);
-  return writes && (doubles == 0 || doubles == present) &&
+  return writes && (op.mixes_doubles || doubles == 0 || doubles == present) &&
          (op.why_unsupported == nullptr || op.why_unsupported(variant).empty());
 }
 
@@ -141,6 +185,7 @@ std::vector<std::string_view> source_roots(const Variant& variant, DeviceKind ki
 }
 
 std::string source_identity(const Variant& variant, DeviceKind kind) {
+  if (!variant.operation->sources.empty()) return std::string(variant.operation->sources);
   std::string hashes;
   for (const EmbeddedFile* file : include_closure(source_roots(variant, kind))) {
     hashes.append(file->name).append("=").append(file->sha256).append(";");

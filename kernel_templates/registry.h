@@ -4,6 +4,7 @@
 // describes how to add one. The layers above refer to an operation only by its object and its name.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -45,27 +46,35 @@ enum class LayerSize {
 struct Dimension {
   std::string_view name;
   Keying keying;
-  char mark = '\0';  // precedes the size in the text of a problem: "c4096"; 0 if derived
+  Mark mark{};  // precedes the size in the text of a problem: "c4096"; empty if derived
   LayerSize layer_size = LayerSize::kNone;
   // Indices of the two dimensions that a derived one is counted along: per column it has the size
   // of the first; per row it is a divisor of the second.
   int columns = -1;
   int rows = -1;
   std::int64_t most = 0;  // calls with a larger size are refused; 0: any size is served
+  int scalar = -1;        // index of the scalar that defines the size; -1: the tensors define it
+  // Whether the alignment class of a problem tells which powers of two divide the size.
+  bool limits_class = false;
 };
 
-// The sizes of an operation's dimensions, in its order; unused entries are 0.
-using Sizes = std::array<std::int64_t, kMaxDimensions>;
+// The sizes of an operation's dimensions, in its order; unused entries are 0. KernelArguments has
+// room for the first kMaxDimensions.
+inline constexpr std::size_t kMaxSizes = 12;
+using Sizes = std::array<std::int64_t, kMaxSizes>;
 
 // The dimensions of an operand, as indices into those of its operation.
 struct OperandShape {
   std::string_view text;  // "rows, cols"; null-terminated
   int outer = -1;         // index of the row dimension; -1 for a vector
   int inner = 0;          // index of the dimension along a row; contiguous
+  // Indices of further dimensions before the inner one, all contiguous together. Vectors only.
+  std::span<const int> leading{};
+  bool is_exact = false;  // whether a tensor must have exactly these dimensions, not flattened ones
 
   [[nodiscard]] constexpr bool is_matrix() const { return outer >= 0; }
   friend constexpr bool operator==(const OperandShape& a, const OperandShape& b) {
-    return a.outer == b.outer && a.inner == b.inner;
+    return a.outer == b.outer && a.inner == b.inner && std::ranges::equal(a.leading, b.leading);
   }
 };
 
@@ -96,6 +105,8 @@ struct Operand {
                                                                            : Samples::kAroundZero;
   // Whether kernels read it in vectors whose width is limited by the alignment class.
   bool limits_vectors = true;
+  bool is_read = false;       // for an output: whether kernels read it before they write it
+  std::size_t alignment = 0;  // required alignment in bytes; 0: that of its elements
 };
 
 struct Template;
@@ -126,7 +137,7 @@ struct Operation {
   // kernel.
   std::string_view formula{};
   std::string_view math_header{};
-  ReferenceFunction reference;
+  ReferenceFunction reference;  // null: the outputs of the default config are the reference
   const Template& (*select_template)(const Variant& variant);
   // Null: the library has no built-in CPU kernel for it.
   BuiltinKernel (*builtin)(const Variant& variant) = nullptr;
@@ -148,6 +159,13 @@ struct Operation {
   // of the element and the root mean square of the output. 0: all bits must be equal. Two configs
   // always give the same bits.
   double tolerance = 0;
+  bool mixes_doubles = false;  // whether f64 may be combined with other element types
+  // Distinguishes operations with the same name. Texts contain both: "swiglu@3fa9c2d1e0b7".
+  std::string_view version{};
+  // The hash of the sources of its kernels; empty: they are embedded sources.
+  std::string_view sources{};
+  // Text from which another process can create the operation; empty: it is in the table.
+  std::string_view description{};
 };
 
 // All operations, in the order of operations/*.cc in CMake. Usable during the initialisation of
@@ -157,8 +175,21 @@ std::span<const Operation* const> all_operations();
 // The operations of the public interfaces.
 std::vector<const Operation*> offered_operations();
 
-// Null for an unknown name.
+// "compose", "swiglu@3fa9c2d1e0b7": the name, and the version if there is one.
+std::string full_name(const Operation& operation);
+
+// Looks for a full name in the table, among the added operations and in the operation source. Null
+// for an unknown name.
 const Operation* find_operation(std::string_view name);
+
+// Called by find_operation() for a full name with a version that was not added. Returns null for an
+// unknown name. Set it before other threads call find_operation().
+using OperationSource = const Operation* (*)(std::string_view full_name);
+void set_operation_source(OperationSource source);
+
+// Adds an operation, which must live as long as the process. If its full name was added before,
+// the earlier operation stays and is returned. Thread-safe and lock-free.
+const Operation& add_operation(const Operation& added);
 
 // The operation of a name that is written in the source. Ends the process if there is none.
 const Operation& operation(std::string_view name);

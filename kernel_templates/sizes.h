@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "kernel_templates/registry.h"
@@ -16,8 +17,15 @@ Sizes with_derived(const Variant& variant, Sizes sizes);
 inline std::int64_t num_rows(const OperandShape& shape, const Sizes& sizes) {
   return shape.is_matrix() ? sizes[static_cast<std::size_t>(shape.outer)] : 1;
 }
+// The largest number where the product of sizes is beyond 64 bits.
 inline std::int64_t row_length(const OperandShape& shape, const Sizes& sizes) {
-  return sizes[static_cast<std::size_t>(shape.inner)];
+  std::int64_t length = sizes[static_cast<std::size_t>(shape.inner)];
+  for (const int dimension : shape.leading) {
+    if (__builtin_mul_overflow(length, sizes[static_cast<std::size_t>(dimension)], &length)) {
+      return std::numeric_limits<std::int64_t>::max();
+    }
+  }
+  return length;
 }
 
 // The elements of all operands together.

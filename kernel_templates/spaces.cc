@@ -9,7 +9,6 @@ namespace dorajit::kernels {
 namespace {
 
 constexpr int kMaxVectorBytes = 16;
-constexpr int kMaxVectorWidth = 8;
 
 }  // namespace
 

@@ -17,6 +17,8 @@ struct SpaceTraits {
   int architecture = 0;  // compute capability, 90 for 9.0; 0 on a CPU
 };
 
+inline constexpr int kMaxVectorWidth = 8;
+
 // The widest vector, in elements, that any config of the variant uses: 16 bytes of its widest
 // matrix operand, at most 8 elements. Alignment may limit it further.
 int widest_vector(const Variant& variant, DeviceKind kind);

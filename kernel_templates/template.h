@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernel_templates/launch_shape.h"
+#include "kernel_templates/program.h"
 #include "kernel_templates/registry.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/tensor_box.h"
@@ -22,7 +23,7 @@ namespace dorajit::kernels {
 struct Template {
   std::string_view name;
   std::string_view cuda_source;  // "cuda/elementwise.cuh"
-  std::string_view cpu_source;
+  std::string_view cpu_source;   // empty: there is no kernel for the CPU
   // Defined by both sources. Takes (formula, (config), broadcast, element types...), or, for
   // operations without a formula, ((config), element types...).
   std::string_view entry_macro;
@@ -42,13 +43,22 @@ struct Template {
                                        const Config& config);
   std::string (*config_expression)(const Config& config);  // in the generated source
   LaunchShape (*launch_shape)(const Variant& variant, const Config& config,
-                              const KernelArguments& arguments);
+                              const LaunchArguments& arguments);
   std::int64_t (*workspace_bytes)(const Variant& variant, const Sizes& sizes);
   std::vector<Sizes> (*verification_sizes)(const Variant& variant, const Sizes& problem);
   // Why a config cannot run on those sizes, such as "its tiles of rank 1024 take 300 KiB of shared
-  // memory"; empty if it can. Null: every config runs on all sizes.
+  // memory"; empty, without an allocation, if it can. Null: every config runs on all sizes.
   std::string (*why_config_does_not_fit)(const Variant& variant, const SpaceTraits& traits,
                                          const Sizes& sizes, const Config& config) = nullptr;
+  // Whether why_config_does_not_fit() is also called for the sizes of every call, which may differ
+  // from those of the problem. A call that the tuned config does not fit runs the default config.
+  bool fits_by_call = false;
+  // What a kernel is compiled from. Null: the embedded sources and the entry macro.
+  Program (*program)(const Variant& variant, const Config& config) = nullptr;
+  // Writes the parameters of its CUDA kernels one by one. Null: they take a KernelArguments and
+  // then the tensor maps.
+  void (*put_parameters)(const Variant& variant, const LaunchArguments& arguments,
+                         KernelParameters& parameters) = nullptr;
   // The tensor maps that its CUDA kernels take after the arguments. Null: none.
   TensorBoxes (*tensor_boxes)(const Variant& variant, const Config& config,
                               const KernelArguments& arguments) = nullptr;

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <format>
+#include <optional>
 #include <utility>
 
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
+#include "kernel_templates/template.h"
 #include "runtime/base/fork_guard.h"
 #include "runtime/base/log.h"
 #include "runtime/device/cpu/cpu_device.h"
@@ -31,11 +33,11 @@ DeviceId id_of(const device::Device& device) {
   return {.kind = device.info().traits.kind, .ordinal = device.info().ordinal};
 }
 
-kernels::KernelArguments make_arguments(const launch::Call& call, const kernels::Sizes& sizes) {
-  kernels::KernelArguments arguments{};
-  std::ranges::copy(sizes, arguments.sizes);
+kernels::LaunchArguments make_arguments(const launch::Call& call, const kernels::Sizes& sizes) {
+  kernels::LaunchArguments arguments;
+  arguments.set_sizes(sizes);
   arguments.workspace = call.workspace;
-  std::ranges::copy(call.scalars, arguments.scalars);
+  arguments.set_scalars(call.scalars);
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     const launch::TensorView& tensor = call.operands[i];
     if (tensor.type == kernels::ElementType::kAbsent) continue;
@@ -68,10 +70,40 @@ Status check_pointers(const launch::Call& call, const launch::CheckedCall& check
 // Limits the config from the config source: no access may be wider than the alignment of the data.
 Result<launch::ReadyKernel> ready_kernel(launch::KernelCache& kernels, const Problem& problem,
                                          device::Device& device, const kernels::Config& config) {
-  const std::string why = kernels::why_config_is_invalid(
-      problem.variant, device.info().traits, problem.vector_width, problem.largest_sizes(), config);
+  const kernels::SpaceTraits& traits = device.info().traits;
+  const std::string why =
+      kernels::template_of(problem.variant).fits_by_call
+          ? kernels::why_config_is_invalid(problem.variant, traits, config)
+          : kernels::why_config_is_invalid(problem.variant, traits, problem.vector_width,
+                                           problem.largest_sizes(), config);
   if (!why.empty()) return fail(StatusCode::kUnsupported, why);
   return kernels.get(device, problem.variant, config);
+}
+
+struct Launchable {
+  const device::LoadedKernel& kernel;
+  const kernels::Config& config;
+};
+
+// The config and kernel of a plan that run a call with these sizes.
+Result<Launchable> launchable_of(const LaunchPlan& plan, const kernels::Variant& variant,
+                                 const kernels::Sizes& sizes) {
+  const kernels::Template& used = kernels::template_of(variant);
+  const kernels::SpaceTraits& traits = plan.device->info().traits;
+  const Launchable chosen{.kernel = *plan.kernel, .config = plan.answer.config};
+  if (!used.fits_by_call ||
+      used.why_config_does_not_fit(variant, traits, sizes, chosen.config).empty()) {
+    return chosen;
+  }
+  const std::string why =
+      used.why_config_does_not_fit(variant, traits, sizes, plan.standard_config);
+  if (why.empty()) {
+    return Launchable{.kernel = *plan.standard_kernel, .config = plan.standard_config};
+  }
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{}: {} cannot be computed: with the default config {}, {}",
+                          variant.operation->name, kernels::to_text(*variant.operation, sizes),
+                          to_text(plan.standard_config), why));
 }
 
 bool differs(const launch::ConfigAnswer& one, const launch::ConfigAnswer& other) {
@@ -127,8 +159,9 @@ Status Engine::run(const launch::Call& call, device::Stream stream) {
   DORAJIT_ASSIGN(device::Device * device, this->device(first.device));
   if (!settings_.trust_device_pointers) DORAJIT_TRY(check_pointers(call, checked, *device));
   DORAJIT_ASSIGN(const LaunchPlan* plan, find_plan(problem, first.device, *device, stream));
-  const kernels::KernelArguments arguments = make_arguments(call, sizes);
-  DORAJIT_TRY(device->launch(*plan->kernel, plan->answer.config, arguments, stream));
+  const kernels::LaunchArguments arguments = make_arguments(call, sizes);
+  DORAJIT_ASSIGN(const Launchable what, launchable_of(*plan, variant, sizes));
+  DORAJIT_TRY(device->launch(what.kernel, what.config, arguments, stream));
   statistics_->launches.fetch_add(1, std::memory_order_relaxed);
   if (plan->answer.launches) plan->answer.launches->fetch_add(1, std::memory_order_relaxed);
   return {};
@@ -159,6 +192,7 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
   const auto turn = making_.take_turn(key);
   const LaunchPlan* const present = plans_.find(key);
   if (present != nullptr && !replace) return present;
+  kernels_.keep_description_of(*problem.variant.operation);
   launch::ConfigAnswer answer = configs_->find(problem, device, kernels_);
   if (answer.refusal) return std::unexpected(*std::move(answer.refusal));
   auto ready = ready_kernel(kernels_, problem, device, answer.config);
@@ -174,16 +208,26 @@ Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Pr
     DORAJIT_TRY(ready);
   }
   answer.config = ready->config;
+  std::optional<launch::ReadyKernel> standard;
+  if (kernels::template_of(problem.variant).fits_by_call) {
+    DORAJIT_ASSIGN(standard, kernels_.get(device, problem.variant,
+                                          kernels::default_config(
+                                              problem.variant, device.info().traits,
+                                              problem.vector_width, problem.largest_sizes())));
+  }
   const bool is_renewed = present != nullptr && differs(present->answer, answer);
   const std::int64_t renewals = present != nullptr ? present->renewals : 0;
-  const LaunchPlan* const made = plans_.insert({.key = key,
-                                                .problem = problem,
-                                                .device = &device,
-                                                .kernel = ready->kernel,
-                                                .answer = answer,
-                                                .problem_text = to_text(problem),
-                                                .config_text = to_text(answer.config),
-                                                .renewals = renewals + (is_renewed ? 1 : 0)});
+  const LaunchPlan* const made =
+      plans_.insert({.key = key,
+                     .problem = problem,
+                     .device = &device,
+                     .kernel = ready->kernel,
+                     .answer = answer,
+                     .standard_config = standard ? standard->config : kernels::Config{},
+                     .standard_kernel = standard ? standard->kernel : nullptr,
+                     .problem_text = to_text(problem),
+                     .config_text = to_text(answer.config),
+                     .renewals = renewals + (is_renewed ? 1 : 0)});
   if (is_renewed) statistics_->renewed_plans.fetch_add(1, std::memory_order_relaxed);
   return made;
 }

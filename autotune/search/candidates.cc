@@ -10,6 +10,7 @@
 
 #include "autotune/search/resource_limits.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/launch_shape.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::autotune {
@@ -20,14 +21,23 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxCompilers = 8;
 
+// Of a program that computes the problem.
+int warps_of(const launch::Problem& problem, const kernels::Config& config) {
+  kernels::LaunchArguments arguments;
+  arguments.set_sizes(problem.largest_sizes());
+  const kernels::StageShape run = kernels::launch_shape(problem.variant, config, arguments).run;
+  const int threads = run.threads * run.threads_y * run.threads_z;
+  return (threads + kernels::kThreadsPerWarp - 1) / kernels::kThreadsPerWarp;
+}
+
 void make_kernel(Candidate& candidate, const launch::Problem& problem, device::Device& device,
                  launch::KernelCache& kernels) {
   std::string reason = "it did not compile";
   try {
     auto kernel = kernels.get(device, problem.variant, candidate.result.config);
     if (kernel && !kernel->is_builtin) {
-      const auto verdict = verdict_by_resources(kernel->resources, candidate.result.config,
-                                                device.info().traits.kind);
+      const auto verdict = verdict_by_resources(
+          kernel->resources, warps_of(problem, candidate.result.config), device.info().traits.kind);
       if (!verdict) {
         candidate.kernel = *std::move(kernel);
         return;

@@ -14,6 +14,7 @@
 #include "autotune/search/tournament.h"
 #include "autotune/search/verification.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/template.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::autotune {
@@ -22,10 +23,13 @@ namespace {
 using cache::Verdict;
 using launch::ReadyKernel;
 
+// Configs. Every slim space of the library is smaller.
+constexpr std::size_t kSmallSpace = 128;
+
 // A CPU is a hundred times slower than a GPU: a few times its cache size is cold enough and fast.
 constexpr std::int64_t kCpuCachesOfScratch = 8;
 // Shares of the time budget.
-constexpr double kCompilingShare = 0.5;      // maximum for compiling the comprehensive space
+constexpr double kCompilingShare = 0.5;      // maximum for compiling a space that is not small
 constexpr double kMinMeasuringShare = 0.25;  // regardless of how long compiling and verifying took
 
 using Clock = std::chrono::steady_clock;
@@ -163,9 +167,34 @@ Result<ScratchShape> measured_shape(const launch::Problem& problem, device::Devi
   return shape;
 }
 
+// Removes candidates that cannot run on the measured sizes, which may be smaller than the
+// problem's.
+void drop_misfits(std::vector<Candidate>& candidates, const launch::Problem& problem,
+                  const device::Device& device, const ScratchShape& shape) {
+  const auto why_not = kernels::template_of(problem.variant).why_config_does_not_fit;
+  if (why_not == nullptr) return;
+  const auto is_misfit = [&](const Candidate& candidate) {
+    return !why_not(problem.variant, device.info().traits, shape.sizes, candidate.result.config)
+                .empty();
+  };
+  candidates.erase(std::remove_if(candidates.begin() + 1, candidates.end(), is_misfit),
+                   candidates.end());
+}
+
 std::unexpected<Error> default_is_broken(const launch::Problem& problem, const Candidate& candidate,
                                          const Result<Verdict>& checked) {
   if (!checked) return std::unexpected(checked.error());
+  if (problem.variant.operation->reference == nullptr) {
+    return fail(
+        StatusCode::kUnsupported,
+        *checked == Verdict::kOutOfBounds
+            ? std::format("the default config {} of {} writes to an input, or before or after an "
+                          "output; no other config is tried",
+                          to_text(candidate.result.config), to_text(problem))
+            : std::format("the default config {} of {} does not give the same bits twice, so no "
+                          "other config can be compared with it; give the kernel a tolerance",
+                          to_text(candidate.result.config), to_text(problem)));
+  }
   return fail(StatusCode::kInternal,
               std::format("the default config {} of {} does not produce the reference's bits on "
                           "this device; please report this",
@@ -254,10 +283,10 @@ std::expected<TuneResult, TuneFailure> tune_problem(
   const auto start = Clock::now();
   const launch::Problem& problem = session.problem;
   const FirstLaunches launches{.session = session, .journal = limits.journal};
-  // The slim space is small enough to be compiled completely; the comprehensive space is compiled
-  // as far as the time allows.
+  // A small slim space is compiled completely; any other space is compiled as far as the time
+  // allows.
   const auto until = [&](double share) {
-    return session.space_kind == kernels::SpaceKind::kSlim
+    return session.space_kind == kernels::SpaceKind::kSlim && session.space.size() <= kSmallSpace
                ? Clock::time_point::max()
                : start +
                      std::chrono::duration_cast<Clock::duration>(Seconds(limits.seconds * share));
@@ -278,9 +307,15 @@ std::expected<TuneResult, TuneFailure> tune_problem(
   }
   standard.kernel = std::move(ready);
   DORAJIT_ASSIGN(const ScratchShape shape, measured_shape(problem, device, limits));
+  drop_misfits(candidates, problem, device, shape);
   DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem, device));
-  if (const auto checked = verifier.check(*standard.kernel); !checked || *checked != Verdict::kOk) {
-    return default_is_broken(problem, standard, checked);
+  // Without a host reference the first run defines the expected outputs; the second compares.
+  const int checks = problem.variant.operation->reference == nullptr ? 2 : 1;
+  for (int i = 0; i < checks; ++i) {
+    if (const auto checked = verifier.check(*standard.kernel);
+        !checked || *checked != Verdict::kOk) {
+      return default_is_broken(problem, standard, checked);
+    }
   }
   make_kernels(candidates, problem, device, kernels, until(kCompilingShare), progress);
   verify_untimed(candidates, verifier, launches, until(1 - kMinMeasuringShare));

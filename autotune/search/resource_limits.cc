@@ -15,12 +15,11 @@ int registers_of_block(int registers_per_thread, int warps) {
 
 }  // namespace
 
-std::optional<cache::Verdict> verdict_by_resources(const ResourceUsage& used,
-                                                   const kernels::Config& config,
+std::optional<cache::Verdict> verdict_by_resources(const ResourceUsage& used, int warps,
                                                    kernels::DeviceKind kind) {
   if (used.spill_store_bytes > 0 || used.spill_load_bytes > 0) return cache::Verdict::kSpills;
   if (kind == kernels::DeviceKind::kCuda &&
-      (registers_of_block(used.registers, config[kernels::kWarps]) > kRegistersPerBlock ||
+      (registers_of_block(used.registers, warps) > kRegistersPerBlock ||
        used.shared_bytes > kStaticSharedBytes)) {
     return cache::Verdict::kFailedToLaunch;
   }

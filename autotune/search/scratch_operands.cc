@@ -1,6 +1,7 @@
 #include "autotune/search/scratch_operands.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <format>
@@ -93,7 +94,8 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
     const bool matrix = operands[i].shape.is_matrix();
     const std::size_t stride = matrix ? round_up(length, access / size) : 0;
     const std::size_t elements = matrix ? stride * rows : length;
-    layout.push_back({.offset = offset + (misaligned && access < kWidestAccess ? access : 0),
+    const bool is_shifted = misaligned && access < kWidestAccess && operands[i].alignment == 0;
+    layout.push_back({.offset = offset + (is_shifted ? access : 0),
                       .bytes = elements * size,
                       .row_stride = static_cast<long long>(stride)});
     offset =
@@ -153,8 +155,9 @@ ScratchShape fitting_shape(const launch::Problem& problem, const kernels::Sizes&
                      .vector_width = problem.vector_width};
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
     if (dimensions[i].keying != kernels::Keying::kBucketed) continue;
-    while (shape.sizes[i] > 1 && bytes_of(shape) > bytes) {
-      shape.sizes[i] /= 2;
+    const std::int64_t multiple = dimensions[i].limits_class ? problem.vector_width : 1;
+    while (shape.sizes[i] > multiple && bytes_of(shape) > bytes) {
+      shape.sizes[i] = std::max(shape.sizes[i] / 2 / multiple, std::int64_t{1}) * multiple;
       shape.sizes = kernels::with_derived(variant, shape.sizes);
     }
   }
@@ -183,13 +186,18 @@ Result<ScratchOperands> ScratchOperands::make(device::Device& device,
   return scratch;
 }
 
+std::vector<std::byte> ScratchOperands::samples_of(std::size_t i) const {
+  const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant_.types[i]));
+  return random_elements(variant_.operation->operands[i], variant_.types[i],
+                         layout_[i].bytes / size, shape_.seed * 31 + i);
+}
+
 Status ScratchOperands::fill_inputs() {
   const auto& operands = variant_.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].role != OperandRole::kInput || !variant_.has(i)) continue;
-    const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant_.types[i]));
-    const std::vector<std::byte> bytes = random_elements(
-        operands[i], variant_.types[i], layout_[i].bytes / size, shape_.seed * 31 + i);
+    const bool is_read = operands[i].role == OperandRole::kInput || operands[i].is_read;
+    if (!is_read || !variant_.has(i)) continue;
+    const std::vector<std::byte> bytes = samples_of(i);
     for (std::int64_t set = 0; set < shape_.sets; ++set) {
       DORAJIT_TRY(device_->upload(arguments(set).operands[i].data, bytes.data(), bytes.size()));
     }
@@ -197,11 +205,18 @@ Status ScratchOperands::fill_inputs() {
   return {};
 }
 
-kernels::KernelArguments ScratchOperands::arguments(std::int64_t set) const {
-  kernels::KernelArguments arguments{};
-  std::ranges::copy(shape_.sizes, arguments.sizes);
+kernels::LaunchArguments ScratchOperands::arguments(std::int64_t set) const {
+  kernels::LaunchArguments arguments;
+  arguments.set_sizes(shape_.sizes);
   arguments.workspace = buffer_->data() + set * set_bytes_ + workspace_offset_;
-  std::ranges::fill(arguments.scalars, 0.5);
+  std::array<double, kernels::kMaxCallScalars> scalars{};
+  scalars.fill(0.5);
+  const auto& dimensions = variant_.operation->dimensions;
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (dimensions[i].scalar < 0) continue;
+    scalars[static_cast<std::size_t>(dimensions[i].scalar)] = static_cast<double>(shape_.sizes[i]);
+  }
+  arguments.set_scalars(scalars);
   for (std::size_t i = 0; i < layout_.size(); ++i) {
     if (!variant_.has(i)) continue;
     arguments.operands[i] = {
@@ -215,7 +230,13 @@ Status ScratchOperands::poison(std::int64_t set) {
   const auto& operands = variant_.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
-    DORAJIT_TRY(device_->fill(arguments(set).operands[i].data, kPoison, layout_[i].bytes));
+    void* const data = arguments(set).operands[i].data;
+    if (operands[i].is_read) {
+      const std::vector<std::byte> bytes = samples_of(i);
+      DORAJIT_TRY(device_->upload(data, bytes.data(), bytes.size()));
+    } else {
+      DORAJIT_TRY(device_->fill(data, kPoison, layout_[i].bytes));
+    }
   }
   const auto workspace = static_cast<std::size_t>(workspace_bytes(variant_, shape_));
   if (workspace > 0) DORAJIT_TRY(device_->fill(arguments(set).workspace, kPoison, workspace));

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "kernel_templates/registry.h"
+#include "kernel_templates/launch_arguments.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/problem.h"
@@ -53,14 +53,14 @@ class ScratchOperands {
   static Result<ScratchOperands> make(device::Device& device, const kernels::Variant& variant,
                                       const ScratchShape& shape);
 
-  // The arguments of a launch on one set, with all scalars 0.5.
-  [[nodiscard]] kernels::KernelArguments arguments(std::int64_t set) const;
+  // The arguments of a launch on one set. A scalar is the size that it defines, or else 0.5.
+  [[nodiscard]] kernels::LaunchArguments arguments(std::int64_t set) const;
 
   [[nodiscard]] std::int64_t sets() const { return shape_.sets; }
   [[nodiscard]] std::int64_t set_bytes() const { return set_bytes_; }
 
   // Fills the outputs and the workspace of a set with a pattern that no kernel writes, so that no
-  // result of an earlier launch is left.
+  // result of an earlier launch is left. Outputs that kernels also read get their samples again.
   Status poison(std::int64_t set);
 
   // The bytes of every output of a set, padding between rows included.
@@ -109,6 +109,8 @@ class ScratchOperands {
   static std::vector<Layout> layout_of(const kernels::Variant& variant, const ScratchShape& shape,
                                        kernels::DeviceKind kind);
   Status fill_inputs();
+  // The content of an operand that kernels read.
+  [[nodiscard]] std::vector<std::byte> samples_of(std::size_t operand) const;
 
   device::Device* device_;
   kernels::Variant variant_;

@@ -17,7 +17,8 @@ namespace dorajit::autotune {
 // Small inputs with a problem's columns (at most about 2^20) and alignment class, and the bits that
 // the operation must compute from them: two seeds on several rows, a ragged shape whose last vector
 // and last block are incomplete, and, for sums, shapes with several partial sums. The reference is
-// the host's, which the default config must match first.
+// the host's, which the default config must match first; if the operation has no host reference,
+// the outputs of the default config are the reference.
 class Verifier {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
@@ -27,8 +28,10 @@ class Verifier {
   static Result<Verifier> make(const launch::Problem& problem, device::Device& device,
                                Deadline deadline = Deadline::max());
 
-  // If the operation has a tolerance, the first kernel within it of the reference defines the bits
-  // that the others must give.
+  // If the operation has a tolerance, the first kernel within it of the host reference defines the
+  // bits that the others must give. Without a host reference the first kernel must be that of the
+  // default config: its outputs are the reference, and the others must be within the tolerance.
+  // Cases whose sizes the config does not fit are skipped.
   //
   // Runs the kernel on poisoned outputs, each run entered in the journal at `place`. kOk if every
   // byte is right, including untouched padding between rows; kWrongBits if not; kOutOfBounds if it
@@ -42,6 +45,8 @@ class Verifier {
     std::vector<std::byte> image;     // of the operands before a launch
     std::vector<std::byte> expected;  // of the operands after it
     ScratchOperands::Closeness closeness;
+    bool is_known = true;  // whether `expected` contains the reference outputs
+    kernels::Sizes sizes{};
   };
 
   explicit Verifier(device::Device& device) : device_(&device) {}

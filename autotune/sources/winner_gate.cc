@@ -91,6 +91,13 @@ WinnerGate::Finding WinnerGate::verify(const kernels::Config& config, const Tuni
   if (!verifier) {
     return refuse(std::format("it could not be verified: {}", verifier.error().message));
   }
+  if (session.problem.variant.operation->reference == nullptr) {
+    const auto standard = kernels.get(device, session.problem.variant, session.default_config());
+    if (!standard) return refuse(standard.error().message);
+    if (const auto right = verifier->check(*standard); !right || *right != Verdict::kOk) {
+      return refuse("the default config, which it is held to, cannot be run");
+    }
+  }
   const auto checked = verifier->check(*kernel, {.journal = journal_.get(),
                                                  .scope = session.scope,
                                                  .problem = session.problem_text,

@@ -50,6 +50,7 @@ std::string seal(SealKind kind, std::string_view key, const Artifact& content) {
     for (const auto& field : kResourceFields) {
       resources[field.name] = content.resources.*field.member;
     }
+    if (content.entry != Artifact::kDefaultEntry) header["entry"] = content.entry;
   }
   header[kHeaderHash] = hash_hex(header.dump());
   return header.dump() + '\n' + content.code;
@@ -83,6 +84,7 @@ std::expected<Artifact, UnsealFailure> unseal(SealKind kind, std::string_view ke
     return damaged("its content was altered");
 
   Artifact content{std::string(payload), {}};
+  if (auto entry = json_member<std::string>(header, "entry")) content.entry = *std::move(entry);
   const auto resources = header.find("resources");
   if (resources != header.end()) {
     for (const auto& field : kResourceFields) {

@@ -94,7 +94,7 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
 }
 
 LaunchShape shape_launch(const Variant& variant, const Config& config,
-                         const KernelArguments& arguments) {
+                         const LaunchArguments& arguments) {
   return {.run = matrix_stage(config, arguments),
           .finish = finish_stage(variant, config, arguments),
           .work = elements_of_matrix(arguments)};

@@ -77,7 +77,7 @@ std::string low_rank_config_expression(const Config& config) {
 }
 
 LaunchShape shape_low_rank_launch(const Variant& variant, const Config& config,
-                                  const KernelArguments& arguments) {
+                                  const LaunchArguments& arguments) {
   const long long rows = arguments.sizes[kLowRankRows];
   const long long columns = arguments.sizes[kLowRankColumns];
   const long long rank = low_rank_depth(arguments.scalars[0], arguments.sizes[kLowRankRank]);

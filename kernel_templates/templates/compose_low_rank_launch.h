@@ -18,7 +18,7 @@ long long low_rank_program_bytes(const Variant& variant, const LowRankConfig& co
 // Parts of the template; template.h says what they return.
 std::string low_rank_config_expression(const Config& config);
 LaunchShape shape_low_rank_launch(const Variant& variant, const Config& config,
-                                  const KernelArguments& arguments);
+                                  const LaunchArguments& arguments);
 TensorBoxes list_low_rank_boxes(const Variant& variant, const Config& config,
                                 const KernelArguments& arguments);
 

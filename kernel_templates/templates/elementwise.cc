@@ -108,7 +108,7 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
   return why;
 }
 
-LaunchShape shape_launch(const Variant&, const Config& config, const KernelArguments& arguments) {
+LaunchShape shape_launch(const Variant&, const Config& config, const LaunchArguments& arguments) {
   return {.run = matrix_stage(config, arguments), .work = elements_of_matrix(arguments)};
 }
 

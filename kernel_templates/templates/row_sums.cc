@@ -65,7 +65,7 @@ std::string why_invalid(const Variant& variant, const SpaceTraits& traits, const
 }
 
 LaunchShape shape_launch(const Variant& variant, const Config& config,
-                         const KernelArguments& arguments) {
+                         const LaunchArguments& arguments) {
   const SumLayout layout = layout_of(variant, config, arguments);
   return {.run = {.grid_x = divide_up(layout.count() * arguments.sizes[kChannels],
                                       config[kRowsOfProgram]),

@@ -92,7 +92,7 @@ std::string norm_config_expression(const Config& config) {
 }
 
 LaunchShape shape_norm_launch(const Variant&, const Config& config,
-                              const KernelArguments& arguments) {
+                              const LaunchArguments& arguments) {
   const long long rows = arguments.sizes[kNormRows];
   const long long columns = arguments.sizes[kNormColumns];
   const long long rank = arguments.scalars[0] == 0 ? 0 : arguments.sizes[kNormRank];

@@ -17,7 +17,7 @@ long long norm_shared_bytes(const WeightNormConfig& config, long long rank);
 // Functions of the template; template.h documents what they return.
 std::string norm_config_expression(const Config& config);
 LaunchShape shape_norm_launch(const Variant& variant, const Config& config,
-                              const KernelArguments& arguments);
+                              const LaunchArguments& arguments);
 TensorBoxes list_norm_boxes(const Variant& variant, const Config& config,
                             const KernelArguments& arguments);
 

@@ -18,10 +18,13 @@ struct ResourceUsage {
   friend bool operator==(const ResourceUsage&, const ResourceUsage&) = default;
 };
 
-// Compiled code of one kernel: a cubin or a CPU shared object. Its entry point is `dorajit_kernel`.
+// Compiled code of one kernel: a cubin or a CPU shared object.
 struct Artifact {
+  static constexpr const char* kDefaultEntry = "dorajit_kernel";
+
   std::string code;
   ResourceUsage resources;
+  std::string entry = kDefaultEntry;  // the symbol of its entry point
 };
 
 // Implementations are thread-safe and never return errors: a failed read is a miss, and a failed

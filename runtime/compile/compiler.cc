@@ -4,6 +4,7 @@
 #include <format>
 #include <system_error>
 
+#include "kernel_templates/program.h"
 #include "runtime/base/hash.h"
 
 namespace dorajit::compile {
@@ -33,13 +34,15 @@ kernels::SpaceTraits traits_of(const Target& target, int processors) {
 std::string artifact_key(const CompileRequest& request, const std::string& options,
                          const std::string& compiler_identity) {
   const auto kind = request.target.kind;
-  return Hasher("artifact/1")
-      .add("sources", kernels::source_identity(request.variant, kind))
+  const kernels::Program program = kernels::program_of(request.variant, request.config, kind);
+  Hasher hasher("artifact/1");
+  hasher.add("sources", kernels::source_identity(request.variant, kind))
       .add("options", options)
-      .add("instantiation", kernels::instantiation(request.variant, request.config, kind))
+      .add("instantiation", program.source.text)
       .add("target", request.target.arch)
-      .add("compiler", compiler_identity)
-      .digest();
+      .add("compiler", compiler_identity);
+  if (!program.entry.empty()) hasher.add("entry", program.entry);
+  return hasher.digest();
 }
 
 }  // namespace dorajit::compile

@@ -7,21 +7,30 @@
 #include <utility>
 
 #include "kernel_templates/config_text.h"
-#include "kernel_templates/embedded_sources.h"
+#include "kernel_templates/program.h"
 #include "kernel_templates/template.h"
 #include "runtime/compile/file_identity.h"
 
 namespace dorajit::compile {
 namespace {
 
+constexpr const char* kReportResources = "--ptxas-options=-v";
+
 // The options that decide the bits of the output come first; none contains a path.
-constexpr const char* kOptions[] = {"--fmad=false",      "--ftz=false",
-                                    "--prec-div=true",   "--prec-sqrt=true",
-                                    "--std=c++20",       "--device-as-default-execution-space",
-                                    "--ptxas-options=-v"};
+constexpr const char* kOptions[] = {"--fmad=false",    "--ftz=false",
+                                    "--prec-div=true", "--prec-sqrt=true",
+                                    "--std=c++20",     "--device-as-default-execution-space",
+                                    kReportResources};
 
 // Option of the second compilation, which follows if the first one spills registers.
 constexpr const char* kIfItSpills = "-DDORAJIT_ONE_BLOCK_PER_SM";
+
+std::vector<std::string> options_of(const kernels::Program& program) {
+  if (!program.options) return {std::begin(kOptions), std::end(kOptions)};
+  std::vector<std::string> options = *program.options;
+  options.emplace_back(kReportResources);
+  return options;
+}
 
 class Program {
  public:
@@ -32,23 +41,28 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  Status create(const std::string& source, const std::vector<const kernels::EmbeddedFile*>& files) {
-    std::vector<std::string> texts;
-    std::vector<std::string> names;
-    for (const auto* file : files) {
-      texts.emplace_back(file->text);
-      names.emplace_back(file->name);
+  Status create(const kernels::Program& program) {
+    std::vector<const char*> texts;
+    std::vector<const char*> names;
+    for (const kernels::SourceFile& header : program.headers) {
+      texts.push_back(header.text.c_str());
+      names.push_back(header.name.c_str());
     }
-    std::vector<const char*> text_pointers;
-    std::vector<const char*> name_pointers;
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      text_pointers.push_back(texts[i].c_str());
-      name_pointers.push_back(names[i].c_str());
-    }
-    return check("nvrtcCreateProgram",
-                 nvrtc_.create_program(&handle_, source.c_str(), "dorajit_kernel.cu",
-                                       static_cast<int>(files.size()), text_pointers.data(),
-                                       name_pointers.data()));
+    DORAJIT_TRY(check(
+        "nvrtcCreateProgram",
+        nvrtc_.create_program(&handle_, program.source.text.c_str(), program.source.name.c_str(),
+                              static_cast<int>(names.size()), texts.data(), names.data())));
+    if (program.entry.empty()) return {};
+    return check("nvrtcAddNameExpression",
+                 nvrtc_.add_name_expression(handle_, program.entry.c_str()));
+  }
+
+  // The symbol of an entry, after the compilation.
+  Result<std::string> symbol_of(const std::string& entry) {
+    if (entry.empty()) return Artifact::kDefaultEntry;
+    const char* name = nullptr;
+    DORAJIT_TRY(check("nvrtcGetLoweredName", nvrtc_.lowered_name(handle_, entry.c_str(), &name)));
+    return std::string(name);
   }
 
   int compile(const std::vector<const char*>& options) {
@@ -101,11 +115,10 @@ bool spills(const ResourceUsage& used) {
 
 Result<Artifact> compile_with(const NvrtcLibrary& nvrtc, const CompileRequest& request,
                               const std::vector<std::string>& options, bool to_cubin) {
-  const std::string source =
-      kernels::instantiation(request.variant, request.config, request.target.kind);
+  const kernels::Program source =
+      kernels::program_of(request.variant, request.config, request.target.kind);
   Program program(nvrtc);
-  DORAJIT_TRY(program.create(source, kernels::include_closure(kernels::source_roots(
-                                         request.variant, request.target.kind))));
+  DORAJIT_TRY(program.create(source));
   std::vector<const char*> arguments;
   for (const std::string& option : options) arguments.push_back(option.c_str());
   const int result = program.compile(arguments);
@@ -122,13 +135,16 @@ Result<Artifact> compile_with(const NvrtcLibrary& nvrtc, const CompileRequest& r
     return fail(StatusCode::kCompileError,
                 std::format("NVRTC made no code for {}", request.target.arch), std::move(log));
   }
-  return Artifact{std::move(code), parse_resource_report(log)};
+  DORAJIT_ASSIGN(std::string entry, program.symbol_of(source.entry));
+  return Artifact{
+      .code = std::move(code), .resources = parse_resource_report(log), .entry = std::move(entry)};
 }
 
 // The build number of NVRTC. Only the PTX of a compiled kernel contains it.
 Result<std::string> build_of(const NvrtcLibrary& nvrtc) {
   Program program(nvrtc);
-  DORAJIT_TRY(program.create("__global__ void probe() {}\n", {}));
+  DORAJIT_TRY(
+      program.create({.source = {"probe.cu", "__global__ void probe() {}\n"}, .headers = {}}));
   if (program.compile({"--gpu-architecture=compute_80"}) != 0) {
     return fail(StatusCode::kNoCompiler,
                 std::format("NVRTC at {} cannot compile an empty kernel; reinstall it, or set "
@@ -226,9 +242,12 @@ Result<std::string> NvrtcCompiler::identity() {
 }
 
 std::string NvrtcCompiler::options(const CompileRequest& request) const {
+  const kernels::Program program =
+      kernels::program_of(request.variant, request.config, request.target.kind);
   std::string text = "--gpu-architecture=" + arch_of(request);
-  for (const char* option : kOptions) text.append(" ").append(option);
-  return text.append(" if it spills: ").append(kIfItSpills);
+  for (const std::string& option : options_of(program)) text.append(" ").append(option);
+  if (program.adapts_to_spills) text.append(" if it spills: ").append(kIfItSpills);
+  return text;
 }
 
 Result<std::vector<std::string>> NvrtcCompiler::supported_archs() {
@@ -258,8 +277,10 @@ Result<Artifact> NvrtcCompiler::compile(const CompileRequest& request) {
   // For an architecture newer than this NVRTC, compile to PTX of the newest supported one; the
   // driver translates it.
   const std::string arch = native ? wanted : std::format("compute_{}", arch_number(known.back()));
-  std::vector<std::string> options = {"--gpu-architecture=" + arch};
-  options.insert(options.end(), std::begin(kOptions), std::end(kOptions));
+  const kernels::Program program =
+      kernels::program_of(request.variant, request.config, request.target.kind);
+  std::vector<std::string> options = options_of(program);
+  options.insert(options.begin(), "--gpu-architecture=" + arch);
   const auto attempt = [&] {
     const std::string what =
         std::format("{} with config {}", to_text(request.variant), to_text(request.config));
@@ -268,7 +289,7 @@ Result<Artifact> NvrtcCompiler::compile(const CompileRequest& request) {
     });
   };
   DORAJIT_ASSIGN(Artifact artifact, attempt());
-  if (!spills(artifact.resources)) return artifact;
+  if (!program.adapts_to_spills || !spills(artifact.resources)) return artifact;
   options.emplace_back(kIfItSpills);
   return attempt();
 }

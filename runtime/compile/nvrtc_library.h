@@ -21,6 +21,8 @@ using NvrtcProgram = struct NvrtcProgramOpaque*;
   X(create_program, "nvrtcCreateProgram", int,                                                     \
     (NvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*))        \
   X(destroy_program, "nvrtcDestroyProgram", int, (NvrtcProgram*))                                  \
+  X(add_name_expression, "nvrtcAddNameExpression", int, (NvrtcProgram, const char*))               \
+  X(lowered_name, "nvrtcGetLoweredName", int, (NvrtcProgram, const char*, const char**))           \
   X(compile_program, "nvrtcCompileProgram", int, (NvrtcProgram, int, const char* const*))          \
   X(log_size, "nvrtcGetProgramLogSize", int, (NvrtcProgram, std::size_t*))                         \
   X(log, "nvrtcGetProgramLog", int, (NvrtcProgram, char*))                                         \

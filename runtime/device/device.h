@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "kernel_templates/arguments.h"
 #include "kernel_templates/config.h"
+#include "kernel_templates/launch_arguments.h"
 #include "kernel_templates/registry.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/artifact_store.h"
@@ -84,7 +84,7 @@ class Device {
   // Enqueues the kernel on the stream, including its second stage if it has one. Does not allocate,
   // lock or log.
   virtual Status launch(const LoadedKernel& kernel, const kernels::Config& config,
-                        const kernels::KernelArguments& arguments, Stream stream) = 0;
+                        const kernels::LaunchArguments& arguments, Stream stream) = 0;
 
   // Whether the stream is being captured into a graph.
   [[nodiscard]] virtual bool is_capturing(Stream stream) = 0;

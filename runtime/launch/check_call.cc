@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernel_templates/sizes.h"
+#include "kernel_templates/template.h"
 #include "runtime/launch/dimension_sizes.h"
 #include "runtime/launch/refusal.h"
 #include "runtime/launch/size_limit.h"
@@ -89,6 +90,12 @@ Status check_memory(const Operation& op, const Operand& operand, const TensorVie
   if (size > 1 && address(tensor) % static_cast<std::uintptr_t>(size) != 0) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("is not aligned to its elements of {} bytes", size));
+  }
+  if (operand.alignment > 0 && address(tensor) % operand.alignment != 0) {
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("lies at {}, which is not aligned to {} bytes; pass a copy, as "
+                              ".clone() makes it",
+                              tensor.data, operand.alignment));
   }
   return {};
 }
@@ -217,7 +224,13 @@ Result<CheckedCall> check_shapes(const Call& call) {
   const kernels::Variant variant = variant_of(call);
   DORAJIT_TRY(check_variant(op, variant));
   const TensorView& reference = call.operands.front();
+  if (reference.device.kind == kernels::DeviceKind::kCpu &&
+      kernels::template_of(variant).cpu_source.empty()) {
+    return refuse(StatusCode::kWrongDevice, op, op.operands.front(),
+                  "is on the CPU, for which there is no kernel; move it to a CUDA device");
+  }
   DimensionSizes sizes(call);
+  DORAJIT_TRY(sizes.bind_scalars());
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     if (!variant.has(i)) continue;
     const TensorView& tensor = call.operands[i];

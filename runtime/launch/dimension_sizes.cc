@@ -1,5 +1,6 @@
 #include "runtime/launch/dimension_sizes.h"
 
+#include <cmath>
 #include <format>
 
 #include "runtime/launch/refusal.h"
@@ -19,7 +20,27 @@ bool has_derived_size(const Operation& operation, const Operand& operand) {
   return operation.dimensions[at(operand.shape.inner)].keying == kernels::Keying::kDerived;
 }
 
-bool DimensionSizes::is_bound(int dimension) const { return bound_by_[at(dimension)] >= 0; }
+bool DimensionSizes::is_bound(int dimension) const { return bound_by_[at(dimension)] != kNothing; }
+
+Status DimensionSizes::bind_scalars() {
+  const Operation& op = *call_.operation;
+  for (std::size_t i = 0; i < op.dimensions.size(); ++i) {
+    if (op.dimensions[i].scalar < 0) continue;
+    // A warm-up or explanation may leave the scalars out.
+    if (at(op.dimensions[i].scalar) >= call_.scalars.size()) continue;
+    const double value = call_.scalars[at(op.dimensions[i].scalar)];
+    // Up to here every integer is exactly representable as a double.
+    constexpr double kMost = 0x1p53;
+    if (!(value >= 0 && value <= kMost) || value != std::floor(value)) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("{}: argument `{}` is {}; give an integer from 0 to 2^53", op.name,
+                              op.dimensions[i].name, value));
+    }
+    sizes_[i] = static_cast<std::int64_t>(value);
+    bound_by_[i] = kScalar;
+  }
+  return {};
+}
 
 // A dimension whose size differs from the size that another operand gave.
 std::unexpected<Error> DimensionSizes::refuse_size(std::size_t index, int dimension,
@@ -27,10 +48,16 @@ std::unexpected<Error> DimensionSizes::refuse_size(std::size_t index, int dimens
   const Operation& op = *call_.operation;
   const Operand& operand = op.operands[index];
   const TensorView& tensor = call_.operands[index];
+  if (bound_by_[at(dimension)] == kScalar) {
+    const std::string_view name = op.dimensions[at(dimension)].name;
+    return refuse(StatusCode::kInvalidArgument, op, operand,
+                  std::format("has {} `{}` but argument `{}` is {}; give the tensor's", size, name,
+                              name, sizes_[at(dimension)]));
+  }
   const std::size_t by = at(bound_by_[at(dimension)]);
   const Operand& other = op.operands[by];
   const TensorView& there = call_.operands[by];
-  if (operand.shape == other.shape) {
+  if (operand.shape == other.shape && !operand.shape.is_exact) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("is {} x {} but `{}` is {} x {}; give both the same shape",
                               tensor.rows, tensor.cols, other.name, there.rows, there.cols));
@@ -89,6 +116,20 @@ Status DimensionSizes::bind_channels(std::size_t index) {
   return bind_dimension(index, channels, tensor.cols);
 }
 
+// Binds each dimension of the tensor to the corresponding dimension of the operand.
+Status DimensionSizes::bind_exactly(std::size_t index) {
+  const kernels::OperandShape& shape = call_.operation->operands[index].shape;
+  const TensorView& tensor = call_.operands[index];
+  if (tensor.shape.size() != shape.leading.size() + 1) {
+    return refuse(StatusCode::kInvalidArgument, *call_.operation, call_.operation->operands[index],
+                  std::format("has {} dimensions; give it [{}]", tensor.shape.size(), shape.text));
+  }
+  for (std::size_t i = 0; i < shape.leading.size(); ++i) {
+    DORAJIT_TRY(bind_dimension(index, shape.leading[i], tensor.shape[i]));
+  }
+  return bind_dimension(index, shape.inner, tensor.shape.back());
+}
+
 Status DimensionSizes::bind(std::size_t index) {
   const Operation& op = *call_.operation;
   const Operand& operand = op.operands[index];
@@ -98,6 +139,7 @@ Status DimensionSizes::bind(std::size_t index) {
                   std::format("has a negative size ({} x {})", tensor.rows, tensor.cols));
   }
   if (has_derived_size(op, operand)) return bind_channels(index);
+  if (operand.shape.is_exact) return bind_exactly(index);
   if (operand.shape.is_matrix()) {
     DORAJIT_TRY(bind_dimension(index, operand.shape.outer, tensor.rows));
   } else if (tensor.rows != 1) {
@@ -113,7 +155,7 @@ kernels::Sizes DimensionSizes::all() const {
       kernels::with_derived({.operation = call_.operation, .broadcast = call_.broadcast}, sizes_);
   kernels::Sizes sizes = sizes_;
   for (std::size_t i = 0; i < call_.operation->dimensions.size(); ++i) {
-    if (bound_by_[i] < 0) sizes[i] = complete[i];
+    if (bound_by_[i] == kNothing) sizes[i] = complete[i];
   }
   return sizes;
 }

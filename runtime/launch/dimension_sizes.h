@@ -18,7 +18,10 @@ bool has_derived_size(const kernels::Operation& operation, const kernels::Operan
 // size, and later operands must agree. The call must outlive this object.
 class DimensionSizes {
  public:
-  explicit DimensionSizes(const Call& call) : call_(call) {}
+  explicit DimensionSizes(const Call& call) : call_(call) { bound_by_.fill(kNothing); }
+
+  // Binds the dimensions that scalars define. Call it first. Refuses values that are not sizes.
+  Status bind_scalars();
 
   // Binds the dimensions of an operand that is present. Refuses a shape that contradicts its own
   // dimensions or earlier operands.
@@ -32,14 +35,15 @@ class DimensionSizes {
   [[nodiscard]] bool is_bound(int dimension) const;
   Status bind_dimension(std::size_t operand, int dimension, std::int64_t size);
   Status bind_channels(std::size_t operand);
+  Status bind_exactly(std::size_t operand);
   [[nodiscard]] std::unexpected<Error> refuse_size(std::size_t operand, int dimension,
                                                    std::int64_t size) const;
 
   const Call& call_;
   kernels::Sizes sizes_{};
-  std::array<int, kernels::kMaxDimensions> bound_by_{-1, -1,
-                                                     -1};  // index of an operand; -1: not bound yet
-  static_assert(kernels::kMaxDimensions == 3);
+  std::array<int, kernels::kMaxSizes> bound_by_;  // index of an operand, or one of these:
+  static constexpr int kNothing = -1;
+  static constexpr int kScalar = -2;
 };
 
 }  // namespace dorajit::launch

@@ -7,6 +7,7 @@
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/kept_description.h"
 #include "runtime/base/log.h"
 #include "runtime/device/cpu/cpu_device.h"
 
@@ -19,6 +20,15 @@ KernelCache::KernelCache(const Settings& settings, ArtifactStore* artifacts, Sta
       statistics_(statistics),
       nvrtc_(settings.nvrtc_path, artifacts),
       host_compiler_(settings.host_compiler, artifacts) {}
+
+void KernelCache::keep_description_of(const kernels::Operation& operation) {
+  if (operation.description.empty() || artifacts_ == nullptr) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!described_.insert(&operation).second) return;
+  }
+  keep_description(*artifacts_, kernels::full_name(operation), operation.description);
+}
 
 compile::Compiler& KernelCache::compiler_for(const compile::Target& target) {
   return target.kind == DeviceKind::kCuda ? static_cast<compile::Compiler&>(nvrtc_)

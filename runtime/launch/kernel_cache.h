@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "runtime/base/artifact_store.h"
@@ -49,6 +50,10 @@ class KernelCache {
   // Name and build number of the compiler for a target.
   Result<std::string> compiler_identity(const compile::Target& target);
 
+  // Keeps what other processes can make the operation of among the artifacts, if there is anything:
+  // before they are told of its problems.
+  void keep_description_of(const kernels::Operation& operation);
+
   compile::NvrtcCompiler& nvrtc() { return nvrtc_; }
   compile::HostCompiler& host_compiler() { return host_compiler_; }
 
@@ -66,6 +71,7 @@ class KernelCache {
   SingleFlight<std::string> making_;
   std::mutex mutex_;
   std::map<std::string, ReadyKernel, std::less<>> ready_;  // under mutex_
+  std::set<const kernels::Operation*> described_;          // under mutex_; see keep_description_of
 };
 
 }  // namespace dorajit::launch

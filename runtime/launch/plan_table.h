@@ -32,7 +32,11 @@ struct LaunchPlan {
   Problem problem;
   device::Device* device = nullptr;
   std::shared_ptr<const device::LoadedKernel> kernel;
-  ConfigAnswer answer;       // its config is the one that is launched
+  ConfigAnswer answer;  // its config is the one that is launched
+  // For templates with fits_by_call: the default config and its kernel, for calls that the config
+  // does not fit.
+  kernels::Config standard_config{};
+  std::shared_ptr<const device::LoadedKernel> standard_kernel{};
   std::string problem_text;  // the result of to_text()
   std::string config_text;
   std::int64_t renewals = 0;  // how often config or source changed

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/launch/size_limit.h"
@@ -60,10 +61,16 @@ bool are_boxes(const kernels::Operation& operation, std::span<const TensorView> 
 
 // Removes "/", the mark and the number at the end of the text.
 template <class Number>
-bool take_number(std::string_view& text, char mark, Number& number) {
+bool take_number(std::string_view& text, const kernels::Mark& mark, Number& number) {
   const std::size_t at = text.rfind('/');
-  if (at == std::string_view::npos || at + 1 == text.size() || text[at + 1] != mark) return false;
-  const std::string_view digits = text.substr(at + 2);
+  if (at == std::string_view::npos) return false;
+  std::string_view digits = text.substr(at + 1);
+  if (!digits.starts_with(mark.text())) return false;
+  digits.remove_prefix(mark.text().size());
+  if (!mark.is_letter()) {
+    if (!digits.starts_with('=')) return false;
+    digits.remove_prefix(1);
+  }
   const auto [end, error] = std::from_chars(digits.begin(), digits.end(), number);
   if (error != std::errc() || end != digits.end()) return false;
   text = text.substr(0, at);
@@ -87,7 +94,7 @@ std::string to_text(const Problem& problem) {
   const kernels::Operation& operation = *problem.variant.operation;
   std::string text = std::format("{}/v{}", kernels::to_text(problem.variant), problem.vector_width);
   for (const std::size_t i : keyed_dimensions(operation)) {
-    text += std::format("/{}{}", operation.dimensions[i].mark, problem.key[i]);
+    text += "/" + kernels::to_text(operation.dimensions[i].mark, problem.key[i]);
   }
   return text;
 }
@@ -115,10 +122,13 @@ std::optional<Problem> parse_problem(std::string_view text) {
 
 kernels::Sizes Problem::largest_sizes() const {
   kernels::Sizes sizes = key;
-  for (std::size_t i = 0; i < variant.operation->dimensions.size(); ++i) {
-    if (variant.operation->dimensions[i].keying == Keying::kBucketed) {
-      sizes[i] = std::int64_t{1} << key[i];
-    }
+  const auto& dimensions = variant.operation->dimensions;
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (dimensions[i].keying != Keying::kBucketed) continue;
+    sizes[i] = std::int64_t{1} << key[i];
+    // The largest size that the class divides, and twice the class does not.
+    const bool is_class = dimensions[i].limits_class && vector_width < kernels::kMaxVectorWidth;
+    if (is_class && vector_width < sizes[i] / 2) sizes[i] -= vector_width;
   }
   return kernels::with_derived(variant, sizes);
 }
@@ -135,8 +145,12 @@ Problem make_problem(const kernels::Variant& variant, const kernels::Sizes& size
     if (!limits_vectors(variant, i)) continue;
     while (width > 1 && !allows(operands[i], width)) width /= 2;
   }
-  Problem problem{.variant = variant, .vector_width = width};
   const auto& dimensions = operation.dimensions;
+  for (std::size_t i = 0; i < dimensions.size(); ++i) {
+    if (!dimensions[i].limits_class) continue;
+    while (width > 1 && sizes[i] % width != 0) width /= 2;
+  }
+  Problem problem{.variant = variant, .vector_width = width};
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
     if (dimensions[i].keying == Keying::kExact) {
       problem.key[i] = std::max<std::int64_t>(sizes[i], 1);

@@ -19,7 +19,7 @@ struct Problem {
   // for sizes up to 2^b. Derived: 0.
   kernels::Sizes key{};
 
-  // The largest sizes in the problem's buckets.
+  // The largest sizes in the problem's buckets that belong to its alignment class.
   [[nodiscard]] kernels::Sizes largest_sizes() const;
   friend bool operator==(const Problem&, const Problem&) = default;
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernel_templates/element_type.h"
 #include "kernel_templates/registry.h"
@@ -24,6 +25,9 @@ struct TensorView {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int64_t row_stride = 0;  // in elements; relevant for two rows or more
+  // The sizes of all dimensions before flattening, for operands with is_exact. Borrowed for the
+  // call.
+  std::span<const std::int64_t> shape{};
 };
 
 }  // namespace dorajit::launch

@@ -83,7 +83,7 @@ class FakeDevice final : public device::Device {
   }
 
   Status launch(const device::LoadedKernel& kernel, const kernels::Config& config,
-                const kernels::KernelArguments& arguments, device::Stream stream) override {
+                const kernels::LaunchArguments& arguments, device::Stream stream) override {
     const std::string key = to_text(config);
     if (const auto found = delays_.find(key); found != delays_.end()) {
       std::this_thread::sleep_for(found->second);

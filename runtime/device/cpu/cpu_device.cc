@@ -138,7 +138,7 @@ Result<std::shared_ptr<const LoadedKernel>> CpuDevice::load(const Artifact& arti
 }
 
 Status CpuDevice::launch(const LoadedKernel& kernel, const kernels::Config& config,
-                         const kernels::KernelArguments& arguments, Stream) {
+                         const kernels::LaunchArguments& arguments, Stream) {
   const auto& own = static_cast<const CpuKernel&>(kernel);
   const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
   const auto grains = static_cast<long long>(shape.work / kGrainElements) + 1;

@@ -42,8 +42,8 @@ class CudaKernel final : public LoadedKernel {
   }
 
   // `max_shared_bytes`: maximum shared memory of a program, static and dynamic together.
-  Status find_functions(int max_shared_bytes) {
-    DORAJIT_CUDA_TRY(driver_, module_get_function, &run_, module_, "dorajit_kernel");
+  Status find_functions(const std::string& entry, int max_shared_bytes) {
+    DORAJIT_CUDA_TRY(driver_, module_get_function, &run_, module_, entry.c_str());
     int static_bytes = 0;
     DORAJIT_CUDA_TRY(driver_, function_get_attribute, &static_bytes,
                      driver::FunctionAttribute::kSharedBytes, run_);
@@ -206,17 +206,26 @@ Result<std::shared_ptr<const LoadedKernel>> CudaDevice::load(const Artifact& art
   driver::CuModule module = nullptr;
   DORAJIT_CUDA_TRY(driver_, module_load_data, &module, artifact.code.c_str());
   auto kernel = std::make_shared<CudaKernel>(variant, driver_, context_, module);
-  DORAJIT_TRY(kernel->find_functions(max_shared_bytes_));
+  DORAJIT_TRY(kernel->find_functions(artifact.entry, max_shared_bytes_));
   return kernel;
 }
 
 Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& config,
-                          const kernels::KernelArguments& arguments, Stream stream) {
+                          const kernels::LaunchArguments& arguments, Stream stream) {
   const ScopedContext scope(driver_, context_);
   DORAJIT_TRY(scope.status());
   const auto& own = static_cast<const CudaKernel&>(kernel);
   const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
+  // The second parameter of a kernel is its tensor maps; a kernel without maps ignores it.
   TensorMaps maps;
+  const kernels::KernelArguments& of_kernel = arguments;
+  void* whole[] = {const_cast<kernels::KernelArguments*>(&of_kernel), maps.data()};
+  kernels::KernelParameters separate;
+  void** parameters = whole;
+  if (const auto put = kernels::template_of(own.variant()).put_parameters; put != nullptr) {
+    put(own.variant(), arguments, separate);
+    parameters = separate.addresses.data();
+  }
   if (const auto boxes_of = kernels::template_of(own.variant()).tensor_boxes; boxes_of != nullptr) {
     DORAJIT_TRY(encode_tensor_maps(driver_, boxes_of(own.variant(), config, arguments), maps));
   }
@@ -230,16 +239,14 @@ Status CudaDevice::launch(const LoadedKernel& kernel, const kernels::Config& con
     const driver::LaunchConfig launch_config{
         .grid_x = static_cast<unsigned>(std::min(stage.grid_x, widest)),
         .grid_y = static_cast<unsigned>(std::min(stage.grid_y, kTallestGrid)),
-        .grid_z = 1,
+        .grid_z = static_cast<unsigned>(stage.grid_z),
         .block_x = static_cast<unsigned>(stage.threads),
-        .block_y = 1,
-        .block_z = 1,
+        .block_y = static_cast<unsigned>(stage.threads_y),
+        .block_z = static_cast<unsigned>(stage.threads_z),
         .shared_bytes = static_cast<unsigned>(stage.shared_bytes),
         .stream = as_stream(stream),
         .attributes = &overlaps,
         .num_attributes = early ? 1U : 0U};
-    // The second parameter of a kernel is its tensor maps; a kernel without maps ignores it.
-    void* parameters[] = {const_cast<kernels::KernelArguments*>(&arguments), maps.data()};
     DORAJIT_CUDA_TRY(driver_, launch_kernel, &launch_config, function, parameters, nullptr);
     return {};
   };

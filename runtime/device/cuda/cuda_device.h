@@ -22,7 +22,7 @@ class CudaDevice final : public Device {
   Result<std::shared_ptr<const LoadedKernel>> load(const Artifact& artifact,
                                                    const kernels::Variant& variant) override;
   Status launch(const LoadedKernel& kernel, const kernels::Config& config,
-                const kernels::KernelArguments& arguments, Stream stream) override;
+                const kernels::LaunchArguments& arguments, Stream stream) override;
   [[nodiscard]] bool is_capturing(Stream stream) override;
   Status check_pointer(const void* pointer) override;
   Result<std::unique_ptr<Buffer>> allocate(std::size_t bytes) override;

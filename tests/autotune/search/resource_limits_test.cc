@@ -8,8 +8,8 @@ namespace {
 using cache::Verdict;
 using kernels::DeviceKind;
 
-constexpr kernels::Config kEightWarps{{kernels::kWarps, 8}};
-constexpr kernels::Config kThirtyTwoWarps{{kernels::kWarps, 32}};
+constexpr int kEightWarps = 8;
+constexpr int kThirtyTwoWarps = 32;
 
 TEST(ResourceLimits, OrdinaryKernelHasNoVerdict) {
   EXPECT_FALSE(verdict_by_resources({}, kEightWarps, DeviceKind::kCpu));

@@ -49,6 +49,11 @@ int nvrtcDestroyProgram(void** program) {
   *program = nullptr;
   return 0;
 }
+int nvrtcAddNameExpression(void*, const char*) { return 0; }
+int nvrtcGetLoweredName(void*, const char* expression, const char** name) {
+  *name = expression;
+  return 0;
+}
 int nvrtcCompileProgram(void*, int count, const char* const* options) {
   for (int i = 0; i < count; ++i) {
     const std::string_view option = options[i];

@@ -48,7 +48,7 @@ std::string expression(const Config& config) {
   return std::format("dorajit::kernels::TileConfig{{{}, {}}}", config[kTile], config[kWarps]);
 }
 
-LaunchShape shape_launch(const Variant&, const Config& config, const KernelArguments& arguments) {
+LaunchShape shape_launch(const Variant&, const Config& config, const LaunchArguments& arguments) {
   const long long tiles = divide_up(arguments.sizes[kColsOfY], config[kTile]);
   const int threads = config[kWarps] * kThreadsPerWarp;
   return {.run = {.grid_x = tiles, .threads = threads},
