@@ -17,7 +17,8 @@ import sys
 import project_files
 
 _WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-_INTERNAL = ("runtime/", "cache/", "autotune/", "bindings/", "apps/", "kernel_templates/", "tests/")
+_INTERNAL = ("runtime/", "cache/", "autotune/", "bindings/", "apps/", "kernel_templates/",
+             "own_kernels/", "tests/")
 # These need the headers of Python and pybind11, which only the build of the package has.
 _WITH_PYTHON = "bindings/python/"
 

@@ -10,6 +10,7 @@ ROOMS = (
     ("cpp_extension",),
     ("distributed",),
     ("operations",),
+    ("own_kernels",),
     ("norms",),
     ("layers",),
     ("nn", "peft"),

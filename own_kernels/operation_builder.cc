@@ -1,0 +1,367 @@
+#include "own_kernels/operation_builder.h"
+
+#include <algorithm>
+#include <format>
+#include <utility>
+
+#include "kernel_templates/embedded_sources.h"
+#include "runtime/base/hash.h"
+
+namespace dorajit::own_kernels {
+namespace {
+
+using kernels::Config;
+
+std::unexpected<Error> refuse(std::string message) {
+  return fail(StatusCode::kInvalidArgument, "kernel description: " + std::move(message));
+}
+
+// Turns a description into an operation, part by part, each of which may refuse it.
+class OperationBuilder {
+ public:
+  explicit OperationBuilder(Description description) : own_(std::make_unique<OwnOperation>()) {
+    own_->given = std::move(description);
+  }
+
+  Result<std::unique_ptr<OwnOperation>> build() {
+    if (std::ranges::none_of(description().arguments, [](const Argument& argument) {
+          return argument.kind == Argument::Kind::kOut || argument.kind == Argument::Kind::kInOut;
+        })) {
+      return refuse("no argument is \"out\" or \"inout\", so that nothing is computed");
+    }
+    DORAJIT_TRY(check_names());
+    DORAJIT_TRY(check_program(own_->given));
+    DORAJIT_TRY(find_dimensions());
+    DORAJIT_TRY(read_key());
+    DORAJIT_TRY(make_operands());
+    DORAJIT_TRY(parse_expressions());
+    DORAJIT_TRY(list_space());
+    finish();
+    return std::move(own_);
+  }
+
+ private:
+  [[nodiscard]] const Description& description() const { return own_->given; }
+
+  Status add_name(std::string_view what, const std::string& name) {
+    if (!is_name(name) || name.size() > kernels::Mark::kMaxCharacters) {
+      return refuse(
+          std::format("{} is called \"{}\"; a name has letters, digits and _, begins "
+                      "with no digit, has at most {} characters and is no word of "
+                      "expressions",
+                      what, name.substr(0, 100), kernels::Mark::kMaxCharacters));
+    }
+    if (std::ranges::contains(taken_, name)) {
+      return refuse(std::format("{} is called `{}`, as something else is", what, name));
+    }
+    taken_.push_back(name);
+    return {};
+  }
+
+  Status check_names() {
+    constexpr std::size_t kLongestName = 64;
+    if (!is_name(description().name) || description().name.size() > kLongestName) {
+      return refuse(
+          std::format("\"name\" is \"{}\"; it has letters, digits and _, begins with no "
+                      "digit and has at most {} characters",
+                      description().name.substr(0, 100), kLongestName));
+    }
+    for (const Argument& argument : description().arguments) {
+      DORAJIT_TRY(add_name("an argument", argument.name));
+    }
+    for (const TypeChoice& choice : description().types) {
+      DORAJIT_TRY(add_name("a type", choice.name));
+      if (parse_type_name(choice.name)) {
+        return refuse(std::format("\"types\" has `{}`, which is a type already", choice.name));
+      }
+    }
+    for (const Parameter& parameter : description().parameters) {
+      DORAJIT_TRY(add_name("a parameter", parameter.name));
+      if (kernels::Mark(parameter.name).is_letter()) {
+        return refuse(
+            std::format("a parameter is called `{}`; names of one small letter are those "
+                        "of the library's own configs, so write `{}`",
+                        parameter.name, static_cast<char>(parameter.name.front() - 'a' + 'A')));
+      }
+    }
+    return {};
+  }
+
+  int index_of(const std::string& dimension) {
+    const auto found = std::ranges::find(own_->names, dimension);
+    return found == own_->names.end() ? -1 : static_cast<int>(found - own_->names.begin());
+  }
+
+  // Integer scalars and the dimensions of tensors, in the order in which they appear.
+  Status find_dimensions() {
+    own_->names.reserve(kernels::kMaxSizes + Config::kMaxTunables);
+    int scalar = 0;
+    for (const Argument& argument : description().arguments) {
+      if (argument.is_tensor()) {
+        for (const std::string& dimension : argument.shape) {
+          DORAJIT_TRY(add_dimension(argument, dimension));
+        }
+        continue;
+      }
+      if (argument.is_integer()) {
+        if (index_of(argument.name) < 0) own_->names.push_back(argument.name);
+        scalars_of_.emplace_back(argument.name, scalar);
+      }
+      ++scalar;
+    }
+    if (own_->names.size() > kernels::kMaxSizes) {
+      return refuse(std::format("there are {} integers and dimensions; at most {} are served",
+                                own_->names.size(), kernels::kMaxSizes));
+    }
+    return {};
+  }
+
+  Status add_dimension(const Argument& argument, const std::string& dimension) {
+    const bool is_integer = std::ranges::any_of(description().arguments, [&](const Argument& one) {
+      return one.is_integer() && one.name == dimension;
+    });
+    if (index_of(dimension) >= 0) return {};
+    if (!is_integer) {
+      DORAJIT_TRY(add_name(std::format("a dimension of `{}`", argument.name), dimension));
+    }
+    own_->names.push_back(dimension);
+    return {};
+  }
+
+  Status read_key() {
+    for (const std::string& name : own_->names) {
+      own_->all_dimensions.push_back(
+          {.name = name, .keying = kernels::Keying::kExact, .mark = kernels::Mark(name)});
+    }
+    for (const auto& [name, scalar] : scalars_of_) {
+      kernels::Dimension& given = own_->all_dimensions[static_cast<std::size_t>(index_of(name))];
+      given.scalar = scalar;
+      const auto argument = std::ranges::find(description().arguments, name, &Argument::name);
+      if (argument->kind == Argument::Kind::kInt32) given.most = (std::int64_t{1} << 31) - 1;
+    }
+    if (!description().key) return {};
+    std::vector<std::string> missing = own_->names;
+    for (const auto& [name, is_bucketed] : *description().key) {
+      const int index = index_of(name);
+      if (index < 0) {
+        const bool is_type = std::ranges::contains(description().types, name, &TypeChoice::name);
+        if (is_type && !is_bucketed) continue;
+        return refuse(std::format(
+            "\"key\" has `{}`, which is {}", name,
+            is_type ? "a type and has no bucket" : "no type, no integer and no dimension"));
+      }
+      std::erase(missing, name);
+      if (is_bucketed) {
+        own_->all_dimensions[static_cast<std::size_t>(index)].keying = kernels::Keying::kBucketed;
+      }
+    }
+    if (missing.empty()) return {};
+    return refuse(
+        std::format("\"key\" lacks `{0}`, so that nobody knows which to tune for; add "
+                    "\"{0}\", or \"bucket({0})\" where sizes up to the next power of two "
+                    "may share a config",
+                    missing.front()));
+  }
+
+  Status make_operands() {
+    std::vector<const Argument*> tensors;
+    for (const Argument& argument : description().arguments) {
+      if (argument.is_tensor()) tensors.push_back(&argument);
+    }
+    const std::size_t scalars = description().arguments.size() - tensors.size();
+    if (tensors.size() > kernels::kMaxOperands || scalars > kernels::kMaxCallScalars) {
+      return refuse(std::format("there are {} tensors and {} scalars; at most {} and {} are served",
+                                tensors.size(), scalars, kernels::kMaxOperands,
+                                kernels::kMaxCallScalars));
+    }
+    own_->leading.reserve(tensors.size());
+    own_->shape_texts.reserve(tensors.size());
+    for (const Argument* tensor : tensors) DORAJIT_TRY(make_operand(*tensor));
+    std::size_t operand = 0;
+    std::size_t scalar = 0;
+    for (const Argument& argument : description().arguments) {
+      const std::size_t index = argument.is_tensor() ? operand
+                                : argument.is_integer()
+                                    ? static_cast<std::size_t>(index_of(argument.name))
+                                    : scalar;
+      own_->sources_of_parameters.push_back({.kind = argument.kind, .index = index});
+      if (argument.is_tensor()) {
+        ++operand;
+      } else {
+        own_->all_scalars.push_back(argument.name);
+        ++scalar;
+      }
+    }
+    for (const TypeChoice& choice : description().types) {
+      if (std::ranges::none_of(
+              tensors, [&](const Argument* tensor) { return tensor->type == choice.name; })) {
+        return refuse(std::format("\"types\" has `{}`, which no tensor has", choice.name));
+      }
+    }
+    return {};
+  }
+
+  Status make_operand(const Argument& tensor) {
+    const auto choice = std::ranges::find(description().types, tensor.type, &TypeChoice::name);
+    const auto fixed = parse_type_name(tensor.type);
+    if (choice == description().types.end() && !fixed) {
+      return refuse(
+          std::format("argument `{}` has elements of \"{}\", which is no name of "
+                      "\"types\" and none of float32, bfloat16, float16, float64",
+                      tensor.name, tensor.type.substr(0, 100)));
+    }
+    std::string text;
+    std::vector<int>& dimensions = own_->leading.emplace_back();
+    for (const std::string& name : tensor.shape) {
+      dimensions.push_back(index_of(name));
+      text += std::format("{}{}", text.empty() ? "" : ", ", name);
+    }
+    const int inner = dimensions.back();
+    dimensions.pop_back();
+    own_->shape_texts.push_back(std::move(text));
+    own_->refusals.push_back(describe_types(tensor, choice));
+    serve_types(tensor.type, choice != description().types.end()
+                                 ? choice->types
+                                 : std::vector<kernels::ElementType>{*fixed});
+    constexpr std::size_t kAlignment = 16;
+    own_->all_operands.push_back({.name = tensor.name,
+                                  .role = tensor.kind == Argument::Kind::kIn
+                                              ? kernels::OperandRole::kInput
+                                              : kernels::OperandRole::kOutput,
+                                  .shape = {.text = own_->shape_texts.back(),
+                                            .inner = inner,
+                                            .leading = dimensions,
+                                            .is_exact = true},
+                                  .samples = kernels::Samples::kAroundZero,
+                                  .limits_vectors = false,
+                                  .is_read = tensor.kind == Argument::Kind::kInOut,
+                                  .alignment = kAlignment});
+    return {};
+  }
+
+  void serve_types(const std::string& type, const std::vector<kernels::ElementType>& served) {
+    unsigned types = 0;
+    for (const kernels::ElementType one : served) types |= 1U << static_cast<unsigned>(one);
+    const auto first = std::ranges::find(types_of_tensors_, type);
+    own_->served_types.push_back(
+        {.types = types, .same_as = static_cast<std::size_t>(first - types_of_tensors_.begin())});
+    types_of_tensors_.push_back(type);
+  }
+
+  std::string describe_types(const Argument& tensor,
+                             std::vector<TypeChoice>::const_iterator choice) {
+    if (choice == description().types.end()) {
+      return std::format("argument `{}` has elements of {}", tensor.name, tensor.type);
+    }
+    std::string text =
+        std::format("argument `{}` has elements of {}, which is one of", tensor.name, choice->name);
+    for (const kernels::ElementType type : choice->types) {
+      text += std::format("{} {}", type == choice->types.front() ? "" : ",", type_name(type));
+    }
+    return text + ", the same for every argument of it";
+  }
+
+  Status parse_expressions() {
+    for (const Parameter& parameter : description().parameters) {
+      own_->names.push_back(parameter.name);
+    }
+    const auto parse = [&](std::string_view field, const std::string& text,
+                           Expression& parsed) -> Status {
+      auto expression = Expression::parse(text, own_->names);
+      if (!expression) return refuse(std::format("\"{}\": {}", field, expression.error().message));
+      parsed = *std::move(expression);
+      return {};
+    };
+    for (std::size_t i = 0; i < 3; ++i) {
+      DORAJIT_TRY(parse("grid", description().grid[i], own_->grid[i]));
+      DORAJIT_TRY(parse("block", description().block[i], own_->block[i]));
+    }
+    DORAJIT_TRY(parse("shared_memory", description().shared_memory, own_->shared_memory));
+    if (description().constraint.empty()) return {};
+    own_->constraint.emplace();
+    DORAJIT_TRY(parse("constraint", description().constraint, *own_->constraint));
+    for (std::size_t i = 0; i < own_->all_dimensions.size(); ++i) {
+      kernels::Dimension& dimension = own_->all_dimensions[i];
+      dimension.limits_class =
+          dimension.keying == kernels::Keying::kBucketed && own_->constraint->reads(i);
+    }
+    return {};
+  }
+
+  // All combinations, those beyond the default in an order that has no direction: of a space that
+  // is too large to be tried whole, the first are as good a sample as any.
+  Status list_space() {
+    const auto& parameters = description().parameters;
+    if (parameters.size() > Config::kMaxTunables) {
+      return refuse(std::format("there are {} parameters; at most {} are served", parameters.size(),
+                                Config::kMaxTunables));
+    }
+    std::size_t count = 1;
+    for (const Parameter& parameter : parameters) {
+      own_->standard.append({.mark = kernels::Mark(parameter.name), .value = parameter.standard});
+      // Values and counts are bounded before they are multiplied.
+      count *= std::min(parameter.values.size(), Description::kMostConfigs + 1);
+      if (count > Description::kMostConfigs) {
+        return refuse(std::format("\"parameters\" make more than {} configs; give fewer values",
+                                  Description::kMostConfigs));
+      }
+    }
+    for (std::size_t code = 0; code < count; ++code) {
+      Config config;
+      std::size_t rest = code;
+      for (const Parameter& parameter : parameters) {
+        config.append({.mark = kernels::Mark(parameter.name),
+                       .value = parameter.values[rest % parameter.values.size()]});
+        rest /= parameter.values.size();
+      }
+      own_->space.push_back(config);
+    }
+    const auto scattered = [](std::size_t i) {
+      return static_cast<std::uint32_t>(i) * 2654435761U;
+    };
+    std::vector<std::pair<std::uint32_t, Config>> order;
+    for (std::size_t i = 0; i < count; ++i) order.emplace_back(scattered(i), own_->space[i]);
+    std::ranges::sort(order, {}, &std::pair<std::uint32_t, Config>::first);
+    own_->space = {own_->standard};
+    for (const auto& [place, config] : order) {
+      if (config != own_->standard) own_->space.push_back(config);
+    }
+    return {};
+  }
+
+  void finish() {
+    OwnOperation& own = *own_;
+    own.json = to_json(own.given);
+    own.hash = Hasher("own kernel/1")
+                   .add("description", own.json)
+                   .add("types", kernels::find_embedded("cuda/own_types.cuh")->sha256)
+                   .digest();
+    constexpr std::size_t kVersionDigits = 12;
+    own.name = own.given.name;
+    own.scalars = own.all_scalars;
+    own.version = std::string_view(own.hash).substr(0, kVersionDigits);
+    for (const std::string_view one : own.scalars) own.scalar_names.push_back(one.data());
+    own.documentation = "a kernel of the user's own";
+    own.dimensions = own.all_dimensions;
+    own.operands = own.all_operands;
+    own.reference = nullptr;
+    own.is_offered = false;
+    own.tolerance = own.given.tolerance;
+    own.mixes_doubles = true;
+    own.sources = own.hash;
+    own.description = own.json;
+  }
+
+  std::unique_ptr<OwnOperation> own_;
+  std::vector<std::string> taken_;
+  std::vector<std::string> types_of_tensors_;
+  std::vector<std::pair<std::string, int>> scalars_of_;  // integers, and which scalar each is
+};
+
+}  // namespace
+
+Result<std::unique_ptr<OwnOperation>> build_operation(Description description) {
+  return OperationBuilder(std::move(description)).build();
+}
+
+}  // namespace dorajit::own_kernels

@@ -1,0 +1,71 @@
+// What stands behind the operation of an own kernel.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernel_templates/launch_arguments.h"
+#include "kernel_templates/template.h"
+#include "own_kernels/description.h"
+#include "own_kernels/expression.h"
+
+namespace dorajit::own_kernels {
+
+// Immutable once made, and never moved: the operation's views are of its members.
+struct OwnOperation : kernels::Operation {
+  // Where a parameter of the CUDA kernel comes from.
+  struct Source {
+    Argument::Kind kind;
+    std::size_t index;  // of an operand, of a size, or of a scalar that is no integer
+  };
+
+  Description given;
+  std::string json;  // as to_json() has it
+  std::string hash;  // of that and of what is compiled with it
+
+  // Of expressions: those of the sizes, then those of the parameters.
+  std::vector<std::string> names;
+  std::optional<Expression> constraint;
+  std::array<Expression, 3> grid;
+  std::array<Expression, 3> block;
+  Expression shared_memory;
+
+  std::vector<kernels::Dimension> all_dimensions;
+  std::vector<kernels::Operand> all_operands;
+  std::vector<std::string_view> all_scalars;
+  std::vector<const char*> scalar_names;  // the same
+  std::vector<std::vector<int>> leading;  // dimensions of operands, by operand
+  std::vector<std::string> shape_texts;   // by operand
+  std::vector<std::string> refusals;      // of its element type, by operand
+  // By operand: the element types that it may have, a bit for each, and the first operand that must
+  // have the same one.
+  struct ServedTypes {
+    unsigned types;
+    std::size_t same_as;
+  };
+  std::vector<ServedTypes> served_types;
+  std::vector<Source> sources_of_parameters;
+
+  kernels::Config standard;
+  std::vector<kernels::Config> space;  // whatever the sizes; the default first
+
+  [[nodiscard]] static const OwnOperation& of(const kernels::Variant& variant) {
+    return static_cast<const OwnOperation&>(*variant.operation);
+  }
+};
+
+// The template of all of them.
+extern const kernels::Template own_template;
+
+// Of one config; see kernels::Template.
+kernels::Program own_program(const kernels::Variant& variant, const kernels::Config& config);
+
+// Why a description's source has no such entry, or options that are not served; kInvalidArgument.
+Status check_program(const Description& description);
+
+}  // namespace dorajit::own_kernels

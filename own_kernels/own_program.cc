@@ -1,0 +1,223 @@
+// What an own kernel is compiled from: the user's source, behind a prelude that names its types and
+// parameters, and the entry with its template arguments.
+#include <algorithm>
+#include <format>
+#include <functional>
+#include <string>
+
+#include "kernel_templates/embedded_sources.h"
+#include "own_kernels/own_operation.h"
+
+namespace dorajit::own_kernels {
+namespace {
+
+using kernels::ElementType;
+
+constexpr std::string_view kTypesHeader = "dorajit/types.cuh";
+constexpr std::string_view kEmbeddedTypes = "cuda/own_types.cuh";
+
+// Options that name files would make code depend on what no hash covers.
+constexpr std::string_view kOptions[] = {
+    "--std=",
+    "-std=",
+    "-D",
+    "--define-macro=",
+    "-U",
+    "--fmad=",
+    "-fmad=",
+    "--ftz=",
+    "-ftz=",
+    "--prec-div=",
+    "-prec-div=",
+    "--prec-sqrt=",
+    "-prec-sqrt=",
+    "--maxrregcount=",
+    "-maxrregcount=",
+    "--use_fast_math",
+    "-use_fast_math",
+    "--extra-device-vectorization",
+    "-extra-device-vectorization",
+    "--restrict",
+    "-restrict",
+    "--generate-line-info",
+    "-lineinfo",
+    "--device-int128",
+    "-device-int128",
+    "--disable-warnings",
+    "-w",
+};
+
+bool is_word_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+// The words of a text, each handed over with its place.
+void each_word(std::string_view text,
+               const std::function<void(std::size_t at, std::string_view word)>& use) {
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t length = 0;
+    while (at + length < text.size() && is_word_character(text[at + length])) ++length;
+    if (length > 0) use(at, text.substr(at, length));
+    at += std::max<std::size_t>(length, 1);
+  }
+}
+
+bool has_word(std::string_view text, std::string_view wanted) {
+  bool found = false;
+  each_word(text, [&](std::size_t, std::string_view word) { found = found || word == wanted; });
+  return found;
+}
+
+std::string_view arguments_of_entry(std::string_view entry) {
+  const std::size_t open = entry.find('<');
+  return open == std::string_view::npos ? std::string_view() : entry.substr(open);
+}
+
+std::string_view name_of_entry(std::string_view entry) {
+  std::string_view name = entry.substr(0, entry.find('<'));
+  const std::size_t colons = name.rfind("::");
+  if (colons != std::string_view::npos) name.remove_prefix(colons + 2);
+  return name.substr(0, name.find_last_not_of(' ') + 1);
+}
+
+// The words before the parentheses of what is declared __global__, as far as words tell.
+std::string kernels_of(std::string_view source) {
+  std::string names;
+  bool is_declared = false;
+  bool is_bounds = false;
+  each_word(source, [&](std::size_t at, std::string_view word) {
+    if (word == "__global__") is_declared = true;
+    const std::size_t next = source.find_first_not_of(" \t\n", at + word.size());
+    const bool is_called = next != std::string_view::npos && source[next] == '(';
+    is_bounds = word == "__launch_bounds__";
+    if (!is_declared || !is_called || is_bounds) return;
+    names += std::format("{}`{}`", names.empty() ? "" : ", ", word);
+    is_declared = false;
+  });
+  return names;
+}
+
+std::string_view cuda_name(ElementType type) {
+  switch (type) {
+    case ElementType::kBfloat16:
+      return "dorajit::bfloat16";
+    case ElementType::kFloat16:
+      return "dorajit::float16";
+    case ElementType::kFloat64:
+      return "double";
+    default:
+      return "float";
+  }
+}
+
+// The element type that a name of the description stands for in a variant.
+ElementType type_of(const OwnOperation& own, const kernels::Variant& variant,
+                    std::string_view name) {
+  std::size_t operand = 0;
+  for (const Argument& argument : own.given.arguments) {
+    if (!argument.is_tensor()) continue;
+    if (argument.type == name) return variant.types[operand];
+    ++operand;
+  }
+  return ElementType::kFloat32;
+}
+
+}  // namespace
+
+kernels::Program own_program(const kernels::Variant& variant, const kernels::Config& config) {
+  const OwnOperation& own = OwnOperation::of(variant);
+  const Description& description = own.given;
+  const std::string_view arguments = arguments_of_entry(description.entry);
+  std::string prelude = std::format("#include \"{}\"\n", kTypesHeader);
+  for (const TypeChoice& choice : description.types) {
+    if (has_word(arguments, choice.name)) continue;
+    prelude +=
+        std::format("using {} = {};\n", choice.name, cuda_name(type_of(own, variant, choice.name)));
+  }
+  for (const kernels::Tunable& tunable : config.tunables()) {
+    if (has_word(arguments, tunable.mark.text())) continue;
+    prelude += std::format("#define {} {}\n", tunable.mark.text(), tunable.value);
+  }
+  prelude += std::format("#line 1 \"{}\"\n", description.source.name);
+
+  std::string entry = description.entry.substr(0, description.entry.size() - arguments.size());
+  std::size_t done = 0;
+  each_word(arguments, [&](std::size_t at, std::string_view word) {
+    entry += arguments.substr(done, at - done);
+    done = at + word.size();
+    for (const kernels::Tunable& tunable : config.tunables()) {
+      if (tunable.mark.text() == word) return void(entry += std::to_string(tunable.value));
+    }
+    const bool is_type = std::ranges::contains(description.types, word, &TypeChoice::name);
+    entry += is_type ? cuda_name(type_of(own, variant, word)) : word;
+  });
+  entry += arguments.substr(done);
+
+  kernels::Program program{.source = {description.source.name, prelude + description.source.text},
+                           .headers = description.headers,
+                           .options = description.options,
+                           .entry = std::move(entry)};
+  const kernels::EmbeddedFile* const types = kernels::find_embedded(kEmbeddedTypes);
+  program.headers.push_back({std::string(kTypesHeader), std::string(types->text)});
+  const auto is_standard = [](std::string_view option) {
+    return option.starts_with("--std=") || option.starts_with("-std=");
+  };
+  if (std::ranges::none_of(description.options, is_standard)) {
+    program.options->insert(program.options->begin(), "--std=c++20");
+  }
+  return program;
+}
+
+Status check_program(const Description& description) {
+  const auto refuse = [](std::string message) {
+    return fail(StatusCode::kInvalidArgument, "kernel description: " + message);
+  };
+  const auto is_entry_character = [](char c) {
+    return is_word_character(c) || std::string_view(":<>, ()+-*/").contains(c);
+  };
+  const std::string& entry = description.entry;
+  const bool is_balanced = arguments_of_entry(entry).empty() || entry.ends_with('>');
+  if (entry.size() > 500 || !std::ranges::all_of(entry, is_entry_character) || !is_balanced ||
+      !is_name(name_of_entry(entry))) {
+    return refuse(std::format("\"entry\" is \"{}\"; write it as \"name\" or \"name<BLOCK, T>\"",
+                              entry.substr(0, 500)));
+  }
+  const auto is_file_name = [](const std::string& name) {
+    return !name.empty() && name.size() <= 200 && std::ranges::none_of(name, [](char c) {
+      return static_cast<unsigned char>(c) < ' ' || c == '"' || c == '\\';
+    });
+  };
+  if (!is_file_name(description.source.name)) {
+    return refuse("\"file\" is a name without quotes, backslashes and control characters");
+  }
+  std::string everything = description.source.text;
+  for (const auto& [name, text] : description.headers) {
+    if (!is_file_name(name)) {
+      return refuse("\"headers\" has a name with quotes, backslashes or control characters");
+    }
+    everything += "\n" + text;
+  }
+  if (everything.contains('\0')) return refuse("\"source\" or a header has a zero byte");
+  const std::string_view wanted = name_of_entry(entry);
+  if (!has_word(everything, wanted)) {
+    const std::string there = kernels_of(everything);
+    return refuse(std::format("the source has no kernel `{}`; it has {}", wanted,
+                              there.empty() ? "none that is declared __global__" : there));
+  }
+  for (const std::string& option : description.options) {
+    const bool is_served =
+        !option.contains('\0') && std::ranges::any_of(kOptions, [&](std::string_view known) {
+          const bool takes_more = known.ends_with('=') || known == "-D" || known == "-U";
+          return takes_more ? option.starts_with(known) : option == known;
+        });
+    if (!is_served) {
+      return refuse(std::format(
+          "\"options\" has \"{}\", which is not served; headers go into \"headers\", and options "
+          "that name files would make code depend on what no key covers",
+          option.substr(0, 200)));
+    }
+  }
+  return {};
+}
+
+}  // namespace dorajit::own_kernels

@@ -1,0 +1,136 @@
+// Own kernels through the real NVRTC, which needs no GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "kernel_templates/config_text.h"
+#include "kernel_templates/spaces.h"
+#include "own_kernels/kernel.h"
+#include "runtime/compile/nvrtc_compiler.h"
+#include "tests/own_kernels/descriptions.h"
+
+namespace dorajit::own_kernels {
+namespace {
+
+using compile::CompileRequest;
+using kernels::ElementType;
+using testing::HasSubstr;
+using tests::Json;
+using tests::swiglu;
+
+class OwnKernelCompileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* hint = getenv("DORAJIT_NVRTC");
+    compiler_ = std::make_unique<compile::NvrtcCompiler>(hint != nullptr ? hint : "", nullptr);
+    if (const auto identity = compiler_->identity(); !identity) {
+      GTEST_SKIP() << "no NVRTC here: " << identity.error().message;
+    }
+  }
+
+  static CompileRequest request(const Json& json, ElementType type, const char* config) {
+    const auto kernel = make_kernel(json.dump());
+    if (!kernel) throw std::runtime_error(kernel.error().message);
+    kernels::Variant variant{.operation = *kernel};
+    for (std::size_t i = 0; i < (*kernel)->operands.size(); ++i) variant.types[i] = type;
+    return {.variant = variant,
+            .config = kernels::parse_config(config).value_or(kernels::Config{}),
+            .target = compile::cuda_target(9, 0)};
+  }
+
+  Result<Artifact> compile(const Json& json, ElementType type = ElementType::kFloat32,
+                           const char* config = "BLOCK=256-VEC=4") {
+    return compiler_->compile(request(json, type, config));
+  }
+
+  std::unique_ptr<compile::NvrtcCompiler> compiler_;
+};
+
+TEST_F(OwnKernelCompileTest, EntryIsItsSymbol) {
+  const auto artifact = compile(swiglu());
+  ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  EXPECT_THAT(artifact->code, testing::StartsWith("\x7f"
+                                                  "ELF"));
+  EXPECT_THAT(artifact->entry, testing::StartsWith("_Z6swigluILi256ELi4EE"));
+  EXPECT_THAT(artifact->code, HasSubstr(artifact->entry));
+  EXPECT_GT(artifact->resources.registers, 0);
+}
+
+TEST_F(OwnKernelCompileTest, EveryTypeCompiles) {
+  for (const ElementType type :
+       {ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16}) {
+    const auto artifact = compile(swiglu(), type);
+    EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  }
+}
+
+TEST_F(OwnKernelCompileTest, TypesAndParametersMayBeTemplateArguments) {
+  Json json = swiglu();
+  json["source"] =
+      "namespace mine {\n"
+      "template <class T, int N>\n"
+      "__global__ void fill(const T* gate, const T* up, T* out, long long n) {\n"
+      "  out[threadIdx.x * N + VEC - VEC] = static_cast<float>(gate[0]) + "
+      "static_cast<float>(up[0]);\n"
+      "}\n}\n";
+  json["entry"] = "mine::fill<T, BLOCK / 2>";
+  const auto artifact = compile(json, ElementType::kBfloat16);
+  ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  EXPECT_THAT(artifact->entry, HasSubstr("dorajit8bfloat16ELi128E"));
+}
+
+TEST_F(OwnKernelCompileTest, HeadersAndMacrosAreSeen) {
+  Json json = swiglu();
+  json["source"] =
+      "#include \"lib/scale.cuh\"\n"
+      "extern \"C\" __global__ void plain(const T* gate, const T* up, T* out, long long n) {\n"
+      "  out[threadIdx.x] = scale(static_cast<float>(gate[0])) + BLOCK + VEC + EXTRA;\n"
+      "}\n";
+  json["entry"] = "plain";
+  json["headers"] = {
+      {"lib/scale.cuh", "__device__ inline float scale(float x) { return 2 * x; }\n"}};
+  json["options"] = {"-DEXTRA=3", "--use_fast_math"};
+  const auto artifact = compile(json);
+  ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  EXPECT_EQ(artifact->entry, "plain");
+}
+
+TEST_F(OwnKernelCompileTest, ErrorsNameTheLinesOfTheUsersSource) {
+  Json json = swiglu();
+  json["source"] = "// one\n// two\nint broken = nothing;\n" + std::string(tests::kSwigluSource);
+  json["file"] = "kernels/swiglu.cu";
+  const auto artifact = compile(json);
+  ASSERT_FALSE(artifact);
+  EXPECT_EQ(artifact.error().code, StatusCode::kCompileError);
+  EXPECT_THAT(artifact.error().log,
+              HasSubstr("kernels/swiglu.cu(3): error: identifier \"nothing\" is undefined"));
+}
+
+TEST_F(OwnKernelCompileTest, KeysDifferByConfigTypeSourceAndOptions) {
+  const auto key = [&](const Json& json, ElementType type, const char* config) {
+    const CompileRequest wanted = request(json, type, config);
+    return compile::artifact_key(wanted, compiler_->options(wanted), "NVRTC");
+  };
+  Json other_source = swiglu();
+  other_source["source"] = std::string(tests::kSwigluSource) + "\n";
+  Json other_header = swiglu();
+  other_header["headers"] = {{"a.cuh", ""}};
+  Json other_options = swiglu();
+  other_options["options"] = {"-DX"};
+  const std::set<std::string> keys = {key(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=1"),
+                                      key(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=2"),
+                                      key(swiglu(), ElementType::kBfloat16, "BLOCK=256-VEC=1"),
+                                      key(other_source, ElementType::kFloat32, "BLOCK=256-VEC=1"),
+                                      key(other_header, ElementType::kFloat32, "BLOCK=256-VEC=1"),
+                                      key(other_options, ElementType::kFloat32, "BLOCK=256-VEC=1")};
+  EXPECT_EQ(keys.size(), 6U);
+  EXPECT_EQ(key(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=1"),
+            key(swiglu(), ElementType::kFloat32, "BLOCK=256-VEC=1"));
+}
+
+}  // namespace
+}  // namespace dorajit::own_kernels
