@@ -39,4 +39,18 @@ inline Result<const kernels::Operation*> check_tensor_count(std::string_view fun
                           function, operation->name, wanted, tensors == nullptr ? 0 : num_tensors));
 }
 
+// The scalars of a call, which have to be as many as the operation has.
+inline Result<std::span<const double>> check_scalars(std::string_view function,
+                                                     const kernels::Operation& operation,
+                                                     const double* scalars,
+                                                     std::int32_t num_scalars) {
+  const std::size_t wanted = operation.scalars.size();
+  const bool has_all = num_scalars >= 0 && static_cast<std::size_t>(num_scalars) == wanted &&
+                       (wanted == 0 || scalars != nullptr);
+  if (has_all) return std::span(scalars, wanted);
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{}: `{}` has {} scalars but {} are given; pass all of them", function,
+                          operation.name, wanted, scalars == nullptr ? 0 : num_scalars));
+}
+
 }  // namespace dorajit::bindings

@@ -12,6 +12,7 @@
 #include "bindings/c/operation_handle.h"
 #include "bindings/c/sized_struct.h"
 #include "kernel_templates/registry.h"
+#include "own_kernels/kernel.h"
 
 namespace dorajit::bindings {
 namespace {
@@ -37,6 +38,7 @@ Status put(std::string_view function, const char* type, const Info& known, Info*
 
 // The names of an operation's scalars as C strings. Never freed, because C callers may keep them.
 const char* const* scalar_names(const Operation& wanted) {
+  if (const char* const* own = own_kernels::scalar_names(wanted)) return own;
   using Names = std::vector<const char*>;
   static const auto* const all = [] {
     auto* names = new std::map<const Operation*, Names>;
@@ -72,8 +74,10 @@ Status describe(const dorajit_operation* handle, dorajit_operation_info* info) {
   known.num_operands = static_cast<std::int32_t>(operation.operands.size());
   known.num_scalars = static_cast<std::int32_t>(operation.scalars.size());
   known.scalars = scalar_names(operation);
-  // Among operations with a formula, only those with a sum have a second stage.
-  const bool may_need_workspace = operation.sum_operand >= 0 || operation.formula.empty();
+  // Among operations with a formula, only those with a sum have a second stage. Own kernels have
+  // one stage.
+  const bool may_need_workspace =
+      operation.sum_operand >= 0 || (operation.formula.empty() && operation.sources.empty());
   known.may_need_workspace = may_need_workspace ? 1 : 0;
   return put(kFunction, "dorajit_operation_info", known, info);
 }

@@ -8,6 +8,7 @@
 #include "bindings/c/engine_handle.h"
 #include "bindings/c/error_handle.h"
 #include "bindings/c/operation_handle.h"
+#include "dorajit/own_kernel.h"
 #include "kernel_templates/partial_sums.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/launch/check_call.h"
@@ -44,16 +45,10 @@ Status launch(dorajit_engine* engine, void* stream, const dorajit_operation* han
               std::int32_t num_scalars, const Workspace& workspace) {
   DORAJIT_ASSIGN(const Operation* operation,
                  check_tensor_count("launch", handle, tensors, num_tensors));
-  const std::size_t wanted = operation->scalars.size();
-  const bool has_all = num_scalars >= 0 && static_cast<std::size_t>(num_scalars) == wanted &&
-                       (wanted == 0 || scalars != nullptr);
-  if (!has_all) {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("launch: `{}` has {} scalars but {} are given; pass all of them",
-                            operation->name, wanted, scalars == nullptr ? 0 : num_scalars));
-  }
-  return run(engine, stream, *operation, std::span(tensors, operation->operands.size()),
-             std::span(scalars, wanted), workspace);
+  DORAJIT_ASSIGN(const std::span<const double> values,
+                 check_scalars("launch", *operation, scalars, num_scalars));
+  return run(engine, stream, *operation, std::span(tensors, operation->operands.size()), values,
+             workspace);
 }
 
 // The call behind a named function.
@@ -146,6 +141,15 @@ dorajit_status dorajit_launch(dorajit_engine* engine, void* stream,
     return launch(engine, stream, operation, tensors, num_tensors, scalars, num_scalars,
                   {.data = workspace, .bytes = workspace_bytes});
   });
+}
+
+dorajit_status dorajit_kernel_launch(dorajit_engine* engine, void* stream,
+                                     const dorajit_operation* kernel,
+                                     const DLTensor* const* tensors, std::int32_t num_tensors,
+                                     const double* scalars, std::int32_t num_scalars,
+                                     dorajit_error** error) {
+  return dorajit_launch(engine, stream, kernel, tensors, num_tensors, scalars, num_scalars, nullptr,
+                        0, error);
 }
 
 dorajit_status dorajit_operation_workspace(const dorajit_operation* operation,

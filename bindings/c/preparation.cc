@@ -1,5 +1,5 @@
-// dorajit_warmup, dorajit_explain and dorajit_explain_at. They read only the descriptions of
-// tensors, never their data.
+// dorajit_warmup, dorajit_explain and dorajit_explain_at, and the first two with scalars for own
+// kernels. They read only the descriptions of tensors, never their data.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -13,28 +13,43 @@
 #include "bindings/c/error_handle.h"
 #include "bindings/c/operation_handle.h"
 #include "bindings/c/sized_struct.h"
+#include "dorajit/own_kernel.h"
 #include "kernel_templates/registry.h"
 #include "runtime/launch/check_call.h"
 
 namespace dorajit::bindings {
 namespace {
 
-// Calls `use` with the engine and with the operation's call, without scalars.
+// The tensors of a call, and its scalars if has_scalars.
+struct DescribedCall {
+  const DLTensor* const* tensors;
+  std::int32_t num_tensors;
+  bool has_scalars = false;
+  const double* scalars = nullptr;
+  std::int32_t num_scalars = 0;
+};
+
+// Calls `use` with the engine and with the operation's call.
 template <class Use>
 Status with_described_call(std::string_view function, dorajit_engine* engine,
-                           const dorajit_operation* handle, const DLTensor* const* tensors,
-                           std::int32_t num_tensors, const Use& use) {
+                           const dorajit_operation* handle, const DescribedCall& described,
+                           const Use& use) {
+  const auto [tensors, num_tensors, has_scalars, scalars, num_scalars] = described;
   DORAJIT_TRY(require(engine, function, "engine", "create one with dorajit_engine_create"));
   DORAJIT_ASSIGN(const kernels::Operation* operation,
                  check_tensor_count(function, handle, tensors, num_tensors));
   const std::size_t count = operation->operands.size();
   DORAJIT_ASSIGN(const Operands operands,
                  operands_from_dlpack(*operation, std::span(tensors, count)));
+  std::span<const double> values;
+  if (has_scalars) {
+    DORAJIT_ASSIGN(values, check_scalars(function, *operation, scalars, num_scalars));
+  }
   DORAJIT_ASSIGN(Engine * served, engine->engine());
   return use(*served, launch::Call{.operation = operation,
                                    .broadcast = operands.broadcast,
                                    .operands = std::span(operands.views).first(count),
-                                   .scalars = {}});
+                                   .scalars = values});
 }
 
 constexpr std::size_t kSmallestExplanation = 32;
@@ -74,12 +89,18 @@ void fill(dorajit_explanation* explanation, const launch::LaunchPlan* plan) {
   std::memcpy(explanation, &known, std::min(wanted, sizeof known));
 }
 
-Status explain(dorajit_engine* engine, const dorajit_operation* operation,
-               const DLTensor* const* tensors, std::int32_t num_tensors,
+Status warm_up(std::string_view function, dorajit_engine* engine,
+               const dorajit_operation* operation, const DescribedCall& described) {
+  return with_described_call(
+      function, engine, operation, described,
+      [](Engine& served, const launch::Call& call) { return served.warm_up(call); });
+}
+
+Status explain(std::string_view function, dorajit_engine* engine,
+               const dorajit_operation* operation, const DescribedCall& described,
                dorajit_explanation* explanation) {
-  constexpr std::string_view kFunction = "explain";
-  DORAJIT_TRY(check_explanation(kFunction, explanation));
-  return with_described_call(kFunction, engine, operation, tensors, num_tensors,
+  DORAJIT_TRY(check_explanation(function, explanation));
+  return with_described_call(function, engine, operation, described,
                              [&](const Engine& served, const launch::Call& call) -> Status {
                                DORAJIT_ASSIGN(const launch::LaunchPlan* plan,
                                               served.find_ready(call));
@@ -111,11 +132,28 @@ dorajit_status dorajit_warmup(dorajit_engine* engine, const dorajit_operation* o
                               const DLTensor* const* tensors, std::int32_t num_tensors,
                               dorajit_error** error) {
   return guarded(error, [&] {
-    return dorajit::bindings::with_described_call(
-        "warmup", engine, operation, tensors, num_tensors,
-        [](dorajit::Engine& served, const dorajit::launch::Call& call) {
-          return served.warm_up(call);
-        });
+    return dorajit::bindings::warm_up("warmup", engine, operation, {tensors, num_tensors});
+  });
+}
+
+dorajit_status dorajit_kernel_warmup(dorajit_engine* engine, const dorajit_operation* kernel,
+                                     const DLTensor* const* tensors, std::int32_t num_tensors,
+                                     const double* scalars, std::int32_t num_scalars,
+                                     dorajit_error** error) {
+  return guarded(error, [&] {
+    return dorajit::bindings::warm_up("kernel_warmup", engine, kernel,
+                                      {tensors, num_tensors, true, scalars, num_scalars});
+  });
+}
+
+dorajit_status dorajit_kernel_explain(dorajit_engine* engine, const dorajit_operation* kernel,
+                                      const DLTensor* const* tensors, std::int32_t num_tensors,
+                                      const double* scalars, std::int32_t num_scalars,
+                                      dorajit_explanation* explanation, dorajit_error** error) {
+  return guarded(error, [&] {
+    return dorajit::bindings::explain("kernel_explain", engine, kernel,
+                                      {tensors, num_tensors, true, scalars, num_scalars},
+                                      explanation);
   });
 }
 
@@ -123,7 +161,8 @@ dorajit_status dorajit_explain(dorajit_engine* engine, const dorajit_operation* 
                                const DLTensor* const* tensors, std::int32_t num_tensors,
                                dorajit_explanation* explanation, dorajit_error** error) {
   return guarded(error, [&] {
-    return dorajit::bindings::explain(engine, operation, tensors, num_tensors, explanation);
+    return dorajit::bindings::explain("explain", engine, operation, {tensors, num_tensors},
+                                      explanation);
   });
 }
 

@@ -176,6 +176,7 @@ Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::st
   if (view.rows > 0 && view.cols > 0 && tensor->strides != nullptr) {
     DORAJIT_ASSIGN(view.row_stride, find_row_stride(name, *tensor, row_dims, view.cols));
   }
+  view.shape = {tensor->shape, static_cast<std::size_t>(tensor->ndim)};
   DORAJIT_ASSIGN(view.data, first_element(name, *tensor));
   return view;
 }

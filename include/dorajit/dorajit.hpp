@@ -88,6 +88,15 @@ struct Workspace {
   std::int64_t bytes = 0;
 };
 
+namespace detail {
+
+inline Explanation explanation_of(const dorajit_explanation& found) {
+  return {found.problem,     found.config, found.source,
+          found.fingerprint, found.device, found.renewals};
+}
+
+}  // namespace detail
+
 // Compiles, tunes and launches kernels. Any number of threads may use one engine at once. Work that
 // it enqueued on CUDA streams must have finished before it is destroyed. After a move, every call
 // on the source except assignment and destruction throws kInvalidArgument.
@@ -215,7 +224,7 @@ class Engine {
   void launch(void* stream, const Operation& operation,
               std::initializer_list<std::optional<ConstTensorRef>> tensors,
               std::initializer_list<double> scalars, const Workspace& workspace = {}) {
-    const TensorList list(tensors);
+    const detail::TensorList list(tensors);
     detail::check([&](dorajit_error** error) {
       return dorajit_launch(get(), stream, operation.get(), list.data(), list.size(),
                             scalars.begin(), static_cast<std::int32_t>(scalars.size()),
@@ -226,7 +235,7 @@ class Engine {
   // The workspace size, in bytes, that launch() needs for these tensors.
   static std::int64_t workspace_bytes(
       const Operation& operation, std::initializer_list<std::optional<ConstTensorRef>> tensors) {
-    const TensorList list(tensors);
+    const detail::TensorList list(tensors);
     std::int64_t bytes = 0;
     detail::check([&](dorajit_error** error) {
       return dorajit_operation_workspace(operation.get(), list.data(), list.size(), &bytes, error);
@@ -243,7 +252,7 @@ class Engine {
   // and may be null, which stands for memory that is aligned to 16 bytes.
   void warmup(const Operation& operation,
               std::initializer_list<std::optional<ConstTensorRef>> tensors) {
-    const TensorList list(tensors);
+    const detail::TensorList list(tensors);
     detail::check([&](dorajit_error** error) {
       return dorajit_warmup(get(), operation.get(), list.data(), list.size(), error);
     });
@@ -254,14 +263,14 @@ class Engine {
   std::optional<Explanation> explain(
       const Operation& operation,
       std::initializer_list<std::optional<ConstTensorRef>> tensors) const {
-    const TensorList list(tensors);
+    const detail::TensorList list(tensors);
     dorajit_explanation found{};
     found.struct_size = sizeof found;
     detail::check([&](dorajit_error** error) {
       return dorajit_explain(get(), operation.get(), list.data(), list.size(), &found, error);
     });
     if (*found.config == '\0') return std::nullopt;
-    return explanation_of(found);
+    return detail::explanation_of(found);
   }
 
   Statistics statistics() const {
@@ -290,7 +299,7 @@ class Engine {
         return dorajit_explain_at(get(), static_cast<std::int64_t>(result.size()), &found, error);
       });
       if (*found.config == '\0') return result;
-      result.push_back(explanation_of(found));
+      result.push_back(detail::explanation_of(found));
     }
   }
 
@@ -301,11 +310,6 @@ class Engine {
   struct Destroy {
     void operator()(dorajit_engine* engine) const noexcept { dorajit_engine_destroy(engine); }
   };
-
-  static Explanation explanation_of(const dorajit_explanation& found) {
-    return {found.problem,     found.config, found.source,
-            found.fingerprint, found.device, found.renewals};
-  }
 
   // A DLTensor, or nothing.
   class OptionalTensor {
@@ -320,33 +324,6 @@ class Engine {
    private:
     DLTensor tensor_{};
     bool has_value_;
-  };
-
-  // The tensors of an operation, some of which may be left out.
-  class TensorList {
-   public:
-    TensorList(std::initializer_list<std::optional<ConstTensorRef>> tensors) {
-      for (const std::optional<ConstTensorRef>& tensor : tensors) {
-        if (tensor && count_ < kMaxTensors) {
-          tensors_[count_] = tensor->dl_tensor();
-          pointers_[count_] = &tensors_[count_];
-        }
-        ++count_;
-      }
-    }
-    TensorList(const TensorList&) = delete;
-    TensorList& operator=(const TensorList&) = delete;
-
-    // For more than kMaxTensors tensors only the count is read, which no operation accepts.
-    const DLTensor* const* data() const noexcept { return pointers_; }
-    std::int32_t size() const noexcept { return static_cast<std::int32_t>(count_); }
-
-   private:
-    static constexpr std::size_t kMaxTensors = 8;
-
-    DLTensor tensors_[kMaxTensors] = {};
-    const DLTensor* pointers_[kMaxTensors] = {};
-    std::size_t count_ = 0;
   };
 
   static std::int64_t workspace_of(decltype(dorajit_backward_workspace)* function,

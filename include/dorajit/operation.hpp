@@ -59,9 +59,10 @@ class Operation {
   // The handle of the C interface.
   const dorajit_operation* get() const noexcept { return handle_; }
 
- private:
+ protected:
   explicit Operation(const dorajit_operation* handle) : handle_(handle) {}
 
+ private:
   dorajit_operation_info info() const {
     dorajit_operation_info info{};
     info.struct_size = sizeof info;

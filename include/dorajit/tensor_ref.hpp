@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <dorajit/error.hpp>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -145,6 +146,37 @@ class BasicTensorRef {
 
 using TensorRef = BasicTensorRef<void>;
 using ConstTensorRef = BasicTensorRef<const void>;
+
+namespace detail {
+
+// The tensors of an operation, some of which may be left out.
+class TensorList {
+ public:
+  TensorList(std::initializer_list<std::optional<ConstTensorRef>> tensors) {
+    for (const std::optional<ConstTensorRef>& tensor : tensors) {
+      if (tensor && count_ < kMaxTensors) {
+        tensors_[count_] = tensor->dl_tensor();
+        pointers_[count_] = &tensors_[count_];
+      }
+      ++count_;
+    }
+  }
+  TensorList(const TensorList&) = delete;
+  TensorList& operator=(const TensorList&) = delete;
+
+  // For more than kMaxTensors tensors only the count is read, which no operation accepts.
+  const DLTensor* const* data() const noexcept { return pointers_; }
+  std::int32_t size() const noexcept { return static_cast<std::int32_t>(count_); }
+
+ private:
+  static constexpr std::size_t kMaxTensors = 8;
+
+  DLTensor tensors_[kMaxTensors] = {};
+  const DLTensor* pointers_[kMaxTensors] = {};
+  std::size_t count_ = 0;
+};
+
+}  // namespace detail
 
 }  // namespace v0
 }  // namespace dorajit

@@ -107,13 +107,14 @@ def check_needed_libraries(installation, build):
 def check_exported_symbols(installation):
     listing = run([tool("nm"), "-D", "--defined-only", installation.library])
     exported = {line.split()[-1].split("@")[0] for line in listing.splitlines()}
-    header = (installation.include_dir / "dorajit" / "dorajit.h").read_text(encoding="utf-8")
+    headers = (installation.include_dir / "dorajit").glob("*.h")
+    header = "\n".join(one.read_text(encoding="utf-8") for one in headers)
     declared = set(re.findall(r"^DORAJIT_API[\w\s*]*?\b(dorajit_\w+)\(", header, re.MULTILINE))
     expect(declared, "dorajit.h declares no function")
     expect(exported == declared,
            f"exported but not declared: {sorted(exported - declared)}; "
            f"declared but not exported: {sorted(declared - exported)}")
-    say(f"exports: exactly the {len(exported)} functions of dorajit.h")
+    say(f"exports: exactly the {len(exported)} functions of the headers")
 
 
 def check_shipped_databases(installation, scratch):

@@ -1,0 +1,53 @@
+/* Kernels of one's own: CUDA C++ that dorajit compiles, tunes and launches as it does its own. The
+ * conventions of dorajit.h hold. docs/own_kernels.md has a first kernel, docs/own_kernel_format.md
+ * what a description may say. */
+#ifndef DORAJIT_OWN_KERNEL_H_
+#define DORAJIT_OWN_KERNEL_H_
+
+#include <dorajit/dorajit.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes an operation of a description, which is JSON. It lives as long as the library is loaded,
+ * and any engine serves it; the same description gives the same operation again. Nothing is
+ * compiled. DORAJIT_INVALID_ARGUMENT for a description that cannot be served; the message names the
+ * field. */
+DORAJIT_API dorajit_status dorajit_kernel_create(const char* json, const dorajit_operation** kernel,
+                                                 dorajit_error** error);
+
+/* Calls it: dorajit_launch without workspace.
+ *
+ * tensors: in the order of the description's arguments, all of them: CUDA tensors of one device,
+ * contiguous, aligned to 16 bytes, of exactly the dimensions that the description names. An "out"
+ * or "inout" tensor overlaps no other. scalars: in that order, too; an integer is given as a
+ * double, which holds it exactly up to 2^53. Sizes that scalars and tensors both have must agree.
+ *
+ * DORAJIT_INVALID_ARGUMENT also where the grid, the block or the shared memory of the default
+ * config is out of range for these sizes, or its constraint does not hold. DORAJIT_COMPILE_ERROR
+ * with the compiler's whole log, by the lines of the description's source. */
+DORAJIT_API dorajit_status dorajit_kernel_launch(dorajit_engine* engine, void* stream,
+                                                 const dorajit_operation* kernel,
+                                                 const DLTensor* const* tensors,
+                                                 int32_t num_tensors, const double* scalars,
+                                                 int32_t num_scalars, dorajit_error** error);
+
+/* As dorajit_warmup, with the scalars of the calls, whose integers are part of the problem. */
+DORAJIT_API dorajit_status dorajit_kernel_warmup(dorajit_engine* engine,
+                                                 const dorajit_operation* kernel,
+                                                 const DLTensor* const* tensors,
+                                                 int32_t num_tensors, const double* scalars,
+                                                 int32_t num_scalars, dorajit_error** error);
+
+/* As dorajit_explain, with the scalars of the calls. */
+DORAJIT_API dorajit_status dorajit_kernel_explain(
+    dorajit_engine* engine, const dorajit_operation* kernel, const DLTensor* const* tensors,
+    int32_t num_tensors, const double* scalars, int32_t num_scalars,
+    dorajit_explanation* explanation, dorajit_error** error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* DORAJIT_OWN_KERNEL_H_ */

@@ -1,0 +1,137 @@
+// Tuning of own kernels: who wins, who is quarantined, what is remembered.
+#include <gmock/gmock.h>
+
+#include "tests/own_kernels/fake_gpu.h"
+
+namespace dorajit::tests {
+namespace {
+
+using testing::HasSubstr;
+
+class OwnKernelTuningTest : public OwnKernelTest {
+ protected:
+  OwnKernelTuningTest() {
+    set_variable("DORAJIT_TUNE", "first_use");
+    set_variable("DORAJIT_TUNE_SECONDS", "0.5");
+  }
+
+  // The entry of what a call of that size launches once it is tuned.
+  std::string winner_of(dorajit_engine* engine, const dorajit_operation* kernel, std::int64_t n) {
+    SwigluCall call(n);
+    const auto outcome = call.run(engine, kernel);
+    EXPECT_EQ(outcome.status, DORAJIT_OK) << outcome.message;
+    EXPECT_TRUE(call.is_right());
+    return launches().empty() ? "" : launches().back().entry;
+  }
+};
+
+TEST_F(OwnKernelTuningTest, FastestConfigRunsFromTheFirstCallOn) {
+  behaviours()["swiglu<128, 4>"].time_ns = 2e5;
+  const auto engine = make_engine();
+  const auto* const kernel = create(swiglu());
+  EXPECT_EQ(winner_of(engine.get(), kernel, 4096), "swiglu<128, 4>");
+  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 1);
+  EXPECT_EQ(winner_of(engine.get(), kernel, 4000), "swiglu<128, 4>");
+  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 1);
+}
+
+TEST_F(OwnKernelTuningTest, AnotherProcessFindsTheWinnerInTheDatabase) {
+  behaviours()["swiglu<128, 4>"].time_ns = 2e5;
+  winner_of(make_engine().get(), create(swiglu()), 4096);
+  behaviours()["swiglu<128, 4>"].time_ns = 5e6;
+  const auto engine = make_engine();
+  EXPECT_EQ(winner_of(engine.get(), create(swiglu()), 4096), "swiglu<128, 4>");
+  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
+  EXPECT_GT(bindings::statistics_of(engine.get()).artifact_hits, 0);
+}
+
+TEST_F(OwnKernelTuningTest, WinnerOfAnotherSourceIsNotTaken) {
+  behaviours()["swiglu<128, 4>"].time_ns = 2e5;
+  winner_of(make_engine().get(), create(swiglu()), 4096);
+  behaviours().clear();
+  behaviours()["swiglu<64, 8>"].time_ns = 2e5;
+  Json json = swiglu();
+  json["source"] = std::string(kSwigluSource) + "// of another version\n";
+  EXPECT_EQ(winner_of(make_engine().get(), create(json), 4096), "swiglu<64, 8>");
+}
+
+TEST_F(OwnKernelTuningTest, WrongConfigsAreQuarantined) {
+  // Each would win.
+  behaviours()["swiglu<64, 1>"] = {.time_ns = 1e5,
+                                   .spoil = [](float* out, long long n) { out[n / 2] += 1; }};
+  behaviours()["swiglu<64, 2>"] = {.time_ns = 1e5,
+                                   .spoil = [](float* out, long long n) { out[n] = 1; }};
+  behaviours()["swiglu<64, 4>"] = {.time_ns = 1e5,
+                                   .spoil = [](float* out, long long) { out[-1] = 1; }};
+  behaviours()["swiglu<64, 8>"] = {.time_ns = 1e5, .result = 1};
+  behaviours()["swiglu<128, 8>"].time_ns = 3e5;
+  const auto engine = make_engine();
+  // With the room that guards take: tuning runs on buffers of its own.
+  EXPECT_EQ(winner_of(engine.get(), create(swiglu()), 4096), "swiglu<128, 8>");
+}
+
+TEST_F(OwnKernelTuningTest, ToleranceAllowsAsMuchAsItSays) {
+  behaviours()["swiglu<64, 4>"] = {.time_ns = 1e5, .spoil = [](float* out, long long n) {
+                                     for (long long i = 0; i < n; ++i) out[i] *= 1.0001F;
+                                   }};
+  behaviours()["swiglu<128, 4>"] = {.time_ns = 1e4, .spoil = [](float* out, long long n) {
+                                      for (long long i = 0; i < n; ++i) out[i] *= 1.01F;
+                                    }};
+  Json json = swiglu();
+  json["tolerance"] = 0.001;
+  const auto engine = make_engine();
+  SwigluCall call(4096);
+  ASSERT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  EXPECT_EQ(launches().back().entry, "swiglu<64, 4>");
+}
+
+TEST_F(OwnKernelTuningTest, DefaultThatVariesIsSaidToNeedATolerance) {
+  behaviours()["swiglu<256, 1>"].spoil = [](float* out, long long) {
+    static float noise = 0;
+    out[0] += noise += 1;
+  };
+  set_variable("DORAJIT_LOG", "warning");
+  const bindings::LogCapture log;
+  const auto engine = make_engine();
+  SwigluCall call(4096);
+  ASSERT_EQ(call.run(engine.get(), create(swiglu())).status, DORAJIT_OK);
+  EXPECT_EQ(launches().back().entry, "swiglu<256, 1>");
+  EXPECT_THAT(log.text(), HasSubstr("does not give the same bits twice"));
+}
+
+// 4104 and 8000 share a problem whose winner has vectors of 8; 4104 % 16 is not 0.
+TEST_F(OwnKernelTuningTest, CallThatTheWinnerDoesNotFitRunsTheDefault) {
+  Json json = swiglu();
+  json["parameters"]["VEC"] = {1, 16};
+  behaviours()["swiglu<128, 16>"].time_ns = 2e5;
+  const auto engine = make_engine();
+  const auto* const kernel = create(json);
+  EXPECT_EQ(winner_of(engine.get(), kernel, 8000), "swiglu<128, 16>");
+  EXPECT_EQ(winner_of(engine.get(), kernel, 4104), "swiglu<256, 1>");
+  EXPECT_EQ(winner_of(engine.get(), kernel, 4112), "swiglu<128, 16>");
+  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 1);
+}
+
+TEST_F(OwnKernelTuningTest, OddSizesAreTunedAmongWhatFitsThem) {
+  behaviours()["swiglu<128, 4>"].time_ns = 2e5;
+  behaviours()["swiglu<64, 1>"].time_ns = 3e5;
+  const auto engine = make_engine();
+  EXPECT_EQ(winner_of(engine.get(), create(swiglu()), 4095), "swiglu<64, 1>");
+  for (const Launched& launch : launches()) EXPECT_THAT(launch.entry, HasSubstr(", 1>"));
+}
+
+// Its launches read what the ones before them wrote, so that each needs fresh operands.
+TEST_F(OwnKernelTuningTest, InOutArgumentIsTunedOnCopies) {
+  Json json = swiglu();
+  json["arguments"][0][1] = "inout";
+  behaviours()["swiglu<128, 4>"].time_ns = 2e5;
+  const auto engine = make_engine();
+  SwigluCall call(4096);
+  const std::vector<std::byte> before = call.gate;
+  ASSERT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  EXPECT_EQ(launches().back().entry, "swiglu<128, 4>");
+  EXPECT_EQ(call.gate, before);
+}
+
+}  // namespace
+}  // namespace dorajit::tests
