@@ -15,6 +15,7 @@
 #include "bindings/python/engines.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/operations.h"
+#include "bindings/python/own_kernels.h"
 #include "bindings/python/tensor_state.h"
 #include "bindings/python/torch_tensor.h"
 
@@ -118,6 +119,7 @@ PYBIND11_MODULE(_native, module) {
       "log) -> exception.");
   native::dtype_alone();
   native::add_operations(module);
+  native::add_own_kernels(module);
   native::add_eligibility(module);
   native::add_call_table(module);
   native::add_tensor_state(module);

@@ -27,7 +27,7 @@ __all__ = ["cache", "disabled", "force_native", "tuning", "CacheError", "Capture
 _without_torch = len(__all__)
 __all__ += ["fused_dora_compose", "fused_dora_forward_and_inner", "fused_norm_assembly",
             "fused_dora_compose_autograd", "fused_dora_compose_residual", "compose_backward",
-            "FusedDoRAComposeFunction", "explain_dispatch", "warmup", "weight_norm", "nn",
+            "FusedDoRAComposeFunction", "Kernel", "explain_dispatch", "warmup", "weight_norm", "nn",
             "dora_linear", "frozen_weights", "patch_peft", "Dispatch", "set_dora_norm_threshold_mb",
             "get_dora_norm_threshold_mb",
             "get_dora_norm_threshold_bytes", "set_dora_forward_threshold_mb",
@@ -45,6 +45,7 @@ else:
                                         fused_dora_forward_and_inner, fused_norm_assembly)
     from dorajit.operations.residual import fused_dora_compose_residual
     from dorajit.operations.warmup import warmup
+    from dorajit.own_kernels.kernel import Kernel
     from dorajit.norms.norm import weight_norm
     from dorajit.layers import linear_operator  # registers the operators of dora_linear under torch.compile
     from dorajit.layers.linear import dora_linear

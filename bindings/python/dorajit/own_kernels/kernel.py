@@ -1,0 +1,155 @@
+"""A kernel of the user's own as an object that is called."""
+
+import json
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional, Union
+
+import torch
+
+from dorajit import _native, control, errors
+from dorajit.own_kernels import torch_operator
+
+Expressions = Union[str, int, Sequence[Union[str, int]]]
+
+_SCALARS = ("int32", "int64", "float32", "float64")
+
+
+class Kernel:
+    """CUDA C++ that is compiled with NVRTC, tuned on first use and launched on PyTorch's current stream.
+
+        scale = dorajit.Kernel(
+            name="scale", source=CUDA_CPP, entry="scale<BLOCK>",
+            arguments=[("x", "in", "T[n]"), ("out", "out", "T[n]"), ("n", "int64"), ("factor", "float32")],
+            types={"T": ["float32", "bfloat16"]}, parameters={"BLOCK": [128, 256]}, default={"BLOCK": 256},
+            grid="ceil_div(n, BLOCK)", block="BLOCK", key=["T", "bucket(n)"])
+        scale(x, out, x.numel(), 2.0)
+
+    docs/own_kernels.md walks through a kernel, docs/own_kernel_format.md says what each field may be.
+
+    Args:
+        name: in messages and results.
+        source: CUDA C++, or the path of a file that ends in .cu or .cuh.
+        entry: the __global__ function, with its template arguments.
+        arguments: of the function, in its order: (name, "in", "out" or "inout", "T[n, m]") of a tensor,
+            (name, type) of a scalar.
+        grid, block: expressions, one for each axis.
+        types: the element types that a name of `arguments` may stand for.
+        parameters: the values to try of each; template arguments of `entry`, or macros.
+        default: the config that runs when nothing is known, and that says which bits are right.
+        constraint: which configs may run on which sizes.
+        shared_memory: dynamic, in bytes.
+        key: what a config is chosen for: types, and integers exactly or by "bucket(n)"; None: all, exactly.
+        tolerance: how far from the default's an output of a config may be, relative to the larger of the
+            element and the root mean square of the output; None: no bit may differ.
+        headers: texts that the source includes, by name.
+        options: of NVRTC.
+
+    Raises:
+        dorajit.InvalidArgumentError: the description cannot be served; the message names the field.
+        OSError: the source's file cannot be read.
+    """
+
+    def __init__(self, *, name: str, source: str, entry: str, arguments: Sequence[Sequence[str]],
+                 grid: Expressions, block: Expressions, types: Optional[Mapping[str, Sequence[str]]] = None,
+                 parameters: Optional[Mapping[str, Sequence[int]]] = None,
+                 default: Optional[Mapping[str, int]] = None, constraint: str = "",
+                 shared_memory: Union[str, int] = "0", key: Optional[Sequence[str]] = None,
+                 tolerance: Optional[float] = None, headers: Optional[Mapping[str, str]] = None,
+                 options: Sequence[str] = ()) -> None:
+        description = {"name": name, "source": source, "entry": entry, "arguments": arguments, "grid": grid,
+                       "block": block, "types": types or {}, "parameters": parameters or {},
+                       "default": default or {}, "constraint": constraint, "shared_memory": shared_memory,
+                       "key": key, "tolerance": tolerance, "headers": headers or {}, "options": options}
+        if isinstance(source, str) and source.endswith((".cu", ".cuh")) and "\n" not in source:
+            path = pathlib.Path(source)
+            description.update(source=path.read_text(encoding="utf-8"), file=path.name)
+        self._make(description)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Kernel":
+        """The kernel of a description as JSON, as to_json() gives it."""
+        kernel = cls.__new__(cls)
+        kernel._make(json.loads(text))
+        return kernel
+
+    def to_json(self) -> str:
+        """The description, for the command line and for C and C++."""
+        return self._json
+
+    def _make(self, description):
+        self._json = json.dumps(description, default=list)
+        self.name = description.get("name")
+        arguments = [tuple(one) for one in description.get("arguments") or ()]
+        is_tensor = [len(one) > 1 and one[1] not in _SCALARS for one in arguments]
+        self._call, self._warm_up, self._explain = _native.make_kernel(self._json, is_tensor)
+        self._arguments = arguments
+
+    def __repr__(self):
+        listed = ", ".join(" ".join(one) for one in self._arguments)
+        return f"dorajit.Kernel({self.name}: {listed})"
+
+    def __call__(self, *arguments: Any) -> None:
+        """Enqueues a call on the current stream of the tensors' device. "out" and "inout" tensors are
+        written; nothing is differentiated (as_torch_op).
+
+        Args:
+            arguments: as described: tensors of PyTorch, or of another library that has DLPack, and numbers.
+
+        Raises:
+            TypeError, ValueError, dorajit.Error: an argument is not as described, by its name, or the
+                kernel cannot be compiled or launched.
+        """
+        if self._call(*arguments) is not None:
+            self._run(self._call, arguments)
+
+    def warmup(self, *arguments: Any) -> None:
+        """Compiles, tunes and loads what a call with such arguments launches: before a CUDA graph is
+        captured, and before work that must not wait for a compiler. Nothing is read or written."""
+        self._run(self._warm_up, arguments)
+
+    def tune(self, *arguments: Any) -> Optional[dict[str, Any]]:
+        """Tunes what a call with such arguments launches, whatever DORAJIT_TUNE says, unless its winner is
+        known, and explains the result. Engines that have made the problem ready keep what they run."""
+        with control.tuning("first_use"):
+            self.warmup(*arguments)
+            return self.explain(*arguments)
+
+    def explain(self, *arguments: Any) -> Optional[dict[str, Any]]:
+        """What calls with such arguments launch by now: problem, config, its source, the device's
+        fingerprint, and how often it has changed. None before a call or warm-up."""
+        return self._run(self._explain, arguments)
+
+    def as_torch_op(self, name: str, *, shapes: Mapping[str, Callable[..., Sequence[int]]],
+                    dtypes: Optional[Mapping[str, Callable[..., torch.dtype]]] = None,
+                    backward: Optional[Callable[..., Any]] = None,
+                    setup_context: Optional[Callable[..., None]] = None) -> Callable[..., Any]:
+        """Registers the kernel as an operator of torch.library, which torch.compile keeps whole.
+
+        The operator takes the arguments that are not "out", and returns those, or a tuple of them, newly
+        allocated; "inout" tensors are written.
+
+        Args:
+            name: "library::operator".
+            shapes: of each "out", a function of the operator's arguments.
+            dtypes: the same for its element type; the type of the first tensor where it is left out.
+            backward, setup_context: as torch.library.register_autograd has them; None: no gradient.
+        """
+        return torch_operator.register(self, self._arguments, name, shapes, dtypes or {}, backward,
+                                       setup_context)
+
+    def _run(self, function, arguments):
+        """With tensors of other libraries as PyTorch's, which share their memory."""
+        answer = function(*arguments)
+        if not isinstance(answer, int):
+            return answer
+        converted = [torch.from_dlpack(one)
+                     if hasattr(one, "__dlpack__") and not isinstance(one, torch.Tensor) else one
+                     for one in arguments]
+        answer = function(*converted)
+        if isinstance(answer, int):
+            raise errors.UnsupportedError(
+                f"{self.name}: argument `{self._arguments[answer][0]}` is no dense float32, bfloat16, float16 "
+                f"or float64 tensor of a CUDA device, but a {type(arguments[answer]).__name__}",
+                errors.UNSUPPORTED)
+        return answer

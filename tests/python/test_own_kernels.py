@@ -1,0 +1,198 @@
+"""Kernels of the user's own: descriptions, refusals, operators; on a GPU also what they compute."""
+
+import json
+import pathlib
+import sys
+
+import pytest
+import torch
+
+import dorajit
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "own_kernels"
+SOURCE = """template <int BLOCK, int VEC>
+__global__ void scale(const T* x, T* out, long long n, float factor) {
+  const long long first = (static_cast<long long>(blockIdx.x) * BLOCK + threadIdx.x) * VEC;
+  for (int i = 0; i < VEC && first + i < n; ++i) out[first + i] = x[first + i] * factor;
+}
+"""
+DESCRIPTION = {
+    "name": "scale", "source": SOURCE, "entry": "scale<BLOCK, VEC>",
+    "arguments": [("x", "in", "T[n]"), ("out", "out", "T[n]"), ("n", "int64"), ("factor", "float32")],
+    "types": {"T": ["float32", "bfloat16"]}, "parameters": {"BLOCK": [64, 128, 256], "VEC": [1, 2, 4]},
+    "default": {"BLOCK": 128, "VEC": 1}, "constraint": "n % VEC == 0",
+    "grid": "ceil_div(n, BLOCK * VEC)", "block": "BLOCK", "key": ["T", "bucket(n)"]}
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+def make(**changes):
+    return dorajit.Kernel(**{**DESCRIPTION, **changes})
+
+
+def test_a_description_becomes_a_kernel_and_json_again():
+    kernel = make()
+    assert kernel.name == "scale"
+    assert "x in T[n]" in repr(kernel)
+    again = dorajit.Kernel.from_json(kernel.to_json())
+    assert json.loads(again.to_json()) == json.loads(kernel.to_json())
+
+
+def test_a_source_may_be_a_file(tmp_path):
+    path = tmp_path / "scale.cu"
+    path.write_text(SOURCE)
+    described = json.loads(make(source=str(path)).to_json())
+    assert described["source"] == SOURCE and described["file"] == "scale.cu"
+    with pytest.raises(FileNotFoundError):
+        make(source=str(tmp_path / "none.cu"))
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"grid": "ceil_div(m, BLOCK)"}, 'kernel description: "grid": expression .* the name `m` is unknown'),
+    ({"entry": "shrink<BLOCK, VEC>"}, "the source has no kernel `shrink`; it has `scale`"),
+    ({"key": ["T"]}, '"key" lacks `n`'),
+    ({"types": {"T": ["int8"]}}, "there are float32, bfloat16, float16 and float64"),
+    ({"options": ["-I/usr/include"]}, "which is not served"),
+    ({"block": "BLOCK / 0"}, "it divides by zero"),
+])
+def test_a_wrong_description_is_refused_by_the_field(changes, message):
+    with pytest.raises(dorajit.InvalidArgumentError, match=message):
+        make(**changes)
+
+
+def test_the_wrong_number_of_arguments_is_a_type_error():
+    with pytest.raises(TypeError, match="scale takes 4 arguments, not 2"):
+        make()(torch.ones(4), torch.ones(4))
+
+
+def test_tensors_of_the_cpu_are_refused_by_name():
+    with pytest.raises(dorajit.WrongDeviceError, match="scale: argument `x` is on the CPU"):
+        make()(torch.ones(4), torch.empty(4), 4, 2.0)
+
+
+@pytest.mark.parametrize("wrong", [[1.0], None, torch.ones(4, dtype=torch.int32), "x"])
+def test_what_is_no_tensor_of_a_kernel_is_refused_by_name(wrong):
+    with pytest.raises(dorajit.UnsupportedError, match="scale: argument `out` is no dense float32"):
+        make()(torch.ones(4), wrong, 4, 2.0)
+
+
+def test_what_is_no_number_is_a_type_error():
+    with pytest.raises(TypeError):
+        make()(torch.ones(4), torch.empty(4), "four", 2.0)
+
+
+def test_tensors_of_another_library_are_read_through_dlpack():
+    class Foreign:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+        def __dlpack__(self, **named):
+            return self.tensor.__dlpack__(**named)
+
+        def __dlpack_device__(self):
+            return self.tensor.__dlpack_device__()
+
+    # It was read, and then refused as what it is.
+    with pytest.raises(dorajit.WrongDeviceError, match="argument `x` is on the CPU"):
+        make()(Foreign(torch.ones(4)), Foreign(torch.empty(4)), 4, 2.0)
+
+
+def test_an_operator_has_the_shapes_that_it_was_given():
+    op = make().as_torch_op("dorajit_tests::scale", shapes={"out": lambda x, n, factor: x.shape})
+    with torch._subclasses.FakeTensorMode():
+        out = op(torch.empty(3, device="cuda"), 3, 2.0)
+    assert out.shape == (3,) and out.device.type == "cuda"
+    assert str(torch.ops.dorajit_tests.scale.default._schema) == (
+        "dorajit_tests::scale(Tensor x, int n, float factor) -> Tensor")
+
+
+def test_an_operator_needs_the_shape_of_each_output():
+    with pytest.raises(ValueError, match="argument `shapes` has none for `out`"):
+        make().as_torch_op("dorajit_tests::shapeless", shapes={})
+
+
+@pytest.fixture(scope="module")
+def examples():
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        import kernels
+    finally:
+        sys.path.remove(str(EXAMPLES))
+    return kernels
+
+
+def test_the_examples_are_kernels(examples):
+    configs = 1
+    for values in json.loads(examples.conv2d.to_json())["parameters"].values():
+        configs *= len(values)
+    assert configs > 100
+    assert [kernel.name for kernel in (examples.swiglu, examples.rms_norm, examples.transpose)] == [
+        "swiglu", "rms_norm", "transpose"]
+
+
+@needs_cuda
+@pytest.mark.parametrize("name", ["swiglu", "rms_norm", "transpose", "conv2d"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_an_example_computes_what_pytorch_does(examples, name, dtype):
+    explanation, out, expected = examples.EXAMPLES[name](dtype=dtype)
+    assert explanation["config"]
+    bound = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}[dtype]
+    assert examples.largest_error(out, expected) < bound
+
+
+@needs_cuda
+@pytest.mark.parametrize("n", [1, 2, 3, 1000, 4096, 4097, 1 << 20])
+def test_every_size_is_computed(n):
+    x = torch.randn(n, device="cuda")
+    out = torch.empty_like(x)
+    kernel = make()
+    kernel(x, out, n, 2.0)
+    torch.testing.assert_close(out, x * 2, rtol=0, atol=0)
+
+
+@needs_cuda
+def test_a_captured_call_replays():
+    kernel = make()
+    x, out = torch.randn(2, 4096, device="cuda")
+    kernel.warmup(x, out, 4096, 3.0)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(x, out, 4096, 3.0)
+    out.zero_()
+    graph.replay()
+    torch.testing.assert_close(out, x * 3, rtol=0, atol=0)
+
+
+@needs_cuda
+def test_an_operator_is_compiled_and_differentiated():
+    kernel = make()
+
+    def setup_context(ctx, inputs, output):
+        ctx.factor = inputs[2]
+
+    op = kernel.as_torch_op("dorajit_tests::scale_with_gradient",
+                            shapes={"out": lambda x, n, factor: x.shape},
+                            backward=lambda ctx, grad: (grad * ctx.factor, None, None),
+                            setup_context=setup_context)
+    x = torch.randn(4096, device="cuda", requires_grad=True)
+    out = torch.compile(lambda x: op(x, 4096, 2.0) + 1, fullgraph=True)(x)
+    out.sum().backward()
+    torch.testing.assert_close(out, x * 2 + 1)
+    torch.testing.assert_close(x.grad, torch.full_like(x, 2))
+
+
+@needs_cuda
+def test_a_call_of_a_tuned_kernel_costs_the_host_little():
+    import time
+    kernel = make()
+    x, out = torch.randn(2, 4096, device="cuda")
+    for _ in range(100):
+        kernel(x, out, 4096, 2.0)
+    best = float("inf")
+    for _ in range(20):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(200):
+            kernel(x, out, 4096, 2.0)
+        best = min(best, (time.perf_counter() - start) / 200)
+    assert best < 12e-6  # twice the bar, which a busy machine does not fail
