@@ -15,6 +15,7 @@
 #include "cache/files/live_directory.h"
 #include "cache/files/trusted_directory.h"
 #include "cache/records/lock_file.h"
+#include "own_kernels/kernel.h"
 #include "runtime/base/log.h"
 #include "runtime/base/own_location.h"
 #include "runtime/base/statistics.h"
@@ -120,6 +121,12 @@ cache::Trust overlay_trust_of(const Settings& settings) {
 }
 
 EngineParts make_engine(const Settings& settings) { return make_parts(settings, nullptr); }
+
+void serve_kept_kernels(const Settings& settings) {
+  if (settings.cache_dir.empty()) return;
+  own_kernels::serve_kept_kernels(std::make_shared<cache::ArtifactFiles>(
+      settings.cache_dir, static_cast<std::uint64_t>(settings.cache_max_bytes), cache::Trust{}));
+}
 
 Result<EngineParts> make_application_engine(const Settings& settings) {
   if (settings.locked_path.empty()) return make_parts(settings, nullptr);

@@ -31,4 +31,9 @@ EngineParts make_engine(const Settings& settings);
 // be read.
 Result<EngineParts> make_application_engine(const Settings& settings);
 
+// Has this process find the own kernels that processes of this user with that cache folder have
+// used, by the names that problems and results have: for programs that are told of problems by
+// text. Nothing of other users is taken, also where settings.trust_group trusts a group.
+void serve_kept_kernels(const Settings& settings);
+
 }  // namespace dorajit::autotune

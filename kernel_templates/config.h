@@ -29,6 +29,9 @@ class Mark {
   [[nodiscard]] constexpr bool is_letter() const {
     return text_[0] >= 'a' && text_[0] <= 'z' && text_[1] == '\0';
   }
+  [[nodiscard]] constexpr bool is(char letter) const {
+    return text_[0] == letter && text_[1] == '\0';
+  }
   friend constexpr bool operator==(const Mark&, const Mark&) = default;
 
  private:
@@ -67,7 +70,13 @@ class Config {
     return std::span(tunables_).first(count_);
   }
 
-  // 0 if there is no such tunable.
+  // 0 if there is no such tunable. Launches use the overload for letters, which is the faster one.
+  [[nodiscard]] constexpr int operator[](char letter) const {
+    for (const Tunable& tunable : tunables()) {
+      if (tunable.mark.is(letter)) return tunable.value;
+    }
+    return 0;
+  }
   [[nodiscard]] constexpr int operator[](const Mark& mark) const {
     for (const Tunable& tunable : tunables()) {
       if (tunable.mark == mark) return tunable.value;

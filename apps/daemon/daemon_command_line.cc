@@ -190,6 +190,7 @@ ExitCode run_daemon_command_line(int argc, char** argv) {
   }
   const auto outcome = [&]() -> Result<ExitCode> {
     DORAJIT_ASSIGN(const Settings settings, make_settings(options));
+    autotune::serve_kept_kernels(settings);
     if (!options.is_worker) return serve(settings, options);
     choose_log_format();
     DORAJIT_TRY(run_worker(settings, options.worker_seconds));

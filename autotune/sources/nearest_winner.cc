@@ -33,7 +33,8 @@ double distance(const launch::Problem& problem, const launch::Problem& other) {
   const kernels::Sizes others = other.largest_sizes();
   const auto& dimensions = problem.variant.operation->dimensions;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
-    if (dimensions[i].keying != kernels::Keying::kDerived) sum += factors(sizes[i], others[i]);
+    if (dimensions[i].keying == kernels::Keying::kDerived) continue;
+    sum += factors(std::max<std::int64_t>(sizes[i], 1), std::max<std::int64_t>(others[i], 1));
   }
   return sum;
 }

@@ -24,6 +24,11 @@ std::int64_t bucket_of(std::int64_t size) {
   return std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1) - 1));
 }
 
+// An exact size is at least 1, because empty tensors launch nothing; a scalar may be 0.
+std::int64_t min_key(const kernels::Dimension& dimension) {
+  return dimension.keying == Keying::kExact && dimension.scalar < 0 ? 1 : 0;
+}
+
 // Operands that are accessed element by element, or not at all, do not limit the vector width.
 bool limits_vectors(const kernels::Variant& variant, std::size_t operand) {
   if (!variant.has(operand)) return false;
@@ -107,8 +112,7 @@ std::optional<Problem> parse_problem(std::string_view text) {
   std::string_view rest = text;
   for (const std::size_t i : keyed_dimensions(*operation) | std::views::reverse) {
     const kernels::Dimension& dimension = operation->dimensions[i];
-    const std::int64_t min_key = dimension.keying == Keying::kExact ? 1 : 0;
-    if (!take_number(rest, dimension.mark, problem.key[i]) || problem.key[i] < min_key) {
+    if (!take_number(rest, dimension.mark, problem.key[i]) || problem.key[i] < min_key(dimension)) {
       return std::nullopt;
     }
   }
@@ -153,7 +157,7 @@ Problem make_problem(const kernels::Variant& variant, const kernels::Sizes& size
   Problem problem{.variant = variant, .vector_width = width};
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
     if (dimensions[i].keying == Keying::kExact) {
-      problem.key[i] = std::max<std::int64_t>(sizes[i], 1);
+      problem.key[i] = std::max(sizes[i], min_key(dimensions[i]));
     } else if (dimensions[i].keying == Keying::kBucketed) {
       problem.key[i] = bucket_of(sizes[i]);
     }

@@ -15,8 +15,8 @@ namespace dorajit::launch {
 struct Problem {
   kernels::Variant variant{};
   int vector_width = 1;  // alignment class: the widest vector that all operands allow
-  // One entry per dimension of the operation. Exact: its size, at least 1. Bucketed: the exponent b
-  // for sizes up to 2^b. Derived: 0.
+  // One entry per dimension of the operation. Exact: its size, at least 1 unless a scalar defines
+  // it. Bucketed: the exponent b for sizes up to 2^b. Derived: 0.
   kernels::Sizes key{};
 
   // The largest sizes in the problem's buckets that belong to its alignment class.

@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernel_templates/config_text.h"
@@ -84,6 +87,17 @@ TEST(MakeKernelTest, ProblemTextIsReadBack) {
   EXPECT_THAT(text, testing::EndsWith("/bf16,bf16,bf16/v8/n12"));
   EXPECT_EQ(launch::parse_problem(text), problem);
   EXPECT_EQ(launch::parse_problem("swiglu@000000000000/bf16,bf16,bf16/v8/n12"), std::nullopt);
+}
+
+TEST(MakeKernelTest, ScalarOfZeroIsKeptInTheProblem) {
+  Json json = swiglu();
+  json["arguments"].push_back({"pad", "int32"});
+  json["key"] = {"T", "bucket(n)", "pad"};
+  const launch::Problem problem =
+      launch::make_problem(variant_of(made(json)), kernels::DeviceKind::kCuda, Sizes{4096, 0});
+  EXPECT_EQ(problem.largest_sizes()[1], 0);
+  EXPECT_THAT(to_text(problem), HasSubstr("/pad=0/n12"));
+  EXPECT_EQ(launch::parse_problem(to_text(problem)), problem);
 }
 
 TEST(MakeKernelTest, ClassSaysWhatDividesBucketedSizesOfTheConstraint) {
@@ -243,6 +257,27 @@ TEST(MakeKernelTest, HugeSpaceIsRefused) {
     json["default"][std::string(1, letter)] = 1;
   }
   EXPECT_THAT(refusal_of(json), HasSubstr("at most 8 are served"));
+}
+
+TEST(MakeKernelTest, ConcurrentThreadsMakeOneOperationOfADescription) {
+  constexpr int kThreads = 8;
+  constexpr int kKernels = 16;
+  std::array<std::array<const Operation*, kKernels>, kThreads> found{};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&found, i] {
+      for (int k = 0; k < kKernels; ++k) {
+        Json json = swiglu();
+        json["name"] = "concurrent_" + std::to_string(k);
+        const auto kernel = make_kernel(json.dump());
+        found[static_cast<std::size_t>(i)][static_cast<std::size_t>(k)] =
+            kernel ? *kernel : nullptr;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& of_thread : found) EXPECT_EQ(of_thread, found.front());
+  EXPECT_FALSE(std::ranges::contains(found.front(), nullptr));
 }
 
 TEST(MakeKernelTest, TooManyTensorsAndDimensionsAreRefused) {
