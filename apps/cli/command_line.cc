@@ -11,6 +11,7 @@
 
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/terminal/output.h"
+#include "autotune/engine_factory.h"
 
 namespace dorajit::cli {
 namespace {
@@ -100,6 +101,7 @@ Result<Invocation> CommandLine::make_invocation(const Command& command) const {
 ExitCode CommandLine::run_command(const Command& command) const {
   const auto outcome = [&]() -> Result<ExitCode> {
     DORAJIT_ASSIGN(const Invocation invocation, make_invocation(command));
+    autotune::serve_kept_kernels(invocation.settings);
     return command.run(invocation);
   }();
   if (outcome) return *outcome;

@@ -42,11 +42,17 @@ class OwnKernelTest : public bindings::CAbiTest {
     *fake_ = {.launch = &OwnKernelTest::launch_swiglu};
     behaviours().clear();
     launches().clear();
+    adds_to_gate() = false;
   }
 
   static std::map<std::string, Behaviour>& behaviours() {
     static std::map<std::string, Behaviour> all;
     return all;
+  }
+  // Whether each launch adds 1 to `gate`, after it has read it.
+  static bool& adds_to_gate() {
+    static bool adds = false;
+    return adds;
   }
   static std::vector<Launched>& launches() {
     static std::vector<Launched> all;
@@ -80,6 +86,9 @@ class OwnKernelTest : public bindings::CAbiTest {
     const long long covered = static_cast<long long>(config.grid_x) * config.block_x * vector;
     for (long long i = 0; i < std::min(n, covered); ++i) {
       out[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+    }
+    if (adds_to_gate()) {
+      for (long long i = 0; i < n; ++i) const_cast<float*>(gate)[i] += 1;
     }
     if (behaviour.spoil) behaviour.spoil(out, n);
     launches().push_back({entry, config.grid_x, config.block_x, config.shared_bytes, n});

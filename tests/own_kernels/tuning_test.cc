@@ -120,17 +120,30 @@ TEST_F(OwnKernelTuningTest, OddSizesAreTunedAmongWhatFitsThem) {
   for (const Launched& launch : launches()) EXPECT_THAT(launch.entry, HasSubstr(", 1>"));
 }
 
-// Its launches read what the ones before them wrote, so that each needs fresh operands.
+// Each launch changes what the next one reads, so that each verification needs it as it was.
 TEST_F(OwnKernelTuningTest, InOutArgumentIsTunedOnCopies) {
+  adds_to_gate() = true;
   Json json = swiglu();
   json["arguments"][0][1] = "inout";
   behaviours()["swiglu<128, 4>"].time_ns = 2e5;
   const auto engine = make_engine();
   SwigluCall call(4096);
-  const std::vector<std::byte> before = call.gate;
+  const float before = SwigluCall::at(call.gate, 7);
   ASSERT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
   EXPECT_EQ(launches().back().entry, "swiglu<128, 4>");
-  EXPECT_EQ(call.gate, before);
+  EXPECT_EQ(SwigluCall::at(call.gate, 7), before + 1);
+}
+
+// The same where the description says that it is only read.
+TEST_F(OwnKernelTuningTest, ConfigThatWritesAnInputIsNotTuned) {
+  adds_to_gate() = true;
+  set_variable("DORAJIT_LOG", "warning");
+  const bindings::LogCapture log;
+  const auto engine = make_engine();
+  SwigluCall call(4096);
+  ASSERT_EQ(call.run(engine.get(), create(swiglu())).status, DORAJIT_OK);
+  EXPECT_EQ(launches().back().entry, "swiglu<256, 1>");
+  EXPECT_THAT(log.text(), HasSubstr("writes to an input, or before or after an output"));
 }
 
 }  // namespace

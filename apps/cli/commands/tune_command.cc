@@ -182,7 +182,8 @@ void declare_tune(CLI::App& app, std::vector<Command>& commands) {
       "Example:\n"
       "  dorajit tune --shape 512x4096 --shape 4096x14336 --type bf16\n"
       "  dorajit tune --op backward --shape 4096x4096\n"
-      "  dorajit tune --from problems.txt --shard 2/8");
+      "  dorajit tune --from problems.txt --shard 2/8\n"
+      "  dorajit tune --kernel swiglu.json --with n=4096x12288");
   commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
                         return run(invocation, *options);
                       }});

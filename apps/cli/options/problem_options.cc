@@ -88,6 +88,7 @@ void add_problem_options(CLI::App& app, ProblemOptions& options) {
       ->option_text("FILE");
   add_op_option(app, options.variant);
   add_variant_options(app, options.variant);
+  add_own_kernel_options(app, options.own_kernel);
 }
 
 void add_seconds_option(CLI::App& app, std::optional<double>& seconds) {
@@ -101,6 +102,10 @@ bool names_problems(const ProblemOptions& options) {
 }
 
 Status check_problem_options(const ProblemOptions& options, const std::string& command) {
+  if (!options.own_kernel.file.empty()) {
+    DORAJIT_TRY(own_kernel_problems(options.own_kernel, options.variant.type));
+    return {};
+  }
   DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
   DORAJIT_ASSIGN(const std::vector<kernels::Sizes> wanted,
                  wanted_sizes(options, *variant.operation));
@@ -123,6 +128,10 @@ Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options
   }
   for (const kernels::Sizes& sizes : all) {
     wanted.push_back(launch::make_problem(variant, kind, sizes));
+  }
+  if (!options.own_kernel.file.empty()) {
+    DORAJIT_ASSIGN(const auto own, own_kernel_problems(options.own_kernel, options.variant.type));
+    wanted.insert(wanted.end(), own.begin(), own.end());
   }
   std::vector<launch::Problem> problems;
   for (launch::Problem& problem : wanted) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/cli/options/own_kernel_options.h"
 #include "apps/cli/options/shapes.h"
 #include "apps/cli/options/variant_options.h"
 #include "runtime/launch/problem.h"
@@ -17,10 +18,11 @@ struct ProblemOptions {
   std::vector<std::string> shapes;  // a size that they leave out is in `sizes`
   std::string file;                 // of problems, one a line
   VariantOptions variant;
+  OwnKernelOptions own_kernel;
 };
 
-// Declares --shape, --from, what add_size_options() declares, --op and what add_variant_options()
-// declares.
+// Declares --shape, --from, what add_size_options() declares, --op, and what add_variant_options()
+// and add_own_kernel_options() declare.
 void add_problem_options(CLI::App& app, ProblemOptions& options);
 
 // Declares --seconds, how long one problem may be tuned.

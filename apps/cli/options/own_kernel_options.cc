@@ -1,0 +1,121 @@
+#include "apps/cli/options/own_kernel_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <format>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "kernel_templates/sizes.h"
+#include "own_kernels/kernel.h"
+#include "runtime/launch/size_limit.h"
+
+namespace dorajit::cli {
+namespace {
+
+Result<std::string> read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  std::error_code ignored;
+  if (file && !std::filesystem::is_directory(path, ignored)) return text.str();
+  return fail(StatusCode::kIoError, std::format("{} cannot be read", path.string()));
+}
+
+// A source that is the name of a file beside the description is read, as Python's Kernel does.
+Result<std::string> read_description(const std::string& path) {
+  DORAJIT_ASSIGN(std::string text, read_text(path));
+  auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("source") || !json["source"].is_string()) return text;
+  const auto source = json["source"].get<std::string>();
+  const bool is_file =
+      (source.ends_with(".cu") || source.ends_with(".cuh")) && !source.contains('\n');
+  if (!is_file) return text;
+  const auto beside = std::filesystem::path(path).parent_path() / source;
+  DORAJIT_ASSIGN(json["source"], read_text(beside));
+  if (!json.contains("file")) json["file"] = beside.filename().string();
+  return json.dump();
+}
+
+// "4096x12288"
+std::optional<std::int64_t> parse_product(std::string_view text) {
+  std::int64_t product = 1;
+  for (;;) {
+    const std::size_t end = std::min(text.find('x'), text.size());
+    std::int64_t factor = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + end, factor);
+    const bool is_number = error == std::errc{} && stop == text.data() + end && factor >= 0;
+    if (!is_number || __builtin_mul_overflow(product, factor, &product)) return std::nullopt;
+    if (end == text.size()) return product;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// "n=4096x12288,m=7"
+Result<kernels::Sizes> parse_integers(std::string_view text, const kernels::Operation& kernel) {
+  kernels::Sizes sizes{};
+  std::vector<std::string_view> missing;
+  for (const kernels::Dimension& one : kernel.dimensions) missing.push_back(one.name);
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view entry = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
+    const std::size_t equals = std::min(entry.find('='), entry.size());
+    const std::string_view name = entry.substr(0, equals);
+    const auto value =
+        equals < entry.size() ? parse_product(entry.substr(equals + 1)) : std::nullopt;
+    const auto known = std::ranges::find(kernel.dimensions, name, &kernels::Dimension::name);
+    if (!value || known == kernel.dimensions.end()) {
+      return fail(StatusCode::kInvalidArgument,
+                  std::format("--with {}: \"{}\" is no NAME=SIZE of `{}`; a size may be a product, "
+                              "as in 4096x12288",
+                              text, entry, kernel.name));
+    }
+    sizes[static_cast<std::size_t>(known - kernel.dimensions.begin())] = *value;
+    std::erase(missing, name);
+  }
+  if (missing.empty()) return sizes;
+  return fail(StatusCode::kInvalidArgument, std::format("--with {}: `{}` of `{}` is missing", text,
+                                                        missing.front(), kernel.name));
+}
+
+}  // namespace
+
+void add_own_kernel_options(CLI::App& app, OwnKernelOptions& options) {
+  app.add_option("--kernel", options.file,
+                 "A kernel of one's own, by its description (docs/own_kernel_format.md)")
+      ->option_text("FILE.json");
+  app.add_option(
+         "--with", options.with,
+         "The integers of a problem of --kernel, each a number or a product; may be repeated")
+      ->option_text("NAME=SIZE,...");
+}
+
+Result<std::vector<launch::Problem>> own_kernel_problems(const OwnKernelOptions& options,
+                                                         std::string_view type) {
+  DORAJIT_ASSIGN(const std::string description, read_description(options.file));
+  DORAJIT_ASSIGN(const kernels::Operation* kernel, own_kernels::make_kernel(description));
+  const auto wanted = kernels::parse_element_type(type);
+  const auto variant = wanted ? own_kernels::variant_of(*kernel, *wanted) : std::nullopt;
+  if (!variant) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("--type {}: `{}` has no such element type", type, kernel->name));
+  }
+  if (options.with.empty()) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("--kernel {} needs a problem: --with {}=SIZE,...", options.file,
+                            kernel->dimensions.empty() ? "NAME" : kernel->dimensions.front().name));
+  }
+  std::vector<launch::Problem> problems;
+  for (const std::string& text : options.with) {
+    DORAJIT_ASSIGN(const kernels::Sizes sizes, parse_integers(text, *kernel));
+    DORAJIT_TRY(launch::check_size(*variant, sizes));
+    problems.push_back(launch::make_problem(*variant, kernels::DeviceKind::kCuda, sizes));
+  }
+  return problems;
+}
+
+}  // namespace dorajit::cli

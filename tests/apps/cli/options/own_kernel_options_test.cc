@@ -1,0 +1,70 @@
+// --kernel and --with: the problems of own kernels by the command line.
+#include "apps/cli/options/own_kernel_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "tests/fakes/temporary_directory.h"
+#include "tests/own_kernels/descriptions.h"
+
+namespace dorajit::cli {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class OwnKernelOptionsTest : public testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& text) {
+    const std::string path = folder_.path() + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  static std::string refusal_of(const OwnKernelOptions& options, std::string_view type = "f32") {
+    const auto problems = own_kernel_problems(options, type);
+    EXPECT_FALSE(problems);
+    return problems ? std::string() : problems.error().message;
+  }
+
+  cache::TemporaryDirectory folder_;
+};
+
+TEST_F(OwnKernelOptionsTest, EachWithIsAProblem) {
+  const std::string path = write("swiglu.json", tests::swiglu().dump());
+  const auto problems =
+      own_kernel_problems({.file = path, .with = {"n=4096x12288", "n=1000"}}, "bf16");
+  ASSERT_TRUE(problems) << problems.error().message;
+  ASSERT_EQ(problems->size(), 2U);
+  EXPECT_THAT(to_text(problems->at(0)), EndsWith("/bf16,bf16,bf16/v8/n26"));
+  EXPECT_THAT(to_text(problems->at(1)), EndsWith("/bf16,bf16,bf16/v8/n10"));
+}
+
+TEST_F(OwnKernelOptionsTest, SourceMayBeAFileBesideTheDescription) {
+  tests::Json json = tests::swiglu();
+  json["source"] = "swiglu.cu";
+  const std::string path = write("swiglu.json", json.dump());
+  EXPECT_THAT(refusal_of({.file = path, .with = {"n=1"}}), HasSubstr("swiglu.cu cannot be read"));
+  write("swiglu.cu", tests::kSwigluSource);
+  EXPECT_TRUE(own_kernel_problems({.file = path, .with = {"n=1"}}, "f32"));
+}
+
+TEST_F(OwnKernelOptionsTest, WrongOptionsAreNamed) {
+  const std::string path = write("swiglu.json", tests::swiglu().dump());
+  EXPECT_THAT(refusal_of({.file = path, .with = {}}), HasSubstr("--with n=SIZE"));
+  EXPECT_THAT(refusal_of({.file = path, .with = {"m=4"}}), HasSubstr("\"m=4\" is no NAME=SIZE"));
+  for (const char* text :
+       {"n", "n=", "n=x", "n=-1", "n=4x", "n=1e3", "n=99999999999x99999999999"}) {
+    EXPECT_THAT(refusal_of({.file = path, .with = {text}}), HasSubstr("is no NAME=SIZE")) << text;
+  }
+  EXPECT_THAT(refusal_of({.file = path, .with = {"n=4"}}, "f64"), HasSubstr("--type f64"));
+  EXPECT_THAT(refusal_of({.file = folder_.path(), .with = {"n=4"}}), HasSubstr("cannot be read"));
+  EXPECT_THAT(refusal_of({.file = write("broken.json", "{"), .with = {"n=4"}}),
+              HasSubstr("no JSON object"));
+}
+
+}  // namespace
+}  // namespace dorajit::cli
