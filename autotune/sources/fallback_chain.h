@@ -22,10 +22,10 @@ struct LookupResult {
   std::string remark{};                     // why it cannot be used, or why it is stale
 };
 
-// Looks up the exact problem: a config that the user has pinned; unless that can be used, the winner
-// in the user's database; and, unless that can be used and is not stale, in the shipped ones.
-// best_of() selects one of the results. Reads the user's database once, including the quarantined
-// configs.
+// Looks up the exact problem: a config that the user has pinned; unless that can be used, the
+// winner in the user's database; and, unless that can be used and is not stale, in the shipped
+// ones. best_of() selects one of the results. Reads the user's database once, including the
+// quarantined configs.
 std::vector<LookupResult> find_exact(cache::TuningStore& store, TuningSession& session);
 
 // The first usable result that is not stale, else the first usable one, else the last one.
