@@ -171,14 +171,32 @@ Result<ScratchShape> measured_shape(const launch::Problem& problem, device::Devi
 // problem's.
 void drop_misfits(std::vector<Candidate>& candidates, const launch::Problem& problem,
                   const device::Device& device, const ScratchShape& shape) {
-  const auto why_not = kernels::template_of(problem.variant).why_config_does_not_fit;
-  if (why_not == nullptr) return;
+  const kernels::Template& used = kernels::template_of(problem.variant);
+  if (!used.fits_by_call) return;
+  const auto why_not = used.why_config_does_not_fit;
   const auto is_misfit = [&](const Candidate& candidate) {
     return !why_not(problem.variant, device.info().traits, shape.sizes, candidate.result.config)
                 .empty();
   };
   candidates.erase(std::remove_if(candidates.begin() + 1, candidates.end(), is_misfit),
                    candidates.end());
+}
+
+// A launch on sizes that the default config does not fit might access memory out of bounds.
+Status check_default_fits(const Candidate& standard, const launch::Problem& problem,
+                          const device::Device& device, const ScratchShape& shape) {
+  const kernels::Template& used = kernels::template_of(problem.variant);
+  if (!used.fits_by_call) return {};
+  const auto why_not = used.why_config_does_not_fit;
+  const kernels::SpaceTraits& traits = device.info().traits;
+  for (const kernels::Sizes& sizes : {problem.largest_sizes(), shape.sizes}) {
+    const std::string why = why_not(problem.variant, traits, sizes, standard.result.config);
+    if (why.empty()) continue;
+    return fail(StatusCode::kUnsupported,
+                std::format("{} is not tuned: the default config {} does not fit it: {}",
+                            to_text(problem), to_text(standard.result.config), why));
+  }
+  return {};
 }
 
 std::unexpected<Error> default_is_broken(const launch::Problem& problem, const Candidate& candidate,
@@ -307,15 +325,16 @@ std::expected<TuneResult, TuneFailure> tune_problem(
   }
   standard.kernel = std::move(ready);
   DORAJIT_ASSIGN(const ScratchShape shape, measured_shape(problem, device, limits));
+  DORAJIT_TRY(check_default_fits(standard, problem, device, shape));
   drop_misfits(candidates, problem, device, shape);
   DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem, device));
   // Without a host reference the first run defines the expected outputs; the second compares.
-  const int checks = problem.variant.operation->reference == nullptr ? 2 : 1;
-  for (int i = 0; i < checks; ++i) {
-    if (const auto checked = verifier.check(*standard.kernel);
-        !checked || *checked != Verdict::kOk) {
-      return default_is_broken(problem, standard, checked);
-    }
+  if (const auto defined = verifier.define_reference(*standard.kernel);
+      !defined || *defined != Verdict::kOk) {
+    return default_is_broken(problem, standard, defined);
+  }
+  if (const auto checked = verifier.check(*standard.kernel); !checked || *checked != Verdict::kOk) {
+    return default_is_broken(problem, standard, checked);
   }
   make_kernels(candidates, problem, device, kernels, until(kCompilingShare), progress);
   verify_untimed(candidates, verifier, launches, until(1 - kMinMeasuringShare));

@@ -44,17 +44,38 @@ Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& 
   return verifier;
 }
 
+bool Verifier::fits(const launch::ReadyKernel& kernel, const Case& one) const {
+  const kernels::Variant& variant = kernel.kernel->variant();
+  const kernels::Template& used = kernels::template_of(variant);
+  return !used.fits_by_call ||
+         used.why_config_does_not_fit(variant, device_->info().traits, one.sizes, kernel.config)
+             .empty();
+}
+
 Result<cache::Verdict> Verifier::check(const launch::ReadyKernel& kernel,
                                        const JournalPlace& place) {
+  return run_cases(kernel, place, /*defines_reference=*/false);
+}
+
+Result<cache::Verdict> Verifier::define_reference(const launch::ReadyKernel& standard) {
+  if (standard.kernel->variant().operation->reference != nullptr) return cache::Verdict::kOk;
+  DORAJIT_ASSIGN(const cache::Verdict verdict, run_cases(standard, {}, /*defines_reference=*/true));
+  if (verdict != cache::Verdict::kOk) return verdict;
+  std::erase_if(cases_, [](const Case& one) { return !one.is_known; });
+  if (!cases_.empty()) return verdict;
+  return fail(StatusCode::kUnsupported,
+              "the default config, with which others are compared, does not fit the sizes");
+}
+
+Result<cache::Verdict> Verifier::run_cases(const launch::ReadyKernel& kernel,
+                                           const JournalPlace& place, bool defines_reference) {
   using Difference = ScratchOperands::Difference;
   const bool shares_memory = device_->info().traits.kind == kernels::DeviceKind::kCpu;
-  const kernels::Variant& variant = kernel.kernel->variant();
-  const bool has_reference = variant.operation->reference != nullptr;
-  const auto why_not = kernels::template_of(variant).why_config_does_not_fit;
+  const bool has_host_reference = kernel.kernel->variant().operation->reference != nullptr;
   for (Case& one : cases_) {
-    if (why_not != nullptr &&
-        !why_not(variant, device_->info().traits, one.sizes, kernel.config).empty()) {
-      continue;
+    if (!fits(kernel, one)) continue;
+    if (!one.is_known && !defines_reference) {
+      return fail(StatusCode::kInternal, "a kernel is verified without a reference");
     }
     DORAJIT_TRY(one.operands.poison(0));
     // Entered only while the kernel runs: if the process is killed at another time, the config must
@@ -68,12 +89,13 @@ Result<cache::Verdict> Verifier::check(const launch::ReadyKernel& kernel,
     DORAJIT_ASSIGN(std::vector<std::byte> image, one.operands.read(0));
     const Difference difference = one.operands.compare(image, one.expected, one.closeness);
     entry.reset();
-    const bool is_first = !one.is_known && difference != Difference::kElsewhere;
-    if (is_first || difference == Difference::kNone) {
-      if (is_first) {
-        one.expected = std::move(image);
-        one.is_known = true;
-      } else if (has_reference && one.closeness == ScratchOperands::Closeness::kWithinTolerance) {
+    if (defines_reference && difference != Difference::kElsewhere) {
+      one.expected = std::move(image);
+      one.is_known = true;
+      continue;
+    }
+    if (difference == Difference::kNone) {
+      if (has_host_reference && one.closeness == ScratchOperands::Closeness::kWithinTolerance) {
         one.expected = std::move(image);
         one.closeness = ScratchOperands::Closeness::kBitForBit;
       }

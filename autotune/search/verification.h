@@ -29,15 +29,20 @@ class Verifier {
                                Deadline deadline = Deadline::max());
 
   // If the operation has a tolerance, the first kernel within it of the host reference defines the
-  // bits that the others must give. Without a host reference the first kernel must be that of the
-  // default config: its outputs are the reference, and the others must be within the tolerance.
-  // Cases whose sizes the config does not fit are skipped.
+  // bits that the others must give. Without a host reference define_reference() must come first,
+  // and kernels must be within the tolerance of that. Cases whose sizes the config does not fit are
+  // skipped.
   //
   // Runs the kernel on poisoned outputs, each run entered in the journal at `place`. kOk if every
   // byte is right, including untouched padding between rows; kWrongBits if not; kOutOfBounds if it
   // wrote an input, or before or after an operand or the workspace. An error if it cannot be
   // launched.
   Result<cache::Verdict> check(const launch::ReadyKernel& kernel, const JournalPlace& place = {});
+
+  // Makes the outputs of the default config's kernel the reference, if the operation has no host
+  // reference; else does nothing. kOk, kOutOfBounds or an error as check(). An error also if the
+  // default config fits none of the cases.
+  Result<cache::Verdict> define_reference(const launch::ReadyKernel& standard);
 
  private:
   struct Case {
@@ -50,6 +55,11 @@ class Verifier {
   };
 
   explicit Verifier(device::Device& device) : device_(&device) {}
+
+  // Whether the config of the kernel fits the sizes of the case.
+  [[nodiscard]] bool fits(const launch::ReadyKernel& kernel, const Case& one) const;
+  Result<cache::Verdict> run_cases(const launch::ReadyKernel& kernel, const JournalPlace& place,
+                                   bool defines_reference);
 
   device::Device* device_;
   std::vector<Case> cases_;

@@ -94,9 +94,9 @@ WinnerGate::Finding WinnerGate::verify(const kernels::Config& config, const Tuni
   if (session.problem.variant.operation->reference == nullptr) {
     const auto standard = kernels.get(device, session.problem.variant, session.default_config());
     if (!standard) return refuse(standard.error().message);
-    if (const auto right = verifier->check(*standard); !right || *right != Verdict::kOk) {
-      return refuse("the default config, which it is held to, cannot be run");
-    }
+    const auto defined = verifier->define_reference(*standard);
+    if (!defined) return refuse(defined.error().message);
+    if (*defined != Verdict::kOk) return refuse("the default config writes out of bounds");
   }
   const auto checked = verifier->check(*kernel, {.journal = journal_.get(),
                                                  .scope = session.scope,

@@ -112,6 +112,24 @@ TEST_F(OwnKernelTuningTest, CallThatTheWinnerDoesNotFitRunsTheDefault) {
   EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 1);
 }
 
+// The default would read and write past the tensors, and no other config has anything to be
+// compared with.
+TEST_F(OwnKernelTuningTest, DefaultThatDoesNotFitTheSizesIsNeverLaunched) {
+  Json json = swiglu();
+  json["default"]["VEC"] = 4;
+  const auto engine = make_engine();
+  const auto* const kernel = create(json);
+  SwigluCall call(4095);
+  const auto outcome = call.run(engine.get(), kernel);
+  EXPECT_EQ(outcome.status, DORAJIT_INVALID_ARGUMENT);
+  EXPECT_THAT(outcome.message, HasSubstr("its constraint \"n % VEC == 0\" does not hold"));
+  EXPECT_TRUE(launches().empty());
+  EXPECT_EQ(bindings::statistics_of(engine.get()).tuned_problems, 0);
+  // Sizes that it fits are tuned as ever.
+  behaviours()["swiglu<64, 8>"].time_ns = 2e5;
+  EXPECT_EQ(winner_of(engine.get(), kernel, 4096), "swiglu<64, 8>");
+}
+
 TEST_F(OwnKernelTuningTest, OddSizesAreTunedAmongWhatFitsThem) {
   behaviours()["swiglu<128, 4>"].time_ns = 2e5;
   behaviours()["swiglu<64, 1>"].time_ns = 3e5;
