@@ -17,32 +17,36 @@ swiglu = dorajit.Kernel(
     block="BLOCK", key=["T", "bucket(n)"])
 
 rms_norm = dorajit.Kernel(
-    name="rms_norm", source=str(_HERE / "rms_norm.cu"), entry="rms_norm<BLOCK, VEC>",
+    name="rms_norm", source=str(_HERE / "rms_norm.cu"), entry="rms_norm<BLOCK, VEC, HELD>",
     arguments=[("x", "in", "T[rows, cols]"), ("weight", "in", "T[cols]"), ("out", "out", "T[rows, cols]"),
                ("cols", "int64"), ("eps", "float32")],
-    types=_TYPES, parameters={"BLOCK": [64, 128, 256, 512, 1024], "VEC": [1, 2, 4, 8]},
-    default={"BLOCK": 256, "VEC": 1}, constraint="cols % VEC == 0", grid="rows", block="BLOCK",
-    key=["T", "bucket(rows)", "cols"], tolerance=1e-5)
+    types=_TYPES, parameters={"BLOCK": [64, 128, 256, 512, 1024], "VEC": [1, 2, 4, 8], "HELD": [1, 2, 4]},
+    default={"BLOCK": 256, "VEC": 1, "HELD": 1},
+    constraint="cols % VEC == 0 and (HELD == 1 or BLOCK * VEC * (HELD - 1) < cols)",
+    grid="rows", block="BLOCK", key=["T", "bucket(rows)", "cols"], tolerance=1e-5)
 
 transpose = dorajit.Kernel(
-    name="transpose", source=str(_HERE / "transpose.cu"), entry="transpose<TILE, ROWS, PAD>",
+    name="transpose", source=str(_HERE / "transpose.cu"), entry="transpose<TILE, BLOCK, VEC, PAD>",
     arguments=[("x", "in", "T[rows, cols]"), ("out", "out", "T[cols, rows]"), ("rows", "int64"),
                ("cols", "int64")],
-    types=_TYPES, parameters={"TILE": [16, 32, 64], "ROWS": [4, 8, 16], "PAD": [0, 1, 2]},
-    default={"TILE": 32, "ROWS": 8, "PAD": 1}, grid=["ceil_div(cols, TILE)", "ceil_div(rows, TILE)"],
-    block=["TILE", "ROWS"], shared_memory="TILE * (TILE + PAD) * 4", key=["T", "bucket(rows)", "cols"])
+    types=_TYPES,
+    parameters={"TILE": [16, 32, 64], "BLOCK": [64, 128, 256, 512], "VEC": [1, 2, 4, 8], "PAD": [0, 1, 2, 4]},
+    default={"TILE": 32, "BLOCK": 256, "VEC": 1, "PAD": 1},
+    constraint="rows % VEC == 0 and cols % VEC == 0 and BLOCK * VEC >= TILE and BLOCK * VEC <= TILE * TILE",
+    grid=["ceil_div(cols, TILE)", "ceil_div(rows, TILE)"], block="BLOCK", key=["T", "bucket(rows)", "cols"])
 
 conv2d = dorajit.Kernel(
-    name="conv2d", source=str(_HERE / "conv2d.cu"), entry="conv2d<TILE_X, TILE_Y, CHANNELS, PIXELS, STAGE>",
-    arguments=[("x", "in", "T[n, c, h, w]"), ("weight", "in", "T[k, c, r, s]"), ("y", "out", "T[n, k, oh, ow]"),
-               *((name, "int32") for name in ("c", "h", "w", "k", "r", "s", "oh", "ow", "pad"))],
-    types=_TYPES,
-    parameters={"TILE_X": [8, 16, 32], "TILE_Y": [2, 4, 8], "CHANNELS": [1, 2, 4, 8], "PIXELS": [1, 2, 4],
-                "STAGE": [0, 1]},
-    default={"TILE_X": 16, "TILE_Y": 8, "CHANNELS": 1, "PIXELS": 1, "STAGE": 0},
-    constraint="oh == h + 2 * pad - r + 1 and ow == w + 2 * pad - s + 1",
-    grid=["ceil_div(ow, TILE_X * PIXELS)", "ceil_div(oh, TILE_Y)", "n * ceil_div(k, CHANNELS)"],
-    block=["TILE_X", "TILE_Y"], shared_memory="STAGE * CHANNELS * r * s * 4")
+    name="conv2d", source=str(_HERE / "conv2d.cu"), entry="conv2d<BLOCK_X, BLOCK_Y, TILE_X, TILE_Y, FILTER>",
+    arguments=[("image", "in", "float32[rows, cols]"), ("filter", "in", "float32[size, size]"),
+               ("out", "out", "float32[height, width]"), ("height", "int32"), ("width", "int32")],
+    parameters={"BLOCK_X": [16, 32, 64, 128], "BLOCK_Y": [1, 2, 4, 8, 16], "TILE_X": [1, 2, 4],
+                "TILE_Y": [1, 2, 4, 8], "FILTER": [17]},
+    default={"BLOCK_X": 32, "BLOCK_Y": 8, "TILE_X": 1, "TILE_Y": 1, "FILTER": 17},
+    constraint="size == FILTER and rows == height + size - 1 and cols == width + size - 1 "
+               "and BLOCK_X * BLOCK_Y >= 64 and BLOCK_X * BLOCK_Y <= 1024",
+    grid=["ceil_div(width, BLOCK_X * TILE_X)", "ceil_div(height, BLOCK_Y * TILE_Y)"],
+    block=["BLOCK_X", "BLOCK_Y"],
+    shared_memory="4 * ((BLOCK_X * TILE_X + size - 1) * (BLOCK_Y * TILE_Y + size - 1) + size * size)")
 
 
 def run_swiglu(dtype=torch.bfloat16, n=1 << 20):
@@ -63,7 +67,7 @@ def run_rms_norm(dtype=torch.bfloat16, rows=4096, cols=4096, eps=1e-6):
     return rms_norm.explain(*arguments), out, expected
 
 
-def run_transpose(dtype=torch.bfloat16, rows=4096, cols=4093):
+def run_transpose(dtype=torch.bfloat16, rows=4096, cols=4092):
     x = torch.randn(rows, cols, device="cuda", dtype=dtype)
     out = torch.empty(cols, rows, device="cuda", dtype=dtype)
     arguments = (x, out, rows, cols)
@@ -71,23 +75,23 @@ def run_transpose(dtype=torch.bfloat16, rows=4096, cols=4093):
     return transpose.explain(*arguments), out, x.float().t()
 
 
-def run_conv2d(dtype=torch.float32, n=8, c=32, h=56, w=56, k=64, r=3, s=3, pad=1):
-    x = torch.randn(n, c, h, w, device="cuda", dtype=dtype)
-    weight = torch.randn(k, c, r, s, device="cuda", dtype=dtype) / (c * r * s) ** 0.5
-    oh, ow = h + 2 * pad - r + 1, w + 2 * pad - s + 1
-    y = torch.empty(n, k, oh, ow, device="cuda", dtype=dtype)
-    arguments = (x, weight, y, c, h, w, k, r, s, oh, ow, pad)
+def run_conv2d(height=1000, width=1500, size=17):
+    image = torch.randn(height + size - 1, width + size - 1, device="cuda")
+    weight = torch.randn(size, size, device="cuda") / size
+    out = torch.empty(height, width, device="cuda")
+    arguments = (image, weight, out, height, width)
     conv2d(*arguments)
-    expected = torch.nn.functional.conv2d(x.double(), weight.double(), padding=pad)
-    return conv2d.explain(*arguments), y, expected.float()
+    expected = torch.nn.functional.conv2d(image.double()[None, None], weight.double()[None, None])[0, 0]
+    return conv2d.explain(*arguments), out, expected.float()
 
 
 EXAMPLES = {"swiglu": run_swiglu, "rms_norm": run_rms_norm, "transpose": run_transpose, "conv2d": run_conv2d}
 
 
 def largest_error(out, expected):
-    """Relative to the root mean square of what is expected."""
-    return ((out.float() - expected).abs().max() / expected.square().mean().sqrt()).item()
+    """Relative to the larger of the element and the root mean square of the expected output."""
+    size = expected.abs().clamp_min(expected.square().mean().sqrt())
+    return ((out.float() - expected).abs() / size).max().item()
 
 
 if __name__ == "__main__":

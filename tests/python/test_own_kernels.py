@@ -131,13 +131,20 @@ def test_the_examples_are_kernels(examples):
 
 
 @needs_cuda
-@pytest.mark.parametrize("name", ["swiglu", "rms_norm", "transpose", "conv2d"])
+@pytest.mark.parametrize("name", ["swiglu", "rms_norm", "transpose"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_an_example_computes_what_pytorch_does(examples, name, dtype):
+def test_example_in_every_type_matches_pytorch(examples, name, dtype):
     explanation, out, expected = examples.EXAMPLES[name](dtype=dtype)
     assert explanation["config"]
-    bound = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}[dtype]
+    bound = {torch.float32: 1e-4, torch.bfloat16: 2.0 ** -7, torch.float16: 2.0 ** -10}[dtype]
     assert examples.largest_error(out, expected) < bound
+
+
+@needs_cuda
+def test_convolution_example_matches_pytorch(examples):
+    explanation, out, expected = examples.EXAMPLES["conv2d"]()
+    assert explanation["config"]
+    assert examples.largest_error(out, expected) < 1e-4
 
 
 @needs_cuda
