@@ -29,6 +29,7 @@ struct Launched {
   unsigned block;
   unsigned shared_bytes;
   long long n;
+  float first_gate;  // before the launch
 };
 
 class OwnKernelTest : public bindings::CAbiTest {
@@ -81,6 +82,7 @@ class OwnKernelTest : public bindings::CAbiTest {
     const auto* const up = *static_cast<const float**>(parameters[1]);
     auto* const out = *static_cast<float**>(parameters[2]);
     const auto n = *static_cast<long long*>(parameters[3]);
+    const float first_gate = gate[0];
     const std::string text = entry;
     const long long vector = std::stoll(text.substr(text.find(',') + 1));
     const long long covered = static_cast<long long>(config.grid_x) * config.block_x * vector;
@@ -91,7 +93,8 @@ class OwnKernelTest : public bindings::CAbiTest {
       for (long long i = 0; i < n; ++i) const_cast<float*>(gate)[i] += 1;
     }
     if (behaviour.spoil) behaviour.spoil(out, n);
-    launches().push_back({entry, config.grid_x, config.block_x, config.shared_bytes, n});
+    launches().push_back(
+        {entry, config.grid_x, config.block_x, config.shared_bytes, n, first_gate});
     return 0;
   }
 
