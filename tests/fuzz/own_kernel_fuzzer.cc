@@ -1,5 +1,5 @@
-// Feeds descriptions of own kernels to what makes operations of them: each ends in an operation or an
-// error. What is an operation is also launched as far as its expressions go.
+// Feeds descriptions of own kernels to what makes operations of them: each ends in an operation or
+// an error. What is an operation is also launched as far as its expressions go.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
