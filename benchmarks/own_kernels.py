@@ -192,7 +192,8 @@ def every_config(kernel, case, flush, limit_s):
         one = dorajit.Kernel.from_json(json.dumps({
             **description, "parameters": {name: [value] for name, value in config.items()}, "default": config}))
         try:
-            graph = captured(lambda: one(*case["arguments"]))
+            with dorajit.tuning("off"):
+                graph = captured(lambda: one(*case["arguments"]))
         except dorajit.Error:  # not fit for these sizes
             continue
         found[text(config)] = medians({"it": graph}, flush, 15)["it"]
@@ -227,17 +228,18 @@ def measure(name, make, shape, flush, options):
         if text(config) in best:
             one = dorajit.Kernel.from_json(json.dumps({
                 **description, "parameters": {key: [value] for key, value in config.items()}, "default": config}))
-            graphs[text(config)] = captured(lambda one=one: one(*case["arguments"]))
+            with dorajit.tuning("off"):
+                graphs[text(config)] = captured(lambda one=one: one(*case["arguments"]))
     times = medians(graphs, flush, options.rounds)
     fastest = min(times[one] for one in best)
     row = {"kernel": name, "shape": [str(one) for one in shape], "config": explained["config"],
            "us": times["dorajit"], "triton_us": times["triton"], "compile_us": times["compile"],
            "best_us": fastest, "best": min(best, key=times.get), "configs": len(exhaustive), "not_measured": left,
            "tuned_s": tuned_s, "exhaustive_s": exhaustive_s}
-    print(f"{name} {'x'.join(str(one) for one in shape)}: {row['us']:.1f} us by {row['config']}, found in {tuned_s:.1f} s;"
-          f" best of {row['configs']} {fastest:.1f} ({row['best']}), {exhaustive_s:.0f} s; Triton "
-          f"{row['triton_us']:.1f}, torch.compile {row['compile_us']:.1f}; over best {row['us'] / fastest:.3f}, over Triton"
-          f" {row['us'] / row['triton_us']:.3f}, over compile {row['us'] / row['compile_us']:.3f}", flush=True)
+    print(f"{name} {'x'.join(row['shape'])}: {row['us']:.1f} us by {row['config']}, found in {tuned_s:.1f} s; best of "
+          f"{row['configs']} {fastest:.1f} ({row['best']}), {exhaustive_s:.0f} s; Triton {row['triton_us']:.1f}, "
+          f"torch.compile {row['compile_us']:.1f}; over best {row['us'] / fastest:.3f}, over Triton "
+          f"{row['us'] / row['triton_us']:.3f}, over compile {row['us'] / row['compile_us']:.3f}", flush=True)
     return row
 
 

@@ -214,7 +214,7 @@ def test_import_with_warnings_as_errors_succeeds(kept):
         assert done.stderr.count("\n") == 1
 
     file.chmod(0o666)
-    imports(f"not loaded, since {file}")
+    imports(f"not loaded, because {file}")
     file.chmod(0o600)
     file.write_bytes(b"\x7fELF nonsense")
     wrong = file.rename(file.with_name(f"{cpp_extension._digest(file.read_bytes())}.so"))
