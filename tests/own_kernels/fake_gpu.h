@@ -3,7 +3,10 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -34,17 +37,8 @@ struct Launched {
 
 class OwnKernelTest : public bindings::CAbiTest {
  protected:
-  OwnKernelTest() {
-    set_variable("DORAJIT_NVRTC", DORAJIT_FAKE_NVRTC);
-    // Before the engine asks for libcuda.so.1, which is this one from then on.
-    static void* const library = ::dlopen(DORAJIT_FAKE_CUDA, RTLD_NOW | RTLD_GLOBAL);
-    if (library == nullptr) throw std::runtime_error(::dlerror());
-    fake_ = reinterpret_cast<FakeCuda* (*)()>(::dlsym(library, "dorajit_fake_cuda"))();
-    *fake_ = {.launch = &OwnKernelTest::launch_swiglu};
-    behaviours().clear();
-    launches().clear();
-    adds_to_gate() = false;
-  }
+  // Loads the fakes.
+  OwnKernelTest();
 
   static std::map<std::string, Behaviour>& behaviours() {
     static std::map<std::string, Behaviour> all;

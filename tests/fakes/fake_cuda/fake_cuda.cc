@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <set>
 #include <string>
 
@@ -29,13 +30,15 @@ constexpr std::size_t kMemory = std::size_t{8} << 30;
 constexpr double kUsualNs = 1e5;  // of a launch that does nothing
 
 dorajit::tests::FakeCuda fake;
-CuContext current = nullptr;
+thread_local CuContext current = nullptr;
+std::mutex mutex;  // guards handles, names and loaded_modules, which several threads use at once
 
 template <class Handle>
-Handle handle_of(int& counter) {
-  return reinterpret_cast<Handle>(static_cast<std::uintptr_t>(++counter));
+Handle new_handle() {
+  static int handles = 0;
+  const std::scoped_lock lock(mutex);
+  return reinterpret_cast<Handle>(static_cast<std::uintptr_t>(++handles));
 }
-int handles = 0;
 
 void* host(CuDevicePtr address) { return reinterpret_cast<void*>(address); }
 
@@ -113,13 +116,17 @@ CuResult cuCtxPopCurrent_v2(CuContext* context) {
   return 0;
 }
 CuResult cuModuleLoadData(CuModule* module, const void*) {
-  ++fake.loaded_modules;
-  *module = handle_of<CuModule>(handles);
+  {
+    const std::scoped_lock lock(mutex);
+    ++fake.loaded_modules;
+  }
+  *module = new_handle<CuModule>();
   return 0;
 }
 CuResult cuModuleUnload(CuModule) { return 0; }
 CuResult cuModuleGetFunction(CuFunction* function, CuModule, const char* name) {
   static auto* const names = new std::set<std::string>;  // a function is its name
+  const std::scoped_lock lock(mutex);
   *function = reinterpret_cast<CuFunction>(const_cast<char*>(names->insert(name).first->c_str()));
   return 0;
 }
@@ -174,7 +181,7 @@ CuResult cuPointerGetAttributes(unsigned, const PointerAttribute*, void** values
   return 0;
 }
 CuResult cuStreamCreate(CuStream* stream, unsigned) {
-  *stream = handle_of<CuStream>(handles);
+  *stream = new_handle<CuStream>();
   return 0;
 }
 CuResult cuStreamDestroy_v2(CuStream) { return 0; }
@@ -194,11 +201,11 @@ CuResult cuStreamBeginCapture_v2(CuStream, int) {
 }
 CuResult cuStreamEndCapture(CuStream, CuGraph* graph) {
   captured_ns = fake.elapsed_ns - captured_from;
-  *graph = handle_of<CuGraph>(handles);
+  *graph = new_handle<CuGraph>();
   return 0;
 }
 CuResult cuGraphInstantiateWithFlags(CuGraphExec* executable, CuGraph, unsigned long long) {
-  *executable = handle_of<CuGraphExec>(handles);
+  *executable = new_handle<CuGraphExec>();
   return 0;
 }
 CuResult cuGraphUpload(CuGraphExec, CuStream) { return 0; }
