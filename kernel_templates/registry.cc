@@ -67,7 +67,7 @@ const Operation& add_operation(const Operation& added) {
     }
     entry->next = first;
   } while (!added_operations.compare_exchange_weak(first, entry, std::memory_order_acq_rel));
-  return added;
+  return *entry->operation;
 }
 
 void set_operation_source(OperationSource source) {

@@ -15,7 +15,8 @@ struct alignas(2) bfloat16 {
 #else
     const unsigned word = __float_as_uint(value);
     const bool is_nan = (word & 0x7fffffffu) > 0x7f800000u;
-    bits = is_nan ? 0x7fff : static_cast<unsigned short>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
+    bits =
+        is_nan ? 0x7fff : static_cast<unsigned short>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
 #endif
   }
   __device__ __forceinline__ operator float() const {
