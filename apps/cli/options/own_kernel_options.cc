@@ -45,13 +45,13 @@ Result<std::string> read_description(const std::string& path) {
 std::optional<std::int64_t> parse_product(std::string_view text) {
   std::int64_t product = 1;
   for (;;) {
-    const std::size_t end = std::min(text.find('x'), text.size());
+    const std::string_view digits = text.substr(0, text.find('x'));
     std::int64_t factor = 0;
-    const auto [stop, error] = std::from_chars(text.data(), text.data() + end, factor);
-    const bool is_number = error == std::errc{} && stop == text.data() + end && factor >= 0;
+    const auto [stop, error] = std::from_chars(digits.begin(), digits.end(), factor);
+    const bool is_number = error == std::errc{} && stop == digits.end() && factor >= 0;
     if (!is_number || __builtin_mul_overflow(product, factor, &product)) return std::nullopt;
-    if (end == text.size()) return product;
-    text.remove_prefix(end + 1);
+    if (digits.size() == text.size()) return product;
+    text.remove_prefix(digits.size() + 1);
   }
 }
 
