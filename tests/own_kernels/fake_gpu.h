@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -115,8 +116,9 @@ struct SwigluCall {
   }
   // The first address of that is aligned to 16 bytes.
   static float* base(std::vector<std::byte>& bytes) {
-    const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
-    return reinterpret_cast<float*>((address + 15) / 16 * 16);
+    void* address = bytes.data();
+    std::size_t space = bytes.size();
+    return static_cast<float*>(std::align(16, 1, address, space));
   }
   static float& at(std::vector<std::byte>& bytes, std::int64_t i) { return base(bytes)[i]; }
 
