@@ -85,7 +85,7 @@ TEST_F(CliCacheFolder, SizeCountsEveryFileOnce) {
 TEST_F(CliCacheFolder, PruneDeletesTheLeastRecentlyUsedKernels) {
   const auto all = kernels();
   ASSERT_GT(all.size(), 2U);
-  const fs::path newest = all[1];
+  const fs::path& newest = all[1];
   for (const fs::path& kernel : all) {
     const bool is_newest = kernel == newest;
     fs::last_write_time(kernel,

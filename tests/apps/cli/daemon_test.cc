@@ -101,13 +101,14 @@ TEST(CliDaemon, LogsAreShownAndFollowed) {
   EXPECT_EQ(sandbox.run({"daemon", "logs", "--json"}).document()["text"], log.out);
 
   const std::string seen = sandbox.folder() + "/seen";
+  constexpr const char* kFollow = R"(
+timeout 20 "$0" daemon logs --follow > "$2" &
+for i in $(seq 100); do [ -s "$2" ] && break; sleep 0.1; done
+echo later >> "$1"
+for i in $(seq 100); do grep -q later "$2" && break; sleep 0.1; done
+kill $!)";
   const CliResult followed = sandbox.run_words(
-      {"/bin/sh", "-c",
-       "timeout 20 \"$0\" daemon logs --follow > \"$2\" & "
-       "for i in $(seq 100); do [ -s \"$2\" ] && break; sleep 0.1; done; "
-       "echo later >> \"$1\"; "
-       "for i in $(seq 100); do grep -q later \"$2\" && break; sleep 0.1; done; kill $!",
-       DORAJIT_CLI, sandbox.cache_dir() + "/dorajitd.log", seen});
+      {"/bin/sh", "-c", kFollow, DORAJIT_CLI, sandbox.cache_dir() + "/dorajitd.log", seen});
   std::ifstream text(seen);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(text), {}), log.out + "later\n")
       << followed.err;
