@@ -162,9 +162,7 @@ py::tuple make_kernel(const std::string& json, const py::sequence& is_tensor) {
   });
   kernel->handle = handle;
   kernel->name = info.name;
-  for (std::size_t i = 0; i < is_tensor.size(); ++i) {
-    kernel->is_tensor.push_back(is_tensor[i].cast<bool>());
-  }
+  for (const auto& one : is_tensor) kernel->is_tensor.push_back(one.cast<bool>());
   for (std::int32_t i = 0; i < info.num_operands; ++i) {
     dorajit_operand_info operand{};
     operand.struct_size = sizeof operand;
@@ -173,7 +171,8 @@ py::tuple make_kernel(const std::string& json, const py::sequence& is_tensor) {
     });
     kernel->is_output.push_back(operand.is_output != 0);
   }
-  const auto described = static_cast<std::size_t>(info.num_operands + info.num_scalars);
+  const std::size_t described =
+      static_cast<std::size_t>(info.num_operands) + static_cast<std::size_t>(info.num_scalars);
   if (kernel->is_tensor.size() != described) {
     throw py::value_error(std::format("is_tensor: give {} of them", described));
   }

@@ -36,6 +36,7 @@ void use(const kernels::Operation& operation) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer calls it
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto kernel = own_kernels::make_kernel(text)) use(**kernel);

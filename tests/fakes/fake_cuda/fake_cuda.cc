@@ -24,6 +24,7 @@ using dorajit::driver::FunctionAttribute;
 using dorajit::driver::LaunchConfig;
 using dorajit::driver::PointerAttribute;
 
+// NOLINTBEGIN(performance-no-int-to-ptr): handles and device addresses are numbers
 namespace {
 
 constexpr std::size_t kMemory = std::size_t{8} << 30;
@@ -236,3 +237,4 @@ CuResult cuEventElapsedTime(float* milliseconds, CuEvent from, CuEvent to) {
 
 }  // extern "C"
 // NOLINTEND(readability-identifier-naming)
+// NOLINTEND(performance-no-int-to-ptr)
