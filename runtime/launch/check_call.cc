@@ -54,6 +54,12 @@ bool is_same(const TensorView& a, const TensorView& b) {
          stride_bytes(a) == stride_bytes(b);
 }
 
+// Whether an operand has the dimensions of a matrix. Matrices have no leading dimensions, and
+// comparing empty spans takes a tenth of the CPU time of a call in place.
+bool is_same_matrix(const kernels::OperandShape& shape, const kernels::OperandShape& matrix) {
+  return shape.outer == matrix.outer && shape.inner == matrix.inner;
+}
+
 bool overlaps(const TensorView& a, const TensorView& b) {
   if (end_address(a) <= address(b) || end_address(b) <= address(a)) return false;
   // Column windows of one wider buffer alternate in memory without overlapping.
@@ -174,7 +180,7 @@ Status check_overlap(const Operation& op, const Call& call, const kernels::Varia
     }
     const bool may_be_in_place =
         op.operands[i].role == OperandRole::kInput && op.operands[output].shape.is_matrix();
-    if (may_be_in_place && op.operands[i].shape == op.operands[output].shape &&
+    if (may_be_in_place && is_same_matrix(op.operands[i].shape, op.operands[output].shape) &&
         is_same(written, call.operands[i])) {
       continue;
     }
