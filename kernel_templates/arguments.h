@@ -3,10 +3,10 @@
 
 namespace dorajit::kernels {
 
-// The dimensions of an operation that a formula defines, as indices into its sizes.
+// The dimensions of an operation that is defined by a formula, as indices into its sizes.
 inline constexpr int kRows = 0;
 inline constexpr int kCols = 1;
-inline constexpr int kChannels = 2;  // elements of a broadcast operand, and of a sum; broadcast.h
+inline constexpr int kChannels = 2;  // elements of a broadcast operand or a sum; see broadcast.h
 
 inline constexpr int kMaxOperands = 8;
 inline constexpr int kMaxScalars = 2;
@@ -18,11 +18,11 @@ struct OperandArgument {
   long long row_stride;  // in elements; 0 for operands without rows
 };
 
-// Passed by value to CUDA kernels and by pointer to CPU kernels. Operands stand in the order in
-// which the registry lists them: inputs before outputs.
+// Passed by value to CUDA kernels and by pointer to CPU kernels. Operands are in the order of the
+// registry: inputs before outputs.
 struct KernelArguments {
-  long long sizes[kMaxDimensions];  // of the operation's dimensions, in its order
-  void* workspace;                  // partial sums (partial_sums.h); null where none are kept
+  long long sizes[kMaxDimensions];  // in the order of the operation's dimensions
+  void* workspace;                  // partial sums (partial_sums.h); null if there are none
   double scalars[kMaxScalars];
   OperandArgument operands[kMaxOperands];
 };

@@ -1,6 +1,6 @@
 // The tunables of the compose_low_rank kernels, shared by host and device.
 //
-// Read by NVRTC and by any C++20 host compiler, so nothing of theirs may be included here.
+// Compiled by NVRTC and by any C++20 host compiler, so it includes headers of neither.
 #pragma once
 
 #include "element_type.h"
@@ -24,56 +24,56 @@ enum LowRankOperand : int {
   kLowRankOperands,
 };
 
-// What multiplies the tiles of the factors.
+// The instruction that multiplies the tiles of the factors.
 enum class LowRankInstruction : int {
   kMma = 0,    // mma.sync, sm_80 and newer
-  kWgmma = 1,  // wgmma from shared memory that TMA fills, sm_90a
+  kWgmma = 1,  // wgmma on shared memory that TMA fills, sm_90a
 };
 
-// Up to this rank mma.sync serves everywhere: wgmma gains less on large matrices than it loses on
-// smaller ones (docs/performance.md).
+// Maximum rank for which mma.sync is always used: at such ranks wgmma gains less on large matrices
+// than it loses on smaller ones (docs/performance.md).
 inline constexpr long long kLowRankMmaRank = 32;
 
 constexpr bool low_rank_is_long(long long rank) { return rank > kLowRankMmaRank; }
 
-// Where the tile of the result waits for its products.
+// Where the tile of the result is kept until its products are complete.
 enum class ResultPrefetch : int { kInCache = 0, kInRegisters = 1 };
 
 // A config never changes a bit of the output. The instruction follows from sizes, alignment and
-// architecture. By wgmma a program goes from tile to tile, its warps are three groups of four, and
-// a stage holds 64 of the rank.
+// architecture. With wgmma, a program loops over tiles, its warps form three warpgroups, and a
+// stage holds 64 of the rank.
 struct LowRankConfig {
-  int rows = 64;      // of a tile
-  int columns = 128;  // of a tile
+  int rows = 64;      // per tile
+  int columns = 128;  // per tile
   int warps = 4;
-  int rank_step = 32;  // of the rank, that one stage holds
-  int stages = 3;      // of tiles of the factors in flight; 1: the rank has one step
+  int rank_step = 32;  // rank elements per stage
+  int stages = 3;      // stages of factor tiles in flight; 1: the rank has one step
   ResultPrefetch prefetch = ResultPrefetch::kInRegisters;
-  int tiles = 1;         // of a program, one below the other
+  int tiles = 1;         // per program, one below the other
   int vector_width = 1;  // elements of the widest access to the result and the outputs
   LowRankInstruction instruction = LowRankInstruction::kMma;
-  bool by_turns = false;  // wgmma: each group that multiplies has tiles of its own, else both share
+  bool by_turns = false;  // wgmma: the warpgroups have their own tiles; false: they share tiles
 
   friend constexpr bool operator==(const LowRankConfig&, const LowRankConfig&) = default;
 };
 
-// How much of the rank the product is taken over: nothing where the scale is 0, as it is rounded.
+// The number of terms in each product's sum: 0 if the scale, rounded to fp32, is 0.
 constexpr long long low_rank_depth(double scale, long long rank) {
   return static_cast<float>(scale) == 0.0F ? 0 : rank;
 }
 
-// Of a program on the CPU, whose config has nothing but its rows.
+// Columns of a program on the CPU; its config sets only `rows`.
 inline constexpr int kLowRankCpuColumns = 256;
 
-// The columns of a program are shared among warps in strips of so many.
+// Warps share the columns of a program in strips of this width.
 inline constexpr int kLowRankWarpColumns = 64;
 
 constexpr int low_rank_warp_rows(const LowRankConfig& config) {
   return config.rows * (config.columns / kLowRankWarpColumns) / config.warps;
 }
 
-// How many programs a multiprocessor is to hold at once, of operands that are read and written in
-// 16-bit vectors: registers are rationed by it. What a ration is not enough for would spill.
+// Target number of resident programs per multiprocessor, for vectors of 16-bit elements. It sets
+// the register budget of a thread; the code of a config would spill if it exceeded its budget.
 constexpr int low_rank_programs(const LowRankConfig& config, bool has_inner) {
   if (config.warps < 4) return 1;
   const int warp_rows = low_rank_warp_rows(config);
@@ -90,7 +90,7 @@ constexpr int low_rank_programs(const LowRankConfig& config, bool has_inner) {
   return programs > 1 ? programs : 1;
 }
 
-// Rows of tiles are padded by 16 bytes, so that the eight rows of a fragment lie in different
+// Padding of the rows of tiles: 16 bytes, so that the eight rows of a fragment lie in different
 // banks.
 inline constexpr int kLowRankPad = 8;  // elements
 
@@ -98,18 +98,18 @@ constexpr long long low_rank_shared_bytes(const LowRankConfig& config) {
   return 2LL * config.stages * (config.rows + config.columns) * (config.rank_step + kLowRankPad);
 }
 
-// The same by wgmma (cuda/low_rank_tiles.cuh).
-inline constexpr int kLowRankGroups = 2;      // of four warps, that multiply and compose
-inline constexpr int kLowRankRowBytes = 128;  // of every box that TMA moves
-inline constexpr int kLowRankStep = 64;       // of the rank, that one stage holds
-inline constexpr int kLowRankStrip = 64;      // columns of result and outputs that move at once
+// The layout of shared memory with wgmma (cuda/low_rank_tiles.cuh).
+inline constexpr int kLowRankGroups = 2;      // warpgroups that multiply and compose
+inline constexpr int kLowRankRowBytes = 128;  // per row of every TMA box
+inline constexpr int kLowRankStep = 64;       // rank elements per stage
+inline constexpr int kLowRankStrip = 64;      // columns of result and outputs per transfer
 
 constexpr int low_rank_group_rows(const LowRankConfig& config) {
   return config.by_turns ? config.rows : config.rows / kLowRankGroups;
 }
 
-// Shared memory holds a tile of the result for each group. The output is written over it if its
-// elements have the same size; other outputs have buffers of their own.
+// Shared memory holds a tile of the result for each group. The output overwrites it if its elements
+// have the same size; other outputs have their own buffers.
 constexpr int low_rank_element_bytes(ElementType result, ElementType out, ElementType inner) {
   const int own_out = size_in_bytes(out) == size_in_bytes(result) ? 0 : size_in_bytes(out);
   return size_in_bytes(result) + own_out + size_in_bytes(inner);
@@ -119,12 +119,12 @@ constexpr int low_rank_stage_bytes(const LowRankConfig& config) {
   return (config.rows + config.columns) * kLowRankRowBytes;
 }
 
-// Two for each stage, two for each strip of a group, and one that gives a group its turn.
+// Two for each stage, two for each strip of a group, and one per group to signal its turn.
 constexpr int low_rank_barriers(const LowRankConfig& config) {
   return 2 * config.stages + kLowRankGroups * (2 * (config.columns / kLowRankStrip) + 1);
 }
 
-// Stages, tiles of the result and the outputs, gain and bias of their columns in fp32, barriers.
+// Stages, tiles of the result and the outputs, fp32 gain and bias of the columns, barriers.
 constexpr long long low_rank_wgmma_shared_bytes(const LowRankConfig& config, int element_bytes) {
   const long long group_bytes = static_cast<long long>(config.columns) *
                                 (low_rank_group_rows(config) * element_bytes + 2 * 4);

@@ -8,10 +8,10 @@ enum class ElementType : int {
   kBfloat16 = 1,
   kFloat16 = 2,
   kFloat64 = 3,
-  kAbsent = 4,  // the operand is left out: neither read nor written
+  kAbsent = 4,  // the operand is omitted: neither read nor written
 };
 
-inline constexpr int kNumElementTypes = 4;  // that an operand which is there may have
+inline constexpr int kNumElementTypes = 4;  // without kAbsent
 
 constexpr int size_in_bytes(ElementType type) {
   switch (type) {

@@ -1,10 +1,9 @@
-// How the sum of each channel is cut into partial sums. Shared by host and device; includes only
-// its like.
+// How the sum of each channel is divided into partial sums. Shared by host and device; includes
+// only such headers.
 //
-// A sum is a balanced binary tree over leaves in order (docs/numerics.md): per column, a leaf is a
-// run of kRunLength rows that are summed one after the other; per row, it is one term. A partial
-// sum is a node of that tree, so that who computes it, and how much of it at a time, changes no
-// bit.
+// A sum is a balanced binary tree over leaves in order (docs/numerics.md). Per column, a leaf is a
+// run of kRunLength rows that are summed sequentially; per row, a leaf is one term. A partial sum
+// is a node of that tree, so no bit depends on which program computes it, or in how many steps.
 #pragma once
 
 #include "broadcast.h"
@@ -12,12 +11,12 @@
 namespace dorajit::kernels {
 
 inline constexpr int kRunLength = 8;
-// Fewer terms than these are never kept as a partial sum of their own, unless the channel ends.
-inline constexpr long long kLeastPartialTerms = 256;
-// Columns of a row that one partial sum covers, when the channels lie along the rows.
+// The minimum number of terms of a partial sum, except at the end of a channel.
+inline constexpr long long kMinPartialTerms = 256;
+// Columns of a row that one partial sum covers if the channels lie along the rows.
 inline constexpr long long kPartialColumns = 4096;
 
-// The second stage of a sum on CUDA: channels of a program, and lanes of each channel.
+// The second stage of a sum on CUDA: channels per program, and lanes per channel.
 inline constexpr int kChannelsPerFinish = 32;
 inline constexpr int kFinishLanes = 16;
 
@@ -34,29 +33,29 @@ struct SumLayout {
   long long row_groups;        // partial sums along the rows
   long long spans;             // partial sums along the columns
 
-  // Partial sums of one channel. Number i of them covers row group i / spans, span i % spans, and
-  // that of channel c lies at workspace[i * num_channels + c], in the compute type.
+  // Partial sums per channel. Partial sum i covers row group i / spans and span i % spans; for
+  // channel c it lies at workspace[i * num_channels + c], in the compute type.
   [[nodiscard]] constexpr long long count() const { return row_groups * spans; }
 };
 
-// `rows_per_program` of the config matters per column only, where it is a power of two and at least
-// kLeastPartialTerms.
+// `rows_per_program` of the config is used per column only; it is then a power of two and at least
+// kMinPartialTerms.
 constexpr SumLayout sum_layout(Broadcast broadcast, long long num_rows, long long num_cols,
                                long long num_channels, long long rows_per_program) {
   if (broadcast == Broadcast::kPerColumn) {
     return {rows_per_program, divide_up(num_rows, rows_per_program), 1};
   }
   if (num_cols == 0) return {1, 0, 0};
-  const long long rows = power_of_two_up(divide_up(kLeastPartialTerms, num_cols));
+  const long long rows = power_of_two_up(divide_up(kMinPartialTerms, num_cols));
   return {rows, divide_up(num_rows / num_channels, rows), divide_up(num_cols, kPartialColumns)};
 }
 
-// Bytes of workspace that serve every config, `element_size` being that of the compute type. At
-// most 1% of the two matrices that are multiplied and summed.
+// Bytes of workspace that suffice for every config; `element_size` is that of the compute type. At
+// most 1% of the two matrices whose products are summed.
 constexpr long long sum_workspace_bytes(Broadcast broadcast, long long num_rows, long long num_cols,
                                         long long num_channels, long long element_size) {
   const long long count =
-      sum_layout(broadcast, num_rows, num_cols, num_channels, kLeastPartialTerms).count();
+      sum_layout(broadcast, num_rows, num_cols, num_channels, kMinPartialTerms).count();
   return count > 1 ? count * num_channels * element_size : 0;
 }
 

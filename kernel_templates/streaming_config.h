@@ -1,6 +1,6 @@
-// The tunables of the templates that stream matrices through, shared by host and device.
+// The tunables of the templates that stream through matrices, shared by host and device.
 //
-// Read by NVRTC and by any C++20 host compiler, so nothing of theirs may be included here.
+// Compiled by NVRTC and by any C++20 host compiler, so it includes headers of neither.
 #pragma once
 
 #include "arguments.h"
@@ -8,14 +8,14 @@
 
 namespace dorajit::kernels {
 
-// How loads and stores treat the caches.
+// The cache policy of loads and stores.
 enum class CachePolicy : int {
   kDefault = 0,
-  kStreamAll = 1,    // loads and stores are evicted first (CPU: non-temporal stores)
-  kStreamLoads = 2,  // only loads are evicted first, so that the output stays for its reader
+  kStreamAll = 1,    // loads and stores are evict-first (CPU: non-temporal stores)
+  kStreamLoads = 2,  // only loads are evict-first, so that the output stays cached for its reader
 };
 
-// A config never changes a bit of the output; it only changes how fast it is made.
+// A config never changes a bit of the output; it changes only the speed.
 struct StreamingConfig {
   int block_size = 1;        // columns covered by one program
   int num_warps = 1;         // CUDA: warps per program; CPU: worker threads per launch
@@ -29,8 +29,8 @@ struct StreamingConfig {
 
 constexpr bool is_power_of_two(long long value) { return value > 0 && (value & (value - 1)) == 0; }
 
-// The conditions under which the CUDA templates compile. The templates assert them; the tuner
-// prunes by them, so that both sides read the same text.
+// The conditions under which the CUDA templates compile. The templates assert these functions and
+// the tuner prunes configs with them, so that the two cannot disagree.
 constexpr bool is_valid_for_cuda(const StreamingConfig& config) {
   return config.num_warps >= 1 && config.num_warps <= 32 && config.vector_width <= 16 &&
          is_power_of_two(config.vector_width) && config.rows_per_program >= 1 &&
@@ -38,13 +38,13 @@ constexpr bool is_valid_for_cuda(const StreamingConfig& config) {
          config.block_size >= 1 && config.block_size % config.vector_width == 0;
 }
 
-// All threads side by side along the columns.
+// All threads lie side by side along the columns.
 constexpr bool is_valid_for_cuda_elementwise(const StreamingConfig& config) {
   return is_valid_for_cuda(config) &&
          config.block_size % (config.num_warps * kThreadsPerWarp * config.vector_width) == 0;
 }
 
-// Threads in lanes of columns and lanes of rows; each sums whole subtrees.
+// Threads form lanes of columns and lanes of rows; each thread sums whole subtrees.
 constexpr bool is_valid_for_cuda_column_sums(const StreamingConfig& config) {
   if (!is_valid_for_cuda(config) || !is_power_of_two(config.num_warps) ||
       !is_power_of_two(config.block_size) || !is_power_of_two(config.rows_per_program) ||
@@ -53,12 +53,12 @@ constexpr bool is_valid_for_cuda_column_sums(const StreamingConfig& config) {
   }
   const int threads = config.num_warps * kThreadsPerWarp;
   const int column_lanes = config.block_size / config.vector_width;
-  return column_lanes <= threads && config.rows_per_program >= kLeastPartialTerms &&
+  return column_lanes <= threads && config.rows_per_program >= kMinPartialTerms &&
          config.rows_per_program / (threads / column_lanes) >= kRunLength &&
          config.unroll <= kRunLength;
 }
 
-// A group of lanes of one warp for each row; rows_per_program is the number of groups.
+// Each row has a group of lanes of one warp; rows_per_program is the number of groups.
 constexpr bool is_valid_for_cuda_row_sums(const StreamingConfig& config) {
   if (!is_valid_for_cuda(config) || !is_power_of_two(config.block_size)) return false;
   const int lanes = config.block_size / config.vector_width;
@@ -74,7 +74,7 @@ constexpr bool is_valid_for_cpu(const StreamingConfig& config) {
 
 constexpr bool is_valid_for_cpu_column_sums(const StreamingConfig& config) {
   return is_valid_for_cpu(config) && is_power_of_two(config.rows_per_program) &&
-         config.rows_per_program >= kLeastPartialTerms;
+         config.rows_per_program >= kMinPartialTerms;
 }
 
 }  // namespace dorajit::kernels

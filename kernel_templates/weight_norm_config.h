@@ -1,38 +1,38 @@
 // The tunables of the weight_norm kernels, shared by host and device.
 //
-// Read by NVRTC and by any C++20 host compiler, so nothing of theirs may be included here.
+// Compiled by NVRTC and by any C++20 host compiler, so it includes headers of neither.
 #pragma once
 
 #include "math/weight_norm.h"
 
 namespace dorajit::kernels {
 
-// What multiplies the tiles of B and A.
+// The instruction that multiplies the tiles of B and A.
 enum class NormInstruction : int {
   kScalar = 0,       // multiply-adds in the compute type
   kMma = 1,          // mma.sync, sm_80 and newer
-  kWgmma = 2,        // wgmma from shared memory that TMA fills, sm_90a
-  kSplit = 3,        // wgmma of f32 factors that are split into pairs of float16, sm_90a
-  kWgmmaStream = 4,  // kWgmma for ranks of which shared memory does not hold all of B
+  kWgmma = 2,        // wgmma on shared memory that TMA fills, sm_90a
+  kSplit = 3,        // wgmma on f32 factors, each split into a pair of float16, sm_90a
+  kWgmmaStream = 4,  // kWgmma for ranks whose rows of B exceed shared memory
 };
 
-// A config never changes a bit of the output, but for the instruction, which follows from the
+// A config never changes a bit of the output, except by its instruction, which follows from the
 // element types and the architecture.
 struct WeightNormConfig {
   NormInstruction instruction = NormInstruction::kScalar;
-  int rows = 64;         // of a program
-  int columns = 64;      // of a tile
-  int rank_step = 16;    // of the rank, that one stage holds
-  int stages = 2;        // of tiles of A in flight
-  int weight_units = 0;  // kWgmma, kWgmmaStream: units of W in flight, of 128 bytes by `rows`
-  int most_parts = 1;    // of a row
+  int rows = 64;         // per program
+  int columns = 64;      // per tile
+  int rank_step = 16;    // rank elements per stage
+  int stages = 2;        // stages of tiles of A in flight
+  int weight_units = 0;  // kWgmma, kWgmmaStream: units of W in flight, each 128 bytes by `rows`
+  int max_parts = 1;     // maximum parts of a row
   int vector_width = 1;  // elements of the widest access to A, B and W
 
   friend constexpr bool operator==(const WeightNormConfig&, const WeightNormConfig&) = default;
 };
 
-// Shared memory of a program that multiplies by wgmma: its rows of B, rings of tiles of A and of
-// units of W, and their barriers (cuda/weight_norm_wgmma.cuh).
+// Shared memory of a program that uses wgmma: its rows of B, the rings of tiles of A and of units
+// of W, and their barriers (cuda/weight_norm_wgmma.cuh).
 inline constexpr int kWgmmaRowBytes = 128;
 
 constexpr int wgmma_blocks(long long rank) { return static_cast<int>((rank + 63) / 64); }
@@ -45,27 +45,27 @@ constexpr bool wgmma_streams(const WeightNormConfig& config) {
   return config.instruction == NormInstruction::kWgmmaStream;
 }
 
-// What of a program's rows lies side by side: 64 of the rank of B, or a unit of W.
+// 128 bytes of each row of a program: a block of B (64 of the rank), or a unit of W.
 constexpr int wgmma_block_bytes(const WeightNormConfig& config) {
   return config.rows * kWgmmaRowBytes;
 }
 constexpr int wgmma_tile_bytes(const WeightNormConfig& config) {
   return config.rank_step * config.columns * 2;
 }
-// A tile of A, and beside it the block of B that is multiplied by it unless that stays.
+// A tile of A and, with kWgmmaStream, a block of B that is not resident.
 constexpr int wgmma_stage_bytes(const WeightNormConfig& config) {
   return wgmma_tile_bytes(config) + (wgmma_streams(config) ? wgmma_block_bytes(config) : 0);
 }
 
-// 1024 bytes more than the sum of the parts, so that the first can be aligned.
+// The sum of the parts plus 1024 bytes, so that the first part can be aligned.
 constexpr long long wgmma_shared_bytes_without_factor(const WeightNormConfig& config) {
   return 1024 + static_cast<long long>(config.stages) * wgmma_stage_bytes(config) +
          static_cast<long long>(config.weight_units) * wgmma_block_bytes(config) +
          8LL * wgmma_barriers(config);
 }
 
-// Blocks of B that stay in shared memory: all, or as many as it holds.
-inline constexpr long long kWgmmaSharedLimit = 232448;  // of a program, on sm_90
+// Blocks of B that are resident in shared memory: all, or as many as fit.
+inline constexpr long long kWgmmaSharedLimit = 232448;  // per program, on sm_90
 
 constexpr int wgmma_resident_blocks(const WeightNormConfig& config, long long rank) {
   if (!wgmma_streams(config)) return wgmma_blocks(rank);
@@ -78,14 +78,14 @@ constexpr long long wgmma_shared_bytes(const WeightNormConfig& config, long long
          static_cast<long long>(wgmma_resident_blocks(config, rank)) * wgmma_block_bytes(config);
 }
 
-// The same of a program that splits its factors (cuda/weight_norm_split.cuh): a ring of tiles of A,
-// and its rows of B, which lie there for good or, of high ranks, in the ring, too.
+// Shared memory of a program that splits its factors (cuda/weight_norm_split.cuh): a ring of tiles
+// of A, and its rows of B, which are resident or, for high ranks, in the ring as well.
 inline constexpr int kSplitRows = 64;
 inline constexpr int kSplitColumns = 128;
 inline constexpr int kSplitStages = 4;
 inline constexpr int kSplitResidentRank = 384;
 inline constexpr int kSplitTileBytes = 2 * kNormRankBlock * kSplitColumns * 2;
-inline constexpr int kSplitFactorBytes = 2 * kSplitRows * kNormRankBlock * 2;  // 64 of the rank
+inline constexpr int kSplitFactorBytes = 2 * kSplitRows * kNormRankBlock * 2;  // per 64 of the rank
 
 constexpr bool split_streams(long long rank) { return rank > kSplitResidentRank; }
 
@@ -95,7 +95,7 @@ constexpr int split_stage_bytes(long long rank) {
 constexpr int split_factor_blocks(long long rank) {
   return split_streams(rank) ? 0 : static_cast<int>((rank + kNormRankBlock - 1) / kNormRankBlock);
 }
-// Exponents of the rows of B and of tiles of A, what groups exchange, and barriers.
+// Exponents of the rows of B and of the tiles of A, data exchanged by warps, and barriers.
 constexpr int split_table_bytes(const WeightNormConfig& config, long long rank) {
   const int exponents = split_streams(rank) ? config.stages : split_factor_blocks(rank);
   return 4 * (kSplitRows * exponents + 4 * config.stages + 32) + 8 * (2 * config.stages + 1);
@@ -107,7 +107,7 @@ constexpr long long split_shared_bytes(const WeightNormConfig& config, long long
          split_table_bytes(config, rank);
 }
 
-// The same by mma.sync, whatever the rank: a ring of tiles of A and B with padded rows.
+// Shared memory with mma.sync, for any rank: a ring of tiles of A and B with padded rows.
 inline constexpr int kMmaPad = 8;  // elements
 
 constexpr long long mma_shared_bytes(const WeightNormConfig& config) {

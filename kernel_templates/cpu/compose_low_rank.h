@@ -1,5 +1,5 @@
-// compose_low_rank on the CPU: the counterpart of cuda/compose_low_rank.cuh. A program has a block
-// of rows of a span of columns.
+// compose_low_rank on the CPU: the counterpart of cuda/compose_low_rank.cuh. A program computes a
+// block of rows of a span of columns.
 #pragma once
 
 #include "arguments.h"
@@ -49,7 +49,7 @@ struct ComposeLowRankPrograms {
           address(kLowRankLow, block.row + row, first_k), depth, to);
       if (from != to) __builtin_memcpy(to, from, static_cast<unsigned long>(depth) * sizeof(T));
     }
-    // The rest of the last tile is computed, too, and never read.
+    // The remaining rows of the last tile are computed, too, and never read.
     for (int row = block.rows; row % Product::Tile::kRows != 0; ++row) {
       for (long long k = 0; k < depth; ++k) product.packed_b[row][k] = T(0);
     }
@@ -137,7 +137,7 @@ struct ComposeLowRankPrograms {
 
 }  // namespace dorajit::kernels
 
-// What is generated per kernel. `config` stands in parentheses.
+// The code that is generated per kernel. `config` is in parentheses.
 #define DORAJIT_COMPOSE_LOW_RANK_KERNEL(config, ...)                                           \
   extern "C" __attribute__((visibility("default"))) void dorajit_kernel(                       \
       const dorajit::kernels::KernelArguments* arguments, long long first_program,             \

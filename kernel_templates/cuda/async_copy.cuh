@@ -1,10 +1,10 @@
-// Tiles that the copy engine (TMA) moves between global and shared memory, and the barriers that
-// say when they are there: sm_90 and newer.
+// Copies of tiles by the copy engine (TMA) between global and shared memory, and the barriers that
+// signal their completion: sm_90 and newer.
 #pragma once
 
 namespace dorajit::kernels {
 
-// A CUtensorMap, which the host encodes; passed to a kernel by value.
+// A CUtensorMap, encoded by the host and passed to a kernel by value.
 struct alignas(64) TensorMap {
   unsigned long long words[16];
 };
@@ -13,9 +13,8 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// An mbarrier in shared memory. Its phases alternate in parity; a barrier that nothing has
-// completed yet is in phase 0, so that waiting for the end of a phase before it, of parity 1,
-// returns at once.
+// An mbarrier in shared memory. Its phases alternate in parity. A new barrier is in phase 0, so a
+// wait for the end of the preceding phase, which has parity 1, returns at once.
 struct Barrier {
   unsigned address;
 
@@ -25,11 +24,11 @@ struct Barrier {
   __device__ __forceinline__ void arrive() const {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
   }
-  // The same at the barrier `offset` bytes on, which may lie in the other program of a pair.
+  // Arrives at the barrier `offset` bytes away, which may lie in the other program of a pair.
   __device__ __forceinline__ void arrive_in_pair(unsigned offset) const {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(address + offset) : "memory");
   }
-  // Arrives, and makes the phase last until so many bytes more have come.
+  // Arrives, and extends the phase until `bytes` more bytes have arrived.
   __device__ __forceinline__ void arrive_and_expect(unsigned bytes) const {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes)
                  : "memory");
@@ -52,13 +51,13 @@ __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Orders this thread's stores to shared memory before what the tensor cores and the copy engine
-// read after the next barrier.
+// Orders this thread's stores to shared memory before accesses by the tensor cores and the copy
+// engine after the next barrier.
 __device__ __forceinline__ void publish_shared_stores() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Starts the copy of the map's box at (column, row); elements beyond the tensor arrive as zeros.
+// Starts to copy the map's box at (column, row); elements beyond the tensor are set to zero.
 __device__ __forceinline__ void copy_box(unsigned to, const TensorMap& map, int column, int row,
                                          Barrier full) {
   asm volatile(
@@ -68,14 +67,14 @@ __device__ __forceinline__ void copy_box(unsigned to, const TensorMap& map, int 
       : "memory");
 }
 
-// Fetches a map before its first use.
+// Prefetches a map before its first use.
 __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Starts the copy of a box from shared memory to (column, row) of the map's matrix. Rows beyond the
-// matrix are dropped, and so are columns, but in units of 16 bytes: a row that ends within a unit
-// is written up to the unit's end.
+// Starts to store a box from shared memory at (column, row) of the map's matrix. Rows beyond the
+// matrix are dropped. Columns beyond it are dropped in units of 16 bytes: a row that ends within a
+// unit is written up to the unit's end.
 __device__ __forceinline__ void store_box(const TensorMap& map, int column, int row,
                                           unsigned from) {
   asm volatile(
@@ -84,18 +83,18 @@ __device__ __forceinline__ void store_box(const TensorMap& map, int column, int 
       : "memory");
 }
 
-// Ends the group of the boxes that this thread has started to store since the last.
+// Commits this thread's box stores since the last commit as one group.
 __device__ __forceinline__ void end_stored_boxes() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Until the boxes of all groups of this thread but the last kPending have left shared memory.
+// Waits until all but the last kPending groups of this thread have been read from shared memory.
 template <int kPending>
 __device__ __forceinline__ void wait_for_stored_boxes() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-// The place in a ring of buffers, and the parity of the phase that its barriers are in.
+// A position in a ring of buffers, and the parity of the current phase of its barriers.
 template <int kBuffers>
 struct RingPosition {
   int index = 0;

@@ -1,12 +1,12 @@
-// Broadcast inputs in registers: loaded early, widened late, so that their loads and those of the
-// first rows are in flight together. An absent input is zero.
+// Broadcast inputs in registers. They are loaded early and widened late, so that their loads and
+// the loads of the first rows are in flight together. An absent input is zero.
 #pragma once
 
 #include "cuda/operands.cuh"
 
 namespace dorajit::kernels {
 
-// Per column: the values of kVectors vectors of columns, the same for every row.
+// Per column: the values of kVectors vectors of columns, shared by all rows.
 template <class Op, int kVectors>
 struct ColumnValues {
   using T = typename Op::T;
@@ -15,7 +15,7 @@ struct ColumnValues {
   typename Op::Vector raw[kVectors][kInputs + 1];
   T value[kVectors][Op::kWidth][kInputs + 1];
 
-  // `col` and `remaining` are those of vector 0; the vectors lie `stride` columns apart.
+  // `col` and `remaining` refer to vector 0; the vectors are `stride` columns apart.
   template <int kInput = 0>
   __device__ __forceinline__ void load(const KernelArguments& arguments, long long col,
                                        long long stride, long long remaining) {

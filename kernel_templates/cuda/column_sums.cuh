@@ -1,10 +1,10 @@
 // Kernels with a sum per column, in one pass over the matrices.
 //
-// Program (x, y) covers block_size columns and rows_per_program rows. Its threads stand in lanes of
-// columns (vector_width columns each) and lanes of rows (each a run of consecutive rows, whose
-// terms it sums up the tree in registers); the lanes of rows meet in shared memory. What comes out
-// is one node of each column's tree: the sum itself when there is but one, else a partial sum that
-// finish_sums.cuh collects.
+// Program (x, y) covers block_size columns and rows_per_program rows. Its threads form lanes of
+// columns (vector_width columns each) and lanes of rows. A lane of rows sums a run of consecutive
+// rows up the tree in registers; shared memory combines the lanes. The result is one node of each
+// column's tree: the complete sum if the tree has only one such node, else a partial sum that
+// finish_sums.cuh adds.
 #pragma once
 
 #include "cuda/broadcast_values.cuh"
@@ -13,7 +13,7 @@
 
 namespace dorajit::kernels {
 
-// One thread's share: Op::kWidth columns of kRuns runs of rows, all columns being there.
+// The share of one thread: Op::kWidth columns of kRuns runs of rows; all columns exist.
 template <class Op, int kRuns>
 struct ColumnLane {
   using T = typename Op::T;
@@ -26,7 +26,7 @@ struct ColumnLane {
   using Columns = ColumnValues<Op, 1>;
   using Sum = PairwiseSum<T, log2(kRuns) + 1, kWidth>;
 
-  // kRows rows: loads first, uses later.
+  // kRows rows: all loads come before all uses.
   template <int kRows>
   struct Rows {
     typename Op::Inputs inputs[kRows];
@@ -37,7 +37,7 @@ struct ColumnLane {
       for (int u = 0; u < kRows; ++u) inputs[u].load(arguments, row + u, col, kWidth);
     }
 
-    // Stores what the formula makes of them, and adds the terms to the run.
+    // Stores the outputs of the formula, and adds its terms to the run.
     __device__ __forceinline__ void finish(const KernelArguments& arguments, const F& formula,
                                            const Columns& columns, long long row, long long col,
                                            T (&run)[kWidth]) const {
@@ -59,8 +59,8 @@ struct ColumnLane {
     for (int i = 0; i < kWidth; ++i) run[i] = absent_term<T>();
   }
 
-  // The node above kRuns whole runs from `row` on. The first loads go out before those of the
-  // broadcast operands, so that both are under way before either is waited for.
+  // The node above kRuns complete runs from `row` on. The first row loads are issued before those
+  // of the broadcast operands, so that both are in flight before either is needed.
   static __device__ __forceinline__ void sum_whole(const KernelArguments& arguments,
                                                    const F& formula, long long row, long long col,
                                                    T (&node)[kWidth]) {
@@ -85,7 +85,7 @@ struct ColumnLane {
     }
   }
 
-  // The same for rows [row, last_row), fewer than that and perhaps none.
+  // The same node for the rows [row, last_row), which are fewer, or none.
   static __device__ __forceinline__ void sum_cut(const KernelArguments& arguments, const F& formula,
                                                  long long row, long long last_row, long long col,
                                                  T (&node)[kWidth]) {
@@ -141,8 +141,8 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
   using WholeLane = ColumnLane<Op, kRuns>;
   using NarrowLane = ColumnLane<Operands<Formula, kNarrow, kTypes...>, kRuns>;
 
-  // The nodes above this thread's rows and columns. Where the columns end within a block, a thread
-  // takes its columns one at a time.
+  // The nodes above this thread's rows and columns. If the columns end within the block, a thread
+  // processes its columns one at a time.
   static __device__ __forceinline__ void sum_lane(const KernelArguments& arguments,
                                                   const F& formula, bool is_whole,
                                                   long long first_row, long long col,
@@ -202,7 +202,7 @@ struct ColumnSumsKernel : Operands<Formula, kConfig, kTypes...> {
 
 }  // namespace dorajit::kernels
 
-// What is generated per kernel. `config` stands in parentheses.
+// The code that is generated per kernel. `config` is in parentheses.
 #define DORAJIT_COLUMN_SUMS_KERNEL(formula, config, broadcast, ...)                         \
   static_assert(broadcast == dorajit::kernels::Broadcast::kPerColumn);                      \
   extern "C" __global__ void __launch_bounds__(                                             \

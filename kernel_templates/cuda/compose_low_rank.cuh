@@ -1,4 +1,4 @@
-// The kernel of compose_low_rank that a config asks for.
+// Selects the kernel of compose_low_rank for a config.
 #pragma once
 
 #include "cuda/compose_low_rank_mma.cuh"
@@ -20,7 +20,7 @@ using ComposeLowRank = decltype(choose_compose_low_rank<kConfig, kTypes...>());
 
 }  // namespace dorajit::kernels
 
-// What is generated per kernel. `config` stands in parentheses.
+// The code that is generated per kernel. `config` is in parentheses.
 #define DORAJIT_COMPOSE_LOW_RANK_KERNEL(config, ...)                                         \
   extern "C" __global__ void __launch_bounds__(                                              \
       dorajit::kernels::ComposeLowRank<config, __VA_ARGS__>::kThreads,                       \

@@ -1,12 +1,12 @@
-// compose_low_rank by mma.sync, for factors of one 16-bit type and any alignment: sm_80 and newer.
+// compose_low_rank with mma.sync, for factors of one 16-bit type, any alignment: sm_80 and newer.
 //
-// A program has a tile of the output. Tiles of both factors go through a ring of buffers in shared
-// memory; the tile of the result is on its way meanwhile. The products stay in the registers in
-// which they were summed, and are composed with the result there.
+// A program computes a tile of the output. Tiles of both factors pass through a ring of buffers in
+// shared memory; the tile of the result is loaded meanwhile. The products stay in their accumulator
+// registers, where they are composed with the result.
 //
-// The tensor cores leave a lane two neighbouring columns of every eight, the vectors of result and
-// outputs want eight neighbours. So rows of B lie in shared memory in an order which makes
-// neighbours of the columns that a lane is left with.
+// The tensor cores leave each lane two neighbouring columns of every eight, but vector accesses to
+// result and outputs need eight neighbours. Rows of B are therefore permuted in shared memory, so
+// that each lane's columns are neighbours.
 #pragma once
 
 #include "compose_low_rank_config.h"
@@ -18,7 +18,7 @@
 
 namespace dorajit::kernels {
 
-// Of 32 columns, those that lane q of four is left with are 8 q + {0 .. 7}, two of each eight.
+// Of 32 columns, lane q of four receives columns 8 q + {0 .. 7}, two from every eight.
 struct NeighboursOfLane {
   static __device__ __forceinline__ constexpr int place(int column) {
     return column / 32 * 32 + column % 8 / 2 * 8 + column % 32 / 8 * 2 + column % 2;
@@ -27,7 +27,7 @@ struct NeighboursOfLane {
 
 template <LowRankConfig kConfig, ElementType... kTypes>
 struct ComposeLowRankMma {
-  struct Maps {};  // it takes none
+  struct Maps {};  // this kernel uses no tensor maps
 
   static constexpr ElementType kType[] = {kTypes...};
   static_assert(sizeof...(kTypes) == kLowRankOperands, "one element type per operand");
@@ -52,7 +52,7 @@ struct ComposeLowRankMma {
                     kWarpRows * kConfig.warps == kConfig.rows * kWarpsAcross,
                 "warps share the strips of a program evenly, and its rows in slabs of 16");
 
-  // Compiled for GPUs before sm_90, the same code takes more registers.
+  // The same code needs more registers when it is compiled for GPUs before sm_90.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   static constexpr bool kIsOlder = true;
 #else
@@ -79,7 +79,7 @@ struct ComposeLowRankMma {
     long long column;
   };
 
-  // Where this lane's part of a tile begins.
+  // The first row and column of this lane's part of a tile.
   static __device__ __forceinline__ int lane_row() {
     return static_cast<int>(threadIdx.x) / 32 / kWarpsAcross * kWarpRows +
            static_cast<int>(threadIdx.x) % 32 / 4;
@@ -91,8 +91,7 @@ struct ComposeLowRankMma {
 
   using ResultRun = Run<kResultType>;
   static constexpr bool kKeepsResult = kConfig.prefetch == ResultPrefetch::kInRegisters;
-  // Groups whose result is loaded at once: loads do not pass stores, which may be to the same
-  // memory.
+  // Groups whose result is loaded at once: loads cannot be moved ahead of stores, which may alias.
   static constexpr int kBatch = kKeepsResult ? kGroups : 1;
   using Results = ResultRun[kBatch][2 * kSlabs];
 
@@ -115,7 +114,7 @@ struct ComposeLowRankMma {
     }
   }
 
-  // Brings the tile of the result to the L2 cache.
+  // Prefetches the tile of the result into the L2 cache.
   static __device__ __forceinline__ void prefetch_results(const KernelArguments& arguments,
                                                           const Tile& tile) {
     constexpr int kSize = size_in_bytes(kResultType);
@@ -133,7 +132,7 @@ struct ComposeLowRankMma {
     }
   }
 
-  // The copies of both factors.
+  // The copies of both factors into the ring.
   struct Copies {
     LowCopy low;
     FactorCopy factor;
@@ -145,8 +144,8 @@ struct ComposeLowRankMma {
                  rank),
           steps((rank + kStep - 1) / kStep) {}
 
-    // Starts to fill a buffer with step `step` of the rank; with `keeps_factor` it holds that of
-    // lora_B already.
+    // Starts to fill a buffer with step `step` of the rank. With `keeps_factor`, the buffer already
+    // holds the tile of lora_B.
     __device__ __forceinline__ void start_stage(int step, unsigned to,
                                                 bool keeps_factor = false) const {
       if (step < steps) {
@@ -156,7 +155,7 @@ struct ComposeLowRankMma {
       end_copies();
     }
 
-    // Starts with the first steps of a tile.
+    // Starts the copies of the first steps of a tile.
     __device__ __forceinline__ void begin(unsigned shared, bool keeps_factor = false) const {
       if constexpr (kStages == 1) {
         start_stage(0, shared, keeps_factor);
@@ -169,7 +168,7 @@ struct ComposeLowRankMma {
 
   using Products = float[kSlabs][kEights][4];
 
-  // Adds the first `depth` of the rank that the buffer holds, rounded up to 16.
+  // Adds the products over the first `depth` of the buffer's rank elements, rounded up to 16.
   static __device__ __forceinline__ void multiply_stage(unsigned stage, int depth,
                                                         Products& products) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -301,7 +300,7 @@ struct ComposeLowRankMma {
     return static_cast<int>(low_rank_depth(arguments.scalars[0], arguments.sizes[kLowRankRank]));
   }
 
-  // One tile after the other.
+  // Processes the tiles one after the other.
   template <bool kIsWhole>
   static __device__ __forceinline__ void run_apart(const KernelArguments& arguments, Tile tile,
                                                    unsigned shared) {
@@ -317,11 +316,11 @@ struct ComposeLowRankMma {
       compose<kIsWhole>(arguments, tile, products, results);
       tile.row += kConfig.rows;
       if (kTiles == 1 || done == kTiles || tile.row >= arguments.sizes[kLowRankRows]) return;
-      __syncthreads();  // before the buffers are filled anew
+      __syncthreads();  // before the buffers are refilled
     }
   }
 
-  // Whole tiles. What the next one reads is under way while one is composed.
+  // Processes whole tiles. Loads for the next tile are in flight while a tile is composed.
   static __device__ __forceinline__ void run_together(const KernelArguments& arguments, Tile tile,
                                                       unsigned shared) {
     const int rank = rank_of(arguments);
@@ -335,7 +334,7 @@ struct ComposeLowRankMma {
       multiply(copies, rank, shared, products);
       Results coming;
       if (left > 0) {
-        __syncthreads();  // before the buffers are filled anew
+        __syncthreads();  // before the buffers are refilled
         copies.low.from += kConfig.rows * arguments.operands[kLowRankLow].row_stride;
         copies.begin(shared, true);
         begin_results<true>(arguments, {tile.row + kConfig.rows, tile.column}, coming);
@@ -373,7 +372,7 @@ struct ComposeLowRankMma {
         } else {
           run_apart<true>(arguments, tile, shared_address(memory));
         }
-        __syncthreads();  // before the buffers are filled anew
+        __syncthreads();  // before the buffers are refilled
       }
     }
   }

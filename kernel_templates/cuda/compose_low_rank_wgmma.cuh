@@ -1,13 +1,13 @@
-// compose_low_rank by wgmma, for factors of one 16-bit type: sm_90a.
+// compose_low_rank with wgmma, for factors of one 16-bit type: sm_90a.
 //
-// There are as many programs as multiprocessors, each of which goes from tile to tile. One warp
-// brings tiles of both factors by TMA, 64 of the rank at a time, through a ring of buffers. Two
-// groups of four warps multiply: both the same tile, half of its rows each, or by turns tiles of
-// their own, so that one multiplies while the other composes. For each group, another warp brings
-// the tile of the result in strips of 64 columns, and stores what was composed in their place.
+// There are as many programs as multiprocessors; each program loops over tiles. One warp loads
+// tiles of both factors by TMA, 64 of the rank at a time, into a ring of buffers. Two warpgroups
+// multiply: either each computes half of the rows of the same tile, or they take turns with
+// different tiles, so that one multiplies while the other composes. For each warpgroup, another
+// warp loads the tile of the result in strips of 64 columns, and stores the outputs.
 //
-// Every matrix is aligned to 16 bytes, and so are its rows. Rows of result and outputs fill whole
-// units of 16 bytes, because TMA stores no less.
+// Every matrix and its rows are aligned to 16 bytes. Rows of result and outputs are multiples of 16
+// bytes long, because TMA stores whole units of 16 bytes.
 #pragma once
 
 #include "cuda/low_rank_composer.cuh"
@@ -27,7 +27,7 @@ struct ComposeLowRankWgmma {
   using Products = typename Tiles::Products;
   using Maps = LowRankMaps;
   static constexpr int kThreads = Tiles::kThreads;
-  static constexpr int kPrograms = 1;  // of a multiprocessor
+  static constexpr int kPrograms = 1;  // per multiprocessor
 
   static __device__ __forceinline__ void keep_in_registers(Products& products) {
 #pragma unroll
@@ -39,12 +39,12 @@ struct ComposeLowRankWgmma {
     }
   }
 
-  // Lets the stage be filled anew, as far as this group is concerned.
+  // Signals that this group no longer reads the stage.
   static __device__ __forceinline__ void release(const Memory& memory, int stage) {
     if (threadIdx.x % Tiles::kGroupThreads == 0) memory.stage_empty(stage).arrive();
   }
 
-  // The products of this group's rows of a tile, over all of the rank in ascending order.
+  // The products of this group's rows of a tile, over the whole rank in ascending order.
   static __device__ __forceinline__ void multiply(const Task& task, const Memory& memory, int group,
                                                   RingPosition<Tiles::kStages>& at,
                                                   Products& products) {
@@ -76,8 +76,8 @@ struct ComposeLowRankWgmma {
       at.advance();
     }
     if constexpr (Tiles::kByTurns) {
-      // Every warp arrives: one that has yet to see its own turn would miss it, if the other group
-      // could give it the next one.
+      // Every warp arrives. Otherwise the other group could signal the next turn before a warp of
+      // this group has seen the current one, and that warp would miss it.
       __syncwarp();
       if (threadIdx.x % 32 == 0) memory.turn(group ^ 1).arrive();
     }
@@ -87,7 +87,7 @@ struct ComposeLowRankWgmma {
     if (unreleased >= 0) release(memory, unreleased);
   }
 
-  // The tiles of a group.
+  // Multiplies and composes all tiles of a group.
   static __device__ __forceinline__ void multiply_and_compose(const KernelArguments& arguments,
                                                               const Task& task,
                                                               const Memory& memory, int group) {
@@ -107,8 +107,8 @@ struct ComposeLowRankWgmma {
       typename Composer::template ColumnValues<kLowRankBias> bias;
       gain.load(arguments, task.tile(i));
       bias.load(arguments, task.tile(i));
-      // A barrier tells two phases apart: whoever waits for a stage must know that the phase before
-      // is over, which here the other group has seen. The first group's first turn is at once.
+      // A barrier distinguishes only two phases: a thread that waits for a stage must know that the
+      // previous phase is over, which here the other group has seen. Group 0 starts at once.
       if constexpr (Tiles::kByTurns) memory.turn(group).wait(parity ^ group ^ 1);
       multiply(task, memory, group, at, products);
       leave_tile_to_other();
@@ -119,7 +119,7 @@ struct ComposeLowRankWgmma {
   }
 
   static __device__ __forceinline__ void run(const KernelArguments& arguments, const Maps& maps) {
-    // A swizzled box begins at a multiple of 1024 bytes.
+    // A swizzled box must be aligned to 1024 bytes.
     extern __shared__ __align__(1024) unsigned char aligned_memory[];
     const Memory memory{shared_address(aligned_memory)};
     const Task task(arguments);

@@ -1,5 +1,5 @@
 // Programmatic dependent launch: the second stage of a sum is set up while the first still runs,
-// and waits for it before it reads what it wrote.
+// and waits for the first stage before it reads the partial sums.
 #pragma once
 
 #include "dependent_launch.h"
@@ -13,13 +13,13 @@
 
 namespace dorajit::kernels {
 
-// In the first stage: the second may be set up from now on.
+// Called in the first stage: the second stage may be set up from now on.
 __device__ __forceinline__ void let_second_stage_start() {
   DORAJIT_DEPENDENT_LAUNCH("launch_dependents");
 }
 
-// In the second stage: returns when the first has finished and its writes are seen. Whatever came
-// before the first has finished, too, since that was launched in the ordinary way.
+// Called in the second stage: returns when the first stage has finished and its writes are visible.
+// Earlier kernels have finished, too, because the first stage is an ordinary launch.
 __device__ __forceinline__ void wait_for_first_stage() { DORAJIT_DEPENDENT_LAUNCH("wait"); }
 
 }  // namespace dorajit::kernels

@@ -1,4 +1,4 @@
-// Eight neighbouring elements of a row, as a lane loads and stores them, and the rows it visits.
+// Loads and stores of eight neighbouring elements of a row by a lane, and the rows of a lane.
 #pragma once
 
 #include "arguments.h"
@@ -8,14 +8,14 @@ namespace dorajit::kernels {
 
 inline constexpr int kElementsOfRun = 8;
 
-// As they lie in memory, in vectors of kWidth.
+// Eight elements in their memory layout, in vectors of kWidth.
 template <ElementType kElements, int kWidth>
 struct ElementRun {
   static constexpr int kVectors = kElementsOfRun / kWidth;
 
   Words<words_for(kWidth* size_in_bytes(kElements))> words[kVectors];
 
-  // Those at `at`, or the first `remaining` of them.
+  // Loads the elements at `at`, or the first `remaining` of them.
   template <bool kStreams = false>
   __device__ __forceinline__ void load(const void* at, long long remaining) {
 #pragma unroll
@@ -37,11 +37,11 @@ struct ElementRun {
   }
 };
 
-// Every eighth row of an operand from a place on; they are visited in order.
+// Points to every eighth row of an operand, in order, from a given row on.
 template <ElementType kElements>
 struct RowPointer {
   char* at;
-  long long step;  // bytes of eight rows
+  long long step;  // bytes between rows that are eight apart
 
   __device__ __forceinline__ RowPointer(const OperandArgument& operand, long long row,
                                         long long column)

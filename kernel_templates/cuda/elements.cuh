@@ -5,8 +5,8 @@
 
 namespace dorajit::kernels {
 
-// Element<E>::widen takes the storage bits of one element to the compute type; narrow rounds once,
-// to nearest even, and returns the storage bits.
+// Element<E>::widen converts the storage bits of one element to the compute type; narrow rounds
+// once, to nearest even, and returns the storage bits.
 template <ElementType kType>
 struct Element;
 

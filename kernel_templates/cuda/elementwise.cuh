@@ -1,9 +1,9 @@
 // Elementwise kernels over rows x columns with operands that are broadcast along one axis.
 //
 // Program (x, y) covers columns [x * block_size, ...) and rows [y * rows_per_program, ...). Each
-// thread keeps the broadcast operands of its columns in registers and streams the rows past them,
-// with the loads of `unroll` rows in flight before the first is used. Both grid dimensions are
-// strided, so any size is covered by any grid.
+// thread keeps the broadcast operands of its columns in registers and streams through the rows,
+// with the loads of `unroll` rows in flight before the first is used. Both grid dimensions use a
+// grid stride, so any grid covers any size.
 #pragma once
 
 #include "cuda/broadcast_values.cuh"
@@ -30,7 +30,7 @@ struct ElementwiseKernel : Operands<Formula, kConfig, kTypes...> {
   static constexpr int kVectorStride = kThreads * kWidth;
   using Columns = ColumnValues<Op, kPerRow ? 1 : kVectors>;
 
-  // kRows rows of all this thread's vectors: loads first, uses later.
+  // kRows rows of all vectors of this thread: all loads come before all uses.
   template <int kRows>
   struct Rows {
     Inputs inputs[kRows][kVectors];
@@ -92,9 +92,9 @@ struct ElementwiseKernel : Operands<Formula, kConfig, kTypes...> {
     rows.finish(arguments, formula, columns, row, col, remaining);
   }
 
-  // Rows from `row` on of the programs that this one stands for, of which `first_row` begins the
-  // current one. `remaining` columns from `col` on are there; with kWhole it is a constant that no
-  // vector exceeds, which lets the compiler drop the guards.
+  // Computes the rows from `row` on, for all programs that this one executes by grid stride;
+  // `first_row` is the first row of the current one. `remaining` columns from `col` on exist; with
+  // kWhole, `remaining` is a constant beyond every vector, so the compiler drops the guards.
   template <bool kWhole>
   static __device__ __forceinline__ void run_programs(const KernelArguments& arguments,
                                                       const F& formula, const Columns& columns,
@@ -130,10 +130,10 @@ struct ElementwiseKernel : Operands<Formula, kConfig, kTypes...> {
     long long block_start = static_cast<long long>(blockIdx.x) * kConfig.block_size;
     long long col = block_start + static_cast<long long>(threadIdx.x) * kWidth;
 
-    // What nearly every program does, and most do nothing else: a straight path from the first load
-    // to the end, since small launches take little longer than it takes to fetch their code. The
-    // broadcast operands are loaded after the first rows, so that nothing waits for them alone, and
-    // the scalars are narrowed while the loads are under way.
+    // Nearly every program runs this block, and most run nothing else: a straight path from the
+    // first load to the end, because small launches take little longer than fetching their code.
+    // The broadcast operands are loaded after the first rows, so that nothing waits for them alone;
+    // the scalars are narrowed while the loads are in flight.
     if (block_start + kConfig.block_size <= num_cols &&
         (kUnroll == 1 || first_row + kUnroll <= num_rows)) {
       Rows<kUnroll> rows;
@@ -169,15 +169,15 @@ struct ElementwiseKernel : Operands<Formula, kConfig, kTypes...> {
 
 }  // namespace dorajit::kernels
 
-// The compiler chooses how many blocks an SM should hold. Where it spills to get there, the runtime
-// compiles again with this defined, and one block is enough.
+// The compiler chooses the number of blocks per SM. If it spills registers to reach that number,
+// the runtime compiles again with this macro, which requires only one block per SM.
 #ifdef DORAJIT_ONE_BLOCK_PER_SM
 #define DORAJIT_ELEMENTWISE_BOUNDS(threads) __launch_bounds__(threads, 1)
 #else
 #define DORAJIT_ELEMENTWISE_BOUNDS(threads) __launch_bounds__(threads)
 #endif
 
-// The one line that is generated per kernel. `config` stands in parentheses.
+// The code that is generated per kernel. `config` is in parentheses.
 #define DORAJIT_ELEMENTWISE_KERNEL(formula, config, broadcast, ...)                               \
   extern "C" __global__ void DORAJIT_ELEMENTWISE_BOUNDS(                                          \
       config.num_warps* dorajit::kernels::kThreadsPerWarp)                                        \

@@ -1,7 +1,7 @@
-// The second stage of a sum: the partial sums of each channel, up the same tree.
+// The second stage of a sum: adds the partial sums of each channel up the same tree.
 //
-// A program finishes a warp's width of channels; each of its lanes takes a run of consecutive
-// partial sums. A launch of its own orders it after the first stage, so that nothing is atomic.
+// A program finishes a warp's width of channels; each of its lanes adds a run of consecutive
+// partial sums. A separate launch orders it after the first stage, so it needs no atomics.
 #pragma once
 
 #include "cuda/dependent_launch.cuh"
@@ -10,7 +10,7 @@
 
 namespace dorajit::kernels {
 
-inline constexpr int kFinishLevels = 24;  // 2^24 partial sums a lane: 2^37 rows and more
+inline constexpr int kFinishLevels = 24;  // 2^24 partial sums per lane: 2^37 rows and more
 
 // Adding to zero turns the sum of no terms, and of negative zeros, into +0, as a loop from 0 does.
 template <class Op>
@@ -23,7 +23,7 @@ __device__ __forceinline__ void put_final_sum(const KernelArguments& arguments, 
       Element<kElement>::narrow(T(0) + sum);
 }
 
-// Puts number `index` of the channel's partial sums where it belongs.
+// Writes partial sum number `index` of the channel to the output or to the workspace.
 template <class Op>
 __device__ __forceinline__ void put_sum(const KernelArguments& arguments, const SumLayout& layout,
                                         long long index, long long channel, typename Op::T sum) {
@@ -41,7 +41,7 @@ struct FinishSumsKernel {
   using Op = Operands<Formula, kConfig, kTypes...>;
   using T = typename Op::T;
 
-  // The node above `count` leaves from leaf `first` on. Rows of spans are padded to a power of two.
+  // The node above leaves [first, first + count). Rows of spans are padded to a power of two.
   static __device__ __forceinline__ T sum_leaves(const KernelArguments& arguments,
                                                  const SumLayout& layout, long long channel,
                                                  long long first, long long count, int span_bits) {

@@ -1,4 +1,4 @@
-// How a group of compose_low_rank by wgmma makes its outputs of the products in its registers.
+// The epilogue of compose_low_rank with wgmma: a group composes the products in its registers.
 #pragma once
 
 #include "cuda/low_rank_tiles.cuh"
@@ -13,8 +13,8 @@ struct LowRankComposer {
   using Tile = typename Tiles::Tile;
   using Products = typename Tiles::Products;
 
-  // Gain or bias of the columns of a tile, of which each thread of a group loads every 128th. They
-  // are widened when they are used, so that nothing waits for them earlier.
+  // Gain or bias of the columns of a tile; each thread of a group loads every 128th column. The
+  // values are widened when they are used, so that no instruction waits for them earlier.
   template <LowRankOperand kOperand>
   struct ColumnValues {
     static constexpr bool kIsThere = Tiles::kType[kOperand] != ElementType::kAbsent;
@@ -38,7 +38,7 @@ struct LowRankComposer {
     return static_cast<int>(threadIdx.x) % Tiles::kGroupThreads + i * Tiles::kGroupThreads;
   }
 
-  // Writes them to the group's table, when none of the group reads the previous ones.
+  // Writes gain and bias to the group's table, once no thread of the group reads the previous ones.
   static __device__ __forceinline__ void publish_columns(const Memory& memory, int group,
                                                          const ColumnValues<kLowRankGain>& gain,
                                                          const ColumnValues<kLowRankBias>& bias) {
@@ -57,7 +57,7 @@ struct LowRankComposer {
     asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(Tiles::kGroupThreads) : "memory");
   }
 
-  // Gain and bias of the two neighbouring columns that this lane has of eight.
+  // Gain and bias of this lane's two neighbouring columns of every eight.
   struct ColumnPair {
     float gain[2];
     float bias[2];

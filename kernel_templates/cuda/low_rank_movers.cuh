@@ -1,5 +1,5 @@
-// What compose_low_rank by wgmma moves between global and shared memory. Each function is called by
-// one thread.
+// The transfers of compose_low_rank with wgmma between global and shared memory. One thread calls
+// each function.
 #pragma once
 
 #include "cuda/async_copy.cuh"
@@ -7,9 +7,9 @@
 
 namespace dorajit::kernels {
 
-// The tensor maps of a kernel, as templates/compose_low_rank_launch.cc lists them. Boxes of `low`
-// have as many rows as a tile, those of lora_B as a tile has columns, and the others as a group has
-// in a tile.
+// The tensor maps of a kernel, in the order of templates/compose_low_rank_launch.cc. A box of `low`
+// has the rows of a tile, a box of lora_B has as many rows as a tile has columns, and the other
+// boxes have the rows of a group's share of a tile.
 struct LowRankMaps {
   TensorMap low;
   TensorMap lora_b;
@@ -24,7 +24,7 @@ struct LowRankMovers {
   using Task = typename Tiles::Task;
   using Tile = typename Tiles::Tile;
 
-  // Brings the factors of all tiles, for both groups.
+  // Loads the factors of all tiles, for both groups.
   static __device__ __forceinline__ void bring_factors(const Task& task, const Memory& memory,
                                                        const LowRankMaps& maps) {
     RingPosition<Tiles::kStages> at;
@@ -67,8 +67,8 @@ struct LowRankMovers {
     }
   }
 
-  // Brings the results of a group's tiles, and stores what it composed. A strip is filled anew as
-  // soon as all its outputs have left, so that buffers of their own are free, too, when it is full.
+  // Loads the results of a group's tiles, and stores the composed outputs. A strip is refilled once
+  // all its outputs have left shared memory, so that separate output buffers are free, too.
   static __device__ __forceinline__ void move_results(const Task& task, const Memory& memory,
                                                       int group, const LowRankMaps& maps) {
     unsigned parity = 0;

@@ -1,5 +1,5 @@
-// How a program of compose_low_rank by wgmma shares the work, and where its shared memory holds
-// what.
+// The division of work among programs and groups of compose_low_rank with wgmma, and the layout of
+// their shared memory.
 #pragma once
 
 #include "arguments.h"
@@ -34,19 +34,19 @@ struct LowRankTiles {
   static constexpr int kSlabs = kGroupRows / 64;
   static constexpr int kStrip = kLowRankStrip;
   static constexpr int kStrips = kColumns / kStrip;
-  static constexpr int kPieces = kStrip / 16;  // of 16 columns, of a strip
+  static constexpr int kPieces = kStrip / 16;  // per strip, of 16 columns each
   static_assert(kGroupRows % 64 == 0 && (kColumns == 128 || kColumns == 256) &&
                     kSlabs * kColumns <= 256,
                 "a group's products fit 128 registers of a thread");
-  // Groups that read a stage.
+  // Warpgroups that read a stage.
   static constexpr int kReaders = kByTurns ? 1 : kLowRankGroups;
 
   static constexpr int kElementBytes = low_rank_element_bytes(kResultType, kOutType, kInnerType);
   static constexpr int kLowBytes = kConfig.rows * kLowRankRowBytes;
   static constexpr int kStageBytes = low_rank_stage_bytes(kConfig);
-  static constexpr int kTileBytes = kGroupRows * kColumns * kElementBytes;  // of a group
-  static constexpr int kTableBytes = kColumns * 2 * 4;                      // of a group
-  // Of those bytes of an element, how many lie before the outputs.
+  static constexpr int kTileBytes = kGroupRows * kColumns * kElementBytes;  // per group
+  static constexpr int kTableBytes = kColumns * 2 * 4;                      // per group
+  // Bytes of an element in shared memory that precede each output.
   static constexpr int kOutOffset =
       size_in_bytes(kOutType) == size_in_bytes(kResultType) ? 0 : size_in_bytes(kResultType);
   static constexpr int kInnerOffset = kElementBytes - size_in_bytes(kInnerType);
@@ -61,13 +61,13 @@ struct LowRankTiles {
     unsigned base;
 
     __device__ __forceinline__ unsigned stage(int i) const { return base + i * kStageBytes; }
-    // A strip of the group's tile of an operand, which has `offset` bytes of an element before it.
+    // A strip of the group's tile of an operand, which `offset` bytes of each element precede.
     template <ElementType kOwn>
     __device__ __forceinline__ unsigned strip(int group, int offset, int i) const {
       return base + kTiles + group * kTileBytes +
              kGroupRows * (kColumns * offset + i * kStrip * kLowRankSize<kOwn>);
     }
-    // Gain and bias of every column, one after the other.
+    // Gain and bias of every column, interleaved.
     __device__ __forceinline__ unsigned table(int group) const {
       return base + kTables + group * kTableBytes;
     }
@@ -100,7 +100,7 @@ struct LowRankTiles {
     }
   };
 
-  // The sums of a thread.
+  // The accumulators of a thread.
   using Products = float[kSlabs][kColumns / 2];
 
   struct Tile {
@@ -108,11 +108,11 @@ struct LowRankTiles {
     int column;
   };
 
-  // What a program computes: tile `first` and every step-th after it.
+  // The tiles of a program: tile `first` and every step-th tile after it.
   struct Task {
     int rank_stages;
-    int across;  // tiles side by side
-    int tiles;   // of the matrix, row by row
+    int across;  // tiles per row of tiles
+    int tiles;   // of the matrix, in row-major order
     int first;
     int step;
 
@@ -131,7 +131,7 @@ struct LowRankTiles {
     __device__ __forceinline__ Tile tile(int i) const {
       return {i / across * kConfig.rows, i % across * kColumns};
     }
-    // The same of a group.
+    // The same for one group: its first tile, its step, and its share of tile i.
     __device__ __forceinline__ int first_of(int group) const {
       return first + (kByTurns ? group * step : 0);
     }

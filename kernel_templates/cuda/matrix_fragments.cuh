@@ -1,13 +1,13 @@
-// Fragments of 16-bit tiles: from shared memory to registers, and products by one warp: sm_80 and
-// newer.
+// Fragments of 16-bit tiles: loads from shared memory to registers, and products by one warp: sm_80
+// and newer.
 #pragma once
 
 #include "element_type.h"
 
 namespace dorajit::kernels {
 
-// Four 8 x 8 matrices; lanes 8 i to 8 i + 7 give the addresses of the rows of matrix i. Lane t
-// holds of each the elements 2 (t % 4) + {0, 1} of row t / 4.
+// Loads four 8 x 8 matrices. Lanes 8 i to 8 i + 7 pass the addresses of the rows of matrix i. Lane
+// t receives elements 2 (t % 4) + {0, 1} of row t / 4 of each matrix.
 __device__ __forceinline__ void load_fragments(unsigned address, unsigned (&fragments)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(fragments[0]), "=r"(fragments[1]), "=r"(fragments[2]), "=r"(fragments[3])
@@ -15,7 +15,7 @@ __device__ __forceinline__ void load_fragments(unsigned address, unsigned (&frag
                : "memory");
 }
 
-// The same, each matrix transposed.
+// The same, with each matrix transposed.
 __device__ __forceinline__ void load_fragments_transposed(unsigned address,
                                                           unsigned (&fragments)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -24,8 +24,8 @@ __device__ __forceinline__ void load_fragments_transposed(unsigned address,
                : "memory");
 }
 
-// sum += left * right of 16 rows, 8 columns and 16 of k. Lane t holds of rows t / 4 (+ 8) the
-// columns 2 (t % 4) + {0, 1} in elements {0, 1} (+ 2).
+// sum += left * right, for 16 rows, 8 columns and 16 of k. Lane t holds columns 2 (t % 4) + {0, 1}
+// of rows t / 4 (+ 8) in elements {0, 1} (+ 2).
 template <ElementType kType>
 __device__ __forceinline__ void multiply_fragments(float (&sum)[4], const unsigned (&left)[4],
                                                    unsigned right_low, unsigned right_high) {

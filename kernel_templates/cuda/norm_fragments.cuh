@@ -1,7 +1,6 @@
-// The sums of squares of fragments, as the tensor cores lay out a tile: lane t holds of kRows rows,
-// t / 4 and every eighth after it, two neighbouring columns of every eight (matrix_fragments.cuh),
-// and so two chains of each row. Four neighbouring lanes share their rows; each keeps the sums of
-// spans of one of them.
+// The sums of squares of accumulator fragments. Of kRows rows, t / 4 and every eighth row after it,
+// lane t holds two neighbouring columns of every eight (matrix_fragments.cuh), and so two chains of
+// each row. Four neighbouring lanes share their rows; each lane keeps the span sums of one row.
 #pragma once
 
 #include "math/weight_norm.h"
@@ -10,19 +9,19 @@ namespace dorajit::kernels {
 
 template <int kRows>
 struct NormFragments {
-  static_assert(kRows == 2 || kRows == 4, "four lanes keep the sums of so many rows");
+  static_assert(kRows == 2 || kRows == 4, "four lanes keep the sums of two or four rows");
 
   float chains[kRows][2] = {};
   SpanSums<float, 1> spans;
 
-  // Elements e and e + 1 of eight columns, `products` of row `row` of the lane's.
+  // Adds two neighbouring columns of the lane's row `row`.
   __device__ __forceinline__ void add(int row, float scale, const float (&products)[2],
                                       const float (&weights)[2]) {
     chains[row][0] = add_to_chain(scale, products[0], weights[0], chains[row][0]);
     chains[row][1] = add_to_chain(scale, products[1], weights[1], chains[row][1]);
   }
 
-  // After the last column of a span.
+  // Must be called after the last column of a span.
   __device__ __forceinline__ void end_span() {
     float node[1] = {0};
 #pragma unroll
@@ -36,11 +35,11 @@ struct NormFragments {
     spans.push(node);
   }
 
-  // Which of the lane's rows it keeps the sum of. Two lanes may keep the same.
+  // The index of the lane's row whose sum it keeps. Two lanes may keep the same row.
   static __device__ __forceinline__ int kept_row() { return threadIdx.x % kRows; }
-  // Whether the sum of that row is to be stored by this lane, and not by another.
+  // Whether this lane, rather than another one, stores the sum of that row.
   static __device__ __forceinline__ bool stores() { return threadIdx.x % 4 < kRows; }
-  // The place of that row among those of the fragments.
+  // The index of that row among the rows of the fragments.
   static __device__ __forceinline__ int kept_place() {
     return threadIdx.x % 32 / 4 + 8 * kept_row();
   }

@@ -1,5 +1,5 @@
-// How the programs of weight_norm share its work where each multiprocessor has one: a task is a
-// part of some rows, and a program has a run of tasks, in the order of the rows.
+// How programs share the work of weight_norm if each multiprocessor has one program. A task is a
+// part of a block of rows; a program executes a run of consecutive tasks, in row order.
 #pragma once
 
 #include "arguments.h"
@@ -12,11 +12,11 @@ struct NormTask {
   int part;
   int first_tile;
   int last_tile;
-  bool has_new_rows;  // unlike the program's task before
-  bool has_last;      // of these rows in this program
+  bool has_new_rows;  // the program's previous task had other rows
+  bool has_last;      // the program has no later task of these rows
 };
 
-// Calls visit(task) for each task of this program, of `rows` rows and tiles of `columns` columns.
+// Calls visit(task) for each task of this program: `rows` rows, tiles of `columns` columns.
 template <class Visit>
 __device__ __forceinline__ void visit_norm_tasks(const KernelArguments& arguments,
                                                  const NormParts& parts, int rows, int columns,
@@ -28,7 +28,7 @@ __device__ __forceinline__ void visit_norm_tasks(const KernelArguments& argument
   const int program = static_cast<int>(blockIdx.x);
   const int programs = static_cast<int>(gridDim.x);
   const int each = tasks / programs;
-  const int more = tasks % programs;  // programs that have one more
+  const int more = tasks % programs;  // programs that have one task more
   const int first = each * program + (program < more ? program : more);
   const int last = first + each + (program < more ? 1 : 0);
   int block = first / count;

@@ -1,4 +1,4 @@
-// Units of W: 128 bytes of each row of a program, as the copy engine brings them to shared memory.
+// Units of W: 128 bytes of each row of a program, loaded into shared memory by the copy engine.
 #pragma once
 
 #include "cuda/async_copy.cuh"
@@ -16,8 +16,8 @@ struct NormUnits {
   static constexpr int kRowBytes = kWgmmaRowBytes;
   static constexpr int kColumns = kRowBytes / size_in_bytes(kType);
 
-  // Adds the columns of one unit, 16 rows of it from `first_row` on by each warp; `products` are
-  // those of its columns, as wgmma leaves them. Arrives at `empty` once for each warp.
+  // Adds the columns of one unit; each warp adds 16 rows from `first_row` on. `products` holds the
+  // products of these columns in wgmma's layout. Arrives at `empty` once per warp.
   static __device__ __forceinline__ void add(unsigned unit, int first_row, float scale,
                                              const float* products, Barrier empty, Sums& sums) {
     const int lane = threadIdx.x % 32;

@@ -1,5 +1,5 @@
-// What every CUDA template knows of its operands: which are there, and how a vector of each is
-// loaded, widened, evaluated, narrowed and stored. Absent operands cost nothing.
+// The operands of every CUDA template: which ones are present, and how a vector of each is loaded,
+// widened, evaluated, narrowed and stored. Absent operands cost nothing.
 #pragma once
 
 #include "arguments.h"
@@ -20,7 +20,7 @@ struct Operands {
   static constexpr ElementType kType[sizeof...(kTypes)] = {kTypes...};
   static constexpr int kMatrixInputs = F::kMatrixInputs;
   static constexpr int kBroadcastInputs = F::kBroadcastInputs;
-  static constexpr int kStored = F::kOutputs - F::kSums;  // outputs of one element per element
+  static constexpr int kStored = F::kOutputs - F::kSums;  // outputs with one element per element
   static constexpr int kFirstOutput = kMatrixInputs + kBroadcastInputs;
   static constexpr int kFirstSum = kFirstOutput + kStored;
   static_assert(sizeof...(kTypes) == kFirstSum + F::kSums, "one element type per operand");
@@ -40,7 +40,7 @@ struct Operands {
   }
   using Vector = Words<words_for(kWidth* largest_operand())>;
 
-  // One vector of every matrix input, as it lies in memory.
+  // One vector of every matrix input, in its memory layout.
   struct Inputs {
     Vector raw[kMatrixInputs];
 
@@ -63,7 +63,7 @@ struct Operands {
     }
   };
 
-  // One vector of every stored output, as it will lie in memory.
+  // One vector of every stored output, in its memory layout.
   struct Outputs {
     Vector raw[kStored];
 
@@ -114,8 +114,8 @@ struct Operands {
     }
   }
 
-  // `broadcast_at(i)` points to the broadcast inputs of element i; `keep_terms(i, output)` is shown
-  // what the formula made of it.
+  // `broadcast_at(i)` returns a pointer to the broadcast inputs of element i.
+  // `keep_terms(i, output)` receives the outputs of the formula.
   template <class BroadcastAt, class KeepTerms>
   static __device__ __forceinline__ void evaluate(const F& formula, const Inputs& inputs,
                                                   const BroadcastAt& broadcast_at, Outputs& outputs,
@@ -132,7 +132,7 @@ struct Operands {
   }
 };
 
-// The channel of a row when the channels lie along the rows.
+// The channel of a row if the channels lie along the rows.
 __device__ __forceinline__ long long channel_of_row(long long row, long long num_channels) {
   // 32-bit division is several times faster, and nearly every call can use it.
   if (((row | num_channels) >> 32) == 0) {

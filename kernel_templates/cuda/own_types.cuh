@@ -1,6 +1,6 @@
-// The 16-bit element types of own kernels, which include this as "dorajit/types.cuh". They convert
-// to float, and from float with one rounding to nearest even; arithmetic on them is float's.
-// NVRTC brings no header of the toolkit, so that __nv_bfloat16 and __half are not at hand.
+// The 16-bit element types of own kernels, which include this file as "dorajit/types.cuh". They
+// convert to float, and from float with one rounding to nearest even; arithmetic on them is in
+// float. NVRTC lacks the toolkit's headers, so __nv_bfloat16 and __half are not available.
 #pragma once
 
 namespace dorajit {

@@ -1,4 +1,4 @@
-// Pairs of programs that reach each other's shared memory (a cluster of two thread blocks): sm_90
+// Pairs of programs that access each other's shared memory (a cluster of two thread blocks): sm_90
 // and newer.
 #pragma once
 
@@ -6,22 +6,22 @@
 
 namespace dorajit::kernels {
 
-// 0 or 1.
+// The rank of this program in its pair: 0 or 1.
 __device__ __forceinline__ unsigned pair_rank() {
   unsigned rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
 
-// The address of what lies at `address` in the program of that rank, for the functions below.
+// Maps `address` to the same place in the program of rank `rank`, for the functions below.
 __device__ __forceinline__ unsigned address_in_pair(unsigned address, unsigned rank) {
   unsigned there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
   return there;
 }
 
-// Starts the copy of so many bytes, a multiple of 16, from this program to `to`, which may lie in
-// the other; `full` lies there, too.
+// Starts to copy `bytes` bytes, a multiple of 16, from this program to `to`, which may lie in the
+// other program; `full` must lie in the same program as `to`.
 __device__ __forceinline__ void copy_in_pair(unsigned to, unsigned from, unsigned bytes,
                                              Barrier full) {
   asm volatile(
@@ -31,7 +31,7 @@ __device__ __forceinline__ void copy_in_pair(unsigned to, unsigned from, unsigne
       : "memory");
 }
 
-// Until all threads of both programs are here. What they wrote before is seen.
+// Waits until all threads of both programs arrive; their earlier writes are then visible.
 __device__ __forceinline__ void wait_for_pair() {
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"

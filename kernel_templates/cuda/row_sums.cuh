@@ -1,9 +1,9 @@
-// Kernels with a sum per channel where the channels lie along the rows: [1, C, 1, 1] over
-// [N, C, H, W], a row being one channel of one sample.
+// Kernels with a sum per channel if the channels lie along the rows: [1, C, 1, 1] over
+// [N, C, H, W], where a row is one channel of one sample.
 //
-// A group of lanes of one warp makes one partial sum (partial_sums.h): some samples of a channel,
-// or a span of the columns of one. The lanes lie side by side along the columns; their terms go up
-// the tree by shuffles, the passes over the columns and the samples by counting.
+// A group of lanes of one warp computes one partial sum (partial_sums.h): some samples of a
+// channel, or a span of the columns of one. The lanes lie side by side along the columns. Shuffles
+// add their terms up the tree; PairwiseSum adds the passes over the columns and the samples.
 #pragma once
 
 #include "cuda/broadcast_values.cuh"
@@ -29,16 +29,16 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
   static_assert(F::kSums == 1, "one sum per kernel");
 
   static constexpr int kLanes = kConfig.block_size / kWidth;
-  // Of passes in a span, and of samples in a partial sum: at most 4096 of either.
+  // Tree levels over the passes of a span and the samples of a partial sum: at most 4096 of each.
   static constexpr int kLevels = 13;
-  static_assert(kPartialColumns < (1 << kLevels) && kLeastPartialTerms < (1 << kLevels));
+  static_assert(kPartialColumns < (1 << kLevels) && kMinPartialTerms < (1 << kLevels));
 
   static __device__ __forceinline__ unsigned group_mask(int lane_of_warp) {
     if constexpr (kLanes == kThreadsPerWarp) return 0xffffffffu;
     return ((1u << (kLanes % kThreadsPerWarp)) - 1u) << (lane_of_warp / kLanes * kLanes);
   }
 
-  // The node above one pass: kLanes vectors side by side.
+  // The node above one pass, which is kLanes vectors side by side.
   static __device__ __forceinline__ T sum_pass(const T (&terms)[kWidth], unsigned mask) {
     T node = sum_of_neighbours<kWidth>(terms);
 #pragma unroll
@@ -48,7 +48,7 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
     return node;
   }
 
-  // kPasses passes from `col` on, this lane's first column; `remaining` counts from there.
+  // Computes kPasses passes from `col` on, this lane's first column; `remaining` counts from `col`.
   template <int kPasses, bool kWhole>
   static __device__ __forceinline__ void run_passes(const KernelArguments& arguments,
                                                     const F& formula, const RowValues<Op>& values,
@@ -152,7 +152,7 @@ struct RowSumsKernel : Operands<Formula, kConfig, kTypes...> {
 
 }  // namespace dorajit::kernels
 
-// What is generated per kernel. `config` stands in parentheses.
+// The code that is generated per kernel. `config` is in parentheses.
 #define DORAJIT_ROW_SUMS_KERNEL(formula, config, broadcast, ...)                            \
   static_assert(broadcast == dorajit::kernels::Broadcast::kPerRow);                         \
   extern "C" __global__ void __launch_bounds__(                                             \

@@ -1,5 +1,5 @@
-// Numbers as the sum of two float16, high and low, of the number scaled by a power of two: 22 bits,
-// and 39 of the largest number of a group that shares the scale.
+// Numbers that are scaled by a power of two and split into the sum of two float16, high and low.
+// The sum keeps 22 bits of a number, and 39 bits relative to the largest number with that scale.
 #pragma once
 
 namespace dorajit::kernels {
@@ -7,19 +7,19 @@ namespace dorajit::kernels {
 inline constexpr unsigned kAbsoluteBits = 0x7fffffffu;
 inline constexpr unsigned kInfinityBits = 0x7f800000u;
 
-// The exponent of the group whose greatest magnitude has these bits, which are not those of
-// infinity or NaN. What is smaller than 2^-112 is as exact with the scale of that.
+// The exponent of a group whose greatest magnitude has the bits `greatest` and is finite. Numbers
+// below 2^-112 are as exact with the scale of 2^-112.
 __device__ __forceinline__ int split_exponent(unsigned greatest) {
   const int exponent = static_cast<int>(greatest >> 23) - 127;
   return greatest == 0 ? 0 : exponent > -112 ? exponent : -112;
 }
 
-// 2^exponent, from -126 to 127.
+// 2^exponent, for exponents from -126 to 127.
 __device__ __forceinline__ float power_of_two(int exponent) {
   return __uint_as_float(static_cast<unsigned>(exponent + 127) << 23);
 }
 
-// What a group is multiplied by: its greatest magnitude comes to lie from 2^14 to 2^15.
+// The scale of a group moves its greatest magnitude to between 2^14 and 2^15.
 inline constexpr int kSplitTop = 14;
 
 __device__ __forceinline__ float split_scale(int exponent) {
@@ -43,7 +43,7 @@ __device__ __forceinline__ void widen_pair(unsigned pair, float& low, float& hig
       : "r"(pair));
 }
 
-// Two scaled neighbours as pairs of float16.
+// Splits two neighbouring scaled numbers into pairs of float16.
 __device__ __forceinline__ void split_pair(float first, float second, unsigned& high,
                                            unsigned& low) {
   high = narrow_pair(first, second);

@@ -1,4 +1,4 @@
-// What a program of cuda/weight_norm_split.cuh computes, and where its shared memory holds what.
+// The work of a program of cuda/weight_norm_split.cuh, and the layout of its shared memory.
 #pragma once
 
 #include "cuda/async_copy.cuh"
@@ -12,24 +12,24 @@ struct SplitShape {
   static constexpr int kColumns = kSplitColumns;
   static constexpr int kDepth = kNormRankBlock;
   static constexpr int kGroupThreads = 128;
-  static constexpr int kSplitters = 2;  // groups that write tiles
+  static constexpr int kSplitters = 2;  // warpgroups that write tiles
   static constexpr int kRowBytes = 128;
-  static constexpr int kTileHalf = kSplitTileBytes / 2;      // high, and then low
-  static constexpr int kFactorHalf = kSplitFactorBytes / 2;  // the same
+  static constexpr int kTileHalf = kSplitTileBytes / 2;      // the high half precedes the low half
+  static constexpr int kFactorHalf = kSplitFactorBytes / 2;  // likewise
 
-  // Of a tile: its rows differ by more than this, in powers of two, or are not all finite.
-  static constexpr int kMostSpread = 7;
-  static constexpr int kUnsplit = 1 << 20;  // the exponent of such a tile
+  // A tile is not split if its rows differ by more than 2^kMaxSpread, or are not all finite.
+  static constexpr int kMaxSpread = 7;
+  static constexpr int kUnsplit = 1 << 20;  // the exponent of a tile that is not split
 
   struct Task {
     long long first_row;
     int first_tile;
     int last_tile;
-    int rank;  // 0 where B A does not count
+    int rank;  // 0 if B A has no effect
 
     __device__ __forceinline__ int blocks() const { return (rank + kDepth - 1) / kDepth; }
     __device__ __forceinline__ int slabs() const { return (last_tile - first_tile) * blocks(); }
-    // Sixteens of the rank that a block has.
+    // Steps of 16 along the rank in a block.
     __device__ __forceinline__ int steps(int block) const {
       const int left = rank - block * kDepth;
       return left < kDepth ? (left + 15) / 16 : kDepth / 16;
@@ -40,9 +40,9 @@ struct SplitShape {
     unsigned base;
     int stage_bytes;
     unsigned factors;
-    unsigned exponents;  // of rows of B
+    unsigned exponents;  // of the rows of B
     bool streams;
-    unsigned peer;  // from an address here to the same place in the other program of the pair
+    unsigned peer;  // offset from an address here to the same place in the other program
 
     __device__ __forceinline__ Memory(unsigned aligned, int rank)
         : base(aligned),
@@ -55,7 +55,7 @@ struct SplitShape {
     }
 
     __device__ __forceinline__ unsigned stage(int i) const { return base + i * stage_bytes; }
-    // Where block `block` of B lies while the tile of A is in stage `i`.
+    // The address of block `block` of B while the tile of A is in stage `i`.
     __device__ __forceinline__ unsigned factor(int block, int i) const {
       return streams ? stage(i) + kSplitTileBytes : factors + block * kSplitFactorBytes;
     }
@@ -65,8 +65,8 @@ struct SplitShape {
     __device__ __forceinline__ unsigned tile_exponent(int i) const {
       return exponents + rows_ * kRows * 4 + i * 16;
     }
-    // Of what warp `warp` of a group says to the others: the greatest magnitude of its rows and the
-    // least of the greatest of each.
+    // Where warp `warp` of a group publishes, for the other warps, the greatest magnitude of its
+    // rows and the least of its rows' greatest magnitudes.
     __device__ __forceinline__ unsigned exchange(int group, int turn, int warp) const {
       return tile_exponent(kSplitStages) + ((group * 2 + turn) * 4 + warp) * 8;
     }

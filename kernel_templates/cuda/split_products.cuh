@@ -1,4 +1,4 @@
-// The products of cuda/weight_norm_split.cuh, by one group of four warps.
+// The products of cuda/weight_norm_split.cuh, computed by one warpgroup.
 #pragma once
 
 #include "cuda/split_fragments.cuh"
@@ -13,7 +13,7 @@ struct SplitProducts : SplitShape {
   using Op = WeightNormOperands<kTypes...>;
   using LoraA = Element<Op::kType[Op::kLoraA]>;
   using Writers = SplitWriters<kConfig, kTypes...>;
-  static_assert(kColumns == kWgmmaColumns, "a tile is as wide as an instruction");
+  static_assert(kColumns == kWgmmaColumns, "a tile must be as wide as an instruction");
 
   using Products = float[kColumns / 2];
 
@@ -22,7 +22,7 @@ struct SplitProducts : SplitShape {
     for (int i = 0; i < kColumns / 2; ++i) asm volatile("" : "+f"(products[i])::"memory");
   }
 
-  // The small terms come first, so that little is truncated of them.
+  // The small terms are added first, so that truncation loses little of them.
   template <int kSteps>
   static __device__ __forceinline__ void multiply_steps(unsigned long long factor,
                                                         unsigned long long tile,
@@ -58,8 +58,8 @@ struct SplitProducts : SplitShape {
     }
   }
 
-  // sum + products * 2^exponents, of the two rows of the lane. A power of two beyond fp32 is
-  // applied in two steps; where that makes a difference, the product is beyond fp32, too.
+  // sum + products * 2^exponents, for the two rows of the lane. A power of two beyond fp32 is
+  // applied in two steps; if that makes a difference, the product exceeds fp32 as well.
   static __device__ __forceinline__ void add_block(const int (&exponents)[2], Products& products,
                                                    Products& sum) {
     float scale[2];
@@ -82,7 +82,7 @@ struct SplitProducts : SplitShape {
     }
   }
 
-  // The block in fp32, from global memory.
+  // Multiplies the block in fp32, from global memory.
   static __device__ __forceinline__ void add_unsplit_block(const KernelArguments& arguments,
                                                            const Task& task, int tile, int block,
                                                            Products& sum) {
@@ -115,7 +115,7 @@ struct SplitProducts : SplitShape {
     for (int i = 0; i < kColumns / 2; ++i) sum[i] = sum[i] + products[i];
   }
 
-  // A tile of B A.
+  // Computes a tile of B A.
   static __device__ __forceinline__ void multiply_tile(const KernelArguments& arguments,
                                                        const Task& task, const Memory& memory,
                                                        int tile, RingPosition<kConfig.stages>& at,
@@ -128,7 +128,7 @@ struct SplitProducts : SplitShape {
       const unsigned of_rows = memory.row_exponents(block, at.index) + row * 4;
       const int steps = task.steps(block);
       memory.full(at.index).wait(at.parity);
-      // What lies there of a tile that was not split is multiplied for nothing.
+      // If the tile was not split, these products are computed but not used.
       Products products;
       start_products(memory.factor(block, at.index), memory.stage(at.index), steps, products);
       const int exponent = load_word(memory.tile_exponent(at.index));

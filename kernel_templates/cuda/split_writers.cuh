@@ -1,4 +1,4 @@
-// The groups of cuda/weight_norm_split.cuh that split A and B into pairs of float16.
+// The warpgroups of cuda/weight_norm_split.cuh that split A and B into pairs of float16.
 #pragma once
 
 #include "cuda/packed_elements.cuh"
@@ -14,7 +14,7 @@ struct SplitWriters : SplitShape {
   using LoraA = Element<Op::kType[Op::kLoraA]>;
   using LoraB = Element<Op::kType[Op::kLoraB]>;
 
-  static constexpr int kWarpRows = kDepth / 4;  // of a tile, of a warp
+  static constexpr int kWarpRows = kDepth / 4;  // rows of a tile per warp
 
   static __device__ __forceinline__ float factor_at(const KernelArguments& arguments,
                                                     const Task& task, int row, int k) {
@@ -24,8 +24,8 @@ struct SplitWriters : SplitShape {
         operand.data)[(task.first_row + row) * operand.row_stride + k]);
   }
 
-  // Splits rows of B, `count` of them: row i % 64 of block first_block + i / 64, by `warps` warps.
-  // In stage `stage` where B is streamed.
+  // Splits `count` rows of B with `warps` warps: row i % 64 of block first_block + i / 64. If B is
+  // streamed, they are written to stage `stage`.
   template <int kAtOnce>
   static __device__ __forceinline__ void split_factor(const KernelArguments& arguments,
                                                       const Task& task, const Memory& memory,
@@ -77,9 +77,9 @@ struct SplitWriters : SplitShape {
 
   // Four neighbouring elements of a row of A.
   using Quad = PackedElements<typename LoraA::Bits, 4>;
-  using Tile = Quad[kWarpRows];  // of a warp: rows 4 i + warp, columns 4 lane to 4 lane + 3
+  using Tile = Quad[kWarpRows];  // per warp: rows 4 i + warp, columns 4 lane to 4 lane + 3
 
-  // Where this lane's part of a tile begins.
+  // The address of this lane's part of a tile.
   static __device__ __forceinline__ const typename LoraA::Bits* tile_address(
       const OperandArgument& operand, int tile, int block) {
     return static_cast<const typename LoraA::Bits*>(operand.data) +
@@ -87,7 +87,7 @@ struct SplitWriters : SplitShape {
            static_cast<long long>(tile) * kColumns + threadIdx.x % 32 * 4;
   }
 
-  // Rows of the first kSteps sixteens. Elements beyond A are zeros.
+  // Loads the rows of the first kSteps steps of 16. Elements beyond A are zeros.
   template <int kSteps>
   static __device__ __forceinline__ void load_rows(const KernelArguments& arguments,
                                                    const Task& task, int tile, int block,
@@ -132,7 +132,7 @@ struct SplitWriters : SplitShape {
     return greater;
   }
 
-  // The exponent of a tile, by the four warps that hold it.
+  // The exponent of a tile, computed by the four warps that hold it.
   template <int kSteps>
   static __device__ __forceinline__ int find_exponent(const Memory& memory, int group, int turn,
                                                       const Tile& values) {
@@ -146,7 +146,7 @@ struct SplitWriters : SplitShape {
           greater_magnitude(LoraA::widen(quad.get(2)), LoraA::widen(quad.get(3))));
       const unsigned of_row = __reduce_max_sync(0xffffffffu, __float_as_uint(of_lane));
       greatest = of_row > greatest ? of_row : greatest;
-      // A row of zeros wraps around to the greatest number.
+      // For a row of zeros, the subtraction wraps around to the greatest number.
       least = of_row - 1 < least ? of_row - 1 : least;
     }
     const int warp = threadIdx.x / 32 % 4;
@@ -165,7 +165,7 @@ struct SplitWriters : SplitShape {
     }
     if (greatest >= kInfinityBits) return kUnsplit;
     const int exponent = split_exponent(greatest);
-    return greatest > 0 && exponent - split_exponent(least + 1) > kMostSpread ? kUnsplit : exponent;
+    return greatest > 0 && exponent - split_exponent(least + 1) > kMaxSpread ? kUnsplit : exponent;
   }
 
   template <int kSteps>
@@ -206,7 +206,7 @@ struct SplitWriters : SplitShape {
     }
   }
 
-  // Writes a tile to a stage once that is empty; returns its exponent.
+  // Writes a tile to a stage once the stage is empty; returns the tile's exponent.
   template <int kSteps>
   static __device__ __forceinline__ int split_rows(const Memory& memory, int group, int turn,
                                                    int stage, unsigned parity, const Tile& values) {
@@ -231,7 +231,7 @@ struct SplitWriters : SplitShape {
     }
   }
 
-  // Copies a tile and its exponent to the other program.
+  // Copies a tile and its exponent to the other program of the pair.
   static __device__ __forceinline__ void send_tile(const Memory& memory, int stage, int steps) {
     const Barrier full{memory.full(stage).address + memory.peer};
     const unsigned bytes = steps * 16 * kRowBytes;
@@ -243,21 +243,21 @@ struct SplitWriters : SplitShape {
     copy_in_pair(memory.tile_exponent(stage) + memory.peer, memory.tile_exponent(stage), 16, full);
   }
 
-  // Before the phase of a stage's barrier ends, what the other program sends must have come.
+  // Extends the phase of a stage's barrier until the tile from the other program has arrived.
   static __device__ __forceinline__ void expect_tile(const Memory& memory, int slab, int steps) {
     const int stage = slab % kConfig.stages;
     memory.empty(stage).wait(slab / kConfig.stages % 2 ^ 1);
     memory.full(stage).arrive_and_expect(4 * steps * 16 * kRowBytes + 16);
   }
 
-  // The tiles of the sequence that are this group's: the programs of a pair take turns, and so do
-  // the groups of a program. B, where it is streamed, is each program's own.
+  // Splits this group's tiles of the sequence: the programs of a pair take turns, and so do the
+  // groups of a program. If B is streamed, each program splits its own rows of B.
   static __device__ __forceinline__ void split_tiles(const KernelArguments& arguments,
                                                      const Task& task, const Memory& memory,
                                                      int group) {
     constexpr int kTurns = 2 * kSplitters;
-    // A group that waits for a stage knows of the use before the last one that it is over: the
-    // parity of a barrier does not tell them apart.
+    // The parity of a barrier does not distinguish the last two uses of a stage: a group that waits
+    // for a stage must know that the use before the last one is over.
     static_assert(kTurns <= kConfig.stages);
     const int blocks = task.blocks();
     const int slabs = task.slabs();
@@ -303,7 +303,7 @@ struct SplitWriters : SplitShape {
     }
   }
 
-  // B for slab `first` and the next.
+  // Splits B for slab `first` and the next slab.
   static __device__ __forceinline__ void stream_factor(const KernelArguments& arguments,
                                                        const Task& task, const Memory& memory,
                                                        int first, int slabs) {

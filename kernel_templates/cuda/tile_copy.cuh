@@ -1,40 +1,41 @@
-// Copies of 16-bit tiles from global to shared memory by the threads of a program: sm_80 and newer.
+// Copies of 16-bit tiles from global to shared memory by a program's threads: sm_80 and newer.
 #pragma once
 
 #include "arguments.h"
 
 namespace dorajit::kernels {
 
-// Whether 16-bit rows can be read 16 bytes at a time. The alignment class says nothing of operands
-// with short rows, so kernels ask this.
+// Whether 16-bit rows can be read 16 bytes at a time. The alignment class does not cover operands
+// with short rows, so kernels check this themselves.
 __device__ __forceinline__ bool has_aligned_rows(const OperandArgument& operand) {
   return ((reinterpret_cast<unsigned long long>(operand.data) |
            static_cast<unsigned long long>(operand.row_stride * 2)) &
           15) == 0;
 }
 
-// Rows lie in shared memory in the order of the matrix.
+// Rows in shared memory have the order of the matrix.
 struct RowsInOrder {
   static __device__ __forceinline__ constexpr int place(int row) { return row; }
 };
 
 // How kThreads threads copy tiles of kRows by kColumns elements that begin in one row of a matrix.
-// In shared memory, rows lie kPitch elements apart, row i of the tile where Order says, which may
-// do no more than permute the bits of i.
+// In shared memory, rows are kPitch elements apart; row i of the tile is row Order::place(i), which
+// may only permute the bits of i.
 template <int kThreads, int kRows, int kColumns, int kPitch, class Order = RowsInOrder>
 struct TileCopy {
   static constexpr int kChunks = kColumns / 8;  // of 16 bytes
   static constexpr int kRowsAtOnce = kThreads / kChunks;
-  static constexpr int kCopies = kRows > kRowsAtOnce ? kRows / kRowsAtOnce : 1;  // of a thread
-  static_assert(kCopies <= 32, "a bit of `there` for each");
-  static_assert(kThreads % kChunks == 0, "a thread has the same columns of each row it copies");
-  static_assert(kRows % kRowsAtOnce == 0 || kRowsAtOnce % kRows == 0, "rows are shared evenly");
+  static constexpr int kCopies = kRows > kRowsAtOnce ? kRows / kRowsAtOnce : 1;  // per thread
+  static_assert(kCopies <= 32, "`there` has one bit per copy");
+  static_assert(kThreads % kChunks == 0, "a thread copies the same columns of all its rows");
+  static_assert(kRows % kRowsAtOnce == 0 || kRowsAtOnce % kRows == 0,
+                "threads must share the rows evenly");
 
-  const unsigned short* from;  // this thread's first chunk in the first column of the matrix
-  long long step;              // to the next of its rows
+  const unsigned short* from;  // this thread's first chunk, in the first column of the matrix
+  long long step;              // from one of its rows to the next
   unsigned there;              // bit i: the i-th of its rows lies in the matrix
   long long columns;           // of the matrix, from its chunk on
-  unsigned into;               // bytes from the beginning of the tile
+  unsigned into;               // offset of its chunk in the tile, in bytes
   bool is_aligned;
 
   __device__ __forceinline__ TileCopy(const OperandArgument& operand, long long row, long long rows,
@@ -53,7 +54,7 @@ struct TileCopy {
     }
   }
 
-  // Element by element.
+  // Copies a chunk element by element.
   static __device__ __forceinline__ void copy_chunk(const unsigned short* chunk, long long left,
                                                     unsigned to) {
     unsigned words[4] = {0, 0, 0, 0};
@@ -66,8 +67,8 @@ struct TileCopy {
                  : "memory");
   }
 
-  // Starts to copy the tile that begins in that column; what lies beyond the matrix arrives as
-  // zeros. Aligned data is copied asynchronously.
+  // Starts to copy the tile that begins in column `column`; elements beyond the matrix are set to
+  // zero. Aligned data is copied asynchronously.
   __device__ __forceinline__ void start(long long column, unsigned to) const {
     if (kRowsAtOnce > kRows && static_cast<int>(threadIdx.x) / kChunks >= kRows) return;
     const long long left = columns - column;
@@ -91,12 +92,12 @@ struct TileCopy {
   }
 };
 
-// Ends the group of the asynchronous copies that this thread has started since the last.
+// Commits this thread's asynchronous copies since the last commit as one group.
 __device__ __forceinline__ void end_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Returns when all groups of this thread but the last kPending have arrived.
+// Waits until all but the last kPending groups of this thread have arrived.
 template <int kPending>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");

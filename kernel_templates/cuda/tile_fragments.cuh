@@ -1,5 +1,5 @@
-// Pieces of a tile in shared memory, 16 rows by 16 columns, in the layout in which wgmma leaves its
-// sums: sm_90 and newer. The tile lies in boxes of 128 bytes by its rows, as TMA swizzles them.
+// Pieces of a tile in shared memory, 16 rows by 16 columns, in the layout of wgmma's accumulators:
+// sm_90 and newer. The tile lies in boxes of 128 bytes by its rows, with TMA's swizzle.
 #pragma once
 
 #include "cuda/elements.cuh"
@@ -7,7 +7,7 @@
 
 namespace dorajit::kernels {
 
-// Two elements, rounded to 16 bits each; `low` comes first in memory.
+// Rounds two elements to 16 bits each; `low` comes first in memory.
 template <ElementType kType>
 __device__ __forceinline__ unsigned narrow_pair(float low, float high) {
   unsigned pair;
@@ -25,21 +25,21 @@ __device__ __forceinline__ void store_fragments(unsigned address, const unsigned
                : "memory");
 }
 
-// What lane t holds of a piece: of rows t / 4 (+ 8) columns 2 (t % 4) + {0, 1} in elements {0, 1}
-// (+ 2); those of the other eight columns in the next four.
+// Lane t's elements of a piece: columns 2 (t % 4) + {0, 1} of rows t / 4 (+ 8) in elements {0, 1}
+// (+ 2); those of the other eight columns in the next four elements.
 template <ElementType kType>
 struct TilePiece {
   static_assert(size_in_bytes(kType) == 2);
-  static constexpr int kPieces = 4;  // that lie side by side in a box
+  static constexpr int kPieces = 4;  // side by side in a box
 
   unsigned words[4];
 
-  // Where this lane's part of the pieces of rows `first_row` on begins, in bytes from the box.
+  // Offset in bytes, within a box, of this lane's part of the pieces at rows `first_row` and later.
   static __device__ __forceinline__ unsigned place(int first_row) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     return (first_row + lane % 16) * 128 + (lane / 16 ^ lane % 8) * 16;
   }
-  // `place`, in a box that is aligned to 1024 bytes.
+  // `place` is place() plus the address of a box, which must be aligned to 1024 bytes.
   __device__ __forceinline__ void load(unsigned place, int piece) {
     load_fragments(place ^ piece * 32, words);
   }
@@ -49,7 +49,7 @@ struct TilePiece {
   __device__ __forceinline__ float get(int i) const {
     return Element<kType>::widen(static_cast<unsigned short>(words[i / 2] >> 16 * (i % 2)));
   }
-  // Elements i and i + 1, of an even i.
+  // Writes elements i and i + 1; i is even.
   __device__ __forceinline__ void put(int i, const float (&values)[2]) {
     words[i / 2] = narrow_pair<kType>(values[0], values[1]);
   }

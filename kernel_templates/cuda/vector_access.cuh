@@ -1,7 +1,7 @@
-// Vectors of elements in registers, and the widest loads and stores that their size allows.
+// Vectors of elements in registers, and the widest loads and stores that their size permits.
 //
-// Vectors live in arrays of 32-bit words that are indexed by constants only, so that they stay in
-// registers. Outputs may alias inputs, so the read-only data path is never used.
+// Vectors are arrays of 32-bit words that are indexed only by constants, so that they stay in
+// registers. Outputs may alias inputs, so loads never use the read-only data path.
 #pragma once
 
 #include "cuda/elements.cuh"
@@ -77,7 +77,7 @@ __device__ __forceinline__ void store_words(char* address, const Words<kWords>& 
   }
 }
 
-// The bits of element `index` of a vector, and their replacement.
+// Read and replace the bits of element `index` of a vector.
 template <ElementType kType, int kWords>
 __device__ __forceinline__ typename Element<kType>::Bits get_bits(const Words<kWords>& words,
                                                                   int index) {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void set_bits(Words<kWords>& words, int index,
   }
 }
 
-// Loads kWidth elements at `data + offset`, or the first `remaining` of them when the row ends.
+// Loads kWidth elements at `data + offset`, or only the first `remaining` if the row ends.
 template <ElementType kType, int kWidth, bool kStream, int kWords>
 __device__ __forceinline__ void load_vector(const void* data, long long offset, long long remaining,
                                             Words<kWords>& words) {

@@ -1,4 +1,4 @@
-// The kernel of weight_norm that a config asks for.
+// Selects the kernel of weight_norm for a config.
 #pragma once
 
 #include "cuda/weight_norm_mma.cuh"
@@ -8,7 +8,7 @@
 
 namespace dorajit::kernels {
 
-// As templates/weight_norm_launch.cc lists them.
+// In the order of templates/weight_norm_launch.cc.
 struct NormMaps {
   TensorMap weight;
   TensorMap lora_a;
@@ -33,7 +33,7 @@ using WeightNormKernel = decltype(choose_weight_norm<kConfig, kTypes...>());
 
 }  // namespace dorajit::kernels
 
-// Where the programs of a kernel come in pairs, all do.
+// If one program of a kernel belongs to a pair, all do.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define DORAJIT_NORM_PAIRS(config) \
   __cluster_dims__(config.instruction == dorajit::kernels::NormInstruction::kSplit ? 2 : 1, 1, 1)
@@ -41,7 +41,7 @@ using WeightNormKernel = decltype(choose_weight_norm<kConfig, kTypes...>());
 #define DORAJIT_NORM_PAIRS(config)
 #endif
 
-// What is generated per kernel. `config` stands in parentheses.
+// The code that is generated per kernel. `config` is in parentheses.
 #define DORAJIT_WEIGHT_NORM_KERNEL(config, ...)                                               \
   extern "C" __global__ void DORAJIT_NORM_PAIRS(config)                                       \
       __launch_bounds__(dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::kThreads, 1) \
@@ -50,4 +50,4 @@ using WeightNormKernel = decltype(choose_weight_norm<kConfig, kTypes...>());
     dorajit::kernels::WeightNormKernel<config, __VA_ARGS__>::run(arguments, maps.weight,      \
                                                                  maps.lora_a, maps.lora_b);   \
   }                                                                                           \
-  DORAJIT_WEIGHT_NORM_SECOND_STAGE(config.most_parts, __VA_ARGS__)
+  DORAJIT_WEIGHT_NORM_SECOND_STAGE(config.max_parts, __VA_ARGS__)

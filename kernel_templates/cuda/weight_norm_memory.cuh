@@ -1,11 +1,11 @@
-// The shared memory of a program of weight_norm that multiplies by wgmma.
+// The shared memory of a program of weight_norm that uses wgmma.
 #pragma once
 
 #include "weight_norm_config.h"
 
 namespace dorajit::kernels {
 
-// Where a program's shared memory holds what, in bytes from an address that is aligned to 1024.
+// The layout of a program's shared memory, in bytes from an address that is aligned to 1024.
 template <WeightNormConfig kConfig>
 struct WgmmaSharedMemory {
   static constexpr int kRowBytes = kWgmmaRowBytes;

@@ -1,8 +1,8 @@
-// weight_norm by mma.sync, for A and B of one 16-bit type and any alignment: sm_80 and newer.
+// weight_norm with mma.sync, for A and B of one 16-bit type and any alignment: sm_80 and newer.
 //
-// A program has `rows` rows, 32 of them a warp, and a part of the columns. Tiles of A and B go
-// through a ring of buffers in shared memory; W comes straight to the registers that square and
-// sum.
+// A program computes `rows` rows, 32 per warp, and a part of the columns. Tiles of A and B pass
+// through a ring of buffers in shared memory; W is loaded directly into the registers in which the
+// warps square and sum.
 #pragma once
 
 #include "cuda/async_copy.cuh"
@@ -33,31 +33,31 @@ struct WeightNormMma {
   using Bits = unsigned short;
   static constexpr ElementType kFactorType = Op::kType[Op::kLoraA];
   static constexpr ElementType kWeightType = Op::kType[Op::kWeight];
-  static_assert(kFactorType == Op::kType[Op::kLoraB], "both factors have one type");
+  static_assert(kFactorType == Op::kType[Op::kLoraB], "both factors must have one type");
 
   static constexpr int kWarpRows = 32;
   static constexpr int kThreads = kConfig.rows / kWarpRows * 32;
   static constexpr int kSlabs = kWarpRows / 16;
   static constexpr int kEights = kConfig.columns / 8;
   static constexpr int kBlockSteps = kNormRankBlock / kConfig.rank_step;
-  // A W of f32 leaves no registers for more.
+  // An f32 W leaves no registers for more steps.
   static constexpr int kUnrolledSteps = size_in_bytes(kWeightType) == 2 ? 4 : 1;
 
   struct Task {
     long long first_row;
     int first_tile;
     int last_tile;
-    int steps;  // of the rank; 0 where B A does not count
+    int steps;  // of the rank; 0 if B A has no effect
   };
 
-  // The next step that a buffer is to be filled for.
+  // The next step to load into a buffer.
   struct Feed {
     int tile;
     int step = 0;
   };
 
-  // Copies a tile of kTileRows by kTileColumns elements. Aligned data is copied asynchronously. As
-  // TileCopy, but in a loop: beside an f32 W there are no registers for more.
+  // Copies a tile of kTileRows by kTileColumns elements. Aligned data is copied asynchronously.
+  // Unlike TileCopy, it recomputes addresses, because an f32 W leaves no registers to keep them.
   template <int kTileRows, int kTileColumns, int kPitch, bool kIsAligned>
   static __device__ __forceinline__ void copy_tile(const OperandArgument& operand, long long row,
                                                    long long column, long long rows,
@@ -98,7 +98,7 @@ struct WeightNormMma {
         arguments.sizes[kNormRank], to);
   }
 
-  // Starts to fill the buffer.
+  // Starts to fill a buffer.
   static __device__ __forceinline__ void start_stage(const KernelArguments& arguments,
                                                      const Task& task, unsigned shared, Feed& feed,
                                                      int buffer) {
@@ -151,7 +151,7 @@ struct WeightNormMma {
     }
   }
 
-  // Adds the sums of a block of the rank, and clears them.
+  // Adds the sums of a block of the rank, and clears the block's accumulators.
   static __device__ __forceinline__ void add_block(Products& products, Products& block) {
 #pragma unroll
     for (int slab = 0; slab < kSlabs; ++slab) {
@@ -168,7 +168,7 @@ struct WeightNormMma {
 
   using Weight = Element<kWeightType>;
   using Pair = PackedElements<typename Weight::Bits, 2>;
-  // What this lane adds of a tile, as it lies in memory.
+  // This lane's elements of a tile of W, in their memory layout.
   using Weights = Pair[kSlabs][2][kEights];
 
   // Loads early, so that the products hide the latency. Elements beyond W are zeros.
@@ -232,7 +232,7 @@ struct WeightNormMma {
     const unsigned shared = shared_address(memory);
     const long long columns = arguments.sizes[kNormColumns];
     const float scale = static_cast<float>(arguments.scalars[0]);
-    const NormParts parts = norm_parts(columns, kConfig.most_parts);
+    const NormParts parts = norm_parts(columns, kConfig.max_parts);
     const int tiles = static_cast<int>((columns + kConfig.columns - 1) / kConfig.columns);
     const int tiles_of_part = static_cast<int>(parts.columns() / kConfig.columns);
     const int first_tile = static_cast<int>(blockIdx.y) * tiles_of_part;

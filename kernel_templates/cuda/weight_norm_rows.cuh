@@ -1,5 +1,5 @@
-// What every kernel of weight_norm does with the sum of a row: the operands, the outputs, and the
-// second stage, which adds the parts of a row.
+// The common parts of all weight_norm kernels: the operands, the outputs of a row from its sum, and
+// the second stage, which adds the parts of a row.
 #pragma once
 
 #include "arguments.h"
@@ -43,7 +43,7 @@ struct WeightNormOperands {
     }
   }
 
-  // The outputs of a row, of the sum of its squares.
+  // Computes the outputs of a row from the sum of its squares.
   static __device__ __forceinline__ void finish_row(const KernelArguments& arguments, long long row,
                                                     T square) {
     const T norm = square_root(square);
@@ -60,7 +60,7 @@ struct WeightNormOperands {
     }
   }
 
-  // The sum of part `part` of a row: kept for the second stage, unless the row has but one.
+  // Stores the sum of part `part` for the second stage, or the outputs if the row has one part.
   static __device__ __forceinline__ void finish_part(const KernelArguments& arguments,
                                                      const NormParts& parts, long long part,
                                                      long long row, T square) {
@@ -71,31 +71,31 @@ struct WeightNormOperands {
     }
   }
 
-  template <int kMostParts>
+  template <int kMaxParts>
   static __device__ __forceinline__ void run_second_stage(const KernelArguments& arguments) {
-    static_assert(kMostParts <= kMostNormParts);
+    static_assert(kMaxParts <= kMaxNormParts);
     const long long rows = arguments.sizes[kNormRows];
-    const NormParts parts = norm_parts(arguments.sizes[kNormColumns], kMostParts);
+    const NormParts parts = norm_parts(arguments.sizes[kNormColumns], kMaxParts);
     const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
     wait_for_first_stage();
     for (long long row = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; row < rows;
          row += stride) {
-      T sums[kMostParts];
+      T sums[kMaxParts];
 #pragma unroll
-      for (int part = 0; part < kMostParts; ++part) {
+      for (int part = 0; part < kMaxParts; ++part) {
         sums[part] = part < parts.count
                          ? static_cast<const T*>(arguments.workspace)[part * rows + row]
                          : absent_term<T>();
       }
-      finish_row(arguments, row, T(0) + sum_of_neighbours<kMostParts>(sums));
+      finish_row(arguments, row, T(0) + sum_of_neighbours<kMaxParts>(sums));
     }
   }
 };
 
 }  // namespace dorajit::kernels
 
-#define DORAJIT_WEIGHT_NORM_SECOND_STAGE(most_parts, ...)                                         \
-  extern "C" __global__ void __launch_bounds__(dorajit::kernels::kNormFinishThreads)              \
-      dorajit_finish(const __grid_constant__ dorajit::kernels::KernelArguments arguments) {       \
-    dorajit::kernels::WeightNormOperands<__VA_ARGS__>::run_second_stage<(most_parts)>(arguments); \
+#define DORAJIT_WEIGHT_NORM_SECOND_STAGE(max_parts, ...)                                         \
+  extern "C" __global__ void __launch_bounds__(dorajit::kernels::kNormFinishThreads)             \
+      dorajit_finish(const __grid_constant__ dorajit::kernels::KernelArguments arguments) {      \
+    dorajit::kernels::WeightNormOperands<__VA_ARGS__>::run_second_stage<(max_parts)>(arguments); \
   }

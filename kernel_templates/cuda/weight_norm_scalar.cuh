@@ -1,6 +1,6 @@
-// weight_norm by multiply-adds in the compute type, for every mix of element types and any GPU.
+// weight_norm with multiply-adds in the compute type, for all element types and any GPU.
 //
-// A thread has four rows, 16 apart, and the columns of one chain: every eighth of a tile.
+// A thread computes four rows, 16 apart, and the columns of one chain: every eighth of a tile.
 #pragma once
 
 #include "cuda/async_copy.cuh"
@@ -38,7 +38,7 @@ struct WeightNormScalar {
     const long long columns = arguments.sizes[kNormColumns];
     const T scale = static_cast<T>(arguments.scalars[0]);
     const long long rank = scale == T(0) ? 0 : arguments.sizes[kNormRank];
-    const NormParts parts = norm_parts(columns, kConfig.most_parts);
+    const NormParts parts = norm_parts(columns, kConfig.max_parts);
     const int chain = threadIdx.x % kNormChains;
     const int group = threadIdx.x / kNormChains;
     const long long first_row = static_cast<long long>(blockIdx.x) * kConfig.rows;
@@ -46,7 +46,7 @@ struct WeightNormScalar {
     const long long last_column =
         first_column + parts.columns() < columns ? first_column + parts.columns() : columns;
     let_second_stage_start();
-    const int kept = chain % kRowsOfThread;  // of the thread's rows, whose spans it keeps
+    const int kept = chain % kRowsOfThread;  // the thread's row whose span sums it keeps
     SpanSums<T, 1> spans;
     T chains[kRowsOfThread] = {};
     for (long long column = first_column; column < last_column; column += kConfig.columns) {

@@ -1,16 +1,16 @@
-// weight_norm by wgmma for f32 factors and mixed ones: sm_90a.
+// weight_norm with wgmma for f32 and mixed factors: sm_90a.
 //
-// Programs come in pairs, with 64 rows each, and multiply the same tiles of A: 64 of the rank by
-// 128 columns. In turns, groups of four warps of either program load a tile, scale it by a power of
-// two, write it to a ring in shared memory as pairs of float16, high and low, and copy it to the
-// other program. A third group of each multiplies: low * high, high * low and high * high, by rows
-// of B that are split in the same way, with a scale for each row and each 64 of the rank. It takes
-// the sums of a block of the rank back to the scale of the data as it adds them, then adds W,
+// Programs form pairs, with 64 rows each. Both programs multiply the same tiles of A: 64 of the
+// rank by 128 columns. Warpgroups of both programs take turns to load a tile, scale it by a power
+// of two, write it to a ring in shared memory as pairs of float16, high and low, and copy it to the
+// other program. A third warpgroup of each program multiplies the tiles by its rows of B, which are
+// split in the same way, with a scale for each row and each 64 of the rank: low * high, high * low
+// and high * high. It scales the sums of a block of the rank back as it adds them, then adds W,
 // squares and sums in registers.
 //
-// A pair of float16 is off by up to 2^-39 of the greatest magnitude of its tile. Where the rows of
-// a tile differ so much that this could be seen in the norm, and with an infinity or NaN, the block
-// is multiplied in fp32 instead.
+// The error of a pair of float16 is up to 2^-39 of the greatest magnitude of its tile. If the rows
+// of a tile differ so much that this error could show in the norm, or if the tile has an infinity
+// or NaN, the block is multiplied in fp32 instead.
 #pragma once
 
 #include "cuda/norm_fragments.cuh"
@@ -36,13 +36,13 @@ struct WeightNormSplit : SplitShape {
                 kConfig.rank_step == kDepth && kConfig.stages == kSplitStages);
   static constexpr int kThreads = (1 + kSplitters) * kGroupThreads;
   static constexpr ElementType kWeightType = Op::kType[Op::kWeight];
-  static constexpr int kTilesAhead = 4;  // of W, on their way to the L2 cache
+  static constexpr int kTilesAhead = 4;  // tiles of W being prefetched into the L2 cache
   // Whether there are registers for a tile of W while products are in flight.
   static constexpr bool kLoadsEarly =
       size_in_bytes(kWeightType) == 2 || size_in_bytes(Op::kType[Op::kLoraA]) == 4;
 
   using Pair = PackedElements<typename Weight::Bits, 2>;
-  using Weights = Pair[2][kColumns / 8];  // what this lane adds of a tile, as it lies in memory
+  using Weights = Pair[2][kColumns / 8];  // this lane's elements of a tile, in their memory layout
 
   // Elements beyond W are zeros.
   static __device__ __forceinline__ void load_weights(const KernelArguments& arguments,
@@ -79,11 +79,11 @@ struct WeightNormSplit : SplitShape {
     }
   }
 
-  // Asks for a tile of W, a line of 128 bytes at a time.
+  // Prefetches a tile of W, in lines of 128 bytes.
   static __device__ __forceinline__ void prefetch_weights(const KernelArguments& arguments,
                                                           const Task& task, int tile) {
     constexpr int kSize = size_in_bytes(kWeightType);
-    constexpr int kLines = kColumns * kSize / 128;  // of a row
+    constexpr int kLines = kColumns * kSize / 128;  // per row
     const OperandArgument& operand = arguments.operands[Op::kWeight];
 #pragma unroll
     for (int i = threadIdx.x % kGroupThreads; i < kRows * kLines; i += kGroupThreads) {
@@ -136,7 +136,7 @@ struct WeightNormSplit : SplitShape {
                                              const TensorMap&, const TensorMap&) {
     extern __shared__ unsigned char shared[];
     const long long columns = arguments.sizes[kNormColumns];
-    const NormParts parts = norm_parts(columns, kConfig.most_parts);
+    const NormParts parts = norm_parts(columns, kConfig.max_parts);
     const int tiles = static_cast<int>((columns + kColumns - 1) / kColumns);
     const int tiles_of_part = static_cast<int>(parts.columns() / kColumns);
     const int first_tile = static_cast<int>(blockIdx.y) * tiles_of_part;
@@ -171,7 +171,7 @@ struct WeightNormSplit : SplitShape {
                              static_cast<int>(threadIdx.x) / kGroupThreads - 1);
       }
     }
-    wait_for_pair();  // the other may still write here
+    wait_for_pair();  // the other program may still write here
   }
 };
 

@@ -1,11 +1,11 @@
-// weight_norm by wgmma, for A, B of one 16-bit type: sm_90a.
+// weight_norm with wgmma, for A and B of one 16-bit type: sm_90a.
 //
-// A program has one task after the other: `rows` rows and a part of the columns. The rows of B stay
-// in shared memory from one task to the next, or as many blocks of 64 of the rank as it holds.
-// Warps bring them, tiles of A by TMA, each beside a block of B that does not stay, and units of W
-// (128 bytes by `rows`), the last two through a ring of buffers each, whatever task they belong to;
-// the other warpgroups take 64 rows each: they multiply, add W, square and sum in registers. W and
-// A are aligned to 16 bytes, and so are their rows; B need not be.
+// A program loops over tasks: `rows` rows and a part of the columns. Shared memory keeps the rows
+// of B from task to task, or as many blocks of 64 of the rank as fit. Warps of one warpgroup load
+// by TMA: aligned rows of B, tiles of A (each with its block of B if that is not resident), and
+// units of W (128 bytes by `rows`). A and W have a ring of buffers each, which spans tasks. The
+// other warpgroups take 64 rows each: they multiply, add W, square and sum in registers. W and A
+// are aligned to 16 bytes, and so are their rows; B may have any alignment.
 #pragma once
 
 #include "cuda/async_copy.cuh"
@@ -27,10 +27,10 @@ struct WeightNormWgmma {
   using Memory = WgmmaSharedMemory<kConfig>;
   static constexpr ElementType kFactorType = Op::kType[Op::kLoraA];
   static constexpr ElementType kWeightType = Op::kType[Op::kWeight];
-  static_assert(kFactorType == Op::kType[Op::kLoraB], "both factors have one type");
-  static_assert(kConfig.columns == kWgmmaColumns, "a tile is as wide as an instruction");
+  static_assert(kFactorType == Op::kType[Op::kLoraB], "both factors must have one type");
+  static_assert(kConfig.columns == kWgmmaColumns, "a tile must be as wide as an instruction");
 
-  static constexpr int kGroups = kConfig.rows / 64;  // of four warps, that multiply
+  static constexpr int kGroups = kConfig.rows / 64;  // warpgroups that multiply
   static constexpr int kGroupThreads = 128;
   static constexpr int kThreads = (kGroups + 1) * kGroupThreads;
   using Units = NormUnits<kWeightType>;
@@ -38,7 +38,8 @@ struct WeightNormWgmma {
   static constexpr int kUnitsPerTile = kConfig.columns / kUnitColumns;
   static constexpr int kSteps = kConfig.rank_step / 16;
   static constexpr bool kStreams = wgmma_streams(kConfig);
-  static_assert(!kStreams || kConfig.rank_step == kNormRankBlock, "a stage has a block of B");
+  static_assert(!kStreams || kConfig.rank_step == kNormRankBlock,
+                "a stage must hold one block of B");
 
   struct Rings {
     unsigned base;
@@ -81,12 +82,12 @@ struct WeightNormWgmma {
   };
 
   struct Task : NormTask {
-    int rank;  // 0 where B A does not count
+    int rank;  // 0 if B A has no effect
 
     __device__ __forceinline__ int rank_stages() const {
       return (rank + kConfig.rank_step - 1) / kConfig.rank_step;
     }
-    // Whether a block of B comes with its tile of A.
+    // Whether a block of B is loaded with its tile of A.
     __device__ __forceinline__ bool streams(int block) const {
       return kStreams && block >= wgmma_resident_blocks(kConfig, rank);
     }
@@ -106,7 +107,7 @@ struct WeightNormWgmma {
                      [&](const NormTask& task) { visit(Task{task, rank}); });
   }
 
-  // Once the groups are done with the rows before.
+  // Loads B's resident blocks once the warpgroups no longer read the previous rows.
   static __device__ __forceinline__ void bring_factor(const Task& task, const Rings& rings,
                                                       const TensorMap& map, unsigned parity) {
     const int all = wgmma_blocks(task.rank);
@@ -163,8 +164,8 @@ struct WeightNormWgmma {
     }
   }
 
-  // A block of this warpgroup's rows of B, of any alignment, to where the program's rows of it
-  // belong: two neighbours of a row by a thread, so many of them on their way at once.
+  // Copies a block of this warpgroup's rows of B, of any alignment, to its place among the
+  // program's rows: a thread copies two neighbours of a row, with kAtOnce rows in flight.
   template <int kAtOnce>
   static __device__ __forceinline__ void load_block(const KernelArguments& arguments,
                                                     const Task& task, int group, int block,
@@ -196,7 +197,7 @@ struct WeightNormWgmma {
     }
   }
 
-  // Before the products of this warpgroup read what its threads have stored.
+  // Makes the stores of this warpgroup visible to its products.
   static __device__ __forceinline__ void publish_blocks(int group) {
     publish_shared_stores();
     wait_for_group(group);
@@ -209,7 +210,7 @@ struct WeightNormWgmma {
   static __device__ __forceinline__ void load_resident_blocks(const KernelArguments& arguments,
                                                               const Task& task, const Rings& rings,
                                                               int group) {
-    wait_for_group(group);  // its warps may still multiply by the rows before
+    wait_for_group(group);  // its warps may still multiply by the previous rows
 #pragma unroll 1
     for (int block = 0; block < wgmma_blocks(task.rank) && !task.streams(block); ++block) {
       load_block<8>(arguments, task, group, block, rings.factor() + block * Memory::kBlockBytes);
@@ -225,8 +226,8 @@ struct WeightNormWgmma {
     for (int i = 0; i < kConfig.columns / 2; ++i) asm volatile("" : "+f"(products[i])::"memory");
   }
 
-  // The products of `steps` stages from stage `first` of the rank on, by this warpgroup's rows. The
-  // previous contents of `products` are lost.
+  // The products of this warpgroup's rows with `steps` stages from stage `first` of the rank on.
+  // Overwrites `products`.
   static __device__ __forceinline__ void multiply_block(const KernelArguments& arguments,
                                                         const Task& task, const Rings& rings,
                                                         int group, int first, int steps,
@@ -270,8 +271,8 @@ struct WeightNormWgmma {
     if (releases) rings.stage_empty(unreleased).arrive();
   }
 
-  // A tile of B A of this warpgroup's rows. While this warpgroup adds a block to the sum, the
-  // tensor cores multiply for the other.
+  // Computes a tile of B A for this warpgroup's rows. While this warpgroup adds a block to the sum,
+  // the tensor cores multiply for the other one.
   static __device__ __forceinline__ void multiply_tile(const KernelArguments& arguments,
                                                        const Task& task, const Rings& rings,
                                                        int group, RingPosition<kConfig.stages>& at,
@@ -295,7 +296,7 @@ struct WeightNormWgmma {
                                                   const NormParts& parts, const Rings& rings,
                                                   int group) {
     float scale = static_cast<float>(arguments.scalars[0]);
-    asm volatile("" : "+f"(scale));  // or it is converted again for each tile
+    asm volatile("" : "+f"(scale));  // keeps the compiler from converting it for each tile
     RingPosition<1> factor;
     RingPosition<kConfig.stages> stage;
     RingPosition<kConfig.weight_units> unit;
@@ -336,7 +337,7 @@ struct WeightNormWgmma {
                                              const TensorMap& weight, const TensorMap& lora_a,
                                              const TensorMap& lora_b) {
     extern __shared__ unsigned char shared[];
-    const NormParts parts = norm_parts(arguments.sizes[kNormColumns], kConfig.most_parts);
+    const NormParts parts = norm_parts(arguments.sizes[kNormColumns], kConfig.max_parts);
     const unsigned base = (shared_address(shared) + 1023) & ~1023U;
     const Rings rings{base, base + Memory::barriers(rank_of(arguments))};
     let_second_stage_start();
@@ -348,7 +349,7 @@ struct WeightNormWgmma {
       if (arguments.sizes[kNormColumns] > 0) prefetch_map(weight);
     }
     __syncthreads();
-    // The same in all lanes, which the compiler cannot see of a quotient.
+    // The shuffle tells the compiler that the quotient is the same in all lanes.
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
     if (group < kGroups) {
       if constexpr (kGroups > 1) take_registers<232>();

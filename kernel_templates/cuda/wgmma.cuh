@@ -1,13 +1,13 @@
-// wgmma: products of tiles in shared memory by four warps, accumulated in fp32 registers: sm_90a.
+// wgmma: a warpgroup multiplies tiles in shared memory and accumulates in fp32 registers: sm_90a.
 #pragma once
 
 #include "element_type.h"
 
 namespace dorajit::kernels {
 
-// Describes a tile of 16-bit elements in shared memory with 128-byte rows and the 128-byte swizzle.
-// `block_bytes` lies between neighbouring blocks of 64 elements across; it matters only where the
-// rows of the tile are those of k.
+// The descriptor of a tile of 16-bit elements in shared memory with 128-byte rows and the 128-byte
+// swizzle. `block_bytes` is the distance between neighbouring blocks of 64 elements across; it
+// matters only if the rows of the tile are those of k.
 __device__ __forceinline__ unsigned long long describe_tile(unsigned address,
                                                             unsigned block_bytes) {
   constexpr unsigned long long kSwizzle128 = 1ULL << 62;
@@ -16,26 +16,26 @@ __device__ __forceinline__ unsigned long long describe_tile(unsigned address,
          (address & 0x3ffff) >> 4;
 }
 
-// The tile `bytes` on, where both lie within the same 256 KB.
+// The descriptor of the tile `bytes` later; both must lie within the same 256 KB.
 __device__ __forceinline__ unsigned long long later_tile(unsigned long long tile, unsigned bytes) {
   return tile & ~0xffffffffULL | (static_cast<unsigned>(tile) + bytes / 16);
 }
 
-// Orders register accesses of this warp before the products that follow.
+// Orders register accesses of this warp before the following products.
 __device__ __forceinline__ void begin_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until at most so many committed groups are unfinished.
+// Waits until at most kUnfinished committed groups are unfinished.
 template <int kUnfinished>
 __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kUnfinished) : "memory");
 }
 
-// Changes how many registers each thread of this group of four warps has; a multiple of 8. What
-// groups leave, others of the program may take.
+// Changes the register count of each thread of this warpgroup to kRegisters, a multiple of 8. Other
+// warpgroups of the program may take the registers that one leaves.
 template <int kRegisters>
 __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -45,10 +45,10 @@ __device__ __forceinline__ void leave_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// sum = left * right, or + sum with `accumulates`, of 64 rows, 128 columns and 16 of k: `left` with
-// k along its rows, `right` with the columns along its rows. Both of one 16-bit type. Thread t of
-// the four warps holds of rows 16 (t / 32) + t % 32 / 4 (+ 8) the columns 8 j + 2 (t % 4) + {0, 1}
-// in elements 4 j + {0, 1} (+ 2).
+// sum = left * right, or sum + left * right with `accumulates`, for 64 rows, 128 columns and 16 of
+// k. `left` has k along its rows, `right` the columns; both have one 16-bit type. Thread t of the
+// four warps holds columns 8 j + 2 (t % 4) + {0, 1} of rows 16 (t / 32) + t % 32 / 4 (+ 8) in
+// elements 4 j + {0, 1} (+ 2).
 inline constexpr int kWgmmaColumns = 128;
 
 #define DORAJIT_FOUR_SUMS(i) "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3])
@@ -84,8 +84,8 @@ __device__ __forceinline__ void multiply_tiles(float (&sum)[64], unsigned long l
   }
 }
 
-// sum = left * right^T, or + sum with `accumulates`, of 64 rows of `left`, 128 or 256 of `right`
-// and 16 of k. The sums lie in registers as multiply_tiles() leaves them.
+// sum = left * right^T, or sum + left * right^T with `accumulates`, for 64 rows of `left`, 128 or
+// 256 rows of `right` and 16 of k. The sums have the register layout of multiply_tiles().
 #define DORAJIT_WGMMA_256(type)                                                                    \
   asm volatile(                                                                                    \
       "{\n"                                                                                        \

@@ -2,8 +2,8 @@
 //
 //     out = (g - 1) * base + g * (s * lora)
 //
-// in exactly this order of evaluation, each operation rounded once. Translation units that include
-// this are compiled without contraction, so no product is fused into the sum.
+// evaluated in exactly this order, with each operation rounded once. Translation units that include
+// this header are compiled without contraction, so no product is fused into the sum.
 #pragma once
 
 #include "math/qualifiers.h"

@@ -1,8 +1,8 @@
-// The composition together with what its backward pass needs (the paper, section 4, tier 1):
+// The composition and the value that its backward pass needs (the paper, section 4, tier 1):
 //
 //     out = (g - 1) * base + g * (s * lora),    inner = s * lora + base
 //
-// `out` in exactly the order of compose.h, so that both ops give the same bits.
+// `out` is evaluated in exactly the order of compose.h, so that both operations give the same bits.
 #pragma once
 
 #include "math/compose.h"

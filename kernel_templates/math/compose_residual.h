@@ -1,11 +1,11 @@
-// What a layer gives: its base result plus the composition over that result without the bias it may
-// hold (the paper, appendix A, whose delta is added to the base result by the caller):
+// The output of a layer: its base result plus the composition over that result without its optional
+// bias (the paper, appendix A, where the caller adds the delta to the base result):
 //
 //     base = result - bias
 //     out = result + ((g - 1) * base + g * (s * lora)),    inner = s * lora + base
 //
-// The inner sum in exactly the order of compose.h. Without a bias, zero is subtracted, which
-// changes no bit of the result.
+// The inner sum is evaluated in exactly the order of compose.h. Without a bias, the formula
+// subtracts zero, which changes no bit of the result.
 #pragma once
 
 #include "math/compose_inner.h"

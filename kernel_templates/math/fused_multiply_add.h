@@ -1,4 +1,4 @@
-// a * b + c, rounded once, on both devices.
+// a * b + c, rounded once, on host and device.
 #pragma once
 
 #include "math/qualifiers.h"

@@ -3,7 +3,7 @@
 //
 //     norm = sqrt(max((w + 2s * cross) + s^2 * ba, 0))
 //
-// 2s and s^2 are formed in double and rounded once. NaN passes through the maximum.
+// 2s and s^2 are computed in double and rounded once. The maximum propagates NaN.
 #pragma once
 
 #include "math/qualifiers.h"

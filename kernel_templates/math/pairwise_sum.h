@@ -1,18 +1,18 @@
-// Sums along the balanced binary tree: a node is the sum of the two below it, and what is beyond
-// the last term is absent and passes its neighbour through.
+// Sums along the balanced binary tree: a node is the sum of its two children. Terms beyond the last
+// one are absent; the sum of an absent node and its neighbour is the neighbour.
 #pragma once
 
 #include "math/qualifiers.h"
 
 namespace dorajit::kernels {
 
-// The one number that changes no other when it is added, zeros of either sign included.
+// The one number whose addition changes no other number, zeros of either sign included.
 template <class T>
 DORAJIT_FORMULA T absent_term() {
   return T(-0.0);
 }
 
-// The node above kCount neighbours, kCount being a power of two.
+// The node above kCount neighbours; kCount is a power of two.
 template <int kCount, class T>
 DORAJIT_FORMULA T sum_of_neighbours(const T* terms) {
   if constexpr (kCount == 1) {
@@ -22,14 +22,14 @@ DORAJIT_FORMULA T sum_of_neighbours(const T* terms) {
   }
 }
 
-// Takes the nodes of one level in order, for kWidth trees side by side, and keeps at most one node
-// of each level above that still waits for its neighbour. Serves up to 2^kLevels - 1 nodes.
+// Takes the nodes of one level in order, for kWidth trees side by side. For each level it keeps at
+// most one node that waits for its neighbour. Supports up to 2^kLevels - 1 nodes.
 template <class T, int kLevels, int kWidth = 1>
 struct PairwiseSum {
   T pending[kLevels][kWidth];
 
-  // `index` counts from 0; `node` is used up, and is the root after the last of 2^n nodes. Every
-  // level is looked at, so that the compiler keeps `pending` in registers.
+  // `index` counts from 0. `node` is overwritten; after the last of 2^n nodes it holds the root.
+  // The loop visits every level, so that the compiler keeps `pending` in registers.
   DORAJIT_FORMULA void push(long long index, T (&node)[kWidth]) {
     bool carries = true;
     DORAJIT_UNROLL

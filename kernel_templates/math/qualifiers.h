@@ -1,5 +1,5 @@
-// DORAJIT_FORMULA marks a function that host and device compile alike; DORAJIT_UNROLL a loop whose
-// arrays must stay in registers. Includes nothing.
+// DORAJIT_FORMULA marks a function that is compiled for host and device. DORAJIT_UNROLL marks a
+// loop whose arrays must stay in registers. Includes nothing.
 #pragma once
 
 #ifdef __CUDACC__

@@ -2,7 +2,7 @@
 //
 //     d_lora = (g * s) * d_out,    d_result = g * d_out,    d_gain = sum of inner * d_out
 //
-// The last output is the term that a channel's sum collects.
+// The last output is one term of a channel's sum.
 #pragma once
 
 #include "math/backward.h"
@@ -14,7 +14,7 @@ struct ResidualBackward {
   static constexpr int kMatrixInputs = 2;     // d_out, inner
   static constexpr int kBroadcastInputs = 1;  // gain
   static constexpr int kOutputs = 3;          // d_lora, d_result, d_gain
-  static constexpr int kSums = 1;             // of the outputs, the last
+  static constexpr int kSums = 1;             // the last of the outputs
 
   Backward<T> backward;
 

@@ -1,4 +1,4 @@
-// The correctly rounded square root of both devices.
+// The correctly rounded square root, on host and device.
 #pragma once
 
 #include "math/qualifiers.h"

@@ -1,5 +1,5 @@
-// The four passes over memory that a framework makes for one composition, one formula a pass.
-// They are what `compose` is measured against; the library never serves a call with them.
+// The four passes over memory that a framework makes for one composition, one formula per pass.
+// Benchmarks compare `compose` with them; the library never serves a call with them.
 #pragma once
 
 #include "math/qualifiers.h"

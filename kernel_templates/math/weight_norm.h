@@ -1,15 +1,15 @@
-// The squared norms of the rows of W + s B A, in the order in which every kernel sums them.
+// The squared norms of the rows of W + s B A, in the summation order of every kernel.
 //
-// The columns of a row are cut into spans of 256. Within a span there are eight chains; column j
-// belongs to chain j mod 8. A chain starts at 0 and takes its columns in ascending order:
+// The columns of a row are divided into spans of 256. A span has eight chains; column j belongs to
+// chain j mod 8. A chain starts at 0 and takes its columns in ascending order:
 //
 //     v = s * (B A)_ij + W_ij        rounded once
 //     chain = v * v + chain          rounded once
 //
-// The eight chains go up a balanced binary tree (pairwise_sum.h), and so do the spans, up to 1024
-// of them; the roots above 1024 spans are added in order. A part of a row is an aligned power of
-// two of spans, so that its sum is a node of the tree, whoever computes it; rows of more than 1024
-// spans have one part. Columns beyond the last add the square of 0.
+// A balanced binary tree (pairwise_sum.h) adds the eight chains; another one adds up to 1024 spans.
+// The roots of the trees of longer rows are added in order. A part of a row is an aligned power of
+// two of spans, so its sum is a node of the tree whichever program computes it; rows of more than
+// 1024 spans have one part. Columns beyond the last add the square of 0.
 #pragma once
 
 #include "element_type.h"
@@ -26,17 +26,17 @@ inline constexpr int kNormRank = 2;
 
 inline constexpr int kNormSpan = 256;
 inline constexpr int kNormChains = 8;
-// An element of B A is a sum of sums over so much of the rank each. Within them tensor cores
-// truncate, and the errors of products of one sign add up; the sums are added in ascending order,
-// rounded to nearest.
+// An element of B A is a sum of block sums, each over this many k. Within a block tensor cores
+// truncate, and the errors of products of one sign accumulate; the block sums are added in
+// ascending order and rounded to nearest.
 inline constexpr int kNormRankBlock = 64;
-// Parts of a row whose sums are kept in the workspace until the second stage adds them.
-inline constexpr int kMostNormParts = 32;
-// A tree has 2^10 spans, which are 262144 columns.
+// Maximum parts of a row. The workspace keeps their sums until the second stage adds them.
+inline constexpr int kMaxNormParts = 32;
+// A tree has 2^10 spans, or 262144 columns.
 inline constexpr int kNormLevels = 10;
 inline constexpr int kNormTree = 1 << kNormLevels;
 
-inline constexpr int kNormFinishThreads = 128;  // of the second stage
+inline constexpr int kNormFinishThreads = 128;  // per program of the second stage
 
 // The sums of spans, for kWidth rows side by side.
 template <class T, int kWidth>
@@ -45,7 +45,7 @@ struct SpanSums {
   int in_tree = 0;
   T total[kWidth] = {};
 
-  // The spans come in order; `node` is used up.
+  // Spans must be pushed in order; `node` is overwritten.
   DORAJIT_FORMULA void push(T (&node)[kWidth]) {
     tree.push(in_tree++, node);
     if (in_tree < kNormTree) return;
@@ -61,9 +61,9 @@ struct SpanSums {
   }
 };
 
-// How the columns are cut into at most `most` parts.
+// The division of the columns into at most `most` parts.
 struct NormParts {
-  long long spans;  // of a part; a power of two, or a multiple of a tree
+  long long spans;  // per part; a power of two, or a multiple of a tree
   long long count;  // at least 1
 
   [[nodiscard]] constexpr long long columns() const { return spans * kNormSpan; }
@@ -73,7 +73,7 @@ constexpr NormParts norm_parts(long long columns, int most) {
   const long long spans = (columns + kNormSpan - 1) / kNormSpan;
   if (spans > kNormTree) return {(spans + kNormTree - 1) / kNormTree * kNormTree, 1};
   NormParts parts{1, spans};
-  for (int level = 1; parts.count > most; ++level) {  // programs begin with this: no division
+  for (int level = 1; parts.count > most; ++level) {  // every program runs this: avoid a division
     parts.spans = 1LL << level;
     parts.count = (spans + parts.spans - 1) >> level;
   }
@@ -87,16 +87,16 @@ DORAJIT_FORMULA T add_to_chain(T scale, T product, T weight, T chain) {
   return fused_multiply_add(value, value, chain);
 }
 
-// The least norm that a magnitude of a type is divided by.
+// The minimum divisor of a magnitude of this type.
 constexpr double least_norm(ElementType magnitude) {
   return magnitude == ElementType::kFloat16 || magnitude == ElementType::kBfloat16 ? 1e-6 : 1e-12;
 }
 
-// What the magnitude of a row is divided by to give its gain; `norm` was rounded to the type of the
-// magnitude and widened again.
+// The divisor of a row's magnitude that gives its gain. The caller has rounded `norm` to the type
+// of the magnitude and widened it again.
 template <class T>
 DORAJIT_FORMULA T divisor_of(T norm, T least) {
-  return norm < least ? least : norm;  // NaN stays
+  return norm < least ? least : norm;  // propagates NaN
 }
 
 }  // namespace dorajit::kernels

@@ -66,7 +66,7 @@ WeightNormConfig wgmma(int rows, int rank_step, int stages, int units, int parts
           .rank_step = rank_step,
           .stages = stages,
           .weight_units = units,
-          .most_parts = parts,
+          .max_parts = parts,
           .vector_width = kWidestVector};
 }
 
@@ -85,12 +85,12 @@ WeightNormConfig mma(int rows, int rank_step, int stages, int parts, int vector_
           .columns = 64,
           .rank_step = rank_step,
           .stages = stages,
-          .most_parts = parts,
+          .max_parts = parts,
           .vector_width = vector_width};
 }
 
 WeightNormConfig scalar(int parts) {
-  return {.instruction = kScalar, .stages = 0, .most_parts = parts};
+  return {.instruction = kScalar, .stages = 0, .max_parts = parts};
 }
 
 WeightNormConfig split(int parts, int vector_width) {
@@ -99,7 +99,7 @@ WeightNormConfig split(int parts, int vector_width) {
           .columns = kSplitColumns,
           .rank_step = kNormRankBlock,
           .stages = kSplitStages,
-          .most_parts = parts,
+          .max_parts = parts,
           .vector_width = vector_width};
 }
 
@@ -214,13 +214,13 @@ bool is_among(int value, std::initializer_list<int> values) {
 }
 
 bool has_known_sizes(const WeightNormConfig& config) {
-  if (!is_among(config.most_parts, {1, 2, 4, 8, 16, kMostNormParts}) ||
+  if (!is_among(config.max_parts, {1, 2, 4, 8, 16, kMaxNormParts}) ||
       !is_among(config.vector_width, {1, 2, 4, kWidestVector})) {
     return false;
   }
   switch (config.instruction) {
     case kScalar:
-      return config == scalar(config.most_parts);
+      return config == scalar(config.max_parts);
     case kMma:
       return config.columns == 64 && is_among(config.rows, {64, 128}) &&
              is_among(config.rank_step, {16, 32, 64}) &&
@@ -232,11 +232,11 @@ bool has_known_sizes(const WeightNormConfig& config) {
              config.stages <= 16 && config.weight_units >= 1 && config.weight_units <= 16 &&
              config.vector_width == kWidestVector;
     case kWgmmaStream:
-      return config == wgmma_stream(config.stages, config.weight_units, config.most_parts) &&
+      return config == wgmma_stream(config.stages, config.weight_units, config.max_parts) &&
              config.stages >= 2 && config.stages <= 8 && config.weight_units >= 1 &&
              config.weight_units <= 8;
     case kSplit:
-      return config == split(config.most_parts, split_vector(config.vector_width));
+      return config == split(config.max_parts, split_vector(config.vector_width));
   }
   return false;
 }
@@ -270,7 +270,7 @@ std::string why_not_for(const Variant&, const SpaceTraits& traits, const Sizes& 
 }
 
 std::int64_t part_bytes(const Variant& variant, const Sizes& sizes) {
-  const long long parts = norm_parts(sizes[kNormColumns], kMostNormParts).count;
+  const long long parts = norm_parts(sizes[kNormColumns], kMaxNormParts).count;
   return parts > 1 ? parts * sizes[kNormRows] * size_in_bytes(compute_type(variant)) : 0;
 }
 

@@ -16,7 +16,7 @@ constexpr char kInstruction = 'i';
 constexpr char kRankStep = 'k';
 constexpr char kStages = 's';
 constexpr char kWeightUnits = 'u';
-constexpr char kMostParts = 'p';
+constexpr char kMaxParts = 'p';
 
 enum Operand : std::size_t { kWeight, kLoraA, kLoraB };
 
@@ -50,7 +50,7 @@ Config as_config(const WeightNormConfig& config) {
           {kRankStep, config.rank_step},
           {kStages, config.stages},
           {kWeightUnits, config.weight_units},
-          {kMostParts, config.most_parts},
+          {kMaxParts, config.max_parts},
           {kVectorWidth, config.vector_width}};
 }
 
@@ -61,7 +61,7 @@ WeightNormConfig norm_config_from(const Config& config) {
           .rank_step = config[kRankStep],
           .stages = config[kStages],
           .weight_units = config[kWeightUnits],
-          .most_parts = config[kMostParts],
+          .max_parts = config[kMaxParts],
           .vector_width = config[kVectorWidth]};
 }
 
@@ -88,7 +88,7 @@ std::string norm_config_expression(const Config& config) {
       "dorajit::kernels::WeightNormConfig{{static_cast<dorajit::kernels::NormInstruction>({}), {}, "
       "{}, {}, {}, {}, {}, {}}}",
       config[kInstruction], config[kRowsOfProgram], config[kColumnsOfProgram], config[kRankStep],
-      config[kStages], config[kWeightUnits], config[kMostParts], config[kVectorWidth]);
+      config[kStages], config[kWeightUnits], config[kMaxParts], config[kVectorWidth]);
 }
 
 LaunchShape shape_norm_launch(const Variant&, const Config& config,
@@ -102,7 +102,7 @@ LaunchShape shape_norm_launch(const Variant&, const Config& config,
                       (1 + static_cast<double>(rank) / kProductsOfAnElement);
   const long long blocks = divide_up(rows, config[kRowsOfProgram]);
   if (config[kWarps] > 0) return {.run = {.grid_x = blocks}, .work = work};
-  const NormParts parts = norm_parts(columns, config[kMostParts]);
+  const NormParts parts = norm_parts(columns, config[kMaxParts]);
   LaunchShape shape{.run = program_shape(norm_config_from(config), rank), .work = work};
   const auto instruction = static_cast<NormInstruction>(config[kInstruction]);
   if (instruction == kWgmma || instruction == kWgmmaStream) {
