@@ -31,13 +31,14 @@ class RoundSampler::Candidate {
         settling_launches_(plan.settling_launches),
         rotation_(rotation) {}
 
-  // Runs once to load and warm up, then computes how often a sample repeats it.
+  // Runs once to load and warm up, then computes how often a sample repeats it, and runs such a
+  // sample if that is more than once: in a space of hundreds of configs each sample counts.
   void warm_up(device::Device& device, double sample_seconds) {
     double once = 1.0;
     for (int i = 0; i < 2 && status_; ++i) once = std::max(sample(device), 1.0);
     if (!status_) return;
     repeats_ = std::clamp(static_cast<int>(std::ceil(sample_seconds * 1e9 / once)), 1, kMaxRepeats);
-    sample(device);
+    if (repeats_ > 1) sample(device);
   }
 
   double sample(device::Device& device) {

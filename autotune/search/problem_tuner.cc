@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <format>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "autotune/search/measurement.h"
 #include "autotune/search/robust_statistics.h"
 #include "autotune/search/scratch_operands.h"
+#include "autotune/search/set_difference.h"
 #include "autotune/search/tournament.h"
 #include "autotune/search/verification.h"
 #include "kernel_templates/config_text.h"
@@ -327,7 +329,12 @@ std::expected<TuneResult, TuneFailure> tune_problem(
   DORAJIT_ASSIGN(const ScratchShape shape, measured_shape(problem, device, limits));
   DORAJIT_TRY(check_default_fits(standard, problem, device, shape));
   drop_misfits(candidates, problem, device, shape);
-  DORAJIT_ASSIGN(Verifier verifier, Verifier::make(problem, device));
+  std::unique_ptr<const SetDifference> difference;
+  if (auto made = SetDifference::make(device, kernels)) {
+    difference = std::make_unique<SetDifference>(*std::move(made));
+  }
+  DORAJIT_ASSIGN(Verifier verifier,
+                 Verifier::make(problem, device, Verifier::Deadline::max(), std::move(difference)));
   // Without a host reference the first run defines the expected outputs; the second compares.
   if (const auto defined = verifier.define_reference(*standard.kernel);
       !defined || *defined != Verdict::kOk) {

@@ -35,18 +35,12 @@ std::vector<std::byte> random_elements(const kernels::Operand& operand, ElementT
   std::normal_distribution<double> around_zero(0.0, 1.0);
   std::normal_distribution<double> around_one(1.0, 0.0015);
   const std::size_t distinct = std::min(count, kPattern);
-  const auto size = static_cast<std::size_t>(kernels::size_in_bytes(type));
-  std::vector<std::byte> bytes(count * size);
+  std::vector<std::byte> bytes(distinct * static_cast<std::size_t>(kernels::size_in_bytes(type)));
   const kernels::OperandArgument target{.data = bytes.data(), .row_stride = 0};
   for (std::size_t i = 0; i < distinct; ++i) {
     const bool is_around_one = operand.samples == kernels::Samples::kAroundOne;
     const double value = is_around_one ? around_one(random) : around_zero(random);
     kernels::store_element(target, type, 0, static_cast<long long>(i), value);
-  }
-  for (std::size_t done = distinct; done < count;) {
-    const std::size_t step = std::min(done, count - done);
-    std::memcpy(bytes.data() + done * size, bytes.data(), step * size);
-    done += step;
   }
   return bytes;
 }
@@ -62,6 +56,12 @@ double step_of(ElementType type) {
     default:
       return 0;
   }
+}
+
+double element_of(std::span<const std::byte> bytes, ElementType type, std::size_t i) {
+  const kernels::OperandArgument place{.data = const_cast<std::byte*>(bytes.data()),
+                                       .row_stride = 0};
+  return kernels::load_element<double>(place, type, 0, static_cast<long long>(i));
 }
 
 }  // namespace
@@ -186,23 +186,34 @@ Result<ScratchOperands> ScratchOperands::make(device::Device& device,
   return scratch;
 }
 
-std::vector<std::byte> ScratchOperands::samples_of(std::size_t i) const {
+Status ScratchOperands::fill_samples(std::size_t i, std::int64_t set) {
+  const std::size_t bytes = layout_[i].bytes;
   const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant_.types[i]));
-  return random_elements(variant_.operation->operands[i], variant_.types[i],
-                         layout_[i].bytes / size, shape_.seed * 31 + i);
+  const std::vector<std::byte> samples = random_elements(
+      variant_.operation->operands[i], variant_.types[i], bytes / size, shape_.seed * 31 + i);
+  std::byte* const target = data(set) + layout_[i].offset;
+  DORAJIT_TRY(device_->upload(target, samples.data(), samples.size()));
+  for (std::size_t done = samples.size(); done < bytes;) {
+    const std::size_t step = std::min(done, bytes - done);
+    DORAJIT_TRY(device_->copy(target + done, target, step, device_->own_stream()));
+    done += step;
+  }
+  return {};
 }
 
 Status ScratchOperands::fill_inputs() {
   const auto& operands = variant_.operation->operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool is_read = operands[i].role == OperandRole::kInput || operands[i].is_read;
-    if (!is_read || !variant_.has(i)) continue;
-    const std::vector<std::byte> bytes = samples_of(i);
-    for (std::int64_t set = 0; set < shape_.sets; ++set) {
-      DORAJIT_TRY(device_->upload(arguments(set).operands[i].data, bytes.data(), bytes.size()));
-    }
+    if (is_read && variant_.has(i)) DORAJIT_TRY(fill_samples(i, 0));
   }
-  return {};
+  for (std::int64_t set = 1; set < shape_.sets; ++set) DORAJIT_TRY(copy(set, 0));
+  return device_->synchronize(device_->own_stream());
+}
+
+Status ScratchOperands::copy(std::int64_t to, std::int64_t from) {
+  return device_->copy(data(to), data(from), static_cast<std::size_t>(set_bytes_),
+                       device_->own_stream());
 }
 
 kernels::LaunchArguments ScratchOperands::arguments(std::int64_t set) const {
@@ -231,12 +242,8 @@ Status ScratchOperands::poison(std::int64_t set) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
     void* const data = arguments(set).operands[i].data;
-    if (operands[i].is_read) {
-      const std::vector<std::byte> bytes = samples_of(i);
-      DORAJIT_TRY(device_->upload(data, bytes.data(), bytes.size()));
-    } else {
-      DORAJIT_TRY(device_->fill(data, kPoison, layout_[i].bytes));
-    }
+    DORAJIT_TRY(operands[i].is_read ? fill_samples(i, set)
+                                    : device_->fill(data, kPoison, layout_[i].bytes));
   }
   const auto workspace = static_cast<std::size_t>(workspace_bytes(variant_, shape_));
   if (workspace > 0) DORAJIT_TRY(device_->fill(arguments(set).workspace, kPoison, workspace));
@@ -298,29 +305,60 @@ std::vector<std::byte> ScratchOperands::with_outputs(std::vector<std::byte> imag
   return image;
 }
 
-bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> image,
-                              std::span<const std::byte> expected) const {
-  const ElementType type = variant_.types[operand];
-  const auto size = static_cast<std::size_t>(kernels::size_in_bytes(type));
-  const auto element = [&](std::span<const std::byte> bytes, std::size_t at) {
-    const kernels::OperandArgument place{.data = const_cast<std::byte*>(bytes.data() + at),
-                                         .row_stride = 0};
-    return kernels::load_element<double>(place, type, 0, 0);
-  };
-  const std::size_t first = layout_[operand].offset;
-  double squares = 0;
-  for (std::size_t i = 0; i < layout_[operand].bytes; i += size) {
-    squares += std::pow(element(expected, first + i), 2);
+std::vector<ScratchOperands::Part> ScratchOperands::parts() const {
+  const auto& operands = variant_.operation->operands;
+  std::vector<Part> parts;
+  std::size_t begin = 0;  // of memory that no kernel may write
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
+    const auto [offset, bytes, stride] = layout_[i];
+    parts.push_back({.offset = begin, .bytes = offset - begin});
+    parts.push_back({.offset = offset, .bytes = bytes, .output = i});
+    begin = offset + bytes;
   }
+  const auto workspace = static_cast<std::size_t>(workspace_offset_);
+  parts.push_back({.offset = begin, .bytes = workspace - begin});
+  begin = workspace + static_cast<std::size_t>(workspace_bytes(variant_, shape_));
+  parts.push_back({.offset = begin, .bytes = static_cast<std::size_t>(set_bytes_) - begin});
+  return parts;
+}
+
+ScratchOperands::Allowance ScratchOperands::allowance(std::size_t output) const {
+  const ElementType type = variant_.types[output];
+  return {.type = type, .step = step_of(type), .tolerance = variant_.operation->tolerance};
+}
+
+double ScratchOperands::usual_size(std::size_t operand, std::span<const std::byte> bytes) const {
+  const ElementType type = variant_.types[operand];
+  const std::size_t count = bytes.size() / static_cast<std::size_t>(kernels::size_in_bytes(type));
+  double squares = 0;
+  for (std::size_t i = 0; i < count; ++i) squares += std::pow(element_of(bytes, type, i), 2);
+  return count > 0 && std::isfinite(squares) ? std::sqrt(squares / static_cast<double>(count)) : 0;
+}
+
+Result<std::vector<double>> ScratchOperands::usual_sizes(std::int64_t set) const {
+  if (variant_.operation->tolerance == 0) return std::vector<double>{};
+  std::vector<double> usual(layout_.size());
+  for (const Part& part : parts()) {
+    if (!part.output) continue;
+    std::vector<std::byte> bytes(part.bytes);
+    DORAJIT_TRY(device_->download(bytes.data(), data(set) + part.offset, bytes.size()));
+    usual[*part.output] = usual_size(*part.output, bytes);
+  }
+  return usual;
+}
+
+bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> bytes,
+                              std::span<const std::byte> expected) const {
+  const auto [type, step, tolerance] = allowance(operand);
   // Absolute error: elements that nearly cancel have the same error as the others.
-  const auto count = static_cast<double>(layout_[operand].bytes) / static_cast<double>(size);
-  const double usual = count > 0 && std::isfinite(squares) ? std::sqrt(squares / count) : 0;
-  for (std::size_t i = 0; i < layout_[operand].bytes; i += size) {
-    const double wanted = element(expected, first + i);
-    const double allowed = step_of(type) * std::abs(wanted) +
-                           variant_.operation->tolerance * std::max(std::abs(wanted), usual);
+  const double usual = usual_size(operand, expected);
+  const std::size_t count = bytes.size() / static_cast<std::size_t>(kernels::size_in_bytes(type));
+  for (std::size_t i = 0; i < count; ++i) {
+    const double wanted = element_of(expected, type, i);
+    const double allowed = step * std::abs(wanted) + tolerance * std::max(std::abs(wanted), usual);
     // If only one side is a NaN, the distance is a NaN.
-    const double distance = std::abs(element(image, first + i) - wanted);
+    const double distance = std::abs(element_of(bytes, type, i) - wanted);
     if (!(distance <= allowed)) return false;
   }
   return true;
@@ -329,29 +367,17 @@ bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> im
 ScratchOperands::Difference ScratchOperands::compare(std::span<const std::byte> image,
                                                      std::span<const std::byte> expected,
                                                      Closeness closeness) const {
-  const auto differs = [&](std::size_t begin, std::size_t end) {
-    return !std::ranges::equal(image.subspan(begin, end - begin),
-                               expected.subspan(begin, end - begin));
-  };
-  const auto& operands = variant_.operation->operands;
   bool outputs_differ = false;
-  std::size_t begin = 0;  // of memory that no kernel may write
-  const auto step_over = [&](std::size_t offset, std::size_t bytes) {
-    const bool differs_before = differs(begin, offset);
-    begin = offset + bytes;
-    return differs_before;
-  };
-  bool elsewhere_differs = false;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].role != OperandRole::kOutput || !variant_.has(i)) continue;
-    elsewhere_differs |= step_over(layout_[i].offset, layout_[i].bytes);
-    outputs_differ |= closeness == Closeness::kBitForBit ? differs(layout_[i].offset, begin)
-                                                         : !is_near(i, image, expected);
+  for (const Part& part : parts()) {
+    const auto bytes = image.subspan(part.offset, part.bytes);
+    const auto wanted = expected.subspan(part.offset, part.bytes);
+    if (part.output && closeness == Closeness::kWithinTolerance) {
+      outputs_differ |= !is_near(*part.output, bytes, wanted);
+    } else if (!std::ranges::equal(bytes, wanted)) {
+      if (!part.output) return Difference::kElsewhere;
+      outputs_differ = true;
+    }
   }
-  elsewhere_differs |= step_over(static_cast<std::size_t>(workspace_offset_),
-                                 static_cast<std::size_t>(workspace_bytes(variant_, shape_)));
-  elsewhere_differs |= differs(begin, image.size());
-  if (elsewhere_differs) return Difference::kElsewhere;
   return outputs_differ ? Difference::kOutputs : Difference::kNone;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -59,6 +60,14 @@ class ScratchOperands {
   [[nodiscard]] std::int64_t sets() const { return shape_.sets; }
   [[nodiscard]] std::int64_t set_bytes() const { return set_bytes_; }
 
+  // The first byte of a set.
+  [[nodiscard]] std::byte* data(std::int64_t set) const {
+    return buffer_->data() + set * set_bytes_;
+  }
+
+  // Enqueues a copy of all bytes of a set on the device's own stream.
+  Status copy(std::int64_t to, std::int64_t from);
+
   // Fills the outputs and the workspace of a set with a pattern that no kernel writes, so that no
   // result of an earlier launch is left. Outputs that kernels also read get their samples again.
   Status poison(std::int64_t set);
@@ -77,6 +86,27 @@ class ScratchOperands {
   [[nodiscard]] std::vector<std::byte> with_outputs(std::vector<std::byte> image,
                                                     std::span<const std::byte> outputs) const;
 
+  // An output, or bytes between outputs that no kernel may write.
+  struct Part {
+    std::size_t offset;  // within a set
+    std::size_t bytes;
+    std::optional<std::size_t> output{};  // the index of the operand
+  };
+  // All of a set except its workspace.
+  [[nodiscard]] std::vector<Part> parts() const;
+
+  // How far an element of an output may be from the expected one: `step` of the element, and
+  // `tolerance` of the larger of the element and the usual size.
+  struct Allowance {
+    kernels::ElementType type;
+    double step;
+    double tolerance;
+  };
+  [[nodiscard]] Allowance allowance(std::size_t output) const;
+  // The root mean square of each operand that is an output, 0 if it is not finite; nothing if the
+  // operation has no tolerance.
+  Result<std::vector<double>> usual_sizes(std::int64_t set) const;
+
   // Where two images of a set differ, ignoring the workspace.
   enum class Difference { kNone, kOutputs, kElsewhere };
   // How closely outputs must match the expected ones; all other bytes must be equal.
@@ -90,8 +120,10 @@ class ScratchOperands {
                                     kernels::DeviceKind kind);
 
  private:
+  // Of an output.
+  [[nodiscard]] double usual_size(std::size_t operand, std::span<const std::byte> bytes) const;
   // Whether each element of an output is within the operation's tolerance.
-  [[nodiscard]] bool is_near(std::size_t operand, std::span<const std::byte> image,
+  [[nodiscard]] bool is_near(std::size_t operand, std::span<const std::byte> bytes,
                              std::span<const std::byte> expected) const;
 
   struct Layout {
@@ -109,8 +141,8 @@ class ScratchOperands {
   static std::vector<Layout> layout_of(const kernels::Variant& variant, const ScratchShape& shape,
                                        kernels::DeviceKind kind);
   Status fill_inputs();
-  // The content of an operand that kernels read.
-  [[nodiscard]] std::vector<std::byte> samples_of(std::size_t operand) const;
+  // Writes the content of an operand that kernels read.
+  Status fill_samples(std::size_t operand, std::int64_t set);
 
   device::Device* device_;
   kernels::Variant variant_;

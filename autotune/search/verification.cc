@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "kernel_templates/template.h"
 #include "kernel_templates/verification_sizes.h"
@@ -15,8 +16,10 @@ constexpr std::uint64_t kFirstSeed = 11;
 }  // namespace
 
 Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& device,
-                                Deadline deadline) {
+                                Deadline deadline,
+                                std::unique_ptr<const SetDifference> difference) {
   Verifier verifier(device);
+  verifier.difference_ = std::move(difference);
   std::uint64_t seed = kFirstSeed;
   for (const kernels::Sizes& sizes :
        kernels::verification_sizes(problem.variant, problem.largest_sizes())) {
@@ -27,19 +30,14 @@ Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& 
     if (std::chrono::steady_clock::now() >= deadline) {
       return fail(StatusCode::kUnsupported, "there was no time left for it");
     }
-    DORAJIT_ASSIGN(ScratchOperands operands, ScratchOperands::make(device, problem.variant, shape));
-    DORAJIT_ASSIGN(std::vector<std::byte> image, operands.read(0));
-    std::vector<std::byte> expected = image;
+    DORAJIT_ASSIGN(auto operands, CheckedOperands::make(device, problem.variant, shape,
+                                                        verifier.difference_.get()));
     const bool is_known = problem.variant.operation->reference != nullptr;
-    if (is_known) {
-      DORAJIT_ASSIGN(const std::vector<std::byte> outputs, operands.reference_outputs(0));
-      expected = operands.with_outputs(image, outputs);
-    }
+    if (is_known) DORAJIT_TRY(operands->expect_reference());
     const auto closeness = problem.variant.operation->tolerance > 0
                                ? ScratchOperands::Closeness::kWithinTolerance
                                : ScratchOperands::Closeness::kBitForBit;
-    verifier.cases_.push_back(
-        {std::move(operands), std::move(image), std::move(expected), closeness, is_known, sizes});
+    verifier.cases_.push_back({std::move(operands), closeness, is_known, sizes});
   }
   return verifier;
 }
@@ -77,32 +75,29 @@ Result<cache::Verdict> Verifier::run_cases(const launch::ReadyKernel& kernel,
     if (!one.is_known && !defines_reference) {
       return fail(StatusCode::kInternal, "a kernel is verified without a reference");
     }
-    DORAJIT_TRY(one.operands.poison(0));
+    DORAJIT_TRY(one.operands->reset());
     // Entered only while the kernel runs: if the process is killed at another time, the config must
     // not be blamed.
     std::optional<JournalEntry> entry(place);
-    DORAJIT_TRY(device_->launch(*kernel.kernel, kernel.config, one.operands.arguments(0),
+    DORAJIT_TRY(device_->launch(*kernel.kernel, kernel.config, one.operands->arguments(),
                                 device_->own_stream()));
     DORAJIT_TRY(device_->synchronize(device_->own_stream()));
     // Damage that a kernel did to the process's memory may show only after the kernel has ended.
     if (!shares_memory) entry.reset();
-    DORAJIT_ASSIGN(std::vector<std::byte> image, one.operands.read(0));
-    const Difference difference = one.operands.compare(image, one.expected, one.closeness);
+    DORAJIT_ASSIGN(const Difference difference, one.operands->compare(one.closeness));
     entry.reset();
     if (defines_reference && difference != Difference::kElsewhere) {
-      one.expected = std::move(image);
+      DORAJIT_TRY(one.operands->expect_last());
       one.is_known = true;
       continue;
     }
     if (difference == Difference::kNone) {
       if (has_host_reference && one.closeness == ScratchOperands::Closeness::kWithinTolerance) {
-        one.expected = std::move(image);
+        DORAJIT_TRY(one.operands->expect_last());
         one.closeness = ScratchOperands::Closeness::kBitForBit;
       }
       continue;
     }
-    // Restore inputs and guards, so that the next kernel is not blamed for this kernel's writes.
-    DORAJIT_TRY(one.operands.restore(0, one.image));
     return difference == Difference::kOutputs ? cache::Verdict::kWrongBits
                                               : cache::Verdict::kOutOfBounds;
   }

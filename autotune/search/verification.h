@@ -2,11 +2,13 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
+#include <memory>
 #include <vector>
 
+#include "autotune/search/checked_operands.h"
 #include "autotune/search/journal_entry.h"
 #include "autotune/search/scratch_operands.h"
+#include "autotune/search/set_difference.h"
 #include "cache/records/tuning_records.h"
 #include "runtime/base/error.h"
 #include "runtime/launch/kernel_cache.h"
@@ -24,9 +26,11 @@ class Verifier {
   using Deadline = std::chrono::steady_clock::time_point;
 
   // Computes the reference, which takes tens of milliseconds. An error if there is not enough
-  // memory, or if it is not finished by the deadline.
+  // memory, or if it is not finished by the deadline. `difference`, if it is not null, compares
+  // the outputs; otherwise the host compares copies, which takes about a second for each GiB.
   static Result<Verifier> make(const launch::Problem& problem, device::Device& device,
-                               Deadline deadline = Deadline::max());
+                               Deadline deadline = Deadline::max(),
+                               std::unique_ptr<const SetDifference> difference = nullptr);
 
   // If the operation has a tolerance, the first kernel within it of the host reference defines the
   // bits that the others must give. Without a host reference define_reference() must come first,
@@ -46,11 +50,9 @@ class Verifier {
 
  private:
   struct Case {
-    ScratchOperands operands;
-    std::vector<std::byte> image;     // of the operands before a launch
-    std::vector<std::byte> expected;  // of the operands after it
+    std::unique_ptr<CheckedOperands> operands;
     ScratchOperands::Closeness closeness;
-    bool is_known = true;  // whether `expected` contains the reference outputs
+    bool is_known = true;  // whether the operands know the reference outputs
     kernels::Sizes sizes{};
   };
 
@@ -62,6 +64,7 @@ class Verifier {
                                    bool defines_reference);
 
   device::Device* device_;
+  std::unique_ptr<const SetDifference> difference_;  // that the cases use
   std::vector<Case> cases_;
 };
 

@@ -166,5 +166,28 @@ TEST_F(OwnKernelTuningTest, ConfigThatWritesAnInputIsNotTuned) {
   EXPECT_THAT(log.text(), HasSubstr("writes to an input, or before or after an output"));
 }
 
+// Copies of large operands would take longer than the launches.
+TEST_F(OwnKernelTuningTest, OutputsAreComparedOnTheGpu) {
+  Json json = swiglu();
+  json["key"] = {"T", "n"};
+  constexpr std::int64_t kLarge = 1 << 16;
+  const auto engine = make_engine();
+  SwigluCall call(kLarge);
+  ASSERT_EQ(call.run(engine.get(), create(json)).status, DORAJIT_OK);
+  EXPECT_GT(fake_->comparisons, 0);
+  EXPECT_LT(fake_->downloaded_bytes, sizeof(float) * kLarge);
+}
+
+// There is room for the two sets that are timed, but not for the three that are compared.
+TEST_F(OwnKernelTuningTest, OutputsAreComparedOnTheHostIfTheGpuHasTooLittleMemory) {
+  constexpr std::int64_t kLarge = 1 << 16;
+  fake_->allocation_limit = sizeof(float) * kLarge * 3 * 5 / 2;
+  behaviours()["swiglu<64, 4>"] = {.time_ns = 1e5,
+                                   .spoil = [](float* out, long long n) { out[n / 2] += 1; }};
+  behaviours()["swiglu<128, 4>"].time_ns = 2e5;
+  EXPECT_EQ(winner_of(make_engine().get(), create(swiglu()), kLarge), "swiglu<128, 4>");
+  EXPECT_EQ(fake_->comparisons, 0);
+}
+
 }  // namespace
 }  // namespace dorajit::tests

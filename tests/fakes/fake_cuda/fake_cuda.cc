@@ -3,6 +3,8 @@
 // captured has run.
 #include "tests/fakes/fake_cuda/fake_cuda.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -42,6 +44,38 @@ Handle new_handle() {
 }
 
 void* host(CuDevicePtr address) { return reinterpret_cast<void*>(address); }
+
+template <class T>
+T parameter(void** parameters, int index) {
+  T value;
+  std::memcpy(&value, parameters[index], sizeof value);
+  return value;
+}
+
+// The library's own kernel that compares sets of operands (autotune/search/set_difference.cc), of
+// bytes and of f32.
+void find_difference(void** parameters) {
+  const auto* const data = parameter<const unsigned char*>(parameters, 0);
+  const auto* const expected = parameter<const unsigned char*>(parameters, 1);
+  const auto count = parameter<long long>(parameters, 3);
+  const auto type = parameter<int>(parameters, 4);
+  const auto tolerance = parameter<double>(parameters, 6);
+  const auto usual = parameter<double>(parameters, 7);
+  ++fake.comparisons;
+  for (long long i = 0; i < count; ++i) {
+    bool differs = false;
+    if (type < 0) {
+      differs = data[i] != expected[i];
+    } else {
+      float of[2];
+      std::memcpy(&of[0], data + 4 * i, 4);
+      std::memcpy(&of[1], expected + 4 * i, 4);
+      const double wanted = of[1];
+      differs = !(std::abs(of[0] - wanted) <= tolerance * std::max(std::abs(wanted), usual));
+    }
+    if (differs) *parameter<int*>(parameters, 2) = 1;
+  }
+}
 
 }  // namespace
 
@@ -138,6 +172,10 @@ CuResult cuFuncGetAttribute(int* value, FunctionAttribute, CuFunction) {
 CuResult cuFuncSetAttribute(CuFunction, FunctionAttribute, int) { return 0; }
 CuResult cuLaunchKernelEx(const LaunchConfig* config, CuFunction function, void** parameters,
                           void**) {
+  if (std::strcmp(reinterpret_cast<const char*>(function), "dorajit_set_difference") == 0) {
+    find_difference(parameters);
+    return 0;
+  }
   if (fake.launch == nullptr) {
     fake.elapsed_ns += kUsualNs;
     return 0;
@@ -150,6 +188,7 @@ CuResult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   return 0;
 }
 CuResult cuMemAlloc_v2(CuDevicePtr* address, std::size_t bytes) {
+  if (bytes > fake.allocation_limit) return dorajit::driver::kCudaErrorOutOfMemory;
   constexpr std::size_t kAlignment = 512;
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   *address = reinterpret_cast<CuDevicePtr>(std::aligned_alloc(kAlignment, rounded));
@@ -164,6 +203,7 @@ CuResult cuMemcpyHtoDAsync_v2(CuDevicePtr to, const void* from, std::size_t byte
   return 0;
 }
 CuResult cuMemcpyDtoHAsync_v2(void* to, CuDevicePtr from, std::size_t bytes, CuStream) {
+  fake.downloaded_bytes += bytes;
   std::memcpy(to, host(from), bytes);
   return 0;
 }

@@ -12,6 +12,9 @@ struct FakeCuda {
   double elapsed_ns = 0;  // of the device; a launch adds what it took
   bool is_capturing = false;
   int loaded_modules = 0;
+  int comparisons = 0;  // launches of the kernel that compares sets of operands
+  std::size_t downloaded_bytes = 0;
+  std::size_t allocation_limit = ~std::size_t{0};  // a larger allocation fails
 };
 
 }  // namespace dorajit::tests
