@@ -19,7 +19,7 @@ namespace {
 using cache::Verdict;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMaxCompilers = 8;
+constexpr int kMaxCompilers = 16;
 
 // Of a program that computes the problem.
 int warps_of(const launch::Problem& problem, const kernels::Config& config) {
