@@ -269,10 +269,10 @@ std::optional<ElementType> parse_type_name(std::string_view name) {
 }
 
 Result<Description> parse_description(std::string_view text) {
-  if (text.size() > Description::kMostBytes) {
+  if (text.size() > Description::kMaxBytes) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("a kernel description has {} bytes; at most {} are served", text.size(),
-                            Description::kMostBytes));
+                            Description::kMaxBytes));
   }
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {

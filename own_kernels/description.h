@@ -44,8 +44,8 @@ struct KeyEntry {
 };
 
 struct Description {
-  static constexpr std::size_t kMostBytes = std::size_t{4} << 20;  // of its JSON
-  static constexpr std::size_t kMostConfigs = 4096;
+  static constexpr std::size_t kMaxBytes = std::size_t{4} << 20;  // of its JSON
+  static constexpr std::size_t kMaxConfigs = 4096;
 
   std::string name;
   kernels::SourceFile source;  // the name stands in the compiler's messages

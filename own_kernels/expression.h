@@ -29,9 +29,9 @@ std::string_view name(Fault fault);  // "it overflows 64 bits", "it divides by z
 // Immutable; evaluated by any number of threads without allocation.
 class Expression {
  public:
-  static constexpr std::size_t kMostCharacters = 1000;
+  static constexpr std::size_t kMaxCharacters = 1000;
   static constexpr std::size_t kDeepest = 32;  // nested parentheses, calls and signs
-  static constexpr std::size_t kMostSteps = 256;
+  static constexpr std::size_t kMaxSteps = 256;
 
   // kInvalidArgument for text that is no expression, for a name that `names` does not have, for a
   // division by the number 0 and beyond the limits above. The message has the text and the place.

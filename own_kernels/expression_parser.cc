@@ -18,10 +18,10 @@ class ExpressionParser {
       : text_(text), names_(names) {}
 
   Result<Expression> parse() {
-    if (text_.size() > Expression::kMostCharacters) {
+    if (text_.size() > Expression::kMaxCharacters) {
       return fail(StatusCode::kInvalidArgument,
                   std::format("an expression has {} characters; at most {} are served",
-                              text_.size(), Expression::kMostCharacters));
+                              text_.size(), Expression::kMaxCharacters));
     }
     parse_or();
     if (fault_.empty() && !token().empty()) refuse("an operator was expected");
@@ -78,7 +78,7 @@ class ExpressionParser {
   }
 
   void emit(Code code, std::int64_t operand = 0) {
-    if (made_.steps_.size() >= Expression::kMostSteps) return refuse("it is too long");
+    if (made_.steps_.size() >= Expression::kMaxSteps) return refuse("it is too long");
     made_.steps_.push_back({.code = code, .operand = operand});
   }
 

@@ -300,10 +300,10 @@ class OperationBuilder {
     for (const Parameter& parameter : parameters) {
       own_->standard.append({.mark = kernels::Mark(parameter.name), .value = parameter.standard});
       // Values and counts are bounded before they are multiplied.
-      count *= std::min(parameter.values.size(), Description::kMostConfigs + 1);
-      if (count > Description::kMostConfigs) {
+      count *= std::min(parameter.values.size(), Description::kMaxConfigs + 1);
+      if (count > Description::kMaxConfigs) {
         return refuse(std::format("\"parameters\" make more than {} configs; give fewer values",
-                                  Description::kMostConfigs));
+                                  Description::kMaxConfigs));
       }
     }
     for (std::size_t code = 0; code < count; ++code) {

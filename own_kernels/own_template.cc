@@ -23,8 +23,8 @@ using kernels::Variant;
 // What every GPU since compute capability 5.0 allows at most.
 constexpr std::int64_t kWidestGrid = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kTallestGrid = 65535;
-constexpr std::int64_t kMostThreads = 1024;
-constexpr std::int64_t kMostSharedBytes = std::int64_t{227} << 10;
+constexpr std::int64_t kMaxThreads = 1024;
+constexpr std::int64_t kMaxSharedBytes = std::int64_t{227} << 10;
 constexpr double kElementsToVerify = 1 << 20;
 
 using Values = std::array<std::int64_t, kernels::kMaxSizes + Config::kMaxTunables>;
@@ -66,10 +66,9 @@ bool is_launchable(const Extents& extents) {
     return value >= 1 && value <= most;
   };
   return is_within(grid[0], kWidestGrid) && is_within(grid[1], kTallestGrid) &&
-         is_within(grid[2], kTallestGrid) && is_within(block[0], kMostThreads) &&
-         is_within(block[1], kMostThreads) && is_within(block[2], 64) &&
-         block[0] * block[1] * block[2] <= kMostThreads && shared >= 0 &&
-         shared <= kMostSharedBytes;
+         is_within(grid[2], kTallestGrid) && is_within(block[0], kMaxThreads) &&
+         is_within(block[1], kMaxThreads) && is_within(block[2], 64) &&
+         block[0] * block[1] * block[2] <= kMaxThreads && shared >= 0 && shared <= kMaxSharedBytes;
 }
 
 std::string describe_values(const OwnOperation& own, const Values& values,
@@ -101,12 +100,12 @@ std::string why_not_launchable(const OwnOperation& own, const Values& values) {
                             i == 0 ? kWidestGrid : kTallestGrid);
     if (why.empty()) {
       why = check(std::format("block along {}", kAxes[i]), own.block[i], 1,
-                  i == 2 ? 64 : kMostThreads);
+                  i == 2 ? 64 : kMaxThreads);
     }
     if (!why.empty()) return why;
   }
-  std::string why = check("shared_memory", own.shared_memory, 0, kMostSharedBytes);
-  return why.empty() ? std::format("its block has more than {} threads", kMostThreads) : why;
+  std::string why = check("shared_memory", own.shared_memory, 0, kMaxSharedBytes);
+  return why.empty() ? std::format("its block has more than {} threads", kMaxThreads) : why;
 }
 
 std::string why_not_on(const OwnOperation& own, const Sizes& sizes, const Config& config) {

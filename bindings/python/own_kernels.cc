@@ -20,8 +20,8 @@ namespace {
 
 namespace py = pybind11;
 
-constexpr std::size_t kMostTensors = 8;
-constexpr std::size_t kMostScalars = 12;
+constexpr std::size_t kMaxTensors = 8;
+constexpr std::size_t kMaxScalars = 12;
 constexpr const char* kKernelCapsule = "dorajit.own_kernel";
 
 struct NativeKernel {
@@ -105,10 +105,10 @@ class Arguments {
 
  private:
   NativeKernel* kernel_ = nullptr;
-  std::array<TorchTensor, kMostTensors> tensors_;
-  std::array<const DLTensor*, kMostTensors> pointers_{};
-  std::array<PyObject*, kMostTensors> objects_{};
-  std::array<double, kMostScalars> scalars_{};
+  std::array<TorchTensor, kMaxTensors> tensors_;
+  std::array<const DLTensor*, kMaxTensors> pointers_{};
+  std::array<PyObject*, kMaxTensors> objects_{};
+  std::array<double, kMaxScalars> scalars_{};
   std::int32_t num_tensors_ = 0;
   std::int32_t num_scalars_ = 0;
   Py_ssize_t refused_ = -1;

@@ -299,7 +299,7 @@ TEST(MakeKernelTest, TextThatIsNoObjectIsRefused) {
   const std::string deep = std::string(100000, '[') + std::string(100000, ']');
   EXPECT_FALSE(make_kernel(deep));
   EXPECT_FALSE(make_kernel("{\"grid\": " + deep + "}"));
-  EXPECT_FALSE(make_kernel(std::string(Description::kMostBytes + 1, ' ')));
+  EXPECT_FALSE(make_kernel(std::string(Description::kMaxBytes + 1, ' ')));
 }
 
 }  // namespace
