@@ -151,6 +151,7 @@ void add_prewarm_options(CLI::App& app, PrewarmOptions& options) {
   app.add_option("--op", options.ops, "Only these operations [all]")
       ->option_text("OP,...")
       ->delimiter(',');
+  add_own_kernel_options(app, options.own_kernel);
   add_variant_options(app, options.variant);
   app.add_flag("--all-alignments", options.all_alignments,
                "Also for data that is aligned to an element only");
@@ -191,13 +192,19 @@ Status PrewarmProblems::read_model(const PrewarmOptions& options) {
 
 Result<PrewarmProblems> PrewarmProblems::read(const PrewarmOptions& options) {
   PrewarmProblems problems;
-  const int sources = static_cast<int>(!options.model.empty()) +
-                      static_cast<int>(!options.shapes.empty()) +
-                      static_cast<int>(!options.file.empty());
+  const int sources =
+      static_cast<int>(!options.model.empty()) + static_cast<int>(!options.shapes.empty()) +
+      static_cast<int>(!options.file.empty()) + static_cast<int>(!options.own_kernel.file.empty());
   if (sources > 1 || (sources == 0 && options.ops.empty())) {
     return fail(StatusCode::kInvalidArgument,
-                "prewarm needs problems: --model FILE, --shape RxC or --from FILE; or --op OP "
-                "alone, for every config of an operation");
+                "prewarm needs problems: one of --model FILE, --shape RxC, --from FILE and "
+                "--kernel FILE.json; or --op OP alone, for every config of an operation");
+  }
+  if (!options.own_kernel.file.empty()) {
+    const std::string& type = options.variant.type;
+    DORAJIT_ASSIGN(problems.of_own_kernel_,
+                   own_kernel_problems(options.own_kernel, type.empty() ? "bf16" : type));
+    return problems;
   }
   problems.all_alignments_ = options.all_alignments;
   problems.file_ = options.file;
@@ -270,7 +277,14 @@ std::vector<VariantSpace> PrewarmProblems::spaces(kernels::DeviceKind kind) cons
 }
 
 Result<std::vector<launch::Problem>> PrewarmProblems::on(kernels::DeviceKind kind) const {
+  if (!of_own_kernel_.empty() && kind == kernels::DeviceKind::kCpu) {
+    return fail(StatusCode::kInvalidArgument,
+                "own kernels run on CUDA devices only; name an architecture, as in --arch sm_90");
+  }
   std::vector<launch::Problem> problems;
+  for (const launch::Problem& problem : of_own_kernel_) {
+    if (!std::ranges::contains(problems, problem)) problems.push_back(problem);
+  }
   if (!file_.empty()) {
     ProblemOptions from;
     from.file = file_;

@@ -8,6 +8,7 @@
 
 #include "apps/cli/models/adapter_config.h"
 #include "apps/cli/models/model_layers.h"
+#include "apps/cli/options/own_kernel_options.h"
 #include "apps/cli/options/problem_options.h"
 #include "runtime/launch/problem.h"
 
@@ -30,6 +31,7 @@ struct PrewarmOptions {
   std::vector<std::int64_t> ranks;
   std::vector<std::string> shapes;
   std::string file;  // of problems, one a line
+  OwnKernelOptions own_kernel;
   std::vector<std::string> ops;
   bool all_alignments = false;  // also for data that is aligned to an element only
   // Without its op; no type: that of the model, or bf16.
@@ -37,7 +39,7 @@ struct PrewarmOptions {
 };
 
 // Declares --model, --adapter, --tokens, --rank, --shape, --from, --op, --all-alignments and what
-// add_variant_options() declares.
+// add_own_kernel_options() and add_variant_options() declare.
 void add_prewarm_options(CLI::App& app, PrewarmOptions& options);
 
 // The problems that the options name, for any kind of device.
@@ -47,7 +49,8 @@ class PrewarmProblems {
   // one source of problems, or operations alone.
   static Result<PrewarmProblems> read(const PrewarmOptions& options);
 
-  // Without repeats; empty where the options name operations alone.
+  // Without repeats; empty where the options name operations alone. kInvalidArgument for an own
+  // kernel on a CPU.
   [[nodiscard]] Result<std::vector<launch::Problem>> on(kernels::DeviceKind kind) const;
   // The spaces of operations that are named alone; else empty.
   [[nodiscard]] std::vector<VariantSpace> spaces(kernels::DeviceKind kind) const;
@@ -78,6 +81,7 @@ class PrewarmProblems {
   std::vector<Wanted> wanted_;
   std::vector<kernels::Variant> variants_;
   std::string file_;
+  std::vector<launch::Problem> of_own_kernel_;
   bool all_alignments_ = false;
 };
 

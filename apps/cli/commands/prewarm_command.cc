@@ -139,7 +139,8 @@ Status list(const Invocation& invocation, const PrewarmProblems& problems,
                  problems.on(is_for_cpu ? DeviceKind::kCpu : DeviceKind::kCuda));
   if (listed.empty()) {
     return fail(StatusCode::kInvalidArgument,
-                "prewarm --list needs problems: --model FILE, --shape RxC or --from FILE");
+                "prewarm --list needs problems: --model FILE, --shape RxC, --from FILE or --kernel "
+                "FILE.json");
   }
   Json keys = Json::array();
   for (const launch::Problem& one : listed) keys.push_back(to_text(one));
@@ -251,7 +252,8 @@ void declare_prewarm(CLI::App& app, std::vector<Command>& commands) {
       "Example:\n"
       "  dorajit prewarm --arch sm_90,sm_100 --model ./Llama-3.1-8B --adapter ./my-dora\n"
       "  dorajit prewarm --arch sm_80,sm_90 --op compose --type bf16 --refuse-spills\n"
-      "  dorajit prewarm --model ./Llama-3.1-8B --list > problems.txt");
+      "  dorajit prewarm --model ./Llama-3.1-8B --list > problems.txt\n"
+      "  dorajit prewarm --arch sm_90 --kernel swiglu.json --with n=4096x12288");
   commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
                         return run(invocation, *options);
                       }});

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tests/apps/cli/cli_sandbox.h"
 
 namespace dorajit::test {
@@ -10,11 +12,51 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int kFailed = 1;
+constexpr int kUsage = 2;
 constexpr int kUnavailable = 3;
 
 std::vector<std::string> native_cpu() {
   return {"prewarm", "--arch",  "native-cpu",         "--op",
           "compose", "--types", "bf16,bf16,f32,bf16", "--json"};
+}
+
+// A description in the sandbox's folder.
+std::string scale_kernel(const CliSandbox& sandbox) {
+  std::string file = sandbox.folder() + "/scale.json";
+  std::ofstream(file) << R"json({
+    "name": "scale", "entry": "scale<BLOCK>", "grid": "ceil_div(n, BLOCK)", "block": "BLOCK",
+    "source": "template <int BLOCK> __global__ void scale(const T* x, T* out, long long n) {}",
+    "arguments": [["x", "in", "T[n]"], ["out", "out", "T[n]"], ["n", "int64"]],
+    "types": {"T": ["float32", "bfloat16"]}, "parameters": {"BLOCK": [64, 128, 256]},
+    "default": {"BLOCK": 256}, "key": ["T", "bucket(n)"]})json";
+  return file;
+}
+
+TEST(CliPrewarmSpaces, EveryConfigOfAnOwnKernelIsCompiled) {
+  const CliSandbox sandbox;
+  const std::vector<std::string> arguments = {
+      "prewarm", "--arch",   "sm_90",  "--kernel", scale_kernel(sandbox),
+      "--with",  "n=64x100", "--type", "f32",      "--json"};
+  const CliResult first = sandbox.run(arguments);
+  if (first.exit_code == kUnavailable) {
+    GTEST_SKIP() << first.document()["error"]["message"].get<std::string>();
+  }
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_EQ(first.document()["summary"]["artifacts"], 3);
+  EXPECT_EQ(first.document()["summary"]["compiled"], 3);
+  EXPECT_EQ(sandbox.run(arguments).document()["summary"]["compiled"], 0);
+}
+
+TEST(CliPrewarmSpaces, OwnKernelNeedsAProblemAndAGpuArchitecture) {
+  const CliSandbox sandbox;
+  const std::string file = scale_kernel(sandbox);
+  const CliResult without = sandbox.run({"prewarm", "--arch", "sm_90", "--kernel", file});
+  EXPECT_EQ(without.exit_code, kUsage) << without.err;
+  EXPECT_THAT(without.err, HasSubstr("needs a problem: --with n=SIZE"));
+  const CliResult on_cpu =
+      sandbox.run({"prewarm", "--arch", "native-cpu", "--kernel", file, "--with", "n=64"});
+  EXPECT_NE(on_cpu.exit_code, 0);
+  EXPECT_THAT(on_cpu.err, HasSubstr("own kernels run on CUDA devices only"));
 }
 
 TEST(CliPrewarmSpaces, CudaArchitecturesNeedNoGpuAndDoNotSpill) {
