@@ -3,10 +3,11 @@
     PYTHONPATH=build/release/bindings/python python3 own_kernels.py [--only NAME ...] [--json FILE]
 
 Needs a GPU and Triton. For each kernel and shape: the time of the config that dorajit found and how long it took to
-find it, the time of each config of the whole space ("exhaustive", each by a kernel of its own that has this config
-alone), of the Triton kernel with the best of its configs by triton.autotune, and of PyTorch's expression under
-torch.compile. Times are medians of interleaved replays of CUDA graphs with a cold L2; all contenders of a shape are in
-one run. Each result is compared with PyTorch's in float32 first.
+find it; the time of each config of the whole space ("exhaustive": each by a kernel of its own that has this config
+alone, compiled and measured in this process, one after the other); of the Triton kernel with the best of its configs
+by triton.autotune; and of PyTorch's expression under torch.compile. Times are medians of interleaved replays of CUDA
+graphs with a cold L2; all contenders of a shape are in one run. Each result is compared with PyTorch's in float32
+first. Host times are those of calls from Python that do not wait for the GPU.
 """
 
 import argparse
@@ -96,7 +97,7 @@ def rms_norm(rows, cols, dtype, eps=1e-6):
     x, weight = torch.randn(rows, cols, device="cuda").to(dtype), torch.randn(cols, device="cuda").to(dtype)
     out = torch.empty_like(x)
     norm = torch.compile(lambda x, weight: torch.nn.functional.rms_norm(x, (cols,), weight, eps))
-    return {"arguments": (x, weight, out, cols, eps), "out": out, "inputs": (x, weight), "expression": norm,
+    return {"arguments": (x, weight, out, rows, cols, eps), "out": out, "inputs": (x, weight), "expression": norm,
             "triton": lambda: _rms_norm[(rows,)](x, weight, out, cols, eps, BLOCK=triton.next_power_of_2(cols)),
             "expected": torch.nn.functional.rms_norm(x.float(), (cols,), weight.float(), eps)}
 
@@ -181,9 +182,30 @@ def text(config):
     return "-".join(f"{name}={value}" for name, value in config.items())
 
 
+def host_times(run, calls=2000):
+    """The least and the median of the microseconds that a call takes the host, while the GPU keeps up."""
+    run()
+    torch.cuda.synchronize()
+    times = []
+    for i in range(calls):
+        began = time.perf_counter()
+        run()
+        times.append(1e6 * (time.perf_counter() - began))
+        if i % 50 == 49:
+            torch.cuda.synchronize()
+    return {"least": min(times), "median": statistics.median(times)}
+
+
+def torch_add_host_times():
+    a, b, out = torch.randn(3, 1 << 12, device="cuda")
+    return host_times(lambda: torch.add(a, b, out=out))
+
+
 def every_config(kernel, case, flush, limit_s):
     """Microseconds of each config that is fit for the case, by text; the seconds that took; how many were left out."""
     description = json.loads(kernel.to_json())
+    # Another source, so that no config is compiled already.
+    description["source"] += f"\n// {random.random()}\n"
     began, found, left = time.perf_counter(), {}, 0
     for config in configs(description["parameters"]):
         if time.perf_counter() - began > limit_s:
@@ -235,11 +257,12 @@ def measure(name, make, shape, flush, options):
     row = {"kernel": name, "shape": [str(one) for one in shape], "config": explained["config"],
            "us": times["dorajit"], "triton_us": times["triton"], "compile_us": times["compile"],
            "best_us": fastest, "best": min(best, key=times.get), "configs": len(exhaustive), "not_measured": left,
-           "tuned_s": tuned_s, "exhaustive_s": exhaustive_s}
+           "tuned_s": tuned_s, "exhaustive_s": exhaustive_s, "host_us": host_times(contenders["dorajit"])}
     print(f"{name} {'x'.join(row['shape'])}: {row['us']:.1f} us by {row['config']}, found in {tuned_s:.1f} s; best of "
           f"{row['configs']} {fastest:.1f} ({row['best']}), {exhaustive_s:.0f} s; Triton {row['triton_us']:.1f}, "
           f"torch.compile {row['compile_us']:.1f}; over best {row['us'] / fastest:.3f}, over Triton "
-          f"{row['us'] / row['triton_us']:.3f}, over compile {row['us'] / row['compile_us']:.3f}", flush=True)
+          f"{row['us'] / row['triton_us']:.3f}, over compile {row['us'] / row['compile_us']:.3f}; host least "
+          f"{row['host_us']['least']:.1f}, median {row['host_us']['median']:.1f}", flush=True)
     return row
 
 
@@ -255,7 +278,7 @@ def main():
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(
             {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
-             "rows": rows}, indent=1) + "\n")
+             "torch_add_host_us": torch_add_host_times(), "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,23 +17,27 @@ swiglu = dorajit.Kernel(
     block="BLOCK", key=["T", "bucket(n)"])
 
 rms_norm = dorajit.Kernel(
-    name="rms_norm", source=str(_HERE / "rms_norm.cu"), entry="rms_norm<BLOCK, VEC, HELD>",
+    name="rms_norm", source=str(_HERE / "rms_norm.cu"), entry="rms_norm<THREADS, ROWS, VEC, HELD, EARLY>",
     arguments=[("x", "in", "T[rows, cols]"), ("weight", "in", "T[cols]"), ("out", "out", "T[rows, cols]"),
-               ("cols", "int64"), ("eps", "float32")],
-    types=_TYPES, parameters={"BLOCK": [64, 128, 256, 512, 1024], "VEC": [1, 2, 4, 8], "HELD": [1, 2, 4]},
-    default={"BLOCK": 256, "VEC": 1, "HELD": 1},
-    constraint="cols % VEC == 0 and (HELD == 1 or BLOCK * VEC * (HELD - 1) < cols)",
-    grid="rows", block="BLOCK", key=["T", "bucket(rows)", "cols"], tolerance=1e-5)
+               ("rows", "int64"), ("cols", "int64"), ("eps", "float32")],
+    types=_TYPES,
+    parameters={"THREADS": [32, 64, 128, 256, 512, 1024], "ROWS": [1, 2, 4], "VEC": [1, 2, 4, 8], "HELD": [1, 2, 4],
+                "EARLY": [0, 1]},
+    default={"THREADS": 256, "ROWS": 1, "VEC": 1, "HELD": 1, "EARLY": 0},
+    constraint="cols % VEC == 0 and THREADS * ROWS <= 1024 and (HELD == 1 or THREADS * VEC * (HELD - 1) < cols)",
+    grid="ceil_div(rows, ROWS)", block=["THREADS", "ROWS"], key=["T", "bucket(rows)", "cols"], tolerance=1e-5)
 
 transpose = dorajit.Kernel(
-    name="transpose", source=str(_HERE / "transpose.cu"), entry="transpose<TILE, BLOCK, VEC, PAD>",
+    name="transpose", source=str(_HERE / "transpose.cu"), entry="transpose<ROWS, COLS, BLOCK, VEC, GROUP>",
     arguments=[("x", "in", "T[rows, cols]"), ("out", "out", "T[cols, rows]"), ("rows", "int64"),
                ("cols", "int64")],
     types=_TYPES,
-    parameters={"TILE": [16, 32, 64], "BLOCK": [64, 128, 256, 512], "VEC": [1, 2, 4, 8], "PAD": [0, 1, 2, 4]},
-    default={"TILE": 32, "BLOCK": 256, "VEC": 1, "PAD": 1},
-    constraint="rows % VEC == 0 and cols % VEC == 0 and BLOCK * VEC >= TILE and BLOCK * VEC <= TILE * TILE",
-    grid=["ceil_div(cols, TILE)", "ceil_div(rows, TILE)"], block="BLOCK", key=["T", "bucket(rows)", "cols"])
+    parameters={"ROWS": [32, 64, 128], "COLS": [32, 64, 128], "BLOCK": [64, 128, 256, 512], "VEC": [1, 2, 4, 8],
+                "GROUP": [1, 4, 16]},
+    default={"ROWS": 32, "COLS": 32, "BLOCK": 256, "VEC": 1, "GROUP": 1},
+    constraint="rows % VEC == 0 and cols % VEC == 0 and ROWS * COLS <= 8192 and "
+               "BLOCK * VEC * VEC <= ROWS * COLS and ROWS * COLS <= 64 * BLOCK",
+    grid="ceil_div(cols, COLS) * ceil_div(rows, ROWS)", block="BLOCK", key=["T", "bucket(rows)", "cols"])
 
 conv2d = dorajit.Kernel(
     name="conv2d", source=str(_HERE / "conv2d.cu"), entry="conv2d<BLOCK_X, BLOCK_Y, TILE_X, TILE_Y, FILTER>",
@@ -61,7 +65,7 @@ def run_rms_norm(dtype=torch.bfloat16, rows=4096, cols=4096, eps=1e-6):
     x = torch.randn(rows, cols, device="cuda", dtype=dtype)
     weight = torch.randn(cols, device="cuda", dtype=dtype)
     out = torch.empty_like(x)
-    arguments = (x, weight, out, cols, eps)
+    arguments = (x, weight, out, rows, cols, eps)
     rms_norm(*arguments)
     expected = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + eps) * weight.float()
     return rms_norm.explain(*arguments), out, expected
