@@ -82,13 +82,21 @@ class DeviceOperands final : public CheckedOperands {
   std::vector<double> usual_ = std::vector<double>(kernels::kMaxOperands);
 };
 
+// Whether all sets fit in a budget for scratch operands: a training run may need the rest.
+bool has_room(device::Device& device, const kernels::Variant& variant, const ScratchShape& shape) {
+  const auto budget = scratch_budget(0, device);
+  return budget && DeviceOperands::kSets * ScratchOperands::bytes_per_set(
+                                               variant, shape, device.info().traits.kind) <=
+                       *budget;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<CheckedOperands>> CheckedOperands::make(device::Device& device,
                                                                const kernels::Variant& variant,
                                                                const ScratchShape& shape,
                                                                const SetDifference* difference) {
-  if (difference != nullptr) {
+  if (difference != nullptr && has_room(device, variant, shape)) {
     ScratchShape of_all = shape;
     of_all.sets = DeviceOperands::kSets;
     auto operands = ScratchOperands::make(device, variant, of_all);

@@ -13,8 +13,8 @@ namespace dorajit::autotune {
 
 class CheckedOperands {
  public:
-  // In the device's memory, and compared there, if `difference` is given and the memory has room
-  // for three sets; else in the host's. `difference` must outlive the object.
+  // In the device's memory, and compared there, if `difference` is given and three sets fit in
+  // scratch_budget(); else in the host's. `difference` must outlive the object.
   static Result<std::unique_ptr<CheckedOperands>> make(device::Device& device,
                                                        const kernels::Variant& variant,
                                                        const ScratchShape& shape,
