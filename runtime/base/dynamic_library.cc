@@ -2,14 +2,12 @@
 
 #include <dlfcn.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <format>
-#include <utility>
 
 #include "runtime/base/file_descriptor.h"
 
@@ -55,33 +53,17 @@ Result<DynamicLibrary> DynamicLibrary::open_memory(const std::string& code,
     return fail(StatusCode::kIoError,
                 std::format("memfd_create({}): {}", label, std::strerror(errno)));
   }
-  std::size_t written = 0;
-  while (written < code.size()) {
-    const ssize_t step = write(file.get(), code.data() + written, code.size() - written);
-    if (step < 0 && errno == EINTR) continue;
-    if (step <= 0) {
-      return fail(StatusCode::kOutOfMemory, std::format("writing {} bytes of code to memory: {}",
-                                                        code.size(), std::strerror(errno)));
-    }
-    written += static_cast<std::size_t>(step);
+  if (!write_all(file, code)) {
+    return fail(StatusCode::kOutOfMemory, std::format("writing {} bytes of code to memory: {}",
+                                                      code.size(), std::strerror(errno)));
   }
   return open(fresh_path_to(file.get()));
 }
 
-DynamicLibrary::DynamicLibrary(DynamicLibrary&& other) noexcept
-    : handle_(std::exchange(other.handle_, nullptr)) {}
-
-DynamicLibrary& DynamicLibrary::operator=(DynamicLibrary&& other) noexcept {
-  std::swap(handle_, other.handle_);
-  return *this;
-}
-
-DynamicLibrary::~DynamicLibrary() {
-  if (handle_ != nullptr) dlclose(handle_);
-}
+void DynamicLibrary::Close::operator()(void* handle) const { dlclose(handle); }
 
 void* DynamicLibrary::symbol(const char* name) const {
-  return handle_ != nullptr ? dlsym(handle_, name) : nullptr;
+  return handle_ != nullptr ? dlsym(handle_.get(), name) : nullptr;
 }
 
 std::string DynamicLibrary::file_of(const void* symbol) {

@@ -1,6 +1,7 @@
 // Owner of one dlopen handle.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "runtime/base/error.h"
@@ -19,10 +20,6 @@ class DynamicLibrary {
   // Loads code from memory; `label` is its name in debuggers.
   static Result<DynamicLibrary> open_memory(const std::string& code, const std::string& label);
 
-  DynamicLibrary(DynamicLibrary&& other) noexcept;
-  DynamicLibrary& operator=(DynamicLibrary&& other) noexcept;
-  ~DynamicLibrary();
-
   // Null if there is no such symbol.
   [[nodiscard]] void* symbol(const char* name) const;
 
@@ -30,12 +27,15 @@ class DynamicLibrary {
   [[nodiscard]] static std::string file_of(const void* symbol);
 
   // Never unloads the library. For libraries that cannot be unloaded safely.
-  void keep_forever() { handle_ = nullptr; }
+  void keep_forever() { static_cast<void>(handle_.release()); }
 
  private:
+  struct Close {
+    void operator()(void* handle) const;
+  };
   explicit DynamicLibrary(void* handle) : handle_(handle) {}
 
-  void* handle_ = nullptr;
+  std::unique_ptr<void, Close> handle_;
 };
 
 }  // namespace dorajit

@@ -1,35 +1,19 @@
 #include "runtime/base/error.h"
 
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
 namespace dorajit {
 
 std::string_view name(StatusCode code) {
-  switch (code) {
-    case StatusCode::kOk:
-      return "OK";
-    case StatusCode::kInvalidArgument:
-      return "INVALID_ARGUMENT";
-    case StatusCode::kUnsupported:
-      return "UNSUPPORTED";
-    case StatusCode::kWrongDevice:
-      return "WRONG_DEVICE";
-    case StatusCode::kNoDriver:
-      return "NO_DRIVER";
-    case StatusCode::kNoCompiler:
-      return "NO_COMPILER";
-    case StatusCode::kCompileError:
-      return "COMPILE_ERROR";
-    case StatusCode::kDriverError:
-      return "DRIVER_ERROR";
-    case StatusCode::kOutOfMemory:
-      return "OUT_OF_MEMORY";
-    case StatusCode::kCaptureUnsafe:
-      return "CAPTURE_UNSAFE";
-    case StatusCode::kIoError:
-      return "IO_ERROR";
-    case StatusCode::kInternal:
-      return "INTERNAL";
-  }
-  return "UNKNOWN";
+  constexpr std::string_view kNames[] = {
+      "OK",          "INVALID_ARGUMENT", "UNSUPPORTED",  "WRONG_DEVICE",  "NO_DRIVER",
+      "NO_COMPILER", "COMPILE_ERROR",    "DRIVER_ERROR", "OUT_OF_MEMORY", "CAPTURE_UNSAFE",
+      "IO_ERROR",    "INTERNAL"};
+  static_assert(std::size(kNames) == std::to_underlying(StatusCode::kInternal) + 1);
+  const auto number = static_cast<std::size_t>(code);
+  return number < std::size(kNames) ? kNames[number] : "UNKNOWN";
 }
 
 }  // namespace dorajit

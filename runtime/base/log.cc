@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "runtime/base/fork_guard.h"
 #include "runtime/base/printable_text.h"
@@ -12,22 +13,9 @@
 namespace dorajit {
 namespace {
 
-std::string_view label(LogLevel level) {
-  switch (level) {
-    case LogLevel::kError:
-      return "error";
-    case LogLevel::kWarning:
-      return "warning";
-    case LogLevel::kInfo:
-      return "info";
-    default:
-      return "debug";
-  }
-}
-
 void write_to_stderr(LogLevel level, std::string_view message, void*) {
   std::string line = "dorajit: ";
-  line.append(label(level)).append(": ").append(message).append("\n");
+  line.append(name(level)).append(": ").append(message).append("\n");
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
@@ -56,6 +44,11 @@ LogState& state() {
 }
 
 }  // namespace
+
+std::string_view name(LogLevel level) {
+  constexpr std::string_view kNames[] = {"off", "error", "warning", "info", "debug"};
+  return kNames[std::to_underlying(level)];
+}
 
 void set_log_level(LogLevel level) { state().level.store(level, std::memory_order_relaxed); }
 

@@ -7,6 +7,9 @@ namespace dorajit {
 
 enum class LogLevel : int { kOff = 0, kError = 1, kWarning = 2, kInfo = 3, kDebug = 4 };
 
+// "off", "error", "warning", "info" or "debug".
+std::string_view name(LogLevel level);
+
 // Receives complete lines without a newline. May be called from any thread.
 using LogSink = void (*)(LogLevel level, std::string_view message, void* context);
 

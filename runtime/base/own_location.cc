@@ -1,11 +1,12 @@
 #include "runtime/base/own_location.h"
 
-#include <dlfcn.h>
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <string_view>
+#include <string>
 #include <system_error>
+
+#include "runtime/base/dynamic_library.h"
 
 namespace dorajit {
 namespace {
@@ -13,11 +14,10 @@ namespace {
 // Empty if the path is unknown.
 std::filesystem::path this_code() {
   static const char anchor = 0;
-  Dl_info found{};
-  if (dladdr(&anchor, &found) == 0 || found.dli_fname == nullptr) return {};
+  const std::string file = DynamicLibrary::file_of(&anchor);
+  if (file.empty()) return {};
   std::error_code error;
-  // For a program, dladdr() returns argv[0]; a bare name was found through PATH.
-  const std::string_view file(found.dli_fname);
+  // For a program, it is argv[0]; a bare name was found through PATH.
   const std::filesystem::path real =
       std::filesystem::canonical(file.contains('/') ? file : "/proc/self/exe", error);
   return error ? std::filesystem::path() : real;

@@ -59,13 +59,6 @@ void remove_if_abandoned(int base, const char* name) {
   ::unlinkat(base, name, AT_REMOVEDIR);
 }
 
-Status cannot_write(const std::string& path) {
-  return fail(StatusCode::kIoError,
-              std::format("cannot write {}: {}; free some space there, or set TMPDIR to another "
-                          "folder",
-                          path, std::strerror(errno)));
-}
-
 }  // namespace
 
 void PrivateFolder::remove_abandoned() {
@@ -126,14 +119,11 @@ Status PrivateFolder::write(const std::string& name, std::string_view text) cons
   const std::string path = path_ + "/" + name;
   const FileDescriptor file(::openat(descriptor(), name.c_str(),
                                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file) return cannot_write(path);
-  while (!text.empty()) {
-    const ssize_t written = ::write(file.get(), text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return cannot_write(path);
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return {};
+  if (file && write_all(file, text)) return {};
+  return fail(StatusCode::kIoError,
+              std::format("cannot write {}: {}; free some space there, or set TMPDIR to another "
+                          "folder",
+                          path, std::strerror(errno)));
 }
 
 std::string PrivateFolder::read(const std::string& name) const {

@@ -17,14 +17,9 @@
 namespace dorajit {
 namespace {
 
-std::string_view variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
 // The path in a variable, made absolute against the current working directory.
 std::string absolute_path(const char* name) {
-  const std::string_view file = variable(name);
+  const std::string_view file = environment_variable(name);
   if (file.empty()) return {};
   std::error_code ignored;  // on an error the path is kept unchanged
   const auto absolute = std::filesystem::absolute(file, ignored);
@@ -32,23 +27,20 @@ std::string absolute_path(const char* name) {
 }
 
 template <class T>
-struct Choice {
-  std::string_view text;
-  T value;
-};
+using Choice = std::pair<std::string_view, T>;
 
 // Sets `target` when the variable is set to one of the choices.
 template <class T>
 Status read_choice(const char* name, std::initializer_list<Choice<T>> choices, T& target) {
-  const std::string_view text = variable(name);
+  const std::string_view text = environment_variable(name);
   if (text.empty()) return {};
   std::string accepted;
-  for (const Choice<T>& choice : choices) {
-    if (choice.text == text) {
-      target = choice.value;
+  for (const auto& [choice, value] : choices) {
+    if (choice == text) {
+      target = value;
       return {};
     }
-    accepted.append(accepted.empty() ? "" : ", ").append(choice.text);
+    accepted.append(accepted.empty() ? "" : ", ").append(choice);
   }
   return fail(StatusCode::kInvalidArgument,
               std::format("environment variable {} is \"{}\"; set it to one of: {}, or unset it",
@@ -72,7 +64,7 @@ bool parse_number(std::string_view text, double& value) {
 
 template <class T>
 Status read_number(const char* name, T minimum, T maximum, std::string_view unit, T& target) {
-  const std::string_view text = variable(name);
+  const std::string_view text = environment_variable(name);
   if (text.empty()) return {};
   T value{};
   if (!parse_number(text, value) || !(value >= minimum && value <= maximum)) {
@@ -88,7 +80,7 @@ Status read_number(const char* name, T minimum, T maximum, std::string_view unit
 // Reads a folder from a variable. It must be absolute, because processes run in different working
 // directories.
 Status read_folder(const char* name, std::string& target) {
-  const std::string_view text = variable(name);
+  const std::string_view text = environment_variable(name);
   if (text.empty()) return {};
   if (!text.starts_with('/')) {
     return fail(StatusCode::kInvalidArgument,
@@ -101,10 +93,10 @@ Status read_folder(const char* name, std::string& target) {
 }
 
 std::string default_cache_dir() {
-  if (const auto dir = variable("XDG_CACHE_HOME"); dir.starts_with('/')) {
+  if (const auto dir = environment_variable("XDG_CACHE_HOME"); dir.starts_with('/')) {
     return std::format("{}/dorajit", dir);
   }
-  if (const auto home = variable("HOME"); home.starts_with('/')) {
+  if (const auto home = environment_variable("HOME"); home.starts_with('/')) {
     return std::format("{}/.cache/dorajit", home);
   }
   return {};
@@ -124,6 +116,11 @@ std::string installed_databases() {
 }
 
 }  // namespace
+
+std::string_view environment_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
 
 Result<Settings> Settings::from_environment() {
   Settings settings;
@@ -159,9 +156,9 @@ Result<Settings> Settings::from_environment() {
                                settings.tune_candidates));
   DORAJIT_TRY(read_choice<bool>("DORAJIT_PRINT_AUTOTUNING", {{"0", false}, {"1", true}},
                                 settings.print_autotuning));
-  if (variable("DORAJIT_DATABASES").empty()) {
+  if (environment_variable("DORAJIT_DATABASES").empty()) {
     settings.shipped_databases = installed_databases();
-  } else if (variable("DORAJIT_DATABASES") != "none") {
+  } else if (environment_variable("DORAJIT_DATABASES") != "none") {
     DORAJIT_TRY(read_folder("DORAJIT_DATABASES", settings.shipped_databases));
   }
   settings.record_path = absolute_path("DORAJIT_RECORD");
@@ -169,8 +166,8 @@ Result<Settings> Settings::from_environment() {
   DORAJIT_TRY(read_choice<LockedMiss>(
       "DORAJIT_LOCKED_MISS", {{"report", LockedMiss::kReport}, {"fail", LockedMiss::kFail}},
       settings.locked_miss));
-  settings.nvrtc_path = variable("DORAJIT_NVRTC");
-  settings.host_compiler = variable("DORAJIT_CXX");
+  settings.nvrtc_path = environment_variable("DORAJIT_NVRTC");
+  settings.host_compiler = environment_variable("DORAJIT_CXX");
   return settings;
 }
 

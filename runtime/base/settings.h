@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
@@ -26,6 +27,9 @@ enum class LockedMiss {
 inline constexpr double kMaxTuneSeconds = 86400;
 inline constexpr int kMaxTuneCandidates = 1'000'000;
 inline constexpr int kMaxCpuThreads = 1'000'000;
+
+// The value of a variable of this process; empty if it is not set.
+std::string_view environment_variable(const char* name);
 
 struct Settings {
   std::string cache_dir;   // absolute; empty: nothing is stored on disk

@@ -40,7 +40,6 @@ enum class DeviceAttribute : int {
 enum class FunctionAttribute : int {
   kSharedBytes = 1,  // static
   kPtxVersion = 5,
-  kBinaryVersion = 6,
   kMaxDynamicSharedBytes = 8,
 };
 

@@ -9,7 +9,6 @@
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/template.h"
 #include "runtime/launch/dimension_sizes.h"
-#include "runtime/launch/refusal.h"
 #include "runtime/launch/size_limit.h"
 
 namespace dorajit::launch {

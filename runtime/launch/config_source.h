@@ -67,10 +67,4 @@ class ConfigSource {
   virtual void close() {}
 };
 
-// Answers every problem with its default config.
-class DefaultConfigs final : public ConfigSource {
- public:
-  ConfigAnswer find(const Problem& problem, device::Device& device, KernelCache&) override;
-};
-
 }  // namespace dorajit::launch

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <format>
 
-#include "runtime/launch/refusal.h"
-
 namespace dorajit::launch {
 namespace {
 
@@ -15,6 +13,11 @@ using kernels::Operation;
 std::size_t at(int dimension) { return static_cast<std::size_t>(dimension); }
 
 }  // namespace
+
+std::unexpected<Error> refuse(StatusCode code, const Operation& operation, const Operand& operand,
+                              std::string_view what) {
+  return fail(code, std::format("{}: argument `{}` {}", operation.name, operand.name, what));
+}
 
 bool has_derived_size(const Operation& operation, const Operand& operand) {
   return operation.dimensions[at(operand.shape.inner)].keying == kernels::Keying::kDerived;
@@ -30,8 +33,8 @@ Status DimensionSizes::bind_scalars() {
     if (at(op.dimensions[i].scalar) >= call_.scalars.size()) continue;
     const double value = call_.scalars[at(op.dimensions[i].scalar)];
     // Up to here every integer is exactly representable as a double.
-    constexpr double kMost = 0x1p53;
-    if (!(value >= 0 && value <= kMost) || value != std::floor(value)) {
+    constexpr double kMaxInteger = 0x1p53;
+    if (!(value >= 0 && value <= kMaxInteger) || value != std::floor(value)) {
       return fail(StatusCode::kInvalidArgument,
                   std::format("{}: argument `{}` is {}; give an integer from 0 to 2^53", op.name,
                               op.dimensions[i].name, value));

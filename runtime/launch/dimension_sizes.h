@@ -4,12 +4,17 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "kernel_templates/sizes.h"
 #include "runtime/base/error.h"
 #include "runtime/launch/check_call.h"
 
 namespace dorajit::launch {
+
+// The error of a refused operand: "OP: argument `x` is missing; pass a tensor"; `what` is its end.
+std::unexpected<Error> refuse(StatusCode code, const kernels::Operation& operation,
+                              const kernels::Operand& operand, std::string_view what);
 
 // Whether the operand has one element per channel: its dimension is derived from two others.
 bool has_derived_size(const kernels::Operation& operation, const kernels::Operand& operand);

@@ -6,6 +6,7 @@
 
 #include "kernel_templates/partial_sums.h"
 #include "runtime/engine.h"
+#include "tests/fakes/default_configs.h"
 #include "tests/fakes/memory_artifact_store.h"
 
 namespace dorajit {

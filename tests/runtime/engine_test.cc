@@ -9,6 +9,7 @@
 
 #include "runtime/device/cpu/cpu_device.h"
 #include "runtime/driver/cuda_driver.h"
+#include "tests/fakes/default_configs.h"
 #include "tests/fakes/memory_artifact_store.h"
 
 namespace dorajit {

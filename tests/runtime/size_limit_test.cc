@@ -9,7 +9,7 @@ namespace {
 
 using enum kernels::ElementType;
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 const kernels::Variant kFloats{.operation = &kernels::operation("compose"), .types = {}};
 
 TensorView view_of(std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
@@ -37,7 +37,7 @@ TEST(SizeLimit, SpanBeyondTheAddressSpaceIsRefused) {
   EXPECT_EQ(span_bytes(view_of(power(15), power(30), power(30))), power(47));
   EXPECT_FALSE(span_bytes(view_of(power(15) + 1, power(30), power(30))));
   EXPECT_FALSE(span_bytes(view_of(2, 1, power(46))));
-  EXPECT_FALSE(span_bytes(view_of(kMost, kMost, kMost)));
+  EXPECT_FALSE(span_bytes(view_of(kMax, kMax, kMax)));
   EXPECT_FALSE(span_bytes(view_of(power(61), 1, 1, kFloat64)));
 }
 

@@ -71,43 +71,26 @@ class CpuBuffer final : public Buffer {
   ~CpuBuffer() override { std::free(data()); }
 };
 
-// Splits the programs evenly among the workers.
-struct Share {
-  long long first;
-  long long last;
-};
+// Calls body(first, last) on each worker for its even share of [0, total).
+template <class Body>
+void run_shares(ThreadPool& pool, int workers, long long total, const Body& body) {
+  struct Shares {
+    [[nodiscard]] long long first_of(int worker) const {
+      return total / workers * worker + std::min<long long>(total % workers, worker);
+    }
 
-Share share_of(long long total, int workers, int worker) {
-  return {total / workers * worker + std::min<long long>(total % workers, worker),
-          total / workers * (worker + 1) + std::min<long long>(total % workers, worker + 1)};
-}
-
-struct KernelJob {
-  const RangeFunction& function;
-  const kernels::Variant& variant;
-  const kernels::KernelArguments& arguments;
-  long long total;
-  int workers;
-};
-
-void run_on(ThreadPool& pool, KernelJob job) {
-  if (job.total == 0) return;
+    const Body& body;
+    long long total;
+    int workers;
+  } shares{.body = body, .total = total, .workers = workers};
   pool.run(
-      job.workers,
+      workers,
       [](void* context, int worker) {
-        const auto& job = *static_cast<const KernelJob*>(context);
-        const Share share = share_of(job.total, job.workers, worker);
-        job.function(job.variant, job.arguments, share.first, share.last);
+        const auto& all = *static_cast<const Shares*>(context);
+        all.body(all.first_of(worker), all.first_of(worker + 1));
       },
-      &job);
+      &shares);
 }
-
-struct CopyJob {
-  std::byte* destination;
-  const std::byte* source;
-  std::size_t bytes;
-  int workers;
-};
 
 }  // namespace
 
@@ -143,12 +126,11 @@ Status CpuDevice::launch(const LoadedKernel& kernel, const kernels::Config& conf
   const kernels::LaunchShape shape = kernels::launch_shape(own.variant(), config, arguments);
   const auto grains = static_cast<long long>(shape.work / kGrainElements) + 1;
   const auto run_stage = [&](const RangeFunction& function, long long programs) {
+    if (programs == 0) return;
     const long long wanted = std::max(config[kernels::kWarps], 1);
-    run_on(pool_, {.function = function,
-                   .variant = own.variant(),
-                   .arguments = arguments,
-                   .total = programs,
-                   .workers = static_cast<int>(std::min({wanted, programs, grains}))});
+    run_shares(
+        pool_, static_cast<int>(std::min({wanted, programs, grains})), programs,
+        [&](long long first, long long last) { function(own.variant(), arguments, first, last); });
   };
   run_stage(own.run(), shape.run.programs());
   run_stage(own.finish(), shape.finish.programs());
@@ -186,19 +168,12 @@ Status CpuDevice::fill(void* destination, int byte, std::size_t bytes) {
 }
 
 Status CpuDevice::copy(void* destination, const void* source, std::size_t bytes, Stream) {
-  CopyJob job{.destination = static_cast<std::byte*>(destination),
-              .source = static_cast<const std::byte*>(source),
-              .bytes = bytes,
-              .workers = bytes < kSerialCopyBytes ? 1 : pool_.max_workers()};
-  pool_.run(
-      job.workers,
-      [](void* context, int worker) {
-        const auto& job = *static_cast<const CopyJob*>(context);
-        const Share share = share_of(static_cast<long long>(job.bytes), job.workers, worker);
-        std::memcpy(job.destination + share.first, job.source + share.first,
-                    static_cast<std::size_t>(share.last - share.first));
-      },
-      &job);
+  const int workers = bytes < kSerialCopyBytes ? 1 : pool_.max_workers();
+  run_shares(pool_, workers, static_cast<long long>(bytes), [&](long long first, long long last) {
+    std::memcpy(static_cast<std::byte*>(destination) + first,
+                static_cast<const std::byte*>(source) + first,
+                static_cast<std::size_t>(last - first));
+  });
   return {};
 }
 
