@@ -170,7 +170,7 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
     const auto max_wait = std::chrono::milliseconds(
         static_cast<std::int64_t>(settings_.tune_seconds * 1000) + 10'000);
     const auto claim =
-        store_->wait_for_claim(session.device.fingerprint, session.problem_text, max_wait);
+        store_->claim(session.device.fingerprint, session.problem_text, max_wait);
     const std::scoped_lock lock(tuning_);
     // Another process that has tuned since the database was read may have added this winner, or bad
     // configs of the variant.

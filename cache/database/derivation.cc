@@ -16,10 +16,7 @@ SqliteResult<bool> derive_winner(Connection& connection, const std::string& devi
   DORAJIT_ASSIGN(const auto trials, select_trials(connection, device, problem));
   DORAJIT_ASSIGN(const auto before, select_winner(connection, device, problem));
   const auto after = choose_winner(trials);
-  if (before.transform([](const Winner& winner) { return checksum(winner); }) ==
-      after.transform([](const Winner& winner) { return checksum(winner); })) {
-    return false;
-  }
+  if (is_same(before, after)) return false;
   const SqliteStatus status =
       after ? put_winner(connection, *after) : delete_winner(connection, device, problem);
   if (!status) return std::unexpected(status.error());

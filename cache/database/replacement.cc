@@ -13,7 +13,6 @@
 
 #include "cache/database/salvage.h"
 #include "cache/database/schema.h"
-#include "cache/database/shipped_database.h"
 #include "cache/database/sqlite_connection.h"
 #include "cache/database/transaction.h"
 #include "cache/database/tuning_rows.h"

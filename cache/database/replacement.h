@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cache/files/file_error.h"
+#include "cache/records/tuning_records.h"
 #include "runtime/base/error.h"
 
 namespace dorajit::cache {
@@ -13,6 +14,11 @@ namespace dorajit::cache {
 // Creates a complete, empty database and publishes it as `path`. If another process publishes one
 // first, that is success, so no lock is needed. `mode` is the file's mode.
 Status publish_new_database(const std::string& path, FilePlace place, mode_t mode);
+
+// Atomically replaces the file at `path` with a read-only database, as installations ship them, of
+// the trials, without duplicates, and their winners. With one version of SQLite, the same trials
+// give the same bytes. Nobody may have the previous database open for writing.
+Status write_shipped_database(const std::string& path, std::span<const Trial> trials);
 
 // Whether a WAL exists at `path` without its database. SQLite would apply it to a new database.
 bool has_orphans(const std::string& path);

@@ -1,7 +1,5 @@
 #include "cache/database/salvage.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdint>
 
@@ -22,16 +20,11 @@ constexpr std::int64_t kRoomForGaps = 4;
 // Smaller than the smallest row with its cell.
 constexpr std::int64_t kMinRowBytes = 64;
 
-std::int64_t size_of(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 ? std::int64_t{info.st_size} : 0;
-}
-
 // The file's size bounds the ids: few rows are ever deleted, and a row takes several times the
 // minimum size, which leaves room for gaps. The ids in the rows cannot be used: a forged id may be
 // any number.
 std::int64_t largest_possible_id(const std::string& path) {
-  return kRoomForGaps * (size_of(path) + size_of(path + "-wal")) / kMinRowBytes;
+  return kRoomForGaps * bytes_of_database(path) / kMinRowBytes;
 }
 
 // Each range is a new search from the root, so damage in one range does not hide the others.

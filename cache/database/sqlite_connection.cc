@@ -2,9 +2,12 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <format>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "cache/database/held_folder.h"
 #include "cache/files/file_error.h"
@@ -13,39 +16,19 @@
 namespace dorajit::cache {
 namespace {
 
+using NamedCode = std::pair<int, std::string_view>;
+constexpr NamedCode kCodes[] = {
+    {SQLITE_ERROR, "SQLITE_ERROR"},           {SQLITE_BUSY, "SQLITE_BUSY"},
+    {SQLITE_LOCKED, "SQLITE_LOCKED"},         {SQLITE_NOMEM, "SQLITE_NOMEM"},
+    {SQLITE_READONLY, "SQLITE_READONLY"},     {SQLITE_IOERR, "SQLITE_IOERR"},
+    {SQLITE_CORRUPT, "SQLITE_CORRUPT"},       {SQLITE_FULL, "SQLITE_FULL"},
+    {SQLITE_CANTOPEN, "SQLITE_CANTOPEN"},     {SQLITE_PROTOCOL, "SQLITE_PROTOCOL"},
+    {SQLITE_CONSTRAINT, "SQLITE_CONSTRAINT"}, {SQLITE_INTERRUPT, "SQLITE_INTERRUPT"},
+    {SQLITE_TOOBIG, "SQLITE_TOOBIG"},         {SQLITE_NOTADB, "SQLITE_NOTADB"}};
+
 std::string_view symbol(int code) {
-  switch (code) {
-    case SQLITE_ERROR:
-      return "SQLITE_ERROR";
-    case SQLITE_BUSY:
-      return "SQLITE_BUSY";
-    case SQLITE_LOCKED:
-      return "SQLITE_LOCKED";
-    case SQLITE_NOMEM:
-      return "SQLITE_NOMEM";
-    case SQLITE_READONLY:
-      return "SQLITE_READONLY";
-    case SQLITE_IOERR:
-      return "SQLITE_IOERR";
-    case SQLITE_CORRUPT:
-      return "SQLITE_CORRUPT";
-    case SQLITE_FULL:
-      return "SQLITE_FULL";
-    case SQLITE_CANTOPEN:
-      return "SQLITE_CANTOPEN";
-    case SQLITE_PROTOCOL:
-      return "SQLITE_PROTOCOL";
-    case SQLITE_CONSTRAINT:
-      return "SQLITE_CONSTRAINT";
-    case SQLITE_INTERRUPT:
-      return "SQLITE_INTERRUPT";
-    case SQLITE_TOOBIG:
-      return "SQLITE_TOOBIG";
-    case SQLITE_NOTADB:
-      return "SQLITE_NOTADB";
-    default:
-      return "SQLITE error";
-  }
+  const auto* const found = std::ranges::find(kCodes, code, &NamedCode::first);
+  return found != std::end(kCodes) ? found->second : "SQLITE error";
 }
 
 std::unexpected<SqliteError> sqlite_error(sqlite3* handle, std::string_view what, int code) {
@@ -87,6 +70,10 @@ std::string immutable_uri(const std::string& path) {
 }
 
 }  // namespace
+
+std::int64_t bytes_of_database(const std::string& path) {
+  return size_of(path) + size_of(path + "-wal");
+}
 
 bool is_damage(const SqliteError& error) {
   return error.code == SQLITE_CORRUPT || error.code == SQLITE_NOTADB ||
@@ -173,8 +160,7 @@ void Connection::limit_steps_by_size_of(const std::string& path) {
   constexpr std::int64_t kStepsPerByte = 16;
   constexpr std::int64_t kMinSteps = 10'000'000;
   constexpr int kStepsPerCall = 1000;
-  const std::int64_t bytes = size_of(path) + size_of(path + "-wal");
-  const std::int64_t steps = kMinSteps + kStepsPerByte * bytes;
+  const std::int64_t steps = kMinSteps + kStepsPerByte * bytes_of_database(path);
   steps_left_ = std::make_unique<std::int64_t>(steps / kStepsPerCall);
   sqlite3_progress_handler(handle_.get(), kStepsPerCall, &count_steps, steps_left_.get());
 }

@@ -37,6 +37,12 @@ class Statement {
   void bind(int parameter, std::string_view text);
   void bind(int parameter, std::int64_t integer);
   void bind(int parameter, double real);  // NaN is bound as NULL, because SQLite stores it so
+  // Binds the parameters from 1 on.
+  template <class... Values>
+  void bind_all(const Values&... values) {
+    int parameter = 0;
+    (bind(++parameter, values), ...);
+  }
 
   // True: a row can be read. False: done.
   SqliteResult<bool> step();
@@ -68,6 +74,9 @@ SqliteStatus for_each_row(Statement& statement, Visit visit) {
   }
 }
 
+// The bytes of a database and its WAL.
+std::int64_t bytes_of_database(const std::string& path);
+
 // One database connection, for one thread at a time. Never creates a file.
 class Connection {
  public:
@@ -89,6 +98,13 @@ class Connection {
   void close_without_checkpoint();
 
   SqliteResult<Statement> prepare(std::string_view sql);
+  // With the parameters bound, from 1 on.
+  template <class... Values>
+  SqliteResult<Statement> prepare(std::string_view sql, const Values&... values) {
+    auto statement = prepare(sql);
+    if (statement) statement->bind_all(values...);
+    return statement;
+  }
   SqliteStatus execute(const char* sql);  // any number of statements
   SqliteResult<std::int64_t> query_integer(std::string_view sql);
   SqliteResult<std::string> query_text(std::string_view sql);

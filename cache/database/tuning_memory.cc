@@ -29,22 +29,20 @@ MergeCounts TuningMemory::merge(std::span<const Trial> trials) {
     ++(added ? counts.added : counts.known);
     if (added) touched.emplace(trial.device, trial.problem);
   }
-  std::vector<Trial> theirs;
-  std::ranges::copy_if(trials_, std::back_inserter(theirs), [&](const Trial& trial) {
-    return touched.contains({trial.device, trial.problem});
-  });
-  std::map<std::pair<std::string, std::string>, Winner> before;
   for (const auto& pair : touched) {
-    if (auto old = winners_.extract(pair)) before.insert(std::move(old));
+    std::vector<Trial> theirs;
+    std::ranges::copy_if(trials_, std::back_inserter(theirs), [&](const Trial& trial) {
+      return trial.device == pair.first && trial.problem == pair.second;
+    });
+    const auto winner = choose_winner(theirs);
+    if (is_same(find_winner(pair.first, pair.second), winner)) continue;
+    ++counts.winners;
+    if (winner) {
+      winners_.insert_or_assign(pair, *winner);
+    } else {
+      winners_.erase(pair);
+    }
   }
-  for (Winner& winner : choose_winners(theirs)) {
-    std::pair pair(winner.device, winner.problem);
-    const auto old = before.find(pair);
-    if (old == before.end() || checksum(old->second) != checksum(winner)) ++counts.winners;
-    if (old != before.end()) before.erase(old);
-    winners_.insert_or_assign(std::move(pair), std::move(winner));
-  }
-  counts.winners += std::ssize(before);  // problems that no longer have a winner
   unsaved_.push_back({{trials.begin(), trials.end()}, std::nullopt});
   return counts;
 }

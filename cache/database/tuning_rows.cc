@@ -64,33 +64,40 @@ std::optional<Winner> read_winner(const Statement& row) {
   return winner;
 }
 
-void bind_environment(Statement& statement, const Environment& environment) {
-  statement.bind(3, environment.driver);
-  statement.bind(4, environment.policy);
-  statement.bind(5, environment.space);
-  statement.bind(6, environment.tuner);
-  statement.bind(7, environment.templates);
+template <class... Values>
+SqliteResult<Statement> prepare_trials(Connection& connection, std::string_view rest,
+                                       const Values&... values) {
+  return connection.prepare(std::format("SELECT " DORAJIT_TRIAL_COLUMNS " FROM trials {}", rest),
+                            values...);
 }
 
-SqliteResult<Statement> prepare_trials(Connection& connection, std::string_view rest) {
-  return connection.prepare(std::format("SELECT " DORAJIT_TRIAL_COLUMNS " FROM trials {}", rest));
+template <class... Values>
+SqliteResult<Statement> prepare_winners(Connection& connection, std::string_view rest,
+                                        const Values&... values) {
+  return connection.prepare(std::format("SELECT " DORAJIT_WINNER_COLUMNS " FROM winners {}", rest),
+                            values...);
 }
 
-SqliteStatus append_winners(Statement& statement, std::vector<Winner>& rows) {
+// Appends the records of the rows that `read` accepts, even if an error ends the walk.
+template <class Record>
+SqliteStatus append_records(Statement& statement, std::optional<Record> (*read)(const Statement&),
+                            std::vector<Record>& records,
+                            const std::function<void(std::int64_t)>& each = {}) {
+  std::int64_t rows = 0;
   return for_each_row(statement, [&](const Statement& row) {
-    if (auto winner = read_winner(row)) rows.push_back(*std::move(winner));
+    if (each) each(++rows);
+    if (auto record = read(row)) records.push_back(*std::move(record));
   });
 }
 
-SqliteResult<std::vector<Trial>> read_trials(Statement& statement,
+template <class Record>
+SqliteResult<std::vector<Record>> records_of(SqliteResult<Statement> statement,
+                                             std::optional<Record> (*read)(const Statement&),
                                              const std::function<void(std::int64_t)>& each = {}) {
-  std::vector<Trial> trials;
-  std::int64_t rows = 0;
-  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) {
-    if (each) each(++rows);
-    if (auto trial = read_trial(row)) trials.push_back(*std::move(trial));
-  }));
-  return trials;
+  if (!statement) return std::unexpected(std::move(statement).error());
+  std::vector<Record> records;
+  DORAJIT_TRY(append_records(*statement, read, records, each));
+  return records;
 }
 
 }  // namespace
@@ -105,20 +112,13 @@ SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials
   for (const Trial& trial : trials) {
     const std::string config = kernels::to_text(trial.config);
     const std::string default_config = kernels::to_text(trial.default_config);
-    statement.bind(1, trial.device);
-    statement.bind(2, trial.problem);
-    bind_environment(statement, trial.environment);
-    statement.bind(8, config);
-    statement.bind(9, default_config);
-    statement.bind(10, name(trial.verdict));
-    statement.bind(11, trial.median_ns);
-    statement.bind(12, trial.mad_ns);
-    statement.bind(13, trial.comparison ? trial.comparison->log_ratio : kNothing);
-    statement.bind(14, trial.comparison ? trial.comparison->standard_error : kNothing);
-    statement.bind(15, std::int64_t{trial.samples});
-    statement.bind(16, trial.created_unix_s);
-    statement.bind(17, trial.host);
-    statement.bind(18, checksum(trial));
+    const Environment& environment = trial.environment;
+    statement.bind_all(
+        trial.device, trial.problem, environment.driver, environment.policy, environment.space,
+        environment.tuner, environment.templates, config, default_config, name(trial.verdict),
+        trial.median_ns, trial.mad_ns, trial.comparison ? trial.comparison->log_ratio : kNothing,
+        trial.comparison ? trial.comparison->standard_error : kNothing, std::int64_t{trial.samples},
+        trial.created_unix_s, trial.host, checksum(trial));
     DORAJIT_ASSIGN(const bool added, statement.step());
     statement.reset();
     if (each) each(trial, added);
@@ -127,21 +127,17 @@ SqliteStatus insert_trials(Connection& connection, std::span<const Trial> trials
 }
 
 SqliteStatus put_winner(Connection& connection, const Winner& winner) {
+  const std::string config = kernels::to_text(winner.config);
+  const std::string default_config = kernels::to_text(winner.default_config);
+  const Environment& environment = winner.environment;
   DORAJIT_ASSIGN(
       auto statement,
       connection.prepare("INSERT OR REPLACE INTO winners (" DORAJIT_WINNER_COLUMNS
-                         ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"));
-  const std::string config = kernels::to_text(winner.config);
-  const std::string default_config = kernels::to_text(winner.default_config);
-  statement.bind(1, winner.device);
-  statement.bind(2, winner.problem);
-  bind_environment(statement, winner.environment);
-  statement.bind(8, config);
-  statement.bind(9, default_config);
-  statement.bind(10, winner.median_ns);
-  statement.bind(11, winner.default_median_ns);
-  statement.bind(12, winner.created_unix_s);
-  statement.bind(13, checksum(winner));
+                         ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                         winner.device, winner.problem, environment.driver, environment.policy,
+                         environment.space, environment.tuner, environment.templates, config,
+                         default_config, winner.median_ns, winner.default_median_ns,
+                         winner.created_unix_s, checksum(winner)));
   DORAJIT_TRY(statement.step());
   return {};
 }
@@ -149,9 +145,8 @@ SqliteStatus put_winner(Connection& connection, const Winner& winner) {
 SqliteStatus delete_winner(Connection& connection, std::string_view device,
                            std::string_view problem) {
   DORAJIT_ASSIGN(auto statement,
-                 connection.prepare("DELETE FROM winners WHERE device = ?1 AND problem = ?2"));
-  statement.bind(1, device);
-  statement.bind(2, problem);
+                 connection.prepare("DELETE FROM winners WHERE device = ?1 AND problem = ?2",
+                                    device, problem));
   DORAJIT_TRY(statement.step());
   return {};
 }
@@ -162,9 +157,8 @@ SqliteResult<ForgottenCounts> delete_records(Connection& connection, std::string
     DORAJIT_ASSIGN(auto statement,
                    connection.prepare(std::format("DELETE FROM {} WHERE ?1 IN ('', device) AND ?2 "
                                                   "IN ('', problem) RETURNING 1",
-                                                  table)));
-    statement.bind(1, device);
-    statement.bind(2, problem);
+                                                  table),
+                                      device, problem));
     std::int64_t rows = 0;
     DORAJIT_TRY(for_each_row(statement, [&](const Statement&) { ++rows; }));
     return rows;
@@ -177,63 +171,49 @@ SqliteResult<ForgottenCounts> delete_records(Connection& connection, std::string
 
 SqliteResult<std::optional<Winner>> select_winner(Connection& connection, std::string_view device,
                                                   std::string_view problem) {
-  DORAJIT_ASSIGN(auto statement,
-                 connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
-                                    " FROM winners WHERE device = ?1 AND problem = ?2"));
-  statement.bind(1, device);
-  statement.bind(2, problem);
-  std::optional<Winner> winner;
-  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) { winner = read_winner(row); }));
-  return winner;
+  DORAJIT_ASSIGN(
+      auto winners,
+      records_of(prepare_winners(connection, "WHERE device = ?1 AND problem = ?2", device, problem),
+                 read_winner));
+  return winners.empty() ? std::nullopt : std::optional(std::move(winners.front()));
 }
 
 SqliteResult<std::vector<Winner>> select_winners(Connection& connection) {
-  std::vector<Winner> winners;
-  DORAJIT_TRY(read_winners(connection, winners));
-  return winners;
+  return records_of(prepare_winners(connection, "ORDER BY device, problem"), read_winner);
 }
 
 SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connection,
                                                             std::string_view variant) {
-  DORAJIT_ASSIGN(
-      auto statement,
-      connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
-                         " FROM winners WHERE problem BETWEEN ?1 AND ?2 ORDER BY device, problem"));
   // Problem names begin with "variant/"; '0' is the character after '/'.
   const std::string first = std::string(variant) + "/";
   const std::string last = std::string(variant) + "0";
-  statement.bind(1, first);
-  statement.bind(2, last);
-  std::vector<Winner> winners;
-  DORAJIT_TRY(append_winners(statement, winners));
-  return winners;
+  return records_of(
+      prepare_winners(connection, "WHERE problem BETWEEN ?1 AND ?2 ORDER BY device, problem", first,
+                      last),
+      read_winner);
 }
 
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
                                                std::string_view problem) {
-  DORAJIT_ASSIGN(auto statement,
-                 prepare_trials(connection, "WHERE device = ?1 AND problem = ?2 ORDER BY id"));
-  statement.bind(1, device);
-  statement.bind(2, problem);
-  return read_trials(statement);
+  return records_of(
+      prepare_trials(connection, "WHERE device = ?1 AND problem = ?2 ORDER BY id", device, problem),
+      read_trial);
 }
 
 SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection,
                                                    std::string_view device) {
-  DORAJIT_ASSIGN(auto statement,
-                 prepare_trials(connection,
-                                "WHERE device = ?1 AND verdict NOT IN ('ok', 'spills', "
-                                "'failed_to_compile') ORDER BY id"));
-  statement.bind(1, device);
-  auto trials = read_trials(statement);
+  auto trials = records_of(prepare_trials(connection,
+                                          "WHERE device = ?1 AND verdict NOT IN ('ok', 'spills', "
+                                          "'failed_to_compile') ORDER BY id",
+                                          device),
+                           read_trial);
   if (trials) std::erase_if(*trials, [](const Trial& trial) { return !is_bad(trial.verdict); });
   return trials;
 }
 
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
                                                const std::function<void(std::int64_t)>& each) {
-  DORAJIT_ASSIGN(auto statement, prepare_trials(connection, "ORDER BY id"));
-  return read_trials(statement, each);
+  return records_of(prepare_trials(connection, "ORDER BY id"), read_trial, each);
 }
 
 SqliteResult<std::int64_t> count_trials(Connection& connection) {
@@ -248,18 +228,14 @@ SqliteResult<std::int64_t> count_trials(Connection& connection) {
 SqliteStatus read_trials_between(Connection& connection, std::int64_t first_id,
                                  std::int64_t last_id, std::vector<Trial>& rows) {
   DORAJIT_ASSIGN(auto statement,
-                 prepare_trials(connection, "NOT INDEXED WHERE id BETWEEN ?1 AND ?2 ORDER BY id"));
-  statement.bind(1, first_id);
-  statement.bind(2, last_id);
-  return for_each_row(statement, [&](const Statement& row) {
-    if (auto trial = read_trial(row)) rows.push_back(*std::move(trial));
-  });
+                 prepare_trials(connection, "NOT INDEXED WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+                                first_id, last_id));
+  return append_records(statement, read_trial, rows);
 }
 
 SqliteStatus read_winners(Connection& connection, std::vector<Winner>& rows) {
-  DORAJIT_ASSIGN(auto statement, connection.prepare("SELECT " DORAJIT_WINNER_COLUMNS
-                                                    " FROM winners ORDER BY device, problem"));
-  return append_winners(statement, rows);
+  DORAJIT_ASSIGN(auto statement, prepare_winners(connection, "ORDER BY device, problem"));
+  return append_records(statement, read_winner, rows);
 }
 
 #undef DORAJIT_TRIAL_COLUMNS

@@ -202,15 +202,8 @@ Status TuningStore::readable() {
                                            : "`dorajit doctor` checks the cache folder"));
 }
 
-std::optional<TuningClaim> TuningStore::try_claim(std::string_view device,
-                                                  std::string_view problem) {
-  return TuningClaim::acquire(cache_dir_, device, problem, std::chrono::milliseconds(0),
-                              options_.trust);
-}
-
-std::optional<TuningClaim> TuningStore::wait_for_claim(std::string_view device,
-                                                       std::string_view problem,
-                                                       std::chrono::milliseconds wait) {
+std::optional<TuningClaim> TuningStore::claim(std::string_view device, std::string_view problem,
+                                              std::chrono::milliseconds wait) {
   return TuningClaim::acquire(cache_dir_, device, problem, wait, options_.trust);
 }
 

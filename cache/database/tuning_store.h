@@ -129,10 +129,9 @@ class TuningStore {
   // callers that treat this as a failure; the message has the remedy.
   Status readable();
 
-  // The right to tune a problem; nothing while another thread or process holds it.
-  std::optional<TuningClaim> try_claim(std::string_view device, std::string_view problem);
-  std::optional<TuningClaim> wait_for_claim(std::string_view device, std::string_view problem,
-                                            std::chrono::milliseconds wait);
+  // The right to tune a problem; nothing if another thread or process holds it for the entire wait.
+  std::optional<TuningClaim> claim(std::string_view device, std::string_view problem,
+                                   std::chrono::milliseconds wait = std::chrono::milliseconds(0));
 
  private:
   class State;

@@ -57,15 +57,8 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, FilePlace place, 
 }
 
 Status AtomicFile::write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return std::unexpected(file_error("write", path_, errno, place_));
-    }
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return {};
+  if (write_all(file_, bytes)) return {};
+  return std::unexpected(file_error("write", path_, errno, place_));
 }
 
 // The descriptor must be closed before the file gets its final name: closing any descriptor of a

@@ -26,19 +26,9 @@ std::string behind_links(const std::string& path) {
 }
 
 Status write_into(const std::string& path, std::string_view bytes) {
-  const auto failed = [&] {
-    return std::unexpected(file_error("write", path, errno, FilePlace::kNamed));
-  };
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!file) return failed();
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return failed();
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (file.reset() != 0) return failed();
-  return {};
+  if (file && write_all(file, bytes) && file.reset() == 0) return {};
+  return std::unexpected(file_error("write", path, errno, FilePlace::kNamed));
 }
 
 }  // namespace

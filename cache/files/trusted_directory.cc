@@ -149,8 +149,6 @@ Status TrustedDirectory::check_file(const std::string& name) const {
 
 mode_t TrustedDirectory::file_mode() const { return is_shared(status_, trust_) ? 0660 : 0600; }
 
-std::string TrustedDirectory::held_path() const {
-  return std::format("{}{}", kHeldFolders, descriptor());
-}
+std::string TrustedDirectory::held_path() const { return cache::held_path(descriptor_); }
 
 }  // namespace dorajit::cache

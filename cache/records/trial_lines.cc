@@ -30,16 +30,7 @@ constexpr std::int64_t kFormatVersion = 1;
 constexpr std::size_t kMaxLineBytes = std::size_t{16} << 10;
 constexpr const char* kClosing = "end";  // the member that marks the closing line
 
-struct TextMember {
-  const char* name;
-  std::string Environment::* member;
-};
-constexpr TextMember kEnvironment[] = {{"driver", &Environment::driver},
-                                       {"policy", &Environment::policy},
-                                       {"space", &Environment::space},
-                                       {"tuner", &Environment::tuner},
-                                       {"templates", &Environment::templates}};
-constexpr std::size_t kFieldCount = 11 + std::size(kEnvironment);
+constexpr std::size_t kFieldCount = 11 + std::size(kEnvironmentTexts);
 constexpr std::size_t kComparisonFieldCount = 2;  // additional fields of a trial with a comparison
 
 std::string checksum_text(const Trial& trial) {
@@ -56,7 +47,7 @@ std::optional<std::string> to_line(const Trial& trial) {
     return std::nullopt;
   }
   Json line = {{"device", trial.device}, {"problem", trial.problem}};
-  for (const auto& [name, member] : kEnvironment) line[name] = trial.environment.*member;
+  for (const auto& [name, member] : kEnvironmentTexts) line[name] = trial.environment.*member;
   line["config"] = kernels::to_text(trial.config);
   line["default_config"] = kernels::to_text(trial.default_config);
   line["verdict"] = name(trial.verdict);
@@ -109,7 +100,8 @@ Field<Trial> read_fields(const Json& line, std::int64_t latest) {
   Trial trial;
   trial.device = fields.text("device");
   trial.problem = fields.text("problem");
-  for (const auto& [name, member] : kEnvironment) trial.environment.*member = fields.text(name);
+  for (const auto& [name, member] : kEnvironmentTexts)
+    trial.environment.*member = fields.text(name);
   trial.config = read_config(fields, "config");
   trial.default_config = read_config(fields, "default_config");
   const auto verdict = parse_verdict(fields.text("verdict"));

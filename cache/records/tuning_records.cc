@@ -1,8 +1,12 @@
 #include "cache/records/tuning_records.h"
 
+#include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "kernel_templates/config_text.h"
 #include "runtime/base/hash.h"
@@ -10,9 +14,23 @@
 namespace dorajit::cache {
 namespace {
 
-constexpr Verdict kVerdicts[] = {
-    Verdict::kOk,     Verdict::kWrongBits,   Verdict::kFailedToCompile, Verdict::kFailedToLaunch,
-    Verdict::kSpills, Verdict::kOutOfBounds, Verdict::kDidNotFinish};
+struct VerdictEntry {
+  Verdict verdict;
+  std::string_view name;
+  bool is_bad;
+};
+constexpr VerdictEntry kVerdicts[] = {{Verdict::kOk, "ok", false},
+                                      {Verdict::kWrongBits, "wrong_bits", true},
+                                      {Verdict::kFailedToCompile, "failed_to_compile", false},
+                                      {Verdict::kFailedToLaunch, "failed_to_launch", true},
+                                      {Verdict::kSpills, "spills", false},
+                                      {Verdict::kOutOfBounds, "out_of_bounds", true},
+                                      {Verdict::kDidNotFinish, "did_not_finish", true}};
+
+static_assert(std::size(kVerdicts) == std::to_underlying(Verdict::kDidNotFinish) + 1);
+
+// The table has the order of the enumeration.
+const VerdictEntry& entry_of(Verdict verdict) { return kVerdicts[std::to_underlying(verdict)]; }
 
 // SQLite stores only one NaN (as NULL) and one zero, so the checksum must treat all NaNs and both
 // zeros alike.
@@ -23,11 +41,7 @@ std::int64_t bits(double value) {
 }
 
 void add(Hasher& hasher, const Environment& environment) {
-  hasher.add("driver", environment.driver)
-      .add("policy", environment.policy)
-      .add("space", environment.space)
-      .add("tuner", environment.tuner)
-      .add("templates", environment.templates);
+  for (const auto& [name, member] : kEnvironmentTexts) hasher.add(name, environment.*member);
 }
 
 std::int64_t finish(const Hasher& hasher) {
@@ -36,47 +50,19 @@ std::int64_t finish(const Hasher& hasher) {
 
 }  // namespace
 
-std::string_view name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kOk:
-      return "ok";
-    case Verdict::kWrongBits:
-      return "wrong_bits";
-    case Verdict::kFailedToCompile:
-      return "failed_to_compile";
-    case Verdict::kFailedToLaunch:
-      return "failed_to_launch";
-    case Verdict::kSpills:
-      return "spills";
-    case Verdict::kOutOfBounds:
-      return "out_of_bounds";
-    case Verdict::kDidNotFinish:
-      return "did_not_finish";
-  }
-  return "unknown";
-}
+std::string_view name(Verdict verdict) { return entry_of(verdict).name; }
 
 std::optional<Verdict> parse_verdict(std::string_view text) {
-  for (const Verdict verdict : kVerdicts) {
-    if (name(verdict) == text) return verdict;
-  }
-  return std::nullopt;
+  const auto* const found = std::ranges::find(kVerdicts, text, &VerdictEntry::name);
+  return found == std::end(kVerdicts) ? std::nullopt : std::optional(found->verdict);
 }
 
-bool is_bad(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kWrongBits:
-    case Verdict::kOutOfBounds:
-    case Verdict::kFailedToLaunch:
-    case Verdict::kDidNotFinish:
-      return true;
-    case Verdict::kOk:
-    case Verdict::kFailedToCompile:
-    case Verdict::kSpills:
-      return false;
-  }
-  return false;
+std::int64_t now_unix_s() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
 }
+
+bool is_bad(Verdict verdict) { return entry_of(verdict).is_bad; }
 
 std::int64_t checksum(const Trial& trial) {
   Hasher hasher("trial");

@@ -21,6 +21,17 @@ struct Environment {
   friend bool operator==(const Environment&, const Environment&) = default;
 };
 
+struct EnvironmentText {
+  const char* name;
+  std::string Environment::* member;
+};
+// The texts under the names that files and documents have for them.
+inline constexpr EnvironmentText kEnvironmentTexts[] = {{"driver", &Environment::driver},
+                                                        {"policy", &Environment::policy},
+                                                        {"space", &Environment::space},
+                                                        {"tuner", &Environment::tuner},
+                                                        {"templates", &Environment::templates}};
+
 enum class Verdict {
   kOk,
   kWrongBits,
@@ -39,6 +50,9 @@ std::optional<Verdict> parse_verdict(std::string_view name);
 // kernels, for any shape: it computed wrong bits, wrote out of bounds, failed to launch or did not
 // finish. Configs that spill or do not compile are detected again without a launch.
 bool is_bad(Verdict verdict);
+
+// The time of a record that is made now, in seconds since 1970.
+std::int64_t now_unix_s();
 
 // The paired comparison of a config with the default of its run: the mean of log(config time /
 // default time) over the rounds in which both were measured, and the standard error of that mean.

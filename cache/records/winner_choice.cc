@@ -189,4 +189,9 @@ std::vector<Trial> deciding_trials(std::span<const Trial> trials, std::int64_t l
   return deciding;
 }
 
+bool is_same(const std::optional<Winner>& first, const std::optional<Winner>& second) {
+  if (!first || !second) return !first && !second;
+  return checksum(*first) == checksum(*second);
+}
+
 }  // namespace dorajit::cache

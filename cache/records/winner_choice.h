@@ -45,4 +45,7 @@ std::vector<Trial> deciding_trials(std::span<const Trial> trials,
 std::vector<Winner> choose_winners(std::span<const Trial> trials,
                                    std::int64_t latest = latest_plausible_time());
 
+// Whether two winners of a problem, or their absence, are equal in every field.
+bool is_same(const std::optional<Winner>& first, const std::optional<Winner>& second);
+
 }  // namespace dorajit::cache

@@ -52,7 +52,7 @@ bool work_with_notes(const std::string& path) {
 }
 
 bool claims(const std::string& path) {
-  return TuningStore::open(path)->try_claim("device", "problem").has_value();
+  return TuningStore::open(path)->claim("device", "problem").has_value();
 }
 void leave_lock(const std::string& path) { (void)claims(path); }
 

@@ -17,7 +17,7 @@
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/text_format.h"
 #include "autotune/engine_factory.h"
-#include "cache/database/shipped_database.h"
+#include "cache/database/replacement.h"
 #include "cache/records/winner_choice.h"
 #include "runtime/base/hash.h"
 #include "runtime/launch/problem.h"

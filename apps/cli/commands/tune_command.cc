@@ -78,7 +78,7 @@ Result<launch::ConfigAnswer> tune_again(const launch::Problem& problem, device::
   cache::TuningStore& store = *parts.store;
   const std::string& fingerprint = device.info().fingerprint;
   const std::string key = to_text(problem);
-  const auto claim = store.wait_for_claim(fingerprint, key, kClaimWait);
+  const auto claim = store.claim(fingerprint, key, kClaimWait);
   if (!claim) {
     return fail(
         StatusCode::kIoError,

@@ -21,14 +21,14 @@ using std::chrono::seconds;
 TEST(TuningClaim, SecondClaimWithinAProcessIsRefused) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
-  auto claim = store->try_claim("device", "problem");
+  auto claim = store->claim("device", "problem");
   ASSERT_TRUE(claim);
-  EXPECT_FALSE(store->try_claim("device", "problem"));
-  EXPECT_FALSE(store->wait_for_claim("device", "problem", milliseconds(10)));
-  EXPECT_TRUE(store->try_claim("device", "other"));
-  EXPECT_TRUE(store->try_claim("deviceproblem", ""));
+  EXPECT_FALSE(store->claim("device", "problem"));
+  EXPECT_FALSE(store->claim("device", "problem", milliseconds(10)));
+  EXPECT_TRUE(store->claim("device", "other"));
+  EXPECT_TRUE(store->claim("deviceproblem", ""));
   claim.reset();
-  EXPECT_TRUE(store->try_claim("device", "problem"));
+  EXPECT_TRUE(store->claim("device", "problem"));
 }
 
 TEST(TuningClaim, ThreadsTakeTurns) {
@@ -40,7 +40,7 @@ TEST(TuningClaim, ThreadsTakeTurns) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 5; ++i) {
-        const auto claim = store->wait_for_claim("device", "problem", seconds(30));
+        const auto claim = store->claim("device", "problem", seconds(30));
         ASSERT_TRUE(claim);
         EXPECT_EQ(holders.fetch_add(1), 0);
         std::this_thread::sleep_for(milliseconds(1));
@@ -58,7 +58,7 @@ TEST(TuningClaim, OtherProcessesAreRefusedUntilTheHolderDies) {
   const auto store = TuningStore::open(directory.path());
   Pipe held;
   const pid_t child = start_child([&] {
-    const auto claim = store->try_claim("device", "problem");
+    const auto claim = store->claim("device", "problem");
     CHILD_CHECK(claim);
     held.send('.');
     ::pause();
@@ -66,12 +66,12 @@ TEST(TuningClaim, OtherProcessesAreRefusedUntilTheHolderDies) {
   });
   char byte = 0;
   ASSERT_TRUE(held.receive(byte));
-  EXPECT_FALSE(store->try_claim("device", "problem"));
+  EXPECT_FALSE(store->claim("device", "problem"));
   std::thread killer([child] {
     std::this_thread::sleep_for(milliseconds(20));
     ::kill(child, SIGKILL);
   });
-  EXPECT_TRUE(store->wait_for_claim("device", "problem", seconds(30)));
+  EXPECT_TRUE(store->claim("device", "problem", seconds(30)));
   killer.join();
   EXPECT_EQ(wait_for_child(child), 128 + SIGKILL);
 }
@@ -79,7 +79,7 @@ TEST(TuningClaim, OtherProcessesAreRefusedUntilTheHolderDies) {
 TEST(TuningClaim, ForkedChildNeitherKeepsNorReleasesTheClaim) {
   const TemporaryDirectory directory;
   const auto store = TuningStore::open(directory.path());
-  auto claim = store->try_claim("device", "problem");
+  auto claim = store->claim("device", "problem");
   ASSERT_TRUE(claim);
   Pipe ready;
   Pipe end;
@@ -89,7 +89,7 @@ TEST(TuningClaim, ForkedChildNeitherKeepsNorReleasesTheClaim) {
     {
       const TuningClaim dropped = std::move(inherited);
     }
-    CHILD_CHECK(!store->try_claim("device", "problem"));
+    CHILD_CHECK(!store->claim("device", "problem"));
     ready.send('.');
     char byte = 0;
     (void)end.receive(byte);
@@ -104,9 +104,9 @@ TEST(TuningClaim, ForkedChildNeitherKeepsNorReleasesTheClaim) {
   });
   char byte = 0;
   ASSERT_TRUE(ready.receive(byte));
-  EXPECT_FALSE(store->try_claim("device", "problem"));
+  EXPECT_FALSE(store->claim("device", "problem"));
   claim.reset();
-  EXPECT_TRUE(store->try_claim("device", "problem"));
+  EXPECT_TRUE(store->claim("device", "problem"));
   end.close_write();
   EXPECT_EQ(wait_for_child(child), 0);
   EXPECT_EQ(wait_for_child(keeper), 0);
@@ -114,16 +114,16 @@ TEST(TuningClaim, ForkedChildNeitherKeepsNorReleasesTheClaim) {
 
 TEST(TuningClaim, WithoutAUsableFolderEveryClaimIsGranted) {
   const auto memory = TuningStore::open("");
-  const auto first = memory->try_claim("device", "problem");
+  const auto first = memory->claim("device", "problem");
   EXPECT_TRUE(first);
-  EXPECT_TRUE(memory->try_claim("device", "problem"));
+  EXPECT_TRUE(memory->claim("device", "problem"));
 
   const TemporaryDirectory directory;
   write_file(directory.file("plain"), "");
   CapturedLog log;
   const auto store = TuningStore::open(directory.file("plain/cache"));
-  EXPECT_TRUE(store->wait_for_claim("device", "problem", seconds(30)));
-  EXPECT_TRUE(store->try_claim("device", "problem"));
+  EXPECT_TRUE(store->claim("device", "problem", seconds(30)));
+  EXPECT_TRUE(store->claim("device", "problem"));
   EXPECT_EQ(log.count("tune the same problem"), 1);
 }
 

@@ -214,7 +214,7 @@ int serves_read_only(const std::string& cache) {
   CHILD_CHECK(store->winners().size() == 4);
   CHILD_CHECK(log.size() == 1);
   CHILD_CHECK(log.count("set DORAJIT_CACHE_DIR to a writable folder") == 1);
-  CHILD_CHECK(store->try_claim(kDevice, sample_problem(1)));
+  CHILD_CHECK(store->claim(kDevice, sample_problem(1)));
   return 0;
 }
 
