@@ -15,6 +15,22 @@ using launch::ConfigOrigin;
 
 std::string named(const std::string& text) { return text.empty() ? "none" : text; }
 
+// Why the problem cannot run as locked; empty if it can. `has_config` returns whether at least its
+// config can run.
+std::string why_not_as_locked(const cache::LockEntry& locked, const launch::Problem& problem,
+                              device::Device& device, launch::KernelCache& kernels,
+                              bool& has_config) {
+  has_config = false;
+  const auto now = fingerprint_of(problem, locked.config, device, kernels);
+  if (!now) return now.error().message;
+  has_config = now->config == locked.config;
+  const auto differing = differences(locked, *now);
+  if (differing.empty()) return {};
+  const cache::LockDifference& first = differing.front();
+  return std::format("its {} was {} and is {} here", first.field, named(first.first),
+                     named(first.second));
+}
+
 }  // namespace
 
 Result<cache::LockEntry> fingerprint_of(const launch::Problem& problem,
@@ -37,20 +53,6 @@ Result<cache::LockEntry> fingerprint_of(const launch::Problem& problem,
   if (ready.is_builtin) return entry;
   DORAJIT_ASSIGN(entry.compiler, kernels.compiler_identity(device.info().target));
   return entry;
-}
-
-std::string why_not_as_locked(const cache::LockEntry& locked, const launch::Problem& problem,
-                              device::Device& device, launch::KernelCache& kernels,
-                              bool& has_config) {
-  has_config = false;
-  const auto now = fingerprint_of(problem, locked.config, device, kernels);
-  if (!now) return now.error().message;
-  has_config = now->config == locked.config;
-  const auto differing = differences(locked, *now);
-  if (differing.empty()) return {};
-  const cache::LockDifference& first = differing.front();
-  return std::format("its {} was {} and is {} here", first.field, named(first.first),
-                     named(first.second));
 }
 
 LockedConfigSource::LockedConfigSource(std::string path, std::span<const cache::LockEntry> entries,

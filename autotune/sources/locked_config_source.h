@@ -20,12 +20,6 @@ Result<cache::LockEntry> fingerprint_of(const launch::Problem& problem,
                                         const kernels::Config& config, device::Device& device,
                                         launch::KernelCache& kernels);
 
-// Why the problem cannot run as locked; empty if it can. `has_config` returns whether at least its
-// config can run.
-std::string why_not_as_locked(const cache::LockEntry& locked, const launch::Problem& problem,
-                              device::Device& device, launch::KernelCache& kernels,
-                              bool& has_config);
-
 class LockedConfigSource final : public launch::ConfigSource {
  public:
   // Messages name `path`.

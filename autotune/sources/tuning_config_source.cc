@@ -20,12 +20,6 @@ using launch::ConfigOrigin;
 constexpr double kGainOverDefault = 0.2;
 constexpr double kGainOverStaleWinner = 0.02;
 
-std::int64_t unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 std::vector<kernels::Config> configs_of(const std::vector<TrialResult>& trials) {
   std::vector<kernels::Config> configs;
   for (const TrialResult& trial : trials) configs.push_back(trial.config);
@@ -98,12 +92,12 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(TuningSession& session, dev
     return std::nullopt;
   }
   const TimeSpent tuning(session);
-  const std::int64_t now = unix_seconds();
+  const std::int64_t now = cache::now_unix_s();
   const TuneLimits limits{.seconds = session.time_left.count(),
                           .scratch_bytes = settings_.scratch_bytes,
                           .candidates = settings_.tune_candidates,
                           .journal = journal_.get()};
-  const auto tuned = tune_problem(session, device, kernels, limits, statistics_, progress_);
+  const auto tuned = tune_problem(session, device, kernels, limits, statistics_);
   if (!tuned) {
     note_failure(session, tuned.error(), now);
     return std::nullopt;
@@ -169,8 +163,7 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
     // Another process or thread may be tuning the same problem: its result serves both.
     const auto max_wait = std::chrono::milliseconds(
         static_cast<std::int64_t>(settings_.tune_seconds * 1000) + 10'000);
-    const auto claim =
-        store_->claim(session.device.fingerprint, session.problem_text, max_wait);
+    const auto claim = store_->claim(session.device.fingerprint, session.problem_text, max_wait);
     const std::scoped_lock lock(tuning_);
     // Another process that has tuned since the database was read may have added this winner, or bad
     // configs of the variant.

@@ -37,9 +37,6 @@ class TuningConfigSource final : public launch::ConfigSource {
   std::vector<LookupResult> explain(const launch::Problem& problem,
                                     const device::DeviceInfo& device);
 
-  // Called during every tuning in find(). Set before the first call of find().
-  void set_progress(TuneProgress progress) { progress_ = std::move(progress); }
-
  private:
   // Tunes within the session's remaining time. Nothing if tuning failed or could not compare
   // configs in that time.
@@ -57,7 +54,6 @@ class TuningConfigSource final : public launch::ConfigSource {
   Statistics& statistics_;
   const std::unique_ptr<cache::LaunchJournal> journal_;  // under tuning_
   WinnerGate gate_;
-  TuneProgress progress_;
   std::mutex tuning_;  // one tuning at a time: measurements must not disturb each other
   const std::unique_ptr<DaemonRequests> daemon_;
 };

@@ -117,18 +117,16 @@ WinnerGate::Finding WinnerGate::verify(const kernels::Config& config, const Tuni
 void WinnerGate::condemn(const kernels::Config& config, Verdict verdict,
                          const TuningSession& session) {
   constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const cache::Trial trial{
-      .problem = session.problem_text,
-      .device = session.device.fingerprint,
-      .environment = session.environment,
-      .config = config,
-      .default_config = session.default_config(),
-      .verdict = verdict,
-      .median_ns = kNotMeasured,
-      .mad_ns = kNotMeasured,
-      .created_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-      .host = host_id()};
+  const cache::Trial trial{.problem = session.problem_text,
+                           .device = session.device.fingerprint,
+                           .environment = session.environment,
+                           .config = config,
+                           .default_config = session.default_config(),
+                           .verdict = verdict,
+                           .median_ns = kNotMeasured,
+                           .mad_ns = kNotMeasured,
+                           .created_unix_s = cache::now_unix_s(),
+                           .host = host_id()};
   store_.merge(std::span(&trial, 1));
 }
 

@@ -19,7 +19,6 @@ void ClientRegistry::accept(uv_stream_t* listener) {
   uv_fileno(reinterpret_cast<uv_handle_t*>(connection->stream()), &socket);
   ClientConnection& client = *connection;
   clients_.emplace(id, std::move(connection));
-  ++connections_;
   if (!protocol::is_peer_this_user(socket))
     return client.refuse("the daemon belongs to another user");
   if (clients_.size() > max_clients_) return client.refuse("too many clients are connected");

@@ -45,7 +45,6 @@ class ClientRegistry {
   }
 
   [[nodiscard]] std::size_t size() const { return clients_.size(); }
-  [[nodiscard]] std::int64_t connections() const { return connections_; }  // total so far
 
  private:
   void take(ClientId id, const protocol::Request& request);
@@ -59,7 +58,6 @@ class ClientRegistry {
   std::map<ClientId, std::unique_ptr<ClientConnection>> clients_;
   std::vector<std::unique_ptr<ClientConnection>> leaving_;  // may still be executing a call
   ClientId next_id_ = 1;
-  std::int64_t connections_ = 0;
 };
 
 }  // namespace dorajit::autotune

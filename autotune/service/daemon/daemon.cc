@@ -53,7 +53,6 @@ class Daemon {
   void handle(ClientId id, const protocol::Request& request);
   void accept_job(ClientId id, const protocol::TuneRequest& request);
   void pump(const WorkerKey& key);
-  std::unique_ptr<WorkerSupervisor> make_supervisor(const WorkerKey& key);
   void finish(const WorkerSupervisor::Result& result);
   void take_back(const Job& job, const std::string& how);
   void tick();
@@ -147,22 +146,20 @@ void Daemon::accept_job(ClientId id, const protocol::TuneRequest& request) {
   pump({job.device, job.space});
 }
 
-std::unique_ptr<WorkerSupervisor> Daemon::make_supervisor(const WorkerKey& key) {
-  return std::make_unique<WorkerSupervisor>(
-      &loop_, key, options_.worker, load_,
-      WorkerSupervisor::Events{
-          .on_result = [this](const WorkerSupervisor::Result& result) { finish(result); },
-          .on_loss = [this](const Job& job, const auto& how) { take_back(job, how); },
-          .on_start = [this] { ++counters_.workers_started; }});
-}
-
 // Starts the supervisor's next job if it can start one.
 void Daemon::pump(const WorkerKey& key) {
   if (is_draining_) return;
   auto found = supervisors_.find(key);
   if (found == supervisors_.end()) {
     if (supervisors_.size() >= kMaxWorkers) return;
-    found = supervisors_.emplace(key, make_supervisor(key)).first;
+    WorkerSupervisor::Events events{
+        .on_result = [this](const WorkerSupervisor::Result& result) { finish(result); },
+        .on_loss = [this](const Job& job, const auto& how) { take_back(job, how); },
+        .on_start = [this] { ++counters_.workers_started; }};
+    found = supervisors_
+                .emplace(key, std::make_unique<WorkerSupervisor>(&loop_, key, options_.worker,
+                                                                 load_, std::move(events)))
+                .first;
   }
   WorkerSupervisor& supervisor = *found->second;
   if (!supervisor.make_ready()) return;
@@ -220,7 +217,6 @@ DaemonSnapshot Daemon::snapshot() const {
                           .recent = {recent_.begin(), recent_.end()},
                           .tuning_seconds = tuning_seconds_,
                           .is_draining = is_draining_};
-  snapshot.counters.connections = clients_.connections();
   for (const auto& [key, supervisor] : supervisors_) {
     if (supervisor->worker_pid() == 0) continue;
     snapshot.workers.push_back(

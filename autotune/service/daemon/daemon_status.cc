@@ -25,12 +25,6 @@ void add_heading(std::string& text, std::string_view name, std::string_view type
   text += std::format("# HELP dorajit_{0} {2}\n# TYPE dorajit_{0} {1}\n", name, type, help);
 }
 
-void add_metric(std::string& text, std::string_view name, std::string_view type,
-                std::string_view help, double value) {
-  add_heading(text, name, type, help);
-  text += std::format("dorajit_{} {}\n", name, value);
-}
-
 // Escapes a label's value.
 std::string escaped(std::string_view text) {
   std::string written;
@@ -102,27 +96,28 @@ std::string status_json(const DaemonSnapshot& snapshot) {
 
 std::string prometheus_text(const DaemonSnapshot& snapshot) {
   const DaemonCounters& counters = snapshot.counters;
-  const auto real = [](auto value) { return static_cast<double>(value); };
   std::string text;
-  add_metric(text, "daemon_clients", "gauge", "Connected clients.", real(snapshot.clients));
-  add_metric(text, "daemon_jobs_waiting", "gauge", "Problems that wait to be tuned.",
-             real(snapshot.jobs.size() - running_jobs(snapshot)));
-  add_metric(text, "daemon_jobs_running", "gauge", "Problems that are being tuned.",
-             real(running_jobs(snapshot)));
-  add_metric(text, "daemon_workers", "gauge", "Worker processes.", real(snapshot.workers.size()));
-  add_metric(text, "daemon_requests_total", "counter", "Requests to tune a problem.",
-             real(counters.requests));
-  add_metric(text, "daemon_requests_refused_total", "counter", "Requests that were refused.",
-             real(counters.refused_requests));
-  add_metric(text, "daemon_tuned_total", "counter", "Problems tuned.", real(counters.tuned));
-  add_metric(text, "daemon_failed_total", "counter", "Problems that could not be tuned.",
-             real(counters.failed));
-  add_metric(text, "daemon_workers_started_total", "counter", "Worker processes started.",
-             real(counters.workers_started));
-  add_metric(text, "daemon_workers_lost_total", "counter",
-             "Worker processes that ended during a job.", real(counters.workers_lost));
-  add_metric(text, "daemon_tuning_seconds_total", "counter", "Time that workers spent tuning.",
-             counters.tuning_seconds);
+  const auto add = [&](std::string_view name, std::string_view type, std::string_view help,
+                       auto value) {
+    add_heading(text, name, type, help);
+    text += std::format("dorajit_{} {}\n", name, static_cast<double>(value));
+  };
+  add("daemon_clients", "gauge", "Connected clients.", snapshot.clients);
+  add("daemon_jobs_waiting", "gauge", "Problems that wait to be tuned.",
+      snapshot.jobs.size() - running_jobs(snapshot));
+  add("daemon_jobs_running", "gauge", "Problems that are being tuned.", running_jobs(snapshot));
+  add("daemon_workers", "gauge", "Worker processes.", snapshot.workers.size());
+  add("daemon_requests_total", "counter", "Requests to tune a problem.", counters.requests);
+  add("daemon_requests_refused_total", "counter", "Requests that were refused.",
+      counters.refused_requests);
+  add("daemon_tuned_total", "counter", "Problems tuned.", counters.tuned);
+  add("daemon_failed_total", "counter", "Problems that could not be tuned.", counters.failed);
+  add("daemon_workers_started_total", "counter", "Worker processes started.",
+      counters.workers_started);
+  add("daemon_workers_lost_total", "counter", "Worker processes that ended during a job.",
+      counters.workers_lost);
+  add("daemon_tuning_seconds_total", "counter", "Time that workers spent tuning.",
+      counters.tuning_seconds);
   add_heading(text, "daemon_device_seconds_total", "counter",
               "Time that workers spent tuning, by device.");
   for (const auto& [device, seconds] : snapshot.tuning_seconds) {

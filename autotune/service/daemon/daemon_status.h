@@ -16,7 +16,6 @@ namespace dorajit::autotune {
 
 // Counts since the daemon started.
 struct DaemonCounters {
-  std::int64_t connections = 0;
   std::int64_t requests = 0;
   std::int64_t refused_requests = 0;
   std::int64_t tuned = 0;

@@ -60,7 +60,6 @@ class WorkerSupervisor {
   void tick();
   static constexpr std::chrono::milliseconds kTick{250};
 
-  [[nodiscard]] const WorkerKey& key() const { return key_; }
   [[nodiscard]] const std::optional<Job>& running_job() const { return running_job_; }
   [[nodiscard]] int worker_pid() const { return worker_ ? worker_->pid() : 0; }
   // No worker, no job and no pause: it can be destroyed and created again.

@@ -6,22 +6,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <format>
-#include <string_view>
 #include <system_error>
 
 #include "cache/files/directories.h"
+#include "runtime/base/settings.h"
 
 namespace dorajit::autotune::protocol {
 namespace {
-
-std::string_view variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 constexpr std::size_t kMaxPathBytes = sizeof(sockaddr_un{}.sun_path) - 1;
 
@@ -29,7 +23,7 @@ constexpr std::size_t kMaxPathBytes = sizeof(sockaddr_un{}.sun_path) - 1;
 
 std::string socket_folder(const std::string& asked) {
   if (!asked.empty()) return asked;
-  if (const auto runtime = variable("XDG_RUNTIME_DIR"); runtime.starts_with('/')) {
+  if (const auto runtime = environment_variable("XDG_RUNTIME_DIR"); runtime.starts_with('/')) {
     return std::format("{}/dorajit", runtime);
   }
   const std::string users = std::format("/run/user/{}", ::geteuid());
