@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -36,11 +34,10 @@ Status read_statistics(const dorajit_engine* engine, dorajit_statistics* statist
   DORAJIT_TRY(require(engine, kFunction, "engine", "create one with dorajit_engine_create"));
   DORAJIT_TRY(
       require(statistics, kFunction, "statistics", "pass the address of a dorajit_statistics"));
-  const std::size_t wanted = statistics->struct_size;
-  DORAJIT_TRY(check_struct_size(kFunction, "statistics", "dorajit_statistics", wanted,
-                                kSmallestStatistics));
+  DORAJIT_TRY(check_struct_size(kFunction, "statistics", "dorajit_statistics",
+                                statistics->struct_size, kSmallestStatistics));
   const Statistics& counts = engine->statistics();
-  const dorajit_statistics known{.struct_size = wanted,
+  const dorajit_statistics known{.struct_size = sizeof known,
                                  .launches = counts.launches.load(),
                                  .compilations = counts.compilations.load(),
                                  .artifact_hits = counts.artifact_hits.load(),
@@ -48,9 +45,7 @@ Status read_statistics(const dorajit_engine* engine, dorajit_statistics* statist
                                  .tuned_problems = counts.tuned_problems.load(),
                                  .trials = counts.trials.load(),
                                  .renewed_plans = counts.renewed_plans.load()};
-  // A struct of a later version: fields that this version does not count are 0.
-  std::memset(statistics, 0, wanted);
-  std::memcpy(statistics, &known, std::min(wanted, sizeof known));
+  copy_sized(known, statistics);
   return {};
 }
 

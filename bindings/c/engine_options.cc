@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <format>
+#include <iterator>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "bindings/c/sized_struct.h"
 
@@ -29,28 +32,22 @@ std::unexpected<Error> refuse(std::string_view field, std::string_view what) {
 }
 
 Status apply_tune_policy(std::int32_t policy, Settings& settings) {
-  switch (policy) {
-    case DORAJIT_TUNE_FROM_ENVIRONMENT:
-      return {};
-    case DORAJIT_TUNE_FIRST_USE:
-      settings.tune_policy = TunePolicy::kFirstUse;
-      return {};
-    case DORAJIT_TUNE_OFF:
-      settings.tune_policy = TunePolicy::kOff;
-      return {};
-    case DORAJIT_TUNE_DAEMON:
-      settings.tune_policy = TunePolicy::kDaemon;
-      return {};
-    case DORAJIT_TUNE_AUTOMATIC:
-      settings.tune_policy = TunePolicy::kAutomatic;
-      return {};
-    default:
-      return refuse("tune_policy",
-                    std::format("is {}; set it to DORAJIT_TUNE_FROM_ENVIRONMENT (0), "
-                                "DORAJIT_TUNE_FIRST_USE (1), DORAJIT_TUNE_OFF (2), "
-                                "DORAJIT_TUNE_DAEMON (3) or DORAJIT_TUNE_AUTOMATIC (4)",
-                                policy));
+  using Known = std::pair<std::int32_t, TunePolicy>;
+  constexpr Known kPolicies[] = {{DORAJIT_TUNE_FIRST_USE, TunePolicy::kFirstUse},
+                                 {DORAJIT_TUNE_OFF, TunePolicy::kOff},
+                                 {DORAJIT_TUNE_DAEMON, TunePolicy::kDaemon},
+                                 {DORAJIT_TUNE_AUTOMATIC, TunePolicy::kAutomatic}};
+  if (policy == DORAJIT_TUNE_FROM_ENVIRONMENT) return {};
+  const auto* const found = std::ranges::find(kPolicies, policy, &Known::first);
+  if (found == std::end(kPolicies)) {
+    return refuse("tune_policy",
+                  std::format("is {}; set it to DORAJIT_TUNE_FROM_ENVIRONMENT (0), "
+                              "DORAJIT_TUNE_FIRST_USE (1), DORAJIT_TUNE_OFF (2), "
+                              "DORAJIT_TUNE_DAEMON (3) or DORAJIT_TUNE_AUTOMATIC (4)",
+                              policy));
   }
+  settings.tune_policy = found->second;
+  return {};
 }
 
 Status apply(const dorajit_engine_options& options, Settings& settings) {

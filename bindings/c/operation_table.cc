@@ -1,8 +1,6 @@
 // Descriptions of the operations and their operands for the C ABI.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <format>
 #include <map>
 #include <string_view>
@@ -24,15 +22,11 @@ const std::vector<const Operation*>& offered() {
   return operations;
 }
 
-// Copies as many bytes as the caller's struct has; the rest of that struct is zeroed.
 template <class Info>
 Status put(std::string_view function, const char* type, const Info& known, Info* info) {
   DORAJIT_TRY(require(info, function, "info", "pass the address of the struct to fill"));
-  const std::size_t wanted = info->struct_size;
-  DORAJIT_TRY(check_struct_size(function, "info", type, wanted, sizeof(std::size_t)));
-  std::memset(info, 0, wanted);
-  std::memcpy(info, &known, std::min(wanted, sizeof known));
-  info->struct_size = wanted;
+  DORAJIT_TRY(check_struct_size(function, "info", type, info->struct_size, sizeof(std::size_t)));
+  copy_sized(known, info);
   return {};
 }
 

@@ -1,9 +1,7 @@
 // dorajit_warmup, dorajit_explain and dorajit_explain_at, and the first two with scalars for own
 // kernels. They read only the descriptions of tensors, never their data.
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <format>
 #include <span>
 #include <string_view>
@@ -70,9 +68,7 @@ Status check_explanation(std::string_view function, const dorajit_explanation* e
 
 // `plan` may be null.
 void fill(dorajit_explanation* explanation, const launch::LaunchPlan* plan) {
-  const std::size_t wanted = explanation->struct_size;
   dorajit_explanation known{};
-  known.struct_size = wanted;
   known.problem = known.config = known.source = known.fingerprint = "";
   if (plan != nullptr) {
     const device::DeviceInfo& device = plan->device->info();
@@ -85,8 +81,7 @@ void fill(dorajit_explanation* explanation, const launch::LaunchPlan* plan) {
     known.device = {.device_type = is_cpu ? kDLCPU : kDLCUDA, .device_id = device.ordinal};
     known.renewals = plan->renewals;
   }
-  std::memset(explanation, 0, wanted);
-  std::memcpy(explanation, &known, std::min(wanted, sizeof known));
+  copy_sized(known, explanation);
 }
 
 Status warm_up(std::string_view function, dorajit_engine* engine,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <format>
 #include <span>
 #include <string_view>
@@ -32,6 +33,14 @@ inline Status check_unknown_fields(std::string_view function, std::string_view a
                   "know (struct_size {}, known {}); leave them zero, or install the version "
                   "of dorajit that it was compiled for",
                   function, argument, bytes.size(), known));
+}
+
+// Copies as many bytes as the caller's struct has. Fields of a later version are zeroed.
+template <class Struct>
+void copy_sized(Struct known, Struct* caller) {
+  const std::size_t wanted = known.struct_size = caller->struct_size;
+  std::memset(caller, 0, wanted);
+  std::memcpy(caller, &known, std::min(wanted, sizeof known));
 }
 
 }  // namespace dorajit::bindings
