@@ -13,11 +13,9 @@ using dorajit::cli::ExitCode;
 ExitCode run(int argc, char** argv) {
   try {
     dorajit::cli::clean_up_when_interrupted();
-    dorajit::cli::CommandLine command_line;
-    return command_line.run(argc, argv);
+    return dorajit::cli::run_command_line(argc, argv);
   } catch (const std::exception& error) {
-    dorajit::cli::print_error(
-        {.code = dorajit::StatusCode::kInternal, .message = error.what(), .log = {}});
+    dorajit::cli::print_error(dorajit::StatusCode::kInternal, error.what());
     return ExitCode::kFailed;
   }
 }

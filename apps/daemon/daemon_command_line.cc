@@ -183,9 +183,8 @@ ExitCode run_daemon_command_line(int argc, char** argv) {
       if (!printed) cli::print_error(printed.error());
       return printed ? ExitCode::kOk : ExitCode::kFailed;
     }
-    cli::print_error({.code = StatusCode::kInvalidArgument,
-                      .message = std::format("{}; see `dorajitd --help`", error.what()),
-                      .log = {}});
+    cli::print_error(StatusCode::kInvalidArgument,
+                     std::format("{}; see `dorajitd --help`", error.what()));
     return ExitCode::kUsage;
   }
   const auto outcome = [&]() -> Result<ExitCode> {

@@ -6,17 +6,13 @@
 
 #include <cstdlib>
 #include <string>
-#include <string_view>
+
+#include "runtime/base/settings.h"
 
 namespace dorajit::daemon {
 namespace {
 
 constexpr int kFirst = 3;  // as sd_listen_fds(3) has it
-
-std::string_view variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 bool is_listening_unix_socket(int descriptor) {
   int domain = 0;
@@ -30,8 +26,9 @@ bool is_listening_unix_socket(int descriptor) {
 }  // namespace
 
 int inherited_socket() {
-  const bool is_for_us = variable("LISTEN_PID") == std::to_string(::getpid()) &&
-                         variable("LISTEN_FDS") == "1" && is_listening_unix_socket(kFirst);
+  const bool is_for_us = environment_variable("LISTEN_PID") == std::to_string(::getpid()) &&
+                         environment_variable("LISTEN_FDS") == "1" &&
+                         is_listening_unix_socket(kFirst);
   for (const char* name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) ::unsetenv(name);
   if (!is_for_us) return -1;
   ::fcntl(kFirst, F_SETFD, FD_CLOEXEC);

@@ -9,39 +9,25 @@
 #include <format>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/base/log.h"
 
 namespace dorajit::daemon {
 namespace {
 
-struct Label {
-  int priority;  // as syslog counts them
-  std::string_view name;
-};
-
-Label label_of(LogLevel level) {
-  switch (level) {
-    case LogLevel::kError:
-      return {3, "error"};
-    case LogLevel::kWarning:
-      return {4, "warning"};
-    case LogLevel::kInfo:
-      return {6, "info"};
-    default:
-      return {7, "debug"};
-  }
-}
+// As syslog counts them, by level.
+constexpr int kPriorities[] = {7, 3, 4, 6, 7};
 
 void write(const std::string& line) { std::fwrite(line.data(), 1, line.size(), stderr); }
 
 void write_with_priority(LogLevel level, std::string_view message, void*) {
-  write(std::format("<{}>{}\n", label_of(level).priority, message));
+  write(std::format("<{}>{}\n", kPriorities[std::to_underlying(level)], message));
 }
 
 void write_with_time(LogLevel level, std::string_view message, void*) {
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-  write(std::format("{:%FT%TZ} dorajitd: {}: {}\n", now, label_of(level).name, message));
+  write(std::format("{:%FT%TZ} dorajitd: {}: {}\n", now, name(level), message));
 }
 
 bool is_stderr_the_journal() {

@@ -13,8 +13,7 @@ int main(int argc, char** argv) {
     std::signal(SIGXFSZ, SIG_IGN);  // and so is one beyond the file size limit
     return static_cast<int>(dorajit::daemon::run_daemon_command_line(argc, argv));
   } catch (const std::exception& error) {
-    dorajit::cli::print_error(
-        {.code = dorajit::StatusCode::kInternal, .message = error.what(), .log = {}});
+    dorajit::cli::print_error(dorajit::StatusCode::kInternal, error.what());
     return static_cast<int>(ExitCode::kFailed);
   }
 }

@@ -58,6 +58,15 @@ std::string fewer_rows_note(const std::vector<DemoRow>& rows) {
   return note;
 }
 
+// Whether every config was a known winner, and nothing was compiled or tuned.
+bool is_all_known(const DemoReport& report, const Engine& engine) {
+  const Statistics& done = engine.statistics();
+  return report.failed == 0 && done.compilations == 0 && done.trials == 0 &&
+         std::ranges::all_of(report.rows, [](const DemoRow& row) {
+           return row.answer.origin == launch::ConfigOrigin::kUserDatabase;
+         });
+}
+
 std::string work_text(const DemoReport& report, const autotune::EngineParts& parts) {
   const Statistics& done = parts.engine->statistics();
   if (is_all_known(report, *parts.engine)) {
@@ -107,14 +116,6 @@ Json row_json(const DemoRow& row) {
 
 }  // namespace
 
-bool is_all_known(const DemoReport& report, const Engine& engine) {
-  const Statistics& done = engine.statistics();
-  return report.failed == 0 && done.compilations == 0 && done.trials == 0 &&
-         std::ranges::all_of(report.rows, [](const DemoRow& row) {
-           return row.answer.origin == launch::ConfigOrigin::kUserDatabase;
-         });
-}
-
 std::string demo_text(const DemoReport& report, const ChosenDevice& device,
                       const autotune::EngineParts& parts) {
   const device::DeviceInfo& info = device.device->info();
@@ -130,21 +131,20 @@ std::string demo_text(const DemoReport& report, const ChosenDevice& device,
 
 Json demo_json(const DemoReport& report, const ChosenDevice& device,
                const autotune::EngineParts& parts) {
-  Json document = begin_document("demo");
-  document["device"] = to_json(device.id, device.device->info());
-  document["variant"] = to_text(report.variant);
-  document["problems"] = Json::array();
-  for (const DemoRow& row : report.rows) document["problems"].push_back(row_json(row));
-  document["geometric_means"] = {
-      {"speedup_over_default", geometric_mean(report.rows, &Comparison::over_default)},
-      {"speedup_over_unfused", geometric_mean(report.rows, &Comparison::over_unfused)},
-      {"share_of_copy", geometric_mean(report.rows, &Comparison::share_of_copy)}};
-  document["failed"] = report.failed;
-  document["all_known"] = is_all_known(report, *parts.engine);
-  document["statistics"] = to_json(parts.engine->statistics());
-  document["database"] = describe(*parts.store);
-  document["seconds"] = report.seconds;
-  return document;
+  Json rows = Json::array();
+  for (const DemoRow& row : report.rows) rows.push_back(row_json(row));
+  return {{"device", to_json(device.id, device.device->info())},
+          {"variant", to_text(report.variant)},
+          {"problems", std::move(rows)},
+          {"geometric_means",
+           {{"speedup_over_default", geometric_mean(report.rows, &Comparison::over_default)},
+            {"speedup_over_unfused", geometric_mean(report.rows, &Comparison::over_unfused)},
+            {"share_of_copy", geometric_mean(report.rows, &Comparison::share_of_copy)}}},
+          {"failed", report.failed},
+          {"all_known", is_all_known(report, *parts.engine)},
+          {"statistics", to_json(parts.engine->statistics())},
+          {"database", describe(*parts.store)},
+          {"seconds", report.seconds}};
 }
 
 }  // namespace dorajit::cli

@@ -28,9 +28,6 @@ struct DemoReport {
   double seconds = 0;
 };
 
-// Whether every config was a known winner, and nothing was compiled or tuned.
-bool is_all_known(const DemoReport& report, const Engine& engine);
-
 std::string demo_text(const DemoReport& report, const ChosenDevice& device,
                       const autotune::EngineParts& parts);
 Json demo_json(const DemoReport& report, const ChosenDevice& device,

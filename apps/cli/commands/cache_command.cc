@@ -10,7 +10,7 @@
 #include <system_error>
 #include <vector>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/terminal/text_format.h"
@@ -59,18 +59,17 @@ Result<std::string> cache_folder(const Invocation& invocation) {
               "there is no cache folder: set DORAJIT_CACHE_DIR, XDG_CACHE_HOME or HOME");
 }
 
-Result<ExitCode> print_path(const Invocation& invocation) {
+Result<ExitCode> print_path(const Invocation& invocation, NoOptions) {
   DORAJIT_ASSIGN(const std::string folder, cache_folder(invocation));
   if (!invocation.json) {
     print_bytes(folder + "\n");
     return ExitCode::kOk;
   }
   const cache::Database database(cache::live_directory(folder), std::chrono::milliseconds(0));
-  print_result(true, "cache path", {{"folder", folder}, {"database", database.path()}}, {});
-  return ExitCode::kOk;
+  return print_result(true, "cache path", {{"folder", folder}, {"database", database.path()}}, {});
 }
 
-Result<ExitCode> print_size(const Invocation& invocation) {
+Result<ExitCode> print_size(const Invocation& invocation, NoOptions) {
   DORAJIT_ASSIGN(const std::string folder, cache_folder(invocation));
   UsageByKind usage;
   for (const std::string& one : std::set{folder, cache::live_directory(folder)}) {
@@ -83,10 +82,9 @@ Result<ExitCode> print_size(const Invocation& invocation) {
     document[kind] = {{"files", files}, {"bytes", bytes}};
     table.add_row({kind, std::to_string(files), bytes_text(bytes)});
   }
-  print_result(invocation.json, "cache size", document,
-               std::format("{}kernels may take {} (DORAJIT_CACHE_MAX_BYTES)\n", table.text(),
-                           bytes_text(invocation.settings.cache_max_bytes)));
-  return ExitCode::kOk;
+  return print_result(invocation.json, "cache size", document,
+                      std::format("{}kernels may take {} (DORAJIT_CACHE_MAX_BYTES)\n", table.text(),
+                                  bytes_text(invocation.settings.cache_max_bytes)));
 }
 
 Result<cache::Eviction> evict(const Invocation& invocation, std::uint64_t max_bytes) {
@@ -119,8 +117,7 @@ Json eviction_json(const cache::Eviction& done) {
 
 Result<ExitCode> prune(const Invocation& invocation, std::uint64_t max_bytes) {
   DORAJIT_ASSIGN(const cache::Eviction done, evict(invocation, max_bytes));
-  print_result(invocation.json, "cache prune", eviction_json(done), eviction_text(done));
-  return ExitCode::kOk;
+  return print_result(invocation.json, "cache prune", eviction_json(done), eviction_text(done));
 }
 
 Result<ExitCode> clear(const Invocation& invocation, bool with_winners) {
@@ -135,8 +132,7 @@ Result<ExitCode> clear(const Invocation& invocation, bool with_winners) {
     text += std::format("{} and {} deleted\n", count_text(forgotten.winners, "winner"),
                         count_text(forgotten.trials, "trial"));
   }
-  print_result(invocation.json, "cache clear", document, text);
-  return ExitCode::kOk;
+  return print_result(invocation.json, "cache clear", document, text);
 }
 
 }  // namespace
@@ -145,24 +141,18 @@ void declare_cache(CLI::App& app, std::vector<Command>& commands) {
   CLI::App* group = app.add_subcommand("cache", "Show the cache folder's path and size; empty it");
   group->require_subcommand(1);
   group->footer("Example:\n  dorajit cache size\n  dorajit cache prune --max-bytes 500MiB");
-  const auto add = [&](const char* name, const char* what, const char* example, auto run) {
-    CLI::App* command = group->add_subcommand(name, what);
-    command->footer(std::format("Example:\n  {}", example));
-    commands.push_back({.app = command, .run = run});
-    return command;
-  };
-  add("path", "Print the path of the cache folder", "ls \"$(dorajit cache path)\"", print_path);
-  add("size", "Count kernels, tuning data and other files in bytes", "dorajit cache size",
-      print_size);
-  const auto with_winners = std::make_shared<bool>(false);
-  add("clear", "Delete all compiled kernels", "dorajit cache clear",
-      [with_winners](const Invocation& invocation) { return clear(invocation, *with_winners); })
-      ->add_flag("--winners", *with_winners, "Also delete all trials and winners");
-  const auto max_bytes = std::make_shared<std::uint64_t>(0);
-  add("prune", "Delete the least recently used kernels beyond a size",
-      "dorajit cache prune --max-bytes 500MiB",
-      [max_bytes](const Invocation& invocation) { return prune(invocation, *max_bytes); })
-      ->add_option("--max-bytes", *max_bytes, "The size of the kernels that stay, as in 500MiB")
+  add_command<NoOptions>(*group, commands, "path", "Print the path of the cache folder",
+                         "ls \"$(dorajit cache path)\"", print_path);
+  add_command<NoOptions>(*group, commands, "size",
+                         "Count kernels, tuning data and other files in bytes",
+                         "dorajit cache size", print_size);
+  const auto [clearing, with_winners] = add_command<bool>(
+      *group, commands, "clear", "Delete all compiled kernels", "dorajit cache clear", clear);
+  clearing.add_flag("--winners", with_winners, "Also delete all trials and winners");
+  const auto [pruning, max_bytes] = add_command<std::uint64_t>(
+      *group, commands, "prune", "Delete the least recently used kernels beyond a size",
+      "dorajit cache prune --max-bytes 500MiB", prune);
+  pruning.add_option("--max-bytes", max_bytes, "The size of the kernels that stay, as in 500MiB")
       ->option_text("N")
       ->transform(CLI::AsSizeValue(false))
       ->required();

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/commands/daemon_process.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/views/daemon_report.h"
@@ -59,8 +59,7 @@ pid_t pid_in(const Json& status) {
 
 Result<ExitCode> print_status(const Invocation& invocation) {
   DORAJIT_ASSIGN(const Json status, ask_status(invocation));
-  print_result(invocation.json, "daemon status", status, daemon_text(status));
-  return ExitCode::kOk;
+  return print_result(invocation.json, "daemon status", status, daemon_text(status));
 }
 
 // Until the daemon or the reader of the output has ended, or the user ends it.
@@ -74,10 +73,9 @@ Result<ExitCode> watch(const Invocation& invocation) {
   }
 }
 
-Result<ExitCode> print_metrics(const Invocation& invocation) {
+Result<ExitCode> print_metrics(const Invocation& invocation, NoOptions) {
   DORAJIT_ASSIGN(const std::string text, ask(invocation, autotune::protocol::MetricsRequest{}));
-  print_result(invocation.json, "daemon metrics", {{"prometheus", text}}, text);
-  return ExitCode::kOk;
+  return print_result(invocation.json, "daemon metrics", {{"prometheus", text}}, text);
 }
 
 // `options` are those of dorajitd.
@@ -91,11 +89,11 @@ Result<ExitCode> start(const Invocation& invocation, std::vector<std::string> op
     DORAJIT_ASSIGN(status, ask_status(invocation));
   }
   const std::string log = log_path(invocation);
-  print_result(invocation.json, "daemon start",
-               {{"started", is_started}, {"pid", pid_in(*status)}, {"log", log}},
-               std::format("dorajitd {} as process {}; `dorajit daemon logs` shows {}\n",
-                           is_started ? "runs" : "was running already", pid_in(*status), log));
-  return ExitCode::kOk;
+  return print_result(
+      invocation.json, "daemon start",
+      {{"started", is_started}, {"pid", pid_in(*status)}, {"log", log}},
+      std::format("dorajitd {} as process {}; `dorajit daemon logs` shows {}\n",
+                  is_started ? "runs" : "was running already", pid_in(*status), log));
 }
 
 // Until the reader of the output has ended or the user ends it.
@@ -147,11 +145,10 @@ Result<ExitCode> end(const Invocation& invocation, bool stops, bool waits) {
                             "loses no winner",
                             pid, kStopWait.count() / 1000, pid));
   }
-  print_result(invocation.json, stops ? "daemon stop" : "daemon drain",
-               {{"pid", pid}, {"ended", waits}},
-               std::format("dorajitd, process {}, {}\n", pid,
-                           waits ? "has ended" : "finishes running jobs and ends"));
-  return ExitCode::kOk;
+  return print_result(invocation.json, stops ? "daemon stop" : "daemon drain",
+                      {{"pid", pid}, {"ended", waits}},
+                      std::format("dorajitd, process {}, {}\n", pid,
+                                  waits ? "has ended" : "finishes running jobs and ends"));
 }
 
 }  // namespace
@@ -160,34 +157,36 @@ void declare_daemon(CLI::App& app, std::vector<Command>& commands) {
   CLI::App* group = app.add_subcommand("daemon", "Start, inspect or stop the tuning daemon");
   group->require_subcommand(1);
   group->footer("Example:\n  dorajit daemon start\n  dorajit daemon stop");
-  const auto add = [&](const char* name, const char* what, const char* example, auto run) {
-    CLI::App* command = group->add_subcommand(name, what);
-    command->footer(std::format("Example:\n  dorajit daemon {}", example));
-    commands.push_back({.app = command, .run = std::move(run)});
-    return command;
-  };
-  const auto extras = std::make_shared<CLI::App*>();
-  *extras = add(
-      "start", "Start dorajitd in the background; takes its options, too", "start --idle-exit 3600",
-      [extras](const Invocation& invocation) { return start(invocation, (*extras)->remaining()); });
-  (*extras)->allow_extras();
-  const auto watches = std::make_shared<bool>(false);
-  add("status", "Show queue, workers and recent winners", "status --watch",
-      [watches](const Invocation& invocation) {
-        return *watches ? watch(invocation) : print_status(invocation);
-      })
-      ->add_flag("--watch", *watches, "Show it again every second");
-  const auto follows = std::make_shared<bool>(false);
-  add("logs", "Print the log of the daemon in the background", "logs --follow",
-      [follows](const Invocation& invocation) { return print_log(invocation, *follows); })
-      ->add_flag("--follow", *follows, "Go on with lines as they are written");
-  add("metrics", "Print its metrics in the format of Prometheus", "metrics", print_metrics);
-  const auto waits = std::make_shared<bool>(false);
-  add("drain", "Let it finish running jobs and end", "drain --wait",
-      [waits](const Invocation& invocation) { return end(invocation, false, *waits); })
-      ->add_flag("--wait", *waits, "Return when it has ended");
-  add("stop", "End it without waiting for running jobs", "stop",
-      [](const Invocation& invocation) { return end(invocation, true, true); });
+  const auto [starting, started] = add_command<CLI::App*>(
+      *group, commands, "start", "Start dorajitd in the background; takes its options, too",
+      "dorajit daemon start --idle-exit 3600",
+      [](const Invocation& invocation, const CLI::App* parsed) {
+        return start(invocation, parsed->remaining());
+      });
+  started = &starting;
+  starting.allow_extras();
+  const auto [showing, watches] = add_command<bool>(
+      *group, commands, "status", "Show queue, workers and recent winners",
+      "dorajit daemon status --watch", [](const Invocation& invocation, bool repeats) {
+        return repeats ? watch(invocation) : print_status(invocation);
+      });
+  showing.add_flag("--watch", watches, "Show it again every second");
+  const auto [logging, follows] =
+      add_command<bool>(*group, commands, "logs", "Print the log of the daemon in the background",
+                        "dorajit daemon logs --follow", print_log);
+  logging.add_flag("--follow", follows, "Go on with lines as they are written");
+  add_command<NoOptions>(*group, commands, "metrics",
+                         "Print its metrics in the format of Prometheus", "dorajit daemon metrics",
+                         print_metrics);
+  const auto [draining, waits] = add_command<bool>(
+      *group, commands, "drain", "Let it finish running jobs and end",
+      "dorajit daemon drain --wait", [](const Invocation& invocation, bool until_end) {
+        return end(invocation, false, until_end);
+      });
+  draining.add_flag("--wait", waits, "Return when it has ended");
+  add_command<NoOptions>(
+      *group, commands, "stop", "End it without waiting for running jobs", "dorajit daemon stop",
+      [](const Invocation& invocation, NoOptions) { return end(invocation, true, true); });
 }
 
 }  // namespace dorajit::cli

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "apps/cli/bench/demo_report.h"
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/variant_options.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
@@ -76,34 +76,27 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   }
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   report.seconds = spent.count();
-  if (invocation.json) {
-    Json document = demo_json(report, chosen, parts);
-    document["quick"] = options.quick;
-    print_document(document);
-  } else {
-    print(demo_text(report, chosen, parts));
-  }
+  Json fields = demo_json(report, chosen, parts);
+  fields["quick"] = options.quick;
+  print_result(invocation.json, "demo", fields, demo_text(report, chosen, parts));
   return report.failed == 0 ? ExitCode::kOk : ExitCode::kFailed;
 }
 
 }  // namespace
 
 void declare_demo(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "demo", "Tune the layers of real models and compare with what the kernels replace");
-  command->add_flag("--quick", options->quick, "One model, fewer tokens, short measurements");
+  const auto [command, options] = add_command<Options>(
+      app, commands, "demo",
+      "Tune the layers of real models and compare with what the kernels replace",
+      "dorajit demo --quick --type bf16", run);
+  command.add_flag("--quick", options.quick, "One model, fewer tokens, short measurements");
   command
-      ->add_option("--tokens", options->tokens,
-                   "Rows to do, as in 1,512,4096 [that; 1,512 with --quick]")
+      .add_option("--tokens", options.tokens,
+                  "Rows to do, as in 1,512,4096 [that; 1,512 with --quick]")
       ->option_text("N,...")
       ->delimiter(',')
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
-  add_variant_options(*command, options->variant);
-  command->footer("Example:\n  dorajit demo --quick --type bf16");
-  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
-                        return run(invocation, *options);
-                      }});
+  add_variant_options(command, options.variant);
 }
 
 }  // namespace dorajit::cli

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <format>
+#include <iterator>
+#include <string_view>
+#include <utility>
 
 #include "apps/cli/bench/self_test.h"
 #include "apps/cli/options/device_choice.h"
@@ -65,17 +68,9 @@ Finding good(std::string subject, std::string what) {
 }  // namespace
 
 std::string_view name(Condition condition) {
-  switch (condition) {
-    case Condition::kGood:
-      return "ok";
-    case Condition::kAbsent:
-      return "absent";
-    case Condition::kWarning:
-      return "warning";
-    case Condition::kBroken:
-      return "broken";
-  }
-  return "broken";
+  constexpr std::string_view kNames[] = {"ok", "absent", "warning", "broken"};
+  static_assert(std::size(kNames) == std::to_underlying(Condition::kBroken) + 1);
+  return kNames[std::to_underlying(condition)];
 }
 
 Finding check_driver() {

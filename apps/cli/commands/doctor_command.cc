@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/commands/doctor_checks.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/trial_inputs.h"
@@ -29,17 +29,18 @@ Json findings_json(const std::vector<Finding>& findings) {
   return rows;
 }
 
-void print_findings(std::string_view heading, const std::vector<Finding>& findings) {
-  if (findings.empty()) return;
+std::string findings_text(std::string_view heading, const std::vector<Finding>& findings) {
+  if (findings.empty()) return {};
   Table table({{std::string(heading)}, {""}, {""}});
   for (const Finding& finding : findings) {
     table.add_row({"  " + finding.subject, std::string(name(finding.condition)), finding.what});
   }
-  print(table.text());
+  std::string text = table.text();
   for (const Finding& finding : findings) {
     if (finding.condition != Condition::kAbsent && !finding.log.empty())
-      print(std::format("\n{}:\n{}\n", finding.subject, finding.log));
+      text += std::format("\n{}:\n{}\n", finding.subject, finding.log);
   }
+  return text;
 }
 
 std::string verdict_text(const TrialInput& input) {
@@ -100,12 +101,9 @@ Result<std::vector<launch::DeviceId>> wanted_devices(Engine& engine, const std::
   return ids;
 }
 
-struct Options {
-  std::string path;  // of the file; empty: the machine is checked
-};
-
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
-  if (!options.path.empty()) return check_file(options.path, invocation.json);
+// Without a file, the machine is checked.
+Result<ExitCode> run(const Invocation& invocation, const std::string& path) {
+  if (!path.empty()) return check_file(path, invocation.json);
   Settings settings = invocation.settings;
   settings.tune_policy = TunePolicy::kOff;
   const auto parts = autotune::make_engine(settings);
@@ -127,36 +125,28 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   const bool is_usable = std::ranges::any_of(
       devices, [](const Finding& finding) { return finding.condition == Condition::kGood; });
 
-  if (invocation.json) {
-    Json document = begin_document("doctor");
-    document["usable"] = is_usable;
-    document["pieces"] = findings_json(pieces);
-    document["devices"] = devices_json(devices, ids, engine);
-    document["environment"] = findings_json(environment);
-    print_document(document);
-  } else {
-    print_findings("pieces", pieces);
-    print_findings("devices", devices);
-    print_findings("environment", environment);
-    print(is_usable
-              ? "dorajit works on this machine\n"
-              : "dorajit does not work on this machine: the self-test failed on every device\n");
-  }
+  print_result(
+      invocation.json, "doctor",
+      {{"usable", is_usable},
+       {"pieces", findings_json(pieces)},
+       {"devices", devices_json(devices, ids, engine)},
+       {"environment", findings_json(environment)}},
+      findings_text("pieces", pieces) + findings_text("devices", devices) +
+          findings_text("environment", environment) +
+          (is_usable
+               ? "dorajit works on this machine\n"
+               : "dorajit does not work on this machine: the self-test failed on every device\n"));
   return is_usable ? ExitCode::kOk : ExitCode::kFailed;
 }
 
 }  // namespace
 
 void declare_doctor(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("doctor", "Check devices, compilers and tuning database, or a file");
-  command->add_option("FILE", options->path,
-                      "Check only this file of `dorajit export`, or database, and change nothing");
-  command->footer("Example:\n  dorajit doctor\n  dorajit doctor h200.jsonl");
-  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
-                        return run(invocation, *options);
-                      }});
+  const auto [command, path] = add_command<std::string>(
+      app, commands, "doctor", "Check devices, compilers and tuning database, or a file",
+      "dorajit doctor\n  dorajit doctor h200.jsonl", run);
+  command.add_option("FILE", path,
+                     "Check only this file of `dorajit export`, or database, and change nothing");
 }
 
 }  // namespace dorajit::cli

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"
@@ -125,17 +125,13 @@ Json explained_json(const Explained& explained, cache::TuningStore& store) {
   return row;
 }
 
-struct Options {
-  ProblemOptions problems;
-};
-
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
-  DORAJIT_TRY(check_problem_options(options.problems, "explain"));
+Result<ExitCode> run(const Invocation& invocation, const ProblemOptions& wanted) {
+  DORAJIT_TRY(check_problem_options(wanted, "explain"));
   const auto parts = autotune::make_engine(invocation.settings);
   cache::TuningStore& store = *parts.store;
   DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(*parts.engine, invocation.device));
   const device::DeviceInfo& device = chosen.device->info();
-  DORAJIT_ASSIGN(const auto problems, make_problems(options.problems, chosen.id.kind, "explain"));
+  DORAJIT_ASSIGN(const auto problems, make_problems(wanted, chosen.id.kind, "explain"));
 
   Statistics nothing_done;
   const Settings& settings = parts.engine->settings();
@@ -163,31 +159,25 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
     all.push_back(std::move(explained));
   }
 
-  if (invocation.json) {
-    Json document = begin_document("explain");
-    document["device"] = to_json(chosen.id, device);
-    document["problems"] = Json::array();
-    for (const Explained& one : all) document["problems"].push_back(explained_json(one, store));
-    document["database"] = describe(store);
-    print_document(document);
-    return ExitCode::kOk;
+  Json rows = Json::array();
+  std::string text;
+  for (const Explained& one : all) {
+    rows.push_back(explained_json(one, store));
+    text += explained_text(one, device, store) + "\n";
   }
-  for (const Explained& one : all) print(explained_text(one, device, store) + "\n");
-  print(where_winners_are(store) + "\n");
-  return ExitCode::kOk;
+  return print_result(
+      invocation.json, "explain",
+      {{"device", to_json(chosen.id, device)}, {"problems", rows}, {"database", describe(store)}},
+      text + where_winners_are(store) + "\n");
 }
 
 }  // namespace
 
 void declare_explain(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("explain", "Say which config a problem runs, and where it comes from");
-  add_problem_options(*command, options->problems);
-  command->footer("Example:\n  dorajit explain --shape 512x4096 --type bf16");
-  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
-                        return run(invocation, *options);
-                      }});
+  const auto [command, problems] = add_command<ProblemOptions>(
+      app, commands, "explain", "Say which config a problem runs, and where it comes from",
+      "dorajit explain --shape 512x4096 --type bf16", run);
+  add_problem_options(command, problems);
 }
 
 }  // namespace dorajit::cli

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/trial_inputs.h"
 #include "apps/cli/terminal/output.h"
@@ -142,45 +142,38 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   }
   std::string lines;
   for (const std::string& line : said) lines += line + "\n";
-  print_result(invocation.json, "export",
-               {{"out", options.out},
-                {"files", to_json(read.files)},
-                {"trials", text.trials},
-                {"winners", cache::choose_winners(trials).size()},
-                {"left_out", text.left_out},
-                {"other_kernels", other_kernels}},
-               lines);
-  return ExitCode::kOk;
+  return print_result(invocation.json, "export",
+                      {{"out", options.out},
+                       {"files", to_json(read.files)},
+                       {"trials", text.trials},
+                       {"winners", cache::choose_winners(trials).size()},
+                       {"left_out", text.left_out},
+                       {"other_kernels", other_kernels}},
+                      lines);
 }
 
 }  // namespace
 
 void declare_export(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("export", "Write trials to a file, for other machines");
+  const auto [command, options] = add_command<Options>(
+      app, commands, "export", "Write trials to a file, for other machines",
+      "dorajit export --out h200.jsonl --device H200\n"
+      "  dorajit export --ship --from host-a.jsonl host-b.jsonl --out shipped.db",
+      run, /*filters_by_device=*/true);
   command
-      ->add_option("--out", options->out,
-                   "Where to write: text, or a read-only database if it ends with .db [standard "
-                   "output]")
+      .add_option("--out", options.out,
+                  "Where to write: text, or a read-only database if it ends with .db [standard "
+                  "output]")
       ->option_text("FILE");
   command
-      ->add_option("--from", options->files,
-                   "Take a file of `dorajit export` or a tuning database instead of this machine's "
-                   "database; takes several")
+      .add_option("--from", options.files,
+                  "Take a file of `dorajit export` or a tuning database instead of this machine's "
+                  "database; takes several")
       ->option_text("FILE");
-  command->add_flag(
-      "--ship", options->ship,
-      "Only the trials that prove winners of this program's kernels, as installations "
-      "ship them");
-  add_partial_option(*command, options->partial);
-  command->footer(
-      "Example:\n"
-      "  dorajit export --out h200.jsonl --device H200\n"
-      "  dorajit export --ship --from host-a.jsonl host-b.jsonl --out shipped.db");
-  commands.push_back(
-      {.app = command,
-       .run = [options](const Invocation& invocation) { return run(invocation, *options); },
-       .filters_by_device = true});
+  command.add_flag("--ship", options.ship,
+                   "Only the trials that prove winners of this program's kernels, as installations "
+                   "ship them");
+  add_partial_option(command, options.partial);
 }
 
 }  // namespace dorajit::cli

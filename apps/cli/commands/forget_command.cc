@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"
@@ -16,13 +16,9 @@
 namespace dorajit::cli {
 namespace {
 
-struct Options {
-  ProblemOptions problems;
-};
-
-Result<ExitCode> run(const Invocation& invocation, const Options& options) {
-  DORAJIT_TRY(check_problem_options(options.problems, "forget"));
-  DORAJIT_ASSIGN(const std::set<std::string> keys, problem_keys(options.problems, "forget"));
+Result<ExitCode> run(const Invocation& invocation, const ProblemOptions& wanted) {
+  DORAJIT_TRY(check_problem_options(wanted, "forget"));
+  DORAJIT_ASSIGN(const std::set<std::string> keys, problem_keys(wanted, "forget"));
   DORAJIT_ASSIGN(const DeviceFilter is_of_device,
                  DeviceFilter::make(invocation.settings, invocation.device));
   const auto parts = autotune::make_engine(invocation.settings);
@@ -55,23 +51,17 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
                         is_shipped ? "; its shipped winner runs now" : "");
   }
   if (known.empty()) text = std::format("{} has nothing of that\n", store.location());
-  print_result(invocation.json, "forget", {{"database", describe(store)}, {"forgotten", rows}},
-               text);
-  return ExitCode::kOk;
+  return print_result(invocation.json, "forget",
+                      {{"database", describe(store)}, {"forgotten", rows}}, text);
 }
 
 }  // namespace
 
 void declare_forget(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "forget", "Delete winner and trials of a problem, so that it is tuned anew");
-  add_problem_options(*command, options->problems);
-  command->footer("Example:\n  dorajit forget --shape 4096x14336 --device cuda:0");
-  commands.push_back(
-      {.app = command,
-       .run = [options](const Invocation& invocation) { return run(invocation, *options); },
-       .filters_by_device = true});
+  const auto [command, problems] = add_command<ProblemOptions>(
+      app, commands, "forget", "Delete winner and trials of a problem, so that it is tuned again",
+      "dorajit forget --shape 4096x14336 --device cuda:0", run, /*filters_by_device=*/true);
+  add_problem_options(command, problems);
 }
 
 }  // namespace dorajit::cli

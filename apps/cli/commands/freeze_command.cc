@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"
@@ -138,13 +138,12 @@ Result<ExitCode> freeze(const Invocation& invocation, const Options& options) {
     return ExitCode::kOk;
   }
   DORAJIT_TRY(cache::write_output_file(options.out, text));
-  print_result(
+  return print_result(
       invocation.json, "freeze",
       {{"out", options.out},
        {"device", to_json(chosen.id, chosen.device->info())},
        {"problems", rows}},
       std::format("{} on {} written to {}\n", count, chosen.device->info().name, options.out));
-  return ExitCode::kOk;
 }
 
 Result<ExitCode> compare(const Invocation& invocation, const std::vector<std::string>& paths) {
@@ -187,30 +186,24 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_freeze(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("freeze", "Write a lock file of what problems run; compare such files");
-  CLI::Option* out = command->add_option("--out", options->out, "Where to write [standard output]")
+  const auto [command, options] = add_command<Options>(
+      app, commands, "freeze", "Write a lock file of what problems run; compare such files",
+      "dorajit freeze --out train.lock\n"
+      "  dorajit freeze --from problems.txt --out train.lock\n"
+      "  dorajit freeze --compare rank0.lock rank1.lock",
+      run);
+  CLI::Option* out = command.add_option("--out", options.out, "Where to write [standard output]")
                          ->option_text("FILE");
-  add_problem_options(*command, options->problems);
+  add_problem_options(command, options.problems);
   CLI::Option* compare =
-      command->add_option("--compare", options->compared, "Say how two or more such files differ")
+      command.add_option("--compare", options.compared, "Say how two or more such files differ")
           ->option_text("FILE")
           ->expected(2, 4096);
-  CLI::Option* check =
-      command
-          ->add_option("--check", options->checked, "Say how this machine differs from such a file")
-          ->option_text("FILE");
+  command.add_option("--check", options.checked, "Say how this machine differs from such a file")
+      ->option_text("FILE")
+      ->excludes(out)
+      ->excludes(compare);
   compare->excludes(out);
-  check->excludes(out)->excludes(compare);
-  command->footer(
-      "Example:\n"
-      "  dorajit freeze --out train.lock\n"
-      "  dorajit freeze --from problems.txt --out train.lock\n"
-      "  dorajit freeze --compare rank0.lock rank1.lock");
-  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
-                        return run(invocation, *options);
-                      }});
 }
 
 }  // namespace dorajit::cli

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/trial_inputs.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
@@ -67,27 +67,21 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
     text += std::format("{} derived from {} in {}\n", count_text(*winners, "winner"),
                         count_text(store.trial_count(), "trial"), store.location());
   }
-  print_result(invocation.json, "import", document, text);
-  return ExitCode::kOk;
+  return print_result(invocation.json, "import", document, text);
 }
 
 }  // namespace
 
 void declare_import(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("import", "Add trials of other machines to the tuning database");
-  command->add_option("FILE", options->files, "Files of `dorajit export`, or tuning databases");
-  command->add_flag("--rebuild", options->rebuild,
-                    "Derive all winners anew, not only those of problems with new trials");
-  add_partial_option(*command, options->partial);
-  command->footer(
-      "Example:\n"
-      "  dorajit import h200.jsonl other-host/tuning.db\n"
-      "  dorajit import --rebuild");
-  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
-                        return run(invocation, *options);
-                      }});
+  const auto [command, options] = add_command<Options>(
+      app, commands, "import", "Add trials of other machines to the tuning database",
+      "dorajit import h200.jsonl other-host/tuning.db\n"
+      "  dorajit import --rebuild",
+      run);
+  command.add_option("FILE", options.files, "Files of `dorajit export`, or tuning databases");
+  command.add_flag("--rebuild", options.rebuild,
+                   "Derive all winners again, not only those of problems with new trials");
+  add_partial_option(command, options.partial);
 }
 
 }  // namespace dorajit::cli

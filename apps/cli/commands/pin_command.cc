@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"
@@ -70,32 +70,26 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
     rows.push_back(to_json(pin));
     text += std::format("{}: pinned to {}\n", key, options.config);
   }
-  print_result(invocation.json, "pin",
-               {{"device", to_json(chosen.id, chosen.device->info())},
-                {options.removes ? "removed" : "pinned", rows}},
-               text);
-  return ExitCode::kOk;
+  return print_result(invocation.json, "pin",
+                      {{"device", to_json(chosen.id, chosen.device->info())},
+                       {options.removes ? "removed" : "pinned", rows}},
+                      text);
 }
 
 }  // namespace
 
 void declare_pin(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("pin", "Make a problem run one config, whatever was measured");
-  add_problem_options(*command, options->problems);
+  const auto [command, options] = add_command<Options>(
+      app, commands, "pin", "Make a problem run one config, whatever was measured",
+      "dorajit pin --shape 4096x14336 --config b2048-w8-r1-v8-u1-c0\n"
+      "  dorajit pin --shape 4096x14336 --remove",
+      run);
+  add_problem_options(command, options.problems);
   CLI::Option* config =
-      command->add_option("--config", options->config, "The config, as `show` names it");
+      command.add_option("--config", options.config, "The config, as `show` names it");
   config->option_text("CONFIG");
-  command->add_flag("--remove", options->removes, "Let the problem run its winner again")
+  command.add_flag("--remove", options.removes, "Let the problem run its winner again")
       ->excludes(config);
-  command->footer(
-      "Example:\n"
-      "  dorajit pin --shape 4096x14336 --config b2048-w8-r1-v8-u1-c0\n"
-      "  dorajit pin --shape 4096x14336 --remove");
-  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
-                        return run(invocation, *options);
-                      }});
 }
 
 }  // namespace dorajit::cli

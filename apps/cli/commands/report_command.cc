@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <filesystem>
 #include <format>
 #include <memory>
@@ -8,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/trial_inputs.h"
 #include "apps/cli/report/findings.h"
@@ -86,8 +85,7 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
     std::erase_if(source.trials, is_other);
     std::erase_if(source.winners, is_other);
   }
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  read.facts.now_unix_s = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  read.facts.now_unix_s = cache::now_unix_s();
   const auto devices = report::make_findings(read.sources, read.facts.now_unix_s);
 
   std::int64_t problems = 0;
@@ -100,36 +98,30 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   }
   Json rows = Json::array();
   for (const report::DeviceFindings& device : devices) rows.push_back(report::to_json(device));
-  print_result(invocation.json, "report",
-               {{"html", options.html.empty() ? Json() : Json(options.html)},
-                {"from", read.facts.origin},
-                {"devices", rows}},
-               std::format("{} on {} written to {}, {}\n{}", count_text(problems, "problem"),
-                           count_text(std::ssize(devices), "device"), options.html,
-                           bytes_text(static_cast<std::int64_t>(page_bytes)),
-                           devices.empty() ? "`dorajit demo --quick` measures some\n" : ""));
-  return ExitCode::kOk;
+  return print_result(invocation.json, "report",
+                      {{"html", options.html.empty() ? Json() : Json(options.html)},
+                       {"from", read.facts.origin},
+                       {"devices", rows}},
+                      std::format("{} on {} written to {}, {}\n{}", count_text(problems, "problem"),
+                                  count_text(std::ssize(devices), "device"), options.html,
+                                  bytes_text(static_cast<std::int64_t>(page_bytes)),
+                                  devices.empty() ? "`dorajit demo --quick` measures some\n" : ""));
 }
 
 }  // namespace
 
 void declare_report(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("report", "Show tuning data as a page for browsers");
-  command->add_option("--html", options->html, "The page to write")->option_text("FILE");
+  const auto [command, options] =
+      add_command<Options>(app, commands, "report", "Show tuning data as a page for browsers",
+                           "dorajit report --html report.html\n"
+                           "  dorajit report --html h200.html --from h200.jsonl --device H200",
+                           run, /*filters_by_device=*/true);
+  command.add_option("--html", options.html, "The page to write")->option_text("FILE");
   command
-      ->add_option("--from", options->files,
-                   "Show a file of `dorajit export` or a tuning database instead; may be repeated")
+      .add_option("--from", options.files,
+                  "Show a file of `dorajit export` or a tuning database instead; may be repeated")
       ->option_text("FILE");
-  add_partial_option(*command, options->partial);
-  command->footer(
-      "Example:\n"
-      "  dorajit report --html report.html\n"
-      "  dorajit report --html h200.html --from h200.jsonl --device H200");
-  commands.push_back(
-      {.app = command,
-       .run = [options](const Invocation& invocation) { return run(invocation, *options); },
-       .filters_by_device = true});
+  add_partial_option(command, options.partial);
 }
 
 }  // namespace dorajit::cli

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"
@@ -115,20 +115,14 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_show(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "show", "List the winners in the tuning database, of all problems or some");
-  add_problem_options(*command, options->problems);
-  command->add_flag("--trials", options->with_trials,
-                    "Also list the measured configs of each problem");
-  command->footer(
-      "Example:\n"
-      "  dorajit show --device H200\n"
-      "  dorajit show --shape 4096x14336 --trials");
-  commands.push_back(
-      {.app = command,
-       .run = [options](const Invocation& invocation) { return run(invocation, *options); },
-       .filters_by_device = true});
+  const auto [command, options] = add_command<Options>(
+      app, commands, "show", "List the winners in the tuning database, of all problems or some",
+      "dorajit show --device H200\n"
+      "  dorajit show --shape 4096x14336 --trials",
+      run, /*filters_by_device=*/true);
+  add_problem_options(command, options.problems);
+  command.add_flag("--trials", options.with_trials,
+                   "Also list the measured configs of each problem");
 }
 
 }  // namespace dorajit::cli

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/options/shard.h"
 #include "apps/cli/terminal/output.h"
@@ -143,50 +143,42 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   const bool all_tuned = std::ranges::all_of(results, [](const Tuned& one) {
     return one.winner || one.answer.origin == launch::ConfigOrigin::kPinned;
   });
-  if (invocation.json) {
-    Json document = begin_document("tune");
-    document["device"] = to_json(chosen.id, chosen.device->info());
-    if (!options.shard.empty()) {
-      document["shard"] = {
-          {"index", shard.index}, {"count", shard.count}, {"problems_in_all", in_all}};
-    }
-    document["problems"] = Json::array();
-    for (const Tuned& tuned : results) document["problems"].push_back(tuned_json(tuned));
-    Json statistics = to_json(engine.statistics());
-    statistics["trials"] = engine.statistics().trials + forced.trials;
-    statistics["tuned_problems"] = engine.statistics().tuned_problems + forced.tuned_problems;
-    document["statistics"] = std::move(statistics);
-    document["database"] = describe(store);
-    print_document(document);
-  } else {
-    for (const Tuned& tuned : results) print(tuned_text(tuned) + "\n");
-    if (!options.shard.empty()) {
-      print(std::format("part {} of {}: {} of {}\n", shard.index, shard.count, results.size(),
-                        count_text(static_cast<std::int64_t>(in_all), "problem")));
-    }
-    print(where_winners_are(store) + "\n");
+  Json fields = {{"device", to_json(chosen.id, chosen.device->info())}};
+  Json rows = Json::array();
+  std::string text;
+  for (const Tuned& tuned : results) {
+    rows.push_back(tuned_json(tuned));
+    text += tuned_text(tuned) + "\n";
   }
+  if (!options.shard.empty()) {
+    fields["shard"] = {{"index", shard.index}, {"count", shard.count}, {"problems_in_all", in_all}};
+    text += std::format("part {} of {}: {} of {}\n", shard.index, shard.count, results.size(),
+                        count_text(static_cast<std::int64_t>(in_all), "problem"));
+  }
+  fields["problems"] = std::move(rows);
+  fields["statistics"] = to_json(engine.statistics());
+  fields["statistics"]["trials"] = engine.statistics().trials + forced.trials;
+  fields["statistics"]["tuned_problems"] =
+      engine.statistics().tuned_problems + forced.tuned_problems;
+  fields["database"] = describe(store);
+  print_result(invocation.json, "tune", fields, text + where_winners_are(store) + "\n");
   return all_tuned ? ExitCode::kOk : ExitCode::kFailed;
 }
 
 }  // namespace
 
 void declare_tune(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("tune", "Find the fastest config of problems and keep it");
-  add_problem_options(*command, options->problems);
-  add_shard_option(*command, options->shard);
-  add_seconds_option(*command, options->seconds);
-  command->add_flag("--force", options->force, "Tune again where a winner is known");
-  command->footer(
-      "Example:\n"
-      "  dorajit tune --shape 512x4096 --shape 4096x14336 --type bf16\n"
-      "  dorajit tune --op backward --shape 4096x4096\n"
-      "  dorajit tune --from problems.txt --shard 2/8\n"
-      "  dorajit tune --kernel swiglu.json --with n=4096x12288");
-  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
-                        return run(invocation, *options);
-                      }});
+  const auto [command, options] =
+      add_command<Options>(app, commands, "tune", "Find the fastest config of problems and keep it",
+                           "dorajit tune --shape 512x4096 --shape 4096x14336 --type bf16\n"
+                           "  dorajit tune --op backward --shape 4096x4096\n"
+                           "  dorajit tune --from problems.txt --shard 2/8\n"
+                           "  dorajit tune --kernel swiglu.json --with n=4096x12288",
+                           run);
+  add_problem_options(command, options.problems);
+  add_shard_option(command, options.shard);
+  add_seconds_option(command, options.seconds);
+  command.add_flag("--force", options.force, "Tune again where a winner is known");
 }
 
 }  // namespace dorajit::cli

@@ -26,6 +26,15 @@ std::string upper(std::string_view text) {
   return raised;
 }
 
+// "ROWSxCOLS", the form of --shape.
+std::string shape_form(const kernels::Operation& operation) {
+  std::string text;
+  for (const kernels::Dimension& dimension : operation.dimensions) {
+    if (is_given(dimension)) text += (text.empty() ? "" : "x") + upper(dimension.name);
+  }
+  return text;
+}
+
 }  // namespace
 
 void add_size_options(CLI::App& app, NamedSizes& sizes) {
@@ -43,14 +52,6 @@ void add_size_options(CLI::App& app, NamedSizes& sizes) {
 
 bool names_any(const NamedSizes& sizes) {
   return std::ranges::any_of(sizes, [](const auto& named) { return named.second != 0; });
-}
-
-std::string shape_form(const kernels::Operation& operation) {
-  std::string text;
-  for (const kernels::Dimension& dimension : operation.dimensions) {
-    if (is_given(dimension)) text += (text.empty() ? "" : "x") + upper(dimension.name);
-  }
-  return text;
 }
 
 std::string size_options_text(const kernels::Operation& operation) {

@@ -26,9 +26,6 @@ void add_size_options(CLI::App& app, NamedSizes& sizes);
 
 bool names_any(const NamedSizes& sizes);
 
-// "ROWSxCOLS", the form of --shape.
-std::string shape_form(const kernels::Operation& operation);
-
 // "--rows R --cols C"
 std::string size_options_text(const kernels::Operation& operation);
 

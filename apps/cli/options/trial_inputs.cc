@@ -51,17 +51,13 @@ Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths, 
   return inputs;
 }
 
-std::string_view name(cache::TrialFileKind kind) {
-  return kind == cache::TrialFileKind::kLines ? "lines" : "database";
-}
-
 Json to_json(const TrialInput& input) {
   Json bad = Json::array();
   for (const cache::BadLine& line : input.file.bad) {
     bad.push_back({{"line", line.number}, {"reason", line.reason}});
   }
   return {{"path", input.path},
-          {"kind", name(input.file.kind)},
+          {"kind", input.file.kind == cache::TrialFileKind::kLines ? "lines" : "database"},
           {"trials", input.file.trials.size()},
           {"bad", input.file.bad_count},
           {"bad_lines", std::move(bad)},

@@ -29,7 +29,6 @@ void add_partial_option(CLI::App& app, bool& partial);
 Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths, bool partial,
                                             ProgressBar& progress);
 
-std::string_view name(cache::TrialFileKind kind);
 Json to_json(const TrialInput& input);
 Json to_json(std::span<const TrialInput> inputs);
 

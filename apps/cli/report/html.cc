@@ -2,31 +2,19 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <utility>
 
 namespace dorajit::cli::report {
 
 Html Html::text(std::string_view text) {
+  constexpr std::pair<char, std::string_view> kEscapes[] = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
   Html html;
-  for (const char letter : text) {
-    switch (letter) {
-      case '&':
-        html.code_ += "&amp;";
-        break;
-      case '<':
-        html.code_ += "&lt;";
-        break;
-      case '>':
-        html.code_ += "&gt;";
-        break;
-      case '"':
-        html.code_ += "&quot;";
-        break;
-      case '\'':
-        html.code_ += "&#39;";
-        break;
-      default:
-        html.code_ += letter;
-    }
+  for (const char& letter : text) {
+    const auto* const found =
+        std::ranges::find(kEscapes, letter, &std::pair<char, std::string_view>::first);
+    html.code_ += found != std::end(kEscapes) ? found->second : std::string_view(&letter, 1);
   }
   return html;
 }

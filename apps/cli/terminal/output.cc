@@ -42,17 +42,26 @@ void print_document(const Json& document) {
   print(document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-void print_result(bool json, std::string_view command, const Json& fields, std::string_view text) {
-  if (!json) return print(text);
-  Json document = begin_document(command);
-  document.update(fields);
-  print_document(document);
+ExitCode print_result(bool json, std::string_view command, const Json& fields,
+                      std::string_view text) {
+  if (json) {
+    Json document = begin_document(command);
+    document.update(fields);
+    print_document(document);
+  } else {
+    print(text);
+  }
+  return ExitCode::kOk;
 }
 
 void print_error(const Error& error) {
   std::string text = std::format("dorajit: error: {}\n", error.message);
   if (!error.log.empty()) text += error.log.ends_with('\n') ? error.log : error.log + "\n";
   write_message(text);
+}
+
+void print_error(StatusCode code, std::string message) {
+  print_error(Error{.code = code, .message = std::move(message), .log = {}});
 }
 
 void print_note(std::string_view text) { write_message(std::format("dorajit: {}\n", text)); }

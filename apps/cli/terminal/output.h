@@ -21,11 +21,13 @@ void print(std::string_view text);
 // For programs to read: bytes as they are.
 void print_bytes(std::string_view bytes);
 void print_document(const Json& document);
-// A command's document with those fields, or the text.
-void print_result(bool json, std::string_view command, const Json& fields, std::string_view text);
+// A command's document with those fields, or the text. Returns kOk.
+ExitCode print_result(bool json, std::string_view command, const Json& fields,
+                      std::string_view text);
 
 // "dorajit: error: ..." and the log, if there is one.
 void print_error(const Error& error);
+void print_error(StatusCode code, std::string message);
 // "dorajit: ..."
 void print_note(std::string_view text);
 

@@ -28,19 +28,6 @@ void write(std::string_view text) {
   std::fflush(stderr);
 }
 
-std::string_view label(LogLevel level) {
-  switch (level) {
-    case LogLevel::kError:
-      return "error";
-    case LogLevel::kWarning:
-      return "warning";
-    case LogLevel::kInfo:
-      return "info";
-    default:
-      return "debug";
-  }
-}
-
 }  // namespace
 
 ProgressBar::ProgressBar(bool wanted, int total)
@@ -100,7 +87,7 @@ void ProgressBar::draw() {
 void ProgressBar::write_log(LogLevel level, std::string_view message, void* context) {
   auto& bar = *static_cast<ProgressBar*>(context);
   const std::scoped_lock lock(bar.mutex_);
-  write(std::format("{}dorajit: {}: {}\n", kClearLine, label(level), message));
+  write(std::format("{}dorajit: {}: {}\n", kClearLine, name(level), message));
   bar.draw();
 }
 

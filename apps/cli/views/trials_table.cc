@@ -1,9 +1,9 @@
 #include "apps/cli/views/trials_table.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/terminal/text_format.h"
@@ -91,11 +91,14 @@ Json trials_json(std::span<const cache::Trial> trials, const cache::Winner& winn
 }
 
 std::int64_t age_of(const cache::Winner& winner) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::seconds>(now).count() - winner.created_unix_s;
+  return cache::now_unix_s() - winner.created_unix_s;
 }
 
 Json to_json(const cache::Winner& winner) {
+  Json environment;
+  for (const auto& [name, member] : cache::kEnvironmentTexts) {
+    environment[name] = winner.environment.*member;
+  }
   return {{"problem", winner.problem},
           {"device", winner.device},
           {"config", to_text(winner.config)},
@@ -104,12 +107,7 @@ Json to_json(const cache::Winner& winner) {
           {"default_median_ns", winner.default_median_ns},
           {"speedup_over_default", winner.default_median_ns / winner.median_ns},
           {"created_unix_s", winner.created_unix_s},
-          {"environment",
-           {{"driver", winner.environment.driver},
-            {"policy", winner.environment.policy},
-            {"space", winner.environment.space},
-            {"tuner", winner.environment.tuner},
-            {"templates", winner.environment.templates}}}};
+          {"environment", std::move(environment)}};
 }
 
 }  // namespace dorajit::cli
