@@ -29,7 +29,7 @@ Result<std::vector<LockEntry>> PinnedConfigs::read() const {
   auto entries = parse_lock_text(text);
   if (entries) return entries;
   return fail(StatusCode::kIoError,
-              std::format("cannot use the pinned configs in {}: {}; delete the file, and pin anew "
+              std::format("cannot use the pinned configs in {}: {}; delete the file, and pin again "
                           "with `dorajit pin`",
                           path, entries.error().message));
 }

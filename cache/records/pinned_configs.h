@@ -14,7 +14,7 @@
 
 namespace dorajit::cache {
 
-// The lock file `pins.jsonl` of a cache folder. It is read anew by every call, so a change holds
+// The lock file `pins.jsonl` of a cache folder. Every call reads it again, so a change holds
 // from the next look-up of any process on. Thread-safe, and any number of processes may share the
 // folder.
 class PinnedConfigs {

@@ -51,7 +51,7 @@ TEST_F(PinnedConfigsTest, LaterEntryReplacesTheEarlierOne) {
   const PinnedConfigs earlier = pins();
   ASSERT_TRUE(earlier.add(pin("cuda", "p/1", 4)));
   ASSERT_TRUE(pins().add(pin("cuda", "p/1", 8)));
-  EXPECT_EQ(earlier.find("cuda", "p/1"), pin("cuda", "p/1", 8).config) << "it reads anew";
+  EXPECT_EQ(earlier.find("cuda", "p/1"), pin("cuda", "p/1", 8).config) << "it reads again";
   EXPECT_EQ(pins().read()->size(), 1U);
   EXPECT_TRUE(*pins().remove("cuda", "p/1"));
   EXPECT_FALSE(earlier.find("cuda", "p/1"));
