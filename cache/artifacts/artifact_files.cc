@@ -36,27 +36,6 @@ Place place_of(SealKind kind, const std::string& key) {
   return {{kArtifactFolder, key.substr(0, 2)}, key + ".art"};
 }
 
-// The folder of a key's file; nothing if it is missing.
-TrustedDirectory::Found find_folder(const std::string& cache_dir, const Trust& trust,
-                                    const Place& place) {
-  auto folder = TrustedDirectory::open(cache_dir, trust);
-  for (const std::string& name : place.folders) {
-    if (!folder || !*folder) break;
-    folder = (*folder)->enter(name);
-  }
-  return folder;
-}
-
-Result<TrustedDirectory> make_folder(const std::string& cache_dir, const Trust& trust,
-                                     const Place& place) {
-  auto folder = TrustedDirectory::make(cache_dir, trust);
-  for (const std::string& name : place.folders) {
-    if (!folder) break;
-    folder = folder->make_and_enter(name);
-  }
-  return folder;
-}
-
 // Nothing if the file does not exist. Updates the file's time of use.
 Result<std::optional<std::string>> read_and_touch(const TrustedDirectory& folder,
                                                   const std::string& name) {
@@ -84,7 +63,7 @@ ArtifactFiles::ArtifactFiles(const std::string& cache_dir, std::uint64_t max_byt
 std::optional<Artifact> ArtifactFiles::load(SealKind kind, const std::string& key) const {
   if (cache_dir_.empty() || !is_key(key)) return std::nullopt;
   const Place place = place_of(kind, key);
-  const auto folder = find_folder(cache_dir_, trust_, place);
+  const auto folder = TrustedDirectory::open(cache_dir_, trust_, place.folders);
   if (!folder) say_unusable(cache_dir_, place, folder.error());
   if (!folder || !*folder) return std::nullopt;
   const std::string path = (*folder)->path() + "/" + place.name;
@@ -112,7 +91,8 @@ std::optional<Artifact> ArtifactFiles::load(SealKind kind, const std::string& ke
 bool ArtifactFiles::save(SealKind kind, const std::string& key, std::string_view bytes) const {
   const Place place = place_of(kind, key);
   const Status saved = [&]() -> Status {
-    DORAJIT_ASSIGN(const TrustedDirectory folder, make_folder(cache_dir_, trust_, place));
+    DORAJIT_ASSIGN(const TrustedDirectory folder,
+                   TrustedDirectory::make(cache_dir_, trust_, place.folders));
     DORAJIT_ASSIGN(AtomicFile file,
                    AtomicFile::create(folder.held_path() + "/" + place.name,
                                       FilePlace::kCacheFolder, folder.file_mode()));
@@ -151,7 +131,7 @@ void ArtifactFiles::keep_within_bound(const std::string& new_file, std::uint64_t
   if (known_bytes_ && *known_bytes_ <= max_bytes_ && ++inserts_since_sweep_ < kInsertsPerSweep) {
     return;
   }
-  const auto artifacts = find_folder(cache_dir_, trust_, {{kArtifactFolder}, {}});
+  const auto artifacts = TrustedDirectory::open(cache_dir_, trust_, {kArtifactFolder});
   if (!artifacts || !*artifacts) return;
   known_bytes_ = evict_least_recently_used(**artifacts, max_bytes_, new_file).bytes_left;
   inserts_since_sweep_ = 0;

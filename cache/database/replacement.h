@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <span>
 #include <string>
 
 #include "cache/files/file_error.h"

@@ -15,8 +15,7 @@ std::optional<TuningClaim> TuningClaim::acquire(const std::string& cache_dir,
   const std::string directory = cache_dir + "/locks";
   const std::string key = Hasher("claim").add("device", device).add("problem", problem).digest();
   auto lock = [&]() -> Result<std::optional<FileLock>> {
-    DORAJIT_ASSIGN(const auto cache, TrustedDirectory::make(cache_dir, trust));
-    DORAJIT_ASSIGN(const auto locks, cache.make_and_enter("locks"));
+    DORAJIT_ASSIGN(const auto locks, TrustedDirectory::make(cache_dir, trust, {"locks"}));
     const std::string name = key + ".lock";
     // Any other user who can open the file could hold the lock for ever.
     DORAJIT_TRY(locks.check_file(name));

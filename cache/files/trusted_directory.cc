@@ -91,15 +91,27 @@ TrustedDirectory::Found TrustedDirectory::open_at(const TrustedDirectory* parent
   return TrustedDirectory(std::move(descriptor), path, found, trust);
 }
 
-TrustedDirectory::Found TrustedDirectory::open(const std::string& path, const Trust& trust) {
-  return open_at(nullptr, path, trust);
+TrustedDirectory::Found TrustedDirectory::open(const std::string& path, const Trust& trust,
+                                               const Names& below) {
+  auto folder = open_at(nullptr, path, trust);
+  for (const std::string& name : below) {
+    if (!folder || !*folder) break;
+    folder = (*folder)->enter(name);
+  }
+  return folder;
 }
 
-Result<TrustedDirectory> TrustedDirectory::make(const std::string& path, const Trust& trust) {
+Result<TrustedDirectory> TrustedDirectory::make(const std::string& path, const Trust& trust,
+                                                const Names& below) {
   DORAJIT_TRY(make_private_directories(path, trust.place));
   DORAJIT_ASSIGN(auto found, open(path, trust));
   if (!found) return std::unexpected(file_error("open folder", path, ENOENT, trust.place));
-  return *std::move(found);
+  Result<TrustedDirectory> folder = *std::move(found);
+  for (const std::string& name : below) {
+    if (!folder) break;
+    folder = folder->make_and_enter(name);
+  }
+  return folder;
 }
 
 TrustedDirectory::Found TrustedDirectory::enter(const std::string& name) const {

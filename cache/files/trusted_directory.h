@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cache/files/file_error.h"
 #include "runtime/base/error.h"
@@ -29,10 +30,14 @@ class TrustedDirectory {
  public:
   using Found = Result<std::optional<TrustedDirectory>>;
 
-  // Nothing if it does not exist. Follows symbolic links and checks their target.
-  static Found open(const std::string& path, const Trust& trust);
-  // The same, but creates the folder (0700) if it is missing.
-  static Result<TrustedDirectory> make(const std::string& path, const Trust& trust);
+  using Names = std::vector<std::string>;
+
+  // The folder, or one below it after entering each of `below`. Nothing if it does not exist.
+  // Follows symbolic links to `path` and checks their target.
+  static Found open(const std::string& path, const Trust& trust, const Names& below = {});
+  // The same, but creates the folders (0700) that are missing.
+  static Result<TrustedDirectory> make(const std::string& path, const Trust& trust,
+                                       const Names& below = {});
 
   // A folder in this one; does not follow symbolic links.
   [[nodiscard]] Found enter(const std::string& name) const;

@@ -59,8 +59,7 @@ class OpenEntry {
  public:
   static Result<OpenEntry> create(const std::string& cache_dir, const Trust& trust) {
     static std::atomic<int> count{0};
-    DORAJIT_ASSIGN(const auto cache, TrustedDirectory::make(cache_dir, trust));
-    DORAJIT_ASSIGN(TrustedDirectory journal, cache.make_and_enter(kFolder));
+    DORAJIT_ASSIGN(TrustedDirectory journal, TrustedDirectory::make(cache_dir, trust, {kFolder}));
     const auto now = std::chrono::system_clock::now().time_since_epoch().count();
     std::string name = std::format("{}-{}-{}{}", ::getpid(), now, count++, kSuffix);
     DORAJIT_ASSIGN(std::optional<FileLock> lock,

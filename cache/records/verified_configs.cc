@@ -35,8 +35,8 @@ bool VerifiedConfigs::contains(std::string_view key) const {
 }
 
 Status VerifiedConfigs::create(std::string_view key) const {
-  DORAJIT_ASSIGN(const TrustedDirectory cache, TrustedDirectory::make(cache_dir_, trust_));
-  DORAJIT_ASSIGN(const TrustedDirectory folder, cache.make_and_enter(kFolder));
+  DORAJIT_ASSIGN(const TrustedDirectory folder,
+                 TrustedDirectory::make(cache_dir_, trust_, {kFolder}));
   const std::string name(key);
   // contains() did not accept the existing file, unless another process has just added it. A FIFO
   // must not be opened for writing, because that waits for a reader.

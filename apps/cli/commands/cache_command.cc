@@ -89,10 +89,9 @@ Result<ExitCode> print_size(const Invocation& invocation, NoOptions) {
 
 Result<cache::Eviction> evict(const Invocation& invocation, std::uint64_t max_bytes) {
   DORAJIT_ASSIGN(const std::string path, cache_folder(invocation));
-  DORAJIT_ASSIGN(const auto folder,
-                 cache::TrustedDirectory::open(path, autotune::trust_of(invocation.settings)));
-  if (!folder) return cache::Eviction();
-  DORAJIT_ASSIGN(const auto artifacts, folder->enter(cache::kArtifactFolder));
+  DORAJIT_ASSIGN(const auto artifacts,
+                 cache::TrustedDirectory::open(path, autotune::trust_of(invocation.settings),
+                                               {cache::kArtifactFolder}));
   if (!artifacts) return cache::Eviction();
   const cache::Eviction done = cache::evict_least_recently_used(*artifacts, max_bytes, "");
   if (done.bytes_left <= max_bytes) return done;
