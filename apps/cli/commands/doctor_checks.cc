@@ -51,18 +51,15 @@ constexpr std::string_view kForeign[] = {"CONDA_PREFIX",
                                          "XDG_CACHE_HOME",
                                          "XDG_RUNTIME_DIR"};
 
-Finding failure(std::string subject, Condition condition, Error error) {
-  return {.subject = std::move(subject),
-          .condition = condition,
-          .what = std::move(error.message),
-          .log = std::move(error.log)};
+Finding found(std::string subject, std::string what, Condition condition = Condition::kGood) {
+  return {
+      .subject = std::move(subject), .condition = condition, .what = std::move(what), .log = {}};
 }
 
-Finding good(std::string subject, std::string what) {
-  return {.subject = std::move(subject),
-          .condition = Condition::kGood,
-          .what = std::move(what),
-          .log = {}};
+Finding failure(std::string subject, Condition condition, Error error) {
+  Finding finding = found(std::move(subject), std::move(error.message), condition);
+  finding.log = std::move(error.log);
+  return finding;
 }
 
 }  // namespace
@@ -76,7 +73,7 @@ std::string_view name(Condition condition) {
 Finding check_driver() {
   const auto driver = driver::CudaDriver::get();
   if (!driver) return failure("NVIDIA driver", Condition::kAbsent, driver.error());
-  Finding finding = good("NVIDIA driver", std::format("supports CUDA {}", (*driver)->version()));
+  Finding finding = found("NVIDIA driver", std::format("supports CUDA {}", (*driver)->version()));
   if (const std::string why = why_no_cuda_device(); !why.empty()) {
     finding.condition = Condition::kWarning;
     finding.what += "; " + why;
@@ -95,9 +92,8 @@ Finding check_nvrtc(const Settings& settings, launch::KernelCache& kernels) {
   if (!identity) return failure("NVRTC", missing, identity.error());
   const auto archs = kernels.nvrtc().supported_archs();
   if (!archs) return failure("NVRTC", missing, archs.error());
-  std::string known;
-  for (const std::string& arch : *archs) known.append(" ").append(arch);
-  return good("NVRTC", std::format("{} at {}; compiles for{}", *identity, library->path(), known));
+  return found("NVRTC", std::format("{} at {}; compiles for {}", *identity, library->path(),
+                                    joined(*archs, " ")));
 }
 
 Finding check_host_compiler(launch::KernelCache& kernels) {
@@ -109,28 +105,24 @@ Finding check_host_compiler(launch::KernelCache& kernels) {
   }
   const auto identity = kernels.host_compiler().identity();
   if (!identity) return failure("host compiler", Condition::kBroken, identity.error());
-  return good("host compiler", std::format("{} at {}", *identity, *program));
+  return found("host compiler", std::format("{} at {}", *identity, *program));
 }
 
 Finding check_cache_folder(const std::string& cache_dir, cache::TuningStore& store) {
   const std::string subject = "cache folder";
   if (cache_dir.empty()) {
-    return failure(subject, Condition::kWarning,
-                   {.code = StatusCode::kIoError,
-                    .message = "none: set DORAJIT_CACHE_DIR, XDG_CACHE_HOME or HOME",
-                    .log = {}});
+    return found(subject, "none: set DORAJIT_CACHE_DIR, XDG_CACHE_HOME or HOME",
+                 Condition::kWarning);
   }
   if (store.persistent() && cache::is_writable_directory(cache_dir)) {
-    return good(subject, cache_dir + ", writable");
+    return found(subject, cache_dir + ", writable");
   }
   // Where the folder cannot be made, that is why the store keeps nothing.
   const Status made = cache::make_private_directories(cache_dir);
   std::string reason = made ? store.reason_not_persistent() : made.error().message;
   if (reason.empty()) reason = "make it writable, or set DORAJIT_CACHE_DIR to a folder that is";
-  return failure(subject, Condition::kWarning,
-                 {.code = StatusCode::kIoError,
-                  .message = std::format("{}: nothing new is kept: {}", cache_dir, reason),
-                  .log = {}});
+  return found(subject, std::format("{}: nothing new is kept: {}", cache_dir, reason),
+               Condition::kWarning);
 }
 
 Finding check_database(cache::TuningStore& store) {
@@ -138,8 +130,8 @@ Finding check_database(cache::TuningStore& store) {
   const std::int64_t trials = store.trial_count();
   const auto winners = static_cast<std::int64_t>(store.winners().size());
   Finding finding =
-      good(subject, std::format("{}: {}, {}", store.location(), count_text(winners, "winner"),
-                                count_text(trials, "trial")));
+      found(subject, std::format("{}: {}, {}", store.location(), count_text(winners, "winner"),
+                                 count_text(trials, "trial")));
   if (!store.persistent()) {
     finding.condition = Condition::kWarning;
     finding.what += "; not kept: " + store.reason_not_persistent();
@@ -158,9 +150,7 @@ Finding check_database(cache::TuningStore& store) {
 
 Finding check_shipped_databases(const std::string& folder, const cache::Trust& trust) {
   constexpr const char* kSubject = "shipped results";
-  if (folder.empty()) {
-    return {.subject = kSubject, .condition = Condition::kAbsent, .what = "none", .log = {}};
-  }
+  if (folder.empty()) return found(kSubject, "none", Condition::kAbsent);
   std::string names;
   std::string damage;
   for (const std::string& path : cache::databases_in(folder, trust)) {
@@ -170,13 +160,13 @@ Finding check_shipped_databases(const std::string& folder, const cache::Trust& t
     names += std::format("{}{}: {}", names.empty() ? " " : ", ", name,
                          count_text(winners.value_or(0), "winner"));
   }
-  Finding finding = good(kSubject, folder + (names.empty() ? " holds no *.db" : names) + damage);
+  Finding finding = found(kSubject, folder + (names.empty() ? " holds no *.db" : names) + damage);
   if (!damage.empty()) finding.condition = Condition::kWarning;
   return finding;
 }
 
 Finding check_lock_file(const std::string& path) {
-  Finding finding = good("lock file", path);
+  Finding finding = found("lock file", path);
   if (const auto entries = cache::read_lock_file(path)) {
     finding.what += std::format(": {}", count_text(std::ssize(*entries), "problem"));
   } else {
@@ -194,7 +184,7 @@ std::vector<Finding> check_environment() {
     const bool is_ours = name.starts_with(kPrefix);
     if (!is_ours && !std::ranges::contains(kForeign, name)) continue;
     Finding& finding = findings.emplace_back(
-        good(std::string(name), std::string(text.substr(std::min(name.size() + 1, text.size())))));
+        found(std::string(name), std::string(text.substr(std::min(name.size() + 1, text.size())))));
     if (!is_ours || std::ranges::contains(kKnown, name)) continue;
     finding.condition = Condition::kWarning;
     finding.what += "  (no such variable; docs/environment.md lists them)";
@@ -213,10 +203,10 @@ Finding check_device(Engine& engine, const launch::DeviceId& id) {
     error.message = std::format("{}: {}", info.name, error.message);
     return failure(subject, Condition::kBroken, std::move(error));
   }
-  return good(subject, std::format("{}, {}, {} cache, {} memory, driver {}; fingerprint {}",
-                                   info.name, count_text(info.traits.processors, "processor"),
-                                   bytes_text(info.cache_bytes), bytes_text(info.memory_bytes),
-                                   info.driver_version, info.fingerprint));
+  return found(subject, std::format("{}, {}, {} cache, {} memory, driver {}; fingerprint {}",
+                                    info.name, count_text(info.traits.processors, "processor"),
+                                    bytes_text(info.cache_bytes), bytes_text(info.memory_bytes),
+                                    info.driver_version, info.fingerprint));
 }
 
 }  // namespace dorajit::cli

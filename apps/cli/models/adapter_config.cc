@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <format>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "apps/cli/models/json_file.h"
 #include "apps/cli/terminal/output.h"
+#include "apps/cli/terminal/text_format.h"
 
 namespace dorajit::cli {
 namespace {
@@ -23,12 +26,6 @@ bool names(std::string_view target, std::string_view path) {
 
 bool is_pattern(std::string_view text) {
   return text.find_first_of("*|()[]\\^$+?{}") != std::string_view::npos;
-}
-
-std::string listed(const std::vector<Projection>& projections) {
-  std::string text;
-  for (const Projection& one : projections) text.append(text.empty() ? "" : ", ").append(one.path);
-  return text;
 }
 
 }  // namespace
@@ -77,17 +74,17 @@ Result<Model> adapted_layers(const ModelConfig& config, const AdapterConfig& ada
       adapted.projections.push_back(projection);
     }
   }
-  std::string unknown;
-  for (const std::string& target : adapter.targets) {
-    if (std::ranges::none_of(known, [&](const Projection& p) { return names(target, p.path); })) {
-      unknown.append(unknown.empty() ? "" : ", ").append(target);
-    }
-  }
+  std::vector<std::string> strangers = adapter.targets;
+  std::erase_if(strangers, [&](const std::string& target) {
+    return std::ranges::any_of(known, [&](const Projection& p) { return names(target, p.path); });
+  });
+  const std::string unknown = joined(strangers);
   if (adapted.projections.empty()) {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("{}: `target_modules` ({}) names no layer of {}, which has {}; give "
-                            "sizes with --shape",
-                            adapter.path, unknown, config.path, listed(known)));
+    return fail(
+        StatusCode::kInvalidArgument,
+        std::format("{}: `target_modules` ({}) names no layer of {}, which has {}; give "
+                    "sizes with --shape",
+                    adapter.path, unknown, config.path, joined(known, ", ", &Projection::path)));
   }
   if (!unknown.empty()) {
     print_note(std::format("{}: skipped {}, which {} is not known to have", adapter.path, unknown,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/cli/terminal/output.h"
+#include "apps/cli/terminal/text_format.h"
 
 namespace dorajit::cli {
 namespace {
@@ -18,12 +19,6 @@ constexpr std::string_view kNativeCpu = "native-cpu";
 constexpr int kFormerArchs[] = {10, 11, 12, 13, 20, 21, 30, 32, 35, 37,
                                 50, 52, 53, 60, 61, 62, 70, 72, 75};
 constexpr int kOldestCurrentArch = 80;
-
-std::string joined(const std::vector<std::string>& texts) {
-  std::string text;
-  for (const std::string& one : texts) text.append(text.empty() ? "" : ", ").append(one);
-  return text;
-}
 
 // `nvrtc` may be null; one that cannot be opened is not asked which architectures it knows.
 Status check_exists(compile::NvrtcCompiler* nvrtc, const std::string& arch) {

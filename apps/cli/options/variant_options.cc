@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/cli/terminal/text_format.h"
+
 namespace dorajit::cli {
 namespace {
 
@@ -37,22 +39,11 @@ std::vector<std::string_view> split(std::string_view text) {
   return parts;
 }
 
-std::string operand_names(const kernels::Operation& op) {
-  std::string names;
-  for (const auto& operand : op.operands) {
-    names.append(names.empty() ? "" : ",").append(operand.name);
-  }
-  return names;
-}
-
 }  // namespace
 
 void add_op_option(CLI::App& app, VariantOptions& options) {
-  std::string names;
-  for (const kernels::Operation* op : kernels::offered_operations()) {
-    names.append(names.empty() ? "" : "|").append(op->name);
-  }
-  app.add_option("--op", options.op, "The operation [compose]")->option_text(names);
+  app.add_option("--op", options.op, "The operation [compose]")
+      ->option_text(joined(kernels::offered_operations(), "|", &kernels::Operation::name));
 }
 
 void add_variant_options(CLI::App& app, VariantOptions& options) {
@@ -81,7 +72,8 @@ Result<kernels::Variant> make_variant(const VariantOptions& options) {
     if (parts.size() != op->operands.size()) {
       return fail(StatusCode::kInvalidArgument,
                   std::format("--types {} names {} types; {} has {} operands: {}", options.types,
-                              parts.size(), op->name, op->operands.size(), operand_names(*op)));
+                              parts.size(), op->name, op->operands.size(),
+                              joined(op->operands, ",", &kernels::Operand::name)));
     }
     for (std::size_t i = 0; i < parts.size(); ++i) {
       DORAJIT_ASSIGN(variant.types[i], parse_type("--types", parts[i]));

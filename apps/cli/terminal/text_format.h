@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace dorajit::cli {
 
@@ -14,6 +16,15 @@ std::string bandwidth_text(double bytes_per_ns);  // "4310 GB/s", without the un
 std::string age_text(std::int64_t seconds);       // "3 h"
 // "1 kernel", "2 kernels"
 std::string count_text(std::int64_t count, const std::string& noun);
+// The texts that `text_of` gives for the elements, in one line.
+template <class Range, class TextOf = std::identity>
+std::string joined(const Range& range, std::string_view separator = ", ", TextOf text_of = {}) {
+  std::string text;
+  for (const auto& one : range) {
+    text.append(text.empty() ? "" : separator).append(std::invoke(text_of, one));
+  }
+  return text;
+}
 // The message about trials that a file of JSON Lines cannot hold.
 std::string left_out_text(std::int64_t trials);
 
