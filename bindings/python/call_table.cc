@@ -1,11 +1,8 @@
 #include "bindings/python/call_table.h"
 
-#include <dlpack/dlpack.h>
 #include <dorajit/dorajit.h>
 
-#include <array>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -28,48 +25,13 @@ std::atomic<bool>& is_allowed() {
   return flag;
 }
 
-DLTensor to_dl(const BorrowedTensor& tensor) {
-  DLTensor dl{};
-  dl.data = tensor.data;
-  dl.device = {.device_type = static_cast<DLDeviceType>(tensor.device_type),
-               .device_id = tensor.device_index};
-  dl.ndim = tensor.dims;
-  dl.dtype = {.code = tensor.type_code, .bits = tensor.type_bits, .lanes = 1};
-  // DLPack has no const; shape and strides are only read.
-  dl.shape = const_cast<std::int64_t*>(tensor.shape);
-  dl.strides = const_cast<std::int64_t*>(tensor.strides);
-  return dl;
-}
-
-// The tensors of a call; null for those that are left out.
-class CallTensors {
- public:
-  explicit CallTensors(const CallArguments& call) {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(call.num_tensors); ++i) {
-      const BorrowedTensor* const tensor = call.tensors[i];
-      if (tensor == nullptr) continue;
-      tensors_[i] = to_dl(*tensor);
-      pointers_[i] = &tensors_[i];
-    }
-  }
-  CallTensors(const CallTensors&) = delete;
-  CallTensors& operator=(const CallTensors&) = delete;
-
-  [[nodiscard]] const DLTensor* const* data() const { return pointers_.data(); }
-
- private:
-  std::array<DLTensor, kMaxBorrowedTensors> tensors_{};
-  std::array<const DLTensor*, kMaxBorrowedTensors> pointers_{};
-};
-
 std::int32_t run_call(const CallArguments& call, void** error) {
   if (!is_allowed().load(std::memory_order_relaxed)) return kServedOtherwise;
-  const CallTensors tensors(call);
   dorajit_error* what = nullptr;
   const dorajit_status status = run_with_engine(
       [&](dorajit_engine* engine, dorajit_error** error) {
-        return dorajit_launch(engine, call.stream, call.operation->handle, tensors.data(),
-                              call.num_tensors, call.scalars, call.num_scalars, call.workspace,
+        return dorajit_launch(engine, call.stream, call.operation->handle, call.tensors,
+                              call.operation->info.num_operands, &call.scale, 1, call.workspace,
                               call.workspace_bytes, error);
       },
       &what);
@@ -83,11 +45,12 @@ std::int32_t run_call(const CallArguments& call, void** error) {
 }
 
 std::int64_t workspace_bytes(const CallArguments& call) {
-  const CallTensors tensors(call);
+  const NativeOperation& operation = *call.operation;
+  if (operation.info.may_need_workspace == 0) return 0;
   std::int64_t bytes = 0;
   const bool is_known =
-      dorajit_operation_workspace(call.operation->handle, tensors.data(), call.num_tensors, &bytes,
-                                  nullptr) == DORAJIT_OK;
+      dorajit_operation_workspace(operation.handle, call.tensors, operation.info.num_operands,
+                                  &bytes, nullptr) == DORAJIT_OK;
   return is_known ? bytes : -1;
 }
 

@@ -1,4 +1,4 @@
-// One call of the package's extension module with tensors of PyTorch.
+// A launch by the package's extension module, with tensors of PyTorch.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 
 #include "call_table.h"
@@ -26,23 +27,16 @@ struct Operations {
 };
 inline Operations operations{};
 
-struct ElementType {
-  std::uint8_t code;
-  std::uint8_t bits;
-};
-
-inline std::optional<ElementType> element_type(at::ScalarType type) {
-  constexpr std::uint8_t kFloat = 2;
-  constexpr std::uint8_t kBfloat = 4;
+inline std::optional<DLDataType> element_type(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
-      return ElementType{kFloat, 32};
+      return DLDataType{kDLFloat, 32, 1};
     case at::kHalf:
-      return ElementType{kFloat, 16};
+      return DLDataType{kDLFloat, 16, 1};
     case at::kDouble:
-      return ElementType{kFloat, 64};
+      return DLDataType{kDLFloat, 64, 1};
     case at::kBFloat16:
-      return ElementType{kBfloat, 16};
+      return DLDataType{kDLBfloat, 16, 1};
     default:
       return std::nullopt;
   }
@@ -76,96 +70,56 @@ void* raw_stream(const Stream& stream) {
   }
 }
 
-// One call of the extension module. The added tensors must outlive it.
-class Call {
- public:
-  Call(NativeOperation* operation, double scale) : call_{}, scale_(scale) {
-    call_.operation = operation;
-    call_.scalars = &scale_;
-    call_.num_scalars = 1;
+// Runs an operation by the extension module. False if Python must handle the call; nothing was done
+// then. Throws errors that Python would also raise. The caller must not hold the GIL.
+//
+// tensors: the inputs and then the outputs, of which the first is given; undefined: it is left out.
+inline bool launch(NativeOperation* operation, double scale,
+                   std::initializer_list<const Tensor*> tensors) {
+  constexpr std::size_t kMaxTensors = 8;
+  constexpr std::size_t kMaxDims = 16;
+  // Copied, because a tensor may be resized while the kernel is compiled.
+  std::array<std::array<std::int64_t, kMaxDims>, 2 * kMaxTensors> extents;
+  std::array<DLTensor, kMaxTensors> borrowed;
+  std::array<const DLTensor*, kMaxTensors> pointers{};
+  std::size_t place = 0;
+  for (const Tensor* const one : tensors) {
+    const std::size_t i = place++;
+    if (!one->defined()) continue;
+    const auto type = element_type(one->scalar_type());
+    if (!type || !is_plain(*one) || one->sizes().size() > kMaxDims) return false;
+    std::ranges::copy(one->sizes(), extents[2 * i].begin());
+    std::ranges::copy(one->strides(), extents[2 * i + 1].begin());
+    borrowed[i] = {.data = const_cast<void*>(one->const_data_ptr()),
+                   .device = {one->is_cuda() ? kDLCUDA : kDLCPU,
+                              one->is_cuda() ? static_cast<std::int32_t>(one->get_device()) : 0},
+                   .ndim = static_cast<std::int32_t>(one->dim()),
+                   .dtype = *type,
+                   .shape = extents[2 * i].data(),
+                   .strides = extents[2 * i + 1].data(),
+                   .byte_offset = 0};
+    pointers[i] = &borrowed[i];
   }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-
-  // Adds an operand; undefined: it is left out. False if no kernel takes it.
-  bool add(const Tensor& tensor) {
-    if (!tensor.defined()) return skip();
-    return is_plain(tensor) && place(tensor, const_cast<void*>(tensor.const_data_ptr()));
+  const Tensor& first = **tensors.begin();
+  CallArguments call{.operation = operation, .tensors = pointers.data(), .scale = scale};
+  call.workspace_bytes = calls->workspace_bytes(call);
+  if (call.workspace_bytes < 0) return false;
+  Tensor workspace;
+  if (call.workspace_bytes > 0) {
+    workspace = at::empty({call.workspace_bytes}, first.options().dtype(at::kByte));
+    call.workspace = workspace.mutable_data_ptr();
   }
-
-  // Adds a newly allocated tensor as an output; undefined: it is left out.
-  bool add_result(const Tensor& tensor) {
-    return tensor.defined() ? place(tensor, tensor.mutable_data_ptr()) : skip();
+  if (first.is_cuda()) {
+    const c10::impl::VirtualGuardImpl device(first.device().type());
+    call.stream = raw_stream(device.getStream(first.device()));
   }
-
-  void set_workspace(const Tensor& bytes) {
-    call_.workspace = bytes.mutable_data_ptr();
-    call_.workspace_bytes = bytes.numel();
-  }
-
-  // The size of the workspace in bytes, 0 if none is needed; negative if no kernel takes the
-  // tensors.
-  std::int64_t workspace_bytes() {
-    call_.num_tensors = static_cast<std::int32_t>(count_);
-    return calls->workspace_bytes(call_);
-  }
-
-  // Runs the call. False if Python must handle it; nothing was done then. Throws errors that Python
-  // would also raise. The caller must not hold the GIL.
-  bool run(const at::Device& device) {
-    if (device.is_cuda()) {
-      call_.stream = raw_stream(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-    }
-    call_.num_tensors = static_cast<std::int32_t>(count_);
-    void* error = nullptr;
-    const std::int32_t outcome = calls->run(call_, &error);
-    if (outcome == kDone) return true;
-    if (outcome == kServedOtherwise) return false;
-    const pybind11::gil_scoped_acquire gil;
-    calls->raise(outcome, error);
-    throw_python_error();
-  }
-
- private:
-  static constexpr std::int64_t kMaxDims = 16;
-
-  struct Extents {
-    std::array<std::int64_t, kMaxDims> shape;
-    std::array<std::int64_t, kMaxDims> strides;
-  };
-
-  bool skip() {
-    ++count_;
-    return true;
-  }
-
-  bool place(const Tensor& tensor, void* data) {
-    const auto type = element_type(tensor.scalar_type());
-    if (!type || tensor.dim() > kMaxDims) return false;
-    // Copied, because the tensor may be resized while the kernel is compiled.
-    Extents& extents = extents_[count_];
-    std::ranges::copy(tensor.sizes(), extents.shape.begin());
-    std::ranges::copy(tensor.strides(), extents.strides.begin());
-    constexpr std::int32_t kCpu = 1;
-    constexpr std::int32_t kCuda = 2;
-    tensors_[count_] = {.data = data,
-                        .shape = extents.shape.data(),
-                        .strides = extents.strides.data(),
-                        .dims = static_cast<std::int32_t>(tensor.dim()),
-                        .device_type = tensor.is_cuda() ? kCuda : kCpu,
-                        .device_index = tensor.is_cuda() ? tensor.get_device() : 0,
-                        .type_code = type->code,
-                        .type_bits = type->bits};
-    call_.tensors[count_] = &tensors_[count_];
-    ++count_;
-    return true;
-  }
-
-  CallArguments call_;
-  double scale_;
-  std::array<BorrowedTensor, kMaxBorrowedTensors> tensors_;
-  std::array<Extents, kMaxBorrowedTensors> extents_;
-  std::size_t count_ = 0;
-};
+  void* error = nullptr;
+  const std::int32_t outcome = calls->run(call, &error);
+  if (outcome == kDone) return true;
+  if (outcome == kServedOtherwise) return false;
+  const pybind11::gil_scoped_acquire gil;
+  calls->raise(outcome, error);
+  throw_python_error();
+}
 
 }  // namespace dorajit::python

@@ -3,36 +3,25 @@
 // library.
 #pragma once
 
+#if __has_include(<ATen/dlpack.h>)
+#include <ATen/dlpack.h>
+#else
+#include <dlpack/dlpack.h>
+#endif
+
 #include <cstdint>
 
 namespace dorajit::python {
 
 struct NativeOperation;
 
-inline constexpr int kMaxBorrowedTensors = 8;
-
-// A borrowed dense tensor. Types and devices have the numbers of DLPack.
-struct BorrowedTensor {
-  void* data;
-  const std::int64_t* shape;
-  const std::int64_t* strides;  // in elements
-  std::int32_t dims;
-  std::int32_t device_type;
-  std::int32_t device_index;
-  std::uint8_t type_code;
-  std::uint8_t type_bits;
-};
-
 struct CallArguments {
-  NativeOperation* operation;  // as CallTable::find() returned it
-  // In the order of the operands; null for those that are left out.
-  const BorrowedTensor* tensors[kMaxBorrowedTensors];
-  std::int32_t num_tensors;
-  const double* scalars;
-  std::int32_t num_scalars;
-  void* stream;     // the raw stream, on the device of the tensors
-  void* workspace;  // memory of workspace_bytes bytes, as workspace_bytes() returns
-  std::int64_t workspace_bytes;
+  NativeOperation* operation;      // as CallTable::find() returned it; it has one scalar
+  const DLTensor* const* tensors;  // in the order of the operands; null for those that are left out
+  double scale;
+  void* stream = nullptr;     // the raw stream, on the device of the tensors
+  void* workspace = nullptr;  // memory of workspace_bytes bytes, as workspace_bytes() returns
+  std::int64_t workspace_bytes = 0;
 };
 
 // Outcomes of a call; the others are status codes (docs/errors.md).
@@ -49,7 +38,8 @@ struct CallTable {
   // Enqueues the operation. For any other outcome than the two above, pass `error` to raise(). The
   // first call of a problem may take long, so the caller should not hold the GIL.
   std::int32_t (*run)(const CallArguments& call, void** error);
-  // The size of the workspace in bytes; negative if no kernel takes the tensors.
+  // The size of the workspace in bytes, 0 if none is needed; negative if no kernel takes the
+  // tensors.
   std::int64_t (*workspace_bytes)(const CallArguments& call);
   // The current stream of a CUDA device, for a PyTorch whose C++ interface does not return it.
   // False and a Python error if that fails. Needs the GIL.

@@ -11,7 +11,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -70,25 +69,20 @@ inline std::optional<LinearResult> compute_linear(const LinearOperands& of, bool
   LinearResult made;
   made.out = at::linear(of.x, of.weight, bias);
   made.low = at::linear(of.x, of.a);
-  const auto compose = [&](NativeOperation* operation,
-                           std::initializer_list<const Tensor*> inputs) {
-    Call kernel(operation, of.scale);
-    for (const Tensor* one : inputs) {
-      if (!kernel.add(*one)) return false;
-    }
-    return kernel.add_result(made.out) && kernel.add_result(made.inner) &&
-           kernel.run(made.out.device());
-  };
   if (of.is_one_launch) {
     if (keeps_inner) made.inner = at::empty_like(made.out);
-    if (!compose(operations.compose_low_rank, {&made.low, &of.b, &made.out, &of.gain, &of.bias})) {
+    if (!launch(operations.compose_low_rank, of.scale,
+                {&made.low, &of.b, &made.out, &of.gain, &of.bias, &made.out, &made.inner})) {
       return {};
     }
     return made;
   }
   const Tensor lora = at::linear(made.low, of.b);
   if (keeps_inner) made.inner = lora;
-  if (!compose(operations.compose_residual, {&lora, &made.out, &of.gain, &of.bias})) return {};
+  if (!launch(operations.compose_residual, of.scale,
+              {&lora, &made.out, &of.gain, &of.bias, &made.out, &made.inner})) {
+    return {};
+  }
   return made;
 }
 
@@ -139,23 +133,13 @@ inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
   if (of_magnitude && d_out.sizes() != saved.inner.sizes()) return {};
   Tensor u;
   Tensor d_gain;
-  Tensor workspace;
-  Call kernel(operations.residual_backward, saved.scale);
-  if (!kernel.add(d_out) || !kernel.add(saved.inner) || !kernel.add(saved.gain)) return {};
   if (of_any_product) u = at::empty_like(d_out);
   if (of_magnitude) d_gain = at::empty_like(saved.gain);
-  if (!kernel.add_result(Tensor()) || !kernel.add_result(u) || !kernel.add_result(d_gain)) {
+  const Tensor left_out;  // d_lora, which u replaces
+  if (!launch(operations.residual_backward, saved.scale,
+              {&d_out, &saved.inner, &saved.gain, &left_out, &u, &d_gain})) {
     return {};
   }
-  if (of_magnitude) {
-    const std::int64_t bytes = kernel.workspace_bytes();
-    if (bytes < 0) return {};
-    if (bytes > 0) {
-      workspace = at::empty({bytes}, d_out.options().dtype(at::kByte));
-      kernel.set_workspace(workspace);
-    }
-  }
-  if (!kernel.run(d_out.device())) return {};
   LinearGradients found;
   auto& [d_x, d_a, d_b, d_magnitude] = found;
   if (of_any_product) {

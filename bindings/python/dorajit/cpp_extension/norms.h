@@ -2,7 +2,6 @@
 // dorajit/norms/norm_kernel.py.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -39,23 +38,11 @@ inline std::optional<std::pair<Tensor, Tensor>> compute_gain(const Tensor& weigh
       magnitude.options().dtype(is_half ? at::kFloat : magnitude.scalar_type());
   const Tensor gain = at::empty({weight.size(0)}, options);
   const Tensor divisor = at::empty({weight.size(0)}, options);
-  Call kernel(operations.weight_norm, scale);
-  for (const Tensor* one : {&weight, &a, &b, &magnitude}) {
-    if (!kernel.add(*one)) return {};
-  }
-  // The norm and its square are left out.
-  if (!kernel.add_result({}) || !kernel.add_result({}) || !kernel.add_result(gain) ||
-      !kernel.add_result(divisor)) {
+  const Tensor left_out;  // the norm, and its square
+  if (!launch(operations.weight_norm, scale,
+              {&weight, &a, &b, &magnitude, &left_out, &left_out, &gain, &divisor})) {
     return {};
   }
-  const std::int64_t bytes = kernel.workspace_bytes();
-  if (bytes < 0) return {};
-  Tensor workspace;
-  if (bytes > 0) {
-    workspace = at::empty({bytes}, weight.options().dtype(at::kByte));
-    kernel.set_workspace(workspace);
-  }
-  if (!kernel.run(weight.device())) return {};
   return std::pair(divisor, gain);
 }
 
