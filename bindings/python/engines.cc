@@ -25,44 +25,13 @@ dorajit_status Engines::current(dorajit_engine** engine, dorajit_error** error) 
   return DORAJIT_OK;
 }
 
-dorajit_status Engines::statistics(dorajit_statistics* total, dorajit_error** error) const {
-  *total = {};
-  *error = nullptr;
+std::vector<const dorajit_engine*> Engines::created() const {
+  std::vector<const dorajit_engine*> found;
   for (const std::atomic<dorajit_engine*>& place : engines_) {
     const dorajit_engine* const engine = place.load(std::memory_order_acquire);
-    if (engine == nullptr) continue;
-    dorajit_statistics one{};
-    one.struct_size = sizeof one;
-    const dorajit_status status = dorajit_engine_statistics(engine, &one, error);
-    if (status != DORAJIT_OK) return status;
-    total->launches += one.launches;
-    total->compilations += one.compilations;
-    total->artifact_hits += one.artifact_hits;
-    total->builtin_kernels += one.builtin_kernels;
-    total->tuned_problems += one.tuned_problems;
-    total->trials += one.trials;
-    total->renewed_plans += one.renewed_plans;
+    if (engine != nullptr) found.push_back(engine);
   }
-  return DORAJIT_OK;
-}
-
-dorajit_status Engines::plans(std::vector<dorajit_explanation>* found,
-                              dorajit_error** error) const {
-  found->clear();
-  *error = nullptr;
-  for (const std::atomic<dorajit_engine*>& place : engines_) {
-    const dorajit_engine* const engine = place.load(std::memory_order_acquire);
-    if (engine == nullptr) continue;
-    for (std::int64_t i = 0;; ++i) {
-      dorajit_explanation one{};
-      one.struct_size = sizeof one;
-      const dorajit_status status = dorajit_explain_at(engine, i, &one, error);
-      if (status != DORAJIT_OK) return status;
-      if (*one.problem == '\0') break;
-      found->push_back(one);
-    }
-  }
-  return DORAJIT_OK;
+  return found;
 }
 
 Engines& engines() {

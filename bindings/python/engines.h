@@ -21,11 +21,8 @@ class Engines {
   // Sets the policy and returns the previous one.
   std::int32_t exchange_policy(std::int32_t policy) { return policy_.exchange(policy); }
 
-  // The sums of the counters of all engines.
-  dorajit_status statistics(dorajit_statistics* total, dorajit_error** error) const;
-
-  // The plans of all engines, one engine after the other.
-  dorajit_status plans(std::vector<dorajit_explanation>* found, dorajit_error** error) const;
+  // The engines that exist by now.
+  [[nodiscard]] std::vector<const dorajit_engine*> created() const;
 
  private:
   static constexpr std::size_t kPolicies = 3;

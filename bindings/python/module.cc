@@ -8,7 +8,6 @@
 #include <format>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "bindings/python/call_table.h"
 #include "bindings/python/eligibility.h"
@@ -24,11 +23,22 @@ namespace {
 
 namespace py = pybind11;
 
-py::list plans() {
-  std::vector<dorajit_explanation> found;
-  check([&](dorajit_error** error) { return engines().plans(&found, error); });
-  py::list listed;
-  for (const dorajit_explanation& plan : found) {
+constexpr std::array<std::pair<const char*, std::int64_t dorajit_statistics::*>, 7> kCounters = {{
+    {"launches", &dorajit_statistics::launches},
+    {"compilations", &dorajit_statistics::compilations},
+    {"artifact_hits", &dorajit_statistics::artifact_hits},
+    {"builtin_kernels", &dorajit_statistics::builtin_kernels},
+    {"tuned_problems", &dorajit_statistics::tuned_problems},
+    {"trials", &dorajit_statistics::trials},
+    {"renewed_plans", &dorajit_statistics::renewed_plans},
+}};
+
+void append_plans(const dorajit_engine* engine, py::list& plans) {
+  for (std::int64_t i = 0;; ++i) {
+    dorajit_explanation plan{};
+    plan.struct_size = sizeof plan;
+    check([&](dorajit_error** error) { return dorajit_explain_at(engine, i, &plan, error); });
+    if (*plan.problem == '\0') return;
     py::dict one;
     one["problem"] = plan.problem;
     one["device"] = plan.device.device_type == kDLCPU
@@ -38,24 +48,24 @@ py::list plans() {
     one["config"] = plan.config;
     one["source"] = plan.source;
     one["renewals"] = plan.renewals;
-    listed.append(std::move(one));
+    plans.append(std::move(one));
   }
-  return listed;
 }
 
 py::dict statistics() {
-  dorajit_statistics total{};
-  check([&](dorajit_error** error) { return engines().statistics(&total, error); });
-  py::dict counts;
-  counts["launches"] = total.launches;
-  counts["compilations"] = total.compilations;
-  counts["artifact_hits"] = total.artifact_hits;
-  counts["builtin_kernels"] = total.builtin_kernels;
-  counts["tuned_problems"] = total.tuned_problems;
-  counts["trials"] = total.trials;
-  counts["renewed_plans"] = total.renewed_plans;
-  counts["plans"] = plans();
-  return counts;
+  std::array<std::int64_t, kCounters.size()> totals{};
+  py::list plans;
+  for (const dorajit_engine* const engine : engines().created()) {
+    dorajit_statistics one{};
+    one.struct_size = sizeof one;
+    check([&](dorajit_error** error) { return dorajit_engine_statistics(engine, &one, error); });
+    for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += one.*kCounters[i].second;
+    append_plans(engine, plans);
+  }
+  py::dict found;
+  for (std::size_t i = 0; i < totals.size(); ++i) found[kCounters[i].first] = totals[i];
+  found["plans"] = plans;
+  return found;
 }
 
 void configure(const py::sequence& dtypes, const py::object& byte_type,
