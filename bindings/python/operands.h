@@ -14,7 +14,7 @@
 
 namespace dorajit::python {
 
-inline constexpr std::size_t kMostOperands = 8;
+inline constexpr std::size_t kMaxOperands = 8;
 
 // Raises DORAJIT_UNSUPPORTED for the named argument.
 [[noreturn]] void refuse(const char* operation, const char* argument);
@@ -49,9 +49,9 @@ class Operands {
                   std::size_t i);
   bool have_equal_shapes(const NativeOperation& operation);
 
-  std::array<TorchTensor, kMostOperands> tensors_;
-  std::array<const DLTensor*, kMostOperands> pointers_{};
-  std::array<pybind11::object, kMostOperands> made_;
+  std::array<TorchTensor, kMaxOperands> tensors_;
+  std::array<const DLTensor*, kMaxOperands> pointers_{};
+  std::array<pybind11::object, kMaxOperands> made_;
   std::size_t refused_ = 0;
   bool is_without_sizes_ = false;
 };

@@ -20,7 +20,7 @@ namespace {
 
 namespace py = pybind11;
 
-constexpr std::size_t kMostScalars = 8;
+constexpr std::size_t kMaxScalars = 8;
 
 enum class Refusal { kRaised, kReturned };
 
@@ -81,7 +81,7 @@ class Call {
 
   // As run_operation.
   [[nodiscard]] py::object run(Refusal refusal) const {
-    std::array<double, kMostScalars> values;
+    std::array<double, kMaxScalars> values;
     for (std::size_t i = 0; i < scalars_.size(); ++i) {
       values[i] = PyFloat_AsDouble(scalars_[i]);
       if (values[i] == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
@@ -91,7 +91,7 @@ class Call {
 
   // As python::who_sees.
   [[nodiscard]] int who_sees() const {
-    std::array<PyObject*, kMostOperands> given;
+    std::array<PyObject*, kMaxOperands> given;
     std::size_t count = 0;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       if (is_input(i) ? !is_left_out(operation_->operands[i], tensors_[i]) : is_target(i)) {
