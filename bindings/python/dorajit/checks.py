@@ -1,5 +1,7 @@
 """Checks of arguments, for all routes. Calls that a kernel serves do not come here."""
 
+import math
+
 import torch
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -154,7 +156,8 @@ def agree(function, pairs):
         return
     known = {}
     for operand, tensor in pairs:
-        for dimension, size in operand.sizes(tensor).items():
+        for dimension, extent in operand.extents(tensor).items():
+            size = math.prod(extent)
             name, other = known.setdefault(dimension, (operand.name, size))
             if size != other:
                 raise ValueError(f"{function}: argument `{operand.name}` has {size} `{dimension}` but "

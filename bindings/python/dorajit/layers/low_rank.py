@@ -10,13 +10,11 @@ import functools
 import torch
 import torch.nn.functional as F
 
-from dorajit import errors
 from dorajit.operations import compositions, expression, run
 from dorajit.control import state
 from dorajit.operations.table import operations
 
 _compose_low_rank = operations["compose_low_rank"]
-_launch = _compose_low_rank.launch
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 # The cases in which the kernel was faster than the product by cuBLAS and compose_residual (docs/performance.md):
 # measured with mma.sync on an H100, and with wgmma, which needs rows of whole vectors on sm_90, on an H200. Other
@@ -41,14 +39,8 @@ def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
         keeps_inner: whether inner is returned.
     """
     if low.is_cuda and state.enabled and serves(low.device, low.dtype, *lora_B.shape):
-        dtype = low.dtype
-        if result.dtype is not dtype:
-            dtype = expression.sum_type(low, result)
-        inputs, outputs = (low, lora_B, result, gain, bias), (result, dtype if keeps_inner else None)
-        try:
-            return _launch(*inputs, *outputs, scale)
-        except errors.Error as error:
-            made = run.launch_over_views(error, _compose_low_rank, inputs, outputs, (scale,))
+        dtype = expression.sum_type(low, result) if keeps_inner else None
+        made = run.launch(_compose_low_rank, (low, lora_B, result, gain, bias), (result, dtype), scale)
         if made is not None:
             return made
     return compositions.compose_residual_over(F.linear(low, lora_B), result, gain, bias, scale, keeps_inner)

@@ -60,29 +60,23 @@ def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
         else:
             made = _who_sees(lora, base, gain, scale)
         if made == NOBODY:
-            return _alone(lora, base, gain, scale, inplace)
+            if not inplace:
+                return compositions.compose(lora, base, gain, scale)
+            checks.not_frozen("fused_dora_compose", "lora", lora)
+            compositions.compose(lora, base, gain, scale, lora)
+            _increment_version(lora)
+            return lora
         if made == AUTOGRAD and eligibility.has_fused_graph(lora):
             return autograd.compose(lora, base, gain, scale, inplace)
     route = eligibility.route(lora, base, gain, scale, has_node=True)
-    if route is OPERATOR and _is_compiling():  # the operator checks the arguments
-        return torch_library.compose(lora, base, gain, scale, inplace)
-    scale = _checked("fused_dora_compose", operations["compose"], (lora, base, gain), scale)
-    if inplace:
-        checks.writable("fused_dora_compose", "lora", lora)
+    if route is not OPERATOR or not _is_compiling():  # there the operator checks the arguments
+        scale = _checked("fused_dora_compose", operations["compose"], (lora, base, gain), scale)
+        if inplace:
+            checks.writable("fused_dora_compose", "lora", lora)
     if route is OPERATOR:
         return torch_library.compose(lora, base, gain, scale, inplace)
     result = expression.compose(lora, base, gain, scale)
     return lora.copy_(result) if inplace else result
-
-
-def _alone(lora, base, gain, scale, inplace):
-    """fused_dora_compose for a call that nothing observes and that no kernel has served."""
-    if not inplace:
-        return compositions.compose(lora, base, gain, scale)
-    checks.not_frozen("fused_dora_compose", "lora", lora)
-    compositions.compose(lora, base, gain, scale, lora)
-    _increment_version(lora)
-    return lora
 
 
 def _checked(function, operation, tensors, scale):
@@ -236,10 +230,16 @@ def explain_dispatch(lora: Tensor, base: Optional[Tensor] = None, gain: Optional
     inputs = (given + (None,) * count)[:count]
     if any(one is not None for one in given[count:]):
         raise TypeError(f"explain_dispatch: {operation} has {count} tensors, not {len(given)}")
+    checks.operands(operation, described, inputs)
     tensors = described.given(inputs).values()
-
-    def why_expression():
-        reason = eligibility.why_expression(*tensors)
-        graph = tensors if described.is_composition else ()
-        return eligibility.why_switched_off(*graph) if reason is None else reason
-    return dispatch.explain(described, inputs, why_expression)
+    reason = eligibility.why_expression(*tensors) or eligibility.why_switched_off(
+        *(tensors if described.is_composition else ()))
+    if reason is not None:
+        return dispatch.Dispatch("torch", reason)
+    answer = dispatch.plan(described, inputs)
+    if answer.reason is None:
+        return dispatch.Dispatch("native", "a kernel takes other views of the tensors" if answer.changed
+                                 else "a kernel takes the tensors as they are")
+    if described.makes_gradients and answer.strides_only:
+        return dispatch.Dispatch("native", f"a kernel takes compact copies: {answer.reason}")
+    return dispatch.Dispatch("torch", answer.reason)

@@ -4,50 +4,34 @@ Arguments are those of the public functions (dorajit.operations.api); outputs th
 in dorajit.operations.run.
 """
 
-from dorajit import checks, errors
+from dorajit import checks
 from dorajit.operations import dispatch, expression, run
-from dorajit.control import state
 from dorajit.operations.table import operations
 
 _compose, _compose_inner = operations["compose"], operations["compose_inner"]
 _compose_residual = operations["compose_residual"]
-_native_compose, _native_compose_inner = _compose.launch, _compose_inner.launch
-_native_compose_residual = _compose_residual.launch
 
 
 def compose(lora, base, gain, scale, out=None):
     """(gain - 1) * base + gain * (scale * lora) in a new tensor, or in `out`, which may be lora."""
-    output = lora.dtype if out is None else out
-    if state.enabled:
-        try:  # run.launch inline, which saves packing the arguments in every call
-            return _native_compose(lora, base, gain, output, scale)
-        except errors.Error as error:
-            made = run.launch_over_views(error, _compose, (lora, base, gain), (output,), (scale,))
-    else:
-        made = run.launch(_compose, (lora, base, gain), (output,), scale)
-    if made is not None:
-        return made
-    result = expression.compose(lora, base, gain, scale)
-    return result if out is None else _written(result, out)
+    inputs = lora, base, gain
+    made = run.launch(_compose, inputs, (lora.dtype if out is None else out,), scale)
+    return _written(expression.compose(*inputs, scale), out) if made is None else made
 
 
 def compose_inner(lora, base, gain, scale, out=None):
     """compose, and scale * lora + base in a new tensor of lora's type."""
-    outputs = lora.dtype if out is None else out, lora.dtype
-    if state.enabled:
-        try:  # as compose
-            return _native_compose_inner(lora, base, gain, *outputs, scale)
-        except errors.Error as error:
-            made = run.launch_over_views(error, _compose_inner, (lora, base, gain), outputs, (scale,))
-    else:
-        made = run.launch(_compose_inner, (lora, base, gain), outputs, scale)
+    inputs = lora, base, gain
+    made = run.launch(_compose_inner, inputs, (lora.dtype if out is None else out, lora.dtype), scale)
     if made is not None:
         return made
-    result, inner = expression.compose_inner(lora, base, gain, scale)
-    return (result if out is None else _written(result, out)), inner
+    result, inner = expression.compose_inner(*inputs, scale)
+    return _written(result, out), inner
 
 
 def _written(result, out):
+    if out is None:
+        return result
     checks.writable("fused_dora_compose", "lora", out)
     return out.copy_(result)
 
@@ -57,10 +41,8 @@ def compose_residual(lora, result, gain, bias, scale, keeps_inner):
     inner = scale * lora + base in that type, or None without `keeps_inner`. The bias may be None."""
     if bias is not None and bias.dim() != gain.dim():
         bias = dispatch.over_channels(bias, gain)
-    dtype = lora.dtype
-    if result.dtype is not dtype:
-        dtype = expression.sum_type(lora, result)
-    made = _launch_residual((lora, result, gain, bias), (dtype, dtype if keeps_inner else None), scale)
+    dtype = expression.sum_type(lora, result)
+    made = run.launch(_compose_residual, (lora, result, gain, bias), (dtype, dtype if keeps_inner else None), scale)
     if made is not None:
         return made
     out, inner = expression.compose_residual(lora, result, gain, bias, scale, dtype)
@@ -73,21 +55,10 @@ def compose_residual_over(lora, result, gain, bias, scale, keeps_inner):
     have one dimension."""
     inner = None
     if keeps_inner:
-        dtype = lora.dtype
-        if result.dtype is not dtype:
-            dtype = expression.sum_type(lora, result)
+        dtype = expression.sum_type(lora, result)
         inner = lora if lora.dtype is dtype else dtype
-    made = _launch_residual((lora, result, gain, bias), (result, inner), scale)
+    made = run.launch(_compose_residual, (lora, result, gain, bias), (result, inner), scale)
     if made is not None:
         return made
     out, inner = expression.compose_residual(lora, result, gain, bias, scale)
     return out.to(result.dtype), inner if keeps_inner else None
-
-
-def _launch_residual(inputs, outputs, scale):
-    if state.enabled:
-        try:  # as compose
-            return _native_compose_residual(*inputs, *outputs, scale)
-        except errors.Error as error:
-            return run.launch_over_views(error, _compose_residual, inputs, outputs, (scale,))
-    return run.launch(_compose_residual, inputs, outputs, scale)

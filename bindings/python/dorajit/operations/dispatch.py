@@ -9,7 +9,7 @@ import warnings
 
 import torch
 
-from dorajit import checks, errors
+from dorajit import errors
 from dorajit.control import state
 
 _MOST_DIMS = 16  # the limit of the extension module's tensor reader
@@ -196,7 +196,7 @@ def retry(error, operation, inputs, outputs):
         The error, if a kernel takes the tensors as they are, so that the error has another reason.
     """
     if isinstance(error, _MISSING):
-        warnings.warn(f"{error}. Until then such calls run in PyTorch.", RuntimeWarning, stacklevel=6)
+        warnings.warn(f"{error}. Until then such calls run in PyTorch.", RuntimeWarning, stacklevel=7)
         return Plan(str(error))
     if not isinstance(error, _REFUSED):
         raise error
@@ -216,19 +216,3 @@ def require_native(function, answer):
     if state.forced:
         raise errors.FallbackError(f"{function}: would run in PyTorch: {answer.reason}",
                                    errors.UNSUPPORTED)
-
-
-def explain(operation, inputs, why_expression):
-    """The Dispatch of a call of the operation with these inputs; see explain_dispatch. `why_expression`
-    returns the reason why the call must run in PyTorch even if a kernel would take the tensors, or None."""
-    checks.operands(operation.name, operation, inputs)
-    reason = why_expression()
-    if reason is not None:
-        return Dispatch("torch", reason)
-    answer = plan(operation, inputs)
-    if answer.reason is None:
-        return Dispatch("native", "a kernel takes other views of the tensors" if answer.changed
-                        else "a kernel takes the tensors as they are")
-    if operation.makes_gradients and answer.strides_only:
-        return Dispatch("native", f"a kernel takes compact copies: {answer.reason}")
-    return Dispatch("torch", answer.reason)

@@ -57,9 +57,8 @@ def output_types(operation, inputs, more=(), num_outputs=None):
             ones.
     """
     if operation.makes_gradients:
-        wanted = more[0]
-        return [None if not want else more[place] if place else inputs[model].dtype for place, model, want
-                in zip(places_of_types(operation), operation.models, wanted)]
+        return [None if not want else more[place] if place else operation.model_of(output, inputs).dtype
+                for output, place, want in zip(operation.outputs, places_of_types(operation), more[0])]
     formula = formulas.get(operation.name)
     if num_outputs is None:
         num_outputs = operation.num_required
@@ -103,9 +102,10 @@ def compute_type(*tensors):
 
 def sum_type(lora, result):
     """The element type of result + lora. PyTorch does not promote 8-bit types, so they are ignored."""
-    if lora.dtype == result.dtype or result.dtype.itemsize == 1:
-        return lora.dtype
-    return result.dtype if lora.dtype.itemsize == 1 else torch.promote_types(lora.dtype, result.dtype)
+    one, other = lora.dtype, result.dtype
+    if one is other or other.itemsize == 1:
+        return one
+    return other if one.itemsize == 1 else torch.promote_types(one, other)
 
 
 def _widened(*tensors):

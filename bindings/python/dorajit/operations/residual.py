@@ -35,8 +35,8 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
 
     Errors are those of fused_dora_compose.
     """
-    is_compiling = eligibility.is_compiling()
     operands = (lora, result, gain) if bias is None else (lora, result, gain, bias)
+    is_compiling = eligibility.is_compiling()
     if not is_compiling:
         seen = eligibility.who_sees(*operands, scale)
         if seen == NOBODY:
@@ -44,14 +44,12 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
         if seen == AUTOGRAD and eligibility.has_fused_graph(lora, bias):
             return autograd.compose_residual(lora, result, gain, bias, scale)
     route = eligibility.route(*operands, scale, has_node=True, constant=bias)
-    if route is OPERATOR and is_compiling:  # the operator checks the arguments
-        return torch_library.compose_residual(lora, result, gain, bias, scale)
-    if not is_compiling:
+    if not is_compiling:  # the operator checks the arguments
         scale = checks.scale(_NAME, scale)
         checks.operands(_NAME, operations["compose_residual"], (lora, result, gain, bias))
         eligibility.allow_expression(_NAME, *operands)
-        if route is OPERATOR:
-            return torch_library.compose_residual(lora, result, gain, bias, scale)
+    if route is OPERATOR:
+        return torch_library.compose_residual(lora, result, gain, bias, scale)
     return apart(lora, result, gain, bias, scale, api.fused_dora_compose_autograd)
 
 

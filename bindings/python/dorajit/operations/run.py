@@ -3,6 +3,8 @@
 Outputs that are not given are allocated by PyTorch, with the layout of torch.empty_like.
 """
 
+import functools
+
 import torch
 
 from dorajit import checks, errors
@@ -41,17 +43,24 @@ def launch_over_views(error, operation, inputs, outputs, scalars):
     if unfit is not None:
         dispatch.require_native(operation.name, dispatch.Plan(unfit))
         return None
-    made = allocated(operation, inputs, outputs)
-    answer = dispatch.retry(error, operation, inputs, made)
-    if answer.strides_only and operation.makes_gradients:
-        inputs = tuple(one if one is None else one.contiguous() for one in inputs)
-        made = allocated(operation, inputs, outputs)
-        answer = dispatch.plan(operation, inputs, made)
+    answer, made = planned(operation, inputs, outputs, functools.partial(dispatch.retry, error))
     if answer.reason is not None:
         dispatch.require_native(operation.name, answer)
         return None
     operation.launch(*answer.operands, *scalars)
     return made if len(made) > 1 else made[0]
+
+
+def planned(operation, inputs, outputs, plan=dispatch.plan):
+    """(Plan, outputs) of a call, with a new tensor in place of each element type. If only the strides of the inputs of a
+    backward pass are not those of a kernel, the Plan has contiguous copies of them."""
+    made = allocated(operation, inputs, outputs)
+    answer = plan(operation, inputs, made)
+    if answer.strides_only and operation.makes_gradients:
+        inputs = tuple(one if one is None else one.contiguous() for one in inputs)
+        made = allocated(operation, inputs, outputs)
+        answer = dispatch.plan(operation, inputs, made)
+    return answer, made
 
 
 def outputs(operation, inputs, scalars, more=(), num_outputs=None):

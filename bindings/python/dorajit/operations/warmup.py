@@ -6,7 +6,7 @@ from typing import Optional
 import torch
 
 from dorajit import _native, checks, errors
-from dorajit.operations import dispatch, expression, run
+from dorajit.operations import expression, run
 from dorajit.operations.table import operations
 
 
@@ -66,10 +66,7 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
     inputs = described.needed(inputs, bool(sums))
     checks.operands("warmup", described, inputs)
     for outputs in _outputs(described, inputs, inplace, wanted, types):
-        answer = dispatch.plan(described, inputs, run.allocated(described, inputs, outputs))
-        if answer.strides_only and described.makes_gradients:
-            inputs = tuple(one if one is None else one.contiguous() for one in inputs)
-            answer = dispatch.plan(described, inputs, run.allocated(described, inputs, outputs))
+        answer, _ = run.planned(described, inputs, outputs)
         if answer.reason is not None:
             raise errors.UnsupportedError(f"warmup: {operation} runs in PyTorch: {answer.reason}",
                                           errors.UNSUPPORTED)
