@@ -41,7 +41,7 @@ def compose_residual(lora, result, gain, bias, scale, keeps_inner):
     inner = scale * lora + base in that type, or None without `keeps_inner`. The bias may be None."""
     if bias is not None and bias.dim() != gain.dim():
         bias = dispatch.over_channels(bias, gain)
-    dtype = expression.sum_type(lora, result)
+    dtype = lora.dtype if lora.dtype is result.dtype else expression.sum_type(lora, result)
     made = run.launch(_compose_residual, (lora, result, gain, bias), (dtype, dtype if keeps_inner else None), scale)
     if made is not None:
         return made
@@ -55,7 +55,7 @@ def compose_residual_over(lora, result, gain, bias, scale, keeps_inner):
     have one dimension."""
     inner = None
     if keeps_inner:
-        dtype = expression.sum_type(lora, result)
+        dtype = lora.dtype if lora.dtype is result.dtype else expression.sum_type(lora, result)
         inner = lora if lora.dtype is dtype else dtype
     made = run.launch(_compose_residual, (lora, result, gain, bias), (result, inner), scale)
     if made is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dorajit import checks
 from dorajit.operations import api, autograd, compositions, dispatch, eligibility, expression, torch_library
-from dorajit.operations.eligibility import AUTOGRAD, NOBODY, OPERATOR
+from dorajit.operations.eligibility import AUTOGRAD, NOBODY, OPERATOR, is_compiling, who_sees
 from dorajit.operations.table import operations
 
 _NAME = "fused_dora_compose_residual"
@@ -35,16 +35,16 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
 
     Errors are those of fused_dora_compose.
     """
-    operands = (lora, result, gain) if bias is None else (lora, result, gain, bias)
-    is_compiling = eligibility.is_compiling()
-    if not is_compiling:
-        seen = eligibility.who_sees(*operands, scale)
+    is_traced = is_compiling()
+    if not is_traced:
+        seen = who_sees(lora, result, gain, scale) if bias is None else who_sees(lora, result, gain, bias, scale)
         if seen == NOBODY:
             return compositions.compose_residual(lora, result, gain, bias, scale, False)[0]
         if seen == AUTOGRAD and eligibility.has_fused_graph(lora, bias):
             return autograd.compose_residual(lora, result, gain, bias, scale)
+    operands = (lora, result, gain) if bias is None else (lora, result, gain, bias)
     route = eligibility.route(*operands, scale, has_node=True, constant=bias)
-    if not is_compiling:  # the operator checks the arguments
+    if not is_traced:  # the operator checks the arguments
         scale = checks.scale(_NAME, scale)
         checks.operands(_NAME, operations["compose_residual"], (lora, result, gain, bias))
         eligibility.allow_expression(_NAME, *operands)
