@@ -4,7 +4,8 @@ import math
 
 import torch
 
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+# The types of tensors whose operations nothing but PyTorch handles.
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 def scale(function, value):
@@ -47,7 +48,7 @@ def tensors(function, **arguments):
 def freed(tensor):
     """A message with the remedy if the storage of a plain tensor was resized to zero bytes, as FSDP does;
     None otherwise."""
-    if (torch.compiler.is_compiling() or type(tensor) not in _PLAIN
+    if (torch.compiler.is_compiling() or type(tensor) not in PLAIN
             or tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided
             or not tensor.numel() or tensor._is_zerotensor()):
         return None

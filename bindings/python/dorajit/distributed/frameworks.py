@@ -7,13 +7,12 @@ import torch
 
 from dorajit import checks
 
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _FSDP2 = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 
 
 def is_dtensor(tensor):
     """Whether the tensor is a DTensor."""
-    if type(tensor) in _PLAIN:
+    if type(tensor) in checks.PLAIN:
         return False
     module = sys.modules.get("torch.distributed.tensor")
     kind = getattr(module, "DTensor", None)

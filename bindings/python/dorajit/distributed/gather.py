@@ -47,26 +47,21 @@ def constant(module, name):
     found = getattr(module, name)
     if found is None:
         return None
-    if found.requires_grad and torch.is_grad_enabled() and not _is_at_hand(module, found):
+    is_unit = unwrapped(module) is not module and _is_sharded(module)
+    is_whole = not is_unit and is_here(found, least_dims=0)
+    if found.requires_grad and torch.is_grad_enabled() and not is_whole:
         raise ValueError(f"{type(module).__name__}: `{name}` is trained but sharded by itself, and its "
                          "gradient would not be complete; freeze it (LoraConfig's bias=\"none\"), or let "
                          "FSDP or ZeRO-3 wrap the layers around it and not the base layer")
+    if is_whole:
+        return found
     with torch.no_grad():
         if frameworks.is_dtensor(found):
             return found.full_tensor()
-        unit = unwrapped(module) is not module and _is_sharded(module)
-        if _is_at_hand(module, found):
-            return found
-        with whole(module if unit else found):
+        with whole(module if is_unit else found):
             found = getattr(module, name)
             require(type(module).__name__, name, found, least_dims=0)
             return found.detach().clone()
-
-
-def _is_at_hand(module, parameter):
-    """Whether a parameter of the module is whole without a gather."""
-    is_unit = unwrapped(module) is not module and _is_sharded(module)
-    return not is_unit and is_here(parameter, least_dims=0)
 
 
 def is_here(tensor, least_dims=2):

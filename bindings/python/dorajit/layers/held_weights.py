@@ -2,10 +2,10 @@
 
 import torch
 
+from dorajit.norms.recomputation import top_hooks
+
 _Parameter = torch.nn.Parameter
 _is_compiling = torch.compiler.is_compiling
-# With a PyTorch that does not have this function, tensors may be saved under hooks.
-_top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
 
 
 class HeldWeights:
@@ -25,7 +25,7 @@ class HeldWeights:
         self.others = [None if type(one) is _Parameter else one for one in weights]
         # Under saved-tensor hooks versions are not compared, as autograd does not either: a checkpoint runs the
         # forward pass again with the present weights.
-        self._versions = None if _top_hooks(False) is not None else [
+        self._versions = None if top_hooks(False) is not None else [
             None if one is None else one._version for one in self._held]
 
     def all(self, others):

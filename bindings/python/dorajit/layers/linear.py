@@ -24,7 +24,6 @@ from dorajit.layers.held_weights import HeldWeights
 
 _NAME = "dora_linear"
 _WEIGHTS = "weight", "lora_A", "lora_B"
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 # Module variables, because every call uses them and attribute look-ups take time.
 _is_compiling = eligibility.is_compiling
 _who_sees = eligibility.who_sees
@@ -121,7 +120,7 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
 def _who_sees_traced(tensors, gains):
     """eligibility.who_sees under torch.compile. The operator computes norms and gain itself, and takes only
     matrices."""
-    if (gains is not None or any(type(one) not in _PLAIN for one in tensors)
+    if (gains is not None or any(type(one) not in checks.PLAIN for one in tensors)
             or any(one.dim() != 2 for one in tensors[1:4]) or eligibility.why_expression(*tensors) is not None):
         return SOMEBODY
     return AUTOGRAD if eligibility.builds_graph(*tensors) else NOBODY

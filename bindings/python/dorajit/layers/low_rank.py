@@ -12,10 +12,10 @@ import torch.nn.functional as F
 
 from dorajit.operations import compositions, expression, run
 from dorajit.control import state
+from dorajit.operations.gain import HALVES
 from dorajit.operations.table import operations
 
 _compose_low_rank = operations["compose_low_rank"]
-_HALVES = frozenset({torch.float16, torch.bfloat16})
 # The cases in which the kernel was faster than the product by cuBLAS and compose_residual (docs/performance.md):
 # measured with mma.sync on an H100, and with wgmma, which needs rows of whole vectors on sm_90, on an H200. Other
 # supported architectures are assumed to be similar. The rule is fixed instead of measured on each machine, because the
@@ -51,5 +51,5 @@ def serves(device, dtype, out, rank):
     """Whether the kernel is used on this CUDA device, for factors of this element type and lora_B [out, rank]."""
     capability = torch.cuda.get_device_capability(device)
     has_wgmma = capability == _WGMMA_CAPABILITY and out % _VECTOR == 0 and rank % _VECTOR == 0
-    return (dtype in _HALVES and capability >= _LEAST_CAPABILITY
+    return (dtype in HALVES and capability >= _LEAST_CAPABILITY
             and rank <= (_MOST_RANK_BY_WGMMA if has_wgmma else _MOST_RANK))

@@ -45,7 +45,7 @@ def weight_norm(weight, lora_A, lora_B, scale, budget):
         if place.reduced:
             # One all-reduce on every rank: whether a kernel runs may differ between ranks, as no kernel takes some
             # parts of the columns.
-            norms = norm.squares(*call)
+            norms = norm.norms(*call, True)
             sum_over(norms, weight.device_mesh, place.reduced)
             norms.clamp_min_(0).sqrt_()
         else:

@@ -20,17 +20,14 @@ _MOST_PIECES = 16
 _norm_assembly = operations["norm_assembly"]
 
 
-def norms(matrix, a, b, scale, budget, dtype):
-    """The norms of the rows of matrix + scale * b @ a; all three are plain matrices."""
+def norms(matrix, a, b, scale, budget, dtype, squared=False):
+    """The norms of the rows of matrix + scale * b @ a, or their squares, which rounding may make negative; all three are
+    plain matrices."""
     with precision.full(matrix.device.type):
-        return run.outputs(_norm_assembly, sums(matrix, a, b, scale, budget, dtype), (scale,))[0]
-
-
-def squares(matrix, a, b, scale, budget, dtype):
-    """The squares of these norms; rounding may make them negative."""
-    with precision.full(matrix.device.type):
-        square, cross, ba = sums(matrix, a, b, scale, budget, dtype)
-        return square.add_(cross, alpha=2 * scale).add_(ba, alpha=scale * scale)
+        square, cross, ba = terms = sums(matrix, a, b, scale, budget, dtype)
+        if squared:
+            return square.add_(cross, alpha=2 * scale).add_(ba, alpha=scale * scale)
+        return run.outputs(_norm_assembly, terms, (scale,))[0]
 
 
 class Chunks(NamedTuple):

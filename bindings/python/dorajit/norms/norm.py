@@ -88,7 +88,8 @@ def sum_type(*operands):
 
 
 def norms(*call):
-    """The norms of plain matrices: (matrix, a, b, scale, budget, dtype) -> one number of type dtype per row."""
+    """The norms of plain matrices, one number of type dtype per row, or their squares: (matrix, a, b, scale, budget, dtype,
+    squared=False). The squares of parts of the columns add up to that of the row. Rounding may make them negative."""
     made = norm_kernel.norms(*call)
     return factored_norm.norms(*call) if made is None else made
 
@@ -112,13 +113,6 @@ def factors_of_layer(weight, lora_A, lora_B):
     if a.dtype is lora_A.dtype or a.dtype is not weight.dtype:
         return lora_A, lora_B
     return a, precision.as_autocast(lora_B.detach())
-
-
-def squares(*call):
-    """The squares of the norms of plain matrices, arguments as for norms(). The squares of parts of the columns add
-    up to that of the row. Rounding may make them negative."""
-    made = norm_kernel.norms(*call, squared=True)
-    return factored_norm.squares(*call) if made is None else made
 
 
 def check(weight, lora_A, lora_B):
@@ -147,12 +141,6 @@ def check(weight, lora_A, lora_B):
                          f"({weight.shape[0]}, {rank})")
 
 
-def _operator(weight, lora_A, lora_B, scale, chunk_mb):
-    # Nothing may be cached: compiled code runs this while PyTorch allocates from the pool of a CUDA graph, where
-    # every tensor that outlives a call must be an output of the graph.
-    return _computed(weight, lora_A, lora_B, scale, chunk_mb)
-
-
 def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):
     check(weight, lora_A, lora_B)
     return weight.new_empty(weight.shape[:1], dtype=sum_type(weight, lora_A, lora_B))
@@ -161,5 +149,7 @@ def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):
 _library = torch.library.Library("dorajit", "FRAGMENT")
 _library.define("factored_norm(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, "
                 "int? chunk_mb) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-_library.impl("factored_norm", _operator, "CompositeExplicitAutograd")
+# Nothing may be cached: compiled code runs this while PyTorch allocates from the pool of a CUDA graph, where every tensor
+# that outlives a call must be an output of the graph.
+_library.impl("factored_norm", _computed, "CompositeExplicitAutograd")
 torch.library.register_fake("dorajit::factored_norm", _fake_operator, lib=_library)

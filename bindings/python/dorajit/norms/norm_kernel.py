@@ -8,16 +8,15 @@ import torch
 from dorajit import checks, cpp_extension, errors
 from dorajit.operations import run
 from dorajit.control import state
+from dorajit.operations.gain import HALVES
 from dorajit.operations.table import operations
 
 _weight_norm = operations["weight_norm"]
 _launch = _weight_norm.launch
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _ALIGNED = 64
-_HALVES = frozenset({torch.float16, torch.bfloat16})
-_TYPES = _HALVES | {torch.float32, torch.float64}
+_TYPES = HALVES | {torch.float32, torch.float64}
 # Element type of a magnitude -> element type of its gain.
-_GAINS = {one: torch.float32 if one in _HALVES else one for one in _TYPES}
+_GAINS = {one: torch.float32 if one in HALVES else one for one in _TYPES}
 
 
 class Served(NamedTuple):
@@ -47,8 +46,8 @@ class Served(NamedTuple):
 # some rank products cost more than the passes over memory that the kernel saves. Up to that rank the kernel takes up to
 # 1.5 times the GPU time and a fifth of the host time. With a rank of 0 the factors have the weight's type.
 SERVED = (
-    Served("cuda", _HALVES, _HALVES, 1024, is_of_one_type=True, copies=True, capability=(8, 0)),
-    Served("cuda", _HALVES | {torch.float32}, {torch.float32}, 384, copies=True, capability=(9, 0), before=(10, 0)),
+    Served("cuda", HALVES, HALVES, 1024, is_of_one_type=True, copies=True, capability=(8, 0)),
+    Served("cuda", HALVES | {torch.float32}, {torch.float32}, 384, copies=True, capability=(9, 0), before=(10, 0)),
     Served("cuda", _TYPES, _TYPES, 16, copies=True, capability=(8, 0)),
     Served("cpu", _TYPES, _TYPES, 16),
 )
@@ -58,7 +57,7 @@ def serves(matrix, a, b, dtype):
     """Whether the kernel takes these matrices for results of type `dtype`, and a rule of SERVED matches."""
     given = matrix, a, b
     if not state.enabled or not matrix.numel() or any(
-            type(one) not in _PLAIN or checks.is_freed(one) for one in given):
+            type(one) not in checks.PLAIN or checks.is_freed(one) for one in given):
         return False
     return _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, a.shape[0], _has_rows(matrix))
 
@@ -85,7 +84,7 @@ def at_once(weight, a, b, scale):
     if type(scale) is not float or scale == 0 or not state.enabled:
         return None
     for one in (weight, a, b):
-        if type(one) not in _PLAIN or one.dim() != 2 or not one.numel() or checks.is_freed(one):
+        if type(one) not in checks.PLAIN or one.dim() != 2 or not one.numel() or checks.is_freed(one):
             return None
     dtype = torch.float64 if weight.dtype is torch.float64 else torch.float32
     if not _serves_types(weight.device, weight.dtype, a.dtype, b.dtype, dtype, a.shape[0], True):

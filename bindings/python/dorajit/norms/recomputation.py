@@ -12,8 +12,8 @@ from dorajit.distributed import frameworks
 
 _lock = fork_lock.make()
 _kept = weakref.WeakKeyDictionary()  # layer -> Pass
-# With a PyTorch that does not have this function, any pass may be inside a checkpoint.
-_top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
+# With a PyTorch that does not have this function, any pass may be inside a checkpoint and save tensors under hooks.
+top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
 
 
 class Pass(NamedTuple):
@@ -27,7 +27,7 @@ class Pass(NamedTuple):
 def is_only_pass():
     """Whether the present pass, which nothing observes, is neither the first nor the second run of a checkpoint."""
     # Checkpoints run a pass under saved-tensor hooks, or without a graph.
-    return torch.is_grad_enabled() and _top_hooks(False) is None and torch._C._current_graph_task_id() < 0
+    return torch.is_grad_enabled() and top_hooks(False) is None and torch._C._current_graph_task_id() < 0
 
 
 def norms(layer, operands, scale, compute):
@@ -52,7 +52,7 @@ def norms(layer, operands, scale, compute):
     if is_only_pass():
         return compute()
     is_in_backward = torch._C._current_graph_task_id() >= 0
-    is_saved_by_hooks = _top_hooks(False) is not None
+    is_saved_by_hooks = top_hooks(False) is not None
     if not (is_in_backward or is_saved_by_hooks or layer.training):
         with _lock:
             _kept[layer] = Pass()  # a later pass of the layer is then not the only one

@@ -4,18 +4,18 @@ import torch
 
 from dorajit.distributed import frameworks
 
-_HALVES = frozenset({torch.float16, torch.bfloat16})
+HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
 def eps(dtype):
     """The lower bound of the norm by which a magnitude of this type is divided."""
-    return 1e-6 if dtype in _HALVES else 1e-12
+    return 1e-6 if dtype in HALVES else 1e-12
 
 
 def divisor(norm, dtype):
     """The divisor of a magnitude of this type: max(norm, eps) with the norm rounded to that type, in float32 for
     16-bit types."""
-    wide = torch.float32 if dtype in _HALVES else dtype
+    wide = torch.float32 if dtype in HALVES else dtype
     return norm.to(dtype).to(wide).clamp_min(eps(dtype))
 
 
