@@ -4,7 +4,7 @@ import torch
 
 _Linear = torch.nn.Linear
 _forward = _Linear.forward
-_has_global_hook = torch.nn.modules.module._has_any_global_hook
+has_global_hook = torch.nn.modules.module._has_any_global_hook
 
 
 def has_hooks(module):
@@ -13,20 +13,21 @@ def has_hooks(module):
             or module._backward_pre_hooks)
 
 
-def parameters(*modules):
-    """[(weight, bias)] of the modules; None if the call of one would do more than the linear operation: with hooks, a
-    wrapper, a parametrization, or a forward other than PyTorch's."""
-    if _Linear.forward is not _forward or _has_global_hook():
+def parameters(base_layer, lora_A, lora_B):
+    """(weight, bias, A, B) of the modules; None if a factor has a bias, or the call of a module would do more than the
+    linear operation: with hooks, a wrapper, a parametrization, or a forward other than PyTorch's."""
+    if _Linear.forward is not _forward or has_global_hook():
         return None
     found = []
-    for module in modules:
+    for module in (base_layer, lora_A, lora_B):
         if type(module) is not _Linear:
             return None
         if has_hooks(module) or "forward" in module.__dict__:
             return None
         own = module._parameters
         weight = own.get("weight")  # FSDP1 removes it and keeps views of its flat parameter elsewhere
-        if weight is None:
+        if weight is None or (found and own["bias"] is not None):
             return None
-        found.append((weight, own["bias"]))
-    return found
+        found.append(weight)
+    weight, a, b = found
+    return weight, base_layer._parameters["bias"], a, b

@@ -2,10 +2,9 @@
 
 import torch
 
-from dorajit.operations import api, eligibility, expression, residual
+from dorajit.layers.plain_linear import has_global_hook
+from dorajit.operations import api, dispatch, eligibility, expression, residual
 from dorajit.distributed import frameworks
-
-_has_any_global_hook = torch.nn.modules.module._has_any_global_hook
 
 TRAINING, INFERENCE, EAGER = "fused training", "fused inference", "eager"
 
@@ -54,6 +53,11 @@ def delta(lora, base, gain, scale, fresh=False):
     return api.fused_dora_compose(lora, base, gain, scale, inplace=inplace)
 
 
+def without_bias(result, bias, gain):
+    """A base result minus the base layer's bias, which may be None."""
+    return result if bias is None else result - dispatch.over_channels(bias.to(result.dtype), gain)
+
+
 def is_fresh(module):
     """Whether only the caller of a module has its output: no hook has seen it."""
-    return not (module._forward_hooks or _has_any_global_hook())
+    return not (module._forward_hooks or has_global_hook())

@@ -1,6 +1,5 @@
 """DoRA over convolutions."""
 
-import math
 from typing import Optional
 
 import torch
@@ -8,7 +7,6 @@ from torch import Tensor, nn
 
 from dorajit.layers import tiers
 from dorajit.nn import layer
-from dorajit.distributed import gather
 
 
 class _DoRAConv(layer.DoRALayer):
@@ -28,13 +26,10 @@ class _DoRAConv(layer.DoRALayer):
         super().__init__(base_layer, rank, alpha, dropout, use_rslora)
         like = {"device": base_layer.weight.device, "dtype": dtype or base_layer.weight.dtype,
                 "bias": False}
-        self.lora_A = wanted(base_layer.in_channels, rank, base_layer.kernel_size, base_layer.stride,
-                             base_layer.padding, base_layer.dilation,
-                             padding_mode=base_layer.padding_mode, **like)
-        self.lora_B = wanted(rank, base_layer.out_channels, 1, **like)
-        nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
-        nn.init.zeros_(self.lora_B.weight)
-        self._init_magnitude()
+        self._init_adapter(wanted(base_layer.in_channels, rank, base_layer.kernel_size, base_layer.stride,
+                                  base_layer.padding, base_layer.dilation,
+                                  padding_mode=base_layer.padding_mode, **like),
+                           wanted(rank, base_layer.out_channels, 1, **like))
 
     @classmethod
     def from_conv(cls, conv: nn.Module, rank: int, alpha: float = 1.0, **options) -> "_DoRAConv":
@@ -45,25 +40,16 @@ class _DoRAConv(layer.DoRALayer):
         return (1, rows) + (1,) * (self.base_layer.weight.dim() - 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        base = self.base_layer
-        result = base(x)
+        result = self.base_layer(x)
         if self.merged:
             return result
-        if result.dim() != base.weight.dim():
+        if result.dim() != self.base_layer.weight.dim():
             raise layer.shape_error(self, "x", x.shape, "give it a batch dimension")
-        given = x.to(self.lora_A.weight.dtype)
-        if not self._drops:
-            lora = self.lora_B(self.lora_A(given))
-            total = tiers.total(lora, result, self.gain(), self.scaling, self._bias(result))
-            return total.to(result.dtype)
-        given = self.lora_dropout(given)
-        if gather.is_here(base.weight):
-            plain = base._conv_forward(given, base.weight.to(given.dtype), None)
-        else:  # the module's own forward gathers its weight
-            plain = self._without_bias(base(given.to(x.dtype)), result.dim() - 2)
-        lora = self.lora_B(self.lora_A(given))
-        delta = tiers.delta(lora, plain, self.gain(), self.scaling, tiers.is_fresh(self.lora_B))
-        return (result + delta).to(result.dtype)
+        return self._adapted(x, result)
+
+    def _delta_of_dropped(self, x, lora, gain, fresh):
+        base = self.base_layer
+        return tiers.delta(lora, base._conv_forward(x, base.weight.to(x.dtype), None), gain, self.scaling, fresh)
 
 
 class DoRAConv1d(_DoRAConv):

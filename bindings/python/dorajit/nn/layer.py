@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from dorajit.layers import tiers
 from dorajit.norms import norm, recomputation
 from dorajit.operations import gain
 from dorajit.nn import merging
@@ -48,6 +49,12 @@ class DoRALayer(nn.Module):
         self.merged = False
         self._kept_weight = None
 
+    def _init_adapter(self, lora_A, lora_B):
+        self.lora_A, self.lora_B = lora_A, lora_B
+        nn.init.kaiming_uniform_(lora_A.weight, a=math.sqrt(5))
+        nn.init.zeros_(lora_B.weight)
+        self._init_magnitude()
+
     def _init_magnitude(self):
         """Sets the magnitude to the row norms, so that the gain is exactly 1 while B A is 0; float32 or float64."""
         norms = self.weight_norm()
@@ -84,12 +91,21 @@ class DoRALayer(nn.Module):
         base = self.base_layer
         return base.bias if frameworks.is_dtensor(result) else gather.constant(base, "bias")
 
-    def _without_bias(self, result, dims_after):
-        """A base result minus the base layer's bias; `dims_after` dimensions follow that of the channels."""
-        bias = self._bias(result)
-        if bias is None:
-            return result
-        return result - bias.to(result.dtype).view(-1, *(1,) * dims_after)
+    def _adapted(self, x, result):
+        """The output of a layer that runs its factors as modules, from the base result of x."""
+        given = x.to(self.lora_A.weight.dtype)
+        if not self._drops:
+            lora = self.lora_B(self.lora_A(given))
+            return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result)).to(result.dtype)
+        given, factor = self.lora_dropout(given), self.gain()
+        lora, fresh = self.lora_B(self.lora_A(given)), tiers.is_fresh(self.lora_B)
+        if gather.is_here(self.base_layer.weight):
+            delta = self._delta_of_dropped(given, lora, factor, fresh)
+        else:  # the module's own forward gathers its weight, also for the backward pass
+            base = self.base_layer(given.to(x.dtype)).to(lora.dtype)
+            base = tiers.without_bias(base, self._bias(base), factor)
+            delta = tiers.delta(lora, base, factor, self.scaling, fresh)
+        return (result + delta).to(result.dtype)
 
     @property
     def _drops(self):

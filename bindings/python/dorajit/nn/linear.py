@@ -1,15 +1,13 @@
 """DoRA over a linear layer."""
 
-import math
 from typing import Optional
 
 import torch
 from torch import Tensor, nn
 
 from dorajit.layers import dropout as sliced
-from dorajit.layers import linear, plain_linear, tiers
+from dorajit.layers import linear, plain_linear
 from dorajit.nn import layer
-from dorajit.distributed import gather
 
 
 class DoRALinear(layer.DoRALayer):
@@ -39,11 +37,8 @@ class DoRALinear(layer.DoRALayer):
                             "a torch.nn.Linear")
         super().__init__(base_layer, rank, alpha, dropout, use_rslora)
         like = {"device": base_layer.weight.device, "dtype": dtype or base_layer.weight.dtype}
-        self.lora_A = nn.Linear(base_layer.in_features, rank, bias=False, **like)
-        self.lora_B = nn.Linear(rank, base_layer.out_features, bias=False, **like)
-        nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
-        nn.init.zeros_(self.lora_B.weight)
-        self._init_magnitude()
+        self._init_adapter(nn.Linear(base_layer.in_features, rank, bias=False, **like),
+                           nn.Linear(rank, base_layer.out_features, bias=False, **like))
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, rank: int, alpha: float = 1.0, **options) -> "DoRALinear":
@@ -60,13 +55,7 @@ class DoRALinear(layer.DoRALayer):
             if out is not None:
                 return out
         result = base(x)
-        if self.merged:
-            return result
-        given = x.to(self.lora_A.weight.dtype)
-        if self._drops:
-            return (result + self._delta(self.lora_dropout(given), x.dtype)).to(result.dtype)
-        lora = self.lora_B(self.lora_A(given))
-        return tiers.total(lora, result, self.gain(), self.scaling, self._bias(result)).to(result.dtype)
+        return result if self.merged else self._adapted(x, result)
 
     def _at_once(self, x):
         """The output as one node or operator; None if the layer has to run as separate module calls."""
@@ -75,18 +64,11 @@ class DoRALinear(layer.DoRALayer):
         found = plain_linear.parameters(self.base_layer, self.lora_A, self.lora_B)
         if found is None:
             return None
-        (weight, bias), (a, of_a), (b, of_b) = found
+        weight, bias, a, b = found
         magnitude = self._parameters.get("lora_magnitude_vector")
-        if magnitude is None or of_a is not None or of_b is not None:
+        if magnitude is None:
             return None
         return linear.at_once(self, x, weight, a, b, magnitude, self.scaling, bias)
 
-    def _delta(self, dropped, dtype):
-        """The term that is added to the base result, computed from the dropped-out input."""
-        gain = self.gain()
-        lora, fresh = self.lora_B(self.lora_A(dropped)), tiers.is_fresh(self.lora_B)
-        if gather.is_here(self.base_layer.weight):
-            return sliced.delta(dropped, self.base_layer.weight, lora, gain, self.scaling, fresh)
-        # The module's own forward gathers its weight, also for the backward pass.
-        base = self._without_bias(self.base_layer(dropped.to(dtype)).to(lora.dtype), 0)
-        return tiers.delta(lora, base, gain, self.scaling, fresh)
+    def _delta_of_dropped(self, x, lora, gain, fresh):
+        return sliced.delta(x, self.base_layer.weight, lora, gain, self.scaling, fresh)

@@ -1,6 +1,5 @@
 """Counts calls that were left to PEFT, by reason."""
 
-import inspect
 import warnings
 
 reasons = {}
@@ -11,8 +10,3 @@ def note(reason):
     reasons[reason] = reasons.get(reason, 0) + 1
     if reasons[reason] == 1:
         warnings.warn(f"dorajit.patch_peft: left to PEFT: {reason}", RuntimeWarning, stacklevel=5)
-
-
-def parameters(function):
-    """The parameters of a function, by name."""
-    return inspect.signature(function).parameters

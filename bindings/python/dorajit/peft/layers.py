@@ -4,53 +4,61 @@ The first argument of each is the method that it replaces (`original`), which it
 support. The other arguments are those of that method.
 """
 
+import inspect
+
 import torch
 from peft.tuners.lora import dora
 from peft.utils.other import transpose
 
-from dorajit.layers import dropout, tiers
+from dorajit.checks import PLAIN
+from dorajit.layers import dropout, plain_linear, tiers
 from dorajit.norms import norm, recomputation
 from dorajit.operations import eligibility, gain
 from dorajit.peft import declined
 from dorajit.distributed import frameworks, gather
 
-_has_any_global_hook = torch.nn.modules.module._has_any_global_hook
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _ROWS_AT_ONCE = 1024
 
 
-def linear_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
-                   adapter_name="default"):
-    """DoraLinearLayer.forward"""
-    reason, weight, factor = _linear_gain(self, x, lora_A, lora_B, scaling, base_layer, base_result,
-                                          adapter_name)
-    if reason is None:
+def _forward_of(gain_of, delta_of_dropped):
+    """The replacement of a layer's forward.
+
+    Args:
+        gain_of: (layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name) -> (reason, weight, gain).
+            The reason says why the call is left to PEFT; None if it is not.
+        delta_of_dropped: (layer, x, weight, base_layer, lora, gain, scaling, fresh) -> the delta for a dropped-out
+            input, for which PEFT passes no base result.
+    """
+    def forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None, adapter_name="default"):
+        reason, weight, factor = gain_of(self, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name)
+        if reason is not None:
+            return _decline(original, reason, self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
+                            base_layer=base_layer, base_result=base_result, adapter_name=adapter_name)
         lora, fresh = lora_B(lora_A(x)), tiers.is_fresh(lora_B)
         if base_result is None and gather.is_here(base_layer.weight):
-            return dropout.delta(x, weight, lora, factor, scaling, fresh)
+            return delta_of_dropped(self, x, weight, base_layer, lora, factor, scaling, fresh)
         if base_result is None:  # the module's own forward gathers its weight
             base_result = base_layer(x)
-        return tiers.delta(lora, _without_bias(base_result, base_layer, -1), factor, scaling,
-                           fresh=fresh)
-    return _decline(original, reason, self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
-                    base_layer=base_layer, base_result=base_result, adapter_name=adapter_name)
+        return tiers.delta(lora, tiers.without_bias(base_result, _bias(base_layer), factor), factor, scaling, fresh)
+    return forward
 
 
-def linear_variant_forward(original, module, active_adapter, x, result, **kwargs):
-    """DoraLinearVariant.forward: the base result plus the layer's delta, in one pass."""
-    layer = _foldable(module, active_adapter)
-    if layer is not None:
-        lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
-        base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
-        reason, _, factor = _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, result,
-                                         active_adapter)
-        if reason is None:
-            return tiers.total(lora_B(lora_A(x)), result, factor, scaling, _bias(base_layer))
-    return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
+def _variant_forward_of(gain_of):
+    """The replacement of a variant's forward: the base result plus the layer's delta, in one pass. `gain_of` as for
+    _forward_of."""
+    def forward(original, module, active_adapter, x, result, **kwargs):
+        layer = _foldable(module, active_adapter)
+        if layer is not None:
+            lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
+            base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
+            reason, _, factor = gain_of(layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
+            if reason is None:
+                return tiers.total(lora_B(lora_A(x)), result, factor, scaling, _bias(base_layer))
+        return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
+    return forward
 
 
 def _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
-    """(reason, weight, gain). The reason says why the call is left to PEFT; None if it is not."""
     reason = _unknown(layer, lora_A, lora_B, torch.nn.Linear) or _foreign(x, base_result)
     if (reason is None and base_result is not None and base_result.shape[-1] != layer.weight.numel()
             and frameworks.is_dtensor(getattr(base_layer, "weight", None))):
@@ -67,61 +75,48 @@ def _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, ada
                                    adapter_name)
 
 
-def _foldable(module, adapter):
-    """The DoRA layer of an adapter if its separate call can be skipped: it uses the module's base result, its
-    forward is the replacement, and no hook or wrapper needs its output. None otherwise."""
-    dropout = module.lora_dropout[adapter]
-    if module.training and not isinstance(dropout, torch.nn.Identity):
-        return None
-    layer = module.lora_magnitude_vector[adapter]
-    forward = type(layer).forward
-    if getattr(forward, "as_installed", None) is not forward or "forward" in vars(layer):
-        return None
-    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks,
-             layer._backward_pre_hooks)
-    return None if any(hooks) or _has_any_global_hook() else layer
+def _linear_delta(layer, x, weight, base_layer, lora, factor, scaling, fresh):
+    return dropout.delta(x, weight, lora, factor, scaling, fresh)
 
 
-def conv_forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None,
-                 adapter_name="default"):
-    """_DoraConvNdLayer.forward"""
-    reason = _unknown_conv(self, x, lora_A, lora_B, base_layer, base_result)
-    if reason is not None:
-        return _decline(original, reason, self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
-                        base_layer=base_layer, base_result=base_result, adapter_name=adapter_name)
-    with gather.whole(base_layer, lora_A, lora_B):
-        weight = base_layer.weight
-        factor = _gain(self, weight, lora_A.weight, lora_B.weight, scaling, base_layer, adapter_name)
-    if base_result is None and gather.is_here(base_layer.weight):
-        base_result = self.conv_fn(x, weight.to(x.dtype), bias=None, stride=base_layer.stride,
-                                   padding=base_layer.padding, dilation=base_layer.dilation)
-    else:
-        base_result = base_layer(x) if base_result is None else base_result
-        base_result = _without_bias(base_result, base_layer, 1)
-    return tiers.delta(lora_B(lora_A(x)), base_result, factor, scaling, tiers.is_fresh(lora_B))
-
-
-def conv_variant_forward(original, module, active_adapter, x, result, **kwargs):
-    """_DoraConvNdVariant.forward: the base result plus the layer's delta, in one pass."""
-    layer = _foldable(module, active_adapter)
-    if layer is not None:
-        lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
-        base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
-        if _unknown_conv(layer, x, lora_A, lora_B, base_layer, result) is None:
-            with gather.whole(base_layer, lora_A, lora_B):
-                factor = _gain(layer, base_layer.weight, lora_A.weight, lora_B.weight, scaling,
-                               base_layer, active_adapter)
-            return tiers.total(lora_B(lora_A(x)), result, factor, scaling, _bias(base_layer))
-    return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
-
-
-def _unknown_conv(layer, x, lora_A, lora_B, base_layer, base_result):
-    """The reason why a call is left to PEFT, or None."""
+def _conv_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
     reason = _unknown(layer, lora_A, lora_B, torch.nn.modules.conv._ConvNd)
     reason = reason or unfit(base_layer.weight) or _foreign(x, base_result)
     if reason is None and base_layer.groups != 1:
         reason = f"the convolution has {base_layer.groups} groups"
-    return reason
+    if reason is not None:
+        return reason, None, None
+    with gather.whole(base_layer, lora_A, lora_B):
+        weight = base_layer.weight
+        return None, weight, _gain(layer, weight, lora_A.weight, lora_B.weight, scaling, base_layer, adapter_name)
+
+
+def _conv_delta(layer, x, weight, base_layer, lora, factor, scaling, fresh):
+    base = layer.conv_fn(x, weight.to(x.dtype), bias=None, stride=base_layer.stride, padding=base_layer.padding,
+                         dilation=base_layer.dilation)
+    return tiers.delta(lora, base, factor, scaling, fresh)
+
+
+linear_forward = _forward_of(_linear_gain, _linear_delta)
+conv_forward = _forward_of(_conv_gain, _conv_delta)
+linear_variant_forward = _variant_forward_of(_linear_gain)
+conv_variant_forward = _variant_forward_of(_conv_gain)
+
+
+def _foldable(module, adapter):
+    """The DoRA layer of an adapter if its separate call can be skipped: it uses the module's base result, its
+    forward is the replacement, and no hook or wrapper needs its output. None otherwise."""
+    if module.training and not isinstance(module.lora_dropout[adapter], torch.nn.Identity):
+        return None
+    layer = module.lora_magnitude_vector[adapter]
+    if not is_installed(type(layer).forward) or "forward" in vars(layer):
+        return None
+    return None if plain_linear.has_hooks(layer) or plain_linear.has_global_hook() else layer
+
+
+def is_installed(method):
+    """Whether the method is a replacement, and not a wrapper around one."""
+    return getattr(method, "as_installed", None) is method
 
 
 def embedding_variant_forward(original, module, active_adapter, x, result, **kwargs):
@@ -146,26 +141,25 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     return tiers.total(lora, result, factor, scaling)
 
 
-def linear_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
-    """DoraLinearLayer.get_weight_norm, which merging calls: summed in float32, rounded to the magnitude's type."""
+def weight_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
+    """get_weight_norm, which merging calls: summed in float32, rounded to the magnitude's type."""
     if adapter_name is not None or not isinstance(getattr(self, "weight", None), torch.Tensor):
         known = {} if adapter_name is None else {"adapter_name": adapter_name}
         return original(self, weight, lora_weight, scaling, **known)
-    return _divisor(self, _dense_norm(transpose(weight, self.fan_in_fan_out), lora_weight, scaling))
+    rows = rows_of(weight, self)
+    norms = _dense_norm(rows, lora_weight.reshape(rows.shape), scaling)
+    # The divisor of the magnitude as in forward, so that merging uses the same.
+    return as_magnitude(norms.to(self.weight.dtype).clamp_min(gain.eps(self.weight.dtype)), weight)
 
 
-def conv_norm(original, self, weight, lora_weight, scaling, adapter_name=None):
-    """_DoraConvNdLayer.get_weight_norm, as linear_norm."""
-    if adapter_name is not None or not isinstance(getattr(self, "weight", None), torch.Tensor):
-        known = {} if adapter_name is None else {"adapter_name": adapter_name}
-        return original(self, weight, lora_weight, scaling, **known)
-    norms = _dense_norm(weight.flatten(1), lora_weight.reshape(weight.shape).flatten(1), scaling)
-    return _divisor(self, norms).view(1, -1, *(1,) * (weight.dim() - 2))
+def rows_of(weight, layer):
+    """The weight of a DoRA layer's base layer as a matrix with one row per element of the magnitude."""
+    return transpose(weight, layer.fan_in_fan_out) if weight.dim() == 2 else weight.flatten(1)
 
 
-def _divisor(layer, norms):
-    """The divisor of the magnitude as in forward, so that merging uses the same."""
-    return norms.to(layer.weight.dtype).clamp_min(gain.eps(layer.weight.dtype))
+def as_magnitude(norms, weight):
+    """Norms of a weight's rows in the shape of the magnitude."""
+    return norms if weight.dim() == 2 else norms.view(1, -1, *(1,) * (weight.dim() - 2))
 
 
 def _dense_norm(weight, lora_weight, scaling):
@@ -217,7 +211,7 @@ def stored(base_layer):
 
 def _dequantized(base_layer):
     """The weight in floating point. PEFT's own function is called only if needed: torch.compile cannot trace it."""
-    if not hasattr(base_layer, "W_q") and (type(base_layer.weight) in _PLAIN
+    if not hasattr(base_layer, "W_q") and (type(base_layer.weight) in PLAIN
                                            or frameworks.is_dtensor(base_layer.weight)):
         return base_layer.weight
     return dora.dequantize_module_weight(base_layer)
@@ -225,14 +219,6 @@ def _dequantized(base_layer):
 
 def _bias(base_layer):
     return gather.constant(base_layer, "bias") if hasattr(base_layer, "bias") else None
-
-
-def _without_bias(result, base_layer, channels):
-    bias = _bias(base_layer)
-    if bias is None:
-        return result
-    bias = bias.to(result.dtype)
-    return result - (bias if channels == -1 else bias.view(-1, *(1,) * (result.dim() - 2)))
 
 
 def _unknown(layer, lora_A, lora_B, kind):
@@ -252,7 +238,7 @@ def _unknown(layer, lora_A, lora_B, kind):
 def unfit(weight):
     if not isinstance(weight, torch.Tensor):
         return f"the weight is a {type(weight).__name__}"
-    if type(weight) not in _PLAIN and not eligibility.is_compiling() and not frameworks.is_dtensor(weight) and (
+    if type(weight) not in PLAIN and not eligibility.is_compiling() and not frameworks.is_dtensor(weight) and (
             type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__):
         return f"the weight is a {type(weight).__name__}, which has its own __torch_dispatch__"
     return None
@@ -267,6 +253,6 @@ def _foreign(*activations):
 
 def _decline(original, reason, *args, adapter_name=None, **kwargs):
     declined.note(reason)
-    if adapter_name is not None and "adapter_name" in declined.parameters(original):
+    if adapter_name is not None and "adapter_name" in inspect.signature(original).parameters:
         kwargs["adapter_name"] = adapter_name
     return original(*args, **kwargs)

@@ -37,7 +37,7 @@ def _at_once(module, x):
     layer = parts["lora_magnitude_vector"]._modules.get(name)
     if (type(layer) is not layer_class or layer.fan_in_fan_out or plain_linear.has_hooks(layer)
             or "forward" in layer.__dict__
-            or not (_is_installed(variant.forward) and _is_installed(layer_class.forward))):
+            or not (layers.is_installed(variant.forward) and layers.is_installed(layer_class.forward))):
         return None
     if module.training and type(parts["lora_dropout"]._modules[name]) is not torch.nn.Identity:
         return None
@@ -45,18 +45,14 @@ def _at_once(module, x):
                                     parts["lora_B"]._modules[name])
     if found is None:
         return None
-    (weight, bias), (a, of_a), (b, of_b) = found
+    weight, bias, a, b = found
     magnitude = layer._parameters.get("weight")
-    if magnitude is None or of_a is not None or of_b is not None:
+    if magnitude is None:
         return None
     gains = None
     if layer.__dict__.get("_dora_cache") or layers.is_caching(layer):
         gains = functools.partial(_cached_gains, parts["base_layer"], name)
     return linear.at_once(layer, x, weight, a, b, magnitude, module.scaling[name], bias, gains)
-
-
-def _is_installed(method):
-    return getattr(method, "as_installed", None) is method
 
 
 def _cached_gains(base_layer, name, layer, weight, a, b, magnitude, scale):

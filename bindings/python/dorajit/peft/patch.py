@@ -117,8 +117,8 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
                       layers + generating)
         _patches.append(patch)
     if layers:
-        from dorajit.peft import refine
-        refine.magnitudes(model)
+        from dorajit.peft import magnitudes
+        magnitudes.refine(model)
     return patch
 
 
@@ -140,8 +140,8 @@ def _targets(peft):
             (variants._DoraConvNdVariant, "forward"): layers.conv_variant_forward,
             (variants.DoraEmbeddingVariant, "forward"): layers.embedding_variant_forward,
             (dora.DoraLinearLayer, "update_layer"): magnitudes.update_layer,
-            (dora.DoraLinearLayer, "get_weight_norm"): layers.linear_norm,
-            (dora._DoraConvNdLayer, "get_weight_norm"): layers.conv_norm,
+            (dora.DoraLinearLayer, "get_weight_norm"): layers.weight_norm,
+            (dora._DoraConvNdLayer, "get_weight_norm"): layers.weight_norm,
             (BaseTuner, "_cast_adapter_dtype"): magnitudes.cast_adapter_dtype,
         }
     except (ImportError, AttributeError) as error:
