@@ -40,7 +40,7 @@ std::int32_t run_call(const CallArguments& call, void** error) {
     return kServedOtherwise;
   }
   *error = what;
-  if (status == DORAJIT_OK) count_call(*call.operation);
+  if (status == DORAJIT_OK) call.operation->count_call();
   return status;
 }
 

@@ -136,9 +136,6 @@ PYBIND11_MODULE(_native, module) {
   module.def("statistics", &native::statistics,
              "() -> dict[str, Any]\n\n"
              "Counters of the engines of this process, and the plans that they have made.");
-  module.def("call_counts", &native::call_counts,
-             "() -> dict[str, int]\n\n"
-             "Operation -> number of calls that a kernel served.");
   module.def("exchange_tune_policy", &native::exchange_tune_policy, arg("policy"),
              "(int) -> int\n\n"
              "Sets the tuning policy of this process and returns the previous one.");

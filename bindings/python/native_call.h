@@ -5,7 +5,6 @@
 
 #include "bindings/python/engines.h"
 #include "bindings/python/native_error.h"
-#include "bindings/python/native_operation.h"
 #include "bindings/python/without_gil.h"
 
 namespace dorajit::python {
@@ -44,8 +43,5 @@ inline bool may_be_served_otherwise(dorajit_status status) {
       return false;
   }
 }
-
-// Counts a call that a kernel served.
-void count_call(NativeOperation& operation);
 
 }  // namespace dorajit::python

@@ -22,7 +22,9 @@ struct NativeOperation {
   // like its model if that is an input.
   std::vector<std::size_t> models;
   std::vector<std::vector<std::string>> dimensions;  // for each operand the names of its dimensions
-  std::atomic<std::int64_t> calls = 0;
+  std::atomic<std::int64_t> calls = 0;               // that a kernel served
+
+  void count_call() { calls.fetch_add(1, std::memory_order_relaxed); }
 };
 
 // All operations in the library's order, read once. Thread-safe.

@@ -14,11 +14,6 @@ namespace {
 
 namespace py = pybind11;
 
-py::object owned(PyObject* made) {
-  if (made == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(made);
-}
-
 [[noreturn]] void refuse_to_allocate(const NativeOperation& operation, std::size_t output) {
   raise(DORAJIT_INVALID_ARGUMENT,
         std::format("{}: argument `{}` is not a tensor, and no input determines its sizes ({}); "
@@ -67,16 +62,6 @@ py::object empty_like(PyObject* tensor, bool is_of_that_type, PyObject* dtype) {
   if (is_of_that_type) return owned(PyObject_CallOneArg(torch().empty_like, tensor));
   const std::array<PyObject*, 2> arguments = {tensor, dtype};
   return owned(PyObject_Vectorcall(torch().empty_like, arguments.data(), 1, dtype_alone()));
-}
-
-py::object new_empty(PyObject* like, PyObject* shape, PyObject* dtype) {
-  static PyObject* const name = PyUnicode_InternFromString("new_empty");
-  const std::array<PyObject*, 3> arguments = {like, shape, dtype};
-  return owned(PyObject_VectorcallMethod(name, arguments.data(), 2, dtype_alone()));
-}
-
-bool are_equal(const DLDataType& a, const DLDataType& b) {
-  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
 }  // namespace
@@ -143,7 +128,7 @@ bool Operands::add_output(const NativeOperation& operation, std::span<PyObject* 
   const DLDataType* const type = is_as_model ? nullptr : kernel_type_of(arguments[i]);
   if (is_as_model || type != nullptr) {
     if (has_model) {
-      const bool is_of_that_type = is_as_model || are_equal(*type, pointers_[model]->dtype);
+      const bool is_of_that_type = is_as_model || have_one_type(*type, pointers_[model]->dtype);
       made_[i] = empty_like(arguments[model], is_of_that_type, arguments[i]);
     } else {
       const py::object shape =

@@ -5,11 +5,8 @@
 
 namespace dorajit::python {
 
-// Adds the two functions of operation_call.h for each operation, the table of operations and
-// warmup.
+// Adds two functions for each operation, the table of operations, warmup,
+// and the counts of calls.
 void add_operations(pybind11::module_& module);
-
-// Operation -> number of calls that a kernel served.
-pybind11::dict call_counts();
 
 }  // namespace dorajit::python

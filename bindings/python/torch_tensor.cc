@@ -50,12 +50,16 @@ bool to_integers(PyObject* tuple, std::int64_t* values, int count) {
 }
 
 bool is_kernel_type(const DLDataType& type) {
-  return std::ranges::any_of(torch().types, [&](const Torch::Type& one) {
-    return one.dl.code == type.code && one.dl.bits == type.bits && one.dl.lanes == type.lanes;
-  });
+  return std::ranges::any_of(torch().types,
+                             [&](const Torch::Type& one) { return have_one_type(one.dl, type); });
 }
 
 }  // namespace
+
+py::object owned(PyObject* made) {
+  if (made == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(made);
+}
 
 PyObject* dtype_alone() { return names().dtype_alone; }
 
@@ -129,27 +133,24 @@ bool TorchTensor::borrow(const ExchangeApi& api, PyObject* tensor) {
   return true;
 }
 
-bool TorchTensor::read_memory(PyObject* tensor) {
-  const ExchangeApi* const api = torch().exchange;
-  return api != nullptr ? borrow(*api, tensor) : read_attributes(tensor);
-}
-
 bool TorchTensor::read(py::handle tensor) {
-  const auto is_plain = [&] {
-    // The memory of a tensor with a pending negation has the opposite signs.
-    const auto is_neg =
-        py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().is_neg, tensor.ptr()));
-    return is_neg && is_neg.ptr() == Py_False;
-  };
-  const bool is_read = read_memory(tensor.ptr()) && is_plain();
-  if (!is_read) PyErr_Clear();
-  return is_read;
+  if (!read_result(tensor)) return false;
+  // The memory of a tensor with a pending negation has the opposite signs.
+  const auto is_neg =
+      py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().is_neg, tensor.ptr()));
+  if (!is_neg) PyErr_Clear();
+  return is_neg.ptr() == Py_False;
 }
 
 bool TorchTensor::read_result(py::handle tensor) {
-  const bool is_read = read_memory(tensor.ptr());
+  const ExchangeApi* const api = torch().exchange;
+  const bool is_read = api != nullptr ? borrow(*api, tensor.ptr()) : read_attributes(tensor.ptr());
   if (!is_read) PyErr_Clear();
   return is_read;
+}
+
+bool have_one_type(const DLDataType& a, const DLDataType& b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
 bool have_one_shape(const DLTensor& a, const DLTensor& b) {
@@ -157,23 +158,21 @@ bool have_one_shape(const DLTensor& a, const DLTensor& b) {
 }
 
 bool is_frozen_by_inference(PyObject* tensor) {
-  const auto is_on = py::reinterpret_steal<py::object>(PyObject_CallNoArgs(torch().in_inference));
-  if (!is_on) throw py::error_already_set();
-  if (is_on.ptr() == Py_True) return false;
-  const auto is_made_there =
-      py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().is_inference, tensor));
-  if (!is_made_there) throw py::error_already_set();
-  return is_made_there.ptr() == Py_True;
+  if (owned(PyObject_CallNoArgs(torch().in_inference)).ptr() == Py_True) return false;
+  return owned(PyObject_CallOneArg(torch().is_inference, tensor)).ptr() == Py_True;
+}
+
+py::object new_empty(PyObject* like, PyObject* shape, PyObject* dtype) {
+  const std::array<PyObject*, 3> arguments = {like, shape, dtype};
+  return owned(PyObject_VectorcallMethod(names().new_empty, arguments.data(), 2, dtype_alone()));
 }
 
 TorchMemory::TorchMemory(py::handle like, std::int64_t bytes) {
-  const py::object size = py::reinterpret_steal<py::object>(PyLong_FromLongLong(bytes));
-  std::array<PyObject*, 3> arguments = {like.ptr(), size.ptr(), torch().byte_type};
-  tensor_ = py::reinterpret_steal<py::object>(PyObject_VectorcallMethod(
-      names().new_empty, arguments.data(), 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, dtype_alone()));
-  const py::object pointer = tensor_ ? call(tensor_.ptr(), names().data_ptr) : py::object();
+  const py::object size = owned(PyLong_FromLongLong(bytes));
+  tensor_ = new_empty(like.ptr(), size.ptr(), torch().byte_type);
+  const py::object pointer = owned(PyObject_CallMethodNoArgs(tensor_.ptr(), names().data_ptr));
   std::int64_t address = 0;
-  if (!pointer || !to_integer(pointer.ptr(), address)) throw py::error_already_set();
+  if (!to_integer(pointer.ptr(), address)) throw py::error_already_set();
   data_ = std::bit_cast<void*>(address);
 }
 
@@ -186,10 +185,8 @@ void* current_stream(const DLDevice& device) {
     }
     return stream;
   }
-  const py::object index = py::reinterpret_steal<py::object>(PyLong_FromLong(device.device_id));
-  const py::object stream =
-      py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().current_stream, index.ptr()));
-  if (!stream) throw py::error_already_set();
+  const py::object index = owned(PyLong_FromLong(device.device_id));
+  const py::object stream = owned(PyObject_CallOneArg(torch().current_stream, index.ptr()));
   return PyLong_AsVoidPtr(stream.ptr());
 }
 

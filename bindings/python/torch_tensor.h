@@ -34,6 +34,9 @@ struct Torch {
   const ExchangeApi* exchange = nullptr;  // null: everything is read through Python
 };
 
+// The new reference; throws error_already_set if it is null.
+pybind11::object owned(PyObject* made);
+
 // The tuple ("dtype",), for calls with that keyword argument. Borrowed. Call it first while the
 // module is imported: allocating the tuple may trigger garbage collection, which runs Python code.
 PyObject* dtype_alone();
@@ -59,7 +62,6 @@ class TorchTensor {
  private:
   static constexpr int kMaxDims = 16;
 
-  bool read_memory(PyObject* tensor);
   bool borrow(const ExchangeApi& api, PyObject* tensor);
   bool read_attributes(PyObject* tensor);
   bool read_shape(PyObject* tensor);
@@ -70,11 +72,15 @@ class TorchTensor {
   std::array<std::int64_t, kMaxDims> strides_;
 };
 
+bool have_one_type(const DLDataType& a, const DLDataType& b);
 bool have_one_shape(const DLTensor& a, const DLTensor& b);
 
 // Whether the tensor is an inference tensor and inference mode is off, so that PyTorch forbids
 // writing it. Needs the GIL; throws error_already_set.
 bool is_frozen_by_inference(PyObject* tensor);
+
+// tensor.new_empty(shape, dtype=dtype). Needs the GIL; throws error_already_set.
+pybind11::object new_empty(PyObject* like, PyObject* shape, PyObject* dtype);
 
 // Memory from PyTorch's allocator. It may be released as soon as the work that uses it is enqueued.
 class TorchMemory {
