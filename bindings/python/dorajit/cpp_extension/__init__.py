@@ -34,8 +34,7 @@ except ImportError as error:
 
 _NAME = "dorajit_cpp_extension"
 _SOURCES = tuple(pathlib.Path(__file__).absolute().with_name(name)
-                 for name in ("module.cc", "call.h", "call_table.h", "eligibility.h", "held_weights.h", "linear.h",
-                              "norms.h"))
+                 for name in ("module.cc", "call.h", "call_table.h", "held_weights.h", "linear.h", "norms.h"))
 _LONGEST_BUILD_S = 3600
 _SCRATCH = ".building-"
 _MADE = "made.so"
@@ -136,11 +135,7 @@ def _folder():
                  str(torch.version.git_version).encode(), sysconfig.get_config_var("EXT_SUFFIX").encode(),
                  os.confstr("CS_GNU_LIBC_VERSION").encode()):
         key.update(len(part).to_bytes(8, "little") + part)
-    return _cache_folder() / "cpp_extensions" / key.hexdigest()[:16]
-
-
-def _cache_folder():
-    return pathlib.Path(_native.cache_folder())
+    return pathlib.Path(_native.cache_folder()) / "cpp_extensions" / key.hexdigest()[:16]
 
 
 def _find():
@@ -159,31 +154,34 @@ def _find():
     return None
 
 
-def _open_folder(stack, folder):
-    """The descriptor of the extension's folder, or None. The cache folder and the folders below it are opened one
-    after the other, without following links, and each is checked through its descriptor."""
-    opened = trusted_folder.open_top(stack, folder.parent.parent)
+def _open_folders(stack, folder, enter=trusted_folder.enter):
+    """The descriptors of the cache folder, of `cpp_extensions` in it and of the extension's folder, up to the first one
+    that is missing or fails the checks. They are opened one after the other, without following links, and each is
+    checked through its descriptor."""
+    opened = [trusted_folder.open_top(stack, folder.parent.parent)]
     for name in folder.parent.name, folder.name:
-        if opened is not None:
-            opened = trusted_folder.enter(stack, opened, name)
-    return opened
+        if opened[-1] is not None:
+            opened.append(enter(stack, opened[-1], name))
+    return [one for one in opened if one is not None]
+
+
+def _open_folder(stack, folder):
+    """The descriptor of the extension's folder, or None."""
+    opened = _open_folders(stack, folder)
+    return opened[2] if len(opened) == 3 else None
+
+
+def _first_left_out(folder, opened):
+    """The first folder that is not among those of _open_folders; None if all are."""
+    return next(iter((folder.parent.parent, folder.parent, folder)[len(opened):]), None)
 
 
 def _untrusted():
     """The first folder on the path to the extension that fails the checks, or None. Missing folders pass."""
     folder = _folder()
     with contextlib.ExitStack() as stack:
-        opened = None
-        for path in folder.parent.parent, folder.parent, folder:
-            if not os.path.lexists(path):
-                return None
-            if opened is None:
-                opened = trusted_folder.open_top(stack, path)
-            else:
-                opened = trusted_folder.enter(stack, opened, path.name)
-            if opened is None:
-                return path
-    return None
+        left_out = _first_left_out(folder, _open_folders(stack, folder))
+    return left_out if left_out is not None and os.path.lexists(left_out) else None
 
 
 def _refused():
@@ -289,16 +287,10 @@ def _compile(compiler):
 def _make_folders(stack, folder):
     """The descriptors of `cpp_extensions` and of the extension's folder in it; missing folders are created."""
     trusted_folder.make_private(folder.parent.parent)
-    opened = trusted_folder.open_top(stack, folder.parent.parent)
-    if opened is None:
-        raise _untrusted_error(folder.parent.parent)
-    made = []
-    for path in folder.parent, folder:
-        opened = trusted_folder.make_and_enter(stack, opened, path.name)
-        if opened is None:
-            raise _untrusted_error(path)
-        made.append(opened)
-    return made
+    opened = _open_folders(stack, folder, trusted_folder.make_and_enter)
+    if len(opened) < 3:
+        raise _untrusted_error(_first_left_out(folder, opened))
+    return opened[1:]
 
 
 def _make_scratch(stack, path, around):

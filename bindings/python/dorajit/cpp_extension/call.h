@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
@@ -14,9 +15,13 @@
 #include <optional>
 
 #include "call_table.h"
-#include "eligibility.h"
 
 namespace dorajit::python {
+
+using at::Tensor;
+
+// Set by configure() and never released.
+inline const CallTable* calls = nullptr;
 
 // The operations that the extension calls; set by configure().
 struct Operations {
@@ -49,6 +54,17 @@ inline bool is_plain(const Tensor& tensor) {
          !tensor.is_neg() && !tensor._is_zerotensor() &&
          !tensor.unsafeGetTensorImpl()->is_python_dispatch() &&
          (tensor.is_cpu() || tensor.is_cuda());
+}
+
+// Whether a mode, tracer or transform observes the operations of this thread.
+inline bool is_observed() {
+  return (c10::impl::tls_local_dispatch_key_set().included_.raw_repr() & *calls->observers) != 0;
+}
+
+// Whether anything other than autograd observes a call with this tensor, or it has a forward-mode
+// tangent: the checks of dorajit/operations/eligibility.py, which makes those of forward passes.
+inline bool is_seen(const Tensor& tensor) {
+  return is_observed() || tensor._fw_grad(/*level=*/0).defined();
 }
 
 [[noreturn]] inline void throw_python_error() {

@@ -7,7 +7,7 @@ these operators have no rule runs as an expression of PyTorch's own operations. 
 kernel refuses run in the same expression (dorajit.operations.dispatch).
 
 The C++ extension implements the node of a linear layer on the first route. It repeats these checks in C++ for its
-backward pass (cpp_extension/eligibility.h) and reads OBSERVERS from here.
+backward pass (cpp_extension/call.h) and reads OBSERVERS from here.
 """
 
 import enum
