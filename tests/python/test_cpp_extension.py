@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from compiled_nodes import node_of, operands_of, assert_same, each_way, error_of, is_compiled, saving, with_parameters
 from dorajit import cpp_extension
-from dorajit.layers import low_rank
+from dorajit.operations.table import operations
 from linear_layers import BF16, F16, F32, F64, MIXES, NAMES, SCALE, operands, ours, trained
 
 SUBSETS = [subset for count in range(1, 5) for subset in itertools.combinations(NAMES, count)]
@@ -199,8 +199,8 @@ def test_cpp_node_runs_compose_low_rank_on_cpu(device, launches, compiled, bias,
     with torch.no_grad():
         low = F.linear(of["x"], of["lora_A"])
         result = F.linear(of["x"], of["weight"], of["bias"])
-        made = low_rank._launch(low, of["lora_B"], result, given[4], of["bias"], result, BF16 if is_trained else None,
-                                SCALE)
+        made = operations["compose_low_rank"].launch(low, of["lora_B"], result, given[4], of["bias"], result,
+                                                     BF16 if is_trained else None, SCALE)
     assert_same([out.detach()], made[:1])
     if is_trained:
         kept = []

@@ -123,7 +123,7 @@ def test_layers_raise_errors_of_compose_low_rank(monkeypatch):
     from dorajit.layers import low_rank
     def fail(*_):
         raise errors.InternalError("planted", 1)
-    monkeypatch.setattr(low_rank, "_launch", fail)
+    monkeypatch.setattr(LOW_RANK, "launch", fail)
     low, b, result, gain, _ = operands(9, 24, 5, BF16, BF16, "cuda")
     with pytest.raises(errors.InternalError, match="planted"):
         low_rank.compose_over(low, b, result, gain, None, SCALE, True)

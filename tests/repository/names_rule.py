@@ -14,7 +14,7 @@ _ALLOWED = ("bindings/c/operations.cc", *(_PACKAGE + name for name in (
     "__init__.py", "cpp_extension/held_weights.h", "cpp_extension/linear.h", "cpp_extension/module.cc",
     "cpp_extension/norms.h", "distributed/", "layers/", "nn/", "norms/", "peft/", "thresholds.py",
     "operations/api.py", "operations/autograd.py", "operations/compositions.py", "operations/expression.py",
-    "operations/gain.py", "operations/residual.py", "operations/torch_library.py", "operations/warmup.py")))
+    "operations/gain.py", "operations/torch_library.py", "operations/warmup.py")))
 _LIST = re.compile(r"set\(DORAJIT_OPERATIONS\s+([^)]*?)\s+CACHE")
 # Environment variables keep their names.
 _METHOD = re.compile(r"(?<!peft_)dora(?!jit|_autotune)|(?<!exp)lora", re.IGNORECASE)

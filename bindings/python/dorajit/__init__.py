@@ -42,8 +42,8 @@ else:
     from dorajit.operations.dispatch import Dispatch
     from dorajit.operations.api import (FusedDoRAComposeFunction, compose_backward, explain_dispatch,
                                         fused_dora_compose, fused_dora_compose_autograd,
-                                        fused_dora_forward_and_inner, fused_norm_assembly)
-    from dorajit.operations.residual import fused_dora_compose_residual
+                                        fused_dora_compose_residual, fused_dora_forward_and_inner,
+                                        fused_norm_assembly)
     from dorajit.operations.warmup import warmup
     from dorajit.own_kernels.kernel import Kernel
     from dorajit.norms.norm import weight_norm

@@ -17,14 +17,6 @@ from dorajit import _native, fork_lock
 _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
 
 
-class _Override:
-    """The value of one context. Compared by identity, because contexts may have equal values."""
-
-    def __init__(self, value, thread):
-        self.value = value
-        self.thread = thread
-
-
 class _Switch:
     """A setting of the process that contexts override. Where contexts of several threads overlap, the one that
     was entered last and not yet left applies. A forked process keeps the contexts of the thread that forked,
@@ -33,7 +25,7 @@ class _Switch:
     def __init__(self, apply, value=None):
         self._apply = apply     # called with each new value
         self._value = value     # the value outside of contexts
-        self._overrides = []    # in the order of entering
+        self._overrides = []    # (value, thread), in the order of entering
         self._lock = fork_lock.make(threading.RLock)
         os.register_at_fork(after_in_child=self._forked)
 
@@ -44,7 +36,7 @@ class _Switch:
 
     @contextlib.contextmanager
     def override(self, value):
-        mine = _Override(value, threading.get_ident())
+        mine = value, threading.get_ident()
         with self._lock:
             self._overrides.append(mine)
             self._hold()
@@ -52,15 +44,15 @@ class _Switch:
             yield
         finally:
             with self._lock:
-                self._overrides = [one for one in self._overrides if one is not mine]
+                self._overrides = [one for one in self._overrides if one is not mine]  # values may be equal
                 self._hold()
 
     def _forked(self):
-        self._overrides = [one for one in self._overrides if one.thread == threading.get_ident()]
+        self._overrides = [one for one in self._overrides if one[1] == threading.get_ident()]
         self._hold()
 
     def _hold(self):
-        self._apply(self._overrides[-1].value if self._overrides else self._value)
+        self._apply(self._overrides[-1][0] if self._overrides else self._value)
 
 
 class _State:

@@ -1,9 +1,5 @@
-"""dorajit.dora_linear as operators of torch.library, for torch.compile: one operator per pass.
-
-    dorajit::dora_linear(x, weight, product_weight, lora_A, lora_B, magnitude, bias?, scale, dtype, keeps_inner)
-        -> (out, S, inner, gain, divisor)
-    dorajit::dora_linear_backward(d_out, x?, weight, lora_A, lora_B, magnitude, low?, inner?, gain, divisor?, scale,
-        dtype, x_dtype, wanted) -> the wanted gradients of x, A, B and the magnitude
+"""dorajit.dora_linear as operators of torch.library, for torch.compile: one operator per pass (_SCHEMA,
+_BACKWARD_SCHEMA).
 
 x, product_weight and the bias are cast by autocast; the weight and the factors are not. dtype is the element type of
 the low-rank result. The tensors that the backward pass needs are outputs, so that the compiler saves them; inner is
@@ -128,9 +124,6 @@ def _differentiate(ctx, d_out, *_):
     return d_x, None, None, d_a, d_b, d_magnitude, None, None, None, None
 
 
-for _name, _schema, _run, _fake in ((_NAME, _SCHEMA, _forward, _fake_forward),
-                                    (f"{_NAME}_backward", _BACKWARD_SCHEMA, _backward, _fake_backward)):
-    _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
-    _library.impl(_name, _run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"dorajit::{_name}", _fake, lib=_library)
+_library.add(_NAME, _SCHEMA, _forward, _fake_forward)
+_library.add(f"{_NAME}_backward", _BACKWARD_SCHEMA, _backward, _fake_backward)
 _library.register_autograd(_NAME, _expression, _differentiate, _save)

@@ -3,7 +3,7 @@
 import torch
 
 from dorajit.layers.plain_linear import has_global_hook
-from dorajit.operations import api, dispatch, eligibility, expression, residual
+from dorajit.operations import api, dispatch, eligibility, expression
 from dorajit.distributed import frameworks
 
 TRAINING, INFERENCE, EAGER = "fused training", "fused inference", "eager"
@@ -31,8 +31,8 @@ def total(lora, result, gain, scale, bias=None):
         gain, bias: one element per channel, the gain broadcastable; bias None: no bias.
     """
     if tier(lora, result, gain) == EAGER:
-        return residual.apart(lora, result, gain, bias, scale, expression.compose)
-    return residual.fused_dora_compose_residual(lora, result, gain, scale, bias)
+        return api.apart(lora, result, gain, bias, scale, expression.compose)
+    return api.fused_dora_compose_residual(lora, result, gain, scale, bias)
 
 
 def delta(lora, base, gain, scale, fresh=False):

@@ -21,8 +21,8 @@ _norm_assembly = operations["norm_assembly"]
 
 
 def norms(matrix, a, b, scale, budget, dtype, squared=False):
-    """The norms of the rows of matrix + scale * b @ a, or their squares, which rounding may make negative; all three are
-    plain matrices."""
+    """The norms of the rows of matrix + scale * b @ a, or their squares, which rounding may make negative. All three
+    are plain matrices."""
     with precision.full(matrix.device.type):
         square, cross, ba = terms = sums(matrix, a, b, scale, budget, dtype)
         if squared:

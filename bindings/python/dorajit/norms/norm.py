@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dorajit import checks, thresholds
 from dorajit.norms import factored_norm, norm_kernel, precision
-from dorajit.operations import eligibility, gain
+from dorajit.operations import eligibility, gain, registration
 from dorajit.operations.eligibility import OPERATOR
 from dorajit.distributed import frameworks
 
@@ -88,8 +88,8 @@ def sum_type(*operands):
 
 
 def norms(*call):
-    """The norms of plain matrices, one number of type dtype per row, or their squares: (matrix, a, b, scale, budget, dtype,
-    squared=False). The squares of parts of the columns add up to that of the row. Rounding may make them negative."""
+    """The norms of plain matrices: (matrix, a, b, scale, budget, dtype, squared=False) -> one number of type dtype per
+    row. The squares of parts of the columns add up to that of the row. Rounding may make them negative."""
     made = norm_kernel.norms(*call)
     return factored_norm.norms(*call) if made is None else made
 
@@ -146,10 +146,9 @@ def _fake_operator(weight, lora_A, lora_B, scale, chunk_mb):
     return weight.new_empty(weight.shape[:1], dtype=sum_type(weight, lora_A, lora_B))
 
 
-_library = torch.library.Library("dorajit", "FRAGMENT")
-_library.define("factored_norm(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, "
-                "int? chunk_mb) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-# Nothing may be cached: compiled code runs this while PyTorch allocates from the pool of a CUDA graph, where every tensor
-# that outlives a call must be an output of the graph.
-_library.impl("factored_norm", _computed, "CompositeExplicitAutograd")
-torch.library.register_fake("dorajit::factored_norm", _fake_operator, lib=_library)
+# Nothing may be cached: compiled code runs this while PyTorch allocates from the pool of a CUDA graph, where every
+# tensor that outlives a call must be an output of the graph.
+_library = registration.Library("dorajit", "FRAGMENT")
+_library.add(
+    "factored_norm", "factored_norm(Tensor weight, Tensor lora_A, Tensor lora_B, float scale, int? chunk_mb) -> Tensor",
+    _computed, _fake_operator)

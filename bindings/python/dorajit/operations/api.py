@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dorajit import checks
-from dorajit.operations import (autograd, compositions, dispatch, eligibility, expression, routes,
+from dorajit.operations import (autograd, compositions, dispatch, eligibility, expression, run,
                                 torch_library)
 from dorajit.control import state
 from dorajit.operations.eligibility import AUTOGRAD, EXPRESSION, NATIVE, NOBODY, OPERATOR
@@ -23,7 +23,7 @@ _increment_version = torch.autograd.graph.increment_version
 _who_sees = eligibility.who_sees
 _compose_at_once = operations["compose"].at_once
 _compose_inner, _backward = operations["compose_inner"], operations["backward"]
-_norm_assembly = operations["norm_assembly"]
+_compose_residual, _norm_assembly = operations["compose_residual"], operations["norm_assembly"]
 
 
 def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
@@ -104,7 +104,7 @@ def _called(function, operation, inputs, scale, outputs, more=()):
     route = eligibility.route(*operation.given(inputs).values(), scale)
     if route is not NATIVE and (route is EXPRESSION or not _is_compiling()):
         scale = _checked(function, operation, inputs, scale)
-    return routes.outputs(route, operation, inputs, (scale,), more)
+    return run.on_route(route, operation, inputs, (scale,), more)
 
 
 def fused_dora_compose_autograd(lora: Tensor, base: Tensor, gain: Tensor,
@@ -117,6 +117,51 @@ def fused_dora_compose_autograd(lora: Tensor, base: Tensor, gain: Tensor,
     Arguments, results and errors are those of fused_dora_compose with inplace=False.
     """
     return fused_dora_compose(lora, base, gain, scale, False)
+
+
+def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scale: float,
+                                bias: Optional[Tensor] = None) -> Tensor:
+    """result + ((gain - 1) * base + gain * (scale * lora)) with base = result - bias: the output of a layer with an
+    adapter, in one pass over memory forward and backward.
+
+    Args:
+        lora, gain, scale: as for fused_dora_compose.
+        result: the output of the base layer, of lora's shape and device; may have another element type.
+        bias: the base layer's bias, which is part of result but is not scaled: base = result - bias. One
+            element per channel. None: no bias.
+
+    Returns:
+        A new tensor of lora's shape, in the element type of PyTorch's result + lora. It is
+        computed in float32 (float64 if an operand is float64) and rounded once. Differentiable; with a
+        bias that requires grad, and in torch.func transforms, it runs as several operations.
+
+    Errors are those of fused_dora_compose.
+    """
+    is_traced = _is_compiling()
+    if not is_traced:
+        seen = _who_sees(lora, result, gain, scale) if bias is None else _who_sees(lora, result, gain, bias, scale)
+        if seen == NOBODY:
+            return compositions.compose_residual(lora, result, gain, bias, scale, False)[0]
+        if seen == AUTOGRAD and eligibility.has_fused_graph(lora, bias):
+            return autograd.compose_residual(lora, result, gain, bias, scale)
+    operands = (lora, result, gain) if bias is None else (lora, result, gain, bias)
+    route = eligibility.route(*operands, scale, has_node=True, constant=bias)
+    if not is_traced:  # the operator checks the arguments
+        scale = _checked("fused_dora_compose_residual", _compose_residual, (lora, result, gain, bias), scale)
+    if route is OPERATOR:
+        return torch_library.compose_residual(lora, result, gain, bias, scale)
+    return apart(lora, result, gain, bias, scale, fused_dora_compose_autograd)
+
+
+def apart(lora, result, gain, bias, scale, compose):
+    """The sum as several operations; `compose` computes the term that is added to the base result."""
+    base = result
+    if bias is not None:
+        if bias.numel() != gain.numel():  # checked here too, so that a compiler that stops here shows the message
+            raise ValueError(f"fused_dora_compose_residual: argument `bias` has shape {tuple(bias.shape)} but `gain` "
+                             f"has {tuple(gain.shape)}; give both one element per channel")
+        base = result - expression.over(dispatch.over_channels(bias, gain), result)
+    return result + compose(lora.to(expression.sum_type(lora, result)), base, gain, scale)
 
 
 def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, gain: Tensor,

@@ -9,7 +9,7 @@ to lora and base, so that a node can be differentiated twice.
 import torch
 
 from dorajit import checks
-from dorajit.operations import compositions, eligibility, expression, routes
+from dorajit.operations import compositions, eligibility, expression, run
 from dorajit.control import state
 from dorajit.operations.eligibility import EXPRESSION, OPERATOR, is_compiling
 from dorajit.operations.table import operations
@@ -33,9 +33,9 @@ def _backward_pass(operation):
             eligibility.allow_expression(operation.name, *given)
         call = operation, inputs, (scale,), (tuple(wanted[:3]), *types)
         if route is not OPERATOR:
-            return routes.outputs(route, *call)
+            return run.on_route(route, *call)
         with torch._C.DisableTorchFunctionSubclass():  # as in PyTorch's own backward passes
-            return routes.outputs(route, *call)
+            return run.on_route(route, *call)
     return backward
 
 

@@ -99,8 +99,7 @@ def _plan_rows(operands, tensors):
         is_fit = (_flattens(tensor, min(tensor.dim(), 1)) if len(operand.dimensions) > 1
                   else tensor.is_contiguous())
         if not is_fit:
-            return Plan(f"`{operand.name}` has strides {tensor.stride()} and shape {tuple(tensor.shape)}, which "
-                        "do not form rows of contiguous elements with a constant stride", strides_only=True)
+            return Plan(_no_rows(operand.name, tensor), strides_only=True)
     return Plan(operands=tuple(tensors))
 
 
@@ -155,9 +154,13 @@ def _loose(matrices, gain):
     columns = _column_dims(next(iter(matrices.values())), gain)
     for name, tensor in matrices.items():
         if not _flattens(tensor, columns):
-            return (f"`{name}` has strides {tensor.stride()} and shape {tuple(tensor.shape)}, "
-                    "which do not form rows of contiguous elements with a constant stride")
+            return _no_rows(name, tensor)
     return None
+
+
+def _no_rows(name, tensor):
+    return (f"`{name}` has strides {tensor.stride()} and shape {tuple(tensor.shape)}, which do not form rows of "
+            "contiguous elements with a constant stride")
 
 
 def _column_dims(matrix, gain):

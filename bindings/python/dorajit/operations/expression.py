@@ -25,25 +25,25 @@ class Formula(NamedTuple):
         result_type: (*inputs) -> the element type of the outputs; not used for gradients.
         free_types: output -> name of the operator's argument for its element type, which callers choose; other
             gradients have the types of their models.
-        gradients: (gradients of the outputs, *inputs, *scalars, wanted) -> those of the inputs, None where
-            they are not wanted.
-        backward: for a composition, instead of `gradients`: the operation of its backward pass, which takes inner.
+        is_differentiable: whether the operator has gradients, those of `compute`.
+        backward: for a composition, instead: the operation of its backward pass, which takes inner.
     """
 
     compute: Callable
     result_type: Callable
     free_types: dict[str, str]
-    gradients: Optional[Callable]
+    is_differentiable: bool
     backward: Optional[str]
 
 
 formulas = {}  # name of an operation -> its Formula
 
 
-def _formula(name, result_type=lambda first, *_: first.dtype, free_types=(), gradients=None, backward=None):
+def _formula(name, result_type=lambda first, *_: first.dtype, free_types=(), is_differentiable=False,
+             backward=None):
     """Decorator that registers the function as the formula of an operation."""
     def register(compute):
-        formulas[name] = Formula(compute, result_type, dict(free_types), gradients, backward)
+        formulas[name] = Formula(compute, result_type, dict(free_types), is_differentiable, backward)
         return compute
     return register
 
@@ -146,42 +146,7 @@ def compose_inner(lora, base, gain, scale):
     return rounded(out, dtype), rounded(scaled + base, dtype)
 
 
-def second_backward(gradients, d_out, inner, gain, scale, wanted, is_residual=False):
-    """The gradients of d_out, inner and gain through backward, or residual_backward; None where `wanted`
-    is false.
-
-    `gradients` are the incoming gradients of d_lora, d_base and d_gain, None where there is none.
-    """
-    types = [None if one is None else one.dtype for one in (d_out, inner, gain)]
-    gain_shape = gain.shape
-    present = [one for one in (d_out, inner, gain, *gradients) if one is not None]
-    widened = iter(_widened(*present))
-    d_out, inner, gain, of_lora, of_base, of_gain = (
-        None if one is None else next(widened) for one in (d_out, inner, gain, *gradients))
-    gain = over(gain, d_out)
-    to_d_out = to_inner = to_gain = None
-    through_gain = torch.zeros_like(d_out)
-    if wanted[0]:
-        to_d_out = torch.zeros_like(d_out)
-    if of_lora is not None:
-        through_gain = through_gain + scale * of_lora.conj() * d_out
-        to_d_out = to_d_out + gain * scale * of_lora if wanted[0] else None
-    if of_base is not None:
-        through_gain = through_gain + of_base.conj() * d_out
-        of_d_out = gain if is_residual else gain - 1
-        to_d_out = to_d_out + of_d_out * of_base if wanted[0] else None
-    if of_gain is not None:
-        of_gain = of_gain.reshape(gain.shape)
-        to_d_out = to_d_out + of_gain * inner if wanted[0] else None
-        to_inner = rounded(of_gain.conj() * d_out, types[1]) if wanted[1] else None
-    if wanted[0]:
-        to_d_out = rounded(to_d_out, types[0])
-    if wanted[2]:
-        to_gain = rounded(through_gain.sum_to_size(gain.shape), types[2]).reshape(gain_shape)
-    return to_d_out, to_inner, to_gain
-
-
-@_formula("backward", free_types={"d_base": "base_dtype"}, gradients=second_backward)
+@_formula("backward", free_types={"d_base": "base_dtype"}, is_differentiable=True)
 def backward(d_out, inner, gain, scale, wanted, base_dtype):
     """The gradients of lora, base and gain through compose; None where `wanted` is false."""
     dtype, gain_dtype, gain_shape = d_out.dtype, gain.dtype, gain.shape
@@ -224,7 +189,7 @@ def compose_low_rank(low, lora_B, result, gain, bias, scale):
 
 
 @_formula("residual_backward", free_types={"d_lora": "lora_dtype", "d_result": "result_dtype"},
-          gradients=functools.partial(second_backward, is_residual=True))
+          is_differentiable=True)
 def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtype):
     """The gradients of lora, result and gain through compose_residual, the first two in the given types; None where
     `wanted` is false."""
@@ -236,29 +201,17 @@ def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtyp
     return None if d_lora is None else d_lora.to(lora_dtype), d_result, d_gain
 
 
-def norm_assembly_backward(gradients, w_norm_sq, cross, ba_norm_sq, scale, wanted):
-    """The gradients of the terms of norm_assembly, from that of the norm; None where `wanted` is false."""
-    d_norm, = gradients
-    terms = w_norm_sq, cross, ba_norm_sq
-    w, cross, ba = _widened(*terms)
-    square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
-    is_kept = square >= 0
-    # Negative squares are replaced by 1 before the square root, so that neither it nor its derivative is NaN.
-    norm = torch.where(is_kept, square, 1).double().sqrt()
-    d_square = torch.where(is_kept, (d_norm.double() / (2 * norm)).to(square.dtype), 0)
-    factors = 1.0, 2.0 * scale, scale * scale
-    return [rounded(factor * d_square, term.dtype) if want else None
-            for factor, term, want in zip(factors, terms, wanted)]
-
-
-@_formula("norm_assembly", gradients=norm_assembly_backward)
+@_formula("norm_assembly", is_differentiable=True)
 def norm_assembly(w_norm_sq, cross, ba_norm_sq, scale):
     """sqrt(max((w_norm_sq + 2 scale * cross) + scale^2 * ba_norm_sq, 0)), NaN kept."""
     dtype = w_norm_sq.dtype
     w, cross, ba = _widened(w_norm_sq, cross, ba_norm_sq)
     square = (w + (2.0 * scale) * cross) + (scale * scale) * ba
-    # PyTorch's float32 square root may be off by one ulp; the float64 one, rounded, is correct.
-    return rounded(square.clamp_min(0).double().sqrt().to(square.dtype), dtype)
+    is_negative = square < 0
+    # Negative squares are replaced by 1 before the square root, so that neither it nor its derivative is NaN. PyTorch's
+    # float32 square root may be off by one ulp; the float64 one, rounded, is correct.
+    root = torch.where(is_negative, 1, square).double().sqrt().to(square.dtype)
+    return rounded(torch.where(is_negative, 0, root), dtype)
 
 
 @_formula("weight_norm", free_types={"norm": "norm_dtype", "norm_square": "square_dtype",

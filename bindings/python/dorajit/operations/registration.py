@@ -19,6 +19,12 @@ class Library(torch.library.Library):
         super().__init__(namespace, kind)
         self._plain = {}
 
+    def add(self, name, schema, run, fake):
+        """Defines an operator for all devices; on those without kernels it runs in PyTorch."""
+        self.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        self.impl(name, run, "CompositeExplicitAutograd")  # below autograd
+        torch.library.register_fake(f"{self.ns}::{name}", fake, lib=self)
+
     def register_autograd(self, name, plain, differentiate, save):
         """torch.library.register_autograd, and `plain`, the operator in PyTorch's own operations."""
         self._plain[name] = plain

@@ -10,6 +10,9 @@ import torch
 from dorajit import checks, errors
 from dorajit.operations import dispatch, expression
 from dorajit.control import state
+from dorajit.operations.eligibility import EXPRESSION, NATIVE
+
+_ops = torch.ops.dorajit
 
 
 def launch(operation, inputs, outputs, *scalars):
@@ -82,6 +85,26 @@ def outputs(operation, inputs, scalars, more=(), num_outputs=None):
         raise errors.UnsupportedError(f"{operation.name}: no kernel takes these tensors, and the operation has no "
                                       "expression in PyTorch; explain_dispatch says why", errors.UNSUPPORTED)
     return made
+
+
+def on_route(route, operation, inputs, scalars, more=()):
+    """All outputs of an operation on one of the three routes, None for those that are left out.
+
+    Args:
+        inputs: the tensors, None for those that are left out.
+        more: for an operation that computes gradients, which are wanted, and the free element types.
+    """
+    if route is NATIVE:
+        return outputs(operation, inputs, scalars, more)
+    if route is EXPRESSION:
+        return expression.outputs(operation, inputs, scalars, more)
+    if not operation.makes_gradients:
+        made = getattr(_ops, operation.name)(*inputs, *scalars)
+        return made if isinstance(made, (tuple, list)) else (made,)
+    wanted, *free = more
+    inputs = operation.needed(inputs, wanted[-1])
+    made = iter(getattr(_ops, operation.name)(*inputs, *scalars, list(wanted), *free))
+    return tuple([next(made) if want else None for want in wanted])
 
 
 def allocated(operation, inputs, outputs):

@@ -139,32 +139,38 @@ class _Composition:
 
 
 class _ByFormula:
-    """Differentiation of an operation whose formula has `gradients`."""
+    """Differentiation of an operation through its formula, which is computed again."""
 
-    def __init__(self, operation, gradients):
-        self._operation, self._gradients = operation, gradients
+    def __init__(self, operation):
+        self._operation = operation
 
     def save(self, ctx, inputs, output):
         tensors, ctx.scalars, ctx.more = _split(self._operation, inputs)
         ctx.save_for_backward(*tensors)
 
     def differentiate(self, ctx, *given):
-        if self._operation.makes_gradients:
-            given, wanted = iter(given[0]), ctx.more[0]
-            given = [next(given) if want else None for want in wanted]
         tensors = ctx.saved_tensors
-        found = self._gradients(given, *tensors, *ctx.scalars, ctx.needs_input_grad[:len(tensors)])
-        return *found, *(None,) * (len(ctx.scalars) + len(ctx.more))
+        wanted = ctx.needs_input_grad[:len(tensors)]
+        with torch.enable_grad():
+            inputs = [one.view_as(one) if want else one for one, want in zip(tensors, wanted)]
+            made = expression.outputs(self._operation, inputs, ctx.scalars, ctx.more)
+        pairs = [(one, gradient) for one, gradient in zip(
+            (one for one in made if one is not None), given[0] if self._operation.makes_gradients else given)
+            if gradient is not None]
+        found = iter(torch.autograd.grad(
+            [one for one, _ in pairs], [one for one, want in zip(inputs, wanted) if want], [one for _, one in pairs],
+            create_graph=torch.is_grad_enabled(), allow_unused=True))
+        return *(next(found) if want else None for want in wanted), *(None,) * (len(ctx.scalars) + len(ctx.more))
 
 
 def _derivative(operation, num_outputs):
     """(differentiate, save) for torch.library.register_autograd; None if the operation has no formula or its
     results are constants."""
     formula = expression.formulas.get(operation.name)
-    if formula is None or (formula.gradients is None and formula.backward is None):
+    if formula is None or not (formula.is_differentiable or formula.backward):
         return None
-    if formula.gradients is not None:
-        by_formula = _ByFormula(operation, formula.gradients)
+    if formula.is_differentiable:
+        by_formula = _ByFormula(operation)
         return by_formula.differentiate, by_formula.save
     backward = operations[formula.backward]
     free = expression.formulas[formula.backward].free_types
@@ -178,13 +184,6 @@ def _derivative(operation, num_outputs):
 
 # --- registration --------------------------------------------------------------------------------
 
-def _define(name, schema, run_it, fake):
-    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-    # Below autograd and for every device; on devices without kernels it runs in PyTorch.
-    _library.impl(name, run_it, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"dorajit::{name}", fake, lib=_library)
-
-
 def _variants(operation):
     """Pairs of an operator's name and its number of outputs."""
     required = operation.num_required
@@ -196,14 +195,14 @@ def _variants(operation):
 
 for _operation in operations.values():
     for _name, _count in _variants(_operation):
-        _define(_name, _schema(_name, _operation, _count), functools.partial(_run, _operation, _count),
-                functools.partial(_fake, _operation, _count))
+        _library.add(_name, _schema(_name, _operation, _count), functools.partial(_run, _operation, _count),
+                     functools.partial(_fake, _operation, _count))
         if _pair := _derivative(_operation, _count):
             _library.register_autograd(_name, functools.partial(_expression, _operation, _count), *_pair)
         elif _operation.name in expression.formulas:
             _library.register_constant(_name)
-_define("compose_", "compose_(Tensor(a!) lora, Tensor base, Tensor gain, float scale) -> ()",
-        _compose_into, _fake_compose_into)
+_library.add("compose_", "compose_(Tensor(a!) lora, Tensor base, Tensor gain, float scale) -> ()",
+             _compose_into, _fake_compose_into)
 # compose_inner, not compose: compose would save lora for backward, which is overwritten here.
 _library.register_in_place("compose_", lambda *operands: _ops.compose_inner(*operands)[0])
 
