@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import torch
 
-from dorajit import checks, cpp_extension, errors
+from dorajit import cpp_extension, errors
+from dorajit.checks import PLAIN, is_freed
 from dorajit.operations import run
 from dorajit.control import state
 from dorajit.operations.gain import HALVES
@@ -55,10 +56,11 @@ SERVED = (
 
 def serves(matrix, a, b, dtype):
     """Whether the kernel takes these matrices for results of type `dtype`, and a rule of SERVED matches."""
-    given = matrix, a, b
-    if not state.enabled or not matrix.numel() or any(
-            type(one) not in checks.PLAIN or checks.is_freed(one) for one in given):
+    if not state.enabled or not matrix.numel():
         return False
+    for one in (matrix, a, b):
+        if type(one) not in PLAIN or is_freed(one):
+            return False
     return _serves_types(matrix.device, matrix.dtype, a.dtype, b.dtype, dtype, a.shape[0], _has_rows(matrix))
 
 
@@ -84,7 +86,7 @@ def at_once(weight, a, b, scale):
     if type(scale) is not float or scale == 0 or not state.enabled:
         return None
     for one in (weight, a, b):
-        if type(one) not in checks.PLAIN or one.dim() != 2 or not one.numel() or checks.is_freed(one):
+        if type(one) not in PLAIN or one.dim() != 2 or not one.numel() or is_freed(one):
             return None
     dtype = torch.float64 if weight.dtype is torch.float64 else torch.float32
     if not _serves_types(weight.device, weight.dtype, a.dtype, b.dtype, dtype, a.shape[0], True):
@@ -133,7 +135,7 @@ def divisor_and_gain(matrix, a, b, magnitude, scale, dtype):
     rows, columns = matrix.shape
     if (scale == 0 or not rank or a.shape[1] != columns or b.shape != (rows, rank) or magnitude.shape[0] != rows
             or not (_has_rows(matrix) and _has_rows(a) and _has_rows(b) and magnitude.is_contiguous())
-            or checks.is_freed(magnitude) or not serves(matrix, a, b, dtype)):
+            or is_freed(magnitude) or not serves(matrix, a, b, dtype)):
         return None
     try:
         gains = _GAINS.get(magnitude.dtype)

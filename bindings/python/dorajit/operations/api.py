@@ -14,7 +14,7 @@ from dorajit import checks
 from dorajit.operations import (autograd, compositions, dispatch, eligibility, expression, run,
                                 torch_library)
 from dorajit.control import state
-from dorajit.operations.eligibility import AUTOGRAD, EXPRESSION, NATIVE, NOBODY, OPERATOR
+from dorajit.operations.eligibility import AUTOGRAD, EXPRESSION, NATIVE, NOBODY, OPERATOR, builds_graph
 from dorajit.operations.table import operations
 
 # Module variables, because every call uses them and attribute look-ups take time.
@@ -66,7 +66,7 @@ def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
             compositions.compose(lora, base, gain, scale, lora)
             _increment_version(lora)
             return lora
-        if made == AUTOGRAD and eligibility.has_fused_graph(lora):
+        if made == AUTOGRAD and state.fused_backward and not lora.is_complex():
             return autograd.compose(lora, base, gain, scale, inplace)
     route = eligibility.route(lora, base, gain, scale, has_node=True)
     if route is not OPERATOR or not _is_compiling():  # there the operator checks the arguments
@@ -142,7 +142,7 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
         seen = _who_sees(lora, result, gain, scale) if bias is None else _who_sees(lora, result, gain, bias, scale)
         if seen == NOBODY:
             return compositions.compose_residual(lora, result, gain, bias, scale, False)[0]
-        if seen == AUTOGRAD and eligibility.has_fused_graph(lora, bias):
+        if seen == AUTOGRAD and state.fused_backward and not (lora.is_complex() or builds_graph(bias)):
             return autograd.compose_residual(lora, result, gain, bias, scale)
     operands = (lora, result, gain) if bias is None else (lora, result, gain, bias)
     route = eligibility.route(*operands, scale, has_node=True, constant=bias)
@@ -175,7 +175,7 @@ def fused_dora_forward_and_inner(lora: Tensor, base: Tensor, gain: Tensor,
     Arguments and errors are those of fused_dora_compose.
     """
     tensors = lora, base, gain
-    if not state.fused_backward and eligibility.builds_graph(*tensors):
+    if not state.fused_backward and builds_graph(*tensors):
         scale = _checked("fused_dora_forward_and_inner", _compose_inner, tensors, scale)
         return expression.compose_inner(*tensors, scale)
     return _called("fused_dora_forward_and_inner", _compose_inner, tensors, scale, (True, True))

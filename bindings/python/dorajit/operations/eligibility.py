@@ -68,24 +68,20 @@ def route(*tensors_and_scale, has_node=False, constant=None):
 
     Args:
         has_node: whether the caller has an autograd node for the call, which
-            PEFT_DORA_FUSED_BACKWARD=0 replaces by the expression. Otherwise the operator builds the graph.
+            PEFT_DORA_FUSED_BACKWARD=0 and complex numbers replace by the expression. Otherwise the operator builds the
+            graph.
         constant: a tensor for which node and operator have no gradient.
     """
     tensors = tensors_and_scale[:-1]
-    if has_node and not has_fused_graph(tensors[0], constant) and builds_graph(*tensors):
-        return EXPRESSION
+    if has_node and builds_graph(*tensors):
+        is_complex = isinstance(tensors[0], torch.Tensor) and tensors[0].is_complex()
+        if is_complex or not state.fused_backward or builds_graph(constant):
+            return EXPRESSION
     if not is_compiling():
         seen = who_sees(*tensors_and_scale)
         if seen == NOBODY or (seen == AUTOGRAD and has_node):
             return NATIVE
     return OPERATOR if why_expression(*tensors) is None else EXPRESSION
-
-
-def has_fused_graph(first, constant=None):
-    """Whether a call that builds a graph may use the node: it is not switched off, `first` is not complex, and
-    `constant` needs no gradient."""
-    is_complex = isinstance(first, torch.Tensor) and first.is_complex()
-    return state.fused_backward and not is_complex and (constant is None or not builds_graph(constant))
 
 
 def constant_route(*tensors):
