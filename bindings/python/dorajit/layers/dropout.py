@@ -63,11 +63,9 @@ class _Sliced(torch.autograd.Function):
         inner = torch.empty_like(out) if ctx.needs_input_grad[3] else None
         for columns in _slices(weight.shape[0], at_once):
             base = F.linear(x, weight[columns].to(x.dtype))
-            operands = (lora[..., columns], base, gain[columns], scale)
-            if inner is None:
-                _compose(*operands, out[..., columns])
-            else:
-                inner[..., columns] = _compose_inner(*operands, out[..., columns])
+            kept = _compose(lora[..., columns], base, gain[columns], scale, inner is not None, out[..., columns])
+            if inner is not None:
+                inner[..., columns] = kept
         ctx.save_for_backward(x, weight, gain, inner)
         return out
 
@@ -104,16 +102,10 @@ def _is_fused():
     return state.enabled and state.fused_backward
 
 
-def _compose(lora, base, gain, scale, out):
+def _compose(lora, base, gain, scale, keeps_inner, out):
+    """inner or None, as from compositions.compose, or from its formula in PyTorch if kernels are switched off."""
     if _is_fused():
-        compositions.compose(lora, base, gain, scale, out)
-    else:
-        out.copy_(expression.compose(lora, base, gain, scale))
-
-
-def _compose_inner(lora, base, gain, scale, out):
-    if _is_fused():
-        return compositions.compose_inner(lora, base, gain, scale, out)[1]
+        return compositions.compose(lora, base, gain, scale, keeps_inner, out)[1]
     result, inner = expression.compose_inner(lora, base, gain, scale)
     out.copy_(result)
     return inner

@@ -61,9 +61,9 @@ def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
             made = _who_sees(lora, base, gain, scale)
         if made == NOBODY:
             if not inplace:
-                return compositions.compose(lora, base, gain, scale)
+                return compositions.compose(lora, base, gain, scale)[0]
             checks.not_frozen("fused_dora_compose", "lora", lora)
-            compositions.compose(lora, base, gain, scale, lora)
+            compositions.compose(lora, base, gain, scale, out=lora)
             _increment_version(lora)
             return lora
         if made == AUTOGRAD and state.fused_backward and not lora.is_complex():

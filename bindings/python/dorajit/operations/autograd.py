@@ -46,19 +46,14 @@ backward, residual_backward = backward_passes["backward"], backward_passes["resi
 
 
 class Compose(torch.autograd.Function):
-    """The node of compositions.compose and compositions.compose_inner."""
+    """The node of compositions.compose."""
 
     @staticmethod
     def forward(ctx, lora, base, gain, scale, inplace):
         ctx.scale = scale
         ctx.types = (base.dtype,)
         ctx.set_materialize_grads(False)
-        out = lora if inplace else None
-        inner = None
-        if ctx.needs_input_grad[2]:
-            out, inner = compositions.compose_inner(lora, base, gain, scale, out)
-        else:
-            out = compositions.compose(lora, base, gain, scale, out)
+        out, inner = compositions.compose(lora, base, gain, scale, ctx.needs_input_grad[2], lora if inplace else None)
         ctx.save_for_backward(gain, inner)
         if inplace:
             ctx.mark_dirty(lora)

@@ -12,28 +12,19 @@ _compose, _compose_inner = operations["compose"], operations["compose_inner"]
 _compose_residual = operations["compose_residual"]
 
 
-def compose(lora, base, gain, scale, out=None):
-    """(gain - 1) * base + gain * (scale * lora) in a new tensor, or in `out`, which may be lora."""
-    inputs = lora, base, gain
-    made = run.launch(_compose, inputs, (lora.dtype if out is None else out,), scale)
-    return _written(expression.compose(*inputs, scale), out) if made is None else made
-
-
-def compose_inner(lora, base, gain, scale, out=None):
-    """compose, and scale * lora + base in a new tensor of lora's type."""
-    inputs = lora, base, gain
-    made = run.launch(_compose_inner, inputs, (lora.dtype if out is None else out, lora.dtype), scale)
-    if made is not None:
-        return made
-    result, inner = expression.compose_inner(*inputs, scale)
-    return _written(result, out), inner
-
-
-def _written(result, out):
-    if out is None:
-        return result
-    checks.writable("fused_dora_compose", "lora", out)
-    return out.copy_(result)
+def compose(lora, base, gain, scale, keeps_inner=False, out=None):
+    """(result, inner): result = (gain - 1) * base + gain * (scale * lora) in a new tensor, or in `out`, which may be
+    lora; inner = scale * lora + base in a new tensor of lora's type, or None without `keeps_inner`."""
+    into = lora.dtype if out is None else out
+    operation, outputs = (_compose_inner, (into, lora.dtype)) if keeps_inner else (_compose, (into,))
+    made = run.launch(operation, (lora, base, gain), outputs, scale)
+    if made is None:
+        made = expression.formulas[operation.name].compute(lora, base, gain, scale)
+        if out is not None:
+            checks.writable("fused_dora_compose", "lora", out)
+            out.copy_(made[0] if keeps_inner else made)
+            made = (out, made[1]) if keeps_inner else out
+    return made if keeps_inner else (made, None)
 
 
 def compose_residual(lora, result, gain, bias, scale, keeps_inner):

@@ -55,8 +55,8 @@ def launch_over_views(error, operation, inputs, outputs, scalars):
 
 
 def planned(operation, inputs, outputs, plan=dispatch.plan):
-    """(Plan, outputs) of a call, with a new tensor in place of each element type. If only the strides of the inputs of a
-    backward pass are not those of a kernel, the Plan has contiguous copies of them."""
+    """(Plan, outputs) of a call, with a new tensor in place of each element type. If only the strides of the inputs of
+    a backward pass are not those of a kernel, the Plan has contiguous copies of them."""
     made = allocated(operation, inputs, outputs)
     answer = plan(operation, inputs, made)
     if answer.strides_only and operation.makes_gradients:

@@ -87,7 +87,7 @@ def _expression(operation, num_outputs, *arguments):
 
 def _compose_into(lora, base, gain, scale):
     checks.not_frozen("compose_", "lora", lora)
-    compositions.compose(lora, base, gain, scale, lora)
+    compositions.compose(lora, base, gain, scale, out=lora)
 
 
 def _fake_compose_into(*arguments):
