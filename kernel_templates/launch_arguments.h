@@ -39,10 +39,10 @@ struct LaunchArguments : KernelArguments {
 
 // The parameters of a CUDA kernel that takes its arguments one by one. Not initialised.
 struct KernelParameters {
-  static constexpr std::size_t kMost = kMaxOperands + kMaxCallScalars;
+  static constexpr std::size_t kMax = kMaxOperands + kMaxCallScalars;
 
-  std::array<std::uint64_t, kMost> values;  // of those that are converted
-  std::array<void*, kMost> addresses;       // of the parameters, in their order
+  std::array<std::uint64_t, kMax> values;  // of those that are converted
+  std::array<void*, kMax> addresses;       // of the parameters, in their order
 };
 
 }  // namespace dorajit::kernels

@@ -303,14 +303,6 @@ std::expected<TuneResult, TuneFailure> tune_problem(
   const auto start = Clock::now();
   const launch::Problem& problem = session.problem;
   const FirstLaunches launches{.session = session, .journal = limits.journal};
-  // A small slim space is compiled completely; any other space is compiled as far as the time
-  // allows.
-  const auto until = [&](double share) {
-    return session.space_kind == kernels::SpaceKind::kSlim && session.space.size() <= kSmallSpace
-               ? Clock::time_point::max()
-               : start +
-                     std::chrono::duration_cast<Clock::duration>(Seconds(limits.seconds * share));
-  };
   const std::vector<kernels::Config> crashed_configs = crashed_configs_of(launches);
   std::vector<kernels::Config> left_out = session.quarantined;
   left_out.insert(left_out.end(), crashed_configs.begin(), crashed_configs.end());
@@ -343,13 +335,22 @@ std::expected<TuneResult, TuneFailure> tune_problem(
   if (const auto checked = verifier.check(*standard.kernel); !checked || *checked != Verdict::kOk) {
     return default_is_broken(problem, standard, checked);
   }
+  // Shares of the time that the default config and the operands have left. A small slim space is
+  // compiled completely; any other space is compiled as far as the time allows.
+  const auto left = [&] {
+    const Seconds spent = Clock::now() - start;
+    return std::max(limits.seconds * kMinMeasuringShare, limits.seconds - spent.count());
+  };
+  const auto until = [&, prepared = Clock::now(), seconds = left()](double share) {
+    return session.space_kind == kernels::SpaceKind::kSlim && session.space.size() <= kSmallSpace
+               ? Clock::time_point::max()
+               : prepared + std::chrono::duration_cast<Clock::duration>(Seconds(seconds * share));
+  };
   make_kernels(candidates, problem, device, kernels, until(kCompilingShare), progress);
   verify_untimed(candidates, verifier, launches, until(1 - kMinMeasuringShare));
 
-  const Seconds spent = Clock::now() - start;
-  const double left = std::max(limits.seconds * kMinMeasuringShare, limits.seconds - spent.count());
   std::vector<TrialResult> misbehaved = caught(candidates);
-  const auto chosen = choose(candidates, verifier, launches, device, shape, left);
+  const auto chosen = choose(candidates, verifier, launches, device, shape, left());
   if (!chosen) return std::unexpected(TuneFailure(chosen.error(), std::move(misbehaved)));
   const Candidate* winner = *chosen;
   TuneResult result{.winner = winner->result.config,

@@ -21,7 +21,7 @@ rms_norm = dorajit.Kernel(
     arguments=[("x", "in", "T[rows, cols]"), ("weight", "in", "T[cols]"), ("out", "out", "T[rows, cols]"),
                ("rows", "int64"), ("cols", "int64"), ("eps", "float32")],
     types=_TYPES,
-    parameters={"THREADS": [32, 64, 128, 256, 512, 1024], "ROWS": [1, 2, 4], "VEC": [1, 2, 4, 8], "HELD": [1, 2, 4],
+    parameters={"THREADS": [32, 64, 128, 256, 512, 1024], "ROWS": [1, 2], "VEC": [1, 2, 4, 8], "HELD": [1, 2, 4],
                 "EARLY": [0, 1]},
     default={"THREADS": 256, "ROWS": 1, "VEC": 1, "HELD": 1, "EARLY": 0},
     constraint="cols % VEC == 0 and THREADS * ROWS <= 1024 and (HELD == 1 or THREADS * VEC * (HELD - 1) < cols)",
@@ -33,7 +33,7 @@ transpose = dorajit.Kernel(
                ("cols", "int64")],
     types=_TYPES,
     parameters={"ROWS": [32, 64, 128], "COLS": [32, 64, 128], "BLOCK": [64, 128, 256, 512], "VEC": [1, 2, 4, 8],
-                "GROUP": [1, 4, 16]},
+                "GROUP": [1, 4]},
     default={"ROWS": 32, "COLS": 32, "BLOCK": 256, "VEC": 1, "GROUP": 1},
     constraint="rows % VEC == 0 and cols % VEC == 0 and ROWS * COLS <= 8192 and "
                "BLOCK * VEC * VEC <= ROWS * COLS and ROWS * COLS <= 64 * BLOCK",

@@ -28,10 +28,10 @@ std::size_t type_pairs_of(const Variants& variants) {
 }
 
 TEST(Coverage, SampledMixesContainEveryPairOfTypes) {
-  constexpr std::size_t kMost = 30;
+  constexpr std::size_t kMax = 30;
   for (const kernels::Operation* one : kernels::offered_operations()) {
-    const Variants sampled = sampled_mixes(*one, kMost);
-    EXPECT_EQ(sampled.size(), kMost);
+    const Variants sampled = sampled_mixes(*one, kMax);
+    EXPECT_EQ(sampled.size(), kMax);
     EXPECT_EQ(type_pairs_of(sampled), type_pairs_of(kernels::all_variants(*one)));
     EXPECT_TRUE(std::ranges::all_of(sampled, kernels::is_supported));
     for (const Variant& variant : sampled) EXPECT_EQ(std::ranges::count(sampled, variant), 1);

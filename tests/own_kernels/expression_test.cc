@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 const std::vector<std::string> kNames = {"n", "VEC", "BLOCK"};
 constexpr std::int64_t kValues[] = {1000, 4, 256};
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 std::expected<std::int64_t, Fault> value_of(std::string_view text) {
   const auto parsed = Expression::parse(text, kNames);
@@ -80,8 +80,8 @@ TEST(ExpressionTest, RightSideIsEvaluatedOnlyWhereItCounts) {
 }
 
 TEST(ExpressionTest, OverflowHasNoValue) {
-  const std::string most = std::to_string(kMost);
-  EXPECT_EQ(value_of(most), kMost);
+  const std::string most = std::to_string(kMax);
+  EXPECT_EQ(value_of(most), kMax);
   for (const std::string& text :
        {most + " + 1", most + " * 2", "-" + most + " - 2", "bucket(" + most + ")",
         "-(-" + most + " - 1)", "(-" + most + " - 1) / -1", "(-" + most + " - 1) % -1"}) {
