@@ -30,9 +30,8 @@ constexpr std::size_t kSmallSpace = 128;
 
 // A CPU is a hundred times slower than a GPU: a few times its cache size is cold enough and fast.
 constexpr std::int64_t kCpuCachesOfScratch = 8;
-// Shares of the time budget.
-constexpr double kCompilingShare = 0.5;      // maximum for compiling a space that is not small
-constexpr double kMinMeasuringShare = 0.25;  // regardless of how long compiling and verifying took
+// Share of the time budget, regardless of how long compiling and verifying took.
+constexpr double kMinMeasuringShare = 0.25;
 
 using Clock = std::chrono::steady_clock;
 
@@ -335,19 +334,19 @@ std::expected<TuneResult, TuneFailure> tune_problem(
   if (const auto checked = verifier.check(*standard.kernel); !checked || *checked != Verdict::kOk) {
     return default_is_broken(problem, standard, checked);
   }
-  // Shares of the time that the default config and the operands have left. A small slim space is
-  // compiled completely; any other space is compiled as far as the time allows.
   const auto left = [&] {
     const Seconds spent = Clock::now() - start;
     return std::max(limits.seconds * kMinMeasuringShare, limits.seconds - spent.count());
   };
-  const auto until = [&, prepared = Clock::now(), seconds = left()](double share) {
+  // A small slim space is compiled and verified completely, any other space as far as half of the
+  // time allows that the stage before left: its last compilations may have taken long.
+  const auto deadline = [&] {
     return session.space_kind == kernels::SpaceKind::kSlim && session.space.size() <= kSmallSpace
                ? Clock::time_point::max()
-               : prepared + std::chrono::duration_cast<Clock::duration>(Seconds(seconds * share));
+               : Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(left() / 2));
   };
-  make_kernels(candidates, problem, device, kernels, until(kCompilingShare), progress);
-  verify_untimed(candidates, verifier, launches, until(1 - kMinMeasuringShare));
+  make_kernels(candidates, problem, device, kernels, deadline(), progress);
+  verify_untimed(candidates, verifier, launches, deadline());
 
   std::vector<TrialResult> misbehaved = caught(candidates);
   const auto chosen = choose(candidates, verifier, launches, device, shape, left());
