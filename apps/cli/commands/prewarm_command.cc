@@ -42,7 +42,7 @@ Result<std::vector<compile::Target>> make_targets(Engine& engine,
 
 // The device to tune on: the one that --device names; else the best one without --arch, and the
 // first GPU with it. The CPU of a build machine is tuned only if it is named.
-Result<std::optional<ChosenDevice>> device_at_hand(Engine& engine, const Invocation& invocation,
+Result<std::optional<ChosenDevice>> present_device(Engine& engine, const Invocation& invocation,
                                                    bool has_archs) {
   const bool is_wanted = !invocation.device.empty() || !has_archs;
   if (!is_wanted && engine.cuda_device_count() == 0) return std::nullopt;
@@ -187,7 +187,7 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   Engine& engine = *parts.engine;
   DORAJIT_TRY(check_cache_dir(engine.settings()));
   DORAJIT_ASSIGN(std::vector<compile::Target> targets, make_targets(engine, options.archs));
-  DORAJIT_ASSIGN(const auto here, device_at_hand(engine, invocation, !options.archs.empty()));
+  DORAJIT_ASSIGN(const auto here, present_device(engine, invocation, !options.archs.empty()));
   if (options.archs.empty()) targets.push_back(here->device->info().target);
 
   DORAJIT_ASSIGN(PrewarmReport report, plan(problems, targets, here, parts, options));

@@ -280,7 +280,7 @@ TEST_F(CliModelFiles, UnknownModelIsReadAsLlama) {
 }
 
 TEST_F(CliModelFiles, NeedOneSourceOfProblems) {
-  EXPECT_THAT(refused({}).err, HasSubstr("prewarm needs problems: --model FILE"));
+  EXPECT_THAT(refused({}).err, HasSubstr("prewarm needs problems: one of --model FILE"));
   EXPECT_THAT(refused({"--shape", "4x4", "--from", "x"}).err, HasSubstr("prewarm needs problems"));
   EXPECT_THAT(refused({"--shape", "4x4", "--model", "x"}).err, HasSubstr("excludes"));
   EXPECT_THAT(refused({"--adapter", "x"}).err, HasSubstr("--adapter requires --model"));
