@@ -55,6 +55,17 @@ TEST_F(OwnKernelTuningTest, WinnerOfAnotherSourceIsNotTaken) {
   EXPECT_EQ(winner_of(make_engine().get(), create(json), 4096), "swiglu<64, 8>");
 }
 
+// A large space, of which the time allows a few configs, whose compilation ends late.
+TEST_F(OwnKernelTuningTest, ConfigsThatCompileSlowlyAreVerifiedAndCompared) {
+  set_variable("DORAJIT_TUNE_SECONDS", "1");
+  behaviours()["swiglu<256, 1>"].time_ns = 5e6;
+  Json json = swiglu();
+  json["options"] = {"-DCOMPILES_SLOWLY"};
+  json["parameters"]["BLOCK"] = Json::array();
+  for (int block = 16; block <= 1024; block += 16) json["parameters"]["BLOCK"].push_back(block);
+  EXPECT_NE(winner_of(make_engine().get(), create(json), 4096), "swiglu<256, 1>");
+}
+
 TEST_F(OwnKernelTuningTest, WrongConfigsAreQuarantined) {
   // Each would win.
   behaviours()["swiglu<64, 1>"] = {.time_ns = 1e5,
