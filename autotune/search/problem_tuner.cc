@@ -84,17 +84,17 @@ void verify_timed(std::vector<Candidate>& candidates, Verifier& verifier,
 }
 
 // Runs the tournament within `seconds`. Each stage gets a share of the time and passes on what it
-// does not use.
+// does not use. The shares grow when so many candidates are eliminated that stages are skipped.
 void play(Tournament& tournament, RoundSampler& sampler, double seconds) {
   const auto deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
   while (const int stages = tournament.stages_left()) {
     const auto stage_end = Clock::now() + (deadline - Clock::now()) / stages;
-    while (!tournament.stage_is_decided() &&
+    while (tournament.stages_left() == stages && !tournament.stage_is_decided() &&
            (Clock::now() < stage_end || tournament.stage_needs_rounds())) {
       tournament.add_round(sampler.sample(tournament.running()));
     }
-    tournament.end_stage();
+    if (tournament.stages_left() == stages) tournament.end_stage();
   }
 }
 

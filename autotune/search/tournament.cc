@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -21,6 +22,12 @@ constexpr std::size_t kMaxRounds = 400;
 constexpr double kFinalPrecision = 0.008;
 constexpr std::size_t kMinFinalRounds = 24;
 constexpr std::size_t kMaxFinalRounds = 800;
+
+// A challenger is eliminated between two cuts if it is slower than the fastest candidate by more
+// than both: a share of the time, as a logarithm, and this many standard errors. The mean of the
+// fastest of hundreds is too low by three of them.
+constexpr double kFarBehind = 0.14;
+constexpr double kErrorsBehind = 8;
 
 // Before a candidate's usual times are known, no round counts as disturbed. Other load that
 // persists is part of the measurement.
@@ -75,7 +82,10 @@ void Tournament::add_round(std::span<const double> samples) {
     }
     still_running.push_back(running_[i]);
   }
-  if (still_running.size() == running_.size()) return;
+  if (still_running.size() == running_.size()) {
+    if (!is_last_stage() && rounds() % kRoundsBetweenChecks == 0) eliminate_far_behind();
+    return;
+  }
   const bool was_final = is_final();
   const bool has_default = !std::isnan(samples.front());
   running_ = std::move(still_running);
@@ -87,6 +97,23 @@ void Tournament::add_round(std::span<const double> samples) {
   } else if (is_final()) {
     start_final();
   }
+}
+
+void Tournament::eliminate_far_behind() {
+  std::vector<double> errors;
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const std::size_t candidate : running_) {
+    const Estimate estimate = trimmed_mean(records_[candidate].relative);
+    errors.push_back(estimate.standard_error);
+    fastest = std::min(fastest, estimate.mean);
+  }
+  rank_challengers();
+  const double limit = fastest + std::max(kFarBehind, kErrorsBehind * median(errors));
+  while (running_.size() > 2 && trimmed_mean(records_[running_.back()].relative).mean > limit) {
+    beaten_.push_back(running_.back());
+    running_.pop_back();
+  }
+  if (is_final()) start_final();
 }
 
 std::vector<double> Tournament::log_ratios() const {

@@ -15,9 +15,10 @@ namespace dorajit::autotune {
 
 // The default, candidate 0, competes with all others. In each stage, every running candidate is
 // measured in every round; at the end of a stage the better half of the challengers stays, until
-// one is left. That one is compared with the default in a final stage of fresh rounds, which alone
-// decide: the rounds by which the best of many was selected overestimate it. The default takes part
-// in every round, and in rounds of its own if it is alone.
+// one is left. Challengers that are far behind do not stay until the end of the stage. The last one
+// is compared with the default in a final stage of fresh rounds, which alone decide: the rounds by
+// which the best of many was selected overestimate it. The default takes part in every round, and
+// in rounds of its own if it is alone.
 //
 // Times are compared relative to the time of the entire round, so that a disturbance of a round
 // affects all candidates alike. A stage lasts until its challengers' times are precise enough for
@@ -74,6 +75,8 @@ class Tournament {
   [[nodiscard]] std::vector<double> log_ratios() const;
   [[nodiscard]] bool reject(std::span<const double> samples);
   void rank_challengers();
+  // Leaves at least one challenger.
+  void eliminate_far_behind();
   void start_final();
   void promote_runner_up();
 

@@ -85,7 +85,7 @@ std::vector<double> gain_of_five_percent(std::size_t candidates) {
 TEST(Tournament, FindsAGainOfFivePercentAmongTwelveInTenPercentNoise) {
   const Figures figures = decide_often(gain_of_five_percent(12), 8, {});
   EXPECT_GE(figures.right, 95);
-  EXPECT_LE(figures.samples, 2500);
+  EXPECT_LE(figures.samples, 1500);
   RecordProperty("right", figures.right);
   RecordProperty("samples", static_cast<int>(figures.samples));
 }
@@ -93,7 +93,7 @@ TEST(Tournament, FindsAGainOfFivePercentAmongTwelveInTenPercentNoise) {
 TEST(Tournament, FindsAGainOfFivePercentAmongFourHundredInTenPercentNoise) {
   const Figures figures = decide_often(gain_of_five_percent(400), 266, {});
   EXPECT_GE(figures.right, 95);
-  EXPECT_LE(figures.samples, 45000);
+  EXPECT_LE(figures.samples, 25000);
   RecordProperty("right", figures.right);
   RecordProperty("samples", static_cast<int>(figures.samples));
 }
@@ -114,7 +114,7 @@ TEST(Tournament, LowNoiseTakesFewSamples) {
   EXPECT_LE(slim.samples, 260);
   const Figures comprehensive = decide_often(gain_of_five_percent(400), 266, quiet);
   EXPECT_EQ(comprehensive.right, 100);
-  EXPECT_LE(comprehensive.samples, 6500);
+  EXPECT_LE(comprehensive.samples, 4000);
 }
 
 TEST(Tournament, SlowDefaultIsNotEliminated) {
@@ -153,6 +153,40 @@ TEST(Tournament, ChallengersAreHalvedUntilTheFinalComparison) {
   play_stage(tournament, time_of);
   EXPECT_EQ(tournament.stages_left(), 0);
   EXPECT_EQ(tournament.winner(), 12U);
+}
+
+TEST(Tournament, ChallengersFarBehindAreEliminatedBeforeTheStageEnds) {
+  Tournament tournament(40);
+  const auto time_of = [](std::size_t candidate) { return candidate < 6 ? 100.0 : 130.0; };
+  for (int round = 0; round < 5; ++round) {
+    ASSERT_EQ(tournament.running().size(), 40U) << "five rounds tell nothing before the last";
+    std::vector<double> times;
+    for (const std::size_t candidate : tournament.running()) times.push_back(time_of(candidate));
+    tournament.add_round(times);
+  }
+  EXPECT_EQ(tournament.running().size(), 6U);
+  EXPECT_EQ(tournament.stages_left(), 3);
+}
+
+TEST(Tournament, OneChallengerStaysAgainstAMuchFasterDefault) {
+  Tournament tournament(40);
+  while (tournament.stages_left() > 0) {
+    std::vector<double> times;
+    for (const std::size_t candidate : tournament.running()) {
+      times.push_back(candidate == 0 ? 100.0 : 200.0 - static_cast<double>(candidate));
+    }
+    tournament.add_round(times);
+    if (tournament.stage_is_decided()) tournament.end_stage();
+  }
+  EXPECT_EQ(tournament.winner(), 0U);
+  EXPECT_EQ(tournament.challenger(), 39U);
+  EXPECT_TRUE(tournament.final_comparison().has_value());
+}
+
+TEST(Tournament, ChallengersAreNotEliminatedForTheNoiseOfFiveRounds) {
+  std::vector<double> times(200, 100.0);
+  times[77] = 80.0;
+  EXPECT_GE(decide_often(times, 77, {.noise = 0.3, .outliers = 0.1}).right, 95);
 }
 
 TEST(Tournament, FailingChallengerIsEliminated) {
