@@ -1,5 +1,6 @@
-// Measures how long a launch of dorajit::Kernel takes the host; prints one JSON document of
-// microseconds. Needs a GPU and NVRTC.
+// Measures how long a launch of dorajit::Kernel takes the host, beside the driver's launch of an
+// empty kernel with the same arguments; prints one JSON document of microseconds. Needs a GPU and
+// NVRTC.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -31,6 +32,13 @@ __global__ void swiglu(const float* gate, const float* up, float* out, long long
   if (i < n) out[i] = gate[i] / (1.0f + __expf(-gate[i])) * up[i];
 })cuda";
 
+constexpr const char* kEmptyKernel = R"ptx(
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry empty(.param .u64 gate, .param .u64 up, .param .u64 out, .param .u64 n) { ret; }
+)ptx";
+
 // The part of the CUDA driver that the measurement needs.
 class Driver {
  public:
@@ -41,6 +49,17 @@ class Driver {
     call<void**, int>("cuDevicePrimaryCtxRetain", &context, 0);
     call<void*>("cuCtxPushCurrent_v2", context);
     call<void**, unsigned>("cuStreamCreate", &stream_, 1U);
+    void* module = nullptr;
+    call<void**, const void*>("cuModuleLoadData", &module, kEmptyKernel);
+    call<void**, void*, const char*>("cuModuleGetFunction", &empty_, module, "empty");
+    launch_ = reinterpret_cast<Launch*>(::dlsym(library_, "cuLaunchKernel"));
+  }
+
+  void launch_empty(std::int64_t size) {
+    void* arguments[] = {&stream_, &stream_, &stream_, &size};
+    if (launch_(empty_, 16, 1, 1, 256, 1, 1, 0, stream_, arguments, nullptr) != 0) {
+      stop("cuLaunchKernel");
+    }
   }
 
   [[nodiscard]] void* stream() const { return stream_; }
@@ -65,8 +84,38 @@ class Driver {
     if (function == nullptr || function(arguments...) != 0) stop(name);
   }
 
+  using Launch = int(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                     void*, void**, void**);
+
   void* library_ = ::dlopen("libcuda.so.1", RTLD_NOW);
   void* stream_ = nullptr;
+  void* empty_ = nullptr;
+  Launch* launch_ = nullptr;
+};
+
+class Times {
+ public:
+  template <class Call>
+  void add(const Call& call) {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    const std::chrono::duration<double, std::micro> spent =
+        std::chrono::steady_clock::now() - begin;
+    times_.push_back(spent.count());
+  }
+
+  void print(const char* name) {
+    std::ranges::sort(times_);
+    std::printf("\"%s\": {\"least_us\": %.2f, \"median_us\": %.2f, \"p90_us\": %.2f}", name,
+                times_.front(), quantile(0.5), quantile(0.9));
+  }
+
+ private:
+  [[nodiscard]] double quantile(double share) const {
+    return times_[static_cast<std::size_t>(share * static_cast<double>(times_.size() - 1))];
+  }
+
+  std::vector<double> times_;
 };
 
 }  // namespace
@@ -89,20 +138,20 @@ int main() {
     swiglu(engine, driver.stream(), {gate, up, out}, {static_cast<double>(kSize)});
   };
   call();
-  std::vector<double> times;
-  for (int i = 0; i < kCalls; ++i) {
-    if (i % kCallsBeforeTheGpuCatchesUp == 0) driver.synchronize();
-    const auto begin = std::chrono::steady_clock::now();
-    call();
-    const std::chrono::duration<double, std::micro> spent =
-        std::chrono::steady_clock::now() - begin;
-    times.push_back(spent.count());
+  Times ours;
+  Times bare;
+  for (int i = 0; i < kCalls; i += kCallsBeforeTheGpuCatchesUp) {
+    for (int j = 0; j < kCallsBeforeTheGpuCatchesUp; ++j) ours.add(call);
+    driver.synchronize();
+    for (int j = 0; j < kCallsBeforeTheGpuCatchesUp; ++j) {
+      bare.add([&] { driver.launch_empty(kSize); });
+    }
+    driver.synchronize();
   }
-  std::ranges::sort(times);
-  const auto quantile = [&](double share) {
-    return times[static_cast<std::size_t>(share * static_cast<double>(times.size() - 1))];
-  };
-  std::printf("{\"calls\": %d, \"least_us\": %.2f, \"median_us\": %.2f, \"p90_us\": %.2f}\n",
-              kCalls, times.front(), quantile(0.5), quantile(0.9));
+  std::printf("{\"calls\": %d, ", kCalls);
+  ours.print("dorajit");
+  std::printf(", ");
+  bare.print("cuLaunchKernel");
+  std::printf("}\n");
   return 0;
 }

@@ -1,11 +1,12 @@
 """Row norms of W + s B A on a GPU, bf16: dorajit's kernel, the best Triton tile kernel (peers/weight_norm.py), the
 factored form (docs/layers.md) and PyTorch's dense expression, compared with the lower bound by bytes and tensor cores.
+Triton's kernel runs twice: with one accumulator for the whole rank, and with sums of blocks, as dorajit's.
 
     python3 row_norms.py [--factors float32] [--ranks 4 16] [--json FILE]
 
 The Python package has to be on the path. Device times are medians of interleaved graph replays with a cold L2, in
 microseconds (timing.py). The error is the largest of any row against float64, in units of
-||W_i|| + |s| || |B| |A| ||_i.
+||W_i|| + |s| || |B| |A| ||_i, for the measured factors and for their magnitudes.
 """
 
 import argparse
@@ -54,13 +55,20 @@ def dense(weight, a, b):
                                     dtype=torch.float32)
 
 
-def best_of_peer(given, norm):
+def best_of_peer(given, norm, in_blocks):
     """The fastest launch of Triton's kernel for these matrices."""
     times = {}
     for way in peer.ways(*given):
-        peer.weight_norm(way, *given, SCALE, norm)
-        times[way] = peer.tuning.benchmark(lambda way=way: peer.weight_norm(way, *given, SCALE, norm), (0.5,))
+        def call(way=way):
+            return peer.weight_norm(way, *given, SCALE, norm, in_blocks)
+        call()
+        times[way] = peer.tuning.benchmark(call, (0.5,))
     return min(times, key=times.get)
+
+
+def of_one_sign(weight, a, b):
+    """Operands whose products all have one sign, so that truncations add up."""
+    return weight, a.abs(), b.abs()
 
 
 def measure(shape, rank, factor_type, sampler, bandwidth):
@@ -76,12 +84,15 @@ def measure(shape, rank, factor_type, sampler, bandwidth):
     row = {"out": rows, "in": columns, "rank": rank,
            "serves": bool(norm_kernel.serves(*given, torch.float32))}
     if factor_type is torch.bfloat16:
-        way = best_of_peer(given, norm)
-        row["triton_way"] = f"{way[0]}, {way[1]} parts"
-        calls["triton"] = lambda *of: peer.weight_norm(way, *of, SCALE, norm)
-        row["triton_error"] = error(calls["triton"](*given), *given)
-    kernel(*given)
-    row["error"] = error(norm, *given)
+        for name, in_blocks in (("triton", False), ("triton_in_blocks", True)):
+            way = best_of_peer(given, norm, in_blocks)
+            row[f"{name}_way"] = f"{way[0]}, {way[1]} parts"
+            calls[name] = lambda *of, way=way, in_blocks=in_blocks: peer.weight_norm(way, *of, SCALE, norm, in_blocks)
+    row["error"], row["error_of_one_sign"] = {}, {}
+    for name in [name for name in calls if name not in ("factored", "dense")]:
+        for field, of in (("error", given), ("error_of_one_sign", of_one_sign(*given))):
+            calls[name](*of)
+            row[field][name] = error(norm, *of)
     how = timing.rotation(given[0].nbytes)
     sets = [given, *(operands(shape, rank, factor_type) for _ in range(how.sets - 1))]
     for call in calls.values():
@@ -97,7 +108,7 @@ def measure(shape, rank, factor_type, sampler, bandwidth):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--factors", default="bfloat16")
-    parser.add_argument("--shapes", type=int, default=len(SHAPES), help="measure only the first SHAPES shapes")
+    parser.add_argument("--shapes", nargs="+", metavar="OUTxIN", default=[f"{rows}x{columns}" for rows, columns in SHAPES])
     parser.add_argument("--ranks", type=int, nargs="+", default=RANKS)
     parser.add_argument("--json")
     options = parser.parse_args()
@@ -106,7 +117,7 @@ def main():
     report = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "factors": options.factors,
               "bytes_per_second": round(bandwidth), "rows": []}
     with torch.no_grad():
-        for shape in SHAPES[:options.shapes]:
+        for shape in [tuple(map(int, text.split("x"))) for text in options.shapes]:
             for rank in options.ranks:
                 try:
                     row = measure(shape, rank, getattr(torch, options.factors), sampler, bandwidth)

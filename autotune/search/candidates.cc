@@ -75,11 +75,11 @@ std::vector<kernels::Config> choose_configs(const std::vector<kernels::Config>& 
   return chosen;
 }
 
-void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& problem,
-                  device::Device& device, launch::KernelCache& kernels, Clock::time_point deadline,
-                  const TuneProgress& progress) {
-  // Candidate 0, the default, is compiled already and never pruned.
-  std::atomic<std::size_t> next{1};
+std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, std::size_t first,
+                                          const launch::Problem& problem, device::Device& device,
+                                          launch::KernelCache& kernels,
+                                          Clock::time_point deadline) {
+  std::atomic<std::size_t> next{first};
   auto work = [&] {
     while (Clock::now() < deadline) {
       const std::size_t i = next++;
@@ -88,7 +88,7 @@ void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& pro
     }
   };
   const auto helpers =
-      std::min<std::size_t>({candidates.size(), static_cast<std::size_t>(kMaxCompilers),
+      std::min<std::size_t>({candidates.size() - first, static_cast<std::size_t>(kMaxCompilers),
                              std::max<std::size_t>(1, std::thread::hardware_concurrency())});
   std::vector<std::thread> threads;
   threads.reserve(helpers);
@@ -99,9 +99,12 @@ void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& pro
   }
   work();
   for (std::thread& thread : threads) thread.join();
-  const std::size_t begun = std::clamp<std::size_t>(next, 1, candidates.size());
-  if (progress) progress(static_cast<int>(begun), static_cast<int>(candidates.size()));
-  candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(begun), candidates.end());
+  std::vector<kernels::Config> not_started;
+  for (std::size_t i = next; i < candidates.size(); ++i) {
+    not_started.push_back(candidates[i].result.config);
+  }
+  candidates.resize(candidates.size() - not_started.size());
+  return not_started;
 }
 
 }  // namespace dorajit::autotune

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
+#include <cstddef>
 #include <limits>
 #include <optional>
 #include <span>
@@ -30,9 +30,6 @@ struct Candidate {
   std::optional<launch::ReadyKernel> kernel;  // empty once the candidate is eliminated
 };
 
-// Called with the number of candidates handled so far and the total.
-using TuneProgress = std::function<void(int done, int total)>;
-
 // At most `max_configs` configs of a space (0: all) without those in `left_out`: the first ones of
 // a slim space, which begins with the most promising configs; evenly spread ones of a comprehensive
 // space. The default, the first config of the space, is always included.
@@ -41,12 +38,13 @@ std::vector<kernels::Config> choose_configs(const std::vector<kernels::Config>& 
                                             std::span<const kernels::Config> left_out,
                                             int max_configs);
 
-// Compiles and loads all candidates except the first, which has its kernel already, on several
-// threads. A candidate that fails to compile, or that spills or cannot be launched according to its
-// compiler's figures, gets a verdict and no kernel. Candidates that were not started by the
-// deadline are dropped.
-void make_kernels(std::vector<Candidate>& candidates, const launch::Problem& problem,
-                  device::Device& device, launch::KernelCache& kernels,
-                  std::chrono::steady_clock::time_point deadline, const TuneProgress& progress);
+// Compiles and loads the candidates from number `first` on, on several threads. A candidate that
+// fails to compile, or that spills or cannot be launched according to its compiler's figures, gets
+// a verdict and no kernel. Candidates that were not started by the deadline are removed and
+// returned.
+std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, std::size_t first,
+                                          const launch::Problem& problem, device::Device& device,
+                                          launch::KernelCache& kernels,
+                                          std::chrono::steady_clock::time_point deadline);
 
 }  // namespace dorajit::autotune

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <format>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "autotune/search/journal_entry.h"
+#include "autotune/search/measured_shape.h"
 #include "autotune/search/measurement.h"
 #include "autotune/search/robust_statistics.h"
 #include "autotune/search/scratch_operands.h"
@@ -28,10 +31,10 @@ using launch::ReadyKernel;
 // Configs. Every slim space of the library is smaller.
 constexpr std::size_t kSmallSpace = 128;
 
-// A CPU is a hundred times slower than a GPU: a few times its cache size is cold enough and fast.
-constexpr std::int64_t kCpuCachesOfScratch = 8;
 // Share of the time budget, regardless of how long compiling and verifying took.
 constexpr double kMinMeasuringShare = 0.25;
+// They tell the fastest candidates from the others.
+constexpr int kScoutingRounds = 3;
 
 using Clock = std::chrono::steady_clock;
 
@@ -61,10 +64,10 @@ void verify(Candidate& candidate, Verifier& verifier, const FirstLaunches& launc
                   checked ? name(verdict) : checked.error().message));
 }
 
-// Before timing. Candidates for which there is no time are eliminated.
-void verify_untimed(std::vector<Candidate>& candidates, Verifier& verifier,
+// From number `first` on, before timing. Candidates for which there is no time are eliminated.
+void verify_untimed(std::vector<Candidate>& candidates, std::size_t first, Verifier& verifier,
                     const FirstLaunches& launches, Clock::time_point deadline) {
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
+  for (std::size_t i = first; i < candidates.size(); ++i) {
     if (i > 0 && Clock::now() >= deadline) {
       candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(i), candidates.end());
       return;
@@ -98,8 +101,8 @@ void play(Tournament& tournament, RoundSampler& sampler, double seconds) {
   }
 }
 
-// The candidates that have a kernel, the default first.
-std::vector<Candidate*> contestants(std::vector<Candidate>& candidates) {
+// The candidates that have a kernel, in their order.
+std::vector<Candidate*> contestants(std::span<Candidate> candidates) {
   std::vector<Candidate*> chosen;
   for (Candidate& candidate : candidates) {
     if (candidate.kernel) chosen.push_back(&candidate);
@@ -131,6 +134,17 @@ void rehearse(const std::vector<Candidate*>& contestants, const std::vector<Work
   }
 }
 
+MeasurementPlan plan_of(const ScratchOperands& scratch, const device::Device& device) {
+  return {.sets = scratch.sets(),
+          .settling_launches = launches_to_settle(device.info(), scratch.set_bytes())};
+}
+
+bool are_neighbours(const kernels::Config& a, const kernels::Config& b) {
+  return std::ranges::count_if(a.tunables(), [&](const kernels::Tunable& tunable) {
+           return b[tunable.mark] != tunable.value;
+         }) == 1;
+}
+
 // Stores the measurements, and eliminates candidates that failed during them.
 void note_measurements(const std::vector<Candidate*>& contestants, const Tournament& tournament,
                        const RoundSampler& sampler) {
@@ -150,54 +164,6 @@ void note_measurements(const std::vector<Candidate*>& contestants, const Tournam
   if (const std::size_t challenger = tournament.challenger(); challenger != 0) {
     contestants[challenger]->result.comparison = tournament.final_comparison();
   }
-}
-
-// As many rows of the bucket as the memory allows, and as many sets as make the cache cold.
-Result<ScratchShape> measured_shape(const launch::Problem& problem, device::Device& device,
-                                    const TuneLimits& limits) {
-  const kernels::DeviceKind kind = device.info().traits.kind;
-  DORAJIT_ASSIGN(const std::int64_t max_bytes, scratch_budget(limits.scratch_bytes, device));
-  std::int64_t budget = max_bytes;
-  if (limits.scratch_bytes == 0 && kind == kernels::DeviceKind::kCpu) {
-    budget = std::min(budget, kCpuCachesOfScratch * device.info().cache_bytes);
-  }
-  ScratchShape shape = scratch_shape(problem, kind, budget);
-  DORAJIT_TRY(check_fits(problem, shape, kind, max_bytes));
-  const std::int64_t set_bytes = ScratchOperands::bytes_per_set(problem.variant, shape, kind);
-  shape.sets = sets_for_cold_cache(device.info(), set_bytes, budget);
-  return shape;
-}
-
-// Removes candidates that cannot run on the measured sizes, which may be smaller than the
-// problem's.
-void drop_misfits(std::vector<Candidate>& candidates, const launch::Problem& problem,
-                  const device::Device& device, const ScratchShape& shape) {
-  const kernels::Template& used = kernels::template_of(problem.variant);
-  if (!used.fits_by_call) return;
-  const auto why_not = used.why_config_does_not_fit;
-  const auto is_misfit = [&](const Candidate& candidate) {
-    return !why_not(problem.variant, device.info().traits, shape.sizes, candidate.result.config)
-                .empty();
-  };
-  candidates.erase(std::remove_if(candidates.begin() + 1, candidates.end(), is_misfit),
-                   candidates.end());
-}
-
-// A launch on sizes that the default config does not fit might access memory out of bounds.
-Status check_default_fits(const Candidate& standard, const launch::Problem& problem,
-                          const device::Device& device, const ScratchShape& shape) {
-  const kernels::Template& used = kernels::template_of(problem.variant);
-  if (!used.fits_by_call) return {};
-  const auto why_not = used.why_config_does_not_fit;
-  const kernels::SpaceTraits& traits = device.info().traits;
-  for (const kernels::Sizes& sizes : {problem.largest_sizes(), shape.sizes}) {
-    const std::string why = why_not(problem.variant, traits, sizes, standard.result.config);
-    if (why.empty()) continue;
-    return fail(StatusCode::kUnsupported,
-                std::format("{} is not tuned: the default config {} does not fit it: {}",
-                            to_text(problem), to_text(standard.result.config), why));
-  }
-  return {};
 }
 
 std::unexpected<Error> default_is_broken(const launch::Problem& problem, const Candidate& candidate,
@@ -260,21 +226,50 @@ std::unexpected<TuneFailure> not_compared(const TuningSession& session, const Tu
   return std::unexpected(std::move(failure));
 }
 
+// Compiles and verifies the neighbours of the fastest candidate, which differ from it in one
+// parameter, among the configs that were not tried; then those of the fastest of all these, and so
+// on until all its neighbours are tried.
+void explore(std::vector<Candidate>& candidates, std::vector<kernels::Config> untried,
+             Verifier& verifier, const FirstLaunches& launches, device::Device& device,
+             launch::KernelCache& kernels, const ScratchOperands& scratch,
+             Clock::time_point deadline) {
+  std::size_t first = 0;  // candidate that was not timed
+  kernels::Config fastest;
+  double least_ns = std::numeric_limits<double>::infinity();
+  while (!untried.empty() && Clock::now() < deadline) {
+    const auto competing = contestants(std::span(candidates).subspan(first));
+    const std::vector<Work> work = work_of(competing, scratch, device);
+    rehearse(competing, work, device, launches);
+    MeasurementPlan plan = plan_of(scratch, device);
+    plan.rounds = kScoutingRounds;
+    plan.seconds = Seconds(deadline - Clock::now()).count();
+    const std::vector<Measurement> measured = measure_interleaved(device, work, plan);
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      if (!measured[i].status || measured[i].median_ns >= least_ns) continue;
+      least_ns = measured[i].median_ns;
+      fastest = competing[i]->result.config;
+    }
+    first = candidates.size();
+    std::erase_if(untried, [&](const kernels::Config& config) {
+      if (!are_neighbours(config, fastest)) return false;
+      candidates.push_back({.result = {.config = config}, .kernel = {}});
+      return true;
+    });
+    if (candidates.size() == first) return;
+    make_kernels(candidates, first, launches.session.problem, device, kernels, deadline);
+    verify_untimed(candidates, first, verifier, launches, deadline);
+  }
+}
+
 // Times the candidates that have a kernel, and chooses the winner.
 Result<Candidate*> choose(std::vector<Candidate>& candidates, Verifier& verifier,
                           const FirstLaunches& launches, device::Device& device,
-                          const ScratchShape& shape, double seconds) {
-  const launch::Problem& problem = launches.session.problem;
+                          const ScratchOperands& scratch, double seconds) {
   Candidate& standard = candidates.front();
-  DORAJIT_ASSIGN(const ScratchOperands scratch,
-                 ScratchOperands::make(device, problem.variant, shape));
   const std::vector<Candidate*> competing = contestants(candidates);
   const std::vector<Work> work = work_of(competing, scratch, device);
   rehearse(competing, work, device, launches);
-  RoundSampler sampler(
-      device, work,
-      {.sets = scratch.sets(),
-       .settling_launches = launches_to_settle(device.info(), scratch.set_bytes())});
+  RoundSampler sampler(device, work, plan_of(scratch, device));
   Tournament tournament(competing.size());
   play(tournament, sampler, seconds);
   note_measurements(competing, tournament, sampler);
@@ -296,9 +291,11 @@ Result<Candidate*> choose(std::vector<Candidate>& candidates, Verifier& verifier
 
 }  // namespace
 
-std::expected<TuneResult, TuneFailure> tune_problem(
-    const TuningSession& session, device::Device& device, launch::KernelCache& kernels,
-    const TuneLimits& limits, Statistics& statistics, const TuneProgress& progress) {
+std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session,
+                                                    device::Device& device,
+                                                    launch::KernelCache& kernels,
+                                                    const TuneLimits& limits,
+                                                    Statistics& statistics) {
   const auto start = Clock::now();
   const launch::Problem& problem = session.problem;
   const FirstLaunches launches{.session = session, .journal = limits.journal};
@@ -338,18 +335,36 @@ std::expected<TuneResult, TuneFailure> tune_problem(
     const Seconds spent = Clock::now() - start;
     return std::max(limits.seconds * kMinMeasuringShare, limits.seconds - spent.count());
   };
-  // A small slim space is compiled and verified completely, any other space as far as half of the
-  // time allows that the stage before left: its last compilations may have taken long.
+  // A small slim space is compiled and verified completely. In any other space each stage has half
+  // of the time that the stage before left: its last compilations may have taken long.
   const auto deadline = [&] {
     return session.space_kind == kernels::SpaceKind::kSlim && session.space.size() <= kSmallSpace
                ? Clock::time_point::max()
                : Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(left() / 2));
   };
-  make_kernels(candidates, problem, device, kernels, deadline(), progress);
-  verify_untimed(candidates, verifier, launches, deadline());
+  const auto begun = Clock::now();
+  std::vector<kernels::Config> untried =
+      make_kernels(candidates, 1, problem, device, kernels, deadline());
+  const auto compiled = Clock::now();
+  const std::size_t num_compiled = candidates.size();
+  verify_untimed(candidates, 0, verifier, launches, deadline());
+  const auto verified = Clock::now();
+  const std::size_t num_verified = candidates.size();
+  const auto scratch = ScratchOperands::make(device, problem.variant, shape);
+  if (!scratch) return std::unexpected(TuneFailure(scratch.error(), caught(candidates)));
+  explore(candidates, std::move(untried), verifier, launches, device, kernels, *scratch,
+          deadline());
+  const auto explored = Clock::now();
 
   std::vector<TrialResult> misbehaved = caught(candidates);
-  const auto chosen = choose(candidates, verifier, launches, device, shape, left());
+  const auto chosen = choose(candidates, verifier, launches, device, *scratch, left());
+  log(LogLevel::kDebug,
+      std::format("{}: {:.3f} s of preparation; {} of {} configs compiled in {:.3f} s, verified in "
+                  "{:.3f} s; {} more tried in {:.3f} s; measured in {:.3f} s",
+                  session.problem_text, Seconds(begun - start).count(), num_compiled,
+                  session.space.size(), Seconds(compiled - begun).count(),
+                  Seconds(verified - compiled).count(), candidates.size() - num_verified,
+                  Seconds(explored - verified).count(), Seconds(Clock::now() - explored).count()));
   if (!chosen) return std::unexpected(TuneFailure(chosen.error(), std::move(misbehaved)));
   const Candidate* winner = *chosen;
   TuneResult result{.winner = winner->result.config,

@@ -3,6 +3,9 @@
 There are two kernels; the fastest config of both is used for a problem. One loads tiles by pointers, the other by
 tensor descriptors, which use TMA on Hopper. A program processes some rows and a part of the columns; a second
 kernel adds the parts.
+
+Tensor cores truncate what they accumulate, so the error of one accumulator grows with the rank. With `in_blocks`
+the products of each step of at most 64 of the rank are added in fp32 instead, as dorajit adds them.
 """
 
 import torch
@@ -15,7 +18,7 @@ from peers import tuning
 _PARTS = (1, 2, 4, 8)
 _TILES = ((128, 128, 64, 8, 3), (128, 256, 64, 8, 3), (128, 128, 64, 4, 4), (64, 128, 64, 4, 4), (64, 256, 32, 4, 3),
           (64, 64, 64, 4, 4), (64, 128, 16, 4, 3), (64, 256, 16, 8, 3), (128, 128, 16, 8, 3), (32, 256, 16, 4, 4))
-_KEY = ["rows", "columns", "rank"]
+_KEY = ["rows", "columns", "rank", "IN_BLOCKS"]
 
 
 def _configs(hook=None):
@@ -26,8 +29,8 @@ def _configs(hook=None):
 
 @triton.autotune(_configs(), key=_KEY, do_bench=tuning.benchmark)
 @triton.jit
-def _by_pointers(weight, a, b, parts, rows, columns, rank, scale, num_parts, IS_EVEN: tl.constexpr,
-                 ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr):
+def _by_pointers(weight, a, b, parts, rows, columns, rank, scale, one, num_parts, IS_EVEN: tl.constexpr,
+                 IN_BLOCKS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     sums = tl.zeros((ROWS,), tl.float32)
     for tile in range(tl.program_id(1), tl.cdiv(columns, COLUMNS), num_parts):
@@ -42,7 +45,8 @@ def _by_pointers(weight, a, b, parts, rows, columns, rank, scale, num_parts, IS_
             else:
                 left = tl.load(at_b, mask=(row[:, None] < rows) & (k[None, :] < rank), other=0.0)
                 right = tl.load(at_a, mask=(k[:, None] < rank) & (column[None, :] < columns), other=0.0)
-            products = tl.dot(left, right, products)
+            # Without the factor Triton makes one accumulator of the sum.
+            products = products + one * tl.dot(left, right) if IN_BLOCKS else tl.dot(left, right, products)
         at = weight + row[:, None] * columns + column[None, :]
         if IS_EVEN:
             found = tl.load(at)
@@ -62,7 +66,7 @@ def _set_boxes(given):
 
 @triton.autotune(_configs(_set_boxes), key=_KEY, do_bench=tuning.benchmark)
 @triton.jit
-def _by_descriptors(weight, a, b, parts, rows, columns, rank, scale, num_parts,
+def _by_descriptors(weight, a, b, parts, rows, columns, rank, scale, one, num_parts, IN_BLOCKS: tl.constexpr,
                     ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr):
     first = tl.program_id(0) * ROWS
     row = first.to(tl.int64) + tl.arange(0, ROWS)
@@ -70,7 +74,8 @@ def _by_descriptors(weight, a, b, parts, rows, columns, rank, scale, num_parts,
     for tile in range(tl.program_id(1), tl.cdiv(columns, COLUMNS), num_parts):
         products = tl.zeros((ROWS, COLUMNS), tl.float32)
         for start in range(0, rank, STEP):
-            products = tl.dot(b.load([first, start]), a.load([start, tile * COLUMNS]), products)
+            left, right = b.load([first, start]), a.load([start, tile * COLUMNS])
+            products = products + one * tl.dot(left, right) if IN_BLOCKS else tl.dot(left, right, products)
         value = weight.load([first, tile * COLUMNS]).to(tl.float32) + scale * products
         sums += tl.sum(value * value, 1)
     tl.store(parts + tl.program_id(1) * rows + row, sums, mask=row < rows)
@@ -93,7 +98,7 @@ def ways(weight, a, b):
     return [(kind, parts) for kind in kinds for parts in _PARTS]
 
 
-def weight_norm(way, weight, a, b, scale, norm):
+def weight_norm(way, weight, a, b, scale, norm, in_blocks=False):
     """Writes the norms, float32, of the rows of weight + scale * b @ a, of contiguous 16-bit matrices."""
     kind, num_parts = way
     rows, columns, rank = *weight.shape, a.shape[0]
@@ -103,10 +108,11 @@ def weight_norm(way, weight, a, b, scale, norm):
         return triton.cdiv(rows, config["ROWS"]), num_parts
     if kind == "pointers":
         is_even = rows % 128 == 0 and columns % 256 == 0 and rank % 64 == 0
-        _by_pointers[grid](weight, a, b, parts, rows, columns, rank, scale, num_parts, IS_EVEN=is_even)
+        _by_pointers[grid](weight, a, b, parts, rows, columns, rank, scale, 1.0, num_parts, IS_EVEN=is_even,
+                           IN_BLOCKS=in_blocks)
     else:
         boxes = [TensorDescriptor.from_tensor(one, [16, 16]) for one in (weight, a, b)]
-        _by_descriptors[grid](*boxes, parts, rows, columns, rank, scale, num_parts)
+        _by_descriptors[grid](*boxes, parts, rows, columns, rank, scale, 1.0, num_parts, IN_BLOCKS=in_blocks)
     block = 128
     _add_parts[triton.cdiv(rows, block),](parts, norm, rows, num_parts, BLOCK=block)
     return norm

@@ -1,6 +1,9 @@
 // Tuning of own kernels: who wins, who is quarantined, what is remembered.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+#include <format>
+
 #include "tests/own_kernels/fake_gpu.h"
 
 namespace dorajit::tests {
@@ -13,6 +16,15 @@ class OwnKernelTuningTest : public OwnKernelTest {
   OwnKernelTuningTest() {
     set_variable("DORAJIT_TUNE", "first_use");
     set_variable("DORAJIT_TUNE_SECONDS", "0.5");
+  }
+
+  // With 256 configs.
+  static Json large_swiglu(const char* option) {
+    Json json = swiglu();
+    json["options"] = {option};
+    json["parameters"]["BLOCK"] = Json::array();
+    for (int block = 16; block <= 1024; block += 16) json["parameters"]["BLOCK"].push_back(block);
+    return json;
   }
 
   // The entry of what a call of that size launches once it is tuned.
@@ -59,11 +71,21 @@ TEST_F(OwnKernelTuningTest, WinnerOfAnotherSourceIsNotTaken) {
 TEST_F(OwnKernelTuningTest, ConfigsThatCompileSlowlyAreVerifiedAndCompared) {
   set_variable("DORAJIT_TUNE_SECONDS", "1");
   behaviours()["swiglu<256, 1>"].time_ns = 5e6;
-  Json json = swiglu();
-  json["options"] = {"-DCOMPILES_SLOWLY"};
-  json["parameters"]["BLOCK"] = Json::array();
-  for (int block = 16; block <= 1024; block += 16) json["parameters"]["BLOCK"].push_back(block);
-  EXPECT_NE(winner_of(make_engine().get(), create(json), 4096), "swiglu<256, 1>");
+  EXPECT_NE(winner_of(make_engine().get(), create(large_swiglu("-DCOMPILES_IN_500_MS")), 4096),
+            "swiglu<256, 1>");
+}
+
+// The time allows half of the configs, without the fastest one.
+TEST_F(OwnKernelTuningTest, NeighboursOfAFastConfigAreTriedWhereTimeIsShort) {
+  set_variable("DORAJIT_TUNE_SECONDS", "5");
+  for (int block = 16; block <= 1024; block += 16) {
+    for (const int vec : {1, 2, 4, 8}) {
+      behaviours()[std::format("swiglu<{}, {}>", block, vec)].time_ns =
+          (1 + std::abs(block - 688) / 100.0) * 4e6 / vec;
+    }
+  }
+  EXPECT_EQ(winner_of(make_engine().get(), create(large_swiglu("-DCOMPILES_IN_40_MS")), 4096),
+            "swiglu<688, 8>");
 }
 
 TEST_F(OwnKernelTuningTest, WrongConfigsAreQuarantined) {

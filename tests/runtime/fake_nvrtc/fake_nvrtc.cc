@@ -57,8 +57,11 @@ int nvrtcGetLoweredName(void*, const char* expression, const char** name) {
 int nvrtcCompileProgram(void*, int count, const char* const* options) {
   for (int i = 0; i < count; ++i) {
     const std::string_view option = options[i];
-    if (option == "--gpu-architecture=sm_80" || option == "-DCOMPILES_SLOWLY") {
+    if (option == "--gpu-architecture=sm_80" || option == "-DCOMPILES_IN_500_MS") {
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    }
+    if (option == "-DCOMPILES_IN_40_MS") {
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
     }
     while (option == "--gpu-architecture=sm_75") {
       const volatile bool spins = true;
