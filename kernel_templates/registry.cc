@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "kernel_templates/embedded_sources.h"
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/template.h"
 
 namespace dorajit::kernels {
@@ -89,9 +90,14 @@ bool Variant::has_sum() const {
   return sum >= 0 && has(static_cast<std::size_t>(sum));
 }
 
-std::string_view name(ElementType type) { return kTypeNames[static_cast<std::size_t>(type)]; }
+std::string_view name(ElementType type) {
+  const IntegerType* const integer = as_integer(type);
+  return integer != nullptr ? integer->text : kTypeNames[static_cast<std::size_t>(type)];
+}
 
 std::optional<ElementType> parse_element_type(std::string_view text) {
+  const auto* const integer = std::ranges::find(kIntegerTypes, text, &IntegerType::text);
+  if (integer != std::end(kIntegerTypes)) return integer->type;
   const auto* found = std::ranges::find(kTypeNames, text);
   if (found == std::end(kTypeNames)) return std::nullopt;
   return static_cast<ElementType>(found - std::begin(kTypeNames));
@@ -128,6 +134,7 @@ std::optional<Variant> parse_variant(std::string_view text) {
     if (end == std::string_view::npos) return std::nullopt;
     const auto type = parse_element_type(types.substr(0, end));
     if (!type) return std::nullopt;
+    if (as_integer(*type) != nullptr && !variant.operation->mixes_all_types) return std::nullopt;
     variant.types[i] = *type;
     types.remove_prefix(std::min(end + 1, types.size()));
   }
@@ -148,8 +155,11 @@ bool is_supported(const Variant& variant) {
     writes = writes || (operand.role == OperandRole::kOutput && variant.has(i));
     present += variant.has(i) ? 1 : 0;
   }
-  const auto doubles = std::ranges::count(variant.operand_types(), ElementType::kFloat64);
-  return writes && (op.mixes_doubles || doubles == 0 || doubles == present) &&
+  const auto types = variant.operand_types();
+  const auto doubles = std::ranges::count(types, ElementType::kFloat64);
+  const bool is_mix_of_floats =
+      (doubles == 0 || doubles == present) && std::ranges::none_of(types, as_integer);
+  return writes && (op.mixes_all_types || is_mix_of_floats) &&
          (op.why_unsupported == nullptr || op.why_unsupported(variant).empty());
 }
 

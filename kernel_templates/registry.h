@@ -159,7 +159,8 @@ struct Operation {
   // of the element and the root mean square of the output. 0: all bits must be equal. Two configs
   // always give the same bits.
   double tolerance = 0;
-  bool mixes_doubles = false;  // whether f64 may be combined with other element types
+  // Whether operands may have any element types, f64 beside others and integers included.
+  bool mixes_all_types = false;
   // Distinguishes operations with the same name. Texts contain both: "swiglu@3fa9c2d1e0b7".
   std::string_view version{};
   // The hash of the sources of its kernels; empty: they are embedded sources.
@@ -208,7 +209,8 @@ struct Variant {
   friend bool operator==(const Variant&, const Variant&) = default;
 };
 
-std::string_view name(ElementType type);  // "f32", "bf16", "f16", "f64"; "-" for absent
+// "f32", "bf16", "f16", "f64"; those of integer_types.h, such as "i32"; "-" for absent
+std::string_view name(ElementType type);
 std::optional<ElementType> parse_element_type(std::string_view text);
 
 // The inverse of to_text(variant); nothing for other text.
@@ -218,8 +220,9 @@ std::optional<Variant> parse_variant(std::string_view text);
 std::string to_text(const Variant& variant);
 
 // Whether the operation supports the variant: f64 is mixed with no other type, every other mix is
-// allowed; only optional operands are absent; at least one output is present; only operations with
-// a broadcast operand have a per-row form; and why_unsupported() does not object.
+// allowed, but integers are not, unless the operation mixes all types; only optional operands are
+// absent; at least one output is present; only operations with a broadcast operand have a per-row
+// form; and why_unsupported() does not object.
 bool is_supported(const Variant& variant);
 
 // f64 if any operand is f64, else f32.

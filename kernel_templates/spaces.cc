@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernel_templates/config_limits.h"
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/template.h"
 
 namespace dorajit::kernels {
@@ -18,7 +19,7 @@ int widest_vector(const Variant& variant, DeviceKind kind) {
   const Operation& s = *variant.operation;
   for (std::size_t i = 0; i < s.operands.size(); ++i) {
     if (s.operands[i].shape.is_matrix() && variant.has(i)) {
-      largest = std::max(largest, size_in_bytes(variant.types[i]));
+      largest = std::max(largest, element_size(variant.types[i]));
     }
   }
   return std::min(kMaxVectorWidth, kMaxVectorBytes / largest);

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "kernel_templates/integer_types.h"
+
 namespace dorajit::own_kernels {
 namespace {
 
@@ -13,6 +15,7 @@ using Json = nlohmann::ordered_json;
 using kernels::ElementType;
 using Kind = Argument::Kind;
 
+// Besides integers.
 constexpr std::pair<std::string_view, ElementType> kTypes[] = {{"float32", ElementType::kFloat32},
                                                                {"bfloat16", ElementType::kBfloat16},
                                                                {"float16", ElementType::kFloat16},
@@ -22,10 +25,10 @@ constexpr std::pair<std::string_view, Kind> kKinds[] = {
     {"int32", Kind::kInt32},     {"int64", Kind::kInt64}, {"float32", Kind::kFloat32},
     {"float64", Kind::kFloat64},
 };
-constexpr std::string_view kFields[] = {"name",       "source",        "file",       "entry",
-                                        "headers",    "options",       "arguments",  "types",
-                                        "parameters", "default",       "constraint", "grid",
-                                        "block",      "shared_memory", "key",        "tolerance"};
+constexpr std::string_view kFields[] = {
+    "name",      "source",        "file",       "entry",     "headers",    "options",
+    "arguments", "types",         "parameters", "default",   "constraint", "grid",
+    "block",     "shared_memory", "key",        "tolerance", "limits"};
 
 std::unexpected<Error> refuse(std::string_view field, std::string_view what) {
   return fail(StatusCode::kInvalidArgument,
@@ -132,10 +135,9 @@ Result<TypeChoice> type_choice(const std::string& name, const Json& json) {
   for (const Json& one : json) {
     const auto type = parse_type_name(one.is_string() ? one.get<std::string>() : one.dump());
     if (!type) {
-      return refuse("types",
-                    std::format("has {} for `{}`; there are float32, bfloat16, float16 "
-                                "and float64",
-                                one.dump(-1, ' ', true, Json::error_handler_t::replace), name));
+      return refuse("types", std::format("has {} for `{}`; there are {}",
+                                         one.dump(-1, ' ', true, Json::error_handler_t::replace),
+                                         name, type_names()));
     }
     if (!std::ranges::contains(choice.types, *type)) choice.types.push_back(*type);
   }
@@ -225,6 +227,17 @@ Status read_key(Description& description, const Json& json) {
   return {};
 }
 
+Status read_limits(Description& description, const Json& json) {
+  const auto limits = json.find("limits");
+  if (limits == json.end() || limits->is_null()) return {};
+  if (!limits->is_object()) return refuse("limits", "is no object of expressions by argument");
+  for (const auto& [argument, limit] : limits->items()) {
+    DORAJIT_ASSIGN(std::string text, expression_of(limit, "limits"));
+    description.limits.emplace_back(argument, std::move(text));
+  }
+  return {};
+}
+
 Status read_tolerance(Description& description, const Json& json) {
   const auto tolerance = json.find("tolerance");
   if (tolerance == json.end() || tolerance->is_null()) return {};
@@ -255,6 +268,7 @@ Status read_lists(Description& description, const Json& json) {
 }  // namespace
 
 std::string_view type_name(ElementType type) {
+  if (const auto* const integer = kernels::as_integer(type)) return integer->name;
   for (const auto& [name, known] : kTypes) {
     if (known == type) return name;
   }
@@ -265,7 +279,20 @@ std::optional<ElementType> parse_type_name(std::string_view name) {
   for (const auto& [known, type] : kTypes) {
     if (known == name) return type;
   }
+  for (const kernels::IntegerType& integer : kernels::kIntegerTypes) {
+    if (integer.name == name) return integer.type;
+  }
   return std::nullopt;
+}
+
+std::string type_names() {
+  std::string names;
+  const auto add = [&](std::string_view name) {
+    names += std::format("{}{}", names.empty() ? "" : ", ", name);
+  };
+  for (const auto& [name, type] : kTypes) add(name);
+  for (const kernels::IntegerType& integer : kernels::kIntegerTypes) add(integer.name);
+  return names;
 }
 
 Result<Description> parse_description(std::string_view text) {
@@ -299,6 +326,7 @@ Result<Description> parse_description(std::string_view text) {
   }
   DORAJIT_TRY(read_key(description, json));
   DORAJIT_TRY(read_tolerance(description, json));
+  DORAJIT_TRY(read_limits(description, json));
   return description;
 }
 
@@ -346,6 +374,8 @@ std::string to_json(const Description& description) {
     }
   }
   json["tolerance"] = description.tolerance;
+  // Left out if there are none: kernels without limits keep their names.
+  for (const auto& [argument, limit] : description.limits) json["limits"][argument] = limit;
   // Invalid UTF-8 must not throw here.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

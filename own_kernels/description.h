@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernel_templates/element_type.h"
@@ -60,8 +61,9 @@ struct Description {
   std::array<std::string, 3> grid;
   std::array<std::string, 3> block;
   std::string shared_memory;
-  std::optional<std::vector<KeyEntry>> key;  // nothing: all, exactly
-  double tolerance = 0;                      // 0: no bit may differ
+  std::vector<std::pair<std::string, std::string>> limits;  // of an argument's values
+  std::optional<std::vector<KeyEntry>> key;                 // nothing: all, exactly
+  double tolerance = 0;                                     // 0: no bit may differ
 };
 
 // kInvalidArgument for what is no JSON or lacks or misspells a field, by the field. Whether its
@@ -74,5 +76,6 @@ std::string to_json(const Description& description);
 // "float32" and so on, as frameworks call them.
 std::string_view type_name(kernels::ElementType type);
 std::optional<kernels::ElementType> parse_type_name(std::string_view name);
+std::string type_names();  // "float32, bfloat16, ..."
 
 }  // namespace dorajit::own_kernels

@@ -34,6 +34,7 @@ class OperationBuilder {
     DORAJIT_TRY(find_dimensions());
     DORAJIT_TRY(read_key());
     DORAJIT_TRY(make_operands());
+    DORAJIT_TRY(read_value_limits(*own_));
     DORAJIT_TRY(parse_expressions());
     DORAJIT_TRY(list_space());
     finish();
@@ -207,8 +208,8 @@ class OperationBuilder {
     if (choice == description().types.end() && !fixed) {
       return refuse(
           std::format("argument `{}` has elements of \"{}\", which is no name of "
-                      "\"types\" and none of float32, bfloat16, float16, float64",
-                      tensor.name, tensor.type.substr(0, 100)));
+                      "\"types\" and none of {}",
+                      tensor.name, tensor.type.substr(0, 100), type_names()));
     }
     std::string text;
     std::vector<int>& dimensions = own_->leading.emplace_back();
@@ -347,7 +348,7 @@ class OperationBuilder {
     own.reference = nullptr;
     own.is_offered = false;
     own.tolerance = own.given.tolerance;
-    own.mixes_doubles = true;
+    own.mixes_all_types = true;
     own.sources = own.hash;
     own.description = own.json;
   }

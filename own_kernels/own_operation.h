@@ -49,6 +49,7 @@ struct OwnOperation : kernels::Operation {
     std::size_t same_as;
   };
   std::vector<ServedTypes> served_types;
+  std::vector<std::optional<Expression>> value_limits;  // by operand, over the sizes
   std::vector<Source> sources_of_parameters;
 
   kernels::Config standard;
@@ -64,6 +65,14 @@ extern const kernels::Template own_template;
 
 // Of one config; see kernels::Template.
 kernels::Program own_program(const kernels::Variant& variant, const kernels::Config& config);
+
+// Reads the description's limits, when the operation has its operands and its sizes' names, but not
+// yet those of its parameters; kInvalidArgument.
+Status read_value_limits(OwnOperation& own);
+
+// See kernels::Template.
+std::int64_t value_limit(const kernels::Variant& variant, std::size_t operand,
+                         const kernels::Sizes& sizes);
 
 // Why a description's source has no such entry, or options that are not served; kInvalidArgument.
 Status check_program(const Description& description);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernel_templates/embedded_sources.h"
+#include "kernel_templates/integer_types.h"
 #include "own_kernels/own_operation.h"
 
 namespace dorajit::own_kernels {
@@ -98,6 +99,7 @@ std::string kernels_of(std::string_view source) {
 }
 
 std::string_view cuda_name(ElementType type) {
+  if (const auto* const integer = kernels::as_integer(type)) return integer->cuda;
   switch (type) {
     case ElementType::kBfloat16:
       return "dorajit::bfloat16";

@@ -206,13 +206,21 @@ std::int64_t class_of(const OwnOperation& own, const Sizes& sizes) {
   return width;
 }
 
+// Whether there are values of all integer inputs for those sizes.
+bool have_values(const Variant& variant, const Sizes& sizes) {
+  for (std::size_t i = 0; i < variant.operation->operands.size(); ++i) {
+    if (value_limit(variant, i, sizes) < 1) return false;
+  }
+  return true;
+}
+
 // Bucketed sizes may be changed one by one; that is what a bucket says. Others stand in relations
 // to each other that nobody here knows.
 std::vector<Sizes> list_verification_sizes(const Variant& variant, const Sizes& problem) {
   const OwnOperation& own = OwnOperation::of(variant);
   const std::int64_t width = class_of(own, problem);
   const auto serves = [&](const Sizes& sizes) {
-    return why_not_on(own, sizes, own.standard).empty();
+    return why_not_on(own, sizes, own.standard).empty() && have_values(variant, sizes);
   };
   const auto is_bucketed = [&](std::size_t i) {
     return own.all_dimensions[i].keying == kernels::Keying::kBucketed;
@@ -255,6 +263,7 @@ constinit const kernels::Template own_template = {
     .fits_by_call = true,
     .program = own_program,
     .put_parameters = put_parameters,
+    .value_limit = value_limit,
 };
 
 }  // namespace dorajit::own_kernels

@@ -5,8 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <format>
-#include <random>
 
+#include "autotune/search/random_elements.h"
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/reference.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
@@ -23,26 +24,6 @@ constexpr int kPoison = 0xA5;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
-}
-
-// Number of distinct random elements of an operand; longer operands repeat them. The period is not
-// a multiple of a row, so neighbouring rows differ.
-constexpr std::size_t kPattern = 65521;
-
-std::vector<std::byte> random_elements(const kernels::Operand& operand, ElementType type,
-                                       std::size_t count, std::uint64_t seed) {
-  std::minstd_rand random(static_cast<unsigned>(seed * 2654435761U + count % 1000003U));
-  std::normal_distribution<double> around_zero(0.0, 1.0);
-  std::normal_distribution<double> around_one(1.0, 0.0015);
-  const std::size_t distinct = std::min(count, kPattern);
-  std::vector<std::byte> bytes(distinct * static_cast<std::size_t>(kernels::size_in_bytes(type)));
-  const kernels::OperandArgument target{.data = bytes.data(), .row_stride = 0};
-  for (std::size_t i = 0; i < distinct; ++i) {
-    const bool is_around_one = operand.samples == kernels::Samples::kAroundOne;
-    const double value = is_around_one ? around_one(random) : around_zero(random);
-    kernels::store_element(target, type, 0, static_cast<long long>(i), value);
-  }
-  return bytes;
 }
 
 // How much two nearly equal numbers may differ after rounding to a type, relative to their size:
@@ -83,7 +64,7 @@ std::vector<ScratchOperands::Layout> ScratchOperands::layout_of(const kernels::V
       layout.push_back({.offset = offset, .bytes = 0, .row_stride = 0});
       continue;
     }
-    const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant.types[i]));
+    const auto size = static_cast<std::size_t>(kernels::element_size(variant.types[i]));
     const std::size_t access =
         has_boxes ? kWidestAccess
                   : std::min<std::size_t>(kWidestAccess,
@@ -188,9 +169,9 @@ Result<ScratchOperands> ScratchOperands::make(device::Device& device,
 
 Status ScratchOperands::fill_samples(std::size_t i, std::int64_t set) {
   const std::size_t bytes = layout_[i].bytes;
-  const auto size = static_cast<std::size_t>(kernels::size_in_bytes(variant_.types[i]));
-  const std::vector<std::byte> samples = random_elements(
-      variant_.operation->operands[i], variant_.types[i], bytes / size, shape_.seed * 31 + i);
+  const auto size = static_cast<std::size_t>(kernels::element_size(variant_.types[i]));
+  DORAJIT_ASSIGN(const std::vector<std::byte> samples,
+                 random_elements(variant_, i, shape_.sizes, bytes / size, shape_.seed * 31 + i));
   std::byte* const target = data(set) + layout_[i].offset;
   DORAJIT_TRY(device_->upload(target, samples.data(), samples.size()));
   for (std::size_t done = samples.size(); done < bytes;) {
@@ -323,14 +304,15 @@ std::vector<ScratchOperands::Part> ScratchOperands::parts() const {
   return parts;
 }
 
-ScratchOperands::Allowance ScratchOperands::allowance(std::size_t output) const {
+std::optional<ScratchOperands::Allowance> ScratchOperands::allowance(std::size_t output) const {
   const ElementType type = variant_.types[output];
-  return {.type = type, .step = step_of(type), .tolerance = variant_.operation->tolerance};
+  if (kernels::as_integer(type) != nullptr) return std::nullopt;
+  return Allowance{.type = type, .step = step_of(type), .tolerance = variant_.operation->tolerance};
 }
 
 double ScratchOperands::usual_size(std::size_t operand, std::span<const std::byte> bytes) const {
   const ElementType type = variant_.types[operand];
-  const std::size_t count = bytes.size() / static_cast<std::size_t>(kernels::size_in_bytes(type));
+  const std::size_t count = bytes.size() / static_cast<std::size_t>(kernels::element_size(type));
   double squares = 0;
   for (std::size_t i = 0; i < count; ++i) squares += std::pow(element_of(bytes, type, i), 2);
   return count > 0 && std::isfinite(squares) ? std::sqrt(squares / static_cast<double>(count)) : 0;
@@ -340,7 +322,7 @@ Result<std::vector<double>> ScratchOperands::usual_sizes(std::int64_t set) const
   if (variant_.operation->tolerance == 0) return std::vector<double>{};
   std::vector<double> usual(layout_.size());
   for (const Part& part : parts()) {
-    if (!part.output) continue;
+    if (!part.output || !allowance(*part.output)) continue;
     std::vector<std::byte> bytes(part.bytes);
     DORAJIT_TRY(device_->download(bytes.data(), data(set) + part.offset, bytes.size()));
     usual[*part.output] = usual_size(*part.output, bytes);
@@ -350,10 +332,12 @@ Result<std::vector<double>> ScratchOperands::usual_sizes(std::int64_t set) const
 
 bool ScratchOperands::is_near(std::size_t operand, std::span<const std::byte> bytes,
                               std::span<const std::byte> expected) const {
-  const auto [type, step, tolerance] = allowance(operand);
+  const auto allowance_of_type = allowance(operand);
+  if (!allowance_of_type) return std::ranges::equal(bytes, expected);
+  const auto [type, step, tolerance] = *allowance_of_type;
   // Absolute error: elements that nearly cancel have the same error as the others.
   const double usual = usual_size(operand, expected);
-  const std::size_t count = bytes.size() / static_cast<std::size_t>(kernels::size_in_bytes(type));
+  const std::size_t count = bytes.size() / static_cast<std::size_t>(kernels::element_size(type));
   for (std::size_t i = 0; i < count; ++i) {
     const double wanted = element_of(expected, type, i);
     const double allowed = step * std::abs(wanted) + tolerance * std::max(std::abs(wanted), usual);

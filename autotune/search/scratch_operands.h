@@ -102,9 +102,10 @@ class ScratchOperands {
     double step;
     double tolerance;
   };
-  [[nodiscard]] Allowance allowance(std::size_t output) const;
-  // The root mean square of each operand that is an output, 0 if it is not finite; nothing if the
-  // operation has no tolerance.
+  // Nothing if no bit may differ, as of integers.
+  [[nodiscard]] std::optional<Allowance> allowance(std::size_t output) const;
+  // The root mean square of each operand that is an output with an allowance, 0 if it is not
+  // finite; nothing if the operation has no tolerance.
   Result<std::vector<double>> usual_sizes(std::int64_t set) const;
 
   // Where two images of a set differ, ignoring the workspace.
@@ -122,7 +123,7 @@ class ScratchOperands {
  private:
   // Of an output.
   [[nodiscard]] double usual_size(std::size_t operand, std::span<const std::byte> bytes) const;
-  // Whether each element of an output is within the operation's tolerance.
+  // Whether each element of an output is within its allowance.
   [[nodiscard]] bool is_near(std::size_t operand, std::span<const std::byte> bytes,
                              std::span<const std::byte> expected) const;
 

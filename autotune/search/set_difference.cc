@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/template.h"
 
 namespace dorajit::autotune {
@@ -17,7 +18,7 @@ using kernels::LaunchShape;
 using kernels::SpaceTraits;
 using kernels::Variant;
 
-// The numbers are those of kernels::ElementType; kBytes is none of them.
+// The numbers are those of kernels::ElementType, of floating-point types; kBytes is none of them.
 constexpr std::int64_t kBytes = -1;
 constexpr std::string_view kSource = R"cuda(
 __device__ __forceinline__ double element(const void* data, long long i, int type) {
@@ -140,12 +141,14 @@ Result<ScratchOperands::Difference> SetDifference::find(const ScratchOperands& o
     arguments.operands[2].data = found_->data() + (part.output ? 0 : sizeof(int));
     arguments.all_sizes[kCount] = static_cast<std::int64_t>(part.bytes);
     arguments.all_sizes[kType] = kBytes;
-    if (part.output && closeness == ScratchOperands::Closeness::kWithinTolerance) {
-      const ScratchOperands::Allowance allowed = operands.allowance(*part.output);
-      arguments.all_sizes[kCount] /= kernels::size_in_bytes(allowed.type);
-      arguments.all_sizes[kType] = static_cast<std::int64_t>(allowed.type);
-      arguments.all_scalars[kStep] = allowed.step;
-      arguments.all_scalars[kTolerance] = allowed.tolerance;
+    const bool is_near_enough = closeness == ScratchOperands::Closeness::kWithinTolerance;
+    const auto allowed =
+        part.output && is_near_enough ? operands.allowance(*part.output) : std::nullopt;
+    if (allowed) {
+      arguments.all_sizes[kCount] /= kernels::element_size(allowed->type);
+      arguments.all_sizes[kType] = static_cast<std::int64_t>(allowed->type);
+      arguments.all_scalars[kStep] = allowed->step;
+      arguments.all_scalars[kTolerance] = allowed->tolerance;
       arguments.all_scalars[kUsual] = usual[*part.output];
     }
     DORAJIT_TRY(device_->launch(*kernel_.kernel, kernel_.config, arguments, device_->own_stream()));

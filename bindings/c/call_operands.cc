@@ -18,7 +18,7 @@ Result<launch::TensorView> vector_from_dlpack(const Operation& operation, std::s
                                               const DLTensor* tensor) {
   const int all = tensor == nullptr ? 1 : tensor->ndim;
   return tensor_from_dlpack(operation.name, operation.operands[operand].name, tensor,
-                            std::max(all, 1));
+                            std::max(all, 1), operation.mixes_all_types);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ Result<Operands> operands_from_dlpack(const Operation& operation,
     } else if (operation.operands[i].shape.is_matrix()) {
       DORAJIT_ASSIGN(operands.views[i],
                      tensor_from_dlpack(operation.name, operation.operands[i].name, tensors[i],
-                                        layout.column_dims));
+                                        layout.column_dims, operation.mixes_all_types));
     } else {
       DORAJIT_ASSIGN(operands.views[i], vector_from_dlpack(operation, i, tensors[i]));
     }

@@ -4,8 +4,11 @@
 #include <bit>
 #include <cstdint>
 #include <format>
+#include <iterator>
 #include <optional>
 #include <string>
+
+#include "kernel_templates/integer_types.h"
 
 namespace dorajit::bindings {
 namespace {
@@ -22,13 +25,30 @@ std::unexpected<Error> refuse(const Name& name, StatusCode code, std::string_vie
   return fail(code, std::format("{}: argument `{}` {}", name.function, name.argument, what));
 }
 
-std::optional<ElementType> element_type(const DLDataType& type) {
-  if (type.lanes != 1) return std::nullopt;
-  if (type.code == kDLFloat && type.bits == 32) return ElementType::kFloat32;
-  if (type.code == kDLFloat && type.bits == 16) return ElementType::kFloat16;
-  if (type.code == kDLFloat && type.bits == 64) return ElementType::kFloat64;
-  if (type.code == kDLBfloat && type.bits == 16) return ElementType::kBfloat16;
-  return std::nullopt;
+constexpr std::uint8_t kBoolCode = 6;  // kDLBool, which DLPack has since 0.8
+
+struct KnownType {
+  std::uint8_t code;
+  std::uint8_t bits;
+  ElementType type;
+};
+constexpr KnownType kFloats[] = {{kDLFloat, 32, ElementType::kFloat32},
+                                 {kDLFloat, 16, ElementType::kFloat16},
+                                 {kDLFloat, 64, ElementType::kFloat64},
+                                 {kDLBfloat, 16, ElementType::kBfloat16}};
+constexpr KnownType kIntegers[] = {{kDLInt, 8, kernels::kInt8},   {kDLInt, 16, kernels::kInt16},
+                                   {kDLInt, 32, kernels::kInt32}, {kDLInt, 64, kernels::kInt64},
+                                   {kDLUInt, 8, kernels::kUint8}, {kBoolCode, 8, kernels::kBool}};
+
+std::optional<ElementType> element_type(const DLDataType& type, bool serves_integers) {
+  const auto is_wanted = [&](const KnownType& known) {
+    return type.lanes == 1 && type.code == known.code && type.bits == known.bits;
+  };
+  const auto* const real = std::ranges::find_if(kFloats, is_wanted);
+  if (real != std::end(kFloats)) return real->type;
+  if (!serves_integers) return std::nullopt;
+  const auto* const integer = std::ranges::find_if(kIntegers, is_wanted);
+  return integer != std::end(kIntegers) ? std::optional(integer->type) : std::nullopt;
 }
 
 std::optional<launch::DeviceId> device_id(const DLDevice& device) {
@@ -52,12 +72,16 @@ std::unexpected<Error> refuse_device(const Name& name, const DLDevice& device) {
                             static_cast<int>(device.device_type)));
 }
 
-std::unexpected<Error> refuse_element_type(const Name& name, const DLDataType& type) {
+std::unexpected<Error> refuse_element_type(const Name& name, const DLDataType& type,
+                                           bool serves_integers) {
   return refuse(
       name, StatusCode::kUnsupported,
       std::format("has elements of DLPack type code {} with {} bits and {} lanes; convert "
-                  "it to float32, float16, bfloat16 or float64",
-                  type.code, type.bits, type.lanes));
+                  "it to {}",
+                  type.code, type.bits, type.lanes,
+                  serves_integers ? "float32, float16, bfloat16, float64, int8, int16, int32, "
+                                    "int64, uint8 or bool"
+                                  : "float32, float16, bfloat16 or float64"));
 }
 
 Status check_shape(const Name& name, const DLTensor& tensor) {
@@ -156,14 +180,15 @@ Result<void*> first_element(const Name& name, const DLTensor& tensor) {
 }  // namespace
 
 Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::string_view argument,
-                                              const DLTensor* tensor, int column_dims) {
+                                              const DLTensor* tensor, int column_dims,
+                                              bool serves_integers) {
   const Name name{.function = function, .argument = argument};
   if (tensor == nullptr) {
     return refuse(name, StatusCode::kInvalidArgument, "is null; pass a DLTensor");
   }
   DORAJIT_TRY(check_shape(name, *tensor));
-  const auto type = element_type(tensor->dtype);
-  if (!type) return refuse_element_type(name, tensor->dtype);
+  const auto type = element_type(tensor->dtype, serves_integers);
+  if (!type) return refuse_element_type(name, tensor->dtype, serves_integers);
   const auto device = device_id(tensor->device);
   if (!device) return refuse_device(name, tensor->device);
 

@@ -73,15 +73,22 @@ void configure(const py::sequence& dtypes, const py::object& byte_type,
                const py::object& is_inference, const py::object& in_inference,
                const py::object& count_change, const py::object& current_stream,
                const py::object& exchange_api, const py::function& make_exception) {
+  constexpr std::uint8_t kBoolCode = 6;  // kDLBool, which DLPack has since 0.8
   constexpr std::array<DLDataType, Torch::kTypes> kTypes = {{
       {.code = kDLFloat, .bits = 32, .lanes = 1},
       {.code = kDLFloat, .bits = 16, .lanes = 1},
       {.code = kDLBfloat, .bits = 16, .lanes = 1},
       {.code = kDLFloat, .bits = 64, .lanes = 1},
+      {.code = kDLInt, .bits = 8, .lanes = 1},
+      {.code = kDLInt, .bits = 16, .lanes = 1},
+      {.code = kDLInt, .bits = 32, .lanes = 1},
+      {.code = kDLInt, .bits = 64, .lanes = 1},
+      {.code = kDLUInt, .bits = 8, .lanes = 1},
+      {.code = kBoolCode, .bits = 8, .lanes = 1},
   }};
   if (dtypes.size() != kTypes.size()) {
-    throw py::value_error(
-        std::format("configure: argument `dtypes` has {} items; give four", dtypes.size()));
+    throw py::value_error(std::format("configure: argument `dtypes` has {} items; give {}",
+                                      dtypes.size(), kTypes.size()));
   }
   for (std::size_t i = 0; i < kTypes.size(); ++i) {
     torch().types[i] = {.dtype = py::object(dtypes[i]).release().ptr(), .dl = kTypes[i]};
@@ -122,7 +129,8 @@ PYBIND11_MODULE(_native, module) {
       "Callable[[int], int] | None, object | None, "
       "Callable[[int, str, str], BaseException]) -> None\n\n"
       "Passes the functions and types of the loaded PyTorch to the extension module, which imports "
-      "nothing itself: float32, float16, bfloat16, float64; uint8; torch.empty_like; whether a "
+      "nothing itself: float32, float16, bfloat16, float64, int8, int16, int32, int64, uint8, "
+      "bool; uint8; torch.empty_like; whether a "
       "tensor has a pending negation; whether it is an inference tensor; whether inference mode is "
       "on; a function that increments the version of a written tensor; device index -> raw stream, "
       "or None without CUDA; the capsule of DLPack's C exchange API, or None; (status, message, "

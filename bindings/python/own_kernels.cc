@@ -47,7 +47,8 @@ class Arguments {
     for (Py_ssize_t i = 0; i < count; ++i) {
       if (kernel_->is_tensor[static_cast<std::size_t>(i)]) {
         objects_[num_tensors_] = arguments[i];
-        if (!tensors_[num_tensors_].read(arguments[i]) && refused_ < 0) refused_ = i;
+        const bool is_read = tensors_[num_tensors_].read(arguments[i], Torch::kTypes);
+        if (!is_read && refused_ < 0) refused_ = i;
         pointers_[num_tensors_] = &tensors_[num_tensors_].dl();
         ++num_tensors_;
         continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <span>
 
 namespace dorajit::python {
 namespace {
@@ -49,9 +50,15 @@ bool to_integers(PyObject* tuple, std::int64_t* values, int count) {
   return true;
 }
 
-bool is_kernel_type(const DLDataType& type) {
-  return std::ranges::any_of(torch().types,
-                             [&](const Torch::Type& one) { return have_one_type(one.dl, type); });
+std::span<const Torch::Type> first_types(std::size_t count) {
+  return std::span(torch().types).first(count);
+}
+
+const DLDataType* type_of(const PyObject* dtype, std::size_t types) {
+  for (const Torch::Type& type : first_types(types)) {
+    if (type.dtype == dtype) return &type.dl;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -68,12 +75,7 @@ Torch& torch() {
   return *kept;
 }
 
-const DLDataType* kernel_type_of(const PyObject* dtype) {
-  for (const Torch::Type& type : torch().types) {
-    if (type.dtype == dtype) return &type.dl;
-  }
-  return nullptr;
-}
+const DLDataType* kernel_type_of(const PyObject* dtype) { return type_of(dtype, Torch::kFloats); }
 
 bool TorchTensor::read_shape(PyObject* tensor) {
   const py::object shape = attribute(tensor, names().shape);
@@ -105,9 +107,9 @@ bool TorchTensor::read_device(PyObject* tensor) {
   return true;
 }
 
-bool TorchTensor::read_attributes(PyObject* tensor) {
+bool TorchTensor::read_attributes(PyObject* tensor, std::size_t types) {
   const py::object dtype = attribute(tensor, names().dtype);
-  const DLDataType* const type = dtype ? kernel_type_of(dtype.ptr()) : nullptr;
+  const DLDataType* const type = dtype ? type_of(dtype.ptr(), types) : nullptr;
   if (type == nullptr) return false;
   dl_.dtype = *type;
   if (!read_device(tensor) || !read_shape(tensor)) return false;
@@ -118,10 +120,13 @@ bool TorchTensor::read_attributes(PyObject* tensor) {
   return true;
 }
 
-bool TorchTensor::borrow(const ExchangeApi& api, PyObject* tensor) {
+bool TorchTensor::borrow(const ExchangeApi& api, PyObject* tensor, std::size_t types) {
   DLTensor found{};
   if (api.borrow(tensor, &found) != 0) return false;
-  const bool is_taken = is_kernel_type(found.dtype) && found.ndim <= kMaxDims &&
+  const bool is_kernel_type = std::ranges::any_of(first_types(types), [&](const Torch::Type& one) {
+    return have_one_type(one.dl, found.dtype);
+  });
+  const bool is_taken = is_kernel_type && found.ndim <= kMaxDims &&
                         (found.device.device_type == kDLCPU || found.device.device_type == kDLCUDA);
   if (!is_taken || (found.ndim > 0 && found.strides == nullptr)) return false;
   // Copied, because the tensor may be resized while the kernel is compiled.
@@ -133,8 +138,8 @@ bool TorchTensor::borrow(const ExchangeApi& api, PyObject* tensor) {
   return true;
 }
 
-bool TorchTensor::read(py::handle tensor) {
-  if (!read_result(tensor)) return false;
+bool TorchTensor::read(py::handle tensor, std::size_t types) {
+  if (!read_result(tensor, types)) return false;
   // The memory of a tensor with a pending negation has the opposite signs.
   const auto is_neg =
       py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().is_neg, tensor.ptr()));
@@ -142,9 +147,10 @@ bool TorchTensor::read(py::handle tensor) {
   return is_neg.ptr() == Py_False;
 }
 
-bool TorchTensor::read_result(py::handle tensor) {
+bool TorchTensor::read_result(py::handle tensor, std::size_t types) {
   const ExchangeApi* const api = torch().exchange;
-  const bool is_read = api != nullptr ? borrow(*api, tensor.ptr()) : read_attributes(tensor.ptr());
+  const bool is_read =
+      api != nullptr ? borrow(*api, tensor.ptr(), types) : read_attributes(tensor.ptr(), types);
   if (!is_read) PyErr_Clear();
   return is_read;
 }

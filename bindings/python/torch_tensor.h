@@ -16,7 +16,8 @@ namespace dorajit::python {
 
 // The objects of PyTorch that the extension module uses; it imports nothing itself.
 struct Torch {
-  static constexpr std::size_t kTypes = 4;
+  static constexpr std::size_t kTypes = 10;
+  static constexpr std::size_t kFloats = 4;  // the first ones; integers are for own kernels alone
 
   struct Type {
     PyObject* dtype = nullptr;
@@ -44,26 +45,26 @@ PyObject* dtype_alone();
 // Filled once by configure(); its references are never released.
 Torch& torch();
 
-// Null if `dtype` is not an element type that kernels support.
+// Null if `dtype` is not an element type of floating-point numbers that kernels support.
 const DLDataType* kernel_type_of(const PyObject* dtype);
 
 // Borrows the memory: valid while the Python object lives and is not resized.
 class TorchTensor {
  public:
-  // Reads the tensor. False if it is not a dense tensor that a kernel could take; no Python error
-  // is then set. Needs the GIL.
-  bool read(pybind11::handle tensor);
+  // Reads the tensor. False if it is not a dense tensor that a kernel could take, which is one of
+  // the first `types` element types; no Python error is then set. Needs the GIL.
+  bool read(pybind11::handle tensor, std::size_t types = Torch::kFloats);
 
   // As read(), for a tensor that PyTorch has just allocated, so that no negation is pending.
-  bool read_result(pybind11::handle tensor);
+  bool read_result(pybind11::handle tensor, std::size_t types = Torch::kFloats);
 
   [[nodiscard]] const DLTensor& dl() const { return dl_; }
 
  private:
   static constexpr int kMaxDims = 16;
 
-  bool borrow(const ExchangeApi& api, PyObject* tensor);
-  bool read_attributes(PyObject* tensor);
+  bool borrow(const ExchangeApi& api, PyObject* tensor, std::size_t types);
+  bool read_attributes(PyObject* tensor, std::size_t types);
   bool read_shape(PyObject* tensor);
   bool read_device(PyObject* tensor);
 

@@ -16,7 +16,19 @@
 namespace dorajit {
 inline namespace v0 {
 
-enum class ElementType { kFloat32, kFloat16, kBfloat16, kFloat64 };
+// Integers are served by own kernels (own_kernel.hpp) alone.
+enum class ElementType {
+  kFloat32,
+  kFloat16,
+  kBfloat16,
+  kFloat64,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUint8,
+  kBool
+};
 
 // Where a tensor's memory is.
 struct Device {
@@ -116,6 +128,8 @@ class BasicTensorRef {
 
   static DLDataType dl_type(ElementType type) noexcept {
     const auto float_code = static_cast<std::uint8_t>(kDLFloat);
+    const auto int_code = static_cast<std::uint8_t>(kDLInt);
+    constexpr std::uint8_t kBoolCode = 6;  // kDLBool, which DLPack has since 0.8
     switch (type) {
       case ElementType::kFloat16:
         return {float_code, 16, 1};
@@ -123,6 +137,18 @@ class BasicTensorRef {
         return {static_cast<std::uint8_t>(kDLBfloat), 16, 1};
       case ElementType::kFloat64:
         return {float_code, 64, 1};
+      case ElementType::kInt8:
+        return {int_code, 8, 1};
+      case ElementType::kInt16:
+        return {int_code, 16, 1};
+      case ElementType::kInt32:
+        return {int_code, 32, 1};
+      case ElementType::kInt64:
+        return {int_code, 64, 1};
+      case ElementType::kUint8:
+        return {static_cast<std::uint8_t>(kDLUInt), 8, 1};
+      case ElementType::kBool:
+        return {kBoolCode, 8, 1};
       case ElementType::kFloat32:
         break;
     }

@@ -6,6 +6,7 @@
 #include <format>
 #include <string>
 
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/template.h"
 #include "runtime/launch/dimension_sizes.h"
@@ -32,11 +33,11 @@ std::uintptr_t address(const TensorView& tensor) {
 }
 
 std::int64_t row_bytes(const TensorView& tensor) {
-  return tensor.cols * kernels::size_in_bytes(tensor.type);
+  return tensor.cols * kernels::element_size(tensor.type);
 }
 
 std::int64_t stride_bytes(const TensorView& tensor) {
-  return tensor.rows > 1 ? tensor.row_stride * kernels::size_in_bytes(tensor.type)
+  return tensor.rows > 1 ? tensor.row_stride * kernels::element_size(tensor.type)
                          : row_bytes(tensor);
 }
 
@@ -75,7 +76,7 @@ bool overlaps(const TensorView& a, const TensorView& b) {
 }
 
 Status check_memory(const Operation& op, const Operand& operand, const TensorView& tensor) {
-  const std::int64_t size = kernels::size_in_bytes(tensor.type);
+  const std::int64_t size = kernels::element_size(tensor.type);
   if (tensor.rows > 1 && tensor.row_stride < tensor.cols) {
     return refuse(StatusCode::kInvalidArgument, op, operand,
                   std::format("has a row stride of {} elements but {} columns; rows may not "

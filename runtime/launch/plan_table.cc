@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "kernel_templates/config_limits.h"
+#include "kernel_templates/integer_types.h"
 
 namespace dorajit::launch {
 namespace {
@@ -25,11 +27,12 @@ std::size_t hash_of(const PlanKey& key) {
 }  // namespace
 
 PlanKey make_plan_key(const Problem& problem, const DeviceId& device) {
-  // The packed fields take 1 + 8 * 3 + 5 + 1 + 15 bits.
-  static_assert(static_cast<int>(kernels::ElementType::kAbsent) < 8 && kernels::kMaxOperands == 8);
+  // The packed fields take 1 + 8 * 4 + 5 + 1 + 15 bits.
+  static_assert(static_cast<int>(std::rbegin(kernels::kIntegerTypes)->type) < 16 &&
+                kernels::kMaxOperands == 8);
   std::uint64_t what = static_cast<std::uint64_t>(problem.variant.broadcast);
   for (const kernels::ElementType type : problem.variant.types) {
-    what = what << 3 | static_cast<std::uint64_t>(type);
+    what = what << 4 | static_cast<std::uint64_t>(type);
   }
   what = what << 5 | static_cast<std::uint64_t>(problem.vector_width);
   what = what << 1 | static_cast<std::uint64_t>(device.kind);

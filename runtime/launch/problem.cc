@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/launch/size_limit.h"
@@ -48,7 +49,7 @@ bool limits_vectors(const kernels::Variant& variant, std::size_t operand) {
 }
 
 bool allows(const TensorView& tensor, std::int64_t width) {
-  const std::int64_t size = kernels::size_in_bytes(tensor.type);
+  const std::int64_t size = kernels::element_size(tensor.type);
   const std::int64_t access = std::min(kWidestAccess, width * size);
   const auto address = static_cast<std::int64_t>(std::bit_cast<std::uintptr_t>(tensor.data));
   return address % access == 0 && (tensor.rows <= 1 || tensor.row_stride * size % access == 0);

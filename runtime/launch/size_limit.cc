@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <format>
 
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/sizes.h"
 
 namespace dorajit::launch {
@@ -26,7 +27,7 @@ std::optional<std::int64_t> span_bytes(const TensorView& tensor) {
   if (tensor.rows == 0 || tensor.cols == 0) return 0;
   const std::int64_t stride =
       tensor.rows > 1 ? std::max(tensor.row_stride, tensor.cols) : tensor.cols;
-  return bytes_of(tensor.rows, stride, kernels::size_in_bytes(tensor.type));
+  return bytes_of(tensor.rows, stride, kernels::element_size(tensor.type));
 }
 
 Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes) {
@@ -36,7 +37,7 @@ Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes) 
     const kernels::OperandShape& shape = op.operands[i].shape;
     if (!variant.has(i) ||
         bytes_of(kernels::num_rows(shape, complete), kernels::row_length(shape, complete),
-                 kernels::size_in_bytes(variant.types[i]))) {
+                 kernels::element_size(variant.types[i]))) {
       continue;
     }
     return fail(StatusCode::kInvalidArgument,

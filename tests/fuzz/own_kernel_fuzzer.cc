@@ -2,9 +2,11 @@
 // an error. What is an operation is also launched as far as its expressions go.
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "kernel_templates/config_limits.h"
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
 #include "kernel_templates/template.h"
@@ -15,11 +17,18 @@ namespace {
 
 using namespace dorajit;
 
+constexpr int kTypes = static_cast<int>(kernels::kBool) + 1;
+
 void use(const kernels::Operation& operation) {
   const kernels::SpaceTraits traits{
       .kind = kernels::DeviceKind::kCuda, .processors = 132, .architecture = 90};
-  kernels::Variant variant{.operation = &operation};
-  if (!kernels::is_supported(variant)) return;
+  // Of the first type that it serves; one that mixes choices of floats and of integers has none.
+  std::optional<kernels::Variant> served;
+  for (int type = 0; type < kTypes && !served; ++type) {
+    served = own_kernels::variant_of(operation, static_cast<kernels::ElementType>(type));
+  }
+  if (!served) return;
+  const kernels::Variant variant = *served;
   for (const std::int64_t size : {0L, 1L, 4096L, INT64_MAX}) {
     kernels::Sizes sizes;
     sizes.fill(size);
@@ -29,6 +38,9 @@ void use(const kernels::Operation& operation) {
     (void)kernels::why_config_is_invalid(variant, traits, 8, sizes, config);
     (void)kernels::launch_shape(variant, config, arguments);
     (void)kernels::row_length(operation.operands.front().shape, sizes);
+    for (std::size_t i = 0; i < operation.operands.size(); ++i) {
+      (void)kernels::template_of(variant).value_limit(variant, i, sizes);
+    }
   }
   (void)kernels::program_of(variant, kernels::default_config(variant, traits, 8),
                             kernels::DeviceKind::kCuda);

@@ -7,6 +7,7 @@
 
 #include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/embedded_sources.h"
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/template.h"
 #include "kernel_templates/templates/streaming_configs.h"
 
@@ -104,7 +105,14 @@ TEST(Registry, TypeNamesRoundTrip) {
   for (const ElementType type : {kFloat32, kBfloat16, kFloat16, kFloat64}) {
     EXPECT_EQ(parse_element_type(name(type)), type);
   }
+  for (const IntegerType& type : kIntegerTypes) {
+    EXPECT_EQ(name(type.type), type.text);
+    EXPECT_EQ(parse_element_type(type.text), type.type);
+    EXPECT_EQ(as_integer(type.type), &type);
+  }
   EXPECT_EQ(parse_element_type("f8"), std::nullopt);
+  EXPECT_EQ(as_integer(kAbsent), nullptr);
+  EXPECT_EQ(name(kAbsent), "-");
 }
 
 TEST(Registry, VariantTextContainsOperationBroadcastAndTypes) {

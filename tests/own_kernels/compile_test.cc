@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <format>
 #include <memory>
 #include <set>
 #include <string>
 
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/spaces.h"
 #include "own_kernels/kernel.h"
 #include "runtime/compile/nvrtc_compiler.h"
@@ -65,6 +67,44 @@ TEST_F(OwnKernelCompileTest, EveryTypeCompiles) {
        {ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16}) {
     const auto artifact = compile(swiglu(), type);
     EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+  }
+}
+
+// Each is a type of its own in CUDA C++: the source says which.
+TEST_F(OwnKernelCompileTest, IntegerTypesAreThoseOfCudaCpp) {
+  for (const kernels::IntegerType& type : kernels::kIntegerTypes) {
+    Json json = swiglu();
+    json["types"]["T"] = {type.name};
+    json["arguments"][1][2] = std::format("{}[n]", type.name);
+    json["source"] = std::format(
+        "template <class A, class B> inline constexpr bool are_one = false;\n"
+        "template <class A> inline constexpr bool are_one<A, A> = true;\n"
+        "template <class ELEMENT, int N>\n"
+        "__global__ void copy(const T* gate, const {0}* up, T* out, long long n) {{\n"
+        "  static_assert(are_one<T, {0}> && are_one<ELEMENT, {0}> && sizeof(T) == {1});\n"
+        "  out[threadIdx.x] = gate[threadIdx.x] & up[threadIdx.x];\n"
+        "}}\n",
+        type.cuda, type.bytes);
+    json["entry"] = "copy<T, VEC>";
+    // The alias of a type that is a template argument is left out.
+    json["source"] = std::format("using T = {};\n", type.cuda) + json["source"].get<std::string>();
+    const auto artifact = compile(json, type.type);
+    EXPECT_TRUE(artifact) << type.name << artifact.error().message << artifact.error().log;
+  }
+}
+
+TEST_F(OwnKernelCompileTest, EachTensorHasItsType) {
+  const auto kernel = make_kernel(tests::gather().dump());
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  for (const ElementType ids : {kernels::kInt64, kernels::kInt32}) {
+    const kernels::Variant variant{.operation = *kernel,
+                                   .types = {ids, ElementType::kBfloat16, ElementType::kBfloat16}};
+    const auto artifact = compiler_->compile({.variant = variant,
+                                              .config = *kernels::parse_config("BLOCK=128"),
+                                              .target = compile::cuda_target(9, 0)});
+    ASSERT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+    EXPECT_THAT(artifact->entry, HasSubstr(ids == kernels::kInt64 ? "gatherILi128EEvPKxPK"
+                                                                  : "gatherILi128EEvPKiPK"));
   }
 }
 

@@ -36,4 +36,34 @@ inline Json swiglu() {
           {"tolerance", nullptr}};
 }
 
+inline constexpr const char* kGatherSource = R"(template <int BLOCK>
+__global__ void gather(const I* ids, const T* table, T* out, long long n, long long rows,
+                       long long width) {
+  const long long at = static_cast<long long>(blockIdx.x) * BLOCK + threadIdx.x;
+  if (at >= n * width) return;
+  out[at] = table[ids[at / width] * width + at % width];
+}
+)";
+
+// Rows of a table by their numbers, so that a number beyond the last row is a fault.
+inline Json gather() {
+  return {{"name", "gather"},
+          {"source", kGatherSource},
+          {"entry", "gather<BLOCK>"},
+          {"arguments",
+           {{"ids", "in", "I[n]"},
+            {"table", "in", "T[rows, width]"},
+            {"out", "out", "T[n, width]"},
+            {"n", "int64"},
+            {"rows", "int64"},
+            {"width", "int64"}}},
+          {"types", {{"I", {"int64", "int32"}}, {"T", {"float32", "bfloat16", "int32"}}}},
+          {"parameters", {{"BLOCK", {64, 128, 256}}}},
+          {"default", {{"BLOCK", 128}}},
+          {"grid", "ceil_div(n * width, BLOCK)"},
+          {"block", "BLOCK"},
+          {"key", {"I", "T", "bucket(n)", "bucket(rows)", "width"}},
+          {"limits", {{"ids", "rows"}}}};
+}
+
 }  // namespace dorajit::tests

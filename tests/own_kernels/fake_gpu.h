@@ -64,6 +64,12 @@ class OwnKernelTest : public bindings::CAbiTest {
     return kernel;
   }
 
+  static FakeCuda& fake_of_process() {
+    static FakeCuda& fake =
+        *reinterpret_cast<FakeCuda* (*)()>(::dlsym(RTLD_DEFAULT, "dorajit_fake_cuda"))();
+    return fake;
+  }
+
   FakeCuda* fake_ = nullptr;
 
  private:
@@ -91,12 +97,6 @@ class OwnKernelTest : public bindings::CAbiTest {
     launches().push_back(
         {entry, config.grid_x, config.block_x, config.shared_bytes, n, first_gate});
     return 0;
-  }
-
-  static FakeCuda& fake_of_process() {
-    static FakeCuda& fake =
-        *reinterpret_cast<FakeCuda* (*)()>(::dlsym(RTLD_DEFAULT, "dorajit_fake_cuda"))();
-    return fake;
   }
 };
 

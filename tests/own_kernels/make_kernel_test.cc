@@ -212,7 +212,7 @@ TEST(MakeKernelTest, RefusalNamesTheFieldAndWhatIsWrong) {
        "a dimension of `gate`"},
       {"unknown type", [](Json& j) { j["arguments"][0][2] = "U[n]"; }, "elements of \"U\""},
       {"type of nobody", [](Json& j) { j["types"]["U"] = {"float32"}; }, "which no tensor has"},
-      {"odd type", [](Json& j) { j["types"]["T"] = {"int8"}; }, "has \"int8\" for `T`"},
+      {"odd type", [](Json& j) { j["types"]["T"] = {"int4"}; }, "has \"int4\" for `T`"},
       {"repeated name", [](Json& j) { j["arguments"][1][0] = "gate"; }, "as something else is"},
       {"word as a name", [](Json& j) { j["arguments"][1][0] = "min"; }, "is called \"min\""},
       {"small letter", [](Json& j) { j["parameters"]["v"] = {1}, j["default"]["v"] = 1; },

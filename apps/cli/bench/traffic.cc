@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "kernel_templates/integer_types.h"
 #include "kernel_templates/sizes.h"
 
 namespace dorajit::cli {
@@ -13,7 +14,7 @@ std::int64_t traffic(const kernels::Variant& variant, const kernels::Sizes& size
     if (!variant.has(i)) continue;
     bytes += kernels::num_rows(operands[i].shape, sizes) *
              kernels::row_length(operands[i].shape, sizes) *
-             kernels::size_in_bytes(variant.types[i]);
+             kernels::element_size(variant.types[i]);
   }
   return bytes;
 }

@@ -12,7 +12,8 @@ def configure(exchange_api):
         exchange_api: the capsule of DLPack's C exchange API; None for a PyTorch that does not have it.
     """
     _native.configure(
-        dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64),
+        dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64,
+                torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool),
         byte_type=torch.uint8,
         empty_like=torch.empty_like,
         is_neg=torch.Tensor.is_neg,

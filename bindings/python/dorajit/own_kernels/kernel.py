@@ -42,6 +42,8 @@ class Kernel:
         key: what a config is chosen for: types, and integers exactly or by "bucket(n)"; None: all, exactly.
         tolerance: how far from the default's an output of a config may be, relative to the larger of the
             element and the root mean square of the output; None: no bit may differ.
+        limits: what the values of an integer tensor stay below, as {"index": "rows"}: tuning makes up values
+            from 0 to below it, or to 127 without one.
         headers: texts that the source includes, by name.
         options: of NVRTC.
 
@@ -56,11 +58,12 @@ class Kernel:
                  default: Optional[Mapping[str, int]] = None, constraint: str = "",
                  shared_memory: Union[str, int] = "0", key: Optional[Sequence[str]] = None,
                  tolerance: Optional[float] = None, headers: Optional[Mapping[str, str]] = None,
-                 options: Sequence[str] = ()) -> None:
+                 options: Sequence[str] = (), limits: Optional[Mapping[str, Union[str, int]]] = None) -> None:
         description = {"name": name, "source": source, "entry": entry, "arguments": arguments, "grid": grid,
                        "block": block, "types": types or {}, "parameters": parameters or {},
                        "default": default or {}, "constraint": constraint, "shared_memory": shared_memory,
-                       "key": key, "tolerance": tolerance, "headers": headers or {}, "options": options}
+                       "key": key, "tolerance": tolerance, "headers": headers or {}, "options": options,
+                       "limits": limits or {}}
         if isinstance(source, str) and source.endswith((".cu", ".cuh")) and "\n" not in source:
             path = pathlib.Path(source)
             description.update(source=path.read_text(encoding="utf-8"), file=path.name)
@@ -132,7 +135,8 @@ class Kernel:
         Args:
             name: "library::operator".
             shapes: of each "out", a function of the operator's arguments.
-            dtypes: the same for its element type; the type of the first tensor where it is left out.
+            dtypes: the same for its element type. Where it is left out, the type that the description says, or
+                that of the first tensor of the same name of `types`, or of the first tensor.
             backward, setup_context: as torch.library.register_autograd has them; None: no gradient.
         """
         return torch_operator.register(self, self._arguments, name, shapes, dtypes or {}, backward,
@@ -149,7 +153,8 @@ class Kernel:
         answer = function(*converted)
         if isinstance(answer, int):
             raise errors.UnsupportedError(
-                f"{self.name}: argument `{self._arguments[answer][0]}` is no dense float32, bfloat16, float16 "
-                f"or float64 tensor of a CUDA device, but a {type(arguments[answer]).__name__}",
+                f"{self.name}: argument `{self._arguments[answer][0]}` is no dense tensor of a CUDA device with "
+                f"elements of one of {', '.join(torch_operator.ELEMENT_TYPES)}, but a "
+                f"{type(arguments[answer]).__name__}",
                 errors.UNSUPPORTED)
         return answer

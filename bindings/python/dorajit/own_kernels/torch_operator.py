@@ -2,6 +2,7 @@
 
 import torch
 
+ELEMENT_TYPES = ("float32", "bfloat16", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
 _PYTHON_TYPES = {"int32": "int", "int64": "int", "float32": "float", "float64": "float"}
 
 
@@ -13,6 +14,7 @@ def register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
     if missing:
         raise ValueError(f"as_torch_op: argument `shapes` has none for `{missing[0]}`; give a function of "
                          f"{', '.join(one[0] for one in inputs)}")
+    names_of_types = {one[0]: one[2].partition("[")[0].strip() for one in arguments if len(one) > 2}
     tensors = [place for place, one in enumerate(inputs) if one[1] in ("in", "inout")]
     if not outputs and not any(one[1] == "inout" for one in inputs):
         raise ValueError(f"as_torch_op: {kernel.name} writes nothing")
@@ -20,11 +22,18 @@ def register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
     if not operator:
         raise ValueError(f"as_torch_op: argument `name` is {name!r}; give \"library::operator\"")
 
+    def type_of(output, values):
+        if output in dtypes:
+            return dtypes[output](*values)
+        name = names_of_types[output]
+        if name in ELEMENT_TYPES:
+            return getattr(torch, name)
+        same = [place for place in tensors if names_of_types[inputs[place][0]] == name]
+        return values[(same or tensors)[0]].dtype
+
     def allocate(*values):
         first = values[tensors[0]]
-        return [first.new_empty(tuple(shapes[one](*values)),
-                                dtype=dtypes[one](*values) if one in dtypes else first.dtype)
-                for one in outputs]
+        return [first.new_empty(tuple(shapes[one](*values)), dtype=type_of(one, values)) for one in outputs]
 
     def result_of(made):
         return None if not made else made[0] if len(made) == 1 else tuple(made)

@@ -1,0 +1,57 @@
+// The element types of integers, which only tensors of own kernels may have.
+//
+// They are values of ElementType, but not enumerators: element_type.h is compiled into the kernels
+// of the operation table, which never have such operands, and the hash of it is part of what their
+// winners are kept under.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <string_view>
+
+#include "kernel_templates/element_type.h"
+
+namespace dorajit::kernels {
+
+inline constexpr ElementType kInt8{5};
+inline constexpr ElementType kInt16{6};
+inline constexpr ElementType kInt32{7};
+inline constexpr ElementType kInt64{8};
+inline constexpr ElementType kUint8{9};
+inline constexpr ElementType kBool{10};
+
+struct IntegerType {
+  ElementType type;
+  std::string_view text;  // in problems
+  std::string_view name;  // as frameworks call it
+  std::string_view cuda;  // in CUDA C++
+  int bytes;
+  std::int64_t most;  // the largest value
+};
+
+// By number, from the first one after kAbsent.
+inline constexpr IntegerType kIntegerTypes[] = {
+    {kInt8, "i8", "int8", "signed char", 1, std::numeric_limits<std::int8_t>::max()},
+    {kInt16, "i16", "int16", "short", 2, std::numeric_limits<std::int16_t>::max()},
+    {kInt32, "i32", "int32", "int", 4, std::numeric_limits<std::int32_t>::max()},
+    {kInt64, "i64", "int64", "long long", 8, std::numeric_limits<std::int64_t>::max()},
+    {kUint8, "u8", "uint8", "unsigned char", 1, std::numeric_limits<std::uint8_t>::max()},
+    {kBool, "bool", "bool", "bool", 1, 1},
+};
+
+// Null for a type that is none of them.
+constexpr const IntegerType* as_integer(ElementType type) {
+  const int number = static_cast<int>(type) - static_cast<int>(kInt8);
+  const bool is_known = number >= 0 && number < static_cast<int>(std::size(kIntegerTypes));
+  return is_known ? &kIntegerTypes[static_cast<std::size_t>(number)] : nullptr;
+}
+
+// The bytes of an element of any type; size_in_bytes() does not know integers.
+constexpr int element_size(ElementType type) {
+  const IntegerType* const integer = as_integer(type);
+  return integer != nullptr ? integer->bytes : size_in_bytes(type);
+}
+
+}  // namespace dorajit::kernels
