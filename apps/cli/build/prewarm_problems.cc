@@ -201,9 +201,9 @@ Result<PrewarmProblems> PrewarmProblems::read(const PrewarmOptions& options) {
                 "--kernel FILE.json; or --op OP alone, for every config of an operation");
   }
   if (!options.own_kernel.file.empty()) {
-    const std::string& type = options.variant.type;
-    DORAJIT_ASSIGN(problems.of_own_kernel_,
-                   own_kernel_problems(options.own_kernel, type.empty() ? "bf16" : type));
+    VariantOptions types = options.variant;
+    if (types.type.empty()) types.type = "bf16";
+    DORAJIT_ASSIGN(problems.of_own_kernel_, own_kernel_problems(options.own_kernel, types));
     return problems;
   }
   problems.all_alignments_ = options.all_alignments;

@@ -82,6 +82,35 @@ Result<kernels::Sizes> parse_integers(std::string_view text, const kernels::Oper
                                                         missing.front(), kernel.name));
 }
 
+Result<kernels::Variant> variant_of(const kernels::Operation& kernel,
+                                    const VariantOptions& options) {
+  if (options.types.empty()) {
+    const auto type = kernels::parse_element_type(options.type);
+    const auto variant = type ? own_kernels::variant_of(kernel, *type) : std::nullopt;
+    if (variant) return *variant;
+    return fail(StatusCode::kInvalidArgument,
+                std::format("--type {}: `{}` has no such element type; --types gives one for each "
+                            "of its tensors",
+                            options.type, kernel.name));
+  }
+  kernels::Variant variant{.operation = &kernel};
+  const auto parts = split_types(options.types);
+  const auto refuse = [&](std::string_view why) {
+    return fail(StatusCode::kInvalidArgument, std::format("--types {}: {}", options.types, why));
+  };
+  if (parts.size() != kernel.operands.size()) {
+    return refuse(std::format("`{}` has {} tensors", kernel.name, kernel.operands.size()));
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto type = kernels::parse_element_type(parts[i]);
+    if (!type) return refuse(std::format("\"{}\" is no element type", parts[i]));
+    variant.types[i] = *type;
+  }
+  if (kernels::is_supported(variant)) return variant;
+  const std::string_view why = kernel.why_unsupported(variant);
+  return refuse(why.empty() ? "no tensor may be left out" : why);
+}
+
 }  // namespace
 
 void add_own_kernel_options(CLI::App& app, OwnKernelOptions& options) {
@@ -95,15 +124,10 @@ void add_own_kernel_options(CLI::App& app, OwnKernelOptions& options) {
 }
 
 Result<std::vector<launch::Problem>> own_kernel_problems(const OwnKernelOptions& options,
-                                                         std::string_view type) {
+                                                         const VariantOptions& types) {
   DORAJIT_ASSIGN(const std::string description, read_description(options.file));
   DORAJIT_ASSIGN(const kernels::Operation* kernel, own_kernels::make_kernel(description));
-  const auto wanted = kernels::parse_element_type(type);
-  const auto variant = wanted ? own_kernels::variant_of(*kernel, *wanted) : std::nullopt;
-  if (!variant) {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("--type {}: `{}` has no such element type", type, kernel->name));
-  }
+  DORAJIT_ASSIGN(const kernels::Variant variant, variant_of(*kernel, types));
   if (options.with.empty()) {
     return fail(StatusCode::kInvalidArgument,
                 std::format("--kernel {} needs a problem: --with {}=SIZE,...", options.file,
@@ -112,8 +136,8 @@ Result<std::vector<launch::Problem>> own_kernel_problems(const OwnKernelOptions&
   std::vector<launch::Problem> problems;
   for (const std::string& text : options.with) {
     DORAJIT_ASSIGN(const kernels::Sizes sizes, parse_integers(text, *kernel));
-    DORAJIT_TRY(launch::check_size(*variant, sizes));
-    problems.push_back(launch::make_problem(*variant, kernels::DeviceKind::kCuda, sizes));
+    DORAJIT_TRY(launch::check_size(variant, sizes));
+    problems.push_back(launch::make_problem(variant, kernels::DeviceKind::kCuda, sizes));
   }
   return problems;
 }

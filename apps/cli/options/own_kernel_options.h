@@ -2,9 +2,9 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "apps/cli/options/variant_options.h"
 #include "runtime/base/error.h"
 #include "runtime/launch/problem.h"
 
@@ -22,10 +22,11 @@ struct OwnKernelOptions {
 // Declares --kernel and --with.
 void add_own_kernel_options(CLI::App& app, OwnKernelOptions& options);
 
-// The problems of the kernel, one for each --with, of the element type where the description leaves
-// a choice. kInvalidArgument for a description that cannot be served, or integers that are not its
-// own; kIoError for a file that cannot be read.
+// The problems of the kernel, one for each --with, of the element types of all tensors (--types),
+// or else of the one (--type) where the description leaves a choice. kInvalidArgument for a
+// description that cannot be served, or integers that are not its own; kIoError for a file that
+// cannot be read.
 Result<std::vector<launch::Problem>> own_kernel_problems(const OwnKernelOptions& options,
-                                                         std::string_view type);
+                                                         const VariantOptions& types);
 
 }  // namespace dorajit::cli

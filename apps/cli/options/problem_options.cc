@@ -103,7 +103,7 @@ bool names_problems(const ProblemOptions& options) {
 
 Status check_problem_options(const ProblemOptions& options, const std::string& command) {
   if (!options.own_kernel.file.empty()) {
-    DORAJIT_TRY(own_kernel_problems(options.own_kernel, options.variant.type));
+    DORAJIT_TRY(own_kernel_problems(options.own_kernel, options.variant));
     return {};
   }
   DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
@@ -120,18 +120,19 @@ Result<std::vector<launch::Problem>> make_problems(const ProblemOptions& options
                                                    kernels::DeviceKind kind,
                                                    const std::string& command) {
   DORAJIT_TRY(check_problem_options(options, command));
-  DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
-  DORAJIT_ASSIGN(const std::vector<kernels::Sizes> all, wanted_sizes(options, *variant.operation));
   std::vector<launch::Problem> wanted;
   if (!options.file.empty()) {
     DORAJIT_ASSIGN(wanted, read_problems(options.file));
   }
-  for (const kernels::Sizes& sizes : all) {
-    wanted.push_back(launch::make_problem(variant, kind, sizes));
-  }
   if (!options.own_kernel.file.empty()) {
-    DORAJIT_ASSIGN(const auto own, own_kernel_problems(options.own_kernel, options.variant.type));
+    DORAJIT_ASSIGN(const auto own, own_kernel_problems(options.own_kernel, options.variant));
     wanted.insert(wanted.end(), own.begin(), own.end());
+  } else {
+    DORAJIT_ASSIGN(const kernels::Variant variant, make_variant(options.variant));
+    DORAJIT_ASSIGN(const auto all, wanted_sizes(options, *variant.operation));
+    for (const kernels::Sizes& sizes : all) {
+      wanted.push_back(launch::make_problem(variant, kind, sizes));
+    }
   }
   std::vector<launch::Problem> problems;
   for (launch::Problem& problem : wanted) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/cli/terminal/text_format.h"
+#include "kernel_templates/integer_types.h"
 
 namespace dorajit::cli {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 using kernels::ElementType;
 
 Result<ElementType> parse_type(std::string_view option, std::string_view text) {
-  if (const auto type = kernels::parse_element_type(text)) return *type;
+  const auto type = kernels::parse_element_type(text);
+  if (type && kernels::as_integer(*type) == nullptr) return *type;
   return fail(StatusCode::kInvalidArgument,
               std::format("{} {} is none of: f32, bf16, f16, f64", option, text));
 }
@@ -29,7 +31,9 @@ Result<const kernels::Operation*> find_op(std::string_view name) {
   return fail(StatusCode::kInvalidArgument, std::format("--op {} is none of: {}", name, known));
 }
 
-std::vector<std::string_view> split(std::string_view text) {
+}  // namespace
+
+std::vector<std::string_view> split_types(std::string_view text) {
   std::vector<std::string_view> parts;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -38,8 +42,6 @@ std::vector<std::string_view> split(std::string_view text) {
   }
   return parts;
 }
-
-}  // namespace
 
 void add_op_option(CLI::App& app, VariantOptions& options) {
   app.add_option("--op", options.op, "The operation [compose]")
@@ -68,7 +70,7 @@ Result<kernels::Variant> make_variant(const VariantOptions& options) {
   kernels::Variant variant{.operation = op};
   if (options.is_per_row) variant.broadcast = kernels::Broadcast::kPerRow;
   if (!options.types.empty()) {
-    const auto parts = split(options.types);
+    const auto parts = split_types(options.types);
     if (parts.size() != op->operands.size()) {
       return fail(StatusCode::kInvalidArgument,
                   std::format("--types {} names {} types; {} has {} operands: {}", options.types,
