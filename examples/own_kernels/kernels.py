@@ -1,4 +1,4 @@
-"""Four kernels that are not DoRA, described for dorajit: python kernels.py runs each beside PyTorch."""
+"""Five kernels that are not DoRA, described for dorajit: python kernels.py runs each beside PyTorch."""
 
 import pathlib
 
@@ -52,6 +52,16 @@ conv2d = dorajit.Kernel(
     block=["BLOCK_X", "BLOCK_Y"],
     shared_memory="4 * ((BLOCK_X * TILE_X + size - 1) * (BLOCK_Y * TILE_Y + size - 1) + size * size)")
 
+embedding = dorajit.Kernel(
+    name="embedding", source=str(_HERE / "embedding.cu"), entry="embedding<THREADS, ROWS, VEC>",
+    arguments=[("table", "in", "T[rows, cols]"), ("ids", "in", "I[n]"), ("out", "out", "T[n, cols]"),
+               ("n", "int64"), ("cols", "int64")],
+    types={**_TYPES, "I": ["int64", "int32"]},
+    parameters={"THREADS": [32, 64, 128, 256, 512], "ROWS": [1, 2, 4, 8], "VEC": [1, 2, 4, 8]},
+    default={"THREADS": 128, "ROWS": 1, "VEC": 1}, constraint="cols % VEC == 0 and THREADS * ROWS <= 1024",
+    grid="ceil_div(n, ROWS)", block=["THREADS", "ROWS"], key=["T", "I", "bucket(n)", "bucket(rows)", "cols"],
+    limits={"ids": "rows"})
+
 
 def run_swiglu(dtype=torch.bfloat16, n=1 << 20):
     gate, up = torch.randn(2, n, device="cuda", dtype=dtype)
@@ -89,7 +99,17 @@ def run_conv2d(height=1000, width=1500, size=17):
     return conv2d.explain(*arguments), out, expected.float()
 
 
-EXAMPLES = {"swiglu": run_swiglu, "rms_norm": run_rms_norm, "transpose": run_transpose, "conv2d": run_conv2d}
+def run_embedding(dtype=torch.bfloat16, id_type=torch.int64, n=8192, rows=32000, cols=4096):
+    table = torch.randn(rows, cols, device="cuda", dtype=dtype)
+    ids = torch.randint(rows, (n,), device="cuda", dtype=id_type)
+    out = torch.empty(n, cols, device="cuda", dtype=dtype)
+    arguments = (table, ids, out, n, cols)
+    embedding(*arguments)
+    return embedding.explain(*arguments), out, torch.nn.functional.embedding(ids, table).float()
+
+
+EXAMPLES = {"swiglu": run_swiglu, "rms_norm": run_rms_norm, "transpose": run_transpose, "conv2d": run_conv2d,
+            "embedding": run_embedding}
 
 
 def largest_error(out, expected):

@@ -126,12 +126,12 @@ def test_the_examples_are_kernels(examples):
     for values in json.loads(examples.conv2d.to_json())["parameters"].values():
         configs *= len(values)
     assert configs > 100
-    assert [kernel.name for kernel in (examples.swiglu, examples.rms_norm, examples.transpose)] == [
-        "swiglu", "rms_norm", "transpose"]
+    assert [kernel.name for kernel in (examples.swiglu, examples.rms_norm, examples.transpose,
+                                       examples.embedding)] == ["swiglu", "rms_norm", "transpose", "embedding"]
 
 
 @needs_cuda
-@pytest.mark.parametrize("name", ["swiglu", "rms_norm", "transpose"])
+@pytest.mark.parametrize("name", ["swiglu", "rms_norm", "transpose", "embedding"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_example_in_every_type_matches_pytorch(examples, name, dtype):
     explanation, out, expected = examples.EXAMPLES[name](dtype=dtype)
@@ -145,6 +145,14 @@ def test_convolution_example_matches_pytorch(examples):
     explanation, out, expected = examples.EXAMPLES["conv2d"]()
     assert explanation["config"]
     assert examples.largest_error(out, expected) < 1e-4
+
+
+@needs_cuda
+@pytest.mark.parametrize("id_type", [torch.int64, torch.int32])
+def test_embedding_example_copies_rows(examples, id_type):
+    explanation, out, expected = examples.run_embedding(torch.float32, id_type, n=1000, rows=700, cols=96)
+    assert explanation["config"] and ("i64" if id_type == torch.int64 else "i32") in explanation["problem"]
+    assert torch.equal(out, expected)
 
 
 @needs_cuda
