@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <format>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -232,7 +233,8 @@ std::unexpected<TuneFailure> not_compared(const TuningSession& session, const Tu
 void explore(std::vector<Candidate>& candidates, std::vector<kernels::Config> untried,
              Verifier& verifier, const FirstLaunches& launches, device::Device& device,
              launch::KernelCache& kernels, const ScratchOperands& scratch,
-             Clock::time_point deadline) {
+             const std::function<Clock::time_point()>& next_deadline) {
+  const auto deadline = next_deadline();
   std::size_t first = 0;  // candidate that was not timed
   kernels::Config fastest;
   double least_ns = std::numeric_limits<double>::infinity();
@@ -257,7 +259,8 @@ void explore(std::vector<Candidate>& candidates, std::vector<kernels::Config> un
     });
     if (candidates.size() == first) return;
     make_kernels(candidates, first, launches.session.problem, device, kernels, deadline);
-    verify_untimed(candidates, first, verifier, launches, deadline);
+    // The last compilations may have taken long, and are not made for nothing.
+    verify_untimed(candidates, first, verifier, launches, next_deadline());
   }
 }
 
@@ -352,8 +355,7 @@ std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session
   const std::size_t num_verified = candidates.size();
   const auto scratch = ScratchOperands::make(device, problem.variant, shape);
   if (!scratch) return std::unexpected(TuneFailure(scratch.error(), caught(candidates)));
-  explore(candidates, std::move(untried), verifier, launches, device, kernels, *scratch,
-          deadline());
+  explore(candidates, std::move(untried), verifier, launches, device, kernels, *scratch, deadline);
   const auto explored = Clock::now();
 
   std::vector<TrialResult> misbehaved = caught(candidates);
