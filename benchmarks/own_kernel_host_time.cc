@@ -1,6 +1,6 @@
-// Measures how long a launch of dorajit::Kernel takes the host, beside the driver's launch of an
-// empty kernel with the same arguments; prints one JSON document of microseconds. Needs a GPU and
-// NVRTC.
+// Measures how long a launch of dorajit::Kernel takes the host, with and without the check of each
+// pointer, beside the driver's launch of an empty kernel with the same arguments; prints one JSON
+// document of microseconds. Needs a GPU and NVRTC.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -133,23 +133,29 @@ int main() {
   const dorajit::TensorRef out = vector();
 
   dorajit::Engine engine;
+  dorajit::Engine trusting({.trust_device_pointers = true});
   const dorajit::Kernel swiglu(kDescription, kSource);
-  const auto call = [&] {
-    swiglu(engine, driver.stream(), {gate, up, out}, {static_cast<double>(kSize)});
+  const auto call = [&](dorajit::Engine& with) {
+    swiglu(with, driver.stream(), {gate, up, out}, {static_cast<double>(kSize)});
   };
-  call();
-  Times ours;
+  call(engine);
+  call(trusting);
+  Times checked;
+  Times trusted;
   Times bare;
   for (int i = 0; i < kCalls; i += kCallsBeforeTheGpuCatchesUp) {
-    for (int j = 0; j < kCallsBeforeTheGpuCatchesUp; ++j) ours.add(call);
-    driver.synchronize();
-    for (int j = 0; j < kCallsBeforeTheGpuCatchesUp; ++j) {
-      bare.add([&] { driver.launch_empty(kSize); });
-    }
-    driver.synchronize();
+    const auto batch = [&](Times& times, const auto& one) {
+      for (int j = 0; j < kCallsBeforeTheGpuCatchesUp; ++j) times.add(one);
+      driver.synchronize();
+    };
+    batch(checked, [&] { call(engine); });
+    batch(trusted, [&] { call(trusting); });
+    batch(bare, [&] { driver.launch_empty(kSize); });
   }
   std::printf("{\"calls\": %d, ", kCalls);
-  ours.print("dorajit");
+  checked.print("dorajit");
+  std::printf(", ");
+  trusted.print("dorajit, trust_device_pointers");
   std::printf(", ");
   bare.print("cuLaunchKernel");
   std::printf("}\n");
