@@ -40,12 +40,12 @@ std::string key_of(std::string_view problem, const kernels::Config& config,
 
 WinnerGate::WinnerGate(const Settings& settings, cache::TuningStore& store)
     : store_(store),
-      verified_(settings.tuning_dir, {.group = settings.trust_group}),
+      notes_(settings.tuning_dir, cache::kDefaultArtifactBytes, {.group = settings.trust_group}),
       journal_(cache::LaunchJournal::open(settings.tuning_dir, {.group = settings.trust_group})) {}
 
 void WinnerGate::remember(const kernels::Config& config, const TuningSession& session,
                           launch::KernelCache& kernels) {
-  verified_.add(key_of(session.problem_text, config, session, kernels));
+  notes_.insert_note(key_of(session.problem_text, config, session, kernels), "verified");
 }
 
 bool WinnerGate::admits(const cache::Winner& winner, TuningSession& session, device::Device& device,
@@ -55,7 +55,7 @@ bool WinnerGate::admits(const cache::Winner& winner, TuningSession& session, dev
   if (config == session.default_config()) return true;
   // A neighbour that is verified for its own problem on this device may be used for this one, too.
   const auto is_verified = [&](std::string_view of) {
-    return verified_.contains(key_of(of, config, session, kernels));
+    return notes_.find_note(key_of(of, config, session, kernels)).has_value();
   };
   if (is_verified(session.problem_text) || is_verified(winner.problem)) return true;
   if (session.time_left <= Seconds::zero()) return false;

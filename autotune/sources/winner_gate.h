@@ -5,9 +5,9 @@
 #include <mutex>
 
 #include "autotune/search/tuning_session.h"
+#include "cache/artifacts/artifact_files.h"
 #include "cache/database/tuning_store.h"
 #include "cache/records/launch_journal.h"
-#include "cache/records/verified_configs.h"
 #include "runtime/base/settings.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/kernel_cache.h"
@@ -43,7 +43,8 @@ class WinnerGate {
   void condemn(const kernels::Config& config, cache::Verdict verdict, const TuningSession& session);
 
   cache::TuningStore& store_;
-  const cache::VerifiedConfigs verified_;
+  // A note under the key of each config that was verified on this machine.
+  cache::ArtifactFiles notes_;
   std::mutex verifying_;
   const std::unique_ptr<cache::LaunchJournal> journal_;  // under verifying_
 };

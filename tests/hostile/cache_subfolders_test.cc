@@ -1,5 +1,5 @@
-// Notes, locks, the journal and marks of verified configs in a cache folder that other users have
-// modified (docs/security.md): links are not followed, and no process waits for ever.
+// Notes, locks and the journal in a cache folder that other users have modified
+// (docs/security.md): links are not followed, and no process waits for ever.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -15,7 +15,6 @@
 #include "cache/artifacts/artifact_files.h"
 #include "cache/database/tuning_store.h"
 #include "cache/records/launch_journal.h"
-#include "cache/records/verified_configs.h"
 #include "tests/fakes/captured_log.h"
 #include "tests/hostile/attacks.h"
 
@@ -27,7 +26,6 @@ using cache::ArtifactFiles;
 using cache::CapturedLog;
 using cache::LaunchJournal;
 using cache::TuningStore;
-using cache::VerifiedConfigs;
 
 const std::string kKey(32, 'a');
 const kernels::Config kConfig{{kernels::kColumnsOfProgram, 7}};
@@ -72,20 +70,11 @@ bool work_with_journal(const std::string& path) {
   return is_empty && journal->crashed_configs("scope").empty();
 }
 
-void add_mark(const std::string& path) { VerifiedConfigs(path, {}).add(kKey); }
-bool has_mark(const std::string& path) { return VerifiedConfigs(path, {}).contains(kKey); }
-bool work_with_marks(const std::string& path) {
-  add_mark(path);
-  (void)has_mark(path);
-  return true;
-}
-
 constexpr Subfolder kSubfolders[] = {
     {"notes", leave_note, has_note, work_with_notes},
     // A lock has an effect if its holder is respected.
     {"locks", leave_lock, [](const std::string& path) { return !claims(path); }, claims},
     {"journal", leave_entry, has_casualty, work_with_journal},
-    {"verified", add_mark, has_mark, work_with_marks},
 };
 
 // An attack on the folder or on the file in it.
@@ -218,14 +207,14 @@ TEST_P(HostileSubfolderProcess, IsNotFollowedAndCallsSucceed) {
 
 INSTANTIATE_TEST_SUITE_P(Attacks, HostileSubfolderProcess, testing::ValuesIn(cases()), case_name);
 
-TEST(HostileSubfolder, MarkWritableByOthersIsReplaced) {
+TEST(HostileSubfolder, NoteWritableByOthersIsReplaced) {
   const cache::TemporaryDirectory directory;
-  add_mark(directory.path());
-  ASSERT_EQ(::chmod(directory.file("verified/" + kKey).c_str(), 0666), 0);
+  leave_note(directory.path());
+  ASSERT_EQ(::chmod(directory.file("notes/" + kKey).c_str(), 0666), 0);
   const CapturedLog quiet;
-  EXPECT_FALSE(has_mark(directory.path()));
-  add_mark(directory.path());
-  EXPECT_TRUE(has_mark(directory.path()));
+  EXPECT_FALSE(has_note(directory.path()));
+  leave_note(directory.path());
+  EXPECT_TRUE(has_note(directory.path()));
 }
 
 TEST(HostileSubfolder, EntryIsRemovedFromTheFolderInWhichItWasCreated) {

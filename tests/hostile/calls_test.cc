@@ -23,7 +23,7 @@ class HostileCalls : public CAbiTest {
     options_.tune_seconds = 0.05;
     expect_composes(4);
     for (const char* name : {"notes", "journal"}) fs::create_directory(cache_dir() + "/" + name);
-    for (const char* name : {"notes", "locks", "journal", "verified"}) {
+    for (const char* name : {"notes", "locks", "journal"}) {
       folders_.push_back(cache_dir() + "/" + name);
       fs::permissions(folders_.back(), fs::perms::owner_all);
     }
