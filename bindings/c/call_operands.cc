@@ -21,14 +21,15 @@ Result<launch::TensorView> vector_from_dlpack(const Operation& operation, std::s
                             std::max(all, 1), operation.mixes_all_types);
 }
 
-}  // namespace
-
+// Whether an operand is an input with one element per channel.
 bool is_input_per_channel(const Operation& operation, std::size_t operand) {
   const kernels::Operand& known = operation.operands[operand];
   const auto dimension = static_cast<std::size_t>(known.shape.inner);
   return known.role == kernels::OperandRole::kInput && !known.shape.is_matrix() &&
          operation.dimensions[dimension].keying == kernels::Keying::kDerived;
 }
+
+}  // namespace
 
 Result<Operands> operands_from_dlpack(const Operation& operation,
                                       std::span<const DLTensor* const> tensors) {

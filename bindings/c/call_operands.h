@@ -4,7 +4,6 @@
 #include <dlpack/dlpack.h>
 
 #include <array>
-#include <cstddef>
 #include <span>
 
 #include "kernel_templates/registry.h"
@@ -12,9 +11,6 @@
 #include "runtime/launch/tensor_view.h"
 
 namespace dorajit::bindings {
-
-// Whether an operand is an input with one element per channel.
-bool is_input_per_channel(const kernels::Operation& operation, std::size_t operand);
 
 struct Operands {
   std::array<launch::TensorView, kernels::kMaxOperands> views;

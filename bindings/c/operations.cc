@@ -1,24 +1,22 @@
 // Calls of operations: dorajit_launch, and the named functions, which use the same code.
 #include <cstddef>
 #include <cstdint>
-#include <format>
+#include <iterator>
 #include <span>
+#include <string_view>
 
 #include "bindings/c/call_operands.h"
 #include "bindings/c/engine_handle.h"
 #include "bindings/c/error_handle.h"
 #include "bindings/c/operation_handle.h"
 #include "dorajit/own_kernel.h"
-#include "kernel_templates/partial_sums.h"
 #include "kernel_templates/sizes.h"
 #include "runtime/launch/check_call.h"
-#include "runtime/launch/size_limit.h"
 
 namespace dorajit::bindings {
 namespace {
 
 using kernels::Operation;
-using launch::TensorView;
 
 struct Workspace {
   void* data = nullptr;
@@ -62,12 +60,11 @@ dorajit_status call(dorajit_engine* engine, void* stream, const Operation& opera
 }
 
 // The workspace size, in bytes, of a call with these tensors.
-Status workspace_of(const dorajit_operation* handle, const DLTensor* const* tensors,
-                    std::int32_t num_tensors, std::int64_t* bytes) {
-  constexpr std::string_view kFunction = "operation_workspace";
+Status workspace_of(std::string_view function, const dorajit_operation* handle,
+                    const DLTensor* const* tensors, std::int32_t num_tensors, std::int64_t* bytes) {
   DORAJIT_ASSIGN(const Operation* operation,
-                 check_tensor_count(kFunction, handle, tensors, num_tensors));
-  DORAJIT_TRY(require(bytes, kFunction, "bytes", "pass the address of an int64_t"));
+                 check_tensor_count(function, handle, tensors, num_tensors));
+  DORAJIT_TRY(require(bytes, function, "bytes", "pass the address of an int64_t"));
   const std::size_t count = operation->operands.size();
   DORAJIT_ASSIGN(const Operands operands,
                  operands_from_dlpack(*operation, std::span(tensors, count)));
@@ -80,44 +77,15 @@ Status workspace_of(const dorajit_operation* handle, const DLTensor* const* tens
   return {};
 }
 
-// The workspace size, in bytes, of the sum in a named function. Only its matrix and its broadcast
-// tensor are known; `function` is the name used in messages.
-Status sum_workspace_of(std::string_view function, const Operation& operation,
-                        std::span<const DLTensor* const> tensors, std::int64_t* bytes) {
-  DORAJIT_TRY(require(bytes, function, "bytes", "pass the address of an int64_t"));
-  // The other tensors are unknown.
-  std::array<const DLTensor*, kernels::kMaxOperands> known{};
-  std::size_t broadcast = 0;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const bool is_broadcast = is_input_per_channel(operation, i);
-    if (is_broadcast && broadcast == 0) broadcast = i;
-    if (i == 0 || is_broadcast) known[i] = tensors[i];
-  }
-  DORAJIT_ASSIGN(const Operands operands,
-                 operands_from_dlpack(operation, std::span(known).first(broadcast + 1)));
-  const TensorView& matrix = operands.views[0];
-  const TensorView& channels = operands.views[broadcast];
-  // Shapes that every call refuses, and sizes whose products would overflow.
-  if (operands.broadcast == kernels::Broadcast::kPerColumn && channels.cols != matrix.cols) {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("{}: argument `{}` has {} elements but `{}` has {} columns; give "
-                            "one element per column",
-                            function, operation.operands[broadcast].name, channels.cols,
-                            operation.operands[0].name, matrix.cols));
-  }
-  if (!launch::span_bytes(matrix)) {
-    return fail(StatusCode::kInvalidArgument,
-                std::format("{}: argument `{}` spans more than 2^47 bytes, which is all that a "
-                            "process can address; check its shape and strides",
-                            function, operation.operands[0].name));
-  }
-  const bool is_double = matrix.type == kernels::ElementType::kFloat64 ||
-                         channels.type == kernels::ElementType::kFloat64;
-  const bool is_empty = matrix.rows == 0 || matrix.cols == 0;
-  *bytes = is_empty ? 0
-                    : kernels::sum_workspace_bytes(operands.broadcast, matrix.rows, matrix.cols,
-                                                   channels.cols, is_double ? 8 : 4);
-  return {};
+// The same of a backward function that computes the gain's gradient alone. Its other tensors have
+// the shapes of these two.
+dorajit_status sum_workspace_of(std::string_view function, const Operation& operation,
+                                const DLTensor* d_out, const DLTensor* gain, std::int64_t* bytes,
+                                dorajit_error** error) {
+  const DLTensor* const tensors[] = {d_out, d_out, gain, nullptr, nullptr, gain};
+  return guarded(error, [&] {
+    return workspace_of(function, to_handle(&operation), tensors, std::size(tensors), bytes);
+  });
 }
 
 const Operation* const kCompose = &kernels::operation("compose");
@@ -155,7 +123,9 @@ dorajit_status dorajit_kernel_launch(dorajit_engine* engine, void* stream,
 dorajit_status dorajit_operation_workspace(const dorajit_operation* operation,
                                            const DLTensor* const* tensors, std::int32_t num_tensors,
                                            std::int64_t* bytes, dorajit_error** error) {
-  return guarded(error, [&] { return workspace_of(operation, tensors, num_tensors, bytes); });
+  return guarded(error, [&] {
+    return workspace_of("operation_workspace", operation, tensors, num_tensors, bytes);
+  });
 }
 
 dorajit_status dorajit_compose(dorajit_engine* engine, void* stream, const DLTensor* lora,
@@ -173,18 +143,13 @@ dorajit_status dorajit_compose_inner(dorajit_engine* engine, void* stream, const
 
 dorajit_status dorajit_backward_workspace(const DLTensor* d_out, const DLTensor* gain,
                                           std::int64_t* bytes, dorajit_error** error) {
-  return guarded(error, [&] {
-    const DLTensor* const tensors[] = {d_out, nullptr, gain};
-    return sum_workspace_of("backward_workspace", *kBackward, tensors, bytes);
-  });
+  return sum_workspace_of("backward_workspace", *kBackward, d_out, gain, bytes, error);
 }
 
 dorajit_status dorajit_residual_backward_workspace(const DLTensor* d_out, const DLTensor* gain,
                                                    std::int64_t* bytes, dorajit_error** error) {
-  return guarded(error, [&] {
-    const DLTensor* const tensors[] = {d_out, nullptr, gain};
-    return sum_workspace_of("residual_backward_workspace", *kResidualBackward, tensors, bytes);
-  });
+  return sum_workspace_of("residual_backward_workspace", *kResidualBackward, d_out, gain, bytes,
+                          error);
 }
 
 dorajit_status dorajit_backward(dorajit_engine* engine, void* stream, const DLTensor* d_out,
