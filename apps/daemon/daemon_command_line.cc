@@ -1,6 +1,7 @@
 #include "apps/daemon/daemon_command_line.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -19,7 +20,6 @@
 #include "apps/daemon/worker.h"
 #include "autotune/engine_factory.h"
 #include "autotune/service/daemon/daemon.h"
-#include "autotune/service/daemon/process_memory.h"
 #include "autotune/service/protocol/socket_path.h"
 #include "runtime/base/settings.h"
 
@@ -114,6 +114,11 @@ void allow_many_descriptors() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Half of this machine's memory, in bytes.
+std::int64_t half_of_memory() {
+  return std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE) / 2;
+}
+
 Result<autotune::WorkerRules> worker_rules(const Settings& settings, const Options& options) {
   std::error_code error;
   const std::string own = std::filesystem::read_symlink("/proc/self/exe", error).string();
@@ -124,8 +129,7 @@ Result<autotune::WorkerRules> worker_rules(const Settings& settings, const Optio
       .command = {own, "--worker", "--cache-dir", settings.cache_dir, "--worker-seconds",
                   std::to_string(seconds)},
       .time_limit = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)),
-      .max_bytes =
-          options.worker_mib > 0 ? options.worker_mib << 20 : autotune::physical_bytes() / 2,
+      .max_bytes = options.worker_mib > 0 ? options.worker_mib << 20 : half_of_memory(),
       .duty = options.duty_percent / 100,
       .busy_duty = options.busy_duty_percent / 100};
 }
@@ -179,9 +183,7 @@ ExitCode run_daemon_command_line(int argc, char** argv) {
       std::ostringstream text;  // the help or the version
       app.exit(error, text, text);
       cli::print(text.str());
-      const Status printed = cli::finish_output();
-      if (!printed) cli::print_error(printed.error());
-      return printed ? ExitCode::kOk : ExitCode::kFailed;
+      return ExitCode::kOk;
     }
     cli::print_error(StatusCode::kInvalidArgument,
                      std::format("{}; see `dorajitd --help`", error.what()));

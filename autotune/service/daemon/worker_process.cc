@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <format>
+#include <fstream>
 #include <utility>
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
@@ -28,6 +29,14 @@ std::string how_it_ended(std::int64_t status, int signal) {
 }
 
 }  // namespace
+
+std::int64_t resident_bytes(int process) {
+  std::ifstream file(std::format("/proc/{}/statm", process));
+  std::int64_t total_pages = 0;
+  std::int64_t resident_pages = 0;
+  if (!(file >> total_pages >> resident_pages)) return 0;
+  return resident_pages * ::sysconf(_SC_PAGESIZE);
+}
 
 WorkerProcess::WorkerProcess(uv_loop_t* loop, Events events)
     : input_(std::make_unique<ByteStream>(loop, kMaxUnsentBytes)),

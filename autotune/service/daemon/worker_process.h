@@ -3,7 +3,7 @@
 
 #include <uv.h>
 
-#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +16,9 @@
 #include "autotune/service/protocol/messages.h"
 
 namespace dorajit::autotune {
+
+// Resident memory of a process in bytes, including shared pages; 0 if unknown.
+std::int64_t resident_bytes(int process);
 
 // Reads TuneRequest lines from standard input and answers each with Tuned or Failed on standard
 // output; its standard error is the daemon's. Ends when its input ends.

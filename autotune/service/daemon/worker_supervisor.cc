@@ -5,7 +5,6 @@
 #include <utility>
 #include <variant>
 
-#include "autotune/service/daemon/process_memory.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::autotune {
