@@ -176,7 +176,8 @@ void declare_tune(CLI::App& app, std::vector<Command>& commands) {
                            "  dorajit tune --kernel swiglu.json --with n=4096x12288",
                            run);
   add_problem_options(command, options.problems);
-  add_shard_option(command, options.shard);
+  command.add_option("--shard", options.shard, "Only part I of N of the problems, I from 1 to N")
+      ->option_text("I/N");
   add_seconds_option(command, options.seconds);
   command.add_flag("--force", options.force, "Tune again where a winner is known");
 }

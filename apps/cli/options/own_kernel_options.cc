@@ -2,14 +2,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <format>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ranges>
 #include <sstream>
 
+#include "apps/cli/options/shapes.h"
+#include "apps/cli/terminal/text_format.h"
 #include "kernel_templates/sizes.h"
 #include "own_kernels/kernel.h"
 #include "runtime/launch/size_limit.h"
@@ -43,16 +45,13 @@ Result<std::string> read_description(const std::string& path) {
 
 // "4096x12288"
 std::optional<std::int64_t> parse_product(std::string_view text) {
+  const auto factors = parse_numbers(text, 'x');
+  if (!factors) return std::nullopt;
   std::int64_t product = 1;
-  for (;;) {
-    const std::string_view digits = text.substr(0, text.find('x'));
-    std::int64_t factor = 0;
-    const auto [stop, error] = std::from_chars(digits.begin(), digits.end(), factor);
-    const bool is_number = error == std::errc{} && stop == digits.end() && factor >= 0;
-    if (!is_number || __builtin_mul_overflow(product, factor, &product)) return std::nullopt;
-    if (digits.size() == text.size()) return product;
-    text.remove_prefix(digits.size() + 1);
+  for (const std::int64_t factor : *factors) {
+    if (factor < 0 || __builtin_mul_overflow(product, factor, &product)) return std::nullopt;
   }
+  return product;
 }
 
 // "n=4096x12288,m=7"
@@ -60,9 +59,8 @@ Result<kernels::Sizes> parse_integers(std::string_view text, const kernels::Oper
   kernels::Sizes sizes{};
   std::vector<std::string_view> missing;
   for (const kernels::Dimension& one : kernel.dimensions) missing.push_back(one.name);
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::string_view entry = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
+  for (const auto part : std::views::split(text, ',')) {
+    const std::string_view entry(part);
     const std::size_t equals = std::min(entry.find('='), entry.size());
     const std::string_view name = entry.substr(0, equals);
     const auto value =
@@ -94,16 +92,16 @@ Result<kernels::Variant> variant_of(const kernels::Operation& kernel,
                             options.type, kernel.name));
   }
   kernels::Variant variant{.operation = &kernel};
-  const auto parts = split_types(options.types);
   const auto refuse = [&](std::string_view why) {
-    return fail(StatusCode::kInvalidArgument, std::format("--types {}: {}", options.types, why));
+    return fail(StatusCode::kInvalidArgument,
+                std::format("--types {}: {}", joined(options.types, ","), why));
   };
-  if (parts.size() != kernel.operands.size()) {
+  if (options.types.size() != kernel.operands.size()) {
     return refuse(std::format("`{}` has {} tensors", kernel.name, kernel.operands.size()));
   }
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto type = kernels::parse_element_type(parts[i]);
-    if (!type) return refuse(std::format("\"{}\" is no element type", parts[i]));
+  for (std::size_t i = 0; i < options.types.size(); ++i) {
+    const auto type = kernels::parse_element_type(options.types[i]);
+    if (!type) return refuse(std::format("\"{}\" is no element type", options.types[i]));
     variant.types[i] = *type;
   }
   if (kernels::is_supported(variant)) return variant;

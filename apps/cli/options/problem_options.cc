@@ -12,6 +12,7 @@
 
 #include "apps/cli/options/shapes.h"
 #include "apps/cli/terminal/number_range.h"
+#include "apps/cli/terminal/text_format.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/settings.h"
 #include "runtime/launch/size_limit.h"
@@ -86,7 +87,8 @@ void add_problem_options(CLI::App& app, ProblemOptions& options) {
       ->delimiter(',');
   app.add_option("--from", options.file, "Problems from a file, one a line as `show` names them")
       ->option_text("FILE");
-  add_op_option(app, options.variant);
+  app.add_option("--op", options.variant.op, "The operation [compose]")
+      ->option_text(joined(kernels::offered_operations(), "|", &kernels::Operation::name));
   add_variant_options(app, options.variant);
   add_own_kernel_options(app, options.own_kernel);
 }

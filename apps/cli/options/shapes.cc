@@ -5,6 +5,8 @@
 #include <cctype>
 #include <charconv>
 #include <format>
+#include <ranges>
+#include <utility>
 
 namespace dorajit::cli {
 namespace {
@@ -64,22 +66,22 @@ std::string size_options_text(const kernels::Operation& operation) {
   return text;
 }
 
+std::optional<std::vector<std::int64_t>> parse_numbers(std::string_view text, char separator) {
+  std::vector<std::int64_t> numbers;
+  for (const auto part : std::views::split(text, separator)) {
+    const std::string_view digits(part);
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), numbers.emplace_back());
+    if (error != std::errc{} || end != digits.end()) return std::nullopt;
+  }
+  return numbers.empty() ? std::nullopt : std::optional(std::move(numbers));
+}
+
 Result<std::vector<std::int64_t>> parse_shape(std::string_view text,
                                               const kernels::Operation& operation) {
-  std::vector<std::int64_t> sizes;
-  const char* const end = text.data() + text.size();
-  for (const char* at = text.data(); at <= end;) {
-    std::int64_t size = 0;
-    const auto number = std::from_chars(at, end, size);
-    if (number.ec != std::errc{} || (number.ptr != end && *number.ptr != 'x')) {
-      return fail(StatusCode::kInvalidArgument,
-                  std::format("--shape {} is not of the form {}, the sizes of {}", text,
-                              shape_form(operation), operation.name));
-    }
-    sizes.push_back(size);
-    at = number.ptr + 1;
-  }
-  return sizes;
+  if (auto sizes = parse_numbers(text, 'x')) return *std::move(sizes);
+  return fail(StatusCode::kInvalidArgument,
+              std::format("--shape {} is not of the form {}, the sizes of {}", text,
+                          shape_form(operation), operation.name));
 }
 
 Result<kernels::Sizes> make_sizes(const kernels::Operation& operation,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,9 @@ bool names_any(const NamedSizes& sizes);
 
 // "--rows R --cols C"
 std::string size_options_text(const kernels::Operation& operation);
+
+// The numbers of "4096x14336", which `separator` is between; nothing for any other text.
+std::optional<std::vector<std::int64_t>> parse_numbers(std::string_view text, char separator);
 
 // The numbers of "4096x14336"; kInvalidArgument for anything else, naming the operation's form.
 Result<std::vector<std::int64_t>> parse_shape(std::string_view text,

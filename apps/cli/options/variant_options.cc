@@ -1,11 +1,9 @@
 #include "apps/cli/options/variant_options.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstddef>
 #include <format>
 #include <string_view>
-#include <vector>
 
 #include "apps/cli/terminal/text_format.h"
 #include "kernel_templates/integer_types.h"
@@ -33,21 +31,6 @@ Result<const kernels::Operation*> find_op(std::string_view name) {
 
 }  // namespace
 
-std::vector<std::string_view> split_types(std::string_view text) {
-  std::vector<std::string_view> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-void add_op_option(CLI::App& app, VariantOptions& options) {
-  app.add_option("--op", options.op, "The operation [compose]")
-      ->option_text(joined(kernels::offered_operations(), "|", &kernels::Operation::name));
-}
-
 void add_variant_options(CLI::App& app, VariantOptions& options) {
   CLI::Option* type =
       app.add_option("--type", options.type, "Element type of the activations [bf16]")
@@ -59,6 +42,7 @@ void add_variant_options(CLI::App& app, VariantOptions& options) {
                  "Element type of every operand instead, as in bf16,bf16,f32,bf16; - for one "
                  "that is left out")
       ->option_text("TYPE,...")
+      ->delimiter(',')
       ->excludes(type)
       ->excludes(gain);
   app.add_flag("--per-row", options.is_per_row,
@@ -70,15 +54,15 @@ Result<kernels::Variant> make_variant(const VariantOptions& options) {
   kernels::Variant variant{.operation = op};
   if (options.is_per_row) variant.broadcast = kernels::Broadcast::kPerRow;
   if (!options.types.empty()) {
-    const auto parts = split_types(options.types);
-    if (parts.size() != op->operands.size()) {
-      return fail(StatusCode::kInvalidArgument,
-                  std::format("--types {} names {} types; {} has {} operands: {}", options.types,
-                              parts.size(), op->name, op->operands.size(),
-                              joined(op->operands, ",", &kernels::Operand::name)));
+    if (options.types.size() != op->operands.size()) {
+      return fail(
+          StatusCode::kInvalidArgument,
+          std::format("--types {} names {} types; {} has {} operands: {}",
+                      joined(options.types, ","), options.types.size(), op->name,
+                      op->operands.size(), joined(op->operands, ",", &kernels::Operand::name)));
     }
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      DORAJIT_ASSIGN(variant.types[i], parse_type("--types", parts[i]));
+    for (std::size_t i = 0; i < options.types.size(); ++i) {
+      DORAJIT_ASSIGN(variant.types[i], parse_type("--types", options.types[i]));
     }
   } else {
     DORAJIT_ASSIGN(const ElementType type, parse_type("--type", options.type));

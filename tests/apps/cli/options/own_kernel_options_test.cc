@@ -47,15 +47,17 @@ TEST_F(OwnKernelOptionsTest, EachWithIsAProblem) {
 TEST_F(OwnKernelOptionsTest, TypesAreThoseOfTheTensors) {
   const OwnKernelOptions options = {.file = write("gather.json", tests::gather().dump()),
                                     .with = {"n=100,rows=32000,width=64"}};
-  const auto problems = own_kernel_problems(options, {.types = "i64,bf16,bf16"});
+  const auto problems = own_kernel_problems(options, {.types = {"i64", "bf16", "bf16"}});
   ASSERT_TRUE(problems) << problems.error().message;
   EXPECT_THAT(to_text(problems->at(0)), HasSubstr("/i64,bf16,bf16/"));
   EXPECT_THAT(refusal_of(options, {.type = "bf16"}), HasSubstr("--types gives one for each"));
-  EXPECT_THAT(refusal_of(options, {.types = "i64,bf16"}), HasSubstr("`gather` has 3 tensors"));
-  EXPECT_THAT(refusal_of(options, {.types = "i64,int8,bf16"}), HasSubstr("\"int8\" is no"));
-  EXPECT_THAT(refusal_of(options, {.types = "i64,bf16,f32"}), HasSubstr("the same for every"));
-  EXPECT_THAT(refusal_of(options, {.types = "bf16,bf16,bf16"}), HasSubstr("one of int64, int32"));
-  EXPECT_FALSE(own_kernel_problems(options, {.types = "i64,-,bf16"}));
+  EXPECT_THAT(refusal_of(options, {.types = {"i64", "bf16"}}), HasSubstr("`gather` has 3 tensors"));
+  EXPECT_THAT(refusal_of(options, {.types = {"i64", "int8", "bf16"}}), HasSubstr("\"int8\" is no"));
+  EXPECT_THAT(refusal_of(options, {.types = {"i64", "bf16", "f32"}}),
+              HasSubstr("the same for every"));
+  EXPECT_THAT(refusal_of(options, {.types = {"bf16", "bf16", "bf16"}}),
+              HasSubstr("one of int64, int32"));
+  EXPECT_FALSE(own_kernel_problems(options, {.types = {"i64", "-", "bf16"}}));
 }
 
 TEST_F(OwnKernelOptionsTest, SourceMayBeAFileBesideTheDescription) {
