@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <format>
 #include <system_error>
 #include <thread>
 
@@ -35,29 +34,6 @@ void build_all(std::vector<ArtifactBuild>& builds, launch::KernelCache& kernels,
   }
   work();
   for (std::thread& helper : helpers) helper.join();
-}
-
-Status check_cache_dir(const Settings& settings) {
-  if (!settings.cache_dir.empty()) return {};
-  return fail(StatusCode::kIoError,
-              "there is no cache folder to keep the kernels in: set DORAJIT_CACHE_DIR, or give "
-              "--cache-dir, a folder that can be written");
-}
-
-std::int64_t count_not_kept(std::span<const ArtifactBuild> builds, launch::KernelCache& kernels) {
-  return std::ranges::count_if(builds, [&](const ArtifactBuild& build) {
-    return build.artifact && !kernels.is_kept(build.target, build.variant, build.config);
-  });
-}
-
-Error not_kept(std::int64_t count, const Settings& settings) {
-  return {.code = StatusCode::kIoError,
-          .message = std::format(
-              "{} of these kernels {} not kept in {}: free some space there, set "
-              "DORAJIT_CACHE_MAX_BYTES to more than {}, here and where they are used, or give "
-              "--cache-dir another folder",
-              count, count == 1 ? "is" : "are", settings.cache_dir, settings.cache_max_bytes),
-          .log = {}};
 }
 
 std::string form_of(const compile::Target& target, const Artifact& artifact) {

@@ -165,10 +165,8 @@ Json model_json(const PrewarmProblems& problems) {
 
 Json prewarm_json(const PrewarmReport& report, const PrewarmProblems& problems,
                   const autotune::EngineParts& parts) {
-  Json document = begin_document("prewarm");
-  document["model"] = model_json(problems);
-  document["targets"] = Json::array();
-  document["artifacts"] = Json::array();
+  Json document = {
+      {"model", model_json(problems)}, {"targets", Json::array()}, {"artifacts", Json::array()}};
   std::int64_t artifacts = 0;
   std::int64_t compiled = 0;
   std::int64_t from_cache = 0;

@@ -14,7 +14,7 @@
 #include "apps/cli/build/prewarm_plan.h"
 #include "apps/cli/build/prewarm_problems.h"
 #include "apps/cli/build/prewarm_report.h"
-#include "apps/cli/commands/commands.h"
+#include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/targets.h"
 #include "apps/cli/terminal/output.h"
@@ -96,21 +96,33 @@ void print_errors(const PrewarmReport& report) {
   }
 }
 
-// Counts what later processes will not find. Called at the end: where not everything fits, kernels
+// Counts what later processes will not find: the cache folder's disk was full, or its byte bound is
+// too small. Called at the end: where not everything fits, kernels
 // that were compiled last, by tuning too, have evicted those that were compiled first.
 void check_what_is_kept(PrewarmReport& report, const autotune::EngineParts& parts) {
+  launch::KernelCache& kernels = parts.engine->kernels();
   for (const PrewarmedTarget& one : report.targets) {
-    report.not_kept += count_not_kept(one.builds, parts.engine->kernels());
+    report.not_kept += std::ranges::count_if(one.builds, [&](const ArtifactBuild& build) {
+      return build.artifact && !kernels.is_kept(build.target, build.variant, build.config);
+    });
   }
-  if (report.not_kept > 0) print_error(not_kept(report.not_kept, parts.engine->settings()));
+  const Settings& settings = parts.engine->settings();
+  if (report.not_kept > 0) {
+    print_error(
+        StatusCode::kIoError,
+        std::format("{} of these kernels {} not kept in {}: free some space there, set "
+                    "DORAJIT_CACHE_MAX_BYTES to more than {}, here and where they are used, or "
+                    "give --cache-dir another folder",
+                    report.not_kept, report.not_kept == 1 ? "is" : "are", settings.cache_dir,
+                    settings.cache_max_bytes));
+  }
   const bool has_tuned = std::ranges::any_of(report.tuned, [](const PrewarmedProblem& one) {
     return one.answer && one.answer->origin == launch::ConfigOrigin::kTuned;
   });
   report.keeps_winners = !has_tuned || parts.store->persistent();
   if (!report.keeps_winners) {
-    print_error({.code = StatusCode::kIoError,
-                 .message = "the winners are not kept: " + parts.store->reason_not_persistent(),
-                 .log = {}});
+    print_error(StatusCode::kIoError,
+                "the winners are not kept: " + parts.store->reason_not_persistent());
   }
 }
 
@@ -185,7 +197,11 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   if (!options.space.empty()) settings.comprehensive = options.space == "comprehensive";
   const auto parts = autotune::make_engine(settings);
   Engine& engine = *parts.engine;
-  DORAJIT_TRY(check_cache_dir(engine.settings()));
+  if (engine.settings().cache_dir.empty()) {
+    return fail(StatusCode::kIoError,
+                "there is no cache folder to keep the kernels in: set DORAJIT_CACHE_DIR, or give "
+                "--cache-dir, a folder that can be written");
+  }
   DORAJIT_ASSIGN(std::vector<compile::Target> targets, make_targets(engine, options.archs));
   DORAJIT_ASSIGN(const auto here, present_device(engine, invocation, !options.archs.empty()));
   if (options.archs.empty()) targets.push_back(here->device->info().target);
@@ -200,16 +216,12 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   check_what_is_kept(report, parts);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   report.seconds = spent.count();
-  if (invocation.json) {
-    print_document(prewarm_json(report, problems, parts));
-  } else {
-    print(prewarm_text(report, parts, options.with_resources));
-  }
+  print_result(invocation.json, "prewarm", prewarm_json(report, problems, parts),
+               prewarm_text(report, parts, options.with_resources));
   const bool is_refused = options.refuse_spills && report.spilling() > 0;
   if (is_refused) {
-    print_error({.code = StatusCode::kCompileError,
-                 .message = count_text(report.spilling(), "kernel") + " with register spills",
-                 .log = {}});
+    print_error(StatusCode::kCompileError,
+                count_text(report.spilling(), "kernel") + " with register spills");
   }
   return report.is_complete() && !is_refused ? ExitCode::kOk : ExitCode::kFailed;
 }
@@ -217,46 +229,40 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
 }  // namespace
 
 void declare_prewarm(CLI::App& app, std::vector<Command>& commands) {
-  const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "prewarm",
-      "Compile kernels ahead, for any architecture, and tune them on a GPU of this machine");
-  command
-      ->add_option("--arch", options->archs,
-                   "Architectures: sm_80, sm_90, ... or native-cpu [the device's]")
-      ->option_text("ARCH,...")
-      ->delimiter(',');
-  add_prewarm_options(*command, options->problems);
-  command
-      ->add_option("--configs", options->configs,
-                   "Configs per problem besides the winner [all that tuning tries]")
-      ->option_text("N")
-      ->check(CLI::Range(1, kMaxTuneCandidates));
-  command->add_option("--jobs", options->jobs, "Compilations at a time [processors]")
-      ->option_text("N")
-      ->check(CLI::Range(1, 1024));
-  add_seconds_option(*command, options->seconds);
-  command
-      ->add_option("--space", options->space,
-                   "The configs that are tried [DORAJIT_AUTOTUNE, else slim]")
-      ->option_text("slim|comprehensive")
-      ->check(CLI::IsMember({"slim", "comprehensive"}));
-  command->add_flag("--compile-only", options->compile_only,
-                    "Tune nothing, whatever device is here");
-  command->add_flag("--resources", options->with_resources,
-                    "List registers, memory and spills of each kernel");
-  command->add_flag("--refuse-spills", options->refuse_spills, "Fail if a kernel spills registers");
-  command->add_flag("--list", options->list_only,
-                    "Print the problems, as --from reads them, and end");
-  command->footer(
-      "Example:\n"
-      "  dorajit prewarm --arch sm_90,sm_100 --model ./Llama-3.1-8B --adapter ./my-dora\n"
+  const auto [command, options] = add_command<Options>(
+      app, commands, "prewarm",
+      "Compile kernels ahead, for any architecture, and tune them on a GPU of this machine",
+      "dorajit prewarm --arch sm_90,sm_100 --model ./Llama-3.1-8B --adapter ./my-dora\n"
       "  dorajit prewarm --arch sm_80,sm_90 --op compose --type bf16 --refuse-spills\n"
       "  dorajit prewarm --model ./Llama-3.1-8B --list > problems.txt\n"
-      "  dorajit prewarm --arch sm_90 --kernel swiglu.json --with n=4096x12288");
-  commands.push_back({.app = command, .run = [options](const Invocation& invocation) {
-                        return run(invocation, *options);
-                      }});
+      "  dorajit prewarm --arch sm_90 --kernel swiglu.json --with n=4096x12288",
+      run);
+  command
+      .add_option("--arch", options.archs,
+                  "Architectures: sm_80, sm_90, ... or native-cpu [the device's]")
+      ->option_text("ARCH,...")
+      ->delimiter(',');
+  add_prewarm_options(command, options.problems);
+  command
+      .add_option("--configs", options.configs,
+                  "Configs per problem besides the winner [all that tuning tries]")
+      ->option_text("N")
+      ->check(CLI::Range(1, kMaxTuneCandidates));
+  command.add_option("--jobs", options.jobs, "Compilations at a time [processors]")
+      ->option_text("N")
+      ->check(CLI::Range(1, 1024));
+  add_seconds_option(command, options.seconds);
+  command
+      .add_option("--space", options.space,
+                  "The configs that are tried [DORAJIT_AUTOTUNE, else slim]")
+      ->option_text("slim|comprehensive")
+      ->check(CLI::IsMember({"slim", "comprehensive"}));
+  command.add_flag("--compile-only", options.compile_only, "Tune nothing, whatever device is here");
+  command.add_flag("--resources", options.with_resources,
+                   "List registers, memory and spills of each kernel");
+  command.add_flag("--refuse-spills", options.refuse_spills, "Fail if a kernel spills registers");
+  command.add_flag("--list", options.list_only,
+                   "Print the problems, as --from reads them, and end");
 }
 
 }  // namespace dorajit::cli

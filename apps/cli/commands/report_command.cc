@@ -11,11 +11,11 @@
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/trial_inputs.h"
 #include "apps/cli/report/findings.h"
-#include "apps/cli/report/findings_json.h"
 #include "apps/cli/report/page.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/text_format.h"
+#include "apps/cli/views/trials_table.h"
 #include "autotune/engine_factory.h"
 #include "cache/files/output_file.h"
 #include "cache/records/winner_choice.h"
@@ -60,6 +60,38 @@ Result<Read> read_store(cache::TuningStore& store, const Settings& settings) {
   return read;
 }
 
+Json problem_json(const report::ProblemFindings& found) {
+  Json row = to_json(found.winner);
+  row.erase("device");
+  row["age_s"] = found.age_s;
+  row["speedup_standard_error"] = found.speedup_error;
+  row["source"] = found.source;
+  row["for_these_kernels"] = found.is_for_these_kernels;
+  row["bytes"] = nullptr;
+  row["gb_per_s"] = nullptr;
+  if (found.roofline) {
+    row["bytes"] = found.roofline->bytes;
+    row["gb_per_s"] = found.roofline->bytes_per_ns;
+  }
+  row["trials"] = trials_json(found.trials, found.winner);
+  return row;
+}
+
+Json device_json(const report::DeviceFindings& device) {
+  Json row = {{"fingerprint", device.fingerprint},
+              {"peak_gb_per_s", nullptr},
+              {"trials", device.trials},
+              {"trials_that_failed", device.bad_trials},
+              {"mean_speedup", device.mean_speedup()},
+              {"defaults_kept", device.defaults_kept()},
+              {"problems", Json::array()}};
+  if (device.memory) row["peak_gb_per_s"] = device.memory->bytes_per_ns;
+  for (const report::ProblemFindings& found : device.problems) {
+    row["problems"].push_back(problem_json(found));
+  }
+  return row;
+}
+
 struct Options {
   std::string html;
   std::vector<std::string> files;
@@ -97,7 +129,7 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
     DORAJIT_TRY(cache::write_output_file(options.html, page));
   }
   Json rows = Json::array();
-  for (const report::DeviceFindings& device : devices) rows.push_back(report::to_json(device));
+  for (const report::DeviceFindings& device : devices) rows.push_back(device_json(device));
   return print_result(invocation.json, "report",
                       {{"html", options.html.empty() ? Json() : Json(options.html)},
                        {"from", read.facts.origin},

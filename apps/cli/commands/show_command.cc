@@ -37,21 +37,6 @@ std::string winners_text(const std::vector<cache::Winner>& winners) {
   return table.text();
 }
 
-Result<Json> winners_json(const std::vector<cache::Winner>& winners, cache::TuningStore& store,
-                          bool with_trials) {
-  Json rows = Json::array();
-  for (const cache::Winner& winner : winners) {
-    Json row = to_json(winner);
-    row["age_s"] = age_of(winner);
-    if (with_trials) {
-      row["trials"] = trials_json(trials_of(winner, store), winner);
-      DORAJIT_TRY(store.readable());
-    }
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
 std::string pins_text(const std::vector<cache::LockEntry>& pins) {
   Table table({{"pinned"}, {"config"}, {"device"}});
   for (const cache::LockEntry& pin : pins) {
@@ -85,31 +70,27 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   DORAJIT_ASSIGN(std::vector<cache::LockEntry> pins, store.pins().read());
   std::erase_if(pins, is_other);
 
-  if (invocation.json) {
-    Json document = begin_document("show");
-    document["database"] = describe(store);
-    document["database"]["trials"] = trial_count;
-    DORAJIT_ASSIGN(document["winners"], winners_json(winners, store, options.with_trials));
-    document["pins"] = Json::array();
-    for (const cache::LockEntry& pin : pins) document["pins"].push_back(to_json(pin));
-    print_document(document);
-    return ExitCode::kOk;
+  Json document = {{"database", describe(store)}, {"winners", Json::array()}};
+  document["database"]["trials"] = trial_count;
+  std::string text = pins.empty() ? "" : pins_text(pins) + "\n";
+  if (!winners.empty()) text += winners_text(winners);
+  for (const cache::Winner& winner : winners) {
+    Json& row = document["winners"].emplace_back(to_json(winner));
+    row["age_s"] = age_of(winner);
+    if (!options.with_trials) continue;
+    const std::vector<cache::Trial> trials = trials_of(winner, store);
+    DORAJIT_TRY(store.readable());
+    row["trials"] = trials_json(trials, winner);
+    text +=
+        std::format("\n{} on {}\n{}", winner.problem, winner.device, trials_text(trials, winner));
   }
-  if (!pins.empty()) print(pins_text(pins) + "\n");
-  if (!winners.empty()) print(winners_text(winners));
-  if (options.with_trials) {
-    for (const cache::Winner& winner : winners) {
-      const std::vector<cache::Trial> trials = trials_of(winner, store);
-      DORAJIT_TRY(store.readable());
-      print(std::format("\n{} on {}\n{}", winner.problem, winner.device,
-                        trials_text(trials, winner)));
-    }
-  }
-  print(std::format("{}{} from {} in {}\n", winners.empty() ? "" : "\n",
-                    count_text(std::ssize(winners), "winner"), count_text(trial_count, "trial"),
-                    store.location()));
-  if (winners.empty()) print("`dorajit tune --shape RxC` finds one\n");
-  return ExitCode::kOk;
+  document["pins"] = Json::array();
+  for (const cache::LockEntry& pin : pins) document["pins"].push_back(to_json(pin));
+  text += std::format("{}{} from {} in {}\n{}", winners.empty() ? "" : "\n",
+                      count_text(std::ssize(winners), "winner"), count_text(trial_count, "trial"),
+                      store.location(),
+                      winners.empty() ? "`dorajit tune --shape RxC` finds one\n" : "");
+  return print_result(invocation.json, "show", document, text);
 }
 
 }  // namespace

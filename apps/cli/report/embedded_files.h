@@ -14,7 +14,4 @@ struct EmbeddedFile {
 extern const EmbeddedFile kEmbeddedFiles[];
 extern const int kNumEmbeddedFiles;
 
-// The text of a file of this folder; empty for an unknown name.
-std::string_view embedded_file(std::string_view name);
-
 }  // namespace dorajit::cli::report

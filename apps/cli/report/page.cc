@@ -15,6 +15,11 @@
 namespace dorajit::cli::report {
 namespace {
 
+std::string_view embedded_file(std::string_view name) {
+  const std::span files(kEmbeddedFiles, static_cast<std::size_t>(kNumEmbeddedFiles));
+  return std::ranges::find(files, name, &EmbeddedFile::name)->text;
+}
+
 // "NVIDIA H200" of "cuda/NVIDIA H200/sm_90/...".
 std::string_view model_of(std::string_view fingerprint) {
   fingerprint.remove_prefix(std::min(fingerprint.find('/') + 1, fingerprint.size()));

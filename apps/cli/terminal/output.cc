@@ -29,10 +29,6 @@ void write_message(std::string_view text) {
 
 }  // namespace
 
-Json begin_document(std::string_view command) {
-  return {{"command", command}, {"version", DORAJIT_VERSION}};
-}
-
 void print(std::string_view text) { write_output(printable_text(text)); }
 
 void print_bytes(std::string_view bytes) { write_output(bytes); }
@@ -45,7 +41,7 @@ void print_document(const Json& document) {
 ExitCode print_result(bool json, std::string_view command, const Json& fields,
                       std::string_view text) {
   if (json) {
-    Json document = begin_document(command);
+    Json document = {{"command", command}, {"version", DORAJIT_VERSION}};
     document.update(fields);
     print_document(document);
   } else {

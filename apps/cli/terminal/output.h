@@ -12,16 +12,14 @@ namespace dorajit::cli {
 // Keeps the order in which fields were added.
 using Json = nlohmann::ordered_json;
 
-// The beginning of a command's document: its name and the version of the program.
-Json begin_document(std::string_view command);
-
 // Lines of text. Control characters, which could command a terminal, become escapes
 // (printable_text()).
 void print(std::string_view text);
 // For programs to read: bytes as they are.
 void print_bytes(std::string_view bytes);
 void print_document(const Json& document);
-// A command's document with those fields, or the text. Returns kOk.
+// A command's document, which begins with its name and the program's version, with those fields, or
+// the text. Returns kOk.
 ExitCode print_result(bool json, std::string_view command, const Json& fields,
                       std::string_view text);
 

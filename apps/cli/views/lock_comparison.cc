@@ -1,5 +1,7 @@
 #include "apps/cli/views/lock_comparison.h"
 
+#include <array>
+#include <cstddef>
 #include <format>
 #include <map>
 #include <utility>
@@ -10,18 +12,7 @@
 namespace dorajit::cli {
 namespace {
 
-using Key = std::pair<std::string, std::string>;  // device and problem
-using ByKey = std::map<Key, const cache::LockEntry*>;
-
 constexpr std::size_t kMaxNamed = 20;
-
-ByKey by_key(const LockSide& side) {
-  ByKey found;
-  for (const cache::LockEntry& entry : side.entries) {
-    found.try_emplace({entry.device, entry.problem}, &entry);
-  }
-  return found;
-}
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
@@ -30,29 +21,27 @@ std::string named(const std::string& text) { return text.empty() ? "none" : text
 }  // namespace
 
 std::vector<LockMismatch> compare_locks(const LockSide& first, const LockSide& second) {
-  const ByKey ours = by_key(first);
-  const ByKey theirs = by_key(second);
-  std::map<Key, LockMismatch> found;
-  const auto add = [&](const Key& key) -> LockMismatch& {
-    return found[key] = {.device = key.first,
-                         .problem = key.second,
-                         .second = second.name,
-                         .missing_in = {},
-                         .differences = {}};
-  };
-  for (const auto& [key, entry] : ours) {
-    const auto other = theirs.find(key);
-    if (other == theirs.end()) {
-      add(key).missing_in = second.name;
-    } else if (auto differing = differences(*entry, *other->second); !differing.empty()) {
-      add(key).differences = std::move(differing);
+  using Key = std::pair<std::string, std::string>;  // device and problem
+  std::map<Key, std::array<const cache::LockEntry*, 2>> found;
+  for (std::size_t i = 0; const LockSide* side : {&first, &second}) {
+    for (const cache::LockEntry& entry : side->entries) {
+      const cache::LockEntry*& known = found[{entry.device, entry.problem}][i];
+      if (known == nullptr) known = &entry;
     }
-  }
-  for (const auto& [key, entry] : theirs) {
-    if (!ours.contains(key)) add(key).missing_in = first.name;
+    ++i;
   }
   std::vector<LockMismatch> mismatches;
-  for (auto& [key, mismatch] : found) mismatches.push_back(std::move(mismatch));
+  for (const auto& [key, entries] : found) {
+    const auto [ours, theirs] = entries;
+    LockMismatch one{.device = key.first, .problem = key.second, .second = second.name};
+    if (ours != nullptr && theirs != nullptr) {
+      one.differences = differences(*ours, *theirs);
+      if (one.differences.empty()) continue;
+    } else {
+      one.missing_in = ours == nullptr ? first.name : second.name;
+    }
+    mismatches.push_back(std::move(one));
+  }
   return mismatches;
 }
 

@@ -19,9 +19,9 @@ struct LockSide {
 struct LockMismatch {
   std::string device;
   std::string problem;
-  std::string second;      // name of the side that was compared with the first
-  std::string missing_in;  // name of the side that does not have it, if one does not
-  std::vector<cache::LockDifference> differences;
+  std::string second;        // name of the side that was compared with the first
+  std::string missing_in{};  // name of the side that does not have it, if one does not
+  std::vector<cache::LockDifference> differences{};
 };
 
 // The differences of `second` from `first`, by device and problem.
