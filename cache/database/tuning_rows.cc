@@ -216,15 +216,6 @@ SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
   return records_of(prepare_trials(connection, "ORDER BY id"), read_trial, each);
 }
 
-SqliteResult<std::int64_t> count_trials(Connection& connection) {
-  DORAJIT_ASSIGN(auto statement, prepare_trials(connection, ""));
-  std::int64_t count = 0;
-  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) {
-    if (read_trial(row)) ++count;
-  }));
-  return count;
-}
-
 SqliteStatus read_trials_between(Connection& connection, std::int64_t first_id,
                                  std::int64_t last_id, std::vector<Trial>& rows) {
   DORAJIT_ASSIGN(auto statement,

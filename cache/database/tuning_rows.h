@@ -41,7 +41,6 @@ SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
                                                const std::function<void(std::int64_t)>& each = {});
 // The trials on the device whose verdict is_bad().
 SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection, std::string_view device);
-SqliteResult<std::int64_t> count_trials(Connection& connection);
 
 // For reading a damaged database: appends to `rows` the valid trials with first_id <= id <= last_id
 // and all readable winners, even if an error ends the walk.

@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <format>
-#include <iterator>
-#include <set>
 #include <utility>
 
 #include "cache/database/derivation.h"
@@ -159,20 +157,6 @@ std::vector<Trial> TuningStore::trials() {
   return trials;
 }
 
-std::int64_t TuningStore::trial_count() {
-  State& own = state();
-  const auto count = own.read(State::Access::kLongRead, [](Connection& connection) {
-    return count_trials(connection).transform([](std::int64_t n) { return std::optional(n); });
-  });
-  const std::scoped_lock lock(own.mutex);
-  if (!count) return std::ssize(own.memory.trials());
-  std::set<std::int64_t> unsaved;
-  for (const auto& record : own.memory.unsaved()) {
-    for (const Trial& trial : record.trials) unsaved.insert(checksum(trial));
-  }
-  return *count + std::ssize(unsaved);
-}
-
 std::string TuningStore::location() {
   State& own = state();
   const std::scoped_lock lock(own.mutex);
@@ -200,11 +184,6 @@ Status TuningStore::readable() {
                           own.unread->reason,
                           own.unread->busy ? "try again when other processes have released it"
                                            : "`dorajit doctor` checks the cache folder"));
-}
-
-std::optional<TuningClaim> TuningStore::claim(std::string_view device, std::string_view problem,
-                                              std::chrono::milliseconds wait) {
-  return TuningClaim::acquire(cache_dir_, device, problem, wait, options_.trust);
 }
 
 }  // namespace dorajit::cache

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "cache/database/overlay_databases.h"
-#include "cache/database/tuning_claim.h"
+#include "cache/files/file_lock.h"
 #include "cache/files/trusted_directory.h"
 #include "cache/records/pinned_configs.h"
 #include "cache/records/progress.h"
@@ -44,6 +45,11 @@ struct ForgottenCounts {
   std::int64_t trials = 0;
   std::int64_t winners = 0;
 };
+
+// The exclusive right to tune one problem. Held until destroyed; a killed process loses its claims.
+// Empty if the cache folder cannot be used: then every claim is granted, because processes cannot
+// coordinate.
+using TuningClaim = std::optional<FileLock>;
 
 // How long a lookup waits for other processes to release the database.
 enum class LockWait {
@@ -116,7 +122,7 @@ class TuningStore {
   // In order of recording.
   std::vector<Trial> trials(std::string_view device, std::string_view problem);
   std::vector<Trial> trials();
-  std::int64_t trial_count();
+  std::int64_t trial_count() { return std::ssize(trials()); }
 
   // The path of the database, or "memory" if there is none.
   std::string location();

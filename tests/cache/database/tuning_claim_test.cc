@@ -1,5 +1,3 @@
-#include "cache/database/tuning_claim.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
