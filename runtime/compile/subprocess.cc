@@ -14,23 +14,12 @@
 #include <string_view>
 
 #include "runtime/base/file_descriptor.h"
+#include "runtime/base/scope_exit.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has it in no header
 
 namespace dorajit::compile {
 namespace {
-
-class FileActions {
- public:
-  FileActions() { posix_spawn_file_actions_init(&actions_); }
-  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
-  FileActions(const FileActions&) = delete;
-  FileActions& operator=(const FileActions&) = delete;
-  posix_spawn_file_actions_t* get() { return &actions_; }
-
- private:
-  posix_spawn_file_actions_t actions_{};
-};
 
 // Reads until the other end closes (true) or the deadline passes (false).
 bool read_all(int fd, std::chrono::steady_clock::time_point deadline, std::string& output) {
@@ -77,18 +66,20 @@ Result<ProcessResult> run_process(const std::vector<std::string>& argv,
   }
   const FileDescriptor reader(ends[0]);
   FileDescriptor writer(ends[1]);
-  FileActions actions;
-  posix_spawn_file_actions_addopen(actions.get(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(actions.get(), writer.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(actions.get(), writer.get(), STDERR_FILENO);
-  if (folder >= 0) posix_spawn_file_actions_addfchdir_np(actions.get(), folder);
+  posix_spawn_file_actions_t actions{};
+  posix_spawn_file_actions_init(&actions);
+  const ScopeExit destroyed([&] { posix_spawn_file_actions_destroy(&actions); });
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, writer.get(), STDERR_FILENO);
+  if (folder >= 0) posix_spawn_file_actions_addfchdir_np(&actions, folder);
 
   std::vector<std::string> arguments = argv;
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   pid_t child = 0;
-  const int spawned = posix_spawnp(&child, pointers[0], actions.get(), nullptr, pointers.data(),
+  const int spawned = posix_spawnp(&child, pointers[0], &actions, nullptr, pointers.data(),
                                    environment(folder >= 0).data());
   if (spawned != 0) {
     return fail(StatusCode::kIoError,

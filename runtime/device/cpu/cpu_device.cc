@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <format>
+#include <functional>
 #include <utility>
 
 #include "kernel_templates/builtin_cpu.h"
@@ -22,26 +23,15 @@ namespace {
 using CompiledFunction = void (*)(const kernels::KernelArguments* arguments, long long first,
                                   long long last);
 
-// Runs a range of programs through a compiled function or a built-in function.
-class RangeFunction {
- public:
-  RangeFunction() = default;
-  explicit RangeFunction(CompiledFunction compiled) : compiled_(compiled) {}
-  explicit RangeFunction(kernels::BuiltinKernel::Function builtin) : builtin_(builtin) {}
+// Runs a range of programs of a stage. Calling it allocates nothing.
+using RangeFunction =
+    std::function<void(const kernels::Variant& variant, const kernels::KernelArguments& arguments,
+                       long long first, long long last)>;
 
-  void operator()(const kernels::Variant& variant, const kernels::KernelArguments& arguments,
-                  long long first, long long last) const {
-    if (compiled_ != nullptr) {
-      compiled_(&arguments, first, last);
-    } else {
-      builtin_(variant, arguments, first, last);
-    }
-  }
-
- private:
-  CompiledFunction compiled_ = nullptr;
-  kernels::BuiltinKernel::Function builtin_ = nullptr;
-};
+RangeFunction range_of(CompiledFunction compiled) {
+  return [compiled](const kernels::Variant&, const kernels::KernelArguments& arguments,
+                    long long first, long long last) { compiled(&arguments, first, last); };
+}
 
 class CpuKernel final : public LoadedKernel {
  public:
@@ -49,7 +39,10 @@ class CpuKernel final : public LoadedKernel {
       : LoadedKernel(variant), run_(builtin.run), finish_(builtin.finish) {}
   CpuKernel(const kernels::Variant& variant, DynamicLibrary library, CompiledFunction run,
             CompiledFunction finish)
-      : LoadedKernel(variant), library_(std::move(library)), run_(run), finish_(finish) {}
+      : LoadedKernel(variant),
+        library_(std::move(library)),
+        run_(range_of(run)),
+        finish_(range_of(finish)) {}
 
   [[nodiscard]] const RangeFunction& run() const { return run_; }
   [[nodiscard]] const RangeFunction& finish() const { return finish_; }
