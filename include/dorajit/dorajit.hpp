@@ -128,13 +128,8 @@ class Engine {
   // work is done on return. If the call throws, nothing was written.
   void compose(void* stream, const ConstTensorRef& lora, const ConstTensorRef& base,
                const ConstTensorRef& gain, double scale, const TensorRef& out) {
-    const DLTensor c_lora = lora.dl_tensor();
-    const DLTensor c_base = base.dl_tensor();
-    const DLTensor c_gain = gain.dl_tensor();
-    const DLTensor c_out = out.dl_tensor();
-    detail::check([&](dorajit_error** error) {
-      return dorajit_compose(get(), stream, &c_lora, &c_base, &c_gain, scale, &c_out, error);
-    });
+    static const Operation operation("compose");
+    launch(stream, operation, {lora, base, gain, out}, {scale});
   }
 
   // Computes compose into out, and inner = scale * lora + base, which backward needs for d_gain.
@@ -142,15 +137,8 @@ class Engine {
   void compose_inner(void* stream, const ConstTensorRef& lora, const ConstTensorRef& base,
                      const ConstTensorRef& gain, double scale, const TensorRef& out,
                      const TensorRef& inner) {
-    const DLTensor c_lora = lora.dl_tensor();
-    const DLTensor c_base = base.dl_tensor();
-    const DLTensor c_gain = gain.dl_tensor();
-    const DLTensor c_out = out.dl_tensor();
-    const DLTensor c_inner = inner.dl_tensor();
-    detail::check([&](dorajit_error** error) {
-      return dorajit_compose_inner(get(), stream, &c_lora, &c_base, &c_gain, scale, &c_out,
-                                   &c_inner, error);
-    });
+    static const Operation operation("compose_inner");
+    launch(stream, operation, {lora, base, gain, out, inner}, {scale});
   }
 
   // d_lora = (gain * scale) * d_out, d_base = (gain - 1) * d_out, d_gain = sum of inner * d_out
@@ -162,7 +150,10 @@ class Engine {
   // Otherwise as compose.
   void backward(void* stream, const ConstTensorRef& d_out, const ConstTensorRef& gain, double scale,
                 const Gradients& gradients) {
-    run_backward(dorajit_backward, stream, d_out, gain, scale, gradients, gradients.d_base);
+    static const Operation operation("backward");
+    launch(stream, operation,
+           {d_out, gradients.inner, gain, gradients.d_lora, gradients.d_base, gradients.d_gain},
+           {scale}, {gradients.workspace, gradients.workspace_bytes});
   }
 
   // The workspace size, in bytes, that backward needs for d_gain. Independent of device and engine.
@@ -180,24 +171,18 @@ class Engine {
                         const ConstTensorRef& gain, const std::optional<ConstTensorRef>& bias,
                         double scale, const TensorRef& out,
                         const std::optional<TensorRef>& inner = std::nullopt) {
-    const DLTensor c_lora = lora.dl_tensor();
-    const DLTensor c_result = result.dl_tensor();
-    const DLTensor c_gain = gain.dl_tensor();
-    const OptionalTensor c_bias(bias);
-    const DLTensor c_out = out.dl_tensor();
-    const OptionalTensor c_inner(inner);
-    detail::check([&](dorajit_error** error) {
-      return dorajit_compose_residual(get(), stream, &c_lora, &c_result, &c_gain, c_bias.get(),
-                                      scale, &c_out, c_inner.get(), error);
-    });
+    static const Operation operation("compose_residual");
+    launch(stream, operation, {lora, result, gain, bias, out, inner}, {scale});
   }
 
   // d_lora = (gain * scale) * d_out, d_result = gain * d_out, d_gain = sum of inner * d_out over
   // each channel. Otherwise as backward, with residual_backward_workspace() bytes.
   void residual_backward(void* stream, const ConstTensorRef& d_out, const ConstTensorRef& gain,
                          double scale, const ResidualGradients& gradients) {
-    run_backward(dorajit_residual_backward, stream, d_out, gain, scale, gradients,
-                 gradients.d_result);
+    static const Operation operation("residual_backward");
+    launch(stream, operation,
+           {d_out, gradients.inner, gain, gradients.d_lora, gradients.d_result, gradients.d_gain},
+           {scale}, {gradients.workspace, gradients.workspace_bytes});
   }
 
   // The workspace size, in bytes, that residual_backward needs for d_gain.
@@ -210,13 +195,8 @@ class Engine {
   // of one shape. norm may be exactly one of the others. Otherwise as compose.
   void norm_assembly(void* stream, const ConstTensorRef& w_norm_sq, const ConstTensorRef& cross,
                      const ConstTensorRef& ba_norm_sq, double scale, const TensorRef& norm) {
-    const DLTensor c_w = w_norm_sq.dl_tensor();
-    const DLTensor c_cross = cross.dl_tensor();
-    const DLTensor c_ba = ba_norm_sq.dl_tensor();
-    const DLTensor c_norm = norm.dl_tensor();
-    detail::check([&](dorajit_error** error) {
-      return dorajit_norm_assembly(get(), stream, &c_w, &c_cross, &c_ba, scale, &c_norm, error);
-    });
+    static const Operation operation("norm_assembly");
+    launch(stream, operation, {w_norm_sq, cross, ba_norm_sq, norm}, {scale});
   }
 
   // Calls any operation, under the rules of its named function. tensors: in the order of the
@@ -311,21 +291,6 @@ class Engine {
     void operator()(dorajit_engine* engine) const noexcept { dorajit_engine_destroy(engine); }
   };
 
-  // A DLTensor, or nothing.
-  class OptionalTensor {
-   public:
-    template <class Ref>
-    explicit OptionalTensor(const std::optional<Ref>& ref) : has_value_(ref.has_value()) {
-      if (ref) tensor_ = ref->dl_tensor();
-    }
-
-    const DLTensor* get() const noexcept { return has_value_ ? &tensor_ : nullptr; }
-
-   private:
-    DLTensor tensor_{};
-    bool has_value_;
-  };
-
   static std::int64_t workspace_of(decltype(dorajit_backward_workspace)* function,
                                    const ConstTensorRef& d_out, const ConstTensorRef& gain) {
     const DLTensor c_d_out = d_out.dl_tensor();
@@ -334,24 +299,6 @@ class Engine {
     detail::check(
         [&](dorajit_error** error) { return function(&c_d_out, &c_gain, &bytes, error); });
     return bytes;
-  }
-
-  // `into_base` is the third output of the function.
-  template <class AnyGradients>
-  void run_backward(decltype(dorajit_backward)* function, void* stream, const ConstTensorRef& d_out,
-                    const ConstTensorRef& gain, double scale, const AnyGradients& gradients,
-                    const std::optional<TensorRef>& into_base) {
-    const DLTensor c_d_out = d_out.dl_tensor();
-    const DLTensor c_gain = gain.dl_tensor();
-    const OptionalTensor inner(gradients.inner);
-    const OptionalTensor d_lora(gradients.d_lora);
-    const OptionalTensor d_base(into_base);
-    const OptionalTensor d_gain(gradients.d_gain);
-    detail::check([&](dorajit_error** error) {
-      return function(get(), stream, &c_d_out, inner.get(), &c_gain, scale, d_lora.get(),
-                      d_base.get(), d_gain.get(), gradients.workspace, gradients.workspace_bytes,
-                      error);
-    });
   }
 
   std::unique_ptr<dorajit_engine, Destroy> engine_;

@@ -31,11 +31,7 @@ class Kernel : public Operation {
   // Enqueues a call on the stream. tensors, then scalars: each in the order of the description's
   // arguments; integers are given as doubles. "out" and "inout" tensors are written.
   void operator()(Engine& engine, void* stream, Tensors tensors, Scalars scalars = {}) const {
-    const detail::TensorList list(tensors);
-    detail::check([&](dorajit_error** error) {
-      return dorajit_kernel_launch(engine.get(), stream, get(), list.data(), list.size(),
-                                   scalars.begin(), count(scalars), error);
-    });
+    engine.launch(stream, *this, tensors, scalars);
   }
 
   // Makes ready what such a call would launch. Data of tensors may be null.
