@@ -1,6 +1,7 @@
 #include "cache/artifacts/artifact_files.h"
 
-#include <sys/types.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <format>
@@ -9,7 +10,6 @@
 
 #include "cache/artifacts/eviction.h"
 #include "cache/files/atomic_file.h"
-#include "cache/files/regular_file.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cache {
@@ -36,17 +36,6 @@ Place place_of(SealKind kind, const std::string& key) {
   return {{kArtifactFolder, key.substr(0, 2)}, key + ".art"};
 }
 
-// Nothing if the file does not exist. Updates the file's time of use.
-Result<std::optional<std::string>> read_and_touch(const TrustedDirectory& folder,
-                                                  const std::string& name) {
-  DORAJIT_ASSIGN(const auto file, folder.open_file(name));
-  if (!file) return std::nullopt;
-  DORAJIT_ASSIGN(std::string bytes,
-                 read_regular_file(*file, folder.path() + "/" + name, kMaxFileBytes));
-  ::futimens(file->get(), nullptr);
-  return bytes;
-}
-
 // Logs once per folder that it cannot be used, for reading or for writing.
 void say_unusable(const std::string& cache_dir, const Place& place, const Error& error) {
   const std::string folder = std::format("{}/{}", cache_dir, place.folders.front());
@@ -67,12 +56,14 @@ std::optional<Artifact> ArtifactFiles::load(SealKind kind, const std::string& ke
   if (!folder) say_unusable(cache_dir_, place, folder.error());
   if (!folder || !*folder) return std::nullopt;
   const std::string path = (*folder)->path() + "/" + place.name;
-  auto file = read_and_touch(**folder, place.name);
+  const auto file = (*folder)->read_file(place.name, kMaxFileBytes);
   if (!file) {
     log_once(LogLevel::kWarning, path, file.error().message);
     return std::nullopt;
   }
   if (!*file) return std::nullopt;
+  // Its time of use.
+  ::utimensat((*folder)->descriptor(), place.name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
   auto content = unseal(kind, key, **file);
   if (content) return *std::move(content);
   if (content.error().newer) {

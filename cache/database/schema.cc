@@ -1,12 +1,16 @@
 #include "cache/database/schema.h"
 
+#include <cstddef>
 #include <format>
+#include <map>
+
+#include "runtime/base/printable_text.h"
 
 namespace dorajit::cache {
 namespace {
 
-// SQLite stores this text and schema_check.cc compares it: a change requires a new schema version.
-// The condition of bad_trials must be that of select_bad_trials(), which uses the index.
+// SQLite stores this text, which difference_from_schema() compares: a change requires a new schema
+// version. The condition of bad_trials must be that of select_bad_trials(), which uses the index.
 constexpr const char* kTables = R"sql(
 CREATE TABLE trials (
   id INTEGER PRIMARY KEY,
@@ -50,16 +54,53 @@ CREATE TABLE winners (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-}  // namespace
+constexpr std::size_t kMaxNameBytes = 64;
 
-SqliteStatus create_tables(Connection& connection) { return connection.execute(kTables); }
+struct Definition {
+  std::string type;
+  std::string table;
+  std::string sql;
+
+  friend bool operator==(const Definition&, const Definition&) = default;
+};
+using Definitions = std::map<std::string, Definition>;  // by name
+
+SqliteResult<Definitions> read_definitions(Connection& connection) {
+  DORAJIT_ASSIGN(auto statement,
+                 connection.prepare("SELECT name, type, tbl_name, sql FROM sqlite_schema"));
+  Definitions definitions;
+  DORAJIT_TRY(for_each_row(statement, [&](const Statement& row) {
+    definitions[row.text(0)] = {.type = row.text(1), .table = row.text(2), .sql = row.text(3)};
+  }));
+  return definitions;
+}
+
+SqliteResult<Definitions> make_definitions() {
+  DORAJIT_ASSIGN(auto connection, Connection::open_in_memory());
+  DORAJIT_TRY(connection.execute(kTables));
+  return read_definitions(connection);
+}
+
+// Computed once, because it takes about a millisecond. Never destroyed: a thread may be reading a
+// database while the process exits.
+const SqliteResult<Definitions>& expected_definitions() {
+  static const auto& expected = *new SqliteResult<Definitions>(make_definitions());
+  return expected;
+}
+
+std::string shown(const Definition& definition, const std::string& name) {
+  return printable_line(std::format("{} \"{}\"", definition.type.substr(0, kMaxNameBytes),
+                                    name.substr(0, kMaxNameBytes)));
+}
+
+}  // namespace
 
 SqliteStatus build_schema(Connection& connection) {
   const std::string marks = std::format("PRAGMA application_id = {}; PRAGMA user_version = {}",
                                         kApplicationId, kSchemaVersion);
   DORAJIT_TRY(connection.execute("BEGIN IMMEDIATE"));
   DORAJIT_TRY(connection.execute(marks.c_str()));
-  DORAJIT_TRY(create_tables(connection));
+  DORAJIT_TRY(connection.execute(kTables));
   DORAJIT_TRY(connection.execute("COMMIT"));
 
   DORAJIT_ASSIGN(const auto mode, connection.query_text("PRAGMA journal_mode = WAL"));
@@ -68,6 +109,38 @@ SqliteStatus build_schema(Connection& connection) {
         SqliteError{SQLITE_ERROR, "PRAGMA journal_mode = WAL: the file system cannot hold a WAL"});
   }
   return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+SqliteResult<std::string> difference_from_schema(Connection& connection) {
+  const auto& expected = expected_definitions();
+  if (!expected) return std::unexpected(expected.error());
+  DORAJIT_ASSIGN(const auto found, read_definitions(connection));
+  for (const auto& [name, definition] : found) {
+    const auto known = expected->find(name);
+    if (known == expected->end()) {
+      return std::format("its {} is not part of schema version {}", shown(definition, name),
+                         kSchemaVersion);
+    }
+    if (known->second != definition) {
+      return std::format("its {} is not defined as in schema version {}", shown(definition, name),
+                         kSchemaVersion);
+    }
+  }
+  for (const auto& [name, definition] : *expected) {
+    if (!found.contains(name)) {
+      return std::format("it has no {}, which schema version {} has", shown(definition, name),
+                         kSchemaVersion);
+    }
+  }
+  return std::string();
+}
+
+SqliteResult<bool> is_table_of_schema(Connection& connection, const std::string& name) {
+  const auto& expected = expected_definitions();
+  if (!expected) return std::unexpected(expected.error());
+  DORAJIT_ASSIGN(const auto found, read_definitions(connection));
+  const auto table = found.find(name);
+  return table != found.end() && expected->contains(name) && expected->at(name) == table->second;
 }
 
 }  // namespace dorajit::cache

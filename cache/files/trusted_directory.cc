@@ -132,22 +132,35 @@ Result<TrustedDirectory> TrustedDirectory::make_and_enter(const std::string& nam
                                     error_number == EEXIST ? ENOTDIR : error_number, trust_.place));
 }
 
-Result<std::optional<FileDescriptor>> TrustedDirectory::open_file(const std::string& name) const {
+Result<std::optional<std::string>> TrustedDirectory::read_file(const std::string& name,
+                                                               off_t max_bytes) const {
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  FileDescriptor file(
+  const FileDescriptor file(
       ::openat(descriptor(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  const auto failure = [&](std::string_view action, int error_number) {
+    return std::unexpected(file_error(action, path_of(name), error_number, trust_.place));
+  };
   if (!file) {
     const int error_number = errno;
     if (error_number == ENOENT) return std::nullopt;
     DORAJIT_TRY(check_file(name));
-    return std::unexpected(file_error("open", path_of(name), error_number, trust_.place));
+    return failure("open", error_number);
   }
   struct stat found{};
-  if (::fstat(file.get(), &found) != 0) {
-    return std::unexpected(file_error("look at", path_of(name), errno, trust_.place));
-  }
+  if (::fstat(file.get(), &found) != 0) return failure("look at", errno);
   DORAJIT_TRY(check(found, path_of(name), &status_, trust_));
-  return file;
+  if (!S_ISREG(found.st_mode) || found.st_size > max_bytes) return std::string();
+  std::string bytes(static_cast<std::size_t>(found.st_size), '\0');
+  std::size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t count = ::read(file.get(), bytes.data() + filled, bytes.size() - filled);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failure("read", errno);
+    if (count == 0) break;
+    filled += static_cast<std::size_t>(count);
+  }
+  bytes.resize(filled);
+  return bytes;
 }
 
 Status TrustedDirectory::check_file(const std::string& name) const {

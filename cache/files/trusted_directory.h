@@ -46,9 +46,12 @@ class TrustedDirectory {
   // The mode of files that are created here.
   [[nodiscard]] mode_t file_mode() const;
 
-  // Opens a file in this folder for reading; it may be irregular. Nothing if it does not exist.
-  [[nodiscard]] Result<std::optional<FileDescriptor>> open_file(const std::string& name) const;
-  // The same check without opening the file. A missing file is accepted.
+  // The content of a file in this folder, or nothing if it does not exist. Empty if it is not a
+  // regular file or has more than `max_bytes`: reading a FIFO may never end, and a file may be
+  // larger than memory.
+  [[nodiscard]] Result<std::optional<std::string>> read_file(const std::string& name,
+                                                             off_t max_bytes) const;
+  // The same check without reading the file. A missing file is accepted.
   [[nodiscard]] Status check_file(const std::string& name) const;
 
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }

@@ -14,7 +14,6 @@
 
 #include "cache/files/file_error.h"
 #include "cache/files/file_lock.h"
-#include "cache/files/regular_file.h"
 #include "cache/files/text_lines.h"
 #include "kernel_templates/config_text.h"
 #include "runtime/base/log.h"
@@ -46,12 +45,6 @@ std::optional<Entry> parse(std::string_view text) {
   const auto config = kernels::parse_config(cut_line(text));
   if (mark != kMark || text != "end\n" || !config) return std::nullopt;
   return Entry{.scope = std::string(scope), .config = *config};
-}
-
-Result<std::string> read_entry(const TrustedDirectory& journal, const std::string& name) {
-  DORAJIT_ASSIGN(const auto file, journal.open_file(name));
-  if (!file) return std::string();
-  return read_regular_file(*file, journal.path() + "/" + name, kMaxEntryBytes);
 }
 
 // The entry file of this process. Its lock shows other processes that this process is running.
@@ -160,12 +153,12 @@ class FileJournal final : public LaunchJournal {
       }
       const auto lock = FileLock::acquire(file->path(), FileLock::Mode::kExclusive, kNoWait);
       if (!lock || !*lock) continue;
-      const auto text = read_entry(**journal, name);
+      const auto text = (*journal)->read_file(name, kMaxEntryBytes);
       if (!text) {
         complain(text.error().message);
         continue;
       }
-      if (!keep(parse(*text))) ::unlinkat((*journal)->descriptor(), name.c_str(), 0);
+      if (!keep(parse(text->value_or("")))) ::unlinkat((*journal)->descriptor(), name.c_str(), 0);
     }
   }
 

@@ -6,7 +6,6 @@
 
 #include "cache/files/atomic_file.h"
 #include "cache/files/file_lock.h"
-#include "cache/files/regular_file.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cache {
@@ -22,16 +21,14 @@ Result<std::vector<LockEntry>> PinnedConfigs::read() const {
   if (cache_dir_.empty()) return std::vector<LockEntry>();
   DORAJIT_ASSIGN(const auto folder, TrustedDirectory::open(cache_dir_, trust_));
   if (!folder) return std::vector<LockEntry>();
-  DORAJIT_ASSIGN(const auto file, folder->open_file(kName));
-  if (!file) return std::vector<LockEntry>();
-  const std::string path = folder->path() + "/" + kName;
-  DORAJIT_ASSIGN(const std::string text, read_regular_file(*file, path, kMaxBytes));
-  auto entries = parse_lock_text(text);
+  DORAJIT_ASSIGN(const auto text, folder->read_file(kName, kMaxBytes));
+  if (!text) return std::vector<LockEntry>();
+  auto entries = parse_lock_text(*text);
   if (entries) return entries;
   return fail(StatusCode::kIoError,
-              std::format("cannot use the pinned configs in {}: {}; delete the file, and pin again "
-                          "with `dorajit pin`",
-                          path, entries.error().message));
+              std::format("cannot use the pinned configs in {}/{}: {}; delete the file, and pin "
+                          "again with `dorajit pin`",
+                          folder->path(), kName, entries.error().message));
 }
 
 std::optional<kernels::Config> PinnedConfigs::find(std::string_view device,
