@@ -57,14 +57,7 @@ std::string escape(std::string_view text, std::string_view kept) {
 
 }  // namespace
 
-bool is_printable_line(std::string_view text) {
-  while (!text.empty()) {
-    const Character one = first_character(text);
-    if (!one.is_valid || !is_printable(one.code)) return false;
-    text.remove_prefix(one.bytes);
-  }
-  return true;
-}
+bool is_printable_line(std::string_view text) { return printable_line(text) == text; }
 
 std::string printable_line(std::string_view text) { return escape(text, {}); }
 
