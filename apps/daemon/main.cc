@@ -1,7 +1,232 @@
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <format>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <system_error>
+
+#include "apps/cli/terminal/number_range.h"
+#include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/program.h"
-#include "apps/daemon/daemon_command_line.h"
+#include "apps/daemon/background.h"
+#include "apps/daemon/log_file.h"
+#include "apps/daemon/log_format.h"
+#include "apps/daemon/worker.h"
+#include "autotune/engine_factory.h"
+#include "autotune/service/daemon/daemon.h"
+#include "autotune/service/protocol/socket_path.h"
+#include "runtime/base/settings.h"
+
+namespace dorajit::daemon {
+namespace {
+
+using autotune::DaemonEnd;
+using cli::ExitCode;
+
+struct Options {
+  std::string cache_dir;
+  std::string metrics_file;
+  double idle_exit_seconds = 0;
+  double duty_percent = 25;
+  double busy_duty_percent = 5;
+  double worker_seconds = 0;
+  std::int64_t worker_mib = 0;
+  bool is_in_foreground = false;
+  bool is_worker = false;
+};
+
+void declare(CLI::App& app, Options& options) {
+  app.add_option("--cache-dir", options.cache_dir,
+                 "Where kernels and winners are kept [DORAJIT_CACHE_DIR]")
+      ->option_text("DIR");
+  app.add_flag("--foreground", options.is_in_foreground,
+               "Stay in the foreground and log to standard error");
+  app.add_option("--idle-exit", options.idle_exit_seconds,
+                 "End after this time without clients and jobs; 0: never")
+      ->option_text("SECONDS")
+      ->check(cli::number_range(0, 1e9));
+  app.add_option("--duty", options.duty_percent,
+                 "Share of the time that a device may be tuned on [25]")
+      ->option_text("PERCENT")
+      ->check(cli::number_range(1, 100));
+  app.add_option("--busy-duty", options.busy_duty_percent,
+                 "The same while others use the device [5]")
+      ->option_text("PERCENT")
+      ->check(cli::number_range(1, 100));
+  app.add_option("--worker-memory", options.worker_mib,
+                 "Memory that a worker may use before it is ended [half of the machine's]")
+      ->option_text("MIB")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  app.add_option("--worker-seconds", options.worker_seconds,
+                 "Time that a problem may take before its worker is ended [30 + 4 x tuning budget]")
+      ->option_text("SECONDS")
+      ->check(cli::number_range(1, 1e6));
+  app.add_option("--metrics-file", options.metrics_file,
+                 "Write metrics for Prometheus there every 5 s")
+      ->option_text("FILE");
+  app.add_flag("--worker", options.is_worker, "")->group("");  // how the daemon starts itself
+  app.set_version_flag("--version", std::string("dorajitd ") + DORAJIT_VERSION);
+  app.footer(
+      "Example:\n  dorajitd --idle-exit 3600\n  dorajit daemon status\n\n"
+      "Without --foreground it logs to dorajitd.log in the cache folder (`dorajit daemon logs`).\n"
+      "Exit codes: 0 done, also when another daemon runs already, 1 failed, 2 wrong usage.");
+}
+
+Result<std::string> absolute(const std::string& path, const char* option) {
+  std::error_code error;
+  std::string found = std::filesystem::absolute(path, error).string();
+  if (!error) return found;
+  return fail(StatusCode::kInvalidArgument,
+              std::format("{} {}: {}", option, path, error.message()));
+}
+
+Result<Settings> make_settings(const Options& options) {
+  DORAJIT_ASSIGN(Settings settings, Settings::from_environment());
+  if (!options.cache_dir.empty()) {
+    DORAJIT_ASSIGN(settings.cache_dir, absolute(options.cache_dir, "--cache-dir"));
+  }
+  settings.tune_policy = TunePolicy::kFirstUse;
+  settings.record_path.clear();
+  return settings;
+}
+
+// The folder of the tuning database, which is made if need be.
+Result<std::string> make_tuning_dir(const Settings& settings) {
+  const auto parts = autotune::make_engine(settings);
+  std::string folder = parts.engine->settings().tuning_dir;
+  if (!folder.empty()) return folder;
+  return fail(StatusCode::kIoError,
+              "there is no cache folder to keep winners in: set DORAJIT_CACHE_DIR, or give "
+              "--cache-dir, a folder that can be written");
+}
+
+// Each client takes a descriptor, and the soft limit is often 1024.
+void allow_many_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Half of this machine's memory, in bytes.
+std::int64_t half_of_memory() {
+  return std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE) / 2;
+}
+
+Result<autotune::WorkerRules> worker_rules(const Settings& settings, const Options& options) {
+  std::error_code error;
+  const std::string own = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  if (error) return fail(StatusCode::kIoError, "cannot read the path of this program");
+  const double seconds =
+      options.worker_seconds > 0 ? options.worker_seconds : 30 + 4 * settings.tune_seconds;
+  return autotune::WorkerRules{
+      .command = {own, "--worker", "--cache-dir", settings.cache_dir, "--worker-seconds",
+                  std::to_string(seconds)},
+      .time_limit = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)),
+      .max_bytes = options.worker_mib > 0 ? options.worker_mib << 20 : half_of_memory(),
+      .duty = options.duty_percent / 100,
+      .busy_duty = options.busy_duty_percent / 100};
+}
+
+constexpr int kFirstPassed = 3;  // as sd_listen_fds(3) has it
+
+bool is_listening_unix_socket(int descriptor) {
+  int domain = 0;
+  int listens = 0;
+  socklen_t size = sizeof(int);
+  return ::getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+         domain == AF_UNIX &&
+         ::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0;
+}
+
+// A listening socket that systemd made and hands over (socket activation), or -1. Child processes
+// do not inherit it.
+int inherited_socket() {
+  const bool is_for_us = environment_variable("LISTEN_PID") == std::to_string(::getpid()) &&
+                         environment_variable("LISTEN_FDS") == "1" &&
+                         is_listening_unix_socket(kFirstPassed);
+  for (const char* name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) ::unsetenv(name);
+  if (!is_for_us) return -1;
+  ::fcntl(kFirstPassed, F_SETFD, FD_CLOEXEC);
+  return kFirstPassed;
+}
+
+Result<ExitCode> serve(const Settings& settings, const Options& options) {
+  const int socket = inherited_socket();
+  Background background;
+  if (!options.is_in_foreground && socket < 0) {
+    DORAJIT_ASSIGN(background, Background::enter());
+    if (const auto code = background.parent_exit_code()) return static_cast<ExitCode>(*code);
+  }
+  choose_log_format();
+  allow_many_descriptors();
+  autotune::DaemonOptions daemon{.folder = autotune::protocol::socket_folder(settings.daemon_dir),
+                                 .idle_exit = std::chrono::milliseconds(
+                                     static_cast<std::int64_t>(options.idle_exit_seconds * 1000)),
+                                 .socket = socket};
+  if (!options.metrics_file.empty()) {
+    DORAJIT_ASSIGN(daemon.metrics_file, absolute(options.metrics_file, "--metrics-file"));
+  }
+  DORAJIT_ASSIGN(daemon.worker, worker_rules(settings, options));
+  DORAJIT_ASSIGN(const std::string tuning_dir, make_tuning_dir(settings));
+  daemon.hello = autotune::protocol::own_hello(tuning_dir);
+  DORAJIT_ASSIGN(LogFile log, LogFile::in(tuning_dir, autotune::trust_of(settings)));
+  if (!options.is_in_foreground && socket < 0) {
+    daemon.on_ready = [&] {
+      log.attach();
+      background.settle();
+    };
+    daemon.on_tick = [&] { log.attach(); };
+  }
+  const auto load = autotune::DeviceLoad::of_this_machine();
+  DORAJIT_ASSIGN(const DaemonEnd end, autotune::run_daemon(daemon, *load));
+  if (end == DaemonEnd::kAlreadyRunning) {
+    cli::print_note(std::format("another daemon runs already at {}",
+                                autotune::protocol::socket_path(daemon.folder)));
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode run(int argc, char** argv) {
+  CLI::App app("Tunes in the background for all processes of this user on this host.", "dorajitd");
+  Options options;
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {
+      std::ostringstream text;  // the help or the version
+      app.exit(error, text, text);
+      cli::print(text.str());
+      return ExitCode::kOk;
+    }
+    cli::print_error(StatusCode::kInvalidArgument,
+                     std::format("{}; see `dorajitd --help`", error.what()));
+    return ExitCode::kUsage;
+  }
+  const auto outcome = [&]() -> Result<ExitCode> {
+    DORAJIT_ASSIGN(const Settings settings, make_settings(options));
+    autotune::serve_kept_kernels(settings);
+    if (!options.is_worker) return serve(settings, options);
+    choose_log_format();
+    DORAJIT_TRY(run_worker(settings, options.worker_seconds));
+    return ExitCode::kOk;
+  }();
+  if (outcome) return *outcome;
+  cli::print_error(outcome.error());
+  return cli::exit_code_of(outcome.error().code);
+}
+
+}  // namespace
+}  // namespace dorajit::daemon
 
 int main(int argc, char** argv) {
-  return dorajit::cli::run_program(
-      [&] { return dorajit::daemon::run_daemon_command_line(argc, argv); });
+  return dorajit::cli::run_program([&] { return dorajit::daemon::run(argc, argv); });
 }

@@ -167,21 +167,23 @@ Status PrewarmProblems::read_model(const PrewarmOptions& options) {
   const std::span<const std::int64_t> tokens =
       options.tokens.empty() ? std::span<const std::int64_t>(kTokens) : options.tokens;
   const std::vector<LayerProblem> layers = layer_problems({&*model_, 1}, tokens);
+  using kernels::LayerSize;
   for (const LayerProblem& layer : layers) {
-    wanted_.push_back({.listed = {}, .tokens = layer.tokens, .out_features = layer.out_features});
+    wanted_.push_back({.of_layer = {{LayerSize::kTokens, layer.tokens},
+                                    {LayerSize::kOutFeatures, layer.out_features}}});
   }
   std::vector<std::int64_t> ranks = options.ranks;
   if (ranks.empty() && adapter_ && adapter_->rank) ranks.push_back(*adapter_->rank);
   for (const std::int64_t rank : ranks) {
     for (const LayerProblem& layer : layers) {
-      wanted_.push_back(
-          {.listed = {}, .tokens = layer.tokens, .out_features = layer.out_features, .rank = rank});
+      wanted_.push_back({.of_layer = {{LayerSize::kTokens, layer.tokens},
+                                      {LayerSize::kOutFeatures, layer.out_features},
+                                      {LayerSize::kRank, rank}}});
     }
     for (const Projection& projection : model_->projections) {
-      wanted_.push_back({.listed = {},
-                         .out_features = projection.out_features,
-                         .in_features = projection.in_features,
-                         .rank = rank});
+      wanted_.push_back({.of_layer = {{LayerSize::kOutFeatures, projection.out_features},
+                                      {LayerSize::kInFeatures, projection.in_features},
+                                      {LayerSize::kRank, rank}}});
     }
   }
   DORAJIT_ASSIGN(
@@ -226,23 +228,6 @@ Result<PrewarmProblems> PrewarmProblems::read(const PrewarmOptions& options) {
   return problems;
 }
 
-std::int64_t PrewarmProblems::Wanted::of_layer(kernels::LayerSize size) const {
-  switch (size) {
-    case kernels::LayerSize::kTokens:
-      return tokens;
-    case kernels::LayerSize::kOutFeatures:
-      return out_features;
-    case kernels::LayerSize::kInFeatures:
-      return in_features;
-    case kernels::LayerSize::kRank:
-      return rank;
-    case kernels::LayerSize::kOne:
-    case kernels::LayerSize::kNone:
-      break;
-  }
-  return 0;
-}
-
 // Nothing where a dimension gets no size, or there are more sizes than dimensions.
 std::optional<kernels::Sizes> PrewarmProblems::sizes_of(const kernels::Operation& operation,
                                                         const Wanted& wanted) {
@@ -256,7 +241,8 @@ std::optional<kernels::Sizes> PrewarmProblems::sizes_of(const kernels::Operation
       sizes[i] = wanted.listed[next++];
     }
     if (dimension.layer_size == kernels::LayerSize::kOne) sizes[i] = 1;
-    if (sizes[i] == 0) sizes[i] = wanted.of_layer(dimension.layer_size);
+    const auto of_layer = wanted.of_layer.find(dimension.layer_size);
+    if (sizes[i] == 0 && of_layer != wanted.of_layer.end()) sizes[i] = of_layer->second;
     const bool is_too_large = wanted.listed.empty() && dimension.most > 0 &&
                               sizes[i] > dimension.most;  // then layers do not use it
     if (sizes[i] == 0 || is_too_large) return std::nullopt;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -66,14 +67,8 @@ class PrewarmProblems {
   // Sizes for the dimensions of any operation: from a shape of the command line, or a model's
   // layer.
   struct Wanted {
-    std::vector<std::int64_t> listed;  // of a shape; empty for a layer
-    std::int64_t tokens = 0;
-    std::int64_t out_features = 0;
-    std::int64_t in_features = 0;
-    std::int64_t rank = 0;
-
-    // 0: a layer gives no such size.
-    [[nodiscard]] std::int64_t of_layer(kernels::LayerSize size) const;
+    std::vector<std::int64_t> listed{};  // of a shape; empty for a layer
+    std::map<kernels::LayerSize, std::int64_t> of_layer{};
   };
   static std::optional<kernels::Sizes> sizes_of(const kernels::Operation& operation,
                                                 const Wanted& wanted);

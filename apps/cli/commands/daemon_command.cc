@@ -1,26 +1,34 @@
+#include <poll.h>
+#include <spawn.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <format>
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "apps/cli/commands/add_command.h"
-#include "apps/cli/commands/daemon_process.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/views/daemon_report.h"
 #include "autotune/service/client/daemon_question.h"
 #include "autotune/service/protocol/socket_path.h"
 #include "cache/files/live_directory.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/json_fields.h"
+#include "runtime/base/own_location.h"
 
 namespace dorajit::cli {
 namespace {
@@ -78,6 +86,61 @@ Result<ExitCode> print_metrics(const Invocation& invocation, NoOptions) {
   return print_result(invocation.json, "daemon metrics", {{"prometheus", text}}, text);
 }
 
+std::unexpected<Error> system_failure(std::string_view what, int error) {
+  return fail(StatusCode::kIoError,
+              std::format("{}: {}", what, std::generic_category().message(error)));
+}
+
+// Runs dorajitd, from beside this program or else along PATH, until it has gone to the background
+// or ended: its exit code. It inherits the standard streams.
+Result<int> run_dorajitd(std::vector<std::string> arguments) {
+  std::string program = folder_of_this_code() + "/dorajitd";
+  if (std::error_code error; !std::filesystem::exists(program, error)) program = "dorajitd";
+  arguments.insert(arguments.begin(), program);
+  std::vector<char*> words;
+  for (std::string& argument : arguments) words.push_back(argument.data());
+  words.push_back(nullptr);
+  pid_t child = -1;
+  if (const int error =
+          ::posix_spawnp(&child, program.c_str(), nullptr, nullptr, words.data(), environ)) {
+    return system_failure("cannot run dorajitd, which is neither beside dorajit nor on PATH",
+                          error);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return system_failure("waitpid", errno);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// A handle of the daemon's process, which stays the same one after its end, when another process
+// may get its id. kIoError for any other process: the id may come from a container.
+Result<FileDescriptor> open_daemon(pid_t process) {
+  FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  if (!handle) return system_failure(std::format("process {}", process), errno);
+  std::string name;
+  std::getline(std::ifstream(std::format("/proc/{}/comm", process)), name);
+  if (name == "dorajitd") return handle;
+  return fail(
+      StatusCode::kIoError,
+      std::format("process {} is not dorajitd here; does the daemon run in a container?", process));
+}
+
+Status end_now(const FileDescriptor& daemon) {
+  const long result = ::syscall(SYS_pidfd_send_signal, daemon.get(), SIGTERM, nullptr, 0);
+  if (result == 0 || errno == ESRCH) return {};  // it has ended already
+  return system_failure("cannot signal the daemon", errno);
+}
+
+// Whether it has ended by then. A negative limit is none.
+bool has_ended(const FileDescriptor& daemon, std::chrono::milliseconds limit) {
+  pollfd end{.fd = daemon.get(), .events = POLLIN, .revents = 0};
+  int ready = 0;
+  while ((ready = ::poll(&end, 1, static_cast<int>(limit.count()))) < 0 && errno == EINTR) {
+  }
+  return ready > 0;
+}
+
 // `options` are those of dorajitd.
 Result<ExitCode> start(const Invocation& invocation, std::vector<std::string> options) {
   auto status = ask_status(invocation);
@@ -133,13 +196,13 @@ Result<ExitCode> print_log(const Invocation& invocation, bool follows) {
 Result<ExitCode> end(const Invocation& invocation, bool stops, bool waits) {
   DORAJIT_ASSIGN(const Json status, ask_status(invocation));
   const pid_t pid = pid_in(status);
-  std::optional<ProcessHandle> process;
+  FileDescriptor daemon;
   if (waits) {
-    DORAJIT_ASSIGN(process, ProcessHandle::open(pid));
+    DORAJIT_ASSIGN(daemon, open_daemon(pid));
   }
   DORAJIT_TRY(ask(invocation, autotune::protocol::DrainRequest{}));
-  if (stops) DORAJIT_TRY(process->signal(SIGTERM));
-  if (waits && !process->wait(stops ? kStopWait : kNoLimit)) {
+  if (stops) DORAJIT_TRY(end_now(daemon));
+  if (waits && !has_ended(daemon, stops ? kStopWait : kNoLimit)) {
     return fail(StatusCode::kIoError,
                 std::format("process {} has not ended within {} s; `kill -9 {}` ends it, which "
                             "loses no winner",

@@ -130,7 +130,11 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   std::vector<std::string> said = {
       std::format("{} from {}{}", count_text(text.trials, "trial"), read.origin,
                   options.out.empty() ? "" : " written to " + options.out)};
-  if (text.left_out > 0) said.push_back(left_out_text(text.left_out));
+  if (text.left_out > 0) {
+    said.push_back(
+        count_text(text.left_out, "trial") +
+        " left out, which JSON cannot hold: a text is not UTF-8, or a time is not finite");
+  }
   if (other_kernels > 0) {
     said.push_back(count_text(other_kernels, "trial") +
                    " of other kernels than this program's left out");

@@ -62,10 +62,4 @@ std::string count_text(std::int64_t count, const std::string& noun) {
   return std::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-std::string left_out_text(std::int64_t trials) {
-  return std::format(
-      "{} left out, which JSON cannot hold: a text is not UTF-8, or a time is not finite",
-      count_text(trials, "trial"));
-}
-
 }  // namespace dorajit::cli

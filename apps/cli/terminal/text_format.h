@@ -25,7 +25,5 @@ std::string joined(const Range& range, std::string_view separator = ", ", TextOf
   }
   return text;
 }
-// The message about trials that a file of JSON Lines cannot hold.
-std::string left_out_text(std::int64_t trials);
 
 }  // namespace dorajit::cli
