@@ -3,13 +3,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <format>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/cli/commands/add_command.h"
 #include "apps/cli/options/problem_options.h"
-#include "apps/cli/options/shard.h"
+#include "apps/cli/options/shapes.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"
 #include "apps/cli/terminal/text_format.h"
@@ -92,6 +95,47 @@ Result<launch::ConfigAnswer> tune_again(const launch::Problem& problem, device::
   const auto winner = empty->find_winner(fingerprint, key);
   if (winner) store.record(empty->trials(fingerprint, key), *winner);
   return answer;
+}
+
+// One part of a list of problems, for several processes that tune a part each.
+struct Shard {
+  std::int64_t index = 1;  // from 1 to count
+  std::int64_t count = 1;
+};
+
+// "2/8"; all of it for empty text. kInvalidArgument for anything else.
+Result<Shard> parse_shard(std::string_view text) {
+  constexpr std::int64_t kMaxCount = std::int64_t{1} << 30;
+  if (text.empty()) return Shard{};
+  if (const auto parts = parse_numbers(text, '/'); parts && parts->size() == 2) {
+    const Shard shard{.index = parts->front(), .count = parts->back()};
+    if (shard.index >= 1 && shard.index <= shard.count && shard.count <= kMaxCount) return shard;
+  }
+  return fail(StatusCode::kInvalidArgument,
+              std::format("--shard {} is not of the form I/N with I from 1 to N, as in 2/8", text));
+}
+
+// The problems of one part, the largest first. The parts of a list are disjoint and together the
+// whole list; they do not depend on its order or repetitions. Their lengths differ by one at most,
+// and each has its share of the large problems.
+std::vector<launch::Problem> part_of(const std::vector<launch::Problem>& problems,
+                                     const Shard& shard) {
+  const auto less = [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  };
+  using Keyed = std::pair<double, std::string>;  // elements and name
+  std::map<Keyed, launch::Problem, decltype(less)> ordered;
+  for (const launch::Problem& problem : problems) {
+    ordered.try_emplace(
+        {kernels::num_elements(problem.variant, problem.largest_sizes()), to_text(problem)},
+        problem);
+  }
+  std::vector<launch::Problem> part;
+  std::int64_t turn = 0;
+  for (const auto& [key, problem] : ordered) {
+    if (turn++ % shard.count == shard.index - 1) part.push_back(problem);
+  }
+  return part;
 }
 
 struct Options {

@@ -1,4 +1,4 @@
-// The log of a daemon in the background.
+// The log of the daemon.
 #pragma once
 
 #include <string>
@@ -8,8 +8,12 @@
 
 namespace dorajit::daemon {
 
-// dorajitd.log beside the tuning database (protocol::kLogName). A file of a mebibyte is renamed to
-// dorajitd.log.1, in place of an earlier one.
+// Log lines begin with their priority as "<N>" in systemd's journal, as usual on a terminal, and
+// with the time in UTC elsewhere. Call again when standard error has become another file.
+void choose_log_format();
+
+// The log in the background: dorajitd.log beside the tuning database (protocol::kLogName). A file
+// of a mebibyte is renamed to dorajitd.log.1, in place of an earlier one.
 class LogFile {
  public:
   static Result<LogFile> in(const std::string& tuning_dir, const cache::Trust& trust);
