@@ -77,8 +77,7 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
                                   trust_.place, folder->file_mode());
     if (lock && !*lock) return busy(path_ + ".lock was locked by another process for too long");
     // On a file system without locks, no process replaces the file either, so no lock is needed.
-    std::optional<FileLock> held;
-    if (lock) held = *std::move(lock);
+    std::optional<FileLock> held = lock ? *std::move(lock) : std::nullopt;
 
     const auto depth = checked_.load() ? CheckDepth::kMarks : CheckDepth::kStructure;
     Inspection found =
@@ -91,8 +90,11 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
     if (found.state == FileState::kUsable) {
       checked_.store(true);
       const bool read_only = found.connection->is_read_only();
-      return Session(std::move(use), folder, std::move(held), *std::move(found.connection),
-                     read_only);
+      return Session{.use = std::move(use),
+                     .folder = folder,
+                     .lock = std::move(held),
+                     .connection = *std::move(found.connection),
+                     .read_only = read_only};
     }
     if (found.state == FileState::kAbsent && !has_orphans(file)) {
       if (auto made = publish_new_database(file, trust_.place, folder->file_mode()); !made) {
@@ -108,12 +110,9 @@ std::expected<Session, Unavailable> Database::open(Deadline deadline) {
 
 std::expected<Session, Unavailable> Database::open_for_reading(ForkGuard use, HeldFolder folder,
                                                                std::string why_not_writing) {
-  std::optional<FileLock> held;
-  if (auto lock = FileLock::acquire(lock_in(folder), FileLock::Mode::kShared, milliseconds(0),
-                                    trust_.place);
-      lock) {
-    held = *std::move(lock);
-  }
+  auto lock =
+      FileLock::acquire(lock_in(folder), FileLock::Mode::kShared, milliseconds(0), trust_.place);
+  std::optional<FileLock> held = lock ? *std::move(lock) : std::nullopt;
   // A WAL needs files beside the database. If they can be created, reading through them sees the
   // newest commits. If not, nobody can be writing, and the database file alone is complete.
   Inspection found;
@@ -121,8 +120,11 @@ std::expected<Session, Unavailable> Database::open_for_reading(ForkGuard use, He
     found = inspect(file_in(folder), mode, CheckDepth::kMarks, milliseconds(0), trust_.place);
     if (found.state == FileState::kNewer) return newer(found.reason, trust_.place);
     if (found.state == FileState::kUsable) {
-      return Session(std::move(use), std::move(folder), std::move(held),
-                     *std::move(found.connection), true);
+      return Session{.use = std::move(use),
+                     .folder = std::move(folder),
+                     .lock = std::move(held),
+                     .connection = *std::move(found.connection),
+                     .read_only = true};
     }
   }
   Unavailable why{.reason = std::move(why_not_writing),

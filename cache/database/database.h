@@ -25,27 +25,14 @@ struct Unavailable {
   bool absent = false;  // it does not exist and cannot be created
 };
 
-// An open database, for one operation: during its lifetime the file cannot be replaced.
-class Session {
- public:
-  Session(ForkGuard use, HeldFolder folder, std::optional<FileLock> lock, Connection connection,
-          bool read_only)
-      : use_(std::move(use)),
-        folder_(std::move(folder)),
-        lock_(std::move(lock)),
-        connection_(std::move(connection)),
-        read_only_(read_only) {}
-
-  [[nodiscard]] Connection& connection() { return connection_; }
-  [[nodiscard]] bool read_only() const { return read_only_; }
-
- private:
-  // Destroyed in reverse order: the connection first, then the lock and the folder.
-  ForkGuard use_;
-  HeldFolder folder_;
-  std::optional<FileLock> lock_;
-  Connection connection_;
-  bool read_only_;
+// An open database, for one operation: during its lifetime the file cannot be replaced. Destroyed
+// in reverse order: the connection first, then the lock and the folder.
+struct Session {
+  ForkGuard use;
+  HeldFolder folder;
+  std::optional<FileLock> lock;
+  Connection connection;
+  bool read_only = false;
 };
 
 // Thread-safe. Holds no open handle, so it survives fork() and deletion of the folder.

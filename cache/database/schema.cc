@@ -76,7 +76,7 @@ SqliteResult<Definitions> read_definitions(Connection& connection) {
 }
 
 SqliteResult<Definitions> make_definitions() {
-  DORAJIT_ASSIGN(auto connection, Connection::open_in_memory());
+  DORAJIT_ASSIGN(auto connection, Connection::open(":memory:", Connection::Mode::kReadWrite));
   DORAJIT_TRY(connection.execute(kTables));
   return read_definitions(connection);
 }

@@ -151,8 +151,6 @@ SqliteResult<Connection> Connection::open(const std::string& path, Mode mode) {
   return connection;
 }
 
-SqliteResult<Connection> Connection::open_in_memory() { return open(":memory:", Mode::kReadWrite); }
-
 int Connection::count_steps(void* left) { return --*static_cast<std::int64_t*>(left) <= 0 ? 1 : 0; }
 
 void Connection::limit_steps_by_size_of(const std::string& path) {

@@ -87,7 +87,6 @@ class Connection {
   };
 
   static SqliteResult<Connection> open(const std::string& path, Mode mode);
-  static SqliteResult<Connection> open_in_memory();
 
   // From now on, statements fail as damaged if they take many more steps than reading the entire
   // file. For files whose pages may form cycles.

@@ -64,12 +64,12 @@ bool TuningStore::State::with_database(Access access, const Use& use) {
       note_unavailable(access, session.error());
       return false;
     }
-    const bool read_only = session->read_only();
+    const bool read_only = session->read_only;
     if (access == Access::kWrite && read_only) {
       note_available(access, read_only);
       return false;
     }
-    const SqliteStatus status = use(session->connection(), deadline);
+    const SqliteStatus status = use(session->connection, deadline);
     if (status) {
       note_available(access, read_only);
       return true;

@@ -42,21 +42,10 @@ Result<std::optional<FileLock>> FileLock::acquire(const std::string& path, Mode 
   }
 }
 
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  if (this != &other) {
-    release();
-    file_ = std::move(other.file_);
-    owner_ = other.owner_;
-  }
-  return *this;
-}
-
-void FileLock::release() {
-  if (!file_) return;
+FileLock::~FileLock() {
   // A child forked meanwhile shares the open file, so closing it would not unlock it; and a child
   // that closes its copy must not unlock it for the parent.
-  if (owner_ == ::getpid()) ::flock(file_.get(), LOCK_UN);
-  file_.reset();
+  if (file_ && owner_ == ::getpid()) ::flock(file_.get(), LOCK_UN);
 }
 
 }  // namespace dorajit::cache

@@ -27,12 +27,14 @@ class FileLock {
                                                  mode_t permissions = 0600);
 
   FileLock(FileLock&& other) noexcept = default;
-  FileLock& operator=(FileLock&& other) noexcept;
-  ~FileLock() { release(); }
+  FileLock& operator=(FileLock&&) = delete;
+  ~FileLock();
+
+  // Of the locked file, which is open for writing too if the user may write it.
+  [[nodiscard]] int descriptor() const { return file_.get(); }
 
  private:
   FileLock(FileDescriptor file, pid_t owner) : file_(std::move(file)), owner_(owner) {}
-  void release();
 
   FileDescriptor file_;
   pid_t owner_;

@@ -1,6 +1,5 @@
 #include "cache/records/launch_journal.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,39 +57,33 @@ class OpenEntry {
     DORAJIT_ASSIGN(std::optional<FileLock> lock,
                    FileLock::acquire(journal.held_path() + "/" + name, FileLock::Mode::kExclusive,
                                      kNoWait, FilePlace::kCacheFolder, journal.file_mode()));
-    FileDescriptor file(
-        ::openat(journal.descriptor(), name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!lock || !file) {
-      return std::unexpected(file_error("write", journal.path() + "/" + name, errno));
-    }
-    return OpenEntry(std::move(journal), std::move(name), *std::move(lock), std::move(file));
+    if (!lock) return std::unexpected(file_error("lock", journal.path() + "/" + name, EWOULDBLOCK));
+    return OpenEntry(std::move(journal), std::move(name), *std::move(lock));
   }
 
   OpenEntry(OpenEntry&&) noexcept = default;
   OpenEntry& operator=(OpenEntry&&) = delete;
   ~OpenEntry() {
-    if (file_ && owner_ == ::getpid()) ::unlinkat(journal_.descriptor(), name_.c_str(), 0);
+    if (lock_.descriptor() >= 0 && owner_ == ::getpid())
+      ::unlinkat(journal_.descriptor(), name_.c_str(), 0);
   }
 
   [[nodiscard]] pid_t owner() const { return owner_; }
 
   // No sync: the content only has to survive the process, not the machine.
   bool write(std::string_view text) {
-    return ::ftruncate(file_.get(), 0) == 0 &&
-           ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+    const int file = lock_.descriptor();
+    return ::ftruncate(file, 0) == 0 &&
+           ::pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
   }
 
  private:
-  OpenEntry(TrustedDirectory journal, std::string name, FileLock lock, FileDescriptor file)
-      : journal_(std::move(journal)),
-        name_(std::move(name)),
-        lock_(std::move(lock)),
-        file_(std::move(file)) {}
+  OpenEntry(TrustedDirectory journal, std::string name, FileLock lock)
+      : journal_(std::move(journal)), name_(std::move(name)), lock_(std::move(lock)) {}
 
   TrustedDirectory journal_;  // open descriptor: another folder may have taken its name
   std::string name_;
   FileLock lock_;
-  FileDescriptor file_;
   pid_t owner_ = ::getpid();
 };
 
