@@ -7,6 +7,11 @@
 #include "autotune/service/protocol/socket_path.h"
 
 namespace dorajit::autotune {
+namespace {
+
+constexpr std::size_t kMaxClients = 1024;
+
+}  // namespace
 
 void ClientRegistry::accept(uv_stream_t* listener) {
   const ClientId id = next_id_++;
@@ -21,7 +26,7 @@ void ClientRegistry::accept(uv_stream_t* listener) {
   clients_.emplace(id, std::move(connection));
   if (!protocol::is_peer_this_user(socket))
     return client.refuse("the daemon belongs to another user");
-  if (clients_.size() > max_clients_) return client.refuse("too many clients are connected");
+  if (clients_.size() > kMaxClients) return client.refuse("too many clients are connected");
   client.start();
 }
 

@@ -25,8 +25,8 @@ class ClientRegistry {
     std::function<void(ClientId, const protocol::Request&)> on_request;  // never a Hello
     std::function<void(ClientId)> on_leave;
   };
-  ClientRegistry(uv_loop_t* loop, protocol::Hello own, std::size_t max_clients, Events events)
-      : loop_(loop), own_(std::move(own)), max_clients_(max_clients), events_(std::move(events)) {}
+  ClientRegistry(uv_loop_t* loop, protocol::Hello own, Events events)
+      : loop_(loop), own_(std::move(own)), events_(std::move(events)) {}
   ClientRegistry(const ClientRegistry&) = delete;
   ClientRegistry& operator=(const ClientRegistry&) = delete;
 
@@ -53,7 +53,6 @@ class ClientRegistry {
 
   uv_loop_t* loop_;
   const protocol::Hello own_;
-  const std::size_t max_clients_;
   const Events events_;
   std::map<ClientId, std::unique_ptr<ClientConnection>> clients_;
   std::vector<std::unique_ptr<ClientConnection>> leaving_;  // may still be executing a call

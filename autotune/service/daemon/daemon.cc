@@ -40,8 +40,7 @@ class Daemon {
       : options_(options),
         folder_(folder),
         load_(load),
-        queue_({.jobs = options.max_jobs}),
-        clients_(&loop_, options.hello, options.max_clients,
+        clients_(&loop_, options.hello,
                  {.on_request = [this](ClientId id, const auto& request) { handle(id, request); },
                   .on_leave = [this](ClientId id) { queue_.forget(id); }}) {}
 

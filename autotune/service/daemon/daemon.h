@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -20,8 +19,6 @@ struct DaemonOptions {
   WorkerRules worker{};
   // Exits after this time without clients and jobs; 0: never.
   std::chrono::milliseconds idle_exit{0};
-  std::size_t max_clients = 1024;
-  std::size_t max_jobs = 10'000;
   std::string metrics_file{};  // rewritten every few seconds; empty: none
   int socket = -1;             // an inherited listening socket; -1: create one
   // Called when clients can connect. May be empty.
