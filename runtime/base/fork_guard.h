@@ -44,12 +44,8 @@ template <class T, Work kWork>
 class ForkSafe {
  public:
   // Null if there is none, or if it was lost to a fork.
-  T* find() {
+  T* find() const {
     Made* const found = made_.load(std::memory_order_acquire);
-    return found != nullptr && found->is_current() ? &found->value : nullptr;
-  }
-  const T* find() const {
-    const Made* const found = made_.load(std::memory_order_acquire);
     return found != nullptr && found->is_current() ? &found->value : nullptr;
   }
 
