@@ -1,28 +1,121 @@
 #include "autotune/service/daemon/client_registry.h"
 
+#include <cstdint>
 #include <format>
+#include <string_view>
 #include <utility>
 #include <variant>
 
+#include "autotune/service/daemon/uv_handles.h"
+#include "autotune/service/protocol/line_splitter.h"
 #include "autotune/service/protocol/socket_path.h"
 
 namespace dorajit::autotune {
 namespace {
 
 constexpr std::size_t kMaxClients = 1024;
+constexpr std::size_t kMaxUnsentBytes = std::size_t{1} << 20;
+constexpr std::uint64_t kHelloTimeoutMs = 5'000;
+constexpr std::uint64_t kLineTimeoutMs = 5'000;
 
 }  // namespace
 
+// The daemon's end of a connection to one client.
+class ClientRegistry::Connection {
+ public:
+  Connection(ClientRegistry& registry, ClientId id)
+      : registry_(registry),
+        id_(id),
+        bytes_(registry.loop_, kMaxUnsentBytes),
+        deadline_(registry.loop_, [this] {
+          refuse(has_greeted_ ? "a line was not complete in time" : "no hello arrived in time");
+        }) {}
+
+  uv_stream_t* stream() const { return reinterpret_cast<uv_stream_t*>(bytes_.handle()); }
+
+  // Call when the stream is connected.
+  void start() {
+    deadline_.start(kHelloTimeoutMs);
+    const Status reading = bytes_.start_reading(
+        {.on_bytes = [this](std::string_view bytes) { take(bytes); }, .on_end = [this] { end(); }});
+    if (!reading) end();
+  }
+
+  void send(const protocol::Answer& answer) {
+    // A client that does not read its answers is disconnected.
+    if (!has_ended_ && !bytes_.write(to_line(answer))) end();
+  }
+
+  void refuse(const std::string& reason) {
+    send(protocol::Refused{reason.substr(0, 500)});
+    end();
+  }
+
+ private:
+  void take(std::string_view bytes) {
+    if (has_ended_) return;
+    const bool had_begun = lines_.has_begun();
+    lines_.feed(bytes);
+    while (const auto line = lines_.next()) {
+      const auto request = protocol::parse_request(*line);
+      if (!request) return refuse(request.error().message);
+      handle(*request);
+      if (has_ended_) return;
+    }
+    if (lines_.is_too_long()) return refuse("a line is longer than 4096 bytes");
+    if (!has_greeted_) return;
+    if (!lines_.has_begun()) {
+      deadline_.stop();
+    } else if (!had_begun) {
+      deadline_.start(kLineTimeoutMs);
+    }
+  }
+
+  void handle(const protocol::Request& request) {
+    const auto* hello = std::get_if<protocol::Hello>(&request);
+    if (hello == nullptr && has_greeted_) return registry_.events_.on_request(id_, request);
+    if (hello == nullptr) return refuse("the first line must be a hello");
+    if (has_greeted_) return refuse("a second hello");
+    const protocol::Hello& own = registry_.own_;
+    if (hello->version != own.version || hello->release != own.release) {
+      return refuse(
+          std::format("the daemon has dorajit {} (protocol {})", own.release, own.version));
+    }
+    has_greeted_ = true;
+    deadline_.stop();
+    send(own);
+  }
+
+  void end() {
+    if (std::exchange(has_ended_, true)) return;
+    deadline_.stop();
+    const auto own = registry_.clients_.find(id_);
+    registry_.leaving_.push_back(std::move(own->second));
+    registry_.clients_.erase(own);
+    registry_.events_.on_leave(id_);
+  }
+
+  ClientRegistry& registry_;
+  const ClientId id_;
+  ByteStream bytes_;
+  Timer deadline_;  // of the greeting, then of an incomplete line
+  protocol::LineSplitter lines_{protocol::kMaxRequestBytes};
+  bool has_greeted_ = false;
+  bool has_ended_ = false;
+};
+
+ClientRegistry::ClientRegistry(uv_loop_t* loop, protocol::Hello own, Events events)
+    : loop_(loop), own_(std::move(own)), events_(std::move(events)) {}
+
+ClientRegistry::~ClientRegistry() = default;
+
 void ClientRegistry::accept(uv_stream_t* listener) {
   const ClientId id = next_id_++;
-  auto connection = std::make_unique<ClientConnection>(
-      loop_, ClientConnection::Events{
-                 .on_request = [this, id](const protocol::Request& r) { take(id, r); },
-                 .on_end = [this, id] { drop(id); }});
+  auto connection = std::make_unique<Connection>(*this, id);
   if (uv_accept(listener, connection->stream()) != 0) return;
   uv_os_fd_t socket = -1;
   uv_fileno(reinterpret_cast<uv_handle_t*>(connection->stream()), &socket);
-  ClientConnection& client = *connection;
+  Connection& client = *connection;
   clients_.emplace(id, std::move(connection));
   if (!protocol::is_peer_this_user(socket))
     return client.refuse("the daemon belongs to another user");
@@ -30,41 +123,19 @@ void ClientRegistry::accept(uv_stream_t* listener) {
   client.start();
 }
 
-void ClientRegistry::take(ClientId id, const protocol::Request& request) {
-  const auto found = clients_.find(id);
-  if (found == clients_.end()) return;
-  ClientConnection& client = *found->second;
-  if (const auto* hello = std::get_if<protocol::Hello>(&request)) return greet(client, *hello);
-  if (!client.has_greeted()) return client.refuse("the first line must be a hello");
-  events_.on_request(id, request);
-}
-
-void ClientRegistry::greet(ClientConnection& client, const protocol::Hello& hello) {
-  if (client.has_greeted()) return client.refuse("a second hello");
-  if (hello.version != own_.version || hello.release != own_.release) {
-    return client.refuse(
-        std::format("the daemon has dorajit {} (protocol {})", own_.release, own_.version));
-  }
-  client.greet();
-  client.send(own_);
-}
-
 void ClientRegistry::send(ClientId id, const protocol::Answer& answer) {
-  const auto found = clients_.find(id);
-  if (found != clients_.end()) found->second->send(answer);
+  if (const auto found = clients_.find(id); found != clients_.end()) found->second->send(answer);
 }
 
 void ClientRegistry::refuse(ClientId id, const std::string& reason) {
-  const auto found = clients_.find(id);
-  if (found != clients_.end()) found->second->refuse(reason);
+  if (const auto found = clients_.find(id); found != clients_.end()) found->second->refuse(reason);
 }
 
-void ClientRegistry::drop(ClientId id) {
-  const auto found = clients_.find(id);
-  if (found == clients_.end()) return;
-  leaving_.push_back(std::move(found->second));
-  clients_.erase(found);
-  events_.on_leave(id);
+void ClientRegistry::sweep() { leaving_.clear(); }
+
+void ClientRegistry::close() {
+  clients_.clear();
+  leaving_.clear();
 }
 
 }  // namespace dorajit::autotune
