@@ -15,6 +15,8 @@ namespace dorajit::compile {
 struct Target {
   kernels::DeviceKind kind = kernels::DeviceKind::kCpu;
   std::string arch;  // "sm_90"; for the CPU "native" and a description of this machine
+
+  friend bool operator==(const Target&, const Target&) = default;
 };
 
 // The target of a GPU by its compute capability, never with an architecture-specific suffix

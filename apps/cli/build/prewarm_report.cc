@@ -135,7 +135,7 @@ std::int64_t PrewarmedTarget::code_bytes() const {
 bool PrewarmedProblem::is_tuned() const { return answer && is_exact(answer->origin); }
 
 bool PrewarmReport::tunes(const PrewarmedTarget& target) const {
-  return device && is_same(device->device->info().target, target.target);
+  return device && device->device->info().target == target.target;
 }
 
 std::int64_t PrewarmReport::spilling() const {

@@ -22,11 +22,6 @@ namespace {
 
 using autotune::LookupResult;
 
-// How many configs were measured in the winner's run.
-std::size_t trials_behind(const cache::Winner& winner, cache::TuningStore& store) {
-  return trials_of(winner, store).size();
-}
-
 struct Explained {
   launch::Problem problem;
   kernels::Config config;  // what runs
@@ -48,7 +43,7 @@ std::string winner_text(const cache::Winner& winner, const launch::Problem& prob
                                  ratio_text(winner.default_median_ns / winner.median_ns),
                                  age_text(age_of(winner)));
   // A shipped winner comes without its trials.
-  if (const std::size_t trials = trials_behind(winner, store)) {
+  if (const std::size_t trials = trials_of(winner, store).size()) {
     text += ", from " + count_text(static_cast<std::int64_t>(trials), "trial");
   }
   if (winner.problem != launch::to_text(problem)) text += std::format(", of {}", winner.problem);
@@ -113,7 +108,7 @@ Json explained_json(const Explained& explained, cache::TuningStore& store) {
     if (look.winner) {
       one["winner"] = to_json(*look.winner);
       one["winner"]["age_s"] = age_of(*look.winner);
-      one["winner"]["trials"] = trials_behind(*look.winner, store);
+      one["winner"]["trials"] = trials_of(*look.winner, store).size();
     }
     row["sources"].push_back(std::move(one));
   }

@@ -20,7 +20,7 @@ Result<ExitCode> run(const Invocation& invocation, const ProblemOptions& wanted)
   DORAJIT_TRY(check_problem_options(wanted, "forget"));
   DORAJIT_ASSIGN(const std::set<std::string> keys, problem_keys(wanted, "forget"));
   DORAJIT_ASSIGN(const DeviceFilter is_of_device,
-                 DeviceFilter::make(invocation.settings, invocation.device));
+                 device_filter(invocation.settings, invocation.device));
   const auto parts = autotune::make_engine(invocation.settings);
   cache::TuningStore& store = *parts.store;
   std::set<std::pair<std::string, std::string>> known;  // device and problem

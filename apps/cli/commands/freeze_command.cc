@@ -23,8 +23,6 @@
 namespace dorajit::cli {
 namespace {
 
-constexpr const char* kThisMachine = "this machine";
-
 autotune::EngineParts make_untuned_engine(const Invocation& invocation) {
   Settings settings = invocation.settings;
   settings.tune_policy = TunePolicy::kOff;
@@ -174,7 +172,7 @@ Result<ExitCode> check(const Invocation& invocation, const std::string& path) {
   }
   for (const Error& failure : failures) print_error(failure);
   return report_comparison(invocation, {{.name = path, .entries = std::move(entries)},
-                                        {.name = kThisMachine, .entries = std::move(here)}});
+                                        {.name = "this machine", .entries = std::move(here)}});
 }
 
 Result<ExitCode> run(const Invocation& invocation, const Options& options) {

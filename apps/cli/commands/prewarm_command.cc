@@ -33,9 +33,7 @@ Result<std::vector<compile::Target>> make_targets(Engine& engine,
   std::vector<compile::Target> targets;
   for (const std::string& arch : archs) {
     DORAJIT_ASSIGN(compile::Target target, make_target(engine, arch));
-    const bool is_known = std::ranges::any_of(
-        targets, [&](const compile::Target& other) { return is_same(target, other); });
-    if (!is_known) targets.push_back(std::move(target));
+    if (!std::ranges::contains(targets, target)) targets.push_back(std::move(target));
   }
   return targets;
 }
@@ -168,7 +166,7 @@ Result<PrewarmReport> plan(const PrewarmProblems& problems,
   PrewarmReport report;
   for (const compile::Target& target : targets) {
     DORAJIT_ASSIGN(const std::vector<launch::Problem> wanted, problems.on(target.kind));
-    const bool is_here = here && is_same(here->device->info().target, target);
+    const bool is_here = here && here->device->info().target == target;
     const device::DeviceInfo* info = is_here ? &here->device->info() : nullptr;
     if (target.kind == DeviceKind::kCpu && info == nullptr) {
       DORAJIT_ASSIGN(const device::Device* cpu, parts.engine->device({}));

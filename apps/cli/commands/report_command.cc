@@ -104,7 +104,7 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
                 "report needs --html FILE, the page to write, or --json");
   }
   DORAJIT_ASSIGN(const DeviceFilter is_of_device,
-                 DeviceFilter::make(invocation.settings, invocation.device));
+                 device_filter(invocation.settings, invocation.device));
   Read read;
   if (options.files.empty()) {
     const auto parts = autotune::make_engine(invocation.settings);

@@ -58,7 +58,7 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   const auto parts = autotune::make_engine(invocation.settings);
   cache::TuningStore& store = *parts.store;
   DORAJIT_ASSIGN(const DeviceFilter is_of_device,
-                 DeviceFilter::make(invocation.settings, invocation.device));
+                 device_filter(invocation.settings, invocation.device));
   const auto is_other = [&](const auto& record) {
     return !is_of_device(record.device) || (keys && !keys->contains(record.problem));
   };

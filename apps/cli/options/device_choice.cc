@@ -61,11 +61,17 @@ std::string why_no_cuda_device() {
   return *count > 0 ? "" : "the NVIDIA driver is installed but shows no GPU";
 }
 
-Result<DeviceFilter> DeviceFilter::make(const Settings& settings, std::string_view text) {
-  if (text.empty() || !parse_device(text)) return DeviceFilter(std::string(text), true);
+Result<DeviceFilter> device_filter(const Settings& settings, std::string_view text) {
+  if (text.empty() || !parse_device(text)) {
+    return [part = std::string(text)](std::string_view fingerprint) {
+      return fingerprint.contains(part);
+    };
+  }
   const auto parts = autotune::make_engine(settings);
   DORAJIT_ASSIGN(const ChosenDevice chosen, choose_device(*parts.engine, text));
-  return DeviceFilter(chosen.device->info().fingerprint, false);
+  return [own = chosen.device->info().fingerprint](std::string_view fingerprint) {
+    return fingerprint == own;
+  };
 }
 
 }  // namespace dorajit::cli

@@ -1,10 +1,10 @@
 // The device that a command works on.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/settings.h"
@@ -31,22 +31,10 @@ Result<ChosenDevice> choose_device(Engine& engine, std::string_view text);
 // Why there is no CUDA device, in one line; empty when there is one.
 std::string why_no_cuda_device();
 
-// Which records --device selects by the fingerprint of their device.
-class DeviceFilter {
- public:
-  // "cpu", "cuda" and "cuda:N" select the records of that device of this machine, other text those
-  // whose fingerprint contains it, and empty text all. kNoDriver when the device is not there.
-  static Result<DeviceFilter> make(const Settings& settings, std::string_view text);
-
-  [[nodiscard]] bool operator()(std::string_view fingerprint) const {
-    return is_part_ ? fingerprint.contains(text_) : fingerprint == text_;
-  }
-
- private:
-  DeviceFilter(std::string text, bool is_part) : text_(std::move(text)), is_part_(is_part) {}
-
-  std::string text_;
-  bool is_part_;
-};
+// Which records --device selects by the fingerprint of their device: "cpu", "cuda" and "cuda:N"
+// select those of that device of this machine, other text those whose fingerprint contains it, and
+// empty text all. kNoDriver when the device is not there.
+using DeviceFilter = std::function<bool(std::string_view fingerprint)>;
+Result<DeviceFilter> device_filter(const Settings& settings, std::string_view text);
 
 }  // namespace dorajit::cli

@@ -89,10 +89,6 @@ Result<compile::Target> make_target(Engine& engine, const std::string& arch) {
   return target;
 }
 
-bool is_same(const compile::Target& a, const compile::Target& b) {
-  return a.kind == b.kind && a.arch == b.arch;
-}
-
 std::string arch_text(const compile::Target& target) {
   return target.kind == DeviceKind::kCpu ? std::string(kNativeCpu) : target.arch;
 }

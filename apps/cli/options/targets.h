@@ -17,8 +17,6 @@ Status check_arch(const std::string& arch);
 // kNoCompiler where there is no compiler or it does not support the architecture any more.
 Result<compile::Target> make_target(Engine& engine, const std::string& arch);
 
-bool is_same(const compile::Target& a, const compile::Target& b);
-
 // "native-cpu", "sm_90"
 std::string arch_text(const compile::Target& target);
 
