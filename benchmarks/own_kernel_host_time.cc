@@ -133,7 +133,9 @@ int main() {
   const dorajit::TensorRef out = vector();
 
   dorajit::Engine engine;
-  dorajit::Engine trusting({.trust_device_pointers = true});
+  dorajit::Options options;
+  options.trust_device_pointers = true;
+  dorajit::Engine trusting(options);
   const dorajit::Kernel swiglu(kDescription, kSource);
   const auto call = [&](dorajit::Engine& with) {
     swiglu(with, driver.stream(), {gate, up, out}, {static_cast<double>(kSize)});
