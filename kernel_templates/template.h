@@ -60,8 +60,8 @@ struct Template {
   // then the tensor maps.
   void (*put_parameters)(const Variant& variant, const LaunchArguments& arguments,
                          KernelParameters& parameters) = nullptr;
-  // What the values of an integer operand that is read stay below, from 1, where tuning makes them
-  // up; 0: there is no such value for those sizes. Null: no operand has integers.
+  // The exclusive upper limit, at least 1, of the values that tuning generates for an integer
+  // operand that is read; 0: there is no such value for those sizes. Null: no operand has integers.
   std::int64_t (*value_limit)(const Variant& variant, std::size_t operand,
                               const Sizes& sizes) = nullptr;
   // The tensor maps that its CUDA kernels take after the arguments. Null: none.

@@ -1,5 +1,4 @@
-// What the values of integer inputs stay below: tuning makes them up, and kernels may index with
-// them.
+// Upper limits of the integer values that tuning generates: kernels may index with them.
 #include <algorithm>
 #include <array>
 #include <format>

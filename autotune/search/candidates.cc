@@ -75,6 +75,15 @@ std::vector<kernels::Config> choose_configs(const std::vector<kernels::Config>& 
   return chosen;
 }
 
+std::vector<kernels::Config> remove_from(std::vector<Candidate>& candidates, std::size_t first) {
+  std::vector<kernels::Config> removed;
+  for (std::size_t i = first; i < candidates.size(); ++i) {
+    removed.push_back(candidates[i].result.config);
+  }
+  candidates.resize(candidates.size() - removed.size());
+  return removed;
+}
+
 std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, std::size_t first,
                                           const launch::Problem& problem, device::Device& device,
                                           launch::KernelCache& kernels,
@@ -99,12 +108,7 @@ std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, st
   }
   work();
   for (std::thread& thread : threads) thread.join();
-  std::vector<kernels::Config> not_started;
-  for (std::size_t i = next; i < candidates.size(); ++i) {
-    not_started.push_back(candidates[i].result.config);
-  }
-  candidates.resize(candidates.size() - not_started.size());
-  return not_started;
+  return remove_from(candidates, next);
 }
 
 }  // namespace dorajit::autotune

@@ -38,6 +38,9 @@ std::vector<kernels::Config> choose_configs(const std::vector<kernels::Config>& 
                                             std::span<const kernels::Config> left_out,
                                             int max_configs);
 
+// Removes the candidates from number `first` on; returns their configs.
+std::vector<kernels::Config> remove_from(std::vector<Candidate>& candidates, std::size_t first);
+
 // Compiles and loads the candidates from number `first` on, on several threads. A candidate that
 // fails to compile, or that spills or cannot be launched according to its compiler's figures, gets
 // a verdict and no kernel. Candidates that were not started by the deadline are removed and

@@ -34,7 +34,7 @@ constexpr std::size_t kSmallSpace = 128;
 
 // Share of the time budget, regardless of how long compiling and verifying took.
 constexpr double kMinMeasuringShare = 0.25;
-// They tell the fastest candidates from the others.
+// Rounds that rank the fastest candidates well enough to look at their neighbours.
 constexpr int kScoutingRounds = 3;
 
 using Clock = std::chrono::steady_clock;
@@ -65,16 +65,18 @@ void verify(Candidate& candidate, Verifier& verifier, const FirstLaunches& launc
                   checked ? name(verdict) : checked.error().message));
 }
 
-// From number `first` on, before timing. Candidates for which there is no time are eliminated.
-void verify_untimed(std::vector<Candidate>& candidates, std::size_t first, Verifier& verifier,
-                    const FirstLaunches& launches, Clock::time_point deadline) {
+// From number `first` on, before timing. Candidates for which there is no time are removed and
+// returned.
+std::vector<kernels::Config> verify_untimed(std::vector<Candidate>& candidates, std::size_t first,
+                                            Verifier& verifier, const FirstLaunches& launches,
+                                            Clock::time_point deadline) {
   for (std::size_t i = first; i < candidates.size(); ++i) {
     if (i > 0 && Clock::now() >= deadline) {
-      candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(i), candidates.end());
-      return;
+      return remove_from(candidates, i);
     }
     if (candidates[i].kernel) verify(candidates[i], verifier, launches);
   }
+  return {};
 }
 
 // Verifies again those candidates that were timed often enough to win.
@@ -178,7 +180,8 @@ std::unexpected<Error> default_is_broken(const launch::Problem& problem, const C
                           "output; no other config is tried",
                           to_text(candidate.result.config), to_text(problem))
             : std::format("the default config {} of {} does not give the same bits twice, so no "
-                          "other config can be compared with it; give the kernel a tolerance",
+                          "other config can be compared with it; if its outputs are floating-point "
+                          "numbers, give the kernel a tolerance",
                           to_text(candidate.result.config), to_text(problem)));
   }
   return fail(StatusCode::kInternal,
@@ -258,9 +261,9 @@ void explore(std::vector<Candidate>& candidates, std::vector<kernels::Config> un
       return true;
     });
     if (candidates.size() == first) return;
-    make_kernels(candidates, first, launches.session.problem, device, kernels, deadline);
-    // The last compilations may have taken long, and are not made for nothing.
-    verify_untimed(candidates, first, verifier, launches, next_deadline());
+    (void)make_kernels(candidates, first, launches.session.problem, device, kernels, deadline);
+    // The last compilations may have ended after the deadline; what they made is verified.
+    (void)verify_untimed(candidates, first, verifier, launches, next_deadline());
   }
 }
 
@@ -310,6 +313,7 @@ std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session
        choose_configs(session.space, session.space_kind, left_out, limits.candidates)) {
     candidates.push_back({.result = {.config = config}, .kernel = {}});
   }
+  // The vector never has more candidates than now, so references to them stay valid.
   Candidate& standard = candidates.front();
 
   DORAJIT_ASSIGN(ReadyKernel ready, kernels.get(device, problem.variant, standard.result.config));
@@ -350,7 +354,8 @@ std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session
       make_kernels(candidates, 1, problem, device, kernels, deadline());
   const auto compiled = Clock::now();
   const std::size_t num_compiled = candidates.size();
-  verify_untimed(candidates, 0, verifier, launches, deadline());
+  const auto unverified = verify_untimed(candidates, 0, verifier, launches, deadline());
+  untried.insert(untried.end(), unverified.begin(), unverified.end());
   const auto verified = Clock::now();
   const std::size_t num_verified = candidates.size();
   const auto scratch = ScratchOperands::make(device, problem.variant, shape);

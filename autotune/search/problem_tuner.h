@@ -44,12 +44,12 @@ struct TuneFailure : Error {
 };
 
 // Tunes on scratch buffers, never on a caller's data. Compiles the space, or, where time is short,
-// a part of it and then what is near the fastest config of that part; checks the default config
-// against the host reference and every candidate against the default, bit for bit, before and after
-// timing; measures in interleaved rounds with a cold cache. The default wins unless a candidate is
-// significantly faster. Configs with a journal entry are not launched and get a trial with that
-// verdict; the caller removes the entries when the trials are stored. Configs that the session has
-// quarantined are not launched either, except the default.
+// a part of it and then the neighbours of the fastest config of that part; checks the default
+// config against the host reference and every candidate against the default, bit for bit, before
+// and after timing; measures in interleaved rounds with a cold cache. The default wins unless a
+// candidate is significantly faster. Configs with a journal entry are not launched and get a trial
+// with that verdict; the caller removes the entries when the trials are stored. Configs that the
+// session has quarantined are not launched either, except the default.
 std::expected<TuneResult, TuneFailure> tune_problem(const TuningSession& session,
                                                     device::Device& device,
                                                     launch::KernelCache& kernels,

@@ -12,7 +12,7 @@ namespace {
 
 // Required precision of the challengers' times at the first cut. Each later cut requires 1/sqrt(2)
 // of the previous value, which takes as many samples again for half the challengers.
-constexpr double kFirstPrecision = 0.02;
+constexpr double kFirstPrecision = 0.016;
 constexpr double kLastPrecision = 0.007;
 constexpr std::size_t kFirstRounds = 5;
 constexpr std::size_t kMaxRequiredRounds = 40;
@@ -36,6 +36,8 @@ constexpr std::size_t kRoundsBeforeDisturbances = 5;
 // rounds.
 constexpr std::size_t kRoundsBetweenChecks = 5;
 constexpr int kMaxRejectedInARow = 8;
+
+constexpr double kLeastTime = 1e-3;  // its logarithm is finite
 
 }  // namespace
 
@@ -67,7 +69,7 @@ void Tournament::add_round(std::span<const double> samples) {
   rejected_in_a_row_ = 0;
   std::vector<double> logarithms;
   for (const double sample : samples) {
-    if (!std::isnan(sample)) logarithms.push_back(std::log(std::max(sample, 1e-3)));
+    if (!std::isnan(sample)) logarithms.push_back(std::log(std::max(sample, kLeastTime)));
   }
   const double level = median(logarithms);
   std::vector<std::size_t> still_running;
@@ -75,7 +77,7 @@ void Tournament::add_round(std::span<const double> samples) {
     if (std::isnan(samples[i])) continue;
     Record& record = records_[running_[i]];
     record.times.push_back(samples[i]);
-    record.relative.push_back(std::log(std::max(samples[i], 1e-3)) - level);
+    record.relative.push_back(std::log(std::max(samples[i], kLeastTime)) - level);
     if (record.times.size() % kRoundsBetweenChecks == 0) {
       record.usual = {.median = median(record.times),
                       .deviation = median_absolute_deviation(record.times)};
@@ -113,7 +115,21 @@ void Tournament::eliminate_far_behind() {
     beaten_.push_back(running_.back());
     running_.pop_back();
   }
+  if (running_.size() < errors.size()) relate_to_running();
   if (is_final()) start_final();
+}
+
+void Tournament::relate_to_running() {
+  std::vector<double> logarithms(running_.size());
+  for (std::size_t round = 0; round < rounds(); ++round) {
+    std::ranges::transform(running_, logarithms.begin(), [&](std::size_t candidate) {
+      return std::log(std::max(records_[candidate].times[round], kLeastTime));
+    });
+    const double level = median(logarithms);
+    for (std::size_t i = 0; i < running_.size(); ++i) {
+      records_[running_[i]].relative[round] = logarithms[i] - level;
+    }
+  }
 }
 
 std::vector<double> Tournament::log_ratios() const {

@@ -77,6 +77,9 @@ class Tournament {
   void rank_challengers();
   // Leaves at least one challenger.
   void eliminate_far_behind();
+  // Makes times relative to those of the running candidates: without it, the rounds before an
+  // elimination have another level than those after it.
+  void relate_to_running();
   void start_final();
   void promote_runner_up();
 

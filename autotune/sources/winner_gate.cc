@@ -45,7 +45,8 @@ WinnerGate::WinnerGate(const Settings& settings, cache::TuningStore& store)
 
 void WinnerGate::remember(const kernels::Config& config, const TuningSession& session,
                           launch::KernelCache& kernels) {
-  notes_.insert_note(key_of(session.problem_text, config, session, kernels), "verified");
+  const std::string key = key_of(session.problem_text, config, session, kernels);
+  if (!notes_.find_note(key)) notes_.insert_note(key, "verified");
 }
 
 bool WinnerGate::admits(const cache::Winner& winner, TuningSession& session, device::Device& device,

@@ -25,6 +25,8 @@ bool is_key(std::string_view text) {
   return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
+constexpr const char* kNotesFolder = "notes";
+
 // Location of a key's file in the cache folder.
 struct Place {
   std::vector<std::string> folders;
@@ -32,15 +34,17 @@ struct Place {
 };
 
 Place place_of(SealKind kind, const std::string& key) {
-  if (kind == SealKind::kNote) return {{"notes"}, key};
+  if (kind == SealKind::kNote) return {{kNotesFolder}, key};
   return {{kArtifactFolder, key.substr(0, 2)}, key + ".art"};
 }
 
 // Logs once per folder that it cannot be used, for reading or for writing.
 void say_unusable(const std::string& cache_dir, const Place& place, const Error& error) {
   const std::string folder = std::format("{}/{}", cache_dir, place.folders.front());
-  log_once(LogLevel::kWarning, folder,
-           std::format("compiled kernels are not stored in {}: {}", folder, error.message));
+  const bool has_notes = place.folders.front() == kNotesFolder;
+  log_once(has_notes ? LogLevel::kInfo : LogLevel::kWarning, folder,
+           std::format("{} are not stored in {}: {}", has_notes ? "notes" : "compiled kernels",
+                       folder, error.message));
 }
 
 }  // namespace

@@ -168,7 +168,8 @@ DORAJIT_API dorajit_status dorajit_compose_inner(dorajit_engine* engine, void* s
 /* The workspace size, in bytes, that dorajit_backward needs for d_gain. It depends only on the
  * shapes and on whether elements are float64, not on the device (docs/numerics.md). At most 1% of
  * d_out and inner together; 0 for up to 256 rows if the channels are the columns. Memory is not
- * accessed and may be null. On failure *bytes is not modified. */
+ * accessed and may be null. Types and devices that no call of dorajit_backward takes are refused.
+ * On failure *bytes is not modified. */
 DORAJIT_API dorajit_status dorajit_backward_workspace(const DLTensor* d_out, const DLTensor* gain,
                                                       int64_t* bytes, dorajit_error** error);
 

@@ -95,8 +95,8 @@ void print_errors(const PrewarmReport& report) {
 }
 
 // Counts what later processes will not find: the cache folder's disk was full, or its byte bound is
-// too small. Called at the end: where not everything fits, kernels
-// that were compiled last, by tuning too, have evicted those that were compiled first.
+// too small. Called at the end: where not everything fits, kernels that were compiled last, by
+// tuning too, have evicted those that were compiled first.
 void check_what_is_kept(PrewarmReport& report, const autotune::EngineParts& parts) {
   launch::KernelCache& kernels = parts.engine->kernels();
   for (const PrewarmedTarget& one : report.targets) {

@@ -97,11 +97,15 @@ Result<kernels::Variant> variant_of(const kernels::Operation& kernel,
                 std::format("--types {}: {}", joined(options.types, ","), why));
   };
   if (options.types.size() != kernel.operands.size()) {
-    return refuse(std::format("`{}` has {} tensors", kernel.name, kernel.operands.size()));
+    return refuse(std::format("these are {} types; `{}` has {} tensors", options.types.size(),
+                              kernel.name, kernel.operands.size()));
   }
   for (std::size_t i = 0; i < options.types.size(); ++i) {
     const auto type = kernels::parse_element_type(options.types[i]);
-    if (!type) return refuse(std::format("\"{}\" is no element type", options.types[i]));
+    if (!type) {
+      return refuse(std::format(
+          "\"{}\" is none of: f32, bf16, f16, f64, i8, i16, i32, i64, u8, bool", options.types[i]));
+    }
     variant.types[i] = *type;
   }
   if (kernels::is_supported(variant)) return variant;

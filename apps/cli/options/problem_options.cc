@@ -105,6 +105,10 @@ bool names_problems(const ProblemOptions& options) {
 
 Status check_problem_options(const ProblemOptions& options, const std::string& command) {
   if (!options.own_kernel.file.empty()) {
+    if (names_any(options.sizes) || !options.shapes.empty()) {
+      return fail(StatusCode::kInvalidArgument,
+                  "the sizes of a problem of --kernel are given by --with NAME=SIZE,...");
+    }
     DORAJIT_TRY(own_kernel_problems(options.own_kernel, options.variant));
     return {};
   }

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <format>
+#include <ranges>
+#include <string>
 #include <string_view>
 
 #include "apps/cli/terminal/text_format.h"
@@ -38,11 +40,18 @@ void add_variant_options(CLI::App& app, VariantOptions& options) {
   CLI::Option* gain = app.add_option("--gain-type", options.gain_type,
                                      "Element type of the gain [f32; f64 beside f64]")
                           ->option_text("f32|bf16|f16|f64");
-  app.add_option("--types", options.types,
-                 "Element type of every operand instead, as in bf16,bf16,f32,bf16; - for one "
-                 "that is left out")
+  // Not by CLI11's delimiter, which drops empty parts.
+  const auto read_types = [&options](const std::string& text) {
+    options.types.clear();
+    for (const auto part : std::views::split(text, ',')) {
+      options.types.emplace_back(std::string_view(part));
+    }
+  };
+  app.add_option_function<std::string>(
+         "--types", read_types,
+         "Element type of every operand instead, as in bf16,bf16,f32,bf16; - for one that is left "
+         "out")
       ->option_text("TYPE,...")
-      ->delimiter(',')
       ->excludes(type)
       ->excludes(gain);
   app.add_flag("--per-row", options.is_per_row,

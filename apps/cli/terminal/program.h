@@ -1,4 +1,4 @@
-// What the main functions of both programs share.
+// Runs the main function of a program: its streams, signals, exceptions and exit code.
 #pragma once
 
 #include <functional>

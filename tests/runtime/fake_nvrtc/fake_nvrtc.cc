@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
 #include <string_view>
 #include <thread>
 
@@ -60,8 +61,10 @@ int nvrtcCompileProgram(void*, int count, const char* const* options) {
     if (option == "--gpu-architecture=sm_80" || option == "-DCOMPILES_IN_500_MS") {
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
     }
-    if (option == "-DCOMPILES_IN_40_MS") {
-      std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    if (option == "-DCOMPILES_ALONE_IN_20_MS") {
+      static std::mutex alone;
+      const std::scoped_lock lock(alone);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     while (option == "--gpu-architecture=sm_75") {
       const volatile bool spins = true;
