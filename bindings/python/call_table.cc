@@ -1,19 +1,17 @@
-#include "bindings/python/call_table.h"
+#include "bindings/python/dorajit/cpp_extension/call_table.h"
 
 #include <dorajit/dorajit.h>
 
 #include <atomic>
 #include <cstdint>
-#include <string>
 
-#include "bindings/python/dorajit/cpp_extension/call_table.h"
 #include "bindings/python/eligibility.h"
+#include "bindings/python/module_parts.h"
 #include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/native_operation.h"
 #include "bindings/python/positional_function.h"
 #include "bindings/python/torch_tensor.h"
-#include "runtime/base/settings.h"
 
 namespace dorajit::python {
 namespace {
@@ -84,14 +82,6 @@ const CallTable& calls() {
   return table;
 }
 
-std::string cache_folder() {
-  const Result<Settings> settings = Settings::from_environment();
-  if (!settings) {
-    raise(DORAJIT_INVALID_ARGUMENT, settings.error().message, {});
-  }
-  return settings->cache_dir;
-}
-
 }  // namespace
 
 void add_call_table(py::module_& module) {
@@ -104,9 +94,6 @@ void add_call_table(py::module_& module) {
       py::arg("is_on"),
       "(bool) -> None\n\n"
       "Sets whether the C++ extension may use kernels; otherwise it leaves its calls to Python.");
-  module.def("cache_folder", &cache_folder,
-             "() -> str\n\n"
-             "The cache folder; empty if nothing is kept on disk.");
 }
 
 }  // namespace dorajit::python

@@ -9,13 +9,10 @@
 #include <string>
 #include <utility>
 
-#include "bindings/python/call_table.h"
 #include "bindings/python/eligibility.h"
 #include "bindings/python/engines.h"
+#include "bindings/python/module_parts.h"
 #include "bindings/python/native_error.h"
-#include "bindings/python/operations.h"
-#include "bindings/python/own_kernels.h"
-#include "bindings/python/tensor_state.h"
 #include "bindings/python/torch_tensor.h"
 
 namespace dorajit::python {
@@ -140,6 +137,7 @@ PYBIND11_MODULE(_native, module) {
   native::add_own_kernels(module);
   native::add_eligibility(module);
   native::add_call_table(module);
+  native::add_extension_folder(module);
   native::add_tensor_state(module);
   module.def("statistics", &native::statistics,
              "() -> dict[str, Any]\n\n"

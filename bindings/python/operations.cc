@@ -1,5 +1,3 @@
-#include "bindings/python/operations.h"
-
 #include <dorajit/dorajit.h>
 
 #include <array>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "bindings/python/eligibility.h"
+#include "bindings/python/module_parts.h"
 #include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/native_operation.h"

@@ -1,5 +1,3 @@
-#include "bindings/python/own_kernels.h"
-
 #include <dorajit/own_kernel.h>
 
 #include <array>
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/python/module_parts.h"
 #include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/positional_function.h"

@@ -1,11 +1,10 @@
-#include "bindings/python/tensor_state.h"
-
 #include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "bindings/python/eligibility.h"
+#include "bindings/python/module_parts.h"
 #include "bindings/python/positional_function.h"
 #include "bindings/python/torch_tensor.h"
 

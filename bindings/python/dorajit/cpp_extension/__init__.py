@@ -16,7 +16,6 @@ import os
 import pathlib
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
 import sysconfig
@@ -25,7 +24,6 @@ import time
 import warnings
 
 from dorajit import _native, errors
-from dorajit.cpp_extension import trusted_folder
 
 try:
     import torch
@@ -57,13 +55,9 @@ def load(differentiate):
         path = _find()
         if path is not None:
             _use(path)
-        elif (refused := _refused()) is not None:
-            _warn(f"the C++ extension is not loaded, because {refused} is a link or could have been written by "
-                  "other users; calls go through Python. If you trust its contents, change its owner to you and "
-                  "chmod 700 it; otherwise remove it and run: python -m dorajit.cpp_extension. Or set "
-                  "DORAJIT_CACHE_DIR to a folder of your own")
-    except PermissionError:  # the cache folder of another user
-        pass
+    except errors.CacheError as error:
+        if _is_made():
+            _warn(f"the C++ extension is not loaded, because {error}; calls go through Python")
     except errors.Error:  # a variable is invalid, which the first call will report
         pass
     except Exception as error:  # any error: calls can go through Python
@@ -102,15 +96,12 @@ def build() -> str:
         raise errors.CacheError("the C++ extension cannot be stored, because there is no cache folder: set "
                                 "DORAJIT_CACHE_DIR to the absolute path of a folder", 10)
     try:
-        untrusted = _untrusted()
-        if untrusted is not None:
-            raise _untrusted_error(untrusted)
         path = _find()
         if path is not None and module is None:
             try:
                 _use(path)
             except Exception:  # any error: build it again
-                _remove(path)
+                path.unlink(missing_ok=True)
                 path = None
         if path is None:
             path = _compile(_compiler())
@@ -119,12 +110,6 @@ def build() -> str:
         raise errors.CacheError(f"the C++ extension cannot be stored: {error}; free space there or set "
                                 "DORAJIT_CACHE_DIR to a folder of your own", 10) from error
     return str(path)
-
-
-def _untrusted_error(path):
-    return errors.CacheError(f"the C++ extension is not stored in {path}, because other users could replace it there; "
-                             "change the owner of the folder to you and chmod 700 it, or set DORAJIT_CACHE_DIR to a "
-                             "folder of your own", 10)
 
 
 def _folder():
@@ -140,85 +125,32 @@ def _folder():
 
 def _find():
     """The path of the file, or None. The file's name must be the hash of its contents, because loading a truncated
-    file would crash the process. No other user may have been able to write it (docs/security.md)."""
+    file would crash the process.
+
+    Raises:
+        dorajit.CacheError: another user could have written the file or a folder above it (docs/security.md).
+    """
     if not _native.cache_folder() or torch.version.hip is not None:
         return None
-    folder = _folder()
-    with contextlib.ExitStack() as stack:
-        opened = _open_folder(stack, folder)
-        if opened is None:
-            return None
-        for name in sorted(os.listdir(opened)):
-            if name.endswith(".so") and _digest_of(opened, name) == name[:-len(".so")]:
-                return folder / name
-    return None
+    path = _folder()
+    folder = _native.extension_folder(path.name, False)
+    return next((path / name for name in _files(folder and folder.descriptor) if _is_whole(folder, name)), None)
 
 
-def _open_folders(stack, folder, enter=trusted_folder.enter):
-    """The descriptors of the cache folder, of `cpp_extensions` in it and of the extension's folder, up to the first one
-    that is missing or fails the checks. They are opened one after the other, without following links, and each is
-    checked through its descriptor."""
-    opened = [trusted_folder.open_top(stack, folder.parent.parent)]
-    for name in folder.parent.name, folder.name:
-        if opened[-1] is not None:
-            opened.append(enter(stack, opened[-1], name))
-    return [one for one in opened if one is not None]
+def _is_made():
+    """Whether there is a file of the extension, trusted or not."""
+    with contextlib.suppress(OSError, UnicodeEncodeError):
+        return bool(_files(_folder()))
 
 
-def _open_folder(stack, folder):
-    """The descriptor of the extension's folder, or None."""
-    opened = _open_folders(stack, folder)
-    return opened[2] if len(opened) == 3 else None
+def _files(folder):
+    """The names of the extension's files in a folder, which may be None."""
+    return [] if folder is None else sorted(name for name in os.listdir(folder) if name.endswith(".so"))
 
 
-def _first_left_out(folder, opened):
-    """The first folder that is not among those of _open_folders; None if all are."""
-    return next(iter((folder.parent.parent, folder.parent, folder)[len(opened):]), None)
-
-
-def _untrusted():
-    """The first folder on the path to the extension that fails the checks, or None. Missing folders pass."""
-    folder = _folder()
-    with contextlib.ExitStack() as stack:
-        left_out = _first_left_out(folder, _open_folders(stack, folder))
-    return left_out if left_out is not None and os.path.lexists(left_out) else None
-
-
-def _refused():
-    """The first folder or file of an existing extension that fails the checks, so that it is not loaded; or None."""
-    if not _native.cache_folder() or torch.version.hip is not None:
-        return None
-    folder = _folder()
-    try:
-        files = sorted(name for name in os.listdir(folder) if name.endswith(".so"))
-    except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError):
-        return None
-    if not files:
-        return None
-    untrusted = _untrusted()
-    if untrusted is not None:
-        return untrusted
-    with contextlib.ExitStack() as stack:
-        opened = _open_folder(stack, folder)
-        for name in files if opened is not None else ():
-            if trusted_folder.open_file(stack, opened, name) is None:
-                return folder / name
-    return None
-
-
-def _read(folder, name):
-    """The contents of a file, or None if it is missing or another user could have written it."""
-    with contextlib.ExitStack() as stack:
-        opened = trusted_folder.open_file(stack, folder, name)
-        if opened is None or not stat.S_ISREG(os.fstat(opened).st_mode):
-            return None
-        with open(opened, "rb", closefd=False) as file:
-            return file.read()
-
-
-def _digest_of(folder, name):
-    read = _read(folder, name)
-    return None if read is None else _digest(read)
+def _is_whole(folder, name):
+    read = folder.read(name)
+    return read is not None and name == f"{_digest(read)}.so"
 
 
 def _digest(content):
@@ -228,22 +160,14 @@ def _digest(content):
 def _use(path):
     """Loads the file through the descriptor of its folder, because the path may lead to another folder by now."""
     global module
-    with contextlib.ExitStack() as stack:
-        folder = _open_folder(stack, path.parent)
-        if folder is None or _digest_of(folder, path.name) != path.stem:
-            raise ImportError(f"{path} was replaced by another file")
-        loader = importlib.machinery.ExtensionFileLoader(_NAME, f"{trusted_folder.held_path(folder)}/{path.name}")
-        found = importlib.util.module_from_spec(importlib.util.spec_from_loader(_NAME, loader))
-        loader.exec_module(found)
+    folder = _native.extension_folder(path.parent.name, False)
+    if folder is None or not _is_whole(folder, path.name):
+        raise ImportError(f"{path} was replaced by another file")
+    loader = importlib.machinery.ExtensionFileLoader(_NAME, f"{folder.held_path}/{path.name}")
+    found = importlib.util.module_from_spec(importlib.util.spec_from_loader(_NAME, loader))
+    loader.exec_module(found)
     found.configure(_native.call_table(), _differentiate)
     module = found
-
-
-def _remove(path):
-    with contextlib.ExitStack() as stack:
-        folder = _open_folder(stack, path.parent)
-        if folder is not None:
-            os.unlink(path.name, dir_fd=folder)
 
 
 def _compiler():
@@ -266,57 +190,34 @@ def _compile(compiler):
                *(flag for folder in headers for flag in ("-isystem", str(folder))), str(_SOURCES[0]),
                f"-L{root / 'lib'}", "-ltorch_python", "-ltorch_cpu", "-lc10", "-o", _MADE]
     path = _folder()
-    with contextlib.ExitStack() as stack:
-        around, folder = _make_folders(stack, path)
-        _remove_abandoned(around)
-        scratch = _make_scratch(stack, path.parent, around)
+    around, folder = (_native.extension_folder(name, True) for name in ("", path.name))
+    _remove_abandoned(around.held_path)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=around.held_path) as scratch:
+        made = pathlib.Path(scratch, _MADE)
         log = _run(command, scratch)
-        made = _read(scratch, _MADE)
-        if made is None:
+        if not made.is_file():
             raise errors.CompileError(f"{compiler} could not compile the C++ extension for PyTorch "
                                       f"{torch.__version__}; calls go through Python", 6, log)
-        name = f"{_digest(made)}.so"
-        with contextlib.ExitStack() as file:
-            written = trusted_folder.open_file(file, scratch, _MADE)
-            os.fchmod(written, 0o644)
-            os.fsync(written)
-        os.replace(_MADE, name, src_dir_fd=scratch, dst_dir_fd=folder)
+        with open(made, "rb") as file:
+            name = f"{_digest(file.read())}.so"
+            os.fchmod(file.fileno(), 0o644)
+            os.fsync(file.fileno())
+        os.replace(made, name, dst_dir_fd=folder.descriptor)
     return path / name
-
-
-def _make_folders(stack, folder):
-    """The descriptors of `cpp_extensions` and of the extension's folder in it; missing folders are created."""
-    trusted_folder.make_private(folder.parent.parent)
-    opened = _open_folders(stack, folder, trusted_folder.make_and_enter)
-    if len(opened) < 3:
-        raise _untrusted_error(_first_left_out(folder, opened))
-    return opened[1:]
-
-
-def _make_scratch(stack, path, around):
-    """The descriptor of a new folder, which is removed when the stack is closed."""
-    made = stack.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH,
-                                                           dir=trusted_folder.held_path(around)))
-    opened = trusted_folder.enter(stack, around, os.path.basename(made))
-    if opened is None:
-        raise _untrusted_error(path)
-    return opened
 
 
 def _remove_abandoned(folder):
     """Removes scratch folders of processes that were killed."""
-    for name in os.listdir(folder):
+    for one in pathlib.Path(folder).glob(f"{_SCRATCH}*"):
         with contextlib.suppress(OSError):
-            if (name.startswith(_SCRATCH)
-                    and time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
-                    > _LONGEST_BUILD_S):
-                shutil.rmtree(f"{trusted_folder.held_path(folder)}/{name}")
+            if time.time() - one.lstat().st_mtime > _LONGEST_BUILD_S:
+                shutil.rmtree(one)
 
 
 def _run(command, folder):
     """Runs the compiler in the folder. Returns its command and output; if it failed, its output file is removed."""
     try:
-        done = subprocess.run(command, cwd=trusted_folder.held_path(folder), env={**os.environ, "TMPDIR": "."},
+        done = subprocess.run(command, cwd=folder, env={**os.environ, "TMPDIR": "."},
                               umask=0o077, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", check=False)
     except OSError as error:
@@ -324,5 +225,5 @@ def _run(command, folder):
                                      "C++20 compiler", 5) from error
     if done.returncode != 0:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(_MADE, dir_fd=folder)
+            os.unlink(os.path.join(folder, _MADE))
     return f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
