@@ -148,7 +148,7 @@ def _targets(peft):
         return {}, {"peft": f"its modules are not those of a supported version ({error})"}
     targets, refused = {}, {}
     for (owner, name), replacement in wanted.items():
-        reason = None if (owner, name) in _originals else gates.refusal(owner, name)
+        reason = None if (owner, name) in _originals else gates.refusal(owner, name, replacement)
         if reason is None:
             targets[owner, name] = replacement
         else:
