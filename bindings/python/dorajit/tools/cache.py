@@ -1,6 +1,5 @@
 """Winners and compiled kernels on disk, which all processes of a user share."""
 
-import contextlib
 import os
 from typing import Any, Union
 
@@ -36,14 +35,9 @@ class Cache:
     def stats(self) -> dict[str, int]:
         """Counts of trials, winners and artifacts (compiled kernels), and the artifacts' size in bytes
         (artifact_bytes)."""
-        shown = program.run("show")
-        sizes = []
-        for folder, _, names in os.walk(os.path.join(self.path, "artifacts")):
-            for name in names:
-                with contextlib.suppress(FileNotFoundError):  # deleted by another process
-                    sizes.append(os.path.getsize(os.path.join(folder, name)))
+        shown, kernels = program.run("show"), program.run("cache", "size")["kernels"]
         return {"trials": shown["database"]["trials"], "winners": len(shown["winners"]),
-                "artifacts": len(sizes), "artifact_bytes": sum(sizes)}
+                "artifacts": kernels["files"], "artifact_bytes": kernels["bytes"]}
 
     def export_to(self, path: Union[str, os.PathLike]) -> None:
         """Writes the measurements to a text file that other machines can import.
