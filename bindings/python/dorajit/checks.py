@@ -50,12 +50,7 @@ def freed(tensor):
     None otherwise."""
     if (torch.compiler.is_compiling() or type(tensor) not in PLAIN
             or tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided
-            or not tensor.numel() or tensor._is_zerotensor()):
-        return None
-    try:
-        if tensor.untyped_storage().nbytes():
-            return None
-    except RuntimeError:  # inside a torch.func transform a tensor has no storage
+            or tensor._is_zerotensor() or not is_freed(tensor)):
         return None
     return (f"has shape {tuple(tensor.shape)} but its memory was freed, as FSDP does with weights "
             "between forward passes; use it in the module's forward, or inside "
@@ -66,7 +61,7 @@ def is_freed(tensor):
     """Whether the storage of a plain tensor with elements was resized to zero bytes; faster than freed()."""
     try:
         return not tensor.untyped_storage().nbytes() and tensor.numel() > 0
-    except RuntimeError:
+    except RuntimeError:  # inside a torch.func transform a tensor has no storage
         return False
 
 

@@ -17,7 +17,7 @@ from dorajit import _native, fork_lock
 _TUNE_POLICIES = {"environment": 0, "first_use": 1, "off": 2}
 
 
-class _Switch:
+class Switch:
     """A setting of the process that contexts override. Where contexts of several threads overlap, the one that
     was entered last and not yet left applies. A forked process keeps the contexts of the thread that forked,
     the only thread that continues in it. Thread-safe."""
@@ -36,16 +36,24 @@ class _Switch:
 
     @contextlib.contextmanager
     def override(self, value):
+        mine = self.enter(value)
+        try:
+            yield
+        finally:
+            self.leave(mine)
+
+    def enter(self, value):
+        """Begins a context, which the caller has to pass to `leave`."""
         mine = value, threading.get_ident()
         with self._lock:
             self._overrides.append(mine)
             self._hold()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._overrides = [one for one in self._overrides if one is not mine]  # values may be equal
-                self._hold()
+        return mine
+
+    def leave(self, mine):
+        with self._lock:
+            self._overrides = [one for one in self._overrides if one is not mine]  # values may be equal
+            self._hold()
 
     def _forked(self):
         self._overrides = [one for one in self._overrides if one[1] == threading.get_ident()]
@@ -61,7 +69,7 @@ class _State:
     __slots__ = ("enabled", "fused_backward", "forced", "partial_gather", "switches")
 
     def __init__(self):
-        self.switches = {name: _Switch(functools.partial(setattr, self, name))
+        self.switches = {name: Switch(functools.partial(setattr, self, name))
                          for name in ("enabled", "fused_backward", "forced")}
         self.switches["forced"].set(False)
         self.read_environment()
@@ -90,7 +98,7 @@ def _flag(name, unset=True):
 
 
 state = _State()
-_tune_policy = _Switch(_native.exchange_tune_policy, _TUNE_POLICIES["environment"])
+_tune_policy = Switch(_native.exchange_tune_policy, _TUNE_POLICIES["environment"])
 
 
 def disabled() -> AbstractContextManager[None]:

@@ -2,48 +2,10 @@
 
 import contextlib
 import functools
-import os
-import threading
 
 import torch
 
-from dorajit import fork_lock
-
-
-class _Float32Products:
-    """Turns TF32 and similar settings off while at least one thread is inside. Only the thread that forks stays inside
-    in the child."""
-
-    def __init__(self):
-        self._lock = fork_lock.make()
-        self._inside = []  # ids of the threads inside, one entry for each nested use
-        self._before = []
-        os.register_at_fork(after_in_child=self._forked)
-
-    def __enter__(self):
-        with self._lock:
-            if not self._inside:
-                self._before = [(backend, name, before) for backend, name, before, full in _settings()
-                                if before != full]
-                for backend, name, before in self._before:
-                    setattr(backend, name, _FULL[name])
-            self._inside.append(threading.get_ident())
-
-    def __exit__(self, *_):
-        with self._lock:
-            self._inside.remove(threading.get_ident())
-            self._restore()
-
-    def _forked(self):
-        self._inside = [one for one in self._inside if one == threading.get_ident()]
-        self._restore()
-
-    def _restore(self):
-        if not self._inside:
-            for backend, name, before in self._before:
-                setattr(backend, name, before)
-            self._before = []
-
+from dorajit import control
 
 _FULL = {"fp32_precision": "ieee", "allow_tf32": False}
 
@@ -65,7 +27,20 @@ def _settings():
             yield backend, name, value, _FULL[name]
 
 
-_float32_products = _Float32Products()
+_changed = []  # (backend, setting, value before) of the settings that _turn has changed
+
+
+def _turn(full):
+    """Turns TF32 and similar settings off, or restores them."""
+    for backend, name, before, wanted in _settings() if full else ():
+        if before != wanted:
+            _changed.append((backend, name, before))
+            setattr(backend, name, wanted)
+    while not full and _changed:
+        setattr(*_changed.pop())
+
+
+_float32_products = control.Switch(_turn, False)
 
 
 def without_autocast(device_type):
@@ -87,8 +62,12 @@ def as_autocast(factor):
 @contextlib.contextmanager
 def full(device_type):
     """Context without autograd, autocast, or products of less than float32."""
-    with torch.no_grad(), without_autocast(device_type), _float32_products:
-        yield
+    with torch.no_grad(), without_autocast(device_type):
+        products = _float32_products.enter(True)
+        try:
+            yield
+        finally:
+            _float32_products.leave(products)
 
 
 def is_mixed(a, b):
