@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <format>
 #include <span>
 
 #include "bindings/python/positional_function.h"
@@ -95,11 +94,7 @@ void configure_eligibility(const py::type& tensor, const py::type& parameter,
             .is_grad_enabled = is_grad_enabled.inc_ref().ptr(),
             .observers = observers,
             .forward_ad = forward_ad.inc_ref().ptr()};
-  if (signs.size() != kept().signs.size()) {
-    throw py::value_error(std::format(
-        "configure_eligibility: argument `signs` has {} items; give four", signs.size()));
-  }
-  for (std::size_t i = 0; i < signs.size(); ++i) {
+  for (std::size_t i = 0; i < kept().signs.size(); ++i) {
     const py::tuple sign = signs[i];  // (function, quiet) or (function, quiet, argument)
     kept().signs[i] = {.function = py::object(sign[0]).release().ptr(),
                        .argument = sign.size() > 2 ? py::object(sign[2]).release().ptr() : nullptr,

@@ -12,6 +12,7 @@
 #include "bindings/python/eligibility.h"
 #include "bindings/python/engines.h"
 #include "bindings/python/module_parts.h"
+#include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
 #include "bindings/python/torch_tensor.h"
 
@@ -36,15 +37,10 @@ void append_plans(const dorajit_engine* engine, py::list& plans) {
     plan.struct_size = sizeof plan;
     check([&](dorajit_error** error) { return dorajit_explain_at(engine, i, &plan, error); });
     if (*plan.problem == '\0') return;
-    py::dict one;
-    one["problem"] = plan.problem;
+    py::dict one = described(plan);
     one["device"] = plan.device.device_type == kDLCPU
                         ? std::string("cpu")
                         : std::format("cuda:{}", plan.device.device_id);
-    one["fingerprint"] = plan.fingerprint;
-    one["config"] = plan.config;
-    one["source"] = plan.source;
-    one["renewals"] = plan.renewals;
     plans.append(std::move(one));
   }
 }
@@ -83,10 +79,6 @@ void configure(const py::sequence& dtypes, const py::object& byte_type,
       {.code = kDLUInt, .bits = 8, .lanes = 1},
       {.code = kBoolCode, .bits = 8, .lanes = 1},
   }};
-  if (dtypes.size() != kTypes.size()) {
-    throw py::value_error(std::format("configure: argument `dtypes` has {} items; give {}",
-                                      dtypes.size(), kTypes.size()));
-  }
   for (std::size_t i = 0; i < kTypes.size(); ++i) {
     torch().types[i] = {.dtype = py::object(dtypes[i]).release().ptr(), .dl = kTypes[i]};
   }
@@ -99,14 +91,6 @@ void configure(const py::sequence& dtypes, const py::object& byte_type,
   torch().current_stream = current_stream.is_none() ? nullptr : current_stream.inc_ref().ptr();
   torch().exchange = exchange_api_in(exchange_api.inc_ref().ptr());
   set_exception_factory(make_exception);
-}
-
-std::int32_t exchange_tune_policy(std::int32_t policy) {
-  if (policy < DORAJIT_TUNE_FROM_ENVIRONMENT || policy > DORAJIT_TUNE_OFF) {
-    throw py::value_error(
-        std::format("exchange_tune_policy: argument `policy` is {}; give 0, 1 or 2", policy));
-  }
-  return engines().exchange_policy(policy);
 }
 
 }  // namespace
@@ -142,7 +126,9 @@ PYBIND11_MODULE(_native, module) {
   module.def("statistics", &native::statistics,
              "() -> dict[str, Any]\n\n"
              "Counters of the engines of this process, and the plans that they have made.");
-  module.def("exchange_tune_policy", &native::exchange_tune_policy, arg("policy"),
-             "(int) -> int\n\n"
-             "Sets the tuning policy of this process and returns the previous one.");
+  module.def(
+      "exchange_tune_policy",
+      [](std::int32_t policy) { return native::engines().exchange_policy(policy); }, arg("policy"),
+      "(int) -> int\n\n"
+      "Sets the tuning policy of this process and returns the previous one.");
 }

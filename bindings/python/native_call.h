@@ -2,6 +2,7 @@
 #pragma once
 
 #include <dorajit/dorajit.h>
+#include <pybind11/pybind11.h>
 
 #include "bindings/python/engines.h"
 #include "bindings/python/native_error.h"
@@ -42,6 +43,14 @@ inline bool may_be_served_otherwise(dorajit_status status) {
     default:
       return false;
   }
+}
+
+// What calls of a problem launch by now.
+inline pybind11::dict described(const dorajit_explanation& plan) {
+  using pybind11::arg;
+  return pybind11::dict(arg("problem") = plan.problem, arg("config") = plan.config,
+                        arg("source") = plan.source, arg("fingerprint") = plan.fingerprint,
+                        arg("renewals") = plan.renewals);
 }
 
 }  // namespace dorajit::python

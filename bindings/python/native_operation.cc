@@ -26,24 +26,26 @@ std::vector<std::string> names_in(std::string_view list) {
 std::deque<NativeOperation> read_operations() {
   std::deque<NativeOperation> operations;
   for (std::int32_t i = 0; i < dorajit_operation_count(); ++i) {
-    NativeOperation& one = operations.emplace_back();
-    one.handle = dorajit_operation_at(i);
-    one.info.struct_size = sizeof one.info;
-    dorajit_operation_describe(one.handle, &one.info, nullptr);
-    for (std::int32_t j = 0; j < one.info.num_operands; ++j) {
-      dorajit_operand_info& operand = one.operands.emplace_back();
-      operand.struct_size = sizeof operand;
-      dorajit_operation_operand(one.handle, j, &operand, nullptr);
-    }
-    for (const dorajit_operand_info& operand : one.operands) {
-      one.models.push_back(model_of(one, operand));
-      one.dimensions.push_back(names_in(operand.dimensions));
-    }
+    operations.emplace_back(dorajit_operation_at(i));
   }
   return operations;
 }
 
 }  // namespace
+
+NativeOperation::NativeOperation(const dorajit_operation* operation) : handle(operation) {
+  info.struct_size = sizeof info;
+  dorajit_operation_describe(handle, &info, nullptr);
+  for (std::int32_t i = 0; i < info.num_operands; ++i) {
+    dorajit_operand_info& operand = operands.emplace_back();
+    operand.struct_size = sizeof operand;
+    dorajit_operation_operand(handle, i, &operand, nullptr);
+  }
+  for (const dorajit_operand_info& operand : operands) {
+    models.push_back(model_of(*this, operand));
+    dimensions.push_back(names_in(operand.dimensions));
+  }
+}
 
 std::deque<NativeOperation>& native_operations() {
   static std::deque<NativeOperation> operations = read_operations();

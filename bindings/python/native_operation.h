@@ -15,7 +15,9 @@
 namespace dorajit::python {
 
 struct NativeOperation {
-  const dorajit_operation* handle = nullptr;
+  explicit NativeOperation(const dorajit_operation* operation);
+
+  const dorajit_operation* handle;
   dorajit_operation_info info{};
   std::vector<dorajit_operand_info> operands;
   // For each operand the first operand with the same dimensions, its model. An output is allocated

@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <format>
 #include <string>
 #include <vector>
 
 #include "bindings/python/module_parts.h"
 #include "bindings/python/native_call.h"
 #include "bindings/python/native_error.h"
+#include "bindings/python/native_operation.h"
 #include "bindings/python/positional_function.h"
 #include "bindings/python/torch_tensor.h"
 
@@ -24,10 +24,8 @@ constexpr std::size_t kMaxScalars = 12;
 constexpr const char* kKernelCapsule = "dorajit.own_kernel";
 
 struct NativeKernel {
-  const dorajit_operation* handle = nullptr;
-  std::string name;
+  NativeOperation operation;
   std::vector<bool> is_tensor;  // by argument
-  std::vector<bool> is_output;  // by tensor
 };
 
 // The arguments of a call, as Python passes them: in the description's order.
@@ -39,7 +37,7 @@ class Arguments {
     if (kernel_ == nullptr) throw py::error_already_set();
     const auto wanted = static_cast<Py_ssize_t>(kernel_->is_tensor.size());
     if (count != wanted) {
-      PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", kernel_->name.c_str(),
+      PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, not %zd", kernel_->operation.info.name,
                    wanted, count);
       throw py::error_already_set();
     }
@@ -65,42 +63,36 @@ class Arguments {
   // The argument that is no tensor of PyTorch that a kernel could take, or -1.
   [[nodiscard]] Py_ssize_t refused() const { return refused_; }
 
-  void launch() const {
+  [[nodiscard]] py::object launch() const {
     void* const stream = current_stream(pointers_[0]->device);
     run([&](dorajit_engine* engine, dorajit_error** error) {
-      return dorajit_kernel_launch(engine, stream, kernel_->handle, pointers_.data(), num_tensors_,
-                                   scalars_.data(), num_scalars_, error);
+      return dorajit_kernel_launch(engine, stream, kernel_->operation.handle, pointers_.data(),
+                                   num_tensors_, scalars_.data(), num_scalars_, error);
     });
-    for (std::size_t i = 0; i < kernel_->is_output.size(); ++i) {
-      if (!kernel_->is_output[i]) continue;
-      const auto told =
-          py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().count_change, objects_[i]));
-      if (!told) throw py::error_already_set();
+    for (std::size_t i = 0; i < kernel_->operation.operands.size(); ++i) {
+      if (kernel_->operation.operands[i].is_output == 0) continue;
+      owned(PyObject_CallOneArg(torch().count_change, objects_[i]));
     }
+    return py::none();
   }
 
-  void warm_up() const {
+  [[nodiscard]] py::object warm_up() const {
     run([&](dorajit_engine* engine, dorajit_error** error) {
-      return dorajit_kernel_warmup(engine, kernel_->handle, pointers_.data(), num_tensors_,
-                                   scalars_.data(), num_scalars_, error);
+      return dorajit_kernel_warmup(engine, kernel_->operation.handle, pointers_.data(),
+                                   num_tensors_, scalars_.data(), num_scalars_, error);
     });
+    return py::none();
   }
 
   [[nodiscard]] py::object explain() const {
     dorajit_explanation found{};
     found.struct_size = sizeof found;
     run([&](dorajit_engine* engine, dorajit_error** error) {
-      return dorajit_kernel_explain(engine, kernel_->handle, pointers_.data(), num_tensors_,
-                                    scalars_.data(), num_scalars_, &found, error);
+      return dorajit_kernel_explain(engine, kernel_->operation.handle, pointers_.data(),
+                                    num_tensors_, scalars_.data(), num_scalars_, &found, error);
     });
     if (*found.config == '\0') return py::none();
-    py::dict described;
-    described["problem"] = found.problem;
-    described["config"] = found.config;
-    described["source"] = found.source;
-    described["fingerprint"] = found.fingerprint;
-    described["renewals"] = found.renewals;
-    return described;
+    return described(found);
   }
 
  private:
@@ -114,72 +106,35 @@ class Arguments {
   Py_ssize_t refused_ = -1;
 };
 
-// What `use` returns; the number of an argument that cannot be read instead of doing anything.
-template <class Use>
-PyObject* with_arguments(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
-                         const Use& use) noexcept {
+// What kUse returns; the number of an argument that cannot be read instead of doing anything.
+template <py::object (Arguments::*kUse)() const>
+PyObject* with_arguments(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
   return with_python_errors([&]() -> PyObject* {
     const Arguments call(self, arguments, count);
     if (call.refused() >= 0) return PyLong_FromSsize_t(call.refused());
-    return use(call);
+    return (call.*kUse)().release().ptr();
   });
-}
-
-PyObject* call_kernel(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  return with_arguments(self, arguments, count, [](const Arguments& call) {
-    call.launch();
-    return Py_NewRef(Py_None);
-  });
-}
-
-PyObject* warm_up_kernel(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  return with_arguments(self, arguments, count, [](const Arguments& call) {
-    call.warm_up();
-    return Py_NewRef(Py_None);
-  });
-}
-
-PyObject* explain_kernel(PyObject* self, PyObject* const* arguments, Py_ssize_t count) noexcept {
-  return with_arguments(self, arguments, count,
-                        [](const Arguments& call) { return call.explain().release().ptr(); });
 }
 
 py::object function_of(PyMethodDef& method, const py::capsule& kernel) {
-  PyObject* const made = PyCFunction_NewEx(&method, kernel.ptr(), nullptr);
-  if (made == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(made);
+  return owned(PyCFunction_NewEx(&method, kernel.ptr(), nullptr));
 }
 
 py::tuple make_kernel(const std::string& json, const py::sequence& is_tensor) {
   const dorajit_operation* handle = nullptr;
   check([&](dorajit_error** error) { return dorajit_kernel_create(json.c_str(), &handle, error); });
-  dorajit_operation_info info{};
-  info.struct_size = sizeof info;
-  check([&](dorajit_error** error) { return dorajit_operation_describe(handle, &info, error); });
-  auto* const kernel = new NativeKernel;
+  auto* const kernel = new NativeKernel{NativeOperation(handle), {}};
   const py::capsule self(kernel, kKernelCapsule, [](PyObject* capsule) {
     delete static_cast<NativeKernel*>(PyCapsule_GetPointer(capsule, kKernelCapsule));
   });
-  kernel->handle = handle;
-  kernel->name = info.name;
   for (const auto& one : is_tensor) kernel->is_tensor.push_back(one.cast<bool>());
-  for (std::int32_t i = 0; i < info.num_operands; ++i) {
-    dorajit_operand_info operand{};
-    operand.struct_size = sizeof operand;
-    check([&](dorajit_error** error) {
-      return dorajit_operation_operand(handle, i, &operand, error);
-    });
-    kernel->is_output.push_back(operand.is_output != 0);
-  }
-  const std::size_t described =
-      static_cast<std::size_t>(info.num_operands) + static_cast<std::size_t>(info.num_scalars);
-  if (kernel->is_tensor.size() != described) {
-    throw py::value_error(std::format("is_tensor: give {} of them", described));
-  }
   // Python keeps their addresses.
-  static PyMethodDef call = fast_method("kernel", call_kernel, "Launches the kernel.");
-  static PyMethodDef warm_up = fast_method("warmup", warm_up_kernel, "Makes a launch ready.");
-  static PyMethodDef explain = fast_method("explain", explain_kernel, "Says what is launched.");
+  static PyMethodDef call =
+      fast_method("kernel", with_arguments<&Arguments::launch>, "Launches the kernel.");
+  static PyMethodDef warm_up =
+      fast_method("warmup", with_arguments<&Arguments::warm_up>, "Makes a launch ready.");
+  static PyMethodDef explain =
+      fast_method("explain", with_arguments<&Arguments::explain>, "Says what is launched.");
   return py::make_tuple(function_of(call, self), function_of(warm_up, self),
                         function_of(explain, self));
 }

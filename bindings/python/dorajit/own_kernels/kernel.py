@@ -12,7 +12,6 @@ from dorajit.own_kernels import torch_operator
 
 Expressions = Union[str, int, Sequence[Union[str, int]]]
 
-_SCALARS = ("int32", "int64", "float32", "float64")
 
 
 class Kernel:
@@ -84,7 +83,7 @@ class Kernel:
         self._json = json.dumps(description, default=list)
         self.name = description.get("name")
         arguments = [tuple(one) for one in description.get("arguments") or ()]
-        is_tensor = [len(one) > 1 and one[1] not in _SCALARS for one in arguments]
+        is_tensor = [len(one) > 1 and one[1] not in torch_operator.PYTHON_TYPES for one in arguments]
         self._call, self._warm_up, self._explain = _native.make_kernel(self._json, is_tensor)
         self._arguments = arguments
 

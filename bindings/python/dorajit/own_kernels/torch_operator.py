@@ -3,7 +3,8 @@
 import torch
 
 ELEMENT_TYPES = ("float32", "bfloat16", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
-_PYTHON_TYPES = {"int32": "int", "int64": "int", "float32": "float", "float64": "float"}
+# The scalars of a description, and their types in schemas.
+PYTHON_TYPES = {"int32": "int", "int64": "int", "float32": "float", "float64": "float"}
 
 
 def register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
@@ -47,7 +48,7 @@ def register(kernel, arguments, name, shapes, dtypes, backward, setup_context):
     # The schema is written out, as the functions have no annotations to take it from.
     typed = ", ".join(
         f"Tensor{'(' + chr(ord('a') + place) + '!)' if one[1] == 'inout' else ''} {one[0]}"
-        if place in tensors else f"{_PYTHON_TYPES[one[1]]} {one[0]}" for place, one in enumerate(inputs))
+        if place in tensors else f"{PYTHON_TYPES[one[1]]} {one[0]}" for place, one in enumerate(inputs))
     results = {0: "()", 1: "Tensor"}.get(len(outputs), f"({', '.join(['Tensor'] * len(outputs))})")
     torch.library.define(name, f"({typed}) -> {results}")
     torch.library.impl(name, "cuda")(run)
