@@ -194,8 +194,8 @@ def _compile(compiler):
     _remove_abandoned(around.held_path)
     with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=around.held_path) as scratch:
         made = pathlib.Path(scratch, _MADE)
-        log = _run(command, scratch)
-        if not made.is_file():
+        is_done, log = _run(command, scratch)
+        if not is_done or not made.is_file():
             raise errors.CompileError(f"{compiler} could not compile the C++ extension for PyTorch "
                                       f"{torch.__version__}; calls go through Python", 6, log)
         with open(made, "rb") as file:
@@ -215,7 +215,7 @@ def _remove_abandoned(folder):
 
 
 def _run(command, folder):
-    """Runs the compiler in the folder. Returns its command and output; if it failed, its output file is removed."""
+    """(whether the compiler succeeded, its command and output), run in the folder."""
     try:
         done = subprocess.run(command, cwd=folder, env={**os.environ, "TMPDIR": "."},
                               umask=0o077, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -223,7 +223,4 @@ def _run(command, folder):
     except OSError as error:
         raise errors.NoCompilerError(f"{command[0]} cannot be run ({error.strerror}); set DORAJIT_CXX to a "
                                      "C++20 compiler", 5) from error
-    if done.returncode != 0:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, _MADE))
-    return f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
+    return done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}{done.stderr}"

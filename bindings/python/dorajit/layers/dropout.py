@@ -16,15 +16,14 @@ from dorajit.control import state
 _ALIGNED = 64
 
 
-def columns_at_once(rows, out, element_bytes, budget=None):
+def columns_at_once(rows, out, element_bytes, budget):
     """The number of output columns of the base result that fit the budget: a multiple of 64, or all.
 
     Args:
         rows, out: sizes of the base result.
         element_bytes: bytes per element.
-        budget: bytes; None for the threshold of the environment.
+        budget: bytes.
     """
-    budget = thresholds.get_dora_forward_threshold_bytes() if budget is None else budget
     fitting = budget // max(rows * element_bytes, 1)
     return out if fitting >= out else min(max(fitting // _ALIGNED, 1) * _ALIGNED, out)
 
@@ -45,7 +44,7 @@ def delta(x, weight, lora, gain, scale, fresh=False):
     at_once = weight.shape[0]
     if not (weight.requires_grad or eligibility.is_observed()):  # a tracer cannot read the budget
         rows = lora.numel() // max(lora.shape[-1], 1)
-        at_once = columns_at_once(rows, weight.shape[0], lora.element_size())
+        at_once = columns_at_once(rows, at_once, lora.element_size(), thresholds.get_dora_forward_threshold_bytes())
     if at_once >= weight.shape[0]:
         return tiers.delta(lora, F.linear(x, weight.to(x.dtype)), gain, scale, fresh)
     x = precision.as_autocast(x)

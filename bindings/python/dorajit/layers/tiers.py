@@ -46,11 +46,9 @@ def delta(lora, base, gain, scale, fresh=False):
     way = tier(lora, base, gain)
     if way == EAGER:
         return expression.compose(lora, base, gain, scale)
-    if way == TRAINING:
-        return api.fused_dora_compose_autograd(lora, base, gain, scale)
-    writable = not lora.is_inference() or torch.is_inference_mode_enabled()
-    inplace = fresh and writable and lora._base is None
-    return api.fused_dora_compose(lora, base, gain, scale, inplace=inplace)
+    inplace = (way == INFERENCE and fresh and (not lora.is_inference() or torch.is_inference_mode_enabled())
+               and lora._base is None)
+    return api.fused_dora_compose(lora, base, gain, scale, inplace)
 
 
 def without_bias(result, bias, gain):

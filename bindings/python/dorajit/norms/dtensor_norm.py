@@ -4,24 +4,12 @@ The square of a norm is a sum over columns, so it is the sum of the squares of p
 number per row, and the low-rank factors are communicated.
 """
 
-from typing import NamedTuple
-
 import torch
 import torch.distributed
-from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from dorajit.norms import norm
 from dorajit.distributed import frameworks, part
-
-
-class Operands(NamedTuple):
-    """The local part of a weight and the matching parts of its factors, as plain tensors."""
-
-    weight: Tensor
-    lora_A: Tensor
-    lora_B: Tensor
-    part: part.Part
 
 
 def weight_norm(weight, lora_A, lora_B, scale, budget):
@@ -55,12 +43,12 @@ def weight_norm(weight, lora_A, lora_B, scale, budget):
 
 
 def operands(weight, lora_A, lora_B, needs_factors=True):
-    """The local part of a weight, with the matching columns of A and rows of B."""
+    """(the local part of a weight, the matching columns of A, the matching rows of B, the Part), plain tensors."""
     here = part.of("weight_norm", "weight", weight)
     matrix = local(weight)
     if not needs_factors:
         nothing = matrix.new_zeros((0,) + tuple(matrix.shape[1:]))
-        return Operands(matrix, nothing, matrix.new_zeros(matrix.shape[0], 0), here)
+        return matrix, nothing, matrix.new_zeros(matrix.shape[0], 0), here
     a, b = _aligned(lora_A, weight, rows=False), _aligned(lora_B, weight, rows=True)
     if a is None:
         a = _whole(lora_A).detach()
@@ -68,7 +56,7 @@ def operands(weight, lora_A, lora_B, needs_factors=True):
             a = part.select(a, dim, indices)
     if b is None:
         b = part.select(_whole(lora_B).detach(), 0, here.rows)
-    return Operands(matrix, a, b, here)
+    return matrix, a, b, here
 
 
 def local(tensor):

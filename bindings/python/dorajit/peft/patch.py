@@ -13,13 +13,8 @@ from dorajit.peft import declined, gates, generation
 _lock = fork_lock.make()
 _originals = {}  # (class, method name) -> PEFT's method
 _patches = []    # the active ones
+_everywhere = 0  # the number of active patches of all layers; read in each call
 _MARK = "_dorajit_patches"
-
-
-class _Switch:
-    """The number of active patches of all layers; read in each call."""
-
-    everywhere = 0
 
 
 class Patch:
@@ -33,7 +28,7 @@ class Patch:
 
     def __init__(self, model, replaced, refused, marked):
         self.model, self.replaced, self.refused = model, replaced, refused
-        self._marked, self._undone = marked, False
+        self._marked = marked
 
     @property
     def declined(self) -> dict[str, int]:
@@ -42,12 +37,12 @@ class Patch:
 
     def undo(self) -> None:
         """Reverts the patch. Other patches stay active. A second call does nothing."""
+        global _everywhere
         with _lock:
-            if self._undone:
+            if self not in _patches:
                 return
-            self._undone = True
             if self.model is None:
-                _Switch.everywhere -= 1
+                _everywhere -= 1
             for module in self._marked:
                 left = vars(module).get(_MARK, 0) - 1
                 if left > 0:
@@ -67,7 +62,7 @@ class Patch:
     def __repr__(self):
         what = "all models" if self.model is None else f"a {type(self.model).__name__}"
         return f"<dorajit.peft.Patch of {what}: {len(self.replaced)} methods" + (
-            ", undone>" if self._undone else ">")
+            ">" if self in _patches else ", undone>")
 
 
 def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False) -> Patch:
@@ -88,6 +83,7 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
         ValueError: the model has no DoRA layers.
         RuntimeError: with `strict`, a method of this version of PEFT cannot be replaced.
     """
+    global _everywhere
     try:
         import peft
     except ImportError as error:
@@ -110,7 +106,7 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
             if (owner, name) not in _originals:
                 _install(owner, name, replacement)
         if model is None:
-            _Switch.everywhere += 1
+            _everywhere += 1
         for module in layers + generating:
             setattr(module, _MARK, vars(module).get(_MARK, 0) + 1)
         patch = Patch(model, tuple(f"{owner.__name__}.{name}" for owner, name in targets), refused,
@@ -177,9 +173,7 @@ def _install(owner, name, replacement):
 
 def _is_patched(subject):
     """Whether the replacement runs for this layer or model, or for this module with DoRA layers."""
-    if _Switch.everywhere:
-        return True
-    if _MARK in vars(subject):
+    if _everywhere or _MARK in vars(subject):
         return True
     layers = getattr(subject, "lora_magnitude_vector", None)  # of a module with DoRA layers
     return layers is not None and any(hasattr(one, _MARK) for one in layers.values())  # through FSDP's wrapper
