@@ -52,8 +52,6 @@ std::int64_t workspace_bytes(const CallArguments& call) {
   return is_known ? bytes : -1;
 }
 
-NativeOperation* find_operation(const char* name) { return find_native_operation(name); }
-
 // Runs `body`. False if it threw; a Python error is then set.
 template <class Body>
 bool without_exceptions(const Body& body) noexcept {
@@ -73,12 +71,13 @@ void raise_outcome(std::int32_t outcome, void* error) {
 }
 
 const CallTable& calls() {
-  static const CallTable table = {.observers = &observers(),
-                                  .find = find_operation,
-                                  .run = run_call,
-                                  .workspace_bytes = workspace_bytes,
-                                  .current_stream = current_cuda_stream,
-                                  .raise = raise_outcome};
+  static const CallTable table = {
+      .observers = &observers(),
+      .find = [](const char* name) { return find_native_operation(name); },
+      .run = run_call,
+      .workspace_bytes = workspace_bytes,
+      .current_stream = current_cuda_stream,
+      .raise = raise_outcome};
   return table;
 }
 

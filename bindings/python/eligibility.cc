@@ -36,10 +36,6 @@ Eligibility& kept() {
   return *eligibility;
 }
 
-py::object result_of(PyObject* function) {
-  return py::reinterpret_steal<py::object>(PyObject_CallNoArgs(function));
-}
-
 // Whether a level of forward-mode differentiation is active; eligibility.py finds the tensors with
 // tangents.
 bool has_forward_level() {
@@ -63,7 +59,8 @@ int has_observer() {
 // 1 if autograd records a call with these tensors, else 0. Negative if a Python error is set.
 int builds_graph(std::span<PyObject* const> tensors) {
   static PyObject* const requires_grad = PyUnicode_InternFromString("requires_grad");
-  const py::object is_enabled = result_of(kept().is_grad_enabled);
+  const auto is_enabled =
+      py::reinterpret_steal<py::object>(PyObject_CallNoArgs(kept().is_grad_enabled));
   if (!is_enabled) return -1;
   if (is_enabled.ptr() != Py_True) return 0;
   for (PyObject* const tensor : tensors) {

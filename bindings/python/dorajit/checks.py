@@ -89,15 +89,6 @@ def same_device(function, **arguments):
                              f"on {reference.device}; move both to one device")
 
 
-def same_shape(function, **arguments):
-    """Raises ValueError naming the first tensor of another shape than the first argument."""
-    (first, reference), *others = arguments.items()
-    for name, tensor in others:
-        if tensor.shape != reference.shape:
-            raise ValueError(f"{function}: argument `{name}` has shape {tuple(tensor.shape)} but "
-                             f"`{first}` has {tuple(reference.shape)}; give both the same shape")
-
-
 def broadcasts(function, name, tensor, over_name, over):
     """Raises ValueError if the tensor, leading dimensions of size 1 aside, cannot be broadcast to `over`."""
     shape, target = tuple(tensor.shape), tuple(over.shape)
@@ -147,7 +138,9 @@ def agree(function, pairs):
     alike = {}
     for operand, tensor in pairs:
         first_name, first = alike.setdefault(operand.dimensions, (operand.name, tensor))
-        same_shape(function, **{first_name: first, operand.name: tensor})
+        if tensor.shape != first.shape:
+            raise ValueError(f"{function}: argument `{operand.name}` has shape {tuple(tensor.shape)} but "
+                             f"`{first_name}` has {tuple(first.shape)}; give both the same shape")
     if len(alike) < 2:
         return
     known = {}
