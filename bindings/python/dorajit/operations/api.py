@@ -157,8 +157,9 @@ def apart(lora, result, gain, bias, scale, compose):
     """The sum as several operations; `compose` computes the term that is added to the base result."""
     base = result
     if bias is not None:
-        # Checked here too, so that a compiler that stops here shows the message.
-        checks.as_many("fused_dora_compose_residual", "bias", bias, "gain", gain)
+        if bias.numel() != gain.numel():  # checked here too, so that a compiler that stops here shows the message
+            raise ValueError(f"fused_dora_compose_residual: argument `bias` has shape {tuple(bias.shape)} but `gain` "
+                             f"has {tuple(gain.shape)}; give both one element per channel")
         base = result - expression.over(dispatch.over_channels(bias, gain), result)
     return result + compose(lora.to(expression.sum_type(lora, result)), base, gain, scale)
 
