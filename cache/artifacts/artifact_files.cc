@@ -42,7 +42,7 @@ Place place_of(SealKind kind, const std::string& key) {
 void say_unusable(const std::string& cache_dir, const Place& place, const Error& error) {
   const std::string folder = std::format("{}/{}", cache_dir, place.folders.front());
   const bool has_notes = place.folders.front() == kNotesFolder;
-  log_once(has_notes ? LogLevel::kInfo : LogLevel::kWarning, folder,
+  log_once(LogLevel::kWarning, folder,
            std::format("{} are not stored in {}: {}", has_notes ? "notes" : "compiled kernels",
                        folder, error.message));
 }
