@@ -5,6 +5,7 @@
 // winners are kept under.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -48,10 +49,19 @@ constexpr const IntegerType* as_integer(ElementType type) {
   return is_known ? &kIntegerTypes[static_cast<std::size_t>(number)] : nullptr;
 }
 
-// The bytes of an element of any type; size_in_bytes() does not know integers.
+// The bytes of an element of any type; size_in_bytes() does not know integers. A look-up, because
+// each call computes several sizes.
+inline constexpr auto kElementSizes = [] {
+  std::array<std::int8_t, static_cast<int>(kBool) + 1> sizes{};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto type = static_cast<ElementType>(i);
+    const IntegerType* const integer = as_integer(type);
+    sizes[i] = static_cast<std::int8_t>(integer != nullptr ? integer->bytes : size_in_bytes(type));
+  }
+  return sizes;
+}();
 constexpr int element_size(ElementType type) {
-  const IntegerType* const integer = as_integer(type);
-  return integer != nullptr ? integer->bytes : size_in_bytes(type);
+  return kElementSizes[static_cast<std::size_t>(type)];
 }
 
 }  // namespace dorajit::kernels

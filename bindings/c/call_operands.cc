@@ -31,9 +31,7 @@ bool is_input_per_channel(const Operation& operation, std::size_t operand) {
 
 }  // namespace
 
-Result<Operands> operands_from_dlpack(const Operation& operation,
-                                      std::span<const DLTensor* const> tensors) {
-  Operands operands;
+Status Operands::read(const Operation& operation, std::span<const DLTensor* const> tensors) {
   ChannelLayout layout;
   std::string_view broadcast_before;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -56,23 +54,23 @@ Result<Operands> operands_from_dlpack(const Operation& operation,
   if (operation.is_one_row && tensors.front() != nullptr) {
     layout.column_dims = std::max(tensors.front()->ndim, 1);
   }
-  operands.broadcast = layout.broadcast;
+  broadcast = layout.broadcast;
   const auto sum = static_cast<std::size_t>(operation.sum_operand);
   const bool has_sum = sum < tensors.size() && tensors[sum] != nullptr;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const Presence presence = operation.operands[i].presence;
     const bool is_left_out = tensors[i] == nullptr && presence != Presence::kRequired;
     if (is_left_out || (presence == Presence::kForSum && !has_sum)) {
-      operands.views[i].type = kernels::ElementType::kAbsent;
+      views[i].type = kernels::ElementType::kAbsent;
     } else if (operation.operands[i].shape.is_matrix()) {
-      DORAJIT_ASSIGN(operands.views[i],
+      DORAJIT_ASSIGN(views[i],
                      tensor_from_dlpack(operation.name, operation.operands[i].name, tensors[i],
                                         layout.column_dims, operation.mixes_all_types));
     } else {
-      DORAJIT_ASSIGN(operands.views[i], vector_from_dlpack(operation, i, tensors[i]));
+      DORAJIT_ASSIGN(views[i], vector_from_dlpack(operation, i, tensors[i]));
     }
   }
-  return operands;
+  return {};
 }
 
 }  // namespace dorajit::bindings

@@ -15,10 +15,10 @@ namespace dorajit::bindings {
 struct Operands {
   std::array<launch::TensorView, kernels::kMaxOperands> views;
   kernels::Broadcast broadcast = kernels::Broadcast::kPerColumn;
-};
 
-// `tensors` has the order of the operation's operands; null stands for an operand that is left out.
-Result<Operands> operands_from_dlpack(const kernels::Operation& operation,
-                                      std::span<const DLTensor* const> tensors);
+  // Reads tensors in the order of the operation's operands; null stands for an operand that is left
+  // out. The operands are not returned, because every call would copy them twice.
+  Status read(const kernels::Operation& operation, std::span<const DLTensor* const> tensors);
+};
 
 }  // namespace dorajit::bindings

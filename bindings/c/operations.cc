@@ -27,7 +27,8 @@ Status run(dorajit_engine* engine, void* stream, const Operation& operation,
            std::span<const DLTensor* const> tensors, std::span<const double> scalars,
            const Workspace& workspace) {
   DORAJIT_TRY(require(engine, operation.name, "engine", "create one with dorajit_engine_create"));
-  DORAJIT_ASSIGN(const Operands operands, operands_from_dlpack(operation, tensors));
+  Operands operands;
+  DORAJIT_TRY(operands.read(operation, tensors));
   DORAJIT_ASSIGN(Engine * served, engine->engine());
   return served->run({.operation = &operation,
                       .broadcast = operands.broadcast,
@@ -66,8 +67,8 @@ Status workspace_of(std::string_view function, const dorajit_operation* handle,
                  check_tensor_count(function, handle, tensors, num_tensors));
   DORAJIT_TRY(require(bytes, function, "bytes", "pass the address of an int64_t"));
   const std::size_t count = operation->operands.size();
-  DORAJIT_ASSIGN(const Operands operands,
-                 operands_from_dlpack(*operation, std::span(tensors, count)));
+  Operands operands;
+  DORAJIT_TRY(operands.read(*operation, std::span(tensors, count)));
   DORAJIT_ASSIGN(const launch::CheckedCall checked,
                  launch::check_shapes({.operation = operation,
                                        .broadcast = operands.broadcast,

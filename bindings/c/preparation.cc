@@ -37,8 +37,8 @@ Status with_described_call(std::string_view function, dorajit_engine* engine,
   DORAJIT_ASSIGN(const kernels::Operation* operation,
                  check_tensor_count(function, handle, tensors, num_tensors));
   const std::size_t count = operation->operands.size();
-  DORAJIT_ASSIGN(const Operands operands,
-                 operands_from_dlpack(*operation, std::span(tensors, count)));
+  Operands operands;
+  DORAJIT_TRY(operands.read(*operation, std::span(tensors, count)));
   std::span<const double> values;
   if (has_scalars) {
     DORAJIT_ASSIGN(values, check_scalars(function, *operation, scalars, num_scalars));
