@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <thread>
 
+#include "autotune/search/candidates.h"
 #include "autotune/search/verification.h"
 #include "kernel_templates/sizes.h"
 #include "tests/fakes/fake_device.h"
@@ -17,6 +19,25 @@ namespace {
 using cache::Verdict;
 using tests::FakeDevice;
 using tests::Misbehaviour;
+
+// Finds what another store has, after a while.
+class SlowStore final : public ArtifactStore {
+ public:
+  explicit SlowStore(ArtifactStore& store) : store_(store) {}
+
+  std::optional<Artifact> find(const std::string& key) override {
+    std::this_thread::sleep_for(kDelay);
+    return store_.find(key);
+  }
+  void insert(const std::string&, const Artifact&) override {}
+  std::optional<std::string> find_note(const std::string&) override { return std::nullopt; }
+  void insert_note(const std::string&, const std::string&) override {}
+
+  static constexpr std::chrono::milliseconds kDelay{300};
+
+ private:
+  ArtifactStore& store_;
+};
 
 class ProblemTuner : public testing::Test {
  protected:
@@ -177,6 +198,21 @@ TEST_F(ProblemTuner, TuningEndsWithinItsTimeBudget) {
                            device_, kernels_, {.seconds = 0}, statistics_));
   EXPECT_LT(std::chrono::steady_clock::now() - compiled,
             std::chrono::seconds(2) + (compiled - start));
+}
+
+TEST_F(ProblemTuner, KernelsThatWouldBeReadyAfterTheDeadlineAreNotBegun) {
+  std::vector<Candidate> candidates;
+  for (const kernels::Config& config : space()) {
+    ASSERT_TRUE(kernels_.get(device_, problem_.variant, config));
+    candidates.push_back({.result = {.config = config}, .kernel = {}});
+  }
+  SlowStore slow(artifacts_);
+  launch::KernelCache kernels{Settings{}, &slow, statistics_};
+  const auto deadline = std::chrono::steady_clock::now() + SlowStore::kDelay * 3 / 2;
+  const auto left_out = make_kernels(candidates, 0, problem_, device_, kernels, deadline);
+  EXPECT_LE(candidates.size(), std::max(1U, std::thread::hardware_concurrency()))
+      << "one for each thread";
+  EXPECT_EQ(candidates.size() + left_out.size(), space().size());
 }
 
 }  // namespace
