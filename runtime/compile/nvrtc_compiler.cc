@@ -65,7 +65,8 @@ class Program {
     return std::string(name);
   }
 
-  int compile(const std::vector<const char*>& options) {
+  int compile(std::vector<const char*> options) {
+    if (has_own_cache()) options.push_back("--no-cache");
     return nvrtc_.compile_program(handle_, static_cast<int>(options.size()), options.data());
   }
 
@@ -86,6 +87,16 @@ class Program {
     std::string bytes(size, '\0');
     if (read(handle_, bytes.data()) != 0) return {};
     return bytes;
+  }
+
+  // Where a driver is, NVRTC since 12.9 keeps what it compiles in the driver's cache folder. Its
+  // threads then wait for each other, and what it finds there comes without a report of resources,
+  // from a folder whose trust this library does not check.
+  bool has_own_cache() const {
+    int major = 0;
+    int minor = 0;
+    nvrtc_.version(&major, &minor);
+    return std::pair(major, minor) >= std::pair(12, 9);
   }
 
   const NvrtcLibrary& nvrtc_;

@@ -82,6 +82,14 @@ assert all(map(torch.equal, found, expected))
 """)
 
 
+def test_compiling_leaves_the_cache_of_the_driver_alone(tmp_path):
+    folder = tmp_path / "driver"
+    processes.run("""
+assert torch.equal(dorajit.fused_dora_compose(lora.cuda(), base.cuda(), gain.cuda(), 0.5, False).cpu(), expected)
+""", fresh=True, CUDA_CACHE_PATH=str(folder), DORAJIT_CACHE_DIR=str(tmp_path / "dorajit"))
+    assert list((tmp_path / "dorajit" / "artifacts").rglob("*")) and not list(folder.rglob("*"))
+
+
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("base_type", [torch.float32, torch.bfloat16])
 def test_new_layer_can_be_captured_after_a_step_of_an_equal_layer(base_type):

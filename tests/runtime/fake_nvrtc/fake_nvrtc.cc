@@ -1,5 +1,6 @@
 // A fake NVRTC with controlled compile times. Compiling for sm_75 never ends; for sm_80 it takes
-// half a second; all others end at once.
+// half a second; all others end at once. It refuses to compile with its cache.
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -56,6 +57,8 @@ int nvrtcGetLoweredName(void*, const char* expression, const char** name) {
   return 0;
 }
 int nvrtcCompileProgram(void*, int count, const char* const* options) {
+  const auto is_no_cache = [](std::string_view option) { return option == "--no-cache"; };
+  if (std::none_of(options, options + count, is_no_cache)) return 6;
   for (int i = 0; i < count; ++i) {
     const std::string_view option = options[i];
     if (option == "--gpu-architecture=sm_80" || option == "-DCOMPILES_IN_500_MS") {
