@@ -66,8 +66,16 @@ class Program {
   }
 
   int compile(std::vector<const char*> options) {
-    if (has_own_cache()) options.push_back("--no-cache");
-    return nvrtc_.compile_program(handle_, static_cast<int>(options.size()), options.data());
+    // Where a driver is, NVRTC keeps what it compiles in the driver's cache folder. What it finds
+    // there has no report of resources, and this library does not check who can write there.
+    if (is_at_least(12, 9)) options.push_back("--no-cache");
+    if (!is_at_least(12, 4)) return compile_once(options);
+    // Without declarations of textures and of the CUDA runtime there is less to parse, and threads
+    // parse one after the other. A kernel that needs them is compiled again.
+    options.push_back("--minimal");
+    if (compile_once(options) == 0) return 0;
+    options.pop_back();
+    return compile_once(options);
   }
 
   std::string log() { return text(nvrtc_.log_size, nvrtc_.log); }
@@ -89,14 +97,15 @@ class Program {
     return bytes;
   }
 
-  // Where a driver is, NVRTC since 12.9 keeps what it compiles in the driver's cache folder. Its
-  // threads then wait for each other, and what it finds there comes without a report of resources,
-  // from a folder whose trust this library does not check.
-  bool has_own_cache() const {
-    int major = 0;
-    int minor = 0;
-    nvrtc_.version(&major, &minor);
-    return std::pair(major, minor) >= std::pair(12, 9);
+  int compile_once(const std::vector<const char*>& options) {
+    return nvrtc_.compile_program(handle_, static_cast<int>(options.size()), options.data());
+  }
+
+  [[nodiscard]] bool is_at_least(int major, int minor) const {
+    int found_major = 0;
+    int found_minor = 0;
+    nvrtc_.version(&found_major, &found_minor);
+    return std::pair(found_major, found_minor) >= std::pair(major, minor);
   }
 
   const NvrtcLibrary& nvrtc_;

@@ -139,6 +139,16 @@ TEST_F(OwnKernelCompileTest, HeadersAndMacrosAreSeen) {
   EXPECT_EQ(artifact->entry, "plain");
 }
 
+TEST_F(OwnKernelCompileTest, TexturesAndTheCudaRuntimeAreDeclaredWhereTheyAreUsed) {
+  Json json = swiglu();
+  json["source"] = R"(
+__device__ float fetched(cudaTextureObject_t texture, int i) { return tex1Dfetch<float>(texture, i); }
+__device__ cudaError_t no_error() { return cudaSuccess; }
+)" + json["source"].get<std::string>();
+  const auto artifact = compile(json);
+  EXPECT_TRUE(artifact) << artifact.error().message << artifact.error().log;
+}
+
 TEST_F(OwnKernelCompileTest, ErrorsNameTheLinesOfTheUsersSource) {
   Json json = swiglu();
   json["source"] = "// one\n// two\nint broken = nothing;\n" + std::string(tests::kSwigluSource);
