@@ -86,12 +86,10 @@ MergeCounts TuningStore::merge(std::span<const Trial> trials) {
   return own.memory.merge(trials);
 }
 
-std::optional<MergeCounts> TuningStore::import_trials(std::span<const Trial> trials,
-                                                      const Progress& progress) {
+std::optional<MergeCounts> TuningStore::import_trials(std::span<const Trial> trials) {
   State& own = state();
   const std::scoped_lock writer(own.writing);
-  return own.write(
-      [&](Connection& connection) { return merge_trials(connection, trials, progress); });
+  return own.write([&](Connection& connection) { return merge_trials(connection, trials); });
 }
 
 std::optional<std::int64_t> TuningStore::rebuild_winners() {

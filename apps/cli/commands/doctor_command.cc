@@ -68,7 +68,9 @@ Result<ExitCode> check_file(const std::string& path, bool json) {
   TrialInput input{.path = path, .file = {}};
   {
     ProgressBar progress(!json);
-    DORAJIT_ASSIGN(input.file, cache::read_trial_file(path, progress.follow("reading " + path)));
+    progress.show("reading " + path);
+    DORAJIT_ASSIGN(input.file, cache::read_trial_file(path));
+    progress.advance();
   }
   const bool is_good = input.file.is_complete();
   Json document = {{"good", is_good}};

@@ -12,7 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "cache/database/trial_files.h"
+#include "cache/files/output_file.h"
+#include "cache/records/trial_lines.h"
 #include "tests/apps/cli/cli_sandbox.h"
 #include "tests/cache/records/sample_records.h"
 
@@ -55,7 +56,7 @@ class Interruption : public testing::Test {
         trials.push_back(std::move(trial));
       }
     }
-    ASSERT_TRUE(cache::write_trial_file(path, trials));
+    ASSERT_TRUE(cache::write_output_file(path, cache::to_lines(trials)));
   }
 
   void bring(const std::string& trouble, const std::string& folder, int step = 0) {
