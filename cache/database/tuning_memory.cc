@@ -47,23 +47,8 @@ MergeCounts TuningMemory::merge(std::span<const Trial> trials) {
   return counts;
 }
 
-void TuningMemory::forget(std::string_view device, std::string_view problem) {
-  const auto is_wanted = [&](std::string_view of_device, std::string_view of_problem) {
-    return (device.empty() || device == of_device) && (problem.empty() || problem == of_problem);
-  };
-  std::erase_if(trials_, [&](const Trial& trial) {
-    return is_wanted(trial.device, trial.problem) && trial_checksums_.erase(checksum(trial)) > 0;
-  });
-  std::erase_if(winners_,
-                [&](const auto& pair) { return is_wanted(pair.first.first, pair.first.second); });
-}
-
-void TuningMemory::rebuild_winners() {
-  winners_.clear();
-  for (Winner& winner : choose_winners(trials_)) {
-    std::pair pair(winner.device, winner.problem);
-    winners_.insert_or_assign(std::move(pair), std::move(winner));
-  }
+void TuningMemory::drop_saved() {
+  if (unsaved_.empty()) *this = {};
 }
 
 std::optional<Winner> TuningMemory::find_winner(std::string_view device,

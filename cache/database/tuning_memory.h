@@ -22,10 +22,8 @@ class TuningMemory {
   void record(std::span<const Trial> trials, const Winner& winner);
   // Like TuningStore::merge(), on the results in memory.
   MergeCounts merge(std::span<const Trial> trials);
-  // As TuningStore::forget(), for records in memory that are saved.
-  void forget(std::string_view device, std::string_view problem);
-  // Discards all winners and derives them from the trials.
-  void rebuild_winners();
+  // Drops all of it, after a change of the database that has it; nothing while a part is not saved.
+  void drop_saved();
 
   [[nodiscard]] std::optional<Winner> find_winner(std::string_view device,
                                                   std::string_view problem) const;

@@ -98,7 +98,7 @@ std::optional<std::int64_t> TuningStore::rebuild_winners() {
   const auto count = own.write(derive_winners);
   if (!count) return std::nullopt;
   const std::scoped_lock lock(own.mutex);
-  own.memory.rebuild_winners();
+  own.memory.drop_saved();
   return count;
 }
 
@@ -112,7 +112,7 @@ Result<ForgottenCounts> TuningStore::forget(std::string_view device, std::string
     return fail(StatusCode::kIoError,
                 std::format("cannot write the tuning database: {}", own.reason));
   }
-  own.memory.forget(device, problem);
+  own.memory.drop_saved();
   return *counts;
 }
 
