@@ -94,6 +94,7 @@ class FileJournal final : public LaunchJournal {
 
   void enter(std::string_view scope, std::string_view problem,
              const kernels::Config& config) override {
+    if (cache_dir_.empty()) return;
     if (own_ && own_->owner() != ::getpid())
       own_.reset();  // in a forked child, it belongs to the parent
     if (!own_) {
@@ -130,6 +131,7 @@ class FileJournal final : public LaunchJournal {
   // Visits the entries of processes that have ended; removes those for which `keep` returns false.
   template <class Keep>
   void visit_dead(Keep keep) {
+    if (cache_dir_.empty()) return;
     const auto cache = TrustedDirectory::open(cache_dir_, trust_);
     if (!cache || !*cache) return;  // the first user of the folder logs this
     const auto journal = (*cache)->enter(kFolder);
@@ -168,19 +170,10 @@ class FileJournal final : public LaunchJournal {
   std::optional<OpenEntry> own_;
 };
 
-class NoJournal final : public LaunchJournal {
- public:
-  void enter(std::string_view, std::string_view, const kernels::Config&) override {}
-  void leave() override {}
-  std::vector<kernels::Config> crashed_configs(std::string_view) override { return {}; }
-  void forget(std::string_view, std::span<const kernels::Config>) override {}
-};
-
 }  // namespace
 
 std::unique_ptr<LaunchJournal> LaunchJournal::open(const std::string& cache_dir,
                                                    const Trust& trust) {
-  if (cache_dir.empty()) return std::make_unique<NoJournal>();
   return std::make_unique<FileJournal>(cache_dir, trust);
 }
 
