@@ -69,12 +69,6 @@ test_python() {
     DORAJIT_UPSTREAM=$state/upstream "${tests[@]}" "$@")
 }
 
-# Writes the stub of the extension module from its docstrings in the release build tree.
-write_stubs() {
-  has_python || die "stubs need the environment that ./dev setup makes"
-  PYTHONPATH=$root/build/release/bindings/python "$python" "$root/bindings/python/make_stub.py"
-}
-
 # build_wheels [--check] DIR [PYTHON...]: makes the source distribution, and from it a wheel for each
 # interpreter. --check tests each wheel in its own environment. auditwheel sets the wheel's tag to the
 # oldest glibc that it runs with.

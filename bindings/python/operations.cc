@@ -169,34 +169,18 @@ std::span<const char* const> scalars_of(const NativeOperation& operation) {
   return {operation.info.scalars, static_cast<std::size_t>(operation.info.num_scalars)};
 }
 
-// The docstring of a function: the signature and types that make_stub.py reads, then the formula.
+// The docstring of a function: the signature, then the formula.
 std::string documentation_of(const NativeOperation& operation, std::string_view name,
-                             std::string_view other_result, std::string_view notes) {
-  std::string names;
-  std::string types;
-  std::string results;
-  const auto add = [](std::string& list, std::string_view one) {
-    if (!list.empty()) list += ", ";
-    list += one;
-  };
-  int num_results = 0;
+                             std::string_view notes) {
+  std::string arguments;
   for (const dorajit_operand_info& operand : operation.operands) {
-    const char* const none = operand.presence == DORAJIT_OPERAND_REQUIRED ? "" : " | None";
-    add(names, operand.name);
-    add(types, std::format("Tensor{}{}", operand.is_output != 0 ? " | dtype | bool" : "", none));
-    if (operand.is_output == 0) continue;
-    add(results, std::format("Tensor{}", none));
-    ++num_results;
+    arguments += std::format("{}, ", operand.name);
   }
-  for (const char* const scalar : scalars_of(operation)) {
-    add(names, scalar);
-    add(types, "float");
-  }
+  for (const char* const scalar : scalars_of(operation)) arguments += std::format("{}, ", scalar);
   return std::format(
-      "{}($module, {}, /)\n--\n\n({}) -> {}{}\n\n{}\n\nAn output that is passed as an element type "
-      "is allocated; True means the type of the first input with the same dimensions.{}",
-      name, names, types, num_results == 1 ? results : std::format("tuple[{}]", results),
-      other_result, operation.info.documentation, notes);
+      "{}($module, {}/)\n--\n\n{}\n\nAn output that is passed as an element type is allocated; "
+      "True means the type of the first input with the same dimensions.{}",
+      name, arguments, operation.info.documentation, notes);
 }
 
 struct Method {
@@ -219,11 +203,10 @@ void add_function(py::module_& module, NativeOperation& operation, _PyCFunctionF
 void add_functions(py::module_& module) {
   for (NativeOperation& operation : native_operations()) {
     const std::string name = operation.info.name;
-    add_function(module, operation, call_operation, name,
-                 documentation_of(operation, name, "", ""));
+    add_function(module, operation, call_operation, name, documentation_of(operation, name, ""));
     const std::string at_once = name + "_at_once";
     add_function(module, operation, call_at_once, at_once,
-                 documentation_of(operation, at_once, " | int",
+                 documentation_of(operation, at_once,
                                   " The whole call, if nothing observes it and a kernel serves it; "
                                   "otherwise returns who_sees() and does nothing."));
   }

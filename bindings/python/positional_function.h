@@ -22,10 +22,9 @@ PyObject* with_python_errors(const Body& body) noexcept {
   return nullptr;
 }
 
-// A definition for PyModule_AddFunctions(). The documentation begins with names and types, which
-// make_stub.py reads:
+// A definition for PyModule_AddFunctions(). The documentation begins with names, which
+// inspect.signature() reads:
 //   "scaled($module, matrix, factor, /)\n--\n\n"
-//   "(Tensor, float) -> None\n\n"
 //   "What it does."
 inline PyMethodDef fast_method(const char* name, _PyCFunctionFast function,
                                const char* documentation) {
