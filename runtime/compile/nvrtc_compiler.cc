@@ -42,6 +42,7 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   Status create(const kernels::Program& program) {
+    is_users_ = program.options.has_value();
     std::vector<const char*> texts;
     std::vector<const char*> names;
     for (const kernels::SourceFile& header : program.headers) {
@@ -71,9 +72,10 @@ class Program {
     if (is_at_least(12, 9)) options.push_back("--no-cache");
     if (!is_at_least(12, 4)) return compile_once(options);
     // Without declarations of textures and of the CUDA runtime there is less to parse, and threads
-    // parse one after the other. A kernel that needs them is compiled again.
+    // parse one after the other. A user's kernel may need them: then it is compiled again.
     options.push_back("--minimal");
-    if (compile_once(options) == 0) return 0;
+    const int result = compile_once(options);
+    if (result == 0 || !is_users_) return result;
     options.pop_back();
     return compile_once(options);
   }
@@ -110,6 +112,7 @@ class Program {
 
   const NvrtcLibrary& nvrtc_;
   NvrtcProgram handle_ = nullptr;
+  bool is_users_ = false;
 };
 
 // 0 if the text names no architecture.
