@@ -37,7 +37,7 @@ constexpr std::size_t kRoundsBeforeDisturbances = 5;
 constexpr std::size_t kRoundsBetweenChecks = 5;
 constexpr int kMaxRejectedInARow = 8;
 
-constexpr double kLeastTime = 1e-3;  // its logarithm is finite
+constexpr double kMinTime = 1e-3;  // its logarithm is finite
 
 }  // namespace
 
@@ -69,7 +69,7 @@ void Tournament::add_round(std::span<const double> samples) {
   rejected_in_a_row_ = 0;
   std::vector<double> logarithms;
   for (const double sample : samples) {
-    if (!std::isnan(sample)) logarithms.push_back(std::log(std::max(sample, kLeastTime)));
+    if (!std::isnan(sample)) logarithms.push_back(std::log(std::max(sample, kMinTime)));
   }
   const double level = median(logarithms);
   std::vector<std::size_t> still_running;
@@ -77,7 +77,7 @@ void Tournament::add_round(std::span<const double> samples) {
     if (std::isnan(samples[i])) continue;
     Record& record = records_[running_[i]];
     record.times.push_back(samples[i]);
-    record.relative.push_back(std::log(std::max(samples[i], kLeastTime)) - level);
+    record.relative.push_back(std::log(std::max(samples[i], kMinTime)) - level);
     if (record.times.size() % kRoundsBetweenChecks == 0) {
       record.usual = {.median = median(record.times),
                       .deviation = median_absolute_deviation(record.times)};
@@ -123,7 +123,7 @@ void Tournament::relate_to_running() {
   std::vector<double> logarithms(running_.size());
   for (std::size_t round = 0; round < rounds(); ++round) {
     std::ranges::transform(running_, logarithms.begin(), [&](std::size_t candidate) {
-      return std::log(std::max(records_[candidate].times[round], kLeastTime));
+      return std::log(std::max(records_[candidate].times[round], kMinTime));
     });
     const double level = median(logarithms);
     for (std::size_t i = 0; i < running_.size(); ++i) {

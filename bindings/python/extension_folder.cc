@@ -38,8 +38,8 @@ std::optional<cache::TrustedDirectory> extension_folder(const std::string& name,
 }
 
 std::optional<py::bytes> read(const cache::TrustedDirectory& folder, const std::string& name) {
-  constexpr auto kMostBytes = std::numeric_limits<std::int32_t>::max();
-  const auto bytes = value_of(folder.read_file(name, kMostBytes));
+  constexpr auto kMaxBytes = std::numeric_limits<std::int32_t>::max();
+  const auto bytes = value_of(folder.read_file(name, kMaxBytes));
   return bytes ? std::optional(py::bytes(*bytes)) : std::nullopt;
 }
 
