@@ -34,35 +34,36 @@ std::vector<std::string> options_of(const kernels::Program& program) {
 
 class Program {
  public:
-  explicit Program(const NvrtcLibrary& nvrtc) : nvrtc_(nvrtc) {}
+  Program(const NvrtcLibrary& nvrtc, kernels::Program source)
+      : nvrtc_(nvrtc), source_(std::move(source)) {}
   ~Program() {
     if (handle_ != nullptr) nvrtc_.destroy_program(&handle_);
   }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  Status create(const kernels::Program& program) {
-    is_users_ = program.options.has_value();
+  Status create() {
     std::vector<const char*> texts;
     std::vector<const char*> names;
-    for (const kernels::SourceFile& header : program.headers) {
+    for (const kernels::SourceFile& header : source_.headers) {
       texts.push_back(header.text.c_str());
       names.push_back(header.name.c_str());
     }
     DORAJIT_TRY(check(
         "nvrtcCreateProgram",
-        nvrtc_.create_program(&handle_, program.source.text.c_str(), program.source.name.c_str(),
+        nvrtc_.create_program(&handle_, source_.source.text.c_str(), source_.source.name.c_str(),
                               static_cast<int>(names.size()), texts.data(), names.data())));
-    if (program.entry.empty()) return {};
+    if (source_.entry.empty()) return {};
     return check("nvrtcAddNameExpression",
-                 nvrtc_.add_name_expression(handle_, program.entry.c_str()));
+                 nvrtc_.add_name_expression(handle_, source_.entry.c_str()));
   }
 
-  // The symbol of an entry, after the compilation.
-  Result<std::string> symbol_of(const std::string& entry) {
-    if (entry.empty()) return Artifact::kDefaultEntry;
+  // The symbol of the entry, after the compilation.
+  Result<std::string> symbol() {
+    if (source_.entry.empty()) return Artifact::kDefaultEntry;
     const char* name = nullptr;
-    DORAJIT_TRY(check("nvrtcGetLoweredName", nvrtc_.lowered_name(handle_, entry.c_str(), &name)));
+    DORAJIT_TRY(
+        check("nvrtcGetLoweredName", nvrtc_.lowered_name(handle_, source_.entry.c_str(), &name)));
     return std::string(name);
   }
 
@@ -75,9 +76,10 @@ class Program {
     // parse one after the other. A user's kernel may need them: then it is compiled again.
     options.push_back("--minimal");
     const int result = compile_once(options);
-    if (result == 0 || !is_users_) return result;
+    if (result == 0 || !is_users()) return result;
     options.pop_back();
-    return compile_once(options);
+    nvrtc_.destroy_program(&handle_);  // NVRTC leaks memory if it compiles a program twice
+    return create() ? compile_once(options) : result;
   }
 
   std::string log() { return text(nvrtc_.log_size, nvrtc_.log); }
@@ -99,6 +101,9 @@ class Program {
     return bytes;
   }
 
+  // Whether it is a user's kernel; those alone have options of their own.
+  [[nodiscard]] bool is_users() const { return source_.options.has_value(); }
+
   int compile_once(const std::vector<const char*>& options) {
     return nvrtc_.compile_program(handle_, static_cast<int>(options.size()), options.data());
   }
@@ -111,8 +116,8 @@ class Program {
   }
 
   const NvrtcLibrary& nvrtc_;
+  const kernels::Program source_;
   NvrtcProgram handle_ = nullptr;
-  bool is_users_ = false;
 };
 
 // 0 if the text names no architecture.
@@ -138,10 +143,8 @@ bool spills(const ResourceUsage& used) {
 
 Result<Artifact> compile_with(const NvrtcLibrary& nvrtc, const CompileRequest& request,
                               const std::vector<std::string>& options, bool to_cubin) {
-  const kernels::Program source =
-      kernels::program_of(request.variant, request.config, request.target.kind);
-  Program program(nvrtc);
-  DORAJIT_TRY(program.create(source));
+  Program program(nvrtc, kernels::program_of(request.variant, request.config, request.target.kind));
+  DORAJIT_TRY(program.create());
   std::vector<const char*> arguments;
   for (const std::string& option : options) arguments.push_back(option.c_str());
   const int result = program.compile(arguments);
@@ -158,16 +161,15 @@ Result<Artifact> compile_with(const NvrtcLibrary& nvrtc, const CompileRequest& r
     return fail(StatusCode::kCompileError,
                 std::format("NVRTC made no code for {}", request.target.arch), std::move(log));
   }
-  DORAJIT_ASSIGN(std::string entry, program.symbol_of(source.entry));
+  DORAJIT_ASSIGN(std::string entry, program.symbol());
   return Artifact{
       .code = std::move(code), .resources = parse_resource_report(log), .entry = std::move(entry)};
 }
 
 // The build number of NVRTC. Only the PTX of a compiled kernel contains it.
 Result<std::string> build_of(const NvrtcLibrary& nvrtc) {
-  Program program(nvrtc);
-  DORAJIT_TRY(
-      program.create({.source = {"probe.cu", "__global__ void probe() {}\n"}, .headers = {}}));
+  Program program(nvrtc, {.source = {"probe.cu", "__global__ void probe() {}\n"}, .headers = {}});
+  DORAJIT_TRY(program.create());
   if (program.compile({"--gpu-architecture=compute_80"}) != 0) {
     return fail(StatusCode::kNoCompiler,
                 std::format("NVRTC at {} cannot compile an empty kernel; reinstall it, or set "
