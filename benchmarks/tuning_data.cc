@@ -13,7 +13,6 @@
 
 #include "cache/database/trial_files.h"
 #include "cache/database/tuning_store.h"
-#include "cache/files/output_file.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/launch/plan_table.h"
 
@@ -161,8 +160,7 @@ nlohmann::json merges(const std::string& folder) {
     }
     files.push_back(folder + "/" + std::to_string(i) + ".jsonl");
     const auto start = Clock::now();
-    if (!dorajit::cache::write_output_file(files.back(), dorajit::cache::to_lines(trials)))
-      std::abort();
+    if (!dorajit::cache::write_trial_file(files.back(), trials)) std::abort();
     written += seconds_since(start);
   }
   const auto store = TuningStore::open(folder);

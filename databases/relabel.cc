@@ -26,7 +26,6 @@
 #include <vector>
 
 #include "cache/database/trial_files.h"
-#include "cache/files/output_file.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/hash.h"
@@ -160,7 +159,7 @@ Status apply(const char* path, std::vector<Trial> trials, const char* codes_path
     trial.environment.templates = kernel.sources;
     return !is_same;
   });
-  DORAJIT_TRY(dorajit::cache::write_output_file(path, dorajit::cache::to_lines(trials)));
+  DORAJIT_TRY(dorajit::cache::write_trial_file(path, trials));
   std::fprintf(stderr, "%s: %zu trials kept, %zu removed\n", path, trials.size(), removed);
   return {};
 }

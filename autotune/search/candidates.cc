@@ -90,8 +90,8 @@ std::vector<kernels::Config> make_kernels(std::vector<Candidate>& candidates, st
                                           Clock::time_point deadline) {
   std::atomic<std::size_t> next{first};
   auto work = [&] {
-    // The next compilation probably takes as long as the last one. Where NVRTC compiles no faster
-    // on several threads, that is as many times longer as there are threads.
+    // The next compilation probably takes as long as the last one, which waited for those of other
+    // threads where the compiler runs a part of its work in one thread at a time.
     Clock::duration last{};
     for (auto start = Clock::now(); start + last < deadline; start += last) {
       const std::size_t i = next++;

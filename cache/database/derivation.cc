@@ -25,12 +25,14 @@ SqliteResult<bool> derive_winner(Connection& connection, const std::string& devi
 
 }  // namespace
 
-SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const Trial> trials) {
+SqliteResult<MergeCounts> merge_trials(Connection& connection, std::span<const Trial> trials,
+                                       const Progress& progress) {
   MergeCounts counts;
   std::set<std::pair<std::string, std::string>> touched;  // pairs of device and problem
   DORAJIT_TRY(insert_trials(connection, trials, [&](const Trial& trial, bool added) {
     ++(added ? counts.added : counts.known);
     if (added) touched.emplace(trial.device, trial.problem);
+    report(progress, counts.added + counts.known, std::ssize(trials));
   }));
   for (const auto& [device, problem] : touched) {
     DORAJIT_ASSIGN(const auto changed, derive_winner(connection, device, problem));

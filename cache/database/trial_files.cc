@@ -12,6 +12,7 @@
 
 #include "cache/database/inspection.h"
 #include "cache/database/tuning_rows.h"
+#include "cache/files/output_file.h"
 #include "cache/records/trial_validity.h"
 #include "runtime/base/fork_guard.h"
 
@@ -66,11 +67,14 @@ Inspection inspect_for_reading(const std::string& path) {
                  FilePlace::kNamed);
 }
 
-SqliteStatus read_rows(Connection& connection, TrialFile& file) {
+SqliteStatus read_rows(Connection& connection, TrialFile& file, const Progress& progress) {
   DORAJIT_ASSIGN(const auto trial_rows, connection.query_integer("SELECT count(*) FROM trials"));
   DORAJIT_ASSIGN(const auto winner_rows, connection.query_integer("SELECT count(*) FROM winners"));
-  DORAJIT_ASSIGN(file.trials, select_trials(connection));
+  DORAJIT_ASSIGN(auto trials, select_trials(connection, [&](std::int64_t done) {
+                   report(progress, done, trial_rows);
+                 }));
   DORAJIT_ASSIGN(const auto winners, select_winners(connection));
+  file.trials = std::move(trials);
   std::erase_if(file.trials, [latest = latest_plausible_time()](const Trial& trial) {
     return trial.created_unix_s > latest;
   });
@@ -79,7 +83,7 @@ SqliteStatus read_rows(Connection& connection, TrialFile& file) {
   return {};
 }
 
-Result<TrialFile> read_database(const std::string& path) {
+Result<TrialFile> read_database(const std::string& path, const Progress& progress) {
   const ForkGuard use(Work::kSqlite);
   TrialFile file;
   file.kind = TrialFileKind::kDatabase;
@@ -89,7 +93,7 @@ Result<TrialFile> read_database(const std::string& path) {
     return file;
   }
   if (found.state != FileState::kUsable) return bad_file(path, found.reason);
-  if (const auto status = read_rows(*found.connection, file); !status) {
+  if (const auto status = read_rows(*found.connection, file, progress); !status) {
     if (!is_damage(status.error())) return bad_file(path, status.error().message);
     file.damage = status.error().message;
   }
@@ -98,12 +102,24 @@ Result<TrialFile> read_database(const std::string& path) {
 
 }  // namespace
 
-Result<TrialFile> read_trial_file(const std::string& path) {
+Result<TrialFile> read_trial_file(const std::string& path, const Progress& progress) {
   DORAJIT_ASSIGN(const std::string bytes, read_bytes(path));
-  if (bytes.starts_with(kSqliteMark)) return read_database(path);
-  auto parsed = parse_lines(bytes);
+  if (bytes.starts_with(kSqliteMark)) return read_database(path, progress);
+  auto parsed = parse_lines(bytes, progress);
   if (!parsed) return bad_file(path, parsed.error().message);
-  return TrialFile{*std::move(parsed)};
+  TrialFile file;
+  file.trials = std::move(parsed->trials);
+  file.bad_count = parsed->bad_count;
+  file.bad = std::move(parsed->bad);
+  file.damage = std::move(parsed->damage);
+  return file;
+}
+
+Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials,
+                                   const Progress& progress) {
+  TrialText text = to_lines(trials, progress);
+  DORAJIT_TRY(write_output_file(path, text.lines));
+  return text;
 }
 
 }  // namespace dorajit::cache

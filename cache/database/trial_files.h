@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "cache/records/progress.h"
 #include "cache/records/trial_lines.h"
 #include "cache/records/tuning_records.h"
 #include "runtime/base/error.h"
@@ -12,11 +15,14 @@ namespace dorajit::cache {
 
 enum class TrialFileKind { kLines, kDatabase };
 
-// The content of a file, and its damage. Of a database, `bad_count` counts rows of trials and
-// winners, and `bad` is empty.
-struct TrialFile : ParsedTrials {
+// The content of a file, and its damage.
+struct TrialFile {
   TrialFileKind kind = TrialFileKind::kLines;
-  std::int64_t winners = 0;  // number of valid ones, for a database
+  std::vector<Trial> trials;   // the valid ones
+  std::int64_t winners = 0;    // number of valid ones, for a database
+  std::int64_t bad_count = 0;  // invalid lines, or invalid rows of trials and winners
+  std::vector<BadLine> bad;    // for JSON Lines
+  std::string damage;          // damage of the entire file; empty: none
 
   [[nodiscard]] bool is_complete() const { return bad_count == 0 && damage.empty(); }
 };
@@ -25,6 +31,11 @@ struct TrialFile : ParsedTrials {
 // if nothing can be read: the file does not exist, is of another kind, was written by a newer
 // dorajit, or is too large. Must not be used for a database that another thread of this process has
 // open: SQLite would lose its locks on it.
-Result<TrialFile> read_trial_file(const std::string& path);
+Result<TrialFile> read_trial_file(const std::string& path, const Progress& progress = {});
+
+// Replaces the file at `path` with the trials. Counts the trials that were left out, as to_lines()
+// does.
+Result<TrialText> write_trial_file(const std::string& path, std::span<const Trial> trials,
+                                   const Progress& progress = {});
 
 }  // namespace dorajit::cache

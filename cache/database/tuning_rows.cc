@@ -81,18 +81,22 @@ SqliteResult<Statement> prepare_winners(Connection& connection, std::string_view
 // Appends the records of the rows that `read` accepts, even if an error ends the walk.
 template <class Record>
 SqliteStatus append_records(Statement& statement, std::optional<Record> (*read)(const Statement&),
-                            std::vector<Record>& records) {
+                            std::vector<Record>& records,
+                            const std::function<void(std::int64_t)>& each = {}) {
+  std::int64_t rows = 0;
   return for_each_row(statement, [&](const Statement& row) {
+    if (each) each(++rows);
     if (auto record = read(row)) records.push_back(*std::move(record));
   });
 }
 
 template <class Record>
 SqliteResult<std::vector<Record>> records_of(SqliteResult<Statement> statement,
-                                             std::optional<Record> (*read)(const Statement&)) {
+                                             std::optional<Record> (*read)(const Statement&),
+                                             const std::function<void(std::int64_t)>& each = {}) {
   if (!statement) return std::unexpected(std::move(statement).error());
   std::vector<Record> records;
-  DORAJIT_TRY(append_records(*statement, read, records));
+  DORAJIT_TRY(append_records(*statement, read, records, each));
   return records;
 }
 
@@ -207,8 +211,9 @@ SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection,
   return trials;
 }
 
-SqliteResult<std::vector<Trial>> select_trials(Connection& connection) {
-  return records_of(prepare_trials(connection, "ORDER BY id"), read_trial);
+SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
+                                               const std::function<void(std::int64_t)>& each) {
+  return records_of(prepare_trials(connection, "ORDER BY id"), read_trial, each);
 }
 
 SqliteStatus read_trials_between(Connection& connection, std::int64_t first_id,

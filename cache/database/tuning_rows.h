@@ -36,8 +36,9 @@ SqliteResult<std::vector<Winner>> select_winners_of_variant(Connection& connecti
 // In order of insertion.
 SqliteResult<std::vector<Trial>> select_trials(Connection& connection, std::string_view device,
                                                std::string_view problem);
-// All trials, in order of insertion.
-SqliteResult<std::vector<Trial>> select_trials(Connection& connection);
+// All trials, in order of insertion. Calls `each` with the number of rows read so far.
+SqliteResult<std::vector<Trial>> select_trials(Connection& connection,
+                                               const std::function<void(std::int64_t)>& each = {});
 // The trials on the device whose verdict is_bad().
 SqliteResult<std::vector<Trial>> select_bad_trials(Connection& connection, std::string_view device);
 

@@ -86,10 +86,12 @@ MergeCounts TuningStore::merge(std::span<const Trial> trials) {
   return own.memory.merge(trials);
 }
 
-std::optional<MergeCounts> TuningStore::import_trials(std::span<const Trial> trials) {
+std::optional<MergeCounts> TuningStore::import_trials(std::span<const Trial> trials,
+                                                      const Progress& progress) {
   State& own = state();
   const std::scoped_lock writer(own.writing);
-  return own.write([&](Connection& connection) { return merge_trials(connection, trials); });
+  return own.write(
+      [&](Connection& connection) { return merge_trials(connection, trials, progress); });
 }
 
 std::optional<std::int64_t> TuningStore::rebuild_winners() {

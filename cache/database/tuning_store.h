@@ -16,6 +16,7 @@
 #include "cache/files/file_lock.h"
 #include "cache/files/trusted_directory.h"
 #include "cache/records/pinned_configs.h"
+#include "cache/records/progress.h"
 #include "cache/records/tuning_records.h"
 #include "runtime/base/error.h"
 
@@ -95,7 +96,8 @@ class TuningStore {
   MergeCounts merge(std::span<const Trial> trials);
 
   // The same, but only on disk: nothing if the database cannot be written.
-  std::optional<MergeCounts> import_trials(std::span<const Trial> trials);
+  std::optional<MergeCounts> import_trials(std::span<const Trial> trials,
+                                           const Progress& progress = {});
 
   // Discards all winners, derives them from the trials and returns their number. Nothing if the
   // database cannot be written; it is then unchanged, and reason_not_persistent() gives the reason.

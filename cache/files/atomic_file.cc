@@ -13,12 +13,15 @@
 #include <utility>
 
 #include "cache/files/directories.h"
+#include "runtime/base/unfinished_files.h"
 
 namespace dorajit::cache {
 namespace {
 
 constexpr std::string_view kTemporaryMark = ".tmp.";
 constexpr std::time_t kStaleAfterSeconds = 3600;
+
+UnfinishedFiles& unfinished() { return UnfinishedFiles::of_this_process(); }
 
 }  // namespace
 
@@ -36,14 +39,19 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
       place_(other.place_) {}
 
 AtomicFile::~AtomicFile() {
-  if (!temporary_path_.empty()) ::unlink(temporary_path_.c_str());
+  if (temporary_path_.empty()) return;
+  const auto held = unfinished().hold();
+  ::unlink(temporary_path_.c_str());
+  unfinished().remove(temporary_path_);
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path, FilePlace place, mode_t mode) {
   std::string temporary = path;
   temporary.append(kTemporaryMark).append("XXXXXX");
+  const auto held = unfinished().hold();
   FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file) return std::unexpected(file_error("create", path, errno, place));
+  unfinished().add(temporary);
   if (mode != 0600) ::fchmod(file.get(), mode);
   return AtomicFile(path, std::move(temporary), std::move(file), place);
 }
@@ -63,28 +71,36 @@ Status AtomicFile::finish_writing() {
 
 Status AtomicFile::publish_replacing() {
   DORAJIT_TRY(finish_writing());
-  if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
-    return std::unexpected(file_error("publish", path_, errno, place_));
+  {
+    const auto held = unfinished().hold();
+    if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
+      return std::unexpected(file_error("publish", path_, errno, place_));
+    }
+    unfinished().remove(std::exchange(temporary_path_, {}));
   }
-  temporary_path_.clear();
   return sync_directory(parent_directory(path_), place_);
 }
 
 Result<bool> AtomicFile::publish_if_absent() {
   DORAJIT_TRY(finish_writing());
-  const char* const temporary = temporary_path_.c_str();
-  if (::link(temporary, path_.c_str()) == 0) {
-    ::unlink(temporary);
+  auto held = unfinished().hold();
+  const std::string temporary = temporary_path_;
+  if (::link(temporary.c_str(), path_.c_str()) == 0) {
+    ::unlink(temporary.c_str());
+    temporary_path_.clear();
   } else if (errno == EEXIST) {
     return false;
-  } else if (::renameat2(AT_FDCWD, temporary, AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) {
+  } else if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) ==
+             0) {
     // For file systems without hard links.
+    temporary_path_.clear();
   } else if (errno == EEXIST) {
     return false;
   } else {
     return std::unexpected(file_error("publish", path_, errno, place_));
   }
-  temporary_path_.clear();
+  unfinished().remove(temporary);
+  if (held) held.unlock();
   DORAJIT_TRY(sync_directory(parent_directory(path_), place_));
   return true;
 }

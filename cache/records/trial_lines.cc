@@ -39,8 +39,13 @@ std::string checksum_text(const Trial& trial) {
 
 Json number_or_null(double value) { return std::isnan(value) ? Json() : Json(value); }
 
-// What JSON cannot represent, text that is not UTF-8 or an infinite time, fails the checksum.
-std::string to_line(const Trial& trial) {
+// Nothing if JSON cannot represent the trial.
+std::optional<std::string> to_line(const Trial& trial) {
+  if (std::isinf(trial.median_ns) || std::isinf(trial.mad_ns)) return std::nullopt;
+  if (trial.comparison && !(std::isfinite(trial.comparison->log_ratio) &&
+                            std::isfinite(trial.comparison->standard_error))) {
+    return std::nullopt;
+  }
   Json line = {{"device", trial.device}, {"problem", trial.problem}};
   for (const auto& [name, member] : kEnvironmentTexts) line[name] = trial.environment.*member;
   line["config"] = kernels::to_text(trial.config);
@@ -56,7 +61,11 @@ std::string to_line(const Trial& trial) {
   line["created_unix_s"] = trial.created_unix_s;
   line["host"] = trial.host;
   line["checksum"] = checksum_text(trial);
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  try {
+    return line.dump();
+  } catch (const Json::exception&) {  // text that is not UTF-8
+    return std::nullopt;
+  }
 }
 
 auto order_of_lines(const Trial* trial) {
@@ -125,6 +134,8 @@ Field<Json> read_object(std::string_view text) {
   return line;
 }
 
+Json closing_line(std::int64_t trials) { return {{kClosing, kFormatName}, {"trials", trials}}; }
+
 // The count in the closing line; nothing for another line.
 std::optional<std::int64_t> closing_count(const Json& line) {
   const auto trials = json_member<std::uint64_t>(line, "trials");
@@ -178,20 +189,33 @@ std::vector<const Trial*> each_once_in_order(std::span<const Trial> trials) {
   return sorted;
 }
 
-std::string to_lines(std::span<const Trial> trials) {
+TrialText to_lines(std::span<const Trial> trials, const Progress& progress) {
   const std::vector<const Trial*> sorted = each_once_in_order(trials);
-  std::string lines = Json{{"format", kFormatName}, {"version", kFormatVersion}}.dump() + "\n";
-  for (const Trial* trial : sorted) lines += to_line(*trial);
-  return lines + Json{{kClosing, kFormatName}, {"trials", sorted.size()}}.dump() + "\n";
+  TrialText text;
+  text.lines = Json{{"format", kFormatName}, {"version", kFormatVersion}}.dump() + "\n";
+  std::int64_t done = 0;
+  for (const Trial* trial : sorted) {
+    report(progress, ++done, std::ssize(sorted));
+    if (const auto line = to_line(*trial)) {
+      text.lines.append(*line).append("\n");
+      ++text.trials;
+    } else {
+      ++text.left_out;
+    }
+  }
+  text.lines.append(closing_line(text.trials).dump()).append("\n");
+  return text;
 }
 
-Result<ParsedTrials> parse_lines(std::string_view text) {
+Result<ParsedTrials> parse_lines(std::string_view text, const Progress& progress) {
+  const std::int64_t in_all = std::ssize(text);
   DORAJIT_TRY(check_header(cut_line(text)));
   const std::int64_t latest = latest_plausible_time();
   ParsedTrials parsed;
   parsed.damage = kUnclosed;
   for (std::int64_t number = 2; !text.empty(); ++number) {
     const Field<Json> line = read_object(cut_line(text));
+    report(progress, in_all - std::ssize(text), in_all);
     if (const auto count = line ? closing_count(*line) : std::nullopt) {
       parsed.damage = damage_of(*count, number - 2, text);
       continue;

@@ -7,17 +7,23 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/records/progress.h"
 #include "cache/records/tuning_records.h"
 #include "runtime/base/error.h"
 
 namespace dorajit::cache {
 
+struct TrialText {
+  std::string lines;          // including the header and the closing line
+  std::int64_t trials = 0;    // number of trials among the lines
+  std::int64_t left_out = 0;  // trials with invalid UTF-8 or infinite values; tuning writes none
+};
+
 // Without duplicates, sorted by device, problem, time, host, config and checksum.
 std::vector<const Trial*> each_once_in_order(std::span<const Trial> trials);
 
-// A header, a line for each of each_once_in_order(), and a closing line: the same trials give the
-// same text.
-std::string to_lines(std::span<const Trial> trials);
+// Without duplicates, in the order of each_once_in_order(): the same trials give the same text.
+TrialText to_lines(std::span<const Trial> trials, const Progress& progress = {});
 
 struct BadLine {
   std::int64_t number = 0;  // counted from 1
@@ -35,7 +41,8 @@ inline constexpr std::size_t kMaxBadLinesNamed = 20;
 
 // Skips each line that to_lines() would not write for a trial, checksum included, and trials from
 // the future. Text without its closing line, such as an incomplete file, is damaged. An error for
-// text that does not begin with the header, or begins with that of a newer format.
-Result<ParsedTrials> parse_lines(std::string_view text);
+// text that does not begin with the header, or begins with that of a newer format. `progress`
+// counts bytes.
+Result<ParsedTrials> parse_lines(std::string_view text, const Progress& progress = {});
 
 }  // namespace dorajit::cache

@@ -11,7 +11,7 @@ namespace dorajit::cache {
 namespace {
 
 TEST(CutFiles, TruncatedExportIsIncomplete) {
-  const std::string whole = to_lines(sample_trials(1, 3));
+  const std::string whole = to_lines(sample_trials(1, 3)).lines;
   ASSERT_EQ(parse_lines(whole)->damage, "");
   // Except for the last newline, which carries no information.
   for (std::size_t size = 0; size + 1 < whole.size(); ++size) {
@@ -21,7 +21,7 @@ TEST(CutFiles, TruncatedExportIsIncomplete) {
 }
 
 TEST(CutFiles, ExportWithoutOneLineIsIncomplete) {
-  const std::string whole = to_lines(sample_trials(1, 3));
+  const std::string whole = to_lines(sample_trials(1, 3)).lines;
   for (std::size_t line = whole.find('\n') + 1; line < whole.size();) {
     const std::size_t end = whole.find('\n', line) + 1;
     const std::string shorter = whole.substr(0, line) + whole.substr(end);
@@ -31,8 +31,8 @@ TEST(CutFiles, ExportWithoutOneLineIsIncomplete) {
 }
 
 TEST(CutFiles, TextAfterTheClosingLineIsDamage) {
-  const std::string whole = to_lines(sample_trials(1, 3));
-  const auto twice = parse_lines(whole + to_lines(sample_trials(2, 2)));
+  const std::string whole = to_lines(sample_trials(1, 3)).lines;
+  const auto twice = parse_lines(whole + to_lines(sample_trials(2, 2)).lines);
   EXPECT_NE(twice->damage, "");
   EXPECT_EQ(twice->trials.size(), 5U) << "with --partial";
   EXPECT_NE(parse_lines(whole + "\n")->damage, "");

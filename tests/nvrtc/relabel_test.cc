@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "cache/database/trial_files.h"
-#include "cache/files/output_file.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/base/hash.h"
@@ -40,7 +39,7 @@ class Relabel : public testing::Test {
                          .created_unix_s = 1'700'000'000,
                          .host = "host"});
     }
-    ASSERT_TRUE(write_output_file(file_, to_lines(trials_)));
+    ASSERT_TRUE(write_trial_file(file_, trials_));
     ASSERT_EQ(std::system(std::format("{} codes {} > {}", DORAJIT_RELABEL, file_, codes_).c_str()),
               0);
   }

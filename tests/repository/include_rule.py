@@ -37,7 +37,7 @@ _ALLOWED = {
     **_rooms("bindings/", {"c": [], "python": ["c"]}, ["own_kernels/", *_AUTOTUNE, "include/"]),
     "apps/": None,
     "apps/cli/": ["apps/cli/", *_AUTOTUNE],
-    "apps/cli/terminal/": ["apps/cli/terminal/", *_RUNTIME],
+    "apps/cli/terminal/": ["apps/cli/terminal/", "cache/records/", *_RUNTIME],
     **_rooms("apps/cli/", {"options": ["terminal"],
                            "views": ["options", "terminal"],
                            "models": ["options", "terminal"],

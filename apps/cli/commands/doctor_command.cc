@@ -68,9 +68,7 @@ Result<ExitCode> check_file(const std::string& path, bool json) {
   TrialInput input{.path = path, .file = {}};
   {
     ProgressBar progress(!json);
-    progress.show("reading " + path);
-    DORAJIT_ASSIGN(input.file, cache::read_trial_file(path));
-    progress.advance();
+    DORAJIT_ASSIGN(input.file, cache::read_trial_file(path, progress.follow("reading " + path)));
   }
   const bool is_good = input.file.is_complete();
   Json document = {{"good", is_good}};

@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstddef>
 #include <filesystem>
 #include <format>
 #include <iterator>
@@ -19,7 +18,6 @@
 #include "apps/cli/terminal/text_format.h"
 #include "autotune/engine_factory.h"
 #include "cache/database/replacement.h"
-#include "cache/files/output_file.h"
 #include "cache/records/winner_choice.h"
 #include "runtime/base/hash.h"
 #include "runtime/launch/problem.h"
@@ -53,7 +51,6 @@ Result<Read> read_store(cache::TuningStore& store, ProgressBar& progress) {
             .origin = store.location(),
             .databases = {store.location()}};
   DORAJIT_TRY(store.readable());
-  progress.advance();
   return read;
 }
 
@@ -84,9 +81,14 @@ std::int64_t drop_other_kernels(std::vector<cache::Trial>& trials) {
   }));
 }
 
-Status write_to(const std::string& out, const std::vector<cache::Trial>& trials) {
-  return out.ends_with(".db") ? cache::write_shipped_database(out, trials)
-                              : cache::write_output_file(out, cache::to_lines(trials));
+// Where `out` is empty, the caller prints the text.
+Result<cache::TrialText> write_to(const std::string& out, const std::vector<cache::Trial>& trials,
+                                  ProgressBar& progress) {
+  const auto shown = progress.follow("writing");
+  if (out.empty()) return cache::to_lines(trials, shown);
+  if (!out.ends_with(".db")) return cache::write_trial_file(out, trials, shown);
+  DORAJIT_TRY(cache::write_shipped_database(out, trials));
+  return cache::TrialText{.lines = {}, .trials = std::ssize(cache::each_once_in_order(trials))};
 }
 
 struct Options {
@@ -101,8 +103,7 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
     return fail(StatusCode::kInvalidArgument,
                 "export --json needs --out FILE, as standard output takes the document");
   }
-  const std::size_t sources = std::max<std::size_t>(options.files.size(), 1);
-  ProgressBar progress(!invocation.json, static_cast<int>(sources) + 1);
+  ProgressBar progress(!invocation.json);
   DORAJIT_ASSIGN(const DeviceFilter is_of_device,
                  device_filter(invocation.settings, invocation.device));
   Read read;
@@ -123,23 +124,23 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
                             count_text(other_kernels, "trial")));
   }
 
-  const std::int64_t exported = std::ssize(cache::each_once_in_order(trials));
-  if (!options.out.empty()) {
-    progress.show("writing");
-    DORAJIT_TRY(write_to(options.out, trials));
-    progress.advance();
-  }
+  DORAJIT_ASSIGN(const cache::TrialText text, write_to(options.out, trials, progress));
   progress.hide();
 
   std::vector<std::string> said = {
-      std::format("{} from {}{}", count_text(exported, "trial"), read.origin,
+      std::format("{} from {}{}", count_text(text.trials, "trial"), read.origin,
                   options.out.empty() ? "" : " written to " + options.out)};
+  if (text.left_out > 0) {
+    said.push_back(
+        count_text(text.left_out, "trial") +
+        " left out, which JSON cannot hold: a text is not UTF-8, or a time is not finite");
+  }
   if (other_kernels > 0) {
     said.push_back(count_text(other_kernels, "trial") +
                    " of other kernels than this program's left out");
   }
   if (options.out.empty()) {
-    print_bytes(cache::to_lines(trials));
+    print_bytes(text.lines);
     for (const std::string& line : said) print_note(line);
     return ExitCode::kOk;
   }
@@ -148,8 +149,9 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   return print_result(invocation.json, "export",
                       {{"out", options.out},
                        {"files", to_json(read.files)},
-                       {"trials", exported},
+                       {"trials", text.trials},
                        {"winners", cache::choose_winners(trials).size()},
+                       {"left_out", text.left_out},
                        {"other_kernels", other_kernels}},
                       lines);
 }

@@ -34,7 +34,7 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
     return fail(StatusCode::kInvalidArgument,
                 "import needs a FILE of `dorajit export`, a tuning database, or --rebuild");
   }
-  ProgressBar progress(!invocation.json, static_cast<int>(options.files.size()) + 1);
+  ProgressBar progress(!invocation.json);
   DORAJIT_ASSIGN(const std::vector<TrialInput> inputs,
                  read_inputs(options.files, options.partial, progress));
   std::vector<cache::Trial> trials;
@@ -43,9 +43,7 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
   }
   const auto parts = autotune::make_engine(invocation.settings);
   cache::TuningStore& store = *parts.store;
-  progress.show("adding to the database");
-  const auto counts = store.import_trials(trials);
-  progress.advance();
+  const auto counts = store.import_trials(trials, progress.follow("adding to the database"));
   progress.hide();
   if (!counts) return nothing_written("nothing was imported", store);
   std::optional<std::int64_t> winners;

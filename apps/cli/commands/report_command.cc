@@ -31,7 +31,7 @@ struct Read {
 };
 
 Result<Read> read_files(std::span<const std::string> paths, bool partial, bool with_progress) {
-  ProgressBar progress(with_progress, static_cast<int>(paths.size()));
+  ProgressBar progress(with_progress);
   DORAJIT_ASSIGN(std::vector<TrialInput> inputs, read_inputs(paths, partial, progress));
   Read read;
   for (TrialInput& input : inputs) {

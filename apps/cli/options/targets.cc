@@ -15,6 +15,30 @@ using kernels::DeviceKind;
 
 constexpr std::string_view kNativeCpu = "native-cpu";
 
+// All architectures below kOldestCurrentArch. For each of them some release of NVRTC makes code.
+constexpr int kFormerArchs[] = {10, 11, 12, 13, 20, 21, 30, 32, 35, 37,
+                                50, 52, 53, 60, 61, 62, 70, 72, 75};
+constexpr int kOldestCurrentArch = 80;
+
+// `nvrtc` may be null; one that cannot be opened is not asked which architectures it knows.
+Status check_exists(compile::NvrtcCompiler* nvrtc, const std::string& arch) {
+  const auto number = cuda_arch_number(arch);
+  if (!number) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("--arch {}: unknown architecture; examples: sm_80, sm_90a, {}", arch,
+                            kNativeCpu));
+  }
+  if (*number >= kOldestCurrentArch || std::ranges::contains(kFormerArchs, *number)) return {};
+  std::string examples = "examples: sm_80, sm_90a";
+  if (nvrtc != nullptr) {
+    const auto known = nvrtc->supported_archs();
+    const auto identity = nvrtc->identity();
+    if (known && identity) examples = std::format("{} knows {}", *identity, joined(*known));
+  }
+  return fail(StatusCode::kInvalidArgument,
+              std::format("--arch {}: there is no such architecture; {}", arch, examples));
+}
+
 // An architecture that is newer than the library's newest is served with PTX, an older one not at
 // all.
 Status check_supported(compile::NvrtcCompiler& nvrtc, const compile::Target& target) {
@@ -22,13 +46,18 @@ Status check_supported(compile::NvrtcCompiler& nvrtc, const compile::Target& tar
   DORAJIT_ASSIGN(const std::vector<std::string> known, nvrtc.supported_archs());
   if (std::ranges::contains(known, target.arch)) return {};
   const int number = cuda_arch_number(target.arch).value_or(0);
-  const std::string newest = std::ranges::max(
+  const auto [oldest, newest] = std::ranges::minmax(
       known, {}, [](const std::string& one) { return cuda_arch_number(one).value_or(0); });
-  if (number < cuda_arch_number(newest)) {
+  if (number < cuda_arch_number(oldest)) {
     return fail(StatusCode::kNoCompiler,
-                std::format("{} does not support {}, only {}; set DORAJIT_NVRTC to a release that "
-                            "does",
+                std::format("{} does not support {} any more, only {}; set DORAJIT_NVRTC to an "
+                            "older release",
                             identity, target.arch, joined(known)));
+  }
+  if (number < cuda_arch_number(newest)) {
+    return fail(StatusCode::kInvalidArgument,
+                std::format("--arch {}: there is no such architecture; {} knows {}", target.arch,
+                            identity, joined(known)));
   }
   print_note(std::format("{} does not know {}, only {}: PTX is made, which the driver translates",
                          identity, target.arch, joined(known)));
@@ -38,10 +67,7 @@ Status check_supported(compile::NvrtcCompiler& nvrtc, const compile::Target& tar
 }  // namespace
 
 Status check_arch(const std::string& arch) {
-  if (arch == kNativeCpu || cuda_arch_number(arch)) return {};
-  return fail(StatusCode::kInvalidArgument,
-              std::format("--arch {}: unknown architecture; examples: sm_80, sm_90a, {}", arch,
-                          kNativeCpu));
+  return arch == kNativeCpu ? Status() : check_exists(nullptr, arch);
 }
 
 Result<compile::Target> make_target(Engine& engine, const std::string& arch) {
@@ -50,7 +76,8 @@ Result<compile::Target> make_target(Engine& engine, const std::string& arch) {
     DORAJIT_ASSIGN(const device::Device* cpu, engine.device({}));
     return cpu->info().target;
   }
-  DORAJIT_TRY(check_arch(arch));
+  compile::NvrtcCompiler& nvrtc = engine.kernels().nvrtc();
+  DORAJIT_TRY(check_exists(&nvrtc, arch));
   const int number = *cuda_arch_number(arch);
   compile::Target target = compile::cuda_target(number / 10, number % 10);
   if (target.arch != arch) {
@@ -58,7 +85,7 @@ Result<compile::Target> make_target(Engine& engine, const std::string& arch) {
         std::format("{}: kernels are compiled for {}, which a process on such a GPU asks for", arch,
                     target.arch));
   }
-  DORAJIT_TRY(check_supported(engine.kernels().nvrtc(), target));
+  DORAJIT_TRY(check_supported(nvrtc, target));
   return target;
 }
 

@@ -33,9 +33,8 @@ Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths, 
                                             ProgressBar& progress) {
   std::vector<TrialInput> inputs;
   for (const std::string& path : paths) {
-    progress.show("reading " + path);
-    DORAJIT_ASSIGN(cache::TrialFile file, cache::read_trial_file(path));
-    progress.advance();
+    DORAJIT_ASSIGN(cache::TrialFile file,
+                   cache::read_trial_file(path, progress.follow("reading " + path)));
     const bool is_cut = file.kind == cache::TrialFileKind::kLines;
     if (!file.damage.empty() && !(partial && is_cut)) {
       return fail(

@@ -25,7 +25,7 @@ void add_partial_option(CLI::App& app, bool& partial);
 
 // All files, or the error of the first that cannot be read. Bad lines and rows are named on
 // standard error and skipped. A damaged file is an error; with `partial`, the trials that are left
-// of a file of text that was cut are taken. Each file is a step of `progress`.
+// of a file of text that was cut are taken.
 Result<std::vector<TrialInput>> read_inputs(std::span<const std::string> paths, bool partial,
                                             ProgressBar& progress);
 

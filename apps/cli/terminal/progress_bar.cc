@@ -7,12 +7,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <format>
+#include <utility>
 
 #include "runtime/base/printable_text.h"
 
 namespace dorajit::cli {
 namespace {
 
+// Often enough to show progress, rarely enough to cost nothing.
+constexpr std::chrono::milliseconds kBetweenDrawings{50};
 constexpr std::string_view kClearLine = "\r\033[K";
 
 bool stderr_is_terminal() {
@@ -50,6 +53,20 @@ void ProgressBar::advance() {
   draw();
 }
 
+cache::Progress ProgressBar::follow(std::string activity) {
+  if (!visible_) return {};
+  return [this, activity = std::move(activity)](std::int64_t done, std::int64_t in_all) {
+    const auto now = std::chrono::steady_clock::now();
+    const std::scoped_lock lock(mutex_);
+    if (activity_ == activity && done < in_all && now < next_drawing_) return;
+    next_drawing_ = now + kBetweenDrawings;
+    activity_ = activity;
+    total_ = std::max<std::int64_t>(in_all, 1);
+    done_ = done;
+    draw();
+  };
+}
+
 void ProgressBar::hide() {
   const std::scoped_lock lock(mutex_);
   if (is_drawn_) write(kClearLine);
@@ -60,7 +77,7 @@ void ProgressBar::draw() {
   if (!visible_) return;
   constexpr int kWidth = 24;
   is_drawn_ = true;
-  const int filled = std::min(done_, total_) * kWidth / total_;
+  const std::int64_t filled = std::min(done_, total_) * kWidth / total_;
   write(std::format("{}[{}{}] {}/{} {}", kClearLine,
                     std::string(static_cast<std::size_t>(filled), '#'),
                     std::string(static_cast<std::size_t>(kWidth - filled), '.'), done_, total_,

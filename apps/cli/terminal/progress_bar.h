@@ -1,10 +1,13 @@
 // A progress bar for long work, on a terminal.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <string_view>
 
+#include "cache/records/progress.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::cli {
@@ -24,6 +27,10 @@ class ProgressBar {
   // One more of the total is done.
   void advance();
 
+  // The callback for work that counts its many steps itself. Empty where nothing is drawn; else
+  // this must outlive it.
+  cache::Progress follow(std::string activity);
+
   // Removes the bar until there is something new to draw: call before anything else is printed.
   void hide();
 
@@ -33,10 +40,11 @@ class ProgressBar {
 
   const bool visible_;
   std::mutex mutex_;
-  const int total_;
-  int done_ = 0;           // under mutex_
-  std::string activity_;   // under mutex_
-  bool is_drawn_ = false;  // under mutex_
+  std::int64_t total_;                                    // under mutex_
+  std::int64_t done_ = 0;                                 // under mutex_
+  std::string activity_;                                  // under mutex_
+  bool is_drawn_ = false;                                 // under mutex_
+  std::chrono::steady_clock::time_point next_drawing_{};  // of follow(); under mutex_
 };
 
 }  // namespace dorajit::cli

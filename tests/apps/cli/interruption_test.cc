@@ -9,11 +9,11 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
-#include "cache/files/output_file.h"
-#include "cache/records/trial_lines.h"
+#include "cache/database/trial_files.h"
 #include "tests/apps/cli/cli_sandbox.h"
 #include "tests/cache/records/sample_records.h"
 
@@ -30,6 +30,18 @@ constexpr int kInterrupted = 128 + SIGINT;
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Files whose name tells that they are being written.
+std::vector<std::string> leftovers(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code gone;  // what is removed meanwhile
+  fs::recursive_directory_iterator entry(folder, gone);
+  for (; !gone && entry != fs::recursive_directory_iterator(); entry.increment(gone)) {
+    const std::string name = entry->path().filename().string();
+    if (name.contains(".tmp.") || name.starts_with("dorajit-")) found.push_back(name);
+  }
+  return found;
 }
 
 class Interruption : public testing::Test {
@@ -56,7 +68,7 @@ class Interruption : public testing::Test {
         trials.push_back(std::move(trial));
       }
     }
-    ASSERT_TRUE(cache::write_output_file(path, cache::to_lines(trials)));
+    ASSERT_TRUE(cache::write_trial_file(path, trials));
   }
 
   void bring(const std::string& trouble, const std::string& folder, int step = 0) {
@@ -91,6 +103,7 @@ class Interruption : public testing::Test {
       if (result.exit_code != 0) EXPECT_EQ(result.exit_code, kInterrupted) << result.err;
       if (result.exit_code != 0) ++interrupted;
       EXPECT_EQ(result.err, "");
+      EXPECT_THAT(leftovers(sandbox_.folder()), testing::IsEmpty());
       check();
     }
     EXPECT_GE(interrupted * stride, steps / 2);
@@ -129,7 +142,6 @@ TEST_F(Interruption, ShippedDatabasesAreCompleteOrAbsent) {
   interrupt_at_steps({"export", "--out", file("bundles/x.db"), "--from", file("a.jsonl")},
                      file("bundles"), 5, prepare, [&] {
                        for (const auto& entry : fs::directory_iterator(file("bundles"))) {
-                         if (entry.path().string().contains(".tmp.")) continue;
                          EXPECT_EQ(sandbox_.run({"doctor", entry.path().string()}).exit_code, 0)
                              << entry.path();
                        }
@@ -189,6 +201,7 @@ TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
       ASSERT_EQ(kill(process, SIGINT), 0);
       const int code = wait_for(process);
       EXPECT_TRUE(code == kInterrupted || code == 0) << code;
+      EXPECT_THAT(leftovers(sandbox_.folder()), testing::IsEmpty());
       if (fs::exists(out)) EXPECT_EQ(sandbox_.run({"doctor", out}).exit_code, 0);
       // One that is interrupted when all is kept has only not said so.
       const std::string now = sandbox_.run({"export"}).out;
@@ -196,6 +209,22 @@ TEST_F(Interruption, BigFilesMayBeInterruptedAtAnyTime) {
     }
     EXPECT_EQ(sandbox_.run({"doctor", sandbox_.cache_dir() + "/tuning.db"}).exit_code, 0);
   }
+}
+
+TEST_F(Interruption, TuningLeavesNoTemporaryFolder) {
+  const Clock::time_point end = Clock::now() + std::chrono::seconds(20);
+  const pid_t process =
+      sandbox_.start({"tune", "--shape", "8x512", "--type", "f32", "--device", "cpu"});
+  while (leftovers(sandbox_.folder()).empty() && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  ASSERT_EQ(kill(process, SIGTERM), 0);
+  EXPECT_EQ(wait_for(process), 128 + SIGTERM);
+  // Compilers that run on for a moment.
+  while (!leftovers(sandbox_.folder()).empty() && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_THAT(leftovers(sandbox_.folder()), testing::IsEmpty());
 }
 
 TEST_F(Interruption, BarsAreDrawnOnTerminalsOnly) {

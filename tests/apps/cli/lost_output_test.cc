@@ -94,7 +94,7 @@ TEST(CliProgressBar, ControlCharactersOfNamesAreEscaped) {
   CliSandbox sandbox;
   sandbox.set("TERM", "xterm");
   const std::string file = sandbox.folder() + "/no\x1b[31m.jsonl";
-  std::ofstream(file) << cache::to_lines(cache::sample_trials(1, 2));
+  std::ofstream(file) << cache::to_lines(cache::sample_trials(1, 2)).lines;
   const CliResult result = sandbox.run_on_terminal({"import", file});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("reading " + sandbox.folder() + "/no\\u001b[31m.jsonl"));

@@ -47,9 +47,11 @@ class Record : public CAbiTest {
 
 TEST_F(Record, EachProblemIsRecordedOnce) {
   const EngineHandle engine = make_engine();
+  const EngineHandle other = make_engine();
   for (int i = 0; i < 3; ++i) {
     ASSERT_EQ(call(engine.get(), 4, 16).status, DORAJIT_OK);
     ASSERT_EQ(call(engine.get(), 3, 16).status, DORAJIT_OK) << "of the same bucket of rows";
+    ASSERT_EQ(call(other.get(), 4, 16).status, DORAJIT_OK) << "another engine of the process";
     ASSERT_EQ(call(engine.get(), 4, 24).status, DORAJIT_OK);
   }
   EXPECT_EQ(statistics_of(engine.get()).tuned_problems, 0);

@@ -11,8 +11,7 @@
 #include <set>
 #include <string>
 
-#include "cache/files/output_file.h"
-#include "cache/records/trial_lines.h"
+#include "cache/database/trial_files.h"
 #include "kernel_templates/config_text.h"
 #include "tests/apps/cli/cli_sandbox.h"
 
@@ -186,7 +185,7 @@ TEST_F(CliReport, TextOfFilesIsEscaped) {
   const std::string lines = sandbox_.folder() + "/<img src=x>{{style}}.jsonl";
   const std::vector<cache::Trial> trials = {hostile_trial("b512-w1-r1-v1-u1-c0", 1000),
                                             hostile_trial("b512-w2-r1-v1-u1-c0", 500)};
-  ASSERT_TRUE(cache::write_output_file(lines, cache::to_lines(trials)));
+  ASSERT_TRUE(cache::write_trial_file(lines, trials));
   const CliResult result =
       sandbox_.run({"report", "--html", page_path(), "--from", lines, "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "cache/database/trial_files.h"
-#include "cache/files/output_file.h"
 #include "cache/records/winner_choice.h"
 #include "tests/apps/cli/cli_sandbox.h"
 #include "tests/cache/records/sample_records.h"
@@ -41,7 +40,7 @@ class CliShippedData : public testing::Test {
         trials.push_back(trial);
       }
     }
-    ASSERT_TRUE(cache::write_output_file(path, cache::to_lines(trials)));
+    ASSERT_TRUE(cache::write_trial_file(path, trials));
   }
 
   CliSandbox sandbox_;

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "cache/database/tuning_store.h"
 #include "tests/apps/cli/cli_sandbox.h"
+#include "tests/cache/records/sample_records.h"
 
 namespace dorajit::test {
 namespace {
@@ -45,6 +48,19 @@ TEST(CliUnreadableDatabase, UnusableFolderIsReported) {
   EXPECT_EQ(result.exit_code, kFailed);
   EXPECT_THAT(result.err, HasSubstr("error: there is no tuning database to read: cannot"));
   EXPECT_THAT(result.err, HasSubstr("set DORAJIT_CACHE_DIR to a writable folder"));
+}
+
+TEST(CliUnreadableDatabase, TrialsThatJsonCannotHoldAreCounted) {
+  const CliSandbox sandbox;
+  cache::Trial endless = cache::sample_trial(1, 0);
+  endless.median_ns = std::numeric_limits<double>::infinity();
+  const std::vector<cache::Trial> trials = {endless, cache::sample_trial(1, 1)};
+  cache::TuningStore::open(sandbox.cache_dir())->merge(trials);
+  const std::string out = sandbox.folder() + "/out.jsonl";
+  const char* left_out = "1 trial left out, which JSON cannot hold";
+  EXPECT_THAT(sandbox.run({"export"}).err, HasSubstr(left_out));
+  EXPECT_THAT(sandbox.run({"export", "--out", out}).out, HasSubstr(left_out));
+  EXPECT_EQ(sandbox.run({"export", "--out", out, "--json"}).document()["left_out"], 1);
 }
 
 }  // namespace

@@ -195,5 +195,16 @@ TEST(Import, WithoutADatabaseImportsNothing) {
   EXPECT_TRUE(nowhere->trials().empty());
 }
 
+TEST(Import, ProgressReachesTheNumberOfTrials) {
+  const TemporaryDirectory directory;
+  std::vector<std::int64_t> seen;
+  TuningStore::open(directory.path())
+      ->import_trials(sample_trials(1, 5), [&](std::int64_t done, std::int64_t in_all) {
+        EXPECT_EQ(in_all, 5);
+        seen.push_back(done);
+      });
+  EXPECT_EQ(seen, (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
+}
+
 }  // namespace
 }  // namespace dorajit::cache

@@ -8,7 +8,6 @@
 
 #include "cache/database/trial_files.h"
 #include "cache/database/tuning_store.h"
-#include "cache/files/output_file.h"
 #include "tests/cache/database/raw_database.h"
 #include "tests/cache/records/random_trials.h"
 #include "tests/fakes/temporary_directory.h"
@@ -50,9 +49,11 @@ TEST(TrialLines, FieldsRoundTrip) {
   named.median_ns = 1.0 / 3;
   named.comparison = {.log_ratio = -0.1 / 3, .standard_error = 1e-300};
   const std::vector<Trial> trials = {sample_trial(1, 0), odd_trial(), named};
-  const std::string text = to_lines(trials);
-  EXPECT_EQ(std::ranges::count(text, '\n'), 5);
-  const auto parsed = parse_lines(text);
+  const TrialText text = to_lines(trials);
+  EXPECT_EQ(text.trials, 3);
+  EXPECT_EQ(text.left_out, 0);
+  EXPECT_EQ(std::ranges::count(text.lines, '\n'), 5);
+  const auto parsed = parse_lines(text.lines);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->bad_count, 0);
   EXPECT_EQ(parsed->damage, "");
@@ -62,33 +63,32 @@ TEST(TrialLines, FieldsRoundTrip) {
 TEST(TrialLines, SameTrialsGiveTheSameText) {
   RandomTrials random(3);
   std::vector<Trial> trials = random.runs(20, 4);
-  const std::string text = to_lines(trials);
+  const std::string text = to_lines(trials).lines;
   trials.insert(trials.end(), trials.begin(), trials.begin() + 10);
   std::ranges::shuffle(trials, random.generator());
-  EXPECT_EQ(to_lines(trials), text);
+  EXPECT_EQ(to_lines(trials).lines, text);
 }
 
 TEST(TrialLines, NoTrialsGiveAHeaderAndAClosingLine) {
-  EXPECT_EQ(to_lines({}), kHeader + closing(0));
+  EXPECT_EQ(to_lines({}).lines, kHeader + closing(0));
   EXPECT_TRUE(parse_lines(kHeader + closing(0))->trials.empty());
   EXPECT_EQ(parse_lines(kHeader + closing(0))->damage, "");
 }
 
-TEST(TrialLines, TrialsThatJsonCannotRepresentAreSkippedByReaders) {
+TEST(TrialLines, TrialsThatJsonCannotRepresentAreLeftOut) {
   Trial trial = sample_trial(1, 0);
   trial.host = "\xff\xfe";
   Trial endless = sample_trial(1, 0);
   endless.median_ns = std::numeric_limits<double>::infinity();
-  const auto parsed = parse_lines(to_lines(std::vector{trial, endless, sample_trial(1, 1)}));
-  ASSERT_TRUE(parsed);
-  EXPECT_EQ(parsed->trials.size(), 1U);
-  EXPECT_EQ(parsed->bad_count, 2);
+  const TrialText text = to_lines(std::vector{trial, endless, sample_trial(1, 1)});
+  EXPECT_EQ(text.trials, 1);
+  EXPECT_EQ(text.left_out, 2);
 }
 
 TEST(TrialLines, InvalidLineIsNamedAndTheOthersAreRead) {
   const std::vector<Trial> one = {sample_trial(1, 0)};
-  const std::string good = to_lines(one).substr(
-      kHeader.size(), to_lines(one).size() - kHeader.size() - closing(1).size());
+  const std::string good = to_lines(one).lines.substr(
+      kHeader.size(), to_lines(one).lines.size() - kHeader.size() - closing(1).size());
   const std::string bad_lines[] = {
       "\n",
       "not json\n",
@@ -134,7 +134,7 @@ TEST(TrialLines, OnlyTheFirstInvalidLinesAreNamed) {
 }
 
 TEST(TrialLines, LastLineWithoutANewlineIsRead) {
-  std::string text = to_lines(std::vector{sample_trial(1, 0)});
+  std::string text = to_lines(std::vector{sample_trial(1, 0)}).lines;
   text.pop_back();
   EXPECT_EQ(parse_lines(text)->trials.size(), 1U);
   EXPECT_EQ(parse_lines(text)->damage, "");
@@ -155,7 +155,7 @@ TEST(TrialFiles, LinesAndDatabasesGiveTheSameTrials) {
   const TemporaryDirectory directory;
   const std::vector<Trial> trials = RandomTrials(5).runs(6, 2);
   TuningStore::open(directory.path())->merge(trials);
-  ASSERT_TRUE(write_output_file(directory.file("trials.jsonl"), to_lines(trials)));
+  ASSERT_TRUE(write_trial_file(directory.file("trials.jsonl"), trials));
   const auto lines = read_trial_file(directory.file("trials.jsonl"));
   const auto database = read_trial_file(directory.file("tuning.db"));
   ASSERT_TRUE(lines) << lines.error().message;

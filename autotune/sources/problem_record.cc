@@ -1,4 +1,4 @@
-#include "autotune/sources/recording_config_source.h"
+#include "autotune/sources/problem_record.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,11 +7,13 @@
 #include <cerrno>
 #include <cstddef>
 #include <format>
+#include <map>
 #include <system_error>
 #include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file_descriptor.h"
+#include "runtime/base/fork_guard.h"
 #include "runtime/base/log.h"
 
 namespace dorajit::autotune {
@@ -38,16 +40,30 @@ Status append(const std::string& path, std::string_view text) {
   return fail(StatusCode::kIoError, "there is no space for a complete line");
 }
 
+struct OpenRecords {
+  explicit OpenRecords(const OpenRecords* /*lost*/) {}
+
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<ProblemRecord>> of_paths;  // under mutex
+};
+
 }  // namespace
 
-launch::ConfigAnswer RecordingConfigSource::find(const launch::Problem& problem,
-                                                 device::Device& device,
-                                                 launch::KernelCache& kernels) {
-  record(problem);  // first, so that it is recorded even if the process ends during tuning
-  return answering_->find(problem, device, kernels);
+std::shared_ptr<ProblemRecord> ProblemRecord::of(const std::string& path) {
+  static constinit ForkSafe<OpenRecords, Work::kPreparing> records;
+  const ForkGuard work(Work::kPreparing);
+  auto& [mutex, of_paths] = current(records);
+  const std::scoped_lock lock(mutex);
+  std::weak_ptr<ProblemRecord>& known = of_paths[path];
+  auto record = known.lock();
+  if (record == nullptr) {
+    record = std::make_shared<ProblemRecord>(path);
+    known = record;
+  }
+  return record;
 }
 
-void RecordingConfigSource::record(const launch::Problem& problem) {
+void ProblemRecord::add(const launch::Problem& problem) {
   std::string name = to_text(problem);
   const std::scoped_lock lock(mutex_);
   if (has_failed_ || written_.contains(name)) return;
