@@ -150,9 +150,9 @@ Result<device::Device*> Engine::device(const DeviceId& id) {
 int Engine::cuda_device_count() { return device::CudaDevice::count().value_or(0); }
 
 Status Engine::run(const launch::Call& call, device::Stream stream) {
-  DORAJIT_ASSIGN(const launch::CheckedCall checked, launch::check_call(call));
-  const auto& [variant, sizes] = checked;
-  if (kernels::writes_nothing(variant, sizes)) return {};
+  DORAJIT_ASSIGN(const launch::CheckedCall& checked, launch::check_call(call));
+  const auto& [variant, sizes, writes_nothing] = checked;
+  if (writes_nothing) return {};
   const launch::TensorView& first = call.operands.front();
   const Problem problem = launch::make_problem(variant, sizes, call.operands);
 
@@ -238,9 +238,9 @@ void Engine::renew_plan(const Problem& problem, device::Device& device) {
 }
 
 Status Engine::warm_up(const launch::Call& call) {
-  DORAJIT_ASSIGN(const launch::CheckedCall checked, launch::check_shapes(call));
-  const auto& [variant, sizes] = checked;
-  if (kernels::writes_nothing(variant, sizes)) return {};
+  DORAJIT_ASSIGN(const launch::CheckedCall& checked, launch::check_shapes(call));
+  const auto& [variant, sizes, writes_nothing] = checked;
+  if (writes_nothing) return {};
   const Problem problem = launch::make_problem(variant, sizes, call.operands);
   DORAJIT_TRY(prepare(problem, call.operands.front().device));
   return {};

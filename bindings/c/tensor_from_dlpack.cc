@@ -6,6 +6,7 @@
 #include <format>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "kernel_templates/integer_types.h"
@@ -106,19 +107,31 @@ Status check_shape(const Name& name, const DLTensor& tensor) {
   return {};
 }
 
-// The product of the sizes of dimensions [first, last).
-Result<std::int64_t> count(const Name& name, const DLTensor& tensor, int first, int last) {
+// The product of sizes; nothing beyond 64 bits.
+std::optional<std::int64_t> product_of(std::span<const std::int64_t> sizes) {
   std::int64_t product = 1;
-  for (int i = first; i < last; ++i) {
-    if (tensor.shape[i] == 0) return 0;
+  bool is_too_large = false;
+  for (const std::int64_t size : sizes) {
+    if (size == 0) return 0;
+    is_too_large = is_too_large || __builtin_mul_overflow(product, size, &product);
   }
-  for (int i = first; i < last; ++i) {
-    if (__builtin_mul_overflow(product, tensor.shape[i], &product)) {
-      return refuse(name, StatusCode::kInvalidArgument,
-                    "has more than 2^63 elements; check its shape");
-    }
+  return is_too_large ? std::nullopt : std::optional(product);
+}
+
+// Sets the rows, which the first `row_dims` dimensions form, and the columns.
+Status count_elements(const Name& name, const DLTensor& tensor, std::size_t row_dims,
+                      launch::TensorView& view) {
+  const std::span sizes(tensor.shape, static_cast<std::size_t>(tensor.ndim));
+  const auto rows = product_of(sizes.first(row_dims));
+  const auto cols = product_of(sizes.subspan(row_dims));
+  std::int64_t all = 0;
+  if (!rows || !cols || __builtin_mul_overflow(*rows, *cols, &all)) {
+    return refuse(name, StatusCode::kInvalidArgument,
+                  "has more than 2^63 elements; check its shape");
   }
-  return product;
+  view.rows = *rows;
+  view.cols = *cols;
+  return {};
 }
 
 // The stride of dimensions [first, last) flattened into one; nothing if they have at most one
@@ -144,9 +157,20 @@ Result<std::optional<std::int64_t>> flat_stride(const Name& name, const DLTensor
   return stride;
 }
 
+// Whether the elements lie in the order of the dimensions, without gaps.
+bool is_compact(const DLTensor& tensor) {
+  std::int64_t stride = 1;
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != stride) return false;
+    stride *= tensor.shape[i];
+  }
+  return true;
+}
+
 // The row stride of a tensor that has elements and strides.
 Result<std::int64_t> find_row_stride(const Name& name, const DLTensor& tensor, int row_dims,
                                      std::int64_t cols) {
+  if (is_compact(tensor)) return cols;
   DORAJIT_ASSIGN(const auto column_stride, flat_stride(name, tensor, row_dims, tensor.ndim));
   if (column_stride.value_or(1) != 1) {
     return refuse(name, StatusCode::kInvalidArgument,
@@ -194,9 +218,7 @@ Result<launch::TensorView> tensor_from_dlpack(std::string_view function, std::st
 
   const int row_dims = std::max(tensor->ndim - column_dims, 0);
   launch::TensorView view{.data = nullptr, .type = *type, .device = *device};
-  DORAJIT_TRY(count(name, *tensor, 0, tensor->ndim));
-  DORAJIT_ASSIGN(view.rows, count(name, *tensor, 0, row_dims));
-  DORAJIT_ASSIGN(view.cols, count(name, *tensor, row_dims, tensor->ndim));
+  DORAJIT_TRY(count_elements(name, *tensor, static_cast<std::size_t>(row_dims), view));
   view.row_stride = view.cols;
   if (view.rows > 0 && view.cols > 0 && tensor->strides != nullptr) {
     DORAJIT_ASSIGN(view.row_stride, find_row_stride(name, *tensor, row_dims, view.cols));

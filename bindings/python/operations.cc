@@ -82,6 +82,7 @@ class Call {
     }
     tensors_ = {arguments, tensors};
     scalars_ = {arguments + tensors, num_scalars};
+    for (std::size_t i = 0; i < tensors; ++i) is_target_[i] = is_given_output(i);
     return true;
   }
 
@@ -100,7 +101,7 @@ class Call {
     std::array<PyObject*, kMaxOperands> given;
     std::size_t count = 0;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      if (is_input(i) ? !is_left_out(operation_->operands[i], tensors_[i]) : is_target(i)) {
+      if (is_input(i) ? !is_left_out(operation_->operands[i], tensors_[i]) : is_target_[i]) {
         given[count++] = tensors_[i];
       }
     }
@@ -110,7 +111,7 @@ class Call {
   // Whether PyTorch allows writing the passed output tensors.
   [[nodiscard]] bool may_write() const {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      if (is_target(i) && is_frozen_by_inference(tensors_[i])) return false;
+      if (is_target_[i] && is_frozen_by_inference(tensors_[i])) return false;
     }
     return true;
   }
@@ -118,7 +119,7 @@ class Call {
   // Increments the versions of the passed output tensors.
   void count_changes() const {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      if (!is_target(i)) continue;
+      if (!is_target_[i]) continue;
       owned(PyObject_CallOneArg(torch().count_change, tensors_[i]));
     }
   }
@@ -129,7 +130,7 @@ class Call {
   }
 
   // Whether tensor i is an output tensor that the caller passes.
-  [[nodiscard]] bool is_target(std::size_t i) const {
+  [[nodiscard]] bool is_given_output(std::size_t i) const {
     return !is_input(i) && tensors_[i] != Py_True &&
            !is_left_out(operation_->operands[i], tensors_[i]) &&
            kernel_type_of(tensors_[i]) == nullptr;
@@ -138,6 +139,7 @@ class Call {
   NativeOperation* operation_ = nullptr;
   std::span<PyObject* const> tensors_;
   std::span<PyObject* const> scalars_;
+  std::array<bool, kMaxOperands> is_target_;  // is_given_output() of each tensor
 };
 
 // Returns the outputs. Raises an error for tensors that no kernel takes. Arguments are the tensors

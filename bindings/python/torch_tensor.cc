@@ -164,8 +164,8 @@ bool have_one_shape(const DLTensor& a, const DLTensor& b) {
 }
 
 bool is_frozen_by_inference(PyObject* tensor) {
-  if (owned(PyObject_CallNoArgs(torch().in_inference)).ptr() == Py_True) return false;
-  return owned(PyObject_CallOneArg(torch().is_inference, tensor)).ptr() == Py_True;
+  if (owned(PyObject_CallOneArg(torch().is_inference, tensor)).ptr() != Py_True) return false;
+  return owned(PyObject_CallNoArgs(torch().in_inference)).ptr() != Py_True;
 }
 
 py::object new_empty(PyObject* like, PyObject* shape, PyObject* dtype) {

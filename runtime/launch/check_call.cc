@@ -133,6 +133,7 @@ kernels::Variant variant_of(const Call& call) {
 
 // Checks that all required operands are present and that their element types can be combined.
 Status check_variant(const Operation& op, const kernels::Variant& variant) {
+  if (kernels::is_supported(variant)) return {};
   bool writes = false;
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     const Operand& operand = op.operands[i];
@@ -157,7 +158,6 @@ Status check_variant(const Operation& op, const kernels::Variant& variant) {
                             "lie along the rows",
                             op.name));
   }
-  if (kernels::is_supported(variant)) return {};
   if (op.why_unsupported != nullptr) {
     if (const std::string_view why = op.why_unsupported(variant); !why.empty()) {
       return fail(StatusCode::kUnsupported,
@@ -249,14 +249,17 @@ Result<CheckedCall> check_shapes(const Call& call) {
                                 device_name(reference.device)));
     }
   }
-  return CheckedCall{.variant = variant, .sizes = sizes.all()};
+  const kernels::Sizes all = sizes.all();
+  return CheckedCall{
+      .variant = variant, .sizes = all, .writes_nothing = kernels::writes_nothing(variant, all)};
 }
 
 Result<CheckedCall> check_call(const Call& call) {
-  DORAJIT_ASSIGN(const CheckedCall checked, check_shapes(call));
+  Result<CheckedCall> checked = check_shapes(call);
+  if (!checked) return checked;
   const Operation& op = *call.operation;
-  const kernels::Variant& variant = checked.variant;
-  const bool is_launched = !kernels::writes_nothing(variant, checked.sizes);
+  const kernels::Variant& variant = checked->variant;
+  const bool is_launched = !checked->writes_nothing;
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     if (!is_launched || !variant.has(i) || is_empty(call.operands[i])) continue;
     // An operand that is broadcast over no elements is not read.
@@ -270,7 +273,7 @@ Result<CheckedCall> check_call(const Call& call) {
     if (!is_output || !variant.has(i) || is_empty(call.operands[i])) continue;
     DORAJIT_TRY(check_overlap(op, call, variant, i));
   }
-  if (is_launched) DORAJIT_TRY(check_workspace(op, call, checked));
+  if (is_launched) DORAJIT_TRY(check_workspace(op, call, *checked));
   return checked;
 }
 

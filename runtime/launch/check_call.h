@@ -23,6 +23,7 @@ struct Call {
 struct CheckedCall {
   kernels::Variant variant;  // absent operands include those that nothing reads
   kernels::Sizes sizes;      // one for every dimension
+  bool writes_nothing;       // whether every output is empty
 };
 
 // Checks which operands are present, their shapes, sizes, element types and devices: everything

@@ -1,7 +1,9 @@
 #include "runtime/launch/dimension_sizes.h"
 
+#include <algorithm>
 #include <cmath>
 #include <format>
+#include <span>
 
 namespace dorajit::launch {
 namespace {
@@ -154,11 +156,13 @@ Status DimensionSizes::bind(std::size_t index) {
 }
 
 kernels::Sizes DimensionSizes::all() const {
+  const auto bound = std::span(bound_by_).first(call_.operation->dimensions.size());
+  if (!std::ranges::contains(bound, kNothing)) return sizes_;
   const kernels::Sizes complete =
       kernels::with_derived({.operation = call_.operation, .broadcast = call_.broadcast}, sizes_);
   kernels::Sizes sizes = sizes_;
-  for (std::size_t i = 0; i < call_.operation->dimensions.size(); ++i) {
-    if (bound_by_[i] == kNothing) sizes[i] = complete[i];
+  for (std::size_t i = 0; i < bound.size(); ++i) {
+    if (bound[i] == kNothing) sizes[i] = complete[i];
   }
   return sizes;
 }

@@ -24,6 +24,7 @@ _who_sees = eligibility.who_sees
 _compose_at_once = operations["compose"].at_once
 _compose_inner, _backward = operations["compose_inner"], operations["backward"]
 _compose_residual, _norm_assembly = operations["compose_residual"], operations["norm_assembly"]
+_compose_residual_at_once = _compose_residual.at_once
 
 
 def fused_dora_compose(lora: Tensor, base: Tensor, gain: Tensor, scale: float,
@@ -94,7 +95,7 @@ def _checked(function, operation, tensors, scale):
     return scale
 
 
-def _called(function, operation, inputs, scale, outputs, more=()):
+def _called(function, operation, inputs, scale, outputs):
     """The outputs of a call that has no autograd node: where a graph is built, it is that of the operator.
     `outputs` as for Operation.launch."""
     if state.enabled and not _is_compiling():
@@ -104,6 +105,7 @@ def _called(function, operation, inputs, scale, outputs, more=()):
     route = eligibility.route(*operation.given(inputs).values(), scale)
     if route is not NATIVE and (route is EXPRESSION or not _is_compiling()):
         scale = _checked(function, operation, inputs, scale)
+    more = (outputs, getattr(inputs[0], "dtype", None)) if operation.makes_gradients else ()
     return run.on_route(route, operation, inputs, (scale,), more)
 
 
@@ -139,7 +141,12 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
     """
     is_traced = _is_compiling()
     if not is_traced:
-        seen = _who_sees(lora, result, gain, scale) if bias is None else _who_sees(lora, result, gain, bias, scale)
+        if state.enabled and getattr(lora, "dtype", None) is getattr(result, "dtype", None):
+            seen = _compose_residual_at_once(lora, result, gain, bias, True, None, scale)
+            if type(seen) is not int:
+                return seen[0]
+        else:
+            seen = _who_sees(lora, result, gain, scale) if bias is None else _who_sees(lora, result, gain, bias, scale)
         if seen == NOBODY:
             return compositions.compose_residual(lora, result, gain, bias, scale, False)[0]
         if seen == AUTOGRAD and state.fused_backward and not (lora.is_complex() or builds_graph(bias)):
@@ -220,8 +227,7 @@ def compose_backward(d_out: Tensor, inner: Optional[Tensor], gain: Tensor, scale
         raise TypeError("compose_backward: argument `inner` is None, but the gradient of gain is summed from "
                         "it; pass it, or needs_mag_grad=False")
     inputs = d_out, inner if wanted[2] else None, gain
-    return _called("compose_backward", _backward, inputs, scale, wanted,
-                   (wanted, d_out.dtype if isinstance(d_out, Tensor) else None))
+    return _called("compose_backward", _backward, inputs, scale, wanted)
 
 
 def fused_norm_assembly(w_norm_sq: Tensor, cross: Tensor, ba_norm_sq: Tensor,
