@@ -219,9 +219,11 @@ class Call {
 }  // namespace
 
 CaseOutcome run_low_rank(device::Device& device, launch::KernelCache& kernels,
-                         const LowRankTypes& types, const LowRankCase& one, SpaceKind space) {
+                         const LowRankTypes& types, const LowRankCase& one, SpaceKind space,
+                         const Slice& slice) {
   return run_every_config(device, kernels, Call(types, one),
-                          std::format("{} x {}, rank {}", one.rows, one.columns, one.rank), space);
+                          std::format("{} x {}, rank {}", one.rows, one.columns, one.rank), space,
+                          slice);
 }
 
 }  // namespace dorajit::tests

@@ -27,12 +27,12 @@ struct LowRankCase {
 // The types of low, lora_B, result, gain, bias, out and inner.
 using LowRankTypes = std::vector<kernels::ElementType>;
 
-// Runs every config of the space that is valid for the case's alignment. Besides its rounding, an
-// output may differ by 2e-5 of |s g| (|low| |lora_B|^T) on a GPU, by 1e-6 of it on a CPU, and by
-// five roundings in fp32. All configs must give the same bits, and only elements of the outputs may
-// be written. The values are those of out, then of inner; NaN is stored as 1e308.
+// Runs every config of the space that is valid for the case, or those of a slice. Besides its
+// rounding, an output may differ by 2e-5 of |s g| (|low| |lora_B|^T) on a GPU, by 1e-6 of it on a
+// CPU, and by five roundings in fp32. All configs must give the same bits, and only elements of the
+// outputs may be written. The values are those of out, then of inner; NaN is stored as 1e308.
 CaseOutcome run_low_rank(device::Device& device, launch::KernelCache& kernels,
                          const LowRankTypes& types, const LowRankCase& one,
-                         kernels::SpaceKind space);
+                         kernels::SpaceKind space, const Slice& slice = {});
 
 }  // namespace dorajit::tests

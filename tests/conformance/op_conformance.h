@@ -9,6 +9,7 @@
 #include "runtime/device/device.h"
 #include "runtime/launch/kernel_cache.h"
 #include "tests/conformance/case_lists.h"
+#include "tests/conformance/slice.h"
 #include "tests/conformance/variant_lists.h"
 
 namespace dorajit::tests {
@@ -20,9 +21,11 @@ enum class Configs {
 };
 
 // Runs the configs of each variant over the cases in every placement and compares every bit with
-// the plain reference. Returns the failures, at most a few lines.
+// the plain reference. A slice is of all kernels, and is compiled and run by one thread: its
+// process shares the processors with those of other slices. Returns the failures, at most a few
+// lines.
 std::vector<std::string> check_op(device::Device& device, launch::KernelCache& kernels,
                                   const Variants& variants, Configs configs,
-                                  CaseList list = CaseList::kAll);
+                                  CaseList list = CaseList::kAll, const Slice& slice = {});
 
 }  // namespace dorajit::tests

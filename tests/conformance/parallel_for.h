@@ -1,4 +1,4 @@
-// Runs independent work on all processors.
+// Runs independent work on all processors, or on fewer threads.
 #pragma once
 
 #include <algorithm>
@@ -9,18 +9,18 @@
 
 namespace dorajit::tests {
 
+inline unsigned processors() { return std::max(1U, std::thread::hardware_concurrency()); }
+
 template <class Work>
-void parallel_for(std::size_t count, const Work& work) {
+void parallel_for(std::size_t count, const Work& work, unsigned threads = processors()) {
   std::atomic<std::size_t> next{0};
   const auto take = [&] {
     for (std::size_t i = next++; i < count; i = next++) work(i);
   };
-  std::vector<std::thread> threads;
-  for (unsigned i = 1; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
-    threads.emplace_back(take);
-  }
+  std::vector<std::thread> others;
+  for (unsigned i = 1; i < threads; ++i) others.emplace_back(take);
   take();
-  for (std::thread& thread : threads) thread.join();
+  for (std::thread& thread : others) thread.join();
 }
 
 }  // namespace dorajit::tests

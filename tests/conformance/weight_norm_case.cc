@@ -235,9 +235,10 @@ class Call {
 
 CaseOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
                             const std::vector<ElementType>& types, const WeightNormCase& one,
-                            kernels::SpaceKind space) {
+                            kernels::SpaceKind space, const Slice& slice) {
   return run_every_config(device, kernels, Call(types, one),
-                          std::format("{} x {}, rank {}", one.rows, one.columns, one.rank), space);
+                          std::format("{} x {}, rank {}", one.rows, one.columns, one.rank), space,
+                          slice);
 }
 
 }  // namespace dorajit::tests

@@ -26,13 +26,14 @@ struct WeightNormCase {
   bool cancels = false;  // whether W is approximately -scale * B A
 };
 
-// Runs every config of the space that is valid for the case's alignment. Outputs are f32 (f64 with
-// f64), with a magnitude, a gain and its divisor. A norm may differ by 5e-7 (with an f32 factor:
-// 1e-6, f64: 1e-13) of ||W_i|| + |s| || |B| |A| ||_i. All configs must give the same bits, and only
-// the outputs and the workspace may be written. Where the norm is not finite, the kernel's must not
-// be finite either. The values are the norms.
+// Runs every config of the space that is valid for the case, or those of a slice. Outputs are f32
+// (f64 with f64), with a magnitude, a gain and its divisor. A norm may differ by 5e-7 (with an f32
+// factor: 1e-6, f64: 1e-13) of ||W_i|| + |s| || |B| |A| ||_i. All configs must give the same bits,
+// and only the outputs and the workspace may be written. Where the norm is not finite, the kernel's
+// must not be finite either. The values are the norms.
 CaseOutcome run_weight_norm(device::Device& device, launch::KernelCache& kernels,
                             const std::vector<kernels::ElementType>& factors_and_weight,
-                            const WeightNormCase& one, kernels::SpaceKind space);
+                            const WeightNormCase& one, kernels::SpaceKind space,
+                            const Slice& slice = {});
 
 }  // namespace dorajit::tests

@@ -3,6 +3,7 @@
 
 #include "tests/conformance/random_cases.h"
 #include "tests/gpu/gpu_fixture.h"
+#include "tests/gpu/slices.h"
 
 namespace dorajit::tests {
 namespace {
@@ -13,8 +14,8 @@ constexpr std::size_t kSampledMixesInFull = 20;  // times twelve configs
 
 class OpsOnGpu : public GpuTest {
  protected:
-  void check(const Variants& variants, Configs configs, CaseList list) {
-    const auto failures = check_op(*device_, *kernels_, variants, configs, list);
+  void check(const Variants& variants, Configs configs, CaseList list, const Slice& slice = {}) {
+    const auto failures = check_op(*device_, *kernels_, variants, configs, list, slice);
     EXPECT_TRUE(failures.empty()) << join(failures);
   }
 };
@@ -87,42 +88,48 @@ TEST_F(OpsOnGpu, RandomCallsAreExact) {
 }
 
 // The same with every config of the spaces: minutes each, for a soak.
-class OpsOnGpuInFull : public OpsOnGpu {};
+class OpsOnGpuInFull : public OpsOnGpu, public testing::WithParamInterface<Slice> {};
+INSTANTIATE_TEST_SUITE_P(Slices, OpsOnGpuInFull, slices());
 
-TEST_F(OpsOnGpuInFull, ComposeIsExactWithEveryConfigOfTheComprehensiveSpace) {
-  check(widest_variants(kernels::operation("compose")), Configs::kComprehensive, CaseList::kAll);
+TEST_P(OpsOnGpuInFull, ComposeIsExactWithEveryConfigOfTheComprehensiveSpace) {
+  check(widest_variants(kernels::operation("compose")), Configs::kComprehensive, CaseList::kAll,
+        GetParam());
 }
-TEST_F(OpsOnGpuInFull, ComposeInnerIsExactWithEveryConfigOfTheComprehensiveSpace) {
+TEST_P(OpsOnGpuInFull, ComposeInnerIsExactWithEveryConfigOfTheComprehensiveSpace) {
   check(widest_variants(kernels::operation("compose_inner")), Configs::kComprehensive,
-        CaseList::kFew);
+        CaseList::kFew, GetParam());
 }
-TEST_F(OpsOnGpuInFull, NormAssemblyIsExactWithEveryConfigOfTheComprehensiveSpace) {
+TEST_P(OpsOnGpuInFull, NormAssemblyIsExactWithEveryConfigOfTheComprehensiveSpace) {
   check(widest_variants(kernels::operation("norm_assembly")), Configs::kComprehensive,
-        CaseList::kFew);
+        CaseList::kFew, GetParam());
 }
-TEST_F(OpsOnGpuInFull, BackwardIsExactWithEveryConfigOfTheComprehensiveSpace) {
-  check(widest_variants(kernels::operation("backward")), Configs::kComprehensive, CaseList::kFew);
+TEST_P(OpsOnGpuInFull, BackwardIsExactWithEveryConfigOfTheComprehensiveSpace) {
+  check(widest_variants(kernels::operation("backward")), Configs::kComprehensive, CaseList::kFew,
+        GetParam());
 }
-TEST_F(OpsOnGpuInFull, ResidualFormsAreExactWithEveryConfigOfTheComprehensiveSpace) {
+TEST_P(OpsOnGpuInFull, ResidualFormsAreExactWithEveryConfigOfTheComprehensiveSpace) {
   for (const std::string_view op : {"compose_residual", "residual_backward"}) {
-    check(widest_variants(kernels::operation(op)), Configs::kComprehensive, CaseList::kFew);
+    check(widest_variants(kernels::operation(op)), Configs::kComprehensive, CaseList::kFew,
+          GetParam());
   }
 }
-TEST_F(OpsOnGpuInFull, ComposeIsExactForEveryTypeMix) {
-  check(every_type_mix(kernels::operation("compose")), Configs::kSlim, CaseList::kFew);
+TEST_P(OpsOnGpuInFull, ComposeIsExactForEveryTypeMix) {
+  check(every_type_mix(kernels::operation("compose")), Configs::kSlim, CaseList::kFew, GetParam());
 }
-TEST_F(OpsOnGpuInFull, ComposeInnerIsExactForEveryTypeMix) {
-  check(every_type_mix(kernels::operation("compose_inner")), Configs::kSlim, CaseList::kFew);
+TEST_P(OpsOnGpuInFull, ComposeInnerIsExactForEveryTypeMix) {
+  check(every_type_mix(kernels::operation("compose_inner")), Configs::kSlim, CaseList::kFew,
+        GetParam());
 }
-TEST_F(OpsOnGpuInFull, NormAssemblyIsExactForEveryTypeMix) {
-  check(kernels::all_variants(kernels::operation("norm_assembly")), Configs::kSlim, CaseList::kFew);
+TEST_P(OpsOnGpuInFull, NormAssemblyIsExactForEveryTypeMix) {
+  check(kernels::all_variants(kernels::operation("norm_assembly")), Configs::kSlim, CaseList::kFew,
+        GetParam());
 }
-TEST_F(OpsOnGpuInFull, BackwardIsExactForSampledTypeMixesAndEverySubsetOfOutputs) {
-  check(sampled_gradients(kSampledMixesInFull), Configs::kSlim, CaseList::kFew);
+TEST_P(OpsOnGpuInFull, BackwardIsExactForSampledTypeMixesAndEverySubsetOfOutputs) {
+  check(sampled_gradients(kSampledMixesInFull), Configs::kSlim, CaseList::kFew, GetParam());
 }
-TEST_F(OpsOnGpuInFull, PlainMixesAreExactInEveryCase) {
+TEST_P(OpsOnGpuInFull, PlainMixesAreExactInEveryCase) {
   for (const Variants& variants : plain_mixes_of_all_ops()) {
-    check(variants, Configs::kSlim, CaseList::kAll);
+    check(variants, Configs::kSlim, CaseList::kAll, GetParam());
   }
 }
 

@@ -50,6 +50,18 @@ class OpsOnCpu : public testing::Test {
   launch::KernelCache builtin_{without_compiler(), nullptr, statistics_};
 };
 
+TEST_F(OpsOnCpu, SlicesTogetherRunEveryKernel) {
+  constexpr std::size_t kCount = 3;
+  const Variants variants = sampled_mixes(kernels::operation("compose"), kSampledMixes);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_LT(statistics_.builtin_kernels, variants.size());
+    const auto failures = check_op(device_, builtin_, variants, Configs::kOneInTurn, CaseList::kFew,
+                                   {.index = i, .count = kCount});
+    EXPECT_TRUE(failures.empty()) << join(failures);
+  }
+  EXPECT_EQ(statistics_.builtin_kernels, variants.size());
+}
+
 TEST_F(OpsOnCpu, ComposeIsExactForEveryTypeMix) {
   check_compiled(kernels::all_variants(kernels::operation("compose")), Configs::kOneInTurn,
                  CaseList::kAll);
