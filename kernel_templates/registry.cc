@@ -1,8 +1,6 @@
 #include "kernel_templates/registry.h"
 
-#include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <cstdlib>
 #include <format>
 #include <iterator>

@@ -19,8 +19,7 @@
 namespace dorajit::kernels {
 
 // Immutable, with static lifetime. Call its functions through those of the same names in
-// launch_shape.h, spaces.h, config_limits.h, sizes.h and verification_sizes.h, which document what
-// they return.
+// launch_shape.h, spaces.h, config_limits.h and sizes.h, which document what they return.
 struct Template {
   std::string_view name;
   std::string_view cuda_source;  // "cuda/elementwise.cuh"
@@ -46,6 +45,9 @@ struct Template {
   LaunchShape (*launch_shape)(const Variant& variant, const Config& config,
                               const LaunchArguments& arguments);
   std::int64_t (*workspace_bytes)(const Variant& variant, const Sizes& sizes);
+  // Small sizes derived from a problem (at most about 2^20 columns) on which no wrong config
+  // computes the right bits: several rows, twice, so that two seeds are tried; ragged rows, whose
+  // last vector and last block are incomplete; and, for sums, sizes with several partial sums.
   std::vector<Sizes> (*verification_sizes)(const Variant& variant, const Sizes& problem);
   // Why a config cannot run on those sizes, such as "its tiles of rank 1024 take 300 KiB of shared
   // memory"; empty, without an allocation, if it can. Null: every config runs on all sizes.

@@ -1,11 +1,9 @@
 #include "autotune/search/verification.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "kernel_templates/template.h"
-#include "kernel_templates/verification_sizes.h"
 
 namespace dorajit::autotune {
 namespace {
@@ -22,7 +20,8 @@ Result<Verifier> Verifier::make(const launch::Problem& problem, device::Device& 
   verifier.difference_ = std::move(difference);
   std::uint64_t seed = kFirstSeed;
   for (const kernels::Sizes& sizes :
-       kernels::verification_sizes(problem.variant, problem.largest_sizes())) {
+       kernels::template_of(problem.variant)
+           .verification_sizes(problem.variant, problem.largest_sizes())) {
     const ScratchShape shape{.sizes = sizes,
                              .vector_width = problem.vector_width,
                              .seed = seed++,

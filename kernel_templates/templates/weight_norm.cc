@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <format>
 #include <initializer_list>
 
 #include "kernel_templates/partial_sums.h"

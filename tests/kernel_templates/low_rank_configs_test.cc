@@ -9,7 +9,7 @@
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
-#include "kernel_templates/verification_sizes.h"
+#include "kernel_templates/template.h"
 
 namespace dorajit::kernels {
 namespace {
@@ -155,7 +155,7 @@ TEST(LowRankConfigs, VerificationSizesContainACompleteProgramOfEveryCandidate) {
   const Variant variant = low_rank(kBfloat16, kBfloat16);
   for (const std::int64_t rank : {4, 16, 40, 64, 384, 1024}) {
     const Sizes problem = {4096, 4096, rank};
-    const auto sizes = verification_sizes(variant, problem);
+    const auto sizes = template_of(variant).verification_sizes(variant, problem);
     EXPECT_GE(sizes.size(), 3);
     for (const Config& config : config_space(variant, gpu(90), 8, SpaceKind::kSlim, problem)) {
       EXPECT_GT(sizes.front()[0], config['r'] * std::max(config['t'], 1)) << to_text(config);
@@ -171,7 +171,8 @@ TEST(LowRankConfigs, VerificationSizesContainACompleteProgramOfEveryCandidate) {
 }
 
 TEST(LowRankConfigs, VerificationSizesGiveLoopingProgramsSeveralTiles) {
-  const auto sizes = verification_sizes(low_rank(kBfloat16, kBfloat16), {4096, 4096, 384});
+  const Variant variant = low_rank(kBfloat16, kBfloat16);
+  const auto sizes = template_of(variant).verification_sizes(variant, {4096, 4096, 384});
   EXPECT_TRUE(std::ranges::any_of(sizes, [](const Sizes& each) {
     return (each[0] + 127) / 128 * ((each[1] + 127) / 128) > gpu(90).processors;
   }));
