@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <format>
-#include <string_view>
 #include <vector>
 
 #include "cache/artifacts/eviction.h"

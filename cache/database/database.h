@@ -6,7 +6,6 @@
 #include <expected>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "cache/database/held_folder.h"
 #include "cache/database/inspection.h"

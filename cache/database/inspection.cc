@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "cache/database/schema.h"
-#include "cache/files/file_error.h"
 
 namespace dorajit::cache {
 namespace {

@@ -15,11 +15,9 @@
 
 #include "cache/database/schema.h"
 #include "cache/database/sqlite_connection.h"
-#include "cache/database/transaction.h"
 #include "cache/database/tuning_rows.h"
 #include "cache/files/atomic_file.h"
 #include "cache/files/directories.h"
-#include "cache/files/file_error.h"
 #include "cache/files/output_file.h"
 #include "cache/records/trial_lines.h"
 #include "cache/records/winner_choice.h"

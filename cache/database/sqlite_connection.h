@@ -1,4 +1,4 @@
-// Owners of SQLite handles, and SQLite's result codes as values.
+// Owners of SQLite handles, SQLite's result codes as values, and write transactions.
 #pragma once
 
 #include <sqlite3.h>
@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <expected>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -123,5 +124,12 @@ class Connection {
   std::unique_ptr<std::int64_t> steps_left_;  // outlives the handle, which points to it
   std::unique_ptr<sqlite3, Close> handle_;
 };
+
+// Runs `body` between BEGIN IMMEDIATE and COMMIT. While other connections write, retries with
+// growing, jittered pauses until `deadline`, then returns the busy error. A failed transaction
+// leaves no changes. `body` may run more than once.
+SqliteStatus write_in_transaction(Connection& connection,
+                                  std::chrono::steady_clock::time_point deadline,
+                                  const std::function<SqliteStatus()>& body);
 
 }  // namespace dorajit::cache

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <ranges>
-#include <utility>
 
 #include "cache/records/winner_choice.h"
 

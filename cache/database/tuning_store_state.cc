@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <format>
-#include <iterator>
 #include <set>
-#include <utility>
 
 #include "cache/database/derivation.h"
-#include "cache/database/transaction.h"
 #include "cache/database/tuning_rows.h"
 #include "runtime/base/log.h"
 

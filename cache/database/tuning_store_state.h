@@ -10,14 +10,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "cache/database/database.h"
 #include "cache/database/overlay_databases.h"
-#include "cache/database/transaction.h"
 #include "cache/database/tuning_memory.h"
 #include "cache/database/tuning_store.h"
 

@@ -7,7 +7,6 @@
 #include <format>
 
 #include "cache/files/directories.h"
-#include "cache/files/file_error.h"
 
 namespace dorajit::cache {
 namespace {

@@ -1,6 +1,5 @@
 #include "cache/records/lock_file.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <format>

@@ -1,7 +1,6 @@
 #include "cache/records/trial_lines.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <expected>

@@ -1,7 +1,6 @@
 #include "cache/records/trial_validity.h"
 
 #include <format>
-#include <string>
 #include <string_view>
 
 #include "runtime/base/printable_text.h"
