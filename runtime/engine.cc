@@ -1,6 +1,5 @@
 #include "runtime/engine.h"
 
-#include <algorithm>
 #include <format>
 #include <optional>
 #include <utility>

@@ -2,8 +2,6 @@
 
 #include <pthread.h>
 
-#include <utility>
-
 namespace dorajit {
 namespace {
 

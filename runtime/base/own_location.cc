@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <string>
 #include <system_error>
 
 #include "runtime/base/dynamic_library.h"

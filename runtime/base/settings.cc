@@ -8,7 +8,6 @@
 #include <initializer_list>
 #include <locale>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 #include <utility>
 

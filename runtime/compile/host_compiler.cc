@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <format>
 #include <sstream>
-#include <string_view>
 
 #include "kernel_templates/embedded_sources.h"
 #include "runtime/base/private_folder.h"

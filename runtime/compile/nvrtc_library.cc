@@ -1,6 +1,5 @@
 #include "runtime/compile/nvrtc_library.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <format>

@@ -1,6 +1,5 @@
 #include "runtime/launch/check_call.h"
 
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <format>

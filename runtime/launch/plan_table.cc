@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/integer_types.h"
