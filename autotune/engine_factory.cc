@@ -13,7 +13,6 @@
 #include "cache/artifacts/artifact_files.h"
 #include "cache/database/overlay_databases.h"
 #include "cache/files/live_directory.h"
-#include "cache/files/trusted_directory.h"
 #include "cache/records/lock_file.h"
 #include "own_kernels/kernel.h"
 #include "runtime/base/log.h"

@@ -10,6 +10,7 @@
 
 #include "cache/records/tuning_records.h"
 #include "kernel_templates/spaces.h"
+#include "runtime/base/artifact_store.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/kernel_cache.h"
 #include "runtime/launch/problem.h"
@@ -37,6 +38,13 @@ std::vector<kernels::Config> choose_configs(const std::vector<kernels::Config>& 
                                             kernels::SpaceKind kind,
                                             std::span<const kernels::Config> left_out,
                                             int max_configs);
+
+// The verdict on a config that is known as bad without launching it: kSpills if its threads spill
+// registers to memory; kFailedToLaunch if one block of `warps` warps needs more registers or shared
+// memory than any GPU allows. Nothing if the figures show no problem, which includes every CPU
+// kernel.
+std::optional<cache::Verdict> verdict_by_resources(const ResourceUsage& used, int warps,
+                                                   kernels::DeviceKind kind);
 
 // Removes the candidates from number `first` on; returns their configs.
 std::vector<kernels::Config> remove_from(std::vector<Candidate>& candidates, std::size_t first);

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <random>
 #include <span>
 #include <vector>
 
-#include "autotune/search/cache_filler.h"
 #include "runtime/base/error.h"
 #include "runtime/device/device.h"
 
@@ -18,8 +18,7 @@ using Work = std::function<Status(device::Stream stream, std::int64_t set)>;
 
 struct MeasurementPlan {
   int rounds = 12;                 // samples per candidate
-  int min_rounds = 1;              // minimum, regardless of time
-  double seconds = 1.0;            // no round starts after this much time
+  double seconds = 1.0;            // after this much time no round starts, except the first
   double sample_seconds = 100e-6;  // a sample repeats its work until it takes about this long
   std::int64_t sets = 1;           // number of operand sets for rotation
   int settling_launches = 0;       // run before each sample and not timed
@@ -30,6 +29,24 @@ struct Measurement {
   double mad_ns = 0;
   int samples = 0;
   Status status;  // the error, if it failed
+};
+
+// Copies other data through the cache, as the layers between two launches do: afterwards part of
+// the cache is clean and part must be written back, which costs the timed launch as it costs a
+// caller. While the copy runs, the CPU enqueues the timed work, so that the time includes no wait
+// for the CPU.
+class CacheFiller {
+ public:
+  // Does nothing on a CPU, where rotating among operands is enough and a copy would be slow, and
+  // does nothing if the memory cannot be allocated.
+  explicit CacheFiller(device::Device& device);
+
+  // Enqueues the copy.
+  Status enqueue(device::Stream stream) const;
+
+ private:
+  device::Device& device_;
+  std::unique_ptr<device::Buffer> buffer_;
 };
 
 // Takes rounds of samples: one sample of each requested candidate, in an order that is shuffled for

@@ -6,10 +6,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <utility>
 
 #include "autotune/search/journal_entry.h"
 #include "autotune/search/measured_shape.h"

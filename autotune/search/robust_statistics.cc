@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <vector>
 
@@ -9,6 +10,11 @@ namespace dorajit::autotune {
 namespace {
 
 constexpr std::size_t kTrimmedPart = 6;  // one in so many is trimmed at either end
+
+constexpr double kClearlySlower = 1.10;
+// Of median absolute deviations: 2.7 standard deviations of normal noise.
+constexpr double kDeviations = 4.0;
+constexpr double kNearlyAll = 0.85;
 
 }  // namespace
 
@@ -58,6 +64,17 @@ Estimate trimmed_mean(std::span<const double> samples) {
   // Yuen's standard error of a trimmed mean.
   estimate.standard_error = std::sqrt(squares / (left * (left - 1)));
   return estimate;
+}
+
+bool is_disturbed(std::span<const double> samples, std::span<const UsualTime> usual) {
+  std::size_t slower = 0;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const double limit = std::max(kClearlySlower * usual[i].median,
+                                  usual[i].median + kDeviations * usual[i].deviation);
+    if (samples[i] > limit) ++slower;
+  }
+  return !samples.empty() &&
+         static_cast<double>(slower) >= kNearlyAll * static_cast<double>(samples.size());
 }
 
 }  // namespace dorajit::autotune

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "autotune/search/disturbed_rounds.h"
 #include "autotune/search/robust_statistics.h"
 #include "cache/records/tuning_records.h"
 

@@ -5,7 +5,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <string_view>
 
 #include "runtime/launch/problem.h"
 

@@ -23,7 +23,7 @@
 #include "apps/cli/commands/add_command.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/views/daemon_report.h"
-#include "autotune/service/client/daemon_question.h"
+#include "autotune/service/client/daemon_connection.h"
 #include "autotune/service/protocol/socket_path.h"
 #include "cache/files/live_directory.h"
 #include "runtime/base/file_descriptor.h"

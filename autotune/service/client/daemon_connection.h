@@ -8,6 +8,7 @@
 
 #include "autotune/service/protocol/line_splitter.h"
 #include "autotune/service/protocol/messages.h"
+#include "runtime/base/error.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
 
@@ -67,5 +68,11 @@ class DaemonConnection {
   std::string refusal_;
   bool has_greeted_ = false;
 };
+
+// Asks once and waits. The text that answers a status, metrics or drain request. kIoError if no
+// daemon listens in the folder, if it does not match `own`, or if it does not answer in time.
+Result<std::string> ask_daemon(const std::string& folder, const protocol::Hello& own,
+                               const protocol::Request& request,
+                               std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
 }  // namespace dorajit::autotune

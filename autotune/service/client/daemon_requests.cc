@@ -8,9 +8,7 @@
 #include <array>
 #include <cstdlib>
 #include <format>
-#include <memory>
 #include <set>
-#include <utility>
 
 #include "runtime/base/fork_guard.h"
 #include "runtime/base/log.h"

@@ -8,7 +8,6 @@
 #include <format>
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "autotune/service/daemon/client_registry.h"

@@ -1,7 +1,6 @@
 #include "autotune/service/daemon/job_queue.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace dorajit::autotune {
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <format>
+#include <memory>
 
 namespace dorajit::autotune {
 namespace {

@@ -5,10 +5,8 @@
 #include <uv.h>
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "runtime/base/error.h"

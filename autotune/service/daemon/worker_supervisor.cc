@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <format>
-#include <utility>
 #include <variant>
 
 #include "runtime/base/log.h"

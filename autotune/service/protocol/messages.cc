@@ -4,7 +4,6 @@
 #include <format>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <utility>
 
 #include "runtime/base/json_fields.h"
 

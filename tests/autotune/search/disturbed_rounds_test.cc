@@ -1,8 +1,8 @@
-#include "autotune/search/disturbed_rounds.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "autotune/search/robust_statistics.h"
 
 namespace dorajit::autotune {
 namespace {

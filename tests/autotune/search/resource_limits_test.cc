@@ -1,6 +1,6 @@
-#include "autotune/search/resource_limits.h"
-
 #include <gtest/gtest.h>
+
+#include "autotune/search/candidates.h"
 
 namespace dorajit::autotune {
 namespace {
