@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <format>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <system_error>

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <format>
 #include <fstream>
 #include <iostream>
 #include <optional>

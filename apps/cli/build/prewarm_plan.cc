@@ -1,6 +1,5 @@
 #include "apps/cli/build/prewarm_plan.h"
 
-#include <algorithm>
 #include <format>
 #include <set>
 #include <string>

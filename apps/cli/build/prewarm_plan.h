@@ -1,7 +1,6 @@
 // Which artifacts to compile for problems on a device that need not be in this machine.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "apps/cli/build/artifact_builds.h"

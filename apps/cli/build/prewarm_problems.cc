@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <format>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "apps/cli/models/model_config.h"

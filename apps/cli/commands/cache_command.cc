@@ -4,13 +4,12 @@
 #include <filesystem>
 #include <format>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <system_error>
 #include <vector>
 
-#include "apps/cli/commands/add_command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/terminal/text_format.h"

@@ -1,17 +1,15 @@
 // The subcommands of the command line, each in a file of its name.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/cli/terminal/exit_code.h"
 #include "runtime/base/error.h"
 #include "runtime/base/settings.h"
-
-namespace CLI {  // NOLINT(readability-identifier-naming): not ours
-class App;
-}
 
 namespace dorajit::cli {
 
@@ -29,6 +27,32 @@ struct Command {
   // Whether --device selects records (DeviceFilter), and need not name a device of this machine.
   bool filters_by_device = false;
 };
+
+// Of a command that has none.
+struct NoOptions {};
+
+// A subcommand, and the options that `run` is called with after parsing.
+template <class Options>
+struct DeclaredCommand {
+  CLI::App& app;
+  Options& options;
+};
+
+// Adds a subcommand to a group, or to the program. `examples` is shown below its help.
+template <class Options, class Run>
+DeclaredCommand<Options> add_command(CLI::App& group, std::vector<Command>& commands,
+                                     const std::string& name, const std::string& what,
+                                     const std::string& examples, Run run,
+                                     bool filters_by_device = false) {
+  CLI::App* app = group.add_subcommand(name, what);
+  app->footer("Example:\n  " + examples);
+  const auto options = std::make_shared<Options>();
+  commands.push_back(
+      {.app = app,
+       .run = [options, run](const Invocation& invocation) { return run(invocation, *options); },
+       .filters_by_device = filters_by_device});
+  return {.app = *app, .options = *options};
+}
 
 // Each adds a subcommand with its options, or a group of them, to the command line.
 void declare_cache(CLI::App& app, std::vector<Command>& commands);

@@ -13,14 +13,13 @@
 #include <format>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "apps/cli/commands/add_command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/views/daemon_report.h"
 #include "autotune/service/client/daemon_connection.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "apps/cli/bench/demo_report.h"
-#include "apps/cli/commands/add_command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/variant_options.h"
 #include "apps/cli/terminal/output.h"
 #include "apps/cli/terminal/progress_bar.h"

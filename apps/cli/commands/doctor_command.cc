@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "apps/cli/commands/add_command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/commands/doctor_checks.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/trial_inputs.h"

@@ -4,13 +4,12 @@
 #include <format>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "apps/cli/commands/add_command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/trial_inputs.h"
 #include "apps/cli/terminal/output.h"

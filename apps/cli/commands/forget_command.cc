@@ -1,11 +1,10 @@
 #include <CLI/CLI.hpp>
 #include <format>
-#include <memory>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "apps/cli/commands/add_command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"

@@ -1,12 +1,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <format>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "apps/cli/commands/add_command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"

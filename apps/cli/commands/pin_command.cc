@@ -1,10 +1,9 @@
 #include <CLI/CLI.hpp>
 #include <format>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "apps/cli/commands/add_command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/terminal/output.h"

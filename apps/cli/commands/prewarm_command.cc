@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <format>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -14,7 +13,7 @@
 #include "apps/cli/build/prewarm_plan.h"
 #include "apps/cli/build/prewarm_problems.h"
 #include "apps/cli/build/prewarm_report.h"
-#include "apps/cli/commands/add_command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/targets.h"
 #include "apps/cli/terminal/output.h"

@@ -1,13 +1,12 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <format>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "apps/cli/commands/add_command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/device_choice.h"
 #include "apps/cli/options/trial_inputs.h"
 #include "apps/cli/report/findings.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/cli/commands/add_command.h"
+#include "apps/cli/commands/commands.h"
 #include "apps/cli/options/problem_options.h"
 #include "apps/cli/options/shapes.h"
 #include "apps/cli/terminal/output.h"

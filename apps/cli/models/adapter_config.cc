@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <format>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "apps/cli/models/json_file.h"
 #include "apps/cli/terminal/output.h"

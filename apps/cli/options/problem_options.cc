@@ -10,7 +10,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "apps/cli/options/shapes.h"
 #include "apps/cli/terminal/number_range.h"
 #include "apps/cli/terminal/text_format.h"
 #include "kernel_templates/spaces.h"

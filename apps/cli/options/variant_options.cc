@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <format>
 #include <ranges>
-#include <string>
 #include <string_view>
 
 #include "apps/cli/terminal/text_format.h"

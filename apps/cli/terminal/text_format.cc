@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <format>
-#include <string_view>
 
 namespace dorajit::cli {
 namespace {

@@ -1,7 +1,6 @@
 #include "apps/cli/views/daemon_report.h"
 
 #include <format>
-#include <string_view>
 
 #include "apps/cli/terminal/table.h"
 #include "apps/cli/terminal/text_format.h"
