@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <format>
 
+#include "autotune/search/quarantine.h"
 #include "autotune/sources/nearest_winner.h"
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
