@@ -125,7 +125,9 @@ def operands(function, operation, inputs):
         raise TypeError(f"{function}: argument `{first_name}` is real but others are complex; make it "
                         "complex, since the result has its element type")
     for name, other in others:
-        as_many(function, name, other, gain_name, gain)
+        if other.numel() != gain.numel():
+            raise ValueError(f"{function}: argument `{name}` has shape {tuple(other.shape)} but "
+                             f"`{gain_name}` has {tuple(gain.shape)}; give both one element per channel")
 
 
 def agree(function, pairs):
@@ -151,10 +153,3 @@ def agree(function, pairs):
             if size != other:
                 raise ValueError(f"{function}: argument `{operand.name}` has {size} `{dimension}` but "
                                  f"`{name}` has {other}; give both the same number")
-
-
-def as_many(function, name, tensor, gain_name, gain):
-    """Raises ValueError if the tensor does not have as many elements as the gain."""
-    if tensor.numel() != gain.numel():
-        raise ValueError(f"{function}: argument `{name}` has shape {tuple(tensor.shape)} but "
-                         f"`{gain_name}` has {tuple(gain.shape)}; give both one element per channel")

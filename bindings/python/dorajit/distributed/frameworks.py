@@ -19,6 +19,15 @@ def is_dtensor(tensor):
     return kind is not None and isinstance(tensor, kind)
 
 
+def local(tensor):
+    """The local part of a DTensor, or a plain tensor, without its graph; it has the same memory."""
+    if is_dtensor(tensor):
+        with torch.no_grad():
+            tensor = tensor.to_local()
+        tensor = tensor.wait() if hasattr(tensor, "wait") else tensor
+    return tensor.detach()
+
+
 def fsdp1():
     """The class FullyShardedDataParallel, or None in a process that has not loaded it."""
     module = sys.modules.get("torch.distributed.fsdp")

@@ -135,7 +135,7 @@ class DoRALayer(nn.Module):
         if not merging.is_finite(merged, weight):
             raise ValueError(f"{type(self).__name__}.merge: the merged weight is not finite; look for "
                              "NaNs in `base_layer`, `lora_A`, `lora_B` and `lora_magnitude_vector`")
-        here = merging.local(weight)
+        here = frameworks.local(weight)
         self._kept_weight = here.to("cpu", copy=True) if keep else None
         here.copy_(self._to_weight(merged).reshape(here.shape))
         self.merged = True
@@ -154,7 +154,7 @@ class DoRALayer(nn.Module):
                                "with keep=True")
         weight = self.base_layer.weight
         gather.require_writable(type(self).__name__ + ".unmerge", "base_layer.weight", weight)
-        merging.local(weight).copy_(self._kept_weight)
+        frameworks.local(weight).copy_(self._kept_weight)
         self._kept_weight, self.merged = None, False
 
     def _load_from_state_dict(self, state_dict, prefix, *args):

@@ -50,11 +50,3 @@ def is_finite(rows, weight):
     infinite = (~found).to(torch.float32)
     dtensor_norm.sum_over(infinite, weight.device_mesh, range(weight.device_mesh.ndim))
     return not infinite
-
-
-def local(weight):
-    """A writable view of the weight, or of its local part."""
-    if not frameworks.is_dtensor(weight):
-        return weight.detach()
-    from dorajit.norms import dtensor_norm
-    return dtensor_norm.local(weight)

@@ -45,7 +45,7 @@ def weight_norm(weight, lora_A, lora_B, scale, budget):
 def operands(weight, lora_A, lora_B, needs_factors=True):
     """(the local part of a weight, the matching columns of A, the matching rows of B, the Part), plain tensors."""
     here = part.of("weight_norm", "weight", weight)
-    matrix = local(weight)
+    matrix = frameworks.local(weight)
     if not needs_factors:
         nothing = matrix.new_zeros((0,) + tuple(matrix.shape[1:]))
         return matrix, nothing, matrix.new_zeros(matrix.shape[0], 0), here
@@ -59,15 +59,6 @@ def operands(weight, lora_A, lora_B, needs_factors=True):
     return matrix, a, b, here
 
 
-def local(tensor):
-    """The local part of a DTensor; a plain tensor unchanged."""
-    if not frameworks.is_dtensor(tensor):
-        return tensor
-    with torch.no_grad():
-        found = tensor.to_local()
-    return (found.wait() if hasattr(found, "wait") else found).detach()
-
-
 def sum_over(tensor, mesh, mesh_dims):
     """Sums a tensor in place over dimensions of a mesh. Every rank gets the same bits."""
     for dim in mesh_dims:
@@ -78,7 +69,7 @@ def _aligned(factor, weight, rows):
     """The local part of a factor whose placements match the weight's, or None."""
     if not frameworks.is_dtensor(factor) or factor.device_mesh != weight.device_mesh:
         return None
-    return local(factor) if factor.placements == part.wanted(weight, rows) else None
+    return frameworks.local(factor) if factor.placements == part.wanted(weight, rows) else None
 
 
 def _whole(tensor):
