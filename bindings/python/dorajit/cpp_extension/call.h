@@ -23,15 +23,6 @@ using at::Tensor;
 // Set by configure() and never released.
 inline const CallTable* calls = nullptr;
 
-// The operations that the extension calls; set by configure().
-struct Operations {
-  NativeOperation* weight_norm;
-  NativeOperation* compose_low_rank;
-  NativeOperation* compose_residual;
-  NativeOperation* residual_backward;
-};
-inline Operations operations{};
-
 inline std::optional<DLDataType> element_type(at::ScalarType type) {
   switch (type) {
     case at::kFloat:

@@ -2,6 +2,7 @@
 // dorajit/layers/linear.py, with the same names and formulas.
 #pragma once
 
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/DynamicTypes.h>
@@ -16,7 +17,6 @@
 #include <vector>
 
 #include "call.h"
-#include "held_weights.h"
 
 namespace dorajit::python {
 
@@ -41,9 +41,6 @@ struct LinearOperands {
 
 // The further data of the node.
 struct LinearNode {
-  Tensor lora_A;  // the factors, before a cast to the type of the products
-  Tensor lora_B;
-  Tensor magnitude;          // [out]
   Tensor divisor;            // [out]
   bool has_float_products;   // float32 gradients of 16-bit products are not rounded to 16 bits
   std::array<bool, 3> held;  // whether the weight, A and B are parameters
@@ -71,7 +68,8 @@ inline std::optional<LinearResult> compute_linear(const LinearOperands& of, bool
   made.low = at::linear(of.x, of.a);
   if (of.is_one_launch) {
     if (keeps_inner) made.inner = at::empty_like(made.out);
-    if (!launch(operations.compose_low_rank, of.scale,
+    static NativeOperation* const compose_low_rank = calls->find("compose_low_rank");
+    if (!launch(compose_low_rank, of.scale,
                 {&made.low, &of.b, &made.out, &of.gain, &of.bias, &made.out, &made.inner})) {
       return {};
     }
@@ -79,7 +77,8 @@ inline std::optional<LinearResult> compute_linear(const LinearOperands& of, bool
   }
   const Tensor lora = at::linear(made.low, of.b);
   if (keeps_inner) made.inner = lora;
-  if (!launch(operations.compose_residual, of.scale,
+  static NativeOperation* const compose_residual = calls->find("compose_residual");
+  if (!launch(compose_residual, of.scale,
               {&lora, &made.out, &of.gain, &of.bias, &made.out, &made.inner})) {
     return {};
   }
@@ -136,7 +135,8 @@ inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
   if (of_any_product) u = at::empty_like(d_out);
   if (of_magnitude) d_gain = at::empty_like(saved.gain);
   const Tensor left_out;  // d_lora, which u replaces
-  if (!launch(operations.residual_backward, saved.scale,
+  static NativeOperation* const residual_backward = calls->find("residual_backward");
+  if (!launch(residual_backward, saved.scale,
               {&d_out, &saved.inner, &saved.gain, &left_out, &u, &d_gain})) {
     return {};
   }
@@ -200,6 +200,60 @@ inline LinearGradients differentiate_in_python(const Tensor& d_out, const Linear
   }
 }
 
+inline constexpr std::array<const char*, 3> kNames = {"weight", "lora_A", "lora_B"};
+inline constexpr std::array<const char*, 3> kHeld = {"held weight", "held A", "held B"};
+inline constexpr std::array<const char*, 3> kVersions = {"weight's version", "A's version",
+                                                         "B's version"};
+
+// A layer's weight, A and B.
+using Weights = std::array<Tensor, 3>;
+
+// Holds references to those weights that are parameters, which live as long as their module, and
+// returns the others, which the node has to save; undefined in the places of those that are held. A
+// checkpoint calls two hooks for each saved tensor, and none for those that are held.
+inline variable_list hold(AutogradContext& ctx, const Weights& weights,
+                          const std::array<bool, 3>& is_held) {
+  // Under saved-tensor hooks versions are not compared, as autograd does not either: a checkpoint
+  // runs the forward pass again with the present weights.
+  const bool are_compared = at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
+  variable_list others(weights.size());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (!is_held[i]) {
+      others[i] = weights[i];
+      continue;
+    }
+    ctx.saved_data[kHeld[i]] = weights[i];
+    if (are_compared) {
+      ctx.saved_data[kVersions[i]] = static_cast<std::int64_t>(weights[i]._version());
+    }
+  }
+  return others;
+}
+
+// All weights in their order; `saved` begins with those that are not held. Throws if a held one was
+// written since the forward pass, as autograd does for saved tensors.
+inline Weights weights_of(AutogradContext& ctx, const variable_list& saved) {
+  Weights found;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto held = ctx.saved_data.find(kHeld[i]);
+    if (held == ctx.saved_data.end()) {
+      found[i] = saved[i];
+      continue;
+    }
+    found[i] = held->second.toTensor();
+    const auto version = ctx.saved_data.find(kVersions[i]);
+    // Tensors that compiled autograd traces have other versions.
+    if (version == ctx.saved_data.end() || !is_plain(found[i])) continue;
+    const auto now = static_cast<std::int64_t>(found[i]._version());
+    TORCH_CHECK(now == version->second.toInt(), "dora_linear: argument `", kNames[i],
+                "`, which its gradients need, was modified by an inplace operation: it is at "
+                "version ",
+                now, ", expected is version ", version->second.toInt(),
+                "; write to it after the backward pass, or to a copy");
+  }
+  return found;
+}
+
 struct DoraLinear : torch::autograd::Function<DoraLinear> {
   // Compiled autograd may trace backward: tensors without memory go to Python, whose operations are
   // traced.
@@ -216,15 +270,13 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
     const bool of_magnitude = magnitude.requires_grad();
     // Second-order gradients of any two of them need x.
     const bool of_several = of_x + of_a + of_b + of_magnitude > 1;
-    const HeldWeights weights({of.weight, of.a, of.b}, node.held);
     ctx->set_materialize_grads(false);
-    variable_list saved = weights.others();
+    variable_list saved = hold(*ctx, {of.weight, of.a, of.b}, node.held);
     for (const Tensor& one : {of_a || of_several ? x : Tensor(), of_b ? made.low : Tensor(),
                               made.inner, of.gain, of_magnitude ? node.divisor : Tensor()}) {
       saved.push_back(one);
     }
     ctx->save_for_backward(std::move(saved));
-    weights.keep(*ctx);
     ctx->saved_data["scale"] = of.scale;
     ctx->saved_data["has_float_products"] = node.has_float_products;
     ctx->saved_data["wanted"] =
@@ -240,7 +292,7 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
     const Tensor& d_out = gradients[0];
     if (!d_out.defined()) return variable_list(7);
     const variable_list found = ctx->get_saved_variables();
-    const auto weights = HeldWeights::all(*ctx, found);
+    const auto weights = weights_of(*ctx, found);
     const std::array<Tensor, 3> trained = {ctx->saved_data["lora_A"].toTensor(),
                                            ctx->saved_data["lora_B"].toTensor(),
                                            ctx->saved_data["magnitude"].toTensor()};

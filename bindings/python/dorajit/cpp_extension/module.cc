@@ -90,17 +90,15 @@ PyObject* linear(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t co
     if (!given[i].is_tensor()) Py_RETURN_NONE;
   }
   const LinearOperands of = operands_of(given);
+  const Tensor magnitude = given[10].tensor();
   const LinearNode node = {
-      .lora_A = given[8].tensor(),
-      .lora_B = given[9].tensor(),
-      .magnitude = given[10].tensor(),
       .divisor = given[11].tensor(),
       .has_float_products = given[12].is_true(),
       .held = {given[1].is_parameter(), given[2].is_parameter(), given[3].is_parameter()}};
-  const auto made = compute_without_gil(of, node.magnitude.requires_grad());
+  const auto made = compute_without_gil(of, magnitude.requires_grad());
   if (!made) Py_RETURN_NONE;
   return THPVariable_Wrap(
-      DoraLinear::apply(of.x, node.lora_A, node.lora_B, node.magnitude, of, node, *made));
+      DoraLinear::apply(of.x, given[8].tensor(), given[9].tensor(), magnitude, of, node, *made));
   END_HANDLE_TH_ERRORS
 }
 
@@ -185,10 +183,6 @@ PyObject* configure(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t
   const void* const given = PyCapsule_GetPointer(arguments[0], kCallTableName);
   if (given == nullptr) return nullptr;
   calls = static_cast<const CallTable*>(given);
-  operations = {.weight_norm = calls->find("weight_norm"),
-                .compose_low_rank = calls->find("compose_low_rank"),
-                .compose_residual = calls->find("compose_residual"),
-                .residual_backward = calls->find("residual_backward")};
   differentiate = Py_NewRef(arguments[1]);
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS

@@ -39,7 +39,8 @@ inline std::optional<std::pair<Tensor, Tensor>> compute_gain(const Tensor& weigh
   const Tensor gain = at::empty({weight.size(0)}, options);
   const Tensor divisor = at::empty({weight.size(0)}, options);
   const Tensor left_out;  // the norm, and its square
-  if (!launch(operations.weight_norm, scale,
+  static NativeOperation* const weight_norm = calls->find("weight_norm");
+  if (!launch(weight_norm, scale,
               {&weight, &a, &b, &magnitude, &left_out, &left_out, &gain, &divisor})) {
     return {};
   }

@@ -20,7 +20,6 @@ from dorajit.norms import frozen, norm, precision, recomputation
 from dorajit.operations import autograd, eligibility, gain
 from dorajit.control import state
 from dorajit.operations.eligibility import AUTOGRAD, NOBODY, SOMEBODY
-from dorajit.layers.held_weights import HeldWeights
 
 _NAME = "dora_linear"
 _WEIGHTS = "weight", "lora_A", "lora_B"
@@ -28,6 +27,7 @@ _WEIGHTS = "weight", "lora_A", "lora_B"
 _is_compiling = eligibility.is_compiling
 _who_sees = eligibility.who_sees
 _is_autocast_enabled = torch.is_autocast_enabled
+_Parameter = torch.nn.Parameter
 
 
 def dora_linear(x: Tensor, weight: Tensor, lora_A: Tensor, lora_B: Tensor, magnitude: Tensor, scale: float,
@@ -179,7 +179,11 @@ def forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
 
 
 class DoraLinear(torch.autograd.Function):
-    """The node. Saves x, S, inner, gain and its divisor, each if a gradient needs it, and holds the weights."""
+    """The node. Saves x, S, inner, gain and its divisor, each if a gradient needs it, and the weights.
+
+    Weights that are parameters, which live as long as their module, are not saved but held: a checkpoint calls two
+    hooks for each saved tensor, and none for those that are held.
+    """
 
     @staticmethod
     def forward(ctx, x, lora_A, lora_B, magnitude, weight, factors, divisor, factor, bias, scale):
@@ -191,8 +195,14 @@ class DoraLinear(torch.autograd.Function):
         # Second-order gradients lead back to these.
         ctx.trained = lora_A, lora_B, magnitude
         ctx.x_dtype = x.dtype
-        ctx.weights = weights = HeldWeights(_NAME, _WEIGHTS, weight, a, b)
-        ctx.save_for_backward(*weights.others, x if of_a or sum(wanted) > 1 else None, low if of_b else None, inner,
+        weights = weight, a, b
+        ctx.held = [one if type(one) is _Parameter else None for one in weights]
+        # Under saved-tensor hooks versions are not compared, as autograd does not either: a checkpoint runs the
+        # forward pass again with the present weights.
+        ctx.versions = None if recomputation.top_hooks(False) is not None else [
+            None if one is None else one._version for one in ctx.held]
+        others = (one if held is None else None for one, held in zip(weights, ctx.held))
+        ctx.save_for_backward(*others, x if of_a or sum(wanted) > 1 else None, low if of_b else None, inner,
                               factor, divisor if of_magnitude else None)
         return out
 
@@ -201,27 +211,42 @@ class DoraLinear(torch.autograd.Function):
         if d_out is None:
             return (None,) * 10
         *others, x, low, inner, factor, divisor = ctx.saved_tensors
-        saved = x, *ctx.weights.all(others), low, inner, factor, divisor
-        found = _differentiate(ctx.needs_input_grad[:4], d_out, saved, ctx.trained, ctx.scale, ctx.x_dtype)
+        saved = x, *_weights(ctx, others), low, inner, factor, divisor
+        found = differentiate(ctx.needs_input_grad[:4], d_out, saved, ctx.trained, ctx.scale, ctx.x_dtype)
         return *found, *(None,) * 6
+
+
+def _weights(ctx, others):
+    """The weight, A and B of a node; `others` are the saved ones.
+
+    Raises:
+        RuntimeError: a held one was written since the forward pass; autograd raises the same for saved tensors.
+    """
+    if ctx.versions is not None and not _is_compiling():  # traced tensors have other versions
+        for name, one, version in zip(_WEIGHTS, ctx.held, ctx.versions):
+            if one is not None and one._version != version:
+                raise RuntimeError(f"{_NAME}: argument `{name}`, which its gradients need, was modified by an inplace "
+                                   f"operation: it is at version {one._version}, expected is version {version}; "
+                                   "write to it after the backward pass, or to a copy")
+    return [other if one is None else one for one, other in zip(ctx.held, others)]
 
 
 # The function that torch.autograd.Function.apply calls when no transform is active; calling it directly is faster.
 _apply = super(torch.autograd.Function, DoraLinear).apply
 
 
-def _differentiate(wanted, d_out, saved, trained, scale, x_dtype):
+def differentiate(wanted, d_out, saved, trained, scale, x_dtype):
     """`gradients` of a node that saved these tensors, differentiable if a graph is built."""
     kind = d_out.device.type
     if kind != "meta" and _is_autocast_enabled(kind):  # use the element types of the forward pass
         with precision.without_autocast(kind):
-            return _differentiate(wanted, d_out, saved, trained, scale, x_dtype)
+            return differentiate(wanted, d_out, saved, trained, scale, x_dtype)
     if torch.is_grad_enabled():
         saved = with_graph(wanted, saved, trained, scale)
     return gradients(wanted, d_out, *saved, scale, x_dtype, [one.dtype for one in trained])
 
 
-cpp_extension.load(_differentiate)
+cpp_extension.load(differentiate)
 
 
 def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale, x_dtype, types):

@@ -113,9 +113,7 @@ def _differentiate(ctx, d_out, *_):
         trained = lora_A, lora_B, magnitude
         with torch.no_grad():
             saved = x, weight, lora_A.to(ctx.dtype), lora_B.to(ctx.dtype), *made
-        with precision.without_autocast(d_out.device.type):
-            found = linear.gradients(wanted, d_out, *linear.with_graph(wanted, saved, trained, scale), scale,
-                                     ctx.x_dtype, [one.dtype for one in trained])
+        found = linear.differentiate(wanted, d_out, saved, trained, scale, ctx.x_dtype)
     else:
         given = iter(_ops.dora_linear_backward(d_out, x if wanted[1] else None, weight, lora_A, lora_B, magnitude,
                                                *made, scale, ctx.dtype, ctx.x_dtype, wanted))
