@@ -20,87 +20,59 @@ from dorajit.distributed import frameworks, gather
 _ROWS_AT_ONCE = 1024
 
 
-def _forward_of(gain_of, delta_of_dropped):
-    """The replacement of a layer's forward.
-
-    Args:
-        gain_of: (layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name) -> (reason, weight, gain).
-            The reason says why the call is left to PEFT; None if it is not.
-        delta_of_dropped: (layer, x, weight, base_layer, lora, gain, scaling, fresh) -> the delta for a dropped-out
-            input, for which PEFT passes no base result.
-    """
+def _forward_of(kind):
+    """The replacement of the forward of a layer over base layers of this class. For a dropped-out input PEFT passes no
+    base result."""
     def forward(original, self, x, *, lora_A, lora_B, scaling, base_layer, base_result=None, adapter_name="default"):
-        reason, weight, factor = gain_of(self, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name)
+        reason, weight, factor = _gain_of(kind, self, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name)
         if reason is not None:
             return _decline(original, reason, self, x, lora_A=lora_A, lora_B=lora_B, scaling=scaling,
                             base_layer=base_layer, base_result=base_result, adapter_name=adapter_name)
         lora, fresh = lora_B(lora_A(x)), tiers.is_fresh(lora_B)
-        if base_result is None and gather.is_here(base_layer.weight):
-            return delta_of_dropped(self, x, weight, base_layer, lora, factor, scaling, fresh)
-        if base_result is None:  # the module's own forward gathers its weight
-            base_result = base_layer(x)
-        return tiers.delta(lora, tiers.without_bias(base_result, _bias(base_layer), factor), factor, scaling, fresh)
+        if base_result is not None or not gather.is_here(base_layer.weight):
+            base = base_layer(x) if base_result is None else base_result  # a module gathers its own weight
+            base = tiers.without_bias(base, _bias(base_layer), factor)
+        elif kind is torch.nn.Linear:
+            return dropout.delta(x, weight, lora, factor, scaling, fresh)
+        else:
+            base = self.conv_fn(x, weight.to(x.dtype), bias=None, stride=base_layer.stride, padding=base_layer.padding,
+                                dilation=base_layer.dilation)
+        return tiers.delta(lora, base, factor, scaling, fresh)
     return forward
 
 
-def _variant_forward_of(gain_of):
-    """The replacement of a variant's forward: the base result plus the layer's delta, in one pass. `gain_of` as for
-    _forward_of."""
+def _variant_forward_of(kind):
+    """The replacement of a variant's forward: the base result plus the layer's delta, in one pass."""
     def forward(original, module, active_adapter, x, result, **kwargs):
         layer = _foldable(module, active_adapter)
         if layer is not None:
             lora_A, lora_B = module.lora_A[active_adapter], module.lora_B[active_adapter]
             base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
-            reason, _, factor = gain_of(layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
+            reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
             if reason is None:
                 return tiers.total(lora_B(lora_A(x)), result, factor, scaling, _bias(base_layer))
         return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
     return forward
 
 
-def _linear_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
-    reason = _unknown(layer, lora_A, lora_B, torch.nn.Linear) or _foreign(x, base_result)
-    if (reason is None and base_result is not None and base_result.shape[-1] != layer.weight.numel()
-            and frameworks.is_dtensor(getattr(base_layer, "weight", None))):
-        reason = "the base result has only the columns of one rank"
+def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
+    """(None, the weight, the gain) of a layer over a base layer of this class; (reason, None, None) if the call has to
+    be left to PEFT."""
+    reason = _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result)
     if reason is not None:
         return reason, None, None
     with gather.whole(base_layer, lora_A, lora_B):
-        weight = _dequantized(base_layer)
+        weight = _dequantized(base_layer) if kind is torch.nn.Linear else base_layer.weight
         reason = unfit(weight)
         if reason is not None:
             return reason, None, None
         weight = transpose(weight, layer.fan_in_fan_out)
-        return None, weight, _gain(layer, weight, lora_A.weight, lora_B.weight, scaling, base_layer,
-                                   adapter_name)
-
-
-def _linear_delta(layer, x, weight, base_layer, lora, factor, scaling, fresh):
-    return dropout.delta(x, weight, lora, factor, scaling, fresh)
-
-
-def _conv_gain(layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
-    reason = _unknown(layer, lora_A, lora_B, torch.nn.modules.conv._ConvNd)
-    reason = reason or unfit(base_layer.weight) or _foreign(x, base_result)
-    if reason is None and base_layer.groups != 1:
-        reason = f"the convolution has {base_layer.groups} groups"
-    if reason is not None:
-        return reason, None, None
-    with gather.whole(base_layer, lora_A, lora_B):
-        weight = base_layer.weight
         return None, weight, _gain(layer, weight, lora_A.weight, lora_B.weight, scaling, base_layer, adapter_name)
 
 
-def _conv_delta(layer, x, weight, base_layer, lora, factor, scaling, fresh):
-    base = layer.conv_fn(x, weight.to(x.dtype), bias=None, stride=base_layer.stride, padding=base_layer.padding,
-                         dilation=base_layer.dilation)
-    return tiers.delta(lora, base, factor, scaling, fresh)
-
-
-linear_forward = _forward_of(_linear_gain, _linear_delta)
-conv_forward = _forward_of(_conv_gain, _conv_delta)
-linear_variant_forward = _variant_forward_of(_linear_gain)
-conv_variant_forward = _variant_forward_of(_conv_gain)
+_Conv = torch.nn.modules.conv._ConvNd
+linear_forward, conv_forward = _forward_of(torch.nn.Linear), _forward_of(_Conv)
+linear_variant_forward, conv_variant_forward = _variant_forward_of(torch.nn.Linear), _variant_forward_of(_Conv)
 
 
 def _foldable(module, adapter):
@@ -134,8 +106,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     with gather.whole(base_layer, layer):
         factor = _gain(layer, base_layer.weight.T, a, b, scaling, base_layer, active_adapter)
     lora = module._embed(x, a.T) @ b.T
-    get_scale = getattr(module, "_get_embed_scale", None)
-    embed_scale = get_scale() if get_scale else None
+    embed_scale = module._get_embed_scale()
     if embed_scale is not None:
         lora = lora * embed_scale.to(lora.dtype)
     return tiers.total(lora, result, factor, scaling)
@@ -221,8 +192,8 @@ def _bias(base_layer):
     return gather.constant(base_layer, "bias") if hasattr(base_layer, "bias") else None
 
 
-def _unknown(layer, lora_A, lora_B, kind):
-    """The reason why the factors are not supported, or None."""
+def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
+    """The reason why the factors or the results are not supported, or None."""
     for name, module in (("lora_A", lora_A), ("lora_B", lora_B)):
         module = gather.unwrapped(module)
         if not isinstance(module, kind) or (type(module).__module__ != kind.__module__
@@ -232,6 +203,13 @@ def _unknown(layer, lora_A, lora_B, kind):
             return f"`{name}` has a bias"
         if unfit(module.weight):
             return f"`{name}`: {unfit(module.weight)}"
+    if any(map(frameworks.is_dtensor, (x, base_result))):  # tensor parallelism
+        return "the input or the base result is a DTensor"
+    if kind is not torch.nn.Linear and base_layer.groups != 1:
+        return f"the convolution has {base_layer.groups} groups"
+    if (kind is torch.nn.Linear and base_result is not None and base_result.shape[-1] != layer.weight.numel()
+            and frameworks.is_dtensor(getattr(base_layer, "weight", None))):
+        return "the base result has only the columns of one rank"
     return None
 
 
@@ -241,13 +219,6 @@ def unfit(weight):
     if type(weight) not in PLAIN and not eligibility.is_compiling() and not frameworks.is_dtensor(weight) and (
             type(weight).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__):
         return f"the weight is a {type(weight).__name__}, which has its own __torch_dispatch__"
-    return None
-
-
-def _foreign(*activations):
-    """The reason if an activation is a DTensor (tensor parallelism), which is left to PEFT; or None."""
-    if any(map(frameworks.is_dtensor, activations)):
-        return "the input or the base result is a DTensor"
     return None
 
 

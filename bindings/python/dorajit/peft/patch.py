@@ -2,13 +2,14 @@
 
 import functools
 import inspect
+import re
 import warnings
 from typing import Optional
 
 import torch
 
 from dorajit import fork_lock
-from dorajit.peft import declined, gates, generation
+from dorajit.peft import declined, generation
 
 _lock = fork_lock.make()
 _originals = {}  # (class, method name) -> PEFT's method
@@ -51,7 +52,9 @@ class Patch:
                     vars(module).pop(_MARK, None)
             _patches.remove(self)
             if not _patches:
-                _restore()
+                for (owner, name), static in _originals.items():
+                    setattr(owner, name, static)
+                _originals.clear()
 
     def __enter__(self) -> "Patch":
         return self
@@ -120,8 +123,8 @@ def patch_peft(model: Optional[torch.nn.Module] = None, *, strict: bool = False)
 
 def _targets(peft):
     """({(class, method): replacement}, {method: the reason why it is not replaced})."""
-    found = gates.version(peft.__version__)
-    if found is None or found < gates.OLDEST:
+    version = re.match(r"(\d+)\.(\d+)", peft.__version__)
+    if version is None or tuple(map(int, version.groups())) < (0, 18):
         return {}, {"peft": f"PEFT {peft.__version__} is not supported; 0.18 is the oldest supported version"}
     try:
         from peft.tuners.lora import dora, variants
@@ -144,12 +147,29 @@ def _targets(peft):
         return {}, {"peft": f"its modules are not those of a supported version ({error})"}
     targets, refused = {}, {}
     for (owner, name), replacement in wanted.items():
-        reason = None if (owner, name) in _originals else gates.refusal(owner, name, replacement)
+        reason = None if (owner, name) in _originals else _refusal(owner, name, replacement)
         if reason is None:
             targets[owner, name] = replacement
         else:
             refused[f"{owner.__name__}.{name}"] = reason
     return targets, refused
+
+
+def _refusal(owner, name, replacement):
+    """The reason why a method cannot be replaced, or None. It must have the parameters of its replacement, of which
+    older versions of PEFT do not have the last, `adapter_name`."""
+    label = f"{owner.__name__}.{name}"
+    method = vars(owner).get(name)
+    if method is None:
+        return f"PEFT has no {label}"
+    function = getattr(method, "__func__", method)
+    found = list(inspect.signature(function).parameters)
+    known = list(inspect.signature(replacement).parameters)[1:]  # without `original`
+    if found != known and [*found, "adapter_name"] != known:
+        return f"{label} has unknown parameters: {', '.join(found)}"
+    if not function.__module__.startswith("peft."):
+        return f"{label} was replaced by {function.__module__}"
+    return None
 
 
 def _install(owner, name, replacement):
@@ -177,12 +197,6 @@ def _is_patched(subject):
         return True
     layers = getattr(subject, "lora_magnitude_vector", None)  # of a module with DoRA layers
     return layers is not None and any(hasattr(one, _MARK) for one in layers.values())  # through FSDP's wrapper
-
-
-def _restore():
-    for (owner, name), static in _originals.items():
-        setattr(owner, name, static)
-    _originals.clear()
 
 
 def _layers_of(model):
