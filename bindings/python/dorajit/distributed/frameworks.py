@@ -10,13 +10,14 @@ from dorajit import checks
 _FSDP2 = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 
 
+def _loaded(module, name):
+    """A class of the module; (), of which nothing is an instance, in a process that has not loaded the module."""
+    return getattr(sys.modules.get(module), name, ())
+
+
 def is_dtensor(tensor):
     """Whether the tensor is a DTensor."""
-    if type(tensor) in checks.PLAIN:
-        return False
-    module = sys.modules.get("torch.distributed.tensor")
-    kind = getattr(module, "DTensor", None)
-    return kind is not None and isinstance(tensor, kind)
+    return type(tensor) not in checks.PLAIN and isinstance(tensor, _loaded("torch.distributed.tensor", "DTensor"))
 
 
 def local(tensor):
@@ -29,29 +30,23 @@ def local(tensor):
 
 
 def fsdp1():
-    """The class FullyShardedDataParallel, or None in a process that has not loaded it."""
-    module = sys.modules.get("torch.distributed.fsdp")
-    return getattr(module, "FullyShardedDataParallel", None)
+    """The class FullyShardedDataParallel, or () in a process that has not loaded it."""
+    return _loaded("torch.distributed.fsdp", "FullyShardedDataParallel")
 
 
 def _fsdp2():
-    for name in _FSDP2:
-        kind = getattr(sys.modules.get(name), "FSDPModule", None)
-        if kind is not None:
-            return kind
-    return None
+    return next(filter(None, (_loaded(module, "FSDPModule") for module in _FSDP2)), ())
 
 
 def _is_fsdp2_in_use():
     """Whether fully_shard was called in this process: it derives a subclass for each module."""
     kind = _fsdp2()
-    return kind is not None and bool(kind.__subclasses__())
+    return bool(kind and kind.__subclasses__())
 
 
 def is_fsdp2_module(module):
     """Whether fully_shard was applied to the module itself."""
-    kind = _fsdp2()
-    return kind is not None and isinstance(module, kind)
+    return isinstance(module, _fsdp2())
 
 
 def _is_flattened(tensor):

@@ -21,7 +21,7 @@ def whole(*owners):
             checked here; reading a parameter that is not whole raises an error.
     """
     parts, units = [], []
-    if _is_distributed():
+    if not torch.compiler.is_compiling() and torch.distributed.is_available() and torch.distributed.is_initialized():
         parts, units = _partitioned(owners), _sharded_units(owners)
     if not parts and not units:
         yield
@@ -73,8 +73,7 @@ def unwrapped(module):
     """The module inside a FullyShardedDataParallel wrapper; any other module unchanged."""
     if torch.compiler.is_compiling():
         return module
-    wrapper = frameworks.fsdp1()
-    return module.module if wrapper is not None and isinstance(module, wrapper) else module
+    return module.module if isinstance(module, frameworks.fsdp1()) else module
 
 
 def require(function, name, tensor, least_dims=2):
@@ -90,12 +89,6 @@ def require_writable(function, name, tensor):
     if frameworks.is_gathered_copy(tensor):
         raise ValueError(f"{function}: argument `{name}` is a copy that fully_shard has gathered for a "
                          "forward pass and will discard; call reshard() of the sharded module first")
-
-
-def _is_distributed():
-    if torch.compiler.is_compiling():
-        return False
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _parameters(owners):
@@ -126,7 +119,7 @@ def _gathered(parameters):
 def _sharded_units(owners):
     """The FSDP1 modules whose parameters are not gathered now, outermost first."""
     wrapper = frameworks.fsdp1()
-    if wrapper is None:
+    if not wrapper:
         return []
     units = {}
     for owner in owners:

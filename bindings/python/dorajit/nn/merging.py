@@ -43,10 +43,8 @@ def require_stored(function, base_layer):
 
 def is_finite(rows, weight):
     """Whether all elements are finite, on all ranks that share the weight."""
-    found = torch.isfinite(rows).all()
-    if not frameworks.is_dtensor(weight):
-        return bool(found)
-    from dorajit.norms import dtensor_norm
-    infinite = (~found).to(torch.float32)
-    dtensor_norm.sum_over(infinite, weight.device_mesh, range(weight.device_mesh.ndim))
+    infinite = (~torch.isfinite(rows).all()).to(torch.float32)
+    if frameworks.is_dtensor(weight):
+        from dorajit.norms import dtensor_norm
+        dtensor_norm.sum_over(infinite, weight.device_mesh, range(weight.device_mesh.ndim))
     return not infinite

@@ -15,7 +15,7 @@ from dorajit import checks, thresholds
 from dorajit.norms import factored_norm, norm_kernel, precision
 from dorajit.operations import eligibility, gain, registration
 from dorajit.operations.eligibility import OPERATOR
-from dorajit.distributed import frameworks
+from dorajit.distributed import frameworks, gather
 
 # glibc returns larger blocks to the system, and each new block causes a page fault for every page: temporaries of
 # 64 MB doubled the time of a norm.
@@ -123,9 +123,7 @@ def check(weight, lora_A, lora_B):
         if tensor.is_complex() or tensor.layout is not torch.strided:
             raise TypeError(f"weight_norm: argument `{name}` has elements of {tensor.dtype} in the "
                             f"layout {tensor.layout}; pass a dense tensor of real numbers")
-        missing = frameworks.missing(tensor, least_dims=2)
-        if missing:
-            raise ValueError(f"weight_norm: argument `{name}` {missing}")
+        gather.require("weight_norm", name, tensor)
         if tensor.dim() < 2:
             raise ValueError(f"weight_norm: argument `{name}` has shape {tuple(tensor.shape)}; pass a "
                              "matrix or the weight of a convolution")

@@ -2,7 +2,7 @@
 
 import torch
 
-from dorajit.distributed import frameworks
+from dorajit.distributed import frameworks, gather
 
 HALVES = frozenset({torch.float16, torch.bfloat16})
 
@@ -41,9 +41,7 @@ def gain(magnitude, norm):
 
 def with_divisor(magnitude, norm):
     """(divisor, gain), both in the magnitude's shape. Arguments and errors are those of `gain`."""
-    missing = frameworks.missing(magnitude)
-    if missing:
-        raise ValueError(f"magnitude: argument `magnitude` {missing}")
+    gather.require("magnitude", "magnitude", magnitude, least_dims=0)
     if magnitude.numel() != norm.numel():
         raise ValueError(f"magnitude: argument `magnitude` has shape {tuple(magnitude.shape)}, but "
                          f"the weight has {norm.numel()} rows; give it one element per row")
