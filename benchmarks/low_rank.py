@@ -53,7 +53,7 @@ def kernel(low, b, result, gain, out):
 
 
 def pair(low, b, result, gain, _):
-    compositions.compose_residual_over(F.linear(low, b), result, gain, None, SCALE, False)
+    compositions.compose_residual(F.linear(low, b), result, gain, None, SCALE, False, inplace=True)
 
 
 def addmm(low, b, result, _, out):

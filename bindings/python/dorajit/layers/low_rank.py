@@ -28,7 +28,7 @@ _VECTOR = 8  # elements of 16 bytes
 
 
 def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
-    """compositions.compose_residual_over with lora = low @ lora_B^T: (the output in result's memory, inner or None).
+    """compositions.compose_residual in place, with lora = low @ lora_B^T: (the output in result's memory, inner).
 
     Args:
         low: [..., rank].
@@ -43,7 +43,7 @@ def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
         made = run.launch(_compose_low_rank, (low, lora_B, result, gain, bias), (result, dtype), scale)
         if made is not None:
             return made
-    return compositions.compose_residual_over(F.linear(low, lora_B), result, gain, bias, scale, keeps_inner)
+    return compositions.compose_residual(F.linear(low, lora_B), result, gain, bias, scale, keeps_inner, inplace=True)
 
 
 @functools.lru_cache(maxsize=256)

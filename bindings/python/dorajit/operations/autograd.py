@@ -61,7 +61,7 @@ class Compose(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_out, d_inner):
-        return *gradients(ctx, d_out, d_inner, backward), None, None
+        return *gradients(ctx, *ctx.saved_tensors, d_out, d_inner, backward), None, None
 
 
 class ComposeResidual(torch.autograd.Function):
@@ -79,7 +79,7 @@ class ComposeResidual(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_out, d_inner):
-        return *gradients(ctx, d_out, d_inner, residual_backward), None, None
+        return *gradients(ctx, *ctx.saved_tensors, d_out, d_inner, residual_backward), None, None
 
 
 # The function that torch.autograd.Function.apply calls when no transform is active; calling it directly is faster.
@@ -105,15 +105,15 @@ def compose_residual(lora, result, gain, bias, scale):
     return _apply_residual(lora, result, gain, bias, scale)[0]
 
 
-def gradients(ctx, d_out, d_inner, through_out):
+def gradients(ctx, gain, inner, d_out, d_inner, through_out):
     """The gradients of lora, the base result and the magnitude, None where none is needed.
 
     Args:
-        ctx: has saved the magnitude and inner, and has the attributes scale and types.
+        ctx: has the attributes scale and types.
+        inner: None if the magnitude needs no gradient.
         d_out, d_inner: the gradients of the outputs; each may be None.
         through_out: one of backward_passes; it computes the part of the gradients that comes through out.
     """
-    gain, inner = ctx.saved_tensors
     wanted = ctx.needs_input_grad
     d_lora = d_base = d_gain = None
     if d_out is not None:

@@ -27,29 +27,20 @@ def compose(lora, base, gain, scale, keeps_inner=False, out=None):
     return made if keeps_inner else (made, None)
 
 
-def compose_residual(lora, result, gain, bias, scale, keeps_inner):
+def compose_residual(lora, result, gain, bias, scale, keeps_inner, inplace=False):
     """(out, inner): out = result + compose of base = result - bias, in a new tensor of the type of result + lora;
-    inner = scale * lora + base in that type, or None without `keeps_inner`. The bias may be None."""
+    inner = scale * lora + base in that type, or None without `keeps_inner`. The bias may be None.
+
+    Args:
+        inplace: for a caller that holds the only references to lora and result: the output is written into result and
+            has its type; inner is written into lora if lora has the wider type.
+    """
     if bias is not None and bias.dim() != gain.dim():
         bias = dispatch.over_channels(bias, gain)
     dtype = lora.dtype if lora.dtype is result.dtype else expression.sum_type(lora, result)
-    made = run.launch(_compose_residual, (lora, result, gain, bias), (dtype, dtype if keeps_inner else None), scale)
+    into = (result, lora if lora.dtype is dtype else dtype) if inplace else (dtype, dtype)
+    made = run.launch(_compose_residual, (lora, result, gain, bias), into if keeps_inner else (into[0], None), scale)
     if made is not None:
         return made
     out, inner = expression.compose_residual(lora, result, gain, bias, scale, dtype)
-    return out, inner if keeps_inner else None
-
-
-def compose_residual_over(lora, result, gain, bias, scale, keeps_inner):
-    """compose_residual in place, for a caller that holds the only references to lora and result: the output is
-    written into result and has its type; inner is written into lora if lora has the wider type. `gain` and `bias`
-    have one dimension."""
-    inner = None
-    if keeps_inner:
-        dtype = lora.dtype if lora.dtype is result.dtype else expression.sum_type(lora, result)
-        inner = lora if lora.dtype is dtype else dtype
-    made = run.launch(_compose_residual, (lora, result, gain, bias), (result, inner), scale)
-    if made is not None:
-        return made
-    out, inner = expression.compose_residual(lora, result, gain, bias, scale)
-    return out.to(result.dtype), inner if keeps_inner else None
+    return out.to(result.dtype) if inplace else out, inner if keeps_inner else None

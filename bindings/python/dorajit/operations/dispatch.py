@@ -129,7 +129,9 @@ def _plan_views(operands, tensors):
     reasons = []
     for order in (in_order, _memory_order(next(iter(views.values())))):
         turned = {name: tensor.permute(*order) for name, tensor in views.items()}
-        reasons.append(_loose(turned, wide.permute(*order)))
+        columns = _column_dims(next(iter(turned.values())), wide.permute(*order))
+        loose = next((name for name, one in turned.items() if not _flattens(one, columns)), None)
+        reasons.append(loose and _no_rows(loose, turned[loose]))
         if reasons[-1] is None:
             return Plan(changed=added > 0 or is_new or order != in_order, operands=tuple(
                 None if tensor is None else
@@ -147,15 +149,6 @@ def _grown(tensor, dims):
 def _memory_order(tensor):
     """The dimensions in the order of memory, largest stride first; finds channels_last."""
     return sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
-
-
-def _loose(matrices, gain):
-    """The reason if a matrix does not form rows with a constant stride, or None."""
-    columns = _column_dims(next(iter(matrices.values())), gain)
-    for name, tensor in matrices.items():
-        if not _flattens(tensor, columns):
-            return _no_rows(name, tensor)
-    return None
 
 
 def _no_rows(name, tensor):

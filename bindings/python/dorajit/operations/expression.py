@@ -30,20 +30,19 @@ class Formula(NamedTuple):
     """
 
     compute: Callable
-    result_type: Callable
-    free_types: dict[str, str]
-    is_differentiable: bool
-    backward: Optional[str]
+    result_type: Callable = lambda first, *_: first.dtype
+    free_types: dict[str, str] = {}
+    is_differentiable: bool = False
+    backward: Optional[str] = None
 
 
 formulas = {}  # name of an operation -> its Formula
 
 
-def _formula(name, result_type=lambda first, *_: first.dtype, free_types=(), is_differentiable=False,
-             backward=None):
+def _formula(name, **rest):
     """Decorator that registers the function as the formula of an operation."""
     def register(compute):
-        formulas[name] = Formula(compute, result_type, dict(free_types), is_differentiable, backward)
+        formulas[name] = Formula(compute, **rest)
         return compute
     return register
 
@@ -90,16 +89,6 @@ def outputs(operation, inputs, scalars, more=(), num_outputs=None):
     return made[:num_outputs] + (None,) * (len(operation.outputs) - num_outputs)
 
 
-def compute_type(*tensors):
-    """The element type of arithmetic on these operands."""
-    wanted = torch.float32
-    for tensor in tensors:
-        dtype = tensor.dtype
-        # PyTorch does not promote 8-bit types.
-        wanted = torch.promote_types(wanted, dtype if dtype.itemsize > 1 else torch.float32)
-    return wanted
-
-
 def sum_type(lora, result):
     """The element type of result + lora. PyTorch does not promote 8-bit types, so they are ignored."""
     one, other = lora.dtype, result.dtype
@@ -109,7 +98,11 @@ def sum_type(lora, result):
 
 
 def _widened(*tensors):
-    dtype = compute_type(*tensors)
+    """Dense tensors in the element type of arithmetic on these operands."""
+    dtype = torch.float32
+    for tensor in tensors:
+        if tensor.dtype.itemsize > 1:  # PyTorch does not promote 8-bit types
+            dtype = torch.promote_types(dtype, tensor.dtype)
     return [(tensor if tensor.layout in _DENSE else tensor.to_dense()).to(dtype)
             for tensor in tensors]
 

@@ -107,35 +107,23 @@ class _Composition:
         self._backward = backward            # one of autograd.backward_passes
         self._types = types                  # (lora, base) -> the element types for `backward`
 
-    def _keep(self, ctx, inputs):
-        lora, base, _, *more = inputs
+    def save(self, ctx, inputs, output):
+        lora, base, gain, *more = inputs
         if any(ctx.needs_input_grad[3:]):
             raise RuntimeError("compose_residual: argument `bias` requires grad, for which the operator "
                                "has no formula; call dorajit.fused_dora_compose_residual")
         ctx.scale, ctx.types, ctx.more = more[-1], self._types(lora, base), len(more)
-
-    def save(self, ctx, inputs, output):
-        self._keep(ctx, inputs)
-        lora, base, gain, *biases, _ = inputs
-        # If inner is needed it is computed again; callers that know this use the operator with inner.
-        ctx.save_for_backward(gain, *((lora, base, *biases) if ctx.needs_input_grad[2] else ()))
-
-    def differentiate(self, ctx, d_out):
-        gain, *operands = ctx.saved_tensors
-        inner = None
-        if operands:
-            lora, base, *biases = operands
-            inner = getattr(_ops, self._compose_inner)(lora, base, gain, *biases, ctx.scale)[1]
-        found = self._backward(d_out, inner, gain, ctx.scale, ctx.needs_input_grad, *ctx.types)
-        return *found, *(None,) * ctx.more
-
-    def save_inner(self, ctx, inputs, output):
-        self._keep(ctx, inputs)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(inputs[2], output[1] if ctx.needs_input_grad[2] else None)
+        kept = output[1:] if isinstance(output, tuple) else (lora, base, *more[:-1])
+        ctx.save_for_backward(gain, *(kept if ctx.needs_input_grad[2] else (None,)))
 
-    def differentiate_inner(self, ctx, d_out, d_inner):
-        return *autograd.gradients(ctx, d_out, d_inner, self._backward), *(None,) * ctx.more
+    def differentiate(self, ctx, d_out, d_inner=None):
+        gain, *kept = ctx.saved_tensors
+        inner = kept[0]
+        if len(kept) > 1:  # inner is computed again; callers that need it use the operator that returns it
+            lora, base, *biases = kept
+            inner = getattr(_ops, self._compose_inner)(lora, base, gain, *biases, ctx.scale)[1]
+        return *autograd.gradients(ctx, gain, inner, d_out, d_inner, self._backward), *(None,) * ctx.more
 
 
 class _ByFormula:
@@ -163,7 +151,7 @@ class _ByFormula:
         return *(next(found) if want else None for want in wanted), *(None,) * (len(ctx.scalars) + len(ctx.more))
 
 
-def _derivative(operation, num_outputs):
+def _derivative(operation):
     """(differentiate, save) for torch.library.register_autograd; None if the operation has no formula or its
     results are constants."""
     formula = expression.formulas.get(operation.name)
@@ -177,8 +165,6 @@ def _derivative(operation, num_outputs):
     composition = _Composition(
         f"{operation.name.removesuffix('_inner')}_inner", autograd.backward_passes[formula.backward],
         lambda *of: tuple(one.dtype for one, output in zip(of, backward.outputs) if output.name in free))
-    if num_outputs > 1:
-        return composition.differentiate_inner, composition.save_inner
     return composition.differentiate, composition.save
 
 
@@ -197,7 +183,7 @@ for _operation in operations.values():
     for _name, _count in _variants(_operation):
         _library.add(_name, _schema(_name, _operation, _count), functools.partial(_run, _operation, _count),
                      functools.partial(_fake, _operation, _count))
-        if _pair := _derivative(_operation, _count):
+        if _pair := _derivative(_operation):
             _library.register_autograd(_name, functools.partial(_expression, _operation, _count), *_pair)
         elif _operation.name in expression.formulas:
             _library.register_constant(_name)
