@@ -36,24 +36,16 @@ class Switch:
 
     @contextlib.contextmanager
     def override(self, value):
-        mine = self.enter(value)
-        try:
-            yield
-        finally:
-            self.leave(mine)
-
-    def enter(self, value):
-        """Begins a context, which the caller has to pass to `leave`."""
         mine = value, threading.get_ident()
         with self._lock:
             self._overrides.append(mine)
             self._hold()
-        return mine
-
-    def leave(self, mine):
-        with self._lock:
-            self._overrides = [one for one in self._overrides if one is not mine]  # values may be equal
-            self._hold()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._overrides = [one for one in self._overrides if one is not mine]  # values may be equal
+                self._hold()
 
     def _forked(self):
         self._overrides = [one for one in self._overrides if one[1] == threading.get_ident()]

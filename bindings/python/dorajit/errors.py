@@ -69,18 +69,9 @@ class FallbackError(Error):
 
 
 UNSUPPORTED = 2
-_BY_STATUS = {
-    1: InvalidArgumentError,
-    UNSUPPORTED: UnsupportedError,
-    3: WrongDeviceError,
-    4: NoDriverError,
-    5: NoCompilerError,
-    6: CompileError,
-    7: DriverError,
-    8: OutOfMemoryError,
-    9: CaptureUnsafeError,
-    10: CacheError,
-}
+_BY_STATUS = dict(enumerate((
+    InvalidArgumentError, UnsupportedError, WrongDeviceError, NoDriverError, NoCompilerError, CompileError, DriverError,
+    OutOfMemoryError, CaptureUnsafeError, CacheError), start=1))
 
 
 def needs_torch(what, cause):

@@ -44,7 +44,7 @@ class _DoRAConv(layer.DoRALayer):
         if self.merged:
             return result
         if result.dim() != self.base_layer.weight.dim():
-            raise layer.shape_error(self, "x", x.shape, "give it a batch dimension")
+            raise self._shape_error(x, "give it a batch dimension")
         return self._adapted(x, result)
 
     def _delta_of_dropped(self, x, lora, gain, fresh):

@@ -158,25 +158,19 @@ class DoRALayer(nn.Module):
         self._kept_weight, self.merged = None, False
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
-        renamed = {}
         for name in self._adapter_names():
             stem = name.removesuffix(".weight")
-            found = [key for key in state_dict if key.startswith(f"{prefix}{stem}.")]
-            given = [key for key in found if key != prefix + name]
+            given = [key for key in state_dict if key.startswith(f"{prefix}{stem}.")]
             if prefix + name not in state_dict and len(given) == 1:
-                renamed[prefix + name] = given[0]
-        for name, given in renamed.items():
-            state_dict[name] = state_dict.pop(given)
+                state_dict[prefix + name] = state_dict.pop(given[0])
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _adapter_names(self):
         return "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"
 
+    def _shape_error(self, x, wanted):
+        """The ValueError for an input that the layer cannot take."""
+        return ValueError(f"{type(self).__name__}: argument `x` has shape {tuple(x.shape)}; {wanted}")
+
     def extra_repr(self):
         return f"rank={self.rank}, scaling={self.scaling:g}, merged={self.merged}"
-
-
-def shape_error(layer, name, given, wanted):
-    """The ValueError for an input that the layer cannot take."""
-    return ValueError(f"{type(layer).__name__}: argument `{name}` has shape {tuple(given)}; {wanted}")
-

@@ -48,8 +48,7 @@ class DoRALinear(layer.DoRALayer):
     def forward(self, x: Tensor) -> Tensor:
         base = self.base_layer
         if x.shape[-1:] != (base.in_features,):
-            raise layer.shape_error(self, "x", x.shape, f"its last dimension must be "
-                                                        f"{base.in_features}")
+            raise self._shape_error(x, f"its last dimension must be {base.in_features}")
         if not self.merged:
             out = self._at_once(x)
             if out is not None:

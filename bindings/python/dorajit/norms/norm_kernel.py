@@ -28,7 +28,6 @@ class Served(NamedTuple):
         weight, factors: the element types.
         most_rank: the highest rank.
         is_of_one_type: whether the weight and its factors must have the same type.
-        copies: whether a weight without rows of contiguous elements, such as a transposed one, is copied.
         capability: the lowest compute capability of a CUDA device.
         before: an exclusive upper bound of the compute capability.
     """
@@ -38,7 +37,6 @@ class Served(NamedTuple):
     factors: frozenset
     most_rank: int
     is_of_one_type: bool = False
-    copies: bool = False
     capability: tuple[int, int] = (0, 0)
     before: tuple[int, int] = (1000, 0)
 
@@ -47,9 +45,9 @@ class Served(NamedTuple):
 # some rank products cost more than the passes over memory that the kernel saves. Up to that rank the kernel takes up to
 # 1.5 times the GPU time and a fifth of the host time. With a rank of 0 the factors have the weight's type.
 SERVED = (
-    Served("cuda", HALVES, HALVES, 1024, is_of_one_type=True, copies=True, capability=(8, 0)),
-    Served("cuda", HALVES | {torch.float32}, {torch.float32}, 384, copies=True, capability=(9, 0), before=(10, 0)),
-    Served("cuda", _TYPES, _TYPES, 16, copies=True, capability=(8, 0)),
+    Served("cuda", HALVES, HALVES, 1024, is_of_one_type=True, capability=(8, 0)),
+    Served("cuda", HALVES | {torch.float32}, {torch.float32}, 384, capability=(9, 0), before=(10, 0)),
+    Served("cuda", _TYPES, _TYPES, 16, capability=(8, 0)),
     Served("cpu", _TYPES, _TYPES, 16),
 )
 
@@ -71,13 +69,9 @@ def _serves_types(device, matrix, a, b, dtype, rank, has_rows):
     return any(device.type == rule.device and rank <= rule.most_rank
                and matrix in rule.weight and a in rule.factors and b in rule.factors
                and not (rule.is_of_one_type and not matrix == a == b)
-               and (rule.copies or has_rows)
-               and _has_capability(device, rule.capability, rule.before) for rule in SERVED)
-
-
-@functools.cache
-def _has_capability(device, least, before):
-    return device.type != "cuda" or least <= torch.cuda.get_device_capability(device) < before
+               and (rule.capability <= torch.cuda.get_device_capability(device) < rule.before
+                    if device.type == "cuda" else has_rows)  # the CPU copies no weight, such as a transposed one
+               for rule in SERVED)
 
 
 def at_once(weight, a, b, scale):

@@ -62,12 +62,8 @@ def as_autocast(factor):
 @contextlib.contextmanager
 def full(device_type):
     """Context without autograd, autocast, or products of less than float32."""
-    with torch.no_grad(), without_autocast(device_type):
-        products = _float32_products.enter(True)
-        try:
-            yield
-        finally:
-            _float32_products.leave(products)
+    with torch.no_grad(), without_autocast(device_type), _float32_products.override(True):
+        yield
 
 
 def is_mixed(a, b):

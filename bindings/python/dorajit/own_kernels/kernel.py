@@ -13,7 +13,6 @@ from dorajit.own_kernels import torch_operator
 Expressions = Union[str, int, Sequence[Union[str, int]]]
 
 
-
 class Kernel:
     """CUDA C++ that is compiled with NVRTC, tuned on first use and launched on PyTorch's current stream.
 
