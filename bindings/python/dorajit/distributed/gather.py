@@ -39,12 +39,12 @@ def constant(module, name):
     """A parameter of a frozen module as a whole plain tensor that stays valid after the gather.
 
     Returns:
-        The parameter itself if it is whole, else a copy; None if the parameter is None.
+        The parameter itself if it is whole, else a copy; None if the module has no such parameter.
 
     Raises:
         ValueError: the parameter is trained and sharded, so that its gradient would be lost.
     """
-    found = getattr(module, name)
+    found = getattr(module, name, None)
     if found is None:
         return None
     is_unit = unwrapped(module) is not module and _is_sharded(module)

@@ -31,7 +31,7 @@ def _forward_of(kind):
         lora, fresh = lora_B(lora_A(x)), tiers.is_fresh(lora_B)
         if base_result is not None or not gather.is_here(base_layer.weight):
             base = base_layer(x) if base_result is None else base_result  # a module gathers its own weight
-            base = tiers.without_bias(base, _bias(base_layer), factor)
+            base = tiers.without_bias(base, gather.constant(base_layer, "bias"), factor)
         elif kind is torch.nn.Linear:
             return dropout.delta(x, weight, lora, factor, scaling, fresh)
         else:
@@ -50,7 +50,7 @@ def _variant_forward_of(kind):
             base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
             reason, _, factor = _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, result, active_adapter)
             if reason is None:
-                return tiers.total(lora_B(lora_A(x)), result, factor, scaling, _bias(base_layer))
+                return tiers.total(lora_B(lora_A(x)), result, factor, scaling, gather.constant(base_layer, "bias"))
         return original(module, active_adapter=active_adapter, x=x, result=result, **kwargs)
     return forward
 
@@ -186,10 +186,6 @@ def _dequantized(base_layer):
                                            or frameworks.is_dtensor(base_layer.weight)):
         return base_layer.weight
     return dora.dequantize_module_weight(base_layer)
-
-
-def _bias(base_layer):
-    return gather.constant(base_layer, "bias") if hasattr(base_layer, "bias") else None
 
 
 def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
