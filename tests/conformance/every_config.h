@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/spaces.h"
 #include "runtime/device/device.h"
@@ -45,6 +46,10 @@ CaseOutcome run_every_config(device::Device& device, launch::KernelCache& kernel
     // Every slice has the default too, so that configs of different slices must give the same bits.
     if (i > 0 && !slice.has(i)) continue;
     const kernels::Config& config = configs[i];
+    if (!kernels::why_config_is_invalid(call.variant(), traits, width, call.sizes(), config)
+             .empty()) {
+      continue;
+    }
     outcome.configs.push_back(config);
     outcome.instructions.insert(config['i']);
     const std::string which =

@@ -22,8 +22,8 @@ inline auto slices() {
 }
 
 // CTest uses it in the names of tests.
-inline void PrintTo(const Slice& slice, std::ostream* out) {
-  *out << std::format("{} of {}", slice.index + 1, slice.count);
+inline std::ostream& operator<<(std::ostream& out, const Slice& slice) {
+  return out << std::format("{} of {}", slice.index + 1, slice.count);
 }
 
 }  // namespace dorajit::tests
