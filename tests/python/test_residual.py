@@ -214,6 +214,7 @@ def test_compiled_step_with_trained_bias_has_right_gradients(device):
     (lambda a: a.update(result=a["result"].int()), TypeError, "`result`"),
     (lambda a: a.update(bias=a["bias"][:-1]), ValueError, "`bias`"),
     (lambda a: a.update(bias="x"), TypeError, "`bias`"),
+    (lambda a: a.update(bias=False), TypeError, "`bias`"),
     (lambda a: a.update(bias=a["bias"].cfloat()), TypeError, "complex"),
     (lambda a: a.update(gain=a["gain"][:-1]), ValueError, "`gain`"),
     (lambda a: a.update(scale=torch.ones(())), TypeError, "`scale`")])

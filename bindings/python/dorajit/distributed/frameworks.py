@@ -35,7 +35,11 @@ def fsdp1():
 
 
 def _fsdp2():
-    return next(filter(None, (_loaded(module, "FSDPModule") for module in _FSDP2)), ())
+    for module in _FSDP2:  # a loop, which the compilers of all supported versions of PyTorch trace
+        kind = _loaded(module, "FSDPModule")
+        if kind:
+            return kind
+    return ()
 
 
 def _is_fsdp2_in_use():

@@ -28,7 +28,7 @@ _VECTOR = 8  # elements of 16 bytes
 
 
 def compose_over(low, lora_B, result, gain, bias, scale, keeps_inner):
-    """compositions.compose_residual in place, with lora = low @ lora_B^T: (the output in result's memory, inner).
+    """compositions.compose_residual in place, with lora = low @ lora_B^T: (output in result's memory, inner or None).
 
     Args:
         low: [..., rank].

@@ -141,8 +141,8 @@ def fused_dora_compose_residual(lora: Tensor, result: Tensor, gain: Tensor, scal
     """
     is_traced = _is_compiling()
     if not is_traced:
-        if state.enabled and getattr(lora, "dtype", None) is getattr(result, "dtype", None):
-            seen = _compose_residual_at_once(lora, result, gain, bias, True, None, scale)
+        if bias is None and state.enabled and getattr(lora, "dtype", None) is getattr(result, "dtype", None):
+            seen = _compose_residual_at_once(lora, result, gain, None, True, None, scale)
             if type(seen) is not int:
                 return seen[0]
         else:

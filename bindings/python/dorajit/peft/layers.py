@@ -66,7 +66,8 @@ def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, a
         reason = unfit(weight)
         if reason is not None:
             return reason, None, None
-        weight = transpose(weight, layer.fan_in_fan_out)
+        if kind is torch.nn.Linear:
+            weight = transpose(weight, layer.fan_in_fan_out)
         return None, weight, _gain(layer, weight, lora_A.weight, lora_B.weight, scaling, base_layer, adapter_name)
 
 
@@ -199,6 +200,8 @@ def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
             return f"`{name}` has a bias"
         if unfit(module.weight):
             return f"`{name}`: {unfit(module.weight)}"
+    if kind is not torch.nn.Linear and unfit(base_layer.weight):
+        return unfit(base_layer.weight)
     if any(map(frameworks.is_dtensor, (x, base_result))):  # tensor parallelism
         return "the input or the base result is a DTensor"
     if kind is not torch.nn.Linear and base_layer.groups != 1:
