@@ -30,8 +30,8 @@ class Watched(torch.autograd.Function):
 
 def is_gone():
     """Whether the last node was freed; the thread that ran it may hold it for a moment."""
-    patience = time.monotonic() + 20
-    while Watched.alive() is not None and time.monotonic() < patience:
+    deadline = time.monotonic() + 20
+    while Watched.alive() is not None and time.monotonic() < deadline:
         time.sleep(0.001)
     return Watched.alive() is None
 

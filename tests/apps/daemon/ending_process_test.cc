@@ -81,8 +81,8 @@ TEST(EndingProcess, DISABLED_AsksWithABusyListenerAndEnds) {
   requests.reset();
 }
 
-// Asks and launches also after its farewell, and destroys its requests after that.
-TEST(EndingProcess, DISABLED_AsksAfterItsFarewell) {
+// Asks and launches also after the last messages were sent, and then destroys its requests.
+TEST(EndingProcess, DISABLED_AsksAfterTheLastMessages) {
   static FakeDevice device{2};
   static std::unique_ptr<DaemonRequests> requests;
   static DaemonRequests::Launches launches;
@@ -91,7 +91,8 @@ TEST(EndingProcess, DISABLED_AsksAfterItsFarewell) {
     (void)requests->ask(cpu_problem(65), device, kSlim, 1);
     requests.reset();
   };
-  // What is registered last is called first, so this comes after the farewell of the requests.
+  // What is registered last is called first, so this runs after the requests sent their last
+  // messages.
   ASSERT_EQ(std::atexit(ask_late), 0);
   requests = std::make_unique<DaemonRequests>(
       variable("TEST_DAEMON_DIR"), autotune::protocol::own_hello(variable("TEST_CACHE_DIR")));
@@ -169,9 +170,9 @@ TEST(EndingProcess, LaunchCountsAreSent) {
 TEST(EndingProcess, LastMessagesAreSentOnce) {
   const ScriptedDaemon daemon("*) exec sleep 30 ;;");
   PlainClient client(daemon);
-  EXPECT_EQ(asks_and_ends(daemon, 64, "", "AsksAfterItsFarewell"), 0);
+  EXPECT_EQ(asks_and_ends(daemon, 64, "", "AsksAfterTheLastMessages"), 0);
   ASSERT_TRUE(becomes_true([&] { return client.status()["clients"] == 1; }));
-  // The question, and how often it was launched until the farewell.
+  // The question, and the message with the number of launches.
   EXPECT_EQ(client.status()["requests"], 2);
 }
 
