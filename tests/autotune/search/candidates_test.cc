@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "autotune/search/candidates.h"
+
+#include <gtest/gtest.h>
 
 namespace dorajit::autotune {
 namespace {
