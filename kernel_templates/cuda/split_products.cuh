@@ -136,11 +136,9 @@ struct SplitProducts : SplitShape {
                                 exponent - 2 * kSplitTop + load_word(of_rows + 32)};
       wait_for_products<0>();
       keep_in_registers(products);
+      memory.empty(at.index).arrive();
       __syncwarp();
-      if (threadIdx.x % 32 == 0) {
-        memory.empty(at.index).arrive();
-        memory.empty(at.index).arrive_in_pair(memory.peer);
-      }
+      if (threadIdx.x % 32 == 0) memory.empty(at.index).arrive_in_pair(memory.peer);
       if (exponent != kUnsplit) {
         add_block(exponents, products, sum);
       } else {

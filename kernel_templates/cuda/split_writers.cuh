@@ -314,8 +314,7 @@ struct SplitWriters : SplitShape {
       split_factor<4>(arguments, task, memory, slab % task.blocks(), kRows, stage,
                       threadIdx.x / 32 % 4, 4);
       publish_shared_stores();
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) memory.full(stage).arrive();
+      memory.full(stage).arrive();
     }
   }
 };

@@ -150,8 +150,8 @@ struct WeightNormSplit : SplitShape {
     let_second_stage_start();
     if (threadIdx.x == 0) {
       for (int i = 0; i < kConfig.stages; ++i) {
-        memory.full(i).initialise(memory.streams ? 1 + 4 : 1);
-        memory.empty(i).initialise(2 * 4);
+        memory.full(i).initialise(memory.streams ? 1 + kGroupThreads : 1);
+        memory.empty(i).initialise(kGroupThreads + kGroupThreads / 32);
       }
       publish_barriers();
     }

@@ -31,7 +31,7 @@ inline constexpr int kNormChains = 8;
 // ascending order and rounded to nearest.
 inline constexpr int kNormRankBlock = 64;
 // Maximum parts of a row. The workspace keeps their sums until the second stage adds them.
-inline constexpr int kMaxNormParts = 32;
+inline constexpr int kMaxNormParts = 8;
 // A tree has 2^10 spans, or 262144 columns.
 inline constexpr int kNormLevels = 10;
 inline constexpr int kNormTree = 1 << kNormLevels;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "kernel_templates/builtin_weight_norm.h"
@@ -14,15 +15,20 @@ namespace {
 
 using enum OperandRole;
 
+// The copy engine takes coordinates of 32 bits with a sign.
+constexpr std::int64_t kMostFeatures = (std::int64_t{1} << 31) - 1024;
+
 constexpr Dimension kDimensions[] = {
     {.name = "out_features",
      .keying = Keying::kBucketed,
      .mark = 'o',
-     .layer_size = LayerSize::kOutFeatures},
+     .layer_size = LayerSize::kOutFeatures,
+     .most = kMostFeatures},
     {.name = "in_features",
      .keying = Keying::kExact,
      .mark = 'i',
-     .layer_size = LayerSize::kInFeatures},
+     .layer_size = LayerSize::kInFeatures,
+     .most = kMostFeatures},
     {.name = "rank",
      .keying = Keying::kExact,
      .mark = 'k',

@@ -138,20 +138,19 @@ void add_cpu(std::vector<Config>& space, int processors, SpaceKind kind) {
 void add_wgmma(std::vector<Config>& space, SpaceKind kind) {
   if (kind == SpaceKind::kSlim) {
     for (const WeightNormConfig& config :
-         {wgmma(128, 64, 6, 2, 2),  wgmma(128, 64, 6, 2, 4), wgmma(128, 64, 6, 2, 8),
-          wgmma(128, 64, 6, 2, 32), wgmma(128, 64, 4, 4, 1), wgmma(128, 64, 4, 4, 2),
-          wgmma(128, 64, 4, 4, 4),  wgmma(128, 16, 4, 4, 1), wgmma(128, 16, 4, 4, 2),
-          wgmma(128, 16, 4, 4, 4),  wgmma(64, 64, 4, 8, 4),  wgmma(64, 64, 4, 8, 8),
-          wgmma(64, 64, 4, 8, 16),  wgmma(64, 16, 4, 4, 8),  wgmma(128, 64, 6, 2, 16),
-          wgmma_stream(4, 2, 8),    wgmma_stream(4, 2, 32),  wgmma_stream(5, 2, 2),
-          wgmma_stream(5, 2, 4),    wgmma_stream(5, 2, 16)}) {
+         {wgmma(128, 64, 6, 2, 2), wgmma(128, 64, 6, 2, 4), wgmma(128, 64, 6, 2, 8),
+          wgmma(128, 64, 4, 4, 1), wgmma(128, 64, 4, 4, 2), wgmma(128, 64, 4, 4, 4),
+          wgmma(128, 16, 4, 4, 1), wgmma(128, 16, 4, 4, 2), wgmma(128, 16, 4, 4, 4),
+          wgmma(64, 64, 4, 8, 4), wgmma(64, 64, 4, 8, 8), wgmma(64, 16, 4, 4, 8),
+          wgmma_stream(4, 2, 4), wgmma_stream(4, 2, 8), wgmma_stream(5, 2, 2),
+          wgmma_stream(5, 2, 4)}) {
       add_once(space, as_config(config));
     }
     return;
   }
   for (const int stages : {2, 3, 4, 5}) {
     for (const int units : {1, 2}) {
-      for (const int parts : {1, 2, 4, 8, 16, 32}) {
+      for (const int parts : {1, 2, 4, 8}) {
         add_once(space, as_config(wgmma_stream(stages, units, parts)));
       }
     }
@@ -160,7 +159,7 @@ void add_wgmma(std::vector<Config>& space, SpaceKind kind) {
     for (const int rank_step : {16, 32, 64}) {
       for (const int stages : {3, 4, 6, 8}) {
         for (const int units : {2, 4, 6, 8, 12}) {
-          for (const int parts : {1, 2, 4, 8, 16, 32}) {
+          for (const int parts : {1, 2, 4, 8}) {
             add_once(space, as_config(wgmma(rows, rank_step, stages, units, parts)));
           }
         }
@@ -213,7 +212,7 @@ bool is_among(int value, std::initializer_list<int> values) {
 }
 
 bool has_known_sizes(const WeightNormConfig& config) {
-  if (!is_among(config.max_parts, {1, 2, 4, 8, 16, kMaxNormParts}) ||
+  if (!is_among(config.max_parts, {1, 2, 4, kMaxNormParts}) ||
       !is_among(config.vector_width, {1, 2, 4, kWidestVector})) {
     return false;
   }
