@@ -29,9 +29,10 @@ TYPES = [["--type", "bf16"], ["--type", "f16", "--gain-type", "f16"], ["--type",
 # Llama 3.1 8B.
 MODEL = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
          "num_key_value_heads": 8, "num_hidden_layers": 32, "vocab_size": 128256, "torch_dtype": "bfloat16"}
-OF_LAYERS = ["--rank", "16,64", "--tokens", "1,4096", "--op", "weight_norm,compose_low_rank"]
-# The gain and its divisor; a gain in f32 and no bias.
-LAUNCHED = re.compile(r"weight_norm/\S*,-,-,f32,f32/|compose_low_rank/bf16,bf16,bf16,f32,-,")
+OF_LAYERS = ["--rank", "16,64", "--tokens", "1,4096", "--op", "weight_norm,compose_low_rank,magnitude_backward"]
+# The gain and its divisor; a gain in f32 and no bias; one type of activations.
+LAUNCHED = re.compile(r"weight_norm/\S*,-,-,f32,f32/|compose_low_rank/bf16,bf16,bf16,f32,-,|"
+                      r"magnitude_backward/bf16,bf16,f32,f32,-,")
 
 
 def listed(cache, *options):

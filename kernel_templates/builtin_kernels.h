@@ -115,6 +115,15 @@ struct UntypedSpans {
     return static_cast<char*>(pointers.data[operand]) + offset * element_size(operand);
   }
 
+  // The broadcast inputs of a channel, in their order; zeros for those that are absent.
+  void load_broadcast(const KernelArguments& arguments, long long channel, T* values) const {
+    for (int i = Order::kMatrixInputs; i < Order::kFirstOutput; ++i) {
+      widen(type(i),
+            static_cast<const char*>(arguments.operands[i].data) + channel * element_size(i),
+            values++, 1);
+    }
+  }
+
   void put_sum(const KernelArguments& arguments, long long channel, T sum) const {
     const int operand = Order::kFirstSum;
     narrow(type(operand), &sum,

@@ -38,9 +38,10 @@ struct Description {
   std::string_view documentation;
   std::span<const Operand> operands;  // matrix inputs, inputs per channel, matrix outputs, a sum
   std::span<const std::string_view> scalars;
-  std::string_view formula;      // name of the class template
-  std::string_view math_header;  // header that declares it
-  bool is_per_layer = false;     // called with one row
+  std::string_view formula;                 // name of the class template
+  std::string_view math_header;             // header that declares it
+  bool is_per_layer = false;                // called with one row
+  std::span<const unsigned> usual_forms{};  // as in Operation
 };
 
 // The index of the first per-channel operand with the role, or -1.
@@ -83,6 +84,7 @@ consteval Operation describe(const Description& text) {
                   .scalars = text.scalars,
                   .formula = text.formula,
                   .math_header = text.math_header,
+                  .usual_forms = text.usual_forms,
                   .reference = evaluate_reference<Formula>,
                   .select_template = formula_template,
                   .builtin = builtin_kernel_of<Formula>,

@@ -9,6 +9,7 @@
 #include "kernel_templates/arguments.h"
 #include "kernel_templates/cpu/elements.h"
 #include "kernel_templates/element_type.h"
+#include "kernel_templates/math/finished_sum.h"
 #include "kernel_templates/partial_sums.h"
 #include "kernel_templates/registry.h"
 
@@ -120,10 +121,17 @@ void evaluate_as(const KernelArguments& arguments, const Variant& variant) {
       leaves.back().push_back(output[F::kOutputs - 1]);
     }
   }
-  for (std::size_t channel = 0; channel < channels; ++channel) {
+  for (std::size_t i = 0; i < channels; ++i) {
+    const auto channel = static_cast<long long>(i);
+    T broadcast[F::kBroadcastInputs + 1];
+    for (std::size_t j = 0; j < F::kBroadcastInputs; ++j) {
+      const std::size_t operand = F::kMatrixInputs + j;
+      broadcast[j] =
+          load_element<T>(arguments.operands[operand], variant.types[operand], 0, channel);
+    }
     store_element<T>(arguments.operands[kInputs + kStored], variant.types[kInputs + kStored], 0,
-                     static_cast<long long>(channel),
-                     sum_channel(terms[channel], variant.broadcast));
+                     channel,
+                     finished_sum(formula, sum_channel(terms[i], variant.broadcast), broadcast));
   }
 }
 

@@ -3,17 +3,32 @@
 
 #include "cpu/operands.h"
 #include "cpu/tile_sums.h"
+#include "math/finished_sum.h"
 
 namespace dorajit::kernels {
 
-// Writes partial sum number `index` of a channel to its place. Adding to zero turns the sum of no
-// terms, and of negative zeros, into +0, as a loop from 0 does.
+// Adding to zero turns the sum of no terms, and of negative zeros, into +0, as a loop from 0 does.
+template <class Spans>
+inline void put_final_sum(const Spans& spans, const KernelArguments& arguments, long long channel,
+                          typename Spans::T sum) {
+  using T = typename Spans::T;
+  using F = typename Spans::F;
+  T total = T(0) + sum;
+  if constexpr (FinishesSums<F, T>) {
+    T broadcast[F::kBroadcastInputs];
+    spans.load_broadcast(arguments, channel, broadcast);
+    total = finished_sum(F(arguments.scalars), total, broadcast);
+  }
+  spans.put_sum(arguments, channel, total);
+}
+
+// Writes partial sum number `index` of a channel to its place.
 template <class Spans>
 inline void put_sum(const Spans& spans, const KernelArguments& arguments, const SumLayout& layout,
                     long long index, long long channel, typename Spans::T sum) {
   using T = typename Spans::T;
   if (layout.count() == 1) {
-    spans.put_sum(arguments, channel, T(0) + sum);
+    put_final_sum(spans, arguments, channel, sum);
   } else {
     static_cast<T*>(arguments.workspace)[index * arguments.sizes[kChannels] + channel] = sum;
   }
@@ -55,7 +70,7 @@ struct FinishSums {
       }
       groups.root(layout.row_groups, node, count);
       for (long long i = 0; i < count; ++i) {
-        spans.put_sum(arguments, channel + i, T(0) + node[i]);
+        put_final_sum(spans, arguments, channel + i, node[i]);
       }
     }
   }

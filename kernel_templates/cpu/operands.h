@@ -103,6 +103,19 @@ struct TypedSpans {
     }
   }
 
+  // The broadcast inputs of a channel, in their order; zeros for those that are absent.
+  template <int kOperand = Order::kMatrixInputs>
+  void load_broadcast(const KernelArguments& arguments, long long channel, T* values) const {
+    if constexpr (kOperand < Order::kFirstOutput) {
+      *values = T(0);
+      if constexpr (is_present(kOperand)) {
+        *values = Element<kType[kOperand]>::widen(
+            static_cast<const StorageOf<kOperand>*>(arguments.operands[kOperand].data)[channel]);
+      }
+      load_broadcast<kOperand + 1>(arguments, channel, values + 1);
+    }
+  }
+
   // Writes one element of the sum.
   void put_sum(const KernelArguments& arguments, long long channel, T sum) const {
     static_cast<StorageOf<Order::kFirstSum>*>(arguments.operands[Order::kFirstSum].data)[channel] =

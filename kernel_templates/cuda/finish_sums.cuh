@@ -4,8 +4,9 @@
 // partial sums. A separate launch orders it after the first stage, so it needs no atomics.
 #pragma once
 
+#include "cuda/broadcast_values.cuh"
 #include "cuda/dependent_launch.cuh"
-#include "cuda/operands.cuh"
+#include "math/finished_sum.h"
 #include "math/pairwise_sum.h"
 
 namespace dorajit::kernels {
@@ -19,8 +20,15 @@ __device__ __forceinline__ void put_final_sum(const KernelArguments& arguments, 
   using T = typename Op::T;
   constexpr ElementType kElement = Op::kType[Op::kFirstSum];
   using Bits = typename Element<kElement>::Bits;
-  static_cast<Bits*>(arguments.operands[Op::kFirstSum].data)[channel] =
-      Element<kElement>::narrow(T(0) + sum);
+  auto* const to = static_cast<Bits*>(arguments.operands[Op::kFirstSum].data) + channel;
+  if constexpr (FinishesSums<typename Op::F, T>) {
+    RowValues<Op> values;
+    values.load(arguments, channel);
+    const typename Op::F formula(arguments.scalars);
+    *to = Element<kElement>::narrow(finished_sum(formula, T(0) + sum, values.value));
+  } else {
+    *to = Element<kElement>::narrow(T(0) + sum);
+  }
 }
 
 // Writes partial sum number `index` of the channel to the output or to the workspace.

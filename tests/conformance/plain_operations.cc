@@ -77,7 +77,7 @@ PlainOutputs<T> plain_evaluate(std::string_view op, const std::array<T, 4>& inpu
     return {.stored = {plus(second, compose(first, base, third, rounded_scale)),
                        plus(times(rounded_scale, first), base)}};
   }
-  if (op == "residual_backward") {
+  if (op == "residual_backward" || op == "magnitude_backward") {
     return {.stored = {times(times(third, rounded_scale), first), times(third, first)},
             .term = times(second, first)};
   }
@@ -113,6 +113,12 @@ std::vector<T> plain_sums(const std::vector<T>& terms, std::int64_t rows, std::i
   return sums;
 }
 
+template <class T>
+T plain_total(std::string_view op, T sum, T fourth) {
+  volatile T total = op == "magnitude_backward" ? sum / fourth : sum;
+  return total;
+}
+
 template PlainOutputs<float> plain_evaluate(std::string_view, const std::array<float, 4>&, double);
 template PlainOutputs<double> plain_evaluate(std::string_view, const std::array<double, 4>&,
                                              double);
@@ -120,5 +126,7 @@ template std::vector<float> plain_sums(const std::vector<float>&, std::int64_t, 
                                        std::int64_t, kernels::Broadcast);
 template std::vector<double> plain_sums(const std::vector<double>&, std::int64_t, std::int64_t,
                                         std::int64_t, kernels::Broadcast);
+template float plain_total(std::string_view, float, float);
+template double plain_total(std::string_view, double, double);
 
 }  // namespace dorajit::tests

@@ -26,4 +26,8 @@ template <class T>
 std::vector<T> plain_sums(const std::vector<T>& terms, std::int64_t rows, std::int64_t cols,
                           std::int64_t channels, kernels::Broadcast broadcast);
 
+// The output of a channel with this sum and this fourth input.
+template <class T>
+T plain_total(std::string_view op, T sum, T fourth);
+
 }  // namespace dorajit::tests

@@ -45,10 +45,10 @@ class Draw {
 };
 
 Variant draw_variant(Draw& draw) {
-  const std::string_view name =
-      draw.of({std::string_view("compose"), std::string_view("compose_inner"),
-               std::string_view("backward"), std::string_view("norm_assembly"),
-               std::string_view("compose_residual"), std::string_view("residual_backward")});
+  const std::string_view name = draw.of(
+      {std::string_view("compose"), std::string_view("compose_inner"), std::string_view("backward"),
+       std::string_view("norm_assembly"), std::string_view("compose_residual"),
+       std::string_view("residual_backward"), std::string_view("magnitude_backward")});
   Variant variant{.operation = &kernels::operation(name)};
   const bool all_double = draw.one_in(8);
   for (std::size_t i = 0; i < variant.operation->operands.size(); ++i) {

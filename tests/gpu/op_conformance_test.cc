@@ -61,7 +61,8 @@ TEST_F(OpsOnGpu, BackwardIsExactForSampledTypeMixesAndEverySubsetOfOutputs) {
   check(sampled_gradients(kSampledMixes), Configs::kOneInTurn, CaseList::kFew);
 }
 TEST_F(OpsOnGpu, ResidualFormsAreExactForSampledTypeMixesAndEverySubsetOfOutputs) {
-  for (const std::string_view op : {"compose_residual", "residual_backward"}) {
+  for (const std::string_view op :
+       {"compose_residual", "residual_backward", "magnitude_backward"}) {
     check(in_both_broadcasts(
               with_every_subset(sampled_mixes(kernels::operation(op), kSampledMixes / 2))),
           Configs::kOneInTurn, CaseList::kFew);
@@ -108,7 +109,8 @@ TEST_P(OpsOnGpuInFull, BackwardIsExactWithEveryConfigOfTheComprehensiveSpace) {
         GetParam());
 }
 TEST_P(OpsOnGpuInFull, ResidualFormsAreExactWithEveryConfigOfTheComprehensiveSpace) {
-  for (const std::string_view op : {"compose_residual", "residual_backward"}) {
+  for (const std::string_view op :
+       {"compose_residual", "residual_backward", "magnitude_backward"}) {
     check(widest_variants(kernels::operation(op)), Configs::kComprehensive, CaseList::kFew,
           GetParam());
   }

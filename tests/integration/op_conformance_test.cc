@@ -85,7 +85,8 @@ TEST_F(OpsOnCpu, BackwardIsExactForSampledMixesAndEverySubsetOfOutputs) {
                  Configs::kOneInTurn, CaseList::kFew);
 }
 TEST_F(OpsOnCpu, ResidualFormsAreExactForSampledMixes) {
-  for (const std::string_view op : {"compose_residual", "residual_backward"}) {
+  for (const std::string_view op :
+       {"compose_residual", "residual_backward", "magnitude_backward"}) {
     check_compiled(
         in_both_broadcasts(with_every_subset(sampled_mixes(kernels::operation(op), kFewMixes))),
         Configs::kOneInTurn, CaseList::kFew);
@@ -99,9 +100,9 @@ TEST_F(OpsOnCpu, EveryConfigOfTheComprehensiveSpaceIsExact) {
 }
 TEST_F(OpsOnCpu, BuiltinKernelsAreExactForEveryTypeMix) {
   for (const kernels::Operation* one : operations_with_a_formula()) {
-    const bool is_residual = one->name.contains("residual");
-    check_builtin(in_both_broadcasts(is_residual ? sampled_mixes(*one, kManyMixes)
-                                                 : kernels::all_variants(*one)),
+    const bool has_many = one->name.contains("residual") || one->name == "magnitude_backward";
+    check_builtin(in_both_broadcasts(has_many ? sampled_mixes(*one, kManyMixes)
+                                              : kernels::all_variants(*one)),
                   CaseList::kFew);
   }
 }

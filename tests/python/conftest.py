@@ -42,11 +42,12 @@ def launches():
 @pytest.fixture
 def layer_launches(launches):
     """As `launches`, for layers: the two operations that may compute a norm are counted together, and so are the two
-    that may compute a composition, because the choice only affects speed."""
+    that may compute a composition or its gradients, because the choice only affects speed."""
     def since():
         counts = launches()
         merged = {"norm": counts.pop("weight_norm", 0) + counts.pop("norm_assembly", 0),
-                  "compose_residual": counts.pop("compose_residual", 0) + counts.pop("compose_low_rank", 0)}
+                  "compose_residual": counts.pop("compose_residual", 0) + counts.pop("compose_low_rank", 0),
+                  "residual_backward": counts.pop("residual_backward", 0) + counts.pop("magnitude_backward", 0)}
         return {**counts, **{name: count for name, count in merged.items() if count}}
     return since
 

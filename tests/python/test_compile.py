@@ -98,6 +98,8 @@ def test_operators_pass_opcheck(device, grad):
             (ops.residual_backward, (lora, base, gain, SCALE, [True] * 3, *[torch.float32] * 2)),
             (ops.residual_backward, (lora, None, gain, SCALE, [False, True, False],
                                      *[torch.float32] * 2)),
+            (ops.magnitude_backward, (lora, base, gain, bias, SCALE, [True] * 3, *[torch.float32] * 2, torch.bfloat16)),
+            (ops.magnitude_backward, (lora, None, gain, None, SCALE, [True, False, False], *[torch.float32] * 3)),
             (ops.norm_assembly, (*terms, SCALE))):
         torch.library.opcheck(op.default, args)
     torch.library.opcheck(ops.compose_.default, (*(t.detach() for t in (lora, base, gain)), SCALE))

@@ -73,6 +73,6 @@ def test_training_losses_match_eager_peft(device, launches, seed):
     assert launches() == {}
     with dorajit.patch_peft(strict=True):
         fused = losses(seed, device, torch.float32)
-    assert launches()["residual_backward"] == 8 * STEPS
+    assert sum(count for name, count in launches().items() if name.endswith("_backward")) == 8 * STEPS
     assert eager[-20:].mean() < eager[:20].mean() - 0.3  # the model learns
     assert (fused - eager).abs().mean() <= MOST

@@ -138,7 +138,7 @@ def test_cpp_node_with_some_gradients_makes_the_same_launches(device, launches, 
         torch.autograd.grad(out, of["x"], torch.ones_like(out))
         return [seen, launches()]
     found, expected = each_way(run)
-    assert found == expected == [[[False] * 4], {"residual_backward": 1}]
+    assert found == expected == [[[False] * 4], {"magnitude_backward": 1}]
 
 
 def test_cpp_node_accepts_incoming_gradients_of_any_strides(device, compiled):

@@ -209,5 +209,5 @@ def test_compiled_autograd_of_cpp_node_sees_operators(compiled, launches, are_pa
                 ours(of).square().sum().backward()
         return [launches(), *(one.grad for one in trained(of))]
     for launched, *found in each_way(run):
-        assert launched["residual_backward"] == 1
+        assert launched["magnitude_backward"] == 1
         assert_same(found, expected)

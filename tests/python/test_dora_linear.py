@@ -333,3 +333,17 @@ def test_scale_that_is_a_tensor_raises(device):
     with pytest.raises(TypeError, match="dora_linear: argument `scale` is a Tensor"):
         dorajit.dora_linear(*given, torch.tensor(1.0))
     assert torch.equal(dorajit.dora_linear(*given, 1), dorajit.dora_linear(*given, 1.0))
+
+
+@pytest.mark.parametrize("rows", [5, 3000])  # complete sums, and partial ones
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_gradient_of_magnitude_is_that_of_the_gain_over_the_divisor(device, launches, rows, dtype):
+    d_out, inner = (torch.randn(rows, 24, device=device).to(BF16) for _ in range(2))
+    gain, divisor = (torch.rand(24, device=device) + 0.5 for _ in range(2))
+    wanted, ops = [True, True, True], torch.ops.dorajit
+    *expected, d_gain = ops.residual_backward(d_out, inner, gain, SCALE, wanted, BF16, BF16)
+    launches()
+    *found, d_magnitude = ops.magnitude_backward(d_out, inner, gain, divisor, SCALE, wanted, BF16, BF16, dtype)
+    assert launches() == {"magnitude_backward": 1}
+    assert torch.equal(d_magnitude, (d_gain / divisor).to(dtype))
+    assert all(map(torch.equal, found, expected))

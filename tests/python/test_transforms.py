@@ -86,6 +86,10 @@ OPERATORS = {
     "residual_backward": (
         lambda op, *of: sum(op(*of, SCALE, [True, True, True], torch.float64, torch.float64)),
         lambda *of: sum(expression.residual_backward(*of, (True, True, True), torch.float64, torch.float64))),
+    "magnitude_backward": (
+        lambda op, *of: sum(op(*of, of[2] + 1, SCALE, [True, True, True], *[torch.float64] * 3)),
+        lambda d_out, inner, gain, scale: sum(expression.magnitude_backward(
+            d_out, inner, gain, gain + 1, scale, (True, True, True), *[torch.float64] * 3))),
 }
 
 

@@ -131,17 +131,18 @@ inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
   if (d_out.scalar_type() != saved.a.scalar_type()) return {};
   if (of_magnitude && d_out.sizes() != saved.inner.sizes()) return {};
   Tensor u;
-  Tensor d_gain;
-  if (of_any_product) u = at::empty_like(d_out);
-  if (of_magnitude) d_gain = at::empty_like(saved.gain);
-  const Tensor left_out;  // d_lora, which u replaces
-  static NativeOperation* const residual_backward = calls->find("residual_backward");
-  if (!launch(residual_backward, saved.scale,
-              {&d_out, &saved.inner, &saved.gain, &left_out, &u, &d_gain})) {
-    return {};
-  }
   LinearGradients found;
   auto& [d_x, d_a, d_b, d_magnitude] = found;
+  if (of_any_product) u = at::empty_like(d_out);
+  if (of_magnitude) {
+    d_magnitude = at::empty_like(saved.gain, saved.gain.options().dtype(saved.types[2]));
+  }
+  const Tensor left_out;  // d_lora, which u replaces
+  static NativeOperation* const magnitude_backward = calls->find("magnitude_backward");
+  if (!launch(magnitude_backward, saved.scale,
+              {&d_out, &saved.inner, &saved.gain, &saved.divisor, &left_out, &u, &d_magnitude})) {
+    return {};
+  }
   if (of_any_product) {
     const Tensor rows = rows_of(u);
     const Tensor through = of_x || of_a ? at::mm(rows, saved.b) : Tensor();
@@ -161,15 +162,6 @@ inline std::optional<LinearGradients> try_to_differentiate(const Tensor& d_out,
         shape.back() = saved.weight.size(1);
         d_x = d_x.view(shape);
       }
-    }
-  }
-  if (of_magnitude) {
-    const at::ScalarType type = saved.types[2];
-    if (d_gain.scalar_type() == type) {
-      d_magnitude = at::div(d_gain, saved.divisor);
-    } else {
-      d_magnitude = at::empty_like(d_gain, d_gain.options().dtype(type));
-      at::div_out(d_magnitude, d_gain, saved.divisor);
     }
   }
   return found;

@@ -112,5 +112,7 @@ def _compose(lora, base, gain, scale, keeps_inner, out):
 
 def _backward(d_out, inner, gain, scale, wanted, base_dtype):
     """autograd.backward, or its formula in PyTorch if kernels are switched off."""
-    backward = autograd.backward if _is_fused() else expression.backward
-    return backward(d_out, inner, gain, scale, wanted, base_dtype)
+    inner = inner if wanted[2] else None
+    if _is_fused():
+        return autograd.backward((d_out, inner, gain), scale, wanted, (base_dtype,))
+    return expression.backward(d_out, inner, gain, scale, wanted, base_dtype)

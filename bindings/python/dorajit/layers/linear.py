@@ -3,7 +3,8 @@ node.
 
 Forward has four launches: norms and gain, x W^T, S = x A^T, and the composition with S B^T, which is written
 over the base result (five launches where S B^T is a separate product; dorajit.layers.low_rank). Backward computes
-u = g * d_out and d_g in one pass over the activations. The other gradients are matrix products that include the scale:
+u = g * d_out and the gradient of the magnitude in one pass over the activations. The other gradients are matrix
+products that include the scale:
 
     d_B = s u^T S,    t = u B,    d_A = s t^T x,    d_x = u W + s t A
 """
@@ -267,10 +268,10 @@ def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale
             return found
     is_mixed = dtype is not x_dtype
     of_both = of_x or of_a or of_b
-    d_lora, u, d_gain = autograd.residual_backward(
-        d_out, inner, factor, scale, (is_mixed and of_both, of_x or (of_both and not is_mixed), of_magnitude),
-        dtype, x_dtype)
-    d_x = d_a = d_b = d_magnitude = None
+    d_lora, u, d_magnitude = autograd.magnitude_backward(
+        (d_out, inner, factor, divisor), scale,
+        (is_mixed and of_both, of_x or (of_both and not is_mixed), of_magnitude), (dtype, x_dtype, type_of_magnitude))
+    d_x = d_a = d_b = None
     if of_both:
         rows = _rows(u if d_lora is None else d_lora)
         d_lora, left = rows, 1.0 if is_mixed else scale  # d_lora includes the scale, u does not
@@ -286,8 +287,6 @@ def gradients(wanted, d_out, x, weight, a, b, low, inner, factor, divisor, scale
             else:
                 d_x.addmm_(through, a, alpha=left)
             d_x = d_x.view(*d_out.shape[:-1], weight.shape[1])
-    if of_magnitude:
-        d_magnitude = _quotient(d_gain, divisor, type_of_magnitude)
     return d_x, d_a, d_b, d_magnitude
 
 
@@ -303,13 +302,6 @@ def _product(left, right, factor, like, dtype):
     if dtype is torch.float32 and precision.is_mixed(left, right):  # without rounding to 16 bits
         return precision.mixed_product(left, right, factor)
     return torch.addmm(like, left, right, beta=0, alpha=factor).to(dtype)
-
-
-def _quotient(d_gain, divisor, dtype):
-    """d_gain / divisor in the element type `dtype`, rounded in the same pass."""
-    if d_gain.dtype is dtype or torch.is_grad_enabled():
-        return (d_gain / divisor).to(dtype)
-    return torch.div(d_gain, divisor, out=torch.empty_like(d_gain, dtype=dtype))
 
 
 def with_graph(wanted, saved, trained, scale):

@@ -260,11 +260,11 @@ def explain_dispatch(lora: Tensor, base: Optional[Tensor] = None, gain: Optional
 
     Args:
         lora, base, gain: the first three inputs of the operation. For "compose_residual": lora, result and
-            gain; for "backward" and "residual_backward": d_out, inner and gain; for
+            gain; for "backward", "residual_backward" and "magnitude_backward": d_out, inner and gain; for
             "norm_assembly": w_norm_sq, cross and ba_norm_sq. None for inputs that the operation does not
             have or that are left out.
         operation: the name of any operation (`dorajit.testing.launch_counts()` lists them).
-        others: further inputs, such as the bias of "compose_residual".
+        others: further inputs, such as the bias of "compose_residual" or the divisor of "magnitude_backward".
 
     Returns:
         Dispatch(path, reason); path is "native" or "torch".

@@ -16,18 +16,18 @@ from dorajit.operations.table import operations
 
 
 def _backward_pass(operation):
-    """The function that computes the gradients through out. It determines the route again, because modes and
-    transforms may be active in the backward pass that were not in the forward pass."""
+    """The function that computes the gradients through out: (inputs, scale, wanted, types) -> gradients. Inputs that
+    only the sum reads are None without it. It determines the route again, because modes and transforms may be active
+    in the backward pass that were not in the forward pass."""
     at_once, places = operation.at_once, expression.places_of_types(operation)
 
-    def backward(d_out, inner, gain, scale, wanted, *types):
-        inputs = d_out, inner if wanted[2] else None, gain
+    def backward(inputs, scale, wanted, types):
         if state.enabled and not is_compiling():
             outputs = [types[place - 1] if want and place else want for place, want in zip(places, wanted)]
             made = at_once(*inputs, *outputs, scale)
             if type(made) is not int:
                 return made
-        given = (d_out, gain) if inputs[1] is None else inputs
+        given = [one for one in inputs if one is not None]
         route = eligibility.route(*given, scale)
         if route is EXPRESSION:
             eligibility.allow_expression(operation.name, *given)
@@ -43,6 +43,7 @@ def _backward_pass(operation):
 backward_passes = {name: _backward_pass(operations[name]) for name in {
     one.backward for one in expression.formulas.values() if one.backward is not None}}
 backward, residual_backward = backward_passes["backward"], backward_passes["residual_backward"]
+magnitude_backward = _backward_pass(operations["magnitude_backward"])
 
 
 class Compose(torch.autograd.Function):
@@ -117,7 +118,8 @@ def gradients(ctx, gain, inner, d_out, d_inner, through_out):
     wanted = ctx.needs_input_grad
     d_lora = d_base = d_gain = None
     if d_out is not None:
-        d_lora, d_base, d_gain = through_out(d_out, inner, gain, ctx.scale, wanted, *ctx.types)
+        d_lora, d_base, d_gain = through_out((d_out, inner if wanted[2] else None, gain), ctx.scale, wanted,
+                                              ctx.types)
     if d_inner is not None:  # through inner = scale * lora + base
         if wanted[0]:
             term = ctx.scale * d_inner

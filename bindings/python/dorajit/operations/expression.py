@@ -194,6 +194,15 @@ def residual_backward(d_out, inner, gain, scale, wanted, lora_dtype, result_dtyp
     return None if d_lora is None else d_lora.to(lora_dtype), d_result, d_gain
 
 
+@_formula("magnitude_backward", is_differentiable=True, free_types={
+    "d_lora": "lora_dtype", "d_result": "result_dtype", "d_magnitude": "magnitude_dtype"})
+def magnitude_backward(d_out, inner, gain, divisor, scale, wanted, lora_dtype, result_dtype, magnitude_dtype):
+    """residual_backward for a gain of magnitude / divisor: d_magnitude = d_gain / divisor, instead of d_gain."""
+    wide = _widened(*(one for one in (d_out, inner, gain, divisor) if one is not None))[0].dtype
+    d_lora, d_result, d_gain = residual_backward(d_out, inner, gain.to(wide), scale, wanted, lora_dtype, result_dtype)
+    return d_lora, d_result, None if d_gain is None else rounded(d_gain / divisor.to(wide), magnitude_dtype)
+
+
 @_formula("norm_assembly", is_differentiable=True)
 def norm_assembly(w_norm_sq, cross, ba_norm_sq, scale):
     """sqrt(max((w_norm_sq + 2 scale * cross) + scale^2 * ba_norm_sq, 0)), NaN kept."""

@@ -24,7 +24,8 @@ def warmup(operation: str, *tensors: Optional[torch.Tensor], inplace: bool = Fal
             fused_dora_compose_autograd with a trained magnitude uses "compose_inner" and "backward", with a
             frozen one "compose" and "backward". fused_dora_compose_residual uses "compose_residual" with
             (lora, result, gain) and the bias if there is one, in training and inference, and
-            "residual_backward" with (d_out, inner, gain). To warm up a layer, run one step
+            "residual_backward" with (d_out, inner, gain); layers use "magnitude_backward" with
+            (d_out, inner, gain, divisor). To warm up a layer, run one step
             with its shapes and types instead.
         tensors: the inputs of the operation, as the calls will pass them. Optional ones are last, or None.
         inplace: whether the composition will write into lora.

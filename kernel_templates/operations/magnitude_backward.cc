@@ -1,0 +1,39 @@
+#include "kernel_templates/math/magnitude_backward.h"
+
+#include "kernel_templates/describe.h"
+
+namespace dorajit::kernels {
+namespace {
+
+using enum OperandRole;
+
+constexpr Operand kOperands[] = {
+    {"d_out", kInput, kMatrix},
+    {"inner", kInput, kMatrix, Presence::kForSum},
+    {"gain", kInput, kPerChannel},
+    {"divisor", kInput, kPerChannel, Presence::kForSum},
+    {"d_lora", kOutput, kMatrix, Presence::kOptional},
+    {"d_result", kOutput, kMatrix, Presence::kOptional},
+    {"d_magnitude", kOutput, kPerChannel, Presence::kOptional},
+};
+constexpr std::string_view kScalars[] = {"scale"};
+
+// Layers compute d_lora only where it has another element type than d_result.
+enum : unsigned { kLora = 4, kResult, kMagnitude };
+constexpr unsigned kUsualForms[] = {1U << kResult | 1U << kMagnitude,
+                                    1U << kLora | 1U << kResult | 1U << kMagnitude};
+
+}  // namespace
+
+extern constinit const Operation operation_magnitude_backward = describe<MagnitudeBackward>({
+    .name = "magnitude_backward",
+    .documentation = "d_lora = (gain * scale) * d_out, d_result = gain * d_out, d_magnitude = (sum "
+                     "of inner * d_out) / divisor",
+    .operands = kOperands,
+    .scalars = kScalars,
+    .formula = "MagnitudeBackward",
+    .math_header = "math/magnitude_backward.h",
+    .usual_forms = kUsualForms,
+});
+
+}  // namespace dorajit::kernels
