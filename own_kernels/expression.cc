@@ -89,12 +89,7 @@ Value Expression::apply(Code code, std::int64_t left, std::int64_t right) {
   }
 }
 
-Value Expression::evaluate(std::span<const std::int64_t> values) const {
-  // Most of the expressions of a launch are one number or one name.
-  if (steps_.size() == 1) {
-    const auto [code, operand] = steps_.front();
-    return code == Code::kNumber ? operand : values[static_cast<std::size_t>(operand)];
-  }
+Value Expression::run(std::span<const std::int64_t> values) const {
   // parse() bounds the nesting and so the stack.
   std::array<std::int64_t, kDeepest * kStackPerLevel> stack;
   std::size_t depth = 0;

@@ -39,7 +39,12 @@ class Expression {
 
   // `values` are those of the names that parse() was given, in their order.
   [[nodiscard]] std::expected<std::int64_t, Fault> evaluate(
-      std::span<const std::int64_t> values) const;
+      std::span<const std::int64_t> values) const {
+    // Most of the expressions of a launch are one number or one name.
+    if (steps_.size() != 1) return run(values);
+    const auto [code, operand] = steps_.front();
+    return code == Code::kNumber ? operand : values[static_cast<std::size_t>(operand)];
+  }
 
   // Whether the value of that name matters.
   [[nodiscard]] bool reads(std::size_t name) const;
@@ -80,6 +85,7 @@ class Expression {
     std::int64_t operand;
   };
 
+  [[nodiscard]] std::expected<std::int64_t, Fault> run(std::span<const std::int64_t> values) const;
   static std::expected<std::int64_t, Fault> apply(Code code, std::int64_t left, std::int64_t right);
 
   std::string text_;
