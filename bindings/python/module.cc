@@ -61,8 +61,8 @@ py::dict statistics() {
   return found;
 }
 
-void configure(const py::sequence& dtypes, const py::object& byte_type,
-               const py::object& empty_like, const py::object& is_neg,
+void configure(const py::sequence& dtypes, const py::sequence& complex_parts,
+               const py::object& byte_type, const py::object& empty_like, const py::object& is_neg,
                const py::object& is_inference, const py::object& in_inference,
                const py::object& count_change, const py::object& current_stream,
                const py::object& exchange_api, const py::function& make_exception) {
@@ -80,7 +80,9 @@ void configure(const py::sequence& dtypes, const py::object& byte_type,
       {.code = kBoolCode, .bits = 8, .lanes = 1},
   }};
   for (std::size_t i = 0; i < kTypes.size(); ++i) {
-    torch().types[i] = {.dtype = py::object(dtypes[i]).release().ptr(), .dl = kTypes[i]};
+    torch().types[i] = {.dtype = py::object(dtypes[i]).release().ptr(),
+                        .dl = kTypes[i],
+                        .may_be_negated = complex_parts.contains(dtypes[i])};
   }
   torch().byte_type = byte_type.inc_ref().ptr();
   torch().empty_like = empty_like.inc_ref().ptr();
@@ -102,16 +104,16 @@ PYBIND11_MODULE(_native, module) {
   module.doc() = "The operations of dorajit's C interface over torch tensors.";
   module.attr("__version__") = DORAJIT_VERSION;
   module.def(
-      "configure", &native::configure, arg("dtypes"), arg("byte_type"), arg("empty_like"),
-      arg("is_neg"), arg("is_inference"), arg("in_inference"), arg("count_change"),
-      arg("current_stream"), arg("exchange_api"), arg("make_exception"),
-      "(Sequence[dtype], dtype, Callable[[Tensor], Tensor], Callable[[Tensor], bool], "
-      "Callable[[Tensor], bool], Callable[[], bool], Callable[[Tensor], None], "
-      "Callable[[int], int] | None, object | None, "
+      "configure", &native::configure, arg("dtypes"), arg("complex_parts"), arg("byte_type"),
+      arg("empty_like"), arg("is_neg"), arg("is_inference"), arg("in_inference"),
+      arg("count_change"), arg("current_stream"), arg("exchange_api"), arg("make_exception"),
+      "(Sequence[dtype], Sequence[dtype], dtype, Callable[[Tensor], Tensor], "
+      "Callable[[Tensor], bool], Callable[[Tensor], bool], Callable[[], bool], "
+      "Callable[[Tensor], None], Callable[[int], int] | None, object | None, "
       "Callable[[int, str, str], BaseException]) -> None\n\n"
       "Passes the functions and types of the loaded PyTorch to the extension module, which imports "
       "nothing itself: float32, float16, bfloat16, float64, int8, int16, int32, int64, uint8, "
-      "bool; uint8; torch.empty_like; whether a "
+      "bool; the types of the parts of complex numbers; uint8; torch.empty_like; whether a "
       "tensor has a pending negation; whether it is an inference tensor; whether inference mode is "
       "on; a function that increments the version of a written tensor; device index -> raw stream, "
       "or None without CUDA; the capsule of DLPack's C exchange API, or None; (status, message, "

@@ -123,15 +123,16 @@ bool TorchTensor::read_attributes(PyObject* tensor, std::size_t types) {
 bool TorchTensor::borrow(const ExchangeApi& api, PyObject* tensor, std::size_t types) {
   DLTensor found{};
   if (api.borrow(tensor, &found) != 0) return false;
-  const bool is_kernel_type = std::ranges::any_of(first_types(types), [&](const Torch::Type& one) {
-    return have_one_type(one.dl, found.dtype);
-  });
-  const bool is_taken = is_kernel_type && found.ndim <= kMaxDims &&
+  const std::span<const Torch::Type> known = first_types(types);
+  const auto type = std::ranges::find_if(
+      known, [&](const Torch::Type& one) { return have_one_type(one.dl, found.dtype); });
+  const bool is_taken = type != known.end() && found.ndim <= kMaxDims &&
                         (found.device.device_type == kDLCPU || found.device.device_type == kDLCUDA);
   if (!is_taken || (found.ndim > 0 && found.strides == nullptr)) return false;
   // Copied, because the tensor may be resized while the kernel is compiled.
   std::copy_n(found.shape, found.ndim, shape_.begin());
   std::copy_n(found.strides, found.ndim, strides_.begin());
+  may_be_negated_ = type->may_be_negated;
   dl_ = found;
   dl_.shape = shape_.data();
   dl_.strides = strides_.data();
@@ -140,6 +141,7 @@ bool TorchTensor::borrow(const ExchangeApi& api, PyObject* tensor, std::size_t t
 
 bool TorchTensor::read(py::handle tensor, std::size_t types) {
   if (!read_result(tensor, types)) return false;
+  if (!may_be_negated_) return true;
   // The memory of a tensor with a pending negation has the opposite signs.
   const auto is_neg =
       py::reinterpret_steal<py::object>(PyObject_CallOneArg(torch().is_neg, tensor.ptr()));

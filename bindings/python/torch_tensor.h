@@ -22,6 +22,8 @@ struct Torch {
   struct Type {
     PyObject* dtype = nullptr;
     DLDataType dl{};
+    // Only views of the imaginary parts of conjugated complex tensors have a pending negation.
+    bool may_be_negated = true;
   };
 
   std::array<Type, kTypes> types{};
@@ -69,6 +71,7 @@ class TorchTensor {
   bool read_device(PyObject* tensor);
 
   DLTensor dl_{};
+  bool may_be_negated_ = true;
   std::array<std::int64_t, kMaxDims> shape_;
   std::array<std::int64_t, kMaxDims> strides_;
 };

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import dorajit
-from dorajit import _torch_setup, testing
+from dorajit import _native, _torch_setup, testing
 
 SCALE = 0.5
 
@@ -47,14 +47,34 @@ def test_strides_and_offsets_are_read(way, device):
     torch.testing.assert_close(out, expected(lora, base, gain))
 
 
-def test_tensors_whose_memory_differs_from_their_values_run_in_pytorch(way, device):
-    lora = torch.randn(4, 8, dtype=torch.complex64, device=device).conj().imag
-    base, gain = torch.randn(4, 8, device=device), torch.rand(8, device=device)
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.complex64, torch.complex128])
+def test_tensors_whose_memory_differs_from_their_values_run_in_pytorch(way, device, dtype):
+    # Without gaps, for which alone it would not be served.
+    lora = torch.randn(4, 8, dtype=torch.complex64, device=device).to(dtype).conj().imag.as_strided((4, 8), (8, 1))
+    base, gain = torch.randn(4, 8, device=device).to(lora.dtype), torch.rand(8, device=device).to(lora.dtype)
     assert lora.is_neg()
     before = testing.launch_counts()
     out = dorajit.fused_dora_compose(lora, base, gain, SCALE, inplace=False)
     assert testing.launch_counts() == before
-    torch.testing.assert_close(out, expected(lora, base, gain))
+    tolerance = 1e-2 if lora.dtype == torch.float16 else 1e-6
+    torch.testing.assert_close(out, expected(lora, base, gain), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.skipif(_torch_setup.EXCHANGE_API is None, reason="this PyTorch has no C exchange API")
+@pytest.mark.parametrize("dtype, count", [(torch.float32, 3), (torch.bfloat16, 0)])
+def test_only_types_of_parts_of_complex_numbers_are_asked_for_a_negation(monkeypatch, device, dtype, count):
+    asked = []
+    is_neg = torch.Tensor.is_neg
+    monkeypatch.setattr(torch.Tensor, "is_neg", lambda one: asked.append(one) or is_neg(one))
+    _torch_setup.configure(_torch_setup.EXCHANGE_API)
+    try:
+        _native.compose(*torch.ones(2, 4, 8, device=device, dtype=dtype),
+                        torch.ones(8, device=device, dtype=dtype), dtype, SCALE)
+    finally:
+        monkeypatch.undo()
+        _torch_setup.configure(_torch_setup.EXCHANGE_API)
+    assert len(asked) == count
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "tensor", torch.zeros(4, 8, dtype=torch.int32)])

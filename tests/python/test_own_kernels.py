@@ -76,6 +76,13 @@ def test_what_is_no_tensor_of_a_kernel_is_refused_by_name(wrong):
         make()(torch.ones(4), wrong, 4, 2.0)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_a_tensor_with_a_pending_negation_is_refused(dtype):
+    negated = torch.ones(4, dtype=dtype).conj().imag
+    with pytest.raises(dorajit.UnsupportedError, match="scale: argument `x` is no dense tensor"):
+        make()(negated, torch.empty(4), 4, 2.0)
+
+
 def test_what_is_no_number_is_a_type_error():
     with pytest.raises(TypeError):
         make()(torch.ones(4), torch.empty(4), "four", 2.0)

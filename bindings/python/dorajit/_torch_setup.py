@@ -14,6 +14,8 @@ def configure(exchange_api):
     _native.configure(
         dtypes=(torch.float32, torch.float16, torch.bfloat16, torch.float64,
                 torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool),
+        complex_parts=[one.to_real() for one in vars(torch).values()
+                       if isinstance(one, torch.dtype) and one.is_complex],
         byte_type=torch.uint8,
         empty_like=torch.empty_like,
         is_neg=torch.Tensor.is_neg,
