@@ -28,6 +28,12 @@ struct NativeKernel {
   std::vector<bool> is_tensor;  // by argument
 };
 
+// -1 with a Python error for what is no number.
+double to_double(PyObject* number) {
+  // For an int, PyFloat_AsDouble() would make a float first.
+  return PyLong_CheckExact(number) ? PyLong_AsDouble(number) : PyFloat_AsDouble(number);
+}
+
 // The arguments of a call, as Python passes them: in the description's order.
 class Arguments {
  public:
@@ -50,7 +56,7 @@ class Arguments {
         ++num_tensors_;
         continue;
       }
-      scalars_[num_scalars_] = PyFloat_AsDouble(arguments[i]);
+      scalars_[num_scalars_] = to_double(arguments[i]);
       if (scalars_[num_scalars_] == -1 && PyErr_Occurred() != nullptr) {
         throw py::error_already_set();
       }

@@ -1,13 +1,16 @@
 """Kernels of the user's own: descriptions, refusals, operators; on a GPU also what they compute."""
 
+import fractions
 import json
 import pathlib
 import sys
+import types
 
 import pytest
 import torch
 
 import dorajit
+from dorajit import _torch_setup
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "own_kernels"
 SOURCE = """template <int BLOCK, int VEC>
@@ -83,9 +86,35 @@ def test_a_tensor_with_a_pending_negation_is_refused(dtype):
         make()(negated, torch.empty(4), 4, 2.0)
 
 
-def test_what_is_no_number_is_a_type_error():
-    with pytest.raises(TypeError):
-        make()(torch.ones(4), torch.empty(4), "four", 2.0)
+@pytest.mark.parametrize("wrong, error", [("four", TypeError), (None, TypeError), (1j, TypeError),
+                                          (10 ** 400, OverflowError)])
+def test_what_is_no_number_raises(wrong, error):
+    with pytest.raises(error):
+        make()(torch.ones(4), torch.empty(4), wrong, 2.0)
+
+
+@pytest.fixture
+def vector(monkeypatch):
+    """What reads as a vector on a GPU, through Python attributes."""
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
+    monkeypatch.setattr(torch.Tensor, "is_neg", lambda tensor: False)
+    _torch_setup.configure(None)
+    yield types.SimpleNamespace(dtype=torch.float32, is_cpu=False, is_cuda=True, get_device=lambda: 0, shape=(4,),
+                                stride=lambda: (1,), data_ptr=lambda: 64)
+    monkeypatch.undo()
+    _torch_setup.configure(_torch_setup.EXCHANGE_API)
+
+
+class Three(int):
+    def __float__(self):
+        return 3.5
+
+
+@pytest.mark.parametrize("given, read", [(-1, "-1"), (2 ** 60, "1152921504606846976"), (4.5, "4.5"), (Three(4), "3.5"),
+                                         (fractions.Fraction(9, 2), "4.5")])
+def test_numbers_have_the_value_of_python(vector, given, read):
+    with pytest.raises(dorajit.InvalidArgumentError, match=f"scale: argument `n` is {read};"):
+        make()(vector, vector, given, 2.0)
 
 
 def test_tensors_of_another_library_are_read_through_dlpack():
