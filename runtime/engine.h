@@ -49,7 +49,7 @@ class Engine {
   // the order in which they were prepared, separately for each device; null beyond the last.
   [[nodiscard]] const launch::LaunchPlan* plan(std::size_t number) const;
 
-  // Prepares what run() would launch. kInvalidArgument for sizes beyond launch::check_size().
+  // Prepares what run() would launch. Refuses sizes as launch::check_size() does.
   Result<launch::ConfigAnswer> prepare(const launch::Problem& problem, const launch::DeviceId& id);
 
   // The device, opened on first use.

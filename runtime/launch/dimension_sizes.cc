@@ -41,7 +41,14 @@ Status DimensionSizes::bind_scalars() {
                   std::format("{}: argument `{}` is {}; give an integer from 0 to 2^53", op.name,
                               op.dimensions[i].name, value));
     }
-    sizes_[i] = static_cast<std::int64_t>(value);
+    const auto size = static_cast<std::int64_t>(value);
+    const std::int64_t most = op.dimensions[i].most;
+    if (most > 0 && size > most) {
+      return fail(StatusCode::kUnsupported,
+                  std::format("{}: argument `{}` is {}, but at most {} are served", op.name,
+                              op.dimensions[i].name, size, most));
+    }
+    sizes_[i] = size;
     bound_by_[i] = kScalar;
   }
   return {};

@@ -134,6 +134,9 @@ kernels::Sizes Problem::largest_sizes() const {
     // The largest size that the class divides, and twice the class does not.
     const bool is_class = dimensions[i].limits_class && vector_width < kernels::kMaxVectorWidth;
     if (is_class && vector_width < sizes[i] / 2) sizes[i] -= vector_width;
+    if (const std::int64_t most = dimensions[i].most; most > 0) {
+      sizes[i] = std::min(sizes[i], dimensions[i].limits_class ? most - most % vector_width : most);
+    }
   }
   return kernels::with_derived(variant, sizes);
 }

@@ -19,7 +19,7 @@ struct Problem {
   // it. Bucketed: the exponent b for sizes up to 2^b. Derived: 0.
   kernels::Sizes key{};
 
-  // The largest sizes in the problem's buckets that belong to its alignment class.
+  // The largest sizes in the problem's buckets that are served and belong to its alignment class.
   [[nodiscard]] kernels::Sizes largest_sizes() const;
   friend bool operator==(const Problem&, const Problem&) = default;
 };

@@ -32,6 +32,13 @@ std::optional<std::int64_t> span_bytes(const TensorView& tensor) {
 
 Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes) {
   const kernels::Operation& op = *variant.operation;
+  for (std::size_t i = 0; i < op.dimensions.size(); ++i) {
+    const kernels::Dimension& dimension = op.dimensions[i];
+    if (dimension.most == 0 || sizes[i] <= dimension.most) continue;
+    return fail(StatusCode::kUnsupported,
+                std::format("{}: {} `{}`, but at most {} are served", op.name, sizes[i],
+                            dimension.name, dimension.most));
+  }
   const kernels::Sizes complete = kernels::with_derived(variant, sizes);
   for (std::size_t i = 0; i < op.operands.size(); ++i) {
     const kernels::OperandShape& shape = op.operands[i].shape;

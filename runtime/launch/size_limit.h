@@ -1,4 +1,4 @@
-// The bound on operand sizes, used by every entry point.
+// The bounds on sizes, used by every entry point.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,11 @@ inline constexpr std::int64_t kMaxOperandBytes = std::int64_t{1} << 47;
 // not be negative.
 std::optional<std::int64_t> span_bytes(const TensorView& tensor);
 
-// kInvalidArgument for operands beyond kMaxOperandBytes. Derived sizes may be omitted.
+// kInvalidArgument for operands beyond kMaxOperandBytes, kUnsupported for sizes that the operation
+// does not serve. Derived sizes may be omitted.
 Status check_size(const kernels::Variant& variant, const kernels::Sizes& sizes);
 
-// kInvalidArgument if all sizes of the problem's buckets exceed the limit.
+// The same if all sizes of the problem's buckets exceed a limit.
 Status check_size(const Problem& problem);
 
 }  // namespace dorajit::launch

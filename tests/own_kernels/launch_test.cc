@@ -53,6 +53,31 @@ TEST_F(OwnKernelLaunchTest, IntegerThatIsNoneIsRefused) {
   }
 }
 
+TEST_F(OwnKernelLaunchTest, IntegerBeyondItsTypeIsRefused) {
+  const auto engine = make_engine();
+  Json json = swiglu();
+  json["arguments"][3] = {"n", "int32"};
+  SwigluCall call(100);
+  SwigluCall::Tensors* const tensors = call.describe();
+  const auto explain = [&](std::int64_t n) {
+    tensors->shape[0] = n;
+    const auto given = static_cast<double>(n);
+    dorajit_explanation found{};
+    found.struct_size = sizeof found;
+    dorajit_error* error = nullptr;
+    const auto status = dorajit_kernel_explain(engine.get(), create(json), tensors->pointers, 3,
+                                               &given, 1, &found, &error);
+    return bindings::take(status, error);
+  };
+  EXPECT_EQ(explain(2147483647).status, DORAJIT_OK);
+  for (const std::int64_t n : {std::int64_t{2147483648}, std::int64_t{3000000000}}) {
+    const auto outcome = explain(n);
+    EXPECT_EQ(outcome.status, DORAJIT_UNSUPPORTED);
+    EXPECT_EQ(outcome.message,
+              std::format("swiglu: argument `n` is {}, but at most 2147483647 are served", n));
+  }
+}
+
 TEST_F(OwnKernelLaunchTest, TensorOfAnotherKindIsRefusedByName) {
   const auto engine = make_engine();
   const auto* const kernel = create(swiglu());

@@ -60,6 +60,18 @@ TEST_F(OwnKernelOptionsTest, TypesAreThoseOfTheTensors) {
   EXPECT_FALSE(own_kernel_problems(options, {.types = {"i64", "-", "bf16"}}));
 }
 
+TEST_F(OwnKernelOptionsTest, SizeBeyondItsTypeIsRefused) {
+  tests::Json json = tests::swiglu();
+  json["arguments"][3] = {"n", "int32"};
+  const std::string path = write("swiglu.json", json.dump());
+  EXPECT_THAT(refusal_of({.file = path, .with = {"n=2147483648"}}),
+              HasSubstr("swiglu: 2147483648 `n`, but at most 2147483647 are served"));
+  const auto problems =
+      own_kernel_problems({.file = path, .with = {"n=2147483640"}}, {.type = "f32"});
+  ASSERT_TRUE(problems) << problems.error().message;
+  EXPECT_EQ(problems->at(0).largest_sizes()[0], 2147483640) << "no call has 2^31";
+}
+
 TEST_F(OwnKernelOptionsTest, SourceMayBeAFileBesideTheDescription) {
   tests::Json json = tests::swiglu();
   json["source"] = "swiglu.cu";
