@@ -175,6 +175,12 @@ Result<ExitCode> check(const Invocation& invocation, const std::string& path) {
 }
 
 Result<ExitCode> run(const Invocation& invocation, const Options& options) {
+  const bool reads_files = !options.compared.empty() || !options.checked.empty();
+  if (reads_files && names_problems(options.problems)) {
+    return fail(StatusCode::kInvalidArgument,
+                "freeze --compare and --check take all problems of their files; leave out the "
+                "options that name problems");
+  }
   if (!options.compared.empty()) return compare(invocation, options.compared);
   if (!options.checked.empty()) return check(invocation, options.checked);
   return freeze(invocation, options);

@@ -116,13 +116,15 @@ Result<kernels::Variant> variant_of(const kernels::Operation& kernel,
 }  // namespace
 
 void add_own_kernel_options(CLI::App& app, OwnKernelOptions& options) {
-  app.add_option("--kernel", options.file,
-                 "A kernel of one's own, by its description (docs/own_kernel_format.md)")
-      ->option_text("FILE.json");
+  CLI::Option* kernel =
+      app.add_option("--kernel", options.file,
+                     "A kernel of one's own, by its description (docs/own_kernel_format.md)")
+          ->option_text("FILE.json");
   app.add_option(
          "--with", options.with,
          "The integers of a problem of --kernel, each a number or a product; may be repeated")
-      ->option_text("NAME=SIZE,...");
+      ->option_text("NAME=SIZE,...")
+      ->needs(kernel);
 }
 
 Result<std::vector<launch::Problem>> own_kernel_problems(const OwnKernelOptions& options,

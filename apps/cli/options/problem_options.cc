@@ -75,6 +75,18 @@ Result<std::vector<launch::Problem>> read_problems(const std::string& path) {
   return problems;
 }
 
+// Options that say what sizes are of have no effect without sizes.
+void require_sizes(const CLI::App& app, const ProblemOptions& options) {
+  if (names_any(options.sizes) || !options.shapes.empty() || !options.own_kernel.file.empty()) {
+    return;
+  }
+  for (const char* name : {"--op", "--type", "--gain-type", "--types", "--per-row"}) {
+    if (app.get_option(name)->count() > 0) {
+      throw CLI::RequiresError(name, "--shape RxC, or --kernel FILE.json");
+    }
+  }
+}
+
 }  // namespace
 
 void add_problem_options(CLI::App& app, ProblemOptions& options) {
@@ -90,6 +102,7 @@ void add_problem_options(CLI::App& app, ProblemOptions& options) {
       ->option_text(joined(kernels::offered_operations(), "|", &kernels::Operation::name));
   add_variant_options(app, options.variant);
   add_own_kernel_options(app, options.own_kernel);
+  app.parse_complete_callback([&app, &options] { require_sizes(app, options); });
 }
 
 void add_seconds_option(CLI::App& app, std::optional<double>& seconds) {
@@ -99,7 +112,8 @@ void add_seconds_option(CLI::App& app, std::optional<double>& seconds) {
 }
 
 bool names_problems(const ProblemOptions& options) {
-  return names_any(options.sizes) || !options.shapes.empty() || !options.file.empty();
+  return names_any(options.sizes) || !options.shapes.empty() || !options.file.empty() ||
+         !options.own_kernel.file.empty();
 }
 
 Status check_problem_options(const ProblemOptions& options, const std::string& command) {

@@ -1,0 +1,45 @@
+// Problems of own kernels by the commands that name problems.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/apps/cli/cli_sandbox.h"
+#include "tests/own_kernels/descriptions.h"
+
+namespace dorajit::test {
+namespace {
+
+class CliOwnKernel : public testing::Test {
+ protected:
+  CliOwnKernel() {
+    sandbox_.set("DORAJIT_TUNE_SECONDS", "0.05");
+    std::ofstream(description_) << tests::swiglu().dump();
+  }
+
+  // A command about the problem of the kernel.
+  CliResult run(std::vector<std::string> words) {
+    words.insert(words.end(), {"--kernel", description_, "--type", "f32", "--with", "n=7"});
+    return sandbox_.run(words);
+  }
+  void tune_another_problem() {
+    const CliResult tuned =
+        sandbox_.run({"tune", "--device", "cpu", "--type", "f32", "--shape", "4x64"});
+    ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  }
+
+  CliSandbox sandbox_;
+  const std::string description_ = sandbox_.folder() + "/swiglu.json";
+};
+
+TEST_F(CliOwnKernel, ShowListsOnlyItsProblem) {
+  tune_another_problem();
+  const CliResult shown = run({"show", "--json"});
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_EQ(shown.document()["winners"].size(), 0U);
+  EXPECT_EQ(sandbox_.run({"show", "--json"}).document()["winners"].size(), 1U);
+}
+
+}  // namespace
+}  // namespace dorajit::test
