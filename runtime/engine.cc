@@ -265,4 +265,11 @@ Result<launch::ConfigAnswer> Engine::prepare(const Problem& problem, const Devic
   return plan->answer;
 }
 
+Result<launch::ConfigAnswer> Engine::prepare_again(const Problem& problem, const DeviceId& id) {
+  DORAJIT_ASSIGN(device::Device * device, this->device(id));
+  DORAJIT_ASSIGN(const LaunchPlan* plan,
+                 make_plan(launch::make_plan_key(problem, id), problem, *device, true));
+  return plan->answer;
+}
+
 }  // namespace dorajit

@@ -52,6 +52,10 @@ class Engine {
   // Prepares what run() would launch. Refuses sizes as launch::check_size() does.
   Result<launch::ConfigAnswer> prepare(const launch::Problem& problem, const launch::DeviceId& id);
 
+  // The same, but asks the config source even if the problem has been prepared before.
+  Result<launch::ConfigAnswer> prepare_again(const launch::Problem& problem,
+                                             const launch::DeviceId& id);
+
   // The device, opened on first use.
   Result<device::Device*> device(const launch::DeviceId& id);
 

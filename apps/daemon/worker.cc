@@ -56,7 +56,7 @@ Answer tune(Engine& engine, const TuneRequest& request) {
   if (!problem) return failed("invalid problem key");
   const auto id = find_device(engine, request.device);
   if (!id) return failed("this machine has no such device");
-  const auto answer = engine.prepare(*problem, *id);
+  const auto answer = engine.prepare_again(*problem, *id);
   if (!answer) return failed(answer.error().message.substr(0, 1000));
   if (is_exact(answer->origin)) {
     return Tuned{.problem = request.problem,
@@ -78,6 +78,8 @@ Status run_worker(const Settings& settings, double seconds) {
     const auto* wanted = std::get_if<TuneRequest>(&request);
     if (wanted == nullptr) continue;
     set_alarm(seconds);
+    // Since an earlier job its winner may have been deleted, or what made it fail may have passed.
+    parts.store->drop_saved();
     Answer answer = tune(*parts.engine, *wanted);
     set_alarm(0);
     // A store that has failed to write once keeps to memory, so another process takes the next job.

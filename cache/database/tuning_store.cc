@@ -78,6 +78,12 @@ void TuningStore::record(std::span<const Trial> trials, const Winner& winner) {
   own.write_unsaved();
 }
 
+void TuningStore::drop_saved() {
+  State& own = state();
+  const std::scoped_lock lock(own.mutex);
+  own.memory.drop_saved();
+}
+
 MergeCounts TuningStore::merge(std::span<const Trial> trials) {
   State& own = state();
   const std::scoped_lock writer(own.writing);

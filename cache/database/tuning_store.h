@@ -90,6 +90,10 @@ class TuningStore {
   // In one transaction. Replaces an earlier winner.
   void record(std::span<const Trial> trials, const Winner& winner);
 
+  // Drops this process's own copy of results that are in the database: later lookups no longer find
+  // what others have deleted there.
+  void drop_saved();
+
   // Adds trials from elsewhere and derives the winners of their problems again
   // (cache/records/winner_choice.h), in one transaction. A problem whose trials prove no winner has
   // none afterwards.

@@ -46,6 +46,20 @@ TEST(DaemonProcess, ProblemIsTunedOnceForAllClients) {
   EXPECT_TRUE(store->find_winner(cpu_fingerprint(), problem(96)));
 }
 
+TEST(DaemonProcess, ForgottenWinnerIsTunedAgain) {
+  const RealDaemon daemon;
+  PlainClient client(daemon);
+  for (int i = 0; i < 2; ++i) {
+    client.send(cpu_request(96));
+    client.expect<Tuned>();
+    const auto store = cache::TuningStore::open(daemon.cache_dir());
+    EXPECT_TRUE(store->find_winner(cpu_fingerprint(), problem(96))) << "after " << i;
+    const auto forgotten = store->forget(cpu_fingerprint(), problem(96));
+    ASSERT_TRUE(forgotten) << forgotten.error().message;
+  }
+  EXPECT_EQ(client.status()["workers_started"], 1) << "both jobs are for the same worker";
+}
+
 TEST(DaemonProcess, FailuresAreReportedToClients) {
   const RealDaemon daemon;
   PlainClient client(daemon);
