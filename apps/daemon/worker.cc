@@ -39,9 +39,10 @@ std::optional<DeviceId> find_device(Engine& engine, const std::string& fingerpri
   return std::nullopt;
 }
 
+constexpr unsigned kGrace = 10;  // seconds
+
 // Without its daemon, a worker that hangs would keep its claim on the problem for ever.
 void set_alarm(double seconds) {
-  constexpr unsigned kGrace = 10;
   ::alarm(seconds > 0 ? static_cast<unsigned>(seconds) + kGrace : 0);
 }
 
@@ -94,6 +95,7 @@ Status run_worker(const Settings& settings, double seconds) {
     std::fflush(stdout);
     if (!is_kept) break;
   }
+  ::alarm(kGrace);  // closing a device may hang, too
   return {};
 }
 

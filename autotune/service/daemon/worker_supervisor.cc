@@ -11,7 +11,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kWorkerIdleTimeout{30};  // after this, an idle worker is stopped
 constexpr std::chrono::seconds kPauseAfterFailedStart{5};
 constexpr std::chrono::milliseconds kPauseAfterLostWorker{200};
 
@@ -40,7 +39,7 @@ bool WorkerSupervisor::finds_a_free_device() {
   if (!load_.is_busy(key_.first, gpu_)) return true;
   std::string idlest = load_.idlest_gpu(key_.first);
   if (idlest == gpu_ || load_.is_busy(key_.first, idlest)) return false;
-  if (worker_ != nullptr) worker_->close_input();
+  dismiss_worker();
   gpu_ = std::move(idlest);
   return true;
 }
@@ -100,7 +99,7 @@ void WorkerSupervisor::take_answer(const protocol::Answer& answer) {
 void WorkerSupervisor::lose_worker(const std::string& how) {
   ended_worker_ = std::move(worker_);
   ended_ = steady_clock::now();
-  if (!running_job_) return;
+  if (!running_job_) return log(LogLevel::kInfo, "an idle worker " + how);
   spent_ = age_;
   not_before_ = ended_ + kPauseAfterLostWorker;
   const Job job = *std::exchange(running_job_, std::nullopt);
@@ -114,19 +113,31 @@ void WorkerSupervisor::count_time() {
   last_tick_ = now;
 }
 
+void WorkerSupervisor::dismiss_worker() {
+  if (worker_ == nullptr || !worker_->takes_jobs()) return;
+  worker_->close_input();
+  dismissed_ = steady_clock::now();
+}
+
+std::string WorkerSupervisor::why_to_kill() const {
+  if (running_job_ && age_ > rules_.time_limit) {
+    return std::format("took longer than {} ms", rules_.time_limit.count());
+  }
+  if (!running_job_ && !worker_->takes_jobs() && last_tick_ - dismissed_ > rules_.end_time) {
+    return std::format("did not end within {} ms", rules_.end_time.count());
+  }
+  if (rules_.max_bytes > 0 && resident_bytes(worker_->pid()) > rules_.max_bytes) {
+    return std::format("took more than {} MiB of memory", rules_.max_bytes >> 20);
+  }
+  return {};
+}
+
 void WorkerSupervisor::tick() {
   count_time();
   ended_worker_.reset();
   if (worker_ == nullptr) return;
-  if (!running_job_) {
-    if (last_tick_ - ended_ > kWorkerIdleTimeout) worker_->close_input();
-    return;
-  }
-  if (age_ > rules_.time_limit) {
-    worker_->kill(std::format("took longer than {} ms", rules_.time_limit.count()));
-  } else if (rules_.max_bytes > 0 && resident_bytes(worker_->pid()) > rules_.max_bytes) {
-    worker_->kill(std::format("took more than {} MiB of memory", rules_.max_bytes >> 20));
-  }
+  if (std::string why = why_to_kill(); !why.empty()) return worker_->kill(std::move(why));
+  if (!running_job_ && last_tick_ - ended_ > rules_.idle_time) dismiss_worker();
 }
 
 bool WorkerSupervisor::is_unused() const {

@@ -27,9 +27,11 @@ struct WorkerRules {
   std::vector<std::string> command;
   // Time limit of a job; the daemon's own pauses do not count.
   std::chrono::milliseconds time_limit{60'000};
-  std::int64_t max_bytes = 0;  // of memory; 0: no limit
-  double duty = 0.25;          // share of the time in which a worker may tune
-  double busy_duty = 0.05;     // the same while other processes use the device
+  std::chrono::milliseconds idle_time{30'000};  // after it a worker without a job is told to end
+  std::chrono::milliseconds end_time{10'000};   // after it a worker that was told so is killed
+  std::int64_t max_bytes = 0;                   // of memory; 0: no limit
+  double duty = 0.25;                           // share of the time in which a worker may tune
+  double busy_duty = 0.05;                      // the same while other processes use the device
 };
 
 class WorkerSupervisor {
@@ -71,6 +73,10 @@ class WorkerSupervisor {
   [[nodiscard]] bool finds_a_free_device();
   void take_answer(const protocol::Answer& answer);
   void lose_worker(const std::string& how);
+  // Lets the worker finish and end.
+  void dismiss_worker();
+  // Empty if the worker keeps within the rules.
+  [[nodiscard]] std::string why_to_kill() const;
   void count_time();
 
   uv_loop_t* loop_;
@@ -86,6 +92,7 @@ class WorkerSupervisor {
   std::chrono::steady_clock::duration age_{};    // of the running job
   std::chrono::steady_clock::duration spent_{};  // on the previous job
   Moment ended_{};       // when the previous job ended or the worker started
+  Moment dismissed_{};   // when the worker was told to end
   Moment not_before_{};  // no job before this time, after an error
   Moment last_tick_;
 };

@@ -67,6 +67,40 @@ TEST(DaemonFaultsProcess, MemoryHungryWorkerIsEnded) {
   EXPECT_THAT(fate_of_bad_job(daemon).reason, HasSubstr("took more than 64 MiB of memory"));
 }
 
+// Answers, and goes on with what follows.
+constexpr const char* kAnswersAnd =
+    "*/c666/*) echo \"${line%?},\\\"reason\\\":\\\"spent\\\"}\" | sed 's/\"tune\"/\"failed\"/'; ";
+
+// The worker that has answered must end, and another one take the next job.
+void expect_idle_worker_is_replaced(const RunningDaemon& daemon) {
+  PlainClient client(daemon);
+  client.send(cpu_request(kBadCols));
+  EXPECT_EQ(client.expect<Failed>().reason, "spent");
+  ASSERT_TRUE(becomes_true([&] { return client.status()["workers"].empty(); }));
+  client.send(cpu_request(96));
+  EXPECT_EQ(client.expect<Tuned>().problem, cpu_request(96).problem);
+}
+
+TEST(DaemonFaultsProcess, IdleWorkerThatHangsIsReplaced) {
+  auto rules = ScriptedDaemon::quick_rules();
+  rules.idle_time = std::chrono::milliseconds(50);
+  rules.end_time = std::chrono::milliseconds(500);
+  const ScriptedDaemon daemon(std::string(kAnswersAnd) + "exec sleep 1000 ;;", rules);
+  expect_idle_worker_is_replaced(daemon);
+  EXPECT_THAT(daemon.log(), HasSubstr("an idle worker did not end within 500 ms"));
+}
+
+TEST(DaemonFaultsProcess, IdleWorkerThatIsHungryIsReplaced) {
+  auto rules = ScriptedDaemon::quick_rules();
+  rules.max_bytes = std::int64_t{64} << 20;
+  const ScriptedDaemon daemon(std::string(kAnswersAnd) +
+                                  "x=0123456789abcdef; while :; do "
+                                  "[ ${#x} -gt 100000000 ] && sleep 0.1 || x=$x$x; done ;;",
+                              rules);
+  expect_idle_worker_is_replaced(daemon);
+  EXPECT_THAT(daemon.log(), HasSubstr("an idle worker took more than 64 MiB of memory"));
+}
+
 TEST(DaemonFaultsProcess, InvalidWorkerOutputIsIgnored) {
   auto rules = ScriptedDaemon::quick_rules();
   rules.time_limit = std::chrono::milliseconds(600);
