@@ -71,6 +71,8 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(
   options.env = variable_pointers.data();
   options.stdio = stdio.data();
   options.stdio_count = static_cast<int>(stdio.size());
+  // In a session of its own, so that Ctrl-C on the daemon's terminal drains and does not end it.
+  options.flags = UV_PROCESS_DETACHED;
   options.exit_cb = [](uv_process_t* process, std::int64_t status, int signal) {
     auto* self = static_cast<WorkerProcess*>(process->data);
     self->take_rest();

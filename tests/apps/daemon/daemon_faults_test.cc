@@ -101,6 +101,17 @@ TEST(DaemonFaultsProcess, IdleWorkerThatIsHungryIsReplaced) {
   EXPECT_THAT(daemon.log(), HasSubstr("an idle worker took more than 64 MiB of memory"));
 }
 
+TEST(DaemonFaultsProcess, InterruptOfTheTerminalLetsTheJobFinish) {
+  ScriptedDaemon daemon("*/c666/*) sleep 1 ;;");
+  ASSERT_EQ(::setpgid(daemon.pid(), daemon.pid()), 0);
+  PlainClient client(daemon);
+  client.send(cpu_request(kBadCols));
+  ASSERT_TRUE(becomes_true([&] { return client.status()["jobs_running"] == 1; }));
+  ::kill(-daemon.pid(), SIGINT);  // to all of a process group, as a terminal sends it
+  client.expect<Tuned>();
+  EXPECT_EQ(daemon.wait(), 0);
+}
+
 TEST(DaemonFaultsProcess, InvalidWorkerOutputIsIgnored) {
   auto rules = ScriptedDaemon::quick_rules();
   rules.time_limit = std::chrono::milliseconds(600);

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "autotune/service/daemon/worker_process.h"
 #include "autotune/service/protocol/socket_path.h"
 #include "cache/database/tuning_store.h"
 #include "runtime/compile/subprocess.h"
@@ -58,6 +59,18 @@ TEST(DaemonProcess, ForgottenWinnerIsTunedAgain) {
     ASSERT_TRUE(forgotten) << forgotten.error().message;
   }
   EXPECT_EQ(client.status()["workers_started"], 1) << "both jobs are for the same worker";
+}
+
+TEST(DaemonProcess, WorkerEndsAfterItsDaemonWasKilled) {
+  RealDaemon daemon;
+  PlainClient client(daemon);
+  client.send(cpu_request(96));
+  client.expect<Tuned>();
+  const int worker = client.status()["workers"][0]["pid"];
+  EXPECT_GT(autotune::resident_bytes(worker), 0);
+  daemon.signal(SIGKILL);
+  daemon.wait();
+  EXPECT_TRUE(becomes_true([&] { return autotune::resident_bytes(worker) == 0; }));
 }
 
 TEST(DaemonProcess, FailuresAreReportedToClients) {
