@@ -187,6 +187,7 @@ Result<const LaunchPlan*> Engine::find_plan(const Problem& problem, const Device
 Result<const LaunchPlan*> Engine::make_plan(const launch::PlanKey& key, const Problem& problem,
                                             device::Device& device, bool replace) {
   DORAJIT_TRY(launch::check_size(problem));
+  DORAJIT_TRY(launch::check_device(problem.variant, device.info().traits.kind));
   const ForkGuard work(Work::kPreparing);
   const auto turn = making_.take_turn(key);
   const LaunchPlan* const present = plans_.find(key);

@@ -49,7 +49,8 @@ class Engine {
   // the order in which they were prepared, separately for each device; null beyond the last.
   [[nodiscard]] const launch::LaunchPlan* plan(std::size_t number) const;
 
-  // Prepares what run() would launch. Refuses sizes as launch::check_size() does.
+  // Prepares what run() would launch. Refuses sizes as launch::check_size() does,
+  // and devices as launch::check_device() does.
   Result<launch::ConfigAnswer> prepare(const launch::Problem& problem, const launch::DeviceId& id);
 
   // The same, but asks the config source even if the problem has been prepared before.

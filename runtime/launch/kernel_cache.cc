@@ -6,6 +6,7 @@
 #include "kernel_templates/builtin_cpu.h"
 #include "kernel_templates/config_limits.h"
 #include "kernel_templates/config_text.h"
+#include "kernel_templates/template.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/kept_description.h"
 #include "runtime/base/log.h"
@@ -14,6 +15,13 @@
 namespace dorajit::launch {
 
 using kernels::DeviceKind;
+
+Status check_device(const kernels::Variant& variant, DeviceKind kind) {
+  if (kind != DeviceKind::kCpu || !kernels::template_of(variant).cpu_source.empty()) return {};
+  return fail(StatusCode::kWrongDevice,
+              std::format("{}: there is no kernel for the CPU; use a CUDA device",
+                          variant.operation->name));
+}
 
 KernelCache::KernelCache(const Settings& settings, ArtifactStore* artifacts, Statistics& statistics)
     : artifacts_(artifacts),
@@ -40,6 +48,7 @@ Result<std::string> KernelCache::compiler_identity(const compile::Target& target
 }
 
 Result<std::string> KernelCache::key_of(const compile::CompileRequest& request) {
+  DORAJIT_TRY(check_device(request.variant, request.target.kind));
   compile::Compiler& compiler = compiler_for(request.target);
   DORAJIT_ASSIGN(const std::string identity, compiler.identity());
   return compile::artifact_key(request, compiler.options(request), identity);

@@ -27,7 +27,11 @@ struct ReadyKernel {
   std::string code_hash{};     // kernel
 };
 
-// Thread-safe. If several threads request one kernel, one makes it and the others wait.
+// kWrongDevice if the variant has no kernel for devices of that kind.
+Status check_device(const kernels::Variant& variant, kernels::DeviceKind kind);
+
+// Thread-safe. If several threads request one kernel, one makes it and the others wait. Functions
+// that name a device or target refuse those that check_device() refuses.
 class KernelCache {
  public:
   // `artifacts` may be null: then compiled code is kept only in this object. Both must outlive this

@@ -15,6 +15,7 @@
 #include "autotune/engine_factory.h"
 #include "autotune/sources/tuning_config_source.h"
 #include "kernel_templates/config_text.h"
+#include "runtime/launch/kernel_cache.h"
 
 namespace dorajit::cli {
 namespace {
@@ -137,6 +138,7 @@ Result<ExitCode> run(const Invocation& invocation, const ProblemOptions& wanted)
   if (!settings.locked_path.empty()) locked = autotune::make_application_engine(settings);
   std::vector<Explained> all;
   for (const launch::Problem& problem : problems) {
+    DORAJIT_TRY(launch::check_device(problem.variant, chosen.id.kind));
     Explained explained{.problem = problem, .config = {}, .looks = source.explain(problem, device)};
     const LookupResult& best = autotune::best_of(explained.looks);
     explained.config = best.pinned ? *best.pinned

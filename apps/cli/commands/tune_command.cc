@@ -22,6 +22,7 @@
 #include "autotune/sources/tuning_config_source.h"
 #include "kernel_templates/config_text.h"
 #include "kernel_templates/sizes.h"
+#include "runtime/launch/kernel_cache.h"
 
 namespace dorajit::cli {
 namespace {
@@ -167,6 +168,7 @@ Result<ExitCode> run(const Invocation& invocation, const Options& options) {
     if (!options.shard.empty()) problems = part_of(problems, shard);
     ProgressBar progress(!invocation.json, static_cast<int>(problems.size()));
     for (const launch::Problem& problem : problems) {
+      DORAJIT_TRY(launch::check_device(problem.variant, chosen.id.kind));
       progress.show(std::format("tuning {}", launch::to_text(problem)));
       DORAJIT_ASSIGN(const launch::ConfigAnswer answer,
                      options.force ? tune_again(problem, *chosen.device, parts, forced)

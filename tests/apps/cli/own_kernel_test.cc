@@ -1,6 +1,8 @@
-// Problems of own kernels by the commands that name problems.
+// Problems of own kernels by the commands that name problems, on a machine without a GPU.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -10,6 +12,9 @@
 
 namespace dorajit::test {
 namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 class CliOwnKernel : public testing::Test {
  protected:
@@ -32,6 +37,26 @@ class CliOwnKernel : public testing::Test {
   CliSandbox sandbox_;
   const std::string description_ = sandbox_.folder() + "/swiglu.json";
 };
+
+TEST_F(CliOwnKernel, CpuIsRefused) {
+  const std::string lock = sandbox_.folder() + "/a.lock";
+  const std::vector<std::vector<std::string>> commands = {
+      {"tune", "--device", "cpu"},
+      {"tune", "--device", "cpu", "--force"},
+      {"explain", "--device", "cpu"},
+      {"freeze", "--device", "cpu", "--out", lock},
+      {"pin", "--device", "cpu", "--config", "BLOCK=256-VEC=1"},
+  };
+  tune_another_problem();
+  for (const auto& command : commands) {
+    const CliResult refused = run(command);
+    EXPECT_EQ(refused.exit_code, 1) << command[0];
+    EXPECT_THAT(refused.err, HasSubstr("swiglu: there is no kernel for the CPU")) << command[0];
+    EXPECT_THAT(refused.err, testing::Not(HasSubstr("could not be tuned"))) << command[0];
+    EXPECT_THAT(refused.out, IsEmpty()) << command[0];
+  }
+  EXPECT_FALSE(std::filesystem::exists(lock));
+}
 
 TEST_F(CliOwnKernel, ShowListsOnlyItsProblem) {
   tune_another_problem();
