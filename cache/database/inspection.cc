@@ -68,7 +68,7 @@ Inspection inspect(const std::string& path, Connection::Mode mode, CheckDepth de
     return outcome(FileState::kNewer,
                    std::format("{} has schema version {}, written by a newer dorajit (this one "
                                "supports {}): update dorajit",
-                               path, *version, kSchemaVersion));
+                               shown_path(path), *version, kSchemaVersion));
   }
   if (*version < kSchemaVersion) return outcome(FileState::kDamaged, "it has no schema version");
   const auto difference = difference_from_schema(*connection);

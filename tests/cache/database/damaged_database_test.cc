@@ -210,7 +210,7 @@ TEST_F(DamagedDatabase, FileOfANewerSchemaIsNotModified) {
   EXPECT_EQ(RawDatabase(db()).ask("PRAGMA user_version"), "99");
   EXPECT_EQ(count_names(cache(), "corrupt"), 0);
   EXPECT_EQ(log_.size(), 1);
-  EXPECT_EQ(log_.count("written by a newer dorajit"), 1);
+  EXPECT_EQ(log_.count(db() + " has schema version 99, written by a newer dorajit"), 1);
 }
 
 TEST_F(DamagedDatabase, FolderInPlaceOfTheDatabaseFailsNoCall) {
