@@ -66,7 +66,9 @@ Answer tune(Engine& engine, const TuneRequest& request) {
                  .median_ns = answer->median_ns,
                  .default_median_ns = answer->default_median_ns};
   }
-  return failed("it could not be tuned; the daemon's log says why");
+  const std::string& why = answer->why_untuned;
+  return failed("it could not be tuned: " +
+                (why.empty() ? "the daemon's log says why" : why.substr(0, 900)));
 }
 
 }  // namespace

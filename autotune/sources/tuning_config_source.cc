@@ -83,13 +83,14 @@ void TuningConfigSource::note_failure(const TuningSession& session, const TuneFa
            std::format("{} could not be tuned: {}", session.problem_text, failure.message));
 }
 
-std::optional<ConfigAnswer> TuningConfigSource::tune(TuningSession& session, device::Device& device,
-                                                     launch::KernelCache& kernels) {
+Result<ConfigAnswer> TuningConfigSource::tune(TuningSession& session, device::Device& device,
+                                              launch::KernelCache& kernels) {
   if (session.time_left <= Seconds::zero()) {
-    log(LogLevel::kInfo,
+    std::string why =
         std::format("{} is not tuned now: verifying winners from a database took all of its {} s",
-                    session.problem_text, settings_.tune_seconds));
-    return std::nullopt;
+                    session.problem_text, settings_.tune_seconds);
+    log(LogLevel::kInfo, why);
+    return fail(StatusCode::kUnsupported, std::move(why));
   }
   const TimeSpent tuning(session);
   const std::int64_t now = cache::now_unix_s();
@@ -100,7 +101,7 @@ std::optional<ConfigAnswer> TuningConfigSource::tune(TuningSession& session, dev
   const auto tuned = tune_problem(session, device, kernels, limits, statistics_);
   if (!tuned) {
     note_failure(session, tuned.error(), now);
-    return std::nullopt;
+    return std::unexpected<Error>(tuned.error());
   }
   // First: a winner that a killed process left in the store must not be verified again.
   gate_.remember(tuned->winner, session, kernels);
@@ -152,6 +153,8 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
   const auto is_fresh = [&] { return is_known() && !best_of(looks).is_stale; };
   if (is_fresh() || (is_known() && !may_tune)) return answer_of(best_of(looks), session);
   DaemonRequests::Launches awaited;
+  std::string why_untuned;
+  if (settings_.tune_seconds == 0) why_untuned = "DORAJIT_TUNE_SECONDS is 0";
   // The daemon tunes CPU problems for all processors of the machine.
   const bool may_ask =
       device.info().traits.kind != kernels::DeviceKind::kCpu || settings_.cpu_threads == 0;
@@ -170,14 +173,18 @@ ConfigAnswer TuningConfigSource::find(const launch::Problem& problem, device::De
     session.lock_wait = cache::LockWait::kLong;
     looks = verified(find_exact, session, device, kernels);
     if (is_fresh()) return answer_of(best_of(looks), session);
+    if (!claim) why_untuned = "another process is tuning it";
     if (claim) {
-      if (auto tuned = tune(session, device, kernels)) return *std::move(tuned);
+      auto tuned = tune(session, device, kernels);
+      if (tuned) return *std::move(tuned);
+      why_untuned = std::move(tuned.error().message);
       looks = verified(find_exact, session, device, kernels);
     }
   }
   if (!is_known()) looks = verified(find_nearest, session, device, kernels);
   ConfigAnswer answer = answer_of(best_of(looks), session);
   answer.launches = std::move(awaited);
+  answer.why_untuned = std::move(why_untuned);
   return answer;
 }
 

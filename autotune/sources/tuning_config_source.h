@@ -38,10 +38,10 @@ class TuningConfigSource final : public launch::ConfigSource {
                                     const device::DeviceInfo& device);
 
  private:
-  // Tunes within the session's remaining time. Nothing if tuning failed or could not compare
-  // configs in that time.
-  std::optional<launch::ConfigAnswer> tune(TuningSession& session, device::Device& device,
-                                           launch::KernelCache& kernels);
+  // Tunes within the session's remaining time. An error if tuning failed or could not compare
+  // configs in that time; it is logged.
+  Result<launch::ConfigAnswer> tune(TuningSession& session, device::Device& device,
+                                    launch::KernelCache& kernels);
   void note_failure(const TuningSession& session, const TuneFailure& failure, std::int64_t now);
 
   // The results of `look_up`, with the best one verified on this device.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "kernel_templates/config.h"
@@ -40,6 +41,7 @@ struct ConfigAnswer {
   double median_ns = 0;          // of the config when it was measured; 0 if it never was
   double default_median_ns = 0;  // of the default config in the same measurement
   int trials = 0;                // configs measured for this answer by this process
+  std::string why_untuned{};     // why tuning gave no winner; empty if it was not tried or did
   // Counts the launches of a config that may be replaced by a better one; else null.
   std::shared_ptr<std::atomic<std::int64_t>> launches{};
   // Why the problem must not run in a process with a lock file; the other fields are then

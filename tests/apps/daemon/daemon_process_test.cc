@@ -61,6 +61,15 @@ TEST(DaemonProcess, ForgottenWinnerIsTunedAgain) {
   EXPECT_EQ(client.status()["workers_started"], 1) << "both jobs are for the same worker";
 }
 
+TEST(DaemonProcess, FailureIsAnsweredWithItsReason) {
+  RealDaemon daemon({}, false);
+  daemon.set("DORAJIT_TUNE_SECONDS", "0");
+  daemon.start();
+  PlainClient client(daemon);
+  client.send(cpu_request(96));
+  EXPECT_EQ(client.expect<Failed>().reason, "it could not be tuned: DORAJIT_TUNE_SECONDS is 0");
+}
+
 TEST(DaemonProcess, WorkerEndsAfterItsDaemonWasKilled) {
   RealDaemon daemon;
   PlainClient client(daemon);
