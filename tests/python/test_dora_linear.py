@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from dorajit.layers import linear
-from compiled_nodes import saving
+from compiled_nodes import saving, with_parameters
 from linear_layers import (BF16, F16, F32, F64, MIXES, NAMES, SCALE, STEP, assert_near, bound_of, exact, operands, ours,
                            step, trained, with_norm)
 from reference import assert_same_output
@@ -107,6 +107,17 @@ def test_weight_written_before_backward_raises(device, name, is_parameter):
     with pytest.raises(RuntimeError, match="modified by an inplace operation" if not is_parameter else f"`{name}`, .*"
                        " modified by an inplace operation: it is at version 1, expected is version 0"):
         out.sum().backward()
+
+
+@pytest.mark.parametrize("name", ["weight", "lora_A", "lora_B"])
+def test_parameter_written_before_backward_under_copying_hooks_has_gradients_of_the_copies(device, name):
+    of = with_parameters(operands(device))
+    expected = torch.autograd.grad(ours(of).sum(), trained(of))
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda one: one):
+        out = ours(of)
+    with torch.no_grad():
+        of[name].add_(1)
+    assert all(map(torch.equal, torch.autograd.grad(out.sum(), trained(of)), expected))
 
 
 @pytest.mark.parametrize("types", MIXES)

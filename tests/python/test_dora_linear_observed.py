@@ -6,6 +6,7 @@ import itertools
 import dorajit
 import pytest
 import torch
+from compiled_nodes import with_parameters
 from linear_layers import (BF16, F32, F64, NAMES, SCALE, assert_near, exact, operands, ours, step, trained, with_norm)
 from torch.utils.checkpoint import checkpoint
 
@@ -21,6 +22,20 @@ def test_checkpointed_dora_linear_has_right_gradients(device, layer_launches, re
     checkpoint(lambda x: ours({**copies, "x": x}), copies["x"], use_reentrant=reentrant).backward(seed)
     for name, one in zip(NAMES, expected[1:]):
         assert torch.equal(copies[name].grad, one)
+
+
+@pytest.mark.parametrize("are_parameters", [False, True])
+def test_checkpoint_is_not_passed_parameters(device, monkeypatch, are_parameters):
+    of = operands(device)
+    of = with_parameters(of) if are_parameters else of
+    passed = []
+
+    class Holder(torch.utils.checkpoint._Holder):
+        def __init__(self):
+            passed.append(self)
+    monkeypatch.setattr(torch.utils.checkpoint, "_Holder", Holder)
+    checkpoint(lambda x: ours({**of, "x": x}), of["x"], use_reentrant=False)
+    assert len(passed) == (5 if are_parameters else 8)  # x, S, inner, gain and divisor; weight, A and B
 
 
 @pytest.mark.parametrize("trained_one", ["weight", "bias"])

@@ -26,6 +26,8 @@ using torch::autograd::variable_list;
 // The backward pass of linear.py, for cases that are left to Python. Set by configure() and never
 // released.
 inline PyObject* differentiate = nullptr;
+// recomputation.py's function of this name. Set by configure() and never released.
+inline PyObject* is_under_other_hooks = nullptr;
 
 // The operands of a forward pass; x, the weight and the factors have the same element type.
 struct LinearOperands {
@@ -200,17 +202,26 @@ inline constexpr std::array<const char*, 3> kVersions = {"weight's version", "A'
 // A layer's weight, A and B.
 using Weights = std::array<Tensor, 3>;
 
+// Whether saved tensors are passed to hooks that are not those of a checkpoint, and so may be
+// stored as copies. The caller must hold the GIL.
+inline bool are_copies_possible() {
+  if (at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) return false;
+  return pybind11::handle(is_under_other_hooks)().cast<bool>();
+}
+
 // Holds references to those weights that are parameters, which live as long as their module, and
 // returns the others, which the node has to save; undefined in the places of those that are held. A
-// checkpoint calls two hooks for each saved tensor, and none for those that are held.
+// checkpoint calls two hooks for each saved tensor, and none for those that are held. Other hooks
+// may store copies, which later writes do not change, so under them nothing is held.
 inline variable_list hold(AutogradContext& ctx, const Weights& weights,
                           const std::array<bool, 3>& is_held) {
-  // Under saved-tensor hooks versions are not compared, as autograd does not either: a checkpoint
-  // runs the forward pass again with the present weights.
+  const bool are_saved = are_copies_possible();
+  // Under a checkpoint's hooks versions are not compared: it runs the forward pass again with the
+  // present weights.
   const bool are_compared = at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
   variable_list others(weights.size());
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (!is_held[i]) {
+    if (are_saved || !is_held[i]) {
       others[i] = weights[i];
       continue;
     }

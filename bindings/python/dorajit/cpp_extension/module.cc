@@ -184,6 +184,8 @@ PyObject* configure(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t
   if (given == nullptr) return nullptr;
   calls = static_cast<const CallTable*>(given);
   differentiate = Py_NewRef(arguments[1]);
+  const auto recomputation = pybind11::module_::import("dorajit.norms.recomputation");
+  is_under_other_hooks = Py_NewRef(recomputation.attr("is_under_other_hooks").ptr());
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }

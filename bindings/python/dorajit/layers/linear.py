@@ -183,7 +183,8 @@ class DoraLinear(torch.autograd.Function):
     """The node. Saves x, S, inner, gain and its divisor, each if a gradient needs it, and the weights.
 
     Weights that are parameters, which live as long as their module, are not saved but held: a checkpoint calls two
-    hooks for each saved tensor, and none for those that are held.
+    hooks for each saved tensor, and none for those that are held. Other hooks may store copies, which later writes
+    do not change, so under them the weights are saved.
     """
 
     @staticmethod
@@ -197,9 +198,9 @@ class DoraLinear(torch.autograd.Function):
         ctx.trained = lora_A, lora_B, magnitude
         ctx.x_dtype = x.dtype
         weights = weight, a, b
-        ctx.held = [one if type(one) is _Parameter else None for one in weights]
-        # Under saved-tensor hooks versions are not compared, as autograd does not either: a checkpoint runs the
-        # forward pass again with the present weights.
+        holds = not recomputation.is_under_other_hooks()
+        ctx.held = [one if holds and type(one) is _Parameter else None for one in weights]
+        # Under a checkpoint's hooks versions are not compared: it runs the forward pass again with the present weights.
         ctx.versions = None if recomputation.top_hooks(False) is not None else [
             None if one is None else one._version for one in ctx.held]
         others = (one if held is None else None for one, held in zip(weights, ctx.held))

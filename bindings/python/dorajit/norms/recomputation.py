@@ -16,6 +16,13 @@ _kept = weakref.WeakKeyDictionary()  # layer -> Pass
 top_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: True)
 
 
+def is_under_other_hooks():
+    """Whether saved tensors are passed to hooks that are not those of a checkpoint, and so may be stored as copies."""
+    hooks = top_hooks(False)
+    return hooks is not None and not (isinstance(hooks, tuple)
+                                      and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint")
+
+
 class Pass(NamedTuple):
     """The only forward pass of a layer that a backward pass may still run again. The default stands for several such
     passes, of which none is reused."""
