@@ -133,6 +133,25 @@ def test_weight_norm_ignores_autocast_and_tf32(device):
     assert torch.equal(found, expected)
 
 
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="before PyTorch 2.9")
+@pytest.mark.parametrize("own, expected", [("none", "ieee"), ("bf16", "bf16")])
+def test_weight_norm_leaves_precision_inherited_from_the_global_setting(device, own, expected):
+    backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    before = torch.backends.fp32_precision
+    try:
+        torch.backends.fp32_precision = "tf32"
+        for one, value in zip(backends, ("none", own)):
+            one.fp32_precision = value
+        dorajit.weight_norm(*factors(64, 40, 32, device), 0.5)
+        assert [one.fp32_precision for one in backends] == ["tf32", "tf32" if own == "none" else own]
+        torch.backends.fp32_precision = "ieee"
+        assert [one.fp32_precision for one in backends] == ["ieee", expected]
+    finally:
+        torch.backends.fp32_precision = before
+        for one in backends:
+            one.fp32_precision = "none"
+
+
 def test_bfloat16_parts_sum_to_the_float32_matrix(device):
     matrix = torch.randn(50, 50, device=device)
     parts = precision._bfloat16_parts(matrix)

@@ -37,7 +37,13 @@ def _turn(full):
             _changed.append((backend, name, before))
             setattr(backend, name, wanted)
     while not full and _changed:
-        setattr(*_changed.pop())
+        backend, name, before = _changed.pop()
+        if name == "fp32_precision":
+            # A setting that inherits the global one reads as that; writing its value would end the inheritance.
+            backend.fp32_precision = "none"
+            if backend.fp32_precision == before:
+                continue
+        setattr(backend, name, before)
 
 
 _float32_products = control.Switch(_turn, False)
