@@ -65,6 +65,25 @@ def test_gradients_inside_match_those_outside(device):
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("make", [linear, embedding, conv])
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_training_pass_after_one_in_inference_mode_has_gradients(device, layer_launches, make, dtype):
+    layer = make(device)
+    x = given(layer, device)
+    with torch.autocast(device, dtype, enabled=dtype is not None):
+        layer(x).float().square().sum().backward()
+        expected = [one.grad.clone() for one in layer.parameters() if one.requires_grad]
+        layer.zero_grad()
+        with dorajit.frozen_weights(layer):
+            layer_launches()
+            with torch.inference_mode():
+                layer(x)
+            layer(x).float().square().sum().backward()
+            assert layer_launches()["norm"] == 1
+    for one, other in zip(expected, (one.grad for one in layer.parameters() if one.requires_grad)):
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize("name", ["base_layer.weight", "lora_A.weight", "lora_B.weight", "lora_magnitude_vector"])
 def test_counted_write_inside_recomputes_norms(device, name):
     layer = linear(device)

@@ -98,6 +98,16 @@ def test_only_pass_that_may_be_recomputed_keeps_norms(device, training, grad, ke
     assert len([one for one in recomputation._kept.values() if one.norms is not None]) == kept
 
 
+def test_recomputed_pass_reuses_no_norms_of_a_pass_in_inference_mode(device):
+    layer, x = layer_and_input(device)
+    wanted = gradients(layer, x, lambda layer, x: layer(x))
+    with torch.inference_mode():
+        layer(x)
+    with dorajit.frozen_weights(layer):  # keeps the norms of the first run elsewhere
+        out = checkpoint(layer, x, use_reentrant=True)
+    assert all(map(torch.equal, gradients(layer, x, lambda *_: out), wanted))
+
+
 def test_kept_norms_are_freed_with_the_layer(device):
     layer, x = layer_and_input(device)
     out = checkpoint(layer, x, use_reentrant=False)

@@ -27,8 +27,11 @@ class Kept:
             return compute()
         found = self._made.get(len(operands))
         if found is None or found[0] != key:
+            # A later pass may build a graph, which cannot save tensors made in inference mode.
+            with torch.inference_mode(False), torch.no_grad():
+                value = compute()
             # The operands are kept alive, so that their addresses are not reused.
-            found = self._made[len(operands)] = key, operands, compute()
+            found = self._made[len(operands)] = key, operands, value
         return found[2]
 
 

@@ -60,7 +60,8 @@ def norms(layer, operands, scale, compute):
         return compute()
     is_in_backward = torch._C._current_graph_task_id() >= 0
     is_saved_by_hooks = top_hooks(False) is not None
-    if not (is_in_backward or is_saved_by_hooks or layer.training):
+    may_be_checkpoint = is_saved_by_hooks or (layer.training and not torch.is_inference_mode_enabled())
+    if not (is_in_backward or may_be_checkpoint):
         with _lock:
             _kept[layer] = Pass()  # a later pass of the layer is then not the only one
         return compute()
