@@ -109,6 +109,23 @@ def test_weight_written_before_backward_raises(device, name, is_parameter):
         out.sum().backward()
 
 
+@pytest.mark.parametrize("wanted, name", [
+    (wanted, name) for wanted in (("x",), ("lora_A",), ("lora_B",), ("magnitude",), NAMES[1:])
+    for name in ("weight", "lora_A", "lora_B")])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_parameter_that_no_gradient_needs_may_be_written_before_backward(device, wanted, name, create_graph):
+    of = with_parameters(operands(device, trained=wanted))
+    expected = torch.autograd.grad(ours(of).sum(), trained(of))
+    out = ours(of)
+    with torch.no_grad():
+        of[name].add_(1)
+    if create_graph or "x" in wanted or (name == "lora_B" and "lora_A" in wanted):
+        with pytest.raises(RuntimeError, match=f"`{name}`, which its gradients need, was modified"):
+            torch.autograd.grad(out.sum(), trained(of), create_graph=create_graph)
+    else:
+        assert all(map(torch.equal, torch.autograd.grad(out.sum(), trained(of)), expected))
+
+
 @pytest.mark.parametrize("name", ["weight", "lora_A", "lora_B"])
 def test_parameter_written_before_backward_under_copying_hooks_has_gradients_of_the_copies(device, name):
     of = with_parameters(operands(device))

@@ -233,9 +233,11 @@ inline variable_list hold(AutogradContext& ctx, const Weights& weights,
   return others;
 }
 
-// All weights in their order; `saved` begins with those that are not held. Throws if a held one was
-// written since the forward pass, as autograd does for saved tensors.
-inline Weights weights_of(AutogradContext& ctx, const variable_list& saved) {
+// All weights in their order; `saved` begins with those that are not held. Throws if a held one,
+// whose elements the gradients need, was written since the forward pass, as autograd does for saved
+// tensors.
+inline Weights weights_of(AutogradContext& ctx, const variable_list& saved,
+                          const std::array<bool, 3>& is_needed) {
   Weights found;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const auto held = ctx.saved_data.find(kHeld[i]);
@@ -246,7 +248,7 @@ inline Weights weights_of(AutogradContext& ctx, const variable_list& saved) {
     found[i] = held->second.toTensor();
     const auto version = ctx.saved_data.find(kVersions[i]);
     // Tensors that compiled autograd traces have other versions.
-    if (version == ctx.saved_data.end() || !is_plain(found[i])) continue;
+    if (!is_needed[i] || version == ctx.saved_data.end() || !is_plain(found[i])) continue;
     const auto now = static_cast<std::int64_t>(found[i]._version());
     TORCH_CHECK(now == version->second.toInt(), "dora_linear: argument `", kNames[i],
                 "`, which its gradients need, was modified by an inplace operation: it is at "
@@ -295,15 +297,19 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
     const Tensor& d_out = gradients[0];
     if (!d_out.defined()) return variable_list(7);
     const variable_list found = ctx->get_saved_variables();
-    const auto weights = weights_of(*ctx, found);
+    const std::int64_t wanted = ctx->saved_data["wanted"].toInt();
+    const bool of_x = (wanted & 1) != 0;
+    const bool of_a = (wanted & 2) != 0;
+    const bool of_all = c10::GradMode::is_enabled();  // second-order gradients
+    const auto weights =
+        weights_of(*ctx, found, {of_x || of_all, of_x || of_all, of_x || of_a || of_all});
     const std::array<Tensor, 3> trained = {ctx->saved_data["lora_A"].toTensor(),
                                            ctx->saved_data["lora_B"].toTensor(),
                                            ctx->saved_data["magnitude"].toTensor()};
-    const std::int64_t wanted = ctx->saved_data["wanted"].toInt();
     const LinearSaved saved = {
         .scale = ctx->saved_data["scale"].toDouble(),
         .has_float_products = ctx->saved_data["has_float_products"].toBool(),
-        .wanted = {(wanted & 1) != 0, (wanted & 2) != 0, (wanted & 4) != 0, (wanted & 8) != 0},
+        .wanted = {of_x, of_a, (wanted & 4) != 0, (wanted & 8) != 0},
         .x = found[3],
         .low = found[4],
         .inner = found[5],

@@ -222,11 +222,15 @@ def _weights(ctx, others):
     """The weight, A and B of a node; `others` are the saved ones.
 
     Raises:
-        RuntimeError: a held one was written since the forward pass; autograd raises the same for saved tensors.
+        RuntimeError: a held one, whose elements the gradients need, was written since the forward pass; autograd raises
+            the same for saved tensors.
     """
     if ctx.versions is not None and not _is_compiling():  # traced tensors have other versions
-        for name, one, version in zip(_WEIGHTS, ctx.held, ctx.versions):
-            if one is not None and one._version != version:
+        of_x, of_a = ctx.needs_input_grad[:2]
+        of_all = torch.is_grad_enabled()  # second-order gradients
+        needed = of_x or of_all, of_x or of_all, of_x or of_a or of_all
+        for name, one, version, is_needed in zip(_WEIGHTS, ctx.held, ctx.versions, needed):
+            if is_needed and one is not None and one._version != version:
                 raise RuntimeError(f"{_NAME}: argument `{name}`, which its gradients need, was modified by an inplace "
                                    f"operation: it is at version {one._version}, expected is version {version}; "
                                    "write to it after the backward pass, or to a copy")
