@@ -1,6 +1,7 @@
 """patch_peft: methods and calls that are left to PEFT, and refused arguments."""
 
 import functools
+import warnings
 
 import dorajit
 import pytest
@@ -102,6 +103,23 @@ def test_factor_of_unknown_class_is_left_to_peft(device, layer_launches):
         with pytest.warns(RuntimeWarning, match="`lora_A` is a .*Strange"):
             assert torch.equal(model(x), expected)
         assert layer_launches() == {} and any("Strange" in reason for reason in patch.declined)
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv2d", "embedding"])
+def test_scaling_that_is_a_tensor_is_left_to_peft(device, layer_launches, kind):
+    model = perturb(adapted(kind, device))
+    layer = model.base_model.model.layer
+    layer.scaling["default"] = torch.tensor(2.0, device=device, requires_grad=True)
+    x = model.base_model.model.example(device)
+    expected, gradients = results(model, x), layer.scaling["default"].grad.clone()
+    layer.scaling["default"].grad = None
+    with dorajit.patch_peft(model) as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the reason warns only once
+        layer_launches()
+        found = results(model, x)
+        assert layer_launches() == {} and "the scaling is a Tensor" in patch.declined
+    assert_same(found, expected, 1e-6)
+    assert torch.equal(layer.scaling["default"].grad, gradients)
 
 
 def test_hooks_on_the_dora_layer_receive_its_output(device):

@@ -58,7 +58,7 @@ def _variant_forward_of(kind):
 def _gain_of(kind, layer, x, lora_A, lora_B, scaling, base_layer, base_result, adapter_name):
     """(None, the weight, the gain) of a layer over a base layer of this class; (reason, None, None) if the call has to
     be left to PEFT."""
-    reason = _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result)
+    reason = _unfit_scaling(scaling) or _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result)
     if reason is not None:
         return reason, None, None
     with gather.whole(base_layer, lora_A, lora_B):
@@ -97,7 +97,7 @@ def embedding_variant_forward(original, module, active_adapter, x, result, **kwa
     layer = module.lora_magnitude_vector[active_adapter]
     base_layer, scaling = module.get_base_layer(), module.scaling[active_adapter]
     a, b = module.lora_embedding_A[active_adapter], module.lora_embedding_B[active_adapter]
-    reason = unfit(base_layer.weight) or unfit(a) or unfit(b)
+    reason = _unfit_scaling(scaling) or unfit(base_layer.weight) or unfit(a) or unfit(b)
     if reason is None and (gather.unwrapped(layer) is not layer or frameworks.is_fsdp2_module(layer)):
         # FSDP reduces the gradient only if the wrapped module is called.
         reason = "FSDP wraps the magnitude of an embedding by itself"
@@ -210,6 +210,10 @@ def _unsupported(kind, layer, x, lora_A, lora_B, base_layer, base_result):
             and frameworks.is_dtensor(getattr(base_layer, "weight", None))):
         return "the base result has only the columns of one rank"
     return None
+
+
+def _unfit_scaling(scaling):
+    return "the scaling is a Tensor" if isinstance(scaling, torch.Tensor) else None
 
 
 def unfit(weight):

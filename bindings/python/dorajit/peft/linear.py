@@ -41,6 +41,9 @@ def _at_once(module, x):
         return None
     if module.training and type(parts["lora_dropout"]._modules[name]) is not torch.nn.Identity:
         return None
+    scaling = module.scaling[name]
+    if isinstance(scaling, torch.Tensor):
+        return None
     found = plain_linear.parameters(parts["base_layer"], parts["lora_A"]._modules[name],
                                     parts["lora_B"]._modules[name])
     if found is None:
@@ -52,7 +55,7 @@ def _at_once(module, x):
     gains = None
     if layer.__dict__.get("_dora_cache") or layers.is_caching(layer):
         gains = functools.partial(_cached_gains, parts["base_layer"], name)
-    return linear.at_once(layer, x, weight, a, b, magnitude, module.scaling[name], bias, gains)
+    return linear.at_once(layer, x, weight, a, b, magnitude, scaling, bias, gains)
 
 
 def _cached_gains(base_layer, name, layer, weight, a, b, magnitude, scale):
