@@ -57,6 +57,24 @@ def functional(layer, x):
     return base._conv_forward(x, factor * adapted, base.bias)
 
 
+@pytest.mark.parametrize("kind, names", [
+    ("linear", ["in_features", "out_features"]), ("embedding", ["num_embeddings", "embedding_dim", "padding_idx"]),
+    *((f"conv{dims}d", ["in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups",
+                        "padding_mode"]) for dims in (1, 2, 3))])
+def test_layers_have_the_sizes_of_their_base_layers(device, kind, names):
+    layer, _ = layer_and_input(kind, device)
+    for name in names:
+        assert getattr(layer, name) == getattr(layer.base_layer, name)
+
+
+def test_encoder_that_reads_weights_raises_instead_of_leaving_the_adapter_out(device):
+    """PyTorch's fast path of an encoder layer computes with the `weight` of its submodules."""
+    encoder = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, device=device).eval()
+    encoder.linear1 = dorajit.nn.DoRALinear.from_linear(encoder.linear1, 3)
+    with torch.no_grad(), pytest.raises(AttributeError, match="no attribute 'weight'"):
+        encoder(torch.randn(2, 5, 16, device=device))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_new_adapter_does_not_change_outputs(device, kind, dtype):

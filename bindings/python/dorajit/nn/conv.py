@@ -14,6 +14,15 @@ class _DoRAConv(layer.DoRALayer):
 
     _base_type: type
 
+    in_channels = layer.of_base("in_channels")
+    out_channels = layer.of_base("out_channels")
+    kernel_size = layer.of_base("kernel_size")
+    stride = layer.of_base("stride")
+    padding = layer.of_base("padding")
+    dilation = layer.of_base("dilation")
+    groups = layer.of_base("groups")
+    padding_mode = layer.of_base("padding_mode")
+
     def __init__(self, base_layer: nn.Module, rank: int, alpha: float = 1.0, *, dropout: float = 0.0,
                  use_rslora: bool = False, dtype: Optional[torch.dtype] = None):
         name, wanted = type(self).__name__, self._base_type

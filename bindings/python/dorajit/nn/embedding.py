@@ -17,6 +17,10 @@ class DoRAEmbedding(layer.DoRALayer):
     [embedding_dim, rank].
     """
 
+    num_embeddings = layer.of_base("num_embeddings")
+    embedding_dim = layer.of_base("embedding_dim")
+    padding_idx = layer.of_base("padding_idx")
+
     def __init__(self, base_layer: nn.Embedding, rank: int, alpha: float = 1.0, *,
                  use_rslora: bool = False, dtype: Optional[torch.dtype] = None):
         if not isinstance(base_layer, nn.Embedding):

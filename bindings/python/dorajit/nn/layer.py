@@ -12,6 +12,11 @@ from dorajit.nn import merging
 from dorajit.distributed import frameworks, gather
 
 
+def of_base(name):
+    """A property that is the attribute of this name of the base layer."""
+    return property(lambda self: getattr(self.base_layer, name))
+
+
 class DoRALayer(nn.Module):
     """A frozen base layer with weight W and a DoRA adapter: g * (W + s B A), with the gain g = m / ||W + s B A||
     per row (arXiv:2603.22276, appendix A).

@@ -16,6 +16,9 @@ class DoRALinear(layer.DoRALayer):
     With active dropout, delta uses the low-rank result and the base result of the dropped-out input, as in PEFT.
     """
 
+    in_features = layer.of_base("in_features")
+    out_features = layer.of_base("out_features")
+
     def __init__(self, base_layer: nn.Linear, rank: int, alpha: float = 1.0, *, dropout: float = 0.0,
                  use_rslora: bool = False, dtype: Optional[torch.dtype] = None):
         """A new adapter, which does not change the output until it is trained.
