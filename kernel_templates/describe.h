@@ -84,11 +84,11 @@ consteval Operation describe(const Description& text) {
                   .scalars = text.scalars,
                   .formula = text.formula,
                   .math_header = text.math_header,
-                  .usual_forms = text.usual_forms,
                   .reference = evaluate_reference<Formula>,
                   .select_template = formula_template,
                   .builtin = builtin_kernel_of<Formula>,
                   .sum_operand = find_per_channel(text.operands, OperandRole::kOutput),
+                  .usual_forms = text.usual_forms,
                   .has_broadcast = find_per_channel(text.operands, OperandRole::kInput) >= 0,
                   .is_one_row = std::ranges::all_of(text.operands, [](const Operand& operand) {
                     return operand.shape == kMatrix;

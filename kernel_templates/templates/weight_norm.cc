@@ -273,13 +273,15 @@ std::int64_t part_bytes(const Variant& variant, const Sizes& sizes) {
 }
 
 // Rows that no program of any config divides evenly, several spans of columns and an end within a
-// span, and the full rank; few enough for the host.
+// span, and the full rank; few enough for the host. At least a span of columns: of a few columns,
+// all may cancel in some row, whose error would exceed the tolerance.
 std::vector<Sizes> list_verification_sizes(const Variant&, const Sizes& problem) {
   constexpr std::int64_t kMaxColumns = 2048;
   constexpr std::int64_t kMaxProducts = 1 << 26;
-  const std::int64_t columns = problem[kNormColumns] <= kMaxColumns
-                                   ? problem[kNormColumns]
-                                   : kMaxColumns + problem[kNormColumns] % kNormSpan;
+  const std::int64_t given = problem[kNormColumns];
+  const std::int64_t columns = given > kMaxColumns ? kMaxColumns + given % kNormSpan
+                               : given < kNormSpan ? kNormSpan + given
+                                                   : given;
   const std::int64_t rank = problem[kNormRank];
   const std::int64_t rows = std::clamp<std::int64_t>(kMaxProducts / (columns * (rank + 1)), 3, 195);
   return {{rows, columns, rank},

@@ -8,6 +8,7 @@
 #include "kernel_templates/launch_shape.h"
 #include "kernel_templates/sizes.h"
 #include "kernel_templates/spaces.h"
+#include "kernel_templates/template.h"
 #include "kernel_templates/weight_norm_config.h"
 
 namespace dorajit::kernels {
@@ -135,6 +136,16 @@ TEST(WeightNormConfigs, WorkspaceFitsEveryConfigAndIsAtMostEightSumsPerRow) {
     for (const int parts : {1, 2, 4, 8}) {
       EXPECT_LE(norm_parts(columns, parts).count * 100 * 4,
                 std::max<std::int64_t>(workspace_bytes(halves, {100, columns, 16}), 400));
+    }
+  }
+}
+
+// Of one column, w + s b a cancels in some row: its error in units of itself has no bound.
+TEST(WeightNormConfigs, FewColumnsAreVerifiedWithASpanMore) {
+  const Variant singles = weight_norm(kFloat32, kFloat32, kFloat32);
+  for (const std::int64_t columns : {1, 7, 40, 255}) {
+    for (const Sizes& sizes : template_of(singles).verification_sizes(singles, {7, columns, 4})) {
+      EXPECT_GE(sizes[kNormColumns], 250);
     }
   }
 }
