@@ -126,14 +126,17 @@ TEST_F(CliModelFiles, ProblemsAreOfADoraLayer) {
   const auto document = list({"--model", model("llama"), "--tokens", "1,512"});
   const std::set<std::string> problems(document["problems"].begin(), document["problems"].end());
   // Three widths and two numbers of tokens: four operations with them, one more with and without a
-  // bias and with and without what training needs, one on a row, two kinds of gain.
-  EXPECT_EQ(problems.size(), (3 * (4 + 4) * 2 + 3) * 2);
+  // bias and with and without what training needs, one in two forms, one on a row, two kinds of
+  // gain.
+  EXPECT_EQ(problems.size(), (3 * (4 + 4 + 2) * 2 + 3) * 2);
   for (const char* expected :
        {"compose/bf16,bf16,f32,bf16/v8/c4096/r0", "compose/bf16,bf16,bf16,bf16/v8/c1024/r9",
         "compose_inner/bf16,bf16,f32,bf16,bf16/v8/c14336/r9",
         "backward/bf16,bf16,f32,bf16,bf16,f32/v8/c4096/r9",
         "compose_residual/bf16,bf16,f32,-,bf16,-/v8/c4096/r0",
         "compose_residual/bf16,bf16,f32,bf16,bf16,bf16/v8/c4096/r9",
+        "magnitude_backward/bf16,bf16,f32,f32,-,bf16,f32/v8/c4096/r9",
+        "magnitude_backward/bf16,bf16,f32,f32,bf16,bf16,f32/v8/c1024/r0",
         "norm_assembly/f32,f32,f32,bf16/v4/c14336/r0",
         "norm_assembly/bf16,bf16,bf16,bf16/v8/c1024/r0"}) {
     EXPECT_TRUE(problems.contains(expected)) << expected;
