@@ -104,8 +104,9 @@ def make(options, rank, use_dora, float32_adapters, dtype=torch.bfloat16):
 class Contender:
     """One implementation of the step."""
 
-    def __init__(self, name, options, rank, use_dora, patched, float32_adapters):
+    def __init__(self, name, options, rank, use_dora, patched, float32_adapters, saves_outputs=False):
         self.name, self.device, self.autocast = name, options.device, float32_adapters
+        self.saves_outputs = saves_outputs
         self.model = make(options, rank, use_dora, float32_adapters)
         self.stack = self.model.base_model.model
         if patched:
@@ -118,6 +119,7 @@ class Contender:
         return torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.autocast)
 
     def step(self, x):
+        dorajit.set_save_outputs(self.saves_outputs)
         with self.settings():
             self.run(x).float().square().mean().backward()
         self.model.zero_grad(set_to_none=True)
@@ -198,7 +200,10 @@ def rows_of(rank, x, options):
         ("DoRA, dorajit", True, True, False),
         ("LoRA, PEFT, fp32 adapters, autocast", False, False, True),
         ("DoRA, PEFT, fp32 adapters, autocast", True, False, True),
-        ("DoRA, dorajit, fp32 adapters, autocast", True, True, True))]
+        ("DoRA, dorajit, fp32 adapters, autocast", True, True, True),
+        *((("DoRA, dorajit, saved outputs", True, True, False, True),
+           ("DoRA, dorajit, saved outputs, fp32 adapters, autocast", True, True, True, True))
+          if options.save_outputs else ()))]
     cosines = {one.name: cosine(one.output(x), exact_output(one, x, options, rank)) for one in contenders}
     for is_checkpointed in (True, False):
         for one in contenders:
@@ -216,6 +221,7 @@ def arguments():
     parser.add_argument("--ranks", type=int, nargs="+", default=[16, 64, 384])
     parser.add_argument("--compiled", metavar="MODE", help="of torch.compile: default, reduce-overhead")
     parser.add_argument("--in-python", action="store_true", help="without the C++ extension")
+    parser.add_argument("--save-outputs", action="store_true", help="dorajit also with set_save_outputs")
     parser.add_argument("--package", default=dorajit.__version__, help="name of the package in the report")
     parser.add_argument("--json", metavar="FILE")
     return parser.parse_args()

@@ -66,4 +66,4 @@ def operands_of(of, is_one_launch=False):
 def node_of(of, has_float_products=False):
     """The further arguments for a node."""
     divisor = norm.divisor_and_gain(of["weight"], of["lora_A"], of["lora_B"], of["magnitude"].detach(), SCALE)[0]
-    return [of["lora_A"], of["lora_B"], of["magnitude"], divisor, has_float_products]
+    return [of["lora_A"], of["lora_B"], of["magnitude"], divisor, has_float_products, False]

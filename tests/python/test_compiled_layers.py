@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 BF16, F32 = torch.bfloat16, torch.float32
-FORWARD, BACKWARD = "dora_linear", "dora_linear_backward"
+FORWARD, BACKWARD = "dora_linear_forward", "dora_linear_backward"
 # PEFT keeps adapters in float32 over a 16-bit base.
 WAYS = [(F32, None), (BF16, None), (F32, BF16)]
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 ops = torch.ops.dorajit
-FORWARD, BACKWARD = "dora_linear", "dora_linear_backward"
+FORWARD, BACKWARD = "dora_linear_forward", "dora_linear_backward"
 TRAINING = {"forward": [FORWARD], "backward": [BACKWARD]}
 S, INNER, GAIN, NORM = range(1, 5)  # outputs of the forward operator
 

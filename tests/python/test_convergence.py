@@ -18,7 +18,7 @@ class Transformer(nn.Module):
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
         self.place = nn.Parameter(torch.randn(LENGTH, WIDTH) / 4)
         self.q, self.k, self.v, self.o = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
-        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH, bias=False), nn.Linear(2 * WIDTH, WIDTH)
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
@@ -67,8 +67,16 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_training_losses_match_eager_peft(device, launches, seed):
+@pytest.fixture
+def saves_outputs(request):
+    dorajit.set_save_outputs(request.param)
+    yield request.param
+    dorajit.set_save_outputs(False)
+
+
+@pytest.mark.parametrize("seed, saves_outputs", [(1, False), (2, False), (3, False), (1, True)],
+                         indirect=["saves_outputs"])
+def test_training_losses_match_eager_peft(device, launches, seed, saves_outputs):
     eager = losses(seed, device, torch.float32)
     assert launches() == {}
     with dorajit.patch_peft(strict=True):

@@ -58,7 +58,7 @@ class Switch:
 class _State:
     """Read on every call."""
 
-    __slots__ = ("enabled", "fused_backward", "forced", "partial_gather", "switches")
+    __slots__ = ("enabled", "fused_backward", "forced", "partial_gather", "saves_outputs", "switches")
 
     def __init__(self):
         self.switches = {name: Switch(functools.partial(setattr, self, name))
@@ -75,6 +75,7 @@ class _State:
         self.switches["enabled"].set(_flag("PEFT_DORA_FUSED"))
         self.switches["fused_backward"].set(_flag("PEFT_DORA_FUSED_BACKWARD"))
         self.partial_gather = _flag("PEFT_DORA_ALLOW_PARTIAL_GATHER", unset=False)
+        self.saves_outputs = _flag("DORAJIT_SAVE_OUTPUTS", unset=False)
 
 
 def _flag(name, unset=True):
@@ -109,6 +110,22 @@ def force_native() -> Iterator[None]:
         for one in state.switches.values():
             switches.enter_context(one.override(True))
         yield
+
+
+def set_save_outputs(enabled: bool) -> None:
+    """Whether linear layers save their output for the gradient of the magnitude, from the next forward pass on.
+
+    It saves memory, because the next operation often saves the same tensor. It applies to layers with more outputs than
+    inputs and without a bias. The caller promises that nothing writes these outputs unseen by PyTorch; operations that
+    change the version counter are allowed (docs/layers.md, "Saved outputs"). DORAJIT_SAVE_OUTPUTS=1 is the same, and
+    is read again by dorajit.invalidate_environment().
+
+    Raises:
+        TypeError: enabled is not a bool.
+    """
+    if not isinstance(enabled, bool):
+        raise TypeError(f"set_save_outputs: argument `enabled` is {enabled!r}; give True or False")
+    state.saves_outputs = enabled
 
 
 def tuning(policy: str) -> AbstractContextManager[None]:

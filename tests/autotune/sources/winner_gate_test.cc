@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <format>
+#include <fstream>
 #include <set>
 #include <utility>
 
@@ -242,6 +243,18 @@ TEST_F(WinnerGateTest, AllWinnersShareOneTimeBudget) {
   settings_.tune_seconds = 1e-9;
   EXPECT_EQ(find().origin, ConfigOrigin::kDefault);
   EXPECT_EQ(statistics_.compilations, 1);
+}
+
+TEST_F(WinnerGateTest, WinnerThatTakesLongerToCompileThanTheBudgetIsVerified) {
+  const std::string compiler = directory_.file("slow_compiler");
+  std::ofstream(compiler) << "#!/bin/sh\nsleep 1\nexec c++ \"$@\"\n";
+  std::filesystem::permissions(compiler, std::filesystem::perms::owner_all);
+  Settings with_slow_compiler;
+  with_slow_compiler.host_compiler = compiler;
+  launch::KernelCache kernels(with_slow_compiler, nullptr, statistics_);
+  EXPECT_EQ(find(kernels).config, config_);
+  EXPECT_GE(statistics_.compilations, 1);
+  EXPECT_EQ(downloads_of_find(kernels), 0) << "it is verified only once";
 }
 
 TEST_F(WinnerGateTest, VerifyingAndTuningShareOneTimeBudget) {

@@ -32,7 +32,7 @@ except ImportError as error:
 
 _NAME = "dorajit_cpp_extension"
 _SOURCES = tuple(pathlib.Path(__file__).absolute().with_name(name)
-                 for name in ("module.cc", "call.h", "call_table.h", "linear.h", "norms.h"))
+                 for name in ("module.cc", "call.h", "call_table.h", "linear.h", "norms.h", "saved_output.h"))
 _LONGEST_BUILD_S = 3600
 _SCRATCH = ".building-"
 _MADE = "made.so"

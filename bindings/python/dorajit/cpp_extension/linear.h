@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "call.h"
+#include "saved_output.h"
 
 namespace dorajit::python {
 
@@ -46,6 +47,7 @@ struct LinearNode {
   Tensor divisor;            // [out]
   bool has_float_products;   // float32 gradients of 16-bit products are not rounded to 16 bits
   std::array<bool, 3> held;  // whether the weight, A and B are parameters
+  bool saves_output;         // instead of inner
 };
 
 // The results of the launches.
@@ -277,8 +279,18 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
     const bool of_several = of_x + of_a + of_b + of_magnitude > 1;
     ctx->set_materialize_grads(false);
     variable_list saved = hold(*ctx, {of.weight, of.a, of.b}, node.held);
+    Tensor inner = made.inner;
+    Tensor of_output;
+    if (node.saves_output) {
+      // Autograd raises an error for writes to a tensor that shares the version counter.
+      inner = made.out.variable_data();
+      of_output = saved_output::divisor(magnitude, node.divisor);
+      saved_output::watch(*ctx, made.out);
+    }
+    // of_output comes before the matrix, so that a checkpoint that is run again without it raises
+    // an error.
     for (const Tensor& one : {of_a || of_several ? x : Tensor(), of_b ? made.low : Tensor(),
-                              made.inner, of.gain, of_magnitude ? node.divisor : Tensor()}) {
+                              of_output, inner, of.gain, of_magnitude ? node.divisor : Tensor()}) {
       saved.push_back(one);
     }
     ctx->save_for_backward(std::move(saved));
@@ -296,11 +308,17 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
   static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
     const Tensor& d_out = gradients[0];
     if (!d_out.defined()) return variable_list(7);
+    const bool is_second_order = c10::GradMode::is_enabled();
     const variable_list found = ctx->get_saved_variables();
     const std::int64_t wanted = ctx->saved_data["wanted"].toInt();
     const bool of_x = (wanted & 1) != 0;
     const bool of_a = (wanted & 2) != 0;
-    const bool of_all = c10::GradMode::is_enabled();  // second-order gradients
+    const Tensor& of_output = found[5];
+    const Tensor& output = found[6];
+    // Second-order gradients compute inner from the inputs in any case.
+    const bool derives = of_output.defined() && !is_second_order;
+    const bool is_lost = derives && saved_output::is_written(*ctx, output, d_out);
+    const bool of_all = is_second_order || is_lost;
     const auto weights =
         weights_of(*ctx, found, {of_x || of_all, of_x || of_all, of_x || of_a || of_all});
     const std::array<Tensor, 3> trained = {ctx->saved_data["lora_A"].toTensor(),
@@ -312,15 +330,17 @@ struct DoraLinear : torch::autograd::Function<DoraLinear> {
         .wanted = {of_x, of_a, (wanted & 4) != 0, (wanted & 8) != 0},
         .x = found[3],
         .low = found[4],
-        .inner = found[5],
-        .gain = found[6],
-        .divisor = found[7],
+        .inner = is_lost ? saved_output::inner(found[3], weights[0], weights[1], weights[2],
+                                               ctx->saved_data["scale"].toDouble())
+                         : output,
+        .gain = found[7],
+        .divisor = derives && !is_lost ? of_output : found[8],
         .weight = weights[0],
         .a = weights[1],
         .b = weights[2],
         .types = {trained[0].scalar_type(), trained[1].scalar_type(), trained[2].scalar_type()}};
     std::optional<LinearGradients> made;
-    const bool may_be_direct = !c10::GradMode::is_enabled() && is_plain(d_out) && !is_seen(d_out);
+    const bool may_be_direct = !is_second_order && is_plain(d_out) && !is_seen(d_out);
     if (may_be_direct) made = try_to_differentiate(d_out, saved);
     if (!made) made = differentiate_in_python(d_out, saved, trained);
     auto& [d_x, d_a, d_b, d_magnitude] = *made;

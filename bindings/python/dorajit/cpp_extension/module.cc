@@ -84,7 +84,7 @@ std::optional<LinearResult> compute_without_gil(const LinearOperands& of, bool k
 // The output with its autograd node, or None if Python must handle the call.
 PyObject* linear(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
-  const Arguments given(arguments, count, kNumOperands + 5);
+  const Arguments given(arguments, count, kNumOperands + 6);
   if (!are_operands(given)) Py_RETURN_NONE;
   for (Py_ssize_t i = kNumOperands; i < kNumOperands + 4; ++i) {
     if (!given[i].is_tensor()) Py_RETURN_NONE;
@@ -94,8 +94,9 @@ PyObject* linear(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t co
   const LinearNode node = {
       .divisor = given[11].tensor(),
       .has_float_products = given[12].is_true(),
-      .held = {given[1].is_parameter(), given[2].is_parameter(), given[3].is_parameter()}};
-  const auto made = compute_without_gil(of, magnitude.requires_grad());
+      .held = {given[1].is_parameter(), given[2].is_parameter(), given[3].is_parameter()},
+      .saves_output = given[13].is_true()};
+  const auto made = compute_without_gil(of, magnitude.requires_grad() && !node.saves_output);
   if (!made) Py_RETURN_NONE;
   return THPVariable_Wrap(
       DoraLinear::apply(of.x, given[8].tensor(), given[9].tensor(), magnitude, of, node, *made));
@@ -206,7 +207,7 @@ PyMODINIT_FUNC PyInit_dorajit_cpp_extension() {
       python::method(
           "linear", python::linear,
           "(x, weight, a, b, gain, bias, scale, is_one_launch, lora_A, lora_B, magnitude, "
-          "divisor, has_float_products) -> Tensor | None"),
+          "divisor, has_float_products, saves_output) -> Tensor | None"),
       python::method("forward", python::forward,
                      "(x, weight, a, b, gain, bias, scale, is_one_launch, keeps_inner) -> "
                      "(out, low, inner | None) | None"),

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dorajit import checks, cpp_extension
-from dorajit.layers import low_rank, tiers
+from dorajit.layers import low_rank, saved_output, tiers
 from dorajit.norms import frozen, norm, precision, recomputation
 from dorajit.operations import autograd, eligibility, gain
 from dorajit.control import state
@@ -109,13 +109,15 @@ def at_once(layer, x, weight, lora_A, lora_B, magnitude, scale, bias, gains=None
         divisor, factor = _gains(layer, weight, lora_A, lora_B, channels, scale, a, b)
     if seen != AUTOGRAD:
         return forward(x, product_weight, a, b, factor, bias, scale, False)[0]
+    saves_output = state.saves_outputs and saved_output.serves(x, dtype, weight, bias, magnitude,
+                                                               (x, lora_A, lora_B))
     if cpp_extension.module is not None:
         out = cpp_extension.module.linear(
             x, product_weight, a, b, factor, bias, scale, _is_one_launch(x, b), lora_A, lora_B, channels, divisor,
-            _has_float_products(a, lora_A.dtype, lora_B.dtype))
+            _has_float_products(a, lora_A.dtype, lora_B.dtype), saves_output)
         if out is not None:
             return out
-    return _apply(x, lora_A, lora_B, channels, product_weight, (a, b), divisor, factor, bias, scale)
+    return _apply(x, lora_A, lora_B, channels, product_weight, (a, b), divisor, factor, bias, scale, saves_output)
 
 
 def _who_sees_traced(tensors, gains):
@@ -180,7 +182,7 @@ def forward(x, weight, lora_A, lora_B, factor, bias, scale, keeps_inner):
 
 
 class DoraLinear(torch.autograd.Function):
-    """The node. Saves x, S, inner, gain and its divisor, each if a gradient needs it, and the weights.
+    """The node. Saves x, S, inner or the output, gain and its divisor, each if a gradient needs it, and the weights.
 
     Weights that are parameters, which live as long as their module, are not saved but held: a checkpoint calls two
     hooks for each saved tensor, and none for those that are held. Other hooks may store copies, which later writes
@@ -188,10 +190,10 @@ class DoraLinear(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, lora_A, lora_B, magnitude, weight, factors, divisor, factor, bias, scale):
+    def forward(ctx, x, lora_A, lora_B, magnitude, weight, factors, divisor, factor, bias, scale, saves_output):
         a, b = factors  # passed as a tuple, so that autograd does not treat them as further inputs
         of_x, of_a, of_b, of_magnitude = wanted = ctx.needs_input_grad[:4]
-        out, low, inner = forward(x, weight, a, b, factor, bias, scale, of_magnitude)
+        out, low, inner = forward(x, weight, a, b, factor, bias, scale, of_magnitude and not saves_output)
         ctx.set_materialize_grads(False)
         ctx.scale = scale
         # Second-order gradients lead back to these.
@@ -204,22 +206,37 @@ class DoraLinear(torch.autograd.Function):
         ctx.versions = None if recomputation.top_hooks(False) is not None else [
             None if one is None else one._version for one in ctx.held]
         others = (one if held is None else None for one, held in zip(weights, ctx.held))
-        ctx.save_for_backward(*others, x if of_a or sum(wanted) > 1 else None, low if of_b else None, inner,
-                              factor, divisor if of_magnitude else None)
+        of_output = None
+        ctx.watch = None
+        if saves_output:
+            inner = out.data  # autograd raises an error for writes to a tensor that shares the version counter
+            of_output = saved_output.divisor(magnitude, divisor)
+            ctx.watch = saved_output.Watch(out)
+        # of_output comes before the matrix, so that a checkpoint that is run again without it raises an error.
+        ctx.save_for_backward(*others, x if of_a or sum(wanted) > 1 else None, low if of_b else None, of_output,
+                              inner, factor, divisor if of_magnitude else None)
         return out
 
     @staticmethod
     def backward(ctx, d_out):
         if d_out is None:
-            return (None,) * 10
-        *others, x, low, inner, factor, divisor = ctx.saved_tensors
-        saved = x, *_weights(ctx, others), low, inner, factor, divisor
+            return (None,) * 11
+        *others, x, low, of_output, inner, factor, divisor = ctx.saved_tensors
+        # Second-order gradients compute inner from the inputs in any case.
+        is_lost = (ctx.watch is not None and not torch.is_grad_enabled()
+                   and ctx.watch.is_written(inner, d_out))
+        weights = _weights(ctx, others, is_lost)
+        if is_lost:
+            inner = saved_output.inner(x, *weights, ctx.scale)
+        elif ctx.watch is not None and not torch.is_grad_enabled():
+            divisor = of_output
+        saved = x, *weights, low, inner, factor, divisor
         found = differentiate(ctx.needs_input_grad[:4], d_out, saved, ctx.trained, ctx.scale, ctx.x_dtype)
-        return *found, *(None,) * 6
+        return *found, *(None,) * 7
 
 
-def _weights(ctx, others):
-    """The weight, A and B of a node; `others` are the saved ones.
+def _weights(ctx, others, of_inner):
+    """The weight, A and B of a node; `others` are the saved ones. `of_inner`: inner is computed from them.
 
     Raises:
         RuntimeError: a held one, whose elements the gradients need, was written since the forward pass; autograd raises
@@ -227,7 +244,7 @@ def _weights(ctx, others):
     """
     if ctx.versions is not None and not _is_compiling():  # traced tensors have other versions
         of_x, of_a = ctx.needs_input_grad[:2]
-        of_all = torch.is_grad_enabled()  # second-order gradients
+        of_all = of_inner or torch.is_grad_enabled()  # second-order gradients
         needed = of_x or of_all, of_x or of_all, of_x or of_a or of_all
         for name, one, version, is_needed in zip(_WEIGHTS, ctx.held, ctx.versions, needed):
             if is_needed and one is not None and one._version != version:

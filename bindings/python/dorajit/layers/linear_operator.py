@@ -122,6 +122,7 @@ def _differentiate(ctx, d_out, *_):
     return d_x, None, None, d_a, d_b, d_magnitude, None, None, None, None
 
 
-_library.add(_NAME, _SCHEMA, _forward, _fake_forward)
+for _name in _NAME, f"{_NAME}_forward":
+    _library.add(_name, _SCHEMA.replace(_NAME, _name, 1), _forward, _fake_forward)
 _library.add(f"{_NAME}_backward", _BACKWARD_SCHEMA, _backward, _fake_backward)
-_library.register_autograd(_NAME, _expression, _differentiate, _save)
+_library.register_node(_NAME, _expression, _differentiate, _save, _ops.dora_linear_forward.default)

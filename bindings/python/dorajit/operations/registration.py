@@ -30,6 +30,25 @@ class Library(torch.library.Library):
         self._plain[name] = plain
         torch.library.register_autograd(f"{self.ns}::{name}", differentiate, setup_context=save, lib=self)
 
+    def register_node(self, name, plain, differentiate, save, forward):
+        """As register_autograd, for an operator whose forward pass is another operator, `forward`, which has no autograd.
+        Compiled code contains only that one, and so enters Python once in a call instead of twice."""
+
+        class Node(torch.autograd.Function):
+            setup_context, backward = staticmethod(save), staticmethod(differentiate)
+
+            @staticmethod
+            def forward(*operands):
+                with _below_autograd():
+                    return forward(*operands)
+
+        def autograd(_, *operands):
+            if eligibility.builds_graph(*operands):
+                return Node.apply(*operands)
+            return Node.forward(*operands)
+
+        super().impl(name, _or_plain(name, autograd, plain), "Autograd", with_keyset=True)
+
     def register_constant(self, name):
         """Registers an operator whose results are constants for autograd."""
         operator = getattr(getattr(torch.ops, self.ns), name)
