@@ -17,19 +17,22 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 QUANTITIES = {"wall_ms": "training step", "forward_ms": "forward alone", "cpu_ms": "host time",
               "peak_megabytes": "peak memory"}
-CONTENDERS = {"DoRA, PEFT": ("DoRA by PEFT", "#d79b3f"), "DoRA, dorajit": ("DoRA by dorajit", "#2e7d32")}
+CONTENDERS = {"DoRA, PEFT": ("DoRA by PEFT", "#d79b3f"), "DoRA, dorajit": ("DoRA by dorajit", "#2e7d32"),
+              "DoRA, dorajit, saved outputs": ("with saved outputs", "#9ccc9c")}
 SUFFIXES = {"": "bf16 adapters", ", fp32 adapters, autocast": "f32 adapters, autocast"}
 
 
 def draw(axes, rows, quantity, is_checkpointed, suffix):
     found = {(row["rank"], row["name"]): row[quantity] for row in rows if row["checkpointed"] == is_checkpointed}
     ranks = sorted({rank for rank, _ in found})
-    width = 0.4
-    for index, (name, (label, color)) in enumerate(CONTENDERS.items()):
+    contenders = [one for one in CONTENDERS if (ranks[0], one + suffix) in found]
+    width = 0.8 / len(contenders)
+    for index, name in enumerate(contenders):
+        label, color = CONTENDERS[name]
         heights = [found[rank, name + suffix] / found[rank, "LoRA, PEFT" + suffix] for rank in ranks]
-        bars = axes.bar([i + (index - 0.5) * width for i in range(len(ranks))], heights, width, label=label,
-                        color=color)
-        axes.bar_label(bars, fmt="%.2f", fontsize=7, padding=1)
+        places = [i + (index - (len(contenders) - 1) / 2) * width for i in range(len(ranks))]
+        bars = axes.bar(places, heights, width, label=label, color=color)
+        axes.bar_label(bars, fmt="%.2f", fontsize=6, padding=1)
     axes.axhline(1, color="black", linewidth=0.8)
     axes.set_xticks(range(len(ranks)), [f"rank {rank}" for rank in ranks], fontsize=8)
     axes.margins(y=0.15)
