@@ -223,12 +223,12 @@ class DoraLinear(torch.autograd.Function):
             return (None,) * 11
         *others, x, low, of_output, inner, factor, divisor = ctx.saved_tensors
         # Second-order gradients compute inner from the inputs in any case.
-        is_lost = (ctx.watch is not None and not torch.is_grad_enabled()
-                   and ctx.watch.is_written(inner, d_out))
+        derives = ctx.watch is not None and not torch.is_grad_enabled()
+        is_lost = derives and ctx.watch.is_written(inner, d_out)
         weights = _weights(ctx, others, is_lost)
         if is_lost:
             inner = saved_output.inner(x, *weights, ctx.scale)
-        elif ctx.watch is not None and not torch.is_grad_enabled():
+        elif derives:
             divisor = of_output
         saved = x, *weights, low, inner, factor, divisor
         found = differentiate(ctx.needs_input_grad[:4], d_out, saved, ctx.trained, ctx.scale, ctx.x_dtype)
